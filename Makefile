@@ -1,0 +1,93 @@
+# One place for every task. `make` lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+TOOL := go tool -modfile=tools/go.mod
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TIMEOUT ?= 15m
+# Two packages at a time: each may run its own Redis servers.
+PARALLEL ?= 2
+FUZZTIME ?= 10s
+
+##@ Use
+
+.PHONY: run
+run: ## start a whole scheduler in one process: `make run`
+	go run ./cmd/scheduler dev
+
+.PHONY: build
+build: ## build all commands into bin/
+	mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+
+##@ Check
+
+.PHONY: test
+test: deps verify race ## everything that gates a merge
+
+.PHONY: race
+race: ## all tests, with the race detector
+	go test -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) ./...
+
+.PHONY: unit
+unit: ## all tests, without the race detector: quicker, cached
+	go test -timeout $(TIMEOUT) ./...
+
+.PHONY: verify
+verify: fmt-check tidy-check lint proto-check ## all checks that run no tests
+
+.PHONY: lint
+lint: fmt-check ## gofmt, go vet, staticcheck
+	go vet ./...
+	$(TOOL) staticcheck ./...
+
+.PHONY: fmt-check
+fmt-check:
+	@files=$$(gofmt -s -l .); if [ -n "$$files" ]; then echo "not formatted (run 'make fmt'):"; echo "$$files"; exit 1; fi
+
+.PHONY: tidy-check
+tidy-check:
+	go mod tidy -diff
+	go mod verify
+
+.PHONY: proto-check
+proto-check:
+	$(TOOL) buf lint
+	$(TOOL) buf breaking --against proto/baseline.binpb
+	scripts/proto-gen.sh --check
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## compare with peers and with raw Redis (docs/benchmarks.md)
+	cd bench && go run . $(ARGS)
+
+##@ Change
+
+.PHONY: fmt
+fmt: ## format all Go files
+	gofmt -s -w .
+
+.PHONY: proto
+proto: ## generate Go code from proto/
+	$(TOOL) buf lint
+	scripts/proto-gen.sh
+
+##@ Machine
+
+.PHONY: deps
+deps: ## install what the checks need beside Go, if missing (redis-server)
+	@scripts/deps.sh
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin dist
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -1,0 +1,129 @@
+package backoff
+
+import "time"
+
+// Preset is a well-known policy that can be asked for by name.
+type Preset struct {
+	Name string
+	// Source is the formula that the preset reproduces.
+	Source      string
+	Description string
+	// Retry and Recurring are copies; nil where the preset says nothing.
+	Retry     *Retry
+	Recurring *Recurring
+	// MinInterval is the lower clamp of the job's intervals that belongs to the
+	// formula; 0 is none.
+	MinInterval time.Duration
+}
+
+// PresetByName finds a preset.
+func PresetByName(name string) (Preset, bool) {
+	for _, p := range Presets() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Preset{}, false
+}
+
+// Presets lists all presets. The caller owns what it gets.
+func Presets() []Preset {
+	return append(recurringPresets(), append(retryPresets(), foreignPresets()...)...)
+}
+
+func recurringPresets() []Preset {
+	return []Preset{
+		{
+			Name:        "endpoint",
+			Source:      "interval * 2^min(failures, 5)",
+			Description: "Doubles with each failed run, at most 32 times the interval. No jitter.",
+			Recurring:   &Recurring{Multiplier: 2, MaxExponent: 5, Jitter: Jitter{Kind: JitterNone}},
+		},
+		{
+			Name:   "monitor",
+			Source: "max(5s, min(interval * 2^failures, max(interval, 60m)) +- 10%)",
+			Description: "Doubles with each failed run up to an hour, which never shortens a longer interval; " +
+				"plus or minus 10 % after the cap; never below 5 s.",
+			Recurring: &Recurring{
+				Multiplier:  2,
+				MaxExponent: MaxExponent,
+				MaxDelay:    time.Hour,
+				Jitter:      Jitter{Kind: JitterProportional, Fraction: 0.1},
+			},
+			MinInterval: 5 * time.Second,
+		},
+	}
+}
+
+func retryPresets() []Preset {
+	return []Preset{
+		{
+			Name:        "webhook",
+			Source:      "min(5s * 2^attempts, 300s), 5 attempts",
+			Description: "10, 20, 40, 80 s between five attempts: the first wait is already doubled. No jitter.",
+			Retry: &Retry{
+				Strategy: Exponential, Base: 5 * time.Second, Multiplier: 2, Offset: 1,
+				MaxDelay: 300 * time.Second, MaxAttempts: 5, Jitter: Jitter{Kind: JitterNone},
+			},
+		},
+		module("module-fixed", "delay", Fixed, "Always the same wait"),
+		module("module-linear", "min(delay * n, 30s)", Linear, "One more second for each failure, at most 30 s"),
+		module("module-exponential", "min(delay * 2^(n-1), 30s)", Exponential, "Doubles from 1 s, at most 30 s"),
+		{
+			Name:        "workflow",
+			Source:      "min(min(1s * 2^(attempt-1), 60s) * [0.5, 1.5), 60s), 5 attempts",
+			Description: "Doubles from 1 s, spread by half to one and a half, at most 60 s; five attempts.",
+			Retry: &Retry{
+				Strategy: Exponential, Base: time.Second, Multiplier: 2,
+				MaxDelay: 60 * time.Second, MaxAttempts: 5, Jitter: Jitter{Kind: JitterSpread},
+			},
+		},
+	}
+}
+
+// module is one of three presets that differ in their strategy: delay 1 s, five
+// retries.
+func module(name, source string, s Strategy, description string) Preset {
+	return Preset{
+		Name:        name,
+		Source:      source,
+		Description: description + "; five retries. No jitter.",
+		Retry: &Retry{
+			Strategy: s, Base: time.Second, Multiplier: 2,
+			MaxDelay: 30 * time.Second, MaxAttempts: 6, Jitter: Jitter{Kind: JitterNone},
+		},
+	}
+}
+
+// foreignPresets are the curves of systems that users come from.
+func foreignPresets() []Preset {
+	return []Preset{
+		{
+			Name:        "cloud-tasks",
+			Source:      "100ms, 16 doublings, then equal steps, at most 1h, 100 attempts",
+			Description: "Google Cloud Tasks' default retry configuration.",
+			Retry: &Retry{
+				Strategy: Exponential, Base: 100 * time.Millisecond, Multiplier: 2, MaxDoublings: 16,
+				MaxDelay: time.Hour, MaxAttempts: 100, Jitter: Jitter{Kind: JitterNone},
+			},
+		},
+		{
+			Name:        "cloud-scheduler",
+			Source:      "5s, 5 doublings, then equal steps, at most 1h, 5 retries",
+			Description: "Google Cloud Scheduler's default curve with the most retries it allows.",
+			Retry: &Retry{
+				Strategy: Exponential, Base: 5 * time.Second, Multiplier: 2, MaxDoublings: 5,
+				MaxDelay: time.Hour, MaxAttempts: 6, Jitter: Jitter{Kind: JitterNone},
+			},
+		},
+		{
+			Name:        "kubernetes-job",
+			Source:      "min(10s * 2^(n-1), 6m), 6 retries",
+			Description: "Pod failures of a Kubernetes Job with the default backoffLimit.",
+			Retry: &Retry{
+				Strategy: Exponential, Base: 10 * time.Second, Multiplier: 2,
+				MaxDelay: 6 * time.Minute, MaxAttempts: 7, Jitter: Jitter{Kind: JitterNone},
+			},
+		},
+	}
+}

@@ -1,0 +1,85 @@
+package backoff
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limits of policies.
+const (
+	// Longest is the upper bound of every duration in a policy.
+	Longest = 366 * 24 * time.Hour
+	// MaxMultiplier is the upper bound of multipliers.
+	MaxMultiplier = 100
+	// MaxExponent is the upper bound of Recurring.MaxExponent. 2^62 times any
+	// interval is past every cap, so it stands for no bound.
+	MaxExponent = 62
+	// MaxAttempts is the upper bound of Retry.MaxAttempts and MaxDoublings.
+	MaxAttempts = 1000
+)
+
+// FieldError is one reason why a policy is refused. Field is the path of the
+// field in the public API, relative to the policy.
+type FieldError struct{ Field, Reason string }
+
+func (e FieldError) Error() string { return e.Field + " " + e.Reason }
+
+// Validate lists what is wrong with the policy; nothing for a good one.
+func (r Retry) Validate() []FieldError {
+	var c checker
+	c.require(int(r.Strategy) < len(strategyNames), "strategy", "is unknown")
+	c.duration("base_delay", r.Base)
+	c.require(r.Base != 0 || r.Strategy == Fixed, "base_delay", "is needed: without it %s has no effect", r.Strategy)
+	if r.Strategy == Exponential {
+		c.multiplier(r.Multiplier)
+		c.within("exponent_offset", r.Offset, 0, 1)
+	}
+	c.within("max_doublings", r.MaxDoublings, 0, MaxAttempts)
+	c.duration("max_delay", r.MaxDelay)
+	c.require(r.MaxDelay <= 0 || r.MaxDelay >= r.Base, "max_delay", "%v is shorter than base_delay %v", r.MaxDelay, r.Base)
+	c.within("max_attempts", r.MaxAttempts, 0, MaxAttempts)
+	c.duration("max_elapsed", r.MaxElapsed)
+	c.jitter(r.Jitter)
+	return c.errors
+}
+
+// Validate lists what is wrong with the policy; nothing for a good one.
+func (r Recurring) Validate() []FieldError {
+	var c checker
+	c.require(!r.StaleHalve || r.StaleAfter != 0, "stale_halve", "has no effect without stale_after")
+	c.duration("stale_after", r.StaleAfter)
+	if r.Disabled {
+		return c.errors
+	}
+	c.multiplier(r.Multiplier)
+	c.within("max_exponent", r.MaxExponent, 0, MaxExponent)
+	c.duration("max_delay", r.MaxDelay)
+	c.require(r.MaxRatio == 0 || (r.MaxRatio >= 1 && r.MaxRatio <= 1e9), "max_ratio", "is %v, want 0 (none) or 1 to 1e9", r.MaxRatio)
+	c.jitter(r.Jitter)
+	return c.errors
+}
+
+type checker struct{ errors []FieldError }
+
+func (c *checker) require(ok bool, field, format string, args ...any) {
+	if !ok {
+		c.errors = append(c.errors, FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
+	}
+}
+
+func (c *checker) duration(field string, d time.Duration) {
+	c.require(d >= 0 && d <= Longest, field, "is %v, want 0 to %v", d, Longest)
+}
+
+func (c *checker) within(field string, n, low, high int) {
+	c.require(n >= low && n <= high, field, "is %d, want %d to %d", n, low, high)
+}
+
+func (c *checker) multiplier(m float64) {
+	c.require(m >= 1 && m <= MaxMultiplier, "multiplier", "is %v, want 1 to %d", m, MaxMultiplier)
+}
+
+func (c *checker) jitter(j Jitter) {
+	c.require(int(j.Kind) < len(jitterNames), "jitter.kind", "is unknown")
+	c.require(j.Fraction >= 0 && j.Fraction <= 1, "jitter.fraction", "is %v, want 0 to 1", j.Fraction)
+}

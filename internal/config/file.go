@@ -1,0 +1,157 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"gopkg.in/yaml.v3"
+)
+
+// fromFile fills what neither the command line nor the environment has set.
+func fromFile(flags *pflag.FlagSet, path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("configuration file: %w", err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	if len(document.Content) == 0 {
+		return nil
+	}
+	top := document.Content[0]
+	if top.Kind != yaml.MappingNode {
+		return fmt.Errorf("configuration file %s: the top level must map names of flags to values", path)
+	}
+	var faults []error
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key, value := top.Content[i], top.Content[i+1]
+		err := fromNode(flags, key.Value, value)
+		if seen[key.Value] {
+			err = errors.New("occurs twice")
+		}
+		seen[key.Value] = true
+		if err != nil {
+			faults = append(faults, fmt.Errorf("configuration file %s, line %d: %s: %w", path, key.Line, key.Value, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func fromNode(flags *pflag.FlagSet, key string, value *yaml.Node) error {
+	f := flags.Lookup(key)
+	if f == nil || key == "help" || key == fileFlag {
+		return unknownKey(flags, key)
+	}
+	if f.Changed {
+		return nil
+	}
+	if value.Kind == yaml.AliasNode {
+		value = value.Alias
+	}
+	switch value.Kind {
+	case yaml.SequenceNode:
+		items, err := scalars(value.Content)
+		if err != nil {
+			return err
+		}
+		return assignList(f, items)
+	case yaml.MappingNode:
+		return assignMap(flags, f, value.Content)
+	case yaml.ScalarNode:
+		if value.Tag == "!!null" {
+			return errors.New("has no value")
+		}
+		return assignText(flags, f, value.Value)
+	}
+	return errors.New("has a value of an unknown kind")
+}
+
+func assignMap(flags *pflag.FlagSet, f *pflag.Flag, content []*yaml.Node) error {
+	if !strings.HasPrefix(f.Value.Type(), "stringTo") {
+		return errors.New("takes no mapping")
+	}
+	items, err := scalars(content)
+	if err != nil {
+		return err
+	}
+	for i := 0; i+1 < len(items); i += 2 {
+		if err := flags.Set(f.Name, quoteCSV(items[i]+"="+items[i+1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quoteCSV protects commas, as map flags read their text as CSV.
+func quoteCSV(s string) string {
+	if !strings.ContainsAny(s, ",\"\n") {
+		return s
+	}
+	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
+}
+
+func scalars(nodes []*yaml.Node) ([]string, error) {
+	out := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+			return nil, fmt.Errorf("line %d: must be a plain value", n.Line)
+		}
+		out = append(out, n.Value)
+	}
+	return out, nil
+}
+
+// unknownKey helps those who wrote the flag's name in another style.
+func unknownKey(flags *pflag.FlagSet, key string) error {
+	plain := func(s string) string {
+		return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
+	}
+	var near []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		if plain(f.Name) == plain(key) && f.Name != "help" && f.Name != fileFlag {
+			near = append(near, f.Name)
+		}
+	})
+	if len(near) == 0 {
+		return errors.New("unknown key")
+	}
+	slices.Sort(near)
+	return fmt.Errorf("unknown key; did you mean %s?", strings.Join(near, " or "))
+}
+
+// maxSecret bounds secret files, so that a wrong path is noticed early.
+const maxSecret = 64 << 10
+
+// ReadSecretFile returns what the file holds without line breaks at its end.
+// Flags that name such files end in -file. It is an error when the file holds
+// nothing or more than 64 KiB. An empty path returns "" and no error.
+func ReadSecretFile(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("secret file: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxSecret+1))
+	if err != nil {
+		return "", fmt.Errorf("secret file: %w", err)
+	}
+	secret := strings.TrimRight(string(text), "\r\n")
+	switch {
+	case len(text) > maxSecret:
+		return "", fmt.Errorf("secret file %s: longer than %d bytes", path, maxSecret)
+	case secret == "":
+		return "", fmt.Errorf("secret file %s: holds nothing", path)
+	}
+	return secret, nil
+}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// fileFlag names the flag that holds the path of the file.
+const fileFlag = "config"
+
+// Load fills the flags of cmd that the command line did not set, from variables
+// called envPrefix_NAME and from the file named by --config. A flag that is
+// filled counts as changed. Call it before the flags are read.
+//
+// The error is a join of all faults; each names its key.
+func Load(cmd *cobra.Command, envPrefix string) error {
+	flags := cmd.Flags()
+	given := map[string]bool{}
+	flags.VisitAll(func(f *pflag.Flag) { given[f.Name] = f.Changed })
+	var faults []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if given[f.Name] || f.Name == "help" {
+			return
+		}
+		if err := fromEnv(flags, f, envPrefix); err != nil {
+			faults = append(faults, err)
+		}
+	})
+	if f := flags.Lookup(fileFlag); f != nil && f.Value.String() != "" {
+		faults = append(faults, fromFile(flags, f.Value.String()))
+	}
+	return errors.Join(faults...)
+}
+
+// EnvName is the variable that stands for a flag.
+func EnvName(prefix, flag string) string {
+	return strings.ToUpper(prefix + "_" + strings.NewReplacer("-", "_", ".", "_").Replace(flag))
+}
+
+func fromEnv(flags *pflag.FlagSet, f *pflag.Flag, prefix string) error {
+	name := EnvName(prefix, f.Name)
+	value := os.Getenv(name)
+	if value == "" {
+		return nil
+	}
+	if err := assignText(flags, f, value); err != nil {
+		return fmt.Errorf("environment variable %s: %w", name, err)
+	}
+	return nil
+}
+
+// assignText sets a flag from one piece of text.
+func assignText(flags *pflag.FlagSet, f *pflag.Flag, value string) error {
+	if _, ok := f.Value.(pflag.SliceValue); !ok {
+		return flags.Set(f.Name, value)
+	}
+	if f.Value.Type() == "stringArray" {
+		return assignList(f, strings.Split(strings.TrimRight(value, "\n"), "\n"))
+	}
+	reader := csv.NewReader(strings.NewReader(value))
+	reader.TrimLeadingSpace = true
+	items, err := reader.Read()
+	if err != nil {
+		return fmt.Errorf("not a list separated by commas: %w", err)
+	}
+	for i := range items {
+		items[i] = strings.TrimSpace(items[i])
+	}
+	return assignList(f, items)
+}
+
+// assignList replaces the values of a list flag.
+func assignList(f *pflag.Flag, items []string) error {
+	list, ok := f.Value.(pflag.SliceValue)
+	if !ok {
+		return errors.New("takes one value, not a list")
+	}
+	if err := list.Replace(items); err != nil {
+		return err
+	}
+	// A list is replaced as a whole: Set would append to its default or to what
+	// was set before.
+	f.Changed = true
+	return nil
+}

@@ -1,0 +1,142 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// attempt is what this node knows of one lease. All fields are guarded by the
+// dispatcher's mutex, but for those that never change after it is made.
+type attempt struct {
+	id     string // lease id
+	record string
+	token  uint64
+	shard  int
+	born   time.Time
+
+	// session is whose attempt this is, closed when it is an orphan; nil when
+	// only a pending event is left.
+	session *Session
+	// rec is what is believed to be stored; nil until read. The value pointed
+	// to never changes.
+	rec  *job.Record
+	busy bool // takes a slot of the session
+
+	started   bool
+	startedMS int64     // shard clock; 0 unknown
+	deadline  time.Time // start + timeout + grace; zero: none
+	hardStop  int64     // bound of renewals, shard clock; 0: none
+	acked     bool      // it is stored that the worker acknowledged
+
+	until     time.Time // trust in the lease ends
+	renewAt   time.Time // zero: not to be renewed
+	inIO      bool      // queued for the store, or in a call
+	wantRenew bool
+	wantRead  bool
+	adopting  bool // taken over from another session, not confirmed yet
+
+	pending  job.Event // on its way to the ledger
+	byNode   bool      // pending is not the worker's result: nothing to acknowledge
+	reported bool      // the worker's result came while byNode was pending
+	since    time.Time // of pending
+	tries    int
+	retryAt  time.Time // zero: the ledger has it
+
+	// over: the lease has ended for this node; what is awaited is only the
+	// worker's word, which frees the slot. settled: this node settled it.
+	over, settled bool
+	cancelled     bool // the worker was asked to end it
+	gone          bool // forgotten
+
+	at    time.Time // next point in time to act at
+	index int       // in the heap; -1 outside
+}
+
+// key is the job of the attempt.
+func (a *attempt) key() job.Key {
+	key, _, _ := job.ParseRecord(a.record)
+	return key
+}
+
+// live tells whether the stream of the attempt's worker is open.
+func (a *attempt) live() bool { return a.session != nil && !a.session.closed }
+
+// leasedMS is about when the lease was taken, by the shard's clock: tokens are
+// minted from it. It may be later than that, never earlier by more than a
+// millisecond.
+func (a *attempt) leasedMS() int64 { return int64(a.token / 1000) }
+
+// next is when something has to be done about the attempt, zero for never.
+func (a *attempt) next() time.Time {
+	var at time.Time
+	earliest := func(t time.Time) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	if a.pending != nil {
+		earliest(a.retryAt)
+	} else if !a.over {
+		earliest(a.until)
+		if a.live() {
+			earliest(a.deadline)
+		}
+	}
+	if !a.inIO && !a.over {
+		earliest(a.renewAt)
+	}
+	return at
+}
+
+// start notes that the handler began at nowMS of the shard's clock.
+func (a *attempt) start(now time.Time, nowMS int64, margin time.Duration) {
+	a.started, a.startedMS = true, nowMS
+	if a.rec == nil {
+		return
+	}
+	if d := a.rec.Definition; d.Timeout > 0 {
+		a.deadline = now.Add(d.Timeout + d.TimeoutGrace)
+		a.hardStop = nowMS + (d.Timeout + d.TimeoutGrace + margin).Milliseconds()
+	}
+}
+
+// resume estimates the start of an attempt that began under another node. Its
+// handler started within one lease of the leasing; the latest such instant
+// bounds it, so that it is never cut off early.
+func (a *attempt) resume(ttl, margin time.Duration) {
+	d := a.rec.Definition
+	if a.startedMS == 0 && d.Timeout > 0 {
+		a.hardStop = a.leasedMS() + (ttl + d.Timeout + d.TimeoutGrace + margin).Milliseconds()
+	}
+}
+
+// resumed completes resume when the shard's clock is known.
+func (a *attempt) resumed(now time.Time, nowMS int64, margin time.Duration) {
+	a.startedMS = min(nowMS, a.leasedMS())
+	if a.hardStop != 0 {
+		left := time.Duration(a.hardStop-nowMS)*time.Millisecond - margin
+		a.deadline = now.Add(max(0, left))
+	}
+}
+
+// startNotice tells that the attempt started; DueMS and AtMS make its lag.
+func (a *attempt) startNotice() job.Notice {
+	s, key := a.rec.State, a.rec.Definition.Key
+	run := s.RunID()
+	return job.Notice{
+		Kind: job.AttemptStarted, Key: key, Queue: s.Lane.Queue, RunID: run, Correlation: job.Correlation(key, run),
+		Attempt: s.Attempt + 1, Trigger: s.Trigger, DueMS: s.Due, AtMS: a.startedMS, Failures: s.Failures,
+		Worker: a.session.hello.WorkerID,
+	}
+}
+
+// change is the pending event as the ledger takes it. After a failed try it
+// comes without what was believed: the store has to be read again.
+func (a *attempt) change() job.Change {
+	c := job.Change{Record: a.record, Event: a.pending}
+	if a.tries == 0 {
+		c.Known = a.rec
+	}
+	return c
+}

@@ -1,0 +1,206 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Dispatcher owns the sessions of a node's workers. Make one with New and keep
+// Run going for as long as workers may connect.
+type Dispatcher struct {
+	o       Options
+	metrics *metrics
+	start   time.Time
+
+	mu struct {
+		sync.Mutex
+		workers  map[string]*Session // latest session by namespace/worker, closed ones while they have attempts
+		queues   map[queueKey][]*Session
+		attempts map[string]*attempt // by lease id
+		timers   timers
+		armed    time.Time  // what the clock sleeps until
+		io       []*attempt // wait for the store
+		pending  int        // events that the ledger has not answered for good
+		short    bool       // a reservation came out short since slots were last announced
+		draining bool
+		failing  bool // the last call to the store failed
+	}
+	clockWake, ioWake chan struct{}
+}
+
+type queueKey struct{ namespace, queue string }
+
+// New makes a Dispatcher. It fails on impossible options and on metrics that are
+// already registered.
+func New(o Options) (*Dispatcher, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := &Dispatcher{
+		o: o, start: time.Now(),
+		clockWake: make(chan struct{}, 1), ioWake: make(chan struct{}, 1),
+	}
+	d.mu.workers = make(map[string]*Session)
+	d.mu.queues = make(map[queueKey][]*Session)
+	d.mu.attempts = make(map[string]*attempt)
+	if d.metrics, err = newMetrics(o.Registerer, d); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Run keeps the time of attempts and renews leases until ctx ends. It then ends
+// all sessions and returns nil. Call it once; see [Dispatcher.Drain] for leaving
+// in order.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	loops.Go(func() { d.clockLoop(ctx) })
+	loops.Go(func() { d.ioLoop(ctx) })
+	loops.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.draining = true
+	d.stopAll()
+	return nil
+}
+
+// stopAll ends every open session. The caller holds the mutex.
+func (d *Dispatcher) stopAll() {
+	for _, s := range d.mu.workers {
+		if !s.closed {
+			s.stop(job.ErrDraining)
+		}
+	}
+}
+
+// effects are what has to be done after the mutex is released.
+type effects struct {
+	submissions []submission
+	notices     []job.Notice
+	demand      bool
+}
+
+type submission struct {
+	a      *attempt
+	change job.Change
+}
+
+func (fx *effects) submit(a *attempt) {
+	fx.submissions = append(fx.submissions, submission{a, a.change()})
+}
+
+// finish does what was collected under the mutex.
+func (d *Dispatcher) finish(fx *effects) {
+	if len(fx.notices) > 0 {
+		d.o.Observer.Observe(fx.notices)
+	}
+	for _, s := range fx.submissions {
+		d.o.Ledger.Submit(s.change, func(r job.ChangeResult) { d.settled(s.a, r) })
+	}
+	if fx.demand {
+		d.o.OnDemand()
+	}
+}
+
+// add makes an attempt known. The caller holds the mutex.
+func (d *Dispatcher) add(a *attempt, s *Session) {
+	a.index = -1
+	d.mu.attempts[a.id] = a
+	d.bind(a, s)
+}
+
+// bind makes the attempt one of the session's. The slot it takes goes with it.
+func (d *Dispatcher) bind(a *attempt, s *Session) {
+	if old := a.session; old != nil {
+		if a.busy {
+			old.busy--
+		}
+		if a.pending != nil && !a.byNode {
+			old.pending--
+		}
+		delete(old.attempts, a)
+		d.dropEmpty(old)
+	}
+	a.session = s
+	if s == nil {
+		a.busy = false
+		return
+	}
+	s.attempts[a] = struct{}{}
+	if a.busy {
+		s.busy++
+	}
+	if a.pending != nil && !a.byNode {
+		s.pending++
+	}
+}
+
+// free gives the attempt's slot back.
+func (d *Dispatcher) free(a *attempt, fx *effects) {
+	if !a.busy {
+		return
+	}
+	a.busy = false
+	a.session.busy--
+	fx.demand = fx.demand || a.live()
+}
+
+// forget ends what this node does about an attempt.
+func (d *Dispatcher) forget(a *attempt, fx *effects) {
+	if a.gone {
+		return
+	}
+	d.free(a, fx)
+	d.bind(a, nil)
+	a.gone = true
+	d.mu.timers.remove(a)
+	delete(d.mu.attempts, a.id)
+}
+
+// dropEmpty forgets a closed session that has no attempts left.
+func (d *Dispatcher) dropEmpty(s *Session) {
+	if s.closed && len(s.attempts) == 0 && d.mu.workers[s.key] == s {
+		delete(d.mu.workers, s.key)
+	}
+}
+
+// lose ends the trust in a lease: its worker is told to stop and the slot waits
+// for its answer.
+func (d *Dispatcher) lose(a *attempt, fx *effects) {
+	if !a.live() {
+		d.forget(a, fx)
+		return
+	}
+	a.over = true
+	a.session.cancel(a, job.CancelLeaseLost)
+}
+
+// clocks reads the clocks of shards. Shards that cannot be asked are left out.
+func (d *Dispatcher) clocks(shards map[int]int64) {
+	for shard := range shards {
+		ctx, cancel := context.WithTimeout(context.Background(), clockTimeout)
+		now, err := d.o.Store.Now(ctx, shard)
+		cancel()
+		if err != nil {
+			delete(shards, shard)
+			continue
+		}
+		shards[shard] = now
+	}
+}
+
+// clockTimeout bounds the wait for a shard's clock, which is known without
+// asking as long as Redis answers.
+const clockTimeout = 250 * time.Millisecond
+
+// nowMS is the shard's clock from a reading, or else counted on from the lease.
+func (a *attempt) nowMS(clocks map[int]int64) int64 {
+	if now, ok := clocks[a.shard]; ok {
+		return now
+	}
+	return a.leasedMS() + time.Since(a.born).Milliseconds()
+}

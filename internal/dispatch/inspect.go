@@ -1,0 +1,87 @@
+package dispatch
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Demand returns the free slots for each queue that a worker serves, sorted.
+// A worker of several queues counts for each of them.
+func (d *Dispatcher) Demand() []job.QueueDemand {
+	loads := d.Loads()
+	demand := make([]job.QueueDemand, len(loads))
+	for i, l := range loads {
+		demand[i] = job.QueueDemand{Namespace: l.Namespace, Queue: l.Queue, Free: l.Free}
+	}
+	return demand
+}
+
+// Loads returns what this node's workers do for each queue that they serve or
+// have an attempt of, sorted. Running counts attempts; like free slots, a worker
+// of several queues counts for each of them.
+func (d *Dispatcher) Loads() []job.QueueLoad {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	running := make(map[queueKey]int, len(d.mu.queues))
+	for _, a := range d.mu.attempts {
+		if a.rec != nil && a.busy && a.live() {
+			running[queueKey{a.rec.State.Lane.Namespace, a.rec.State.Lane.Queue}]++
+		}
+	}
+	loads := make([]job.QueueLoad, 0, len(d.mu.queues))
+	for k, sessions := range d.mu.queues {
+		l := job.QueueLoad{Namespace: k.namespace, Queue: k.queue, Running: running[k], Workers: len(sessions)}
+		for _, s := range sessions {
+			if !d.mu.draining {
+				l.Free += s.free()
+			}
+		}
+		loads = append(loads, l)
+		delete(running, k)
+	}
+	for k, n := range running {
+		loads = append(loads, job.QueueLoad{Namespace: k.namespace, Queue: k.queue, Running: n})
+	}
+	slices.SortFunc(loads, func(a, b job.QueueLoad) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
+	})
+	return loads
+}
+
+// Workers describes the connected workers, sorted by namespace and id.
+func (d *Dispatcher) Workers() []job.WorkerInfo {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	workers := make([]job.WorkerInfo, 0, len(d.mu.workers))
+	for _, s := range d.mu.workers {
+		if s.closed {
+			continue
+		}
+		workers = append(workers, job.WorkerInfo{
+			ID: s.hello.WorkerID, Node: d.o.Node, Namespace: s.hello.Namespace, Queues: s.hello.Queues,
+			Slots: s.hello.Slots, Running: s.busy, Draining: s.draining, ConnectedAt: s.since,
+			Version: s.hello.Version, Labels: s.hello.Labels,
+		})
+	}
+	slices.SortFunc(workers, func(a, b job.WorkerInfo) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ID, b.ID))
+	})
+	return workers
+}
+
+// CancelAttempt asks the worker of an attempt to end it. It returns false if the
+// attempt is not at this node.
+func (d *Dispatcher) CancelAttempt(record string, token uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := d.mu.attempts[job.LeaseID(record, token)]
+	if a == nil || !a.live() || a.over || a.pending != nil {
+		return false
+	}
+	if !a.cancelled {
+		a.session.cancel(a, job.CancelRequested)
+	}
+	return true
+}

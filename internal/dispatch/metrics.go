@@ -1,0 +1,81 @@
+package dispatch
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	delivered     prometheus.Counter
+	acks          *prometheus.CounterVec
+	lost          *prometheus.CounterVec
+	returned      *prometheus.CounterVec
+	timeouts      prometheus.Counter
+	adopted       prometheus.Counter
+	resubmitted   prometheus.Counter
+	storeFailures prometheus.Counter
+	settle        prometheus.Histogram
+}
+
+func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fermata_dispatch_" + name, Help: help})
+	}
+	vector := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermata_dispatch_" + name, Help: help}, []string{label})
+	}
+	m := &metrics{
+		delivered: counter("leases_delivered_total", "Leases handed to the stream of a worker."),
+		acks:      vector("result_acks_total", "Results acknowledged to workers, by what became of them.", "status"),
+		lost: vector("leases_lost_total",
+			"Leases that ended without a result: expired (no renewal in time), lease_lost (refused by the store), moved (taken to another node), refused (could not be taken over), disclaimed (its worker does not know it any more).", "reason"),
+		returned: vector("leases_returned_total",
+			"Leases given back before a handler saw them: unsent, worker (by its word), closed (no session left), late (no time left).", "reason"),
+		timeouts:      counter("timeouts_total", "Attempts that this node settled because their worker did not answer in time."),
+		adopted:       counter("leases_adopted_total", "Leases taken over from an earlier session of their worker."),
+		resubmitted:   counter("resubmitted_total", "Results and returns that had to be submitted again."),
+		storeFailures: counter("store_failures_total", "Failed calls to renew leases or read records."),
+		settle: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fermata_dispatch_settle_seconds", Help: "Time from the arrival of a result until it is stored.",
+			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
+		}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{
+		m.delivered, m.acks, m.lost, m.returned, m.timeouts, m.adopted, m.resubmitted, m.storeFailures, m.settle, slots{d},
+	} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("dispatch: %w", err)
+		}
+	}
+	return m, nil
+}
+
+var (
+	slotsDesc = prometheus.NewDesc("fermata_dispatch_slots",
+		"Slots of this node's workers by queue: free, or busy with an attempt. A worker of several queues counts its free slots for each.",
+		[]string{"namespace", "queue", "state"}, nil)
+	sessionsDesc = prometheus.NewDesc("fermata_dispatch_sessions", "Open worker streams by queue.", []string{"namespace", "queue"}, nil)
+)
+
+// slots collects what is counted anyway when it is asked for.
+type slots struct{ d *Dispatcher }
+
+func (s slots) Describe(out chan<- *prometheus.Desc) {
+	out <- slotsDesc
+	out <- sessionsDesc
+}
+
+func (s slots) Collect(out chan<- prometheus.Metric) {
+	for _, l := range s.d.Loads() {
+		gauge := func(desc *prometheus.Desc, v int, labels ...string) {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), append([]string{l.Namespace, l.Queue}, labels...)...)
+		}
+		gauge(slotsDesc, l.Free, "free")
+		gauge(slotsDesc, l.Running, "busy")
+		gauge(sessionsDesc, l.Workers)
+	}
+}

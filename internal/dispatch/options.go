@@ -1,0 +1,110 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Defaults and limits of [Options].
+const (
+	DefaultLeaseTTL = 30 * time.Second
+	MinLeaseTTL     = time.Second
+	DefaultAckAfter = 500 * time.Millisecond
+)
+
+// Store is what the dispatcher needs of the store.
+type Store interface {
+	Renew(ctx context.Context, requests []job.RenewRequest) []job.RenewReply
+	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
+	// Now is the shard's clock in Unix milliseconds; it asks Redis only if it
+	// has not heard from it for a while.
+	Now(ctx context.Context, shard int) (int64, error)
+	ShardOf(job.Key) int
+}
+
+// Ledger decides and stores what happened to a record. Submit must not block;
+// done is called once, on another goroutine than Submit's or before it returns.
+type Ledger interface {
+	Submit(change job.Change, done func(job.ChangeResult))
+}
+
+// Observer hears of what happened. It must not block.
+type Observer interface{ Observe([]job.Notice) }
+
+// Options configure a [Dispatcher]. Node, Store, Ledger and Observer are
+// required.
+type Options struct {
+	// Node is this node's name, told to workers.
+	Node string
+	// LeaseTTL is how long a lease lives after its last renewal, at least 1 s;
+	// the one that leasing uses. Renewals are made every third of it.
+	// Default 30 s.
+	LeaseTTL time.Duration
+	// AckAfter is how long an attempt runs before it is stored that its worker
+	// has acknowledged it; shorter ones save the write. Default 500 ms.
+	AckAfter time.Duration
+
+	Store    Store
+	Ledger   Ledger
+	Observer Observer
+	// OnDemand is called when slots became free. It must not block. May be nil.
+	OnDemand func()
+	// Addresses are those of other nodes, for workers that have to leave. May
+	// be nil.
+	Addresses func() []string
+
+	// Logger defaults to one that discards; Registerer nil registers nothing.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.LeaseTTL == 0 {
+		o.LeaseTTL = DefaultLeaseTTL
+	}
+	if o.AckAfter == 0 {
+		o.AckAfter = DefaultAckAfter
+	}
+	if o.OnDemand == nil {
+		o.OnDemand = func() {}
+	}
+	if o.Addresses == nil {
+		o.Addresses = func() []string { return nil }
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case o.Node == "":
+		return o, errors.New("dispatch: Node is empty")
+	case o.LeaseTTL < MinLeaseTTL:
+		return o, errors.New("dispatch: LeaseTTL is below 1 s")
+	case o.AckAfter < 0:
+		return o, errors.New("dispatch: AckAfter is negative")
+	case o.Store == nil || o.Ledger == nil || o.Observer == nil:
+		return o, errors.New("dispatch: Store, Ledger and Observer are required")
+	}
+	return o, nil
+}
+
+// Derived durations.
+
+// margin is how much earlier than the store this node gives up a lease.
+func (o Options) margin() time.Duration { return o.LeaseTTL / 10 }
+
+func (o Options) renewEvery() time.Duration { return o.LeaseTTL / 3 }
+
+// tick is the grid that renewals are moved to, so that they come in batches.
+func (o Options) tick() time.Duration { return min(o.LeaseTTL/30, 100*time.Millisecond) }
+
+// retryPause is the wait after a failed call of the store.
+func (o Options) retryPause() time.Duration { return min(o.LeaseTTL/30, time.Second) }
+
+// callTimeout bounds one call of the store.
+func (o Options) callTimeout() time.Duration { return min(o.LeaseTTL/3, 5*time.Second) }

@@ -1,0 +1,262 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Bounds of one round with the store and of one script call in it.
+const (
+	maxRound   = 4096
+	maxRenewed = job.MaxLeasesPerCall
+)
+
+// queueIO puts an attempt in line for the store.
+func (d *Dispatcher) queueIO(a *attempt) {
+	if a.inIO {
+		return
+	}
+	a.inIO = true
+	d.mu.io = append(d.mu.io, a)
+	signal(d.ioWake)
+}
+
+func (d *Dispatcher) ioLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.ioWake:
+		}
+		for ctx.Err() == nil && d.ioRound(ctx) {
+		}
+	}
+}
+
+// ioRound reads what has to be read and renews what has to be renewed, for
+// everything that waits. It returns false when nothing did.
+func (d *Dispatcher) ioRound(ctx context.Context) bool {
+	d.mu.Lock()
+	n := min(len(d.mu.io), maxRound)
+	batch := d.mu.io[:n:n]
+	d.mu.io = d.mu.io[n:]
+	if len(d.mu.io) == 0 {
+		d.mu.io = nil
+	}
+	reads := d.reads(batch)
+	d.mu.Unlock()
+	if n == 0 {
+		return false
+	}
+	for _, r := range reads {
+		d.read(ctx, r)
+	}
+	d.mu.Lock()
+	calls := d.renewals(batch)
+	d.mu.Unlock()
+	replies, at := d.renew(ctx, calls)
+
+	var fx effects
+	d.mu.Lock()
+	for i, c := range calls {
+		d.renewed(c, replies[i], at, &fx)
+	}
+	for _, a := range batch {
+		a.inIO = false
+		if a.wantRead && !a.gone && a.renewAt.IsZero() {
+			d.queueIO(a)
+		}
+		d.schedule(a)
+	}
+	d.mu.Unlock()
+	d.finish(&fx)
+	return true
+}
+
+// readCall is one read of records of one shard.
+type readCall struct {
+	shard    int
+	attempts []*attempt
+	records  []string
+}
+
+func (d *Dispatcher) reads(batch []*attempt) []*readCall {
+	var calls []*readCall
+	open := map[int]*readCall{}
+	for _, a := range batch {
+		if !a.wantRead || a.gone || a.over || a.pending != nil {
+			continue
+		}
+		c := open[a.shard]
+		if c == nil || len(c.records) == maxRenewed {
+			c = &readCall{shard: a.shard}
+			open[a.shard] = c
+			calls = append(calls, c)
+		}
+		c.attempts = append(c.attempts, a)
+		c.records = append(c.records, a.record)
+	}
+	return calls
+}
+
+func (d *Dispatcher) read(ctx context.Context, c *readCall) {
+	ctx, cancel := context.WithTimeout(ctx, d.o.callTimeout())
+	defer cancel()
+	records, err := d.o.Store.GetRecords(ctx, c.shard, c.records)
+	var fx effects
+	d.mu.Lock()
+	if err != nil {
+		d.storeFailed(err)
+	}
+	for i, a := range c.attempts {
+		if err != nil {
+			a.renewAt = time.Now().Add(d.o.retryPause())
+			continue
+		}
+		a.wantRead = false
+		d.known(a, records[i], &fx)
+	}
+	d.mu.Unlock()
+	d.finish(&fx)
+}
+
+// known takes a record as read for an attempt that was taken over, or whose
+// record was edited.
+func (d *Dispatcher) known(a *attempt, rec *job.Record, fx *effects) {
+	if a.gone || a.over || a.pending != nil {
+		return
+	}
+	if rec == nil || !rec.State.Live() || rec.State.Token != a.token {
+		d.metrics.lost.WithLabelValues("refused").Inc()
+		d.lose(a, fx)
+		return
+	}
+	a.rec = rec
+	if a.adopting {
+		a.resume(d.o.LeaseTTL, d.o.margin())
+	}
+	if rec.State.Cancel && !a.cancelled && a.live() {
+		a.session.cancel(a, job.CancelRequested)
+	}
+}
+
+// renewCall is one script call and whom it is about.
+type renewCall struct {
+	request  job.RenewRequest
+	attempts []*attempt
+	sessions []*Session // as they were when the call was made
+}
+
+func (d *Dispatcher) renewals(batch []*attempt) []*renewCall {
+	var calls []*renewCall
+	open := map[int]*renewCall{}
+	for _, a := range batch {
+		if !a.wantRenew || a.gone || a.over || a.rec == nil || a.session == nil {
+			continue
+		}
+		a.wantRenew = false
+		c := open[a.shard]
+		if c == nil || len(c.attempts) == maxRenewed {
+			c = &renewCall{request: job.RenewRequest{Shard: a.shard, TTL: d.o.LeaseTTL}}
+			open[a.shard] = c
+			calls = append(calls, c)
+		}
+		c.request.Renewals = append(c.request.Renewals, job.Renewal{
+			Record: a.record, Lane: a.rec.State.Lane, Token: a.token,
+			Epoch: a.session.hello.Epoch, Acked: a.started, HardStopMS: a.hardStop,
+		})
+		c.attempts = append(c.attempts, a)
+		c.sessions = append(c.sessions, a.session)
+	}
+	return calls
+}
+
+// renew makes the calls. The time returned is from before them.
+func (d *Dispatcher) renew(ctx context.Context, calls []*renewCall) ([]job.RenewReply, time.Time) {
+	at := time.Now()
+	if len(calls) == 0 {
+		return nil, at
+	}
+	requests := make([]job.RenewRequest, len(calls))
+	for i, c := range calls {
+		requests[i] = c.request
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.o.callTimeout())
+	defer cancel()
+	return d.o.Store.Renew(ctx, requests), at
+}
+
+// renewed takes the answer to one call.
+func (d *Dispatcher) renewed(c *renewCall, reply job.RenewReply, at time.Time, fx *effects) {
+	if reply.Err != nil {
+		d.storeFailed(reply.Err)
+		for _, a := range c.attempts {
+			a.renewAt = time.Now().Add(d.o.retryPause())
+		}
+		return
+	}
+	d.mu.failing = false
+	for i, a := range c.attempts {
+		switch {
+		case a.gone || a.over:
+		case a.session != c.sessions[i]:
+			// Another session has it now; its own renewal is due.
+			a.renewAt = at
+		default:
+			d.answer(a, reply.Results[i], reply.NowUS/1000, at, fx)
+		}
+	}
+}
+
+func (d *Dispatcher) answer(a *attempt, r job.RenewResult, nowMS int64, at time.Time, fx *effects) {
+	switch {
+	case r.Code == job.Renewed:
+		d.prolonged(a, r, nowMS, at)
+	case a.pending != nil:
+		// The lease has ended because the event went through, or the event will
+		// be answered as stale.
+	case r.Code == job.Moved:
+		d.metrics.lost.WithLabelValues("moved").Inc()
+		if a.live() {
+			a.session.stop(job.ErrSuperseded)
+		}
+		d.forget(a, fx)
+	case a.adopting:
+		d.metrics.lost.WithLabelValues("refused").Inc()
+		d.lose(a, fx)
+	default:
+		d.metrics.lost.WithLabelValues("lease_lost").Inc()
+		d.lose(a, fx)
+	}
+}
+
+// prolonged notes a renewal.
+func (d *Dispatcher) prolonged(a *attempt, r job.RenewResult, nowMS int64, at time.Time) {
+	a.until = at.Add(d.o.LeaseTTL - d.o.margin())
+	a.acked = true
+	if a.adopting {
+		a.adopting = false
+		d.metrics.adopted.Inc()
+		if a.startedMS == 0 {
+			a.resumed(time.Now(), nowMS, d.o.margin())
+		}
+	}
+	if a.rec != nil && r.Revision != a.rec.State.Revision && a.pending == nil && a.live() {
+		a.wantRead = true
+	}
+	a.renewAt = time.Time{}
+	if a.live() && !a.byNode {
+		a.renewAt = d.onGrid(at.Add(d.o.renewEvery()))
+	}
+}
+
+// storeFailed logs the first failure of a series.
+func (d *Dispatcher) storeFailed(err error) {
+	d.metrics.storeFailures.Inc()
+	if !d.mu.failing {
+		d.o.Logger.Warn("cannot renew leases", "error", err)
+	}
+	d.mu.failing = true
+}

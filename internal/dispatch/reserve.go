@@ -1,0 +1,207 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Reservation is a number of slots of certain sessions, held until Deliver.
+type Reservation struct {
+	d     *Dispatcher
+	queue queueKey
+	count int
+	parts []part
+	done  bool
+}
+
+// part is what a reservation holds of one session.
+type part struct {
+	s       *Session
+	n, free int
+}
+
+// Reserve takes up to n free slots of workers that serve the queue, of the least
+// loaded ones first. It always returns a reservation, which may be empty. Each
+// must be delivered, with whatever was leased.
+func (d *Dispatcher) Reserve(namespace, queue string, n int) *Reservation {
+	r := &Reservation{d: d, queue: queueKey{namespace, queue}}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r.parts = d.share(r.queue, n)
+	for _, p := range r.parts {
+		r.count += p.n
+		p.s.reserved += p.n
+	}
+	if r.count < n {
+		d.mu.short = true
+	}
+	return r
+}
+
+// share takes n slots one by one, each from the session that is least loaded
+// then.
+func (d *Dispatcher) share(q queueKey, n int) []part {
+	if d.mu.draining {
+		return nil
+	}
+	var open byLoad
+	for _, s := range d.mu.queues[q] {
+		if free := s.free(); free > 0 {
+			open = append(open, part{s: s, free: free})
+		}
+	}
+	if len(open) == 1 {
+		open[0].n = min(max(0, n), open[0].free)
+		return open
+	}
+	for i := len(open)/2 - 1; i >= 0; i-- {
+		open.down(i)
+	}
+	var full []part
+	for ; n > 0 && len(open) > 0; n-- {
+		if open[0].n++; open[0].n == open[0].free {
+			full = append(full, open[0])
+			open[0] = open[len(open)-1]
+			open = open[:len(open)-1]
+		}
+		open.down(0)
+	}
+	return append(full, open...)
+}
+
+// byLoad is a binary heap of sessions, the least loaded on top.
+type byLoad []part
+
+func (h byLoad) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if child+1 < len(h) && h[child+1].load() < h[child].load() {
+			child++
+		}
+		if h[i].load() <= h[child].load() {
+			return
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
+}
+
+// load is the part of a session's slots that is taken, with this reservation.
+func (p part) load() float64 {
+	return float64(p.s.busy+p.s.reserved+p.n) / float64(p.s.hello.Slots)
+}
+
+// Count is the number of slots reserved.
+func (r *Reservation) Count() int { return r.count }
+
+// Deliver hands the leases to the reserved sessions and gives back the slots
+// that are left. A lease that finds no session any more, or that has come too
+// late to be worth starting, is returned; one that is here already is left
+// alone. Only the first call has an effect, and it must have all the leases.
+func (r *Reservation) Deliver(leases []job.Leased) {
+	d := r.d
+	clocks := make(map[int]int64)
+	for _, l := range leases {
+		clocks[l.Shard] = 0
+	}
+	d.clocks(clocks)
+	var fx effects
+	d.mu.Lock()
+	if r.done {
+		d.mu.Unlock()
+		return
+	}
+	r.done = true
+	for _, p := range r.parts {
+		p.s.reserved -= p.n
+	}
+	now := time.Now()
+	batches := make(map[*Session]job.Assignments, len(r.parts))
+	used := 0
+	for _, l := range leases {
+		if a := d.deliver(r, l, now, clocks, &fx); a != nil {
+			batches[a.session] = append(batches[a.session], job.Assignment{LeaseID: a.id, Leased: l})
+			used++
+		}
+	}
+	for s, batch := range batches {
+		d.assign(s, batch, &fx)
+	}
+	if used < r.count && d.mu.short {
+		d.mu.short, fx.demand = false, true
+	}
+	d.mu.Unlock()
+	d.finish(&fx)
+}
+
+// deliver makes the attempt of one lease and finds its session. It returns nil
+// if nothing is to be sent.
+func (d *Dispatcher) deliver(r *Reservation, l job.Leased, now time.Time, clocks map[int]int64, fx *effects) *attempt {
+	id := job.LeaseID(l.Record, l.State.Token)
+	if d.mu.attempts[id] != nil {
+		return nil
+	}
+	a := &attempt{
+		id: id, record: l.Record, token: l.State.Token, shard: l.Shard, born: now,
+		rec:   &job.Record{Definition: l.Definition, State: l.State, IndexMS: l.DeadlineMS},
+		until: now.Add(d.o.LeaseTTL - d.o.margin()),
+	}
+	late := false
+	if nowMS, ok := clocks[l.Shard]; ok {
+		left := time.Duration(l.DeadlineMS-nowMS)*time.Millisecond - d.o.margin()
+		a.until, late = now.Add(min(left, d.o.LeaseTTL)), left <= 0
+	}
+	s := r.take(d)
+	if s == nil || late {
+		why := "late"
+		if s == nil {
+			why = "closed"
+		}
+		d.add(a, nil)
+		d.giveBack(a, why, fx)
+		return nil
+	}
+	a.busy = true
+	d.add(a, s)
+	d.schedule(a)
+	return a
+}
+
+// take finds the session of the next lease: the reserved ones in turn, then any
+// other with a free slot.
+func (r *Reservation) take(d *Dispatcher) *Session {
+	for len(r.parts) > 0 {
+		p := r.parts[0]
+		r.parts = r.parts[1:]
+		if p.n--; p.n > 0 {
+			r.parts = append(r.parts, p)
+		}
+		if p.s.free() > 0 {
+			return p.s
+		}
+	}
+	for _, s := range d.mu.queues[r.queue] {
+		if s.free() > 0 {
+			return s
+		}
+	}
+	return nil
+}
+
+// assign sends leases to their worker. Those of a stream that does not take them
+// were never sent.
+func (d *Dispatcher) assign(s *Session, batch job.Assignments, fx *effects) {
+	if s.send(batch) {
+		d.metrics.delivered.Add(float64(len(batch)))
+		return
+	}
+	for _, l := range batch {
+		if a := d.mu.attempts[l.LeaseID]; a != nil {
+			d.giveBack(a, "unsent", fx)
+		}
+	}
+}

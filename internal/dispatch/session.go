@@ -1,0 +1,189 @@
+package dispatch
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Session is one stream of one worker. It is a [job.WorkerSession]; all its
+// methods are safe for concurrent use.
+type Session struct {
+	d     *Dispatcher
+	key   string // namespace/worker
+	hello job.Hello
+	out   job.WorkerStream
+	since time.Time
+
+	// Guarded by the dispatcher's mutex.
+	attempts map[*attempt]struct{}
+	busy     int // slots taken by attempts
+	reserved int // slots taken by reservations
+	pending  int // results on their way to the ledger
+	draining bool
+	stopping bool // the stream was told to end
+	closed   bool
+}
+
+var _ job.WorkerSession = (*Session)(nil)
+
+// Connect begins a session. The first message on out is Welcome. Leases that the
+// worker names in hello.Live are taken over, and those that cannot be come back
+// as cancelled. Errors: [job.ErrDraining], [job.ErrSuperseded], or that of the
+// stream.
+func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
+	s := &Session{
+		d: d, key: hello.Namespace + "/" + hello.WorkerID, hello: hello, out: out,
+		since: time.Now(), attempts: make(map[*attempt]struct{}),
+	}
+	addresses := d.o.Addresses()
+	var fx effects
+	d.mu.Lock()
+	if err := d.admit(s, addresses); err != nil {
+		d.mu.Unlock()
+		return nil, err
+	}
+	prev := d.mu.workers[s.key]
+	d.mu.workers[s.key] = s
+	for _, q := range hello.Queues {
+		k := queueKey{hello.Namespace, q}
+		d.mu.queues[k] = append(d.mu.queues[k], s)
+	}
+	d.takeOver(s, prev, &fx)
+	fx.demand = true
+	d.mu.Unlock()
+	d.finish(&fx)
+	d.o.Logger.Info("worker connected", "worker", hello.WorkerID, "namespace", hello.Namespace,
+		"slots", hello.Slots, "epoch", hello.Epoch, "live", len(hello.Live))
+	return s, nil
+}
+
+// admit decides whether a session may begin, and welcomes it.
+func (d *Dispatcher) admit(s *Session, addresses []string) error {
+	if d.mu.draining {
+		return job.ErrDraining
+	}
+	if prev := d.mu.workers[s.key]; prev != nil && !prev.closed && prev.hello.Epoch >= s.hello.Epoch {
+		return job.ErrSuperseded
+	}
+	return s.out.Send(job.Welcome{Node: d.o.Node, LeaseTTL: d.o.LeaseTTL, Addresses: addresses})
+}
+
+// free is how many more attempts the session takes. Results that wait for the
+// ledger do not take slots until they are many.
+func (s *Session) free() int {
+	if s.closed || s.stopping || s.draining {
+		return 0
+	}
+	return max(0, min(s.hello.Slots-s.busy, s.hello.Slots+pendingSlack-s.pending)-s.reserved)
+}
+
+// Results that may wait for the ledger: beyond slots + pendingSlack a session
+// gets no leases, beyond its bound it is closed.
+const pendingSlack = 1024
+
+func (s *Session) maxPending() int { return s.hello.MaxLive() + s.hello.Slots + pendingSlack }
+
+// send queues a message; a stream that does not take it ends.
+func (s *Session) send(m job.WorkerMessage) bool {
+	if s.closed {
+		return false
+	}
+	if err := s.out.Send(m); err != nil {
+		s.stop(errors.Join(job.ErrSlowWorker, err))
+		return false
+	}
+	return true
+}
+
+// cancel asks the worker to end an attempt.
+func (s *Session) cancel(a *attempt, reason job.CancelReason) {
+	a.cancelled = true
+	s.send(job.Cancellation{LeaseIDs: []string{a.id}, Reason: reason})
+}
+
+// stop makes the stream end; Close follows from there.
+func (s *Session) stop(reason error) {
+	if s.stopping {
+		return
+	}
+	s.stopping = true
+	s.out.Stop(reason)
+}
+
+// Draining says that the worker takes no further leases.
+func (s *Session) Draining() {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	s.draining = true
+}
+
+// Close ends the session. Leases that never left this process are returned;
+// those that started are renewed once more and left to the worker's next
+// session. Calls after the first do nothing.
+func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
+	d := s.d
+	var fx effects
+	d.mu.Lock()
+	if s.closed {
+		d.mu.Unlock()
+		return
+	}
+	held := len(s.attempts)
+	d.detach(s)
+	d.giveBackUnsent(s, unsent, &fx)
+	for a := range s.attempts {
+		d.orphan(a, &fx)
+	}
+	d.dropEmpty(s)
+	d.mu.Unlock()
+	d.finish(&fx)
+	d.o.Logger.Info("worker disconnected", "worker", s.hello.WorkerID, "namespace", s.hello.Namespace, "reason", reason, "attempts", held)
+}
+
+// detach takes a session out of all queues.
+func (d *Dispatcher) detach(s *Session) {
+	s.closed = true
+	for _, q := range s.hello.Queues {
+		k := queueKey{s.hello.Namespace, q}
+		rest := slices.DeleteFunc(d.mu.queues[k], func(o *Session) bool { return o == s })
+		if len(rest) == 0 {
+			delete(d.mu.queues, k)
+			continue
+		}
+		d.mu.queues[k] = rest
+	}
+}
+
+// giveBackUnsent returns the leases among messages that never left.
+func (d *Dispatcher) giveBackUnsent(s *Session, unsent []job.WorkerMessage, fx *effects) {
+	for _, m := range unsent {
+		assignments, _ := m.(job.Assignments)
+		for _, l := range assignments {
+			if a := d.mu.attempts[l.LeaseID]; a != nil && a.session == s && a.pending == nil && !a.started {
+				d.giveBack(a, "unsent", fx)
+			}
+		}
+	}
+}
+
+// orphan is what becomes of an attempt when its stream is cut.
+func (d *Dispatcher) orphan(a *attempt, fx *effects) {
+	switch {
+	case a.over:
+		d.forget(a, fx)
+		return
+	case a.pending != nil:
+		a.renewAt = time.Time{}
+	case a.started:
+		a.renewAt = time.Now()
+	default:
+		// Whether the worker has it is unknown: it comes back with it, or the
+		// lease ends uncounted.
+		a.renewAt = time.Time{}
+	}
+	a.cancelled = false
+	d.schedule(a)
+}

@@ -1,0 +1,274 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Started takes the worker's word that handlers began.
+func (s *Session) Started(leaseIDs []string) {
+	d := s.d
+	clocks := d.clocksOf(leaseIDs)
+	var fx effects
+	d.mu.Lock()
+	now := time.Now()
+	for _, id := range leaseIDs {
+		a := d.mu.attempts[id]
+		if a == nil || a.session != s || a.started || a.over || a.pending != nil {
+			continue
+		}
+		a.start(now, a.nowMS(clocks), d.o.margin())
+		fx.notices = append(fx.notices, a.startNotice())
+		renew := a.until.Add(d.o.margin() - d.o.LeaseTTL + d.o.renewEvery())
+		if mark := now.Add(d.o.AckAfter); mark.Before(renew) {
+			renew = mark
+		}
+		a.renewAt = d.onGrid(renew)
+		d.schedule(a)
+	}
+	d.mu.Unlock()
+	d.finish(&fx)
+}
+
+// clocksOf reads the clocks of the shards of those attempts that have not
+// started yet.
+func (d *Dispatcher) clocksOf(leaseIDs []string) map[int]int64 {
+	var shards map[int]int64
+	d.mu.Lock()
+	for _, id := range leaseIDs {
+		if a := d.mu.attempts[id]; a != nil && !a.started {
+			if shards == nil {
+				shards = make(map[int]int64)
+			}
+			shards[a.shard] = 0
+		}
+	}
+	d.mu.Unlock()
+	d.clocks(shards)
+	return shards
+}
+
+// Results takes the ends of attempts. Each is acknowledged when the ledger has
+// answered for good, on the session that the worker has then.
+func (s *Session) Results(results []job.Result) {
+	d := s.d
+	ids := make([]string, len(results))
+	for i, r := range results {
+		ids[i] = r.LeaseID
+	}
+	clocks := d.clocksOf(ids)
+	var fx effects
+	d.mu.Lock()
+	for _, r := range results {
+		d.result(s, r, clocks, &fx)
+	}
+	if s.pending > s.maxPending() {
+		s.stop(job.ErrSlowWorker)
+	}
+	d.mu.Unlock()
+	d.finish(&fx)
+}
+
+func (d *Dispatcher) result(s *Session, r job.Result, clocks map[int]int64, fx *effects) {
+	a := d.mu.attempts[r.LeaseID]
+	if a == nil {
+		if a = d.foreign(s, r.LeaseID); a == nil {
+			d.ack(s, r.LeaseID, job.AckStale)
+			return
+		}
+	}
+	if a.session != s {
+		if a.session != nil && (a.session.key != s.key || !a.session.closed) {
+			d.ack(s, r.LeaseID, job.AckStale)
+			return
+		}
+		d.bind(a, s)
+	}
+	d.free(a, fx)
+	switch {
+	case a.settled:
+		d.ack(s, r.LeaseID, job.AckStale)
+		d.forget(a, fx)
+	case a.byNode:
+		a.reported = true
+	case a.pending != nil:
+		// A repetition; the answer is on its way.
+	default:
+		d.began(a, r, clocks, fx)
+		a.over = false
+		a.until = time.Time{}
+		d.settle(a, job.Settle{
+			Token: a.token, Outcome: r.Outcome, Permanent: r.Permanent, Error: r.Error, Output: r.Output,
+			RetryAfter: r.RetryAfter, StartedMS: a.startedMS, Worker: s.hello.WorkerID,
+		}, fx)
+	}
+}
+
+// foreign makes an attempt for a result of a lease that this node does not know;
+// nil if it cannot be one of this worker's.
+func (d *Dispatcher) foreign(s *Session, id string) *attempt {
+	record, token, ok := job.ParseLeaseID(id)
+	a := &attempt{id: id, record: record, token: token, born: time.Now(), started: true}
+	if !ok || a.key().Namespace != s.hello.Namespace {
+		return nil
+	}
+	a.shard = d.o.Store.ShardOf(a.key())
+	a.startedMS = a.leasedMS()
+	d.add(a, s)
+	return a
+}
+
+// began supplies the start of an attempt whose handler was done before its start
+// was reported.
+func (d *Dispatcher) began(a *attempt, r job.Result, clocks map[int]int64, fx *effects) {
+	if a.started {
+		if a.startedMS == 0 {
+			a.startedMS = a.leasedMS()
+		}
+		return
+	}
+	now := a.nowMS(clocks)
+	a.started, a.startedMS = true, min(now, max(now-r.Duration.Milliseconds(), a.leasedMS()))
+	fx.notices = append(fx.notices, a.startNotice())
+}
+
+// settle sends the worker's result to the ledger.
+func (d *Dispatcher) settle(a *attempt, ev job.Event, fx *effects) {
+	a.session.pending++
+	d.commit(a, ev, false, fx)
+}
+
+// leave sends an event of this node's own.
+func (d *Dispatcher) leave(a *attempt, ev job.Event, fx *effects) {
+	a.renewAt = time.Time{}
+	d.commit(a, ev, true, fx)
+}
+
+func (d *Dispatcher) commit(a *attempt, ev job.Event, byNode bool, fx *effects) {
+	a.pending, a.byNode, a.since, a.tries, a.retryAt = ev, byNode, time.Now(), 0, time.Time{}
+	d.mu.pending++
+	fx.submit(a)
+	d.schedule(a)
+}
+
+// giveBack returns an attempt that no handler has seen.
+func (d *Dispatcher) giveBack(a *attempt, why string, fx *effects) {
+	d.metrics.returned.WithLabelValues(why).Inc()
+	d.free(a, fx)
+	d.leave(a, job.Return{Token: a.token}, fx)
+}
+
+// Returned takes back leases that the worker will not start.
+func (s *Session) Returned(leaseIDs []string) {
+	d := s.d
+	var fx effects
+	d.mu.Lock()
+	for _, id := range leaseIDs {
+		a := d.mu.attempts[id]
+		switch {
+		case a == nil || a.session != s:
+		case a.over:
+			d.forget(a, &fx)
+		case a.byNode:
+			a.reported = true
+			d.free(a, &fx)
+		case a.pending != nil:
+		case a.started:
+			// To hand a started attempt back for nothing would let it go round
+			// for ever.
+			d.free(a, &fx)
+			d.leave(a, job.Settle{
+				Token: a.token, Outcome: job.OutcomeFailed, Error: "worker gave the attempt back after its start",
+				StartedMS: a.startedMS, Worker: s.hello.WorkerID,
+			}, &fx)
+		default:
+			d.giveBack(a, "worker", &fx)
+		}
+	}
+	d.mu.Unlock()
+	d.finish(&fx)
+}
+
+// timeOut ends an attempt whose worker did not answer within timeout and grace.
+func (d *Dispatcher) timeOut(a *attempt, fx *effects) {
+	d.metrics.timeouts.Inc()
+	timeout, grace := time.Duration(0), time.Duration(0)
+	if a.rec != nil {
+		timeout, grace = a.rec.Definition.Timeout, a.rec.Definition.TimeoutGrace
+	}
+	a.session.cancel(a, job.CancelTimedOut)
+	d.leave(a, job.Settle{
+		Token: a.token, Outcome: job.OutcomeTimedOut,
+		Error:     fmt.Sprintf("no answer within the timeout of %v and %v of grace", timeout, grace),
+		StartedMS: a.startedMS, Worker: a.session.hello.WorkerID,
+	}, fx)
+}
+
+// settled takes the ledger's answer. An answer that is not final makes the event
+// wait and go again; it is never forgotten before.
+func (d *Dispatcher) settled(a *attempt, r job.ChangeResult) {
+	var fx effects
+	d.mu.Lock()
+	switch {
+	case r.Err != nil && !errors.Is(r.Err, job.ErrNotFound):
+		a.tries++
+		a.retryAt = time.Now().Add(resubmitPause(a.tries))
+		d.metrics.resubmitted.Inc()
+		d.schedule(a)
+	default:
+		d.answered(a, ackStatus(r), &fx)
+	}
+	d.mu.Unlock()
+	d.finish(&fx)
+}
+
+// answered ends a pending event.
+func (d *Dispatcher) answered(a *attempt, status job.AckStatus, fx *effects) {
+	d.mu.pending--
+	_, timedOut := a.pending.(job.Settle)
+	switch {
+	case !a.byNode:
+		if a.session != nil {
+			a.session.pending--
+		}
+		d.metrics.settle.Observe(time.Since(a.since).Seconds())
+		a.pending = nil
+		if a.live() {
+			d.ack(a.session, a.id, status)
+		}
+	case a.live() && a.busy && timedOut:
+		a.pending, a.byNode, a.over, a.settled = nil, false, true, true
+		d.schedule(a)
+		return
+	case a.live() && a.reported:
+		d.ack(a.session, a.id, job.AckStale)
+	}
+	a.pending = nil
+	d.forget(a, fx)
+}
+
+func (d *Dispatcher) ack(s *Session, id string, status job.AckStatus) {
+	if s.send(job.ResultAcks{{LeaseID: id, Status: status}}) {
+		d.metrics.acks.WithLabelValues(status.String()).Inc()
+	}
+}
+
+func ackStatus(r job.ChangeResult) job.AckStatus {
+	switch {
+	case errors.Is(r.Err, job.ErrNotFound):
+		return job.AckNotFound
+	case r.Answer == job.Applied:
+		return job.AckAccepted
+	case r.Answer == job.Duplicate:
+		return job.AckDuplicate
+	}
+	return job.AckStale
+}
+
+// resubmitPause grows from 50 ms to 5 s.
+func resubmitPause(tries int) time.Duration {
+	return min(50*time.Millisecond<<min(tries-1, 10), 5*time.Second)
+}

@@ -1,0 +1,180 @@
+package faultproxy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Direction names one or both ways through the proxy; they can be added.
+type Direction uint8
+
+// The ways through the proxy: requests go ToServer, replies go ToClient.
+const (
+	ToServer Direction = 1 << iota
+	ToClient
+	Both = ToServer | ToClient
+)
+
+// Counters say how often each fault hit traffic since New.
+type Counters struct {
+	Connections int64 // connections accepted and passed on to the target
+	Refused     int64 // connections closed at once by Refuse
+	Cut         int64 // replies dropped, each with its connection, by CutReplies or CutNextReplies
+	Stalled     int64 // chunks held by Blackhole
+	Delayed     int64 // chunks held by Latency
+	Closed      int64 // connections cut by CloseAll
+}
+
+type verdict uint8
+
+const (
+	pass verdict = iota
+	drop         // the chunk is lost and its connection ends
+	gone         // the connection ended while the chunk waited
+)
+
+// faults is what is switched on. A change wakes all chunks that wait, so that
+// each is judged anew.
+type faults struct {
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced by every change
+	stopped  bool
+	cutProb  float64
+	cutNext  int
+	stall    Direction
+	refusing bool
+	latency  time.Duration
+	counters Counters
+}
+
+func newFaults() *faults { return &faults{changed: make(chan struct{})} }
+
+// Pass switches every fault off. What was stalled goes on its way.
+func (p *Proxy) Pass() {
+	p.faults.change(func(f *faults) {
+		f.cutProb, f.cutNext, f.stall, f.refusing, f.latency = 0, 0, 0, false, 0
+	})
+}
+
+// CutReplies drops each reply with the given probability, from 0 to 1, and
+// closes its connection: the request has reached the target, its answer is
+// lost. It panics outside that range.
+func (p *Proxy) CutReplies(probability float64) {
+	if !(probability >= 0 && probability <= 1) {
+		panic(fmt.Sprintf("faultproxy: probability %v", probability))
+	}
+	p.faults.change(func(f *faults) { f.cutProb = probability })
+}
+
+// CutNextReplies does to the next n replies what CutReplies does to some.
+func (p *Proxy) CutNextReplies(n int) {
+	p.faults.change(func(f *faults) { f.cutNext = n })
+}
+
+// Blackhole holds back all bytes of the given directions, with connections left
+// open, as a network does that loses every packet. Zero ends it, and what was
+// held goes on its way in order.
+func (p *Proxy) Blackhole(d Direction) {
+	p.faults.change(func(f *faults) { f.stall = d })
+}
+
+// Latency holds every chunk back for d, in each direction: a round trip takes
+// at least 2d longer.
+func (p *Proxy) Latency(d time.Duration) {
+	p.faults.change(func(f *faults) { f.latency = d })
+}
+
+// Refuse closes new connections at once, or ends that. Open ones are left be.
+func (p *Proxy) Refuse(on bool) {
+	p.faults.change(func(f *faults) { f.refusing = on })
+}
+
+// Counters are the faults fired so far.
+func (p *Proxy) Counters() Counters {
+	p.faults.mu.Lock()
+	defer p.faults.mu.Unlock()
+	return p.faults.counters
+}
+
+func (f *faults) change(set func(*faults)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	set(f)
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *faults) count(add func(*Counters)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	add(&f.counters)
+}
+
+// stop frees everything that waits, for good.
+func (f *faults) stop() { f.change(func(f *faults) { f.stopped = true }) }
+
+// judge decides on one chunk, after it was held back as long as the faults in
+// force ask for.
+func (f *faults) judge(dir Direction, c chunk, ended <-chan struct{}) verdict {
+	stalled, delayed := false, false
+	for {
+		f.mu.Lock()
+		if f.stopped {
+			f.mu.Unlock()
+			return gone
+		}
+		var timer <-chan time.Time
+		switch left := f.latency - time.Since(c.at); {
+		case f.stall&dir != 0:
+			if !stalled {
+				f.counters.Stalled++
+				stalled = true
+			}
+		case left > 0:
+			if !delayed {
+				f.counters.Delayed++
+				delayed = true
+			}
+			timer = time.After(left)
+		default:
+			v := f.release(dir, c)
+			f.mu.Unlock()
+			return v
+		}
+		changed := f.changed
+		f.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timer:
+		case <-ended:
+			return gone
+		}
+	}
+}
+
+// release decides whether a chunk whose time has come is passed or cut.
+func (f *faults) release(dir Direction, c chunk) verdict {
+	if dir != ToClient || c.err != nil {
+		return pass
+	}
+	switch {
+	case f.cutNext > 0:
+		f.cutNext--
+	case f.cutProb > 0 && rand.Float64() < f.cutProb:
+	default:
+		return pass
+	}
+	f.counters.Cut++
+	return drop
+}
+
+func (f *faults) refuse() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refusing {
+		f.counters.Refused++
+	}
+	return f.refusing
+}

@@ -1,0 +1,115 @@
+package faultproxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	chunkSize  = 64 << 10
+	queueDepth = 256 // chunks held in each direction before reading stops
+)
+
+// chunk is what one read gave: bytes, or the end of the stream.
+type chunk struct {
+	data []byte
+	err  error
+	at   time.Time
+}
+
+// link is one connection through the proxy.
+type link struct {
+	client, server net.Conn
+	faults         *faults
+	closeOnce      sync.Once
+	ended          chan struct{} // closed when the link is cut
+}
+
+func newLink(client, server net.Conn, f *faults) *link {
+	return &link{client: client, server: server, faults: f, ended: make(chan struct{})}
+}
+
+// run carries bytes until both directions have ended.
+func (l *link) run() {
+	var wg sync.WaitGroup
+	carry := func(dir Direction, from, to net.Conn) {
+		queue := make(chan chunk, queueDepth)
+		wg.Go(func() { l.read(from, queue) })
+		wg.Go(func() { l.write(dir, to, queue) })
+	}
+	carry(ToServer, l.client, l.server)
+	carry(ToClient, l.server, l.client)
+	wg.Wait()
+	l.close()
+}
+
+// close cuts both sides and tells whether this call did it.
+func (l *link) close() (first bool) {
+	l.closeOnce.Do(func() {
+		first = true
+		close(l.ended)
+		_ = l.client.Close()
+		_ = l.server.Close()
+	})
+	return first
+}
+
+// read runs ahead of the writer, so that latency delays a stream without
+// thinning it.
+func (l *link) read(from net.Conn, queue chan<- chunk) {
+	defer close(queue)
+	buf := make([]byte, chunkSize)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && !l.push(queue, chunk{data: bytes.Clone(buf[:n]), at: time.Now()}) {
+			return
+		}
+		if err != nil {
+			l.push(queue, chunk{err: err, at: time.Now()})
+			return
+		}
+	}
+}
+
+func (l *link) push(queue chan<- chunk, c chunk) bool {
+	select {
+	case queue <- c:
+		return true
+	case <-l.ended:
+		return false
+	}
+}
+
+// write passes on what the faults let through. The end of a stream is held back
+// like its bytes: a network that loses packets loses that news as well. An
+// orderly end leaves the other direction open; any other ends the link.
+func (l *link) write(dir Direction, to net.Conn, queue <-chan chunk) {
+	for c := range queue {
+		if l.faults.judge(dir, c, l.ended) != pass {
+			break
+		}
+		if c.err == nil {
+			if _, err := to.Write(c.data); err != nil {
+				break
+			}
+			continue
+		}
+		if errors.Is(c.err, io.EOF) && closeWrite(to) == nil {
+			return
+		}
+		break
+	}
+	l.close()
+}
+
+func closeWrite(c net.Conn) error {
+	half, ok := c.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}

@@ -1,0 +1,110 @@
+package faultproxy
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy stands between clients and one target.
+type Proxy struct {
+	target   string
+	listener net.Listener
+	faults   *faults
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	links  map[*link]struct{}
+}
+
+// New starts a proxy to the host:port target, on a loopback port of its own,
+// until the test ends. At first everything passes.
+func New(t testing.TB, target string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("faultproxy: %v", err)
+	}
+	p := &Proxy{target: target, listener: l, faults: newFaults(), links: map[*link]struct{}{}}
+	p.wg.Go(p.accept)
+	t.Cleanup(p.close)
+	return p
+}
+
+// Addr is the host:port that clients dial.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// CloseAll cuts every open connection at once, on both sides. New ones are
+// accepted as before.
+func (p *Proxy) CloseAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		if l.close() {
+			p.faults.count(func(c *Counters) { c.Closed++ })
+		}
+	}
+}
+
+// Open is the number of connections that pass through the proxy now.
+func (p *Proxy) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}
+
+func (p *Proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	for l := range p.links {
+		l.close()
+	}
+	p.mu.Unlock()
+	_ = p.listener.Close()
+	p.faults.stop()
+	p.wg.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		if p.faults.refuse() {
+			_ = client.Close()
+			continue
+		}
+		server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+		if err != nil { // the client sees what a dead target looks like
+			_ = client.Close()
+			continue
+		}
+		if !p.adopt(client, server) {
+			return
+		}
+	}
+}
+
+// adopt starts the two pumps of a connection. It fails once the proxy closes.
+func (p *Proxy) adopt(client, server net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = client.Close()
+		_ = server.Close()
+		return false
+	}
+	l := newLink(client, server, p.faults)
+	p.links[l] = struct{}{}
+	p.faults.count(func(c *Counters) { c.Connections++ })
+	p.wg.Go(func() {
+		l.run()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.links, l)
+	})
+	return true
+}

@@ -1,0 +1,216 @@
+package job
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/lease"
+	"github.com/fermata-io/fermata/internal/schedule"
+)
+
+// settle takes the result of an attempt.
+func (t *transition) settle(ev Settle) Decision {
+	before := t.before()
+	if answer := t.fence(ev.Token); answer != Applied {
+		return t.unchanged(answer, before)
+	}
+	t.SettledToken = ev.Token
+	t.LastStarted, t.LastFinished, t.LastOutcome = ev.StartedMS, t.now, ev.Outcome
+	t.LastError = ""
+	if ev.Outcome != OutcomeSucceeded {
+		t.LastError = Clip(ev.Error, MaxError)
+	}
+	if t.FirstMS == 0 {
+		t.FirstMS = ev.StartedMS
+	}
+	attempt := t.Attempt + 1
+	run := t.run(ev, attempt)
+	switch {
+	case ev.Outcome == OutcomeSucceeded:
+		t.Failures, t.FailedMS = 0, 0
+		t.Succeeded++
+		t.endRun(run, OutcomeSucceeded, Notice{Kind: RunSucceeded, Attempt: attempt, Worker: ev.Worker}, 0)
+	case t.Cancel || ev.Outcome == OutcomeCancelled:
+		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Attempt: attempt, Reason: "requested"}, 0)
+	default:
+		t.failed(ev, run, attempt)
+	}
+	return t.decision(Applied)
+}
+
+// failed decides between another attempt and the end of the run.
+func (t *transition) failed(ev Settle, run Run, attempt uint32) {
+	kind := AttemptFailed
+	if ev.Outcome == OutcomeTimedOut {
+		kind = AttemptTimedOut
+		t.TimedOut++
+	}
+	t.notice(Notice{Kind: kind, Attempt: attempt, Error: t.LastError, Worker: ev.Worker})
+	due, source, again := t.c.retry(t.State, attempt, t.now, ev)
+	edited := t.Trigger == TriggerSchedule && t.Generation != t.c.Generation
+	switch {
+	case again && t.Pending != "":
+		t.supersede(run)
+		return
+	case again && !edited && !t.Deleting:
+		t.Attempt, t.Losses, t.Unacked = attempt, 0, 0
+		t.Due, t.Source = due, source
+		t.Acked, t.Epoch = false, 0
+		t.place()
+		return
+	}
+	reason := "out of attempts"
+	if ev.Permanent {
+		reason = "permanent"
+	}
+	t.runFailed(run, OutcomeDead, Notice{Kind: RunDead, Attempt: attempt, Reason: reason, Error: t.LastError, Worker: ev.Worker}, ev.RetryAfter)
+}
+
+// runFailed counts a failed run, keeps its dead letter, and plans what follows.
+func (t *transition) runFailed(run Run, outcome Outcome, n Notice, hint time.Duration) {
+	trusted, _ := t.c.Backoff.Trusted(int64(t.Failures), time.Duration(t.now-t.FailedMS)*time.Millisecond)
+	t.Failures = uint32(min(trusted+1, 1<<31))
+	t.FailedMS = t.now
+	t.slot = int(t.Dead % DeadLettersPerJob)
+	t.dead = t.Recurs()
+	t.Dead++
+	t.endRun(run, outcome, n, hint)
+	if t.Source == DelayBackoff && t.Region == RegionDue {
+		t.notice(Notice{Kind: BackoffApplied, DueMS: t.Due})
+	}
+}
+
+// DeadLettersPerJob is how many dead runs of a job that goes on are kept; the
+// oldest is overwritten.
+const DeadLettersPerJob = 3
+
+// Recurs tells whether the job goes on after a dead run: its dead runs are
+// child records. A one-time job's dead run is the job itself.
+func (t *transition) Recurs() bool { return t.c.Schedule.Kind != schedule.KindOnce }
+
+// endRun writes the run's end and plans what follows.
+func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Duration) {
+	run.Outcome, run.Error = outcome, t.LastError
+	run.DeadLetter = t.dead
+	t.ended = &run
+	n.DueMS = t.Due
+	t.notice(n)
+	t.Runs++
+	if t.Trigger == TriggerSchedule && t.Generation == t.c.Generation {
+		t.LastNominal = max(t.LastNominal, t.Nominal)
+	}
+	if t.Deleting {
+		t.deleted = true
+		t.notice(Notice{Kind: JobDeleted})
+		return
+	}
+	if failed := outcome == OutcomeDead || outcome == OutcomeQuarantined; failed && !t.Recurs() && t.Pending == "" {
+		t.clearRun()
+		t.Region, t.Lane = RegionDead, t.c.Lane()
+		return
+	}
+	t.planNext(hint, "")
+}
+
+// lose takes the end of a lease without a result. Losses use up no attempts.
+func (t *transition) lose(ev Lose) Decision {
+	before := t.before()
+	if answer := t.fence(ev.Token); answer != Applied {
+		return t.unchanged(answer, before)
+	}
+	t.Lost++
+	t.LastOutcome, t.LastFinished = OutcomeLost, t.now
+	if t.Acked {
+		t.Losses, t.Unacked = t.Losses+1, 0
+	} else {
+		t.Unacked++
+	}
+	t.notice(Notice{Kind: AttemptLost, Attempt: t.Attempt + 1, Count: int64(t.Losses)})
+	run := t.run(Settle{Token: ev.Token}, t.Attempt)
+	switch {
+	case t.Cancel || t.Deleting:
+		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
+	case t.Losses >= lease.PoisonLosses:
+		t.LastError = strconv.Itoa(lease.PoisonLosses) + " workers in a row were lost with this run"
+		t.runFailed(run, OutcomeQuarantined, Notice{Kind: RunQuarantined, Reason: "poison", Error: t.LastError}, 0)
+	case t.Unacked >= lease.UndeliveredBound:
+		t.LastError = "leased " + strconv.Itoa(lease.UndeliveredBound) + " times in a row without reaching a worker"
+		t.runFailed(run, OutcomeQuarantined, Notice{Kind: RunQuarantined, Reason: "undelivered", Error: t.LastError}, 0)
+	default:
+		t.again(run)
+	}
+	return t.decision(Applied)
+}
+
+// giveBack returns an attempt that never started.
+func (t *transition) giveBack(ev Return) Decision {
+	before := t.before()
+	if answer := t.fence(ev.Token); answer != Applied {
+		return t.unchanged(answer, before)
+	}
+	t.notice(Notice{Kind: AttemptReturned, Attempt: t.Attempt + 1})
+	run := t.run(Settle{Token: ev.Token}, t.Attempt)
+	if t.Cancel || t.Deleting {
+		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
+	} else {
+		t.again(run)
+	}
+	return t.decision(Applied)
+}
+
+// again makes the same attempt due once more, in its old place in the order. It
+// gives way to a manual run that waits, and to the run of an edited schedule.
+func (t *transition) again(run Run) {
+	edited := t.Trigger == TriggerSchedule && t.Generation != t.c.Generation
+	if t.Pending != "" || edited {
+		t.supersede(run)
+		return
+	}
+	t.Acked, t.Epoch = false, 0
+	t.place()
+}
+
+// supersede ends a run that would have been tried again.
+func (t *transition) supersede(run Run) {
+	t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "superseded"}, 0)
+}
+
+// fence compares a token with the live lease's.
+func (t *transition) fence(token uint64) Answer {
+	switch {
+	case t.Live() && token == t.Token:
+		return Applied
+	case token != 0 && token == t.SettledToken:
+		return Duplicate
+	}
+	return Stale
+}
+
+// before undoes what Decide prepared, for answers without effect.
+func (t *transition) before() State {
+	s := t.State
+	s.Revision--
+	return s
+}
+
+func (t *transition) run(ev Settle, attempts uint32) Run {
+	return Run{
+		ID: t.RunID(), Trigger: t.Trigger, NominalMS: t.Nominal, DueMS: t.Due,
+		StartedMS: ev.StartedMS, FinishedMS: t.now, Attempts: attempts, Losses: t.Losses,
+		Output: clipBytes(ev.Output, MaxOutput), Worker: ev.Worker,
+	}
+}
+
+func clipBytes(b []byte, n int) []byte {
+	if len(b) > n {
+		return b[:n:n]
+	}
+	return b
+}
+
+// Correlation is the id that links everything said about one run. It is
+// computed, so that every node and every attempt use the same.
+func Correlation(k Key, runID string) string {
+	return strconv.FormatUint(backoff.Seed(k.Record()+"@"+runID, 0, 0), 36)
+}

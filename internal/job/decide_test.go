@@ -1,0 +1,449 @@
+package job
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/schedule"
+)
+
+const t0 = int64(1_800_000_000_000)
+
+// def is a job every minute whose backoff has no jitter.
+func def() Definition {
+	d := Definition{
+		Key: Key{"ns", "a"}, Queue: "q", Priority: 5, Handler: "h",
+		Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
+		Retry:    backoff.DefaultRetry(), Backoff: backoff.DefaultRecurring(),
+		Timeout: 30 * time.Second, TimeoutGrace: 5 * time.Second, HistoryLimit: 10,
+		Retention: time.Hour, DeadLetterTTL: 24 * time.Hour,
+		Generation: 1, Revision: 1, AnchorMS: t0, CreatedMS: t0, UpdatedMS: t0,
+	}
+	d.Retry.MaxAttempts = 1
+	d.Retry.Jitter = backoff.Jitter{Kind: backoff.JitterNone}
+	d.Backoff.Jitter = backoff.Jitter{Kind: backoff.JitterNone}
+	return d
+}
+
+func compile(t testing.TB, d Definition) *Compiled {
+	t.Helper()
+	c, err := Compile(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// walker drives one record through events, checking the invariants that hold for
+// every step.
+type walker struct {
+	t     testing.TB
+	c     *Compiled
+	s     State
+	now   int64
+	token uint64
+	last  Decision
+}
+
+func walk(t testing.TB, d Definition) *walker {
+	t.Helper()
+	w := &walker{t: t, c: compile(t, d), now: t0}
+	w.last = New(w.c, w.now)
+	w.s = w.last.State
+	w.check(State{})
+	return w
+}
+
+func (w *walker) check(before State) {
+	w.t.Helper()
+	if err := w.s.Check(); err != nil {
+		w.t.Fatalf("%v\nbefore %+v\nafter  %+v", err, before, w.s)
+	}
+	if w.s.Token < before.Token {
+		w.t.Fatalf("token fell from %d to %d", before.Token, w.s.Token)
+	}
+}
+
+func (w *walker) lease() *walker {
+	w.t.Helper()
+	if w.s.Region != RegionDue {
+		w.t.Fatalf("cannot lease in region %s", w.s.Region)
+	}
+	w.now = max(w.now, w.s.Due)
+	w.token++
+	w.s = w.s.Leased(w.token)
+	return w
+}
+
+func (w *walker) ack() *walker { w.s.Acked = true; return w }
+
+func (w *walker) after(d time.Duration) *walker { w.now += d.Milliseconds(); return w }
+
+func (w *walker) on(ev Event) Decision {
+	w.t.Helper()
+	before := w.s
+	d := Decide(w.c, w.s, ev, w.now)
+	again := Decide(w.c, before, ev, w.now)
+	if d.State.Due != again.State.Due || d.Answer != again.Answer {
+		w.t.Fatalf("the same event decided differently: %+v and %+v", d, again)
+	}
+	if d.Changed && d.State.Revision != before.Revision+1 {
+		w.t.Fatalf("revision went from %d to %d", before.Revision, d.State.Revision)
+	}
+	if d.Definition != nil {
+		w.c = compile(w.t, *d.Definition)
+	}
+	w.last = d
+	if !d.Delete {
+		w.s = d.State
+		w.check(before)
+	}
+	return d
+}
+
+func (w *walker) succeed() Decision {
+	return w.on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: w.now})
+}
+
+func (w *walker) fail() Decision {
+	return w.on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, Error: "boom", StartedMS: w.now})
+}
+
+func (w *walker) wait() time.Duration { return time.Duration(w.s.Due-w.now) * time.Millisecond }
+
+// Seed 000: 60 s base gives 60, 120, 240, 480, 960, 1920, 1920 ... seconds.
+func TestFailingIntervalBacksOffAsSeed000(t *testing.T) {
+	w := walk(t, def())
+	if got := w.wait(); got != time.Minute {
+		t.Fatalf("first run after %v, want 1m", got)
+	}
+	for f, want := range []time.Duration{120, 240, 480, 960, 1920, 1920, 1920} {
+		w.lease().fail()
+		if got := w.wait(); got != want*time.Second {
+			t.Errorf("after %d failures the next run waits %v, want %v", f+1, got, want*time.Second)
+		}
+		if w.s.Failures != uint32(f+1) || w.s.Source != DelayBackoff {
+			t.Errorf("failures %d source %d", w.s.Failures, w.s.Source)
+		}
+	}
+	w.lease().succeed()
+	if w.s.Failures != 0 || w.wait() > time.Minute || w.wait() <= 0 {
+		t.Errorf("after success: failures %d, wait %v; want 0 and at most 1m", w.s.Failures, w.wait())
+	}
+	if (w.s.Due-t0)%60_000 != 0 {
+		t.Errorf("the phase was lost: due %d ms after the anchor", w.s.Due-t0)
+	}
+}
+
+func TestRetriesOfOneRun(t *testing.T) {
+	d := def()
+	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	d.Retry = backoff.Retry{Strategy: backoff.Exponential, Base: time.Second, Multiplier: 2, MaxDelay: time.Minute,
+		MaxAttempts: 4, Jitter: backoff.Jitter{Kind: backoff.JitterNone}}
+	w := walk(t, d)
+	id := w.s.RunID()
+	for k, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		w.lease().fail()
+		if w.wait() != want || w.s.RunID() != id || w.s.Attempt != uint32(k+1) {
+			t.Fatalf("after attempt %d: wait %v run %s attempts %d", k+1, w.wait(), w.s.RunID(), w.s.Attempt)
+		}
+	}
+	last := w.lease().fail()
+	if w.s.Region != RegionDead || last.Ended == nil || last.Ended.Outcome != OutcomeDead || last.Ended.Attempts != 4 {
+		t.Fatalf("out of attempts: region %s, ended %+v", w.s.Region, last.Ended)
+	}
+	if last.DeadLetter {
+		t.Error("a one-time job is its own dead letter")
+	}
+	if last.IndexMS != w.now+d.DeadLetterTTL.Milliseconds() {
+		t.Errorf("kept until %d", last.IndexMS)
+	}
+	if w.on(RunNow{RequestID: "again"}); w.s.Region != RegionDue || w.s.RunID() != "m-again" {
+		t.Errorf("a manual run revives a dead job: %+v", w.s)
+	}
+}
+
+func TestPermanentFailureStopsAtOnce(t *testing.T) {
+	d := def()
+	d.Retry.MaxAttempts = 5
+	w := walk(t, d)
+	w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, Permanent: true, Error: "no such account"})
+	if !w.last.DeadLetter || w.last.Ended.Attempts != 1 || w.s.Failures != 1 {
+		t.Errorf("decision %+v", w.last)
+	}
+}
+
+func TestRetryNeverReachesTheNextNominal(t *testing.T) {
+	d := def()
+	d.Retry = backoff.Retry{Strategy: backoff.Fixed, Base: 40 * time.Second, MaxAttempts: 10, Jitter: backoff.Jitter{Kind: backoff.JitterNone}}
+	w := walk(t, d)
+	w.lease().fail()
+	if w.s.Attempt != 1 || w.wait() != 40*time.Second {
+		t.Fatalf("first retry inside the slot: attempt %d wait %v", w.s.Attempt, w.wait())
+	}
+	w.lease().fail()
+	if w.s.Attempt != 0 || w.s.Failures != 1 || w.last.Ended == nil {
+		t.Errorf("a retry at 80 s would pass the nominal time at 60 s: %+v", w.s)
+	}
+}
+
+func TestRetryAfterOverridesTheDelay(t *testing.T) {
+	d := def()
+	d.MaxInterval = 10 * time.Minute
+	w := walk(t, d)
+	settle := func(after time.Duration) {
+		w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, Error: "429", RetryAfter: after})
+	}
+	settle(7 * time.Minute)
+	if w.wait() != 7*time.Minute || w.s.Source != DelayHint {
+		t.Errorf("wait %v source %d, want 7m by hint", w.wait(), w.s.Source)
+	}
+	settle(time.Hour)
+	if w.wait() != 10*time.Minute {
+		t.Errorf("wait %v, want the job's max interval", w.wait())
+	}
+}
+
+func TestLossesUseUpNoAttemptAndTheThirdQuarantines(t *testing.T) {
+	d := def()
+	d.Retry.MaxAttempts = 3
+	w := walk(t, d)
+	due := w.s.Due
+	for i := range 2 {
+		w.lease().ack().after(30 * time.Second).on(Lose{Token: w.s.Token})
+		if w.s.Region != RegionDue || w.s.Attempt != 0 || w.s.Failures != 0 || w.s.Losses != uint32(i+1) || w.s.Due != due {
+			t.Fatalf("loss %d: %+v", i+1, w.s)
+		}
+	}
+	w.lease().ack().on(Lose{Token: w.s.Token})
+	if w.last.Ended == nil || w.last.Ended.Outcome != OutcomeQuarantined || !w.last.DeadLetter || w.s.Failures != 1 {
+		t.Errorf("third loss: %+v", w.last)
+	}
+	if w.s.Lost != 3 {
+		t.Errorf("lost %d", w.s.Lost)
+	}
+}
+
+func TestUndeliveredLeasesAreNoPoison(t *testing.T) {
+	w := walk(t, def())
+	for range 5 {
+		w.lease().on(Lose{Token: w.s.Token})
+		if w.s.Losses != 0 || w.s.Region != RegionDue {
+			t.Fatalf("%+v", w.s)
+		}
+	}
+	w.lease().on(Lose{Token: w.s.Token})
+	if w.last.Ended == nil || w.last.Ended.Outcome != OutcomeQuarantined {
+		t.Errorf("the sixth time is the bound: %+v", w.last)
+	}
+}
+
+func TestTokensFence(t *testing.T) {
+	w := walk(t, def())
+	w.lease()
+	old := w.s.Token
+	w.ack().on(Lose{Token: old})
+	w.lease()
+	for _, ev := range []Event{Settle{Token: old, Outcome: OutcomeSucceeded}, Lose{Token: old}, Return{Token: old}} {
+		if d := w.on(ev); d.Answer != Stale || d.Changed {
+			t.Errorf("%T under an old token: %+v", ev, d)
+		}
+	}
+	token := w.s.Token
+	w.succeed()
+	if d := w.on(Settle{Token: token, Outcome: OutcomeSucceeded}); d.Answer != Duplicate || d.Changed {
+		t.Errorf("repeated result: %+v", d)
+	}
+	w.lease()
+	if d := w.on(Settle{Token: token, Outcome: OutcomeFailed}); d.Answer != Duplicate || d.Changed {
+		t.Errorf("repeated result after the next lease: %+v", d)
+	}
+}
+
+func TestManualRuns(t *testing.T) {
+	w := walk(t, def())
+	w.lease().fail()
+	w.after(time.Second).on(RunNow{RequestID: "m1"})
+	if w.s.Due != w.now || w.s.Failures != 0 || w.s.RunID() != "m-m1" {
+		t.Fatalf("idle: runs now, backoff reset: %+v", w.s)
+	}
+	if d := w.on(RunNow{RequestID: "m2"}); d.Answer != Joined {
+		t.Errorf("a second request joins the waiting run: %+v", d)
+	}
+	w.lease()
+	w.on(RunNow{RequestID: "m3"})
+	if d := w.on(RunNow{RequestID: "m4"}); d.Answer != Joined || w.s.Pending != "m3" {
+		t.Errorf("exactly one waits: %+v", d)
+	}
+	w.succeed()
+	if w.s.RunID() != "m-m3" || w.s.Due != w.now {
+		t.Fatalf("the waiting one runs next: %+v", w.s)
+	}
+	w.lease().succeed()
+	if w.s.Trigger != TriggerSchedule || w.s.Due <= w.now || (w.s.Due-t0)%60_000 != 0 {
+		t.Errorf("then the schedule goes on: %+v", w.s)
+	}
+	if d := w.on(RunNow{RequestID: "m3"}); d.Answer != Duplicate {
+		t.Errorf("a known request id never runs twice: %+v", d)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	w := walk(t, def())
+	w.on(Pause{Note: "deploy"})
+	if w.s.Region != RegionPaused || w.last.IndexMS != w.now {
+		t.Fatalf("%+v", w.last)
+	}
+	w.after(10 * time.Minute).on(Resume{})
+	if w.s.Region != RegionDue || w.s.Due <= w.now || w.wait() > time.Minute || w.s.Skipped == 0 {
+		t.Errorf("nominal times that passed are skipped: %+v", w.s)
+	}
+	w.lease()
+	w.on(Pause{})
+	if w.s.Region != RegionLeased {
+		t.Fatal("a live run goes on")
+	}
+	w.succeed()
+	if w.s.Region != RegionPaused {
+		t.Errorf("and what follows waits: %+v", w.s)
+	}
+	w.on(RunNow{RequestID: "m"})
+	if w.s.Region != RegionDue {
+		t.Fatal("a manual run of a paused job runs")
+	}
+	w.lease().succeed()
+	if w.s.Region != RegionPaused {
+		t.Errorf("and the pause stays: %+v", w.s)
+	}
+}
+
+func TestPausedOneTimeJobRunsOnResume(t *testing.T) {
+	d := def()
+	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	w := walk(t, d)
+	w.on(Pause{})
+	w.after(time.Hour).on(Resume{})
+	if w.s.Region != RegionDue || w.s.Due > w.now {
+		t.Errorf("%+v", w.s)
+	}
+	w.lease().succeed()
+	if w.s.Region != RegionDone || w.last.IndexMS != w.now+d.Retention.Milliseconds() {
+		t.Errorf("done and kept for its retention: %+v", w.last)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	w := walk(t, def())
+	if d := w.on(CancelRun{RunID: "1-5"}); d.Answer != NoSuchRun {
+		t.Errorf("%+v", d)
+	}
+	first := w.s.RunID()
+	w.on(CancelRun{RunID: first})
+	if w.s.RunID() == first || w.last.Ended.Outcome != OutcomeCancelled || w.wait() != 2*time.Minute {
+		t.Errorf("a waiting run ends and the next is planned: %+v", w.s)
+	}
+	w.lease()
+	w.on(CancelRun{RunID: w.s.RunID()})
+	if !w.s.Cancel || w.s.Region != RegionLeased {
+		t.Fatalf("a live run is asked: %+v", w.s)
+	}
+	w.fail()
+	if w.last.Ended.Outcome != OutcomeCancelled || w.s.Failures != 0 {
+		t.Errorf("its failure is no failure: %+v", w.last)
+	}
+}
+
+func TestDelete(t *testing.T) {
+	w := walk(t, def())
+	if d := w.on(Delete{}); !d.Delete {
+		t.Errorf("idle: %+v", d)
+	}
+	w.lease()
+	if d := w.on(Delete{}); d.Delete || !w.s.Deleting {
+		t.Errorf("live: %+v", d)
+	}
+	if d := w.succeed(); !d.Delete || d.Ended.Outcome != OutcomeSucceeded {
+		t.Errorf("when the run has ended: %+v", d)
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	d := def()
+	w := walk(t, d)
+	d.Queue = "other"
+	w.on(Update{New: compile(t, d), RequestID: "r"})
+	if w.s.Lane.Queue != "other" || w.c.Revision != 2 || w.c.Generation != 1 || w.s.Due != t0+60_000 {
+		t.Errorf("queue only: %+v", w.s)
+	}
+	d.Schedule.Every = 10 * time.Second
+	w.after(5 * time.Second).on(Update{New: compile(t, d)})
+	if w.c.Generation != 2 || w.s.Generation != 2 || w.wait() != 10*time.Second {
+		t.Errorf("new schedule: %+v", w.s)
+	}
+	w.lease()
+	d.Queue, d.Schedule.Every = "third", time.Hour
+	w.on(Update{New: compile(t, d)})
+	if w.s.Lane.Queue != "other" || w.s.Region != RegionLeased {
+		t.Errorf("a live run keeps its lane: %+v", w.s)
+	}
+	w.fail()
+	if w.s.Lane.Queue != "third" || w.s.Generation != 3 || w.s.Due <= w.now {
+		t.Errorf("then the new schedule takes over: %+v", w.s)
+	}
+}
+
+func TestCronIsExemptFromBackoff(t *testing.T) {
+	d := def()
+	d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"*/5 * * * *"}}
+	w := walk(t, d)
+	for range 6 {
+		w.lease().fail()
+		if w.wait() != 5*time.Minute {
+			t.Fatalf("wait %v after %d failures, want the next slot", w.wait(), w.s.Failures)
+		}
+	}
+	w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, RetryAfter: 7 * time.Minute})
+	if w.wait() != 10*time.Minute {
+		t.Errorf("a hint skips slots that come too early: wait %v", w.wait())
+	}
+}
+
+func TestLongDowntimeIsDecidedInOneStep(t *testing.T) {
+	d := def()
+	d.Schedule.Every = time.Second
+	w := walk(t, d)
+	w.now += (365 * 24 * time.Hour).Milliseconds()
+	w.lease()
+	w.succeed()
+	if w.wait() != time.Second {
+		t.Errorf("wait %v", w.wait())
+	}
+	if want := uint64(365*24*3600 - 1); w.s.Skipped != want {
+		t.Errorf("skipped %d, want %d", w.s.Skipped, want)
+	}
+}
+
+func TestEndOfSchedule(t *testing.T) {
+	d := def()
+	d.Schedule.EndAt = time.UnixMilli(t0 + 100_000)
+	w := walk(t, d)
+	w.lease().succeed()
+	if w.s.Region != RegionDone || w.s.HasRun() {
+		t.Errorf("%+v", w.s)
+	}
+}
+
+func TestFixedDelayCountsFromTheEnd(t *testing.T) {
+	d := def()
+	d.Schedule.FixedDelay = true
+	w := walk(t, d)
+	w.lease().after(17 * time.Second).succeed()
+	if w.wait() != time.Minute {
+		t.Errorf("wait %v", w.wait())
+	}
+	w.lease().fail()
+	if w.wait() != 2*time.Minute {
+		t.Errorf("backs off too: wait %v", w.wait())
+	}
+}

@@ -1,0 +1,156 @@
+package job
+
+import "time"
+
+// Event is what can happen to a record.
+type Event interface{ event() }
+
+// Settle is the result of the attempt with this token.
+type Settle struct {
+	Token   uint64
+	Outcome Outcome // Succeeded, Failed, TimedOut or Cancelled
+	// Permanent failures are not retried.
+	Permanent  bool
+	Error      string
+	Output     []byte
+	RetryAfter time.Duration // wish for the next delay; 0 is none
+	StartedMS  int64         // shard clock, as the worker's node saw it
+	Worker     string
+}
+
+// Lose says that the lease of this token ended without a result.
+type Lose struct{ Token uint64 }
+
+// Return says that the attempt of this token never started and never will.
+type Return struct{ Token uint64 }
+
+// Pause holds the job until Resume.
+type Pause struct{ Note string }
+
+// Resume ends a pause.
+type Resume struct{}
+
+// RunNow asks for a manual run.
+type RunNow struct{ RequestID string }
+
+// CancelRun ends the run of this id.
+type CancelRun struct{ RunID string }
+
+// Update replaces the definition. The decision carries the definition to store.
+type Update struct {
+	New       *Compiled
+	RequestID string
+	// Base is the revision of the definition that New was made from; when the
+	// job was edited since, the answer is Stale. 0 is any.
+	Base uint32
+}
+
+// Delete removes the job. Base is as in Update.
+type Delete struct{ Base uint32 }
+
+func (Settle) event()    {}
+func (Lose) event()      {}
+func (Return) event()    {}
+func (Pause) event()     {}
+func (Resume) event()    {}
+func (RunNow) event()    {}
+func (CancelRun) event() {}
+func (Update) event()    {}
+func (Delete) event()    {}
+
+// Answer tells the caller how its event was taken.
+type Answer uint8
+
+// Answers.
+const (
+	// Applied: the decision holds a new state, or there was nothing to change.
+	Applied Answer = iota
+	// Duplicate: this event was taken before; nothing changes.
+	Duplicate
+	// Stale: the token is not that of the live lease, or the definition was
+	// edited since the caller read it; nothing changes.
+	Stale
+	// Joined: another manual run already waits; the request is one with it.
+	Joined
+	// NoSuchRun: the run is not the current one.
+	NoSuchRun
+)
+
+// Decision is what Decide wants to be written and told.
+type Decision struct {
+	Answer Answer
+	// Changed: State differs from what was decided on and must be written.
+	Changed bool
+	State   State
+	// IndexMS is the instant that the record's score carries in its new region.
+	IndexMS int64
+	// Delete: the record, its definition and its history go instead.
+	Delete bool
+	// Ended is the run that ended, for the history.
+	Ended *Run
+	// DeadLetter: Ended is kept for people as a child record, in this slot.
+	DeadLetter bool
+	DeadSlot   int
+	// Definition must be written with the state.
+	Definition *Definition
+	// Notices are what happened, in order; the one source of metrics, logs and
+	// history.
+	Notices []Notice
+}
+
+// NoticeKind names a lifecycle event.
+type NoticeKind uint8
+
+// Lifecycle events.
+const (
+	JobCreated NoticeKind = iota
+	JobUpdated
+	JobDeleted
+	JobPaused
+	JobResumed
+	ScheduleUpdated  // the next due time changed without a run
+	ManualRunStarted // a manual run became due
+	AttemptStarted
+	AttemptFailed
+	AttemptTimedOut
+	AttemptLost
+	AttemptReturned
+	RunSucceeded
+	RunDead
+	RunQuarantined
+	RunCancelled
+	BackoffApplied // a failed run made the interval longer
+	NominalSkipped // nominal times passed without a run
+	StaleRefused
+)
+
+func (k NoticeKind) String() string {
+	names := [...]string{
+		"job_created", "job_updated", "job_deleted", "job_paused", "job_resumed", "schedule_updated",
+		"manual_run_started", "attempt_started", "attempt_failed", "attempt_timed_out", "attempt_lost",
+		"attempt_returned", "run_succeeded", "run_dead", "run_quarantined", "run_cancelled",
+		"backoff_applied", "nominal_skipped", "stale_refused",
+	}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return "unknown"
+}
+
+// Notice is one lifecycle event.
+type Notice struct {
+	Kind        NoticeKind
+	Key         Key
+	Queue       string
+	RunID       string
+	Correlation string // new for each run; the same on every node
+	Attempt     uint32
+	Trigger     Trigger
+	DueMS       int64 // next due time, or the ended run's
+	AtMS        int64
+	Failures    uint32
+	Count       int64  // of skipped nominal times
+	Reason      string // why, for skipped, dead and cancelled
+	Error       string
+	Worker      string
+}

@@ -1,0 +1,264 @@
+package job
+
+import (
+	"errors"
+	"time"
+)
+
+// This file holds the values that engines and the store pass to one another.
+
+// Errors of the store that engines act on. The store wraps them.
+var (
+	// ErrNotHolder: the shard's lock has another value than the caller's.
+	ErrNotHolder = errors.New("shard lock is not held under this value")
+	// ErrClockJump: Redis's clock is far ahead of what the caller's monotonic
+	// clock allows; nothing was stored.
+	ErrClockJump = errors.New("redis clock jumped ahead")
+	// ErrNoMemory: Redis is at maxmemory; nothing was stored.
+	ErrNoMemory = errors.New("redis is out of memory")
+	// ErrUnavailable: Redis could not be asked, or its answer was lost. The call
+	// may be repeated.
+	ErrUnavailable = errors.New("redis is unavailable")
+	// ErrDurability: stored, but not confirmed to the durability class in time.
+	// The call may be repeated.
+	ErrDurability = errors.New("durability is not confirmed")
+	// ErrConflict: the record kept changing under the decision.
+	ErrConflict = errors.New("record kept changing")
+	// ErrNotFound: there is no such job.
+	ErrNotFound = errors.New("no such job")
+	// ErrBusy: the job is deleted but its last run is still live.
+	ErrBusy = errors.New("deleted job is still running")
+)
+
+// Record is what is stored of a job, or of a child.
+type Record struct {
+	Definition Definition
+	State      State
+	// IndexMS is the instant its score carries: see Region.
+	IndexMS int64
+}
+
+// LaneHead is the first due time of a lane; NeverMS when nothing in it is due
+// at any time.
+type LaneHead struct {
+	Lane  Lane
+	DueMS int64
+}
+
+// LaneQuota asks for up to N leases from a lane.
+type LaneQuota struct {
+	Lane Lane
+	N    int
+}
+
+// MaxLanesPerCall and MaxLeasesPerCall bound one leasing script.
+const (
+	MaxLanesPerCall  = 16
+	MaxLeasesPerCall = 200
+)
+
+// LeaseRequest leases due records of one shard, oldest due first in each lane.
+type LeaseRequest struct {
+	Shard     int
+	LockValue string
+	Quotas    []LaneQuota
+	TTL       time.Duration
+	// Batch makes the call repeatable: the same batch id gives the same leases.
+	Batch string
+}
+
+// LeaseReply answers one LeaseRequest. Heads are those of the lanes asked for,
+// as they are after the call.
+type LeaseReply struct {
+	Leased []Leased
+	Heads  []LaneHead
+	NowUS  int64 // shard clock, microseconds
+	Err    error
+}
+
+// Leased is one attempt handed out.
+type Leased struct {
+	Shard      int
+	Record     string
+	Definition Definition
+	State      State // as leased
+	DeadlineMS int64 // shard clock
+}
+
+// Write is one compare-and-set: Decision is stored if the record still has the
+// token and revision that it was decided on.
+type Write struct {
+	Record   string
+	Token    uint64
+	Revision uint32
+	// IfExpired refuses the write while the lease has not ended.
+	IfExpired bool
+	// From is the lane the record sat in when it was decided on.
+	From     Lane
+	Current  Definition // before the decision; copied into a dead letter
+	Decision Decision
+}
+
+// WriteCode says what became of a Write.
+type WriteCode uint8
+
+// Write codes.
+const (
+	// Written: stored now, or by an earlier copy of the same call.
+	Written WriteCode = iota
+	// Conflict: token or revision differ; Current is what is stored.
+	Conflict
+	// NotFound: there is no such record.
+	NotFound
+	// NotExpired: the lease was renewed.
+	NotExpired
+)
+
+// WriteResult answers one Write.
+type WriteResult struct {
+	Code    WriteCode
+	Current State // for Conflict
+}
+
+// ApplyReply answers a batch of writes. Earlier lists lanes whose first due time
+// became earlier, and Holder the lock value of whoever should know.
+type ApplyReply struct {
+	Results []WriteResult
+	Earlier []LaneHead
+	Holder  string
+	NowUS   int64
+	Err     error
+}
+
+// CreateCode says what became of a creation.
+type CreateCode uint8
+
+// Create codes.
+const (
+	Created CreateCode = iota
+	// Exists: the id is taken; Existing is what is stored.
+	Exists
+	// Tombstone: the id belongs to a deleted job that still runs.
+	Tombstone
+)
+
+// CreateResult answers one creation.
+type CreateResult struct {
+	Code     CreateCode
+	Existing *Record
+}
+
+// CreateReply answers a batch of creations in one shard.
+type CreateReply struct {
+	Results []CreateResult
+	Earlier []LaneHead
+	Holder  string
+	NowUS   int64
+	Err     error
+}
+
+// Renewal prolongs one lease.
+type Renewal struct {
+	Record string
+	Lane   Lane
+	Token  uint64
+	// Epoch of the session that renews. A greater one takes the lease over.
+	Epoch uint32
+	// Acked: a worker acknowledged the attempt.
+	Acked bool
+	// HardStopMS bounds the new deadline; 0 is no bound.
+	HardStopMS int64
+}
+
+// RenewCode says what became of a Renewal.
+type RenewCode uint8
+
+// Renew codes.
+const (
+	Renewed RenewCode = iota
+	// LeaseLost: the token is not that of a live lease.
+	LeaseLost
+	// Moved: a later session has taken the lease over.
+	Moved
+)
+
+// RenewResult answers one Renewal. Revision tells whether the record was edited.
+type RenewResult struct {
+	Code     RenewCode
+	Revision uint32
+}
+
+// RenewRequest prolongs leases of one shard to TTL from now.
+type RenewRequest struct {
+	Shard    int
+	TTL      time.Duration
+	Renewals []Renewal
+}
+
+// RenewReply answers one RenewRequest.
+type RenewReply struct {
+	Results []RenewResult
+	NowUS   int64
+	Err     error
+}
+
+// Overdue is a record whose lease has ended, or whose time of deletion has come.
+type Overdue struct {
+	Record string
+	State  State
+}
+
+// Change is an event that happened to a record. Known, when set, is what the
+// caller believes to be stored; it saves a read and is checked by the store.
+type Change struct {
+	Record string
+	Event  Event
+	Known  *Record
+	// IfExpired: see Write.
+	IfExpired bool
+}
+
+// ChangeResult answers a Change. Err is one of the errors above.
+type ChangeResult struct {
+	Answer Answer
+	// Record is what is stored now; zero when it was deleted.
+	Record  Record
+	Deleted bool
+	Err     error
+}
+
+// QueueDemand is the number of free slots for a queue on one node.
+type QueueDemand struct {
+	Namespace, Queue string
+	Free             int
+}
+
+// Permit is a holder's word that another node may lease from a lane.
+type Permit struct {
+	ID        int64
+	Shard     int
+	Lane      Lane
+	N         int
+	LockValue string
+	ValidFor  time.Duration
+}
+
+// PermitValidity is how long a permit stands from its arrival.
+const PermitValidity = 250 * time.Millisecond
+
+// PermitResult tells the holder what became of a permit. DueMS is the lane's
+// first due time after it.
+type PermitResult struct {
+	ID     int64
+	Leased int
+	DueMS  int64
+}
+
+// LaneStat counts the records of one lane by region.
+type LaneStat struct {
+	Lane                                           Lane
+	Backlog, Scheduled, Leased, Paused, Dead, Done int64
+	// OldestDueMS is the due time of the first record that is overdue; 0 when
+	// nothing is.
+	OldestDueMS int64
+}

@@ -1,0 +1,116 @@
+package job
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/schedule"
+)
+
+// step is one thing that can happen to a record in the explorer.
+type step struct {
+	name    string
+	enabled func(State) bool
+	do      func(*walker)
+}
+
+func always(State) bool   { return true }
+func due(s State) bool    { return s.Region == RegionDue }
+func leased(s State) bool { return s.Region == RegionLeased }
+
+func steps(edit *Compiled) []step {
+	settle := func(o Outcome) func(*walker) {
+		return func(w *walker) { w.on(Settle{Token: w.s.Token, Outcome: o, StartedMS: w.now}) }
+	}
+	return []step{
+		{"lease", due, func(w *walker) { w.lease() }},
+		{"succeed", leased, settle(OutcomeSucceeded)},
+		{"fail", leased, settle(OutcomeFailed)},
+		{"time out", leased, settle(OutcomeTimedOut)},
+		{"lose", leased, func(w *walker) { w.ack().on(Lose{Token: w.s.Token}) }},
+		{"return", leased, func(w *walker) { w.on(Return{Token: w.s.Token}) }},
+		{"pause", always, func(w *walker) { w.on(Pause{Note: "n"}) }},
+		{"resume", always, func(w *walker) { w.on(Resume{}) }},
+		{"run", always, func(w *walker) { w.on(RunNow{RequestID: fmt.Sprint(w.s.Revision)}) }},
+		{"cancel", State.HasRun, func(w *walker) { w.on(CancelRun{RunID: w.s.RunID()}) }},
+		{"edit", always, func(w *walker) { w.on(Update{New: edit}) }},
+		{"delete", always, func(w *walker) { w.on(Delete{}) }},
+		{"wait", always, func(w *walker) { w.after(90 * time.Second) }},
+	}
+}
+
+// TestEverySequenceOfEventsKeepsTheInvariants walks all sequences of five events
+// from several jobs. The walker checks the state, tokens, revisions and
+// determinism after each; here come the rules that span steps.
+func TestEverySequenceOfEventsKeepsTheInvariants(t *testing.T) {
+	interval := def()
+	interval.Retry.MaxAttempts = 2
+	once := def()
+	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	cron := def()
+	cron.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}}
+	manual := def()
+	manual.Schedule = schedule.Spec{}
+	edited := def()
+	edited.Schedule.Every = 7 * time.Second
+	edited.Queue = "edited"
+
+	depth := 5
+	if testing.Short() {
+		depth = 4
+	}
+	for name, d := range map[string]Definition{"interval": interval, "once": once, "cron": cron, "manual": manual} {
+		t.Run(name, func(t *testing.T) {
+			visited := 0
+			all := steps(compile(t, edited))
+			var explore func(w walker, path []string)
+			explore = func(w walker, path []string) {
+				if len(path) == depth {
+					return
+				}
+				for _, s := range all {
+					if !s.enabled(w.s) {
+						continue
+					}
+					next, before := w, w.s
+					next.last = Decision{}
+					s.do(&next)
+					visited++
+					if err := spanning(before, next); err != nil {
+						t.Fatalf("%v after %v then %s\nbefore %+v\nafter  %+v", err, path, s.name, before, next.s)
+					}
+					if !next.last.Delete {
+						explore(next, append(path[:len(path):len(path)], s.name))
+					}
+				}
+			}
+			explore(*walk(t, d), nil)
+			t.Logf("%d transitions", visited)
+		})
+	}
+}
+
+// spanning checks what must hold between a state and the next.
+func spanning(before State, w walker) error {
+	after := w.s
+	switch {
+	case w.last.Delete:
+		return nil
+	case after.Runs < before.Runs || after.Skipped < before.Skipped || after.Lost < before.Lost:
+		return fmt.Errorf("a total fell")
+	case after.Runs > before.Runs && w.last.Ended == nil:
+		return fmt.Errorf("a run ended without a record")
+	case before.Region == RegionLeased && after.Region == RegionLeased && after.Lane != before.Lane:
+		return fmt.Errorf("a live record changed its lane")
+	case after.Generation == before.Generation && after.LastNominal < before.LastNominal:
+		return fmt.Errorf("last nominal time fell")
+	case before.HasRun() && after.HasRun() && after.Trigger == TriggerSchedule && before.Trigger == TriggerSchedule &&
+		after.Generation == before.Generation && after.Nominal < before.Nominal:
+		return fmt.Errorf("planned nominal time fell")
+	case after.HasRun() && after.Trigger == TriggerSchedule && after.LastNominal != 0 &&
+		after.Region != RegionLeased && after.Nominal <= after.LastNominal:
+		return fmt.Errorf("a nominal time that ran is planned again")
+	}
+	return nil
+}

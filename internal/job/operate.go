@@ -1,0 +1,185 @@
+package job
+
+import (
+	"slices"
+
+	"github.com/fermata-io/fermata/internal/schedule"
+)
+
+// pause holds the job. A live run goes on; what it leads to waits.
+func (t *transition) pause(ev Pause) Decision {
+	before := t.before()
+	note := Clip(ev.Note, MaxNote)
+	if t.Paused && t.PauseNote == note {
+		return t.unchanged(Applied, before)
+	}
+	if !t.Paused {
+		t.PausedMS = t.now
+	}
+	t.Paused, t.PauseNote = true, note
+	if t.Region == RegionDue {
+		t.place()
+	}
+	t.notice(Notice{Kind: JobPaused, Reason: note})
+	return t.decision(Applied)
+}
+
+// resume ends a pause. Nominal times that passed meanwhile are skipped, but for
+// a one-time job's and a run that waits for a retry.
+func (t *transition) resume() Decision {
+	before := t.before()
+	if !t.Paused {
+		return t.unchanged(Applied, before)
+	}
+	t.Paused, t.PausedMS, t.PauseNote = false, 0, ""
+	if t.Region == RegionPaused {
+		missed := t.Due < t.now && t.Attempt == 0 && t.c.Recurring()
+		if missed {
+			t.LastNominal = max(t.LastNominal, t.Nominal)
+			t.Skipped++
+			t.notice(Notice{Kind: NominalSkipped, Count: 1, Reason: "paused"})
+			t.planNext(0, "paused")
+		} else {
+			t.place()
+		}
+	}
+	t.notice(Notice{Kind: JobResumed, DueMS: t.Due})
+	return t.decision(Applied)
+}
+
+// runNow makes a manual run: now when idle, right after the live one otherwise.
+func (t *transition) runNow(ev RunNow) Decision {
+	before := t.before()
+	known := slices.Contains(t.Recent, ev.RequestID)
+	switch {
+	case t.Deleting:
+		return t.unchanged(NoSuchRun, before)
+	case known:
+		return t.unchanged(Duplicate, before)
+	case t.Live() && t.Pending != "", !t.Live() && t.Region == RegionDue && t.Trigger == TriggerManual && t.Attempt == 0:
+		return t.unchanged(Joined, before)
+	}
+	t.Recent = append(t.Recent, ev.RequestID)
+	if n := len(t.Recent); n > MaxRecent {
+		t.Recent = t.Recent[n-MaxRecent:]
+	}
+	if t.Live() {
+		t.Pending = ev.RequestID
+		return t.decision(Applied)
+	}
+	t.clearRun()
+	t.Failures, t.FailedMS = 0, 0
+	t.planManual(ev.RequestID)
+	return t.decision(Applied)
+}
+
+// cancelRun ends the current run, or asks the live one to end.
+func (t *transition) cancelRun(ev CancelRun) Decision {
+	before := t.before()
+	if t.Pending != "" && ManualRunID(t.Pending) == ev.RunID {
+		t.Pending = ""
+		t.notice(Notice{Kind: RunCancelled, RunID: ev.RunID, Trigger: TriggerManual, Reason: "requested"})
+		return t.decision(Applied)
+	}
+	if !t.HasRun() || t.RunID() != ev.RunID {
+		return t.unchanged(NoSuchRun, before)
+	}
+	if t.Live() {
+		if t.Cancel {
+			return t.unchanged(Applied, before)
+		}
+		t.Cancel = true
+		return t.decision(Applied)
+	}
+	t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
+	run := t.run(Settle{}, t.Attempt)
+	t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
+	return t.decision(Applied)
+}
+
+// update puts another definition in place. A changed schedule starts a new
+// generation, which supersedes a waiting run; a live run keeps what it has.
+func (t *transition) update(ev Update) Decision {
+	if t.editedSince(ev.Base) {
+		return t.unchanged(Stale, t.before())
+	}
+	d := ev.New.Definition
+	rescheduled := !d.Schedule.Equal(t.c.Schedule)
+	d.Revision, d.UpdatedMS, d.UpdateRequestID = t.c.Revision+1, t.now, ev.RequestID
+	d.Generation, d.AnchorMS = t.c.Generation, t.c.AnchorMS
+	if rescheduled {
+		d.Generation++
+		d.AnchorMS = t.now
+	}
+	compiled, err := Compile(d)
+	if err != nil {
+		// ev.New compiled, and the anchor cannot make a schedule impossible.
+		return t.unchanged(Stale, t.before())
+	}
+	t.c, t.def = compiled, &d
+	t.notice(Notice{Kind: JobUpdated})
+	switch {
+	case t.Live():
+	case rescheduled && t.Trigger == TriggerSchedule:
+		t.forgetSchedule()
+		t.planNext(0, "superseded")
+		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
+	case t.Region == RegionDue || t.Region == RegionPaused:
+		t.place()
+	default:
+		t.Lane = compiled.Lane()
+	}
+	return t.decision(Applied)
+}
+
+func (t *transition) editedSince(base uint32) bool {
+	return base != 0 && base != t.c.Revision
+}
+
+// forgetSchedule drops what belongs to the generation before, but never lets an
+// edited schedule fire again for an instant that has run.
+func (t *transition) forgetSchedule() {
+	if t.c.Schedule.Kind == schedule.KindOnce {
+		t.LastNominal = 0
+	}
+	if t.Region == RegionDead {
+		t.Failures, t.FailedMS = 0, 0
+	}
+}
+
+// delete removes the record; a live one when its run has ended.
+func (t *transition) delete(ev Delete) Decision {
+	before := t.before()
+	if t.editedSince(ev.Base) {
+		return t.unchanged(Stale, before)
+	}
+	if t.Live() {
+		if t.Deleting {
+			return t.unchanged(Applied, before)
+		}
+		t.Deleting = true
+		return t.decision(Applied)
+	}
+	t.deleted = true
+	t.notice(Notice{Kind: JobDeleted})
+	return t.decision(Applied)
+}
+
+// IndexMS is the instant that the record's score carries. A leased record's
+// score is kept by the scripts.
+func (c *Compiled) IndexMS(s State, now int64) int64 {
+	switch s.Region {
+	case RegionDue:
+		return s.Due
+	case RegionPaused:
+		return s.PausedMS
+	case RegionDead:
+		return addMS(now, c.DeadLetterTTL)
+	case RegionDone:
+		if c.Schedule.Kind == schedule.KindNone {
+			return NeverMS
+		}
+		return addMS(now, c.Retention)
+	}
+	return 0
+}

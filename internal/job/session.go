@@ -1,0 +1,220 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// This file holds the words that workers and nodes exchange over a session: one
+// stream of one worker. The engine that owns sessions and the adapter that
+// carries them know each other only by these.
+
+// Errors of sessions.
+var (
+	// ErrDraining: this node stops; another one takes the worker.
+	ErrDraining = errors.New("node is draining")
+	// ErrSuperseded: a session of this worker with the same or a higher epoch is
+	// open.
+	ErrSuperseded = errors.New("a later session of this worker is open")
+	// ErrSlowWorker: the worker does not read what it is sent, or sends results
+	// faster than they can be stored.
+	ErrSlowWorker = errors.New("worker does not keep up with its stream")
+)
+
+// Limits of a worker's session.
+const (
+	MaxQueues = 64
+	MaxSlots  = 100_000
+	// MaxEpoch is the greatest epoch that fits in a record.
+	MaxEpoch        = 999_999
+	MaxVersion      = 128
+	MaxWorkerLabels = 32
+)
+
+// LeaseID names an attempt to the worker that has it.
+func LeaseID(record string, token uint64) string {
+	return strconv.FormatUint(token, 10) + "@" + record
+}
+
+// ParseLeaseID undoes LeaseID, at any node.
+func ParseLeaseID(id string) (record string, token uint64, ok bool) {
+	digits, record, ok := strings.Cut(id, "@")
+	if !ok {
+		return "", 0, false
+	}
+	token, err := strconv.ParseUint(digits, 10, 64)
+	if _, _, parsed := ParseRecord(record); err != nil || !parsed || token == 0 {
+		return "", 0, false
+	}
+	return record, token, true
+}
+
+// Hello is what a worker says of itself when its stream begins.
+type Hello struct {
+	WorkerID  string
+	Namespace string
+	Queues    []string // 1 to MaxQueues, each once
+	Slots     int      // attempts at once, 1 to MaxSlots
+	Epoch     uint32   // grows with each stream of the process, 1 to MaxEpoch
+	Live      []string // lease ids that run, or whose result is not acknowledged
+	Version   string
+	Labels    map[string]string
+}
+
+// MaxLive bounds Hello.Live: what runs, and as much again that has ended and is
+// not acknowledged.
+func (h Hello) MaxLive() int { return 2*h.Slots + 1024 }
+
+// Validate lists what is wrong with a Hello; field paths are those of the API.
+func (h Hello) Validate() []Violation {
+	v := violations{prefix: "hello."}
+	v.add("worker_id", idFault(h.WorkerID, MaxID))
+	v.add("namespace", nameFault(h.Namespace))
+	v.check(len(h.Queues) >= 1 && len(h.Queues) <= MaxQueues, "queues", "has %d entries, want 1 to %d", len(h.Queues), MaxQueues)
+	seen := make(map[string]bool, len(h.Queues))
+	for i, q := range h.Queues[:min(len(h.Queues), MaxQueues)] {
+		path := fmt.Sprintf("queues[%d]", i)
+		v.add(path, nameFault(q))
+		v.check(!seen[q], path, "%q is named twice", Clip(q, 40))
+		seen[q] = true
+	}
+	v.check(h.Slots >= 1 && h.Slots <= MaxSlots, "slots", "is %d, want 1 to %d", h.Slots, MaxSlots)
+	v.check(h.Epoch >= 1 && h.Epoch <= MaxEpoch, "session_epoch", "is %d, want 1 to %d", h.Epoch, MaxEpoch)
+	v.check(len(h.Live) <= h.MaxLive(), "live", "has %d entries, at most %d are allowed", len(h.Live), h.MaxLive())
+	v.text("version", h.Version, 0, MaxVersion)
+	v.labels(h.Labels, MaxWorkerLabels)
+	return v.list
+}
+
+// Result is how the handler of one lease ended.
+type Result struct {
+	LeaseID    string
+	Outcome    Outcome // Succeeded, Failed, TimedOut or Cancelled
+	Permanent  bool
+	Error      string
+	Output     []byte
+	RetryAfter time.Duration
+	Duration   time.Duration // of the handler
+}
+
+// WorkerMessage is what a node says to a worker.
+type WorkerMessage interface{ workerMessage() }
+
+// Welcome answers Hello, before anything else.
+type Welcome struct {
+	Node      string
+	LeaseTTL  time.Duration
+	Addresses []string
+}
+
+// Assignment is one lease on its way to its worker.
+type Assignment struct {
+	LeaseID string
+	Leased
+}
+
+// Assignments hand out leases.
+type Assignments []Assignment
+
+// AckStatus tells a worker what became of a result. Every one is final.
+type AckStatus uint8
+
+// Ack statuses.
+const (
+	AckAccepted AckStatus = iota
+	AckDuplicate
+	AckStale
+	AckNotFound
+)
+
+func (s AckStatus) String() string {
+	return [...]string{"accepted", "duplicate", "stale", "not_found"}[min(s, AckNotFound)]
+}
+
+// ResultAck names the lease whose result needs no repeating.
+type ResultAck struct {
+	LeaseID string
+	Status  AckStatus
+}
+
+// ResultAcks end the repetition of results.
+type ResultAcks []ResultAck
+
+// CancelReason is why a handler should end.
+type CancelReason uint8
+
+// Cancel reasons.
+const (
+	CancelRequested CancelReason = iota
+	CancelLeaseLost
+	CancelTimedOut
+)
+
+// Cancellation asks that the handlers of these leases end.
+type Cancellation struct {
+	LeaseIDs []string
+	Reason   CancelReason
+}
+
+// GoElsewhere asks the worker to reconnect to one of these nodes.
+type GoElsewhere struct{ Addresses []string }
+
+func (Welcome) workerMessage()      {}
+func (Assignments) workerMessage()  {}
+func (ResultAcks) workerMessage()   {}
+func (Cancellation) workerMessage() {}
+func (GoElsewhere) workerMessage()  {}
+
+// WorkerStream carries messages to one worker.
+type WorkerStream interface {
+	// Send queues a message and does not block. An error says that the queue is
+	// full or the stream has ended: the message will not be sent.
+	Send(WorkerMessage) error
+	// Stop makes the stream end for this reason, soon; it does not block. The
+	// stream then calls Close of its session.
+	Stop(reason error)
+}
+
+// WorkerSession takes what one worker says. Calls come one after the other.
+type WorkerSession interface {
+	Started(leaseIDs []string)
+	Results([]Result)
+	Returned(leaseIDs []string)
+	Draining()
+	// Close ends the session: no call follows. Unsent are messages that were
+	// queued and provably never left this process.
+	Close(reason string, unsent []WorkerMessage)
+}
+
+// WorkerInfo describes a connected worker.
+type WorkerInfo struct {
+	ID, Node, Namespace string
+	Queues              []string
+	Slots, Running      int
+	Draining            bool
+	ConnectedAt         time.Time
+	Version             string
+	Labels              map[string]string
+}
+
+// NodeInfo describes a node and its workers.
+type NodeInfo struct {
+	Name, GRPCAddress, PeerAddress string
+	ShardsHeld                     int
+	Draining                       bool
+	Version                        string
+	StartedAt                      time.Time
+	Durability                     string
+	// Unreachable: the node did not answer; only name and addresses are known.
+	Unreachable bool
+	Workers     []WorkerInfo
+}
+
+// QueueLoad is what one node's workers do for a queue.
+type QueueLoad struct {
+	Namespace, Queue       string
+	Running, Free, Workers int
+}

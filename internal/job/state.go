@@ -1,0 +1,203 @@
+package job
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Region is the part of a lane's index that a record sits in.
+type Region uint8
+
+// Regions in the order of their scores: region r holds scores from r * 2^42.
+const (
+	RegionDue    Region = iota // score: due time
+	RegionLeased               // score: end of the lease
+	RegionPaused               // score: when it was paused
+	RegionDead                 // score: when the dead letter expires
+	RegionDone                 // score: when the record is deleted; NeverMS keeps it
+)
+
+func (r Region) String() string {
+	return [...]string{"due", "leased", "paused", "dead", "done"}[min(r, RegionDone)]
+}
+
+// RegionWidth separates the regions' scores. 2^42 ms after 1970 is in the year
+// 2109; five regions stay far below 2^53, so every score is exact in a double.
+const RegionWidth = int64(1) << 42
+
+// NeverMS is the last instant of a region, used for "no due time" and "never
+// deleted".
+const NeverMS = RegionWidth - 1
+
+// Score is the sorted-set score of an instant in a region.
+func Score(r Region, ms int64) int64 {
+	return int64(r)*RegionWidth + max(0, min(ms, NeverMS))
+}
+
+// SplitScore undoes Score.
+func SplitScore(score int64) (Region, int64) {
+	return Region(score / RegionWidth), score % RegionWidth
+}
+
+// Trigger is what made a run.
+type Trigger uint8
+
+// Triggers.
+const (
+	TriggerSchedule Trigger = iota
+	TriggerManual
+)
+
+// DelaySource is the rule that set a due time.
+type DelaySource uint8
+
+// Delay sources.
+const (
+	DelaySchedule DelaySource = iota
+	DelayRetry
+	DelayBackoff
+	DelayHint
+	DelayManual
+)
+
+// Outcome is how an attempt or run ended.
+type Outcome uint8
+
+// Outcomes. Failed, TimedOut and Lost end attempts; the others end runs as well.
+const (
+	OutcomeNone Outcome = iota
+	OutcomeSucceeded
+	OutcomeFailed
+	OutcomeTimedOut
+	OutcomeLost
+	OutcomeDead
+	OutcomeQuarantined
+	OutcomeCancelled
+)
+
+func (o Outcome) String() string {
+	names := [...]string{"none", "succeeded", "failed", "timed_out", "lost", "dead", "quarantined", "cancelled"}
+	if int(o) < len(names) {
+		return names[o]
+	}
+	return "unknown"
+}
+
+// State is where a record stands. Times are Unix milliseconds of the shard's
+// clock, zero means unset.
+type State struct {
+	// Header: the part that scripts read and write in place.
+	Region   Region
+	Token    uint64 // of the last lease; 0 before the first
+	Acked    bool   // the worker acknowledged the live attempt
+	Revision uint32
+	Epoch    uint32 // of the session that renews the live lease
+
+	Lane       Lane
+	Generation uint32 // of the schedule that the current run belongs to
+
+	// The current run: planned, waiting for a retry, or live. Absent when the
+	// record is done.
+	Trigger   Trigger
+	ManualID  string // request id of a manual run
+	Nominal   int64
+	Due       int64
+	Source    DelaySource
+	Attempt   uint32 // attempts of the run that ended, used up
+	FirstMS   int64  // when its first attempt ended up failing began; for MaxElapsed
+	Losses    uint32 // in a row, of attempts a worker had acknowledged
+	Unacked   uint32 // in a row, of attempts no worker acknowledged
+	Cancel    bool   // CancelRun was asked while live
+	Pending   string // request id of the manual run that waits for the live one
+	Paused    bool
+	PausedMS  int64
+	PauseNote string
+	Deleting  bool // deleted while live
+	// LastNominal is the nominal time of the last scheduled run of this
+	// generation that ended; what is planned next is later.
+	LastNominal int64
+
+	// History in a nutshell.
+	Failures     uint32 // failed runs in a row
+	FailedMS     int64  // when the last of them ended
+	LastOutcome  Outcome
+	LastStarted  int64
+	LastFinished int64
+	LastError    string
+	SettledToken uint64 // token of the last attempt that was settled
+	Runs         uint64 // ended
+	Succeeded    uint64
+	Dead         uint64
+	Lost         uint64   // attempts
+	TimedOut     uint64   // attempts
+	Skipped      uint64   // nominal times
+	Recent       []string // request ids of the last manual runs, newest last
+}
+
+// MaxRecent bounds State.Recent.
+const MaxRecent = 8
+
+// HasRun tells whether there is a current run.
+func (s State) HasRun() bool {
+	return s.Region == RegionDue || s.Region == RegionLeased || (s.Region == RegionPaused && s.Due != 0)
+}
+
+// Live tells whether a worker holds a lease.
+func (s State) Live() bool { return s.Region == RegionLeased }
+
+// RunID is the identity of the current run: generation and nominal time, or the
+// request id of a manual run.
+func (s State) RunID() string { return RunID(s.Trigger, s.Generation, s.Nominal, s.ManualID) }
+
+// RunID names a run inside its job.
+func RunID(t Trigger, generation uint32, nominalMS int64, manualID string) string {
+	if t == TriggerManual {
+		return "m-" + manualID
+	}
+	return strconv.FormatUint(uint64(generation), 10) + "-" + strconv.FormatInt(nominalMS, 10)
+}
+
+// Leased returns the state as the leasing script leaves it: the only change of
+// state that is not a decision.
+func (s State) Leased(token uint64) State {
+	s.Region, s.Token, s.Acked, s.Epoch = RegionLeased, token, false, 0
+	return s
+}
+
+// Run is a run that has ended, as history and dead letters keep it.
+type Run struct {
+	ID         string
+	Trigger    Trigger
+	NominalMS  int64
+	DueMS      int64
+	StartedMS  int64
+	FinishedMS int64
+	Attempts   uint32
+	Losses     uint32
+	Outcome    Outcome
+	Error      string
+	Output     []byte
+	Worker     string
+	// Correlation is new for each run.
+	DeadLetter bool
+}
+
+// Limits of stored text.
+const (
+	MaxError  = 512
+	MaxOutput = 4096
+	MaxNote   = 256
+)
+
+// Clip shortens text to at most n bytes at a rune boundary and replaces bytes
+// that are not UTF-8.
+func Clip(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

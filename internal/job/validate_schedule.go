@@ -1,0 +1,108 @@
+package job
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/schedule"
+)
+
+// schedulePaths translates the fields of [schedule.Spec] into those of the API.
+var schedulePaths = map[string]string{
+	"kind":        "rule",
+	"at":          "once",
+	"every":       "interval.every",
+	"fixed_delay": "interval.fixed_delay",
+	"cron":        "cron.expressions",
+	"time_zone":   "cron.time_zone",
+	"seconds":     "cron.seconds",
+	"dst":         "cron.dst_policy",
+	"start_at":    "start_time",
+	"end_at":      "end_time",
+}
+
+// checkedGaps is how many gaps between nominal times of a cron schedule are
+// compared with the least interval. A pattern of seconds repeats each minute.
+const checkedGaps = 128
+
+// ValidateSchedule lists what is wrong with a schedule. Paths start with prefix.
+func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits) []Violation {
+	v := violations{prefix: prefix + "."}
+	v.instant("once", s.At)
+	v.instant("start_time", s.StartAt)
+	v.instant("end_time", s.EndAt)
+	compiled, err := schedule.Compile(s, anchor)
+	if err != nil {
+		v.compileErrors(prefix, err)
+		return v.list
+	}
+	switch {
+	case s.Kind == schedule.KindInterval:
+		v.check(s.Every >= l.MinInterval, "interval.every", "is %v, at least %v is required", s.Every, l.MinInterval)
+	case s.Kind == schedule.KindCron:
+		if gap := shortestGap(compiled, anchor, s, l.MinInterval); gap < l.MinInterval {
+			v.add("cron.expressions", "comes every "+gap.String()+", at least "+l.MinInterval.String()+" is required")
+		}
+	}
+	return v.list
+}
+
+// instant checks that a time can be stored and ordered: regions of the index
+// hold the milliseconds from 1970 to 2109.
+func (v *violations) instant(field string, t time.Time) {
+	if t.IsZero() {
+		return
+	}
+	ms := t.UnixMilli()
+	v.check(ms > 0 && ms < NeverMS, field, "must lie after 1970-01-01T00:00:00Z and before 2109-05-15T07:35:11Z")
+}
+
+func (v *violations) compileErrors(prefix string, err error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		joined = single{err}
+	}
+	for _, e := range joined.Unwrap() {
+		var fault *schedule.FieldError
+		if !errors.As(e, &fault) {
+			v.list = append(v.list, Violation{Field: prefix, Description: e.Error()})
+			continue
+		}
+		v.add(schedulePath(fault.Field), fault.Reason)
+	}
+}
+
+type single struct{ error }
+
+func (s single) Unwrap() []error { return []error{s.error} }
+
+// schedulePath keeps the index of "cron[3]".
+func schedulePath(field string) string {
+	name, index, indexed := strings.Cut(field, "[")
+	path, ok := schedulePaths[name]
+	switch {
+	case !ok:
+		return field
+	case indexed:
+		return path + "[" + index
+	}
+	return path
+}
+
+// shortestGap looks at the first gaps of a cron schedule. Schedules without
+// seconds have none below a minute, which saves the look.
+func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least time.Duration) time.Duration {
+	if c.Kind() == schedule.KindInterval {
+		return c.Period(anchor)
+	}
+	shortest := time.Duration(1<<63 - 1)
+	if !s.Seconds && least <= time.Minute {
+		return shortest
+	}
+	times := schedule.Upcoming(c, anchor, checkedGaps+1)
+	for i := 1; i < len(times); i++ {
+		shortest = min(shortest, times[i].Sub(times[i-1]))
+	}
+	return shortest
+}

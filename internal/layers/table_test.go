@@ -1,0 +1,111 @@
+package layers_test
+
+// floor is a level of the house. A package imports only floors below its own.
+type floor int
+
+const (
+	arithmetic floor = iota // 0: pure functions and their types
+	model                   // 1: the nouns and the state machine
+	parts                   // 2: engines and adapters, which know nothing of each other
+	wiring                  // 3: what puts parts together, and the public packages
+	commands                // 4: flags, environment, signals, exit codes
+	beside                  // generated code: imported by name only
+	support                 // test support: imported by tests only
+)
+
+// row places one package. Paths are relative to the module.
+type row struct {
+	path  string
+	floor floor
+	// foreign are the modules outside of the standard library that the package
+	// may import, by path prefix. A nil list allows none, "*" any.
+	foreign []string
+	// also are packages of this module that it may import although they are not
+	// on a lower floor.
+	also []string
+	// not are packages or modules that must not come in even indirectly.
+	not []string
+	// why gives the reason for whatever is particular about the row.
+	why string
+}
+
+const (
+	prometheus = "github.com/prometheus/client_golang/prometheus"
+	goredis    = "github.com/redis/go-redis/v9"
+	redislock  = "github.com/bsm/redislock"
+	memberlist = "github.com/hashicorp/memberlist"
+	grpc       = "google.golang.org/grpc"
+	protobuf   = "google.golang.org/protobuf"
+	status     = "google.golang.org/genproto/googleapis/rpc"
+
+	api     = "proto/fermata/v1"
+	storage = "proto/fermata/storage/v1"
+)
+
+var table = []row{
+	{path: "internal/backoff", floor: arithmetic},
+	{path: "internal/lease", floor: arithmetic},
+	{path: "internal/ring", floor: arithmetic},
+	{path: "internal/schedule", floor: arithmetic, foreign: []string{"github.com/netresearch/go-cron"},
+		why: "the cron grammar is the library's, the arithmetic our own"},
+
+	{path: "internal/job", floor: model},
+
+	// Engines.
+	{path: "internal/ledger", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/registry", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/scheduler", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/dispatch", floor: parts, foreign: []string{prometheus}},
+
+	// Adapters: one foreign library each, beside the metrics that all have.
+	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage},
+		why: "definitions are stored as storage messages, which nobody else may see"},
+	{path: "internal/shardlock", floor: parts, foreign: []string{prometheus, redislock, goredis},
+		why: "redislock is driven through a go-redis client"},
+	{path: "internal/membership", floor: parts, foreign: []string{prometheus, memberlist}},
+	{path: "internal/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
+	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
+	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
+
+	{path: "internal/node", floor: wiring, foreign: []string{"*"}, why: "it builds every part, with the client that the part needs"},
+	{path: "internal/config", floor: wiring, foreign: []string{"github.com/spf13", "gopkg.in/yaml.v3"}},
+	{path: "client", floor: wiring, foreign: []string{grpc, protobuf, status}, also: []string{api},
+		not: []string{goredis, redislock, memberlist, "internal/node"}, why: "users link it: it must not bring a server along"},
+	{path: "worker", floor: wiring, foreign: []string{grpc, protobuf, status, prometheus}, also: []string{api},
+		not: []string{goredis, redislock, memberlist, "internal/node"}, why: "users link it: it must not bring a server along"},
+
+	{path: "cmd/scheduler", floor: commands, foreign: []string{"*"}, also: []string{api}},
+	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api},
+		not: []string{goredis, redislock, memberlist, "internal/node"}, why: "a worker reaches nodes and nothing else"},
+	{path: "cmd/fermata", floor: commands, foreign: []string{"*"}, also: []string{api}},
+
+	{path: api, floor: beside, foreign: []string{grpc, protobuf, status}},
+	{path: storage, floor: beside, foreign: []string{protobuf}},
+
+	{path: "internal/redistest", floor: support, foreign: []string{"*"}},
+	{path: "internal/faultproxy", floor: support, foreign: []string{"*"}},
+	{path: "internal/storetest", floor: support, foreign: []string{"*"}},
+	{path: "internal/sim", floor: support, foreign: []string{"*"}},
+	{path: "internal/layers", floor: support},
+}
+
+// pureBans are what the two lowest floors must not import: time, chance and the
+// world come to them as arguments, so that every decision can be replayed.
+var pureBans = map[string]string{
+	"context":     "nothing there waits",
+	"log":         "deciding is not reporting",
+	"os":          "no IO",
+	"io/ioutil":   "no IO",
+	"net":         "no IO",
+	"syscall":     "no IO",
+	"sync":        "no shared state",
+	"math/rand":   "chance is an argument",
+	"crypto/rand": "chance is an argument",
+}
+
+// pureCalls are functions of package time that they must not name.
+var pureCalls = map[string]string{
+	"Now": "the time is an argument", "Since": "the time is an argument", "Until": "the time is an argument",
+	"Sleep": "nothing there waits", "After": "nothing there waits", "AfterFunc": "nothing there waits",
+	"Tick": "nothing there waits", "NewTimer": "nothing there waits", "NewTicker": "nothing there waits",
+}

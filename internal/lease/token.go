@@ -1,0 +1,42 @@
+package lease
+
+import "math"
+
+// Losses that end a run.
+const (
+	// PoisonLosses is how many lost leases in a row quarantine a run, counting
+	// only attempts that a worker had acknowledged.
+	PoisonLosses = 3
+	// UndeliveredBound is how many leases in a row may end before a worker
+	// acknowledged them.
+	UndeliveredBound = 6
+)
+
+// MaxToken is the largest integer up to which doubles, and so Lua's numbers, are
+// exact. Tokens stay below it until the year 2255.
+const MaxToken = 1<<53 - 1
+
+// tokensPerMS is the room for tokens in a millisecond before they run ahead of
+// the clock.
+const tokensPerMS = 1000
+
+// Mint makes the next fencing token of a shard:
+//
+//	max(previous + 1, floor + 1, nowMS * 1000)
+//
+// previous is the last token that the shard has stored. floor is the highest one
+// that the caller has seen of it; it matters after a failover that lost some. So
+// does the part made of time, when no caller remembers.
+//
+// A batch of n leases mints the tokens t, t+1 ... t+n-1 and stores the last.
+func Mint(previous, floor uint64, nowMS int64) uint64 {
+	now := uint64(min(max(nowMS, 0), math.MaxInt64/tokensPerMS)) * tokensPerMS
+	return max(next(previous), next(floor), now)
+}
+
+func next(token uint64) uint64 {
+	if token == math.MaxUint64 {
+		return token
+	}
+	return token + 1
+}

@@ -1,0 +1,191 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+const (
+	// triesInBatch is how often a conflicting change is decided beside others;
+	// after that it is decided alone, where nothing slows it down.
+	triesInBatch = 3
+	// maxTries ends the struggle for a record that never stands still.
+	maxTries = 20
+)
+
+// commit takes a batch through rounds of read, decide and apply until each of
+// its changes is answered.
+func (l *Ledger) commit(shard int, batch []*entry) {
+	ctx, cancel := context.WithTimeout(context.Background(), l.o.Timeout)
+	defer cancel()
+	l.metrics.batch.Observe(float64(len(batch)))
+	for len(batch) > 0 {
+		round, rest := firstOfEachRecord(batch)
+		again := l.round(ctx, shard, round)
+		batch = append(again, rest...)
+	}
+}
+
+// firstOfEachRecord splits off what has to wait for an earlier change of the
+// same record. A change that keeps conflicting makes a round of its own.
+func firstOfEachRecord(batch []*entry) (round, rest []*entry) {
+	if batch[0].tries >= triesInBatch {
+		return batch[:1:1], batch[1:]
+	}
+	seen := make(map[string]struct{}, len(batch))
+	for _, e := range batch {
+		if _, again := seen[e.Record]; again || (e.tries >= triesInBatch && len(round) > 0) {
+			rest = append(rest, e)
+			seen[e.Record] = struct{}{}
+			continue
+		}
+		seen[e.Record] = struct{}{}
+		round = append(round, e)
+	}
+	return round, rest
+}
+
+// decided is a change with its decision.
+type decided struct {
+	*entry
+	decision job.Decision
+}
+
+// round decides and applies; it returns the changes that met a conflict.
+func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []*entry) {
+	round = l.read(ctx, shard, round)
+	if len(round) == 0 {
+		return nil
+	}
+	now, err := l.o.Store.Now(ctx, shard)
+	if err != nil {
+		fail(round, err)
+		return nil
+	}
+	writes := make([]job.Write, 0, len(round))
+	items := make([]decided, 0, len(round))
+	for _, e := range round {
+		d, err := l.decide(e, now)
+		switch {
+		case err != nil:
+			e.done(job.ChangeResult{Err: err})
+		case d.Changed:
+			writes = append(writes, e.write(d))
+			items = append(items, decided{e, d})
+		case !e.fresh:
+			// What a caller remembers is not proof enough for "nothing to do".
+			e.Known = nil
+			again = append(again, e)
+		default:
+			l.o.Observer.Observe(d.Notices)
+			e.done(job.ChangeResult{Answer: d.Answer, Record: *e.Known})
+		}
+	}
+	if len(writes) == 0 {
+		return again
+	}
+	started := time.Now()
+	reply := l.o.Store.Apply(ctx, shard, writes)
+	l.metrics.commit.Observe(time.Since(started).Seconds())
+	if reply.Err != nil {
+		for _, it := range items {
+			it.done(job.ChangeResult{Err: reply.Err})
+		}
+		return again
+	}
+	// The holder hears before anybody else: what is due now should not wait for
+	// the callers' goroutines.
+	if len(reply.Earlier) > 0 {
+		l.o.Nudger.Nudge(shard, reply.Earlier, reply.Holder)
+	}
+	for i, it := range items {
+		if l.answer(it, reply.Results[i]) {
+			again = append(again, it.entry)
+		}
+	}
+	return again
+}
+
+// read fills in the records that callers do not know; those that do not exist
+// are answered.
+func (l *Ledger) read(ctx context.Context, shard int, round []*entry) []*entry {
+	var missing []string
+	for _, e := range round {
+		if e.Known == nil {
+			missing = append(missing, e.Record)
+		}
+	}
+	if len(missing) == 0 {
+		return round
+	}
+	records, err := l.o.Store.GetRecords(ctx, shard, missing)
+	if err != nil {
+		fail(round, err)
+		return nil
+	}
+	kept := round[:0:0]
+	for _, e := range round {
+		if e.Known == nil {
+			e.Known, records = records[0], records[1:]
+			e.fresh = true
+		}
+		if e.Known == nil {
+			e.done(job.ChangeResult{Err: job.ErrNotFound})
+			continue
+		}
+		kept = append(kept, e)
+	}
+	return kept
+}
+
+// decide asks the policy.
+func (l *Ledger) decide(e *entry, now int64) (job.Decision, error) {
+	compiled, err := l.cache.get(e.Record, e.Known.Definition)
+	if err != nil {
+		return job.Decision{}, err
+	}
+	return job.Decide(compiled, e.Known.State, e.Event, now), nil
+}
+
+// write is the compare-and-set that stores a decision.
+func (e *entry) write(d job.Decision) job.Write {
+	state := e.Known.State
+	return job.Write{
+		Record: e.Record, Token: state.Token, Revision: state.Revision, IfExpired: e.IfExpired,
+		From: state.Lane, Current: e.Known.Definition, Decision: d,
+	}
+}
+
+// answer tells the caller; it reports whether the change must be decided again.
+func (l *Ledger) answer(it decided, r job.WriteResult) (again bool) {
+	switch r.Code {
+	case job.Written:
+		l.o.Observer.Observe(it.decision.Notices)
+		record := job.Record{Definition: it.Known.Definition, State: it.decision.State, IndexMS: it.decision.IndexMS}
+		if d := it.decision.Definition; d != nil {
+			record.Definition = *d
+		}
+		it.done(job.ChangeResult{Answer: it.decision.Answer, Record: record, Deleted: it.decision.Delete})
+	case job.NotFound:
+		it.done(job.ChangeResult{Err: job.ErrNotFound})
+	case job.NotExpired:
+		it.done(job.ChangeResult{Answer: job.Stale, Record: *it.Known})
+	default:
+		l.metrics.conflicts.Inc()
+		if it.tries++; it.tries >= maxTries {
+			it.done(job.ChangeResult{Err: job.ErrConflict})
+			return false
+		}
+		it.Known = nil
+		return true
+	}
+	return false
+}
+
+func fail(entries []*entry, err error) {
+	for _, e := range entries {
+		e.done(job.ChangeResult{Err: err})
+	}
+}

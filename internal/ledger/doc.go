@@ -1,0 +1,22 @@
+// Package ledger is the one place where stored state changes by decision.
+//
+// A change is an event that happened to a record. The ledger reads the record
+// (unless the caller knows it), lets [job.Decide] decide, and hands the decision
+// to the store, which writes it only if token and revision are still those that
+// were decided on. Where they are not, the ledger reads and decides again.
+//
+// Changes are committed in groups: while one batch of a shard is on its way, what
+// arrives waits and makes the next batch. So a quiet shard answers at once and a
+// busy one pays one round trip for many changes; there is no timer.
+//
+// Invariants:
+//
+//  1. At most one batch of a shard is in flight, and a batch holds at most one
+//     change of a record. Changes of a record are taken in the order in which
+//     they were submitted.
+//  2. done is called exactly once for each change.
+//  3. A change is answered without error only after the store has confirmed it to
+//     the durability class in force.
+//  4. A change whose answer is an error may have been applied. Submitting it
+//     again is safe: events carry tokens or request ids.
+package ledger

@@ -1,0 +1,219 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/fermata-io/fermata/internal/ring"
+)
+
+// firstJoin bounds how long Start waits for the first attempt to join.
+const firstJoin = 5 * time.Second
+
+// Cluster is this node's part in the gossip cluster. Its methods may be called
+// from any goroutine.
+type Cluster struct {
+	o      Options
+	nodes  *delegate
+	view   atomic.Pointer[ring.View]
+	list   atomic.Pointer[memberlist.Memberlist] // nil before Start
+	addr   atomic.Value                          // string, gossip address
+	events chan struct{}                         // something about the nodes has changed
+	left   atomic.Bool
+
+	// life serialises Start, Leave and Stop.
+	life struct {
+		sync.Mutex
+		stopped bool
+	}
+	running    context.Context // ended by Stop
+	end        context.CancelFunc
+	background sync.WaitGroup
+
+	subs struct {
+		sync.Mutex
+		list []*subscriber
+	}
+}
+
+type subscriber struct {
+	call func(ring.View)
+	seen uint64 // version that it was called with last
+}
+
+// New checks the options. It opens nothing: the view has this node alone.
+func New(o Options) (*Cluster, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{o: o, events: make(chan struct{}, 1)}
+	c.running, c.end = context.WithCancel(context.Background())
+	c.nodes = newDelegate(o, c.signal)
+	c.addr.Store("")
+	self := ring.Member{Name: o.Name, GRPCAddr: o.GRPCAddr, PeerAddr: o.PeerAddr}
+	c.setView(1, []ring.Member{self})
+	c.register(o.Registerer)
+	return c, nil
+}
+
+func (c *Cluster) register(reg prometheus.Registerer) {
+	f := promauto.With(reg)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fermata_members",
+		Help: "Live nodes of the cluster as this node sees it, itself included.",
+	}, func() float64 { return float64(len(c.View().Members)) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fermata_gossip_health_score",
+		Help: "How badly this node keeps up with gossip: 0 is healthy, 7 the worst.",
+	}, func() float64 {
+		if list := c.list.Load(); list != nil {
+			return float64(list.GetHealthScore())
+		}
+		return 0
+	})
+}
+
+// Start listens and makes a first attempt to join, for which it waits until it
+// has succeeded or failed, ctx ends, or 5 s have passed. Not meeting anybody is
+// no error; not being able to listen is. The cluster runs until Stop, whatever
+// becomes of ctx. A Cluster starts once.
+func (c *Cluster) Start(ctx context.Context) error {
+	c.life.Lock()
+	defer c.life.Unlock()
+	if c.life.stopped || c.list.Load() != nil {
+		return errors.New("membership: already started")
+	}
+	list, err := memberlist.Create(c.o.config(c.nodes))
+	if err != nil {
+		return fmt.Errorf("membership: %w", err)
+	}
+	c.addr.Store(list.LocalNode().Address())
+	c.list.Store(list)
+
+	joined := make(chan struct{})
+	c.background.Go(c.publish)
+	c.background.Go(func() { c.keepJoining(c.running, joined) })
+	c.signal()
+	patience := time.NewTimer(firstJoin)
+	defer patience.Stop()
+	select {
+	case <-joined:
+	case <-ctx.Done():
+	case <-patience.C:
+	}
+	return nil
+}
+
+// View returns the live members, by name, and how this node is called among
+// them. Its slice is shared: do not write to it.
+func (c *Cluster) View() ring.View { return *c.view.Load() }
+
+// Subscribe has f called with the present view and then with each later one,
+// one at a time, from Start to Stop. f may take its time: see invariant 2.
+func (c *Cluster) Subscribe(f func(ring.View)) {
+	c.subs.Lock()
+	c.subs.list = append(c.subs.list, &subscriber{call: f})
+	c.subs.Unlock()
+	c.signal()
+}
+
+// LocalAddr is the gossip address that others use for this node, host:port;
+// empty before Start.
+func (c *Cluster) LocalAddr() string { return c.addr.Load().(string) }
+
+// Members lists the live members and those that departed lately, by name.
+func (c *Cluster) Members() []MemberInfo { return c.nodes.list(time.Now()) }
+
+// Leave tells the others that this node goes, so that they need not find out.
+// From then on the view is without it; what happens to the others still shows.
+// It waits up to timeout for the message to be on its way, and returns an error
+// if it is not. Leaving twice, or without having started, does nothing.
+func (c *Cluster) Leave(timeout time.Duration) error {
+	c.life.Lock()
+	defer c.life.Unlock()
+	list := c.list.Load()
+	if list == nil || c.life.stopped {
+		return nil
+	}
+	c.left.Store(true)
+	if err := list.Leave(timeout); err != nil {
+		return fmt.Errorf("membership: leave: %w", err)
+	}
+	return nil
+}
+
+// Stop ends gossip and waits for the goroutines of this package. Without a
+// Leave before, the others notice as they notice a crash. It may be repeated.
+// Subscribers must not call it.
+func (c *Cluster) Stop() error {
+	c.life.Lock()
+	defer c.life.Unlock()
+	if c.life.stopped {
+		return nil
+	}
+	c.life.stopped = true
+	c.end()
+	var err error
+	if list := c.list.Load(); list != nil {
+		err = list.Shutdown()
+	}
+	c.background.Wait()
+	return err
+}
+
+func (c *Cluster) signal() {
+	select {
+	case c.events <- struct{}{}:
+	default:
+	}
+}
+
+// publish turns events into views and tells the subscribers.
+func (c *Cluster) publish() {
+	for {
+		select {
+		case <-c.running.Done():
+			return
+		case <-c.events:
+			c.refresh()
+			c.notify()
+		}
+	}
+}
+
+func (c *Cluster) refresh() {
+	members, old := c.nodes.alive(time.Now()), c.View()
+	if slices.Equal(members, old.Members) {
+		return
+	}
+	c.setView(old.Version+1, members)
+	c.o.Logger.Info("members changed", "members", len(members), "version", old.Version+1)
+}
+
+func (c *Cluster) setView(version uint64, members []ring.Member) {
+	view := ring.NewView(version, c.o.Name, members)
+	c.view.Store(&view)
+}
+
+func (c *Cluster) notify() {
+	c.subs.Lock()
+	subs := slices.Clone(c.subs.list)
+	c.subs.Unlock()
+	view := c.View()
+	for _, s := range subs {
+		if s.seen < view.Version {
+			s.seen = view.Version
+			s.call(view)
+		}
+	}
+}

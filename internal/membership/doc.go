@@ -1,0 +1,37 @@
+// Package membership says which nodes are alive. It runs a hashicorp/memberlist
+// gossip cluster and turns it into a [ring.View].
+//
+// # Model
+//
+// Every node gossips over UDP and TCP on one port. What the others must know to
+// talk to it, its gRPC and peer addresses, travels as its gossip metadata. A
+// view is a hint, never a proof: two nodes may differ about it for seconds, or
+// for as long as the network between them is cut. Shard locks decide.
+//
+// Detection is tuned for a data centre: each node probes another one every
+// 500 ms and waits 250 ms for the answer, also by way of others and by TCP; a
+// suspect has 2 s to refute in clusters of up to ten, longer by the logarithm
+// of the size in larger ones (up to three times that while nobody confirms the
+// suspicion). A crash is noticed in about 3 to 4 s; a leave at once. A node that
+// feels slow itself suspects others more slowly: [Cluster] exports that as its
+// health score.
+//
+// # Invariants
+//
+//  1. The view always has this node in it, until it leaves.
+//  2. Versions of views grow by one with each change of the members or of their
+//     addresses, and views reach a subscriber in that order, one at a time. A
+//     slow subscriber misses intermediate views, never the last one.
+//  3. Subscribers are called by a goroutine of this package, never from within
+//     gossip, which a slow one would stall.
+//  4. Failing to join is not fatal: the addresses to join are resolved and tried
+//     anew every RejoinEvery, and so are nodes that went away lately, so that a
+//     healed partition reunites whichever side has the seeds.
+//  5. With a key, nothing unencrypted is sent or accepted, and nothing is
+//     compressed before encryption. With a label, packets of other clusters are
+//     refused.
+//  6. A name may come back with another address 5 s after its node was found
+//     dead, and is known again with the next full exchange, 5 s later at most
+//     for small clusters: a pod that was rescheduled is not locked out. Two live nodes of one name are an
+//     error that is logged; the first one keeps it.
+package membership

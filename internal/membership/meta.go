@@ -1,0 +1,22 @@
+package membership
+
+import "encoding/json"
+
+// meta is what a node tells about itself. Names are short because gossip
+// packets are; unknown ones are ignored, so that versions can mix.
+type meta struct {
+	GRPC string `json:"g,omitempty"`
+	Peer string `json:"p,omitempty"`
+}
+
+func encodeMeta(grpcAddr, peerAddr string) []byte {
+	b, _ := json.Marshal(meta{GRPC: grpcAddr, Peer: peerAddr}) // two strings cannot fail
+	return b
+}
+
+// decodeMeta returns empty addresses for what it cannot read: such a node is a
+// member that cannot be talked to.
+func decodeMeta(b []byte) (m meta, err error) {
+	err = json.Unmarshal(b, &m)
+	return m, err
+}

@@ -1,0 +1,138 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Defaults of [Options].
+const (
+	DefaultBindAddr    = "0.0.0.0"
+	DefaultRejoinEvery = 10 * time.Second
+)
+
+// Failure detection; doc.go says what follows from these.
+const (
+	probeInterval    = 500 * time.Millisecond
+	probeTimeout     = 250 * time.Millisecond
+	suspicionMult    = 4
+	suspicionMaxMult = 3
+	gossipInterval   = 100 * time.Millisecond
+	pushPullInterval = 5 * time.Second
+	streamTimeout    = 3 * time.Second
+	deadNodeReclaim  = 5 * time.Second
+)
+
+// Options of a [Cluster]. Name is required.
+type Options struct {
+	// Name is this node's name, unique in the cluster.
+	Name string
+	// BindAddr is the IP to listen on, TCP and UDP. Default 0.0.0.0.
+	BindAddr string
+	// BindPort is the port to listen on; 0 takes a free one.
+	BindPort int
+	// AdvertiseAddr is the IP that others use; empty lets memberlist choose
+	// (BindAddr, or a private address of this machine).
+	AdvertiseAddr string
+	// AdvertisePort is the port that others use. Default: the bound one.
+	AdvertisePort int
+	// Join are nodes to meet: "host:port" or "host", where host is an IP or a
+	// DNS name, all of whose addresses are tried. Without a port, BindPort is
+	// meant. Empty: this node is the first, or the only one.
+	Join []string
+	// Key encrypts gossip: 16, 24 or 32 bytes (AES-128, -192, -256). Empty:
+	// gossip is in the clear.
+	Key []byte
+	// Label names the cluster, at most 255 bytes. Nodes with different labels
+	// do not talk.
+	Label string
+	// GRPCAddr and PeerAddr are told to the other members; together at most
+	// about 480 bytes.
+	GRPCAddr string
+	PeerAddr string
+	// RejoinEvery is the mean pause between attempts to meet nodes that are not
+	// members. Default 10 s.
+	RejoinEvery time.Duration
+
+	// Logger defaults to one that discards; Registerer nil registers nothing.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.BindAddr == "" {
+		o.BindAddr = DefaultBindAddr
+	}
+	if o.AdvertisePort == 0 {
+		o.AdvertisePort = o.BindPort
+	}
+	if o.RejoinEvery == 0 {
+		o.RejoinEvery = DefaultRejoinEvery
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := o.validate(); err != nil {
+		return o, fmt.Errorf("membership: %w", err)
+	}
+	return o, nil
+}
+
+func (o Options) validate() error {
+	if o.Name == "" {
+		return errors.New("no name")
+	}
+	if net.ParseIP(o.BindAddr) == nil {
+		return fmt.Errorf("bind address %q is not an IP", o.BindAddr)
+	}
+	if o.AdvertiseAddr != "" && net.ParseIP(o.AdvertiseAddr) == nil {
+		return fmt.Errorf("advertised address %q is not an IP", o.AdvertiseAddr)
+	}
+	for _, port := range []int{o.BindPort, o.AdvertisePort} {
+		if port < 0 || port > 65535 {
+			return fmt.Errorf("port %d is out of range", port)
+		}
+	}
+	if len(o.Key) > 0 {
+		if err := memberlist.ValidateKey(o.Key); err != nil {
+			return fmt.Errorf("key of %d bytes: want 16, 24 or 32", len(o.Key))
+		}
+	}
+	if len(o.Label) > memberlist.LabelMaxSize {
+		return fmt.Errorf("label of %d bytes: at most %d", len(o.Label), memberlist.LabelMaxSize)
+	}
+	if n := len(encodeMeta(o.GRPCAddr, o.PeerAddr)); n > memberlist.MetaMaxSize {
+		return fmt.Errorf("addresses make %d bytes of metadata: at most %d", n, memberlist.MetaMaxSize)
+	}
+	if o.RejoinEvery < 0 {
+		return fmt.Errorf("rejoin interval %v is negative", o.RejoinEvery)
+	}
+	return nil
+}
+
+// config is memberlist's, tuned for a data centre.
+func (o Options) config(d *delegate) *memberlist.Config {
+	c := memberlist.DefaultLANConfig()
+	c.Name = o.Name
+	c.BindAddr, c.BindPort = o.BindAddr, o.BindPort
+	c.AdvertiseAddr, c.AdvertisePort = o.AdvertiseAddr, o.AdvertisePort
+	c.SecretKey = o.Key
+	c.Label = o.Label
+	c.ProbeInterval, c.ProbeTimeout = probeInterval, probeTimeout
+	c.SuspicionMult, c.SuspicionMaxTimeoutMult = suspicionMult, suspicionMaxMult
+	c.GossipInterval = gossipInterval
+	c.PushPullInterval = pushPullInterval
+	c.TCPTimeout = streamTimeout
+	c.DeadNodeReclaimTime = deadNodeReclaim
+	c.GossipVerifyIncoming, c.GossipVerifyOutgoing = true, true
+	c.EnableCompression = len(o.Key) == 0 // sizes of compressed metadata leak it
+	c.LogOutput = &logBridge{logger: o.Logger}
+	c.Delegate, c.Events, c.Conflict = d, d, d
+	return c
+}

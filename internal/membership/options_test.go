@@ -1,0 +1,133 @@
+package membership
+
+import (
+	"bytes"
+	"log"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+func TestOptions(t *testing.T) {
+	o, err := Options{Name: "a", BindPort: 7946}.withDefaults()
+	if err != nil || o.BindAddr != DefaultBindAddr || o.RejoinEvery != DefaultRejoinEvery || o.AdvertisePort != 7946 {
+		t.Fatalf("defaults: %+v, %v", o, err)
+	}
+	bad := map[string]Options{
+		"no name":            {},
+		"bind to a name":     {BindAddr: "localhost"},
+		"advertise a name":   {AdvertiseAddr: "node-1"},
+		"port":               {BindPort: 65536},
+		"advertised port":    {AdvertisePort: -1},
+		"short key":          {Key: []byte("short")},
+		"long label":         {Label: strings.Repeat("x", 256)},
+		"long addresses":     {GRPCAddr: strings.Repeat("x", 250), PeerAddr: strings.Repeat("y", 250)},
+		"negative intervals": {RejoinEvery: -time.Second},
+	}
+	for name, o := range bad {
+		t.Run(name, func(t *testing.T) {
+			if name != "no name" {
+				o.Name = "a"
+			}
+			if _, err := New(o); err == nil {
+				t.Error("accepted")
+			}
+		})
+	}
+}
+
+func TestConfig(t *testing.T) {
+	o, err := Options{Name: "a", Key: []byte("0123456789abcdef"), Label: "l"}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := o.config(newDelegate(o, func() {}))
+	if c.EnableCompression || !c.GossipVerifyIncoming || !c.GossipVerifyOutgoing || c.Label != "l" {
+		t.Errorf("an encrypted cluster compresses or does not verify: %+v", c)
+	}
+	if c.SkipInboundLabelCheck {
+		t.Error("labels are not checked")
+	}
+}
+
+func TestMeta(t *testing.T) {
+	m, err := decodeMeta(encodeMeta("g:1", "p:2"))
+	if err != nil || m != (meta{GRPC: "g:1", Peer: "p:2"}) {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m, err := decodeMeta([]byte(`{"g":"g:1","later":{"x":1}}`)); err != nil || m.GRPC != "g:1" {
+		t.Errorf("unknown fields: %+v, %v", m, err)
+	}
+	if _, err := decodeMeta([]byte("\x00")); err == nil {
+		t.Error("garbage was read")
+	}
+}
+
+func TestLogBridge(t *testing.T) {
+	var out bytes.Buffer
+	handler := slog.NewTextHandler(&out, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	})
+	l := log.New(&logBridge{logger: slog.New(handler)}, "", log.LstdFlags)
+	for _, c := range []struct{ line, want string }{
+		{"[DEBUG] memberlist: Stream connection from=1.2.3.4:5", `level=DEBUG msg="Stream connection from=1.2.3.4:5" source=memberlist`},
+		{"[INFO] memberlist: Suspect b", `level=INFO msg="Suspect b" source=memberlist`},
+		{"[WARN] memberlist: Refuting", `level=WARN msg=Refuting source=memberlist`},
+		{"[ERR] Failed to shutdown [x]: y", `level=ERROR msg="Failed to shutdown [x]: y" source=memberlist`},
+		{"[ERROR] memberlist: z", `level=ERROR msg=z source=memberlist`},
+	} {
+		out.Reset()
+		l.Print(c.line)
+		if got := strings.TrimSpace(out.String()); got != c.want {
+			t.Errorf("%q became %q", c.line, got)
+		}
+	}
+	if level, text := parseLine("no level here"); level != slog.LevelInfo || text != "no level here" {
+		t.Errorf("a line without level: %v %q", level, text)
+	}
+}
+
+func TestSplitTarget(t *testing.T) {
+	for _, c := range []struct{ target, host, port string }{
+		{"node-1:7000", "node-1", "7000"},
+		{"node-1.svc", "node-1.svc", "9"},
+		{"10.0.0.1", "10.0.0.1", "9"},
+		{"[::1]:7000", "::1", "7000"},
+		{"[::1]", "::1", "9"},
+		{"::1", "::1", "9"},
+	} {
+		if host, port := splitTarget(c.target, "9"); host != c.host || port != c.port {
+			t.Errorf("%q: host %q port %q", c.target, host, port)
+		}
+	}
+}
+
+func TestDepartedAreBounded(t *testing.T) {
+	o, _ := Options{Name: "a"}.withDefaults()
+	d := newDelegate(o, func() {})
+	node := func(i int) *memberlist.Node {
+		return &memberlist.Node{Name: string(rune('A' + i)), Addr: net.IPv4(10, 0, 0, byte(i)), Port: 1, Meta: encodeMeta("g", "p")}
+	}
+	d.NotifyJoin(node(0))
+	for i := 1; i <= maxDeparted+10; i++ {
+		d.NotifyJoin(node(i))
+		d.NotifyLeave(node(i))
+	}
+	now := time.Now()
+	if n := len(d.list(now)); n != maxDeparted+1 {
+		t.Errorf("%d nodes remembered", n)
+	}
+	if list := d.list(now.Add(departedFor + time.Minute)); len(list) != 1 || list[0].State != StateAlive || list[0].Addr != "10.0.0.0:1" {
+		t.Errorf("later: %+v", list)
+	}
+}

@@ -1,0 +1,213 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	maxTries   = 8
+	firstPause = 5 * time.Millisecond
+	longPause  = 400 * time.Millisecond
+)
+
+// run carries out ops, each to its own end: an answer, a refusal, or an error
+// that cannot be helped while ctx lasts. An op whose answer was lost is sent
+// again; every script recognises its own effects, so that nothing happens twice.
+func (s *Store) run(ctx context.Context, ops []*op) {
+	ctx, cancel := context.WithTimeout(ctx, s.opTimeout)
+	defer cancel()
+	pause := firstPause
+	for try := 1; ; try++ {
+		s.send(ctx, ops)
+		ops = s.again(ops)
+		if len(ops) == 0 || try == maxTries || !s.sleep(ctx, try, &pause) {
+			return
+		}
+		s.metrics.retries.Add(float64(len(ops)))
+	}
+}
+
+// sleep waits before the next try. The first one goes out at once: most often a
+// pooled connection has died, and the next is good.
+func (s *Store) sleep(ctx context.Context, try int, pause *time.Duration) bool {
+	if try == 1 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(*pause)
+	defer t.Stop()
+	*pause = min(*pause*3, longPause)
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// again returns the ops that are worth another try.
+func (s *Store) again(ops []*op) []*op {
+	var left []*op
+	reload := false
+	for _, o := range ops {
+		if o.err == nil {
+			continue
+		}
+		v := classify(o.err)
+		s.metrics.errors.WithLabelValues(v.kind).Inc()
+		o.uncertain = o.uncertain || v.ran
+		reload = reload || v.reload
+		if v.retry {
+			left = append(left, o)
+		}
+	}
+	if cluster, ok := s.client.(*redis.ClusterClient); ok && reload {
+		cluster.ReloadState(context.Background()) // starts it; waits for nothing
+	}
+	return left
+}
+
+// node is a server that takes pipelines.
+type node interface {
+	Pipeline() redis.Pipeliner
+}
+
+// send tries ops once, one pipeline for each server that has some of them.
+func (s *Store) send(ctx context.Context, ops []*op) {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		s.sendTo(ctx, s.client, ops)
+		return
+	}
+	groups := map[*redis.Client][]*op{}
+	for _, o := range ops {
+		master, err := cluster.MasterForKey(ctx, o.keys[0])
+		if o.err = err; err == nil {
+			groups[master] = append(groups[master], o)
+		}
+	}
+	var wg sync.WaitGroup
+	for master, group := range groups {
+		wg.Go(func() { s.sendTo(ctx, master, group) })
+	}
+	wg.Wait()
+}
+
+// sendTo sends a pipeline to one server. What its script cache lacks follows
+// whole in a second one, which fills the cache, and what is moving to another
+// server goes there.
+func (s *Store) sendTo(ctx context.Context, to node, ops []*op) {
+	s.pipeline(ctx, to, ops, false, "")
+	var unknown []*op
+	asked := map[string][]*op{}
+	for _, o := range ops {
+		if o.err == nil {
+			continue
+		}
+		if redis.HasErrorPrefix(o.err, "NOSCRIPT") {
+			unknown = append(unknown, o)
+		} else if addr, ok := redis.IsAskError(o.err); ok {
+			asked[addr] = append(asked[addr], o)
+		}
+	}
+	if len(unknown) > 0 {
+		s.pipeline(ctx, to, unknown, true, "")
+	}
+	for addr, group := range asked {
+		if next := s.nodeAt(ctx, addr); next != nil {
+			s.pipeline(ctx, next, group, true, "asking")
+		}
+	}
+}
+
+// nodeAt finds a master of the cluster by its address.
+func (s *Store) nodeAt(ctx context.Context, addr string) node {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return nil
+	}
+	var mu sync.Mutex
+	var found *redis.Client
+	// An error here means that some master is not reachable, which the op's own
+	// error tells well enough.
+	_ = cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+		if c.Options().Addr == addr || c.NodeAddress() == addr {
+			mu.Lock()
+			defer mu.Unlock()
+			found = c
+		}
+		return nil
+	})
+	if found == nil {
+		return nil
+	}
+	return found
+}
+
+// pipeline is one round trip: ops in order and, where the durability class asks
+// for it, one WAIT after them. WAIT counts for the connection it is sent on, so
+// it is worth nothing anywhere else.
+func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, before string) {
+	p := to.Pipeline()
+	cmds := make([]*redis.Cmd, len(ops))
+	mutates := false
+	for i, o := range ops {
+		if before != "" {
+			p.Do(ctx, before)
+		}
+		var common []any
+		if o.script != nil && o.script.sharded {
+			common = s.commonArgs(o.shard)
+		}
+		cmds[i] = p.Do(ctx, o.args(common, whole)...)
+		mutates = mutates || o.mutates()
+	}
+	var wait *redis.Cmd
+	if mutates && s.durability == DurabilityReplica {
+		wait = p.Do(ctx, "wait", s.replicas, s.waitTimeout.Milliseconds())
+	}
+	started := s.now()
+	_, _ = p.Exec(ctx) // each command has its own error
+	arrived := s.now()
+	for i, o := range ops {
+		o.take(cmds[i])
+		s.finish(o, arrived, arrived.Sub(started))
+	}
+	if wait != nil {
+		s.confirm(wait, ops)
+	}
+}
+
+// finish reads what all answers have in common.
+func (s *Store) finish(o *op, arrived time.Time, took time.Duration) {
+	if o.err != nil || o.script == nil {
+		return
+	}
+	s.metrics.took(o.name, took)
+	if !o.script.sharded {
+		return
+	}
+	switch o.err = o.refusal(); {
+	case o.reply.int(0) == 1:
+		s.clocks[o.shard].refused(arrived)
+	case o.err == nil || o.reply.int(0) == 2:
+		s.clocks[o.shard].saw(o.reply.int(1), arrived)
+	}
+}
+
+// confirm spoils the good answers of a pipeline that WAIT did not confirm. An
+// answer that was a refusal had no effect to be confirmed.
+func (s *Store) confirm(wait *redis.Cmd, ops []*op) {
+	n, err := wait.Int()
+	if err == nil && n >= s.replicas {
+		return
+	}
+	for _, o := range ops {
+		if o.err == nil && o.mutates() {
+			o.err = errUnconfirmed
+		}
+	}
+}

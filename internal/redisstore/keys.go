@@ -1,0 +1,80 @@
+package redisstore
+
+import (
+	"strconv"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// shardKeys names the keys of one shard. All carry the shard's hash tag, so
+// that Redis Cluster keeps them in one slot.
+type shardKeys struct {
+	meta  string // hash: clock, token, last lease batch of each caller
+	def   string // hash: record -> definition
+	state string // hash: record -> state
+	hist  string // hash: record.slot -> ended run
+	lanes string // sorted set: lane -> first due time
+	lock  string // the shard's redislock key
+	lane  string // prefix of the sorted sets of lanes
+}
+
+func newShardKeys(prefix, tag string) shardKeys {
+	p := prefix + ":{" + tag + "}:"
+	return shardKeys{
+		meta: p + "meta", def: p + "def", state: p + "st", hist: p + "hist",
+		lanes: p + "lanes", lock: p + "lock", lane: p + "l:",
+	}
+}
+
+func (k shardKeys) laneKey(l job.Lane) string { return k.lane + l.String() }
+
+// keyspaceKey holds what is true of the whole keyspace: the number of shards,
+// the schema version, and whether its clock is virtual.
+func keyspaceKey(prefix string) string { return prefix + ":{meta}" }
+
+// histField names the place of a run in the history of a record.
+func histField(record string, slot int) string { return record + "." + strconv.Itoa(slot) }
+
+// childRecord names the dead letter in a slot of a parent.
+func childRecord(parent string, slot int) string { return parent + "#d" + strconv.Itoa(slot) }
+
+// laneKeys numbers the lanes that a script call names: KEYS holds each lane
+// once, and items refer to it by its place.
+type laneKeys struct {
+	base  int // KEYS before the first lane
+	keys  shardKeys
+	index map[job.Lane]int
+	list  []job.Lane
+}
+
+func newLaneKeys(keys shardKeys, base int) *laneKeys {
+	return &laneKeys{base: base, keys: keys, index: map[job.Lane]int{}}
+}
+
+// at returns the place of the lane's key in KEYS, counted from 1 as Lua does.
+func (l *laneKeys) at(lane job.Lane) int {
+	i, ok := l.index[lane]
+	if !ok {
+		l.list = append(l.list, lane)
+		i = l.base + len(l.list)
+		l.index[lane] = i
+	}
+	return i
+}
+
+// appendTo appends the lanes' keys to the fixed ones.
+func (l *laneKeys) appendTo(fixed []string) []string {
+	for _, lane := range l.list {
+		fixed = append(fixed, l.keys.laneKey(lane))
+	}
+	return fixed
+}
+
+// lane undoes at.
+func (l *laneKeys) lane(i int64) (job.Lane, bool) {
+	at := int(i) - l.base - 1
+	if at < 0 || at >= len(l.list) {
+		return job.Lane{}, false
+	}
+	return l.list[at], true
+}

@@ -1,0 +1,145 @@
+-- apply.lua: compare and set. One script for settling, pausing, editing,
+-- deleting, manual runs: what changes is decided by the caller.
+-- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records
+-- ARGV  1-3 common  4.. per record, a record at most once:
+--       id, guard (token and revision as stored), steps, place of its lane, then
+--       what each letter of steps asks for:
+--       x  only if the lease has ended
+--       w  state, score     write both
+--       k  state            write; score, session and acknowledgement stay as stored
+--       d                   delete state and definition
+--       q                   unreadable: put out of the way, to the dead region for ever
+--       u                   its lane is another one: take it off this lane
+--       l  place            move to the lane there
+--       f  definition       write
+--       h  field, run       write into the history
+--       c  id, state, score, definition, field, run   write a dead letter into the lane
+--       z  first, last      delete these history slots
+-- Reply {code, clock, one digit per record, {states of conflicts}, {place, due ... of lanes that became earlier}, lock value}
+--       0 written  1 conflict  2 not found  3 lease has not ended  4 corrupt  5 written by an earlier copy of this call
+-- Guards: token and revision are as stored. All records are judged before the first write.
+-- May be repeated: a record that has the state to be written is one that was written.
+local code = start()
+if code ~= 0 then return {code, clock.us} end
+
+local takes = {x = 0, w = 2, k = 1, d = 0, q = 0, u = 0, l = 1, f = 1, h = 2, c = 6, z = 2}
+
+-- items cuts ARGV into records: {at = index of its first argument, x = index of
+-- the arguments of step x ...}.
+local function items()
+	local list, ids, a = {}, {}, 4
+	while a <= #ARGV do
+		local item, steps, at = {at = a}, ARGV[a + 2], a + 4
+		for i = 1, #steps do
+			local step = sub(steps, i, i)
+			item[step] = at
+			at = at + takes[step]
+		end
+		list[#list + 1], ids[#ids + 1] = item, ARGV[a]
+		a = at
+	end
+	return list, ids
+end
+
+-- same tells whether a stored state is the new one, but for what renewals write.
+local function same(stored, new)
+	return sub(stored, 1, 17) == sub(new, 1, 17) and sub(stored, 19, 28) == sub(new, 19, 28)
+		and sub(stored, 35) == sub(new, 35)
+end
+
+local function judge(item, text)
+	if not text then return '2' end
+	if not sane(text) then return item.q and '0' or '4' end
+	local a = item.at
+	if sub(text, 1, 16) .. sub(text, 19, 28) ~= ARGV[a + 1] then
+		local new = item.w or item.k
+		return new and same(text, ARGV[new]) and '5' or '1'
+	end
+	if item.x then
+		local score = call('zscore', KEYS[tonumber(ARGV[a + 3])], ARGV[a])
+		if score and tonumber(score) > REGION + clock.ms then return '3' end
+	end
+	return '0'
+end
+
+local codes, conflicts = {}, {}
+local states, defs, runs = {}, {}, {}             -- HSET
+local no_states, no_defs, no_runs = {}, {}, {}    -- HDEL
+local scores, leaving, places, known = {}, {}, {}, {} -- by place
+
+local function touch(k)
+	if not known[k] then
+		known[k] = true
+		places[#places + 1] = k
+		scores[k], leaving[k] = {}, {}
+	end
+end
+
+local function push(list, x, y)
+	list[#list + 1] = x
+	list[#list + 1] = y
+end
+
+local function dead_letter(c, lane)
+	push(states, ARGV[c], ARGV[c + 1])
+	push(scores[lane], ARGV[c + 2], ARGV[c])
+	push(defs, ARGV[c], ARGV[c + 3])
+	push(runs, ARGV[c + 4], ARGV[c + 5])
+end
+
+-- write plans the writes of a record that was judged good.
+local function write(item, text)
+	local a = item.at
+	local id, lane = ARGV[a], tonumber(ARGV[a + 3])
+	touch(lane)
+	local to = item.l and tonumber(ARGV[item.l]) or lane
+	if to ~= lane then
+		touch(to)
+		leaving[lane][#leaving[lane] + 1] = id
+	end
+	if item.w then
+		push(states, id, ARGV[item.w])
+		push(scores[to], ARGV[item.w + 1], id)
+	elseif item.k then
+		local new = ARGV[item.k]
+		push(states, id, sub(new, 1, 17) .. sub(text, 18, 18) .. sub(new, 19, 28) .. sub(text, 29, 34) .. sub(new, 35))
+	elseif item.d then
+		no_states[#no_states + 1], no_defs[#no_defs + 1] = id, id
+		leaving[lane][#leaving[lane] + 1] = id
+	elseif item.u then
+		leaving[lane][#leaving[lane] + 1] = id
+	elseif item.q then
+		push(scores[lane], int(3 * REGION + NEVER), id)
+	end
+	if item.f then push(defs, id, ARGV[item.f]) end
+	if item.h then push(runs, ARGV[item.h], ARGV[item.h + 1]) end
+	if item.c then dead_letter(item.c, to) end
+	if item.z then
+		for slot = tonumber(ARGV[item.z]), tonumber(ARGV[item.z + 1]) do
+			no_runs[#no_runs + 1] = id .. '.' .. slot
+		end
+	end
+end
+
+local list, ids = items()
+local texts = call('hmget', KEYS[2], unpack(ids))
+for i, item in ipairs(list) do
+	codes[i] = judge(item, texts[i])
+	if codes[i] == '1' then
+		conflicts[#conflicts + 1] = texts[i]
+	elseif codes[i] == '0' then
+		write(item, texts[i])
+	end
+end
+
+-- To the destination first, away from the source last.
+wide('hset', KEYS[3], defs)
+wide('hset', KEYS[4], runs)
+wide('hset', KEYS[2], states)
+for _, k in ipairs(places) do wide('zadd', KEYS[k], scores[k]) end
+for _, k in ipairs(places) do wide('zrem', KEYS[k], leaving[k]) end
+wide('hdel', KEYS[2], no_states)
+wide('hdel', KEYS[3], no_defs)
+wide('hdel', KEYS[4], no_runs)
+local changed, holder = news(KEYS[5], KEYS[6], places)
+return {0, clock.us, table.concat(codes), conflicts, changed, holder}

@@ -1,0 +1,111 @@
+package redisstore
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/job"
+	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
+)
+
+// maxHistory bounds the history slots of a record.
+const maxHistory = 100
+
+func encodeRetry(r backoff.Retry) *storagev1.Retry {
+	return &storagev1.Retry{
+		Strategy:     uint32(r.Strategy),
+		BaseMs:       r.Base.Milliseconds(),
+		Multiplier:   r.Multiplier,
+		Offset:       uint32(r.Offset),
+		MaxDoublings: uint32(r.MaxDoublings),
+		MaxDelayMs:   r.MaxDelay.Milliseconds(),
+		MaxAttempts:  uint32(r.MaxAttempts),
+		MaxElapsedMs: r.MaxElapsed.Milliseconds(),
+		Jitter:       encodeJitter(r.Jitter),
+	}
+}
+
+func decodeRetry(m *storagev1.Retry) backoff.Retry {
+	return backoff.Retry{
+		Strategy:     backoff.Strategy(min(m.GetStrategy(), 255)),
+		Base:         duration(m.GetBaseMs()),
+		Multiplier:   m.GetMultiplier(),
+		Offset:       int(m.GetOffset()),
+		MaxDoublings: int(m.GetMaxDoublings()),
+		MaxDelay:     duration(m.GetMaxDelayMs()),
+		MaxAttempts:  int(m.GetMaxAttempts()),
+		MaxElapsed:   duration(m.GetMaxElapsedMs()),
+		Jitter:       decodeJitter(m.GetJitter()),
+	}
+}
+
+func encodeRecurring(r backoff.Recurring) *storagev1.Recurring {
+	return &storagev1.Recurring{
+		Disabled:     r.Disabled,
+		Multiplier:   r.Multiplier,
+		MaxExponent:  uint32(r.MaxExponent),
+		MaxDelayMs:   r.MaxDelay.Milliseconds(),
+		MaxRatio:     r.MaxRatio,
+		Jitter:       encodeJitter(r.Jitter),
+		StaleAfterMs: r.StaleAfter.Milliseconds(),
+		StaleHalve:   r.StaleHalve,
+	}
+}
+
+func decodeRecurring(m *storagev1.Recurring) backoff.Recurring {
+	return backoff.Recurring{
+		Disabled:    m.GetDisabled(),
+		Multiplier:  m.GetMultiplier(),
+		MaxExponent: int(m.GetMaxExponent()),
+		MaxDelay:    duration(m.GetMaxDelayMs()),
+		MaxRatio:    m.GetMaxRatio(),
+		Jitter:      decodeJitter(m.GetJitter()),
+		StaleAfter:  duration(m.GetStaleAfterMs()),
+		StaleHalve:  m.GetStaleHalve(),
+	}
+}
+
+// encodeRun writes an ended run for the history.
+func encodeRun(r *job.Run) ([]byte, error) {
+	b, err := deterministic.Marshal(&storagev1.Run{
+		Id:         r.ID,
+		Trigger:    uint32(r.Trigger),
+		NominalMs:  r.NominalMS,
+		DueMs:      r.DueMS,
+		StartedMs:  r.StartedMS,
+		FinishedMs: r.FinishedMS,
+		Attempts:   r.Attempts,
+		Losses:     r.Losses,
+		Outcome:    uint32(r.Outcome),
+		Error:      r.Error,
+		Output:     r.Output,
+		Worker:     r.Worker,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", r.ID, err)
+	}
+	return b, nil
+}
+
+func decodeRun(text string) (job.Run, error) {
+	var m storagev1.Run
+	if err := proto.Unmarshal([]byte(text), &m); err != nil {
+		return job.Run{}, fmt.Errorf("%w: run: %w", errCorrupt, err)
+	}
+	return job.Run{
+		ID:         m.Id,
+		Trigger:    job.Trigger(min(m.Trigger, uint32(job.TriggerManual))),
+		NominalMS:  m.NominalMs,
+		DueMS:      m.DueMs,
+		StartedMS:  m.StartedMs,
+		FinishedMS: m.FinishedMs,
+		Attempts:   m.Attempts,
+		Losses:     m.Losses,
+		Outcome:    job.Outcome(min(m.Outcome, uint32(job.OutcomeCancelled))),
+		Error:      m.Error,
+		Output:     m.Output,
+		Worker:     m.Worker,
+	}, nil
+}

@@ -1,0 +1,164 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// A stored state is a header of fixed width, which scripts read and write in
+// place, and a tail, which only Go reads:
+//
+//	offset  width
+//	0       16     token
+//	16       1     region
+//	17       1     acked: 0 or 1
+//	18      10     revision
+//	28       6     epoch
+//	34       1     deleting: 0 or 1
+//	35       1     version of the tail
+//
+// The tail holds the fields that are not zero. A number is a letter and decimal
+// digits; a text is a letter, its length in bytes, a colon, and the bytes. Times
+// are written as their distance from the nominal time, which keeps them short.
+// A letter that is not known is skipped: a later version may add fields that an
+// earlier one can do without. Everything else needs a new version of the tail.
+const (
+	headerLen   = 36
+	tailVersion = '1'
+
+	// maxToken is the greatest integer that is exact in a Lua number.
+	maxToken = 1<<53 - 1
+	maxEpoch = 999_999
+)
+
+// encodeState writes a state. It fails for what the header cannot hold.
+func encodeState(s job.State) (string, error) {
+	if s.Token > maxToken || s.Epoch > maxEpoch || s.Region > job.RegionDone {
+		return "", fmt.Errorf("state does not fit its header: token %d, epoch %d, region %d", s.Token, s.Epoch, s.Region)
+	}
+	w := tailWriter{buf: make([]byte, 0, 160), base: s.Nominal}
+	w.buf = appendHeader(w.buf, s)
+	w.text('q', s.Lane.Queue)
+	w.uint('p', uint64(s.Lane.Priority))
+	w.uint('g', uint64(s.Generation))
+	w.run(s)
+	w.time('L', s.LastNominal)
+	w.uint('F', uint64(s.Failures))
+	w.time('G', s.FailedMS)
+	w.uint('o', uint64(s.LastOutcome))
+	w.time('S', s.LastStarted)
+	w.time('E', s.LastFinished)
+	w.text('e', s.LastError)
+	if s.SettledToken != 0 {
+		w.int('K', int64(s.SettledToken-s.Token))
+	}
+	w.uint('r', s.Runs)
+	w.uint('k', s.Succeeded)
+	w.uint('D', s.Dead)
+	w.uint('x', s.Lost)
+	w.uint('y', s.TimedOut)
+	w.uint('j', s.Skipped)
+	for _, id := range s.Recent {
+		w.string('R', id)
+	}
+	return string(w.buf), nil
+}
+
+// run writes what belongs to the current run, and what waits behind it.
+func (w *tailWriter) run(s job.State) {
+	w.uint('t', uint64(s.Trigger))
+	w.text('m', s.ManualID)
+	if s.Nominal != 0 {
+		w.int('n', s.Nominal)
+	}
+	w.time('d', s.Due)
+	w.uint('s', uint64(s.Source))
+	w.uint('a', uint64(s.Attempt))
+	w.time('f', s.FirstMS)
+	w.uint('l', uint64(s.Losses))
+	w.uint('u', uint64(s.Unacked))
+	w.flag('c', s.Cancel)
+	w.text('w', s.Pending)
+	w.flag('h', s.Paused)
+	w.time('z', s.PausedMS)
+	w.text('N', s.PauseNote)
+}
+
+func appendHeader(b []byte, s job.State) []byte {
+	b = appendFixed(b, s.Token, 16)
+	b = append(b, '0'+byte(s.Region), bit(s.Acked))
+	b = appendFixed(b, uint64(s.Revision), 10)
+	b = appendFixed(b, uint64(s.Epoch), 6)
+	return append(b, bit(s.Deleting), tailVersion)
+}
+
+// guardOf is what a script compares before it writes: token and revision as the
+// header has them.
+func guardOf(token uint64, revision uint32) string {
+	b := make([]byte, 0, 26)
+	b = appendFixed(b, token, 16)
+	return string(appendFixed(b, uint64(revision), 10))
+}
+
+// fixed returns n in decimal with leading zeros.
+func fixed(n uint64, width int) string { return string(appendFixed(nil, n, width)) }
+
+func appendFixed(b []byte, n uint64, width int) []byte {
+	start := len(b)
+	for range width {
+		b = append(b, '0')
+	}
+	for i := len(b) - 1; i >= start; i-- {
+		b[i] += byte(n % 10)
+		n /= 10
+	}
+	return b
+}
+
+func bit(b bool) byte {
+	if b {
+		return '1'
+	}
+	return '0'
+}
+
+// tailWriter leaves out what is zero.
+type tailWriter struct {
+	buf  []byte
+	base int64 // what times are counted from
+}
+
+func (w *tailWriter) uint(letter byte, n uint64) {
+	if n != 0 {
+		w.buf = strconv.AppendUint(append(w.buf, letter), n, 10)
+	}
+}
+
+func (w *tailWriter) int(letter byte, n int64) {
+	w.buf = strconv.AppendInt(append(w.buf, letter), n, 10)
+}
+
+func (w *tailWriter) time(letter byte, ms int64) {
+	if ms != 0 {
+		w.int(letter, ms-w.base)
+	}
+}
+
+func (w *tailWriter) flag(letter byte, set bool) {
+	if set {
+		w.uint(letter, 1)
+	}
+}
+
+func (w *tailWriter) text(letter byte, s string) {
+	if s != "" {
+		w.string(letter, s)
+	}
+}
+
+func (w *tailWriter) string(letter byte, s string) {
+	w.int(letter, int64(len(s)))
+	w.buf = append(append(w.buf, ':'), s...)
+}

@@ -1,0 +1,197 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const masterName = "fermata"
+
+// Sentinel is a replicated Redis whose master is chosen by Sentinel processes.
+type Sentinel struct {
+	t         testing.TB
+	nodes     []*Server // the first began as the master
+	sentinels []*Server
+}
+
+// StartSentinel runs one master, the given number of replicas and sentinels,
+// and returns when every sentinel knows all of them. A failover needs quorum
+// sentinels to agree and a majority of them alive; a master counts as down
+// after one second. Data servers have an append-only file (everysec unless an
+// option says otherwise); the options go to the data servers.
+func StartSentinel(t testing.TB, replicas, sentinels, quorum int, opts ...Option) *Sentinel {
+	t.Helper()
+	s := &Sentinel{t: t}
+	opts = append([]Option{WithAOF("everysec")}, opts...)
+	master := Start(t, opts...)
+	s.nodes = append(s.nodes, master)
+	for range replicas {
+		s.nodes = append(s.nodes, Start(t, append(opts, WithConfig("replicaof", hostSpacePort(master.Addr())))...))
+	}
+	Eventually(t, topologyDeadline, "replicas", func(ctx context.Context) error {
+		return replicasOnline(ctx, master, replicas)
+	})
+	for range sentinels {
+		s.sentinels = append(s.sentinels, startSentinel(t, master, quorum))
+	}
+	Eventually(t, topologyDeadline, "sentinels", func(ctx context.Context) error {
+		return s.discovered(ctx, replicas)
+	})
+	return s
+}
+
+func startSentinel(t testing.TB, master *Server, quorum int) *Server {
+	t.Helper()
+	o := &options{sentinel: true}
+	o.line("sentinel", fmt.Sprintf("monitor %s %s %d", masterName, hostSpacePort(master.Addr()), quorum))
+	o.line("sentinel", fmt.Sprintf("down-after-milliseconds %s 1000", masterName))
+	o.line("sentinel", fmt.Sprintf("failover-timeout %s 3000", masterName))
+	if p := master.opts.password; p != "" {
+		o.line("sentinel", fmt.Sprintf("auth-pass %s %s", masterName, p))
+	}
+	return start(t, o)
+}
+
+// SentinelAddrs are the host:port of the sentinels.
+func (s *Sentinel) SentinelAddrs() []string { return addrs(s.sentinels) }
+
+// MasterName is the name under which the sentinels watch the master.
+func (s *Sentinel) MasterName() string { return masterName }
+
+// Nodes are the data servers; the first began as the master.
+func (s *Sentinel) Nodes() []*Server { return s.nodes }
+
+// Sentinels are the sentinel processes.
+func (s *Sentinel) Sentinels() []*Server { return s.sentinels }
+
+// MasterAddr is the address that the live sentinels now give for the master.
+func (s *Sentinel) MasterAddr() string {
+	s.t.Helper()
+	var addr string
+	Eventually(s.t, topologyDeadline, "master address", func(ctx context.Context) (err error) {
+		addr, err = s.agreedMaster(ctx)
+		return err
+	})
+	return addr
+}
+
+// Master is the server at MasterAddr.
+func (s *Sentinel) Master() *Server {
+	s.t.Helper()
+	return find(s.t, s.nodes, s.MasterAddr())
+}
+
+// KillMaster crashes the present master and returns its address.
+func (s *Sentinel) KillMaster() string {
+	s.t.Helper()
+	m := s.Master()
+	m.Kill()
+	return m.Addr()
+}
+
+// WaitFailover waits until all live sentinels name a master other than old and
+// that server says so itself, and returns its address.
+func (s *Sentinel) WaitFailover(old string) string {
+	s.t.Helper()
+	var addr string
+	Eventually(s.t, topologyDeadline, "failover from "+old, func(ctx context.Context) (err error) {
+		if addr, err = s.agreedMaster(ctx); err != nil {
+			return err
+		}
+		if addr == old {
+			return fmt.Errorf("%s is still the master", old)
+		}
+		return hasInfo(ctx, find(s.t, s.nodes, addr), "replication", "role:master")
+	})
+	return addr
+}
+
+// agreedMaster asks every live sentinel and wants one answer.
+func (s *Sentinel) agreedMaster(ctx context.Context) (string, error) {
+	agreed := ""
+	for _, sentinel := range s.sentinels {
+		if !sentinel.Running() {
+			continue
+		}
+		reply, err := sentinel.Client().Do(ctx, "sentinel", "get-master-addr-by-name", masterName).StringSlice()
+		if err != nil {
+			return "", fmt.Errorf("sentinel %s: %w", sentinel.Addr(), err)
+		}
+		if len(reply) != 2 {
+			return "", fmt.Errorf("sentinel %s answers %q", sentinel.Addr(), reply)
+		}
+		addr := net.JoinHostPort(reply[0], reply[1])
+		if agreed != "" && addr != agreed {
+			return "", fmt.Errorf("sentinels name both %s and %s", agreed, addr)
+		}
+		agreed = addr
+	}
+	if agreed == "" {
+		return "", errors.New("no sentinel is running")
+	}
+	return agreed, nil
+}
+
+// discovered is nil when every sentinel has heard of all the others and of all
+// replicas: before that a failover may have no majority and nobody to promote.
+func (s *Sentinel) discovered(ctx context.Context, replicas int) error {
+	for _, sentinel := range s.sentinels {
+		m, err := sentinel.Client().Do(ctx, "sentinel", "master", masterName).Result()
+		if err != nil {
+			return fmt.Errorf("sentinel %s: %w", sentinel.Addr(), err)
+		}
+		got := fields(m)
+		if got["num-other-sentinels"] != strconv.Itoa(len(s.sentinels)-1) ||
+			got["num-slaves"] != strconv.Itoa(replicas) || got["flags"] != "master" {
+			return fmt.Errorf("sentinel %s sees %s others, %s replicas, master flags %s",
+				sentinel.Addr(), got["num-other-sentinels"], got["num-slaves"], got["flags"])
+		}
+	}
+	return nil
+}
+
+// Client is a failover client that never repeats a command by itself.
+func (s *Sentinel) Client() *redis.Client {
+	o := s.nodes[0].clientOptions()
+	c := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName:            masterName,
+		SentinelAddrs:         s.SentinelAddrs(),
+		Password:              s.nodes[0].opts.password,
+		MaxRetries:            o.MaxRetries,
+		DisableIdentity:       o.DisableIdentity,
+		ContextTimeoutEnabled: o.ContextTimeoutEnabled,
+	})
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// replicasOnline is nil when the master streams to n replicas.
+func replicasOnline(ctx context.Context, master *Server, n int) error {
+	info, err := master.Client().Info(ctx, "replication").Result()
+	if err != nil {
+		return err
+	}
+	if got := strings.Count(info, "state=online"); got != n {
+		return fmt.Errorf("%s has %d of %d replicas online", master.Addr(), got, n)
+	}
+	return nil
+}
+
+// hasInfo is nil when a section of INFO has the line want.
+func hasInfo(ctx context.Context, s *Server, section, want string) error {
+	info, err := s.Client().Info(ctx, section).Result()
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Addr(), err)
+	}
+	if !strings.Contains(info, want+"\r\n") {
+		return fmt.Errorf("%s does not say %s", s.Addr(), want)
+	}
+	return nil
+}

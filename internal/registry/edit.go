@@ -1,0 +1,117 @@
+package registry
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// mergeTries bounds how often an edit without an etag is merged again because
+// somebody else edited in between.
+const mergeTries = 8
+
+// Update changes the definition of a job. It answers [job.EtagError] when the
+// etag differs, [job.InvalidError], [job.MissingError], or [job.ErrConflict]
+// when others kept editing.
+func (r *Registry) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
+	if fault := job.ValidateRequestID(u.RequestID); fault != "" {
+		return job.Record{}, job.Invalid("request_id", "%s", fault)
+	}
+	for range mergeTries {
+		record, done, err := r.tryUpdate(ctx, u)
+		if done || err != nil {
+			return record, err
+		}
+	}
+	return job.Record{}, job.ErrConflict
+}
+
+// tryUpdate merges once; done is false when the definition changed meanwhile.
+func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (record job.Record, done bool, err error) {
+	record, err = r.Get(ctx, u.Key)
+	if err != nil {
+		return job.Record{}, false, err
+	}
+	present := record.Definition
+	if u.RequestID != "" && present.UpdateRequestID == u.RequestID {
+		return record, true, nil
+	}
+	if have := present.Etag(); u.Etag != "" && u.Etag != have {
+		return job.Record{}, false, &job.EtagError{Key: u.Key, Have: have, Want: u.Etag}
+	}
+	merged, err := u.Merge(present)
+	if err != nil {
+		return job.Record{}, false, err
+	}
+	merged = keepBookkeeping(merged, present)
+	if v := job.Validate(merged, r.o.Limits); len(v) > 0 {
+		return job.Record{}, false, &job.InvalidError{Violations: v}
+	}
+	compiled, err := job.Compile(merged)
+	if err != nil {
+		return job.Record{}, false, job.Invalid("job.schedule", "%v", err)
+	}
+	event := job.Update{New: compiled, RequestID: u.RequestID, Base: present.Revision}
+	result, err := r.change(ctx, u.Key, event, &record)
+	if err != nil {
+		return job.Record{}, false, err
+	}
+	return result.Record, result.Answer != job.Stale, nil
+}
+
+// keepBookkeeping leaves alone what clients cannot set.
+func keepBookkeeping(d, present job.Definition) job.Definition {
+	d.Key = present.Key
+	d.Generation, d.AnchorMS, d.Revision = present.Generation, present.AnchorMS, present.Revision
+	d.CreatedMS, d.UpdatedMS = present.CreatedMS, present.UpdatedMS
+	d.CreateRequestID, d.UpdateRequestID = present.CreateRequestID, present.UpdateRequestID
+	d.Unknown = present.Unknown
+	return d
+}
+
+// Delete removes a job; a live run is left to finish. An etag refuses the
+// deletion unless the job still has it.
+func (r *Registry) Delete(ctx context.Context, key job.Key, etag string) error {
+	var event job.Delete
+	var known *job.Record
+	if etag != "" {
+		record, err := r.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if have := record.Definition.Etag(); have != etag {
+			return &job.EtagError{Key: key, Have: have, Want: etag}
+		}
+		event.Base, known = record.Definition.Revision, &record
+	}
+	result, err := r.change(ctx, key, event, known)
+	if err == nil && result.Answer == job.Stale {
+		return &job.EtagError{Key: key, Have: result.Record.Definition.Etag(), Want: etag}
+	}
+	return err
+}
+
+// Pause holds a job. A note of more than [job.MaxNote] bytes is refused.
+func (r *Registry) Pause(ctx context.Context, key job.Key, note string) (job.Record, error) {
+	if len(note) > job.MaxNote {
+		return job.Record{}, job.Invalid("note", "has %d bytes, at most %d are allowed", len(note), job.MaxNote)
+	}
+	result, err := r.change(ctx, key, job.Pause{Note: note}, nil)
+	return result.Record, err
+}
+
+// Resume ends a pause.
+func (r *Registry) Resume(ctx context.Context, key job.Key) (job.Record, error) {
+	result, err := r.change(ctx, key, job.Resume{}, nil)
+	return result.Record, err
+}
+
+// missingRun turns a missing job or run into an error that names the run.
+func missingRun(err error, key job.Key, runID string) error {
+	var missing *job.MissingError
+	if errors.As(err, &missing) {
+		return &job.MissingError{Key: key, RunID: runID}
+	}
+	return err
+}

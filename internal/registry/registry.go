@@ -1,0 +1,119 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Store is what the registry needs of the store.
+type Store interface {
+	ShardOf(job.Key) int
+	// Now is the clock of a shard, Unix milliseconds.
+	Now(ctx context.Context, shard int) (int64, error)
+	Create(ctx context.Context, shard int, records []job.Record) job.CreateReply
+	Get(ctx context.Context, keys []job.Key) ([]*job.Record, error)
+	List(ctx context.Context, namespace, cursor string, budget int) ([]job.Record, string, error)
+	Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.Run, error)
+}
+
+// Ledger takes changes and answers when they are stored.
+type Ledger interface {
+	Do(ctx context.Context, changes ...job.Change) []job.ChangeResult
+}
+
+// Observer hears of what happened. It must not block.
+type Observer interface{ Observe([]job.Notice) }
+
+// Nudger tells the holder of a shard that lanes became due earlier. It must not
+// block.
+type Nudger interface {
+	Nudge(shard int, heads []job.LaneHead, holder string)
+}
+
+// Canceller tells the node of the worker that runs an attempt to cancel it. It
+// must not block and may be wrong about where that is: the state carries the
+// wish as well.
+type Canceller interface {
+	CancelAttempt(record string, token uint64)
+}
+
+// Options configure a Registry. Store and Ledger are required.
+type Options struct {
+	Store  Store
+	Ledger Ledger
+	// Limits default to [job.DefaultLimits].
+	Limits    job.Limits
+	Observer  Observer
+	Nudger    Nudger
+	Canceller Canceller
+	Logger    *slog.Logger
+}
+
+// Registry manages jobs. It has no goroutines of its own beyond those of a call.
+type Registry struct{ o Options }
+
+// New makes a registry.
+func New(o Options) (*Registry, error) {
+	if o.Store == nil || o.Ledger == nil {
+		return nil, errors.New("registry: Store and Ledger are required")
+	}
+	if o.Limits == (job.Limits{}) {
+		o.Limits = job.DefaultLimits()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Registry{o: o}, nil
+}
+
+func (r *Registry) observe(notices []job.Notice) {
+	if r.o.Observer != nil && len(notices) > 0 {
+		r.o.Observer.Observe(notices)
+	}
+}
+
+func (r *Registry) nudge(shard int, heads []job.LaneHead, holder string) {
+	if r.o.Nudger != nil && len(heads) > 0 {
+		r.o.Nudger.Nudge(shard, heads, holder)
+	}
+}
+
+// Get returns a job, or a [job.MissingError].
+func (r *Registry) Get(ctx context.Context, key job.Key) (job.Record, error) {
+	if v := job.ValidateKey(key); len(v) > 0 {
+		return job.Record{}, &job.InvalidError{Violations: v}
+	}
+	records, err := r.o.Store.Get(ctx, []job.Key{key})
+	if err != nil {
+		return job.Record{}, err
+	}
+	if len(records) != 1 || records[0] == nil || records[0].State.Deleting {
+		return job.Record{}, &job.MissingError{Key: key}
+	}
+	return *records[0], nil
+}
+
+// change hands one event to the ledger. known, when set, saves a read.
+func (r *Registry) change(ctx context.Context, key job.Key, ev job.Event, known *job.Record) (job.ChangeResult, error) {
+	if v := job.ValidateKey(key); len(v) > 0 {
+		return job.ChangeResult{}, &job.InvalidError{Violations: v}
+	}
+	result := r.o.Ledger.Do(ctx, job.Change{Record: key.Record(), Event: ev, Known: known})[0]
+	switch {
+	case errors.Is(result.Err, job.ErrNotFound):
+		return result, &job.MissingError{Key: key}
+	case result.Err != nil:
+		return result, result.Err
+	case !result.Deleted && result.Record.State.Deleting && !isDelete(ev):
+		return result, &job.MissingError{Key: key}
+	}
+	return result, nil
+}
+
+func isDelete(ev job.Event) bool {
+	_, ok := ev.(job.Delete)
+	return ok
+}

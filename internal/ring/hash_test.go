@@ -1,0 +1,64 @@
+package ring_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fermata-io/fermata/internal/ring"
+	"pgregory.net/rapid"
+)
+
+// These numbers may never change: they say where stored jobs are.
+func TestShardOfGolden(t *testing.T) {
+	for _, c := range []struct {
+		namespace, id string
+		shards, want  int
+	}{
+		{"default", "report", 64, 50},
+		{"default", "report", 256, 203},
+		{"default", "report", 7, 5},
+		{"default", "réport", 64, 35},
+		{"tenant-a", "job-000001", 64, 47},
+		{"tenant-a", "job-000002", 64, 5},
+		{"a", "bc", 4096, 1303},
+		{"ab", "c", 4096, 1502},
+		{"", "", 64, 28},
+		{"default", "report", 1, 0},
+		{"default", "report", 0, 0},
+		{"default", "report", -3, 0},
+	} {
+		if got := ring.ShardOf(c.namespace, c.id, c.shards); got != c.want {
+			t.Errorf("ShardOf(%q, %q, %d) = %d, want %d", c.namespace, c.id, c.shards, got, c.want)
+		}
+	}
+}
+
+func TestShardOfIsEven(t *testing.T) {
+	const jobs = 200_000
+	for _, shards := range []int{3, 64, 256} {
+		for name, id := range map[string]func(int) string{
+			"numbers": func(i int) string { return fmt.Sprint(i) },
+			"padded":  func(i int) string { return fmt.Sprintf("customer-%08d-report", i) },
+		} {
+			count := make([]int, shards)
+			for i := range jobs {
+				count[ring.ShardOf("default", id(i), shards)]++
+			}
+			for shard, n := range count {
+				if mean := jobs / shards; n < mean*80/100 || n > mean*120/100 {
+					t.Errorf("%s: shard %d of %d holds %d, mean %d", name, shard, shards, n, mean)
+				}
+			}
+		}
+	}
+}
+
+func TestShardOfStaysInRange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		shards := rapid.IntRange(1, 1<<20).Draw(t, "shards")
+		shard := ring.ShardOf(rapid.String().Draw(t, "namespace"), rapid.String().Draw(t, "id"), shards)
+		if shard < 0 || shard >= shards {
+			t.Fatalf("%d of %d", shard, shards)
+		}
+	})
+}

@@ -1,0 +1,180 @@
+package schedule
+
+import (
+	"fmt"
+	"time"
+	_ "time/tzdata" // zones must load on machines without a tz database
+)
+
+const compileYears = 40
+
+// Compile checks s and makes it answerable. anchor is the creation time of
+// this generation of the schedule: the phase of an interval without StartAt
+// and the begin of the 40 years in which each cron expression must have an
+// instant. The same arguments give the same Schedule on every node.
+//
+// An error is a join of *FieldError, one for each fault found.
+func Compile(s Spec, anchor time.Time) (*Schedule, error) {
+	var p problems
+	c := &Schedule{kind: s.Kind, start: minInstant, end: maxInstant + 1}
+	c.window(s, &p)
+	checkForeign(s, &p)
+	switch s.Kind {
+	case KindNone:
+	case KindOnce:
+		c.once(s, &p)
+	case KindInterval:
+		c.interval("every", s.Every, s, anchor, &p)
+	case KindCron:
+		c.cron(s, anchor, &p)
+	default:
+		p.add("kind", "unknown kind %d", s.Kind)
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// checkForeign refuses fields that the kind would silently ignore.
+func checkForeign(s Spec, p *problems) {
+	foreign := func(kind Kind, field string, set bool) {
+		if set && s.Kind != kind {
+			p.add(field, "only for kind %s, not %s", kind, s.Kind)
+		}
+	}
+	foreign(KindOnce, "at", !s.At.IsZero())
+	foreign(KindInterval, "every", s.Every != 0)
+	foreign(KindInterval, "fixed_delay", s.FixedDelay)
+	foreign(KindCron, "cron", len(s.Cron) > 0)
+	foreign(KindCron, "time_zone", s.TimeZone != "")
+	foreign(KindCron, "seconds", s.Seconds)
+	foreign(KindCron, "dst", s.DST != DSTVixie)
+}
+
+func (c *Schedule) window(s Spec, p *problems) {
+	if !s.StartAt.IsZero() {
+		c.start = checkedMillis("start_at", s.StartAt, p)
+	}
+	if !s.EndAt.IsZero() {
+		c.end = checkedMillis("end_at", s.EndAt, p)
+	}
+	if c.end <= c.start {
+		p.add("end_at", "not after start_at")
+	}
+}
+
+func checkedMillis(field string, t time.Time, p *problems) int64 {
+	ms := millis(t)
+	if ms < minInstant || ms > maxInstant {
+		p.add(field, "outside years 1 to 9999")
+	}
+	return ms
+}
+
+func (c *Schedule) once(s Spec, p *problems) {
+	if s.At.IsZero() {
+		p.add("at", "required for kind once")
+		return
+	}
+	c.at = checkedMillis("at", s.At, p)
+	if c.at < c.start || c.at >= c.end {
+		p.add("at", "outside start_at and end_at")
+	}
+}
+
+// interval sets the grid. field names the origin of every: an @every stands in cron.
+func (c *Schedule) interval(field string, every time.Duration, s Spec, anchor time.Time, p *problems) {
+	switch {
+	case every <= 0:
+		p.add(field, "interval must be positive, is %v", every)
+		return
+	case every%time.Millisecond != 0:
+		p.add(field, "interval must be whole milliseconds, is %v", every)
+		return
+	}
+	c.kind = KindInterval
+	c.every = every.Milliseconds()
+	c.delay = s.FixedDelay
+	if s.StartAt.IsZero() {
+		c.first = millis(anchor) + c.every
+	} else {
+		c.first = c.start
+	}
+}
+
+func (c *Schedule) cron(s Spec, anchor time.Time, p *problems) {
+	zone := loadZone(s, p)
+	if len(s.Cron) == 0 || len(s.Cron) > maxExpressions {
+		p.add("cron", "%d expressions, 1 to %d are allowed", len(s.Cron), maxExpressions)
+		return
+	}
+	if len(s.Cron) == 1 && len(s.Cron[0]) <= maxExpressionLen && isEvery(s.Cron[0]) {
+		every, err := parseEvery(s.Cron[0])
+		if err != nil {
+			p.add("cron[0]", "%v", err)
+			return
+		}
+		c.interval("cron[0]", every, s, anchor, p)
+		return
+	}
+	from := max(millis(anchor), c.start)
+	for i, text := range s.Cron {
+		r, err := compileRule(text, s, zone, from)
+		if err != nil {
+			p.add(fmt.Sprintf("cron[%d]", i), "%v", err)
+			continue
+		}
+		c.rules = append(c.rules, r)
+	}
+}
+
+func compileRule(text string, s Spec, zone *time.Location, from int64) (rule, error) {
+	if err := checkText(text); err != nil {
+		return rule{}, err
+	}
+	if isEvery(text) {
+		return rule{}, fmt.Errorf("@every must be the only expression")
+	}
+	f, wild, err := parseFields(text, s.Seconds)
+	if err != nil {
+		return rule{}, err
+	}
+	r := newRule(f, wild, zone, s.DST)
+	at, ok := r.next(ceilSecond(from))
+	if !ok || instant(at*1000).After(instant(from).AddDate(compileYears, 0, 0)) {
+		return rule{}, fmt.Errorf("no instant within %d years", compileYears)
+	}
+	return r, nil
+}
+
+// loadZone returns UTC where it reports a problem.
+func loadZone(s Spec, p *problems) *time.Location {
+	if s.DST > DSTUTC {
+		p.add("dst", "unknown policy %d", s.DST)
+	}
+	if s.TimeZone == "" || s.TimeZone == "UTC" {
+		return time.UTC
+	}
+	if s.DST == DSTUTC {
+		p.add("time_zone", "must be empty or UTC if dst is utc")
+		return time.UTC
+	}
+	zone, ok := lookupZone(s.TimeZone)
+	if !ok {
+		p.add("time_zone", "unknown IANA time zone %.64q", s.TimeZone)
+		return time.UTC
+	}
+	return zone
+}
+
+// lookupZone accepts IANA names only. All of them begin with a capital, unlike
+// the other files of a zoneinfo directory (localtime, right/, posix/), and
+// "Local" would differ from node to node.
+func lookupZone(name string) (*time.Location, bool) {
+	if len(name) > 64 || name[0] < 'A' || name[0] > 'Z' || name == "Local" {
+		return nil, false
+	}
+	zone, err := time.LoadLocation(name)
+	return zone, err == nil
+}

@@ -1,0 +1,166 @@
+package schedule
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCompileRefuses(t *testing.T) {
+	at := utc("2026-06-01T00:00:00Z")
+	many := slices.Repeat([]string{"0 0 * * *"}, 17)
+	seconds := func(exprs ...string) Spec { return Spec{Kind: KindCron, Seconds: true, Cron: exprs} }
+	cases := []struct {
+		name   string
+		spec   Spec
+		fields []string
+		reason string
+	}{
+		{"unknown kind", Spec{Kind: 9}, []string{"kind"}, "unknown kind 9"},
+		{"once without instant", Spec{Kind: KindOnce}, []string{"at"}, "required"},
+		{"once outside window", Spec{Kind: KindOnce, At: at, EndAt: at}, []string{"at"}, "outside"},
+		{"once in year 10000", Spec{Kind: KindOnce, At: at.AddDate(8000, 0, 0)}, []string{"at", "at"}, "9999"},
+		{"zero interval", Spec{Kind: KindInterval}, []string{"every"}, "positive"},
+		{"negative interval", Spec{Kind: KindInterval, Every: -time.Second}, []string{"every"}, "positive"},
+		{"microseconds", Spec{Kind: KindInterval, Every: 1500 * time.Microsecond}, []string{"every"}, "millisecond"},
+		{"window turned round", Spec{StartAt: at, EndAt: at.Add(-1)}, []string{"end_at"}, "not after"},
+		{"empty window", Spec{StartAt: at, EndAt: at}, []string{"end_at"}, "not after"},
+		{"foreign fields", Spec{Kind: KindInterval, Every: time.Hour, At: at, Cron: []string{"* * * * *"}, TimeZone: "UTC", Seconds: true, DST: DSTSkip},
+			[]string{"at", "cron", "time_zone", "seconds", "dst"}, "only for kind"},
+		{"foreign fields of none", Spec{Every: time.Hour, FixedDelay: true}, []string{"every", "fixed_delay"}, "only for kind interval"},
+		{"no expression", Spec{Kind: KindCron}, []string{"cron"}, "1 to 16"},
+		{"too many", cronIn("", DSTVixie, many...), []string{"cron"}, "17 expressions"},
+		{"too long", cronIn("", DSTVixie, "0 0 * * "+strings.Repeat("1,", 130)+"1"), []string{"cron[0]"}, "256"},
+		{"too long every", cronIn("", DSTVixie, "@every "+strings.Repeat("1h", 130)), []string{"cron[0]"}, "256"},
+		{"empty text", cronIn("", DSTVixie, " "), []string{"cron[0]"}, "empty"},
+		{"line break", cronIn("", DSTVixie, "0 0 * *\n*"), []string{"cron[0]"}, "printable"},
+		{"TZ prefix", cronIn("", DSTVixie, "TZ=Europe/Berlin 0 0 * * *"), []string{"cron[0]"}, "time_zone"},
+		{"CRON_TZ prefix alone", cronIn("", DSTVixie, "CRON_TZ=2025"), []string{"cron[0]"}, "time_zone"},
+		{"each fault named", cronIn("Mars/Olympus", DSTPolicy(9), "0 0 * * *", "61 * * * *", "x"),
+			[]string{"dst", "time_zone", "cron[1]", "cron[2]"}, "Mars/Olympus"},
+		{"four fields", cronIn("", DSTVixie, "0 0 * *"), []string{"cron[0]"}, "exactly 5"},
+		{"seconds not opted in", cronIn("", DSTVixie, "0 0 0 * * *"), []string{"cron[0]"}, "exactly 5"},
+		{"seconds missing", seconds("0 0 * * *"), []string{"cron[0]"}, "exactly 6"},
+		{"never", cronIn("", DSTVixie, "0 0 30 2 *"), []string{"cron[0]"}, "no instant"},
+		{"never, listed beside a good one", cronIn("", DSTVixie, "0 0 * * *", "0 0 31 4 *"), []string{"cron[1]"}, "no instant"},
+		{"empty list item", cronIn("", DSTVixie, "1,,2 * * * *"), []string{"cron[0]"}, "empty item"},
+		{"only commas", cronIn("", DSTVixie, ", * * * *"), []string{"cron[0]"}, "empty item"},
+		{"half a range", cronIn("", DSTVixie, "*-5 * * * *"), []string{"cron[0]"}, "neither"},
+		{"hash spread", cronIn("", DSTVixie, "H * * * *"), []string{"cron[0]"}, "hash spread"},
+		{"hash spread, Dkron", cronIn("", DSTVixie, "~ * * * *"), []string{"cron[0]"}, "hash spread"},
+		{"stepped week end", cronIn("", DSTVixie, "0 0 * * FRI-MON/2"), []string{"cron[0]"}, "ambiguous"},
+		{"unknown macro", cronIn("", DSTVixie, "@reboot"), []string{"cron[0]"}, "unknown macro"},
+		{"every among others", cronIn("", DSTVixie, "0 0 * * *", "@every 1h"), []string{"cron[1]"}, "only expression"},
+		{"every without duration", cronIn("", DSTVixie, "@every"), []string{"cron[0]"}, "duration"},
+		{"every zero", cronIn("", DSTVixie, "@every 0s"), []string{"cron[0]"}, "positive"},
+		{"every in a bad zone", cronIn("Nowhere", DSTVixie, "@every 1s"), []string{"time_zone"}, "unknown"},
+		{"node's own zone", cronIn("Local", DSTVixie, "0 0 * * *"), []string{"time_zone"}, "unknown"},
+		{"file that is no zone", cronIn("localtime", DSTVixie, "0 0 * * *"), []string{"time_zone"}, "unknown"},
+		{"leap-second zone", cronIn("right/Europe/Berlin", DSTVixie, "0 0 * * *"), []string{"time_zone"}, "unknown"},
+		{"path", cronIn("Europe/../../../etc/passwd", DSTVixie, "0 0 * * *"), []string{"time_zone"}, "unknown"},
+		{"zone against utc policy", cronIn("Europe/Berlin", DSTUTC, "0 0 * * *"), []string{"time_zone"}, "dst is utc"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := Compile(c.spec, created)
+			if err == nil {
+				t.Fatalf("accepted, next %v", Upcoming(s, created, 1))
+			}
+			if got := faults(t, err); !slices.Equal(got, c.fields) {
+				t.Errorf("fields %q, want %q (%v)", got, c.fields, err)
+			}
+			if !strings.Contains(err.Error(), c.reason) {
+				t.Errorf("%q does not say %q", err, c.reason)
+			}
+		})
+	}
+}
+
+func TestCompileAccepts(t *testing.T) {
+	at := utc("2026-06-01T00:00:00Z")
+	cases := []struct {
+		name string
+		spec Spec
+		kind Kind
+		next string // after created, "" for never
+	}{
+		{"none", Spec{}, KindNone, ""},
+		{"once", Spec{Kind: KindOnce, At: at}, KindOnce, "2026-06-01T00:00:00Z"},
+		{"once in the past", Spec{Kind: KindOnce, At: created}, KindOnce, ""},
+		{"once in any zone, cut to ms", Spec{Kind: KindOnce, At: at.Add(1999999).In(time.FixedZone("", 3600))}, KindOnce, "2026-06-01T00:00:00.001Z"},
+		{"every", cronIn("Europe/Berlin", DSTVixie, "@every 1h30m"), KindInterval, "2026-01-01T01:30:00Z"},
+		{"every, spaced", cronIn("", DSTVixie, " @every  250ms "), KindInterval, "2026-01-01T00:00:00.25Z"},
+		{"yearly", cronIn("", DSTVixie, "@yearly"), KindCron, "2027-01-01T00:00:00Z"},
+		{"annually", cronIn("", DSTVixie, "@annually"), KindCron, "2027-01-01T00:00:00Z"},
+		{"monthly", cronIn("", DSTVixie, "@monthly"), KindCron, "2026-02-01T00:00:00Z"},
+		{"weekly", cronIn("", DSTVixie, "@weekly"), KindCron, "2026-01-04T00:00:00Z"},
+		{"daily", cronIn("", DSTVixie, "@daily"), KindCron, "2026-01-02T00:00:00Z"},
+		{"midnight", cronIn("Asia/Kathmandu", DSTVixie, "@midnight"), KindCron, "2026-01-01T18:15:00Z"},
+		{"hourly with seconds", Spec{Kind: KindCron, Seconds: true, Cron: []string{"@hourly"}}, KindCron, "2026-01-01T01:00:00Z"},
+		{"seconds", Spec{Kind: KindCron, Seconds: true, Cron: []string{"*/20 5 * * * *"}}, KindCron, "2026-01-01T00:05:00Z"},
+		{"tabs and names", cronIn("", DSTVixie, "\t0\t9 ? mar-APR,DEC Tue "), KindCron, "2026-03-03T09:00:00Z"},
+		{"wrapped range", cronIn("", DSTVixie, "0 22-2/2 * * FRI-MON"), KindCron, "2026-01-02T00:00:00Z"},
+		{"union takes the first", cronIn("", DSTVixie, "0 9 * * *", "30 8 * * *", "0 9 1 * *"), KindCron, "2026-01-01T08:30:00Z"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := compile(t, c.spec, created)
+			if s.Kind() != c.kind {
+				t.Errorf("kind %v, want %v", s.Kind(), c.kind)
+			}
+			got, ok := s.Next(created)
+			if c.next == "" {
+				if ok {
+					t.Errorf("Next = %v, want none", got)
+				}
+			} else if !ok || !got.Equal(utc(c.next)) || got.Location() != time.UTC {
+				t.Errorf("Next = %v, %v; want %s", got, ok, c.next)
+			}
+		})
+	}
+}
+
+func TestSpecEqual(t *testing.T) {
+	at := utc("2026-06-01T00:00:00Z")
+	base := func() Spec {
+		return Spec{Kind: KindCron, At: at, Every: 1, Cron: []string{"a"}, TimeZone: "z", StartAt: at, EndAt: at}
+	}
+	same := base()
+	same.At = at.In(time.FixedZone("", 3600))
+	if !base().Equal(same) {
+		t.Error("the same instant in another zone differs")
+	}
+	if !(Spec{}).Equal(Spec{Cron: []string{}}) {
+		t.Error("nil and empty Cron differ")
+	}
+	for i, edit := range []func(*Spec){
+		func(s *Spec) { s.Kind = KindOnce },
+		func(s *Spec) { s.At = at.Add(1) },
+		func(s *Spec) { s.Every = 2 },
+		func(s *Spec) { s.FixedDelay = true },
+		func(s *Spec) { s.Cron = []string{"b"} },
+		func(s *Spec) { s.TimeZone = "" },
+		func(s *Spec) { s.Seconds = true },
+		func(s *Spec) { s.DST = DSTBoth },
+		func(s *Spec) { s.StartAt = time.Time{} },
+		func(s *Spec) { s.EndAt = time.Time{} },
+	} {
+		s := base()
+		if edit(&s); s.Equal(base()) {
+			t.Errorf("edit %d not noticed", i)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	for want, got := range map[string]string{
+		"none": KindNone.String(), "once": KindOnce.String(), "interval": KindInterval.String(), "cron": KindCron.String(),
+		"vixie": DSTVixie.String(), "skip": DSTSkip.String(), "both": DSTBoth.String(), "utc": DSTUTC.String(),
+		"invalid": Kind(77).String(),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

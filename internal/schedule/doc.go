@@ -1,0 +1,68 @@
+// Package schedule answers one question: at which instants is a job nominally
+// due. It is arithmetic on values; it reads no clock and draws no random number.
+//
+// # Model
+//
+// A [Spec] is plain data, stored and sent. [Compile] checks it and turns it
+// into a [Schedule], which is immutable and may be shared by goroutines. A
+// nominal time is an instant in UTC with millisecond precision. It is fixed
+// before jitter, backoff and hints, which delay a run and never rename it.
+//
+//   - none: no nominal time; the job runs on request only.
+//   - once: the single instant At.
+//   - interval, fixed rate: base + k*Every in elapsed time. With StartAt, base
+//     is StartAt and k counts from 0; without it, base is the anchor (creation
+//     of the generation) and k counts from 1. A late completion never moves
+//     the phase.
+//   - interval, fixed delay: completion + Every; the caller passes the
+//     completion to Next. The first one is StartAt, or anchor + Every.
+//   - cron: the union of up to 16 expressions, read in one time zone.
+//
+// # Window
+//
+// Nominal times lie in [StartAt, EndAt). Outside years 1 to 9999 there are none.
+//
+// # Cron grammar
+//
+// Five fields (minute, hour, day of month, month, day of week), six with a
+// leading seconds field if Seconds is set. Lists, ranges (22-2 wraps around),
+// steps, names (MON, JAN), ? for *, L, L-n, nW and LW in the day of month,
+// FRI#3 and FRI#L in the day of week, 0 and 7 both Sunday. Also @hourly, @daily,
+// @midnight, @weekly, @monthly, @yearly, @annually, and, as the only
+// expression, @every with a Go duration, which is an interval and no cron.
+//
+// As in Vixie cron a field is unrestricted if its text starts with * (or ?).
+// If both day fields are restricted a day matches either of them; otherwise it
+// has to match both. So "0 0 1 * MON" is the 1st and every Monday, whereas
+// "0 0 */2 * MON" is Mondays on odd days.
+//
+// # Changes of the clock
+//
+// An expression is wild if its minute or hour field starts with *, else it is
+// fixed. Under [DSTVixie]:
+//
+//   - Wild expressions follow elapsed time: they skip what a gap skips and run
+//     in both passes of a repeated hour.
+//   - Fixed expressions whose time falls into a gap of at most 3 hours run
+//     once, at the first instant after the gap, however many matches the gap
+//     swallowed. In a longer gap (Apia lost 2011-12-30) the times do not exist.
+//   - Fixed expressions run in the first pass of a repeat only.
+//
+// [DSTSkip] runs nothing for a gap; [DSTBoth] runs fixed expressions in both
+// passes; [DSTUTC] reads the expression in UTC.
+//
+// Zone rules come from the tz database of the system and, where there is none,
+// from the copy embedded in the binary; all nodes of a cluster must use the
+// same one. Setting ZONEINFO to one file everywhere makes sure of it.
+//
+// # Invariants
+//
+//  1. Next(t) > t; Prev(t) <= t; Prev(Next(t)) = Next(t), and nothing nominal
+//     lies strictly between t and Next(t). (Fixed delay has no Prev.)
+//  2. Two nominal times of one schedule are never the same instant, so a change
+//     of the clock or overlapping expressions cannot yield a run twice.
+//  3. Count and Prev of an interval take constant time however much was missed.
+//  4. Next and Prev of a cron inspect at most 41 years. Compile refuses
+//     expressions without an instant in the 40 years after anchor or StartAt.
+//  5. No text makes Compile panic.
+package schedule

@@ -1,0 +1,23 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+)
+
+// FieldError is one reason why a Spec was refused. Field is the name of the
+// field in lower snake case: "at", "every", "cron", "cron[0]", "time_zone",
+// "end_at" and so on.
+type FieldError struct{ Field, Reason string }
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
+
+// problems gathers every FieldError of one Spec, so that a user mends all at once.
+type problems []error
+
+func (p *problems) add(field, format string, args ...any) {
+	*p = append(*p, &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
+}
+
+// err is nil without problems, else a join whose parts are all *FieldError.
+func (p problems) err() error { return errors.Join(p...) }

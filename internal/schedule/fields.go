@@ -1,0 +1,151 @@
+package schedule
+
+import (
+	"math/bits"
+	"time"
+
+	cron "github.com/netresearch/go-cron"
+)
+
+const (
+	daySeconds = 24 * 60 * 60
+	// searchYears bounds every search. The longest wait in the calendar is 40
+	// years: a leap day on a given weekday, across a century without leap year.
+	searchYears = 41
+)
+
+// fields is one cron expression as sets of numbers: bit n of a set stands for
+// n. It works in civil time: what a calendar and a clock on the wall show,
+// counted in seconds as though that wall were in UTC. No set of the clock is
+// empty; that of the days may be in some or all months.
+type fields struct {
+	second, minute, hour uint64
+	dom, month, dow      uint64
+	domRule              []cron.DomConstraint // L, L-n, nW, LW
+	dowRule              []cron.DowConstraint // FRI#3, FRI#L
+	both                 bool                 // a day must match both day fields, not either
+	first, last          int64                // earliest and latest second of a matching day
+}
+
+// newFields takes the sets out of the parsed expression. Bit 63 of a set is
+// the library's own mark of a star and no value.
+func newFields(p *cron.SpecSchedule, allDays bool) fields {
+	const values = 1<<63 - 1
+	f := fields{
+		second:  p.Second & values,
+		minute:  p.Minute & values,
+		hour:    p.Hour & values,
+		dom:     p.Dom & values,
+		month:   p.Month & values,
+		dow:     p.Dow & values,
+		domRule: p.DomConstraints,
+		dowRule: p.DowConstraints,
+		both:    allDays,
+	}
+	s, m, h := bits.TrailingZeros64(f.second), bits.TrailingZeros64(f.minute), bits.TrailingZeros64(f.hour)
+	f.first = clock(h, m, s)
+	f.last = clock(bits.Len64(f.hour)-1, bits.Len64(f.minute)-1, bits.Len64(f.second)-1)
+	return f
+}
+
+// next returns the first match at or after civil time c.
+func (f *fields) next(c int64) (int64, bool) {
+	day := floorDiv(c, daySeconds)
+	y, m, d := date(day)
+	days := f.days(y, m) >> d << d
+	if days&(1<<d) != 0 {
+		if s, ok := f.clockFrom(c - day*daySeconds); ok {
+			return day*daySeconds + s, true
+		}
+		days &^= 1 << d
+	}
+	for limit := y + searchYears; days == 0; days = f.days(y, m) {
+		if m++; m > 12 {
+			y, m = y+1, 1
+		}
+		if y > limit {
+			return 0, false
+		}
+	}
+	return dayNumber(y, m, bits.TrailingZeros64(days))*daySeconds + f.first, true
+}
+
+// prev returns the last match at or before civil time c.
+func (f *fields) prev(c int64) (int64, bool) {
+	day := floorDiv(c, daySeconds)
+	y, m, d := date(day)
+	days := f.days(y, m) & (1<<(d+1) - 1)
+	if days&(1<<d) != 0 {
+		if s, ok := f.clockUpto(c - day*daySeconds); ok {
+			return day*daySeconds + s, true
+		}
+		days &^= 1 << d
+	}
+	for limit := y - searchYears; days == 0; days = f.days(y, m) {
+		if m--; m < 1 {
+			y, m = y-1, 12
+		}
+		if y < limit {
+			return 0, false
+		}
+	}
+	return dayNumber(y, m, bits.Len64(days)-1)*daySeconds + f.last, true
+}
+
+// clockFrom returns the first matching second of a day at or after second tod.
+func (f *fields) clockFrom(tod int64) (int64, bool) {
+	h, m, s := int(tod/3600), int(tod/60%60), int(tod%60)
+	if f.hour&(1<<h) != 0 {
+		if f.minute&(1<<m) != 0 {
+			if n, ok := bitFrom(f.second, s); ok {
+				return clock(h, m, n), true
+			}
+		}
+		if n, ok := bitFrom(f.minute, m+1); ok {
+			return clock(h, n, int(f.first%60)), true
+		}
+	}
+	n, ok := bitFrom(f.hour, h+1)
+	return clock(n, 0, 0) + f.first%3600, ok
+}
+
+// clockUpto returns the last matching second of a day at or before second tod.
+func (f *fields) clockUpto(tod int64) (int64, bool) {
+	h, m, s := int(tod/3600), int(tod/60%60), int(tod%60)
+	if f.hour&(1<<h) != 0 {
+		if f.minute&(1<<m) != 0 {
+			if n, ok := bitUpto(f.second, s); ok {
+				return clock(h, m, n), true
+			}
+		}
+		if n, ok := bitUpto(f.minute, m-1); ok {
+			return clock(h, n, int(f.last%60)), true
+		}
+	}
+	n, ok := bitUpto(f.hour, h-1)
+	return clock(n, 0, 0) + f.last%3600, ok
+}
+
+func clock(h, m, s int) int64 { return int64(h*3600 + m*60 + s) }
+
+// bitFrom returns the lowest member of set that is at least i; 0 <= i <= 60.
+func bitFrom(set uint64, i int) (int, bool) {
+	set = set >> i << i
+	return bits.TrailingZeros64(set), set != 0
+}
+
+// bitUpto returns the highest member of set that is at most i; -1 <= i <= 60.
+func bitUpto(set uint64, i int) (int, bool) {
+	set &= 1<<(i+1) - 1
+	return bits.Len64(set) - 1, set != 0
+}
+
+// date and dayNumber convert between days since 1970-01-01 and the calendar.
+func date(day int64) (y, m, d int) {
+	year, month, d := time.Unix(day*daySeconds, 0).UTC().Date()
+	return year, int(month), d
+}
+
+func dayNumber(y, m, d int) int64 {
+	return time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC).Unix() / daySeconds
+}

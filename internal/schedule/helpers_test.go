@@ -1,0 +1,61 @@
+package schedule
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+var created = utc("2026-01-01T00:00:00Z")
+
+func utc(s string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		panic(err)
+	}
+	return t.UTC()
+}
+
+func compile(t testing.TB, s Spec, anchor time.Time) *Schedule {
+	t.Helper()
+	c, err := Compile(s, anchor)
+	if err != nil {
+		t.Fatalf("Compile(%+v): %v", s, err)
+	}
+	return c
+}
+
+func cronIn(zone string, p DSTPolicy, exprs ...string) Spec {
+	return Spec{Kind: KindCron, TimeZone: zone, DST: p, Cron: exprs}
+}
+
+// upcoming formats the next n nominal times as a clock in zone shows them.
+func upcoming(s *Schedule, zone string, after time.Time, n int) []string {
+	loc, err := time.LoadLocation(zone)
+	if err != nil {
+		panic(err)
+	}
+	var out []string
+	for _, t := range Upcoming(s, after, n) {
+		out = append(out, t.In(loc).Format("2006-01-02 15:04:05 -0700"))
+	}
+	return out
+}
+
+// faults returns the fields that err complains of, checking that every part is a *FieldError.
+func faults(t testing.TB, err error) []string {
+	t.Helper()
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("error %v (%T) is not a join", err, err)
+	}
+	var out []string
+	for _, e := range joined.Unwrap() {
+		var f *FieldError
+		if !errors.As(e, &f) {
+			t.Fatalf("part %v (%T) is not a *FieldError", e, e)
+		}
+		out = append(out, f.Field)
+	}
+	return out
+}

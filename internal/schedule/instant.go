@@ -1,0 +1,38 @@
+package schedule
+
+import "time"
+
+// Instants inside the package are milliseconds (schedules) or seconds (cron)
+// since the Unix epoch, restricted to years 1 to 9999. Within these bounds no
+// sum below can overflow an int64.
+const (
+	minInstant int64 = -62_135_596_800_000 // 0001-01-01T00:00:00.000Z
+	maxInstant int64 = 253_402_300_799_999 // 9999-12-31T23:59:59.999Z
+)
+
+var (
+	minTime = time.UnixMilli(minInstant)
+	maxTime = time.UnixMilli(maxInstant)
+)
+
+// millis rounds t down to a millisecond. What lies outside the supported years
+// becomes the nearest instant that is outside too.
+func millis(t time.Time) int64 {
+	switch {
+	case t.Before(minTime):
+		return minInstant - 1
+	case t.After(maxTime):
+		return maxInstant + 1
+	}
+	return t.UnixMilli()
+}
+
+func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

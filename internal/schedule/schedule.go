@@ -1,0 +1,181 @@
+package schedule
+
+import "time"
+
+// Schedule is a compiled Spec. It is immutable and safe for concurrent use.
+type Schedule struct {
+	kind       Kind
+	start, end int64 // ms; nominal times lie in [start, end)
+
+	at int64 // once: ms
+
+	every int64 // interval: ms
+	first int64 // interval: the first nominal time, ms
+	delay bool  // interval: counted from completions
+
+	rules []rule // cron: at least one
+}
+
+// Kind returns the kind that is in force: KindInterval for an @every text.
+func (s *Schedule) Kind() Kind { return s.kind }
+
+// FixedDelay reports whether the next nominal time counts from a completion,
+// so that there is no grid of missed ones: at most one is ever outstanding.
+func (s *Schedule) FixedDelay() bool { return s.delay }
+
+// Next returns the first nominal time strictly after the given time, or false
+// if there is none ever. For a fixed delay, after is the completion of the
+// previous run.
+func (s *Schedule) Next(after time.Time) (time.Time, bool) {
+	return s.bounded(s.next(millis(after)))
+}
+
+// Prev returns the last nominal time at or before the given time, or false if
+// there is none. A fixed delay has none: its nominal times depend on
+// completions, which the caller knows.
+func (s *Schedule) Prev(before time.Time) (time.Time, bool) {
+	return s.bounded(s.prev(min(millis(before), s.end-1)))
+}
+
+func (s *Schedule) bounded(ms int64, ok bool) (time.Time, bool) {
+	if !ok || ms < s.start || ms >= s.end {
+		return time.Time{}, false
+	}
+	return instant(ms), true
+}
+
+// next ignores end, and prev ignores start; bounded looks after both.
+func (s *Schedule) next(after int64) (int64, bool) {
+	switch s.kind {
+	case KindOnce:
+		return s.at, after < s.at
+	case KindInterval:
+		return s.nextInterval(after), true
+	case KindCron:
+		return s.nextCron(after)
+	}
+	return 0, false
+}
+
+func (s *Schedule) prev(before int64) (int64, bool) {
+	switch s.kind {
+	case KindOnce:
+		return s.at, s.at <= before
+	case KindInterval:
+		return s.first + (before-s.first)/s.every*s.every, before >= s.first && !s.delay
+	case KindCron:
+		return s.prevCron(before)
+	}
+	return 0, false
+}
+
+func (s *Schedule) nextInterval(after int64) int64 {
+	switch {
+	case s.delay && after >= s.start:
+		return max(after+s.every, s.first)
+	case after < s.first:
+		return s.first
+	}
+	return s.first + ((after-s.first)/s.every+1)*s.every
+}
+
+func (s *Schedule) nextCron(after int64) (int64, bool) {
+	from := ceilSecond(max(after+1, s.start))
+	best, found := int64(0), false
+	for i := range s.rules {
+		if t, ok := s.rules[i].next(from); ok && (!found || t < best) {
+			best, found = t, true
+		}
+	}
+	return best * 1000, found
+}
+
+func (s *Schedule) prevCron(before int64) (int64, bool) {
+	from := floorDiv(before, 1000)
+	best, found := int64(0), false
+	for i := range s.rules {
+		if t, ok := s.rules[i].prev(from); ok && (!found || t > best) {
+			best, found = t, true
+		}
+	}
+	return best * 1000, found
+}
+
+func ceilSecond(ms int64) int64 { return -floorDiv(-ms, 1000) }
+
+// Count returns how many nominal times lie in (after, upto], but at most
+// limit. For an interval it takes constant time whatever the limit; for a cron
+// the time grows with the result. For a fixed delay, after is a completion and
+// the result is 0 or 1.
+func (s *Schedule) Count(after, upto time.Time, limit int) int {
+	lo, hi := millis(after), min(millis(upto), s.end-1)
+	if limit <= 0 || lo >= hi {
+		return 0
+	}
+	if s.kind == KindInterval && !s.delay {
+		return int(min(s.reached(hi)-s.reached(lo), int64(limit)))
+	}
+	n := 0
+	for n < limit {
+		t, ok := s.next(lo)
+		if !ok || t > hi {
+			break
+		}
+		n++
+		if s.delay {
+			break
+		}
+		lo = t
+	}
+	return n
+}
+
+// reached returns how many times of the grid lie at or before t.
+func (s *Schedule) reached(t int64) int64 {
+	if t < s.first {
+		return 0
+	}
+	return (t-s.first)/s.every + 1
+}
+
+// Period returns how long the slot at the given time is: Every for an
+// interval; for a cron the gap between the first nominal time at or after it
+// and the one that follows, which ignores EndAt. It is 0 for once and none,
+// and where a cron ends.
+func (s *Schedule) Period(at time.Time) time.Duration {
+	switch s.kind {
+	case KindInterval:
+		return time.Duration(s.every) * time.Millisecond
+	case KindCron:
+		return s.periodCron(at)
+	}
+	return 0
+}
+
+func (s *Schedule) periodCron(at time.Time) time.Duration {
+	// A nominal time at `at` exactly counts; one in the fraction before it does not.
+	a, ok := s.nextCron(millis(at.Add(time.Millisecond-1)) - 1)
+	if !ok {
+		return 0
+	}
+	b, ok := s.nextCron(a)
+	if !ok {
+		return 0
+	}
+	return time.Duration(b-a) * time.Millisecond
+}
+
+// Upcoming returns the first n nominal times strictly after the given time, or
+// fewer if there are no more. For a fixed delay it supposes runs that take no time.
+func Upcoming(s *Schedule, after time.Time, n int) []time.Time {
+	var out []time.Time
+	for len(out) < n {
+		t, ok := s.Next(after)
+		if !ok {
+			break
+		}
+		out = append(out, t)
+		after = t
+	}
+	return out
+}

@@ -1,0 +1,133 @@
+package schedule
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// maxOwedGap is the longest gap whose fixed times are made up for. Longer
+	// ones are corrections of the calendar, as in Vixie cron.
+	maxOwedGap = 3 * 60 * 60
+	// slack exceeds every offset from UTC a zone ever had (Manila: 15:56).
+	slack = daySeconds
+	// searchSeconds is searchYears of instants.
+	searchSeconds = searchYears * 366 * daySeconds
+)
+
+// rule is one expression in one zone. Instants are seconds since the epoch.
+type rule struct {
+	fields   fields
+	zone     *time.Location
+	makeUp   bool // a gap's matches run once at its end
+	oncePass bool // only the first pass of a repeat counts
+}
+
+func newRule(f fields, wild bool, zone *time.Location, p DSTPolicy) rule {
+	return rule{
+		fields:   f,
+		zone:     zone,
+		makeUp:   !wild && p != DSTSkip,
+		oncePass: !wild && p != DSTBoth,
+	}
+}
+
+// segment is a stretch [start, end) of instants with one offset from UTC.
+// Within it civil time is instant + offset, with neither gap nor repeat.
+type segment struct{ start, end, offset, before int64 }
+
+const unbounded = math.MaxInt64
+
+func (r *rule) segment(t int64) segment {
+	if r.zone == time.UTC {
+		return segment{start: -unbounded, end: unbounded}
+	}
+	at := time.Unix(t, 0).In(r.zone)
+	start, end := at.ZoneBounds()
+	_, offset := at.Zone()
+	s := segment{start: -unbounded, end: unbounded, offset: int64(offset), before: int64(offset)}
+	if !start.IsZero() {
+		s.start = start.Unix()
+		_, before := start.Add(-time.Second).Zone()
+		s.before = int64(before)
+	}
+	if !end.IsZero() {
+		s.end = end.Unix()
+	}
+	if s.end <= t {
+		// Past the last transition listed, the time package cuts segments at
+		// the turn of a UTC year and puts that of a leap year a day early, so
+		// that December 31 lies beyond its own segment. The day's end is right.
+		s.end = (floorDiv(t, daySeconds) + 1) * daySeconds
+	}
+	return s
+}
+
+// next returns the first instant at or after t.
+func (r *rule) next(t int64) (int64, bool) {
+	for limit := t + searchSeconds; t <= limit; {
+		seg := r.segment(t)
+		if t == seg.start && r.owed(seg) {
+			return t, true
+		}
+		if c, ok := r.fields.next(max(t+seg.offset, r.opening(seg))); ok && c-seg.offset < seg.end {
+			return c - seg.offset, true
+		}
+		if seg.end == unbounded {
+			return 0, false
+		}
+		// No instant of the next segments can show a matching civil time
+		// before this one, so they need not be visited.
+		c, ok := r.fields.next(seg.end - slack)
+		if !ok {
+			return 0, false
+		}
+		t = max(seg.end, c-slack)
+	}
+	return 0, false
+}
+
+// prev returns the last instant at or before t.
+func (r *rule) prev(t int64) (int64, bool) {
+	for limit := t - searchSeconds; t >= limit; {
+		seg := r.segment(t)
+		if c, ok := r.fields.prev(t + seg.offset); ok && c >= r.opening(seg) {
+			return c - seg.offset, true
+		}
+		if r.owed(seg) {
+			return seg.start, true
+		}
+		if seg.start == -unbounded {
+			return 0, false
+		}
+		c, ok := r.fields.prev(seg.start - 1 + slack)
+		if !ok {
+			return 0, false
+		}
+		t = min(seg.start-1, c+slack)
+	}
+	return 0, false
+}
+
+// opening returns the first civil time of the segment that may match: what
+// the clock already showed before it was set back is not new.
+func (r *rule) opening(seg segment) int64 {
+	switch {
+	case seg.start == -unbounded:
+		return -unbounded
+	case r.oncePass:
+		return seg.start + max(seg.offset, seg.before)
+	}
+	return seg.start + seg.offset
+}
+
+// owed reports whether the gap in front of the segment swallowed a match that
+// is to be made up for at its start.
+func (r *rule) owed(seg segment) bool {
+	gap := seg.offset - seg.before
+	if !r.makeUp || gap <= 0 || gap > maxOwedGap {
+		return false
+	}
+	c, ok := r.fields.next(seg.start + seg.before)
+	return ok && c < seg.start+seg.offset
+}

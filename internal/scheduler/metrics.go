@@ -1,0 +1,45 @@
+package scheduler
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	leases        prometheus.Counter
+	batch         prometheus.Histogram
+	failures      prometheus.Counter
+	permitsSent   prometheus.Counter
+	permitsUsed   prometheus.Counter
+	permitsUnused prometheus.Counter
+	reaped, swept prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	f := promauto.With(r)
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	return &metrics{
+		leases: counter("fermata_leases_total", "Attempts leased by this node."),
+		batch: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "fermata_lease_batch_size", Help: "Leases that one call for one shard brought.",
+			Buckets: []float64{0, 1, 2, 5, 10, 20, 50, 100, 200},
+		}),
+		failures:      counter("fermata_lease_call_failures_total", "Leasing calls that failed."),
+		permitsSent:   counter("fermata_permits_sent_total", "Permits given to peers."),
+		permitsUsed:   counter("fermata_permits_used_total", "Permits of peers that this node leased with."),
+		permitsUnused: counter("fermata_permits_unused_total", "Permits that peers answered without a lease."),
+		reaped:        counter("fermata_leases_ended_total", "Leases found that ended without a result."),
+		swept:         counter("fermata_records_swept_total", "Finished and dead records deleted after their time."),
+	}
+}
+
+func (m *metrics) leased(n int, err error) {
+	if err != nil {
+		m.failures.Inc()
+		return
+	}
+	m.leases.Add(float64(n))
+	m.batch.Observe(float64(n))
+}

@@ -1,0 +1,98 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Store is what the loop needs of the store.
+type Store interface {
+	Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply
+	Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error)
+	Now(ctx context.Context, shard int) (int64, error)
+	Expired(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) ([]job.Overdue, error)
+	Sweep(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) (int, error)
+}
+
+// Ledger takes changes of records.
+type Ledger interface {
+	Submit(job.Change, func(job.ChangeResult))
+}
+
+// Slots are the free slots of this node's workers.
+type Slots interface {
+	// Reserve takes up to n slots of workers that serve the queue; nil when none
+	// is free.
+	Reserve(namespace, queue string, n int) Reservation
+}
+
+// Reservation is a number of slots that nobody else can take.
+type Reservation interface {
+	Count() int
+	// Deliver hands leases to the reserved slots and releases the rest. It is
+	// called exactly once, with an empty list when nothing was leased.
+	Deliver([]job.Leased)
+}
+
+// Peers carries permits to other nodes and results back. Neither blocks.
+type Peers interface {
+	SendPermit(node string, p job.Permit) bool
+	SendPermitResult(node string, r job.PermitResult)
+}
+
+// Options configure a Scheduler. Store, Ledger, Slots, Peers and Held are required.
+type Options struct {
+	Node   string
+	Store  Store
+	Ledger Ledger
+	Slots  Slots
+	Peers  Peers
+	// Held returns the lock value of a shard while the lock can be trusted.
+	Held func(shard int) (lockValue string, ok bool)
+	// LeaseTTL is the life of a lease without renewal. Default 30 s, at least 1 s.
+	LeaseTTL time.Duration
+	// Rescan is the period of the safety net that reads all first due times.
+	// Default 1 s.
+	Rescan time.Duration
+	// Reap is the period in which ended leases are looked for. Default 1 s.
+	Reap time.Duration
+	// Sweep is the period in which finished and dead records past their time are
+	// deleted. Default 15 s.
+	Sweep time.Duration
+	// Leasers is the number of leasing calls in flight at once. Default 4.
+	Leasers    int
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (o *Options) setDefaults() error {
+	if o.Store == nil || o.Ledger == nil || o.Slots == nil || o.Peers == nil || o.Held == nil {
+		return errors.New("scheduler: Store, Ledger, Slots, Peers and Held are required")
+	}
+	setDefault(&o.LeaseTTL, 30*time.Second)
+	setDefault(&o.Rescan, time.Second)
+	setDefault(&o.Reap, time.Second)
+	setDefault(&o.Sweep, 15*time.Second)
+	if o.LeaseTTL < time.Second {
+		return errors.New("scheduler: LeaseTTL must be at least 1 s")
+	}
+	if o.Leasers <= 0 {
+		o.Leasers = 4
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d <= 0 {
+		*d = value
+	}
+}

@@ -1,0 +1,50 @@
+// Package shardlock holds the shard locks of one node: it obtains the locks of
+// the shards that the ring gives to the node, refreshes them, notices their
+// loss, hands them over when the ring says so, and takes over those of dead
+// nodes. The locks are bsm/redislock locks, one key a shard.
+//
+// # Model
+//
+// A lock key holds 22 random characters, the token, followed by
+// "node|peer address" of its holder. The whole string is the lock's value.
+// Scripts that lease compare it with the value that their caller presents, and
+// whoever reads the key learns whom to talk to. Each acquisition has a new
+// token, so a value never comes back.
+//
+// One goroutine, [Manager.Run], owns the state of all shards and decides; a
+// small pool of goroutines talks to Redis, with at most one call in flight for
+// a shard. A shard is in one of these conditions:
+//
+//	free      nothing of ours is known to be in Redis
+//	pending   a call to obtain ended in an error: its effect is unknown
+//	held      obtained, and valid by our monotonic clock
+//	doubtful  obtained, but the validity ran out before a refresh was confirmed
+//	dropping  given up by us, release not yet confirmed
+//
+// # Invariants
+//
+//  1. Validity is counted by the monotonic clock from the *start* of the last
+//     successful call: start + TTL - Margin. [Manager.Held] is false from that
+//     instant on, whether or not anything has been heard of Redis since. (A
+//     machine whose monotonic clock stops with it, as in a suspended VM, is
+//     covered by the comparison of values in Redis alone.)
+//  2. Held becomes false, and OnLose is called, before the key is released. So
+//     the holder has stopped before the next one can start.
+//  3. An error while obtaining means "not holder, perhaps an orphaned key". The
+//     attempt is repeated with the same token, which redislock treats as
+//     re-entrant, or taken back if the shard is no longer wanted. A token of
+//     that kind was never shown to anyone.
+//  4. An error while refreshing means "unknown" until the validity runs out;
+//     redislock.ErrNotObtained means lost, at once. A doubtful lock is refreshed
+//     on: if that succeeds, the value was in Redis all the time and is valid again.
+//  5. A lock is broken only if its holder is in nobody's view as far as this
+//     node knows, and in one script its value is the one that was read and its
+//     PTTL is below TTL/3: two refreshes were missed. A healthy lock is never
+//     broken, whatever gossip says. (A key without any TTL, which only a
+//     person can make, counts as unrefreshed.)
+//  6. A node breaks at most a quarter of the shards in any second, and after it
+//     lost a shard to another node it waits TTL before it competes for it
+//     again, unless it is the only member. A lock that turned out to be free is
+//     taken at once: nobody is competing.
+//  7. No call is without a deadline, and none touches more than one key.
+package shardlock

@@ -1,0 +1,85 @@
+package shardlock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// tokenLen is fixed: redislock compares tokens by the length of the
+// challenger's, so a shorter one could pass for a longer.
+const (
+	tokenBytes = 16
+	tokenLen   = 22
+	separator  = "|"
+)
+
+// newToken has redislock's own form. It is chosen here and not there because
+// an attempt whose answer was lost can only be repeated, or taken back, by
+// somebody who knows the token.
+func newToken() string {
+	b := make([]byte, tokenBytes)
+	rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// ParseHolder splits a lock's value, as it was read from Redis, into the name
+// and the peer address of its holder. It is false if the value has another form.
+func ParseHolder(value string) (node, peerAddr string, ok bool) {
+	if len(value) <= tokenLen {
+		return "", "", false
+	}
+	node, peerAddr, ok = strings.Cut(value[tokenLen:], separator)
+	if !ok || node == "" {
+		return "", "", false
+	}
+	return node, peerAddr, true
+}
+
+// Holder says who holds a shard, by what is in Redis.
+type Holder struct {
+	Shard int
+	// Node and PeerAddr are empty if nobody holds the shard.
+	Node     string
+	PeerAddr string
+	// TTL is what is left of the lock's time; negative if it has no limit.
+	TTL time.Duration
+}
+
+// Holders reads the holders of all shards, in order, in one round trip to each
+// server. On an error it returns what could be read; a shard that could not be
+// read looks free.
+func (m *Manager) Holders(ctx context.Context) ([]Holder, error) {
+	values := make([]*redis.StringCmd, m.o.Shards)
+	ttls := make([]*redis.DurationCmd, m.o.Shards)
+	_, err := m.o.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range m.o.Shards {
+			values[i] = p.Get(ctx, m.o.Key(i))
+			ttls[i] = p.PTTL(ctx, m.o.Key(i))
+		}
+		return nil
+	})
+	holders := make([]Holder, m.o.Shards)
+	for i := range holders {
+		holders[i].Shard = i
+		value, e := values[i].Result()
+		if e != nil {
+			if !errors.Is(e, redis.Nil) {
+				err = e
+			}
+			continue
+		}
+		holders[i].Node, holders[i].PeerAddr, _ = ParseHolder(value)
+		holders[i].TTL = ttls[i].Val()
+	}
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return holders, fmt.Errorf("shardlock: read holders: %w", err)
+	}
+	return holders, nil
+}

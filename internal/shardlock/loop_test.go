@@ -1,0 +1,343 @@
+package shardlock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/ring"
+)
+
+func validOptions(t *testing.T) Options {
+	return Options{Client: clientThat(t, true), Key: testKey, Shards: 1, Node: "a", PeerAddr: "a:7000"}
+}
+
+// clientThat never dials.
+func clientThat(t *testing.T, honoursDeadlines bool) *redis.Client {
+	c := redis.NewClient(&redis.Options{
+		ContextTimeoutEnabled:    honoursDeadlines,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func ringOwner(v ring.View, shards int) string { return ring.Assign(v, shards)[0] }
+
+// idleLoop is a loop whose clock and whose calls' outcomes the test supplies.
+func idleLoop(t *testing.T, change ...func(*Options)) *loop {
+	t.Helper()
+	o := validOptions(t)
+	for _, c := range change {
+		c(&o)
+	}
+	m, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newLoop(m)
+}
+
+// issued takes the one call that the loop has queued, or none.
+func issued(l *loop) call {
+	select {
+	case c := <-l.urgent:
+		return c
+	case c := <-l.normal:
+		return c
+	default:
+		return call{}
+	}
+}
+
+func heldLoop(t *testing.T, now time.Time) *loop {
+	l := idleLoop(t)
+	l.setView(view("a", "a"), now)
+	l.advance(now)
+	c := issued(l)
+	if c.kind != obtain {
+		t.Fatalf("first call %+v, want an obtain", c)
+	}
+	l.apply(outcome{call: c, got: &redislock.Lock{}, start: now}, now)
+	return l
+}
+
+// ownedBy is a view of a and somebody to whom the ring gives shard 0.
+func ownedBy(t *testing.T, wantSelf bool) (ring.View, string) {
+	for i := range 1000 {
+		name := strings.Repeat("b", i%7+1) + string(rune('a'+i%26))
+		v := view("a", "a", name)
+		if (ringOwner(v, 1) == "a") == wantSelf {
+			return v, name
+		}
+	}
+	t.Fatal("no such name")
+	return ring.View{}, ""
+}
+
+func TestHandOverWaitsUntilTheViewHasSettled(t *testing.T) {
+	now := time.Now()
+	l := heldLoop(t, now)
+	v, _ := ownedBy(t, false)
+	l.setView(v, now)
+	if at := l.advance(now.Add(DefaultSettle - 1)); !at.Equal(now.Add(DefaultSettle)) {
+		t.Errorf("wakes %v after the change", at.Sub(now))
+	}
+	if c := issued(l); c.kind != none {
+		t.Fatalf("early call %+v", c)
+	}
+	l.setView(view("a", "a"), now.Add(time.Second)) // flaps: back, and away again
+	l.setView(v, now.Add(time.Second))
+	l.advance(now.Add(DefaultSettle))
+	if c := issued(l); c.kind != none {
+		t.Fatalf("the pause did not begin anew: %+v", c)
+	}
+	l.advance(now.Add(time.Second + DefaultSettle))
+	if c := issued(l); c.kind != release {
+		t.Fatalf("call %+v, want a release", c)
+	}
+	if l.m.grips[0].Load() != nil {
+		t.Error("still held while the release is on its way")
+	}
+}
+
+func TestLockIsKeptIfTheRingNamesNobody(t *testing.T) {
+	now := time.Now()
+	l := heldLoop(t, now)
+	l.setView(view("a"), now)
+	l.advance(now.Add(time.Second * 3))
+	if l.m.grips[0].Load() == nil || issued(l).kind == release {
+		t.Error("the lock was given up to nobody")
+	}
+}
+
+func TestRefreshErrorIsUnknownUntilValidityEnds(t *testing.T) {
+	now := time.Now()
+	var reasons []string
+	l := heldLoop(t, now)
+	l.o.OnLose = func(_ int, reason string) { reasons = append(reasons, reason) }
+	end := now.Add(DefaultTTL - DefaultTTL/10)
+	var pending call
+	tries := 0
+	for at := now; at.Before(end); {
+		next := l.advance(at)
+		if c := issued(l); c.kind == refresh {
+			pending = c
+			tries++
+			l.apply(outcome{call: c, start: at, err: errors.New("broken pipe")}, at)
+			next = l.advance(at)
+		}
+		if l.m.grips[0].Load() == nil {
+			t.Fatalf("lost %v before the end", end.Sub(at))
+		}
+		at = next
+	}
+	if tries < 5 {
+		t.Fatalf("%d refreshes tried", tries)
+	}
+	l.advance(end)
+	if len(reasons) != 1 || reasons[0] != LossExpired || l.m.grips[0].Load() != nil {
+		t.Fatalf("at the end: %v", reasons)
+	}
+	// The next answer says that it was ours all the time.
+	at := end.Add(10 * time.Millisecond)
+	l.apply(outcome{call: pending, start: at}, at)
+	if l.m.grips[0].Load() == nil {
+		t.Error("a confirmed refresh did not make the lock valid again")
+	}
+}
+
+func TestAnswerThatTookTooLongDoesNotMakeValid(t *testing.T) {
+	now := time.Now()
+	l := idleLoop(t)
+	l.setView(view("a", "a"), now)
+	l.advance(now)
+	late := now.Add(DefaultTTL)
+	l.apply(outcome{call: issued(l), got: &redislock.Lock{}, start: now}, late)
+	if l.m.grips[0].Load() != nil {
+		t.Fatal("valid though its time was over when the answer came")
+	}
+	l.advance(late)
+	if c := issued(l); c.kind != refresh {
+		t.Errorf("call %+v, want a refresh", c)
+	}
+}
+
+func TestAfterALossToAnotherNodeItWaitsTTL(t *testing.T) {
+	now := time.Now()
+	l := heldLoop(t, now)
+	v, _ := ownedBy(t, true)
+	l.setView(v, now)
+	at := now.Add(4 * time.Second)
+	l.advance(at)
+	l.apply(outcome{call: issued(l), err: redislock.ErrNotObtained}, at)
+	l.advance(at)
+	c := issued(l)
+	if c.kind != obtain {
+		t.Fatalf("after the loss: %+v, want an obtain in case it is free", c)
+	}
+	// Somebody has it whom gossip holds for dead, and whose lock looks stale.
+	stale := outcome{call: c, seen: newToken() + "dead|x:1", pttl: time.Second}
+	l.apply(stale, at)
+	if next := l.advance(at); !next.Equal(at.Add(DefaultTTL)) {
+		t.Errorf("competes again after %v, want TTL", next.Sub(at))
+	}
+	l.advance(at.Add(DefaultTTL))
+	stale.call = issued(l)
+	l.apply(stale, at.Add(DefaultTTL))
+	l.advance(at.Add(DefaultTTL))
+	if c := issued(l); c.kind != seize || c.expect != stale.seen {
+		t.Errorf("after TTL: %+v, want it to break %q", c, stale.seen)
+	}
+}
+
+func TestBreakIsCalledOffWhenTheHolderIsBack(t *testing.T) {
+	now := time.Now()
+	l := idleLoop(t)
+	l.setView(view("a", "a"), now)
+	l.advance(now)
+	v, other := ownedBy(t, true)
+	l.breaks.reserve(now) // the next is a second away
+	l.apply(outcome{call: issued(l), seen: newToken() + other + "|x:1", pttl: time.Second}, now)
+	l.setView(v, now)
+	l.advance(now.Add(time.Second))
+	if c := issued(l); c.kind != obtain {
+		t.Errorf("call %+v, want an obtain", c)
+	}
+}
+
+func TestRefusedPlans(t *testing.T) {
+	now := time.Now()
+	v, live := ownedBy(t, true)
+	cases := map[string]struct {
+		seen     string
+		pttl     time.Duration
+		min, max time.Duration
+	}{
+		"gone by the look":   {"", 0, 0, 20 * time.Millisecond},
+		"live and stale":     {live + "|x:1", time.Millisecond, pollEvery * 3 / 4, pollEvery * 5 / 4},
+		"dead and fresh":     {"dead|x:1", DefaultTTL, pollEvery * 3 / 4, pollEvery * 5 / 4},
+		"dead, nearly stale": {"dead|x:1", DefaultTTL/3 + 50*time.Millisecond, 50 * time.Millisecond, 52 * time.Millisecond},
+		"dead and stale":     {"dead|x:1", DefaultTTL/3 - 1, 0, 0},
+		"dead without TTL":   {"dead|x:1", -1, 0, 0},
+		"not a lock value":   {"nonsense", DefaultTTL, pollEvery * 3 / 4, pollEvery * 5 / 4},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := idleLoop(t)
+			l.setView(v, now)
+			l.advance(now)
+			seen := c.seen
+			if strings.Contains(seen, "|") {
+				seen = newToken() + seen
+			}
+			l.apply(outcome{call: issued(l), seen: seen, pttl: c.pttl}, now)
+			wait := l.slots[0].next.Sub(now)
+			if wait < c.min || wait > c.max {
+				t.Errorf("next attempt after %v, want %v to %v", wait, c.min, c.max)
+			}
+			if stale := c.max == 0; (l.slots[0].expect != "") != stale {
+				t.Errorf("to be broken: %q, want %t", l.slots[0].expect, stale)
+			}
+		})
+	}
+}
+
+func TestWakeDuringACallLeadsToAnother(t *testing.T) {
+	now := time.Now()
+	v, other := ownedBy(t, true)
+	l := idleLoop(t)
+	l.setView(v, now)
+	l.advance(now)
+	l.m.Wake(0, 99, -1)
+	l.readMail(now)
+	l.apply(outcome{call: issued(l), seen: newToken() + other + "|x:1", pttl: DefaultTTL}, now)
+	if wait := l.slots[0].next.Sub(now); wait > 20*time.Millisecond {
+		t.Errorf("next attempt after %v", wait)
+	}
+}
+
+func TestLimiterBoundsEverySecond(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 8).Draw(t, "n")
+		l := newLimiter(n)
+		now := time.Unix(1_700_000_000, 0)
+		var got []time.Time
+		for range rapid.IntRange(1, 60).Draw(t, "calls") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "ms")) * time.Millisecond)
+			at := l.reserve(now)
+			if at.Before(now) {
+				t.Fatalf("reserved %v in the past", now.Sub(at))
+			}
+			got = append(got, at)
+			if i := len(got) - 1 - n; i >= 0 && at.Sub(got[i]) < time.Second {
+				t.Fatalf("%d within %v", n+1, at.Sub(got[i]))
+			}
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	good := validOptions(t)
+	o, err := good.withDefaults()
+	if err != nil || o.TTL != DefaultTTL || o.Margin != time.Second || o.Settle != DefaultSettle {
+		t.Fatalf("defaults: %+v, %v", o, err)
+	}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{})
+	defer cluster.Close()
+	bad := map[string]func(*Options){
+		"no client":       func(o *Options) { o.Client = nil },
+		"ignores timeout": func(o *Options) { o.Client = clientThat(t, false) },
+		"cluster too":     func(o *Options) { o.Client = cluster },
+		"no key":          func(o *Options) { o.Key = nil },
+		"no shards":       func(o *Options) { o.Shards = 0 },
+		"no name":         func(o *Options) { o.Node = "" },
+		"name with bar":   func(o *Options) { o.Node = "a|b" },
+		"short TTL":       func(o *Options) { o.TTL = 999 * time.Millisecond },
+		"odd TTL":         func(o *Options) { o.TTL = time.Second + time.Microsecond },
+		"wide margin":     func(o *Options) { o.Margin = DefaultTTL/3 + 1 },
+		"negative margin": func(o *Options) { o.Margin = -1 },
+		"negative settle": func(o *Options) { o.Settle = -1 },
+	}
+	for name, change := range bad {
+		t.Run(name, func(t *testing.T) {
+			o := validOptions(t)
+			change(&o)
+			if _, err := New(o); err == nil {
+				t.Error("accepted")
+			}
+		})
+	}
+}
+
+func TestParseHolder(t *testing.T) {
+	token := newToken()
+	if len(token) != tokenLen {
+		t.Fatalf("token of %d characters", len(token))
+	}
+	cases := []struct {
+		value, node, addr string
+		ok                bool
+	}{
+		{token + "n1|10.0.0.1:7000", "n1", "10.0.0.1:7000", true},
+		{token + "n1|", "n1", "", true},
+		{token + "n1|[::1]:7000", "n1", "[::1]:7000", true},
+		{token + "n1", "", "", false},
+		{token + "|x", "", "", false},
+		{token, "", "", false},
+		{"", "", "", false},
+		{"n1|x", "", "", false},
+	}
+	for _, c := range cases {
+		node, addr, ok := ParseHolder(c.value)
+		if node != c.node || addr != c.addr || ok != c.ok {
+			t.Errorf("ParseHolder(%q) = %q, %q, %t", c.value, node, addr, ok)
+		}
+	}
+}

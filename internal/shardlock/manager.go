@@ -1,0 +1,107 @@
+package shardlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bsm/redislock"
+
+	"github.com/fermata-io/fermata/internal/ring"
+)
+
+// Manager holds the shard locks of one node. Its methods may be called from
+// any goroutine, before, during and after Run.
+type Manager struct {
+	o       Options
+	metrics *metrics
+	calls   *redisCalls
+	grips   []atomic.Pointer[Grip]
+
+	started atomic.Bool
+	stopped chan struct{} // closed when Run has returned
+	poke    chan struct{} // the mailbox has something
+
+	mu struct {
+		sync.Mutex
+		view     *ring.View
+		woken    []int
+		requests []*dropRequest
+		draining bool
+	}
+}
+
+// New checks the options and returns a Manager that holds nothing.
+func New(o Options) (*Manager, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Manager{
+		o:       o,
+		metrics: newMetrics(o.Registerer),
+		calls:   &redisCalls{o: o, locks: redislock.New(o.Client)},
+		grips:   make([]atomic.Pointer[Grip], o.Shards),
+		stopped: make(chan struct{}),
+		poke:    make(chan struct{}, 1),
+	}, nil
+}
+
+// Run keeps the locks until ctx ends, and returns when all of its goroutines
+// have. It can be called once. What is still held then is given up without a
+// word to Redis, as in a crash, and expires after TTL: to leave in good order,
+// call [Manager.Drain] first. The error is not nil only for a second call.
+func (m *Manager) Run(ctx context.Context) error {
+	if !m.started.CompareAndSwap(false, true) {
+		return errors.New("shardlock: Run called twice")
+	}
+	defer close(m.stopped)
+	newLoop(m).run(ctx)
+	return nil
+}
+
+// SetView tells what the ring says. The shards that it gives to this node are
+// competed for; held ones that it gives to others are handed over once the view
+// has not changed for the settle time. Safe to call from a membership callback:
+// it never blocks.
+func (m *Manager) SetView(v ring.View) {
+	m.mu.Lock()
+	m.mu.view = &v
+	m.mu.Unlock()
+	m.signal()
+}
+
+// Wake says that the locks of these shards were just released by a peer, so
+// that the wanted ones among them are tried at once. It never blocks.
+func (m *Manager) Wake(shards ...int) {
+	m.mu.Lock()
+	for _, s := range shards {
+		if s >= 0 && s < m.o.Shards && len(m.mu.woken) < m.o.Shards {
+			m.mu.woken = append(m.mu.woken, s)
+		}
+	}
+	m.mu.Unlock()
+	m.signal()
+}
+
+// Held returns the grip on a shard. It is false if the shard is not held, and
+// from the instant at which its validity ends by the monotonic clock.
+func (m *Manager) Held(shard int) (Grip, bool) {
+	if shard < 0 || shard >= len(m.grips) {
+		return Grip{}, false
+	}
+	g := m.grips[shard].Load()
+	if g == nil || !time.Now().Before(g.ValidUntil) {
+		return Grip{}, false
+	}
+	return *g, true
+}
+
+func (m *Manager) signal() {
+	select {
+	case m.poke <- struct{}{}:
+	default:
+	}
+}

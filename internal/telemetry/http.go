@@ -1,0 +1,59 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Server answers /metrics, /healthz and /readyz.
+type Server struct {
+	listener net.Listener
+	server   *http.Server
+	done     chan error
+}
+
+// Serve listens on addr. /healthz says that the process answers at all; /readyz
+// asks ready, which returns what is missing (nothing: ready).
+func Serve(addr string, g prometheus.Gatherer, ready func() []string) (*Server, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if missing := ready(); len(missing) > 0 {
+			http.Error(w, strings.Join(missing, "\n"), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	s := &Server{
+		listener: l,
+		server:   &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
+		done:     make(chan error, 1),
+	}
+	go func() { s.done <- s.server.Serve(l) }()
+	return s, nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Stop answers what is under way and closes, within ctx.
+func (s *Server) Stop(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}

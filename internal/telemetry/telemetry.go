@@ -1,0 +1,100 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Telemetry counts and logs notices. It is safe for concurrent use.
+type Telemetry struct {
+	logger  *slog.Logger
+	metrics *metrics
+}
+
+// New registers the metrics. version goes into fermata_build_info.
+func New(logger *slog.Logger, r prometheus.Registerer, version string) *Telemetry {
+	promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fermata_build_info", Help: "Always 1; the labels tell what runs.",
+	}, []string{"version"}).WithLabelValues(version).Set(1)
+	return &Telemetry{logger: logger, metrics: newMetrics(r)}
+}
+
+// Observe counts and logs what happened.
+func (t *Telemetry) Observe(notices []job.Notice) {
+	for _, n := range notices {
+		t.metrics.observe(n)
+		t.log(n)
+	}
+}
+
+func (t *Telemetry) log(n job.Notice) {
+	level := levels[n.Kind]
+	ctx := context.Background()
+	if !t.logger.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("job", n.Key.Record()), slog.String("queue", n.Queue)}
+	add := func(name, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(name, value))
+		}
+	}
+	add("run", n.RunID)
+	add("correlation_id", n.Correlation)
+	add("reason", n.Reason)
+	add("worker", n.Worker)
+	add("error", n.Error)
+	if n.Attempt > 0 {
+		attrs = append(attrs, slog.Uint64("attempt", uint64(n.Attempt)))
+	}
+	if n.Failures > 0 {
+		attrs = append(attrs, slog.Uint64("consecutive_failures", uint64(n.Failures)))
+	}
+	if n.Count > 0 {
+		attrs = append(attrs, slog.Int64("count", n.Count))
+	}
+	if n.DueMS > 0 {
+		attrs = append(attrs, slog.Int64("due_ms", n.DueMS))
+	}
+	t.logger.LogAttrs(ctx, level, n.Kind.String(), attrs...)
+}
+
+// levels: what is not listed is logged at info.
+var levels = map[job.NoticeKind]slog.Level{
+	job.JobCreated:      slog.LevelDebug,
+	job.AttemptStarted:  slog.LevelDebug,
+	job.AttemptFailed:   slog.LevelDebug,
+	job.AttemptReturned: slog.LevelDebug,
+	job.RunSucceeded:    slog.LevelDebug,
+	job.NominalSkipped:  slog.LevelDebug,
+	job.BackoffApplied:  slog.LevelInfo,
+	job.AttemptTimedOut: slog.LevelWarn,
+	job.AttemptLost:     slog.LevelWarn,
+	job.RunDead:         slog.LevelWarn,
+	job.RunQuarantined:  slog.LevelWarn,
+	job.StaleRefused:    slog.LevelWarn,
+}
+
+// NewLogger returns a logger that writes "json" or "text" lines at and above a
+// level ("debug", "info", "warn", "error").
+func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
+	}
+	opts := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	}
+	return nil, fmt.Errorf("log format %q: want json or text", format)
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Installs what the checks need beside Go, where it is missing: make, a C
+# compiler (the race detector links with one) and redis-server 7.0 or newer,
+# which also serves as Sentinel.
+set -euo pipefail
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+apt() {
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" </dev/null
+}
+
+redis_version() { redis-server --version | sed -n 's/.* v=\([0-9]*\.[0-9]*\).*/\1/p'; }
+
+missing=()
+need() { # need COMMAND PACKAGE...: the packages that bring the command
+  command -v "$1" >/dev/null || missing+=("${@:2}")
+}
+if command -v apt-get >/dev/null; then
+  need make make
+  need "$(go env CC)" gcc libc6-dev
+  need redis-server redis-server
+elif command -v brew >/dev/null; then
+  need make make
+  need redis-server redis
+else
+  need redis-server redis-server
+fi
+
+if [ "${#missing[@]}" -gt 0 ]; then
+  echo "installing ${missing[*]}"
+  if command -v apt-get >/dev/null; then
+    apt update
+    apt install -y --no-install-recommends "${missing[@]}" >/dev/null
+  elif command -v brew >/dev/null; then
+    brew install "${missing[@]}"
+  else
+    echo "neither apt-get nor brew is here: install ${missing[*]} by hand" >&2
+    exit 1
+  fi
+fi
+
+have=$(redis_version)
+if [ -z "$have" ] || [ "${have%%.*}" -lt 7 ]; then
+  echo "redis-server is of version ${have:-unknown}; 7.0 or newer is needed" >&2
+  exit 1
+fi
+echo "redis-server $have"

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Generates the Go code of all protos.
+#   proto-gen.sh          writes it beside the .proto files
+#   proto-gen.sh --check  changes nothing; fails if what is there is not current
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+buf() { go tool -modfile=tools/go.mod buf "$@"; }
+
+# generated prints the generated files below a directory, sorted.
+generated() { (cd "$1" && find . -name '*.pb.go' | sort); }
+
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+buf generate -o "$fresh"
+generated "$fresh/proto" >"$fresh/want"
+generated proto >"$fresh/have"
+
+if [ "${1:-}" != --check ]; then
+  comm -13 "$fresh/want" "$fresh/have" | while read -r stale; do rm "proto/$stale"; done
+  cp -R "$fresh/proto/." proto/
+  exit
+fi
+
+bad=0
+diff -u "$fresh/have" "$fresh/want" || bad=1
+while read -r file; do
+  [ -e "proto/$file" ] || continue # reported above
+  diff -u "proto/$file" "$fresh/proto/$file" || bad=1
+done <"$fresh/want"
+if [ "$bad" = 1 ]; then
+  echo "generated code is not current: run 'make proto'" >&2
+  exit 1
+fi
