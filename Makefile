@@ -15,7 +15,7 @@ FUZZTIME ?= 10s
 ##@ Use
 
 .PHONY: run
-run: ## start a whole scheduler in one process: `make run`
+run: ## a one-node cluster on embedded Redis, a worker, sample jobs and a live view
 	go run ./cmd/scheduler dev
 
 .PHONY: build
@@ -64,8 +64,8 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## compare with peers and with raw Redis (docs/benchmarks.md)
-	cd bench && go run . $(ARGS)
+bench: deps ## benchmarks of the hot paths
+	go test -run '^$$' -bench . -benchmem ./internal/...
 
 ##@ Change
 

@@ -23,7 +23,7 @@ func grow(base time.Duration, multiplier float64, n int, limit time.Duration) ti
 		return 0
 	}
 	n = min(n, maxSteps)
-	if !(multiplier > 1) { // NaN too
+	if n <= 0 || !(multiplier > 1) { // NaN too
 		return min(base, limit)
 	}
 	if whole := uint64(min(multiplier, MaxMultiplier)); float64(whole) == multiplier {

@@ -159,3 +159,12 @@ func TestRecurringTrusted(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is rounded where nothing grows: float64 cannot hold this interval.
+func TestRecurringLeavesLongIntervalsExact(t *testing.T) {
+	const base = math.MaxInt64 - 1
+	r := backoff.Recurring{Multiplier: 1.5}
+	if got := r.Interval(base, 1); got != base {
+		t.Errorf("%d, want %d", got, time.Duration(base))
+	}
+}

@@ -20,7 +20,12 @@ const fileFlag = "config"
 //
 // The error is a join of all faults; each names its key.
 func Load(cmd *cobra.Command, envPrefix string) error {
-	flags := cmd.Flags()
+	return Fill(cmd.Flags(), envPrefix)
+}
+
+// Fill is Load for one set of flags, where a command has others that are no
+// settings.
+func Fill(flags *pflag.FlagSet, envPrefix string) error {
 	given := map[string]bool{}
 	flags.VisitAll(func(f *pflag.Flag) { given[f.Name] = f.Changed })
 	var faults []error

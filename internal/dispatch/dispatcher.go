@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // Dispatcher owns the sessions of a node's workers. Make one with New and keep
@@ -177,6 +178,13 @@ func (d *Dispatcher) lose(a *attempt, fx *effects) {
 	}
 	a.over = true
 	a.session.cancel(a, job.CancelLeaseLost)
+}
+
+// trust is until when this node relies on a lease that was granted or prolonged
+// for ttl by a call that started at that time.
+func (d *Dispatcher) trust(start time.Time, ttl time.Duration) time.Time {
+	now := time.Now()
+	return now.Add(lease.NewWindow(start, ttl, d.o.margin()).Remaining(now))
 }
 
 // clocks reads the clocks of shards. Shards that cannot be asked are left out.

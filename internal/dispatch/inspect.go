@@ -10,12 +10,26 @@ import (
 // Demand returns the free slots for each queue that a worker serves, sorted.
 // A worker of several queues counts for each of them.
 func (d *Dispatcher) Demand() []job.QueueDemand {
-	loads := d.Loads()
-	demand := make([]job.QueueDemand, len(loads))
-	for i, l := range loads {
-		demand[i] = job.QueueDemand{Namespace: l.Namespace, Queue: l.Queue, Free: l.Free}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	demand := make([]job.QueueDemand, 0, len(d.mu.queues))
+	for k, sessions := range d.mu.queues {
+		demand = append(demand, job.QueueDemand{Namespace: k.namespace, Queue: k.queue, Free: d.freeSlots(sessions)})
 	}
+	slices.SortFunc(demand, func(a, b job.QueueDemand) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
+	})
 	return demand
+}
+
+func (d *Dispatcher) freeSlots(sessions []*Session) int {
+	n := 0
+	for _, s := range sessions {
+		if !d.mu.draining {
+			n += s.free()
+		}
+	}
+	return n
 }
 
 // Loads returns what this node's workers do for each queue that they serve or
@@ -32,13 +46,10 @@ func (d *Dispatcher) Loads() []job.QueueLoad {
 	}
 	loads := make([]job.QueueLoad, 0, len(d.mu.queues))
 	for k, sessions := range d.mu.queues {
-		l := job.QueueLoad{Namespace: k.namespace, Queue: k.queue, Running: running[k], Workers: len(sessions)}
-		for _, s := range sessions {
-			if !d.mu.draining {
-				l.Free += s.free()
-			}
-		}
-		loads = append(loads, l)
+		loads = append(loads, job.QueueLoad{
+			Namespace: k.namespace, Queue: k.queue,
+			Running: running[k], Free: d.freeSlots(sessions), Workers: len(sessions),
+		})
 		delete(running, k)
 	}
 	for k, n := range running {

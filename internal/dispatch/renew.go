@@ -50,8 +50,9 @@ func (d *Dispatcher) ioRound(ctx context.Context) bool {
 	if n == 0 {
 		return false
 	}
+	failed := make(map[*attempt]bool)
 	for _, r := range reads {
-		d.read(ctx, r)
+		d.read(ctx, r, failed)
 	}
 	d.mu.Lock()
 	calls := d.renewals(batch)
@@ -65,14 +66,27 @@ func (d *Dispatcher) ioRound(ctx context.Context) bool {
 	}
 	for _, a := range batch {
 		a.inIO = false
-		if a.wantRead && !a.gone && a.renewAt.IsZero() {
-			d.queueIO(a)
-		}
+		d.readAgain(a, failed[a])
 		d.schedule(a)
 	}
 	d.mu.Unlock()
 	d.finish(&fx)
 	return true
+}
+
+// readAgain sees to it that a record which is still to be read is: at once if an
+// answer in this round asked for it, later if the store could not be asked.
+func (d *Dispatcher) readAgain(a *attempt, failed bool) {
+	if !a.wantRead || a.gone || a.over || a.pending != nil {
+		return
+	}
+	if !failed {
+		d.queueIO(a)
+		return
+	}
+	if again := time.Now().Add(d.o.retryPause()); a.renewAt.IsZero() || again.Before(a.renewAt) {
+		a.renewAt = again
+	}
 }
 
 // readCall is one read of records of one shard.
@@ -101,7 +115,7 @@ func (d *Dispatcher) reads(batch []*attempt) []*readCall {
 	return calls
 }
 
-func (d *Dispatcher) read(ctx context.Context, c *readCall) {
+func (d *Dispatcher) read(ctx context.Context, c *readCall, failed map[*attempt]bool) {
 	ctx, cancel := context.WithTimeout(ctx, d.o.callTimeout())
 	defer cancel()
 	records, err := d.o.Store.GetRecords(ctx, c.shard, c.records)
@@ -112,7 +126,7 @@ func (d *Dispatcher) read(ctx context.Context, c *readCall) {
 	}
 	for i, a := range c.attempts {
 		if err != nil {
-			a.renewAt = time.Now().Add(d.o.retryPause())
+			failed[a] = true
 			continue
 		}
 		a.wantRead = false
@@ -234,7 +248,7 @@ func (d *Dispatcher) answer(a *attempt, r job.RenewResult, nowMS int64, at time.
 
 // prolonged notes a renewal.
 func (d *Dispatcher) prolonged(a *attempt, r job.RenewResult, nowMS int64, at time.Time) {
-	a.until = at.Add(d.o.LeaseTTL - d.o.margin())
+	a.until = d.trust(at, d.o.LeaseTTL)
 	a.acked = true
 	if a.adopting {
 		a.adopting = false

@@ -105,8 +105,8 @@ func (r *Reservation) Count() int { return r.count }
 func (r *Reservation) Deliver(leases []job.Leased) {
 	d := r.d
 	clocks := make(map[int]int64)
-	for _, l := range leases {
-		clocks[l.Shard] = 0
+	for i := range leases {
+		clocks[leases[i].Shard] = 0
 	}
 	d.clocks(clocks)
 	var fx effects
@@ -122,9 +122,13 @@ func (r *Reservation) Deliver(leases []job.Leased) {
 	now := time.Now()
 	batches := make(map[*Session]job.Assignments, len(r.parts))
 	used := 0
-	for _, l := range leases {
-		if a := d.deliver(r, l, now, clocks, &fx); a != nil {
-			batches[a.session] = append(batches[a.session], job.Assignment{LeaseID: a.id, Leased: l})
+	for i := range leases {
+		if a := d.deliver(r, &leases[i], now, clocks, &fx); a != nil {
+			batch := batches[a.session]
+			if batch == nil {
+				batch = make(job.Assignments, 0, len(leases))
+			}
+			batches[a.session] = append(batch, job.Assignment{LeaseID: a.id, Record: a.rec})
 			used++
 		}
 	}
@@ -140,21 +144,21 @@ func (r *Reservation) Deliver(leases []job.Leased) {
 
 // deliver makes the attempt of one lease and finds its session. It returns nil
 // if nothing is to be sent.
-func (d *Dispatcher) deliver(r *Reservation, l job.Leased, now time.Time, clocks map[int]int64, fx *effects) *attempt {
+func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clocks map[int]int64, fx *effects) *attempt {
 	id := job.LeaseID(l.Record, l.State.Token)
 	if d.mu.attempts[id] != nil {
 		return nil
 	}
 	a := &attempt{
 		id: id, record: l.Record, token: l.State.Token, shard: l.Shard, born: now,
-		rec:   &job.Record{Definition: l.Definition, State: l.State, IndexMS: l.DeadlineMS},
-		until: now.Add(d.o.LeaseTTL - d.o.margin()),
+		rec: &job.Record{Definition: l.Definition, State: l.State, IndexMS: l.DeadlineMS},
 	}
-	late := false
+	left := d.o.LeaseTTL
 	if nowMS, ok := clocks[l.Shard]; ok {
-		left := time.Duration(l.DeadlineMS-nowMS)*time.Millisecond - d.o.margin()
-		a.until, late = now.Add(min(left, d.o.LeaseTTL)), left <= 0
+		left = min(left, time.Duration(l.DeadlineMS-nowMS)*time.Millisecond)
 	}
+	a.until = d.trust(now, left)
+	late := !a.until.After(now)
 	s := r.take(d)
 	if s == nil || late {
 		why := "late"

@@ -15,6 +15,7 @@ func (s *Session) Started(leaseIDs []string) {
 	var fx effects
 	d.mu.Lock()
 	now := time.Now()
+	fx.notices = make([]job.Notice, 0, len(leaseIDs))
 	for _, id := range leaseIDs {
 		a := d.mu.attempts[id]
 		if a == nil || a.session != s || a.started || a.over || a.pending != nil {
@@ -61,6 +62,7 @@ func (s *Session) Results(results []job.Result) {
 	}
 	clocks := d.clocksOf(ids)
 	var fx effects
+	fx.submissions = make([]submission, 0, len(results))
 	d.mu.Lock()
 	for _, r := range results {
 		d.result(s, r, clocks, &fx)

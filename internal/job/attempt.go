@@ -69,7 +69,10 @@ func (t *transition) failed(ev Settle, run Run, attempt uint32) {
 
 // runFailed counts a failed run, keeps its dead letter, and plans what follows.
 func (t *transition) runFailed(run Run, outcome Outcome, n Notice, hint time.Duration) {
-	trusted, _ := t.c.Backoff.Trusted(int64(t.Failures), time.Duration(t.now-t.FailedMS)*time.Millisecond)
+	// What the backoff itself held back does not make it stale: the age counts
+	// from when this run was due.
+	age := time.Duration(max(0, t.now-t.Due)) * time.Millisecond
+	trusted, _ := t.c.Backoff.Trusted(int64(t.Failures), age)
 	t.Failures = uint32(min(trusted+1, 1<<31))
 	t.FailedMS = t.now
 	t.slot = int(t.Dead % DeadLettersPerJob)

@@ -52,12 +52,14 @@ type UpdateRequest struct {
 }
 
 // PreviewRequest asks for nominal times of a schedule that is not stored. A zero
-// After is now; a nil Backoff asks for no intervals.
+// After is now; a nil Backoff asks for no intervals. MinInterval and MaxInterval
+// bound the intervals as those of a definition do.
 type PreviewRequest struct {
-	Schedule schedule.Spec
-	After    time.Time
-	Count    int
-	Backoff  *backoff.Recurring
+	Schedule                 schedule.Spec
+	After                    time.Time
+	Count                    int
+	Backoff                  *backoff.Recurring
+	MinInterval, MaxInterval time.Duration
 }
 
 // Preview answers a PreviewRequest.

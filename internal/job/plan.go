@@ -108,6 +108,9 @@ func (c *Compiled) retry(s State, k uint32, now int64, ev Settle) (due int64, so
 	}
 	elapsed := time.Duration(max(0, now-first)) * time.Millisecond
 	seed := backoff.Seed(c.Record(), int64(s.Runs), int64(k))
+	if c.Retry.Strategy == backoff.Decorrelated {
+		seed = backoff.Seed(c.Record(), int64(s.Runs), 0) // one walk a run
+	}
 	delay, ok := c.Retry.Next(int(k), elapsed, seed)
 	if !ok || ev.Permanent {
 		return 0, 0, false

@@ -110,10 +110,11 @@ type Welcome struct {
 	Addresses []string
 }
 
-// Assignment is one lease on its way to its worker.
+// Assignment is one lease on its way to its worker. What it points to is not
+// changed.
 type Assignment struct {
 	LeaseID string
-	Leased
+	*Record
 }
 
 // Assignments hand out leases.

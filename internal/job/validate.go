@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"sort"
 	"strings"
@@ -27,6 +28,16 @@ type Limits struct {
 // DefaultLimits are those of a cluster that sets none.
 func DefaultLimits() Limits {
 	return Limits{MaxPayload: 256 << 10, MinInterval: 5 * time.Second, MaxLabels: 32}
+}
+
+// WithDefaults fills the limits that are not set.
+func (l Limits) WithDefaults() Limits {
+	def := DefaultLimits()
+	return Limits{
+		MaxPayload:  cmp.Or(l.MaxPayload, def.MaxPayload),
+		MinInterval: cmp.Or(l.MinInterval, def.MinInterval),
+		MaxLabels:   cmp.Or(l.MaxLabels, def.MaxLabels),
+	}
 }
 
 // Bounds that no cluster changes.

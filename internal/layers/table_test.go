@@ -68,6 +68,8 @@ var table = []row{
 	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
 
 	{path: "internal/node", floor: wiring, foreign: []string{"*"}, why: "it builds every part, with the client that the part needs"},
+	{path: "internal/dev", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler"},
+		why: "a whole cluster in one process: what the commands start in several"},
 	{path: "internal/config", floor: wiring, foreign: []string{"github.com/spf13", "gopkg.in/yaml.v3"}},
 	{path: "client", floor: wiring, foreign: []string{grpc, protobuf, status}, also: []string{api},
 		not: []string{goredis, redislock, memberlist, "internal/node"}, why: "users link it: it must not bring a server along"},

@@ -22,6 +22,7 @@ type shardClock struct {
 	at     time.Time // when it arrived, by the monotonic clock
 	handed int64     // greatest ms that ms has handed out
 	jumped time.Time // first of the refusals in a row; zero when there is none
+	token  uint64    // greatest one met
 }
 
 // expect returns the arguments of a script that let it notice a clock jump: what
@@ -87,4 +88,18 @@ func (s *Store) Now(ctx context.Context, shard int) (int64, error) {
 	}
 	ms, _ := s.clocks[shard].ms(s.now())
 	return ms, nil
+}
+
+// sawToken remembers the greatest token of the shard that this process has met.
+func (c *shardClock) sawToken(token uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.token = max(c.token, token)
+}
+
+// floor is that token: new ones are greater, even if a failover has lost it.
+func (c *shardClock) floor() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.token
 }

@@ -161,4 +161,3 @@ func decodeSchedule(m *storagev1.Schedule) schedule.Spec {
 		EndAt:      instant(m.GetEndMs()),
 	}
 }
-

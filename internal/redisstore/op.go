@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -65,7 +67,7 @@ func (o *op) take(cmd *redis.Cmd) {
 	o.reply = nil
 	value, err := cmd.Result()
 	switch {
-	case err == redis.Nil:
+	case errors.Is(err, redis.Nil):
 		o.err = nil
 		return
 	case err != nil:
@@ -152,7 +154,7 @@ func (s *Store) commonArgs(shard int) []any {
 	virtual := ""
 	if s.virtual != nil {
 		expect = 0 // the caller says what time it is, and may leap
-		virtual = fixed(uint64(max(0, s.virtual())), 1)
+		virtual = strconv.FormatInt(max(0, s.virtual()), 10)
 	}
 	return []any{expect, accept, virtual}
 }

@@ -21,7 +21,8 @@ import (
 //
 // The tail holds the fields that are not zero. A number is a letter and decimal
 // digits; a text is a letter, its length in bytes, a colon, and the bytes. Times
-// are written as their distance from the nominal time, which keeps them short.
+// and the settled token are written as their distance from the nominal time,
+// which keeps them short.
 // A letter that is not known is skipped: a later version may add fields that an
 // earlier one can do without. Everything else needs a new version of the tail.
 const (
@@ -30,7 +31,7 @@ const (
 
 	// maxToken is the greatest integer that is exact in a Lua number.
 	maxToken = 1<<53 - 1
-	maxEpoch = 999_999
+	maxEpoch = job.MaxEpoch
 )
 
 // encodeState writes a state. It fails for what the header cannot hold.
@@ -52,7 +53,7 @@ func encodeState(s job.State) (string, error) {
 	w.time('E', s.LastFinished)
 	w.text('e', s.LastError)
 	if s.SettledToken != 0 {
-		w.int('K', int64(s.SettledToken-s.Token))
+		w.int('K', int64(s.SettledToken-tokenBase(s.Nominal)))
 	}
 	w.uint('r', s.Runs)
 	w.uint('k', s.Succeeded)
@@ -93,6 +94,10 @@ func appendHeader(b []byte, s job.State) []byte {
 	b = appendFixed(b, uint64(s.Epoch), 6)
 	return append(b, bit(s.Deleting), tailVersion)
 }
+
+// tokenBase is what a settled token is counted from: tokens grow by the
+// microsecond.
+func tokenBase(nominal int64) uint64 { return uint64(nominal) * 1000 }
 
 // guardOf is what a script compares before it writes: token and revision as the
 // header has them.

@@ -117,7 +117,7 @@ func (f field) storeOther(s *job.State) error {
 	case 'K':
 		var n int64
 		n, err = f.int()
-		s.SettledToken = s.Token + uint64(n)
+		s.SettledToken = tokenBase(s.Nominal) + uint64(n)
 	case 'p':
 		v, err = f.uint(job.MaxPriority)
 		s.Lane.Priority = uint8(v)

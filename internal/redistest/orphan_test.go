@@ -14,11 +14,7 @@ const tiesChildren = runtime.GOOS == "linux"
 // startOrphan plays a test binary that is killed in the middle: it starts a
 // server, tells its address and never comes to its cleanup.
 func startOrphan() {
-	dir, err := os.MkdirTemp("", "redistest-orphan")
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(Start(&orphanTB{dir: dir}).Addr())
+	fmt.Println(Start(&orphanTB{dir: os.Getenv(orphanEnv)}).Addr())
 	select {}
 }
 

@@ -265,6 +265,8 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+// orphanEnv is set for a binary that shall play the killed one: to the directory
+// of its server.
 const orphanEnv = "FERMATA_REDISTEST_ORPHAN"
 
 // A test binary that dies without cleanup takes its servers with it.
@@ -274,7 +276,7 @@ func TestServersDieWithAKilledTestBinary(t *testing.T) {
 		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), orphanEnv+"=1")
+	cmd.Env = append(os.Environ(), orphanEnv+"="+t.TempDir())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,22 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 	}
 	answer := job.Preview{Times: schedule.Upcoming(compiled, p.After, p.Count)}
 	if p.Backoff != nil && p.Schedule.Kind == schedule.KindInterval {
-		answer.Intervals = p.Backoff.Ladder(p.Schedule.Every)
+		answer.Intervals = intervals(p)
 	}
 	return answer, nil
+}
+
+// intervals lists the interval after 0, 1, 2 ... failures until it stops growing.
+func intervals(p job.PreviewRequest) []time.Duration {
+	c := job.Compiled{Definition: job.Definition{
+		Schedule: p.Schedule, Backoff: *p.Backoff, MinInterval: p.MinInterval, MaxInterval: p.MaxInterval,
+	}}
+	steps := p.Backoff.Ladder(p.Schedule.Every)
+	for failures := range steps {
+		steps[failures] = c.EffectiveInterval(int64(failures))
+	}
+	for n := len(steps); n > 1 && steps[n-1] == steps[n-2]; n-- {
+		steps = steps[:n-1]
+	}
+	return steps
 }

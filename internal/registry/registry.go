@@ -44,7 +44,7 @@ type Canceller interface {
 type Options struct {
 	Store  Store
 	Ledger Ledger
-	// Limits default to [job.DefaultLimits].
+	// Limits that are not set are those of [job.DefaultLimits].
 	Limits    job.Limits
 	Observer  Observer
 	Nudger    Nudger
@@ -60,9 +60,7 @@ func New(o Options) (*Registry, error) {
 	if o.Store == nil || o.Ledger == nil {
 		return nil, errors.New("registry: Store and Ledger are required")
 	}
-	if o.Limits == (job.Limits{}) {
-		o.Limits = job.DefaultLimits()
-	}
+	o.Limits = o.Limits.WithDefaults()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

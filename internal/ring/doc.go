@@ -1,10 +1,21 @@
-// Package ring says who should hold which shard, and which shard a job is in.
+// Package ring says where things belong: which shard a job lives in, which
+// member should hold a shard, and which Redis Cluster slot a shard's keys fall
+// into.
 //
-// A View lists the live members. The owner of a shard is the member with the
-// greatest hash of (name, shard): rendezvous hashing, so that a member that comes
-// or goes moves only its own share. A view is a hint that says who should try for
-// a lock; it proves nothing.
+// A [View] is the list of live members as one node sees it. From it alone every
+// node computes, by rendezvous hashing, the same owner of each shard: the member
+// with the highest weight, a hash of its name and the shard. A view is a hint and
+// never a proof: two nodes may hold different views for a while. What makes a
+// node the holder of a shard is the shard's lock.
 //
-// All hashes are of fixed bytes with a fixed function, so that nodes of any
-// version and architecture agree; golden tests pin them.
+// Invariants:
+//
+//  1. Equal members give equal owners, on every node and in every version, in
+//     whatever order they are listed.
+//  2. A shard changes its owner only if its owner left, or if its new owner just
+//     came. A member that comes or goes moves about 1/n of the shards.
+//  3. ShardOf, Tag and Slot are part of the stored format: they depend on their
+//     arguments only and never change.
+//  4. Tag(i, n) falls into the i-th of n equal parts of Redis Cluster's slots, so
+//     that masters which own contiguous slots get equal numbers of shards.
 package ring

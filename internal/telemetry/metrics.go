@@ -23,6 +23,7 @@ type metrics struct {
 	deadLetters  *prometheus.CounterVec
 	jobs         *prometheus.CounterVec
 	stale        prometheus.Counter
+	calls        *prometheus.HistogramVec
 
 	backlog, records, oldest *prometheus.GaugeVec
 }
@@ -52,9 +53,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		deadLetters: counter("fermata_dead_letters_total", "Runs that ended as dead letters, by reason.", "namespace", "queue", "reason"),
 		jobs:        counter("fermata_job_changes_total", "Changes of jobs by clients and operators.", "namespace", "change"),
 		stale:       f.NewCounter(prometheus.CounterOpts{Name: "fermata_stale_results_refused_total", Help: "Results that came under a token that no longer counts."}),
-		backlog:     gauge("fermata_queue_backlog", "Due records that wait for a slot, in the shards this node holds.", "namespace", "queue"),
-		records:     gauge("fermata_queue_records", "Records by region of the index, in the shards this node holds.", "namespace", "queue", "region"),
-		oldest:      gauge("fermata_queue_oldest_overdue_seconds", "How long the longest waiting due record has waited, in the shards this node holds.", "namespace", "queue"),
+		calls: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fermata_rpc_seconds", Help: "Time that calls of clients took, by method and status code; streams count when they end.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
+		}, []string{"method", "code"}),
+		backlog: gauge("fermata_queue_backlog", "Due records that wait for a slot, in the shards this node holds.", "namespace", "queue"),
+		records: gauge("fermata_queue_records", "Records by region of the index, in the shards this node holds.", "namespace", "queue", "region"),
+		oldest:  gauge("fermata_queue_oldest_overdue_seconds", "How long the longest waiting due record has waited, in the shards this node holds.", "namespace", "queue"),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -32,6 +33,11 @@ func (t *Telemetry) Observe(notices []job.Notice) {
 		t.metrics.observe(n)
 		t.log(n)
 	}
+}
+
+// ObserveCall counts one call of a client that has ended.
+func (t *Telemetry) ObserveCall(method, code string, took time.Duration) {
+	t.metrics.calls.WithLabelValues(method, code).Observe(took.Seconds())
 }
 
 func (t *Telemetry) log(n job.Notice) {

@@ -4,6 +4,7 @@
 -- ARGV  1-3 common  4.. per record, a record at most once:
 --       id, guard (token and revision as stored), steps, place of its lane, then
 --       what each letter of steps asks for:
+--       a  only if the record before it in ARGV was written
 --       x  only if the lease has ended
 --       w  state, score     write both
 --       k  state            write; score, session and acknowledgement stay as stored
@@ -22,7 +23,7 @@
 local code = start()
 if code ~= 0 then return {code, clock.us} end
 
-local takes = {x = 0, w = 2, k = 1, d = 0, q = 0, u = 0, l = 1, f = 1, h = 2, c = 6, z = 2}
+local takes = {a = 0, x = 0, w = 2, k = 1, d = 0, q = 0, u = 0, l = 1, f = 1, h = 2, c = 6, z = 2}
 
 -- items cuts ARGV into records: {at = index of its first argument, x = index of
 -- the arguments of step x ...}.
@@ -65,13 +66,14 @@ end
 local codes, conflicts = {}, {}
 local states, defs, runs = {}, {}, {}             -- HSET
 local no_states, no_defs, no_runs = {}, {}, {}    -- HDEL
-local scores, leaving, places, known = {}, {}, {}, {} -- by place
+local scores, aside, leaving = {}, {}, {} -- ZADD, ZADD XX, ZREM; by place
+local places, known = {}, {}
 
 local function touch(k)
 	if not known[k] then
 		known[k] = true
 		places[#places + 1] = k
-		scores[k], leaving[k] = {}, {}
+		scores[k], aside[k], leaving[k] = {}, {}, {}
 	end
 end
 
@@ -109,7 +111,7 @@ local function write(item, text)
 	elseif item.u then
 		leaving[lane][#leaving[lane] + 1] = id
 	elseif item.q then
-		push(scores[lane], int(3 * REGION + NEVER), id)
+		push(aside[lane], int(3 * REGION + NEVER), id)
 	end
 	if item.f then push(defs, id, ARGV[item.f]) end
 	if item.h then push(runs, ARGV[item.h], ARGV[item.h + 1]) end
@@ -124,9 +126,9 @@ end
 local list, ids = items()
 local texts = call('hmget', KEYS[2], unpack(ids))
 for i, item in ipairs(list) do
-	codes[i] = judge(item, texts[i])
+	codes[i] = item.a and codes[i - 1] ~= '0' and '1' or judge(item, texts[i])
 	if codes[i] == '1' then
-		conflicts[#conflicts + 1] = texts[i]
+		conflicts[#conflicts + 1] = texts[i] or ''
 	elseif codes[i] == '0' then
 		write(item, texts[i])
 	end
@@ -136,7 +138,10 @@ end
 wide('hset', KEYS[3], defs)
 wide('hset', KEYS[4], runs)
 wide('hset', KEYS[2], states)
-for _, k in ipairs(places) do wide('zadd', KEYS[k], scores[k]) end
+for _, k in ipairs(places) do
+	wide('zadd', KEYS[k], scores[k])
+	wide('zadd', KEYS[k], aside[k], 'xx')
+end
 for _, k in ipairs(places) do wide('zrem', KEYS[k], leaving[k]) end
 wide('hdel', KEYS[2], no_states)
 wide('hdel', KEYS[3], no_defs)

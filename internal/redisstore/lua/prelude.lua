@@ -18,10 +18,16 @@ local JUMP = 60000 -- ms that the clock may be ahead of what the caller expects
 
 local function int(n) return fmt('%.0f', n) end
 
--- wide puts a list of values into as many calls as it takes.
-local function wide(command, key, list)
+-- wide puts a list of values into as many calls as it takes, with an option
+-- after the key if there is one.
+local function wide(command, key, list, option)
 	for i = 1, #list, 1000 do
-		call(command, key, unpack(list, i, math.min(i + 999, #list)))
+		local last = math.min(i + 999, #list)
+		if option then
+			call(command, key, option, unpack(list, i, last))
+		else
+			call(command, key, unpack(list, i, last))
+		end
 	end
 end
 
@@ -68,14 +74,15 @@ local function advance(text)
 		clock.us = real * 1000
 		return 1
 	end
-	local now = real
-	if real >= mark then
-		anchor_real, anchor_clock = 0, 0
+	local anchored = anchor_clock ~= 0 and real >= anchor_real
+	local now, slow = mark, mark
+	if anchored then slow = anchor_clock + math.floor((real - anchor_real) / 2) end
+	if real >= slow and real >= mark then
+		now, anchor_real, anchor_clock = real, 0, 0
+	elseif not anchored or slow < mark then
+		anchor_real, anchor_clock, usec = real, mark, 0
 	else
-		if anchor_real == 0 or real < anchor_real then
-			anchor_real, anchor_clock = real, mark
-		end
-		now, usec = math.max(mark, anchor_clock + math.floor((real - anchor_real) / 2)), 0
+		now, usec = slow, 0
 	end
 	clock.ms, clock.us, clock.token = now, now * 1000 + usec, token
 	clock.anchor_real, clock.anchor_clock, clock.virtual = anchor_real, anchor_clock, virtual

@@ -36,10 +36,5 @@ for i, id in ipairs(ids) do
 	end
 end
 wide('hset', KEYS[2], fields)
-for k = 3, #KEYS do
-	local list = scores[k] or {}
-	for i = 1, #list, 1000 do
-		call('zadd', KEYS[k], 'xx', unpack(list, i, math.min(i + 999, #list)))
-	end
-end
+for k, list in pairs(scores) do wide('zadd', KEYS[k], list, 'xx') end
 return {0, clock.us, table.concat(codes), revisions}

@@ -1,0 +1,71 @@
+package client
+
+import (
+	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Every is due at a fixed rate: a late run does not move the next one.
+func Every(d time.Duration) *Schedule {
+	return &Schedule{Rule: &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(d)}}}
+}
+
+// FixedDelay is due so long after the end of the previous run.
+func FixedDelay(d time.Duration) *Schedule {
+	return &Schedule{Rule: &fermatav1.Schedule_Interval{
+		Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(d), FixedDelay: true},
+	}}
+}
+
+// Cron is due by an expression of five fields (or @daily and the like), read in
+// an IANA time zone; an empty one is UTC.
+func Cron(expression, zone string) *Schedule {
+	return &Schedule{Rule: &fermatav1.Schedule_Cron{
+		Cron: &fermatav1.CronSchedule{Expressions: []string{expression}, TimeZone: zone},
+	}}
+}
+
+// Once is due at one instant; at once if it has passed.
+func Once(t time.Time) *Schedule {
+	return &Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(t)}}
+}
+
+// HTTPRequest is the payload of the ready-made handler "http".
+type HTTPRequest struct {
+	// Method defaults to GET, or POST with a body.
+	Method  string            `json:"method,omitempty"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    string            `json:"body,omitempty"`
+	// ExpectedStatus lists codes and ranges such as "200-299", the default.
+	ExpectedStatus []string `json:"expected_status,omitempty"`
+	// Timeout of the request, as "5s". Default: that of the attempt.
+	Timeout string `json:"timeout,omitempty"`
+}
+
+// Payload returns what to put into [Job].Payload.
+func (q HTTPRequest) Payload() []byte { return payload(q) }
+
+// Command is the payload of the ready-made handler "exec".
+type Command struct {
+	Argv  []string          `json:"argv"`
+	Env   map[string]string `json:"env,omitempty"`
+	Dir   string            `json:"dir,omitempty"`
+	Stdin string            `json:"stdin,omitempty"`
+}
+
+// Payload returns what to put into [Job].Payload.
+func (c Command) Payload() []byte { return payload(c) }
+
+func payload(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // structs of strings
+	}
+	return text
+}

@@ -1,0 +1,193 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Messages of the API, under shorter names.
+type (
+	Job           = fermatav1.Job
+	Run           = fermatav1.Run
+	Schedule      = fermatav1.Schedule
+	RetryPolicy   = fermatav1.RetryPolicy
+	BackoffPolicy = fermatav1.BackoffPolicy
+)
+
+// Options configure a Client; the zero value is good.
+type Options struct {
+	// Namespace of jobs that are named by their id. Default "default".
+	Namespace string
+	// TLS secures connections; nil means plain text.
+	TLS *tls.Config
+	// Attempts bounds how often a call is tried, 1 to 20. Default 5.
+	Attempts int
+	// MaxMessage bounds an answer in bytes. Default 16 MiB.
+	MaxMessage int
+	// DialOptions are handed to gRPC last.
+	DialOptions []grpc.DialOption
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Namespace == "" {
+		o.Namespace = "default"
+	}
+	if o.Attempts == 0 {
+		o.Attempts = 5
+	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = 16 << 20
+	}
+	if o.Attempts < 1 || o.Attempts > 20 || o.MaxMessage < 0 {
+		return o, fmt.Errorf("client: %d attempts, %d bytes; want 1 to 20 attempts and no negative size", o.Attempts, o.MaxMessage)
+	}
+	return o, nil
+}
+
+// Client talks to a cluster. It is safe for concurrent use.
+type Client struct {
+	o       Options
+	conn    *grpc.ClientConn
+	jobs    fermatav1.JobServiceClient
+	cluster fermatav1.ClusterServiceClient
+}
+
+// Dial makes a client for the nodes at the addresses (host:port). It does not
+// wait for a connection: calls do. A single address may be a name with several
+// records, which are all used, or a gRPC target such as "unix:///run/fermata".
+func Dial(addresses []string, o Options) (*Client, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	target, options, err := targetOf(addresses)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options,
+		grpc.WithTransportCredentials(transport(o.TLS)),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxMessage)),
+		grpc.WithDisableServiceConfig(),
+	)
+	conn, err := grpc.NewClient(target, append(options, o.DialOptions...)...)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	return &Client{
+		o: o, conn: conn,
+		jobs: fermatav1.NewJobServiceClient(conn), cluster: fermatav1.NewClusterServiceClient(conn),
+	}, nil
+}
+
+// targetOf leaves one address to the DNS resolver and lists several.
+func targetOf(addresses []string) (string, []grpc.DialOption, error) {
+	if len(addresses) == 0 {
+		return "", nil, errors.New("client: no address")
+	}
+	if len(addresses) == 1 && strings.Contains(addresses[0], "://") {
+		return addresses[0], nil, nil
+	}
+	var list []resolver.Address
+	for _, address := range addresses {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return "", nil, fmt.Errorf("client: address %q is not host:port: %w", address, err)
+		}
+		list = append(list, resolver.Address{Addr: address, ServerName: host})
+	}
+	if len(list) == 1 {
+		return "dns:///" + addresses[0], nil, nil
+	}
+	static := manual.NewBuilderWithScheme("fermata")
+	static.InitialState(resolver.State{Addresses: list})
+	return "fermata:///cluster", []grpc.DialOption{grpc.WithResolvers(static)}, nil
+}
+
+func transport(config *tls.Config) credentials.TransportCredentials {
+	if config == nil {
+		return insecure.NewCredentials()
+	}
+	return credentials.NewTLS(config)
+}
+
+// Close ends all connections.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Namespace is the one that ids belong to.
+func (c *Client) Namespace() string { return c.o.Namespace }
+
+// JobService returns the generated stub, whose calls are tried once.
+func (c *Client) JobService() fermatav1.JobServiceClient { return c.jobs }
+
+// ClusterService returns the generated stub, whose calls are tried once.
+func (c *Client) ClusterService() fermatav1.ClusterServiceClient { return c.cluster }
+
+// JobName returns the full name of a job. A full name stays as it is.
+func (c *Client) JobName(job string) string {
+	if strings.HasPrefix(job, "namespaces/") {
+		return job
+	}
+	return c.parent() + "/jobs/" + job
+}
+
+// RunName returns the full name of a run. A full name stays as it is.
+func (c *Client) RunName(job, run string) string {
+	if strings.HasPrefix(run, "namespaces/") {
+		return run
+	}
+	return c.JobName(job) + "/runs/" + run
+}
+
+func (c *Client) parent() string { return "namespaces/" + c.o.Namespace }
+
+// JobID returns the last part of a job's name.
+func JobID(j *Job) string { return lastPart(j.GetName()) }
+
+// RunID returns the last part of a run's name.
+func RunID(r *Run) string { return lastPart(r.GetName()) }
+
+func lastPart(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+
+// Nodes lists the members of the cluster.
+func (c *Client) Nodes(ctx context.Context) ([]*fermatav1.Node, error) {
+	r, err := call(ctx, c, c.cluster.ListNodes, &fermatav1.ListNodesRequest{})
+	return r.GetNodes(), err
+}
+
+// Shards lists the shards with their holders.
+func (c *Client) Shards(ctx context.Context) ([]*fermatav1.Shard, error) {
+	r, err := call(ctx, c, c.cluster.ListShards, &fermatav1.ListShardsRequest{})
+	return r.GetShards(), err
+}
+
+// Queues lists the queues of the client's namespace, or of all.
+func (c *Client) Queues(ctx context.Context, all bool) ([]*fermatav1.Queue, error) {
+	q := &fermatav1.ListQueuesRequest{Parent: c.parent()}
+	if all {
+		q.Parent = ""
+	}
+	r, err := call(ctx, c, c.cluster.ListQueues, q)
+	return r.GetQueues(), err
+}
+
+// Workers lists the workers that are connected.
+func (c *Client) Workers(ctx context.Context) ([]*fermatav1.Worker, error) {
+	r, err := call(ctx, c, c.cluster.ListWorkers, &fermatav1.ListWorkersRequest{})
+	return r.GetWorkers(), err
+}

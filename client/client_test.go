@@ -1,0 +1,315 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// node is a server whose answers a test scripts.
+type node struct {
+	fermatav1.UnimplementedJobServiceServer
+	address string
+	server  *grpc.Server
+
+	mu sync.Mutex
+	// fail are the errors of the next calls.
+	fail     []error
+	requests []string // request ids
+	calls    int
+	missing  []bool // allow_missing of deletions
+	batches  []int
+}
+
+func (n *node) next(requestID string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls++
+	n.requests = append(n.requests, requestID)
+	if len(n.fail) == 0 {
+		return nil
+	}
+	err := n.fail[0]
+	n.fail = n.fail[1:]
+	return err
+}
+
+func (n *node) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.calls
+}
+
+func (n *node) GetJob(_ context.Context, q *fermatav1.GetJobRequest) (*fermatav1.Job, error) {
+	return &fermatav1.Job{Name: q.GetName(), Queue: n.address}, n.next("")
+}
+
+func (n *node) RunJob(_ context.Context, q *fermatav1.RunJobRequest) (*fermatav1.RunJobResponse, error) {
+	return &fermatav1.RunJobResponse{Joined: true}, n.next(q.GetRequestId())
+}
+
+func (n *node) UpdateJob(_ context.Context, q *fermatav1.UpdateJobRequest) (*fermatav1.Job, error) {
+	return q.GetJob(), n.next(q.GetRequestId())
+}
+
+func (n *node) CreateJob(_ context.Context, q *fermatav1.CreateJobRequest) (*fermatav1.Job, error) {
+	return &fermatav1.Job{Name: q.GetParent() + "/jobs/" + q.GetJobId()}, n.next(q.GetRequestId())
+}
+
+func (n *node) DeleteJob(_ context.Context, q *fermatav1.DeleteJobRequest) (*emptypb.Empty, error) {
+	n.missing = append(n.missing, q.GetAllowMissing())
+	return &emptypb.Empty{}, n.next("")
+}
+
+func (n *node) ListJobs(_ context.Context, q *fermatav1.ListJobsRequest) (*fermatav1.ListJobsResponse, error) {
+	if err := n.next(""); err != nil {
+		return nil, err
+	}
+	pages := map[string]*fermatav1.ListJobsResponse{
+		"":  {Jobs: []*fermatav1.Job{{Name: "a"}, {Name: "b"}}, NextPageToken: "2"},
+		"2": {NextPageToken: "3"},
+		"3": {Jobs: []*fermatav1.Job{{Name: "c"}}},
+	}
+	return pages[q.GetPageToken()], nil
+}
+
+func (n *node) BatchCreateJobs(_ context.Context, q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
+	n.batches = append(n.batches, len(q.GetRequests()))
+	response := &fermatav1.BatchCreateJobsResponse{}
+	for i, item := range q.GetRequests() {
+		result := &fermatav1.BatchCreateJobsResponse_Result{Job: &fermatav1.Job{Name: item.GetJobId()}}
+		if i == 1 {
+			result = &fermatav1.BatchCreateJobsResponse_Result{Code: int32(codes.AlreadyExists), Message: "taken"}
+		}
+		response.Results = append(response.Results, result)
+	}
+	return response, n.next("")
+}
+
+func start(t *testing.T) *node {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{address: listener.Addr().String(), server: grpc.NewServer(grpc.MaxRecvMsgSize(16 << 20))}
+	fermatav1.RegisterJobServiceServer(n.server, n)
+	served := make(chan error, 1)
+	go func() { served <- n.server.Serve(listener) }()
+	t.Cleanup(func() {
+		n.server.Stop()
+		<-served
+	})
+	return n
+}
+
+func dial(t *testing.T, o client.Options, addresses ...string) *client.Client {
+	t.Helper()
+	c, err := client.Dial(addresses, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func failure(code codes.Code, details ...protoadapt.MessageV1) error {
+	s, err := status.New(code, "scripted").WithDetails(details...)
+	if err != nil {
+		panic(err)
+	}
+	return s.Err()
+}
+
+func soon() protoadapt.MessageV1 {
+	return &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Millisecond)}
+}
+
+func TestCallsAreRepeatedWhenWorthwhile(t *testing.T) {
+	later := &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Hour)}
+	tests := []struct {
+		name  string
+		fail  []error
+		calls int
+		code  codes.Code
+	}{
+		{"fine", nil, 1, codes.OK},
+		{"unavailable", []error{failure(codes.Unavailable), failure(codes.Unavailable, soon())}, 3, codes.OK},
+		{"aborted with delay", []error{failure(codes.Aborted, soon())}, 2, codes.OK},
+		{"aborted", []error{failure(codes.Aborted)}, 1, codes.Aborted},
+		{"not found", []error{failure(codes.NotFound)}, 1, codes.NotFound},
+		{"exhausted", []error{failure(codes.ResourceExhausted)}, 1, codes.ResourceExhausted},
+		{"too often", slices.Repeat([]error{failure(codes.Unavailable, soon())}, 9), 4, codes.Unavailable},
+		{"too late", []error{failure(codes.Unavailable, later)}, 1, codes.Unavailable},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := start(t)
+			n.fail = tt.fail
+			c := dial(t, client.Options{Attempts: 4}, n.address)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, _, err := c.RunJob(ctx, "ping")
+			if status.Code(err) != tt.code || n.calls != tt.calls {
+				t.Errorf("%d calls, %v; want %d, %v", n.calls, err, tt.calls, tt.code)
+			}
+			if ids := slices.Compact(slices.Clone(n.requests)); len(ids) != 1 || ids[0] == "" {
+				t.Errorf("request ids %q: each repetition must carry that of the first", n.requests)
+			}
+		})
+	}
+}
+
+func TestRequestIDsDiffer(t *testing.T) {
+	form := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	a, b := client.NewRequestID(), client.NewRequestID()
+	if a == b || !form.MatchString(a) {
+		t.Errorf("%s %s", a, b)
+	}
+	n := start(t)
+	c := dial(t, client.Options{}, n.address)
+	ctx := t.Context()
+	_, err1 := c.UpdateJob(ctx, &client.Job{Name: "ping"}, "queue")
+	_, err2 := c.CreateJob(ctx, "", &client.Job{})
+	_, err3 := c.CreateJob(ctx, "named", &client.Job{})
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	if n.requests[0] == "" || n.requests[1] == "" || n.requests[0] == n.requests[1] {
+		t.Errorf("request ids %q", n.requests)
+	}
+	if n.requests[2] != "" {
+		t.Error("a named job is identified by its definition: ensuring it twice must be no conflict")
+	}
+}
+
+func TestDeletionWhoseAnswerWasLost(t *testing.T) {
+	n := start(t)
+	n.fail = []error{failure(codes.Unavailable, soon())}
+	if err := dial(t, client.Options{}, n.address).DeleteJob(t.Context(), "ping", ""); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(n.missing, []bool{false, true}) {
+		t.Errorf("allow_missing %v", n.missing)
+	}
+}
+
+func TestSeveralAddresses(t *testing.T) {
+	a, b := start(t), start(t)
+	c := dial(t, client.Options{}, a.address, b.address)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for a.count() == 0 || b.count() == 0 {
+		if _, err := c.GetJob(ctx, "ping"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.server.Stop()
+	for range 20 {
+		j, err := c.GetJob(ctx, "ping")
+		if err != nil || j.GetQueue() != b.address {
+			t.Fatalf("%v, %v; want an answer of the other node", j, err)
+		}
+	}
+}
+
+func TestListingGoesThroughThePages(t *testing.T) {
+	n := start(t)
+	c := dial(t, client.Options{}, n.address)
+	var names []string
+	for j, err := range c.Jobs(t.Context(), client.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, j.GetName())
+	}
+	if !slices.Equal(names, []string{"a", "b", "c"}) {
+		t.Errorf("names %v", names)
+	}
+	n.fail = []error{nil, failure(codes.NotFound)}
+	var last error
+	for _, err := range c.Jobs(t.Context(), client.Filter{}) {
+		last = err
+	}
+	if !client.IsNotFound(last) {
+		t.Errorf("error of the second page: %v", last)
+	}
+}
+
+func TestBatchesAreSplit(t *testing.T) {
+	n := start(t)
+	c := dial(t, client.Options{}, n.address)
+	jobs := make([]client.NewJob, 2300)
+	for i := range jobs {
+		jobs[i] = client.NewJob{ID: fmt.Sprint(i), Job: &client.Job{}}
+	}
+	results, err := c.CreateJobs(t.Context(), jobs)
+	if err != nil || len(results) != len(jobs) || !slices.Equal(n.batches, []int{1000, 1000, 300}) {
+		t.Fatalf("%d results in %v, %v", len(results), n.batches, err)
+	}
+	if !client.IsExists(results[1].Err) || results[2299].Job.GetName() != "2299" {
+		t.Errorf("results %v %v", results[1], results[2299])
+	}
+	n.batches = nil
+	large := make([]client.NewJob, 5)
+	for i := range large {
+		large[i].Job = &client.Job{Payload: make([]byte, 3<<20)}
+	}
+	if _, err := c.CreateJobs(t.Context(), large); err != nil || !slices.Equal(n.batches, []int{2, 2, 1}) {
+		t.Errorf("large payloads: batches of %v, %v", n.batches, err)
+	}
+}
+
+func TestNamesAndErrors(t *testing.T) {
+	c := dial(t, client.Options{Namespace: "n"}, "localhost:1")
+	for got, want := range map[string]string{
+		c.JobName("a"):                                                "namespaces/n/jobs/a",
+		c.JobName("namespaces/x/jobs/a"):                              "namespaces/x/jobs/a",
+		c.RunName("a", "1-2"):                                         "namespaces/n/jobs/a/runs/1-2",
+		c.RunName("a", "namespaces/x/jobs/a/runs/b"):                  "namespaces/x/jobs/a/runs/b",
+		client.JobID(&client.Job{Name: "namespaces/n/jobs/a"}):        "a",
+		client.RunID(&client.Run{Name: "namespaces/n/jobs/a/runs/r"}): "r",
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	err := failure(codes.InvalidArgument, &errdetails.BadRequest{
+		FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "job_id", Description: "is empty"}},
+	})
+	if v := client.Violations(err); !client.IsInvalid(err) || len(v) != 1 || v[0] != (client.Violation{Field: "job_id", Description: "is empty"}) {
+		t.Errorf("violations %v", v)
+	}
+	if client.IsNotFound(nil) || client.Violations(nil) != nil {
+		t.Error("nil is no error")
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	for name, dial := range map[string]func() (*client.Client, error){
+		"no address":   func() (*client.Client, error) { return client.Dial(nil, client.Options{}) },
+		"no port":      func() (*client.Client, error) { return client.Dial([]string{"host"}, client.Options{}) },
+		"bad attempts": func() (*client.Client, error) { return client.Dial([]string{"a:1"}, client.Options{Attempts: 21}) },
+	} {
+		if _, err := dial(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package client
+
+import (
+	"context"
+	"iter"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// CreateJob registers a job under an id; the cluster makes one if it is empty.
+// The job's namespace is the client's. Creating the same job twice is no error;
+// another job under the same id is ([IsExists]).
+func (c *Client) CreateJob(ctx context.Context, id string, j *Job) (*Job, error) {
+	q := &fermatav1.CreateJobRequest{Parent: c.parent(), JobId: id, Job: j}
+	if id == "" {
+		// The cluster makes the id from it, so that a repetition finds the job.
+		q.RequestId = NewRequestID()
+	}
+	return call(ctx, c, c.jobs.CreateJob, q)
+}
+
+// NewJob is one entry of CreateJobs.
+type NewJob struct {
+	ID  string
+	Job *Job
+}
+
+// Created is what became of a NewJob: a job, or an error.
+type Created struct {
+	Job *Job
+	Err error
+}
+
+// Bounds of one BatchCreateJobs call.
+const (
+	batchJobs  = 1000
+	batchBytes = 8 << 20
+)
+
+// CreateJobs registers any number of jobs in batches. Each has a result of its
+// own; the error is that of a call that failed as a whole, after which the
+// results of the later ones are missing.
+func (c *Client) CreateJobs(ctx context.Context, jobs []NewJob) ([]Created, error) {
+	results := make([]Created, 0, len(jobs))
+	for len(jobs) > 0 {
+		q := &fermatav1.BatchCreateJobsRequest{Parent: c.parent()}
+		size := 0
+		for _, j := range jobs {
+			size += proto.Size(j.Job)
+			if n := len(q.Requests); n == batchJobs || (n > 0 && size > batchBytes) {
+				break
+			}
+			item := &fermatav1.CreateJobRequest{JobId: j.ID, Job: j.Job}
+			if j.ID == "" {
+				item.RequestId = NewRequestID()
+			}
+			q.Requests = append(q.Requests, item)
+		}
+		answer, err := call(ctx, c, c.jobs.BatchCreateJobs, q)
+		if err != nil {
+			return results, err
+		}
+		for _, r := range answer.GetResults() {
+			results = append(results, created(r))
+		}
+		jobs = jobs[len(q.Requests):]
+	}
+	return results, nil
+}
+
+func created(r *fermatav1.BatchCreateJobsResponse_Result) Created {
+	if codes.Code(r.GetCode()) == codes.OK {
+		return Created{Job: r.GetJob()}
+	}
+	return Created{Err: status.ErrorProto(statusProto(r))}
+}
+
+// GetJob returns a job.
+func (c *Client) GetJob(ctx context.Context, job string) (*Job, error) {
+	return call(ctx, c, c.jobs.GetJob, &fermatav1.GetJobRequest{Name: c.JobName(job)})
+}
+
+// Filter selects jobs; what is zero does not matter.
+type Filter struct {
+	Queue    string
+	State    fermatav1.JobStatus_State
+	IDPrefix string
+	Labels   map[string]string
+	// MinFailures in a row.
+	MinFailures int64
+	// PageSize of one call, 1 to 1000. Default 100.
+	PageSize int32
+}
+
+// Jobs lists the jobs of the client's namespace in no particular order, page by
+// page as they are asked for. It ends after the first error.
+func (c *Client) Jobs(ctx context.Context, f Filter) iter.Seq2[*Job, error] {
+	return func(yield func(*Job, error) bool) {
+		for token := ""; ; {
+			jobs, next, err := c.ListJobs(ctx, f, token)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, j := range jobs {
+				if !yield(j, nil) {
+					return
+				}
+			}
+			if token = next; token == "" {
+				return
+			}
+		}
+	}
+}
+
+// ListJobs returns one page, and the token of the next one, empty after the last.
+func (c *Client) ListJobs(ctx context.Context, f Filter, token string) ([]*Job, string, error) {
+	r, err := call(ctx, c, c.jobs.ListJobs, &fermatav1.ListJobsRequest{
+		Parent: c.parent(), PageSize: f.PageSize, PageToken: token, Queue: f.Queue, State: f.State,
+		IdPrefix: f.IDPrefix, Labels: f.Labels, MinConsecutiveFailures: f.MinFailures,
+	})
+	return r.GetJobs(), r.GetNextPageToken(), err
+}
+
+// UpdateJob sets the fields that the paths name ("schedule",
+// "retry_policy.max_attempts"; "*" is all) to what j has there. j.Name tells
+// which job; with j.Etag set, an edit in between refuses the call ([IsConflict]).
+func (c *Client) UpdateJob(ctx context.Context, j *Job, paths ...string) (*Job, error) {
+	q := proto.CloneOf(j)
+	q.Name = c.JobName(j.GetName())
+	return call(ctx, c, c.jobs.UpdateJob, &fermatav1.UpdateJobRequest{
+		Job: q, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}, RequestId: NewRequestID(),
+	})
+}
+
+// DeleteJob removes a job; a live run is left to finish. A non-empty etag
+// refuses the call after an edit.
+func (c *Client) DeleteJob(ctx context.Context, job, etag string) error {
+	return c.retry(ctx, func(attempt int) error {
+		// A repetition finds no job if the first try worked and its answer was lost.
+		_, err := c.jobs.DeleteJob(ctx, &fermatav1.DeleteJobRequest{
+			Name: c.JobName(job), Etag: etag, AllowMissing: attempt > 1,
+		})
+		return err
+	})
+}
+
+// PauseJob holds a job; the note tells people why.
+func (c *Client) PauseJob(ctx context.Context, job, note string) (*Job, error) {
+	return call(ctx, c, c.jobs.PauseJob, &fermatav1.PauseJobRequest{Name: c.JobName(job), Note: note})
+}
+
+// ResumeJob ends a pause.
+func (c *Client) ResumeJob(ctx context.Context, job string) (*Job, error) {
+	return call(ctx, c, c.jobs.ResumeJob, &fermatav1.ResumeJobRequest{Name: c.JobName(job)})
+}
+
+// RunJob asks for a manual run. joined tells that one was already waiting.
+func (c *Client) RunJob(ctx context.Context, job string) (run *Run, joined bool, err error) {
+	r, err := call(ctx, c, c.jobs.RunJob, &fermatav1.RunJobRequest{Name: c.JobName(job), RequestId: NewRequestID()})
+	return r.GetRun(), r.GetJoined(), err
+}
+
+// Runs lists the current run first, then finished ones, newest first, then dead
+// letters.
+func (c *Client) Runs(ctx context.Context, job string) ([]*Run, error) {
+	r, err := call(ctx, c, c.jobs.ListRuns, &fermatav1.ListRunsRequest{Parent: c.JobName(job)})
+	return r.GetRuns(), err
+}
+
+// GetRun returns one run of a job.
+func (c *Client) GetRun(ctx context.Context, job, run string) (*Run, error) {
+	return call(ctx, c, c.jobs.GetRun, &fermatav1.GetRunRequest{Name: c.RunName(job, run)})
+}
+
+// CancelRun ends a run: a waiting one at once, a live one when its handler has
+// given up.
+func (c *Client) CancelRun(ctx context.Context, job, run string) (*Run, error) {
+	return call(ctx, c, c.jobs.CancelRun, &fermatav1.CancelRunRequest{Name: c.RunName(job, run)})
+}
+
+// PreviewSchedule returns due times of a schedule without storing it.
+func (c *Client) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
+	return call(ctx, c, c.jobs.PreviewSchedule, q)
+}

@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Waits between attempts, where the cluster names none.
+const (
+	firstWait = 100 * time.Millisecond
+	maxWait   = 2 * time.Second
+	// maxAsked bounds the wait that the cluster asks for.
+	maxAsked = 10 * time.Second
+)
+
+// rpcCall is a method of a generated stub.
+type rpcCall[Q, A any] func(context.Context, Q, ...grpc.CallOption) (A, error)
+
+// call tries a method until it answers something that a repetition cannot
+// change.
+func call[Q, A any](ctx context.Context, c *Client, method rpcCall[Q, A], q Q) (A, error) {
+	var answer A
+	err := c.retry(ctx, func(int) (err error) {
+		answer, err = method(ctx, q)
+		return err
+	})
+	return answer, err
+}
+
+// retry runs try up to Attempts times. The last error counts.
+func (c *Client) retry(ctx context.Context, try func(attempt int) error) error {
+	for attempt := 1; ; attempt++ {
+		err := try(attempt)
+		if err == nil || attempt >= c.o.Attempts {
+			return err
+		}
+		wait, worthwhile := waitAfter(err, attempt)
+		if !worthwhile || !sleep(ctx, wait) {
+			return err
+		}
+	}
+}
+
+// waitAfter tells whether to repeat after an error, and when. Aborted calls are
+// repeated only if the cluster names a delay: without one, somebody's edit has to
+// be looked at first.
+func waitAfter(err error, attempt int) (time.Duration, bool) {
+	asked, named := retryDelay(err)
+	switch code := status.Code(err); {
+	case code == codes.Unavailable && !named:
+		wait := min(firstWait<<min(attempt-1, 10), maxWait)
+		return wait/2 + mathrand.N(wait/2+1), true
+	case code == codes.Unavailable || (code == codes.Aborted && named):
+		wait := min(asked, maxAsked)
+		return wait + mathrand.N(wait/4+1), true
+	}
+	return 0, false
+}
+
+func retryDelay(err error) (time.Duration, bool) {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return max(0, info.GetRetryDelay().AsDuration()), true
+		}
+	}
+	return 0, false
+}
+
+// sleep waits unless the context ends before; then it reports false at once.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// NewRequestID returns a random UUID (version 4).
+func NewRequestID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

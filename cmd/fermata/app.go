@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/config"
+)
+
+// app is one invocation: its streams and the flags that all commands share.
+type app struct {
+	streams
+	now func() time.Time
+
+	addresses []string
+	namespace string
+	output    string
+	timeout   time.Duration
+
+	tls                                   bool
+	tlsCA, tlsCert, tlsKey, tlsServerName string
+}
+
+const rootHelp = `Register jobs with a Fermata cluster, and see how they and the cluster are doing.
+
+The flags under "Global Flags" can also be set by the environment (--address is
+FERMATA_ADDRESS) or in a YAML file named by --config or FERMATA_CONFIG.
+
+Exit codes:
+  0  done
+  1  failed
+  2  wrong usage, or the cluster refused a value
+  3  no such job or run
+  4  conflict: the id is taken, or somebody edited in between
+  5  no node, or no Redis behind it, could be reached in time`
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "fermata", Short: "Register jobs with a Fermata cluster", Long: rootHelp,
+		SilenceUsage: true, SilenceErrors: true, Version: versionText(),
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := config.Fill(cmd.Root().PersistentFlags(), "FERMATA"); err != nil {
+				return usage(err)
+			}
+			return a.check()
+		},
+	}
+	f := root.PersistentFlags()
+	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"}, "addresses of nodes, host:port; any one answers for all")
+	f.StringVarP(&a.namespace, "namespace", "n", "default", "namespace of the jobs")
+	f.StringVarP(&a.output, "output", "o", "table", "table, json or yaml")
+	f.DurationVar(&a.timeout, "request-timeout", 15*time.Second, "longest time for the whole command, repetitions included")
+	f.BoolVar(&a.tls, "tls", false, "use TLS; implied by the other --tls flags")
+	f.StringVar(&a.tlsCA, "tls-ca", "", "PEM file with the certificate authority (default: the system's)")
+	f.StringVar(&a.tlsCert, "tls-cert", "", "PEM file with this client's certificate")
+	f.StringVar(&a.tlsKey, "tls-key", "", "PEM file with this client's key")
+	f.StringVar(&a.tlsServerName, "tls-server-name", "", "name in the server's certificate (default: the host)")
+	f.String("config", "", "YAML file with values for the global flags")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.AddCommand(a.jobsCommand(), a.previewCommand(), a.clusterCommand(), a.versionCommand())
+	return root
+}
+
+func (a *app) check() error {
+	switch {
+	case a.output != "table" && a.output != "json" && a.output != "yaml":
+		return usagef("--output %q: want table, json or yaml", a.output)
+	case a.timeout <= 0:
+		return usagef("--request-timeout %v: must be positive", a.timeout)
+	case (a.tlsCert == "") != (a.tlsKey == ""):
+		return usagef("--tls-cert and --tls-key go together")
+	}
+	return nil
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error { return a.println(versionText()) },
+	}
+}
+
+// with runs one call or several against the cluster.
+func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
+	secure, err := a.tlsConfig()
+	if err != nil {
+		return usage(err)
+	}
+	c, err := client.Dial(a.addresses, client.Options{Namespace: a.namespace, TLS: secure})
+	if err != nil {
+		return usage(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+	defer cancel()
+	return do(ctx, c)
+}
+
+func (a *app) tlsConfig() (*tls.Config, error) {
+	if !a.tls && a.tlsCA == "" && a.tlsCert == "" && a.tlsServerName == "" {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.tlsServerName}
+	if a.tlsCA != "" {
+		text, err := os.ReadFile(a.tlsCA)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, errors.New("--tls-ca: holds no certificate")
+		}
+	}
+	if a.tlsCert != "" {
+		pair, err := tls.LoadX509KeyPair(a.tlsCert, a.tlsKey)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

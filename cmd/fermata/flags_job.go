@@ -1,0 +1,196 @@
+package main
+
+import (
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// jobFlags describe a job. Each flag sets one field; flags that are not given
+// leave theirs unset.
+type jobFlags struct {
+	scheduleFlags
+	handlerFlags
+	policy policyFlags
+
+	queue    string
+	priority int32
+	labels   map[string]string
+	timeout  time.Duration
+	grace    time.Duration
+	history  int32
+	keep     time.Duration
+	dead     time.Duration
+}
+
+func (j *jobFlags) register(f *pflag.FlagSet) {
+	j.scheduleFlags.register(f)
+	j.handlerFlags.register(f)
+	j.policy.register(f)
+	f.StringVar(&j.queue, "queue", "default", "queue whose workers run the job")
+	f.Int32Var(&j.priority, "priority", 5, "0 (lowest) to 9 (highest) inside the queue")
+	f.StringToStringVar(&j.labels, "label", nil, "label as key=value; may be repeated")
+	f.DurationVar(&j.timeout, "timeout", 30*time.Second, "longest time of one attempt")
+	f.DurationVar(&j.grace, "timeout-grace", 5*time.Second, "how long an attempt that timed out may take to end")
+	f.Int32Var(&j.history, "history", 10, "finished runs that are kept")
+	f.DurationVar(&j.keep, "retention", time.Hour, "how long a finished one-time job is kept")
+	f.DurationVar(&j.dead, "dead-letter-ttl", 7*24*time.Hour, "how long dead runs are kept")
+}
+
+// build returns the job that the flags describe and the paths of what they set.
+func (j *jobFlags) build(f *pflag.FlagSet, stdin io.Reader, now time.Time) (*client.Job, []string, error) {
+	changed := f.Changed
+	job := &client.Job{}
+	paths, err := j.fill(changed, stdin, job)
+	if err != nil {
+		return nil, nil, err
+	}
+	if job.Schedule, err = j.schedule(changed, now); err != nil {
+		return nil, nil, err
+	}
+	if job.Schedule != nil {
+		paths = append(paths, "schedule")
+	}
+	policies, err := j.policy.fill(changed, job)
+	if err != nil {
+		return nil, nil, err
+	}
+	paths = append(paths, policies...)
+	plain := []struct {
+		flag, path string
+		set        func()
+	}{
+		{"queue", "queue", func() { job.Queue = j.queue }},
+		{"priority", "priority", func() { job.Priority = &j.priority }},
+		{"label", "labels", func() { job.Labels = j.labels }},
+		{"timeout", "timeout", func() { job.Timeout = durationpb.New(j.timeout) }},
+		{"timeout-grace", "timeout_grace", func() { job.TimeoutGrace = durationpb.New(j.grace) }},
+		{"history", "history_limit", func() { job.HistoryLimit = &j.history }},
+		{"retention", "retention", func() { job.Retention = durationpb.New(j.keep) }},
+		{"dead-letter-ttl", "dead_letter_ttl", func() { job.DeadLetterTtl = durationpb.New(j.dead) }},
+	}
+	for _, p := range plain {
+		if changed(p.flag) {
+			p.set()
+			paths = append(paths, p.path)
+		}
+	}
+	return job, paths, nil
+}
+
+// policyFlags describe retries inside a run and backoff between runs.
+type policyFlags struct {
+	attempts   int32
+	strategy   string
+	base       time.Duration
+	multiplier float64
+	maxDelay   time.Duration
+	maxElapsed time.Duration
+
+	noBackoff         bool
+	backoffMultiplier float64
+	backoffExponent   int32
+	backoffMaxDelay   time.Duration
+	backoffMaxRatio   float64
+	minInterval       time.Duration
+	maxInterval       time.Duration
+
+	jitter string
+}
+
+func (p *policyFlags) register(f *pflag.FlagSet) {
+	p.registerBackoff(f)
+	f.Int32Var(&p.attempts, "retry-attempts", 0, "attempts of one run in all (default 1 for recurring jobs, else 3)")
+	f.StringVar(&p.strategy, "retry-strategy", "", "fixed, linear, exponential or decorrelated (default exponential)")
+	f.DurationVar(&p.base, "retry-base", time.Second, "first delay between attempts")
+	f.Float64Var(&p.multiplier, "retry-multiplier", 2, "growth of the delay")
+	f.DurationVar(&p.maxDelay, "retry-max-delay", 5*time.Minute, "longest delay between attempts")
+	f.DurationVar(&p.maxElapsed, "retry-max-elapsed", 0, "no attempt starts later than this after the first (default no limit)")
+}
+
+func (p *policyFlags) registerBackoff(f *pflag.FlagSet) {
+	f.BoolVar(&p.noBackoff, "no-backoff", false, "keep the interval when runs fail")
+	f.Float64Var(&p.backoffMultiplier, "backoff-multiplier", 2, "growth of the interval with each failed run")
+	f.Int32Var(&p.backoffExponent, "backoff-max-exponent", 5, "failed runs after which it grows no more")
+	f.DurationVar(&p.backoffMaxDelay, "backoff-max-delay", time.Hour, "longest interval, never below --every")
+	f.Float64Var(&p.backoffMaxRatio, "backoff-max-ratio", 0, "longest interval as a multiple of --every (default no limit)")
+	f.DurationVar(&p.minInterval, "min-interval", 0, "shortest interval between runs, hints included")
+	f.DurationVar(&p.maxInterval, "max-interval", 0, "longest interval between runs, hints included")
+	f.StringVar(&p.jitter, "jitter", "", "spread of delays: none, down, proportional, spread, full or equal, with a fraction as in down:0.1")
+}
+
+// fill sets the policies that flags speak of.
+func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, error) {
+	retry, backoff := &client.RetryPolicy{}, &client.BackoffPolicy{}
+	strategy, err := enumValue(fermatav1.RetryPolicy_Strategy_value, "STRATEGY_", "--retry-strategy", p.strategy)
+	if err != nil {
+		return nil, err
+	}
+	jitter, err := parseJitter(p.jitter)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	fields := []struct {
+		flag, path string
+		set        func()
+	}{
+		{"retry-attempts", "retry_policy.max_attempts", func() { retry.MaxAttempts = p.attempts }},
+		{"retry-strategy", "retry_policy.strategy", func() { retry.Strategy = fermatav1.RetryPolicy_Strategy(strategy) }},
+		{"retry-base", "retry_policy.base_delay", func() { retry.BaseDelay = durationpb.New(p.base) }},
+		{"retry-multiplier", "retry_policy.multiplier", func() { retry.Multiplier = p.multiplier }},
+		{"retry-max-delay", "retry_policy.max_delay", func() { retry.MaxDelay = durationpb.New(p.maxDelay) }},
+		{"retry-max-elapsed", "retry_policy.max_elapsed", func() { retry.MaxElapsed = durationpb.New(p.maxElapsed) }},
+		{"no-backoff", "backoff_policy.disabled", func() { backoff.Disabled = p.noBackoff }},
+		{"backoff-multiplier", "backoff_policy.multiplier", func() { backoff.Multiplier = p.backoffMultiplier }},
+		{"backoff-max-exponent", "backoff_policy.max_exponent", func() { backoff.MaxExponent = &p.backoffExponent }},
+		{"backoff-max-delay", "backoff_policy.max_delay", func() { backoff.MaxDelay = durationpb.New(p.backoffMaxDelay) }},
+		{"backoff-max-ratio", "backoff_policy.max_ratio", func() { backoff.MaxRatio = p.backoffMaxRatio }},
+		{"min-interval", "backoff_policy.min_interval", func() { backoff.MinInterval = durationpb.New(p.minInterval) }},
+		{"max-interval", "backoff_policy.max_interval", func() { backoff.MaxInterval = durationpb.New(p.maxInterval) }},
+		{"jitter", "backoff_policy.jitter", func() { backoff.Jitter = jitter }},
+	}
+	for _, field := range fields {
+		if !changed(field.flag) {
+			continue
+		}
+		field.set()
+		paths = append(paths, field.path)
+		if strings.HasPrefix(field.path, "retry_policy") {
+			j.RetryPolicy = retry
+		} else {
+			j.BackoffPolicy = backoff
+		}
+	}
+	// A policy of retries that is set by nothing but its jitter would change the
+	// default number of attempts.
+	if j.RetryPolicy != nil && changed("jitter") {
+		retry.Jitter = jitter
+		paths = append(paths, "retry_policy.jitter")
+	}
+	return paths, nil
+}
+
+func parseJitter(text string) (*fermatav1.Jitter, error) {
+	name, fraction, given := strings.Cut(text, ":")
+	kind, err := enumValue(fermatav1.Jitter_Kind_value, "KIND_", "--jitter", name)
+	if err != nil {
+		return nil, err
+	}
+	j := &fermatav1.Jitter{Kind: fermatav1.Jitter_Kind(kind)}
+	if given {
+		f, err := strconv.ParseFloat(fraction, 64)
+		if err != nil {
+			return nil, usagef("--jitter %q: the fraction is not a number", text)
+		}
+		j.Fraction = &f
+	}
+	return j, nil
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// none stands for what is not there.
+const none = "-"
+
+// short writes a duration with at most two units: 250ms, 12s, 1m30s, 3d4h.
+func short(d time.Duration) string {
+	if d < 0 {
+		return none + short(-d)
+	}
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	units := []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
+	for i, u := range units {
+		if d < u.size {
+			continue
+		}
+		text := fmt.Sprintf("%d%s", d/u.size, u.name)
+		if i+1 < len(units) {
+			if rest := d % u.size / units[i+1].size; rest > 0 {
+				text += fmt.Sprintf("%d%s", rest, units[i+1].name)
+			}
+		}
+		return text
+	}
+	return "0s"
+}
+
+func shortPB(d *durationpb.Duration) string {
+	if d.AsDuration() == 0 {
+		return none
+	}
+	return short(d.AsDuration())
+}
+
+// ago writes how long something is past.
+func (a *app) ago(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return none
+	}
+	return short(max(0, a.now().Sub(t.AsTime()))) + " ago"
+}
+
+// age is ago without the word.
+func (a *app) age(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return none
+	}
+	return short(max(0, a.now().Sub(t.AsTime())))
+}
+
+// until writes a due time.
+func (a *app) until(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return none
+	}
+	if d := t.AsTime().Sub(a.now()); d > 0 {
+		return "in " + short(d)
+	}
+	return "due " + a.ago(t)
+}
+
+// nextRun says when the job's next run starts.
+func (a *app) nextRun(j *fermatav1.Job) string {
+	s := j.GetStatus()
+	switch s.GetState() {
+	case fermatav1.JobStatus_STATE_RUNNING:
+		return "running"
+	case fermatav1.JobStatus_STATE_SCHEDULED:
+		return a.until(s.GetNextDueTime())
+	}
+	return none
+}
+
+// instant writes a time in full, for detailed views.
+func instant(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return none
+	}
+	return t.AsTime().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// enumName writes an enum value without its prefix, in lower case.
+func enumName(e fmt.Stringer) string {
+	name := e.String()
+	for _, prefix := range []string{"STATE_", "OUTCOME_", "DELAY_SOURCE_", "TRIGGER_", "STRATEGY_", "KIND_", "DST_POLICY_"} {
+		name = strings.TrimPrefix(name, prefix)
+	}
+	if name == "UNSPECIFIED" {
+		return none
+	}
+	return strings.ToLower(name)
+}
+
+// scheduleText writes a schedule in a few words.
+func scheduleText(s *fermatav1.Schedule) string {
+	switch rule := s.GetRule().(type) {
+	case *fermatav1.Schedule_Interval:
+		text := "every " + short(rule.Interval.GetEvery().AsDuration())
+		if rule.Interval.GetFixedDelay() {
+			text += " after end"
+		}
+		return text
+	case *fermatav1.Schedule_Cron:
+		text := strings.Join(rule.Cron.GetExpressions(), " | ")
+		if zone := rule.Cron.GetTimeZone(); zone != "" {
+			text += " " + zone
+		}
+		return text
+	case *fermatav1.Schedule_Once:
+		return "once " + rule.Once.AsTime().Format(time.RFC3339)
+	}
+	return "manual"
+}
+
+// backoffText is the interval that failures have led to.
+func backoffText(j *fermatav1.Job) string {
+	s := j.GetStatus()
+	every := j.GetSchedule().GetInterval().GetEvery().AsDuration()
+	if effective := s.GetEffectiveInterval().AsDuration(); s.GetConsecutiveFailures() > 0 && effective > every {
+		return short(effective)
+	}
+	return none
+}
+
+// printable replaces what could move the cursor or break a line.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' || r == '\n' || r == '\r' {
+			return ' '
+		}
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return '\uFFFD'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// clip shortens text for a column.
+func clip(s string, n int) string {
+	s = printable(s)
+	if s == "" {
+		return none
+	}
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}

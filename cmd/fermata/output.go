@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"gopkg.in/yaml.v3"
+)
+
+// table is rows under a heading.
+type table struct {
+	heading []string
+	rows    [][]string
+	// empty is said instead when there are no rows.
+	empty string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (a *app) println(text string) error {
+	_, err := fmt.Fprintln(a.out, text)
+	return err
+}
+
+func (a *app) printTable(t table) error {
+	if len(t.rows) == 0 && t.empty != "" {
+		return a.println(t.empty)
+	}
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
+	for _, row := range append([][]string{t.heading}, t.rows...) {
+		if row != nil {
+			fmt.Fprintln(w, strings.Join(row, "\t"))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(text.String()) {
+		if _, err := fmt.Fprintln(a.out, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printOne writes a message as JSON or YAML, or else by the given function.
+func printOne[M proto.Message](a *app, m M, asTable func(M) error) error {
+	if a.output == "table" {
+		return asTable(m)
+	}
+	text, err := encode(m)
+	if err != nil {
+		return err
+	}
+	if a.output == "yaml" {
+		return a.printYAML(text)
+	}
+	return a.println(text)
+}
+
+// printAll writes messages as one JSON array or as YAML documents.
+func printAll[M proto.Message](a *app, list []M, asTable func([]M) error) error {
+	if a.output == "table" {
+		return asTable(list)
+	}
+	texts := make([]string, len(list))
+	for i, m := range list {
+		text, err := encode(m)
+		if err != nil {
+			return err
+		}
+		texts[i] = text
+	}
+	if a.output == "json" {
+		var all bytes.Buffer
+		if err := json.Indent(&all, []byte("["+strings.Join(texts, ",")+"]"), "", "  "); err != nil {
+			return err
+		}
+		return a.println(all.String())
+	}
+	for i, text := range texts {
+		if i > 0 {
+			if err := a.println("---"); err != nil {
+				return err
+			}
+		}
+		if err := a.printYAML(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encode writes indented JSON with the field names of the .proto files. What
+// protojson writes varies in its white space on purpose; this does not.
+func encode(m proto.Message) (string, error) {
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, text, "", "  "); err != nil {
+		return "", err
+	}
+	return out.String(), nil
+}
+
+// printYAML writes JSON as YAML with the keys in their order.
+func (a *app) printYAML(text string) error {
+	var node yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &node); err != nil {
+		return err
+	}
+	plain(&node)
+	encoder := yaml.NewEncoder(a.out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(&node); err != nil {
+		return err
+	}
+	return encoder.Close()
+}
+
+func plain(n *yaml.Node) {
+	n.Style = 0
+	for _, child := range n.Content {
+		plain(child)
+	}
+}

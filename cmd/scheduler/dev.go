@@ -1,0 +1,40 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/internal/config"
+	"github.com/fermata-io/fermata/internal/dev"
+)
+
+const devHelp = `Run a playground: one node on an embedded in-memory Redis, one worker, a small
+target that fails on command, and sample jobs, with a live view of who backs off
+and why. Nothing is kept after exit.
+
+Point the command line at it from another terminal:
+
+  fermata --address 127.0.0.1:7070 jobs list
+
+Ctrl-C drains; a second one stops at once.`
+
+func devCommand() *cobra.Command {
+	var o dev.Options
+	cmd := &cobra.Command{
+		Use: "dev", Short: "Run a playground with sample jobs in one process", Long: devHelp, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := config.Load(cmd, "FERMATA"); err != nil {
+				return usageError{err}
+			}
+			return dev.Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.String("config", "", "YAML file with values for these flags")
+	flags.StringVar(&o.GRPCAddr, "grpc-addr", "127.0.0.1:7070", "listen here for clients and workers")
+	flags.StringVar(&o.HTTPAddr, "http-addr", "127.0.0.1:7072", "serve /metrics, /healthz and /readyz here")
+	flags.StringVar(&o.Redis, "redis", "embedded", "embedded, auto (redis-server where it is on the PATH), or the path of a redis-server")
+	flags.BoolVar(&o.Plain, "plain", false, "print one line an event instead of a live view")
+	flags.DurationVar(&o.For, "for", 0, "stop after this long")
+	flags.StringVar(&o.LogFile, "log-file", "", "keep the logs of all parts here")
+	return cmd
+}

@@ -1,0 +1,62 @@
+// Command scheduler runs a Fermata scheduler node, or with `dev` a whole
+// playground in one process.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set at build time.
+var version = "dev"
+
+func main() { os.Exit(run()) }
+
+// run returns the exit code: 0 after a clean stop, 1 on failure, 2 on wrong usage.
+func run() int {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		<-signals
+		stop() // drain
+		<-signals
+		fmt.Fprintln(os.Stderr, "scheduler: second signal, stopping at once")
+		os.Exit(1)
+	}()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "scheduler:", err)
+		var usage usageError
+		if errors.As(err, &usage) {
+			return 2
+		}
+		return 1
+	}
+	return 0
+}
+
+// usageError is a fault of the command line, the environment or the config file.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func command() *cobra.Command {
+	root := nodeCommand()
+	root.AddCommand(devCommand(), versionCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Run: func(c *cobra.Command, _ []string) { fmt.Fprintln(c.OutOrStdout(), version) },
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/internal/config"
+	"github.com/fermata-io/fermata/internal/node"
+)
+
+// nodeFlags are the flags of a node beside those that go straight into its
+// configuration.
+type nodeFlags struct {
+	gossipKeyFile     string
+	redisPasswordFile string
+	durability        string
+	logFormat         string
+	logLevel          string
+	drainTimeout      time.Duration
+}
+
+const nodeHelp = `Run a scheduler node.
+
+A node keeps due jobs in Redis, leases them to workers that connect to it, and
+shares the work with the other nodes of its cluster. Start as many as you like,
+in any order; any of them can be stopped or killed at any moment.
+
+Every flag can be set by an environment variable (--redis-url is
+FERMATA_REDIS_URL) or in a YAML file named by --config, in this order of
+precedence: flag, environment, file, default.
+
+SIGTERM and SIGINT drain: the node hands its shards and workers over and waits
+for what they still report, up to --drain-timeout. A second signal stops at once.
+
+Exit codes: 0 after a clean stop, 1 on failure, 2 on wrong usage.`
+
+func nodeCommand() *cobra.Command {
+	var cfg node.Config
+	var f nodeFlags
+	cmd := &cobra.Command{
+		Use: "scheduler", Short: "Run a scheduler node", Long: nodeHelp, Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := config.Load(cmd, "FERMATA"); err != nil {
+				return usageError{err}
+			}
+			if err := f.complete(&cfg); err != nil {
+				return usageError{err}
+			}
+			return runNode(cmd.Context(), cfg, f.drainTimeout)
+		},
+	}
+	flags := cmd.Flags()
+	flags.String("config", "", "YAML file with values for these flags")
+	flags.StringVar(&cfg.Name, "name", "", "name of this node, unique in the cluster and the same after a restart (default: host name and a random suffix)")
+	flags.StringVar(&cfg.GRPCAddr, "grpc-addr", "127.0.0.1:7070", "listen here for clients and workers")
+	flags.StringVar(&cfg.PeerAddr, "peer-addr", "127.0.0.1:7071", "listen here for other nodes")
+	flags.StringVar(&cfg.GossipAddr, "gossip-addr", "127.0.0.1:7946", "listen here for gossip, TCP and UDP")
+	flags.StringVar(&cfg.HTTPAddr, "http-addr", "127.0.0.1:7072", "serve /metrics, /healthz and /readyz here")
+	flags.StringVar(&cfg.AdvertiseGRPC, "advertise-grpc", "", "address that workers are told (default: the one listened on)")
+	flags.StringVar(&cfg.AdvertisePeer, "advertise-peer", "", "address that other nodes are told")
+	flags.StringVar(&cfg.AdvertiseGossip, "advertise-gossip", "", "gossip address that other nodes are told")
+	flags.StringSliceVar(&cfg.Join, "join", nil, "gossip addresses or DNS names of other nodes")
+	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "file with the key that encrypts gossip: 16, 24 or 32 bytes, or base64 of them")
+	flags.StringVar(&cfg.Cluster, "cluster", "", "label of the cluster; nodes of another one are refused (default: the keyspace)")
+	redisFlags(cmd, &cfg, &f)
+	flags.DurationVar(&cfg.LockTTL, "lock-ttl", 10*time.Second, "life of a shard's lock without refresh: how long a dead node keeps its shards")
+	flags.DurationVar(&cfg.LeaseTTL, "lease-ttl", 30*time.Second, "life of an attempt's lease without renewal: how long a dead worker keeps its runs")
+	flags.DurationVar(&cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
+	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes")
+	flags.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "how long a stop may wait for running work")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
+	flags := cmd.Flags()
+	flags.StringVar(&cfg.Redis.URL, "redis-url", "redis://127.0.0.1:6379/0",
+		"redis://host:port/db, redis+sentinel://host:port,host:port/master?db=n or redis+cluster://host:port,host:port; rediss... for TLS")
+	flags.StringVar(&cfg.Redis.Username, "redis-username", "", "ACL user")
+	flags.StringVar(&f.redisPasswordFile, "redis-password-file", "", "file with the password")
+	flags.StringVar(&cfg.Redis.TLS.CAFile, "redis-tls-ca", "", "PEM file with the certificate authority (default: the system's)")
+	flags.StringVar(&cfg.Redis.TLS.CertFile, "redis-tls-cert", "", "PEM file with this client's certificate")
+	flags.StringVar(&cfg.Redis.TLS.KeyFile, "redis-tls-key", "", "PEM file with this client's key")
+	flags.StringVar(&cfg.Redis.TLS.ServerName, "redis-tls-server-name", "", "name in the server's certificate (default: the host)")
+	flags.IntVar(&cfg.Redis.PoolSize, "redis-pool-size", 16, "connections to each Redis server")
+	flags.DurationVar(&cfg.Redis.ReadTimeout, "redis-timeout", time.Second, "longest wait for one answer of Redis")
+	flags.StringVar(&cfg.Keyspace, "keyspace", "fermata", "prefix of all keys; clusters with different ones can share a Redis")
+	flags.IntVar(&cfg.Shards, "shards", 64, "number of shards, fixed when the keyspace is created; 256 for more than five million jobs")
+	flags.StringVar(&f.durability, "durability", "local", "memory, local or replica: what an acknowledged write must survive; see docs/guarantees.md")
+	flags.IntVar(&cfg.DurabilityReplicas, "durability-replicas", 1, "replicas that confirm a write under --durability replica")
+	flags.DurationVar(&cfg.DurabilityTimeout, "durability-timeout", 500*time.Millisecond, "longest wait for their confirmation")
+	flags.BoolVar(&cfg.AllowUnsafe, "allow-unsafe-redis", false, "run on a Redis that may evict keys or lose writes")
+}
+
+// complete turns the remaining flags into configuration.
+func (f nodeFlags) complete(cfg *node.Config) (err error) {
+	cfg.Version = version
+	if cfg.Name == "" {
+		host, _ := os.Hostname()
+		cfg.Name = strings.ToLower(strings.TrimSuffix(host+"-"+rand.Text()[:6], "-"))
+	}
+	var errs []error
+	if f.redisPasswordFile != "" {
+		cfg.Redis.Password, err = config.ReadSecretFile(f.redisPasswordFile)
+		errs = append(errs, err)
+	}
+	if f.gossipKeyFile != "" {
+		cfg.GossipKey, err = gossipKey(f.gossipKeyFile)
+		errs = append(errs, err)
+	}
+	cfg.Durability, err = node.ParseDurability(f.durability)
+	errs = append(errs, err)
+	cfg.Logger, err = node.NewLogger(os.Stderr, f.logFormat, f.logLevel)
+	errs = append(errs, err)
+	if f.drainTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("--drain-timeout %v: must be positive", f.drainTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+// runNode runs a node until ctx ends, then drains it.
+func runNode(ctx context.Context, cfg node.Config, drainTimeout time.Duration) error {
+	n, err := node.New(cfg)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := n.Start(ctx); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	return n.Stop(drain)
+}

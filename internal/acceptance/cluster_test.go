@@ -1,0 +1,182 @@
+package acceptance
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const (
+	lockTTL  = 2 * time.Second
+	leaseTTL = 3 * time.Second
+	shards   = 16
+	// takeOver is the documented time until a dead node's work goes on.
+	takeOver = lockTTL + 2*time.Second
+)
+
+// cluster is a set of scheduler processes on one Redis, with their workers.
+type cluster struct {
+	t        testing.TB
+	redisURL string
+	flags    []string
+	nodes    []*schedulerNode // those that should be members
+	evidence []string         // files of all workers that ever ran
+}
+
+// newCluster is an empty cluster; flags are added to those of each node.
+func newCluster(t testing.TB, redisURL string, flags ...string) *cluster {
+	return &cluster{t: t, redisURL: redisURL, flags: flags}
+}
+
+// schedulerNode is one scheduler process.
+type schedulerNode struct {
+	*process
+	id                       string
+	grpc, peer, gossip, http string
+	conn                     *grpc.ClientConn
+	jobs                     fermatav1.JobServiceClient
+	cluster                  fermatav1.ClusterServiceClient
+	workers                  fermatav1.WorkerServiceClient
+}
+
+// start runs a node and waits until it is up. It joins the nodes there are.
+func (c *cluster) start(id string) *schedulerNode {
+	c.t.Helper()
+	binary, err := schedulerBinary()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	args := []string{
+		"--name", id, "--redis-url", c.redisURL, "--shards", fmt.Sprint(shards),
+		"--grpc-addr", "127.0.0.1:0", "--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0",
+		"--lock-ttl", lockTTL.String(), "--lease-ttl", leaseTTL.String(), "--min-interval", "1s",
+		"--drain-timeout", "20s", "--log-format", "json",
+	}
+	for _, n := range c.nodes {
+		args = append(args, "--join", n.gossip)
+	}
+	return c.adopt(id, spawn(c.t, "node-"+id, nil, binary, append(args, c.flags...)...))
+}
+
+// adopt waits until a node process is up and connects to it.
+func (c *cluster) adopt(id string, p *process) *schedulerNode {
+	c.t.Helper()
+	n := &schedulerNode{process: p, id: id}
+	up := p.logged(20*time.Second, "node is up")
+	for field, addr := range map[string]*string{"grpc": &n.grpc, "peer": &n.peer, "gossip": &n.gossip, "http": &n.http} {
+		text, ok := up[field].(string)
+		if !ok {
+			c.t.Fatalf("%s does not log its %s address: %v", p.name, field, up)
+		}
+		*addr = text
+	}
+	n.conn = dial(c.t, n.grpc)
+	n.jobs, n.cluster = fermatav1.NewJobServiceClient(n.conn), fermatav1.NewClusterServiceClient(n.conn)
+	n.workers = fermatav1.NewWorkerServiceClient(n.conn)
+	c.nodes = append(c.nodes, n)
+	return n
+}
+
+func dial(t testing.TB, addr string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// leaves takes a node off the list of expected members.
+func (c *cluster) leaves(n *schedulerNode) {
+	c.nodes = slices.DeleteFunc(c.nodes, func(o *schedulerNode) bool { return o == n })
+}
+
+// kill crashes a node.
+func (c *cluster) kill(n *schedulerNode) {
+	n.kill()
+	c.leaves(n)
+}
+
+// retire ends a node in good order.
+func (c *cluster) retire(n *schedulerNode) {
+	c.t.Helper()
+	n.term(25 * time.Second)
+	c.leaves(n)
+}
+
+// settle waits until all nodes are ready, know each other and nobody else, and
+// every shard is held, by all of them.
+func (c *cluster) settle() {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		eventually(c.t, 30*time.Second, n.name+" sees a settled cluster", func() error { return c.settled(n) })
+	}
+}
+
+func (c *cluster) settled(n *schedulerNode) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := ready(ctx, n.http); err != nil {
+		return err
+	}
+	var want, have []string
+	for _, m := range c.nodes {
+		want = append(want, m.id)
+	}
+	nodes, err := n.cluster.ListNodes(ctx, &fermatav1.ListNodesRequest{})
+	if err != nil {
+		return err
+	}
+	for _, m := range nodes.GetNodes() {
+		if !m.GetUnreachable() {
+			have = append(have, m.GetName())
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(have)
+	if !slices.Equal(want, have) {
+		return fmt.Errorf("members are %v, want %v", have, want)
+	}
+	list, err := n.cluster.ListShards(ctx, &fermatav1.ListShardsRequest{})
+	if err != nil {
+		return err
+	}
+	held := map[string]int{}
+	for _, s := range list.GetShards() {
+		held[s.GetHolder()]++
+	}
+	for _, id := range want {
+		if held[id] == 0 {
+			return fmt.Errorf("%s holds no shard: %v", id, held)
+		}
+	}
+	if len(held) != len(want) {
+		return fmt.Errorf("shards are held by %v, want all by %v", held, want)
+	}
+	return nil
+}
+
+func ready(ctx context.Context, addr string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("readyz says %s", res.Status)
+	}
+	return nil
+}

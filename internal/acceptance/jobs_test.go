@@ -1,0 +1,175 @@
+package acceptance
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/fermata-io/fermata/internal/check"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const namespace = "namespaces/default"
+
+func jobName(id string) string { return namespace + "/jobs/" + id }
+
+// call bounds one call.
+func call(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// newJob is a job of the tests' handler; callers add a schedule.
+func newJob(b behaviour) *fermatav1.Job {
+	return &fermatav1.Job{Handler: handlerName, Payload: b.payload(), Timeout: durationpb.New(5 * time.Minute)}
+}
+
+func every(d time.Duration, first time.Time) *fermatav1.Schedule {
+	return &fermatav1.Schedule{
+		Rule:      &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(d)}},
+		StartTime: timestamppb.New(first),
+	}
+}
+
+func once(at time.Time) *fermatav1.Schedule {
+	return &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(at)}}
+}
+
+// noBackoff keeps the interval of failing jobs.
+func noBackoff() *fermatav1.BackoffPolicy { return &fermatav1.BackoffPolicy{Disabled: true} }
+
+func (n *schedulerNode) create(id string, j *fermatav1.Job) *fermatav1.Job {
+	n.t.Helper()
+	created, err := n.jobs.CreateJob(call(n.t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: id, Job: j})
+	if err != nil {
+		n.t.Fatalf("create %s: %v", id, err)
+	}
+	return created
+}
+
+func (n *schedulerNode) get(id string) *fermatav1.Job {
+	n.t.Helper()
+	j, err := n.jobs.GetJob(call(n.t), &fermatav1.GetJobRequest{Name: jobName(id)})
+	if err != nil {
+		n.t.Fatalf("get %s: %v", id, err)
+	}
+	return j
+}
+
+func (n *schedulerNode) runs(id string) []*fermatav1.Run {
+	n.t.Helper()
+	list, err := n.jobs.ListRuns(call(n.t), &fermatav1.ListRunsRequest{Parent: jobName(id)})
+	if err != nil {
+		n.t.Fatalf("runs of %s: %v", id, err)
+	}
+	return list.GetRuns()
+}
+
+// all lists every job of the namespace by its id.
+func (n *schedulerNode) all() map[string]*fermatav1.Job {
+	n.t.Helper()
+	jobs := map[string]*fermatav1.Job{}
+	for token := ""; ; {
+		page, err := n.jobs.ListJobs(call(n.t), &fermatav1.ListJobsRequest{Parent: namespace, PageSize: 1000, PageToken: token})
+		if err != nil {
+			n.t.Fatalf("list jobs: %v", err)
+		}
+		for _, j := range page.GetJobs() {
+			jobs[j.GetName()[len(jobName("")):]] = j
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			return jobs
+		}
+	}
+}
+
+// load is a set of interval jobs with what was promised of them.
+type load struct {
+	jobs     map[string]*fermatav1.Job
+	promises []check.Promise
+}
+
+// newLoad makes n jobs that run every 1 to 5 s (each interval as often), spread
+// over these queues, phases spread over the interval, handlers of 0 to 40 ms.
+// The first is due at first.
+func newLoad(n int, first time.Time, queues ...string) *load {
+	l := &load{jobs: map[string]*fermatav1.Job{}}
+	for i := range n {
+		interval := time.Duration(1+i%5) * time.Second
+		// Stepping by the golden ratio spreads any number of phases evenly.
+		phase := time.Duration(float64(interval) * fraction(float64(i)*0.6180339887)).Truncate(time.Millisecond)
+		start := first.Add(phase).Truncate(time.Millisecond)
+		j := newJob(behaviour{Sleep: time.Duration(i%9*5) * time.Millisecond})
+		j.Queue, j.Schedule = queues[i%len(queues)], every(interval, start)
+		id := fmt.Sprintf("load-%04d", i)
+		l.jobs[id] = j
+		l.promises = append(l.promises, check.Promise{Job: id, AnchorMS: start.UnixMilli(), Every: interval, FromMS: start.UnixMilli()})
+	}
+	return l
+}
+
+func fraction(x float64) float64 { return x - float64(int(x)) }
+
+// register creates the jobs in batches of at most 1,000.
+func (n *schedulerNode) register(l *load) {
+	n.t.Helper()
+	request := &fermatav1.BatchCreateJobsRequest{Parent: namespace}
+	send := func() {
+		response, err := n.jobs.BatchCreateJobs(call(n.t), request)
+		if err != nil {
+			n.t.Fatalf("batch: %v", err)
+		}
+		for i, r := range response.GetResults() {
+			if r.GetCode() != int32(codes.OK) {
+				n.t.Fatalf("batch, %s: %d %s", request.Requests[i].GetJobId(), r.GetCode(), r.GetMessage())
+			}
+		}
+		request.Requests = nil
+	}
+	for id, j := range l.jobs {
+		request.Requests = append(request.Requests, &fermatav1.CreateJobRequest{JobId: id, Job: j})
+		if len(request.Requests) == 1000 {
+			send()
+		}
+	}
+	if len(request.Requests) > 0 {
+		send()
+	}
+}
+
+// stored is the set of ids that a listing gave.
+func stored(jobs map[string]*fermatav1.Job) map[string]bool {
+	ids := map[string]bool{}
+	for id := range jobs {
+		ids[id] = true
+	}
+	return ids
+}
+
+// quiesce pauses all jobs and waits until none of them runs, so that counters
+// stand still.
+func (n *schedulerNode) quiesce() map[string]*fermatav1.Job {
+	n.t.Helper()
+	for id := range n.all() {
+		if _, err := n.jobs.PauseJob(call(n.t), &fermatav1.PauseJobRequest{Name: jobName(id)}); err != nil {
+			n.t.Fatalf("pause %s: %v", id, err)
+		}
+	}
+	var jobs map[string]*fermatav1.Job
+	eventually(n.t, 30*time.Second, "all jobs are paused", func() error {
+		jobs = n.all()
+		for id, j := range jobs {
+			if s := j.GetStatus().GetState(); s != fermatav1.JobStatus_STATE_PAUSED {
+				return fmt.Errorf("%s is %v", id, s)
+			}
+		}
+		return nil
+	})
+	return jobs
+}

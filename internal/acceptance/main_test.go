@@ -1,0 +1,70 @@
+package acceptance
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// roleEnv makes the test binary play another part than that of the tests.
+const roleEnv = "FERMATA_ACCEPTANCE_ROLE"
+
+// configEnv carries the role's configuration as JSON.
+const configEnv = "FERMATA_ACCEPTANCE_CONFIG"
+
+// roles are the parts; each runs until a signal ends it.
+var roles = map[string]func(config []byte) error{
+	"worker":       runWorker,
+	"virtual-node": runVirtualNode,
+}
+
+// buildDir is where the scheduler is built, once a run.
+var buildDir string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	if role := os.Getenv(roleEnv); role != "" {
+		if err := roles[role]([]byte(os.Getenv(configEnv))); err != nil {
+			fmt.Fprintln(os.Stderr, role+":", err)
+			return 1
+		}
+		return 0
+	}
+	dir, err := os.MkdirTemp("", "fermata-acceptance-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	buildDir = dir
+	return m.Run()
+}
+
+// schedulerBinary builds cmd/scheduler as the tests themselves are built.
+var schedulerBinary = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(buildDir, "scheduler")
+	args := []string{"build", "-o", path}
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "github.com/fermata-io/fermata/cmd/scheduler")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// turns bounds how many tests run at once: each of them is a cluster.
+var turns = make(chan struct{}, 2)
+
+// inTurn lets the test run beside one other.
+func inTurn(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	turns <- struct{}{}
+	t.Cleanup(func() { <-turns })
+}

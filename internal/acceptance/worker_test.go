@@ -1,0 +1,157 @@
+package acceptance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/check"
+	"github.com/fermata-io/fermata/worker"
+)
+
+// handlerName is the one handler of the tests' workers.
+const handlerName = "acceptance"
+
+// behaviour is a job's payload: what its handler does.
+type behaviour struct {
+	Sleep time.Duration `json:"sleep,omitempty"`
+	// Fail always; FailAttempts fails that many attempts of each run; FailWhile
+	// fails as long as the file exists.
+	Fail         bool   `json:"fail,omitempty"`
+	FailAttempts int    `json:"fail_attempts,omitempty"`
+	FailWhile    string `json:"fail_while,omitempty"`
+	// Stubborn handlers do not heed their context.
+	Stubborn bool `json:"stubborn,omitempty"`
+}
+
+func (b behaviour) payload() []byte {
+	text, err := json.Marshal(b)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// workerConfig configures a worker process.
+type workerConfig struct {
+	ID        string   `json:"id"`
+	Addresses []string `json:"addresses"`
+	Queues    []string `json:"queues"`
+	Slots     int      `json:"slots"`
+	Evidence  string   `json:"evidence"`
+}
+
+// startWorker runs a worker process that knows these nodes' addresses.
+func (c *cluster) startWorker(id string, slots int, addresses ...string) *process {
+	c.t.Helper()
+	return c.startWorkerOf(id, slots, []string{"default"}, addresses...)
+}
+
+func (c *cluster) startWorkerOf(id string, slots int, queues []string, addresses ...string) *process {
+	c.t.Helper()
+	config := workerConfig{
+		ID: id, Addresses: addresses, Queues: queues, Slots: slots,
+		Evidence: filepath.Join(c.t.TempDir(), id+".jsonl"),
+	}
+	c.evidence = append(c.evidence, config.Evidence)
+	p := spawnRole(c.t, "worker", "worker-"+id, config)
+	p.logged(20*time.Second, "acceptance worker is up")
+	return p
+}
+
+// runWorker is the worker process.
+func runWorker(text []byte) error {
+	var config workerConfig
+	if err := json.Unmarshal(text, &config); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(config.Evidence, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	w, err := worker.New(worker.Options{
+		Addresses: config.Addresses, Queues: config.Queues, Slots: config.Slots, ID: config.ID,
+		DrainTimeout: 10 * time.Second, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	r := &recorder{worker: config.ID, file: file}
+	w.Handle(handlerName, r.handle)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	logger.Info("acceptance worker is up")
+	return w.Run(ctx)
+}
+
+// recorder appends to a file what handlers do. Each event is one write, so that
+// a killed process leaves whole lines.
+type recorder struct {
+	worker string
+	file   *os.File
+}
+
+func (r *recorder) write(kind check.EventKind, t *worker.Task, outcome string) {
+	line, err := json.Marshal(check.Event{
+		AtNS: time.Now().UnixNano(), Kind: kind, Worker: r.worker, Job: t.Job, Run: t.Run, Attempt: t.Attempt,
+		Token: t.Token, NominalMS: t.NominalTime.UnixMilli(), DueMS: t.DueTime.UnixMilli(), Outcome: outcome,
+	})
+	if err == nil {
+		_, err = r.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("evidence: %v", err))
+	}
+}
+
+func (r *recorder) handle(ctx context.Context, t *worker.Task) error {
+	r.write(check.Start, t, "")
+	untell := context.AfterFunc(ctx, func() { r.write(check.Told, t, "") })
+	err := behave(ctx, t)
+	untell()
+	switch {
+	case err == nil:
+		r.write(check.End, t, check.OK)
+	case ctx.Err() != nil:
+		r.write(check.End, t, check.Cancelled)
+	default:
+		r.write(check.End, t, check.Failed)
+	}
+	return err
+}
+
+func behave(ctx context.Context, t *worker.Task) error {
+	var b behaviour
+	if err := t.Decode(&b); err != nil {
+		return err
+	}
+	if b.Sleep > 0 {
+		done := ctx.Done()
+		if b.Stubborn {
+			done = nil
+		}
+		select {
+		case <-time.After(b.Sleep):
+		case <-done:
+			return ctx.Err()
+		}
+	}
+	if b.FailWhile != "" {
+		if _, err := os.Stat(b.FailWhile); err == nil {
+			return errors.New("told to fail for a while")
+		}
+	}
+	if b.Fail || t.Attempt <= b.FailAttempts {
+		return errors.New("told to fail")
+	}
+	return nil
+}

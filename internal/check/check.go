@@ -1,0 +1,119 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Check judges a history. Findings are ordered by job.
+func Check(h History) Report {
+	var r Report
+	jobs := timelines(h.Events, &r)
+	known := map[string]bool{}
+	for _, p := range h.Promises {
+		known[p.Job] = true
+		h.promise(p, jobs[p.Job], &r)
+	}
+	for job, line := range jobs {
+		if !known[job] {
+			r.find(Stray, job, "executed %d times, but nobody registered it", len(line.executions))
+		}
+		h.fences(line, &r)
+		h.repeats(line, &r)
+	}
+	if h.Stored != nil {
+		for job := range known {
+			if !h.Stored[job] {
+				r.find(Lost, job, "acknowledged, but no longer stored")
+			}
+		}
+	}
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Text, b.Text))
+	})
+	slices.SortFunc(r.Lags, func(a, b Lag) int { return cmp.Compare(a.AtNS, b.AtNS) })
+	return r
+}
+
+// fences looks at one job for early starts, tokens out of order and overlaps.
+func (h *History) fences(line *timeline, r *Report) {
+	var highest int64
+	var live []*execution
+	seen := map[int64]bool{}
+	for _, e := range line.executions {
+		h.early(e, r)
+		if seen[e.Token] {
+			r.find(TokenOrder, line.job, "token %d of %s started on two workers", e.Token, e.Run)
+		}
+		seen[e.Token] = true
+		late := slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.touches(e.Worker, e.AtNS, e.AtNS) })
+		if e.Token < highest && !late {
+			r.find(TokenOrder, line.job, "%s started on %s with token %d after token %d", e.Run, e.Worker, e.Token, highest)
+		}
+		highest = max(highest, e.Token)
+		live = slices.DeleteFunc(live, func(o *execution) bool { return h.liveUntil(o) <= e.AtNS })
+		for _, o := range live {
+			r.find(Overlap, line.job, "%s started on %s at %s while %s was live on %s since %s", e.Run, e.Worker,
+				clock(e.AtNS), o.Run, o.Worker, clock(o.AtNS))
+		}
+		live = append(live, e)
+	}
+}
+
+// early allows the millisecond that due times are rounded to.
+func (h *History) early(e *execution, r *Report) {
+	if ahead := e.DueMS*1e6 - e.AtNS; ahead > int64(time.Millisecond) {
+		r.find(Early, e.Job, "%s started on %s %v before it was due", e.Run, e.Worker, time.Duration(ahead))
+	}
+	if e.NominalMS > e.DueMS {
+		r.find(Early, e.Job, "%s is due %d ms before its nominal time", e.Run, e.NominalMS-e.DueMS)
+	}
+}
+
+// repeats looks at the executions of each run.
+func (h *History) repeats(line *timeline, r *Report) {
+	for run, all := range line.runs {
+		all = slices.Clone(all)
+		slices.SortStableFunc(all, func(a, b *execution) int { return cmp.Compare(a.Token, b.Token) })
+		first := slices.MinFunc(all, func(a, b *execution) int { return cmp.Compare(a.AtNS, b.AtNS) })
+		r.Lags = append(r.Lags, Lag{first.AtNS, time.Duration(first.AtNS - first.DueMS*1e6)})
+		for i := 1; i < len(all); i++ {
+			r.Repeats++
+			h.repeat(all[i-1], all[i], r)
+		}
+		h.finished(run, all, r)
+	}
+}
+
+func (h *History) repeat(before, e *execution, r *Report) {
+	failed := before.outcome == Failed
+	explained := h.explained(before)
+	switch {
+	case !failed && !explained:
+		r.find(Repeat, e.Job, "%s ran on %s at %s, ended %q, and again on %s at %s without a reason", e.Run,
+			before.Worker, clock(before.AtNS), before.outcome, e.Worker, clock(e.AtNS))
+	case e.Attempt == before.Attempt+1 && failed, e.Attempt == before.Attempt && explained:
+	default:
+		r.find(Attempt, e.Job, "%s: attempt %d, which ended %q, was followed by attempt %d", e.Run,
+			before.Attempt, before.outcome, e.Attempt)
+	}
+}
+
+// finished looks for a run whose last execution never ended although there was
+// time to.
+func (h *History) finished(run string, all []*execution, r *Report) {
+	if slices.ContainsFunc(all, func(e *execution) bool { return e.end != 0 }) {
+		return
+	}
+	last := all[len(all)-1]
+	limit := h.by(last.AtNS, h.Bounds.Longest+h.Bounds.Settle)
+	if h.explained(last) {
+		limit = h.by(limit, h.Bounds.LeaseTTL+h.Bounds.Lag)
+	}
+	if h.EndNS > limit {
+		r.find(Unfinished, last.Job, "%s started on %s at %s and never ended, nor was it repeated", run, last.Worker, clock(last.AtNS))
+	}
+}
+
+func clock(ns int64) string { return time.Unix(0, ns).UTC().Format("15:04:05.000") }

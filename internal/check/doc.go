@@ -1,0 +1,33 @@
+// Package check judges the history of a cluster by what handlers recorded, not by
+// what the scheduler believes.
+//
+// A [History] holds the events that worker processes wrote to files of their own
+// ([Event]), what was acknowledged to clients ([Promise]), and the faults that a
+// test injected, with their times ([Fault]). [Check] pairs the events into
+// executions and reports every one of these as a [Finding]:
+//
+//  1. Missed, Late: a nominal time of an acknowledged schedule had no run inside
+//     its window. The window opens at the nominal time; it is the bound of calm
+//     times, or reaches past the end of each fault that touches it. Times that
+//     passed while an earlier run was late or live are excused, as the overlap
+//     policy wants. Runs are matched by their label first; earliest deadline first
+//     over bare start times cross-checks that the labels do not lie.
+//  2. Lost: an acknowledged job left no trace, or is not stored any more.
+//  3. Overlap: two executions of one job ran while both had a live lease. A lease
+//     counts as live from its handler's start to its end, or until it may have
+//     lapsed because a fault kept it from being renewed.
+//  4. TokenOrder: a token was seen twice, or did not grow from one execution of a
+//     job to the next without a fault that explains a late starter.
+//  5. Early: a handler started before its due time, or a due time lies before
+//     its nominal time.
+//  6. Repeat: a run was executed again although its last execution did not fail
+//     and no fault touched its worker. Attempt: attempts were counted wrongly, for
+//     instance a lost worker used one up.
+//  7. Unfinished: an execution that neither ended nor was repeated.
+//  8. Stray: an execution of a job that nobody registered.
+//
+// All times are Unix nanoseconds of one host's clock, which Redis shares with the
+// workers in tests.
+//
+// The package is test support: no product package imports it.
+package check

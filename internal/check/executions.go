@@ -1,0 +1,123 @@
+package check
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// execution is one handler call: a start with what followed.
+type execution struct {
+	Event         // its start
+	end     int64 // 0 when it did not end
+	told    int64 // 0 when its context was not cancelled
+	outcome string
+}
+
+// over is when the execution was over, at the latest.
+func (e *execution) over() int64 {
+	if e.end == 0 {
+		return math.MaxInt64
+	}
+	return e.end
+}
+
+// timeline is what is known of one job.
+type timeline struct {
+	job        string
+	executions []*execution // by start
+	runs       map[string][]*execution
+}
+
+type handle struct {
+	worker, job string
+	token       int64
+}
+
+// timelines pairs events. A token that starts twice is a finding and keeps its
+// first start.
+func timelines(events []Event, r *Report) map[string]*timeline {
+	events = slices.Clone(events)
+	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.AtNS, b.AtNS) })
+	jobs := map[string]*timeline{}
+	open := map[handle]*execution{}
+	for _, e := range events {
+		h := handle{e.Worker, e.Job, e.Token}
+		x := open[h]
+		switch {
+		case e.Kind == Start && x != nil:
+			r.find(TokenOrder, e.Job, "token %d of %s started twice on %s", e.Token, e.Run, e.Worker)
+		case e.Kind == Start:
+			x = &execution{Event: e}
+			open[h] = x
+			line := jobs[e.Job]
+			if line == nil {
+				line = &timeline{job: e.Job, runs: map[string][]*execution{}}
+				jobs[e.Job] = line
+			}
+			line.executions = append(line.executions, x)
+			line.runs[e.Run] = append(line.runs[e.Run], x)
+			r.Executions++
+		case x == nil:
+			r.find(Stray, e.Job, "%s of %s on %s without a start", e.Kind, e.Run, e.Worker)
+		case e.Kind == Told:
+			x.told = e.AtNS
+		case e.Kind == End:
+			x.end, x.outcome = e.AtNS, e.Outcome
+		}
+	}
+	return jobs
+}
+
+// touches tells whether the fault may have cost this worker a lease or a result
+// between from and to.
+func (f Fault) touches(worker string, from, to int64) bool {
+	if f.Harmless || f.Workers != nil && !slices.Contains(f.Workers, worker) {
+		return false
+	}
+	return f.FromNS <= to && from <= f.ToNS+int64(f.Hold)
+}
+
+// explained tells whether any fault touched the execution, up to the moment its
+// result was stored.
+func (h *History) explained(e *execution) bool {
+	to := e.over()
+	if to != math.MaxInt64 {
+		to += int64(h.Bounds.Settle)
+	}
+	return slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.touches(e.Worker, e.AtNS, to) })
+}
+
+// by returns the instant until which something may be delayed that takes calm at
+// most: past the end of every fault that it meets on its way.
+func (h *History) by(from int64, calm time.Duration) int64 {
+	limit := from + int64(calm)
+	for again := true; again; {
+		again = false
+		for _, f := range h.Faults {
+			if late := f.ToNS + int64(f.Hold) + int64(calm); f.FromNS <= limit && from <= f.ToNS+int64(f.Hold) && late > limit {
+				limit, again = late, true
+			}
+		}
+	}
+	return limit
+}
+
+// liveUntil is how long the execution's lease is certain to have been live: to
+// its end, or until renewals that a fault prevented may have been missed.
+func (h *History) liveUntil(e *execution) int64 {
+	until := e.over()
+	if e.told != 0 {
+		until = min(until, e.told)
+	}
+	// A lease is renewed every third of its life, so two thirds are left at any
+	// moment, less what a renewal takes.
+	kept := int64(h.Bounds.LeaseTTL)*2/3 - int64(h.Bounds.LeaseTTL)/10
+	for _, f := range h.Faults {
+		if f.touches(e.Worker, e.AtNS, until) {
+			until = min(until, max(e.AtNS, f.FromNS)+kept)
+		}
+	}
+	return until
+}

@@ -1,0 +1,154 @@
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// EventKind tells what a handler recorded.
+type EventKind string
+
+// Kinds of events.
+const (
+	Start EventKind = "start" // the handler begins
+	Told  EventKind = "told"  // its context was cancelled while it ran
+	End   EventKind = "end"   // it returns; Outcome is set
+)
+
+// Outcomes of an End.
+const (
+	OK        = "ok"
+	Failed    = "failed"
+	Cancelled = "cancelled" // it gave up because its context was cancelled
+)
+
+// Event is one line of evidence.
+type Event struct {
+	AtNS      int64     `json:"at"`
+	Kind      EventKind `json:"kind"`
+	Worker    string    `json:"worker"`
+	Job       string    `json:"job"`
+	Run       string    `json:"run"`
+	Attempt   int       `json:"attempt"`
+	Token     int64     `json:"token"`
+	NominalMS int64     `json:"nominal"`
+	DueMS     int64     `json:"due"`
+	Outcome   string    `json:"outcome,omitempty"`
+}
+
+// ParseEvents reads lines of JSON. A last line without its end is what a killed
+// process leaves behind, and is passed over.
+func ParseEvents(lines []byte) ([]Event, error) {
+	var events []Event
+	for n := 1; ; n++ {
+		line, rest, whole := bytes.Cut(lines, []byte{'\n'})
+		if !whole {
+			return events, nil
+		}
+		var e Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("evidence, line %d: %w", n, err)
+		}
+		events = append(events, e)
+		lines = rest
+	}
+}
+
+// Promise is what a client was told: the job runs at AnchorMS + k*Every for each
+// such time from FromMS (inclusive) to UntilMS (exclusive, 0 for the end of the
+// history). Every 0 promises no times, only that the job is known. An edit of a
+// schedule ends one promise and begins another.
+type Promise struct {
+	Job             string
+	AnchorMS        int64
+	Every           time.Duration
+	FromMS, UntilMS int64
+}
+
+// Fault is something that a test did to the cluster.
+type Fault struct {
+	Name         string
+	FromNS, ToNS int64
+	// Hold is how much longer than ToNS work may be held back: the documented
+	// time of take-over.
+	Hold time.Duration
+	// Workers whose leases or results it may have cost; nil is all of them.
+	Workers []string
+	// Harmless faults delay work but cost no lease and no result.
+	Harmless bool
+}
+
+// Bounds of calm times.
+type Bounds struct {
+	// Lag from a nominal time to the handler's start.
+	Lag time.Duration
+	// Settle from a handler's end to the moment its result is stored.
+	Settle time.Duration
+	// LeaseTTL of the cluster; leases are renewed every third of it.
+	LeaseTTL time.Duration
+	// Longest that a handler runs.
+	Longest time.Duration
+}
+
+// History is everything that [Check] judges.
+type History struct {
+	Promises []Promise
+	Events   []Event
+	Faults   []Fault
+	Bounds   Bounds
+	// EndNS is when evidence was collected.
+	EndNS int64
+	// Stored are the jobs found stored at the end; nil when nobody looked.
+	Stored map[string]bool
+}
+
+// Kind names what is wrong.
+type Kind string
+
+// Kinds of findings, as the package comment explains them.
+const (
+	Missed     Kind = "missed"
+	Late       Kind = "late"
+	Lost       Kind = "lost"
+	Overlap    Kind = "overlap"
+	TokenOrder Kind = "token order"
+	Early      Kind = "early"
+	Repeat     Kind = "repeat"
+	Attempt    Kind = "attempt"
+	Unfinished Kind = "unfinished"
+	Stray      Kind = "stray"
+)
+
+// Finding is one violation.
+type Finding struct {
+	Kind Kind
+	Job  string
+	Text string
+}
+
+func (f Finding) String() string { return fmt.Sprintf("%s: %s: %s", f.Kind, f.Job, f.Text) }
+
+// Report is the verdict, with the counts by which a test proves that its history
+// had the power to show a fault.
+type Report struct {
+	Findings []Finding
+
+	Executions int
+	Targets    int // nominal times that had to have a run
+	Excused    int // nominal times that passed while an earlier run was late or live
+	Repeats    int // executions of a run beyond its first
+	// Lags of the first executions of the runs, in order of start.
+	Lags []Lag
+}
+
+// Lag is how long after its due time a run first started.
+type Lag struct {
+	AtNS int64
+	Lag  time.Duration
+}
+
+func (r *Report) find(kind Kind, job, format string, args ...any) {
+	r.Findings = append(r.Findings, Finding{Kind: kind, Job: job, Text: fmt.Sprintf(format, args...)})
+}

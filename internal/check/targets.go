@@ -1,0 +1,141 @@
+package check
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// window is a nominal time with the interval its run must start in.
+type window struct{ from, until int64 }
+
+// promise looks for the run of each nominal time of one schedule.
+func (h *History) promise(p Promise, line *timeline, r *Report) {
+	targets := h.targets(p)
+	if line == nil {
+		if len(targets) > 0 {
+			r.find(Lost, p.Job, "%d nominal times have passed and no run ever started", len(targets))
+		}
+		return
+	}
+	covered := cover(line)
+	var windows []window
+	var reported []int64
+	held := int64(math.MinInt64) // until when earlier runs excuse
+	next := 0
+	for _, w := range targets {
+		for next < len(covered) && covered[next].nominal < w.from {
+			held = max(held, h.by(covered[next].end, h.Bounds.Settle))
+			next++
+		}
+		own := next < len(covered) && covered[next].nominal == w.from
+		switch {
+		case own && covered[next].start > w.until:
+			r.find(Late, p.Job, "the run of %s started at %s, %v after the end of its window", clock(w.from),
+				clock(covered[next].start), time.Duration(covered[next].start-w.until))
+			reported = append(reported, w.from)
+		case own:
+		case w.from <= held:
+			r.Excused++
+			continue
+		default:
+			r.find(Missed, p.Job, "no run of %s, which had until %s", clock(w.from), clock(w.until))
+			reported = append(reported, w.from)
+		}
+		r.Targets++
+		windows = append(windows, w)
+	}
+	for _, w := range unmatched(windows, covered) {
+		if !slices.Contains(reported, w.from) {
+			r.find(Missed, p.Job, "no start of any run is left for %s, which had until %s", clock(w.from), clock(w.until))
+		}
+	}
+}
+
+// targets are the nominal times whose window has ended.
+func (h *History) targets(p Promise) []window {
+	if p.Every <= 0 {
+		return nil
+	}
+	every := p.Every.Milliseconds()
+	first := p.AnchorMS
+	if p.FromMS > first {
+		first += (p.FromMS - first + every - 1) / every * every
+	}
+	until := p.UntilMS
+	if until == 0 {
+		until = math.MaxInt64
+	}
+	var all []window
+	for ms := first; ms < until; ms += every {
+		w := window{ms * 1e6, h.by(ms*1e6, h.Bounds.Lag)}
+		if w.from > h.EndNS {
+			break
+		}
+		if w.until <= h.EndNS {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// coverage is one run as targets see it: when it first started and last ended.
+type coverage struct{ nominal, start, end int64 }
+
+// cover orders the runs of a job by nominal time.
+func cover(line *timeline) []coverage {
+	var all []coverage
+	for _, executions := range line.runs {
+		c := coverage{nominal: executions[0].NominalMS * 1e6, start: math.MaxInt64}
+		for _, e := range executions {
+			c.start, c.end = min(c.start, e.AtNS), max(c.end, e.AtNS)
+			if e.end != 0 {
+				c.end = max(c.end, e.end)
+			}
+		}
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b coverage) int { return cmp.Compare(a.nominal, b.nominal) })
+	return all
+}
+
+// unmatched gives each start to the open window with the earliest deadline, which
+// is exact for points in intervals, and returns the windows that got none.
+func unmatched(windows []window, runs []coverage) []window {
+	starts := make([]int64, len(runs))
+	for i, c := range runs {
+		starts[i] = c.start
+	}
+	slices.Sort(starts)
+	windows = slices.Clone(windows)
+	slices.SortFunc(windows, func(a, b window) int { return cmp.Compare(a.from, b.from) })
+	var open, none []window
+	next := 0
+	expire := func(at int64) {
+		open = slices.DeleteFunc(open, func(w window) bool {
+			if w.until < at {
+				none = append(none, w)
+			}
+			return w.until < at
+		})
+	}
+	for _, s := range starts {
+		for next < len(windows) && windows[next].from <= s {
+			open = append(open, windows[next])
+			next++
+		}
+		expire(s)
+		if len(open) > 0 {
+			i := 0
+			for j := range open {
+				if open[j].until < open[i].until {
+					i = j
+				}
+			}
+			open = slices.Delete(open, i, i+1)
+		}
+	}
+	expire(math.MaxInt64)
+	return append(none, windows[next:]...)
+}

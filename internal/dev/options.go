@@ -1,0 +1,58 @@
+package dev
+
+import (
+	"io"
+	"os"
+	"time"
+)
+
+// Values of [Options.Redis] beside a path.
+const (
+	// RedisEmbedded is an imitation of Redis inside this process.
+	RedisEmbedded = "embedded"
+	// RedisAuto is a redis-server of its own if there is one on PATH, else embedded.
+	RedisAuto = "auto"
+)
+
+// Options of [Run]. The zero value is what `scheduler dev` does without flags.
+type Options struct {
+	// GRPCAddr and HTTPAddr are where the node listens for clients and workers,
+	// and for metrics. Default 127.0.0.1:7070 and 127.0.0.1:7072; port 0 takes a
+	// free one.
+	GRPCAddr, HTTPAddr string
+	// Redis is "embedded" (default), "auto", or the path of a redis-server.
+	Redis string
+	// Plain writes one line per event instead of a live view. It is implied when
+	// Out is no terminal.
+	Plain bool
+	// For ends the run after this long. 0: when the context ends.
+	For time.Duration
+	// LogFile receives the logs of all parts; it is appended to and kept. Default:
+	// a file in a temporary directory, removed with it.
+	LogFile string
+	// Out is where the view goes. Default standard output.
+	Out io.Writer
+	// Abort, when it is closed, ends the draining at once.
+	Abort <-chan struct{}
+	// DrainTimeout bounds the draining. Default 30 s.
+	DrainTimeout time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.GRPCAddr == "" {
+		o.GRPCAddr = "127.0.0.1:7070"
+	}
+	if o.HTTPAddr == "" {
+		o.HTTPAddr = "127.0.0.1:7072"
+	}
+	if o.Redis == "" {
+		o.Redis = RedisEmbedded
+	}
+	if o.Out == nil {
+		o.Out = os.Stdout
+	}
+	if o.DrainTimeout <= 0 {
+		o.DrainTimeout = 30 * time.Second
+	}
+	return o
+}

@@ -1,0 +1,142 @@
+package dev
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// Widths of the columns that are always there, each followed by a gap.
+const (
+	nameWidth  = 12
+	phaseWidth = 8
+	dueWidth   = 6
+	failsWidth = 4
+	barWidth   = 13
+	runsWidth  = 4
+)
+
+// columns are the widths that depend on the terminal's. A timeline appears where
+// there is room for one that shows something.
+type columns struct {
+	interval, timeline, last int
+}
+
+const (
+	fixedWidth   = nameWidth + phaseWidth + dueWidth + failsWidth + barWidth + runsWidth + 8
+	wideFrom     = 110
+	lastAtLeast  = 26
+	timelineMost = 60
+)
+
+func columnsFor(width int) columns {
+	if width < wideFrom {
+		return columns{interval: 8, last: max(0, width-fixedWidth-8)}
+	}
+	c := columns{interval: 13}
+	left := width - fixedWidth - c.interval
+	c.timeline = min(timelineMost, left-lastAtLeast-2)
+	c.last = left - c.timeline - 2
+	return c
+}
+
+func (c columns) head() line {
+	l := line{{ruled, left("JOB", nameWidth) + " " + left("STATE", phaseWidth) + " " + right("DUE IN", dueWidth) + " " +
+		right("FAIL", failsWidth) + " " + left("INTERVAL", c.interval) + " " + left("WAIT", barWidth) + " " + right("RUNS", runsWidth) + "  "}}
+	if c.timeline > 0 {
+		title := "LAST " + tidy(time.Duration(c.timeline)*cellTime(c.timeline))
+		l = append(l, span{ruled, left(title, c.timeline) + "  "})
+	}
+	return append(l, span{ruled, left("LAST RESULT", c.last)})
+}
+
+func (c columns) row(now time.Time, r row) line {
+	fails := span{dim, right("0", failsWidth) + " "}
+	if r.failures > 0 {
+		fails = span{red, right(fmt.Sprint(r.failures), failsWidth) + " "}
+	}
+	hue := r.style()
+	l := line{
+		{plain, left(r.name, nameWidth) + " "},
+		{hue, left(string(r.phase), phaseWidth) + " "},
+		{plain, right(r.dueIn(now), dueWidth) + " "},
+		fails,
+		{r.intervalStyle(), left(r.interval(c.interval >= 13), c.interval) + " "},
+	}
+	l = append(l, bar(now, r.since, r.due, barWidth, hue)...)
+	l = append(l, span{plain, " " + right(fmt.Sprint(r.runs), runsWidth) + "  "})
+	if c.timeline > 0 {
+		l = append(l, timeline(now, r.marks, c.timeline)...)
+		l = append(l, span{plain, "  "})
+	}
+	return append(l, r.lastResult()...)
+}
+
+func (r row) style() style {
+	switch r.phase {
+	case running:
+		return cyan
+	case backoff, retrying, hinted:
+		return yellow
+	case dead:
+		return red
+	case paused:
+		return magenta
+	case waiting:
+		return green
+	}
+	return dim
+}
+
+// dueIn counts down to the next run, or up since the live one started.
+func (r row) dueIn(now time.Time) string {
+	switch {
+	case r.phase == running && !r.started.IsZero():
+		return "+" + countdown(now.Sub(r.started))
+	case r.due.IsZero():
+		return "-"
+	}
+	return countdown(r.due.Sub(now))
+}
+
+// interval is the interval in force, and how many times longer than that of the
+// schedule it is.
+func (r row) interval(wide bool) string {
+	if r.every == 0 {
+		if r.phase == retrying || r.phase == running && r.attempt > 1 {
+			return fmt.Sprintf("try %d/%d", r.attempt, r.attempts)
+		}
+		return r.rule
+	}
+	if r.effective <= r.every {
+		return tidy(r.every)
+	}
+	factor := strings.TrimSuffix(fmt.Sprintf("×%.1f", math.Round(10*float64(r.effective)/float64(r.every))/10), ".0")
+	text := tidy(r.effective) + " " + factor
+	if wide {
+		text = tidy(r.every) + "→" + text
+	}
+	return text
+}
+
+func (r row) intervalStyle() style {
+	switch {
+	case r.every == 0:
+		return dim
+	case r.effective > r.every:
+		return yellow
+	}
+	return plain
+}
+
+func (r row) lastResult() line {
+	if r.last == noResult {
+		return line{{dim, "-"}}
+	}
+	l := line{{styleOf(r.last), r.last.String()}}
+	if r.last.bad() && r.lastError != "" {
+		l = append(l, span{plain, " " + r.lastError})
+	}
+	return l
+}

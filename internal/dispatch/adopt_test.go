@@ -1,0 +1,312 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// A cut stream: what started is renewed once, with the acknowledgement, and then
+// left alone.
+func TestCutStreamLeavesItsLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connect("w", 3, 1)
+		ids := b.deliver("started", "delivered", "unsent")
+		s.Started(ids[:1])
+		unsent := job.Assignments{{LeaseID: ids[2]}}
+		s.Close("cut", []job.WorkerMessage{job.ResultAcks{}, unsent})
+		s.Close("again", nil)
+		b.wantEvents("Return unsent")
+		got := b.store.took()
+		if len(got) != 1 || got[0].Record != "ns/started" || !got[0].Acked || got[0].Epoch != 1 {
+			t.Errorf("renewed %+v", got)
+		}
+		time.Sleep(2 * ttl)
+		b.wantEvents()
+		if got := b.store.took(); len(got) != 0 {
+			t.Errorf("renewed %+v for an absent worker", got)
+		}
+		if n := b.remembered(); n != 0 {
+			t.Errorf("%d attempts are remembered", n)
+		}
+	})
+}
+
+func TestFinalRenewalIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connect("w", 3, 1)
+		s.Started(b.deliver("a"))
+		b.store.setFail(job.ErrUnavailable)
+		s.Close("cut", nil)
+		time.Sleep(5 * time.Second)
+		b.store.setFail(nil)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := b.store.took(); len(got) != 1 || !got[0].Acked {
+			t.Errorf("renewed %+v", got)
+		}
+	})
+}
+
+func TestReconnectToTheSameNode(t *testing.T) {
+	for _, cut := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			s, old := b.connect("w", 4, 1)
+			ids := b.deliver("kept", "crashed", "missed")
+			s.Started(ids[:2])
+			time.Sleep(10 * time.Second)
+			if cut {
+				s.Close("cut", nil)
+				time.Sleep(5 * time.Second)
+			}
+			b.store.took()
+			s2, out := b.connect("w", 4, 2, ids[0], "nonsense")
+			b.wantSent(out)
+			if !cut && !errors.Is(old.reason(), job.ErrSuperseded) {
+				t.Errorf("old stream goes on: %v", old.reason())
+			}
+			synctest.Wait()
+			changes := b.ledger.took()
+			if len(changes) != 2 {
+				t.Fatalf("events: %+v", changes)
+			}
+			for _, c := range changes {
+				switch ev := c.Event.(type) {
+				case job.Lose: // it had started, so it counts towards poison
+					if c.Record != "ns/crashed" || !c.Known.State.Acked {
+						t.Errorf("lost %s, acknowledged %v", c.Record, c.Known.State.Acked)
+					}
+				case job.Return:
+					if c.Record != "ns/missed" {
+						t.Errorf("returned %s", c.Record)
+					}
+				default:
+					t.Errorf("event %T", ev)
+				}
+			}
+			b.wantFree(3)
+			if got := b.store.took(); len(got) != 1 || got[0].Epoch != 2 || got[0].Record != "ns/kept" {
+				t.Errorf("taken over by %+v", got)
+			}
+			s.Close("late", nil)
+			s2.Results(ok(ids[0]))
+			b.wantSent(out, "ack kept accepted")
+			b.wantFree(4)
+		})
+	}
+}
+
+// The worker is back while the renewal of its former session is on the way: the
+// answer to that does not make the lease the new session's.
+func TestReconnectDuringARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connect("w", 4, 1)
+		ids := b.deliver("a")
+		s.Started(ids)
+		b.store.mu.Lock()
+		b.store.during = func() { b.connect("w", 4, 2, ids[0]) }
+		b.store.mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := b.store.took(); len(got) != 2 || got[0].Epoch != 1 || got[1].Epoch != 2 {
+			t.Errorf("renewed %+v", got)
+		}
+	})
+}
+
+func TestOlderSessionIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connect("w", 1, 5)
+		hello := job.Hello{WorkerID: "w", Namespace: "ns", Queues: []string{"q"}, Slots: 1, Epoch: 5}
+		if _, err := b.d.Connect(hello, &fakeStream{}); !errors.Is(err, job.ErrSuperseded) {
+			t.Errorf("same epoch: %v", err)
+		}
+		// A process that counts from the start again is another one: what the
+		// one before it had is left to expire, for it may still run.
+		s.Started(b.deliver("a"))
+		s.Close("crash", nil)
+		b.connect("w", 1, 1)
+		b.wantEvents()
+		b.wantFree(1)
+		time.Sleep(2 * ttl)
+		b.wantEvents()
+		if n := b.remembered(); n != 0 {
+			t.Errorf("%d attempts are remembered", n)
+		}
+		hello.Epoch = 9
+		if _, err := b.d.Connect(hello, &fakeStream{full: true}); err == nil {
+			t.Error("a stream that takes no welcome was admitted")
+		}
+	})
+}
+
+// A worker comes from another node with leases that only the store knows.
+func TestAdoptionFromAnotherNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		other := newBench(t)
+		other.store = b.store
+		other.d.o.Store = b.store
+		s1, _ := other.connect("w", 4, 1)
+		ids := other.deliver("a", "b", "c")
+		s1.Started(ids)
+		time.Sleep(9 * time.Second)
+		b.store.update("ns/b", func(l *fakeLease) { l.rec.State.Token++ })
+		b.store.update("ns/c", func(l *fakeLease) { l.rec.State.Cancel = true })
+
+		// The old node believes in a half-open stream.
+		b.store.setFail(job.ErrUnavailable)
+		hello := append([]string{job.LeaseID("ns/gone", 77), job.LeaseID("theirs/a", 78)}, ids...)
+		s2, out := b.connect("w", 8, 2, hello...)
+		b.wantSent(out)
+		b.wantFree(4)
+		b.store.setFail(nil)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		got := map[string]bool{}
+		for _, m := range out.took() {
+			got[m] = true
+		}
+		if len(got) != 3 || !got["cancel b lease_lost"] || !got["cancel gone lease_lost"] || !got["cancel c requested"] {
+			t.Errorf("worker was sent %v", got)
+		}
+		if e := b.store.lease("ns/a").rec.State.Epoch; e != 2 {
+			t.Errorf("epoch is %d", e)
+		}
+		// The old node learns it from its next renewal and ends its stream.
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		s2.Results(ok(ids[0]))
+		b.wantSent(out, "ack a accepted")
+		settle := b.wantEvents("Settle a succeeded")[0]
+		if ev := settle.Event.(job.Settle); time.Now().UnixMilli()-ev.StartedMS < 21_000 || settle.Known == nil {
+			t.Errorf("settled with start %d, known %v", ev.StartedMS, settle.Known)
+		}
+		if n := len(other.ledger.took()); n != 0 {
+			t.Errorf("the old node still settles: %d", n)
+		}
+		// c's handler does not listen; it ends with timeout, grace and one TTL
+		// from its lease at the latest.
+		time.Sleep(job.DefaultTimeout + job.DefaultTimeoutGrace + 10*time.Second)
+		b.wantEvents("Settle c timed_out")
+	})
+}
+
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		leaver, lout := b.connect("leaver", 1, 1)
+		stayer, sout := b.connect("stayer", 1, 1)
+		ids := b.deliver("a", "b")
+		leaver.Started(ids)
+		stayer.Started(ids)
+		lout.took()
+		sout.took()
+		done := make(chan error, 1)
+		go func() { done <- b.d.Drain(context.Background()) }()
+		time.Sleep(time.Second)
+		b.wantSent(lout, "elsewhere")
+		b.wantSent(sout, "elsewhere")
+		if n := b.d.Reserve("ns", "q", 1).Count(); n != 0 {
+			t.Error("reserved while draining")
+		}
+		if _, err := b.d.Connect(job.Hello{WorkerID: "x", Namespace: "ns", Queues: []string{"q"}, Slots: 1, Epoch: 1}, &fakeStream{}); !errors.Is(err, job.ErrDraining) {
+			t.Errorf("connected while draining: %v", err)
+		}
+		leaver.Close("elsewhere", nil)
+		time.Sleep(time.Second)
+		select {
+		case <-done:
+			t.Fatal("did not wait for the worker that stays")
+		default:
+		}
+		for _, id := range ids {
+			stayer.Results(ok(id)) // the other's is refused
+		}
+		if err := <-done; err != nil {
+			t.Errorf("drain: %v", err)
+		}
+		if !errors.Is(sout.reason(), job.ErrDraining) {
+			t.Errorf("stream ended with %v", sout.reason())
+		}
+		stayer.Close("drained", nil)
+	})
+}
+
+func TestDrainIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, out := b.connect("w", 1, 1)
+		s.Started(b.deliver("a"))
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		if err := b.d.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("drain: %v", err)
+		}
+		if out.reason() == nil {
+			t.Error("stream goes on")
+		}
+		s.Close("drained", nil)
+	})
+}
+
+func TestInspection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		r := prometheus.NewPedanticRegistry()
+		d, err := New(Options{Node: "n1", Store: b.store, Ledger: b.ledger, Observer: b.seen, Registerer: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.d = d
+		b.connect("w2", 4, 1)
+		s, _ := b.connect("w1", 4, 1)
+		b.deliver("a", "b", "c")
+		s.Draining()
+		loads := d.Loads()
+		if len(loads) != 1 || loads[0].Running != 3 || loads[0].Workers != 2 || loads[0].Free < 2 {
+			t.Errorf("loads: %+v", loads)
+		}
+		workers := d.Workers()
+		if len(workers) != 2 || workers[0].ID != "w1" || !workers[0].Draining || workers[0].Running+workers[1].Running != 3 {
+			t.Errorf("workers: %+v", workers)
+		}
+		families, err := r.Gather()
+		if err != nil || len(families) == 0 {
+			t.Errorf("metrics: %v, %v", families, err)
+		}
+		if _, err := New(Options{Node: "n1", Store: b.store, Ledger: b.ledger, Observer: b.seen, Registerer: r}); err == nil {
+			t.Error("registered twice")
+		}
+	})
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	good := Options{Node: "n", Store: &fakeStore{}, Ledger: &fakeLedger{}, Observer: &notices{}}
+	if _, err := New(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*Options){
+		"no node":  func(o *Options) { o.Node = "" },
+		"no store": func(o *Options) { o.Store = nil },
+		"short":    func(o *Options) { o.LeaseTTL = time.Millisecond },
+		"negative": func(o *Options) { o.AckAfter = -1 },
+	} {
+		o := good
+		spoil(&o)
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

@@ -1,0 +1,463 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// fakeStore keeps leases as the renewing script would: token, epoch, acked and
+// deadline decide. Its clock is the time of the test's bubble.
+type fakeStore struct {
+	mu      sync.Mutex
+	leases  map[string]*fakeLease
+	fail    error
+	renewed []job.Renewal
+	calls   int
+	// clockSkew is added to Now for leases that are handed in late.
+	clockSkew time.Duration
+	// during is called inside Renew, before the leases are looked at.
+	during func()
+}
+
+type fakeLease struct {
+	rec      job.Record
+	deadline int64
+}
+
+func (s *fakeStore) ShardOf(k job.Key) int { return len(k.ID) % 4 }
+
+func (s *fakeStore) Now(context.Context, int) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Add(s.clockSkew).UnixMilli(), s.fail
+}
+
+func (s *fakeStore) GetRecords(_ context.Context, _ int, records []string) ([]*job.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	out := make([]*job.Record, len(records))
+	for i, r := range records {
+		if l := s.leases[r]; l != nil {
+			rec := l.rec
+			out[i] = &rec
+		}
+	}
+	return out, nil
+}
+
+func (s *fakeStore) Renew(_ context.Context, requests []job.RenewRequest) []job.RenewReply {
+	s.mu.Lock()
+	during := s.during
+	s.during = nil
+	s.mu.Unlock()
+	if during != nil {
+		during()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	replies := make([]job.RenewReply, len(requests))
+	for i, r := range requests {
+		replies[i] = job.RenewReply{NowUS: time.Now().UnixMicro(), Err: s.fail}
+		if s.fail != nil {
+			continue
+		}
+		for _, n := range r.Renewals {
+			s.renewed = append(s.renewed, n)
+			replies[i].Results = append(replies[i].Results, s.renew(n, r.TTL))
+		}
+	}
+	return replies
+}
+
+func (s *fakeStore) renew(n job.Renewal, ttl time.Duration) job.RenewResult {
+	l := s.leases[n.Record]
+	switch {
+	case l == nil || !l.rec.State.Live() || l.rec.State.Token != n.Token:
+		return job.RenewResult{Code: job.LeaseLost}
+	case l.rec.State.Epoch > n.Epoch:
+		return job.RenewResult{Code: job.Moved}
+	}
+	l.rec.State.Epoch = n.Epoch
+	l.rec.State.Acked = l.rec.State.Acked || n.Acked
+	l.deadline = time.Now().Add(ttl).UnixMilli()
+	if n.HardStopMS > 0 {
+		l.deadline = min(l.deadline, n.HardStopMS)
+	}
+	return job.RenewResult{Code: job.Renewed, Revision: l.rec.State.Revision}
+}
+
+// update changes a stored lease.
+func (s *fakeStore) update(record string, f func(*fakeLease)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.leases[record])
+}
+
+func (s *fakeStore) setFail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
+// lease returns a copy of a stored lease.
+func (s *fakeStore) lease(record string) fakeLease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *s.leases[record]
+}
+
+func (s *fakeStore) callCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
+func (s *fakeStore) setClockSkew(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clockSkew = d
+}
+
+// took returns the renewals since the last call.
+func (s *fakeStore) took() []job.Renewal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.renewed
+	s.renewed = nil
+	return r
+}
+
+// fakeLedger answers every change with answer, on a goroutine of its own.
+type fakeLedger struct {
+	mu      sync.Mutex
+	answer  func(job.Change) job.ChangeResult
+	changes []job.Change
+}
+
+func (l *fakeLedger) Submit(c job.Change, done func(job.ChangeResult)) {
+	l.mu.Lock()
+	l.changes = append(l.changes, c)
+	answer := l.answer
+	l.mu.Unlock()
+	if answer != nil {
+		go func() { done(answer(c)) }()
+	}
+}
+
+func (l *fakeLedger) set(answer func(job.Change) job.ChangeResult) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answer = answer
+}
+
+func (l *fakeLedger) took() []job.Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.changes
+	l.changes = nil
+	return c
+}
+
+func answering(a job.Answer, err error) func(job.Change) job.ChangeResult {
+	return func(job.Change) job.ChangeResult { return job.ChangeResult{Answer: a, Err: err} }
+}
+
+// fakeStream records what a worker is sent.
+type fakeStream struct {
+	mu       sync.Mutex
+	messages []job.WorkerMessage
+	stopped  error
+	full     bool
+}
+
+func (s *fakeStream) Send(m job.WorkerMessage) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.full {
+		return errors.New("queue is full")
+	}
+	s.messages = append(s.messages, m)
+	return nil
+}
+
+func (s *fakeStream) Stop(reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = reason
+}
+
+func (s *fakeStream) reason() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
+}
+
+// took returns, as text, what was sent since the last call: "lease a", "ack a
+// stale", "cancel a timed_out", "elsewhere", "welcome".
+func (s *fakeStream) took() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, m := range s.messages {
+		switch m := m.(type) {
+		case job.Welcome:
+			out = append(out, "welcome")
+		case job.Assignments:
+			for _, l := range m {
+				out = append(out, "lease "+l.Definition.ID)
+			}
+		case job.ResultAcks:
+			for _, a := range m {
+				out = append(out, fmt.Sprintf("ack %s %s", jobOf(a.LeaseID), a.Status))
+			}
+		case job.Cancellation:
+			for _, id := range m.LeaseIDs {
+				out = append(out, fmt.Sprintf("cancel %s %s", jobOf(id), [...]string{"requested", "lease_lost", "timed_out"}[m.Reason]))
+			}
+		case job.GoElsewhere:
+			out = append(out, "elsewhere")
+		}
+	}
+	s.messages = nil
+	return out
+}
+
+func jobOf(leaseID string) string {
+	record, _, _ := job.ParseLeaseID(leaseID)
+	key, _, _ := job.ParseRecord(record)
+	return key.ID
+}
+
+// notices collects what was observed.
+type notices struct {
+	mu   sync.Mutex
+	list []job.Notice
+}
+
+func (n *notices) Observe(list []job.Notice) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, list...)
+}
+
+func (n *notices) all() []job.Notice {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.list
+}
+
+// bench is a dispatcher with everything around it.
+type bench struct {
+	t       *testing.T
+	d       *Dispatcher
+	store   *fakeStore
+	ledger  *fakeLedger
+	seen    *notices
+	demands atomic.Int64
+	tokens  uint64
+}
+
+const ttl = 30 * time.Second
+
+// newBench makes a dispatcher that runs until the test ends. It must be called
+// in a bubble.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{
+		t: t, store: &fakeStore{leases: map[string]*fakeLease{}},
+		ledger: &fakeLedger{answer: answering(job.Applied, nil)}, seen: &notices{},
+	}
+	d, err := New(Options{
+		Node: "n1", LeaseTTL: ttl, Store: b.store, Ledger: b.ledger, Observer: b.seen,
+		OnDemand: func() { b.demands.Add(1) }, Addresses: func() []string { return []string{"n2:7000"} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.d = d
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		d.audit(t)
+	})
+	return b
+}
+
+// connect opens a session of worker "w" for queue "q" of namespace "ns".
+func (b *bench) connect(worker string, slots int, epoch uint32, live ...string) (*Session, *fakeStream) {
+	b.t.Helper()
+	out := &fakeStream{}
+	s, err := b.d.Connect(job.Hello{
+		WorkerID: worker, Namespace: "ns", Queues: []string{"q"}, Slots: slots, Epoch: epoch, Live: live,
+	}, out)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if got := out.took(); len(got) == 0 || got[0] != "welcome" {
+		b.t.Fatalf("first message: %v, want welcome", got)
+	}
+	return s.(*Session), out
+}
+
+// lease takes a lease in the fake store, as the leasing script would.
+func (b *bench) lease(id string) job.Leased {
+	now := time.Now()
+	b.tokens = max(b.tokens+1, uint64(now.UnixMilli())*1000)
+	key := job.Key{Namespace: "ns", ID: id}
+	def := job.Definition{
+		Key: key, Queue: "q", Handler: "h",
+		Timeout: job.DefaultTimeout, TimeoutGrace: job.DefaultTimeoutGrace,
+	}
+	state := job.State{Revision: 3, Lane: def.Lane(), Nominal: now.UnixMilli(), Due: now.UnixMilli()}.Leased(b.tokens)
+	deadline := now.Add(ttl).UnixMilli()
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	b.store.leases[key.Record()] = &fakeLease{rec: job.Record{Definition: def, State: state}, deadline: deadline}
+	return job.Leased{Shard: b.store.ShardOf(key), Record: key.Record(), Definition: def, State: state, DeadlineMS: deadline}
+}
+
+// deliver leases the jobs, hands them to the queue's workers and returns their
+// lease ids.
+func (b *bench) deliver(ids ...string) []string {
+	b.t.Helper()
+	r := b.d.Reserve("ns", "q", len(ids))
+	if r.Count() != len(ids) {
+		b.t.Fatalf("reserved %d slots, want %d", r.Count(), len(ids))
+	}
+	leases := make([]job.Leased, len(ids))
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		leases[i] = b.lease(id)
+		names[i] = job.LeaseID(leases[i].Record, leases[i].State.Token)
+	}
+	r.Deliver(leases)
+	return names
+}
+
+// remembered is the number of attempts that the dispatcher knows.
+func (b *bench) remembered() int {
+	synctest.Wait()
+	b.d.mu.Lock()
+	defer b.d.mu.Unlock()
+	return len(b.d.mu.attempts)
+}
+
+func (b *bench) free() int {
+	for _, q := range b.d.Demand() {
+		if q.Queue == "q" {
+			return q.Free
+		}
+	}
+	return 0
+}
+
+func (b *bench) wantFree(want int) {
+	b.t.Helper()
+	synctest.Wait()
+	if got := b.free(); got != want {
+		b.t.Errorf("free slots: %d, want %d", got, want)
+	}
+	b.d.audit(b.t)
+}
+
+func (b *bench) wantSent(out *fakeStream, want ...string) {
+	b.t.Helper()
+	synctest.Wait()
+	if got := out.took(); !slices.Equal(got, want) {
+		b.t.Errorf("worker was sent %q, want %q", got, want)
+	}
+}
+
+// wantEvents compares what the ledger was asked for, by type and token's job.
+func (b *bench) wantEvents(want ...string) []job.Change {
+	b.t.Helper()
+	synctest.Wait()
+	changes := b.ledger.took()
+	var got []string
+	for _, c := range changes {
+		key, _, _ := job.ParseRecord(c.Record)
+		name := fmt.Sprintf("%T %s", c.Event, key.ID)[len("job."):]
+		if s, ok := c.Event.(job.Settle); ok {
+			name += " " + s.Outcome.String()
+		}
+		got = append(got, name)
+	}
+	if !slices.Equal(got, want) {
+		b.t.Errorf("ledger was asked for %q, want %q", got, want)
+	}
+	return changes
+}
+
+func ok(id string) []job.Result {
+	return []job.Result{{LeaseID: id, Outcome: job.OutcomeSucceeded, Duration: 5 * time.Millisecond}}
+}
+
+// audit checks that every count agrees with what it counts.
+func (d *Dispatcher) audit(t testing.TB) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pending := 0
+	for id, a := range d.mu.attempts {
+		if a.gone || a.id != id {
+			t.Errorf("attempt %s: gone %v, id %s", id, a.gone, a.id)
+		}
+		if a.pending != nil {
+			pending++
+		}
+		if a.session != nil {
+			if _, ok := a.session.attempts[a]; !ok {
+				t.Errorf("attempt %s is not among its session's", id)
+			}
+		}
+		if at := a.next(); (a.index >= 0) != !at.IsZero() {
+			t.Errorf("attempt %s: next %v, index %d", id, at, a.index)
+		}
+	}
+	if pending != d.mu.pending {
+		t.Errorf("pending: %d, counted %d", d.mu.pending, pending)
+	}
+	for i, a := range d.mu.timers {
+		if a.index != i || i > 0 && a.at.Before(d.mu.timers[(i-1)/2].at) {
+			t.Errorf("heap is out of order at %d", i)
+		}
+	}
+	for key, s := range d.mu.workers {
+		busy, results := 0, 0
+		for a := range s.attempts {
+			if a.busy {
+				busy++
+			}
+			if a.pending != nil && !a.byNode {
+				results++
+			}
+			if d.mu.attempts[a.id] != a {
+				t.Errorf("session %s has a forgotten attempt %s", key, a.id)
+			}
+		}
+		if busy != s.busy || results != s.pending || s.reserved < 0 {
+			t.Errorf("session %s: busy %d, counted %d; pending %d, counted %d; reserved %d", key, s.busy, busy, s.pending, results, s.reserved)
+		}
+		if s.closed && len(s.attempts) == 0 {
+			t.Errorf("session %s is closed, empty and still known", key)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package dispatch
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+func TestReserveTakesExactSlotsOfTheLeastLoaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		_, small := b.connect("small", 2, 1)
+		_, large := b.connect("large", 8, 1)
+		b.wantFree(10)
+
+		b.deliver("a1", "a2", "a3", "a4", "a5")
+		b.wantFree(5)
+		if s, l := len(small.took()), len(large.took()); s != 1 || l != 4 {
+			t.Errorf("small got %d and large %d leases, want 1 and 4", s, l)
+		}
+		r := b.d.Reserve("ns", "q", 100)
+		if r.Count() != 5 {
+			t.Errorf("reserved %d, want the 5 that are left", r.Count())
+		}
+		if again := b.d.Reserve("ns", "q", 1); again.Count() != 0 {
+			t.Errorf("reserved a slot twice")
+		}
+		for _, q := range []string{"other", ""} {
+			if n := b.d.Reserve("ns", q, 1).Count(); n != 0 {
+				t.Errorf("queue %q: reserved %d", q, n)
+			}
+		}
+		before := b.demands.Load()
+		r.Deliver([]job.Leased{b.lease("a6")})
+		b.wantFree(4)
+		if b.demands.Load() != before+1 {
+			t.Errorf("slots that others wanted came free without a word")
+		}
+		r.Deliver(nil)
+		b.wantFree(4)
+	})
+}
+
+func TestDeliverReturnsWhatCannotBeStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, out := b.connect("w", 4, 1)
+		r := b.d.Reserve("ns", "q", 2)
+		s.Close("cut", nil)
+		r.Deliver([]job.Leased{b.lease("closed")})
+		b.wantEvents("Return closed")
+
+		s, out = b.connect("w", 4, 2)
+		r = b.d.Reserve("ns", "q", 2)
+		s.Close("cut", nil)
+		_, other := b.connect("v", 4, 1)
+		r.Deliver([]job.Leased{b.lease("moved")})
+		b.wantSent(other, "lease moved")
+		b.wantEvents()
+
+		// A process that slept through the lease does not hand it on.
+		late := b.lease("late")
+		r = b.d.Reserve("ns", "q", 1)
+		b.store.setClockSkew(28 * time.Second)
+		r.Deliver([]job.Leased{late})
+		b.wantEvents("Return late")
+		b.store.setClockSkew(0)
+
+		other.mu.Lock()
+		other.full = true
+		other.mu.Unlock()
+		r = b.d.Reserve("ns", "q", 1)
+		r.Deliver([]job.Leased{b.lease("unsent")})
+		b.wantEvents("Return unsent")
+		if other.reason() == nil {
+			t.Error("a stream that takes nothing goes on")
+		}
+		b.wantFree(0)
+		b.wantSent(out)
+	})
+}
+
+func TestDeliverIgnoresALeaseThatIsHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		_, out := b.connect("w", 4, 1)
+		l := b.lease("a")
+		for range 2 {
+			b.d.Reserve("ns", "q", 2).Deliver([]job.Leased{l})
+		}
+		b.wantSent(out, "lease a")
+		b.wantFree(3)
+		b.wantEvents()
+	})
+}
+
+func TestDrainingWorkerGetsNoLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, out := b.connect("w", 4, 1)
+		ids := b.deliver("a")
+		s.Started(ids)
+		s.Draining()
+		b.wantFree(0)
+		s.Results(ok(ids[0]))
+		b.wantSent(out, "lease a", "ack a accepted")
+		b.ledger.took()
+		s.Close("done", nil)
+		b.wantEvents()
+		if w := b.d.Workers(); len(w) != 0 {
+			t.Errorf("workers left: %v", w)
+		}
+	})
+}
+
+// TestSlotsProperty does random things in a random order: no session is ever
+// over its slots, all counts agree, and when everything is reported everything
+// is free.
+func TestSlotsProperty(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		b := &bench{t: t, store: &fakeStore{leases: map[string]*fakeLease{}}, seen: &notices{}}
+		var d *Dispatcher
+		d, err := New(Options{Node: "n", Store: b.store, Ledger: syncLedger{}, Observer: b.seen})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		b.d = d
+		var (
+			sessions []*Session
+			streams  []*fakeStream
+			live     [][]string
+			jobs     int
+		)
+		pick := func() int { return rapid.IntRange(0, len(sessions)-1).Draw(rt, "session") }
+		take := func(i int) []string {
+			n := rapid.IntRange(0, len(live[i])).Draw(rt, "n")
+			ids := slices.Clone(live[i][:n])
+			return ids
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"connect": func(rt *rapid.T) {
+				if len(sessions) >= 4 {
+					return
+				}
+				s, out := b.connect(string(rune('a'+len(sessions))), rapid.IntRange(1, 5).Draw(rt, "slots"), 1)
+				sessions, streams, live = append(sessions, s), append(streams, out), append(live, nil)
+			},
+			"deliver": func(rt *rapid.T) {
+				r := d.Reserve("ns", "q", rapid.IntRange(0, 12).Draw(rt, "want"))
+				var leases []job.Leased
+				for range rapid.IntRange(0, r.Count()).Draw(rt, "leased") {
+					jobs++
+					leases = append(leases, b.lease("j"+string(rune('0'+jobs%10))+time.Duration(jobs).String()))
+				}
+				r.Deliver(leases)
+				for i, out := range streams {
+					for _, m := range out.messages {
+						if batch, ok := m.(job.Assignments); ok {
+							for _, l := range batch {
+								live[i] = append(live[i], l.LeaseID)
+							}
+						}
+					}
+					out.messages = nil
+				}
+			},
+			"start": func(rt *rapid.T) {
+				if len(sessions) > 0 {
+					i := pick()
+					sessions[i].Started(take(i))
+				}
+			},
+			"report": func(rt *rapid.T) {
+				if len(sessions) == 0 {
+					return
+				}
+				i := pick()
+				ids := take(i)
+				live[i] = live[i][len(ids):]
+				for _, id := range ids {
+					sessions[i].Results(ok(id))
+				}
+			},
+			"return": func(rt *rapid.T) {
+				if len(sessions) == 0 {
+					return
+				}
+				i := pick()
+				ids := take(i)
+				live[i] = live[i][len(ids):]
+				sessions[i].Returned(ids)
+			},
+			"reconnect": func(rt *rapid.T) {
+				if len(sessions) == 0 {
+					return
+				}
+				i := pick()
+				old := sessions[i]
+				if rapid.Bool().Draw(rt, "cut first") {
+					old.Close("cut", nil)
+				}
+				live[i] = take(i)
+				sessions[i], streams[i] = b.connect(old.hello.WorkerID, old.hello.Slots, old.hello.Epoch+1, live[i]...)
+			},
+			"": func(*rapid.T) {
+				d.audit(t)
+				for i, s := range sessions {
+					if s.busy > s.hello.Slots || s.busy != len(live[i]) {
+						rt.Fatalf("session %d: %d of %d slots busy, worker has %d", i, s.busy, s.hello.Slots, len(live[i]))
+					}
+				}
+			},
+		})
+		total := 0
+		for i, s := range sessions {
+			for _, id := range live[i] {
+				s.Results(ok(id))
+			}
+			total += s.hello.Slots
+		}
+		if len(sessions) > 0 && b.free() != total {
+			rt.Fatalf("free at the end: %d of %d", b.free(), total)
+		}
+	})
+}
+
+// syncLedger accepts everything before Submit returns.
+type syncLedger struct{}
+
+func (syncLedger) Submit(_ job.Change, done func(job.ChangeResult)) { done(job.ChangeResult{}) }

@@ -1,0 +1,215 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/rpc"
+)
+
+// otherNodes lists where workers can go instead of this node.
+func (n *Node) otherNodes() []string {
+	var addresses []string
+	for _, m := range n.gossip.View().Members {
+		if m.Name != n.cfg.Name {
+			addresses = append(addresses, m.GRPCAddr)
+		}
+	}
+	return addresses
+}
+
+func splitHostPort(addr string) (string, int, error) {
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err := strconv.Atoi(text)
+	return host, port, err
+}
+
+// clusterView answers ClusterService: nodes and workers by asking the peers,
+// shards and queues from Redis.
+type clusterView struct{ *Node }
+
+func (v clusterView) describeAll(ctx context.Context) []job.NodeInfo {
+	nodes := append(v.peers.DescribeAll(ctx), v.Describe())
+	slices.SortFunc(nodes, func(a, b job.NodeInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes
+}
+
+func (v clusterView) Nodes(ctx context.Context) ([]rpc.Node, error) {
+	infos := v.describeAll(ctx)
+	nodes := make([]rpc.Node, len(infos))
+	for i, m := range infos {
+		nodes[i] = rpc.Node{
+			Name: m.Name, GRPCAddress: m.GRPCAddress, PeerAddress: m.PeerAddress, ShardsHeld: m.ShardsHeld,
+			Workers: len(m.Workers), Draining: m.Draining, Version: m.Version, Started: m.StartedAt,
+			Unreachable: m.Unreachable, Durability: m.Durability,
+		}
+	}
+	return nodes, nil
+}
+
+func (v clusterView) Workers(ctx context.Context) ([]rpc.Worker, error) {
+	var workers []rpc.Worker
+	for _, m := range v.describeAll(ctx) {
+		for _, w := range m.Workers {
+			workers = append(workers, rpc.Worker{
+				ID: w.ID, Node: m.Name, Namespace: w.Namespace, Queues: w.Queues, Slots: w.Slots, Running: w.Running,
+				Draining: w.Draining, Connected: w.ConnectedAt, Version: w.Version, Labels: w.Labels,
+			})
+		}
+	}
+	return workers, nil
+}
+
+func (v clusterView) Shards(ctx context.Context) ([]rpc.Shard, error) {
+	holders, err := v.locks.Holders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stats, err := v.stats(ctx, v.allShards())
+	if err != nil {
+		return nil, err
+	}
+	shards := make([]rpc.Shard, v.cfg.Shards)
+	for i := range shards {
+		shards[i].Shard = i
+		for _, s := range stats[i] {
+			shards[i].Jobs += s.Backlog + s.Scheduled + s.Leased + s.Paused + s.Dead + s.Done
+			shards[i].Lag = max(shards[i].Lag, s.overdue)
+		}
+	}
+	for _, h := range holders {
+		shards[h.Shard].Holder, shards[h.Shard].LockTTL = h.Node, h.TTL
+	}
+	return shards, nil
+}
+
+func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue, error) {
+	stats, err := v.stats(ctx, v.allShards())
+	if err != nil {
+		return nil, err
+	}
+	type key struct{ namespace, queue string }
+	sums := make(map[key]*rpc.Queue)
+	at := func(ns, queue string) *rpc.Queue {
+		k := key{ns, queue}
+		if sums[k] == nil {
+			sums[k] = &rpc.Queue{Namespace: ns, Queue: queue}
+		}
+		return sums[k]
+	}
+	for _, lanes := range stats {
+		for _, s := range lanes {
+			q := at(s.Lane.Namespace, s.Lane.Queue)
+			q.Backlog += s.Backlog
+			q.Running += s.Leased
+			q.Scheduled += s.Scheduled
+			q.Paused += s.Paused
+			q.Dead += s.Dead
+			q.OldestOverdue = max(q.OldestOverdue, s.overdue)
+		}
+	}
+	for _, m := range v.describeAll(ctx) {
+		for _, w := range m.Workers {
+			for _, name := range w.Queues {
+				q := at(w.Namespace, name)
+				q.Workers++
+				if !w.Draining {
+					q.FreeSlots += int64(max(0, w.Slots-w.Running))
+				}
+			}
+		}
+	}
+	var queues []rpc.Queue
+	for _, q := range sums {
+		if namespace == "" || q.Namespace == namespace {
+			queues = append(queues, *q)
+		}
+	}
+	slices.SortFunc(queues, func(a, b rpc.Queue) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
+	})
+	return queues, nil
+}
+
+// laneStat is a lane's counts with how long its oldest due record has waited.
+type laneStat struct {
+	job.LaneStat
+	overdue time.Duration
+}
+
+func (n *Node) allShards() []int {
+	shards := make([]int, n.cfg.Shards)
+	for i := range shards {
+		shards[i] = i
+	}
+	return shards
+}
+
+// statsParallel bounds the shards counted at once.
+const statsParallel = 8
+
+// stats counts the records of some shards by lane.
+func (n *Node) stats(ctx context.Context, shards []int) (map[int][]laneStat, error) {
+	heads, err := n.store.Lanes(ctx, shards)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		mu    sync.Mutex
+		first error
+		out   = make(map[int][]laneStat, len(shards))
+		wg    sync.WaitGroup
+		turns = make(chan struct{}, statsParallel)
+	)
+	for _, shard := range shards {
+		lanes := make([]job.Lane, 0, len(heads[shard]))
+		for _, h := range heads[shard] {
+			lanes = append(lanes, h.Lane)
+		}
+		if len(lanes) == 0 {
+			continue
+		}
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			counted, err := n.countLanes(ctx, shard, lanes)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				first = cmp.Or(first, err)
+				return
+			}
+			out[shard] = counted
+		})
+	}
+	wg.Wait()
+	return out, first
+}
+
+func (n *Node) countLanes(ctx context.Context, shard int, lanes []job.Lane) ([]laneStat, error) {
+	counts, err := n.store.Stats(ctx, shard, lanes)
+	if err != nil {
+		return nil, err
+	}
+	now, err := n.store.Now(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	stats := make([]laneStat, len(counts))
+	for i, c := range counts {
+		stats[i].LaneStat = c
+		if c.OldestDueMS > 0 && now > c.OldestDueMS {
+			stats[i].overdue = time.Duration(now-c.OldestDueMS) * time.Millisecond
+		}
+	}
+	return stats, nil
+}

@@ -1,0 +1,141 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/telemetry"
+)
+
+// Config describes one node. Name and Redis.URL are required. Addresses are
+// host:port; port 0 takes a free one.
+type Config struct {
+	// Name is unique in the cluster and the same after a restart, where possible.
+	Name    string
+	Version string
+
+	GRPCAddr   string // clients and workers; default 127.0.0.1:7070
+	PeerAddr   string // other nodes; default 127.0.0.1:7071
+	GossipAddr string // memberlist, TCP and UDP; default 127.0.0.1:7946
+	HTTPAddr   string // metrics and health; default 127.0.0.1:7072
+	// Advertised addresses are those that others are told. Default: the address
+	// listened on, with the first address of this host in place of a wildcard.
+	AdvertiseGRPC, AdvertisePeer, AdvertiseGossip string
+
+	// Join lists gossip addresses or DNS names of other nodes.
+	Join []string
+	// GossipKey encrypts the gossip: 16, 24 or 32 bytes. Empty: plain text.
+	GossipKey []byte
+	// Cluster labels the gossip, so that clusters cannot mix. Default: Keyspace.
+	Cluster string
+
+	Redis    redisstore.ClientOptions
+	Keyspace string // prefix of all keys; default "fermata"
+	Shards   int    // fixed when the keyspace is created; default 64
+	// Durability is the class that Redis must meet; see docs/guarantees.md.
+	Durability         redisstore.Durability
+	DurabilityReplicas int
+	DurabilityTimeout  time.Duration
+	// AllowUnsafe accepts a Redis that may lose or evict keys.
+	AllowUnsafe bool
+	// Virtual makes a keyspace whose clock is Now. Only for tests: a keyspace that
+	// is not virtual refuses it.
+	Virtual bool
+	Now     func() int64
+
+	LockTTL  time.Duration // of a shard; default 10 s
+	LeaseTTL time.Duration // of an attempt; default 30 s
+	Rescan   time.Duration // safety net of the holder's loop; default 1 s
+	Limits   job.Limits
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Gatherer   prometheus.Gatherer
+}
+
+func (c *Config) setDefaults() error {
+	for _, d := range []struct {
+		field *string
+		value string
+	}{
+		{&c.GRPCAddr, "127.0.0.1:7070"}, {&c.PeerAddr, "127.0.0.1:7071"},
+		{&c.GossipAddr, "127.0.0.1:7946"}, {&c.HTTPAddr, "127.0.0.1:7072"},
+		{&c.Keyspace, "fermata"}, {&c.Version, "dev"},
+	} {
+		if *d.field == "" {
+			*d.field = d.value
+		}
+	}
+	if c.Cluster == "" {
+		c.Cluster = c.Keyspace
+	}
+	if c.Shards == 0 {
+		c.Shards = 64
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Registerer == nil || c.Gatherer == nil {
+		r := prometheus.NewRegistry()
+		c.Registerer, c.Gatherer = r, r
+	}
+	var errs []error
+	if c.Name == "" {
+		errs = append(errs, errors.New("a node needs a name"))
+	}
+	for _, a := range []struct{ name, value string }{
+		{"grpc-addr", c.GRPCAddr}, {"peer-addr", c.PeerAddr}, {"gossip-addr", c.GossipAddr}, {"http-addr", c.HTTPAddr},
+	} {
+		if _, _, err := net.SplitHostPort(a.value); err != nil {
+			errs = append(errs, fmt.Errorf("%s %q: want host:port", a.name, a.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// advertised is what others are told of an address that was listened on.
+func advertised(configured string, listening net.Addr) string {
+	if configured != "" {
+		return configured
+	}
+	host, port, err := net.SplitHostPort(listening.String())
+	if err != nil {
+		return listening.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = hostAddress()
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// hostAddress is the first address of this host that is not loopback.
+func hostAddress() string {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return "127.0.0.1"
+	}
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() && n.IP.To4() != nil {
+			return n.IP.String()
+		}
+	}
+	return "127.0.0.1"
+}
+
+// ParseDurability reads a durability class by its name.
+func ParseDurability(name string) (redisstore.Durability, error) {
+	return redisstore.ParseDurability(name)
+}
+
+// NewLogger returns a logger of "text" or "json" lines at and above a level.
+func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	return telemetry.NewLogger(w, format, level)
+}

@@ -1,0 +1,135 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc/health"
+
+	"github.com/fermata-io/fermata/internal/dispatch"
+	"github.com/fermata-io/fermata/internal/ledger"
+	"github.com/fermata-io/fermata/internal/membership"
+	"github.com/fermata-io/fermata/internal/peer"
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/registry"
+	"github.com/fermata-io/fermata/internal/scheduler"
+	"github.com/fermata-io/fermata/internal/shardlock"
+	"github.com/fermata-io/fermata/internal/telemetry"
+)
+
+// Node is one scheduler node. Make it with New, run it from Start to Stop.
+type Node struct {
+	cfg       Config
+	startedAt time.Time
+	draining  atomic.Bool
+	report    atomic.Pointer[redisstore.Report]
+
+	clients, others    net.Listener
+	grpcAddr, peerAddr string // as advertised
+
+	data, lockConns redis.UniversalClient
+	store           *redisstore.Store
+	telemetry       *telemetry.Telemetry
+	ledger          *ledger.Ledger
+	registry        *registry.Registry
+	dispatcher      *dispatch.Dispatcher
+	scheduler       *scheduler.Scheduler
+	locks           *shardlock.Manager
+	peers           *peer.Peer
+	gossip          *membership.Cluster
+	health          *health.Server
+	http            *telemetry.Server
+
+	demand  chan struct{}
+	permits chan permit
+
+	ctx      context.Context // ends the engines
+	cancel   context.CancelFunc
+	engines  sync.WaitGroup
+	serving  sync.WaitGroup
+	cleanups []cleanup // undone in reverse
+	stop     sync.Once
+	stopErr  error
+}
+
+// cleanup undoes one step of Start.
+type cleanup struct {
+	name string
+	do   func(context.Context) error
+}
+
+// New checks the configuration. It opens nothing.
+func New(cfg Config) (*Node, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Node{
+		cfg: cfg, ctx: ctx, cancel: cancel, startedAt: time.Now(),
+		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
+	}, nil
+}
+
+// Start opens Redis, listens, joins the cluster and begins to schedule. When it
+// fails, what was opened is closed again.
+func (n *Node) Start(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		n.openRedis, n.listen, n.build, n.serve, n.join, n.serveHTTP, n.run,
+	} {
+		if err := step(ctx); err != nil {
+			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer cancel()
+			return errors.Join(err, n.Stop(stopCtx))
+		}
+	}
+	n.cfg.Logger.Info("node is up", "node", n.cfg.Name, "version", n.cfg.Version,
+		"grpc", n.grpcAddr, "peer", n.peerAddr, "gossip", n.gossip.LocalAddr(), "http", n.http.Addr(),
+		"keyspace", n.cfg.Keyspace, "shards", n.cfg.Shards, "durability", n.durability())
+	return nil
+}
+
+// Stop drains the node and closes everything, within ctx as far as it depends on
+// others. It may be called more than once.
+func (n *Node) Stop(ctx context.Context) error {
+	n.stop.Do(func() {
+		n.draining.Store(true)
+		var errs []error
+		for i := len(n.cleanups) - 1; i >= 0; i-- {
+			c := n.cleanups[i]
+			if err := c.do(ctx); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", c.name, err))
+			}
+		}
+		n.cancel()
+		n.engines.Wait()
+		n.serving.Wait()
+		n.stopErr = errors.Join(errs...)
+	})
+	return n.stopErr
+}
+
+// onStop has f called by Stop, before what was registered earlier.
+func (n *Node) onStop(name string, f func(context.Context) error) {
+	n.cleanups = append(n.cleanups, cleanup{name, f})
+}
+
+// GRPCAddr is where clients and workers connect.
+func (n *Node) GRPCAddr() string { return n.grpcAddr }
+
+// PeerAddr is where other nodes connect.
+func (n *Node) PeerAddr() string { return n.peerAddr }
+
+// GossipAddr is what other nodes join.
+func (n *Node) GossipAddr() string { return n.gossip.LocalAddr() }
+
+// HTTPAddr is where metrics and health are.
+func (n *Node) HTTPAddr() string { return n.http.Addr() }
+
+// Name is the node's name.
+func (n *Node) Name() string { return n.cfg.Name }

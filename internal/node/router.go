@@ -1,0 +1,163 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/dispatch"
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/scheduler"
+	"github.com/fermata-io/fermata/internal/shardlock"
+)
+
+// Nudge tells the holder of a shard that lanes became due earlier: this node's
+// own loop, or the peer whose lock value the script saw.
+func (n *Node) Nudge(shard int, heads []job.LaneHead, holder string) {
+	if _, held := n.locks.Held(shard); held {
+		n.scheduler.Nudge(shard, heads)
+		return
+	}
+	peer, _, ok := shardlock.ParseHolder(holder)
+	if !ok || peer == n.cfg.Name {
+		return // nobody holds it: whoever wins it reads its lanes
+	}
+	for _, h := range heads {
+		n.peers.Nudge(peer, shard, h)
+	}
+}
+
+// held is the lock value of a shard while this node may trust it.
+func (n *Node) held(shard int) (string, bool) {
+	grip, ok := n.locks.Held(shard)
+	return grip.Value, ok
+}
+
+// slots adapts the dispatcher to what the scheduler asks for.
+type slots struct{ *dispatch.Dispatcher }
+
+func (s slots) Reserve(namespace, queue string, count int) scheduler.Reservation {
+	if r := s.Dispatcher.Reserve(namespace, queue, count); r != nil {
+		return r
+	}
+	return nil
+}
+
+// CancelAttempt cancels an attempt wherever it is.
+func (n *Node) CancelAttempt(record string, token uint64) {
+	if !n.dispatcher.CancelAttempt(record, token) {
+		n.peers.BroadcastCancel(record, token)
+	}
+}
+
+// The methods below are what the peer links call.
+
+// OnDemand takes a peer's free slots.
+func (n *Node) OnDemand(peer string, demand []job.QueueDemand) { n.scheduler.PeerDemand(peer, demand) }
+
+// OnLinkDown forgets a peer's free slots.
+func (n *Node) OnLinkDown(peer string) { n.scheduler.PeerDemand(peer, nil) }
+
+// OnNudge takes a peer's word that a lane became due earlier.
+func (n *Node) OnNudge(shard int, head job.LaneHead) {
+	n.scheduler.Nudge(shard, []job.LaneHead{head})
+}
+
+// OnPermit queues a peer's permit; one too many is declined.
+func (n *Node) OnPermit(peer string, p job.Permit) {
+	select {
+	case n.permits <- permit{peer, p, time.Now()}:
+	default:
+		n.peers.SendPermitResult(peer, job.PermitResult{ID: p.ID})
+	}
+}
+
+// permit is a peer's permit on its way to the scheduler.
+type permit struct {
+	peer    string
+	permit  job.Permit
+	arrived time.Time
+}
+
+const (
+	// permitLeasers is the number of leasing calls under permits at once.
+	permitLeasers = 8
+	permitQueue   = 64
+)
+
+// permitLoop leases under peers' permits.
+func (n *Node) permitLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case p := <-n.permits:
+			p.permit.ValidFor -= time.Since(p.arrived)
+			n.scheduler.Permitted(ctx, p.peer, p.permit)
+		}
+	}
+}
+
+// OnPermitResult takes a peer's answer to a permit.
+func (n *Node) OnPermitResult(peer string, r job.PermitResult) { n.scheduler.PermitResult(peer, r) }
+
+// OnHandOver takes a peer's word that it released shards.
+func (n *Node) OnHandOver(shards []int) { n.locks.Wake(shards...) }
+
+// OnCancel cancels an attempt of a worker of this node.
+func (n *Node) OnCancel(record string, token uint64) { n.dispatcher.CancelAttempt(record, token) }
+
+// Describe is what this node tells peers of itself.
+func (n *Node) Describe() job.NodeInfo {
+	held := 0
+	for shard := range n.cfg.Shards {
+		if _, ok := n.locks.Held(shard); ok {
+			held++
+		}
+	}
+	return job.NodeInfo{
+		Name: n.cfg.Name, GRPCAddress: n.grpcAddr, PeerAddress: n.peerAddr, ShardsHeld: held,
+		Draining: n.draining.Load(), Version: n.cfg.Version, StartedAt: n.startedAt,
+		Durability: n.durability(), Workers: n.dispatcher.Workers(),
+	}
+}
+
+const (
+	// demandGap is the least pause between two words about free slots. Slots come
+	// free one by one; peers need not hear of each.
+	demandGap = 2 * time.Millisecond
+	// demandEvery is when peers hear of them anyway: what they remember shrinks
+	// with each permit they send.
+	demandEvery = time.Second
+)
+
+// demandLoop tells the peers what this node's workers could take.
+func (n *Node) demandLoop(ctx context.Context) {
+	again := time.NewTicker(demandEvery)
+	defer again.Stop()
+	gap := time.NewTimer(demandGap)
+	defer gap.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.demand:
+		case <-again.C:
+		}
+		n.peers.BroadcastDemand(n.dispatcher.Demand())
+		gap.Reset(demandGap)
+		select {
+		case <-ctx.Done():
+			return
+		case <-gap.C:
+		}
+	}
+}
+
+// demandChanged wakes whoever waits for free slots.
+func (n *Node) demandChanged() {
+	n.scheduler.DemandChanged()
+	select {
+	case n.demand <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,240 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/fermata-io/fermata/internal/dispatch"
+	"github.com/fermata-io/fermata/internal/ledger"
+	"github.com/fermata-io/fermata/internal/membership"
+	"github.com/fermata-io/fermata/internal/peer"
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/registry"
+	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/rpc"
+	"github.com/fermata-io/fermata/internal/scheduler"
+	"github.com/fermata-io/fermata/internal/shardlock"
+	"github.com/fermata-io/fermata/internal/telemetry"
+)
+
+// openRedis connects two pools, so that locks never wait behind data, and opens
+// the keyspace.
+func (n *Node) openRedis(ctx context.Context) (err error) {
+	options := n.cfg.Redis
+	options.ClientName = "fermata-" + n.cfg.Name
+	if n.data, err = redisstore.NewClient(options); err != nil {
+		return err
+	}
+	n.onStop("redis", func(context.Context) error { return n.data.Close() })
+	options.ClientName += "-locks"
+	if n.lockConns, err = redisstore.NewClient(options); err != nil {
+		return err
+	}
+	n.onStop("redis locks", func(context.Context) error { return n.lockConns.Close() })
+	n.telemetry = telemetry.New(n.cfg.Logger, n.cfg.Registerer, n.cfg.Version)
+	o := redisstore.Options{
+		Client: n.data, Prefix: n.cfg.Keyspace, Shards: n.cfg.Shards, Caller: n.cfg.Name,
+		Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, WaitTimeout: n.cfg.DurabilityTimeout,
+		AllowUnsafe: n.cfg.AllowUnsafe, Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
+	}
+	if n.cfg.Virtual {
+		o.Virtual = n.cfg.Now
+	}
+	if n.store, err = redisstore.Open(ctx, o); err != nil {
+		return err
+	}
+	n.cfg.Shards = n.store.Shards()
+	return n.checkRedis(ctx)
+}
+
+// listen opens the addresses that others are told.
+func (n *Node) listen(context.Context) error {
+	for _, l := range []struct {
+		what, addr string
+		to         *net.Listener
+	}{{"grpc-addr", n.cfg.GRPCAddr, &n.clients}, {"peer-addr", n.cfg.PeerAddr, &n.others}} {
+		listener, err := net.Listen("tcp", l.addr)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.what, err)
+		}
+		*l.to = listener
+		n.onStop(l.what, func(context.Context) error {
+			_ = listener.Close() // closed already, unless the start failed
+			return nil
+		})
+	}
+	n.grpcAddr = advertised(n.cfg.AdvertiseGRPC, n.clients.Addr())
+	n.peerAddr = advertised(n.cfg.AdvertisePeer, n.others.Addr())
+	return nil
+}
+
+// build connects engines and adapters to one another.
+func (n *Node) build(context.Context) (err error) {
+	c := n.cfg
+	if n.peers, err = peer.New(peer.Options{Self: c.Name, Handler: n, Logger: c.Logger, Registerer: c.Registerer}); err != nil {
+		return err
+	}
+	n.ledger = ledger.New(ledger.Options{
+		Store: n.store, Observer: n.telemetry, Nudger: n, Logger: c.Logger, Registerer: c.Registerer,
+	})
+	n.onStop("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
+	n.registry, err = registry.New(registry.Options{
+		Store: n.store, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
+		Nudger: n, Canceller: n, Logger: c.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	n.dispatcher, err = dispatch.New(dispatch.Options{
+		Node: c.Name, LeaseTTL: c.LeaseTTL, Store: n.store, Ledger: n.ledger, Observer: n.telemetry,
+		OnDemand: n.demandChanged, Addresses: n.otherNodes, Logger: c.Logger, Registerer: c.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	n.scheduler, err = scheduler.New(scheduler.Options{
+		Node: c.Name, Store: n.store, Ledger: n.ledger, Slots: slots{n.dispatcher}, Peers: n.peers,
+		Held: n.held, LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Logger: c.Logger, Registerer: c.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	n.locks, err = shardlock.New(shardlock.Options{
+		Client: n.lockConns, Key: n.store.LockKey, Shards: c.Shards, Node: c.Name, PeerAddr: n.peerAddr,
+		TTL:       c.LockTTL,
+		OnAcquire: func(shard int, _ string) { n.scheduler.Acquired(shard) },
+		OnLose:    func(shard int, _ string) { n.scheduler.Lost(shard) },
+		OnRelease: func(shard int, _ string) { n.peers.HandOver([]int{shard}) },
+		Logger:    c.Logger, Registerer: c.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	o := membership.Options{
+		Name: c.Name, Join: c.Join, Key: c.GossipKey, Label: c.Cluster, GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr,
+		Logger: c.Logger, Registerer: c.Registerer,
+	}
+	if o.BindAddr, o.BindPort, err = splitHostPort(c.GossipAddr); err != nil {
+		return fmt.Errorf("gossip-addr: %w", err)
+	}
+	if c.AdvertiseGossip != "" {
+		if o.AdvertiseAddr, o.AdvertisePort, err = splitHostPort(c.AdvertiseGossip); err != nil {
+			return fmt.Errorf("advertise-gossip: %w", err)
+		}
+	}
+	n.gossip, err = membership.New(o)
+	return err
+}
+
+// serve answers clients, workers and peers.
+func (n *Node) serve(context.Context) error {
+	server, checks, err := rpc.NewServer(rpc.Options{
+		Jobs: n.registry, Cluster: clusterView{n}, Worker: rpc.NewWorkerServer(n.dispatcher, n.cfg.Logger),
+		Observe: func(method string, code codes.Code, took time.Duration) {
+			n.telemetry.ObserveCall(method, code.String(), took)
+		},
+		Logger: n.cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	n.health = checks
+	peerServer := grpc.NewServer(
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 5 * time.Second, Timeout: 3 * time.Second}),
+	)
+	n.peers.Register(peerServer)
+	n.background(peerServer, n.others)
+	n.onStop("peer links", func(ctx context.Context) error {
+		n.peers.Stop()
+		stopServer(ctx, peerServer)
+		return nil
+	})
+	n.background(server, n.clients)
+	n.onStop("grpc server", func(ctx context.Context) error { stopServer(ctx, server); return nil })
+	return nil
+}
+
+func (n *Node) background(s *grpc.Server, l net.Listener) {
+	n.serving.Go(func() {
+		if err := s.Serve(l); err != nil {
+			n.cfg.Logger.Error("grpc server ended", "addr", l.Addr().String(), "error", err)
+		}
+	})
+}
+
+// stopServer lets calls under way end, within ctx.
+func stopServer(ctx context.Context, s *grpc.Server) {
+	done := make(chan struct{})
+	go func() { s.GracefulStop(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.Stop()
+		<-done
+	}
+}
+
+// join enters the gossip.
+func (n *Node) join(ctx context.Context) error {
+	if err := n.gossip.Start(ctx); err != nil {
+		return err
+	}
+	n.onStop("gossip", func(context.Context) error { return n.gossip.Stop() })
+	return nil
+}
+
+// run starts the engines. Its cleanup is the drain: what is registered here is
+// undone first.
+func (n *Node) run(context.Context) error {
+	for _, loop := range []func(context.Context) error{n.dispatcher.Run, n.scheduler.Run, n.locks.Run} {
+		n.engines.Go(func() {
+			if err := loop(n.ctx); err != nil && n.ctx.Err() == nil {
+				n.cfg.Logger.Error("engine ended", "error", err)
+			}
+		})
+	}
+	for range permitLeasers {
+		n.engines.Go(func() { n.permitLoop(n.ctx) })
+	}
+	n.engines.Go(func() { n.demandLoop(n.ctx) })
+	n.engines.Go(func() { n.statsLoop(n.ctx) })
+	n.gossip.Subscribe(func(v ring.View) {
+		n.peers.SetView(v)
+		n.locks.SetView(v)
+	})
+	n.onStop("drain", n.drain)
+	return nil
+}
+
+// drain hands over what this node holds.
+func (n *Node) drain(ctx context.Context) error {
+	n.cfg.Logger.Info("node drains", "node", n.cfg.Name)
+	n.health.Shutdown()
+	leaveErr := n.gossip.Leave(leaveTimeout)
+	released := n.locks.Drain(ctx)
+	n.peers.HandOver(released)
+	drainErr := n.dispatcher.Drain(ctx)
+	n.cancel()
+	n.engines.Wait()
+	n.cfg.Logger.Info("node drained", "node", n.cfg.Name, "shards_released", len(released))
+	return errors.Join(leaveErr, drainErr)
+}
+
+// leaveTimeout is how long the word that this node leaves may take.
+const leaveTimeout = time.Second
+
+func (n *Node) serveHTTP(context.Context) (err error) {
+	if n.http, err = telemetry.Serve(n.cfg.HTTPAddr, n.cfg.Gatherer, n.missing); err != nil {
+		return err
+	}
+	n.onStop("http", n.http.Stop)
+	return nil
+}

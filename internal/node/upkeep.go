@@ -1,0 +1,146 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/telemetry"
+)
+
+const (
+	// statsEvery is how often the sizes of queues are counted for the metrics.
+	statsEvery = 5 * time.Second
+	// checkEvery is how often Redis is looked at while running: its policy for
+	// full memory and its persistence can be changed under our feet.
+	checkEvery = 30 * time.Second
+	// checkTimeout bounds one look.
+	checkTimeout = 5 * time.Second
+)
+
+// statsLoop keeps the gauges of queues and the report on Redis up to date.
+func (n *Node) statsLoop(ctx context.Context) {
+	stats, check := time.NewTicker(statsEvery), time.NewTicker(checkEvery)
+	defer stats.Stop()
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-stats.C:
+			n.countQueues(ctx)
+		case <-check.C:
+			if err := n.checkRedis(ctx); err != nil && ctx.Err() == nil {
+				n.cfg.Logger.Warn("redis could not be checked", "error", err)
+			}
+		}
+	}
+}
+
+// countQueues counts the records of the shards that this node holds.
+func (n *Node) countQueues(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	var held []int
+	for _, shard := range n.allShards() {
+		if _, ok := n.locks.Held(shard); ok {
+			held = append(held, shard)
+		}
+	}
+	stats, err := n.stats(ctx, held)
+	if err != nil {
+		return // the store logs what is wrong with Redis
+	}
+	type key struct{ namespace, queue string }
+	sums := make(map[key]*telemetry.QueueStat)
+	for _, lanes := range stats {
+		for _, s := range lanes {
+			k := key{s.Lane.Namespace, s.Lane.Queue}
+			if sums[k] == nil {
+				sums[k] = &telemetry.QueueStat{Namespace: k.namespace, Queue: k.queue}
+			}
+			q := sums[k]
+			q.Backlog += s.Backlog
+			q.Scheduled += s.Scheduled
+			q.Leased += s.Leased
+			q.Paused += s.Paused
+			q.Dead += s.Dead
+			q.Done += s.Done
+			q.OldestOverdue = max(q.OldestOverdue, s.overdue)
+		}
+	}
+	queues := make([]telemetry.QueueStat, 0, len(sums))
+	for _, q := range sums {
+		queues = append(queues, *q)
+	}
+	n.telemetry.SetQueues(queues)
+}
+
+// checkRedis looks at Redis and says plainly what is unsafe, once for each
+// change.
+func (n *Node) checkRedis(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	report, err := n.store.Check(ctx)
+	if err != nil {
+		return err
+	}
+	before := n.report.Swap(&report)
+	for _, f := range report.Findings {
+		if before != nil && knows(*before, f) {
+			continue
+		}
+		log := n.cfg.Logger.Info
+		if f.Severity >= redisstore.Warning {
+			log = n.cfg.Logger.Warn
+		}
+		log("redis: "+f.Text, "code", f.Code, "server", f.Server, "severity", f.Severity.String())
+	}
+	return nil
+}
+
+func knows(r redisstore.Report, f redisstore.Finding) bool {
+	for _, known := range r.Findings {
+		if known == f {
+			return true
+		}
+	}
+	return false
+}
+
+// durability is the class in force.
+func (n *Node) durability() string {
+	r := n.report.Load()
+	if r == nil {
+		return ""
+	}
+	return min(r.Class, n.cfg.Durability).String()
+}
+
+// missing lists what keeps the node from being ready.
+func (n *Node) missing() []string {
+	if n.draining.Load() {
+		return []string{"node: draining"}
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
+	defer cancel()
+	if err := n.data.Ping(ctx).Err(); err != nil {
+		return []string{"redis: " + errText(err)}
+	}
+	if r := n.report.Load(); r != nil && !n.cfg.AllowUnsafe {
+		for _, f := range r.Findings {
+			if f.Severity == redisstore.Fatal {
+				return []string{"redis: " + f.Text}
+			}
+		}
+	}
+	return nil
+}
+
+func errText(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer within a second"
+	}
+	return err.Error()
+}

@@ -1,0 +1,19 @@
+// Package peer is how the nodes of a cluster talk: one stream from each node to
+// each other node, kept open for as long as the view has that node.
+//
+// On the link that a node dials it says what its workers could take, how
+// permits were used, which lanes became due earlier, and which attempts to
+// cancel. Back come the permits of the node it dialled, and the shards that this
+// one released.
+//
+// Invariants:
+//
+//  1. Nothing here is needed for correctness: every message is a hint that may
+//     be late, lost or dropped.
+//  2. No sender blocks. Queues are bounded; what does not fit is dropped and
+//     counted. Of demand only the latest is kept, of nudges the earliest due
+//     time of each lane.
+//  3. A link that comes up again starts with the latest demand. A link that goes
+//     down takes the demand it brought with it.
+//  4. What a peer says is checked for form before it goes further.
+package peer

@@ -1,0 +1,164 @@
+package peer
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/ring"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// link is the stream that this node dials to one other node.
+type link struct {
+	p      *Peer
+	member ring.Member
+	conn   *grpc.ClientConn
+	client fermatav1.PeerServiceClient
+	queue  *queue
+	open   atomic.Bool
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func (p *Peer) newLink(m ring.Member) (*link, error) {
+	conn, err := grpc.NewClient("passthrough:///"+m.PeerAddr, append(connection(), p.o.DialOptions...)...)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	return &link{
+		p: p, member: m, conn: conn, client: fermatav1.NewPeerServiceClient(conn),
+		queue: newQueue(p.demand), ctx: ctx, cancel: cancel,
+	}, nil
+}
+
+// up tells whether a stream is open; without one, messages are not worth queueing.
+func (l *link) up() bool { return l.open.Load() }
+
+// run keeps a stream open until the link is cancelled.
+func (l *link) run() {
+	defer l.conn.Close()
+	defer l.cancel()
+	logger := l.p.o.Logger.With("node", l.member.Name, "addr", l.member.PeerAddr)
+	for pause := retryMin; l.ctx.Err() == nil; {
+		opened, err := l.session()
+		if l.ctx.Err() != nil {
+			return
+		}
+		if opened {
+			pause = retryMin
+		}
+		logger.Info("link is down", "error", err)
+		select {
+		case <-l.ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		}
+		pause = min(2*pause, retryMax)
+	}
+}
+
+// session opens one stream and serves it until it ends. opened tells whether the
+// peer answered.
+func (l *link) session() (opened bool, err error) {
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	stream, err := l.client.Link(ctx, grpc.WaitForReady(true))
+	if err != nil {
+		return false, err
+	}
+	if err := stream.Send(helloToPB(l.p.o.Self)); err != nil {
+		return false, err
+	}
+	if _, err := stream.Header(); err != nil {
+		return false, err
+	}
+	l.queue.reopened()
+	l.open.Store(true)
+	l.p.metrics.links.WithLabelValues("dialled").Inc()
+	l.p.o.Logger.Info("link is up", "node", l.member.Name, "addr", l.member.PeerAddr)
+	ended := make(chan error, 1)
+	go func() { ended <- l.read(stream) }()
+	err = l.write(ctx, stream, ended)
+	l.open.Store(false)
+	l.p.metrics.links.WithLabelValues("dialled").Dec()
+	cancel()
+	if err == nil {
+		return true, <-ended
+	}
+	<-ended
+	return true, err
+}
+
+type linkStream = grpc.BidiStreamingClient[fermatav1.LinkRequest, fermatav1.LinkResponse]
+
+// write sends what is queued. It returns nil when the reader has ended, whose
+// error is the better one.
+func (l *link) write(ctx context.Context, stream linkStream, ended chan error) error {
+	timer := time.NewTimer(demandPause)
+	defer timer.Stop()
+	for {
+		m, kind, wait := l.queue.take(time.Now())
+		if m != nil {
+			if err := stream.Send(m); err != nil {
+				return nil
+			}
+			l.p.metrics.sent.WithLabelValues(kind).Inc()
+			continue
+		}
+		var again <-chan time.Time
+		if wait > 0 {
+			timer.Reset(wait)
+			again = timer.C
+		}
+		select {
+		case <-l.queue.wake:
+		case <-again:
+		case err := <-ended:
+			ended <- err
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// read takes the peer's messages.
+func (l *link) read(stream linkStream) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		switch m := m.GetMessage().(type) {
+		case *fermatav1.LinkResponse_Permit:
+			permit, ok := permitFromPB(m.Permit)
+			if !ok {
+				l.p.metrics.refused.Inc()
+				continue
+			}
+			l.p.o.Handler.OnPermit(l.member.Name, permit)
+		case *fermatav1.LinkResponse_HandOver:
+			l.p.o.Handler.OnHandOver(handOverFromPB(m.HandOver))
+		}
+	}
+}
+
+// describe asks the peer about itself.
+func (l *link) describe(ctx context.Context) job.NodeInfo {
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	answer, err := l.client.DescribeNode(ctx, &fermatav1.DescribeNodeRequest{})
+	if err != nil {
+		return job.NodeInfo{
+			Name: l.member.Name, GRPCAddress: l.member.GRPCAddr, PeerAddress: l.member.PeerAddr, Unreachable: true,
+		}
+	}
+	info := infoFromPB(answer)
+	info.Name = l.member.Name
+	return info
+}

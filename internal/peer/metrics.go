@@ -1,0 +1,40 @@
+package peer
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	links   *prometheus.GaugeVec
+	sent    *prometheus.CounterVec
+	dropped *prometheus.CounterVec
+	refused prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		links: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fermata_peer_links", Help: "Open links to other nodes, by who dialled.",
+		}, []string{"direction"}),
+		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fermata_peer_messages_sent_total", Help: "Messages sent to other nodes.",
+		}, []string{"kind"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fermata_peer_messages_dropped_total", Help: "Messages not sent because there was no link, or its queue was full.",
+		}, []string{"kind"}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_peer_messages_refused_total", Help: "Messages of other nodes that were not well formed.",
+		}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.links, m.sent, m.dropped, m.refused} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("peer: %w", err)
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,175 @@
+package peer
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/ring"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Peer keeps the links of one node. Make one with New, tell it the view, end it
+// with Stop.
+type Peer struct {
+	o       Options
+	metrics *metrics
+	ctx     context.Context
+	cancel  context.CancelFunc
+	loops   sync.WaitGroup
+
+	mu      sync.Mutex
+	stopped bool
+	demand  []job.QueueDemand
+	links   map[string]*link   // that this node dialled, by peer
+	served  map[string]*served // that peers dialled
+}
+
+// New makes a Peer without links.
+func New(o Options) (*Peer, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Peer{
+		o: o, metrics: m, ctx: ctx, cancel: cancel,
+		links: make(map[string]*link), served: make(map[string]*served),
+	}, nil
+}
+
+// Register adds the service to the node's server for peers.
+func (p *Peer) Register(r grpc.ServiceRegistrar) {
+	fermatav1.RegisterPeerServiceServer(r, &server{p: p})
+}
+
+// SetView opens links to new members and ends those to members that are gone. It
+// does not block.
+func (p *Peer) SetView(v ring.View) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return
+	}
+	for name, l := range p.links {
+		if m, ok := v.Member(name); !ok || m.PeerAddr != l.member.PeerAddr {
+			l.cancel()
+			delete(p.links, name)
+		}
+	}
+	for _, m := range v.Members {
+		if m.Name == p.o.Self || p.links[m.Name] != nil {
+			continue
+		}
+		l, err := p.newLink(m)
+		if err != nil {
+			p.o.Logger.Error("cannot link to node", "node", m.Name, "addr", m.PeerAddr, "error", err)
+			continue
+		}
+		p.links[m.Name] = l
+		p.loops.Go(l.run)
+	}
+}
+
+// Stop ends all links and waits for their goroutines. It may be called more than
+// once.
+func (p *Peer) Stop() {
+	p.mu.Lock()
+	p.stopped = true
+	p.mu.Unlock()
+	p.cancel()
+	p.loops.Wait()
+}
+
+// BroadcastDemand tells all peers what this node's workers could take. It is kept
+// for links that come up later.
+func (p *Peer) BroadcastDemand(demand []job.QueueDemand) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.demand = demand
+	for _, l := range p.links {
+		l.queue.setDemand(demand)
+	}
+}
+
+// SendPermit lets a peer lease; false if it is not linked, so that the permit is
+// free at once.
+func (p *Peer) SendPermit(node string, permit job.Permit) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.served[node]
+	return p.count("permit", s != nil && s.put(permitToPB(permit)))
+}
+
+// SendPermitResult tells a peer what became of its permit.
+func (p *Peer) SendPermitResult(node string, r job.PermitResult) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.links[node]
+	p.count("permit_result", l != nil && l.up() && l.queue.put(permitResultToPB(r)))
+}
+
+// Nudge tells the holder of a shard that a lane became due earlier.
+func (p *Peer) Nudge(node string, shard int, head job.LaneHead) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.links[node]
+	p.count("nudge", l != nil && l.up() && l.queue.nudge(shard, head))
+}
+
+// BroadcastCancel asks all peers to cancel an attempt.
+func (p *Peer) BroadcastCancel(record string, token uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.links {
+		p.count("cancel", l.up() && l.queue.put(cancelToPB(record, token)))
+	}
+}
+
+// HandOver tells all peers that this node released shards.
+func (p *Peer) HandOver(shards []int) {
+	if len(shards) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.served {
+		p.count("hand_over", s.put(handOverToPB(shards)))
+	}
+}
+
+// count counts what was not queued; sent messages are counted when they go out.
+func (p *Peer) count(kind string, queued bool) bool {
+	if !queued {
+		p.metrics.dropped.WithLabelValues(kind).Inc()
+	}
+	return queued
+}
+
+// DescribeAll asks every other member what it knows of itself, all at once, each
+// for at most two seconds. Those that do not answer come as unreachable. The
+// answers are sorted by name.
+func (p *Peer) DescribeAll(ctx context.Context) []job.NodeInfo {
+	p.mu.Lock()
+	links := make([]*link, 0, len(p.links))
+	for _, l := range p.links {
+		links = append(links, l)
+	}
+	p.mu.Unlock()
+	infos := make([]job.NodeInfo, len(links))
+	var asked sync.WaitGroup
+	for i, l := range links {
+		asked.Go(func() { infos[i] = l.describe(ctx) })
+	}
+	asked.Wait()
+	slices.SortFunc(infos, func(a, b job.NodeInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return infos
+}

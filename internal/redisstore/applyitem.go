@@ -1,0 +1,155 @@
+package redisstore
+
+import (
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// applyItem is what apply.lua does to one record. Arguments of type job.Lane
+// stand for the lane's place in KEYS, which the call gives them.
+type applyItem struct {
+	record string
+	guard  string
+	lane   job.Lane
+	steps  []byte
+	args   []any
+	// lean and leanArgs are how many steps and arguments are left when memory is
+	// short: history and dead letters come last.
+	lean, leanArgs int
+	write          int // index of the write that is answered; -1 for a by-product
+	size           int // bytes, about
+}
+
+func (i *applyItem) step(letter byte, args ...any) {
+	i.steps = append(i.steps, letter)
+	i.args = append(i.args, args...)
+	for _, a := range args {
+		switch a := a.(type) {
+		case string:
+			i.size += len(a)
+		case []byte:
+			i.size += len(a)
+		}
+	}
+}
+
+// newApplyItem plans a write.
+func newApplyItem(w *job.Write, index int) (*applyItem, error) {
+	i := &applyItem{
+		record: w.Record, guard: guardOf(w.Token, w.Revision), lane: w.From, write: index, size: len(w.Record) + 64,
+	}
+	if w.IfExpired {
+		i.step('x')
+	}
+	d := &w.Decision
+	if d.Delete {
+		i.step('d')
+		i.forget(w)
+		return i.bounded(), nil
+	}
+	text, err := encodeState(d.State)
+	if err != nil {
+		return nil, err
+	}
+	if d.State.Region == job.RegionLeased {
+		i.step('k', text)
+	} else {
+		i.step('w', text, job.Score(d.State.Region, d.IndexMS))
+	}
+	if d.State.Lane != w.From {
+		i.step('l', d.State.Lane)
+	}
+	if err := i.define(w); err != nil {
+		return nil, err
+	}
+	i.bounded()
+	return i, i.remember(w)
+}
+
+// bounded marks the steps so far as those that are taken in any case.
+func (i *applyItem) bounded() *applyItem {
+	i.lean, i.leanArgs = len(i.steps), len(i.args)
+	return i
+}
+
+// forget deletes the history of a record that is deleted.
+func (i *applyItem) forget(w *job.Write) {
+	last := min(historyLimit(&w.Current), int(min(w.Decision.State.Runs, maxHistory))) - 1
+	if isChild(w.Record) {
+		last = 0
+	}
+	if last >= 0 {
+		i.step('z', 0, last)
+	}
+}
+
+// define stores an edited definition and drops the history slots that it has no
+// use for any more.
+func (i *applyItem) define(w *job.Write) error {
+	d := w.Decision.Definition
+	if d == nil {
+		return nil
+	}
+	text, err := encodeDefinition(d)
+	if err != nil {
+		return err
+	}
+	i.step('f', text)
+	if limit, before := historyLimit(d), historyLimit(&w.Current); limit < before {
+		i.step('z', limit, before-1)
+	}
+	return nil
+}
+
+// remember writes the run that has ended into the history, and the dead letter.
+func (i *applyItem) remember(w *job.Write) error {
+	d := &w.Decision
+	if d.Ended == nil {
+		return nil
+	}
+	run, err := encodeRun(d.Ended)
+	if err != nil {
+		return err
+	}
+	limit := historyLimit(&w.Current)
+	if d.Definition != nil {
+		limit = historyLimit(d.Definition)
+	}
+	if limit > 0 && d.State.Runs > 0 {
+		slot := int((d.State.Runs - 1) % uint64(limit))
+		i.step('h', histField(w.Record, slot), run)
+	}
+	if !d.DeadLetter {
+		return nil
+	}
+	child := childRecord(w.Record, d.DeadSlot)
+	state, err := encodeState(deadLetterState(w))
+	if err != nil {
+		return err
+	}
+	def, err := encodeDefinition(&w.Current)
+	if err != nil {
+		return err
+	}
+	expires := d.Ended.FinishedMS + w.Current.DeadLetterTTL.Milliseconds()
+	i.step('c', child, state, job.Score(job.RegionDead, expires), def, histField(child, 0), run)
+	return nil
+}
+
+// deadLetterState is what a dead letter remembers of its run. Its token is the
+// run's last one, so that it differs from the letter that had the slot before.
+func deadLetterState(w *job.Write) job.State {
+	s, run := &w.Decision.State, w.Decision.Ended
+	return job.State{
+		Region: job.RegionDead, Token: w.Token, Revision: 1, Lane: s.Lane, Generation: s.Generation,
+		Trigger: run.Trigger, Nominal: run.NominalMS, Due: run.DueMS, Attempt: run.Attempts, Losses: run.Losses,
+		LastOutcome: run.Outcome, LastStarted: run.StartedMS, LastFinished: run.FinishedMS, LastError: run.Error,
+		SettledToken: w.Token, Runs: 1, Dead: 1,
+	}
+}
+
+func historyLimit(d *job.Definition) int { return max(0, min(d.HistoryLimit, maxHistory)) }
+
+func isChild(record string) bool {
+	_, child, _ := job.ParseRecord(record)
+	return child != ""
+}

@@ -1,0 +1,169 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Defaults of [ClientOptions].
+const (
+	DefaultDialTimeout = time.Second
+	DefaultReadTimeout = time.Second
+	DefaultPoolTimeout = 250 * time.Millisecond
+	DefaultPoolSize    = 16
+
+	// stateReload is how stale the map of a cluster may get. go-redis's own
+	// default needs a minute to notice a dead primary.
+	stateReload = time.Second
+)
+
+// ClientOptions say where Redis is and how to talk to it.
+type ClientOptions struct {
+	// URL is one of
+	//
+	//	redis://host:port/db                             one server
+	//	redis+sentinel://host:port,host:port/master?db=1 under Sentinel
+	//	redis+cluster://host:port,host:port              a cluster
+	//
+	// with rediss instead of redis for TLS. user:password@ may precede the hosts.
+	URL string
+	// Username and Password win over those of the URL. Without a username they
+	// are the default user's.
+	Username, Password string
+	// SentinelUsername and SentinelPassword are for the sentinels themselves.
+	SentinelUsername, SentinelPassword string
+	// TLS is used with rediss; with redis it is refused, so that nobody believes
+	// to be encrypted who is not.
+	TLS TLSOptions
+	// ClientName shows in CLIENT LIST.
+	ClientName string
+	// PoolSize is the number of connections to each server. Default 16.
+	PoolSize int
+	// DialTimeout, ReadTimeout (also for writes) and PoolTimeout default to 1 s,
+	// 1 s and 250 ms.
+	DialTimeout, ReadTimeout, PoolTimeout time.Duration
+}
+
+// TLSOptions are files in PEM form.
+type TLSOptions struct {
+	CAFile            string // default: the system's
+	CertFile, KeyFile string // of this client; both or none
+	ServerName        string // default: the host that is dialled
+}
+
+// NewClient makes a client that behaves as the store needs it: it honours
+// deadlines, gives up early, and never repeats a command by itself, because a
+// repeated command must be recognised as one by whoever sends it.
+func NewClient(o ClientOptions) (redis.UniversalClient, error) {
+	target, err := parseURL(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("redis URL: %w", err)
+	}
+	if o.Username != "" {
+		target.username = o.Username
+	}
+	if o.Password != "" {
+		target.password = o.Password
+	}
+	config, err := o.TLS.config(target.tls)
+	if err != nil {
+		return nil, fmt.Errorf("redis TLS: %w", err)
+	}
+	u := &redis.UniversalOptions{
+		Addrs: target.addrs, MasterName: target.master, DB: target.db, IsClusterMode: target.cluster,
+		Username: target.username, Password: target.password,
+		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
+		ClientName: o.ClientName, TLSConfig: config,
+		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
+		DialTimeout: or(o.DialTimeout, DefaultDialTimeout),
+		ReadTimeout: or(o.ReadTimeout, DefaultReadTimeout), WriteTimeout: or(o.ReadTimeout, DefaultReadTimeout),
+		PoolTimeout:              or(o.PoolTimeout, DefaultPoolTimeout),
+		PoolSize:                 or(o.PoolSize, DefaultPoolSize),
+		PipelinePoolSize:         or(o.PoolSize, DefaultPoolSize),
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	switch {
+	case target.cluster:
+		return newCluster(u), nil
+	case target.master != "":
+		return redis.NewFailoverClient(u.Failover()), nil
+	}
+	return redis.NewClient(u.Simple()), nil
+}
+
+// newCluster adds what the universal options cannot say: a map of the cluster
+// that is at most a second old, and renewed when a server cannot be dialled.
+func newCluster(u *redis.UniversalOptions) *redis.ClusterClient {
+	o := u.Cluster()
+	o.MaxRetries, o.ClusterStateReloadInterval = -1, stateReload
+	c := redis.NewClusterClient(o)
+	c.OnNewNode(func(n *redis.Client) { n.AddHook(reloadHook{c}) })
+	return c
+}
+
+// reloadHook asks for the map of the cluster when a dial fails.
+type reloadHook struct{ cluster *redis.ClusterClient }
+
+func (h reloadHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err != nil {
+			h.cluster.ReloadState(ctx)
+		}
+		return conn, err
+	}
+}
+
+func (reloadHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (reloadHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (t TLSOptions) config(on bool) (*tls.Config, error) {
+	if !on {
+		if t != (TLSOptions{}) {
+			return nil, errors.New("files are given, but the URL does not begin with rediss: it would not be encrypted")
+		}
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s holds no certificate in PEM form", t.CAFile)
+		}
+	}
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		return nil, errors.New("certificate and key go together: one of the two files is not given")
+	}
+	if t.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+func or[T comparable](v, byDefault T) T {
+	var zero T
+	if v == zero {
+		return byDefault
+	}
+	return v
+}

@@ -1,0 +1,175 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Lease hands out due records, one script a request, all in one pipeline for
+// each server; the definitions follow by plain reads. A reply whose Err is
+// job.ErrDurability is complete; with any other Err it is empty, and the request
+// may be repeated with the same batch id.
+func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply {
+	replies := make([]job.LeaseReply, len(requests))
+	calls := make([]*leaseCall, len(requests))
+	var ops []*op
+	for i, r := range requests {
+		c, err := s.newLeaseCall(r)
+		if err != nil {
+			replies[i].Err = fmt.Errorf("lease: %w", err)
+			continue
+		}
+		calls[i] = c
+		ops = append(ops, c.op)
+	}
+	s.run(ctx, ops)
+	var reads []*op
+	for i, c := range calls {
+		if c == nil {
+			continue
+		}
+		replies[i] = c.read(s)
+		if len(replies[i].Leased) > 0 {
+			c.defs = s.readFields(c.Shard, s.shards[c.Shard].def, c.records)
+			reads = append(reads, c.defs)
+		}
+	}
+	s.run(ctx, reads)
+	for i, c := range calls {
+		if c == nil {
+			continue
+		}
+		s.define(ctx, c, &replies[i])
+		err := replies[i].Err
+		s.batches[c.Shard].give(c.slot, err == nil || errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrClockJump))
+	}
+	return replies
+}
+
+// leaseCall is a request on its way.
+type leaseCall struct {
+	job.LeaseRequest
+	slot    int
+	op      *op
+	records []string // leased
+	defs    *op      // their definitions
+}
+
+func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
+	if err := checkLease(r, len(s.shards)); err != nil {
+		return nil, err
+	}
+	if r.Batch == "" {
+		r.Batch = randomID()
+	}
+	keys := s.shards[r.Shard]
+	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].take(r.Batch)}
+	names := []string{keys.meta, keys.state, keys.lanes, keys.lock}
+	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.clocks[r.Shard].floor(), s.batchField(c.slot), r.Batch}
+	for _, q := range r.Quotas {
+		names = append(names, keys.laneKey(q.Lane))
+		argv = append(argv, q.N)
+	}
+	c.op = call(s.scripts.lease, r.Shard, names, argv)
+	return c, nil
+}
+
+func checkLease(r job.LeaseRequest, shards int) error {
+	if r.Shard < 0 || r.Shard >= shards {
+		return fmt.Errorf("shard %d of %d", r.Shard, shards)
+	}
+	if r.TTL <= 0 || len(r.Quotas) == 0 || len(r.Quotas) > job.MaxLanesPerCall {
+		return fmt.Errorf("TTL %v over %d lanes: want a positive one, over 1 to %d", r.TTL, len(r.Quotas), job.MaxLanesPerCall)
+	}
+	total, seen := 0, map[job.Lane]bool{}
+	for _, q := range r.Quotas {
+		if q.N < 0 || seen[q.Lane] {
+			return fmt.Errorf("lane %s: a quota below zero, or two of them", q.Lane)
+		}
+		seen[q.Lane] = true
+		total += q.N
+	}
+	if total < 1 || total > job.MaxLeasesPerCall {
+		return fmt.Errorf("%d leases asked for: want 1 to %d", total, job.MaxLeasesPerCall)
+	}
+	return nil
+}
+
+// read takes over the script's answer:
+// {code, clock, replayed, deadline, records, states, dues, corrupt}.
+func (c *leaseCall) read(s *Store) job.LeaseReply {
+	err := wrap("lease", c.op.err)
+	if err != nil && !errors.Is(err, job.ErrDurability) {
+		return job.LeaseReply{Err: err}
+	}
+	r := c.op.reply
+	out := job.LeaseReply{NowUS: r.int(1), Err: err}
+	records, states, dues := r.list(4), r.list(5), r.list(6)
+	if r.int(2) == 1 {
+		s.metrics.replayed("lease", len(records))
+	}
+	for i := range records {
+		record := records.text(i)
+		state, err := decodeState(record, states.text(i))
+		if err != nil {
+			s.corrupt(c.Shard, "lease", err, record)
+			continue
+		}
+		out.Leased = append(out.Leased, job.Leased{Shard: c.Shard, Record: record, State: state, DeadlineMS: r.int(3)})
+		s.clocks[c.Shard].sawToken(state.Token)
+	}
+	// A replay finds the records by their deadline, in no order.
+	slices.SortFunc(out.Leased, func(a, b job.Leased) int { return cmp.Compare(a.State.Token, b.State.Token) })
+	for _, l := range out.Leased {
+		c.records = append(c.records, l.Record)
+	}
+	for i, q := range c.Quotas {
+		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: dues.int(i)})
+	}
+	s.corrupt(c.Shard, "lease", nil, r.list(7).texts()...)
+	return out
+}
+
+// define adds the definitions. What has none that can be read is taken out of
+// the schedule: it would only be leased and lost again and again.
+func (s *Store) define(ctx context.Context, c *leaseCall, r *job.LeaseReply) {
+	if c.defs == nil {
+		return
+	}
+	if c.defs.err != nil {
+		*r = job.LeaseReply{Err: wrap("definitions", c.defs.err)}
+		return
+	}
+	good := r.Leased[:0]
+	for i, l := range r.Leased {
+		d, err := decodeDefinition(l.Record, c.defs.reply.text(i))
+		if err == nil && !c.defs.reply.has(i) {
+			err = fmt.Errorf("%w: it has no definition", errCorrupt)
+		}
+		if err != nil {
+			s.corrupt(c.Shard, "lease", err, l.Record)
+			s.putAside(ctx, c.Shard, l.Record, l.State)
+			continue
+		}
+		l.Definition = d
+		good = append(good, l)
+	}
+	r.Leased = good
+}
+
+// readFields reads fields of one of a shard's hashes.
+func (s *Store) readFields(shard int, key string, records []string) *op {
+	args := make([]any, 0, 2+len(records))
+	args = append(args, "hmget", key)
+	for _, r := range records {
+		args = append(args, r)
+	}
+	o := command("hmget", key, args...)
+	o.shard = shard
+	return o
+}

@@ -1,0 +1,109 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+const (
+	scanStep   = 500                   // fields looked at by one command
+	pageTime   = 50 * time.Millisecond // after which a page is handed out as it is
+	maxScanned = 5000
+)
+
+// ErrCursor says that a cursor is not one that List has returned.
+var ErrCursor = errors.New("cursor is not valid")
+
+// List walks the jobs of a namespace (of all, if it is empty) in no particular
+// order. It looks at about budget records (at most 5,000) or for 50 ms, so that a
+// page may be short or empty before the end; the end is an empty next cursor. A
+// job that exists all the while is listed at least once. Record.IndexMS is zero.
+func (s *Store) List(ctx context.Context, namespace, cursor string, budget int) (jobs []job.Record, next string, err error) {
+	shard, at, err := s.parseCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	budget = max(1, min(budget, maxScanned))
+	end := s.now().Add(pageTime)
+	for shard < len(s.shards) {
+		step := min(budget, scanStep)
+		page, following, err := s.scan(ctx, shard, at, namespace, step)
+		if err != nil {
+			return nil, "", err
+		}
+		jobs = append(jobs, page...)
+		if at = following; at == "0" {
+			shard++
+		}
+		if budget -= max(step, len(page)); budget <= 0 || !s.now().Before(end) {
+			break
+		}
+	}
+	if shard == len(s.shards) {
+		return jobs, "", nil
+	}
+	return jobs, strconv.Itoa(shard) + "." + at, nil
+}
+
+// parseCursor reads "shard.position"; empty is the start.
+func (s *Store) parseCursor(cursor string) (shard int, at string, err error) {
+	if cursor == "" {
+		return 0, "0", nil
+	}
+	left, at, ok := strings.Cut(cursor, ".")
+	shard, err = strconv.Atoi(left)
+	_, err2 := strconv.ParseUint(at, 10, 64)
+	if !ok || err != nil || err2 != nil || shard < 0 || shard >= len(s.shards) {
+		return 0, "", fmt.Errorf("%w: %.40q", ErrCursor, cursor)
+	}
+	return shard, at, nil
+}
+
+// scan reads one step of a shard's definitions, and their states.
+func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step int) ([]job.Record, string, error) {
+	key := s.shards[shard].def
+	args := []any{"hscan", key, at, "count", step}
+	if namespace != "" {
+		args = append(args, "match", globEscape(namespace)+"/*")
+	}
+	o := command("hscan", key, args...)
+	if err := s.perform(ctx, o); err != nil {
+		return nil, "", err
+	}
+	var ids, defs []string
+	fields := o.reply.list(1)
+	for i := 0; i+1 < len(fields); i += 2 {
+		if id := fields.text(i); !isChild(id) {
+			ids, defs = append(ids, id), append(defs, fields.text(i+1))
+		}
+	}
+	if len(ids) == 0 {
+		return nil, o.reply.text(0), nil
+	}
+	states := s.readFields(shard, s.shards[shard].state, ids)
+	if err := s.perform(ctx, states); err != nil {
+		return nil, "", err
+	}
+	var out []job.Record
+	for i, id := range ids {
+		raw := rawRecord{state: states.reply.text(i), hasState: states.reply.has(i), def: defs[i], hasDef: true}
+		record, err := raw.record(id)
+		if err != nil {
+			s.corrupt(shard, "list", err, id)
+		} else if record != nil {
+			out = append(out, *record)
+		}
+	}
+	return out, o.reply.text(0), nil
+}
+
+// globEscape makes a pattern that matches just the text.
+func globEscape(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+}

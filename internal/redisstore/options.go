@@ -1,0 +1,147 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+)
+
+// Defaults and limits of [Options].
+const (
+	DefaultPrefix      = "fermata"
+	DefaultShards      = 64
+	MaxShards          = 4096
+	DefaultOpTimeout   = 5 * time.Second
+	DefaultWaitTimeout = 500 * time.Millisecond
+
+	// SchemaVersion of what this package writes.
+	SchemaVersion = 1
+)
+
+// Durability is what an acknowledged write survives.
+type Durability uint8
+
+// Durability classes, weakest first.
+const (
+	// DurabilityMemory promises nothing over a restart of Redis.
+	DurabilityMemory Durability = iota
+	// DurabilityLocal: Redis keeps an append-only file, so that acknowledged
+	// writes survive a restart of Redis, but for the last second when its host
+	// crashes (appendfsync everysec).
+	DurabilityLocal
+	// DurabilityReplica: besides, every write is confirmed by replicas before it
+	// is acknowledged, so that it survives the loss of one server.
+	DurabilityReplica
+)
+
+var durabilityNames = [...]string{"memory", "local", "replica"}
+
+func (d Durability) String() string {
+	if int(d) < len(durabilityNames) {
+		return durabilityNames[d]
+	}
+	return "unknown"
+}
+
+// ParseDurability finds a class by its name.
+func ParseDurability(name string) (Durability, error) {
+	for i, n := range durabilityNames {
+		if strings.EqualFold(n, name) {
+			return Durability(i), nil
+		}
+	}
+	return 0, fmt.Errorf("durability %q: want one of %s", name, strings.Join(durabilityNames[:], ", "))
+}
+
+// Options of a [Store]. Only Client is required.
+type Options struct {
+	// Client talks to the keyspace; see [NewClient]. The store does not close it.
+	Client redis.UniversalClient
+	// Prefix begins all keys. Letters, digits, '-', '_', '.' and ':'. Default "fermata".
+	Prefix string
+	// Shards is the number of shards, 1 to 4096, fixed when the keyspace is
+	// created. 0 takes what is stored, or 64 for a new one.
+	Shards int
+	// Caller names this process in the shards' memory of lease batches. It should
+	// be the same after a restart. Default: a random name.
+	Caller string
+	// Virtual, when set, is the clock in Unix milliseconds of a keyspace that has
+	// no real one, for tests. A keyspace has a virtual clock for ever or never.
+	Virtual func() int64
+	// Embedded says that the server is an embedded imitation of Redis, which
+	// knows no script flags. It is detected by INFO without redis_version.
+	Embedded bool
+
+	// Durability is the class that is demanded; [Open] fails where the server
+	// cannot give it. Default memory.
+	Durability Durability
+	// Replicas is how many must confirm a write in class replica. Default 1.
+	Replicas int
+	// WaitTimeout bounds the wait for them; up to half the client's read timeout
+	// makes sense. Default 500 ms.
+	WaitTimeout time.Duration
+	// AllowUnsafe opens a server that evicts keys when its memory is full, or
+	// that cannot give the class demanded.
+	AllowUnsafe bool
+
+	// OpTimeout bounds every call that has no earlier deadline, retries
+	// included. Default 5 s.
+	OpTimeout time.Duration
+
+	// Logger defaults to one that discards; Registerer nil registers nothing.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.Caller == "" {
+		o.Caller = randomID()
+	}
+	if o.Replicas == 0 {
+		o.Replicas = 1
+	}
+	if o.WaitTimeout == 0 {
+		o.WaitTimeout = DefaultWaitTimeout
+	}
+	if o.OpTimeout == 0 {
+		o.OpTimeout = DefaultOpTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := o.validate(); err != nil {
+		return o, fmt.Errorf("redisstore: %w", err)
+	}
+	return o, nil
+}
+
+func (o Options) validate() error {
+	allowed := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.:", r)
+	}
+	switch {
+	case o.Client == nil:
+		return errors.New("Client is required")
+	case strings.ContainsFunc(o.Prefix, func(r rune) bool { return !allowed(r) }):
+		return fmt.Errorf("key prefix %q: letters, digits and any of - _ . : are allowed", o.Prefix)
+	case o.Shards < 0 || o.Shards > MaxShards:
+		return fmt.Errorf("%d shards: must be 1 to %d, or 0 for what is stored", o.Shards, MaxShards)
+	case o.Durability > DurabilityReplica:
+		return fmt.Errorf("durability class %d is unknown", o.Durability)
+	case o.Replicas < 1:
+		return fmt.Errorf("%d replicas: must be at least 1", o.Replicas)
+	case o.WaitTimeout < time.Millisecond:
+		return fmt.Errorf("wait timeout %v: must be at least 1ms", o.WaitTimeout)
+	case o.OpTimeout < 0:
+		return fmt.Errorf("operation timeout %v: must be positive", o.OpTimeout)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Severity says what a finding means for the data.
+type Severity uint8
+
+// Severities.
+const (
+	Info    Severity = iota // worth knowing
+	Warning                 // data may be lost in some failure
+	Fatal                   // data will be lost, or nothing works
+)
+
+func (s Severity) String() string { return [...]string{"info", "warning", "fatal"}[min(s, Fatal)] }
+
+// Finding is one thing about a server that somebody should know.
+type Finding struct {
+	Severity Severity
+	Code     string // stable, for alerts: "eviction", "no_persistence" ...
+	Server   string // address, empty for one that stands alone
+	Text     string // what, and what to do about it
+}
+
+// Report is what a look at the servers has found.
+type Report struct {
+	Version  string
+	Embedded bool // an imitation of Redis, not a server
+	Cluster  bool
+	Servers  int // primaries that were asked
+	// Class is the durability that the servers can give now, the weakest of
+	// them; in class replica only together with confirmed writes.
+	Class    Durability
+	Findings []Finding
+}
+
+// Worst is the greatest severity among the findings.
+func (r Report) Worst() Severity {
+	worst := Info
+	for _, f := range r.Findings {
+		worst = max(worst, f.Severity)
+	}
+	return worst
+}
+
+// Preflight looks at the servers and says plainly what is unsafe about them. It
+// asks by INFO alone, because managed servers refuse CONFIG. Only Client,
+// Embedded, Durability and Replicas of the options are used.
+func Preflight(ctx context.Context, o Options) (Report, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return Report{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.OpTimeout)
+	defer cancel()
+	servers, err := askAll(ctx, o.Client)
+	if err != nil {
+		return Report{}, wrap("info", err)
+	}
+	r := Report{Class: DurabilityReplica, Servers: len(servers)}
+	_, r.Cluster = o.Client.(*redis.ClusterClient)
+	for _, i := range servers {
+		r.judge(i, o)
+	}
+	if r.Class < o.Durability {
+		r.find(Finding{Fatal, "durability", "", fmt.Sprintf(
+			"durability class %s is demanded, but the server gives %s: %s", o.Durability, r.Class, remedy(o))})
+	}
+	return r, nil
+}
+
+func remedy(o Options) string {
+	if o.Durability == DurabilityLocal {
+		return "turn on appendonly"
+	}
+	return fmt.Sprintf("turn on appendonly, and attach at least %d replicas", o.Replicas)
+}
+
+// Check is Preflight for a store that is open, to be repeated while running.
+func (s *Store) Check(ctx context.Context) (Report, error) {
+	return Preflight(ctx, Options{
+		Client: s.client, Embedded: s.embedded, Durability: s.durability, Replicas: s.replicas, OpTimeout: s.opTimeout,
+	})
+}
+
+// verdict refuses what must not be opened.
+func (r Report) verdict(o Options) error {
+	var all []error
+	for _, f := range r.Findings {
+		forgivable := o.AllowUnsafe && (f.Code == "eviction" || f.Code == "durability")
+		if f.Severity == Fatal && !forgivable {
+			all = append(all, errors.New(strings.TrimPrefix(f.Server+": "+f.Text, ": ")))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrUnsafe, errors.Join(all...))
+}
+
+func (r *Report) find(f Finding) { r.Findings = append(r.Findings, f) }
+
+// judge adds one server to the report.
+func (r *Report) judge(i info, o Options) {
+	if !i.has("redis_version") || o.Embedded {
+		r.Embedded, r.Class, r.Version = true, DurabilityMemory, "embedded"
+		r.find(Finding{Warning, "embedded", i.addr, "an embedded imitation of Redis keeps nothing over a restart; use it for trials only"})
+		return
+	}
+	r.Version = i.text("redis_version")
+	if !i.atLeast(7, 0) {
+		r.find(Finding{Fatal, "version", i.addr, "Redis " + r.Version + " is too old: 7.0 or later is needed"})
+	}
+	if i.text("role") != "master" {
+		r.find(Finding{Fatal, "role", i.addr, "this server is a replica: give the address of the primary, or use redis+sentinel://"})
+	}
+	if policy := i.text("maxmemory_policy"); policy != "noeviction" {
+		r.find(Finding{Fatal, "eviction", i.addr, "maxmemory-policy " + policy + " deletes jobs or locks when memory is full: set it to noeviction"})
+	}
+	if i.number("maxmemory") == 0 {
+		r.find(Finding{Info, "maxmemory", i.addr, "maxmemory is not set: a full host will kill Redis rather than refuse new jobs"})
+	}
+	r.Class = min(r.Class, r.judgeDurability(i, o))
+}
+
+func (r *Report) judgeDurability(i info, o Options) Durability {
+	if i.text("aof_enabled") != "1" {
+		r.find(Finding{Warning, "no_persistence", i.addr, "appendonly is off: a restart of Redis loses acknowledged jobs"})
+		return DurabilityMemory
+	}
+	if i.text("aof_last_write_status") == "err" {
+		r.find(Finding{Fatal, "aof_error", i.addr, "Redis cannot write its append-only file: look at its disk"})
+	}
+	replicas := i.replicasOnline()
+	if replicas < o.Replicas {
+		severity := Info
+		if o.Durability == DurabilityReplica {
+			severity = Warning
+		}
+		r.find(Finding{severity, "replicas", i.addr, fmt.Sprintf(
+			"%d replicas are attached, %d are needed to survive the loss of the server", replicas, o.Replicas)})
+		return DurabilityLocal
+	}
+	if o.Durability == DurabilityReplica && !i.has("min_slaves_good_slaves") {
+		r.find(Finding{Warning, "min_replicas", i.addr,
+			"min-replicas-to-write is not set: a primary that is cut off goes on accepting leases; set it to 1, with min-replicas-max-lag 2"})
+	}
+	return DurabilityReplica
+}
+
+// askAll reads INFO of every primary.
+func askAll(ctx context.Context, client redis.UniversalClient) ([]info, error) {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		text, err := client.Info(ctx).Result()
+		return []info{parseInfo("", text)}, err
+	}
+	var mu sync.Mutex
+	var all []info
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+		text, err := c.Info(ctx).Result()
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, parseInfo(c.Options().Addr, text))
+		return err
+	})
+	return all, err
+}

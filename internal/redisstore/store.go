@@ -1,0 +1,154 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/ring"
+)
+
+// Store keeps the records of a keyspace. It has no goroutines of its own and is
+// safe for concurrent use. Every method is bounded by its context and by
+// [Options.OpTimeout]; errors wrap the sentinels of package job.
+type Store struct {
+	client      redis.UniversalClient
+	prefix      string
+	shards      []shardKeys
+	clocks      []shardClock
+	batches     []batchSlots
+	caller      string
+	scripts     scripts
+	virtual     func() int64
+	durability  Durability
+	replicas    int
+	waitTimeout time.Duration
+	opTimeout   time.Duration
+	allowUnsafe bool
+	embedded    bool
+	log         *slog.Logger
+	metrics     *metrics
+	now         func() time.Time
+}
+
+// Open checks the server, creates the keyspace or checks that it fits, and
+// touches every shard, which also loads the scripts.
+//
+// It fails with ErrUnsafe where jobs would be lost, with ErrKeyspace where the
+// keyspace was made for something else, and with job.ErrUnavailable where Redis
+// cannot be asked.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
+		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
+		opTimeout: o.OpTimeout, allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
+	}
+	report, err := Preflight(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := report.verdict(o); err != nil {
+		return nil, err
+	}
+	s.embedded = report.Embedded
+	s.scripts = loadScripts(s.embedded)
+	if s.metrics, err = newMetrics(o.Registerer); err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
+	shards, err := s.openKeyspace(ctx, o.Shards)
+	if err != nil {
+		return nil, err
+	}
+	for _, tag := range ring.Tags(shards) {
+		s.shards = append(s.shards, newShardKeys(s.prefix, tag))
+	}
+	s.clocks, s.batches = make([]shardClock, shards), make([]batchSlots, shards)
+	return s, s.touchShards(ctx)
+}
+
+// openKeyspace returns the number of shards.
+func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
+	fresh := want
+	if fresh == 0 {
+		fresh = DefaultShards
+	}
+	virtual := "0"
+	if s.virtual != nil {
+		virtual = "1"
+	}
+	o := call(s.scripts.keyspace, noShard, []string{keyspaceKey(s.prefix)}, []any{fresh, SchemaVersion, virtual})
+	if err := s.perform(ctx, o); err != nil {
+		return 0, err
+	}
+	shards, err := strconv.Atoi(o.reply.text(1))
+	schema, err2 := strconv.Atoi(o.reply.text(2))
+	switch {
+	case err != nil || err2 != nil || shards < 1 || shards > MaxShards:
+		return 0, fmt.Errorf("%w: hash %s holds shards %q, schema %q", ErrKeyspace, keyspaceKey(s.prefix), o.reply.text(1), o.reply.text(2))
+	case schema > SchemaVersion:
+		return 0, fmt.Errorf("%w: its schema is version %d, this binary knows %d: run a newer version", ErrKeyspace, schema, SchemaVersion)
+	case want != 0 && want != shards:
+		return 0, fmt.Errorf("%w: it has %d shards, but %d are asked for: the number is fixed, use %d or move the jobs by export and import",
+			ErrKeyspace, shards, want, shards)
+	case o.reply.text(3) != virtual:
+		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", ErrKeyspace, clockName(o.reply.text(3)), clockName(virtual))
+	}
+	if o.reply.int(0) == 1 {
+		s.log.Info("keyspace created", "prefix", s.prefix, "shards", shards, "virtual", s.virtual != nil)
+	}
+	return shards, nil
+}
+
+func clockName(virtual string) string {
+	if virtual == "1" {
+		return "virtual"
+	}
+	return "real"
+}
+
+// touchShards reads all clocks, so that each shard is known to be within reach
+// and of the right kind.
+func (s *Store) touchShards(ctx context.Context) error {
+	ops := make([]*op, len(s.shards))
+	for i, k := range s.shards {
+		ops[i] = call(s.scripts.clock, i, []string{k.meta, k.lanes}, []any{0})
+	}
+	return s.perform(ctx, ops...)
+}
+
+// Shards is the number of shards of the keyspace.
+func (s *Store) Shards() int { return len(s.shards) }
+
+// ShardOf is the shard of a job, and of its children.
+func (s *Store) ShardOf(k job.Key) int { return ring.ShardOf(k.Namespace, k.ID, len(s.shards)) }
+
+// LockKey is the key of the shard's lock.
+func (s *Store) LockKey(shard int) string { return s.shards[shard].lock }
+
+// Virtual tells whether the keyspace has a virtual clock.
+func (s *Store) Virtual() bool { return s.virtual != nil }
+
+func randomID() string { return rand.Text() }
+
+// corrupt reports records that cannot be read.
+func (s *Store) corrupt(shard int, where string, err error, records ...string) {
+	if len(records) == 0 {
+		return
+	}
+	s.metrics.corrupt.Add(float64(len(records)))
+	attrs := []any{"shard", shard, "records", records, "found_by", where}
+	if err != nil {
+		attrs = append(attrs, "error", err)
+	}
+	s.log.Error("corrupt records: they are kept, but take no part in scheduling", attrs...)
+}

@@ -1,0 +1,141 @@
+package rpc
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fermata-io/fermata/internal/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Cluster tells what ClusterService shows. It answers for the whole cluster;
+// what a node that cannot be reached would say is missing.
+type Cluster interface {
+	Nodes(ctx context.Context) ([]Node, error)
+	Shards(ctx context.Context) ([]Shard, error)
+	// Queues of a namespace, or of all if it is empty.
+	Queues(ctx context.Context, namespace string) ([]Queue, error)
+	Workers(ctx context.Context) ([]Worker, error)
+}
+
+// Node is one member of the cluster.
+type Node struct {
+	Name        string
+	GRPCAddress string
+	PeerAddress string
+	ShardsHeld  int
+	Workers     int
+	Draining    bool
+	Version     string
+	Started     time.Time
+	// Unreachable: only names and addresses are known.
+	Unreachable bool
+	// Durability class in force: memory, local, replica.
+	Durability string
+}
+
+// Shard is one slice of all jobs. An empty Holder means nobody.
+type Shard struct {
+	Shard   int
+	Holder  string
+	LockTTL time.Duration
+	Jobs    int64
+	Lag     time.Duration
+}
+
+// Queue counts the jobs and workers of a queue.
+type Queue struct {
+	Namespace, Queue                          string
+	Backlog, Running, Scheduled, Paused, Dead int64
+	FreeSlots, Workers                        int64
+	OldestOverdue                             time.Duration
+}
+
+// Worker is one connected worker.
+type Worker struct {
+	ID        string
+	Node      string
+	Namespace string
+	Queues    []string
+	Slots     int
+	Running   int
+	Draining  bool
+	Connected time.Time
+	Version   string
+	Labels    map[string]string
+}
+
+type clusterService struct {
+	fermatav1.UnimplementedClusterServiceServer
+	cluster Cluster
+}
+
+func (s *clusterService) ListNodes(ctx context.Context, _ *fermatav1.ListNodesRequest) (*fermatav1.ListNodesResponse, error) {
+	nodes, err := s.cluster.Nodes(ctx)
+	return &fermatav1.ListNodesResponse{Nodes: each(nodes, nodeToPB)}, err
+}
+
+func (s *clusterService) ListShards(ctx context.Context, _ *fermatav1.ListShardsRequest) (*fermatav1.ListShardsResponse, error) {
+	shards, err := s.cluster.Shards(ctx)
+	return &fermatav1.ListShardsResponse{Shards: each(shards, shardToPB)}, err
+}
+
+func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueuesRequest) (*fermatav1.ListQueuesResponse, error) {
+	namespace := ""
+	if q.GetParent() != "" {
+		var err error
+		if namespace, err = parseNamespace("parent", q.GetParent()); err != nil {
+			return nil, err
+		}
+		if err := validKey("parent", job.Key{Namespace: namespace, ID: "x"}); err != nil {
+			return nil, err
+		}
+	}
+	queues, err := s.cluster.Queues(ctx, namespace)
+	return &fermatav1.ListQueuesResponse{Queues: each(queues, queueToPB)}, err
+}
+
+func (s *clusterService) ListWorkers(ctx context.Context, _ *fermatav1.ListWorkersRequest) (*fermatav1.ListWorkersResponse, error) {
+	workers, err := s.cluster.Workers(ctx)
+	return &fermatav1.ListWorkersResponse{Workers: each(workers, workerToPB)}, err
+}
+
+func each[A, B any](in []A, f func(A) B) []B {
+	out := make([]B, len(in))
+	for i, a := range in {
+		out[i] = f(a)
+	}
+	return out
+}
+
+func nodeToPB(n Node) *fermatav1.Node {
+	return &fermatav1.Node{
+		Name: n.Name, GrpcAddress: n.GRPCAddress, PeerAddress: n.PeerAddress,
+		ShardsHeld: int32(n.ShardsHeld), Workers: int32(n.Workers), Draining: n.Draining,
+		Version: n.Version, StartTime: timeToPB(n.Started), Unreachable: n.Unreachable, Durability: n.Durability,
+	}
+}
+
+func shardToPB(s Shard) *fermatav1.Shard {
+	return &fermatav1.Shard{
+		Shard: int32(s.Shard), Holder: s.Holder, LockTtl: durationpb.New(s.LockTTL), Jobs: s.Jobs, Lag: durationpb.New(s.Lag),
+	}
+}
+
+func queueToPB(q Queue) *fermatav1.Queue {
+	return &fermatav1.Queue{
+		Namespace: q.Namespace, Queue: q.Queue, Backlog: q.Backlog, Running: q.Running, Scheduled: q.Scheduled,
+		Paused: q.Paused, Dead: q.Dead, FreeSlots: q.FreeSlots, Workers: q.Workers,
+		OldestOverdue: durationpb.New(q.OldestOverdue),
+	}
+}
+
+func workerToPB(w Worker) *fermatav1.Worker {
+	return &fermatav1.Worker{
+		WorkerId: w.ID, Node: w.Node, Namespace: w.Namespace, Queues: w.Queues, Slots: int32(w.Slots),
+		Running: int32(w.Running), Draining: w.Draining, ConnectTime: timeToPB(w.Connected),
+		Version: w.Version, Labels: w.Labels,
+	}
+}

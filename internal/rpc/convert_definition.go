@@ -1,0 +1,171 @@
+package rpc
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/schedule"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// reader translates a message and gathers what cannot be translated. What can,
+// but is out of bounds, is left to [job.Validate].
+type reader struct{ violations []job.Violation }
+
+func (r *reader) err() error {
+	if len(r.violations) == 0 {
+		return nil
+	}
+	return &job.InvalidError{Violations: r.violations}
+}
+
+func (r *reader) refuse(field, description string) {
+	r.violations = append(r.violations, job.Violation{Field: field, Description: description})
+}
+
+// duration reads a duration; an unset one is byDefault.
+func (r *reader) duration(field string, d *durationpb.Duration, byDefault time.Duration) time.Duration {
+	if d == nil {
+		return byDefault
+	}
+	if err := d.CheckValid(); err != nil {
+		r.refuse(field, "is not a valid duration")
+	}
+	return d.AsDuration()
+}
+
+// instant reads a timestamp with the precision that is stored; unset is zero.
+func (r *reader) instant(field string, t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	if err := t.CheckValid(); err != nil {
+		r.refuse(field, "is not a valid timestamp")
+	}
+	return t.AsTime().Truncate(time.Millisecond)
+}
+
+// definition reads a job. Unset fields get the defaults that job.proto names.
+func (r *reader) definition(key job.Key, j *fermatav1.Job) job.Definition {
+	d := job.WithDefaults(job.Definition{Schedule: r.schedule("job.schedule", j.GetSchedule())})
+	d.Key = key
+	if j.GetQueue() != "" {
+		d.Queue = j.GetQueue()
+	}
+	d.Handler, d.Payload, d.Labels = j.GetHandler(), j.GetPayload(), j.GetLabels()
+	d.Priority, d.HistoryLimit = job.DefaultPriority, job.DefaultHistoryLimit
+	if j != nil && j.Priority != nil {
+		d.Priority = r.priority(*j.Priority)
+	}
+	if j != nil && j.HistoryLimit != nil {
+		d.HistoryLimit = int(*j.HistoryLimit)
+	}
+	if p := j.GetRetryPolicy(); p != nil {
+		d.Retry = r.retry("job.retry_policy", p)
+	}
+	if p := j.GetBackoffPolicy(); p != nil {
+		d.Backoff = r.backoff("job.backoff_policy", p)
+		d.MinInterval = r.duration("job.backoff_policy.min_interval", p.GetMinInterval(), 0)
+		d.MaxInterval = r.duration("job.backoff_policy.max_interval", p.GetMaxInterval(), 0)
+	}
+	d.Timeout = r.duration("job.timeout", j.GetTimeout(), d.Timeout)
+	d.TimeoutGrace = r.duration("job.timeout_grace", j.GetTimeoutGrace(), d.TimeoutGrace)
+	d.Retention = r.duration("job.retention", j.GetRetention(), d.Retention)
+	d.DeadLetterTTL = r.duration("job.dead_letter_ttl", j.GetDeadLetterTtl(), d.DeadLetterTTL)
+	return d
+}
+
+func (r *reader) priority(p int32) uint8 {
+	if p < 0 || p > 255 {
+		return 255 // out of bounds all the same
+	}
+	return uint8(p)
+}
+
+func (r *reader) schedule(field string, s *fermatav1.Schedule) schedule.Spec {
+	spec := schedule.Spec{
+		StartAt: r.instant(field+".start_time", s.GetStartTime()),
+		EndAt:   r.instant(field+".end_time", s.GetEndTime()),
+	}
+	switch rule := s.GetRule().(type) {
+	case *fermatav1.Schedule_Interval:
+		spec.Kind = schedule.KindInterval
+		spec.Every = r.duration(field+".interval.every", rule.Interval.GetEvery(), 0)
+		spec.FixedDelay = rule.Interval.GetFixedDelay()
+	case *fermatav1.Schedule_Cron:
+		spec.Kind = schedule.KindCron
+		spec.Cron, spec.TimeZone = rule.Cron.GetExpressions(), rule.Cron.GetTimeZone()
+		spec.Seconds, spec.DST = rule.Cron.GetSeconds(), dstFromPB(rule.Cron.GetDstPolicy())
+	case *fermatav1.Schedule_Once:
+		spec.Kind = schedule.KindOnce
+		spec.At = r.instant(field+".once", rule.Once)
+	}
+	return spec
+}
+
+// definitionToPB writes the part of a job that clients set.
+func definitionToPB(d job.Definition) *fermatav1.Job {
+	return &fermatav1.Job{
+		Name:          jobName(d.Key),
+		Queue:         d.Queue,
+		Priority:      new(int32(d.Priority)),
+		Handler:       d.Handler,
+		Payload:       d.Payload,
+		Labels:        d.Labels,
+		Schedule:      scheduleToPB(d.Schedule),
+		RetryPolicy:   retryToPB(d.Retry),
+		BackoffPolicy: backoffToPB(d),
+		Timeout:       durationpb.New(d.Timeout),
+		TimeoutGrace:  durationpb.New(d.TimeoutGrace),
+		HistoryLimit:  new(int32(d.HistoryLimit)),
+		Retention:     durationpb.New(d.Retention),
+		DeadLetterTtl: durationpb.New(d.DeadLetterTTL),
+	}
+}
+
+func scheduleToPB(s schedule.Spec) *fermatav1.Schedule {
+	if s.Kind == schedule.KindNone && s.StartAt.IsZero() && s.EndAt.IsZero() {
+		return nil
+	}
+	p := &fermatav1.Schedule{StartTime: timeToPB(s.StartAt), EndTime: timeToPB(s.EndAt)}
+	switch s.Kind {
+	case schedule.KindInterval:
+		p.Rule = &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{
+			Every: durationpb.New(s.Every), FixedDelay: s.FixedDelay,
+		}}
+	case schedule.KindCron:
+		p.Rule = &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{
+			Expressions: s.Cron, TimeZone: s.TimeZone, Seconds: s.Seconds, DstPolicy: dstToPB(s.DST),
+		}}
+	case schedule.KindOnce:
+		p.Rule = &fermatav1.Schedule_Once{Once: timeToPB(s.At)}
+	}
+	return p
+}
+
+// timeToPB writes an instant, zero as unset.
+func timeToPB(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// msToPB writes Unix milliseconds, zero and never as unset.
+func msToPB(ms int64) *timestamppb.Timestamp {
+	if ms == 0 || ms >= job.NeverMS {
+		return nil
+	}
+	return timestamppb.New(time.UnixMilli(ms))
+}
+
+// positive writes a duration, zero as unset.
+func positive(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}

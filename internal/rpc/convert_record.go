@@ -1,0 +1,117 @@
+package rpc
+
+import (
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// recordToPB writes a job with its state.
+func recordToPB(r job.Record) *fermatav1.Job {
+	d := r.Definition
+	j := definitionToPB(d)
+	j.Etag = d.Etag()
+	j.Generation = int64(d.Generation)
+	j.CreateTime, j.UpdateTime = msToPB(d.CreatedMS), msToPB(d.UpdatedMS)
+	j.Status = statusToPB(d, r.State)
+	return j
+}
+
+func statusToPB(d job.Definition, s job.State) *fermatav1.JobStatus {
+	// The interval depends on nothing that compiling adds.
+	effective := (&job.Compiled{Definition: d}).EffectiveInterval(int64(s.Failures))
+	p := &fermatav1.JobStatus{
+		State:               jobStates.pb(s.Status()),
+		ConsecutiveFailures: int64(s.Failures),
+		EffectiveInterval:   positive(effective),
+		LastOutcome:         outcomes.pb(s.LastOutcome),
+		LastError:           s.LastError,
+		LastStartTime:       msToPB(s.LastStarted),
+		LastFinishTime:      msToPB(s.LastFinished),
+		PauseNote:           s.PauseNote,
+		PauseTime:           msToPB(s.PausedMS),
+		RunsTotal:           int64(s.Runs),
+		SucceededTotal:      int64(s.Succeeded),
+		DeadTotal:           int64(s.Dead),
+		LostTotal:           int64(s.Lost),
+		SkippedTotal:        int64(s.Skipped),
+		TimeoutTotal:        int64(s.TimedOut),
+		ManualRunWaiting:    s.Pending != "",
+	}
+	if s.HasRun() {
+		p.NextNominalTime, p.NextDueTime = msToPB(s.Nominal), msToPB(s.Due)
+		p.CurrentRun = RunName(d.Key, s.RunID())
+		p.CurrentAttempt = int32(s.Attempt) + 1
+		p.CurrentLosses = int32(s.Losses)
+		p.DelaySource = delaySources.pb(s.Source)
+	}
+	return p
+}
+
+func runToPB(k job.Key, v job.RunView) *fermatav1.Run {
+	return &fermatav1.Run{
+		Name:        RunName(k, v.ID),
+		State:       runStates.pb(v.Phase),
+		Trigger:     triggers.pb(v.Trigger),
+		NominalTime: msToPB(v.NominalMS),
+		DueTime:     msToPB(v.DueMS),
+		StartTime:   msToPB(v.StartedMS),
+		FinishTime:  msToPB(v.FinishedMS),
+		Attempts:    int32(v.Attempts),
+		Losses:      int32(v.Losses),
+		Outcome:     outcomes.pb(v.Outcome),
+		Error:       v.Error,
+		Output:      v.Output,
+		Worker:      v.Worker,
+		DeadLetter:  v.DeadLetter,
+	}
+}
+
+func timesToPB(times []time.Time) []*timestamppb.Timestamp {
+	out := make([]*timestamppb.Timestamp, len(times))
+	for i, t := range times {
+		out[i] = timestamppb.New(t)
+	}
+	return out
+}
+
+var jobStates = enum[fermatav1.JobStatus_State, job.Status]{
+	{fermatav1.JobStatus_STATE_UNSPECIFIED, job.StatusAny},
+	{fermatav1.JobStatus_STATE_SCHEDULED, job.StatusScheduled},
+	{fermatav1.JobStatus_STATE_RUNNING, job.StatusRunning},
+	{fermatav1.JobStatus_STATE_PAUSED, job.StatusPaused},
+	{fermatav1.JobStatus_STATE_DEAD, job.StatusDead},
+	{fermatav1.JobStatus_STATE_DONE, job.StatusDone},
+}
+
+var delaySources = enum[fermatav1.DelaySource, job.DelaySource]{
+	{fermatav1.DelaySource_DELAY_SOURCE_SCHEDULE, job.DelaySchedule},
+	{fermatav1.DelaySource_DELAY_SOURCE_RETRY, job.DelayRetry},
+	{fermatav1.DelaySource_DELAY_SOURCE_BACKOFF, job.DelayBackoff},
+	{fermatav1.DelaySource_DELAY_SOURCE_HINT, job.DelayHint},
+	{fermatav1.DelaySource_DELAY_SOURCE_MANUAL, job.DelayManual},
+}
+
+var outcomes = enum[fermatav1.Outcome, job.Outcome]{
+	{fermatav1.Outcome_OUTCOME_UNSPECIFIED, job.OutcomeNone},
+	{fermatav1.Outcome_OUTCOME_SUCCEEDED, job.OutcomeSucceeded},
+	{fermatav1.Outcome_OUTCOME_FAILED, job.OutcomeFailed},
+	{fermatav1.Outcome_OUTCOME_TIMED_OUT, job.OutcomeTimedOut},
+	{fermatav1.Outcome_OUTCOME_LOST, job.OutcomeLost},
+	{fermatav1.Outcome_OUTCOME_DEAD, job.OutcomeDead},
+	{fermatav1.Outcome_OUTCOME_QUARANTINED, job.OutcomeQuarantined},
+	{fermatav1.Outcome_OUTCOME_CANCELLED, job.OutcomeCancelled},
+}
+
+var runStates = enum[fermatav1.Run_State, job.RunPhase]{
+	{fermatav1.Run_STATE_WAITING, job.RunWaiting},
+	{fermatav1.Run_STATE_RUNNING, job.RunRunning},
+	{fermatav1.Run_STATE_FINISHED, job.RunFinished},
+}
+
+var triggers = enum[fermatav1.Run_Trigger, job.Trigger]{
+	{fermatav1.Run_TRIGGER_SCHEDULE, job.TriggerSchedule},
+	{fermatav1.Run_TRIGGER_MANUAL, job.TriggerManual},
+}

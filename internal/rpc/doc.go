@@ -1,0 +1,14 @@
+// Package rpc translates between gRPC and the model: requests into values of
+// package job, answers and errors back. It decides nothing.
+//
+// Invariants:
+//
+//  1. No type of the API goes further than this package, and no type of the
+//     model is sent.
+//  2. A definition that is written out and read back is the same definition:
+//     what a client reads it can send back unchanged.
+//  3. Every error has its code in one table (errors.go). INVALID_ARGUMENT names
+//     the field, codes that are worth repeating say when, and what the table does
+//     not know is INTERNAL: logged here, not shown to the client.
+//  4. A panic in a call ends that call only.
+package rpc

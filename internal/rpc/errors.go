@@ -1,0 +1,123 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// errorDomain is the domain of ErrorInfo details.
+const errorDomain = "fermata.io"
+
+// sentinels are the errors without fields: code, reason for programs, text for
+// people, and when a repetition may help (0: it does not by itself).
+var sentinels = []struct {
+	err    error
+	code   codes.Code
+	reason string
+	text   string
+	retry  time.Duration
+}{
+	{job.ErrNoMemory, codes.ResourceExhausted, "REDIS_OUT_OF_MEMORY", "Redis has reached maxmemory; nothing was stored", 0},
+	{job.ErrDurability, codes.Unavailable, "DURABILITY_UNCONFIRMED", "stored, but not confirmed as durable in time; repeat the call", time.Second},
+	{job.ErrUnavailable, codes.Unavailable, "REDIS_UNAVAILABLE", "Redis cannot be reached; repeat the call", 500 * time.Millisecond},
+	{job.ErrClockJump, codes.Unavailable, "REDIS_CLOCK_JUMPED", "the clock of Redis jumped ahead; nothing was stored", 5 * time.Second},
+	{job.ErrNotHolder, codes.Unavailable, "SHARD_MOVED", "the shard changed its holder; repeat the call", 100 * time.Millisecond},
+	{job.ErrConflict, codes.Aborted, "CONFLICT", "the job kept changing; repeat the call", 50 * time.Millisecond},
+	{context.DeadlineExceeded, codes.DeadlineExceeded, "", "the deadline of the call passed; it may have taken effect", 0},
+	{context.Canceled, codes.Canceled, "", "the call was cancelled; it may have taken effect", 0},
+}
+
+// busyRetry is when the id of a deleted job that still runs may be free.
+const busyRetry = time.Second
+
+// toStatus finds the status of an error. known is false for errors that the
+// table does not hold; their text must not reach the client.
+func toStatus(err error) (s *status.Status, known bool) {
+	if err == nil {
+		return nil, true
+	}
+	if s, ok := typedStatus(err); ok {
+		return s, true
+	}
+	for _, row := range sentinels {
+		if !errors.Is(err, row.err) {
+			continue
+		}
+		var details []protoadapt.MessageV1
+		if row.reason != "" {
+			details = append(details, &errdetails.ErrorInfo{Reason: row.reason, Domain: errorDomain})
+		}
+		if row.retry > 0 {
+			details = append(details, retryInfo(row.retry))
+		}
+		return withDetails(row.code, row.text, details...), true
+	}
+	if s, ok := status.FromError(err); ok {
+		return s, true
+	}
+	return status.New(codes.Internal, "internal error; the node's log has more"), false
+}
+
+func typedStatus(err error) (*status.Status, bool) {
+	var (
+		invalid *job.InvalidError
+		missing *job.MissingError
+		exists  *job.ExistsError
+		busy    *job.BusyError
+		etag    *job.EtagError
+	)
+	switch {
+	case errors.As(err, &invalid):
+		return withDetails(codes.InvalidArgument, invalid.Error(), badRequest(invalid.Violations)), true
+	case errors.As(err, &missing):
+		info := &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: jobName(missing.Key), Description: "does not exist"}
+		if missing.RunID != "" {
+			info.ResourceType, info.ResourceName = "fermata.v1.Run", RunName(missing.Key, missing.RunID)
+		}
+		return withDetails(codes.NotFound, missing.Error(), info), true
+	case errors.As(err, &exists):
+		return withDetails(codes.AlreadyExists, exists.Error(), jobInfo(exists.Key, exists.Reason)), true
+	case errors.As(err, &busy):
+		return withDetails(codes.Aborted, busy.Error(), retryInfo(busyRetry), jobInfo(busy.Key, "is deleted and still runs")), true
+	case errors.As(err, &etag):
+		reason := &errdetails.ErrorInfo{Reason: "ETAG_MISMATCH", Domain: errorDomain, Metadata: map[string]string{"etag": etag.Have}}
+		return withDetails(codes.Aborted, etag.Error(), reason, jobInfo(etag.Key, "was edited in between")), true
+	}
+	return nil, false
+}
+
+func badRequest(violations []job.Violation) *errdetails.BadRequest {
+	detail := &errdetails.BadRequest{}
+	for _, v := range violations {
+		detail.FieldViolations = append(detail.FieldViolations,
+			&errdetails.BadRequest_FieldViolation{Field: job.Clip(v.Field, job.MaxError), Description: job.Clip(v.Description, job.MaxError)})
+	}
+	return detail
+}
+
+func jobInfo(k job.Key, description string) *errdetails.ResourceInfo {
+	return &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: jobName(k), Description: description}
+}
+
+func retryInfo(d time.Duration) *errdetails.RetryInfo {
+	return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
+}
+
+// withDetails attaches details. Text is made valid UTF-8, which statuses must be.
+func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) *status.Status {
+	s := status.New(code, job.Clip(text, 4096))
+	detailed, err := s.WithDetails(details...)
+	if err != nil {
+		return s
+	}
+	return detailed
+}

@@ -1,0 +1,89 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// CallObserver hears of each call that has ended: its full method, its code, and
+// how long it took. It must not block.
+type CallObserver func(method string, code codes.Code, took time.Duration)
+
+// guard makes statuses of errors and panics, and tells what became of calls.
+type guard struct {
+	logger  *slog.Logger
+	observe CallObserver
+}
+
+func (g *guard) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+	started := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			answer, err = nil, &panicError{value: p, stack: debug.Stack()}
+		}
+		err = g.ended(ctx, info.FullMethod, started, err)
+		if err != nil {
+			answer = nil
+		}
+	}()
+	return next(ctx, q)
+}
+
+func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	started := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{value: p, stack: debug.Stack()}
+		}
+		err = g.ended(stream.Context(), info.FullMethod, started, err)
+	}()
+	return next(srv, stream)
+}
+
+// ended logs and counts a call and returns the error to send.
+func (g *guard) ended(ctx context.Context, method string, started time.Time, err error) error {
+	took := time.Since(started)
+	st, known := toStatus(err)
+	if g.observe != nil {
+		g.observe(method, st.Code(), took)
+	}
+	if err == nil {
+		return nil
+	}
+	attributes := []any{"method", method, "code", st.Code().String(), "took", took, "peer", peerAddress(ctx), "error", err}
+	if p, ok := err.(*panicError); ok {
+		attributes = append(attributes, "stack", string(p.stack))
+	}
+	switch {
+	case !known || st.Code() == codes.Internal:
+		g.logger.ErrorContext(ctx, "call failed", attributes...)
+	case st.Code() == codes.Unavailable || st.Code() == codes.ResourceExhausted:
+		g.logger.WarnContext(ctx, "call failed", attributes...)
+	default:
+		g.logger.DebugContext(ctx, "call refused", attributes...)
+	}
+	return status.ErrorProto(st.Proto())
+}
+
+func peerAddress(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return ""
+}
+
+// panicError is a panic of a handler.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }

@@ -1,0 +1,183 @@
+package rpc
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/fermata-io/fermata/internal/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Jobs is what JobService asks of the engine that manages jobs.
+type Jobs interface {
+	Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error)
+	CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer
+	Get(ctx context.Context, key job.Key) (job.Record, error)
+	List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error)
+	Update(ctx context.Context, u job.UpdateRequest) (job.Record, error)
+	Delete(ctx context.Context, key job.Key, etag string) error
+	Pause(ctx context.Context, key job.Key, note string) (job.Record, error)
+	Resume(ctx context.Context, key job.Key) (job.Record, error)
+	RunNow(ctx context.Context, key job.Key, requestID string) (v job.RunView, joined bool, err error)
+	Runs(ctx context.Context, key job.Key) ([]job.RunView, error)
+	Run(ctx context.Context, key job.Key, runID string) (job.RunView, error)
+	Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error)
+	Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error)
+}
+
+// maxBatch bounds BatchCreateJobs.
+const maxBatch = 1000
+
+// jobService implements fermatav1.JobServiceServer. Its errors are those of the
+// model; the interceptors turn them into statuses.
+type jobService struct {
+	fermatav1.UnimplementedJobServiceServer
+	jobs Jobs
+}
+
+func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobRequest) (*fermatav1.Job, error) {
+	namespace, err := parseNamespace("parent", q.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	var r reader
+	d := r.definition(job.Key{Namespace: namespace, ID: q.GetJobId()}, q.GetJob())
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	record, err := s.jobs.Create(ctx, d, q.GetRequestId())
+	if err != nil {
+		return nil, err
+	}
+	return recordToPB(record), nil
+}
+
+func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
+	if n := len(q.GetRequests()); n > maxBatch {
+		return nil, job.Invalid("requests", "has %d entries, at most %d are allowed", n, maxBatch)
+	}
+	namespace, err := parseNamespace("parent", q.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]job.CreateAnswer, len(q.GetRequests()))
+	var good []job.CreateRequest
+	var place []int
+	for i, item := range q.GetRequests() {
+		if p := item.GetParent(); p != "" && p != q.GetParent() {
+			answers[i].Err = job.Invalid("parent", "is %q, but that of the batch is %q", job.Clip(p, 80), q.GetParent())
+			continue
+		}
+		var r reader
+		d := r.definition(job.Key{Namespace: namespace, ID: item.GetJobId()}, item.GetJob())
+		if answers[i].Err = r.err(); answers[i].Err == nil {
+			good = append(good, job.CreateRequest{Definition: d, RequestID: item.GetRequestId()})
+			place = append(place, i)
+		}
+	}
+	for i, answer := range s.jobs.CreateBatch(ctx, good) {
+		answers[place[i]] = answer
+	}
+	return batchToPB(answers), nil
+}
+
+func batchToPB(answers []job.CreateAnswer) *fermatav1.BatchCreateJobsResponse {
+	response := &fermatav1.BatchCreateJobsResponse{Results: make([]*fermatav1.BatchCreateJobsResponse_Result, len(answers))}
+	for i, answer := range answers {
+		result := &fermatav1.BatchCreateJobsResponse_Result{}
+		if answer.Err == nil {
+			result.Job = recordToPB(answer.Record)
+		} else {
+			st, _ := toStatus(answer.Err)
+			p := st.Proto()
+			result.Code, result.Message, result.Details = p.GetCode(), p.GetMessage(), p.GetDetails()
+		}
+		response.Results[i] = result
+	}
+	return response
+}
+
+func (s *jobService) GetJob(ctx context.Context, q *fermatav1.GetJobRequest) (*fermatav1.Job, error) {
+	key, err := parseJob("name", q.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return jobAnswer(s.jobs.Get(ctx, key))
+}
+
+func jobAnswer(record job.Record, err error) (*fermatav1.Job, error) {
+	if err != nil {
+		return nil, err
+	}
+	return recordToPB(record), nil
+}
+
+func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest) (*fermatav1.ListJobsResponse, error) {
+	namespace, err := parseNamespace("parent", q.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	filter := job.Filter{
+		Namespace: namespace, Queue: q.GetQueue(), Status: jobStates.model(q.GetState()),
+		IDPrefix: q.GetIdPrefix(), Labels: q.GetLabels(), MinFailures: q.GetMinConsecutiveFailures(),
+	}
+	page, err := s.jobs.List(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	response := &fermatav1.ListJobsResponse{NextPageToken: page.Next, Jobs: make([]*fermatav1.Job, len(page.Records))}
+	for i, record := range page.Records {
+		response.Jobs[i] = recordToPB(record)
+	}
+	return response, nil
+}
+
+func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobRequest) (*fermatav1.Job, error) {
+	key, err := parseJob("job.name", q.GetJob().GetName())
+	if err != nil {
+		return nil, err
+	}
+	paths, err := checkMask(q.GetUpdateMask())
+	if err != nil {
+		return nil, err
+	}
+	return jobAnswer(s.jobs.Update(ctx, job.UpdateRequest{
+		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(),
+		Merge: func(present job.Definition) (job.Definition, error) {
+			merged := definitionToPB(present)
+			copyPaths(merged, q.GetJob(), paths)
+			var r reader
+			d := r.definition(present.Key, merged)
+			return d, r.err()
+		},
+	}))
+}
+
+func (s *jobService) DeleteJob(ctx context.Context, q *fermatav1.DeleteJobRequest) (*emptypb.Empty, error) {
+	key, err := parseJob("name", q.GetName())
+	if err != nil {
+		return nil, err
+	}
+	err = s.jobs.Delete(ctx, key, q.GetEtag())
+	if q.GetAllowMissing() && isMissing(err) {
+		err = nil
+	}
+	return &emptypb.Empty{}, err
+}
+
+func (s *jobService) PauseJob(ctx context.Context, q *fermatav1.PauseJobRequest) (*fermatav1.Job, error) {
+	key, err := parseJob("name", q.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return jobAnswer(s.jobs.Pause(ctx, key, q.GetNote()))
+}
+
+func (s *jobService) ResumeJob(ctx context.Context, q *fermatav1.ResumeJobRequest) (*fermatav1.Job, error) {
+	key, err := parseJob("name", q.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return jobAnswer(s.jobs.Resume(ctx, key))
+}

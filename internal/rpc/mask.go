@@ -1,0 +1,75 @@
+package rpc
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/fermata-io/fermata/internal/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// settable are the fields of Job that UpdateJob may change.
+var settable = []string{
+	"queue", "priority", "handler", "payload", "labels", "schedule", "retry_policy", "backoff_policy",
+	"timeout", "timeout_grace", "history_limit", "retention", "dead_letter_ttl",
+}
+
+// checkMask returns the paths to copy: those of the mask, or all settable fields
+// for "*". Paths may go into messages: "retry_policy.max_attempts".
+func checkMask(mask *fieldmaskpb.FieldMask) ([]string, error) {
+	paths := mask.GetPaths()
+	if len(paths) == 0 {
+		return nil, job.Invalid("update_mask", "is empty; name the fields to change, or * for all")
+	}
+	if len(paths) == 1 && paths[0] == "*" {
+		return settable, nil
+	}
+	var v []job.Violation
+	for _, path := range paths {
+		if !settablePath(path) {
+			v = append(v, job.Violation{
+				Field:       "update_mask",
+				Description: "unknown path " + job.Clip(path, 80) + "; known are " + strings.Join(settable, ", ") + " and the fields inside them",
+			})
+		}
+	}
+	if len(v) > 0 {
+		return nil, &job.InvalidError{Violations: v}
+	}
+	return paths, nil
+}
+
+func settablePath(path string) bool {
+	root, _, _ := strings.Cut(path, ".")
+	for _, s := range settable {
+		if s == root {
+			_, err := fieldmaskpb.New(&fermatav1.Job{}, path)
+			return err == nil
+		}
+	}
+	return false
+}
+
+// copyPaths sets the fields of dst that the paths name to what src has there; a
+// field that src leaves unset is cleared.
+func copyPaths(dst, src *fermatav1.Job, paths []string) {
+	src = proto.CloneOf(src)
+	for _, path := range paths {
+		copyPath(dst.ProtoReflect(), src.ProtoReflect(), strings.Split(path, "."))
+	}
+}
+
+func copyPath(dst, src protoreflect.Message, path []string) {
+	field := dst.Descriptor().Fields().ByName(protoreflect.Name(path[0]))
+	switch {
+	case len(path) > 1:
+		copyPath(dst.Mutable(field).Message(), src.Get(field).Message(), path[1:])
+	case src.Has(field):
+		dst.Set(field, src.Get(field))
+	default:
+		dst.Clear(field)
+	}
+}

@@ -1,0 +1,178 @@
+package rpc
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Bounds of one message to a worker; clients take 4 MiB.
+const (
+	maxMessageItems = 1000
+	maxMessageBytes = 1 << 20
+)
+
+var (
+	errOutboxFull   = errors.New("the stream's queue is full")
+	errOutboxClosed = errors.New("the stream has ended")
+)
+
+// outbox queues messages for one worker. It joins neighbours of one kind, so
+// that what waits while a message is being written goes out as the next one.
+type outbox struct {
+	wake chan struct{} // has a token when there is something to take
+
+	mu     sync.Mutex
+	queue  []job.WorkerMessage
+	items  int
+	limit  int
+	closed bool
+}
+
+func newOutbox() *outbox {
+	return &outbox{wake: make(chan struct{}, 1), limit: 1}
+}
+
+// bound sets the limit in items (leases, acknowledgements). The leases of a
+// worker that reads are bounded by its slots, so only one that does not read
+// gets there.
+func (o *outbox) bound(h job.Hello) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.limit = 4096 + 2*h.MaxLive()
+}
+
+// put queues a message.
+func (o *outbox) put(m job.WorkerMessage) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := items(m)
+	switch {
+	case o.closed:
+		return errOutboxClosed
+	case o.items+n > o.limit:
+		return errOutboxFull
+	}
+	o.items += n
+	if last := len(o.queue) - 1; last >= 0 {
+		if joined := join(o.queue[last], m); joined != nil {
+			o.queue[last] = joined
+			return nil
+		}
+	}
+	o.queue = append(o.queue, m)
+	o.signal()
+	return nil
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the next message, of bounded size; nil when none waits, and not
+// ok when the outbox is closed.
+func (o *outbox) take() (m job.WorkerMessage, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil, false
+	}
+	if len(o.queue) == 0 {
+		return nil, true
+	}
+	m, rest := split(o.queue[0])
+	if rest != nil {
+		o.queue[0] = rest
+	} else {
+		o.queue[0] = nil
+		o.queue = o.queue[1:]
+	}
+	if len(o.queue) == 0 {
+		o.queue = nil
+	}
+	o.items -= items(m)
+	return m, true
+}
+
+// close refuses further messages and returns those that were not taken. The
+// first call has them.
+func (o *outbox) close() []job.WorkerMessage {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	unsent := o.queue
+	o.queue = nil
+	o.signal()
+	return unsent
+}
+
+func items(m job.WorkerMessage) int {
+	switch m := m.(type) {
+	case job.Assignments:
+		return len(m)
+	case job.ResultAcks:
+		return len(m)
+	case job.Cancellation:
+		return len(m.LeaseIDs)
+	}
+	return 1
+}
+
+// join makes one message of two neighbours, nil if they do not go together.
+func join(a, b job.WorkerMessage) job.WorkerMessage {
+	switch a := a.(type) {
+	case job.Assignments:
+		if b, ok := b.(job.Assignments); ok {
+			return append(a, b...)
+		}
+	case job.ResultAcks:
+		if b, ok := b.(job.ResultAcks); ok {
+			return append(a, b...)
+		}
+	case job.Cancellation:
+		if b, ok := b.(job.Cancellation); ok && a.Reason == b.Reason {
+			a.LeaseIDs = append(a.LeaseIDs, b.LeaseIDs...)
+			return a
+		}
+	}
+	return nil
+}
+
+// split cuts a message to its bounds; rest is nil if it is within them.
+func split(m job.WorkerMessage) (head, rest job.WorkerMessage) {
+	switch m := m.(type) {
+	case job.Assignments:
+		if n := fitting(m); n < len(m) {
+			return m[:n:n], m[n:]
+		}
+	case job.ResultAcks:
+		if n := maxMessageItems; n < len(m) {
+			return m[:n:n], m[n:]
+		}
+	case job.Cancellation:
+		if n := maxMessageItems; n < len(m.LeaseIDs) {
+			return job.Cancellation{LeaseIDs: m.LeaseIDs[:n:n], Reason: m.Reason},
+				job.Cancellation{LeaseIDs: m.LeaseIDs[n:], Reason: m.Reason}
+		}
+	}
+	return m, nil
+}
+
+// fitting is how many leases go into one message, at least one.
+func fitting(leases job.Assignments) int {
+	size := 0
+	for i, l := range leases {
+		size += len(l.Definition.Payload) + 256
+		for k, v := range l.Definition.Labels {
+			size += len(k) + len(v)
+		}
+		if i > 0 && (i == maxMessageItems || size > maxMessageBytes) {
+			return i
+		}
+	}
+	return len(leases)
+}

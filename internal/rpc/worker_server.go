@@ -1,0 +1,246 @@
+package rpc
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Sessions is who owns the sessions of workers.
+type Sessions interface {
+	Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error)
+}
+
+// helloTimeout is how long a stream may be silent before it says who it is.
+const helloTimeout = 10 * time.Second
+
+// WorkerServer carries the streams of workers. Each has one goroutine that reads
+// and one that writes; the handler itself only waits, so that it can end the
+// stream while both are stuck.
+type WorkerServer struct {
+	fermatav1.UnimplementedWorkerServiceServer
+	sessions Sessions
+	logger   *slog.Logger
+	loops    sync.WaitGroup
+}
+
+// NewWorkerServer serves sessions. A nil logger discards.
+func NewWorkerServer(sessions Sessions, logger *slog.Logger) *WorkerServer {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &WorkerServer{sessions: sessions, logger: logger}
+}
+
+// Wait returns when no goroutine of a stream is left. Call it after the gRPC
+// server has stopped.
+func (w *WorkerServer) Wait() { w.loops.Wait() }
+
+// Work serves one stream until the worker, the session or the connection ends it.
+func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkRequest, fermatav1.WorkResponse]) error {
+	s := &workerStream{
+		stream: stream, sessions: w.sessions, out: newOutbox(),
+		hello: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	ended := make(chan error, 2)
+	w.loops.Go(func() { ended <- s.guarded(s.read) })
+	w.loops.Go(func() { ended <- s.guarded(s.write) })
+	late := time.NewTimer(helloTimeout)
+	defer late.Stop()
+	hello := s.hello
+	for {
+		select {
+		case <-hello:
+			hello = nil
+			late.Stop()
+		case <-late.C:
+			return s.end(status.Error(codes.DeadlineExceeded, "no hello came"))
+		case err := <-ended:
+			return s.end(err)
+		case <-s.stopped:
+			return s.end(stopStatus(s.reason))
+		}
+	}
+}
+
+// workerStream is one stream. It is the [job.WorkerStream] of its session.
+type workerStream struct {
+	stream   grpc.BidiStreamingServer[fermatav1.WorkRequest, fermatav1.WorkResponse]
+	sessions Sessions
+	out      *outbox
+	hello    chan struct{} // closed when the session has begun
+
+	once    sync.Once
+	stopped chan struct{}
+	reason  error // set before stopped is closed
+
+	mu      sync.Mutex
+	session job.WorkerSession
+	over    bool
+}
+
+// Send queues a message for the worker.
+func (s *workerStream) Send(m job.WorkerMessage) error { return s.out.put(m) }
+
+// Stop ends the stream for this reason.
+func (s *workerStream) Stop(reason error) {
+	s.once.Do(func() {
+		s.reason = reason
+		close(s.stopped)
+	})
+}
+
+// end closes the session, with what was not sent, and returns the stream's
+// status. Reader and writer end when the handler has returned.
+func (s *workerStream) end(err error) error {
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	s.mu.Lock()
+	s.over = true
+	session := s.session
+	s.mu.Unlock()
+	unsent := s.out.close()
+	if session != nil {
+		session.Close(closeReason(err), unsent)
+	}
+	return err
+}
+
+// begin notes the session; false if the stream has ended meanwhile.
+func (s *workerStream) begin(session job.WorkerSession) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return false
+	}
+	s.session = session
+	close(s.hello)
+	return true
+}
+
+// read takes the worker's messages until the stream ends.
+func (s *workerStream) read() error {
+	first, err := s.stream.Recv()
+	if err != nil {
+		return err
+	}
+	if first.GetHello() == nil {
+		return withDetails(codes.InvalidArgument, "the first message of a stream is hello",
+			badRequest([]job.Violation{{Field: "hello", Description: "is missing"}})).Err()
+	}
+	hello, violations := helloFromPB(first.GetHello())
+	if len(violations) > 0 {
+		return withDetails(codes.InvalidArgument, "hello: "+violations[0].Field+" "+violations[0].Description, badRequest(violations)).Err()
+	}
+	s.out.bound(hello)
+	session, err := s.sessions.Connect(hello, s)
+	if err != nil {
+		return stopStatus(err)
+	}
+	if !s.begin(session) {
+		session.Close("stream ended", s.out.close())
+		return nil
+	}
+	for {
+		m, err := s.stream.Recv()
+		if err != nil {
+			return err
+		}
+		if err := s.take(session, m); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *workerStream) take(session job.WorkerSession, m *fermatav1.WorkRequest) error {
+	switch m := m.GetMessage().(type) {
+	case *fermatav1.WorkRequest_Started:
+		session.Started(m.Started.GetLeaseIds())
+	case *fermatav1.WorkRequest_Results:
+		session.Results(each(m.Results.GetResults(), resultFromPB))
+	case *fermatav1.WorkRequest_Returned:
+		session.Returned(m.Returned.GetLeaseIds())
+	case *fermatav1.WorkRequest_Draining:
+		session.Draining()
+	case *fermatav1.WorkRequest_Hello:
+		return withDetails(codes.InvalidArgument, "hello is said once",
+			badRequest([]job.Violation{{Field: "hello", Description: "came twice"}})).Err()
+	}
+	// Messages that this version does not know are passed over.
+	return nil
+}
+
+// write sends what is queued until the stream ends.
+func (s *workerStream) write() error {
+	for {
+		m, ok := s.out.take()
+		if !ok {
+			return nil
+		}
+		if m == nil {
+			select {
+			case <-s.out.wake:
+				continue
+			case <-s.stream.Context().Done():
+				return s.stream.Context().Err()
+			}
+		}
+		if err := s.stream.Send(messageToPB(m)); err != nil {
+			return err
+		}
+	}
+}
+
+// guarded makes an error of a panic, so that it ends this stream only.
+func (s *workerStream) guarded(loop func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{value: p, stack: debug.Stack()}
+		}
+	}()
+	return loop()
+}
+
+// stopReasons are the ends of a stream that the session decides.
+var stopReasons = []struct {
+	err    error
+	code   codes.Code
+	reason string
+	text   string
+}{
+	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one"},
+	{job.ErrSuperseded, codes.Aborted, "SESSION_SUPERSEDED", "a later session of this worker is open"},
+	{job.ErrSlowWorker, codes.ResourceExhausted, "WORKER_TOO_SLOW", "the worker does not keep up with its stream"},
+}
+
+func stopStatus(err error) error {
+	for _, row := range stopReasons {
+		if errors.Is(err, row.err) {
+			return withDetails(row.code, row.text, &errdetails.ErrorInfo{Reason: row.reason, Domain: errorDomain}).Err()
+		}
+	}
+	return err
+}
+
+// closeReason is the end of a stream in a few words, for the log.
+func closeReason(err error) string {
+	if err == nil {
+		return "worker left"
+	}
+	s := status.Convert(err)
+	return fmt.Sprintf("%s: %s", s.Code(), cmp.Or(s.Message(), "no text"))
+}

@@ -1,0 +1,137 @@
+package storetest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Audit reads everything that the keyspace holds and fails the test for what
+// does not fit together.
+func (w *World) Audit() {
+	w.T.Helper()
+	for shard := range w.Store.Shards() {
+		w.auditShard(shard)
+	}
+}
+
+func (w *World) auditShard(shard int) {
+	w.T.Helper()
+	ctx := contextOf(w.T)
+	states := w.must(w.Client.HGetAll(ctx, w.Key(shard, "st")).Result())
+	defs := w.must(w.Client.HGetAll(ctx, w.Key(shard, "def")).Result())
+	hist := w.must(w.Client.HGetAll(ctx, w.Key(shard, "hist")).Result())
+	index := w.scores(w.Key(shard, "lanes"))
+
+	places := map[string][]string{} // record -> lanes that have it
+	scores := map[string]int64{}
+	prefix := w.Key(shard, "l:")
+	for _, key := range w.keys(prefix + "*") {
+		lane := strings.TrimPrefix(key, prefix)
+		first := job.NeverMS
+		for record, score := range w.scores(key) {
+			places[record] = append(places[record], lane)
+			scores[record] = score
+			first = min(first, score)
+		}
+		if due, ok := index[lane]; !ok || due != first {
+			w.T.Errorf("audit: lane %s has first due %d, the index of lanes says %d (%v)", lane, first, due, ok)
+		}
+		delete(index, lane)
+	}
+	for lane := range index {
+		w.T.Errorf("audit: the index of lanes names %s, which is empty", lane)
+	}
+	for record, text := range states {
+		region, _ := job.SplitScore(scores[record])
+		if len(places[record]) != 1 || byte(region) != text[16]-'0' {
+			w.T.Errorf("audit: record %s in lanes %v, region %v, state %s", record, places[record], region, text)
+		}
+		if defs[record] == "" {
+			w.T.Errorf("audit: record %s has no definition", record)
+		}
+		delete(places, record)
+	}
+	for record, lanes := range places {
+		w.T.Errorf("audit: lanes %v have record %s, which has no state", lanes, record)
+	}
+	for record := range defs {
+		if _, ok := states[record]; !ok {
+			w.T.Errorf("audit: definition of %s has no state", record)
+		}
+	}
+	for field := range hist {
+		record := field[:strings.LastIndexByte(field, '.')]
+		if _, ok := states[record]; !ok {
+			w.T.Errorf("audit: history has %s, whose record does not exist", field)
+		}
+	}
+	w.auditLanes(shard, states)
+}
+
+// auditLanes compares the lanes that states name with those that hold them.
+func (w *World) auditLanes(shard int, states map[string]string) {
+	w.T.Helper()
+	ids := make([]string, 0, len(states))
+	for id := range states {
+		ids = append(ids, id)
+	}
+	records, err := w.Store.GetRecords(contextOf(w.T), shard, ids)
+	if err != nil {
+		w.T.Fatalf("audit: %v", err)
+	}
+	for i, r := range records {
+		if r == nil {
+			w.T.Errorf("audit: record %s cannot be read: %s", ids[i], states[ids[i]])
+			continue
+		}
+		key := w.Key(shard, "l:") + r.State.Lane.String()
+		if _, err := w.Client.ZScore(contextOf(w.T), key, ids[i]).Result(); err != nil {
+			w.T.Errorf("audit: record %s is not in its lane %s: %v", ids[i], r.State.Lane, err)
+		}
+	}
+}
+
+func (w *World) must(m map[string]string, err error) map[string]string {
+	w.T.Helper()
+	if err != nil {
+		w.T.Fatalf("audit: %v", err)
+	}
+	return m
+}
+
+func (w *World) scores(key string) map[string]int64 {
+	w.T.Helper()
+	members, err := w.Client.ZRangeWithScores(contextOf(w.T), key, 0, -1).Result()
+	if err != nil {
+		w.T.Fatalf("audit: %v", err)
+	}
+	out := map[string]int64{}
+	for _, m := range members {
+		out[m.Member.(string)] = int64(m.Score)
+	}
+	return out
+}
+
+// keys finds keys on whatever server holds them.
+func (w *World) keys(pattern string) []string {
+	w.T.Helper()
+	pattern = strings.NewReplacer("[", `\[`, "]", `\]`).Replace(pattern)
+	client := redis.Cmdable(w.Client)
+	if cluster, ok := w.Client.(*redis.ClusterClient); ok {
+		master, err := cluster.MasterForKey(contextOf(w.T), pattern)
+		if err != nil {
+			w.T.Fatalf("audit: %v", err)
+		}
+		client = master
+	}
+	found, err := client.Keys(contextOf(w.T), pattern).Result()
+	if err != nil {
+		w.T.Fatalf("audit: %v", err)
+	}
+	slices.Sort(found)
+	return found
+}

@@ -1,0 +1,159 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+func testRenew(w *World) {
+	ids := w.InShard(0, 4)
+	for _, id := range ids {
+		w.Add(Once(id, 0))
+	}
+	leased := w.Lease(0, 3)
+	now := w.Advance(10 * time.Second)
+	ctx := w.T.Context()
+	renew := func(renewals ...job.Renewal) []job.RenewResult {
+		w.T.Helper()
+		reply := w.Store.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: renewals}})[0]
+		if reply.Err != nil || len(reply.Results) != len(renewals) || reply.NowUS != now*1000 {
+			w.T.Fatalf("renew: %+v", reply)
+		}
+		return reply.Results
+	}
+	of := func(l job.Leased) job.Renewal {
+		return job.Renewal{Record: l.Record, Lane: Lane(), Token: l.State.Token, Epoch: 1}
+	}
+	acked, stopped, fenced, unknown := of(leased[0]), of(leased[1]), of(leased[2]), of(leased[0])
+	acked.Acked = true
+	stopped.HardStopMS = now + 1000
+	fenced.Token++
+	unknown.Record = "ns/unknown"
+	codes := renew(acked, stopped, fenced, unknown)
+	for i, want := range []job.RenewCode{job.Renewed, job.Renewed, job.LeaseLost, job.LeaseLost} {
+		if codes[i].Code != want {
+			w.T.Errorf("renewal %d: %+v, want code %d", i, codes[i], want)
+		}
+	}
+	if codes[0].Revision != leased[0].State.Revision {
+		w.T.Errorf("revision %d", codes[0].Revision)
+	}
+	first, second := w.Get(leased[0].Definition.ID), w.Get(leased[1].Definition.ID)
+	if !first.State.Acked || first.State.Epoch != 1 || first.IndexMS != now+ttl.Milliseconds() {
+		w.T.Errorf("renewed: %+v", first)
+	}
+	if second.State.Acked || second.IndexMS != now+1000 {
+		w.T.Errorf("hard stop: %+v", second)
+	}
+	adopt, late := of(leased[0]), of(leased[0])
+	adopt.Epoch = 5
+	if got := renew(adopt, late); got[0].Code != job.Renewed || got[1].Code == job.LeaseLost {
+		w.T.Errorf("adoption: %+v", got)
+	}
+	if got := renew(late); got[0].Code != job.Moved {
+		w.T.Errorf("the session before: %+v", got)
+	}
+	if s := w.Get(leased[0].Definition.ID).State; s.Epoch != 5 || !s.Acked {
+		w.T.Errorf("adopted: %+v", s)
+	}
+	w.MustReturn(leased[2])
+	if got := renew(of(leased[2])); got[0].Code != job.LeaseLost {
+		w.T.Errorf("returned: %+v", got)
+	}
+}
+
+func testExpired(w *World) {
+	ids := w.InShard(0, 5)
+	for _, id := range ids {
+		w.Add(Once(id, 0))
+	}
+	ctx, lanes := w.T.Context(), []job.Lane{{Namespace: "ns", Queue: "none"}, Lane()}
+	leased := w.Lease(0, 3)
+	expired := func(limit int) (out []string) {
+		w.T.Helper()
+		found, err := w.Store.Expired(ctx, 0, lock, lanes, limit)
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		for _, o := range found {
+			out = append(out, o.Record)
+		}
+		return out
+	}
+	if got := expired(10); len(got) != 0 {
+		w.T.Errorf("live leases: %v", got)
+	}
+	w.Advance(ttl)
+	if got := expired(10); !slices.Equal(got, records(leased)) {
+		w.T.Errorf("expired %v, want %v", got, records(leased))
+	}
+	if got := expired(2); len(got) != 2 {
+		w.T.Errorf("two of them: %v", got)
+	}
+	found, err := w.Store.Expired(ctx, 0, lock, lanes, 1)
+	if err != nil || found[0].State.Token != leased[0].State.Token || found[0].State.Lane != Lane() {
+		w.T.Errorf("state %+v (%v)", found, err)
+	}
+}
+
+func testSweep(w *World) {
+	ids := w.InShard(0, 4)
+	w.Add(Once(ids[0], 0)) // will be done
+	w.runTo(ids[0], job.OutcomeSucceeded)
+	w.Add(Once(ids[1], 0)) // will be dead
+	w.runTo(ids[1], job.OutcomeFailed)
+	w.Add(Definition(ids[2])) // goes on, with a dead letter
+	w.runTo(ids[2], job.OutcomeFailed)
+	manual := Definition(ids[3]) // waits for ever
+	manual.Schedule.Kind, manual.Schedule.Every = 0, 0
+	w.Add(manual)
+	ctx, lanes := w.T.Context(), []job.Lane{Lane()}
+	sweep := func(want int) {
+		w.T.Helper()
+		if n, err := w.Store.Sweep(ctx, 0, lock, lanes, 100); err != nil || n != want {
+			w.T.Errorf("swept %d (%v), want %d", n, err, want)
+		}
+	}
+	sweep(0)
+	w.Advance(time.Hour) // Retention
+	sweep(1)
+	if w.Get(ids[0]) != nil || w.Get(ids[1]) == nil {
+		w.T.Error("the finished job goes first")
+	}
+	w.Advance(24 * time.Hour) // DeadLetterTTL
+	sweep(2)
+	if w.Get(ids[1]) != nil || w.Get(ids[2]) == nil || w.Get(ids[3]) == nil {
+		w.T.Error("after the dead letters' time")
+	}
+	sweep(0)
+}
+
+func testSweepMends(w *World) {
+	id := w.InShard(0, 1)[0]
+	d := Definition(id)
+	d.Retry.MaxAttempts = 1
+	w.Add(d)
+	w.runTo(id, job.OutcomeFailed)
+	// The job moves to another lane; three dead runs later the slot of the first
+	// letter is taken by one in the new lane.
+	edited := d
+	edited.Queue = "bulk"
+	w.MustWrite(0, w.Decide(d.Record(), d, w.Get(id).State, job.Update{New: w.compile(edited)}))
+	other := edited.Lane()
+	for range 3 {
+		r := w.Get(id)
+		w.Clock.Store(r.IndexMS)
+		l := w.Store.Lease(w.T.Context(), []job.LeaseRequest{LeaseRequest(0, 1, "", other)})[0].Leased[0]
+		w.MustWrite(0, w.Settle(l, job.OutcomeFailed))
+	}
+	w.Advance(25 * time.Hour)
+	n, err := w.Store.Sweep(w.T.Context(), 0, lock, []job.Lane{Lane(), other}, 100)
+	if err != nil || n != job.DeadLettersPerJob {
+		w.T.Errorf("swept %d (%v)", n, err)
+	}
+	if left := w.scores(w.Key(0, "l:") + Lane().String()); len(left) != 0 {
+		w.T.Errorf("the old lane still has %v", left)
+	}
+}

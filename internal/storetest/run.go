@@ -1,0 +1,50 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Run runs the suite against the server that open connects to. Each test has a
+// keyspace of its own, so that one server serves them all.
+func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient) {
+	tests := []struct {
+		name string
+		run  func(*World)
+	}{
+		{"create stores and reports what became earlier", testCreate},
+		{"create tells what exists", testCreateExists},
+		{"create takes large batches", testCreateLarge},
+		{"create mends what cannot be read", testCreateMends},
+		{"lease takes the oldest due, by lane", testLeaseOrder},
+		{"lease of a batch can be repeated", testLeaseReplay},
+		{"lease needs the lock", testLeaseLock},
+		{"lease refuses senseless requests", testLeaseRefuses},
+		{"tokens only grow", testTokens},
+		{"lease puts corrupt records aside", testLeaseCorrupt},
+		{"lease spans shards and lanes", testLeaseMany},
+		{"callers that have gone are forgotten", testCallersForgotten},
+		{"apply compares and sets", testApply},
+		{"apply answers a repeated call alike", testApplyRepeated},
+		{"apply moves between lanes", testApplyMoves},
+		{"apply keeps a live record's lease", testApplyLive},
+		{"apply takes a record twice", testApplyTwice},
+		{"apply only when expired", testApplyExpired},
+		{"history and dead letters", testHistory},
+		{"history shrinks with its limit", testHistoryShrinks},
+		{"delete leaves nothing", testDelete},
+		{"renew", testRenew},
+		{"expired leases are listed", testExpired},
+		{"sweep deletes what is over", testSweep},
+		{"sweep mends the index", testSweepMends},
+		{"lanes and stats", testLanesAndStats},
+		{"list walks everything", testList},
+		{"clock never goes back", testClock},
+		{"keyspace is fixed", testKeyspace},
+		{"random histories stay consistent", testRandom},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { tt.run(NewWorld(t, open(t))) })
+	}
+}

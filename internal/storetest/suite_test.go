@@ -1,0 +1,33 @@
+package storetest_test
+
+import (
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/storetest"
+)
+
+// dial makes a client as the product does.
+func dial(t testing.TB, url string) redis.UniversalClient {
+	t.Helper()
+	c, err := redisstore.NewClient(redisstore.ClientOptions{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestRedis(t *testing.T) {
+	server := redistest.Start(t)
+	storetest.Run(t, func(t testing.TB) redis.UniversalClient { return dial(t, server.URL()) })
+}
+
+func TestEmbedded(t *testing.T) {
+	server := miniredis.RunT(t)
+	storetest.Run(t, func(t testing.TB) redis.UniversalClient { return dial(t, "redis://"+server.Addr()) })
+}

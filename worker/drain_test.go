@@ -1,0 +1,86 @@
+package worker_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/worker"
+)
+
+func TestDrainWaitsForAcknowledgements(t *testing.T) {
+	n := newNode(t)
+	g := newGates("j")
+	w := run(t, worker.Options{Addresses: []string{n.addr}}, g.handlers())
+	s := n.accept(ttl)
+	s.lease(leaseOf("j", "gate"))
+	s.started("j")
+	w.stop()
+	if s.next().GetDraining() == nil {
+		t.Error("no Draining")
+	}
+	g.open["j"] <- nil
+	s.result("j")
+	// A stream that breaks now is opened again for the result's sake.
+	s.end <- errors.New("broken")
+	s = n.accept(ttl)
+	if s.next().GetDraining() == nil {
+		t.Error("no Draining on the new stream")
+	}
+	s.result("j")
+	select {
+	case err := <-w.done:
+		t.Fatalf("Run returned %v before the acknowledgement", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	s.ack(accepted, "j")
+	s.closed()
+	if err := w.returned(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDrainTimeoutCutsOff(t *testing.T) {
+	for name, end := range map[string]func(*running){
+		"timeout": func(r *running) { r.stop() },
+		"stop":    func(r *running) { r.Stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			g := newGates("fails", "succeeds")
+			w := run(t, worker.Options{Addresses: []string{n.addr}, DrainTimeout: 50 * time.Millisecond}, g.handlers())
+			s := n.accept(ttl)
+			s.lease(leaseOf("fails", "gate"), leaseOf("succeeds", "outlast"))
+			s.started("fails", "succeeds")
+			end(w)
+			for range 2 {
+				if cause := receive(t, g.causes, "cause"); !errors.Is(cause, worker.ErrStopped) {
+					t.Errorf("cause is %v", cause)
+				}
+			}
+			if s.next().GetDraining() == nil {
+				t.Error("no Draining")
+			}
+			// Being stopped is not a failure: only the success is reported.
+			g.open["succeeds"] <- nil
+			s.result("succeeds")
+			s.ack(accepted, "succeeds")
+			s.closed()
+			if err := w.returned(); err == nil {
+				t.Error("Run does not tell what it cut off")
+			}
+		})
+	}
+}
+
+func TestDrainWithoutANode(t *testing.T) {
+	w := run(t, worker.Options{Addresses: []string{"127.0.0.1:1"}}, newGates().handlers())
+	eventually(t, "a refused connection", func() bool {
+		err := w.Ready()
+		return err != nil && err.Error() != "not connected yet"
+	})
+	w.stop()
+	if err := w.returned(); err != nil {
+		t.Error(err)
+	}
+}

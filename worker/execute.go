@@ -1,0 +1,152 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fermata-io/fermata/internal/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const (
+	// maxLoggedStack bounds the stack of a panic in the log.
+	maxLoggedStack = 8 << 10
+	// maxFrames bounds the frames of a panic in the attempt's error.
+	maxFrames = 8
+)
+
+var errGoexit = errors.New("the handler ended its goroutine without returning")
+
+// ending is how a handler ended.
+type ending struct {
+	err   error
+	cause error // of the end of its context, nil if that had not ended
+	took  time.Duration
+}
+
+// work runs an attempt, and then whatever waits for its slot.
+func (w *Worker) work(a *attempt) {
+	start := time.Now()
+	defer func() {
+		if a == nil {
+			return
+		}
+		// The handler called runtime.Goexit, so this goroutine cannot go on.
+		if next := w.finish(a, ending{err: errGoexit, took: time.Since(start)}); next != nil {
+			w.working.Go(func() { w.work(next) })
+		}
+	}()
+	for a != nil {
+		start = time.Now()
+		e := w.call(a)
+		e.took = time.Since(start)
+		a = w.finish(a, e)
+	}
+}
+
+// call runs the handler under the attempt's timeout.
+func (w *Worker) call(a *attempt) (e ending) {
+	ctx := a.ctx
+	if t := a.task.Timeout; t > 0 {
+		bounded, stop := context.WithTimeoutCause(ctx, t, ErrTimeout)
+		defer stop()
+		ctx = bounded
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			e.err = w.panicked(a.task, v)
+		}
+		e.cause = context.Cause(ctx)
+	}()
+	handler := w.handlers[a.task.Handler]
+	if handler == nil {
+		return ending{err: fmt.Errorf("no handler %q on this worker", a.task.Handler)}
+	}
+	return ending{err: handler(ctx, a.task)}
+}
+
+// panicked logs the whole stack and makes an error that holds the part of it that
+// fits in a stored error. It runs below the panic.
+func (w *Worker) panicked(t *Task, v any) error {
+	stack := debug.Stack()
+	w.o.Logger.Error("handler panicked", "handler", t.Handler, "run", t.Run, "attempt", t.Attempt,
+		"correlation_id", t.CorrelationID, "panic", fmt.Sprint(v), "stack", job.Clip(string(stack), maxLoggedStack))
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	var at []string
+	inHandler := false
+	for len(at) < maxFrames {
+		f, more := frames.Next()
+		switch {
+		case !inHandler:
+			inHandler = f.Function == "runtime.gopanic"
+		case strings.HasSuffix(f.Function, ".(*Worker).call"):
+			more = false
+		case !strings.HasPrefix(f.Function, "runtime."):
+			at = append(at, fmt.Sprintf("%s (%s:%d)", filepath.Base(f.Function), filepath.Base(f.File), f.Line))
+		}
+		if !more {
+			break
+		}
+	}
+	return fmt.Errorf("panic: %s at %s", job.Clip(fmt.Sprint(v), job.MaxError/2), strings.Join(at, " < "))
+}
+
+// outcome decides what is reported. An error of a handler whose lease was lost,
+// or which the worker stopped, is not the handler's failure: label says so.
+func (e ending) outcome() (outcome fermatav1.Result_Outcome, label string) {
+	switch {
+	case e.err == nil:
+		return fermatav1.Result_OUTCOME_SUCCEEDED, "succeeded"
+	case errors.Is(e.cause, ErrLeaseLost):
+		return fermatav1.Result_OUTCOME_FAILED, "lease_lost"
+	case errors.Is(e.cause, ErrStopped):
+		return fermatav1.Result_OUTCOME_FAILED, "stopped"
+	case isPermanent(e.err):
+		return fermatav1.Result_OUTCOME_FAILED_PERMANENTLY, "failed_permanently"
+	case errors.Is(e.cause, ErrTimeout):
+		return fermatav1.Result_OUTCOME_TIMED_OUT, "timed_out"
+	case errors.Is(e.cause, ErrCancelled):
+		return fermatav1.Result_OUTCOME_CANCELLED, "cancelled"
+	}
+	return fermatav1.Result_OUTCOME_FAILED, "failed"
+}
+
+// report makes the result of an attempt.
+func (w *Worker) report(a *attempt, e ending) *fermatav1.Result {
+	outcome, label := e.outcome()
+	name := a.task.Handler
+	if w.handlers[name] == nil {
+		name = unregistered
+	}
+	w.metrics.ended(name, label, e.took)
+	r := &fermatav1.Result{
+		LeaseId: a.id, Outcome: outcome, Output: a.task.Output(), Duration: durationpb.New(e.took),
+	}
+	if e.err == nil {
+		return r
+	}
+	r.Error = errorText(e.err)
+	if d := retryAfterOf(e.err); d > 0 {
+		r.RetryAfter = durationpb.New(d)
+	}
+	w.o.Logger.Info("attempt failed", "outcome", label, "handler", a.task.Handler, "run", a.task.Run,
+		"attempt", a.task.Attempt, "correlation_id", a.task.CorrelationID, "error", r.Error)
+	return r
+}
+
+// errorText is never empty and fits in a stored error.
+func errorText(err error) string {
+	if text := job.Clip(err.Error(), job.MaxError); text != "" {
+		return text
+	}
+	return fmt.Sprintf("%T", err)
+}

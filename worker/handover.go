@@ -1,0 +1,142 @@
+package worker
+
+import (
+	"time"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// This file moves leases from one session to the next:
+//
+//	hello     names them; the session before, if it still stands, is superseded
+//	attach    the new session is welcomed and becomes the current one, or
+//	refused   it is not, and the one before goes on
+//	detach    a session has ended; without a current one the leases' time runs
+
+// lossMargin is how long before the end of the leases handlers are cancelled, so
+// that they have ended when others may start.
+func lossMargin(ttl time.Duration) time.Duration { return min(ttl/6, 2*time.Second) }
+
+// hello opens a session's bargain: it names every lease that is to be taken over.
+func (w *Worker) hello(s *session) *fermatav1.Hello {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := &w.table
+	t.epoch++
+	s.epoch, t.opening = t.epoch, t.epoch
+	// What has not started goes back: a node would take it for started.
+	w.giveBack(t.current, always)
+	if t.current != nil {
+		t.current.leaving, t.current.superseded = true, true
+		t.current.wakeUp()
+	}
+	return &fermatav1.Hello{
+		WorkerId: w.o.ID, Namespace: w.o.Namespace, Queues: w.o.Queues, Slots: int32(w.o.Slots),
+		SessionEpoch: s.epoch, Live: w.live(s.epoch), Version: w.o.Version, Labels: w.o.Labels,
+	}
+}
+
+// live lists the leases that are this worker's, running ones first: a Hello takes
+// twice the slots and 1024 more.
+func (w *Worker) live(epoch int32) []string {
+	most := 2*w.o.Slots + 1024
+	ids := make([]string, 0, min(len(w.table.attempts), most))
+	for _, p := range []phase{running, ended} {
+		for _, a := range w.table.attempts {
+			if a.phase == p && !a.lost && len(ids) < most {
+				a.known = epoch
+				ids = append(ids, a.id)
+			}
+		}
+	}
+	return ids
+}
+
+// attach makes a welcomed session the current one.
+func (w *Worker) attach(s *session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := &w.table
+	if t.current != nil {
+		t.current.out.started, t.current.out.results = nil, nil
+	}
+	t.current, t.opening, t.ttl = s, 0, s.ttl()
+	w.unarmLoss()
+	if t.sessions++; t.sessions > 1 {
+		w.metrics.reconnects.Inc()
+	}
+	s.out.draining = t.draining
+	w.redeliver()
+	s.wakeUp()
+}
+
+// unarmLoss stops the clock that runs against leases without a stream.
+func (w *Worker) unarmLoss() {
+	if w.table.loss != nil {
+		w.table.loss.Stop()
+	}
+	w.table.loss, w.table.lossAt = nil, time.Time{}
+}
+
+// redeliver repeats all results that are not acknowledged.
+func (w *Worker) redeliver() {
+	for _, a := range w.table.attempts {
+		if a.phase == ended {
+			w.deliver(a)
+		}
+	}
+}
+
+// refused undoes hello.
+func (w *Worker) refused(s *session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := &w.table
+	t.opening = 0
+	if t.current != nil {
+		t.current.superseded = false
+	}
+	w.redeliver()
+	w.checkIdle()
+}
+
+// leave notes that the node of a session stops. What has not started goes back.
+func (w *Worker) leave(s *session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.leaving = true
+	w.giveBack(s, always)
+	s.wakeUp()
+}
+
+// detach takes an ended session out. Its leases live on until the lease time has
+// passed since the node was last heard of.
+func (w *Worker) detach(s *session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := &w.table
+	for _, a := range t.attempts {
+		if a.phase == ended && a.lost && a.sentOn == s {
+			w.forget(a)
+		}
+	}
+	if t.current != s {
+		return
+	}
+	t.current, t.linkErr = nil, s.err
+	// Results that failed by loss have nobody left to hear of them.
+	w.redeliver()
+	t.lossAt = s.contact.last().Add(t.ttl - lossMargin(t.ttl))
+	t.loss = time.AfterFunc(time.Until(t.lossAt), w.loseAll)
+	w.checkIdle()
+}
+
+// take hands the sender what waits for a session.
+func (w *Worker) take(s *session) []*fermatav1.WorkRequest {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	messages := s.out.take()
+	s.sending = len(messages) > 0
+	w.checkIdle()
+	return messages
+}

@@ -1,0 +1,165 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	backoffBase = 100 * time.Millisecond
+	backoffMax  = 5 * time.Second
+	// maxLearnt bounds the addresses remembered beside the configured ones.
+	maxLearnt = 32
+	// settledAfter is how long a session lasts that was not a failure.
+	settledAfter = 5 * time.Second
+)
+
+// link keeps one session open, whatever happens to nodes. Its fields belong to
+// the goroutine of run.
+type link struct {
+	w        *Worker
+	cursor   int
+	learnt   []string // addresses that nodes have told
+	failures int      // since a session lasted
+	sessions sync.WaitGroup
+}
+
+func newLink(w *Worker) *link {
+	// Workers start at different nodes.
+	return &link{w: w, cursor: rand.IntN(len(w.o.Addresses))}
+}
+
+// run returns after ctx has ended and the last session is closed.
+func (l *link) run(ctx context.Context) {
+	defer l.sessions.Wait()
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(errClosed)
+	s := l.connect(ctx, life, nil)
+	for s != nil {
+		select {
+		case <-ctx.Done():
+			s.close()
+			<-s.done
+			return
+		case <-s.done:
+			l.lost(s)
+			l.pause(ctx, nil)
+			s = l.connect(ctx, life, nil)
+		case addresses := <-s.drained:
+			l.w.o.Logger.Info("node drains, going to another one", "node", s.welcome.GetNode())
+			l.prefer(addresses)
+			next := l.connect(ctx, life, s)
+			s.close()
+			if next == nil {
+				<-s.done
+			}
+			s = next
+		}
+	}
+}
+
+// connect tries nodes until one welcomes the worker or ctx ends. The node of the
+// session before is avoided while that stands and others are known.
+func (l *link) connect(ctx, life context.Context, before *session) *session {
+	for tries := 0; ctx.Err() == nil; tries++ {
+		address := l.pick(before, tries)
+		s, err := l.w.open(ctx, life, address)
+		if err == nil {
+			l.attach(s)
+			return s
+		}
+		l.failures++
+		l.report(address, err)
+		if l.pause(ctx, before) {
+			before = nil
+		}
+	}
+	return nil
+}
+
+func (l *link) attach(s *session) {
+	l.w.attach(s)
+	l.learn(append(slices.Clone(s.welcome.GetAddresses()), s.address))
+	l.sessions.Go(s.run)
+	l.w.o.Logger.Info("connected", "node", s.welcome.GetNode(), "address", s.address, "epoch", s.epoch)
+}
+
+// report tells of a failed try: the first of a row aloud.
+func (l *link) report(address string, err error) {
+	err = fmt.Errorf("connect to %s: %w", address, err)
+	l.w.mu.Lock()
+	l.w.table.linkErr = err
+	l.w.mu.Unlock()
+	if l.failures == 1 || l.failures%20 == 0 {
+		l.w.o.Logger.Warn("cannot reach a node, trying on", "error", err, "tries", l.failures)
+	}
+}
+
+// lost counts a session that ended by itself.
+func (l *link) lost(s *session) {
+	l.failures++
+	if time.Since(s.began) >= settledAfter {
+		l.failures = 1
+	}
+	l.w.o.Logger.Warn("stream ended, reconnecting", "node", s.welcome.GetNode(), "address", s.address, "error", s.err)
+}
+
+// pause waits before the next try: 50 to 100 ms after the first failure, then
+// twice as long each time, up to 5 s. It tells whether the session before ended.
+func (l *link) pause(ctx context.Context, before *session) (ended bool) {
+	limit := min(backoffBase<<min(max(l.failures-1, 0), 10), backoffMax)
+	timer := time.NewTimer(limit/2 + rand.N(limit/2))
+	defer timer.Stop()
+	var done chan struct{}
+	if before != nil {
+		done = before.done
+	}
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-done:
+		return true
+	}
+	return false
+}
+
+// learn remembers addresses, the newest first.
+func (l *link) learn(addresses []string) {
+	l.learnt = union(addresses, l.learnt)
+	l.learnt = l.learnt[:min(len(l.learnt), maxLearnt)]
+}
+
+// prefer goes first to the addresses that a draining node names.
+func (l *link) prefer(addresses []string) {
+	if len(addresses) > 0 {
+		l.learn(addresses)
+		l.cursor, l.failures = rand.IntN(len(addresses)), 0
+	}
+}
+
+func union(a, b []string) []string {
+	out := make([]string, 0, len(a)+len(b))
+	for _, s := range slices.Concat(a, b) {
+		if s != "" && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// pick goes round the addresses that were told and those that were configured.
+func (l *link) pick(before *session, tries int) string {
+	all := union(l.learnt, l.w.o.Addresses)
+	for range all {
+		address := all[l.cursor%len(all)]
+		l.cursor++
+		if before == nil || tries >= len(all) || address != before.address {
+			return address
+		}
+	}
+	return before.address
+}

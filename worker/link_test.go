@@ -1,0 +1,273 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
+)
+
+// gates are handlers that the test opens one by one; each reports the cause of
+// the end of its context.
+type gates struct {
+	open   map[string]chan error
+	causes chan error
+}
+
+func newGates(jobs ...string) *gates {
+	g := &gates{open: map[string]chan error{}, causes: make(chan error, len(jobs))}
+	for _, j := range jobs {
+		g.open[j] = make(chan error, 1)
+	}
+	return g
+}
+
+// handle ends when its gate opens, or with its context.
+func (g *gates) handle(ctx context.Context, task *worker.Task) error {
+	select {
+	case err := <-g.open[task.Job]:
+		return err
+	case <-ctx.Done():
+		g.causes <- context.Cause(ctx)
+		return context.Cause(ctx)
+	}
+}
+
+// outlast ends when its gate opens, whatever its context says.
+func (g *gates) outlast(ctx context.Context, task *worker.Task) error {
+	<-ctx.Done()
+	g.causes <- context.Cause(ctx)
+	return <-g.open[task.Job]
+}
+
+func (g *gates) handlers() map[string]worker.Handler {
+	return map[string]worker.Handler{"gate": g.handle, "outlast": g.outlast}
+}
+
+func live(s *stream) []string { return slices.Sorted(slices.Values(s.hello.Live)) }
+
+func TestReconnectKeepsWhatRuns(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	g := newGates("runs", "ended")
+	run(t, worker.Options{Addresses: []string{a.addr}}, g.handlers())
+
+	s := a.accept(ttl, b.addr)
+	s.lease(leaseOf("runs", "gate"), leaseOf("ended", "gate"))
+	s.started("runs", "ended")
+	g.open["ended"] <- nil
+	s.result("ended")
+	a.kill()
+
+	s = b.accept(ttl)
+	if s.hello.SessionEpoch != 2 || !slices.Equal(live(s), []string{"ended", "runs"}) {
+		t.Errorf("hello is %v", s.hello)
+	}
+	s.result("ended")
+	// Not acknowledged yet: it comes again on the next stream too.
+	s.end <- status.Error(codes.Unavailable, "bye")
+	s = b.accept(ttl)
+	if s.hello.SessionEpoch != 3 || !slices.Equal(live(s), []string{"ended", "runs"}) {
+		t.Errorf("hello is %v", s.hello)
+	}
+	s.result("ended")
+	s.ack(accepted, "ended")
+	g.open["runs"] <- nil
+	if r := s.result("runs"); r.Outcome != succeeded {
+		t.Errorf("got %v", r)
+	}
+	s.end <- nil
+	s = b.accept(ttl)
+	if !slices.Equal(live(s), []string{"runs"}) {
+		t.Errorf("hello is %v", s.hello)
+	}
+	s.result("runs")
+	s.ack(stale, "runs")
+}
+
+func TestUnacknowledgedResultIsRepeatedOnItsStream(t *testing.T) {
+	n := newNode(t)
+	g := newGates("j")
+	run(t, worker.Options{Addresses: []string{n.addr}}, g.handlers())
+	s := n.accept(500 * time.Millisecond)
+	s.lease(leaseOf("j", "gate"))
+	s.started("j")
+	g.open["j"] <- errors.New("failed")
+	s.result("j")
+	s.result("j")
+	s.ack(accepted, "j")
+}
+
+func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
+	n := newNode(t)
+	g := newGates("obeys", "outlasts", "failed")
+	run(t, worker.Options{Addresses: []string{n.addr}}, g.handlers())
+	s := n.accept(600 * time.Millisecond)
+	s.lease(leaseOf("obeys", "gate"), leaseOf("outlasts", "outlast"), leaseOf("failed", "gate"))
+	s.started("obeys", "outlasts", "failed")
+	g.open["failed"] <- errors.New("before the loss")
+	s.result("failed")
+
+	addr := n.addr
+	n.kill()
+	for range 2 {
+		if cause := receive(t, g.causes, "cause"); !errors.Is(cause, worker.ErrLeaseLost) {
+			t.Errorf("cause is %v", cause)
+		}
+	}
+	n.listen(addr)
+	s = n.accept(ttl)
+	if len(s.hello.Live) != 0 {
+		t.Errorf("%v are no longer this worker's", s.hello.Live)
+	}
+	// A failure by loss is nobody's failure; what ended by itself is told once.
+	if r := s.result("failed"); r.Outcome != failed {
+		t.Errorf("got %v", r)
+	}
+	g.open["outlasts"] <- nil
+	if r := s.result("outlasts"); r.Outcome != succeeded {
+		t.Errorf("got %v", r)
+	}
+	s.ack(stale, "outlasts")
+	s.end <- nil
+	s = n.accept(ttl)
+	s.cancel(leaseLost, "marker")
+	s.returned("marker")
+}
+
+func TestLostByTheNodesWord(t *testing.T) {
+	n := newNode(t)
+	g := newGates("a")
+	run(t, worker.Options{Addresses: []string{n.addr}}, g.handlers())
+	s := n.accept(ttl)
+	s.lease(leaseOf("a", "gate"))
+	s.started("a")
+	s.cancel(leaseLost, "a", "unknown")
+	if cause := receive(t, g.causes, "cause"); !errors.Is(cause, worker.ErrLeaseLost) {
+		t.Errorf("cause is %v", cause)
+	}
+	var back []string
+	for len(back) < 2 {
+		m := s.next()
+		if m.GetReturned() == nil {
+			t.Fatalf("got %v, want Returned", m)
+		}
+		back = append(back, m.GetReturned().LeaseIds...)
+	}
+	slices.Sort(back)
+	if !slices.Equal(back, []string{"a", "unknown"}) {
+		t.Errorf("returned %v", back)
+	}
+}
+
+func TestHandOverLeavesNoGap(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	g := newGates("runs", "unacked", "late")
+	run(t, worker.Options{Addresses: []string{a.addr}, Slots: 3}, g.handlers())
+	old := a.accept(ttl)
+	old.lease(leaseOf("runs", "gate"), leaseOf("unacked", "gate"), leaseOf("late", "gate"))
+	old.started("runs", "unacked", "late")
+	old.lease(leaseOf("waits", "gate"))
+	g.open["unacked"] <- nil
+	// The slot that is free now goes to the one that waits.
+	var got []string
+	for len(got) < 2 {
+		m := old.next()
+		for _, id := range m.GetStarted().GetLeaseIds() {
+			got = append(got, "started "+id)
+		}
+		for _, r := range m.GetResults().GetResults() {
+			got = append(got, "result "+r.LeaseId)
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"result unacked", "started waits"}) {
+		t.Fatalf("got %v", got)
+	}
+	old.drain(b.addr)
+
+	next := b.greeted()
+	if next.hello.SessionEpoch != 2 || !slices.Equal(live(next), []string{"late", "runs", "unacked", "waits"}) {
+		t.Errorf("hello is %v", next.hello)
+	}
+	// The new node has been asked: from here on only its word counts.
+	old.ack(stale, "unacked")
+	old.cancel(leaseLost, "runs", "late")
+	g.open["late"] <- nil
+	select {
+	case m, open := <-old.in:
+		t.Fatalf("the old stream said %v (open %v) before the new one stood", m, open)
+	case cause := <-g.causes:
+		t.Fatalf("a handler was cancelled: %v", cause)
+	case <-time.After(50 * time.Millisecond):
+	}
+	next.welcome(ttl)
+	old.closed()
+	var results []string
+	for len(results) < 2 {
+		for _, r := range next.next().GetResults().GetResults() {
+			results = append(results, r.LeaseId)
+		}
+	}
+	slices.Sort(results)
+	if !slices.Equal(results, []string{"late", "unacked"}) {
+		t.Errorf("results of %v", results)
+	}
+	next.ack(accepted, "late", "unacked")
+	g.open["runs"] <- nil
+	next.result("runs")
+	next.ack(accepted, "runs")
+}
+
+func TestRefusedHandOverGoesOnWhereItWas(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	g := newGates("j")
+	run(t, worker.Options{Addresses: []string{a.addr}}, g.handlers())
+	old := a.accept(ttl)
+	old.lease(leaseOf("j", "gate"))
+	old.started("j")
+	old.drain(b.addr)
+	refusing := b.greeted()
+	// A draining node gives nothing out, and gets it back if it does.
+	old.lease(leaseOf("k", "gate"))
+	old.returned("k")
+	g.open["j"] <- nil
+	refusing.end <- status.Error(codes.Unavailable, "draining, too")
+	if r := old.result("j"); r.Outcome != succeeded {
+		t.Errorf("got %v", r)
+	}
+	for {
+		// Trying goes on; acknowledgements count between two tries.
+		old.ack(accepted, "j")
+		s := b.greeted()
+		if len(s.hello.Live) == 0 {
+			s.welcome(ttl)
+			break
+		}
+		s.end <- status.Error(codes.Unavailable, "still draining")
+		old.result("j")
+	}
+	old.closed()
+}
+
+func TestFirstMessageMustBeWelcome(t *testing.T) {
+	n := newNode(t)
+	w := run(t, worker.Options{Addresses: []string{n.addr}}, newGates().handlers())
+	s := n.greeted()
+	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Leases{}})
+	s = n.greeted()
+	if s.hello.SessionEpoch != 2 {
+		t.Errorf("epoch is %d", s.hello.SessionEpoch)
+	}
+	if w.Ready() == nil {
+		t.Error("ready without a Welcome")
+	}
+	s.welcome(ttl)
+	eventually(t, "ready", func() bool { return w.Ready() == nil })
+}

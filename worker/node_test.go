@@ -1,0 +1,294 @@
+package worker_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
+)
+
+// patience bounds every wait of a test: passing it is a failure.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node speaks the server's side of the protocol, one step at a time, as the test
+// says.
+type node struct {
+	fermatav1.UnimplementedWorkerServiceServer
+	t       *testing.T
+	addr    string
+	streams chan *stream
+
+	mu     sync.Mutex
+	server *grpc.Server
+}
+
+// stream is one call of Work.
+type stream struct {
+	t     *testing.T
+	hello *fermatav1.Hello
+	grpc  fermatav1.WorkerService_WorkServer
+	in    chan *fermatav1.WorkRequest // closed when the worker has closed its side
+	end   chan error                  // ends the stream from the node's side
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{t: t, streams: make(chan *stream, 16)}
+	n.listen("127.0.0.1:0")
+	t.Cleanup(n.kill)
+	return n
+}
+
+func (n *node) listen(addr string) {
+	n.t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.addr, n.server = l.Addr().String(), grpc.NewServer()
+	fermatav1.RegisterWorkerServiceServer(n.server, n)
+	go n.server.Serve(l)
+}
+
+// kill cuts all connections and stops listening.
+func (n *node) kill() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.server.Stop()
+}
+
+func (n *node) Work(g fermatav1.WorkerService_WorkServer) error {
+	first, err := g.Recv()
+	if err != nil {
+		return err
+	}
+	s := &stream{t: n.t, hello: first.GetHello(), grpc: g, in: make(chan *fermatav1.WorkRequest, 4096), end: make(chan error, 1)}
+	n.streams <- s
+	halfClosed := make(chan struct{})
+	go func() {
+		defer close(halfClosed)
+		defer close(s.in)
+		for {
+			m, err := g.Recv()
+			if err != nil {
+				return
+			}
+			s.in <- m
+		}
+	}()
+	select {
+	case err := <-s.end:
+		return err
+	case <-halfClosed:
+		return nil
+	case <-g.Context().Done():
+		return g.Context().Err()
+	}
+}
+
+// accept waits for a stream, and welcomes it.
+func (n *node) accept(ttl time.Duration, addresses ...string) *stream {
+	n.t.Helper()
+	s := n.greeted()
+	s.welcome(ttl, addresses...)
+	return s
+}
+
+// greeted waits for a stream and leaves it without its Welcome.
+func (n *node) greeted() *stream {
+	n.t.Helper()
+	return receive(n.t, n.streams, "a stream")
+}
+
+func (s *stream) welcome(ttl time.Duration, addresses ...string) {
+	s.t.Helper()
+	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Welcome{Welcome: &fermatav1.Welcome{
+		Node: "node", LeaseTtl: durationpb.New(ttl), Addresses: addresses,
+	}}})
+}
+
+func (s *stream) send(m *fermatav1.WorkResponse) {
+	s.t.Helper()
+	if err := s.grpc.Send(m); err != nil {
+		s.t.Fatalf("send %v: %v", m, err)
+	}
+}
+
+func (s *stream) lease(leases ...*fermatav1.Lease) {
+	s.t.Helper()
+	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Leases{Leases: &fermatav1.Leases{Leases: leases}}})
+}
+
+func (s *stream) ack(status fermatav1.ResultAck_Status, ids ...string) {
+	s.t.Helper()
+	acks := &fermatav1.ResultAcks{}
+	for _, id := range ids {
+		acks.Acks = append(acks.Acks, &fermatav1.ResultAck{LeaseId: id, Status: status})
+	}
+	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_ResultAcks{ResultAcks: acks}})
+}
+
+func (s *stream) cancel(reason fermatav1.Cancel_Reason, ids ...string) {
+	s.t.Helper()
+	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Cancel{Cancel: &fermatav1.Cancel{LeaseIds: ids, Reason: reason}}})
+}
+
+func (s *stream) drain(addresses ...string) {
+	s.t.Helper()
+	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Drain{Drain: &fermatav1.Drain{Addresses: addresses}}})
+}
+
+func (s *stream) next() *fermatav1.WorkRequest {
+	s.t.Helper()
+	return receive(s.t, s.in, "a message")
+}
+
+// started expects that these, and only these, start.
+func (s *stream) started(ids ...string) {
+	s.t.Helper()
+	var got []string
+	for len(got) < len(ids) {
+		m := s.next()
+		if m.GetStarted() == nil {
+			s.t.Fatalf("got %v, want Started", m)
+		}
+		got = append(got, m.GetStarted().GetLeaseIds()...)
+	}
+	if !slices.Equal(got, ids) {
+		s.t.Fatalf("started %v, want %v", got, ids)
+	}
+}
+
+// result expects one result and nothing before it.
+func (s *stream) result(id string) *fermatav1.Result {
+	s.t.Helper()
+	m := s.next()
+	results := m.GetResults().GetResults()
+	if len(results) != 1 || results[0].GetLeaseId() != id {
+		s.t.Fatalf("got %v, want one result of %s", m, id)
+	}
+	return results[0]
+}
+
+func (s *stream) returned(ids ...string) {
+	s.t.Helper()
+	m := s.next()
+	if got := m.GetReturned().GetLeaseIds(); !slices.Equal(got, ids) {
+		s.t.Fatalf("got %v, want %v returned", m, ids)
+	}
+}
+
+// closed expects that the worker says nothing more and ends the stream.
+func (s *stream) closed() {
+	s.t.Helper()
+	select {
+	case m, open := <-s.in:
+		if open {
+			s.t.Fatalf("got %v, want the end of the stream", m)
+		}
+	case <-time.After(patience):
+		s.t.Fatal("the worker did not end the stream")
+	}
+}
+
+func receive[T any](t *testing.T, from <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v, open := <-from:
+		if !open {
+			t.Fatalf("closed, want %s", what)
+		}
+		return v
+	case <-time.After(patience):
+		t.Fatalf("no %s within %v", what, patience)
+	}
+	panic("unreachable")
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+var tokens = struct {
+	sync.Mutex
+	last int64
+}{}
+
+// leaseOf makes a lease whose id is id.
+func leaseOf(id, handler string, edit ...func(*fermatav1.Lease)) *fermatav1.Lease {
+	tokens.Lock()
+	tokens.last++
+	token := tokens.last
+	tokens.Unlock()
+	l := &fermatav1.Lease{
+		LeaseId: id, Run: "namespaces/default/jobs/" + id + "/runs/r1", Queue: "default", Handler: handler,
+		Attempt: 1, MaxAttempts: 3, Token: token, Timeout: durationpb.New(time.Minute),
+		NominalTime: timestamppb.New(time.UnixMilli(1000)), DueTime: timestamppb.New(time.UnixMilli(2000)),
+		CorrelationId: "c" + strconv.FormatInt(token, 10),
+	}
+	for _, e := range edit {
+		e(l)
+	}
+	return l
+}
+
+// running is a worker whose Run is under way.
+type running struct {
+	*worker.Worker
+	t    *testing.T
+	stop context.CancelFunc // ends Run's context
+	done chan error
+}
+
+func run(t *testing.T, o worker.Options, handlers map[string]worker.Handler) *running {
+	t.Helper()
+	w, err := worker.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, h := range handlers {
+		w.Handle(name, h)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Worker: w, t: t, stop: cancel, done: make(chan error, 1)}
+	go func() { r.done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		w.Stop()
+		cancel()
+		select {
+		case <-r.done:
+		case <-time.After(patience):
+			t.Error("Run did not return after Stop")
+		}
+	})
+	return r
+}
+
+// returned waits for the end of Run.
+func (r *running) returned() error {
+	r.t.Helper()
+	err := receive(r.t, r.done, "end of Run")
+	r.done <- err
+	return err
+}

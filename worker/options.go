@@ -1,0 +1,137 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Defaults of [Options].
+const (
+	DefaultSlots        = 16
+	DefaultDrainTimeout = 30 * time.Second
+)
+
+// Options configure a [Worker]. Addresses is required.
+type Options struct {
+	// Addresses are host:port of scheduler nodes, any of them; further ones are
+	// learnt from the nodes.
+	Addresses []string
+	// Namespace whose jobs are run. Default "default".
+	Namespace string
+	// Queues to serve, 1 to 64. Default: the queue "default".
+	Queues []string
+	// Slots is how many handlers run at once, 1 to 100000. Default 16.
+	Slots int
+	// ID is unique for this process, 1 to 128 of [A-Za-z0-9._:~-]. Default: host,
+	// process id and a random number.
+	ID string
+	// Version and Labels are shown where workers are listed.
+	Version string
+	Labels  map[string]string
+	// DrainTimeout is how long Run waits for what still runs after its context
+	// has ended. Default 30 s.
+	DrainTimeout time.Duration
+
+	// TLS of the connection; nil means plaintext.
+	TLS *tls.Config
+	// DialOptions are added to those of the worker, for credentials for example.
+	DialOptions []grpc.DialOption
+	// Dialer opens connections. Default: TCP, without a proxy.
+	Dialer func(ctx context.Context, address string) (net.Conn, error)
+
+	// Logger defaults to one that discards; Registerer nil registers nothing.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Namespace == "" {
+		o.Namespace = job.DefaultNamespace
+	}
+	if len(o.Queues) == 0 {
+		o.Queues = []string{job.DefaultQueue}
+	}
+	if o.Slots == 0 {
+		o.Slots = DefaultSlots
+	}
+	if o.ID == "" {
+		o.ID = processID()
+	}
+	if o.DrainTimeout == 0 {
+		o.DrainTimeout = DefaultDrainTimeout
+	}
+	if o.Dialer == nil {
+		dialer := &net.Dialer{}
+		o.Dialer = func(ctx context.Context, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", address)
+		}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, o.validate()
+}
+
+func (o Options) validate() error {
+	var faults []error
+	if len(o.Addresses) == 0 {
+		faults = append(faults, errors.New("Addresses is empty"))
+	}
+	for _, a := range o.Addresses {
+		if a == "" {
+			faults = append(faults, errors.New("Addresses has an empty entry"))
+		}
+	}
+	if o.DrainTimeout < 0 {
+		faults = append(faults, errors.New("DrainTimeout is negative"))
+	}
+	// What a node would refuse is refused here.
+	hello := job.Hello{
+		WorkerID: o.ID, Namespace: o.Namespace, Queues: o.Queues, Slots: o.Slots, Epoch: 1,
+		Version: o.Version, Labels: o.Labels,
+	}
+	for _, v := range hello.Validate() {
+		faults = append(faults, fmt.Errorf("%s %s", strings.TrimPrefix(v.Field, "hello."), v.Description))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return fmt.Errorf("worker options: %w", err)
+	}
+	return nil
+}
+
+// processID makes an id that no other process has.
+func processID() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-':
+			return r
+		}
+		return '-'
+	}, host)
+	clean = strings.TrimLeft(clean[:min(len(clean), 80)], ".-")
+	if clean == "" {
+		clean = "worker"
+	}
+	var random [6]byte
+	// crypto/rand.Read never fails.
+	_, _ = rand.Read(random[:])
+	return fmt.Sprintf("%s-%d-%s", clean, os.Getpid(), hex.EncodeToString(random[:]))
+}

@@ -1,0 +1,65 @@
+package worker
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const (
+	// maxIDs bounds the lease ids in one message.
+	maxIDs = 1000
+	// maxBatch bounds the results in one message, in bytes. Nodes take 4 MiB.
+	maxBatch = 512 << 10
+)
+
+// outbox is what waits to be sent on a session. Messages are made of what waits,
+// so a busy stream sends few large ones and an idle one does not wait.
+type outbox struct {
+	draining bool
+	returned []string
+	started  []string
+	results  []*fermatav1.Result
+}
+
+func (o *outbox) empty() bool {
+	return !o.draining && len(o.returned) == 0 && len(o.started) == 0 && len(o.results) == 0
+}
+
+// take empties the outbox into messages. Starts come before ends.
+func (o *outbox) take() []*fermatav1.WorkRequest {
+	var out []*fermatav1.WorkRequest
+	if o.draining {
+		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Draining{Draining: &fermatav1.Draining{}}})
+	}
+	for _, ids := range chunks(o.returned) {
+		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: ids}}})
+	}
+	for _, ids := range chunks(o.started) {
+		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: ids}}})
+	}
+	for len(o.results) > 0 {
+		n, size := 0, 0
+		for n < len(o.results) && (n == 0 || size < maxBatch) {
+			size += proto.Size(o.results[n])
+			n++
+		}
+		batch := &fermatav1.Results{Results: o.results[:n:n]}
+		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Results{Results: batch}})
+		o.results = o.results[n:]
+	}
+	*o = outbox{}
+	return out
+}
+
+func chunks(ids []string) [][]string {
+	var out [][]string
+	for len(ids) > maxIDs {
+		out = append(out, ids[:maxIDs:maxIDs])
+		ids = ids[maxIDs:]
+	}
+	if len(ids) > 0 {
+		out = append(out, ids)
+	}
+	return out
+}

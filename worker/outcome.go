@@ -1,0 +1,142 @@
+package worker
+
+import (
+	"time"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// deliver hands the result of an ended attempt to the stream there is. Without
+// one, or while another node is asked to take over, it waits for the next.
+func (w *Worker) deliver(a *attempt) {
+	s := w.table.current
+	if s == nil || s.superseded {
+		if a.void && a.known != w.table.opening {
+			w.forget(a)
+		}
+		return
+	}
+	if a.void && !w.mustAnswer(a, s) {
+		return
+	}
+	a.sentOn, a.sentAt = s, time.Now()
+	s.out.results = append(s.out.results, a.result)
+	s.wakeUp()
+}
+
+// mustAnswer settles an attempt that failed because its lease was lost. Only a node
+// that took the lease over just before this worker gave it up needs its result.
+func (w *Worker) mustAnswer(a *attempt, s *session) bool {
+	switch {
+	case a.lostOn == s.epoch:
+		// The node waits for word, to free the slot.
+		s.out.returned = append(s.out.returned, a.id)
+		s.wakeUp()
+	case a.known == s.epoch:
+		return true
+	}
+	w.forget(a)
+	return false
+}
+
+// acknowledge ends the repetition of results. Once another node was asked to take
+// the leases over, only its word counts: it has to hear of every lease named to it.
+func (w *Worker) acknowledge(s *session, acks []*fermatav1.ResultAck) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s != w.table.current || s.superseded {
+		return
+	}
+	for _, ack := range acks {
+		a := w.table.attempts[ack.GetLeaseId()]
+		if a == nil || a.phase != ended {
+			continue
+		}
+		w.forget(a)
+		if ack.Status == fermatav1.ResultAck_STATUS_STALE {
+			w.o.Logger.Info("result came after the lease had ended: no effect", "run", a.task.Run,
+				"attempt", a.task.Attempt, "correlation_id", a.task.CorrelationID)
+		}
+	}
+	w.checkIdle()
+}
+
+// cancelLeases ends handlers at a node's word.
+func (w *Worker) cancelLeases(s *session, c *fermatav1.Cancel) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range c.GetLeaseIds() {
+		a := w.table.attempts[id]
+		switch {
+		case a == nil && c.GetReason() == fermatav1.Cancel_REASON_LEASE_LOST:
+			s.out.returned = append(s.out.returned, id)
+		case a == nil:
+		case c.GetReason() == fermatav1.Cancel_REASON_LEASE_LOST:
+			w.loseOne(s, a)
+		case c.GetReason() == fermatav1.Cancel_REASON_TIMED_OUT:
+			w.endEarly(a, ErrTimeout, fermatav1.Result_OUTCOME_TIMED_OUT)
+		default:
+			w.endEarly(a, ErrCancelled, fermatav1.Result_OUTCOME_CANCELLED)
+		}
+	}
+	s.wakeUp()
+}
+
+// loseOne takes a node's word that a lease is lost. A node that the lease was
+// taken away from, by a later Hello, says so of a lease that lives elsewhere.
+func (w *Worker) loseOne(s *session, a *attempt) {
+	if a.known > s.epoch {
+		return
+	}
+	a.lost, a.lostOn = true, s.epoch
+	switch a.phase {
+	case queued:
+		w.forget(a)
+		s.out.returned = append(s.out.returned, a.id)
+	case running:
+		a.cancel(ErrLeaseLost)
+	}
+}
+
+// endEarly cancels a handler, or reports for one that has not started.
+func (w *Worker) endEarly(a *attempt, why error, outcome fermatav1.Result_Outcome) {
+	switch a.phase {
+	case running:
+		a.cancel(why)
+	case queued:
+		a.cancel(why)
+		a.phase = ended
+		a.result = &fermatav1.Result{LeaseId: a.id, Outcome: outcome, Error: why.Error() + " before it started"}
+		w.deliver(a)
+	}
+}
+
+// loseAll gives up all leases: the stream was away for longer than they live.
+func (w *Worker) loseAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := &w.table
+	if t.current != nil || t.lossAt.IsZero() || time.Now().Before(t.lossAt) {
+		return
+	}
+	t.lossAt = time.Time{}
+	lost := 0
+	w.giveBack(nil, always)
+	for _, a := range t.attempts {
+		if a.lost {
+			continue
+		}
+		lost++
+		a.lost, a.lostOn, a.sentOn = true, 0, nil
+		switch a.phase {
+		case running:
+			a.cancel(ErrLeaseLost)
+		case ended:
+			w.deliver(a)
+		}
+	}
+	w.checkIdle()
+	if lost > 0 {
+		w.o.Logger.Warn("no node was reached while the leases lived: they are lost", "attempts", lost)
+	}
+}

@@ -1,0 +1,210 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const (
+	// openTimeout bounds connecting, Hello and Welcome together.
+	openTimeout = 5 * time.Second
+	// closeTimeout is what a node has to end a stream that the worker has closed.
+	closeTimeout = 2 * time.Second
+	// defaultTTL stands in for a Welcome without lease_ttl.
+	defaultTTL = 30 * time.Second
+)
+
+var (
+	errNoWelcome = errors.New("no Welcome in time")
+	errClosed    = errors.New("closed by this worker")
+)
+
+// session is one welcomed stream to one node.
+type session struct {
+	w       *Worker
+	address string
+	welcome *fermatav1.Welcome
+	epoch   int32
+	conn    *grpc.ClientConn
+	stream  fermatav1.WorkerService_WorkClient
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	contact *contact
+	began   time.Time
+
+	wake      chan struct{}
+	finish    chan struct{} // closed by close
+	closeOnce sync.Once
+	drained   chan []string // the addresses of a Drain, once
+	done      chan struct{} // closed at the end, after err is set
+	err       error
+
+	// Guarded by the worker's mutex.
+	out        outbox
+	sending    bool
+	leaving    bool // takes no further leases
+	superseded bool // another node was asked to take the leases over
+}
+
+// open connects to a node and is welcomed there, with all live leases, unless ctx
+// ends first. The session, to be attached and run, lasts until life ends.
+func (w *Worker) open(ctx, life context.Context, address string) (*session, error) {
+	s := &session{
+		w: w, address: address, contact: &contact{},
+		wake: make(chan struct{}, 1), finish: make(chan struct{}), drained: make(chan []string, 1), done: make(chan struct{}),
+	}
+	var err error
+	if s.conn, err = w.o.dial(address, s.contact); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancelCause(life)
+	defer context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })()
+	limit := time.AfterFunc(openTimeout, func() { s.cancel(errNoWelcome) })
+	defer limit.Stop()
+	if err := s.greet(); err != nil {
+		if cause := context.Cause(s.ctx); cause != nil {
+			err = cause
+		}
+		s.cancel(err)
+		s.conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *session) greet() error {
+	var err error
+	if s.stream, err = fermatav1.NewWorkerServiceClient(s.conn).Work(s.ctx); err != nil {
+		return err
+	}
+	hello := s.w.hello(s)
+	err = s.stream.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}})
+	if err == nil {
+		err = s.welcomed()
+	} else if errors.Is(err, io.EOF) {
+		// The stream has ended; only receiving tells why.
+		_, err = s.stream.Recv()
+	}
+	if err != nil {
+		s.w.refused(s)
+	}
+	return err
+}
+
+func (s *session) welcomed() error {
+	m, err := s.stream.Recv()
+	if err != nil {
+		return err
+	}
+	if s.welcome = m.GetWelcome(); s.welcome == nil {
+		return fmt.Errorf("first message is %T, not a Welcome", m.GetMessage())
+	}
+	s.began = time.Now()
+	return nil
+}
+
+// ttl is how long leases live without contact.
+func (s *session) ttl() time.Duration {
+	if d := s.welcome.GetLeaseTtl().AsDuration(); d > 0 {
+		return d
+	}
+	return defaultTTL
+}
+
+// run sends and receives until the stream ends.
+func (s *session) run() {
+	var sender sync.WaitGroup
+	sender.Go(s.send)
+	err := s.receive()
+	s.cancel(errClosed)
+	sender.Wait()
+	s.conn.Close()
+	s.err = err
+	s.w.detach(s)
+	close(s.done)
+}
+
+// close sends what waits, then ends the stream. It does not wait for the end,
+// which comes within closeTimeout.
+func (s *session) close() {
+	s.closeOnce.Do(func() {
+		limit := time.AfterFunc(closeTimeout, func() { s.cancel(errClosed) })
+		context.AfterFunc(s.ctx, func() { limit.Stop() })
+		close(s.finish)
+	})
+}
+
+func (s *session) wakeUp() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *session) send() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.wake:
+			if s.flush() != nil {
+				return
+			}
+		case <-s.finish:
+			if s.flush() == nil {
+				// Its error is the stream's, which receive sees.
+				_ = s.stream.CloseSend()
+			}
+			return
+		}
+	}
+}
+
+// flush sends until nothing waits. An error says that the stream has ended.
+func (s *session) flush() error {
+	for {
+		messages := s.w.take(s)
+		if len(messages) == 0 {
+			return nil
+		}
+		for _, m := range messages {
+			if err := s.stream.Send(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *session) receive() error {
+	for {
+		m, err := s.stream.Recv()
+		if err != nil {
+			if cause := context.Cause(s.ctx); cause != nil {
+				return cause
+			}
+			return err
+		}
+		switch m := m.GetMessage().(type) {
+		case *fermatav1.WorkResponse_Leases:
+			s.w.accept(s, m.Leases.GetLeases())
+		case *fermatav1.WorkResponse_ResultAcks:
+			s.w.acknowledge(s, m.ResultAcks.GetAcks())
+		case *fermatav1.WorkResponse_Cancel:
+			s.w.cancelLeases(s, m.Cancel)
+		case *fermatav1.WorkResponse_Drain:
+			s.w.leave(s)
+			select {
+			case s.drained <- m.Drain.GetAddresses():
+			default:
+			}
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+type phase uint8
+
+const (
+	queued  phase = iota // waits for a slot
+	running              // its handler runs
+	ended                // its result is not acknowledged
+	gone                 // forgotten
+)
+
+// attempt is one lease and what became of it. The fields below ctx are guarded
+// by the worker's mutex.
+type attempt struct {
+	id     string
+	task   *Task
+	came   time.Time
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	phase  phase
+	result *fermatav1.Result // of an ended attempt
+	void   bool              // the result is a failure that comes from losing the lease
+	// known is the epoch of the latest session whose node knows that the lease
+	// is here, because it gave it or read it in a Hello.
+	known int32
+	// lost: the lease has ended. lostOn is the epoch of the session whose node
+	// said so, 0 if it was this process's clock.
+	lost   bool
+	lostOn int32
+	// sentOn is the session that took the result last, at sentAt.
+	sentOn *session
+	sentAt time.Time
+}
+
+// table is everything that the mutex of a worker guards.
+type table struct {
+	attempts map[string]*attempt
+	waiting  []*attempt // queued ones, and some that are gone, in order
+	running  int
+	draining bool
+	cutOff   int           // attempts that ended because the worker stopped
+	idle     chan struct{} // closed when draining and nothing is left to do or say
+	isIdle   bool
+
+	current  *session // nil: no stream
+	epoch    int32    // of the last Hello
+	opening  int32    // epoch of the Hello that is not welcomed yet, 0: none
+	sessions int      // streams that were welcomed
+	ttl      time.Duration
+	linkErr  error // why current is nil
+	lossAt   time.Time
+	loss     *time.Timer // calls loseAll at lossAt; nil while a stream stands
+}
+
+// accept takes leases: those that find no slot wait in order.
+func (w *Worker) accept(s *session, leases []*fermatav1.Lease) {
+	now := time.Now()
+	var begin []*attempt
+	w.mu.Lock()
+	for _, l := range leases {
+		id := l.GetLeaseId()
+		if have := w.table.attempts[id]; have != nil {
+			// The node repeats itself: so does the worker.
+			if have.phase == ended {
+				w.deliver(have)
+			}
+			continue
+		}
+		if w.table.draining || s.leaving || s != w.table.current {
+			s.out.returned = append(s.out.returned, id)
+			continue
+		}
+		a := &attempt{id: id, task: newTask(l), came: now, known: s.epoch}
+		a.ctx, a.cancel = context.WithCancelCause(w.base)
+		w.table.attempts[id] = a
+		if w.table.running >= w.o.Slots {
+			w.table.waiting = append(w.table.waiting, a)
+			continue
+		}
+		w.start(a)
+		begin = append(begin, a)
+	}
+	w.mu.Unlock()
+	for _, a := range begin {
+		w.working.Go(func() { w.work(a) })
+	}
+	s.wakeUp()
+}
+
+// start gives an attempt a slot. The caller lets it run.
+func (w *Worker) start(a *attempt) {
+	a.phase = running
+	w.table.running++
+	w.metrics.running.Inc()
+	if s := w.table.current; s != nil {
+		s.out.started = append(s.out.started, a.id)
+	}
+}
+
+// finish takes the end of a handler and returns the attempt that gets its slot.
+func (w *Worker) finish(a *attempt, e ending) *attempt {
+	result := w.report(a, e)
+	a.cancel(nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.table.running--
+	w.metrics.running.Dec()
+	a.phase, a.result = ended, result
+	if e.err != nil && errors.Is(e.cause, ErrStopped) {
+		w.table.cutOff++
+		w.forget(a)
+	} else {
+		a.void = e.err != nil && errors.Is(e.cause, ErrLeaseLost)
+		w.deliver(a)
+	}
+	next := w.next()
+	w.checkIdle()
+	return next
+}
+
+// next starts the first of those that wait.
+func (w *Worker) next() *attempt {
+	for len(w.table.waiting) > 0 {
+		a := w.table.waiting[0]
+		w.table.waiting[0] = nil
+		w.table.waiting = w.table.waiting[1:]
+		if a.phase == queued {
+			w.start(a)
+			return a
+		}
+	}
+	w.table.waiting = nil
+	return nil
+}
+
+// forget drops an attempt.
+func (w *Worker) forget(a *attempt) {
+	a.phase = gone
+	a.cancel(nil)
+	delete(w.table.attempts, a.id)
+}
+
+// giveBack returns attempts that have not started, on a session that knows them.
+func (w *Worker) giveBack(s *session, when func(*attempt) bool) {
+	kept := w.table.waiting[:0]
+	for _, a := range w.table.waiting {
+		switch {
+		case a.phase != queued:
+		case !when(a):
+			kept = append(kept, a)
+		default:
+			w.forget(a)
+			if s != nil && a.known == s.epoch {
+				s.out.returned = append(s.out.returned, a.id)
+			}
+		}
+	}
+	clear(w.table.waiting[len(kept):])
+	w.table.waiting = kept
+}
+
+func always(*attempt) bool { return true }
+
+// beginDrain stops taking attempts and returns how many run.
+func (w *Worker) beginDrain() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.table.draining = true
+	s := w.table.current
+	w.giveBack(s, always)
+	if s != nil {
+		s.out.draining = true
+		s.wakeUp()
+	}
+	w.checkIdle()
+	return w.table.running
+}
+
+// checkIdle notices the end of draining.
+func (w *Worker) checkIdle() {
+	t := &w.table
+	if !t.draining || t.isIdle || len(t.attempts) > 0 {
+		return
+	}
+	if s := t.current; s != nil && (s.sending || !s.out.empty()) {
+		return
+	}
+	t.isIdle = true
+	close(t.idle)
+}
+
+// tidy repeats results that nobody has acknowledged for the life of a lease, and
+// returns attempts that wait behind slow handlers before their leases end unused.
+func (w *Worker) tidy(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.table.current
+	if s == nil {
+		return
+	}
+	w.giveBack(s, func(a *attempt) bool { return now.Sub(a.came) > w.table.ttl/3 })
+	for _, a := range w.table.attempts {
+		if a.phase == ended && now.Sub(a.sentAt) > w.table.ttl {
+			w.deliver(a)
+		}
+	}
+	s.wakeUp()
+}
