@@ -83,7 +83,11 @@ func (l *link) connect(ctx, life context.Context, before *session) *session {
 
 func (l *link) attach(s *session) {
 	l.w.attach(s)
-	l.learn(append(slices.Clone(s.welcome.GetAddresses()), s.address))
+	if told := s.welcome.GetAddresses(); len(told) > 0 {
+		l.learnt = nil // the older ones may be gone
+		l.learn(told)
+	}
+	l.learn([]string{s.address})
 	l.sessions.Go(s.run)
 	l.w.o.Logger.Info("connected", "node", s.welcome.GetNode(), "address", s.address, "epoch", s.epoch)
 }
@@ -108,10 +112,12 @@ func (l *link) lost(s *session) {
 	l.w.o.Logger.Warn("stream ended, reconnecting", "node", s.welcome.GetNode(), "address", s.address, "error", s.err)
 }
 
-// pause waits before the next try: 50 to 100 ms after the first failure, then
-// twice as long each time, up to 5 s. It tells whether the session before ended.
+// pause waits before the next try: 50 to 100 ms in the first round of all
+// addresses, twice as long in each further one, up to 5 s. It tells whether the
+// session before has ended.
 func (l *link) pause(ctx context.Context, before *session) (ended bool) {
-	limit := min(backoffBase<<min(max(l.failures-1, 0), 10), backoffMax)
+	round := max(l.failures-1, 0) / len(l.all())
+	limit := min(backoffBase<<min(round, 10), backoffMax)
 	timer := time.NewTimer(limit/2 + rand.N(limit/2))
 	defer timer.Stop()
 	var done chan struct{}
@@ -151,9 +157,12 @@ func union(a, b []string) []string {
 	return out
 }
 
-// pick goes round the addresses that were told and those that were configured.
+// all are the addresses that were told and those that were configured.
+func (l *link) all() []string { return union(l.learnt, l.w.o.Addresses) }
+
+// pick goes round all addresses.
 func (l *link) pick(before *session, tries int) string {
-	all := union(l.learnt, l.w.o.Addresses)
+	all := l.all()
 	for range all {
 		address := all[l.cursor%len(all)]
 		l.cursor++

@@ -67,7 +67,7 @@ func (a *app) fail(err error) int {
 		fmt.Fprintf(a.err, "  %s: %s\n", printable(v.Field), printable(v.Description))
 	}
 	if hint != "" {
-		fmt.Fprintln(a.err, "hint:", strings.ReplaceAll(hint, "ADDRESS", strings.Join(a.addresses, ", ")))
+		fmt.Fprintln(a.err, "hint:", strings.ReplaceAll(hint, "{address}", strings.Join(a.addresses, ", ")))
 	}
 	return code
 }
@@ -108,15 +108,15 @@ func judge(err error) (code int, hint string) {
 	case codes.Aborted:
 		return exitConflict, "read it again and repeat the change"
 	case codes.Unavailable:
-		return exitUnavailable, "is a node running at ADDRESS? Set --address or FERMATA_ADDRESS"
+		return exitUnavailable, "is a node running at {address}? Set --address or FERMATA_ADDRESS"
 	case codes.DeadlineExceeded:
 		return exitUnavailable, hintTimeout
 	case codes.ResourceExhausted:
 		return exitFailed, "Redis, or a message, has reached its limit; running jobs go on"
 	case codes.Unimplemented:
-		return exitFailed, "does ADDRESS belong to a Fermata node of this version?"
+		return exitFailed, "does {address} belong to a Fermata node of this version?"
 	}
 	return exitFailed, ""
 }
 
-const hintTimeout = "no answer in time from ADDRESS; what was asked may have taken effect"
+const hintTimeout = "no answer in time from {address}; what was asked may have taken effect"

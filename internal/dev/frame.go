@@ -32,10 +32,16 @@ const (
 	eventsShown   = 8
 )
 
+// tallFrom is the height from which there is room for the addresses.
+const tallFrom = 20
+
 // lines lays the frame out for a terminal. Where there is no room for all, the
-// oldest events go first, then the last jobs.
+// oldest events go first, then the addresses, then the last jobs.
 func (f frame) lines(width, height int) []line {
-	out := f.header(width)
+	out := []line{f.title(width)}
+	if height >= tallFrom {
+		out = append(out, f.facts.lines(f.mode)...)
+	}
 	c := columnsFor(width)
 	below := 0
 	if f.notice != "" {
@@ -64,8 +70,8 @@ func (f frame) lines(width, height int) []line {
 	return out
 }
 
-// header is the title, the addresses, and what one can do.
-func (f frame) header(width int) []line {
+// title is the first line.
+func (f frame) title(width int) line {
 	failing := 0
 	for _, r := range f.rows {
 		if r.failures > 0 {
@@ -80,25 +86,25 @@ func (f frame) header(width int) []line {
 	if gap := width - title.width() - len(status); gap > 0 {
 		title = append(title, span{plain, right("", gap)}, span{dim, status})
 	}
-	return append([]line{title}, f.facts.lines(f.mode)...)
+	return title
 }
 
 // lines say how to reach what runs.
 func (a facts) lines(m mode) []line {
-	targetStyle := plain
+	now := dim
 	if m != scripted {
-		targetStyle = yellow
+		now = yellow
 	}
-	logEnd := "  (removed at exit; keep one with --log-file)"
+	kept := "  (removed at exit; see --log-file)"
 	if a.keepLog {
-		logEnd = ""
+		kept = ""
 	}
 	return []line{
-		{{dim, "gRPC     "}, {cyan, left(a.grpc, 22)}, {dim, "  fermata --address " + a.grpc + " jobs list"}},
-		{{dim, "metrics  "}, {cyan, left(a.metrics, 22)}, {dim, "  redis " + a.redis}},
-		{{dim, "target   "}, {cyan, left(a.target, 22)}, {targetStyle, "  " + string(m)}, {dim, "; break it, cure it, as it was:"}},
-		{{dim, "         "}, {plain, "curl -X POST " + a.target + "/fail"}, {dim, "  (or /heal, /reset)"}},
-		{{dim, "logs     "}, {plain, a.log}, {dim, logEnd}},
+		{{dim, "gRPC     "}, {cyan, a.grpc}, {dim, "  fermata --address " + a.grpc + " jobs list"}},
+		{{dim, "metrics  "}, {cyan, a.metrics}, {dim, "  redis: " + a.redis}},
+		{{dim, "target   "}, {cyan, a.target}, {now, "  " + string(m)}},
+		{{dim, "         make it fail: "}, {plain, "curl -X POST " + a.target + "/fail"}, {dim, "  or /heal, /reset"}},
+		{{dim, "logs     "}, {plain, a.log}, {dim, kept}},
 	}
 }
 

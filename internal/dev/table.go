@@ -2,7 +2,6 @@ package dev
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 )
@@ -54,7 +53,7 @@ func (c columns) head() line {
 func (c columns) row(now time.Time, r row) line {
 	fails := span{dim, right("0", failsWidth) + " "}
 	if r.failures > 0 {
-		fails = span{red, right(fmt.Sprint(r.failures), failsWidth) + " "}
+		fails = span{red, right(compact(r.failures), failsWidth) + " "}
 	}
 	hue := r.style()
 	l := line{
@@ -65,7 +64,7 @@ func (c columns) row(now time.Time, r row) line {
 		{r.intervalStyle(), left(r.interval(c.interval >= 13), c.interval) + " "},
 	}
 	l = append(l, bar(now, r.since, r.due, barWidth, hue)...)
-	l = append(l, span{plain, " " + right(fmt.Sprint(r.runs), runsWidth) + "  "})
+	l = append(l, span{plain, " " + right(compact(r.runs), runsWidth) + "  "})
 	if c.timeline > 0 {
 		l = append(l, timeline(now, r.marks, c.timeline)...)
 		l = append(l, span{plain, "  "})
@@ -96,6 +95,8 @@ func (r row) dueIn(now time.Time) string {
 		return "+" + countdown(now.Sub(r.started))
 	case r.due.IsZero():
 		return "-"
+	case !r.due.After(now):
+		return "now"
 	}
 	return countdown(r.due.Sub(now))
 }
@@ -109,11 +110,16 @@ func (r row) interval(wide bool) string {
 		}
 		return r.rule
 	}
-	if r.effective <= r.every {
+	text := ""
+	switch {
+	case r.phase == hinted:
+		text = tidy(r.due.Sub(r.since)) + " ask"
+	case r.effective > r.every:
+		factor := fmt.Sprintf("×%.1f", float64(r.effective)/float64(r.every))
+		text = tidy(r.effective) + " " + strings.TrimSuffix(factor, ".0")
+	default:
 		return tidy(r.every)
 	}
-	factor := strings.TrimSuffix(fmt.Sprintf("×%.1f", math.Round(10*float64(r.effective)/float64(r.every))/10), ".0")
-	text := tidy(r.effective) + " " + factor
 	if wide {
 		text = tidy(r.every) + "→" + text
 	}
@@ -124,7 +130,7 @@ func (r row) intervalStyle() style {
 	switch {
 	case r.every == 0:
 		return dim
-	case r.effective > r.every:
+	case r.effective > r.every || r.phase == hinted:
 		return yellow
 	}
 	return plain
@@ -134,9 +140,13 @@ func (r row) lastResult() line {
 	if r.last == noResult {
 		return line{{dim, "-"}}
 	}
-	l := line{{styleOf(r.last), r.last.String()}}
-	if r.last.bad() && r.lastError != "" {
-		l = append(l, span{plain, " " + r.lastError})
+	text := r.last.String()
+	switch {
+	case !r.last.bad() || r.lastError == "":
+	case r.last == failed:
+		text = r.lastError
+	default:
+		text += ": " + r.lastError
 	}
-	return l
+	return line{{styleOf(r.last), text}}
 }

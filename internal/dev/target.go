@@ -16,9 +16,9 @@ import (
 type mode string
 
 const (
-	scripted mode = "as scripted" // each path does what its name says
-	broken   mode = "failing"     // every path answers 503
-	healed   mode = "healed"      // every path answers 200
+	scripted mode = "each path does as its name says"
+	broken   mode = "every path answers 503"
+	healed   mode = "every path answers 200"
 )
 
 const (
@@ -71,7 +71,7 @@ func (b *behaviour) command(w http.ResponseWriter, r *http.Request, m mode) {
 	if changed {
 		b.onChange(m)
 	}
-	fmt.Fprintln(w, "target:", m)
+	fmt.Fprintln(w, m)
 }
 
 // current is what the target does now.

@@ -119,3 +119,14 @@ func countdown(d time.Duration) string {
 	}
 	return tidy(d)
 }
+
+// compact words a count in four columns: 9999, 12k, 3M.
+func compact(n int64) string {
+	switch {
+	case n < 10_000:
+		return fmt.Sprint(n)
+	case n < 1_000_000:
+		return fmt.Sprintf("%dk", n/1000)
+	}
+	return fmt.Sprintf("%dM", n/1_000_000)
+}

@@ -21,7 +21,7 @@ func (d *Dispatcher) takeOver(s, prev *Session, fx *effects) {
 			d.adoptUnknown(s, id, record, token, now)
 		case a.session == s:
 		case a.session == nil || a.session.key == s.key:
-			d.adoptKnown(s, a, now)
+			d.adoptKnown(s, a, now, fx)
 		default:
 			s.send(job.Cancellation{LeaseIDs: []string{id}, Reason: job.CancelLeaseLost})
 		}
@@ -32,7 +32,7 @@ func (d *Dispatcher) takeOver(s, prev *Session, fx *effects) {
 }
 
 // adoptKnown moves an attempt of this node to the worker's new session.
-func (d *Dispatcher) adoptKnown(s *Session, a *attempt, now time.Time) {
+func (d *Dispatcher) adoptKnown(s *Session, a *attempt, now time.Time, fx *effects) {
 	d.bind(a, s)
 	switch {
 	case a.over || a.byNode:
@@ -40,6 +40,14 @@ func (d *Dispatcher) adoptKnown(s *Session, a *attempt, now time.Time) {
 	case a.pending != nil:
 		// Its result is on the way; the acknowledgement goes to the new stream.
 	default:
+		if !a.started {
+			// The word of its start was lost with the stream. It may have
+			// started as late as now, which is what its timeout counts from.
+			nowMS := a.nowMS(nil)
+			a.start(now, nowMS, d.o.margin())
+			a.startedMS = min(nowMS, a.leasedMS())
+			fx.notices = append(fx.notices, a.startNotice())
+		}
 		d.begin(a, now)
 	}
 	d.schedule(a)

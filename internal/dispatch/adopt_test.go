@@ -105,6 +105,30 @@ func TestReconnectToTheSameNode(t *testing.T) {
 	}
 }
 
+// The word of the start was lost with the stream; that the worker has the lease
+// says as much.
+func TestReconnectWithALeaseThatWasOnlyDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connect("w", 1, 1)
+		ids := b.deliver("a")
+		s.Close("cut", nil)
+		time.Sleep(5 * time.Second)
+		_, out := b.connect("w", 1, 2, ids[0])
+		b.wantFree(0)
+		if n := b.seen.all(); len(n) != 1 || n[0].Kind != job.AttemptStarted || n[0].AtMS != n[0].DueMS {
+			t.Errorf("observed %+v", n)
+		}
+		if l := b.store.lease("ns/a"); !l.rec.State.Acked || l.rec.State.Epoch != 2 {
+			t.Errorf("stored as %+v", l.rec.State)
+		}
+		time.Sleep(job.DefaultTimeout + job.DefaultTimeoutGrace - time.Millisecond)
+		b.wantSent(out)
+		time.Sleep(time.Millisecond)
+		b.wantSent(out, "cancel a timed_out")
+	})
+}
+
 // The worker is back while the renewal of its former session is on the way: the
 // answer to that does not make the lease the new session's.
 func TestReconnectDuringARenewal(t *testing.T) {

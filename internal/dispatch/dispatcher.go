@@ -187,12 +187,16 @@ func (d *Dispatcher) trust(start time.Time, ttl time.Duration) time.Time {
 	return now.Add(lease.NewWindow(start, ttl, d.o.margin()).Remaining(now))
 }
 
-// clocks reads the clocks of shards. Shards that cannot be asked are left out.
+// clocks reads the clocks of shards. Shards that cannot be asked in time are left
+// out.
 func (d *Dispatcher) clocks(shards map[int]int64) {
+	if len(shards) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), clockTimeout)
+	defer cancel()
 	for shard := range shards {
-		ctx, cancel := context.WithTimeout(context.Background(), clockTimeout)
 		now, err := d.o.Store.Now(ctx, shard)
-		cancel()
 		if err != nil {
 			delete(shards, shard)
 			continue
@@ -201,8 +205,8 @@ func (d *Dispatcher) clocks(shards map[int]int64) {
 	}
 }
 
-// clockTimeout bounds the wait for a shard's clock, which is known without
-// asking as long as Redis answers.
+// clockTimeout bounds the wait for clocks, which are known without asking as long
+// as Redis answers.
 const clockTimeout = 250 * time.Millisecond
 
 // nowMS is the shard's clock from a reading, or else counted on from the lease.

@@ -52,14 +52,14 @@ func checkForeign(s Spec, p *problems) {
 	foreign(KindCron, "dst", s.DST != DSTVixie)
 }
 
-func (c *Schedule) window(s Spec, p *problems) {
-	if !s.StartAt.IsZero() {
-		c.start = checkedMillis("start_at", s.StartAt, p)
+func (s *Schedule) window(spec Spec, p *problems) {
+	if !spec.StartAt.IsZero() {
+		s.start = checkedMillis("start_at", spec.StartAt, p)
 	}
-	if !s.EndAt.IsZero() {
-		c.end = checkedMillis("end_at", s.EndAt, p)
+	if !spec.EndAt.IsZero() {
+		s.end = checkedMillis("end_at", spec.EndAt, p)
 	}
-	if c.end <= c.start {
+	if s.end <= s.start {
 		p.add("end_at", "not after start_at")
 	}
 }
@@ -72,19 +72,19 @@ func checkedMillis(field string, t time.Time, p *problems) int64 {
 	return ms
 }
 
-func (c *Schedule) once(s Spec, p *problems) {
-	if s.At.IsZero() {
+func (s *Schedule) once(spec Spec, p *problems) {
+	if spec.At.IsZero() {
 		p.add("at", "required for kind once")
 		return
 	}
-	c.at = checkedMillis("at", s.At, p)
-	if c.at < c.start || c.at >= c.end {
+	s.at = checkedMillis("at", spec.At, p)
+	if s.at < s.start || s.at >= s.end {
 		p.add("at", "outside start_at and end_at")
 	}
 }
 
 // interval sets the grid. field names the origin of every: an @every stands in cron.
-func (c *Schedule) interval(field string, every time.Duration, s Spec, anchor time.Time, p *problems) {
+func (s *Schedule) interval(field string, every time.Duration, spec Spec, anchor time.Time, p *problems) {
 	switch {
 	case every <= 0:
 		p.add(field, "interval must be positive, is %v", every)
@@ -93,39 +93,39 @@ func (c *Schedule) interval(field string, every time.Duration, s Spec, anchor ti
 		p.add(field, "interval must be whole milliseconds, is %v", every)
 		return
 	}
-	c.kind = KindInterval
-	c.every = every.Milliseconds()
-	c.delay = s.FixedDelay
-	if s.StartAt.IsZero() {
-		c.first = millis(anchor) + c.every
+	s.kind = KindInterval
+	s.every = every.Milliseconds()
+	s.delay = spec.FixedDelay
+	if spec.StartAt.IsZero() {
+		s.first = millis(anchor) + s.every
 	} else {
-		c.first = c.start
+		s.first = s.start
 	}
 }
 
-func (c *Schedule) cron(s Spec, anchor time.Time, p *problems) {
-	zone := loadZone(s, p)
-	if len(s.Cron) == 0 || len(s.Cron) > maxExpressions {
-		p.add("cron", "%d expressions, 1 to %d are allowed", len(s.Cron), maxExpressions)
+func (s *Schedule) cron(spec Spec, anchor time.Time, p *problems) {
+	zone := loadZone(spec, p)
+	if len(spec.Cron) == 0 || len(spec.Cron) > maxExpressions {
+		p.add("cron", "%d expressions, 1 to %d are allowed", len(spec.Cron), maxExpressions)
 		return
 	}
-	if len(s.Cron) == 1 && len(s.Cron[0]) <= maxExpressionLen && isEvery(s.Cron[0]) {
-		every, err := parseEvery(s.Cron[0])
+	if len(spec.Cron) == 1 && len(spec.Cron[0]) <= maxExpressionLen && isEvery(spec.Cron[0]) {
+		every, err := parseEvery(spec.Cron[0])
 		if err != nil {
 			p.add("cron[0]", "%v", err)
 			return
 		}
-		c.interval("cron[0]", every, s, anchor, p)
+		s.interval("cron[0]", every, spec, anchor, p)
 		return
 	}
-	from := max(millis(anchor), c.start)
-	for i, text := range s.Cron {
-		r, err := compileRule(text, s, zone, from)
+	from := max(millis(anchor), s.start)
+	for i, text := range spec.Cron {
+		r, err := compileRule(text, spec, zone, from)
 		if err != nil {
 			p.add(fmt.Sprintf("cron[%d]", i), "%v", err)
 			continue
 		}
-		c.rules = append(c.rules, r)
+		s.rules = append(s.rules, r)
 	}
 }
 

@@ -2,80 +2,193 @@ package scheduler
 
 import (
 	"cmp"
-	"maps"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// fairness shares slots between lanes by start-time fair queueing. A lane that
-// is served n slots moves n/(priority+1) ahead on a virtual clock, and the lane
-// that is least far ahead is served next: over time priority 9 gets ten slots for
-// one of priority 0. A lane that was idle starts at the present, so that it
-// neither makes up for its absence nor waits for others to.
-type fairness struct {
-	now   float64              // start of the service given last
-	ahead map[job.Lane]float64 // where a lane's next service starts, if later than now
+// backlog has the lanes that are due and wait for slots, in the order in which
+// they are to be served: start-time fair queueing. What is shared out is slots,
+// and who shares are flows: a flow is one lane over all shards. A flow that gets n
+// slots moves n/(priority+1) ahead on a virtual clock, and the one that is least
+// far ahead is next: over time priority 9 gets ten slots for one of priority 0.
+//
+// A queue without free slots is dry: its flows are not looked at until somebody
+// says that there are slots again, so that a backlog costs nothing while it waits.
+type backlog struct {
+	now    float64 // start of the service given last
+	flows  map[job.Lane]*flow
+	queues map[queue]*queueFlows
+	open   heap[*queueFlows] // not dry and not empty
+	dry    map[*queueFlows]struct{}
 }
 
-// least returns the candidate lane to serve next.
-func (f *fairness) least(candidates map[job.Lane][]candidate) (job.Lane, bool) {
-	best, bestStart, found := job.Lane{}, 0.0, false
-	for l := range candidates {
-		start := max(f.now, f.ahead[l])
-		if !found || start < bestStart || (start == bestStart && before(l, best)) {
-			best, bestStart, found = l, start, true
-		}
-	}
-	return best, found
+// credit bounds what a flow can make up for after it had nothing due: one slot of
+// priority 0, ten of priority 9.
+const credit = 1.0
+
+// flow is one lane over all shards.
+type flow struct {
+	lane  job.Lane
+	queue *queueFlows
+	start float64     // on the virtual clock, of its next service
+	due   heap[*lane] // of the shards, oldest first
+	pos   int
 }
 
-// before orders lanes that are equally entitled: higher priority first.
-func before(a, b job.Lane) bool {
-	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.String(), b.String())) < 0
+func (f *flow) place() *int { return &f.pos }
+
+func (f *flow) before(other *flow) bool {
+	return cmp.Or(
+		cmp.Compare(f.start, other.start),
+		cmp.Compare(other.lane.Priority, f.lane.Priority),
+		cmp.Compare(f.lane.Namespace, other.lane.Namespace),
+		cmp.Compare(f.lane.Queue, other.lane.Queue),
+	) < 0
 }
 
-// took charges a lane for the slots it got.
-func (f *fairness) took(l job.Lane, n int) {
-	start := max(f.now, f.ahead[l])
-	f.now = start
-	f.ahead[l] = start + float64(n)/float64(l.Priority+1)
+// weight is a flow's share.
+func (f *flow) weight() float64 { return float64(f.lane.Priority) + 1 }
+
+// queueFlows are the flows that the same slots can serve.
+type queueFlows struct {
+	name    queue
+	members int         // flows of this queue
+	waiting heap[*flow] // those with something due
+	pos     int
 }
 
-// forget drops lanes that are level with the present: they are as good as new.
-func (f *fairness) forget() {
-	maps.DeleteFunc(f.ahead, func(_ job.Lane, start float64) bool { return start <= f.now })
+func (q *queueFlows) place() *int { return &q.pos }
+func (q *queueFlows) before(other *queueFlows) bool {
+	return q.waiting.top().before(other.waiting.top())
 }
 
-// pacer makes leasing calls wait for company when they come thick and carry
-// little: at high rates spread over many shards a call for one record costs ten
-// times its share of a full one.
-type pacer struct {
-	windowStart time.Time
-	calls       int
-	gap         time.Duration
-	last        time.Time
-}
-
-const paceWindow = 50 * time.Millisecond
-
-// called notes one call.
-func (p *pacer) called(now time.Time) {
-	p.last = now
-	p.calls++
-	if span := now.Sub(p.windowStart); span >= paceWindow {
-		perSecond := float64(p.calls) / span.Seconds()
-		switch {
-		case perSecond > 3000:
-			p.gap = 3 * time.Millisecond
-		case perSecond > 1000:
-			p.gap = time.Millisecond
-		case perSecond < 250:
-			p.gap = 0
-		}
-		p.windowStart, p.calls = now, 0
+func newBacklog() backlog {
+	return backlog{
+		flows: make(map[job.Lane]*flow), queues: make(map[queue]*queueFlows), dry: make(map[*queueFlows]struct{}),
 	}
 }
 
-// ready is when the next call may be made.
-func (p *pacer) ready() time.Time { return p.last.Add(p.gap) }
+// next is the lane to serve next; nil when nobody can be served.
+func (b *backlog) next() *lane {
+	if len(b.open) == 0 {
+		return nil
+	}
+	return b.open.top().waiting.top().due.top()
+}
+
+// add takes a lane that became due.
+func (b *backlog) add(l *lane) {
+	f := b.flow(l.key)
+	if len(f.due) == 0 {
+		f.start = max(f.start, b.now-credit)
+		f.queue.waiting.push(f)
+	}
+	f.due.push(l)
+	l.flow = f
+	b.settle(f.queue)
+}
+
+// remove takes a lane out.
+func (b *backlog) remove(l *lane) {
+	f := l.flow
+	f.due.remove(l)
+	l.flow = nil
+	if len(f.due) == 0 {
+		f.queue.waiting.remove(f)
+	}
+	b.settle(f.queue)
+}
+
+// charge moves a flow ahead by n slots; a negative n gives back those that it
+// could not use.
+func (b *backlog) charge(key job.Lane, n int) {
+	if n == 0 {
+		return
+	}
+	f := b.flow(key)
+	if n > 0 {
+		f.start = max(f.start, b.now-credit)
+		b.now = max(b.now, f.start)
+	}
+	f.start += float64(n) / f.weight()
+	if len(f.due) > 0 {
+		f.queue.waiting.fix(f)
+		b.settle(f.queue)
+	}
+}
+
+// parch marks a lane's queue as dry.
+func (b *backlog) parch(l *lane) {
+	b.dry[l.flow.queue] = struct{}{}
+	b.settle(l.flow.queue)
+}
+
+// water says that a queue may have slots. It reports whether somebody waited.
+func (b *backlog) water(name queue) bool {
+	q := b.queues[name]
+	if _, dry := b.dry[q]; !dry {
+		return false
+	}
+	delete(b.dry, q)
+	b.settle(q)
+	return len(q.waiting) > 0
+}
+
+// waterAll says that any queue may have slots.
+func (b *backlog) waterAll() (waited bool) {
+	for q := range b.dry {
+		waited = b.water(q.name) || waited
+	}
+	return waited
+}
+
+// settle puts a queue to where it belongs after it changed.
+func (b *backlog) settle(q *queueFlows) {
+	_, dry := b.dry[q]
+	switch belongs := !dry && len(q.waiting) > 0; {
+	case belongs && q.pos > 0:
+		b.open.fix(q)
+	case belongs:
+		b.open.push(q)
+	case q.pos > 0:
+		b.open.remove(q)
+	}
+}
+
+func (b *backlog) flow(key job.Lane) *flow {
+	if f, known := b.flows[key]; known {
+		return f
+	}
+	name := queue{key.Namespace, key.Queue}
+	q, known := b.queues[name]
+	if !known {
+		q = &queueFlows{name: name}
+		b.queues[name] = q
+	}
+	q.members++
+	f := &flow{lane: key, queue: q}
+	b.flows[key] = f
+	return f
+}
+
+// prune drops flows that have nothing due and are level with the present: they
+// are as good as new. When nobody waits at all, everybody is.
+func (b *backlog) prune() {
+	waiting := false
+	for _, q := range b.queues {
+		waiting = waiting || len(q.waiting) > 0
+	}
+	for key, f := range b.flows {
+		if len(f.due) > 0 || (waiting && f.start > b.now-credit) {
+			continue
+		}
+		delete(b.flows, key)
+		if f.queue.members--; f.queue.members == 0 {
+			delete(b.queues, f.queue.name)
+			delete(b.dry, f.queue)
+		}
+	}
+	if len(b.flows) == 0 {
+		b.now = 0
+	}
+}

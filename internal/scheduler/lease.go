@@ -13,8 +13,10 @@ const (
 	// leaseTimeout bounds one leasing call with the store's own retries. A lock
 	// that runs out meanwhile is noticed by the script.
 	leaseTimeout = 3 * time.Second
-	// errorRest is how long a shard rests after a call that failed.
+	// errorRest is how long a shard rests after a call that failed, and longRest
+	// after one that is likely to fail for a while.
 	errorRest = 200 * time.Millisecond
+	longRest  = time.Second
 )
 
 // leaseLoop makes one leasing call after the other.
@@ -28,101 +30,97 @@ func (s *Scheduler) leaseLoop(ctx context.Context) {
 	}
 }
 
-// await waits until there are calls to make; false when the scheduler closes.
-func (s *Scheduler) await() ([]call, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for !s.closed {
-		calls, next := s.pick(time.Now())
-		if len(calls) > 0 {
-			// Another leaser may take what this one left.
-			s.wake.Signal()
-			return calls, true
-		}
-		s.sleepUntil(next)
-	}
-	return nil, false
-}
-
-// leaseAll makes the calls in one pipeline and hands out what came.
-func (s *Scheduler) leaseAll(ctx context.Context, calls []call) {
+// leaseAll makes the calls in one pipeline and hands out what came. It is not cut
+// short when ctx ends: what is leased must be delivered.
+func (s *Scheduler) leaseAll(ctx context.Context, calls []*call) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
 	defer cancel()
 	requests := make([]job.LeaseRequest, len(calls))
 	for i, c := range calls {
 		requests[i] = job.LeaseRequest{
-			Shard: c.shard.id, LockValue: c.lockValue, Quotas: c.lanes, TTL: s.o.LeaseTTL, Batch: s.batchID(),
+			Shard: c.shard.id, LockValue: c.lockValue, Quotas: c.quotas, TTL: s.o.LeaseTTL, Batch: s.batchID(),
 		}
 	}
 	replies := s.o.Store.Lease(ctx, requests)
 	arrived := time.Now()
-	for i, r := range replies {
-		deliver(calls[i], r)
-		s.metrics.leased(len(r.Leased), r.Err)
+	got := make([][]int, len(calls))
+	for i, c := range calls {
+		got[i] = c.deliver(replies[i].Leased)
+		s.metrics.leased(len(replies[i].Leased), replies[i].Err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, r := range replies {
-		s.finish(calls[i], r, arrived)
+	for i, c := range calls {
+		s.finish(c, replies[i], got[i], arrived)
 	}
-	s.wake.Signal()
 }
 
-// deliver hands each lane's leases to the slots reserved for it.
-func deliver(c call, r job.LeaseReply) {
+// deliver hands each lane's leases to the slots reserved for it and returns how
+// many there were.
+func (c *call) deliver(leased []job.Leased) []int {
+	got := make([]int, len(c.lanes))
+	if len(c.lanes) == 1 {
+		got[0] = len(leased)
+		c.slots[0].Deliver(leased)
+		return got
+	}
 	byLane := make(map[job.Lane][]job.Leased, len(c.lanes))
-	for _, l := range r.Leased {
+	for _, l := range leased {
 		byLane[l.State.Lane] = append(byLane[l.State.Lane], l)
 	}
-	for i, q := range c.lanes {
+	for i, q := range c.quotas {
+		got[i] = len(byLane[q.Lane])
 		c.slots[i].Deliver(byLane[q.Lane])
 	}
+	return got
 }
 
-// finish takes what a call taught about the shard. The caller holds mu.
-func (s *Scheduler) finish(c call, r job.LeaseReply, arrived time.Time) {
+// finish takes what a call taught about the shard. The caller holds mu, and
+// looks for more to do next.
+func (s *Scheduler) finish(c *call, r job.LeaseReply, got []int, arrived time.Time) {
 	sh := c.shard
-	sh.busy = false
+	delete(s.flying, sh.id)
+	for i, q := range c.quotas {
+		s.backlog.charge(q.Lane, got[i]-q.N)
+		if got[i] < q.N {
+			s.backlog.water(queue{q.Lane.Namespace, q.Lane.Queue})
+		}
+		c.lanes[i].asked = false
+	}
+	if s.shards[sh.id] != sh {
+		return // lost meanwhile
+	}
 	if r.Err != nil {
-		s.failed(sh, r.Err, arrived)
+		s.failed(c, r.Err, arrived)
 		return
 	}
-	sh.saw(r.NowUS, arrived)
-	got := make(map[job.Lane]int, len(c.lanes))
-	for _, l := range r.Leased {
-		got[l.State.Lane]++
-	}
+	sh.saw(r.NowUS, arrived, len(r.Leased) == 0)
+	// A lane that is missing in the answer is left to the next rescan.
+	heads := make(map[job.Lane]int64, len(r.Heads))
 	for _, h := range r.Heads {
-		sh.lane(h.Lane).settleHead(h.DueMS)
+		heads[h.Lane] = h.DueMS
 	}
-	for _, q := range c.lanes {
-		sh.lane(q.Lane).learn(q.N, got[q.Lane])
+	for i, l := range c.lanes {
+		due, known := heads[l.key]
+		if !known {
+			due = job.NeverMS
+		}
+		l.learn(c.quotas[i].N, got[i])
+		s.settle(l, due)
 	}
-	sh.recount()
 }
 
-// learn adapts how much is asked for: twice as much when the lane gave all, one
-// more than it gave otherwise.
-func (l *lane) learn(asked, got int) {
-	if got >= asked {
-		l.want = min(max(l.want, asked*2), maxWant)
-		return
-	}
-	l.want = min(got+1, maxWant)
-}
-
-func (s *Scheduler) failed(sh *shard, err error, now time.Time) {
+// failed has a shard rest. What was due still is.
+func (s *Scheduler) failed(c *call, err error, now time.Time) {
 	rest := errorRest
 	if errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrClockJump) {
-		rest = time.Second
+		rest = longRest
 	}
-	sh.notBefore = now.Add(rest)
-	for _, l := range sh.lanes {
-		l.due = min(l.due, l.nudged)
-		l.nudged = job.NeverMS
+	c.shard.rest = now.Add(rest)
+	for _, l := range c.lanes {
+		s.settle(l, l.due)
 	}
-	sh.recount()
-	s.o.Logger.Warn("leasing failed", "shard", sh.id, "retry_in", rest, "error", err)
+	s.o.Logger.Warn("leasing failed", "shard", c.shard.id, "retry_in", rest, "error", err)
 }
 
 // batchID makes a call repeatable.

@@ -6,13 +6,11 @@ import (
 )
 
 type metrics struct {
-	leases        prometheus.Counter
-	batch         prometheus.Histogram
-	failures      prometheus.Counter
-	permitsSent   prometheus.Counter
-	permitsUsed   prometheus.Counter
-	permitsUnused prometheus.Counter
-	reaped, swept prometheus.Counter
+	leases, failures              prometheus.Counter
+	batch                         prometheus.Histogram
+	permitsSent, permitsUsed      prometheus.Counter
+	permitsUnused, permitsExpired prometheus.Counter
+	reaped, swept                 prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -26,12 +24,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "fermata_lease_batch_size", Help: "Leases that one call for one shard brought.",
 			Buckets: []float64{0, 1, 2, 5, 10, 20, 50, 100, 200},
 		}),
-		failures:      counter("fermata_lease_call_failures_total", "Leasing calls that failed."),
-		permitsSent:   counter("fermata_permits_sent_total", "Permits given to peers."),
-		permitsUsed:   counter("fermata_permits_used_total", "Permits of peers that this node leased with."),
-		permitsUnused: counter("fermata_permits_unused_total", "Permits that peers answered without a lease."),
-		reaped:        counter("fermata_leases_ended_total", "Leases found that ended without a result."),
-		swept:         counter("fermata_records_swept_total", "Finished and dead records deleted after their time."),
+		failures:       counter("fermata_lease_call_failures_total", "Leasing calls that failed."),
+		permitsExpired: counter("fermata_permits_expired_total", "Permits that peers did not answer."),
+		permitsSent:    counter("fermata_permits_sent_total", "Permits given to peers."),
+		permitsUsed:    counter("fermata_permits_used_total", "Permits of peers that this node leased with."),
+		permitsUnused:  counter("fermata_permits_unused_total", "Permits that peers answered without a lease."),
+		reaped:         counter("fermata_leases_ended_total", "Leases found that ended without a result."),
+		swept:          counter("fermata_records_swept_total", "Finished and dead records deleted after their time."),
 	}
 }
 

@@ -27,8 +27,8 @@ type Ledger interface {
 
 // Slots are the free slots of this node's workers.
 type Slots interface {
-	// Reserve takes up to n slots of workers that serve the queue; nil when none
-	// is free.
+	// Reserve takes up to n slots of workers that serve the queue; nil, or one
+	// without slots, when none is free. It must not call the scheduler back.
 	Reserve(namespace, queue string, n int) Reservation
 }
 
@@ -36,24 +36,29 @@ type Slots interface {
 type Reservation interface {
 	Count() int
 	// Deliver hands leases to the reserved slots and releases the rest. It is
-	// called exactly once, with an empty list when nothing was leased.
+	// called exactly once, with an empty list when nothing was leased; never when
+	// Count is 0.
 	Deliver([]job.Leased)
 }
 
-// Peers carries permits to other nodes and results back. Neither blocks.
+// Peers carries permits to other nodes and results back. Neither blocks, nor calls
+// the scheduler back. SendPermit is false when there is no link to the node.
 type Peers interface {
 	SendPermit(node string, p job.Permit) bool
 	SendPermitResult(node string, r job.PermitResult)
 }
 
-// Options configure a Scheduler. Store, Ledger, Slots, Peers and Held are required.
+// Options configure a Scheduler. Node, Store, Ledger, Slots, Peers and Held are
+// required.
 type Options struct {
+	// Node is this node's name; it marks leasing calls.
 	Node   string
 	Store  Store
 	Ledger Ledger
 	Slots  Slots
 	Peers  Peers
-	// Held returns the lock value of a shard while the lock can be trusted.
+	// Held returns the lock value of a shard while the lock can be trusted. It is
+	// called often and must not call the scheduler back.
 	Held func(shard int) (lockValue string, ok bool)
 	// LeaseTTL is the life of a lease without renewal. Default 30 s, at least 1 s.
 	LeaseTTL time.Duration
@@ -72,8 +77,8 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() error {
-	if o.Store == nil || o.Ledger == nil || o.Slots == nil || o.Peers == nil || o.Held == nil {
-		return errors.New("scheduler: Store, Ledger, Slots, Peers and Held are required")
+	if o.Node == "" || o.Store == nil || o.Ledger == nil || o.Slots == nil || o.Peers == nil || o.Held == nil {
+		return errors.New("scheduler: Node, Store, Ledger, Slots, Peers and Held are required")
 	}
 	setDefault(&o.LeaseTTL, 30*time.Second)
 	setDefault(&o.Rescan, time.Second)

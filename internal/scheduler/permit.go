@@ -1,117 +1,152 @@
 package scheduler
 
 import (
-	"context"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// permit asks the peer with the most free slots to lease from a due lane. The
-// caller holds mu.
-func (s *Scheduler) permit(c candidate, lockValue string, now time.Time) int {
-	q := queue{c.lane.Namespace, c.lane.Queue}
-	node, free := s.neediest(q)
-	if free <= 0 {
-		return 0
-	}
-	s.permitID++
-	p := job.Permit{
-		ID: s.permitID, Shard: c.shard.id, Lane: c.lane, N: min(c.state.want, free),
-		LockValue: lockValue, ValidFor: job.PermitValidity,
-	}
-	if !s.o.Peers.SendPermit(node, p) {
-		delete(s.peers, node)
-		return s.permit(c, lockValue, now)
-	}
-	s.peers[node][q] -= p.N
-	out := &outstanding{Permit: p, node: node, expires: now.Add(2 * job.PermitValidity)}
-	c.state.permit = out
-	s.dropExpired(now)
-	s.permits[p.ID] = out
-	s.metrics.permitsSent.Inc()
-	return p.N
+// permitLife is how long a permit is waited for: its validity, and as much again
+// for the way there and back. What was leased under one whose answer comes later,
+// or never, is found in the lane's next answer.
+const permitLife = 2 * job.PermitValidity
+
+// outstanding is a permit without answer.
+type outstanding struct {
+	job.Permit
+	node    string
+	lane    *lane
+	expires time.Time
+	// restated: the peer has stated its demand since.
+	restated bool
 }
 
-// neediest is the peer with the most free slots for a queue.
-func (s *Scheduler) neediest(q queue) (node string, free int) {
-	for n, queues := range s.peers {
-		if f := queues[q]; f > free || (f == free && f > 0 && n < node) {
-			node, free = n, f
+// permits are the outstanding ones. All live equally long, so they run out in the
+// order in which they were made.
+type permits struct {
+	last  int64
+	open  map[int64]*outstanding
+	order []*outstanding // answered ones stay here until they are first
+}
+
+func (p *permits) add(out *outstanding) {
+	p.open[out.ID] = out
+	p.order = append(p.order, out)
+}
+
+// take removes an outstanding permit; nil when there is none.
+func (p *permits) take(id int64, node string) *outstanding {
+	out, known := p.open[id]
+	if !known || out.node != node {
+		return nil
+	}
+	delete(p.open, id)
+	return out
+}
+
+// first is the permit that runs out first; nil when there is none.
+func (p *permits) first() *outstanding {
+	for len(p.order) > 0 {
+		out := p.order[0]
+		if p.open[out.ID] == out {
+			return out
 		}
+		p.order[0] = nil
+		p.order = p.order[1:]
 	}
-	return node, free
+	return nil
 }
 
-// dropExpired forgets permits that nobody answered.
+// nextExpiry is when the next permit runs out; zero is never.
+func (p *permits) nextExpiry() time.Time {
+	if out := p.first(); out != nil {
+		return out.expires
+	}
+	return time.Time{}
+}
+
+// permit asks the peer with the most free slots to lease from a due lane and
+// returns how many leases that may be; 0 when no peer has slots. The caller holds
+// mu.
+func (s *Scheduler) permit(l *lane, lockValue string, now time.Time) int {
+	q := queueOf(l.key)
+	for {
+		node, free := s.neediest(q)
+		if free == 0 {
+			return 0
+		}
+		s.permits.last++
+		out := &outstanding{
+			Permit: job.Permit{
+				ID: s.permits.last, Shard: l.shard.id, Lane: l.key, N: min(l.want, free),
+				LockValue: lockValue, ValidFor: job.PermitValidity,
+			},
+			node: node, lane: l, expires: now.Add(permitLife),
+		}
+		if !s.o.Peers.SendPermit(node, out.Permit) {
+			s.peers[node].away = true
+			continue
+		}
+		s.peers[node].free[q] -= out.N
+		s.permits.add(out)
+		l.permit = out
+		s.metrics.permitsSent.Inc()
+		return out.N
+	}
+}
+
+// dropExpired ends the permits that nobody answered. Their lanes are as due as
+// they were.
 func (s *Scheduler) dropExpired(now time.Time) {
-	for id, p := range s.permits {
-		if now.After(p.expires) {
-			delete(s.permits, id)
+	for out := s.permits.first(); out != nil && !now.Before(out.expires); out = s.permits.first() {
+		s.permits.take(out.ID, out.node)
+		s.metrics.permitsExpired.Inc()
+		s.backlog.charge(out.Lane, -out.N)
+		s.refund(out, 0)
+		if p, known := s.peers[out.node]; known && !out.restated {
+			p.silent = true
 		}
+		out.lane.permit = nil
+		s.settlePermit(out, out.lane.due)
 	}
 }
 
-// PermitResult says what a peer did with a permit.
+// PermitResult says what a peer did with a permit. An answer without lease and
+// without due time means that the peer had no slots.
 func (s *Scheduler) PermitResult(node string, r job.PermitResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out, known := s.permits[r.ID]
-	if !known || out.node != node {
+	out := s.permits.take(r.ID, node)
+	if out == nil {
 		return
 	}
-	delete(s.permits, r.ID)
-	if r.Leased == 0 {
+	used := min(max(r.Leased, 0), out.N)
+	if used == 0 {
 		s.metrics.permitsUnused.Inc()
 	}
-	sh, held := s.shards[out.Shard]
-	if !held {
-		return
+	if p, known := s.peers[node]; known {
+		p.silent = false
 	}
-	l := sh.lane(out.Lane)
-	if l.permit != out {
-		return
-	}
+	s.backlog.charge(out.Lane, used-out.N)
+	l := out.lane
 	l.permit = nil
-	if r.DueMS > 0 {
-		l.settleHead(r.DueMS)
+	due := l.due
+	if used == 0 && r.DueMS <= 0 {
+		s.exhausted(out)
+	} else {
+		s.refund(out, used)
+		l.learn(out.N, used)
+		if r.DueMS > 0 {
+			due = r.DueMS
+		}
 	}
-	l.learn(out.N, r.Leased)
-	if free := s.peers[node]; free != nil && r.Leased < out.N && r.DueMS > 0 {
-		free[queue{out.Lane.Namespace, out.Lane.Queue}] += out.N - r.Leased
-	}
-	sh.recount()
+	s.settlePermit(out, due)
 	s.wake.Signal()
 }
 
-// Permitted leases under a holder's permit for this node's workers and answers
-// it. It blocks for one call to the store.
-func (s *Scheduler) Permitted(ctx context.Context, node string, p job.Permit) {
-	deadline := time.Now().Add(p.ValidFor)
-	result := job.PermitResult{ID: p.ID}
-	defer func() { s.o.Peers.SendPermitResult(node, result) }()
-	slots := s.o.Slots.Reserve(p.Lane.Namespace, p.Lane.Queue, min(p.N, job.MaxLeasesPerCall))
-	if slots == nil || slots.Count() == 0 {
-		return
-	}
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
-	replies := s.o.Store.Lease(ctx, []job.LeaseRequest{{
-		Shard: p.Shard, LockValue: p.LockValue, TTL: s.o.LeaseTTL, Batch: s.batchID(),
-		Quotas: []job.LaneQuota{{Lane: p.Lane, N: slots.Count()}},
-	}})
-	r := replies[0]
-	slots.Deliver(r.Leased)
-	s.metrics.leased(len(r.Leased), r.Err)
-	s.metrics.permitsUsed.Inc()
-	if r.Err != nil {
-		s.o.Logger.Warn("leasing under a permit failed", "shard", p.Shard, "holder", node, "error", r.Err)
-		return
-	}
-	result.Leased = len(r.Leased)
-	for _, h := range r.Heads {
-		if h.Lane == p.Lane {
-			result.DueMS = h.DueMS
-		}
+// settlePermit settles the lane of a permit, if its shard is still held.
+func (s *Scheduler) settlePermit(out *outstanding, due int64) {
+	if s.shards[out.Shard] == out.lane.shard {
+		s.settle(out.lane, due)
 	}
 }

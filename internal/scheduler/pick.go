@@ -1,141 +1,170 @@
 package scheduler
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// candidate is a due lane of a shard that somebody may have slots for.
-type candidate struct {
-	shard *shard
-	lane  job.Lane
-	state *lane
-}
-
 // call is one leasing call for a shard, with the slots reserved for it.
 type call struct {
 	shard     *shard
 	lockValue string
-	lanes     []job.LaneQuota
-	slots     []Reservation // by lane
+	lanes     []*lane
+	quotas    []job.LaneQuota // by lane
+	slots     []Reservation   // by lane
+	total     int
 }
 
 const (
-	// maxWant bounds what is asked for in one lane at once.
-	maxWant = job.MaxLeasesPerCall
-	// maxShardsPerCall bounds the shards of one pipeline.
-	maxShardsPerCall = 16
+	// maxRoundShards and maxRoundSlots bound one pipeline: its first answer is
+	// not seen before its last.
+	maxRoundShards = 64
+	maxRoundSlots  = 400
+	// heldRetry is how long a shard rests whose lock cannot be trusted just now.
+	heldRetry = 100 * time.Millisecond
 )
 
+// round is what one pick puts together.
+type round struct {
+	now   time.Time
+	calls []*call
+	slots int
+}
+
 // pick reserves slots for due lanes and returns the calls to make; permits for
-// peers are sent on the way. With nothing to do it returns the instant of the
-// next due time. The caller holds mu.
-func (s *Scheduler) pick(now time.Time) (calls []call, next time.Time) {
+// peers are sent on the way. It also returns when to pick again if nothing
+// happens before: now when there is more than fits, zero for never. The caller
+// holds mu.
+func (s *Scheduler) pick(now time.Time) ([]*call, time.Time) {
 	if ready := s.pace.ready(); now.Before(ready) {
 		return nil, ready
 	}
-	due, next := s.dueLanes(now)
-	byShard := make(map[int]*call)
-	for len(due) > 0 && len(byShard) < maxShardsPerCall {
-		l, ok := s.fair.least(due)
-		if !ok {
-			break
-		}
-		c := due[l][0]
-		if due[l] = due[l][1:]; len(due[l]) == 0 {
-			delete(due, l)
-		}
-		n := s.serve(c, byShard, now)
-		if n == 0 {
-			delete(due, l) // no slots anywhere for this queue
-			continue
-		}
-		s.fair.took(l, n)
+	s.dropExpired(now)
+	s.promote(now)
+	r := round{now: now}
+	l := s.backlog.next()
+	for l != nil && len(r.calls) < maxRoundShards && r.slots < maxRoundSlots {
+		s.serve(l, &r)
+		l = s.backlog.next()
 	}
-	for _, c := range byShard {
-		c.shard.busy = true
-		calls = append(calls, *c)
+	for _, c := range r.calls {
+		c.shard.call = nil
+		s.flying[c.shard.id] = struct{}{}
 	}
-	if len(calls) > 0 {
-		s.pace.called(now)
+	if len(r.calls) > 0 {
+		s.pace.called(now, r.slots)
 	}
-	return calls, next
+	if l != nil {
+		return r.calls, now
+	}
+	return r.calls, s.nextDue()
 }
 
-// dueLanes groups what is due by lane, oldest first, and finds the next instant
-// at which something will be.
-func (s *Scheduler) dueLanes(now time.Time) (due map[job.Lane][]candidate, next time.Time) {
-	due = make(map[job.Lane][]candidate)
+// promote moves the lanes that have become due to the backlog.
+func (s *Scheduler) promote(now time.Time) {
 	for _, sh := range s.shards {
-		if sh.busy || sh.first == job.NeverMS || sh.clock.at.IsZero() {
+		if len(sh.later) == 0 || !s.usable(sh) || now.Before(sh.rest) {
 			continue
 		}
-		if now.Before(sh.notBefore) {
-			next = earlier(next, sh.notBefore)
-			continue
-		}
-		nowMS := sh.nowMS(now)
-		for l, state := range sh.lanes {
-			switch {
-			case state.due == job.NeverMS:
-			case state.due > nowMS:
-				next = earlier(next, sh.when(state.due))
-			case state.permit != nil && now.Before(state.permit.expires):
-				next = earlier(next, state.permit.expires)
-			default:
-				due[l] = append(due[l], candidate{sh, l, state})
-			}
+		nowMS := sh.clock.show(now) / 1000
+		for len(sh.later) > 0 && sh.later.top().due <= nowMS {
+			l := sh.later.top()
+			sh.later.remove(l)
+			s.backlog.add(l)
 		}
 	}
-	for _, candidates := range due {
-		slices.SortFunc(candidates, func(a, b candidate) int {
-			return cmp.Compare(a.state.due, b.state.due)
-		})
-	}
-	return due, next
 }
 
+// usable is false while nothing can be leased from the shard.
+func (s *Scheduler) usable(sh *shard) bool {
+	_, flying := s.flying[sh.id]
+	return !flying && !sh.clock.at.IsZero()
+}
+
+// nextDue is when the next lane becomes due, or the next permit runs out.
+func (s *Scheduler) nextDue() (next time.Time) {
+	for _, sh := range s.shards {
+		if len(sh.later) == 0 || !s.usable(sh) {
+			continue
+		}
+		t := sh.clock.when(sh.later.top().due)
+		if t.Before(sh.rest) {
+			t = sh.rest
+		}
+		next = earlier(next, t)
+	}
+	return earlier(next, s.permits.nextExpiry())
+}
+
+// earlier is the earlier of two instants of which zero means never.
 func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
 	}
 	return a
 }
 
-// serve finds slots for a candidate, here or with a peer, and returns how many
-// leases it was promised.
-func (s *Scheduler) serve(c candidate, byShard map[int]*call, now time.Time) int {
-	lockValue, held := s.o.Held(c.shard.id)
+// serve finds slots for the lane that is next, here or with a peer. In any case
+// the backlog shrinks: the lane leaves it, or its queue runs dry.
+func (s *Scheduler) serve(l *lane, r *round) {
+	sh := l.shard
+	if !s.usable(sh) || r.now.Before(sh.rest) || sh.call.full() {
+		s.park(l)
+		return
+	}
+	lockValue, held := s.o.Held(sh.id)
 	if !held {
-		c.shard.notBefore = now.Add(heldRetry)
-		return 1 // not for want of slots: let the lane's other shards go on
+		sh.rest = r.now.Add(heldRetry)
+		s.park(l)
+		return
 	}
-	if known := byShard[c.shard.id]; known != nil && (len(known.lanes) >= job.MaxLanesPerCall || known.total() >= job.MaxLeasesPerCall) {
-		return 1
+	n := min(l.want, maxRoundSlots-r.slots)
+	if sh.call != nil {
+		n = min(n, job.MaxLeasesPerCall-sh.call.total)
 	}
-	if r := s.o.Slots.Reserve(c.lane.Namespace, c.lane.Queue, c.state.want); r != nil && r.Count() > 0 {
-		k := byShard[c.shard.id]
-		if k == nil {
-			k = &call{shard: c.shard, lockValue: lockValue}
-			byShard[c.shard.id] = k
-		}
-		k.lanes = append(k.lanes, job.LaneQuota{Lane: c.lane, N: r.Count()})
-		k.slots = append(k.slots, r)
-		return r.Count()
+	if slots := s.o.Slots.Reserve(l.key.Namespace, l.key.Queue, n); slots != nil && slots.Count() > 0 {
+		r.add(l, slots, lockValue)
+		l.asked = true
+		s.served(l, slots.Count())
+		return
 	}
-	return s.permit(c, lockValue, now)
+	if n := s.permit(l, lockValue, r.now); n > 0 {
+		s.served(l, n)
+		return
+	}
+	s.backlog.parch(l)
 }
 
-// heldRetry is how long a shard rests whose lock cannot be trusted just now.
-const heldRetry = 100 * time.Millisecond
+// served takes a lane that was promised n slots out of the backlog.
+func (s *Scheduler) served(l *lane, n int) {
+	s.backlog.remove(l)
+	s.backlog.charge(l.key, n)
+	l.touched = s.scans
+}
 
-func (c *call) total() int {
-	n := 0
-	for _, q := range c.lanes {
-		n += q.N
+// park puts a lane aside until its shard can be leased from.
+func (s *Scheduler) park(l *lane) {
+	s.backlog.remove(l)
+	l.shard.later.push(l)
+}
+
+// add puts a lane into the shard's call.
+func (r *round) add(l *lane, slots Reservation, lockValue string) {
+	c := l.shard.call
+	if c == nil {
+		c = &call{shard: l.shard, lockValue: lockValue}
+		l.shard.call = c
+		r.calls = append(r.calls, c)
 	}
-	return n
+	n := slots.Count()
+	c.lanes = append(c.lanes, l)
+	c.quotas = append(c.quotas, job.LaneQuota{Lane: l.key, N: n})
+	c.slots = append(c.slots, slots)
+	c.total += n
+	r.slots += n
+}
+
+func (c *call) full() bool {
+	return c != nil && (len(c.lanes) >= job.MaxLanesPerCall || c.total >= job.MaxLeasesPerCall)
 }

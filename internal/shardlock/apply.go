@@ -67,7 +67,7 @@ func (l *loop) grant(s *slot, start, now time.Time) {
 	before := l.m.grips[s.shard].Swap(&Grip{Shard: s.shard, Value: s.value(), ValidUntil: until})
 	if before == nil {
 		l.m.metrics.held.Inc()
-		l.o.Logger.Info("shard acquired", "shard", s.shard)
+		l.o.Logger.Debug("shard acquired", "shard", s.shard)
 		l.o.OnAcquire(s.shard, s.value())
 	}
 }
@@ -148,7 +148,7 @@ func (l *loop) lose(s *slot, reason string) {
 	if reason == LossExpired || reason == LossTaken {
 		l.o.Logger.Warn("shard lost", "shard", s.shard, "reason", reason)
 	} else {
-		l.o.Logger.Info("shard given up", "shard", s.shard, "reason", reason)
+		l.o.Logger.Debug("shard given up", "shard", s.shard, "reason", reason)
 	}
 	l.o.OnLose(s.shard, reason)
 }

@@ -4,11 +4,14 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/redisstore"
 )
 
-// Run runs the suite against the server that open connects to. Each test has a
-// keyspace of its own, so that one server serves them all.
-func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient) {
+// Run runs the suite against the server that open connects to, which tests also
+// use to look and to break things, with adjusted options for the stores. Each
+// test has a keyspace of its own, so that one server serves them all.
+func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...func(*redisstore.Options)) {
 	tests := []struct {
 		name string
 		run  func(*World)
@@ -45,6 +48,6 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient) {
 		{"random histories stay consistent", testRandom},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { tt.run(NewWorld(t, open(t))) })
+		t.Run(tt.name, func(t *testing.T) { tt.run(NewWorld(t, open(t), adjust...)) })
 	}
 }

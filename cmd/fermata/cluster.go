@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+func (a *app) clusterCommand() *cobra.Command {
+	cluster := &cobra.Command{Use: "cluster", Short: "Show how the cluster is doing", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	all := false
+	queues := lister(a, "queues", "Show queues: what waits, what runs, who could run it",
+		func(ctx context.Context, c *client.Client) ([]*fermatav1.Queue, error) { return c.Queues(ctx, all) }, a.queueTable)
+	queues.Flags().BoolVarP(&all, "all", "A", false, "of all namespaces")
+	cluster.AddCommand(
+		lister(a, "nodes", "Show the members of the cluster",
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Node, error) { return c.Nodes(ctx) }, a.nodeTable),
+		lister(a, "shards", "Show shards with their holders and lag",
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Shard, error) { return c.Shards(ctx) }, a.shardTable),
+		queues,
+		lister(a, "workers", "Show connected workers",
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) { return c.Workers(ctx) }, a.workerTable),
+	)
+	return cluster
+}
+
+// lister makes a command that lists something of the cluster.
+func lister[M proto.Message](a *app, use, short string,
+	list func(context.Context, *client.Client) ([]M, error), asTable func([]M) error,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				items, err := list(ctx, c)
+				if err != nil {
+					return err
+				}
+				return printAll(a, items, asTable)
+			})
+		},
+	}
+}
+
+func (a *app) nodeTable(nodes []*fermatav1.Node) error {
+	t := table{heading: []string{"NODE", "STATE", "SHARDS", "WORKERS", "GRPC", "PEER", "DURABILITY", "VERSION", "UP"}, empty: "no nodes"}
+	for _, n := range nodes {
+		state := "serving"
+		switch {
+		case n.GetUnreachable():
+			state = "unreachable"
+		case n.GetDraining():
+			state = "draining"
+		}
+		t.add(printable(n.GetName()), state, fmt.Sprint(n.GetShardsHeld()), fmt.Sprint(n.GetWorkers()), clip(n.GetGrpcAddress(), 64),
+			clip(n.GetPeerAddress(), 64), clip(n.GetDurability(), 16), clip(n.GetVersion(), 24), a.age(n.GetStartTime()))
+	}
+	return a.printTable(t)
+}
+
+func (a *app) shardTable(shards []*fermatav1.Shard) error {
+	t := table{heading: []string{"SHARD", "HOLDER", "LOCK TTL", "JOBS", "LAG"}, empty: "no shards"}
+	for _, s := range shards {
+		t.add(fmt.Sprint(s.GetShard()), clip(s.GetHolder(), 64), shortPB(s.GetLockTtl()), fmt.Sprint(s.GetJobs()), shortPB(s.GetLag()))
+	}
+	return a.printTable(t)
+}
+
+func (a *app) queueTable(queues []*fermatav1.Queue) error {
+	t := table{
+		heading: []string{"NAMESPACE", "QUEUE", "BACKLOG", "OLDEST", "RUNNING", "SCHEDULED", "PAUSED", "DEAD", "FREE SLOTS", "WORKERS"},
+		empty:   "no queues",
+	}
+	for _, q := range queues {
+		t.add(q.GetNamespace(), q.GetQueue(), fmt.Sprint(q.GetBacklog()), shortPB(q.GetOldestOverdue()), fmt.Sprint(q.GetRunning()),
+			fmt.Sprint(q.GetScheduled()), fmt.Sprint(q.GetPaused()), fmt.Sprint(q.GetDead()), fmt.Sprint(q.GetFreeSlots()), fmt.Sprint(q.GetWorkers()))
+	}
+	return a.printTable(t)
+}
+
+func (a *app) workerTable(workers []*fermatav1.Worker) error {
+	t := table{heading: []string{"WORKER", "NODE", "NAMESPACE", "QUEUES", "RUNNING", "STATE", "VERSION", "CONNECTED"}, empty: "no workers"}
+	for _, w := range workers {
+		state := "serving"
+		if w.GetDraining() {
+			state = "draining"
+		}
+		t.add(clip(w.GetWorkerId(), 48), clip(w.GetNode(), 48), w.GetNamespace(), clip(strings.Join(w.GetQueues(), ","), 40),
+			fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), state, clip(w.GetVersion(), 24), a.age(w.GetConnectTime()))
+	}
+	return a.printTable(t)
+}

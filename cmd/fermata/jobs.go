@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/client"
+)
+
+func (a *app) jobsCommand() *cobra.Command {
+	jobs := &cobra.Command{Use: "jobs", Short: "Register, show and change jobs", Aliases: []string{"job"}, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	jobs.AddCommand(
+		a.createCommand(), a.getCommand(), a.listCommand(), a.updateCommand(), a.deleteCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.runCommand(), a.runsCommand(), a.cancelCommand(),
+	)
+	return jobs
+}
+
+func (a *app) createCommand() *cobra.Command {
+	var flags jobFlags
+	var file string
+	cmd := &cobra.Command{
+		Use:   "create [ID] (--every 30s | --cron EXPR | --at TIME | --in 10m) (--http URL | --exec ARGV | --handler NAME) [flags]\n  fermata jobs create -f FILE",
+		Short: "Register jobs",
+		Long: "Register a job from flags, or jobs from a file. Without a schedule a job runs on request only.\n" +
+			"Registering the same job twice is no error; another job under the same id is.\n\n" + fileHelp,
+		Example: `  fermata jobs create ping --every 30s --http https://example.com/health
+  fermata jobs create report --cron '30 2 * * *' --tz Europe/Berlin --exec '["/usr/bin/report","--all"]' --timeout 10m
+  fermata jobs create later --in 10m --handler mail --payload '{"to":"you"}' --retry-attempts 5 --retry-base 10s
+  fermata jobs create -f jobs.yaml`,
+		Args: rangeArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if file != "" {
+				if len(args) > 0 || anyChanged(cmd, "file") {
+					return usagef("--file takes neither an id nor flags that describe a job")
+				}
+				return a.createFromFile(cmd, file)
+			}
+			job, _, err := flags.build(cmd.Flags(), a.in, a.now())
+			if err != nil {
+				return err
+			}
+			if job.GetHandler() == "" {
+				return usagef("say what to run: --http, --exec or --handler")
+			}
+			id := ""
+			if len(args) == 1 {
+				id = args[0]
+			}
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				created, err := c.CreateJob(ctx, id, job)
+				if err != nil {
+					return err
+				}
+				return printOne(a, created, func(j *client.Job) error {
+					return a.println(fmt.Sprintf("created %s, next run %s", client.JobID(j), a.nextRun(j)))
+				})
+			})
+		},
+	}
+	flags.register(cmd.Flags())
+	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML file with jobs; - is standard input")
+	return cmd
+}
+
+// anyChanged tells whether a flag of the command itself is set, but for one.
+func anyChanged(cmd *cobra.Command, but string) bool {
+	changed := false
+	for name := range localFlags(cmd) {
+		changed = changed || (name != but && cmd.Flags().Changed(name))
+	}
+	return changed
+}
+
+func (a *app) createFromFile(cmd *cobra.Command, path string) error {
+	jobs, err := a.readJobs(path)
+	if err != nil {
+		return err
+	}
+	return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+		results, err := c.CreateJobs(ctx, jobs)
+		var created []*client.Job
+		var failed []error
+		for i, r := range results {
+			if r.Err != nil {
+				failed = append(failed, a.failedItem(jobs[i].ID, i, r.Err))
+				continue
+			}
+			created = append(created, r.Job)
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+		return errors.Join(printAll(a, created, func(list []*client.Job) error {
+			for _, j := range list {
+				if err := a.println(fmt.Sprintf("created %s, next run %s", client.JobID(j), a.nextRun(j))); err != nil {
+					return err
+				}
+			}
+			return nil
+		}), worst(failed))
+	})
+}
+
+// itemError is the error of one of several items, which has been printed.
+type itemError struct {
+	err error
+	// of all items, how many failed
+	failed int
+}
+
+func (e *itemError) Error() string {
+	if e.failed == 1 {
+		return "one item failed"
+	}
+	return fmt.Sprintf("%d items failed", e.failed)
+}
+
+func (e *itemError) Unwrap() error { return e.err }
+
+// failedItem prints what became of one item and returns the error.
+func (a *app) failedItem(id string, i int, err error) error {
+	if id == "" {
+		id = fmt.Sprintf("job %d", i+1)
+	}
+	lines := []string{fmt.Sprintf("%s: %s", printable(id), message(err))}
+	for _, v := range client.Violations(err) {
+		lines = append(lines, fmt.Sprintf("  %s: %s", printable(v.Field), printable(v.Description)))
+	}
+	fmt.Fprintln(a.err, strings.Join(lines, "\n"))
+	return err
+}
+
+// worst makes one error of many; its exit code is the highest.
+func worst(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	highest := errs[0]
+	for _, err := range errs[1:] {
+		a, _ := judge(highest)
+		if b, _ := judge(err); b > a {
+			highest = err
+		}
+	}
+	return &itemError{err: highest, failed: len(errs)}
+}
+
+func (a *app) updateCommand() *cobra.Command {
+	var flags jobFlags
+	var file, etag string
+	var manual bool
+	cmd := &cobra.Command{
+		Use:   "update ID [flags]\n  fermata jobs update -f FILE",
+		Short: "Change jobs",
+		Long: "Change what the flags name and leave the rest. With --file the whole definition is replaced;\n" +
+			"an etag in the file refuses that if somebody edited in between. A live run keeps what it started with.",
+		Example: `  fermata jobs update ping --every 1m --backoff-max-delay 10m
+  fermata jobs get ping -o yaml > ping.yaml; $EDITOR ping.yaml; fermata jobs update -f ping.yaml`,
+		Args: rangeArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if file != "" {
+				if len(args) > 0 || anyChanged(cmd, "file") {
+					return usagef("--file takes neither an id nor flags that describe a job")
+				}
+				return a.updateFromFile(cmd, file)
+			}
+			if len(args) == 0 {
+				return usagef("say which job, or give a file with -f")
+			}
+			job, paths, err := flags.build(cmd.Flags(), a.in, a.now())
+			if err != nil {
+				return err
+			}
+			if manual && job.Schedule != nil {
+				return usagef("--manual excludes a schedule")
+			}
+			if manual {
+				paths = append(paths, "schedule")
+			}
+			if len(paths) == 0 {
+				return usagef("nothing to change: no flag says what")
+			}
+			job.Name, job.Etag = args[0], etag
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.updateOne(ctx, c, job, paths...) })
+		},
+	}
+	flags.register(cmd.Flags())
+	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML file with jobs; - is standard input")
+	cmd.Flags().StringVar(&etag, "etag", "", "refuse unless the job still has this etag")
+	cmd.Flags().BoolVar(&manual, "manual", false, "remove the schedule: run on request only")
+	return cmd
+}
+
+func (a *app) updateOne(ctx context.Context, c *client.Client, job *client.Job, paths ...string) error {
+	updated, err := c.UpdateJob(ctx, job, paths...)
+	if err != nil {
+		return err
+	}
+	return printOne(a, updated, func(j *client.Job) error {
+		return a.println(fmt.Sprintf("updated %s, next run %s", client.JobID(j), a.nextRun(j)))
+	})
+}
+
+func (a *app) updateFromFile(cmd *cobra.Command, path string) error {
+	jobs, err := a.readJobs(path)
+	if err != nil {
+		return err
+	}
+	return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+		return a.each(jobNames(jobs), func(i int) error {
+			jobs[i].Job.Name = jobs[i].ID
+			return a.updateOne(ctx, c, jobs[i].Job, "*")
+		})
+	})
+}
+
+func jobNames(jobs []client.NewJob) []string {
+	names := make([]string, len(jobs))
+	for i, j := range jobs {
+		names[i] = j.ID
+	}
+	return names
+}
+
+// each does something to each of several jobs and goes on when one fails. With
+// one job its error is the command's.
+func (a *app) each(names []string, do func(i int) error) error {
+	if len(names) == 1 {
+		return do(0)
+	}
+	var failed []error
+	for i, name := range names {
+		if err := do(i); err != nil {
+			failed = append(failed, a.failedItem(name, i, err))
+		}
+	}
+	return worst(failed)
+}

@@ -1,0 +1,175 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/redistest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
+)
+
+// start runs a node on free ports until the test ends.
+func start(t *testing.T, redis string, name string, join ...string) *node.Node {
+	t.Helper()
+	cfg := node.Config{
+		Name: name, GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
+		Join: join, Redis: redisstore.ClientOptions{URL: redis}, AllowUnsafe: true,
+		LockTTL: 2 * time.Second, LeaseTTL: 3 * time.Second,
+	}
+	cfg.Limits.MinInterval = 100 * time.Millisecond
+	n, err := node.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := n.Stop(ctx); err != nil {
+			t.Errorf("stopping %s: %v", name, err)
+		}
+	})
+	return n
+}
+
+func jobs(t *testing.T, n *node.Node) fermatav1.JobServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient(n.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return fermatav1.NewJobServiceClient(conn)
+}
+
+// work runs a worker on a node until the test ends.
+func work(t *testing.T, n *node.Node, slots int, handlers map[string]func(context.Context, *worker.Task) error) {
+	t.Helper()
+	w, err := worker.New(worker.Options{Addresses: []string{n.GRPCAddr()}, Slots: slots})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, h := range handlers {
+		w.Handle(name, h)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("worker: %v", err)
+		}
+	})
+}
+
+func every(d time.Duration, handler string) *fermatav1.Job {
+	return &fermatav1.Job{
+		Handler: handler,
+		Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Interval{
+			Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(d)},
+		}},
+		BackoffPolicy: &fermatav1.BackoffPolicy{Jitter: &fermatav1.Jitter{Kind: fermatav1.Jitter_KIND_NONE}},
+	}
+}
+
+func create(t *testing.T, c fermatav1.JobServiceClient, id string, j *fermatav1.Job) {
+	t.Helper()
+	if _, err := c.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: id, Job: j}); err != nil {
+		t.Fatalf("create %s: %v", id, err)
+	}
+}
+
+func TestAHealthyJobRunsOnTimeWhileAFailingOneBacksOff(t *testing.T) {
+	redis := redistest.Start(t)
+	n := start(t, redis.URL(), "solo")
+	var ok atomic.Int64
+	work(t, n, 4, map[string]func(context.Context, *worker.Task) error{
+		"ok":   func(context.Context, *worker.Task) error { ok.Add(1); return nil },
+		"fail": func(context.Context, *worker.Task) error { return errors.New("boom") },
+	})
+	c := jobs(t, n)
+	create(t, c, "ok", every(200*time.Millisecond, "ok"))
+	create(t, c, "fail", every(200*time.Millisecond, "fail"))
+	var failing *fermatav1.Job
+	redistest.Eventually(t, 20*time.Second, "three failures", func(ctx context.Context) (err error) {
+		failing, err = c.GetJob(ctx, &fermatav1.GetJobRequest{Name: "namespaces/default/jobs/fail"})
+		if got := failing.GetStatus().GetConsecutiveFailures(); err == nil && got < 3 {
+			err = fmt.Errorf("%d failures", got)
+		}
+		return err
+	})
+	status := failing.GetStatus()
+	if got := status.GetEffectiveInterval().AsDuration(); got != 1600*time.Millisecond {
+		t.Errorf("effective interval %v after %d failures", got, status.GetConsecutiveFailures())
+	}
+	if status.GetLastError() != "boom" || status.GetDeadTotal() != 3 {
+		t.Errorf("status %v", status)
+	}
+	if ok.Load() < 5 {
+		t.Errorf("the healthy job ran %d times", ok.Load())
+	}
+	runs, err := c.ListRuns(t.Context(), &fermatav1.ListRunsRequest{Parent: "namespaces/default/jobs/fail"})
+	if err != nil || len(runs.GetRuns()) < 4 {
+		t.Errorf("runs %v, error %v", runs, err)
+	}
+}
+
+func TestWorkReachesWorkersThroughPeers(t *testing.T) {
+	redis := redistest.Start(t)
+	a := start(t, redis.URL(), "a")
+	b := start(t, redis.URL(), "b", a.GossipAddr())
+	c := start(t, redis.URL(), "c", a.GossipAddr())
+	var mu sync.Mutex
+	ran := make(map[string]int)
+	work(t, b, 20, map[string]func(context.Context, *worker.Task) error{
+		"h": func(_ context.Context, task *worker.Task) error {
+			mu.Lock()
+			ran[task.Job]++
+			mu.Unlock()
+			return nil
+		},
+	})
+	// Every node holds some shards before work begins.
+	redistest.Eventually(t, 20*time.Second, "shards on every node", func(context.Context) error {
+		for _, n := range []*node.Node{a, b, c} {
+			if n.Describe().ShardsHeld == 0 {
+				return errors.New(n.Name() + " holds none")
+			}
+		}
+		return nil
+	})
+	clients := []fermatav1.JobServiceClient{jobs(t, a), jobs(t, b), jobs(t, c)}
+	const n = 60
+	for i := range n {
+		create(t, clients[i%3], fmt.Sprintf("j%d", i), every(500*time.Millisecond, "h"))
+	}
+	redistest.Eventually(t, 20*time.Second, "every job to run twice", func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		done := 0
+		for _, times := range ran {
+			if times >= 2 {
+				done++
+			}
+		}
+		if done < n {
+			return fmt.Errorf("%d of %d", done, n)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,96 @@
+package scheduler
+
+import (
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Acquired says that this node has won a shard's lock. Its lanes are read at once.
+func (s *Scheduler) Acquired(id int) {
+	s.mu.Lock()
+	if _, held := s.shards[id]; !held {
+		s.shards[id] = &shard{id: id, lanes: make(map[job.Lane]*lane), born: s.scans}
+	}
+	s.mu.Unlock()
+	select {
+	case s.unread <- struct{}{}:
+	default:
+	}
+}
+
+// Lost says that this node no longer holds a shard. A call that is in flight for it
+// ends as it may; until then none is made for the shard, even if it is acquired
+// anew.
+func (s *Scheduler) Lost(id int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sh, held := s.shards[id]
+	if !held {
+		return
+	}
+	for _, l := range sh.lanes {
+		sh.take(l, &s.backlog)
+	}
+	delete(s.shards, id)
+}
+
+// Nudge says that lanes of a shard may have become due earlier.
+func (s *Scheduler) Nudge(id int, heads []job.LaneHead) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sh, held := s.shards[id]
+	if !held {
+		return
+	}
+	news := false
+	for _, h := range heads {
+		l := sh.lane(h.Lane)
+		l.touched = s.scans
+		switch {
+		case l.pending():
+			l.nudged = min(l.nudged, h.DueMS)
+		case h.DueMS < l.due:
+			s.setDue(l, h.DueMS)
+			news = true
+		}
+	}
+	if news {
+		s.wake.Signal()
+	}
+}
+
+// DemandChanged says that slots of this node's workers became free.
+func (s *Scheduler) DemandChanged() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.backlog.waterAll() {
+		s.wake.Signal()
+	}
+}
+
+// setDue takes a lane's first due time and puts it to where it belongs.
+func (s *Scheduler) setDue(l *lane, due int64) {
+	l.shard.take(l, &s.backlog)
+	l.due = due
+	if due < job.NeverMS && !l.pending() {
+		l.shard.later.push(l)
+	}
+}
+
+// take takes a lane out of where it waits.
+func (sh *shard) take(l *lane, b *backlog) {
+	switch {
+	case l.flow != nil:
+		b.remove(l)
+	case l.pos > 0:
+		sh.later.remove(l)
+	}
+}
+
+// settle takes the first due time that the answer to a pending lane brought.
+// The caller has ended what was pending.
+func (s *Scheduler) settle(l *lane, due int64) {
+	due = min(due, l.nudged)
+	l.nudged = job.NeverMS
+	l.touched = s.scans
+	s.setDue(l, due)
+}

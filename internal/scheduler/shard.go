@@ -1,0 +1,93 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// shard is one that this node holds.
+type shard struct {
+	id    int
+	lanes map[job.Lane]*lane
+	// later has the lanes that are due at some time and do not wait for slots.
+	// Lanes that are due but cannot be leased from just now are here as well.
+	later heap[*lane]
+	rest  time.Time // no leasing before, after an error
+	clock reading
+	call  *call // being put together by pick
+	born  int64 // the rescan after whose start the shard was acquired
+	read  bool  // a rescan has read its lanes
+}
+
+// lane is one lane of one shard. It is in the shard's later, or in a flow, or,
+// while it is pending or never due, in neither.
+type lane struct {
+	key     job.Lane
+	shard   *shard
+	due     int64 // first due time
+	nudged  int64 // earliest nudge while pending; NeverMS is none
+	want    int   // how many leases to ask for
+	asked   bool  // a leasing call for it is in flight
+	permit  *outstanding
+	touched int64 // the rescan after whose start something was learnt of it
+	flow    *flow // where it waits for slots
+	pos     int   // in later or in flow.due
+}
+
+func (l *lane) before(other *lane) bool { return l.due < other.due }
+func (l *lane) place() *int             { return &l.pos }
+
+// pending lanes learn their first due time from the answer they wait for.
+func (l *lane) pending() bool { return l.asked || l.permit != nil }
+
+// lane returns the shard's lane, making it when it is new.
+func (sh *shard) lane(key job.Lane) *lane {
+	l, ok := sh.lanes[key]
+	if !ok {
+		l = &lane{key: key, shard: sh, due: job.NeverMS, nudged: job.NeverMS, want: 1}
+		sh.lanes[key] = l
+	}
+	return l
+}
+
+// learn adapts how much is asked for: twice as much when the lane gave all, one
+// more than it gave otherwise.
+func (l *lane) learn(asked, got int) {
+	if got >= asked {
+		l.want = min(max(l.want, asked*2), job.MaxLeasesPerCall)
+		return
+	}
+	l.want = min(got+1, job.MaxLeasesPerCall)
+}
+
+// reading is one sight of a shard's clock.
+type reading struct {
+	us int64
+	at time.Time
+}
+
+// clockFresh is how long a reading is preferred to later ones that show less.
+const clockFresh = 2 * time.Second
+
+// saw takes a sight of the shard's clock. Taking the moment of arrival as that of
+// the reading makes the estimate late by the answer's trip, never early, so of two
+// readings the one that shows more is the better one. Two things make an estimate
+// run ahead: drift, which is why it ages, and a shard clock at half speed, which
+// shows in a call that came too early (doubt).
+func (sh *shard) saw(us int64, at time.Time, doubt bool) {
+	if us <= 0 {
+		return
+	}
+	if doubt || sh.clock.at.IsZero() || us > sh.clock.show(at) || at.Sub(sh.clock.at) > clockFresh {
+		sh.clock = reading{us: us, at: at}
+	}
+}
+
+// show estimates what the clock shows now, in microseconds.
+func (r reading) show(now time.Time) int64 { return r.us + now.Sub(r.at).Microseconds() }
+
+// when is the local instant at which the clock shows ms.
+func (r reading) when(ms int64) time.Time {
+	return r.at.Add(time.Duration(ms*1000-r.us) * time.Microsecond)
+}

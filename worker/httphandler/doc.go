@@ -1,0 +1,32 @@
+// Package httphandler makes a handler that sends one HTTP request an attempt.
+//
+// The payload is JSON:
+//
+//	{
+//	  "method": "POST",                     // GET when unset
+//	  "url": "https://example.com/hook",    // http or https
+//	  "headers": {"Content-Type": "application/json"},
+//	  "body": "{}",                         // or "body_base64"
+//	  "expected_status": ["200-299", "404"],// 200-299 when unset
+//	  "timeout": "5s",                      // beside the attempt's own
+//	  "max_body_bytes": 65536               // how much of the answer is read; 1 MiB when unset, and at most
+//	}
+//
+// The headers Fermata-Run, Fermata-Attempt and Fermata-Token are added; a
+// receiver that refuses tokens smaller than the greatest it has seen for a job is
+// safe from attempts that were superseded. The output is JSON with status, bytes,
+// duration_ms, and the beginning of the answer's body.
+//
+// Every fault is a plain failure, a payload that makes no sense as well: the job
+// backs off, and its owner corrects it. A Retry-After header of an unexpected
+// answer is passed on.
+//
+// Invariants:
+//
+//  1. A connection is made only to public addresses and to those that
+//     Options.Allow holds, checked after name resolution, for redirects too.
+//  2. At most 3 redirects are followed, none from https to http. One that leads to
+//     another origin loses the payload's headers and the fencing token.
+//  3. At most 1 MiB of an answer is read, decompressed.
+//  4. Errors name host and path of a URL, never its user or query.
+package httphandler

@@ -1,0 +1,102 @@
+package httphandler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// special are the networks that are not public, by IANA's registries, as far as
+// netip.Addr has no method that knows them.
+var special = prefixes(
+	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
+	"203.0.113.0/24", "240.0.0.0/4",
+	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+	"5f00::/16", "fec0::/10",
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(texts))
+	for _, s := range texts {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// public tells whether an address may be reached without leave.
+func public(a netip.Addr) bool {
+	in := func(p netip.Prefix) bool { return p.Contains(a) }
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(special, in)
+}
+
+// guard refuses connections by their resolved address, so that neither a name
+// nor a redirect leads around it.
+func guard(allow []netip.Prefix) func(context.Context, string, string, syscall.RawConn) error {
+	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		ap, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("address %q: %w", address, err)
+		}
+		a := ap.Addr().WithZone("").Unmap()
+		in := func(p netip.Prefix) bool { return p.Contains(a) }
+		if public(a) || slices.ContainsFunc(allow, in) {
+			return nil
+		}
+		return fmt.Errorf("address %s is not public, and this worker does not allow it", a)
+	}
+}
+
+var (
+	errRedirects = fmt.Errorf("more than %d redirects", maxRedirects)
+	errDowngrade = errors.New("redirect from https to http")
+	errScheme    = errors.New("redirect to another scheme than http and https")
+)
+
+// redirect decides about one redirect.
+func redirect(request *http.Request, via []*http.Request) error {
+	first, last := via[0], via[len(via)-1]
+	switch {
+	case len(via) > maxRedirects:
+		return errRedirects
+	case request.URL.Scheme != "http" && request.URL.Scheme != "https":
+		return errScheme
+	case last.URL.Scheme == "https" && request.URL.Scheme == "http":
+		return errDowngrade
+	}
+	if request.URL.Scheme != first.URL.Scheme || !strings.EqualFold(request.URL.Host, first.URL.Host) {
+		kept := http.Header{}
+		for _, name := range []string{"User-Agent", "Fermata-Run", "Fermata-Attempt", "Content-Type"} {
+			if v := request.Header.Get(name); v != "" {
+				kept.Set(name, v)
+			}
+		}
+		request.Header = kept
+	}
+	return nil
+}
+
+// retryAfter reads the header of that name: seconds, or a date that counts from
+// the answer's own Date, else from now. 0 means that it asks for nothing.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if text == "" {
+		return 0
+	}
+	if seconds, err := time.ParseDuration(text + "s"); err == nil && strings.Trim(text, "0123456789") == "" {
+		return seconds
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	if sent, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = sent
+	}
+	return max(0, at.Sub(now))
+}

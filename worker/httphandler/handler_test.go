@@ -1,0 +1,273 @@
+package httphandler
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fermata-io/fermata/worker"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+// target answers every kind of request that the tests need.
+func target(t *testing.T) *httptest.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s %s|%s|%s|%s|%s|%s", r.Method, r.URL.RequestURI(), body, r.Header.Get("X-Key"), r.UserAgent(),
+			r.Header.Get("Fermata-Run"), r.Header.Get("Fermata-Attempt"), r.Header.Get("Fermata-Token"))
+	})
+	mux.HandleFunc("/status/{code}", func(w http.ResponseWriter, r *http.Request) {
+		if after := r.URL.Query().Get("after"); after != "" {
+			w.Header().Set("Retry-After", after)
+		}
+		if date := r.URL.Query().Get("date"); date != "" {
+			w.Header().Set("Date", date)
+		}
+		var code int
+		fmt.Sscan(r.PathValue("code"), &code)
+		w.WriteHeader(code)
+		if code != http.StatusNoContent {
+			fmt.Fprint(w, "answer")
+		}
+	})
+	mux.HandleFunc("/big", func(w http.ResponseWriter, _ *http.Request) {
+		for range 3 * MaxBody / 1024 {
+			if _, err := w.Write([]byte(strings.Repeat("x", 1024))); err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("/bomb", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer z.Close()
+		for range 64 {
+			if _, err := z.Write(make([]byte, MaxBody)); err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("/binary", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("a\xff\x00b")) })
+	mux.HandleFunc("/hang", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	mux.HandleFunc("/hops/{n}", func(w http.ResponseWriter, r *http.Request) {
+		var n int
+		if fmt.Sscan(r.PathValue("n"), &n); n == 0 {
+			fmt.Fprint(w, "arrived")
+			return
+		}
+		http.Redirect(w, r, fmt.Sprintf("/hops/%d", n-1), http.StatusFound)
+	})
+	mux.HandleFunc("/to", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, r.URL.Query().Get("url"), http.StatusTemporaryRedirect)
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func newHandler(t *testing.T, o Options) worker.Handler {
+	t.Helper()
+	h := New(o)
+	t.Cleanup(func() { idle(h) })
+	return h
+}
+
+// idle closes the connections that a handler keeps, through a request that is
+// refused: its transport is not visible from here.
+func idle(worker.Handler) { http.DefaultTransport.(*http.Transport).CloseIdleConnections() }
+
+func task(payload string) *worker.Task {
+	return &worker.Task{Run: "namespaces/n/jobs/j/runs/r", Attempt: 2, Token: 99, Payload: []byte(payload)}
+}
+
+func TestRequests(t *testing.T) {
+	s := target(t)
+	other := target(t)
+	h := newHandler(t, Options{Allow: loopback, Version: "v9"})
+	date := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	tests := map[string]struct {
+		payload string // URL stands for the server
+		err     string // empty: none
+		after   time.Duration
+		output  string // in it
+		bytes   int
+	}{
+		"get": {payload: `{"url":"URL/echo?q=1"}`, output: "GET /echo?q=1 ||fermata-worker/v9|namespaces/n/jobs/j/runs/r|2|99"},
+		"post": {payload: `{"method":"POST","url":"URL/echo","body":"hi","headers":{"X-Key":"k"}}`,
+			output: "POST /echo hi|k|fermata-worker/v9|"},
+		"base64":           {payload: `{"method":"PUT","url":"URL/echo","body_base64":"aGk="}`, output: "PUT /echo hi|"},
+		"own agent":        {payload: `{"url":"URL/echo","headers":{"user-agent":"mine"}}`, output: "|mine|"},
+		"no content":       {payload: `{"url":"URL/status/204"}`, output: `"status":204,"bytes":0`},
+		"unexpected":       {payload: `{"url":"URL/status/500?token=secret"}`, err: "GET URL/status/500: unexpected status 500 Internal Server Error", output: `"body":"answer"`},
+		"not found":        {payload: `{"url":"URL/status/404"}`, err: "unexpected status 404 Not Found"},
+		"expected 404":     {payload: `{"url":"URL/status/404","expected_status":["200-299","404"]}`, output: `"status":404`},
+		"200 not expected": {payload: `{"url":"URL/status/200","expected_status":["201"]}`, err: "unexpected status 200"},
+		"retry seconds":    {payload: `{"url":"URL/status/503?after=120"}`, err: "503", after: 2 * time.Minute},
+		"retry date": {payload: `{"url":"URL/status/429?after=` + urlTime(date.Add(time.Hour)) + `&date=` + urlTime(date) + `"}`,
+			err: "429", after: time.Hour},
+		"retry in the past": {payload: `{"url":"URL/status/429?after=` + urlTime(date) + `"}`, err: "429"},
+		"retry garbage":     {payload: `{"url":"URL/status/429?after=1h"}`, err: "429"},
+		"retry negative":    {payload: `{"url":"URL/status/429?after=-5"}`, err: "429"},
+		"no retry on 200":   {payload: `{"url":"URL/status/200?after=120"}`, output: `"status":200`},
+		"big":               {payload: `{"url":"URL/big"}`, output: `"truncated":true`, bytes: MaxBody},
+		"gzip bomb":         {payload: `{"url":"URL/bomb"}`, output: `"truncated":true`, bytes: MaxBody},
+		"own bound":         {payload: `{"url":"URL/big","max_body_bytes":10}`, output: `"body":"xxxxxxxxxx"`, bytes: 10},
+		"binary":            {payload: `{"url":"URL/binary"}`, output: `"body":"a��b"`, bytes: 4},
+		"timeout":           {payload: `{"url":"URL/hang","timeout":"20ms"}`, err: "context deadline exceeded"},
+		"three redirects":   {payload: `{"url":"URL/hops/3"}`, output: "arrived"},
+		"four redirects":    {payload: `{"url":"URL/hops/4"}`, err: "more than 3 redirects"},
+		"redirect here": {payload: `{"method":"POST","url":"URL/to?url=/echo","body":"hi","headers":{"X-Key":"k"}}`,
+			output: "POST /echo hi|k|fermata-worker/v9|namespaces/n/jobs/j/runs/r|2|99"},
+		"redirect elsewhere": {payload: `{"url":"URL/to?url=OTHER/echo","headers":{"X-Key":"k"}}`,
+			output: "GET /echo ||fermata-worker/v9|namespaces/n/jobs/j/runs/r|2|\""},
+		"redirect to file": {payload: `{"url":"URL/to?url=file:///etc/passwd"}`, err: "redirect to another scheme"},
+		"nobody listens":   {payload: `{"url":"http://127.0.0.1:1/x?secret=1"}`, err: "GET http://127.0.0.1:1/x: dial tcp 127.0.0.1:1: connect: connection refused"},
+
+		"typo in the scheme": {payload: `{"url":"ttps://example.com"}`, err: `scheme is "ttps", want http or https`},
+		"no url":             {payload: `{}`, err: "url is missing"},
+		"no host":            {payload: `{"url":"http:///x"}`, err: "host is missing"},
+		"malformed url":      {payload: `{"url":"http://u:secret@[::1"}`, err: "url is malformed"},
+		"malformed method":   {payload: `{"method":"A B","url":"URL/echo"}`, err: "method or url is malformed"},
+		"not JSON":           {payload: `nonsense`, err: "payload: "},
+		"two values":         {payload: `{"url":"URL/echo"} {}`, err: "more than one JSON value"},
+		"unknown field":      {payload: `{"url":"URL/echo","methd":"PUT"}`, err: `unknown field "methd"`},
+		"two bodies":         {payload: `{"url":"URL/echo","body":"","body_base64":""}`, err: "exclude each other"},
+		"bad base64":         {payload: `{"url":"URL/echo","body_base64":"?"}`, err: "body_base64: "},
+		"bad status":         {payload: `{"url":"URL/echo","expected_status":["2xx"]}`, err: `"2xx" is neither`},
+		"bad range":          {payload: `{"url":"URL/echo","expected_status":["299-200"]}`, err: "is neither"},
+		"bad timeout":        {payload: `{"url":"URL/echo","timeout":"5"}`, err: `timeout: "5"`},
+		"zero timeout":       {payload: `{"url":"URL/echo","timeout":"0s"}`, err: `timeout: "0s"`},
+		"bad bound":          {payload: `{"url":"URL/echo","max_body_bytes":2000000}`, err: "max_body_bytes is 2000000"},
+		"reserved header":    {payload: `{"url":"URL/echo","headers":{"fermata-token":"1"}}`, err: "header Fermata-Token cannot be set"},
+		"malformed header":   {payload: `{"url":"URL/echo","headers":{"X-A":"a\nb"}}`, err: "invalid header field value"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			fill := strings.NewReplacer("URL", s.URL, "OTHER", other.URL)
+			task := task(fill.Replace(test.payload))
+			err := h(t.Context(), task)
+			switch {
+			case test.err == "" && err != nil:
+				t.Fatal(err)
+			case test.err != "" && (err == nil || !strings.Contains(err.Error(), fill.Replace(test.err))):
+				t.Fatalf("got %v, want %q", err, fill.Replace(test.err))
+			case err != nil && strings.Contains(err.Error(), "secret"):
+				t.Errorf("%v tells a secret", err)
+			}
+			if err != nil {
+				wantHint(t, err, test.after)
+			}
+			var out report
+			if len(task.Output()) > 0 {
+				if err := json.Unmarshal(task.Output(), &out); err != nil {
+					t.Errorf("output %s: %v", task.Output(), err)
+				}
+			}
+			if !strings.Contains(string(task.Output()), test.output) || test.bytes != 0 && out.Bytes != test.bytes {
+				t.Errorf("output is %s, want %q in it and %d bytes", task.Output(), test.output, test.bytes)
+			}
+		})
+	}
+}
+
+func urlTime(t time.Time) string { return strings.ReplaceAll(t.Format(http.TimeFormat), " ", "%20") }
+
+// wantHint compares an error with one whose hint is known.
+func wantHint(t *testing.T, err error, after time.Duration) {
+	t.Helper()
+	if got := fmt.Sprintf("%#v", err); strings.Contains(got, "permanentError") {
+		t.Errorf("%v ends the run; it should back off", err)
+	}
+	if h, ok := err.(interface{ RetryAfter() time.Duration }); ok != (after > 0) && after > 0 || ok && h.RetryAfter() != after {
+		t.Errorf("%v does not ask for %v", err, after)
+	}
+}
+
+func TestOnlyPublicAddresses(t *testing.T) {
+	var connections atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { connections.Add(1) }))
+	defer s.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
+	h := newHandler(t, Options{})
+	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "127.1", "2130706433", "0x7f.1"} {
+		err := h(t.Context(), task(`{"url":"http://`+host+`:`+port+`/"}`))
+		if err == nil {
+			t.Errorf("%s was reached", host)
+		}
+	}
+	if n := connections.Load(); n != 0 {
+		t.Errorf("%d requests arrived", n)
+	}
+
+	check := guard([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")})
+	for address, want := range map[string]bool{
+		"93.184.216.34:443": true, "[2606:4700::1111]:443": true, "10.1.2.3:80": true, "[fd00::1]:80": true,
+		"[::ffff:10.1.2.3]:80": true,
+		"10.2.0.1:80":          false, "172.16.0.1:80": false, "192.168.1.1:80": false, "100.64.0.1:80": false,
+		"169.254.169.254:80": false, "[fe80::1%eth0]:80": false, "[fc00::1]:80": false, "224.0.0.1:80": false,
+		"[ff02::1]:80": false, "255.255.255.255:80": false, "[64:ff9b::a00:1]:80": false, "[2002:a00:1::]:80": false,
+		"[::ffff:169.254.169.254]:80": false, "[::10.0.0.1]:80": false, "0.0.0.0:80": false, "[::]:80": false,
+		"198.18.0.1:80": false, "240.0.0.1:80": false, "192.0.2.1:80": false, "nonsense": false,
+	} {
+		if err := check(t.Context(), "tcp", address, nil); (err == nil) != want {
+			t.Errorf("%s: %v, want allowed %v", address, err, want)
+		}
+	}
+}
+
+func TestRedirectCannotLeadInside(t *testing.T) {
+	s := target(t)
+	// Only the first server may be reached: another loopback address stands for
+	// what is inside.
+	h := newHandler(t, Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
+	inside := strings.Replace(s.URL, "127.0.0.1", "127.0.0.2", 1)
+	err := h(t.Context(), task(`{"url":"`+s.URL+`/to?url=`+inside+`/echo"}`))
+	if err == nil || !strings.Contains(err.Error(), "address 127.0.0.2 is not public") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNoDowngrade(t *testing.T) {
+	plain := target(t)
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, plain.URL+"/echo", http.StatusFound)
+	}))
+	defer s.Close()
+	trust := s.Client().Transport.(*http.Transport).TLSClientConfig
+	h := newHandler(t, Options{Allow: loopback, TLS: trust})
+	if err := h(t.Context(), task(`{"url":"`+s.URL+`"}`)); !errors.Is(err, errDowngrade) {
+		t.Errorf("got %v", err)
+	}
+	untrusting := newHandler(t, Options{Allow: loopback})
+	if err := untrusting(t.Context(), task(`{"url":"`+s.URL+`"}`)); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	s := target(t)
+	h := newHandler(t, Options{Allow: loopback})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(worker.ErrCancelled)
+	if err := h(ctx, task(`{"url":"`+s.URL+`/hang"}`)); !errors.Is(err, worker.ErrCancelled) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,174 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+func TestExcerptFitsInJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := rapid.OneOf(rapid.SliceOf(rapid.Byte()), rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) })).Draw(t, "b")
+		n := rapid.IntRange(0, 64).Draw(t, "n")
+		s := Excerpt(b, n)
+		encoded, err := json.Marshal(s)
+		if err != nil || len(encoded) > n+2 || !utf8.ValidString(s) {
+			t.Fatalf("%q: %d bytes of JSON, want at most %d (%v)", s, len(encoded), n+2, err)
+		}
+		if clean := string(b); len(clean)*6 <= n && utf8.ValidString(clean) && strings.IndexFunc(clean, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0 && s != clean {
+			t.Fatalf("%q fits and became %q", clean, s)
+		}
+	})
+}
+
+func TestOutboxBoundsMessages(t *testing.T) {
+	o := outbox{draining: true, returned: make([]string, 3), started: make([]string, 2*maxIDs+1)}
+	for range 300 {
+		o.results = append(o.results, &fermatav1.Result{LeaseId: "x", Output: make([]byte, MaxOutput)})
+	}
+	var kinds []string
+	results := 0
+	for _, m := range o.take() {
+		switch {
+		case m.GetDraining() != nil:
+			kinds = append(kinds, "draining")
+		case m.GetReturned() != nil:
+			kinds = append(kinds, "returned")
+		case m.GetStarted() != nil:
+			kinds = append(kinds, "started")
+			if len(m.GetStarted().LeaseIds) > maxIDs {
+				t.Errorf("%d ids in one message", len(m.GetStarted().LeaseIds))
+			}
+		default:
+			kinds = append(kinds, "results")
+			n := len(m.GetResults().Results)
+			results += n
+			if n*MaxOutput > maxBatch+2*MaxOutput {
+				t.Errorf("%d results in one message", n)
+			}
+		}
+	}
+	want := []string{"draining", "returned", "started", "started", "started", "results", "results", "results"}
+	if !slices.Equal(kinds, want) || results != 300 || !o.empty() {
+		t.Errorf("got %v with %d results, want %v with 300", kinds, results, want)
+	}
+}
+
+func TestPickGoesRound(t *testing.T) {
+	l := &link{w: &Worker{o: Options{Addresses: []string{"a", "b"}}}}
+	l.learn([]string{"c", "a"})
+	var got []string
+	for tries := range 4 {
+		got = append(got, l.pick(nil, tries))
+	}
+	if !slices.Equal(got, []string{"c", "a", "b", "c"}) {
+		t.Errorf("picked %v", got)
+	}
+	// The node that drains is avoided while others have not been tried.
+	got = nil
+	for tries := range 5 {
+		got = append(got, l.pick(&session{address: "b"}, tries))
+	}
+	if !slices.Equal(got, []string{"a", "c", "a", "b", "c"}) {
+		t.Errorf("picked %v", got)
+	}
+	only := &link{w: &Worker{o: Options{Addresses: []string{"a"}}}}
+	if got := only.pick(&session{address: "a"}, 0); got != "a" {
+		t.Errorf("picked %q of one address", got)
+	}
+}
+
+func TestPauseGrowsByRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &link{w: &Worker{o: Options{Addresses: []string{"a", "b"}}}}
+		for failures, limit := range map[int]time.Duration{
+			0: 100 * time.Millisecond, 1: 100 * time.Millisecond, 2: 100 * time.Millisecond, 3: 200 * time.Millisecond,
+			4: 200 * time.Millisecond, 9: 1600 * time.Millisecond, 40: 5 * time.Second, 1 << 40: 5 * time.Second,
+		} {
+			l.failures = failures
+			start := time.Now()
+			l.pause(context.Background(), nil)
+			if took := time.Since(start); took < limit/2 || took > limit {
+				t.Errorf("%d failures: waited %v, want %v to %v", failures, took, limit/2, limit)
+			}
+		}
+		before := &session{done: make(chan struct{})}
+		close(before.done)
+		if !l.pause(context.Background(), before) {
+			t.Error("the end of the session before went unseen")
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	good := func() Options { return Options{Addresses: []string{"a:1"}} }
+	for name, test := range map[string]struct {
+		edit func(*Options)
+		want string
+	}{
+		"no address":     {func(o *Options) { o.Addresses = nil }, "Addresses is empty"},
+		"empty address":  {func(o *Options) { o.Addresses = []string{""} }, "Addresses has an empty entry"},
+		"slots":          {func(o *Options) { o.Slots = -1 }, "slots is -1, want 1 to 100000"},
+		"namespace":      {func(o *Options) { o.Namespace = "a b" }, "namespace"},
+		"id":             {func(o *Options) { o.ID = "a/b" }, "worker_id"},
+		"queue twice":    {func(o *Options) { o.Queues = []string{"q", "q"} }, "queues[1]"},
+		"drain timeout":  {func(o *Options) { o.DrainTimeout = -1 }, "DrainTimeout is negative"},
+		"all at once":    {func(o *Options) { o.Slots, o.ID = -1, "a/b" }, "worker_id"},
+		"version length": {func(o *Options) { o.Version = strings.Repeat("v", 200) }, "version"},
+	} {
+		o := good()
+		test.edit(&o)
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+	}
+	a, errA := New(good())
+	b, errB := New(good())
+	if errA != nil || errB != nil || a.ID() == b.ID() {
+		t.Errorf("defaults: %v, %v, ids %q and %q", errA, errB, a.ID(), b.ID())
+	}
+	if a.o.Slots != DefaultSlots || a.o.Namespace != "default" || !slices.Equal(a.o.Queues, []string{"default"}) {
+		t.Errorf("defaults are %+v", a.o)
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	handler := func(context.Context, *Task) error { return nil }
+	w, err := New(Options{Addresses: []string{"127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Run(t.Context()); err == nil {
+		t.Error("Run without a handler")
+	}
+	w.Handle("a", handler)
+	panics := func(name string, f func()) {
+		defer func() {
+			if recover() == nil {
+				t.Errorf("%s: no panic", name)
+			}
+		}()
+		f()
+	}
+	panics("empty name", func() { w.Handle("", handler) })
+	panics("no handler", func() { w.Handle("b", nil) })
+	panics("twice", func() { w.Handle("a", handler) })
+	w.Stop()
+	w.Stop()
+	if err := w.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	panics("after Run", func() { w.Handle("c", handler) })
+	if err := w.Run(t.Context()); err == nil {
+		t.Error("Run ran twice")
+	}
+}
