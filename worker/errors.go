@@ -42,6 +42,9 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
+// RetryAfter is the hint.
+func (e *retryAfterError) RetryAfter() time.Duration { return e.after }
+
 // RetryAfter marks an error whose next attempt, or run, should start no earlier
 // than d from now, in place of the computed delay and inside the bounds of the
 // job's policy. A d that is not positive asks for nothing. It is transparent to
@@ -59,9 +62,9 @@ func isPermanent(err error) bool {
 }
 
 func retryAfterOf(err error) time.Duration {
-	var r *retryAfterError
-	if errors.As(err, &r) {
-		return r.after
+	var hint interface{ RetryAfter() time.Duration }
+	if errors.As(err, &hint) {
+		return hint.RetryAfter()
 	}
 	return 0
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
 )
@@ -139,7 +141,7 @@ func (a *app) whichRun(ctx context.Context, c *client.Client, args []string) (st
 		return "", err
 	}
 	if j.GetStatus().GetCurrentRun() == "" {
-		return "", fmt.Errorf("job %s has no current run", printable(args[0]))
+		return "", status.Errorf(codes.NotFound, "job %s has no current run", printable(args[0]))
 	}
 	return j.GetStatus().GetCurrentRun(), nil
 }

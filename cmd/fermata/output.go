@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -118,6 +121,7 @@ func (a *app) printYAML(text string) error {
 		return err
 	}
 	plain(&node)
+	showPayload(&node)
 	encoder := yaml.NewEncoder(a.out)
 	encoder.SetIndent(2)
 	if err := encoder.Encode(&node); err != nil {
@@ -131,4 +135,28 @@ func plain(n *yaml.Node) {
 	for _, child := range n.Content {
 		plain(child)
 	}
+}
+
+// showPayload writes the payload of a job as text where it is text.
+func showPayload(document *yaml.Node) {
+	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
+		return
+	}
+	fields := document.Content[0].Content
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i].Value != "payload" {
+			continue
+		}
+		text, err := base64.StdEncoding.DecodeString(fields[i+1].Value)
+		if err == nil && len(text) > 0 && isText(string(text)) {
+			fields[i].Value = "payload_text"
+			fields[i+1].SetString(string(text))
+		}
+	}
+}
+
+func isText(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '\n' && r != '\t' && !unicode.IsPrint(r)
+	})
 }

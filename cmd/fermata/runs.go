@@ -60,7 +60,11 @@ func took(r *client.Run) string {
 	if r.GetStartTime() == nil || r.GetFinishTime() == nil {
 		return none
 	}
-	return short(max(0, r.GetFinishTime().AsTime().Sub(r.GetStartTime().AsTime()).Round(time.Millisecond)))
+	d := max(0, r.GetFinishTime().AsTime().Sub(r.GetStartTime().AsTime()))
+	if d < time.Minute {
+		return d.Round(time.Millisecond).String()
+	}
+	return short(d)
 }
 
 func (a *app) describeRun(r *client.Run) error {

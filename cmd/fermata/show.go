@@ -86,6 +86,8 @@ func (a *app) jobTable(jobs []*client.Job) error {
 func (a *app) getCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", Short: "Show a job", Args: exactArgs(1),
+		Long: "Show a job. With -o yaml it is in the form that create and update take with -f: a payload of plain\n" +
+			"text is written as payload_text.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
 				j, err := c.GetJob(ctx, args[0])
@@ -121,7 +123,12 @@ func (a *app) describe(j *client.Job) error {
 		line("Paused", strings.TrimSpace(a.ago(s.GetPauseTime())+" "+printable(s.GetPauseNote())))
 	}
 	if s.GetNextDueTime() != nil {
-		line("Next run", fmt.Sprintf("%s (%s, by %s)", a.nextRun(j), instant(s.GetNextDueTime()), enumName(s.GetDelaySource())))
+		due := fmt.Sprintf("%s, by %s", instant(s.GetNextDueTime()), enumName(s.GetDelaySource()))
+		if next := a.nextRun(j); next != none {
+			line("Next run", fmt.Sprintf("%s (%s)", next, due))
+		} else {
+			line("Held run", due)
+		}
 		line("Nominally", instant(s.GetNextNominalTime()))
 		line("Run", fmt.Sprintf("%s, attempt %d, %d workers lost", client.RunID(&client.Run{Name: s.GetCurrentRun()}), s.GetCurrentAttempt(), s.GetCurrentLosses()))
 	}

@@ -117,10 +117,6 @@ func TestBadInputIsRefusedByField(t *testing.T) {
 			_, err := n.jobs.BatchCreateJobs(call(t), request)
 			return err
 		}, "requests"},
-		{"empty batch", func() error {
-			_, err := n.jobs.BatchCreateJobs(call(t), &fermatav1.BatchCreateJobsRequest{Parent: namespace})
-			return err
-		}, "requests"},
 		{"get without an id", func() error {
 			_, err := n.jobs.GetJob(call(t), &fermatav1.GetJobRequest{Name: jobName("")})
 			return err

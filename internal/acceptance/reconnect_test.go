@@ -88,7 +88,7 @@ func TestResultsCountOnceOverCuts(t *testing.T) {
 		j := l.jobs[fmt.Sprintf("load-%04d", i)]
 		j.Schedule = every(time.Second, first.Add(time.Duration(i)*25*time.Millisecond))
 		j.BackoffPolicy = noBackoff()
-		j.Payload = behaviour{Sleep: 20 * time.Millisecond, Fail: i%2 == 0}.payload()
+		j.Payload = behaviour{Sleep: 300 * time.Millisecond, Fail: i%2 == 0}.payload()
 		l.promises[i].Every, l.promises[i].AnchorMS = time.Second, j.Schedule.GetStartTime().AsTime().UnixMilli()
 		l.promises[i].FromMS = l.promises[i].AnchorMS
 	}

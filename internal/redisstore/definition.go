@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/schedule"
@@ -92,44 +93,33 @@ func decodeDefinition(record, text string) (job.Definition, error) {
 }
 
 // unknownFields gathers what a later version has written, nested fields
-// included, in the form of a message that holds nothing else.
+// included, in the form of a message that holds nothing else. There is hardly
+// ever any.
 func unknownFields(m *storagev1.Definition) ([]byte, error) {
-	var rest storagev1.Definition
-	found := keepUnknown(&rest, m)
-	if r := new(storagev1.Schedule); m.Schedule != nil && keepUnknown(r, m.Schedule) {
-		rest.Schedule, found = r, true
-	}
-	if r := new(storagev1.Retry); m.Retry != nil {
-		own, jitter := keepUnknown(r, m.Retry), keepJitter(&r.Jitter, m.Retry.Jitter)
-		if own || jitter {
-			rest.Retry, found = r, true
-		}
-	}
-	if r := new(storagev1.Recurring); m.Backoff != nil {
-		own, jitter := keepUnknown(r, m.Backoff), keepJitter(&r.Jitter, m.Backoff.Jitter)
-		if own || jitter {
-			rest.Backoff, found = r, true
-		}
-	}
-	if !found {
+	retry, recurring := m.GetRetry(), m.GetBackoff()
+	if !hasUnknown(m.ProtoReflect()) && !hasUnknown(m.GetSchedule().ProtoReflect()) &&
+		!hasUnknown(retry.ProtoReflect()) && !hasUnknown(retry.GetJitter().ProtoReflect()) &&
+		!hasUnknown(recurring.ProtoReflect()) && !hasUnknown(recurring.GetJitter().ProtoReflect()) {
 		return nil, nil
 	}
-	return deterministic.Marshal(&rest)
-}
-
-func keepUnknown(to, from proto.Message) bool {
-	unknown := from.ProtoReflect().GetUnknown()
-	to.ProtoReflect().SetUnknown(unknown)
-	return len(unknown) > 0
-}
-
-func keepJitter(to **storagev1.Jitter, from *storagev1.Jitter) bool {
-	j := new(storagev1.Jitter)
-	if from == nil || !keepUnknown(j, from) {
-		return false
+	rest := &storagev1.Definition{
+		Schedule: new(storagev1.Schedule),
+		Retry:    &storagev1.Retry{Jitter: new(storagev1.Jitter)},
+		Backoff:  &storagev1.Recurring{Jitter: new(storagev1.Jitter)},
 	}
-	*to = j
-	return true
+	keepUnknown(rest, m)
+	keepUnknown(rest.Schedule, m.GetSchedule())
+	keepUnknown(rest.Retry, retry)
+	keepUnknown(rest.Retry.Jitter, retry.GetJitter())
+	keepUnknown(rest.Backoff, recurring)
+	keepUnknown(rest.Backoff.Jitter, recurring.GetJitter())
+	return deterministic.Marshal(rest)
+}
+
+func hasUnknown(m protoreflect.Message) bool { return len(m.GetUnknown()) > 0 }
+
+func keepUnknown(to, from proto.Message) {
+	to.ProtoReflect().SetUnknown(from.ProtoReflect().GetUnknown())
 }
 
 func encodeSchedule(s schedule.Spec) *storagev1.Schedule {

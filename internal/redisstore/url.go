@@ -80,7 +80,10 @@ func parseHosts(hosts, defaultPort string) ([]string, error) {
 		}
 		name, port, err := net.SplitHostPort(host)
 		if err != nil {
-			name, port = strings.Trim(host, "[]"), defaultPort
+			name, port = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), defaultPort
+			if strings.Contains(name, ":") && name == host {
+				name = "" // more colons than a port needs, and no brackets
+			}
 		}
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || name == "" || strings.Contains(host, "@") {
 			return nil, errors.New("a host is not host:port, with a port of 1 to 65535; an IPv6 address goes in brackets")

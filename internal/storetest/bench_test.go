@@ -3,6 +3,8 @@ package storetest_test
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +41,7 @@ func cycle(b *testing.B, history int) {
 		}
 	}
 	done := 0
+	before := cpu(b, server)
 	for b.Loop() {
 		w.Advance(time.Second)
 		leased := w.Store.Lease(ctx, []job.LeaseRequest{storetest.LeaseRequest(0, batch, "")})[0].Leased
@@ -56,4 +59,26 @@ func cycle(b *testing.B, history int) {
 		done += len(leased)
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(done), "us/job")
+	b.ReportMetric((cpu(b, server)-before)*1e6/float64(done), "redis-us/job")
+}
+
+// cpu is the processor time that the server has used, in seconds.
+func cpu(b *testing.B, server *redistest.Server) float64 {
+	b.Helper()
+	text, err := server.Client().Info(context.Background(), "cpu").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	total := 0.0
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_user" || name == "used_cpu_sys" {
+			seconds, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			total += seconds
+		}
+	}
+	return total
 }

@@ -99,96 +99,61 @@ func TestClusterFailover(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "leasing after the failover", func(context.Context) error { return cycle(1) })
 }
 
-// TestReplicaClass demands that replicas confirm.
-func TestReplicaClass(t *testing.T) {
-	s := redistest.StartSentinel(t, 1, 3, 2)
-	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
-	w := storetest.NewWorld(t, dial(t, url), func(o *redisstore.Options) {
-		o.Durability, o.WaitTimeout = redisstore.DurabilityReplica, 200*time.Millisecond
+// TestSlotMigration moves the slot of a shard to another master while the shard
+// is at work: calls succeed or say that they may be repeated, and nothing is lost.
+func TestSlotMigration(t *testing.T) {
+	cluster := redistest.StartCluster(t, 2, 0)
+	w := storetest.NewWorld(t, dial(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 2 })
+	ids := w.InShard(0, 20)
+	for _, id := range ids {
+		w.Add(storetest.Once(id, 0))
+	}
+	slot := int(ring.Slot(ring.Tags(2)[0]))
+	from, to := cluster.Master(0), cluster.Master(1)
+	node := func(s *redistest.Server, args ...any) string {
+		t.Helper()
+		text, err := s.Client().Do(t.Context(), args...).Text()
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		return text
+	}
+	settled := 0
+	work := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		reply := w.Store.Lease(ctx, []job.LeaseRequest{storetest.LeaseRequest(0, 2, "")})[0]
+		if reply.Err != nil && !errors.Is(reply.Err, job.ErrUnavailable) {
+			t.Errorf("lease: %v", reply.Err)
+		}
+		for _, l := range reply.Leased {
+			w.MustWrite(0, w.Settle(l, job.OutcomeSucceeded))
+			settled++
+		}
+	}
+	work()
+	fromID, toID := node(from, "cluster", "myid"), node(to, "cluster", "myid")
+	node(to, "cluster", "setslot", slot, "importing", fromID)
+	node(from, "cluster", "setslot", slot, "migrating", toID)
+	work()
+	keys, err := from.Client().ClusterGetKeysInSlot(t.Context(), slot, 100).Result()
+	if err != nil || len(keys) == 0 {
+		t.Fatalf("keys %v (%v)", keys, err)
+	}
+	host, port, _ := strings.Cut(to.Addr(), ":")
+	for _, key := range keys {
+		admin := to.Client().Options()
+		node(from, "migrate", host, port, key, 0, 5000, "auth2", admin.Username, admin.Password)
+	}
+	work()
+	node(to, "cluster", "setslot", slot, "node", toID)
+	node(from, "cluster", "setslot", slot, "node", toID)
+	redistest.Eventually(t, 20*time.Second, "the rest after the migration", func(context.Context) error {
+		work()
+		if settled < len(ids) {
+			return fmt.Errorf("%d of %d jobs have run", settled, len(ids))
+		}
+		return nil
 	})
-	id := w.InShard(0, 1)[0]
-	w.Add(storetest.Definition(id))
-	w.Clock.Add(60_000)
-	l := w.Lease(0, 1)[0]
-	replica := s.Nodes()[1]
-	replica.Pause()
-	settle := w.Settle(l, job.OutcomeSucceeded)
-	reply := w.Store.Apply(t.Context(), 0, []job.Write{settle})
-	if !errors.Is(reply.Err, job.ErrDurability) || len(reply.Results) != 1 || reply.Results[0].Code != job.Written {
-		t.Errorf("the replica is frozen: %+v", reply)
-	}
-	replica.Resume()
-	redistest.Eventually(t, 10*time.Second, "confirmation of a repeat", func(context.Context) error {
-		return w.Store.Apply(t.Context(), 0, []job.Write{settle}).Err
-	})
-	if got := w.Get(id).State; got.Runs != 1 {
-		t.Errorf("state %+v", got)
-	}
-}
-
-// TestPreflight says what is wrong with a server, and refuses the worst.
-func TestPreflight(t *testing.T) {
-	open := func(server *redistest.Server, adjust func(*redisstore.Options)) error {
-		o := redisstore.Options{Client: dial(t, server.URL()), Prefix: "preflight", Shards: 1}
-		adjust(&o)
-		_, err := redisstore.Open(t.Context(), o)
-		return err
-	}
-	as := func(d redisstore.Durability) func(*redisstore.Options) {
-		return func(o *redisstore.Options) { o.Durability = d }
-	}
-	plain := redistest.Start(t)
-	if err := open(plain, as(redisstore.DurabilityMemory)); err != nil {
-		t.Errorf("a server in memory: %v", err)
-	}
-	if err := open(plain, as(redisstore.DurabilityLocal)); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "appendonly") {
-		t.Errorf("class local without an append-only file: %v", err)
-	}
-	aof := redistest.Start(t, redistest.WithAOF("always"))
-	if err := open(aof, as(redisstore.DurabilityLocal)); err != nil {
-		t.Errorf("class local: %v", err)
-	}
-	if err := open(aof, as(redisstore.DurabilityReplica)); !errors.Is(err, redisstore.ErrUnsafe) {
-		t.Errorf("class replica without replicas: %v", err)
-	}
-	evicting := redistest.Start(t, redistest.WithConfig("maxmemory", "100mb", "maxmemory-policy", "volatile-lru"))
-	if err := open(evicting, as(redisstore.DurabilityMemory)); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "noeviction") {
-		t.Errorf("an evicting server: %v", err)
-	}
-	if err := open(evicting, func(o *redisstore.Options) { o.AllowUnsafe = true }); err != nil {
-		t.Errorf("an evicting server, allowed: %v", err)
-	}
-	host, port, _ := strings.Cut(plain.Addr(), ":")
-	replica := redistest.Start(t, redistest.WithConfig("replicaof", host+" "+port))
-	if err := open(replica, func(o *redisstore.Options) { o.AllowUnsafe = true }); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "replica") {
-		t.Errorf("a replica: %v", err)
-	}
-	plain.Stop()
-	if err := open(plain, as(redisstore.DurabilityMemory)); !errors.Is(err, job.ErrUnavailable) {
-		t.Errorf("no server: %v", err)
-	}
-}
-
-// TestLeastRights runs the suite with the commands that Commands lists and no
-// others.
-func TestLeastRights(t *testing.T) {
-	rights := strings.Join(redisstore.Commands(), " +")
-	server := redistest.Start(t, redistest.WithACL("default off", "app on >secret ~t*:* resetchannels -@all +"+rights))
-	client, err := redisstore.NewClient(redisstore.ClientOptions{
-		URL: "redis://app@" + server.Addr(), Password: "secret", ClientName: "fermata",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	storetest.Run(t, func(testing.TB) redis.UniversalClient { return server.Client() },
-		func(o *redisstore.Options) { o.Client = client })
-	if log := server.Client().Do(t.Context(), "acl", "log").Val(); len(log.([]any)) != 0 {
-		t.Errorf("refused: %v", log)
-	}
-	other := dial(t, "redis://app:secret@"+server.Addr())
-	if _, err := redisstore.Open(t.Context(), redisstore.Options{Client: other, Prefix: "elsewhere"}); !errors.Is(err, job.ErrUnavailable) ||
-		!strings.Contains(err.Error(), "elsewhere") && !strings.Contains(err.Error(), "NOPERM") {
-		t.Errorf("outside its keys: %v", err)
-	}
 }

@@ -83,7 +83,7 @@ func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 		return err
 	}
 	if p.timeout > 0 {
-		bounded, stop := context.WithTimeout(ctx, p.timeout)
+		bounded, stop := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %v", p.timeout))
 		defer stop()
 		ctx = bounded
 	}

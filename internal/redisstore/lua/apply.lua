@@ -19,7 +19,7 @@
 -- Reply {code, clock, one digit per record, {states of conflicts}, {place, due ... of lanes that became earlier}, lock value}
 --       0 written  1 conflict  2 not found  3 lease has not ended  4 corrupt  5 written by an earlier copy of this call
 -- Guards: token and revision are as stored. All records are judged before the first write.
--- May be repeated: a record that has the state to be written is one that was written.
+-- May be repeated: a record that has the state (and definition) to be written is one that was written.
 local code = start()
 if code ~= 0 then return {code, clock.us} end
 
@@ -54,7 +54,9 @@ local function judge(item, text)
 	local a = item.at
 	if sub(text, 1, 16) .. sub(text, 19, 28) ~= ARGV[a + 1] then
 		local new = item.w or item.k
-		return new and same(text, ARGV[new]) and '5' or '1'
+		-- Two edits may lead to one state: then the definition tells them apart.
+		local mine = new and same(text, ARGV[new]) and (not item.f or call('hget', KEYS[3], ARGV[a]) == ARGV[item.f])
+		return mine and '5' or '1'
 	end
 	if item.x then
 		local score = call('zscore', KEYS[tonumber(ARGV[a + 3])], ARGV[a])

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/ledger"
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/registry"
+	"github.com/fermata-io/fermata/internal/rpc"
+)
+
+// cluster is everything behind the command but the nodes' own loops: a real
+// Redis whose clock the test moves, and the API on loopback.
+type cluster struct {
+	t       *testing.T
+	address string
+	clock   atomic.Int64
+	store   *redisstore.Store
+	ledger  *ledger.Ledger
+	redis   redis.UniversalClient
+	batch   int
+}
+
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+type quiet struct{}
+
+func (quiet) Observe([]job.Notice)              {}
+func (quiet) Nudge(int, []job.LaneHead, string) {}
+
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t}
+	c.clock.Store(epoch.UnixMilli())
+	server := redistest.Start(t)
+	var err error
+	if c.redis, err = redisstore.NewClient(redisstore.ClientOptions{URL: server.URL()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.redis.Close() })
+	c.store, err = redisstore.Open(t.Context(), redisstore.Options{Client: c.redis, Shards: 4, AllowUnsafe: true, Virtual: c.clock.Load})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ledger = ledger.New(ledger.Options{Store: c.store, Observer: quiet{}, Nudger: quiet{}})
+	t.Cleanup(c.ledger.Stop)
+	jobs, err := registry.New(registry.Options{Store: c.store, Ledger: c.ledger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.address = listener.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- api.Serve(listener) }()
+	t.Cleanup(func() {
+		api.Stop()
+		<-served
+	})
+	return c
+}
+
+func (c *cluster) pass(d time.Duration) { c.clock.Add(d.Milliseconds()) }
+
+// run executes a command line. Its standard input is the last argument if that
+// begins with "<".
+func (c *cluster) run(args ...string) (code int, out, errs string) {
+	c.t.Helper()
+	input := ""
+	if n := len(args) - 1; n >= 0 && strings.HasPrefix(args[n], "<") {
+		input, args = args[n][1:], args[:n]
+	}
+	var stdout, stderr bytes.Buffer
+	code = run(c.t.Context(), append([]string{"--address", c.address}, args...),
+		streams{strings.NewReader(input), &stdout, &stderr}, func() time.Time { return time.UnixMilli(c.clock.Load()).UTC() })
+	return code, stdout.String(), strings.ReplaceAll(stderr.String(), c.address, "ADDRESS")
+}
+
+// must executes a command line that has to succeed.
+func (c *cluster) must(args ...string) string {
+	c.t.Helper()
+	code, out, errs := c.run(args...)
+	if code != 0 {
+		c.t.Fatalf("fermata %s: exit code %d\n%s%s", strings.Join(args, " "), code, out, errs)
+	}
+	return out
+}
+
+// attempt leases the current run of a job and settles it, unless outcome is 0.
+func (c *cluster) attempt(id string, outcome job.Outcome, text string) {
+	c.t.Helper()
+	key := job.Key{Namespace: "default", ID: id}
+	records, err := c.store.Get(c.t.Context(), []job.Key{key})
+	if err != nil || records[0] == nil {
+		c.t.Fatalf("job %s: %v %v", id, records, err)
+	}
+	if wait := records[0].State.Due - c.clock.Load(); wait > 0 {
+		c.pass(time.Duration(wait) * time.Millisecond)
+	}
+	shard := c.store.ShardOf(key)
+	if err := c.redis.Set(c.t.Context(), c.store.LockKey(shard), "v", 0).Err(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.batch++
+	reply := c.store.Lease(c.t.Context(), []job.LeaseRequest{{
+		Shard: shard, LockValue: "v", TTL: time.Minute, Batch: string(rune('0' + c.batch)),
+		Quotas: []job.LaneQuota{{Lane: records[0].State.Lane, N: 1}},
+	}})[0]
+	if reply.Err != nil || len(reply.Leased) != 1 || reply.Leased[0].Record != key.Record() {
+		c.t.Fatalf("lease of %s: %+v", id, reply)
+	}
+	if outcome == job.OutcomeNone {
+		return
+	}
+	started := c.clock.Load()
+	c.pass(1500 * time.Millisecond)
+	result := c.ledger.Do(c.t.Context(), job.Change{Record: key.Record(), Event: job.Settle{
+		Token: reply.Leased[0].State.Token, Outcome: outcome, Error: text, Output: []byte("status 503"), StartedMS: started, Worker: "w1",
+	}})[0]
+	if result.Err != nil || result.Answer != job.Applied {
+		c.t.Fatalf("settle %s: %+v", id, result)
+	}
+}
+
+// view is a cluster of two nodes that never changes.
+type view struct{}
+
+func (view) Nodes(context.Context) ([]rpc.Node, error) {
+	return []rpc.Node{
+		{Name: "a", GRPCAddress: "10.0.0.1:7070", PeerAddress: "10.0.0.1:7071", ShardsHeld: 4, Workers: 1, Version: "1.0.0",
+			Started: epoch.Add(-90 * time.Minute), Durability: "local"},
+		{Name: "b", GRPCAddress: "10.0.0.2:7070", PeerAddress: "10.0.0.2:7071", Unreachable: true},
+	}, nil
+}
+
+func (view) Shards(context.Context) ([]rpc.Shard, error) {
+	return []rpc.Shard{{Shard: 0, Holder: "a", LockTTL: 9 * time.Second, Jobs: 12, Lag: 250 * time.Millisecond}, {Shard: 1}}, nil
+}
+
+func (view) Queues(_ context.Context, namespace string) ([]rpc.Queue, error) {
+	queues := []rpc.Queue{{Namespace: "default", Queue: "mail", Backlog: 3, Running: 2, Scheduled: 7, FreeSlots: 0, Workers: 1, OldestOverdue: 4 * time.Second}}
+	if namespace == "" {
+		queues = append(queues, rpc.Queue{Namespace: "other", Queue: "default"})
+	}
+	return queues, nil
+}
+
+func (view) Workers(context.Context) ([]rpc.Worker, error) {
+	return []rpc.Worker{{ID: "w1", Node: "a", Namespace: "default", Queues: []string{"default", "mail"}, Slots: 8, Running: 2,
+		Connected: epoch.Add(-10 * time.Second), Version: "1.0.0", Draining: true}}, nil
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/fermata-io/fermata/client"
+)
+
+// build parses flags of a job.
+func build(t *testing.T, args ...string) (*client.Job, []string, error) {
+	t.Helper()
+	var f jobFlags
+	set := pflag.NewFlagSet("x", pflag.ContinueOnError)
+	f.register(set)
+	if err := set.Parse(args); err != nil {
+		return nil, nil, usage(err)
+	}
+	return f.build(set, strings.NewReader("from stdin"), epoch)
+}
+
+// fieldsOf compares what a message says in JSON, without white space.
+func fieldsOf(t *testing.T, j *client.Job) string {
+	t.Helper()
+	j.Payload = nil
+	text, err := encode(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.NewReplacer("\n", "", " ", "", `"`, "").Replace(text)
+}
+
+func TestFlagsDescribeAJob(t *testing.T) {
+	tests := []struct {
+		args, want string
+		payload    string
+		paths      string
+	}{
+		{args: "--every 30s --http http://a/b", want: "{handler:http,schedule:{interval:{every:30s}}}",
+			payload: `{"url":"http://a/b"}`, paths: "handler payload schedule"},
+		{args: "--http http://a --method post --header A:b --header C:d:e --body x --expect-status 200-299,409 --http-timeout 2s",
+			want:    "{handler:http}",
+			payload: `{"method":"POST","url":"http://a","headers":{"A":"b","C":"d:e"},"body":"x","expected_status":["200-299","409"],"timeout":"2s"}`,
+			paths:   "handler payload"},
+		{args: `--exec ["/bin/x","-a"] --env A=b --dir /tmp --stdin y`, want: "{handler:exec}",
+			payload: `{"argv":["/bin/x","-a"],"env":{"A":"b"},"dir":"/tmp","stdin":"y"}`, paths: "handler payload"},
+		{args: "--handler h --payload-file -", want: "{handler:h}", payload: "from stdin", paths: "handler payload"},
+		{args: "--every 1m --fixed-delay", want: "{schedule:{interval:{every:60s,fixed_delay:true}}}", paths: "schedule"},
+		{args: "--cron @daily --cron @hourly --tz Europe/Berlin --dst skip --end 2030-01-02",
+			want:  "{schedule:{cron:{expressions:[@daily,@hourly],time_zone:Europe/Berlin,dst_policy:DST_POLICY_SKIP},end_time:2030-01-01T23:00:00Z}}",
+			paths: "schedule"},
+		{args: "--at 2030-07-01T12:00 --tz Europe/Berlin", want: "{schedule:{once:2030-07-01T10:00:00Z}}", paths: "schedule"},
+		{args: "--in 90s", want: "{schedule:{once:2026-03-01T12:01:30Z}}", paths: "schedule"},
+		{args: "--retry-attempts 5 --retry-base 10s --retry-strategy linear --jitter full",
+			want:  "{retry_policy:{strategy:STRATEGY_LINEAR,base_delay:10s,max_attempts:5,jitter:{kind:KIND_FULL}},backoff_policy:{jitter:{kind:KIND_FULL}}}",
+			paths: "retry_policy.max_attempts retry_policy.strategy retry_policy.base_delay backoff_policy.jitter retry_policy.jitter"},
+		{args: "--no-backoff", want: "{backoff_policy:{disabled:true}}", paths: "backoff_policy.disabled"},
+		{args: "--jitter down:0.5 --backoff-max-exponent 0", want: "{backoff_policy:{max_exponent:0,jitter:{kind:KIND_DOWN,fraction:0.5}}}",
+			paths: "backoff_policy.max_exponent backoff_policy.jitter"},
+		{args: "--queue q --priority 0 --label a=b --timeout 1m --timeout-grace 0s --history 0 --retention 0s --dead-letter-ttl 1h",
+			want:  "{queue:q,priority:0,labels:{a:b},timeout:60s,timeout_grace:0s,history_limit:0,retention:0s,dead_letter_ttl:3600s}",
+			paths: "queue priority labels timeout timeout_grace history_limit retention dead_letter_ttl"},
+		{args: "", want: "{}"},
+	}
+	for _, tt := range tests {
+		j, paths, err := build(t, strings.Fields(tt.args)...)
+		if err != nil {
+			t.Errorf("%s: %v", tt.args, err)
+			continue
+		}
+		payload := string(j.GetPayload())
+		if got := fieldsOf(t, j); got != tt.want || payload != tt.payload || strings.Join(paths, " ") != tt.paths {
+			t.Errorf("%s:\n got %s %s %v\nwant %s %s %s", tt.args, got, payload, paths, tt.want, tt.payload, tt.paths)
+		}
+	}
+}
+
+func TestFlagsThatDoNotFit(t *testing.T) {
+	for args, want := range map[string]string{
+		"--every 1m --cron @daily":         "--every and --cron exclude each other",
+		"--in 1m --at 2030-01-01":          "exclude each other",
+		"--fixed-delay":                    "--fixed-delay needs --every",
+		"--tz UTC --every 1m":              "--tz needs",
+		"--dst skip --every 1m":            "--dst needs --cron",
+		"--dst often --cron @daily":        "want one of vixie, skip, both, utc",
+		"--cron @daily --tz Mars/X":        "--tz",
+		"--at noon":                        "--at \"noon\"",
+		"--in -1m":                         "--in -1m0s",
+		"--start 2030-01-01":               "need --every or --cron",
+		"--http http://a --exec [\"x\"]":   "--http and --exec exclude each other",
+		"--http http://a --payload x":      "--http and --payload exclude each other",
+		"--payload a --payload-file b":     "exclude each other",
+		"--http ftp://a":                   "http:// or https://",
+		"--http http://a --header nothing": "Name: value",
+		"--method GET":                     "--method needs --http",
+		"--stdin x":                        "--stdin needs --exec",
+		"--exec /bin/true":                 "JSON array",
+		"--exec []":                        "JSON array",
+		"--payload-file /does/not/exist":   "/does/not/exist",
+		"--jitter much":                    "--jitter \"much\"",
+		"--jitter down:x":                  "not a number",
+		"--retry-strategy wild":            "--retry-strategy",
+		"--every soon":                     "invalid argument",
+		"--priority high":                  "invalid argument",
+	} {
+		_, _, err := build(t, strings.Fields(args)...)
+		var u *usageError
+		if !errors.As(err, &u) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// read reads a job file.
+func read(t *testing.T, text string) ([]client.NewJob, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "jobs.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return (&app{namespace: "default"}).readJobs(path)
+}
+
+func TestFiles(t *testing.T) {
+	jobs, err := read(t, `
+id: ping
+http: {url: "http://a", expected_status: ["200"]}
+schedule:
+  interval: {every: 1h30m, fixedDelay: true}
+  start_time: 2030-01-01T00:00:00Z
+retry_policy: {strategy: linear, baseDelay: 250ms}
+backoff_policy: {jitter: {kind: KIND_EQUAL}, max_delay: 600s}
+labels: {team: ops}
+---
+# nothing here
+---
+- id: a
+  handler: h
+  payload_text: "hello"
+- name: namespaces/default/jobs/b
+  handler: h
+  payload: aGk=
+  etag: e
+  status: {state: STATE_DONE}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids, payloads []string
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+		payloads = append(payloads, string(j.Job.GetPayload()))
+	}
+	if !slices.Equal(ids, []string{"ping", "a", "b"}) || !slices.Equal(payloads, []string{`{"url":"http://a","expected_status":["200"]}`, "hello", "hi"}) {
+		t.Errorf("ids %q payloads %q", ids, payloads)
+	}
+	want := "{handler:http,labels:{team:ops},schedule:{interval:{every:5400s,fixed_delay:true},start_time:2030-01-01T00:00:00Z}," +
+		"retry_policy:{strategy:STRATEGY_LINEAR,base_delay:0.250s},backoff_policy:{max_delay:600s,jitter:{kind:KIND_EQUAL}}}"
+	if got := fieldsOf(t, jobs[0].Job); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                       "holds no job",
+		"a: [":                                   "yaml",
+		"just text":                              "a job is a mapping",
+		"handler: h\nspeed: 3":                   "speed",
+		"timeout: soon":                          `timeout: "soon" is not a duration`,
+		"schedule: {interval: {every: x}}":       "schedule.interval.every",
+		"http: {uri: x}":                         "uri",
+		"http: {url: x}\nhandler: exec":          "payload of handler http",
+		"http: {url: x}\npayload_text: y":        "there may be one of",
+		"id: a\nname: namespaces/default/jobs/b": "the same job as id",
+		"name: namespaces/other/jobs/b":          "--namespace other",
+		"retry_policy: {strategy: wild}":         "wild",
+	} {
+		_, err := read(t, text)
+		var u *usageError
+		if !errors.As(err, &u) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestFilesRoundTrip(t *testing.T) {
+	c := startCluster(t)
+	code, _, errs := c.run("jobs", "create", "-f", "-", `<
+- {id: a, http: {url: "http://a"}, schedule: {interval: {every: 1m}}}
+- {id: b, handler: h, payload_text: "line\nother", schedule: {cron: {expressions: ["@daily"]}}}
+- {id: bad, handler: h, schedule: {interval: {every: 1s}}}
+`)
+	if code != exitUsage || !strings.Contains(errs, "bad: the cluster refused the request\n  job.schedule.interval.every:") {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	file := c.must("jobs", "get", "b", "-o", "yaml")
+	if !strings.Contains(file, "payload_text: |-\n  line\n  other\n") {
+		t.Errorf("payload is not readable:\n%s", file)
+	}
+	if code, _, errs := c.run("jobs", "update", "-f", "-", "<"+strings.Replace(file, "queue: default", "queue: mail", 1)); code != 0 {
+		t.Fatalf("update: exit code %d\n%s", code, errs)
+	}
+	if code, _, _ := c.run("jobs", "update", "-f", "-", "<"+file); code != exitConflict {
+		t.Errorf("update under an old etag: exit code %d", code)
+	}
+	var got struct{ Queue, Payload string }
+	if err := json.Unmarshal([]byte(c.must("jobs", "get", "b", "-o", "json")), &got); err != nil || got.Queue != "mail" || got.Payload != "bGluZQpvdGhlcg==" {
+		t.Errorf("after the update: %+v, %v", got, err)
+	}
+	all := c.must("jobs", "list", "-o", "yaml")
+	c.must("jobs", "delete", "a", "b")
+	c.must("jobs", "create", "-f", "-", "<"+all)
+	var list []json.RawMessage
+	if err := json.Unmarshal([]byte(c.must("jobs", "list", "-o", "json")), &list); err != nil || len(list) != 2 {
+		t.Fatalf("%d jobs, %v", len(list), err)
+	}
+	var job client.Job
+	if err := protojson.Unmarshal(list[0], &job); err != nil || client.JobID(&job) != "a" || job.GetSchedule().GetInterval().GetEvery().AsDuration() != time.Minute {
+		t.Errorf("%v, %v", &job, err)
+	}
+}
+
+func TestSettingsFromTheEnvironment(t *testing.T) {
+	c := startCluster(t)
+	t.Setenv("FERMATA_NAMESPACE", "other")
+	t.Setenv("FERMATA_QUEUE", "no flag of the command is filled from the environment")
+	c.must("jobs", "create", "ping", "--handler", "h")
+	if out := c.must("jobs", "get", "ping", "-o", "yaml"); !strings.Contains(out, "name: namespaces/other/jobs/ping") || !strings.Contains(out, "queue: default") {
+		t.Errorf("got\n%s", out)
+	}
+	if code, _, errs := c.run("version", "--tls-cert", "x"); code != exitUsage || !strings.Contains(errs, "go together") {
+		t.Errorf("exit code %d %s", code, errs)
+	}
+	if code, _, errs := c.run("jobs", "list", "--tls-ca", "/does/not/exist"); code != exitUsage || !strings.Contains(errs, "--tls-ca") {
+		t.Errorf("exit code %d %s", code, errs)
+	}
+	if out := c.must("version"); strings.TrimSpace(out) == "" {
+		t.Error("no version")
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 250 * time.Millisecond: "250ms", 12 * time.Second: "12s", 90 * time.Second: "1m30s",
+		time.Hour: "1h", 25 * time.Hour: "1d1h", 24*time.Hour + time.Second: "1d", -3 * time.Second: "-3s",
+	} {
+		if got := short(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+	if got := clip("a\tb\x1b[2J\u202ec\xff", 40); got != "a b\uFFFD[2J\uFFFDc\uFFFD" {
+		t.Errorf("%q", got)
+	}
+	if got := clip("übermäßig", 5); got != "über…" {
+		t.Errorf("%q", got)
+	}
+}

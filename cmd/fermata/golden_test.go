@@ -1,0 +1,130 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+var rewrite = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares a text with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *rewrite {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs:\n%s\nwant:\n%s", path, got, want)
+	}
+}
+
+// script runs command lines and shows them with what they print.
+func (c *cluster) script(lines ...string) string {
+	var b strings.Builder
+	for _, line := range lines {
+		code, out, errs := c.run(strings.Fields(line)...)
+		b.WriteString("$ fermata " + line + "\n" + out + errs)
+		if code != 0 {
+			b.WriteString("exit code " + string(rune('0'+code)) + "\n")
+		}
+	}
+	return uuids.ReplaceAllString(b.String(), "m-UUID")
+}
+
+// uuids are the request ids of manual runs, which differ each time.
+var uuids = regexp.MustCompile(`m-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+func TestJobsAsTables(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "ping", "--every", "1m", "--http", "https://example.com/health", "--label", "team=ops", "--jitter", "none")
+	c.must("jobs", "create", "flaky", "--every", "30s", "--exec", `["/bin/false"]`, "--queue", "mail", "--jitter", "none")
+	c.must("jobs", "create", "report", "--cron", "30 2 * * *", "--tz", "Europe/Berlin", "--handler", "report", "--payload", `{"all":true}`)
+	c.must("jobs", "create", "later", "--in", "10m", "--handler", "mail")
+	c.must("jobs", "create", "button", "--handler", "mail")
+	c.must("jobs", "pause", "report", "--note", "until the audit is over")
+	for range 3 {
+		c.attempt("flaky", job.OutcomeFailed, "exit code 1: \x1b[31mno route\nto host, and a text that goes on for longer than the column")
+	}
+	c.attempt("ping", job.OutcomeSucceeded, "")
+	c.must("jobs", "run", "button")
+	c.attempt("button", job.OutcomeNone, "")
+	c.pass(12 * time.Second)
+	golden(t, "jobs", c.script(
+		"jobs list",
+		"jobs list --failing 1",
+		"jobs list --queue nowhere",
+		"jobs get flaky",
+		"jobs get report",
+		"jobs get button",
+		"jobs runs flaky",
+		"jobs runs ping",
+	))
+	golden(t, "formats", c.script("jobs get ping -o json", "jobs get ping -o yaml", "jobs runs ping -o json"))
+}
+
+func TestClusterAsTables(t *testing.T) {
+	c := startCluster(t)
+	golden(t, "cluster", c.script("cluster nodes", "cluster shards", "cluster queues", "cluster queues --all", "cluster workers", "cluster workers -o yaml"))
+}
+
+func TestPreview(t *testing.T) {
+	c := startCluster(t)
+	_, cron, _ := c.run("preview", "--cron", "30 2 * * *", "--tz", "Europe/Berlin", "-n", "3", "--after", "2026-03-27")
+	_, every, _ := c.run("preview", "--every", "1m", "--backoff-max-delay", "10m", "-n", "2", "--tz", "UTC", "--start", "2026-03-01T12:00:30Z")
+	golden(t, "preview", cron+every)
+}
+
+func TestChangesAndRefusals(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h")
+	got := c.script(
+		"jobs create ping --every 1m --handler h",
+		"jobs create ping --every 2m --handler h",
+		"jobs create bad --every 1s --handler h --retry-base -5s",
+		"jobs create bad --cron x --handler h --tz UTC",
+		"jobs update ping --every 5m --priority 9 --backoff-max-delay 20m",
+		"jobs update ping",
+		"jobs update ping --priority 1 --etag old",
+		"jobs pause ping --note because",
+		"jobs resume ping",
+		"jobs cancel ping",
+		"jobs cancel ping 1-1",
+		"jobs get nothing",
+		"jobs delete ping nothing",
+		"jobs delete nothing --if-exists",
+		"jobs list",
+		"jobs list --state sleepy",
+		"jobs",
+		"jobs lst",
+		"jobs list -o xml",
+		"jobs get",
+		"preview --every 1m --at 2030-01-01",
+	)
+	golden(t, "changes", regexp.MustCompile(`(?s)\$ fermata jobs\nShow.*?\$`).ReplaceAllString(got, "$$ fermata jobs\n(help)\n$$"))
+}
+
+func TestUnreachableCluster(t *testing.T) {
+	c := startCluster(t)
+	c.address = "127.0.0.1:1"
+	code, _, errs := c.run("jobs", "list", "--request-timeout", "300ms")
+	if code != exitUnavailable || !strings.Contains(errs, "hint: is a node running at ADDRESS?") {
+		t.Errorf("exit code %d\n%s", code, errs)
+	}
+}

@@ -1,0 +1,136 @@
+package acceptance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/check"
+	"github.com/fermata-io/fermata/internal/redistest"
+)
+
+// TestClusterSurvivesCrashAndFreeze: a thousand jobs run on schedule wherever
+// their shard and their worker are, through a crash of one node and a freeze of
+// another for longer than its locks live.
+func TestClusterSurvivesCrashAndFreeze(t *testing.T) {
+	inTurn(t)
+	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	survive(t, newCluster(t, server.URL()), 1000)
+}
+
+// TestRedisClusterSurvivesCrashAndFreeze is the same on a Redis Cluster.
+func TestRedisClusterSurvivesCrashAndFreeze(t *testing.T) {
+	inTurn(t)
+	redis := redistest.StartCluster(t, 3, 0, redistest.WithAOF("everysec"))
+	survive(t, newCluster(t, "redis+cluster://"+strings.Join(redis.Addrs(), ",")), 300)
+}
+
+// survive runs n jobs, and some long ones, on three nodes and two workers that
+// know one node each; then crashes the node without a worker and freezes one
+// that has one.
+func survive(t *testing.T, c *cluster, n int) {
+	t.Helper()
+	a, b, third := c.start("a"), c.start("b"), c.start("c")
+	c.settle()
+	queues := []string{"red", "green", "blue"}
+	c.startWorkerOf("w1", 60, queues, a.grpc)
+	c.startWorkerOf("w2", 60, queues, b.grpc)
+
+	first := time.Now().Add(2 * time.Second)
+	l := newLoad(n, first, queues...)
+	for i := range 30 { // so that the frozen worker has something to lose
+		id := fmt.Sprintf("long-%02d", i)
+		start := first.Add(time.Duration(i) * 100 * time.Millisecond).Truncate(time.Millisecond)
+		j := newJob(behaviour{Sleep: 1500 * time.Millisecond})
+		j.Queue, j.Schedule = queues[i%3], every(3*time.Second, start)
+		l.jobs[id] = j
+		l.promises = append(l.promises, check.Promise{Job: id, AnchorMS: start.UnixMilli(), Every: 3 * time.Second, FromMS: start.UnixMilli()})
+	}
+	third.register(l)
+	calmFrom := first
+	c.waitAllRan(l, 15*time.Second)
+	c.waitEnds(calmFrom.Add(8 * time.Second))
+	calmUntil := time.Now()
+
+	bounds := calmBounds()
+	// Late by no more than the documented time, all in all.
+	hold := takeOver - bounds.Lag
+	crash := begin("node c killed")
+	crash.Harmless = true // it had no worker
+	c.kill(third)
+	faults := []check.Fault{crash.done(hold)}
+	c.waitEnds(time.Now().Add(takeOver + 2*time.Second))
+	c.settle()
+
+	freeze := begin("node b frozen", "w2")
+	b.freeze()
+	c.waitEnds(time.Now().Add(2*lockTTL + time.Second))
+	b.thaw()
+	faults = append(faults, freeze.done(hold))
+	c.waitEnds(time.Now().Add(takeOver + 2*time.Second))
+	c.settle()
+	back := time.Now()
+	c.waitEnds(back.Add(4 * time.Second))
+
+	jobs := a.all()
+	r := c.judge(check.History{Promises: l.promises, Faults: faults, Bounds: bounds, Stored: stored(jobs)})
+	calm := between(r.Lags, calmFrom.UnixNano(), calmUntil.UnixNano())
+	t.Logf("calm: %d runs, lag p50 %v p99 %v", len(calm), quantile(calm, 0.5), quantile(calm, 0.99))
+	if p99 := quantile(calm, 0.99); p99 > time.Second {
+		t.Errorf("in calm times the 99th percentile of lag is %v", p99)
+	}
+	atLeast(t, "nominal times", r.Targets, n*6)
+	atLeast(t, "repeated runs of the frozen worker", r.Repeats, 1)
+	var lost, failures int64
+	for _, j := range jobs {
+		lost += j.GetStatus().GetLostTotal()
+		failures += j.GetStatus().GetConsecutiveFailures() + j.GetStatus().GetDeadTotal()
+	}
+	atLeast(t, "lost leases", int(lost), 1)
+	if failures != 0 {
+		t.Errorf("%d failures are stored of handlers that never failed", failures)
+	}
+	for _, w := range []string{"w1", "w2"} {
+		for phase, from := range map[string]time.Time{"before": calmFrom, "after": back} {
+			some := c.match(func(e check.Event) bool {
+				return e.Kind == check.Start && e.Worker == w && e.AtNS > from.UnixNano() && e.AtNS < from.Add(5*time.Second).UnixNano()
+			})
+			atLeast(t, "executions of "+w+" "+phase, len(some), 10)
+		}
+	}
+}
+
+// waitAllRan waits until every job of the load has ended once.
+func (c *cluster) waitAllRan(l *load, limit time.Duration) {
+	c.t.Helper()
+	eventually(c.t, limit, "every job has run", func() error {
+		ran := map[string]bool{}
+		for _, e := range c.match(ended) {
+			ran[e.Job] = true
+		}
+		if len(ran) < len(l.jobs) {
+			return fmt.Errorf("%d of %d have", len(ran), len(l.jobs))
+		}
+		return nil
+	})
+}
+
+// waitEnds waits until a handler has ended after an instant: time passes by what
+// is done in it.
+func (c *cluster) waitEnds(after time.Time) {
+	c.t.Helper()
+	limit := time.Until(after) + 20*time.Second
+	poll := time.NewTicker(100 * time.Millisecond)
+	defer poll.Stop()
+	for time.Now().Before(after) {
+		<-poll.C
+	}
+	eventually(c.t, limit, "work goes on", func() error {
+		if len(c.match(func(e check.Event) bool { return e.Kind == check.End && e.AtNS > after.UnixNano() })) == 0 {
+			return errors.New("nothing has ended since")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,175 @@
+package redisstore
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/schedule"
+	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
+)
+
+func drawDefinition(t *rapid.T) job.Definition {
+	text := rapid.StringN(0, 40, 80)
+	ms := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 1<<42))
+	dur := func(name string) time.Duration { return time.Duration(ms.Draw(t, name)) * time.Millisecond }
+	at := func(name string) time.Time { return instant(ms.Draw(t, name)) }
+	jitter := func(name string) backoff.Jitter {
+		return backoff.Jitter{Kind: backoff.JitterKind(rapid.IntRange(0, 5).Draw(t, name)), Fraction: rapid.Float64Range(0, 1).Draw(t, name)}
+	}
+	d := job.Definition{
+		Key: job.Key{Namespace: "ns", ID: "job"}, Queue: text.Draw(t, "queue"), Priority: uint8(rapid.IntRange(0, 9).Draw(t, "priority")),
+		Handler: text.Draw(t, "handler"), Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
+		Labels: rapid.MapOf(text, text).Draw(t, "labels"),
+		Schedule: schedule.Spec{
+			Kind: schedule.Kind(rapid.IntRange(0, 3).Draw(t, "kind")), At: at("at"), Every: dur("every"), FixedDelay: rapid.Bool().Draw(t, "fixed"),
+			Cron: rapid.SliceOf(text).Draw(t, "cron"), TimeZone: text.Draw(t, "zone"), Seconds: rapid.Bool().Draw(t, "seconds"),
+			DST: schedule.DSTPolicy(rapid.IntRange(0, 3).Draw(t, "dst")), StartAt: at("start"), EndAt: at("end"),
+		},
+		Retry: backoff.Retry{
+			Strategy: backoff.Strategy(rapid.IntRange(0, 3).Draw(t, "strategy")), Base: dur("base"), Multiplier: rapid.Float64().Draw(t, "multiplier"),
+			Offset: rapid.IntRange(0, 1).Draw(t, "offset"), MaxDoublings: rapid.IntRange(0, 1000).Draw(t, "doublings"), MaxDelay: dur("maxdelay"),
+			MaxAttempts: rapid.IntRange(0, 1000).Draw(t, "attempts"), MaxElapsed: dur("elapsed"), Jitter: jitter("retryjitter"),
+		},
+		Backoff: backoff.Recurring{
+			Disabled: rapid.Bool().Draw(t, "disabled"), Multiplier: rapid.Float64().Draw(t, "growth"), MaxExponent: rapid.IntRange(0, 62).Draw(t, "exponent"),
+			MaxDelay: dur("cap"), MaxRatio: rapid.Float64().Draw(t, "ratio"), Jitter: jitter("jitter"), StaleAfter: dur("stale"), StaleHalve: rapid.Bool().Draw(t, "halve"),
+		},
+		MinInterval: dur("min"), MaxInterval: dur("max"), Timeout: dur("timeout"), TimeoutGrace: dur("grace"),
+		HistoryLimit: rapid.IntRange(0, maxHistory).Draw(t, "history"), Retention: dur("retention"), DeadLetterTTL: dur("ttl"),
+		Generation: rapid.Uint32().Draw(t, "generation"), AnchorMS: ms.Draw(t, "anchor"), Revision: rapid.Uint32().Draw(t, "revision"),
+		CreatedMS: ms.Draw(t, "created"), UpdatedMS: ms.Draw(t, "updated"), CreateRequestID: text.Draw(t, "create"), UpdateRequestID: text.Draw(t, "update"),
+	}
+	if len(d.Payload) == 0 {
+		d.Payload = nil
+	}
+	if len(d.Labels) == 0 {
+		d.Labels = nil
+	}
+	if len(d.Schedule.Cron) == 0 {
+		d.Schedule.Cron = nil
+	}
+	return d
+}
+
+func TestDefinitionRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawDefinition(t)
+		b, err := encodeDefinition(&want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeDefinition("ns/job", string(b))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("is   %+v (%v)\nwant %+v", got, err, want)
+		}
+		if again, _ := encodeDefinition(&got); !bytes.Equal(again, b) {
+			t.Fatal("equal definitions are not equal bytes")
+		}
+	})
+}
+
+// TestDefinitionCarriesEveryField fails when the storage message has a field
+// that the codec leaves zero.
+func TestDefinitionCarriesEveryField(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawDefinition(t)
+		b, err := encodeDefinition(&d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m storagev1.Definition
+		if err := proto.Unmarshal(b, &m); err != nil {
+			t.Fatal(err)
+		}
+		if again, _ := deterministic.Marshal(&m); !bytes.Equal(again, b) {
+			t.Fatal("the message is not what was written")
+		}
+	})
+	full := storagev1.Definition{}
+	d, err := decodeDefinition("ns/job", mustMarshal(t, &full))
+	if err != nil || d.Unknown != nil {
+		t.Errorf("an empty message: %+v (%v)", d, err)
+	}
+}
+
+func mustMarshal(t *testing.T, m proto.Message) string {
+	t.Helper()
+	b, err := deterministic.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestDefinitionKeepsUnknownFields rewrites what a later version has written, at
+// every level, and edits it in between.
+func TestDefinitionKeepsUnknownFields(t *testing.T) {
+	later := func(n protowire.Number, text string) []byte {
+		return protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), text)
+	}
+	m := &storagev1.Definition{
+		Handler: "send", Schedule: &storagev1.Schedule{Kind: 2, EveryMs: 1000},
+		Retry:   &storagev1.Retry{MaxAttempts: 3, Jitter: &storagev1.Jitter{Kind: 1}},
+		Backoff: &storagev1.Recurring{Multiplier: 2, Jitter: &storagev1.Jitter{Fraction: 0.5}},
+	}
+	levels := []proto.Message{m, m.Schedule, m.Retry, m.Retry.Jitter, m.Backoff, m.Backoff.Jitter}
+	for i, l := range levels {
+		l.ProtoReflect().SetUnknown(later(1000, string(rune('a'+i))))
+	}
+	d, err := decodeDefinition("ns/job", mustMarshal(t, m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Handler, d.Retry.MaxAttempts = "edited", 5
+	m.Handler, m.Retry.MaxAttempts = "edited", 5
+	b, err := encodeDefinition(&d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got storagev1.Definition
+	if err := proto.Unmarshal(b, &got); err != nil || !proto.Equal(&got, m) {
+		t.Errorf("is   %v (%v)\nwant %v", &got, err, m)
+	}
+}
+
+func TestRunRoundTrip(t *testing.T) {
+	want := job.Run{
+		ID: "3-1800", Trigger: job.TriggerManual, NominalMS: 1, DueMS: 2, StartedMS: 3, FinishedMS: 4, Attempts: 5, Losses: 6,
+		Outcome: job.OutcomeDead, Error: "no luck", Output: []byte{0, 255}, Worker: "w1",
+	}
+	b, err := encodeRun(&want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decodeRun(string(b)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("is %+v (%v)", got, err)
+	}
+	if _, err := decodeRun("\xff"); !errors.Is(err, errCorrupt) {
+		t.Errorf("garbage: %v", err)
+	}
+}
+
+func FuzzDecodeDefinition(f *testing.F) {
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := decodeDefinition("ns/job", text)
+		if err != nil {
+			if !errors.Is(err, errCorrupt) {
+				t.Fatalf("error %v", err)
+			}
+			return
+		}
+		if _, err := encodeDefinition(&d); err != nil {
+			t.Fatalf("read, but cannot be written: %v", err)
+		}
+	})
+}

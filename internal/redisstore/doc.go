@@ -1,0 +1,50 @@
+// Package redisstore keeps jobs in Redis 7.0 or later, in Valkey, or in an
+// embedded imitation for trials; standalone, under Sentinel, or in a cluster.
+//
+// # Model
+//
+// A keyspace has a fixed number of shards. All keys of a shard carry its hash tag
+// T, so that they are in one slot, and every key that a script touches is in its
+// KEYS. P is the prefix:
+//
+//	P:{T}:meta   hash    c: clock and last token; b:<caller>:<n>: last lease batch
+//	P:{T}:st     hash    record -> state, fixed-width header and a tail
+//	P:{T}:def    hash    record -> definition, protobuf
+//	P:{T}:hist   hash    record.slot -> ended run, protobuf
+//	P:{T}:l:<ns>/<queue>/<priority>   sorted set: the lane
+//	P:{T}:lanes  sorted set: lane -> first due time
+//	P:{T}:lock   the shard's lock, written by others
+//	P:{meta}     hash    shards, schema, virtual
+//
+// A record is a member of one lane. Its score says in which region it is and
+// since or until when (job.Score), so that a move is one ZADD. Seven scripts do
+// all writing; the one that only Go's policy code drives, apply, is a compare and
+// set on token and revision. Each script file begins with its contract.
+//
+// # Invariants
+//
+//  1. Only a caller that presents the value of the shard's lock leases, in the
+//     same atomic step. Only the token of the live lease renews it. Only token and
+//     revision as stored let a record be written.
+//  2. Tokens of a shard only grow: greater than the last one stored, than any that
+//     the caller has met, and than the shard's clock in microseconds.
+//  3. Every call may be repeated, by its caller and by the store itself, which does
+//     so while an answer is missing and time is left: a lease batch is remembered
+//     by its id, a record that has the state to be written was written, a creation
+//     of the same bytes is the same creation. The client never repeats anything by
+//     itself (see [NewClient]).
+//  4. The shard's clock is Redis's, made monotone by the rule of package lease, and
+//     moved by every script. A clock far ahead of what this process's monotonic
+//     clock allows is refused for 30 s, then accepted. Only a keyspace created as
+//     virtual takes the time from its callers.
+//  5. Scripts judge everything before they write anything, write to the destination
+//     before they remove from the source, and put at most 1,000 values into one
+//     command. No call takes more than 500 records or about a megabyte.
+//  6. At maxmemory, Create is refused before its first write. Everything else
+//     passes; history and dead letters are left out.
+//  7. A record that cannot be read is put out of the way of the others, counted and
+//     logged, never deleted; registering the job again mends it.
+//  8. In durability class replica an answer is good only after WAIT on the
+//     connection that carried the write. What is stored but not confirmed is
+//     job.ErrDurability, with the answer beside it.
+package redisstore

@@ -1,0 +1,172 @@
+package redisstore
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// drawState draws states with every field set somewhere in its range.
+func drawState(t *rapid.T) job.State {
+	text := rapid.OneOf(rapid.Just(""), rapid.String(), rapid.SampledFrom([]string{"0:", "q9:", "\x00\xff", "1", "-1", ":"}))
+	ms := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64(), rapid.Int64Range(1_700_000_000_000, 1_900_000_000_000))
+	u32 := rapid.OneOf(rapid.Just(uint32(0)), rapid.Uint32())
+	u64 := rapid.OneOf(rapid.Just(uint64(0)), rapid.Uint64())
+	recent := rapid.SliceOfN(text, 0, job.MaxRecent).Draw(t, "recent")
+	if len(recent) == 0 {
+		recent = nil
+	}
+	return job.State{
+		Region: job.Region(rapid.IntRange(0, 4).Draw(t, "region")), Token: rapid.Uint64Range(0, maxToken).Draw(t, "token"),
+		Acked: rapid.Bool().Draw(t, "acked"), Revision: u32.Draw(t, "revision"), Epoch: rapid.Uint32Range(0, maxEpoch).Draw(t, "epoch"),
+		Lane: job.Lane{
+			Namespace: "ns", Queue: text.Draw(t, "queue"), Priority: uint8(rapid.IntRange(0, job.MaxPriority).Draw(t, "priority")),
+		},
+		Generation: u32.Draw(t, "generation"), Trigger: job.Trigger(rapid.IntRange(0, 1).Draw(t, "trigger")),
+		ManualID: text.Draw(t, "manual"), Nominal: ms.Draw(t, "nominal"), Due: ms.Draw(t, "due"),
+		Source: job.DelaySource(rapid.IntRange(0, 4).Draw(t, "source")), Attempt: u32.Draw(t, "attempt"),
+		FirstMS: ms.Draw(t, "first"), Losses: u32.Draw(t, "losses"), Unacked: u32.Draw(t, "unacked"),
+		Cancel: rapid.Bool().Draw(t, "cancel"), Pending: text.Draw(t, "pending"), Paused: rapid.Bool().Draw(t, "paused"),
+		PausedMS: ms.Draw(t, "pausedms"), PauseNote: text.Draw(t, "note"), Deleting: rapid.Bool().Draw(t, "deleting"),
+		LastNominal: ms.Draw(t, "lastnominal"), Failures: u32.Draw(t, "failures"), FailedMS: ms.Draw(t, "failedms"),
+		LastOutcome: job.Outcome(rapid.IntRange(0, int(job.OutcomeCancelled)).Draw(t, "outcome")),
+		LastStarted: ms.Draw(t, "started"), LastFinished: ms.Draw(t, "finished"), LastError: text.Draw(t, "error"),
+		SettledToken: u64.Draw(t, "settled"), Runs: u64.Draw(t, "runs"), Succeeded: u64.Draw(t, "succeeded"),
+		Dead: u64.Draw(t, "dead"), Lost: u64.Draw(t, "lost"), TimedOut: u64.Draw(t, "timedout"), Skipped: u64.Draw(t, "skipped"),
+		Recent: recent,
+	}
+}
+
+func TestStateRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawState(t)
+		text, err := encodeState(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeState("ns/job", text)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q\nis   %+v (%v)\nwant %+v", text, got, err, want)
+		}
+	})
+}
+
+// TestStateCarriesEveryField fails when a field is added to State and not to the
+// codec: a state with nothing zero must come back with nothing zero.
+func TestStateCarriesEveryField(t *testing.T) {
+	s := job.State{Region: job.RegionDead, Recent: []string{"r"}, Lane: job.Lane{Namespace: "ns", Queue: "q", Priority: 1}}
+	v := reflect.ValueOf(&s).Elem()
+	for i := range v.NumField() {
+		switch f := v.Field(i); {
+		case !f.IsZero():
+		case f.CanInt():
+			f.SetInt(1)
+		case f.CanUint():
+			f.SetUint(1)
+		case f.Kind() == reflect.Bool:
+			f.SetBool(true)
+		case f.Kind() == reflect.String:
+			f.SetString("x")
+		}
+	}
+	text, err := encodeState(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodeState("ns/job", text)
+	if err != nil || !reflect.DeepEqual(got, s) {
+		t.Errorf("%q\nis   %+v (%v)\nwant %+v", text, got, err, s)
+	}
+	for i := range v.NumField() {
+		if v.Field(i).IsZero() {
+			t.Errorf("field %s is zero: the test has to learn its type", v.Type().Field(i).Name)
+		}
+	}
+}
+
+// TestHeader fixes the offsets that the scripts rely on.
+func TestHeader(t *testing.T) {
+	s := job.State{
+		Region: job.RegionLeased, Token: 1_800_000_000_000_123, Acked: true, Revision: 42, Epoch: 7, Deleting: true,
+		Lane: job.Lane{Namespace: "ns", Queue: "mail", Priority: 5}, Nominal: 1_800_000_000_000, Due: 1_800_000_000_500,
+	}
+	text, err := encodeState(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "1800000000000123" + "1" + "1" + "0000000042" + "000007" + "1" + "1" + "q4:mail" + "p5" + "n1800000000000" + "d500"
+	if text != want {
+		t.Errorf("text\n%s, want\n%s", text, want)
+	}
+	if g := guardOf(s.Token, s.Revision); g != text[:16]+text[18:28] {
+		t.Errorf("guard %s", g)
+	}
+	for _, bad := range []job.State{{Token: maxToken + 1}, {Epoch: maxEpoch + 1}, {Region: 5}} {
+		if text, err := encodeState(bad); err == nil {
+			t.Errorf("%+v became %s", bad, text)
+		}
+	}
+}
+
+func TestStateFieldsOfLaterVersions(t *testing.T) {
+	s := job.State{Revision: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}, Runs: 3}
+	text, err := encodeState(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodeState("ns/job", text+"Z5"+"Y3:a:b"+"X-7"+"k2")
+	s.Succeeded = 2
+	if err != nil || !reflect.DeepEqual(got, s) {
+		t.Errorf("state %+v (%v)", got, err)
+	}
+}
+
+func TestCorruptStates(t *testing.T) {
+	good := strings.Repeat("0", 18) + "0000000001" + "000000" + "01"
+	if _, err := decodeState("ns/job", good); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"", "x", good[:35], good[:35] + "2", good[:16] + "5" + good[17:], good[:17] + "2" + good[18:], good[:34] + "2" + "1",
+		good[:18] + "9999999999" + good[28:], " " + good[1:], good[:35] + "x",
+		good + "q", good + "q5", good + "q9:cut", good + "q-1:", good + "q99999999999999999999:", good + "r99999999999999999999",
+		good + "r-1", good + "a4294967296", good + "p10", good + "t2", good + "s5", good + "o9", good + "c2", good + "d4:time", good + "n9223372036854775808",
+		good + "q18446744073709551615:x", good + "-", good + "r1 ",
+	} {
+		if s, err := decodeState("ns/job", text); !errors.Is(err, errCorrupt) {
+			t.Errorf("%q is %+v (%v)", text, s, err)
+		}
+	}
+	if _, err := decodeState("no record", good); !errors.Is(err, errCorrupt) {
+		t.Errorf("record id: %v", err)
+	}
+}
+
+func FuzzDecodeState(f *testing.F) {
+	f.Add("1800000000000123110000000042000007" + "11" + "q4:mail" + "p5" + "n1800000000000" + "d500")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := decodeState("ns/job", text)
+		if err != nil {
+			if !errors.Is(err, errCorrupt) {
+				t.Fatalf("error %v", err)
+			}
+			return
+		}
+		if s.Token > maxToken {
+			return // a header can hold more than what is ever minted
+		}
+		again, err := encodeState(s)
+		if err != nil {
+			t.Fatalf("%q was read, but cannot be written: %v", text, err)
+		}
+		if got, err := decodeState("ns/job", again); err != nil || !reflect.DeepEqual(got, s) {
+			t.Fatalf("%q\nbecame %+v (%v)\nwant   %+v", text, got, err, s)
+		}
+	})
+}

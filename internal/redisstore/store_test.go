@@ -1,0 +1,298 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/lease"
+)
+
+func embedded(t testing.TB, adjust ...func(*Options)) (*Store, *miniredis.Miniredis) {
+	t.Helper()
+	server := miniredis.RunT(t)
+	client, err := NewClient(ClientOptions{URL: "redis://" + server.Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	o := Options{Client: client, Shards: 2}
+	for _, f := range adjust {
+		f(&o)
+	}
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, server
+}
+
+// TestScriptClock walks the script's clock and the one in Go through the same
+// readings, expectations and acceptances.
+func TestScriptClock(t *testing.T) {
+	s, _ := embedded(t, func(o *Options) { o.Virtual = func() int64 { return 0 } })
+	ctx := t.Context()
+	rapid.Check(t, func(t *rapid.T) {
+		key := "clock:" + strconv.Itoa(rapid.Int().Draw(t, "key"))
+		s.client.Del(ctx, key)
+		var c lease.Clock
+		real := rapid.Int64Range(1, 1<<41).Draw(t, "start")
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			real = max(1, real+rapid.OneOf(rapid.Int64Range(-2, 5), rapid.Int64Range(-100_000, 100_000)).Draw(t, "step"))
+			expect := int64(0)
+			if rapid.Bool().Draw(t, "expects") {
+				expect = max(1, real+rapid.Int64Range(-70_000, 1000).Draw(t, "expect"))
+			}
+			accept := rapid.Bool().Draw(t, "accept")
+			next, err := c.Advance(real, expect, accept)
+			args := []any{expect, map[bool]string{true: "1", false: "0"}[accept], real, 0}
+			got, evalErr := s.client.Eval(ctx, s.scripts.clock.source, []string{key, key + ":lanes"}, args...).Slice()
+			if evalErr != nil {
+				t.Fatal(evalErr)
+			}
+			if code := got[0].(int64); (code == 1) != errors.Is(err, lease.ErrClockJump) {
+				t.Fatalf("script answers %d, Go %v", code, err)
+			} else if code == 0 {
+				c = next
+				if got[1].(int64) != c.MS*1000 {
+					t.Fatalf("script says %d, Go %+v", got[1], c)
+				}
+				want := fmt.Sprintf("%016d%016d%016d%016d1", c.MS, c.AnchorReal, c.AnchorClock, 0)
+				if stored := s.client.HGet(ctx, key, "c").Val(); stored != want {
+					t.Fatalf("stored %s, want %s", stored, want)
+				}
+			}
+		}
+	})
+}
+
+// TestVirtualClockIsRefused: only a keyspace made for it takes a caller's time.
+func TestVirtualClockIsRefused(t *testing.T) {
+	s, _ := embedded(t)
+	k := s.shards[0]
+	s.virtual = func() int64 { return 1 << 41 }
+	err := s.perform(t.Context(), call(s.scripts.clock, 0, []string{k.meta, k.lanes}, []any{0}))
+	if !errors.Is(err, ErrKeyspace) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestClockJump: a server whose clock leaps is refused for half a minute, with
+// nothing stored, and then believed.
+func TestClockJump(t *testing.T) {
+	s, server := embedded(t)
+	start := time.UnixMilli(1_900_000_000_000)
+	server.SetTime(start)
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	read := func() (int64, error) {
+		k := s.shards[0]
+		o := call(s.scripts.clock, 0, []string{k.meta, k.lanes}, []any{0})
+		err := s.perform(t.Context(), o)
+		return o.reply.int(1) / 1000, err
+	}
+	s.clocks[0] = shardClock{} // as after a start
+	if ms, err := read(); err != nil || ms != start.UnixMilli() {
+		t.Fatalf("clock %d (%v)", ms, err)
+	}
+	before := s.client.HGet(t.Context(), s.shards[0].meta, "c").Val()
+	server.SetTime(start.Add(time.Hour))
+	for i := range 3 {
+		if _, err := read(); !errors.Is(err, job.ErrClockJump) {
+			t.Fatalf("after %d s: %v", i*14, err)
+		}
+		now = now.Add(14 * time.Second)
+	}
+	if stored := s.client.HGet(t.Context(), s.shards[0].meta, "c").Val(); stored != before {
+		t.Errorf("a refused call stored %s", stored)
+	}
+	if ms, err := read(); err != nil || ms != start.Add(time.Hour).UnixMilli() {
+		t.Errorf("after half a minute: %d (%v)", ms, err)
+	}
+	// A jump that goes away is forgotten: the half minute starts anew.
+	server.SetTime(start.Add(3 * time.Hour))
+	if _, err := read(); !errors.Is(err, job.ErrClockJump) {
+		t.Errorf("another jump: %v", err)
+	}
+	server.SetTime(start.Add(time.Hour + time.Minute))
+	if _, err := read(); err != nil {
+		t.Errorf("back again: %v", err)
+	}
+	now = now.Add(40 * time.Second)
+	server.SetTime(start.Add(3 * time.Hour))
+	if _, err := read(); !errors.Is(err, job.ErrClockJump) {
+		t.Errorf("a third jump: %v", err)
+	}
+}
+
+// TestNow extrapolates, asks when its knowledge is old, and never goes back.
+func TestNow(t *testing.T) {
+	s, server := embedded(t)
+	start := time.UnixMilli(1_900_000_000_000)
+	server.SetTime(start)
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	s.clocks[0] = shardClock{}
+	read := func() int64 {
+		t.Helper()
+		ms, err := s.Now(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ms - start.UnixMilli()
+	}
+	if got := read(); got != 0 {
+		t.Errorf("at first %d", got)
+	}
+	now = now.Add(9 * time.Second)
+	if got := read(); got != 9000 {
+		t.Errorf("after 9 s %d", got)
+	}
+	now = now.Add(2 * time.Second)
+	server.SetTime(start.Add(8 * time.Second)) // slower than we
+	if got := read(); got != 9000 {
+		t.Errorf("asked again %d, want what was said before", got)
+	}
+	now = now.Add(5 * time.Second)
+	if got := read(); got != 13_000 {
+		t.Errorf("after the server has been asked %d", got)
+	}
+}
+
+func TestBatchSlots(t *testing.T) {
+	var b batchSlots
+	first, second := b.take("a"), b.take("b")
+	if first == second {
+		t.Fatal("two calls in flight share a place")
+	}
+	b.give(first, false)
+	b.give(second, true)
+	if got := b.take("a"); got != first {
+		t.Errorf("a failed batch had place %d, its repeat has %d", first, got)
+	}
+	b.give(first, true)
+	for i := range 100 {
+		b.give(b.take(fmt.Sprint("lost-", i)), false)
+	}
+	if len(b.slots) > manySlots {
+		t.Errorf("%d places", len(b.slots))
+	}
+}
+
+func TestClassify(t *testing.T) {
+	reply := func(text string) error { return answer(text) }
+	tests := []struct {
+		err        error
+		kind       string
+		as         error
+		retry, ran bool
+	}{
+		{reply("READONLY You can't write against a read only replica."), "readonly", job.ErrUnavailable, true, false},
+		{reply("MOVED 3999 127.0.0.1:6381"), "moved", job.ErrUnavailable, true, false},
+		{reply("LOADING Redis is loading the dataset in memory"), "loading", job.ErrUnavailable, true, false},
+		{reply("BUSY Redis is busy running a script."), "busy", job.ErrUnavailable, true, false},
+		{reply("OOM command not allowed when used memory > 'maxmemory'."), "oom", job.ErrNoMemory, false, false},
+		{reply("NOREPLICAS Not enough good replicas to write."), "noreplicas", job.ErrUnavailable, true, false},
+		{reply("TRYAGAIN Multiple keys request during rehashing of slot"), "tryagain", job.ErrUnavailable, true, false},
+		{reply("CLUSTERDOWN The cluster is down"), "clusterdown", job.ErrUnavailable, true, false},
+		{reply("MASTERDOWN Link with MASTER is down"), "masterdown", job.ErrUnavailable, true, false},
+		{reply("NOPERM this user has no permissions to run the 'hset' command"), "denied", job.ErrUnavailable, false, false},
+		{reply("ERR The user executing the script can't run this command or subcommand script: x"), "denied", job.ErrUnavailable, false, false},
+		{reply("ERR max number of clients reached"), "maxclients", job.ErrUnavailable, true, false},
+		{reply("WRONGTYPE Operation against a key holding the wrong kind of value"), "script", nil, false, false},
+		{reply("ERR user_script:12: attempt to index nil"), "script", nil, false, false},
+		{io.EOF, "connection", job.ErrUnavailable, true, true},
+		{&net.OpError{Op: "read", Err: errors.New("reset")}, "connection", job.ErrUnavailable, true, true},
+		{&net.OpError{Op: "dial", Err: errors.New("refused")}, "dial", job.ErrUnavailable, true, false},
+		{context.DeadlineExceeded, "timeout", job.ErrUnavailable, true, true},
+		{redis.ErrPoolTimeout, "pool", job.ErrUnavailable, true, false},
+		{redis.ErrClosed, "closed", job.ErrUnavailable, false, false},
+		{errUnconfirmed, "unconfirmed", job.ErrDurability, false, false},
+		{job.ErrNotHolder, "refused", nil, false, false},
+	}
+	for _, tt := range tests {
+		v := classify(tt.err)
+		if v.kind != tt.kind || v.as != tt.as || v.retry != tt.retry || v.ran != tt.ran {
+			t.Errorf("%v: %+v", tt.err, v)
+		}
+		if err := wrap("call", tt.err); !errors.Is(err, tt.err) || tt.as != nil && !errors.Is(err, tt.as) {
+			t.Errorf("%v is wrapped as %v", tt.err, err)
+		}
+	}
+}
+
+// answer is an error as a server sends it.
+type answer string
+
+func (a answer) Error() string { return string(a) }
+func (answer) RedisError()     {}
+
+func TestPreflightJudgement(t *testing.T) {
+	good := "redis_version:7.2.4\r\nrole:master\r\nmaxmemory:1000\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n" +
+		"slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0\r\nmin_slaves_good_slaves:1\r\n"
+	tests := []struct {
+		name, info string
+		demand     Durability
+		class      Durability
+		codes      string
+		worst      Severity
+	}{
+		{"good", good, DurabilityReplica, DurabilityReplica, "", Info},
+		{"old", strings.Replace(good, "7.2.4", "6.2.14", 1), DurabilityMemory, DurabilityReplica, "version", Fatal},
+		{"two digits", strings.Replace(good, "7.2.4", "10.0.1", 1), DurabilityMemory, DurabilityReplica, "", Info},
+		{"replica", strings.Replace(good, "role:master", "role:slave", 1), DurabilityMemory, DurabilityReplica, "role", Fatal},
+		{"evicts", strings.Replace(good, "noeviction", "allkeys-lru", 1), DurabilityMemory, DurabilityReplica, "eviction", Fatal},
+		{"no limit", strings.Replace(good, "maxmemory:1000", "maxmemory:0", 1), DurabilityMemory, DurabilityReplica, "maxmemory", Info},
+		{"memory", strings.Replace(good, "aof_enabled:1", "aof_enabled:0", 1), DurabilityMemory, DurabilityMemory, "no_persistence", Warning},
+		{"broken disk", good + "aof_last_write_status:err\r\n", DurabilityLocal, DurabilityReplica, "aof_error", Fatal},
+		{"alone", strings.Replace(good, "online", "wait_bgsave", 1), DurabilityReplica, DurabilityLocal, "replicas", Warning},
+		{"no minimum", strings.Replace(good, "min_slaves", "x", 1), DurabilityReplica, DurabilityReplica, "min_replicas", Warning},
+		{"embedded", "connected_clients:1\r\n", DurabilityMemory, DurabilityMemory, "embedded", Warning},
+	}
+	for _, tt := range tests {
+		r := Report{Class: DurabilityReplica}
+		r.judge(parseInfo("", "# Server\r\n"+tt.info), Options{Durability: tt.demand, Replicas: 1})
+		var codes []string
+		for _, f := range r.Findings {
+			codes = append(codes, f.Code)
+			if f.Text == "" {
+				t.Errorf("%s: finding %s says nothing", tt.name, f.Code)
+			}
+		}
+		if r.Class != tt.class || strings.Join(codes, " ") != tt.codes || r.Worst() != tt.worst {
+			t.Errorf("%s: class %s, findings %v, worst %s", tt.name, r.Class, codes, r.Worst())
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	for _, o := range []Options{
+		{}, {Client: client, Prefix: "a{b}"}, {Client: client, Shards: -1}, {Client: client, Shards: MaxShards + 1},
+		{Client: client, Durability: 9}, {Client: client, Replicas: -1}, {Client: client, WaitTimeout: 1}, {Client: client, OpTimeout: -1},
+	} {
+		if _, err := Open(t.Context(), o); err == nil || errors.Is(err, job.ErrUnavailable) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	for name, want := range map[string]Durability{"memory": DurabilityMemory, "Local": DurabilityLocal, "replica": DurabilityReplica} {
+		if got, err := ParseDurability(name); err != nil || got != want || !strings.EqualFold(got.String(), name) {
+			t.Errorf("%s is %v (%v)", name, got, err)
+		}
+	}
+	if _, err := ParseDurability("disk"); err == nil {
+		t.Error("durability disk exists")
+	}
+}

@@ -1,0 +1,353 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// fakeStore has records in lanes of shards, and leases them as the script does.
+type fakeStore struct {
+	mu      sync.Mutex
+	lanes   map[int]map[job.Lane][]*record // due ones first, oldest first
+	records map[string]*record
+	locks   map[int]string
+	calls   []leaseCall
+	scans   int
+	// trip is how long a call takes, half of it before it has its effect.
+	trip func() time.Duration
+	// clock is a shard's clock in microseconds.
+	clock func(shard int) int64
+	// fail, when it returns an error, has a request of a shard fail without effect.
+	fail func(shard int) error
+	// executed and scanned run after a call had its effect, before it returns.
+	executed, scanned func()
+	expired           [][]job.Overdue
+	sweeps            []int
+	swept             int
+	upkeepErr         error
+}
+
+type record struct {
+	id     string
+	shard  int
+	lane   job.Lane
+	due    int64
+	leases int
+	lag    time.Duration // by the shard's clock when it was leased
+}
+
+type leaseCall struct {
+	at       time.Time
+	requests []job.LeaseRequest
+	leased   int
+}
+
+func newFakeStore() *fakeStore {
+	return &fakeStore{
+		lanes: make(map[int]map[job.Lane][]*record), records: make(map[string]*record), locks: make(map[int]string),
+		trip: func() time.Duration { return 0 }, fail: func(int) error { return nil },
+		clock:    func(int) int64 { return time.Now().UnixMicro() },
+		executed: func() {}, scanned: func() {},
+	}
+}
+
+// put adds a record and returns its lane's head if that became earlier.
+func (st *fakeStore) put(shard int, lane job.Lane, due int64) []job.LaneHead {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.lanes[shard] == nil {
+		st.lanes[shard] = make(map[job.Lane][]*record)
+	}
+	before := st.head(shard, lane)
+	r := &record{id: fmt.Sprintf("ns/j%d", len(st.records)), shard: shard, lane: lane, due: due}
+	st.records[r.id] = r
+	rs := append(st.lanes[shard][lane], r)
+	slices.SortStableFunc(rs, func(a, b *record) int { return cmp.Compare(a.due, b.due) })
+	st.lanes[shard][lane] = rs
+	if after := st.head(shard, lane); after < before {
+		return []job.LaneHead{{Lane: lane, DueMS: after}}
+	}
+	return nil
+}
+
+func (st *fakeStore) head(shard int, lane job.Lane) int64 {
+	for _, r := range st.lanes[shard][lane] {
+		if r.leases == 0 {
+			return r.due
+		}
+	}
+	return job.NeverMS
+}
+
+func (st *fakeStore) Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply {
+	begun := time.Now()
+	trip := st.trip()
+	time.Sleep(trip / 2)
+	replies := make([]job.LeaseReply, len(requests))
+	st.mu.Lock()
+	total := 0
+	for i, q := range requests {
+		replies[i] = st.lease(ctx, q)
+		total += len(replies[i].Leased)
+	}
+	st.calls = append(st.calls, leaseCall{at: begun, requests: requests, leased: total})
+	st.mu.Unlock()
+	st.executed()
+	time.Sleep(trip - trip/2)
+	return replies
+}
+
+func (st *fakeStore) lease(ctx context.Context, q job.LeaseRequest) (r job.LeaseReply) {
+	if err := cmp.Or(ctx.Err(), st.fail(q.Shard)); err != nil {
+		return job.LeaseReply{Err: err}
+	}
+	if st.locks[q.Shard] != q.LockValue {
+		return job.LeaseReply{Err: job.ErrNotHolder}
+	}
+	us := st.clock(q.Shard)
+	r.NowUS = us
+	for _, quota := range q.Quotas {
+		left := quota.N
+		for _, rec := range st.lanes[q.Shard][quota.Lane] {
+			if left == 0 || rec.due > us/1000 {
+				break
+			}
+			if rec.leases > 0 {
+				continue
+			}
+			rec.leases++
+			rec.lag = time.Duration(us-rec.due*1000) * time.Microsecond
+			left--
+			r.Leased = append(r.Leased, job.Leased{
+				Shard: q.Shard, Record: rec.id, State: job.State{Lane: quota.Lane}, DeadlineMS: us/1000 + q.TTL.Milliseconds(),
+			})
+		}
+		r.Heads = append(r.Heads, job.LaneHead{Lane: quota.Lane, DueMS: st.head(q.Shard, quota.Lane)})
+	}
+	return r
+}
+
+func (st *fakeStore) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
+	trip := st.trip()
+	time.Sleep(trip / 2)
+	st.mu.Lock()
+	st.scans++
+	all := make(map[int][]job.LaneHead)
+	for _, shard := range shards {
+		all[shard] = nil
+		for lane := range st.lanes[shard] {
+			all[shard] = append(all[shard], job.LaneHead{Lane: lane, DueMS: st.head(shard, lane)})
+		}
+	}
+	st.mu.Unlock()
+	st.scanned()
+	time.Sleep(trip - trip/2)
+	return all, ctx.Err()
+}
+
+func (st *fakeStore) Now(_ context.Context, shard int) (int64, error) {
+	return st.clock(shard) / 1000, nil
+}
+
+func (st *fakeStore) Expired(_ context.Context, _ int, _ string, _ []job.Lane, _ int) ([]job.Overdue, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.upkeepErr != nil || len(st.expired) == 0 {
+		return nil, st.upkeepErr
+	}
+	next := st.expired[0]
+	st.expired = st.expired[1:]
+	return next, nil
+}
+
+func (st *fakeStore) Sweep(_ context.Context, _ int, _ string, _ []job.Lane, limit int) (int, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	n := min(st.swept, limit)
+	st.swept -= n
+	st.sweeps = append(st.sweeps, n)
+	return n, st.upkeepErr
+}
+
+// leasing returns the calls made so far.
+func (st *fakeStore) leasing() []leaseCall {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return slices.Clone(st.calls)
+}
+
+// unleased counts the records that nobody has leased.
+func (st *fakeStore) unleased() (n int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, r := range st.records {
+		if r.leases == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// fakeSlots has free slots in pools. A handler takes a while, or until done.
+type fakeSlots struct {
+	mu       sync.Mutex
+	pool     func(queue) string
+	free     map[string]int
+	onDemand func()
+	// handler is how long one runs; below zero it runs until done is called.
+	handler func() time.Duration
+	served  []job.Leased
+	// accounts
+	reserved, delivered, released, open int
+}
+
+func newFakeSlots(onDemand func()) *fakeSlots {
+	return &fakeSlots{
+		pool: func(q queue) string { return q.name }, free: make(map[string]int), onDemand: onDemand,
+		handler: func() time.Duration { return -1 },
+	}
+}
+
+func (f *fakeSlots) Reserve(namespace, name string, n int) Reservation {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pool := f.pool(queue{namespace, name})
+	n = min(n, f.free[pool])
+	if n <= 0 {
+		return nil
+	}
+	f.free[pool] -= n
+	f.reserved += n
+	f.open++
+	return &fakeReservation{f: f, pool: pool, n: n}
+}
+
+type fakeReservation struct {
+	f    *fakeSlots
+	pool string
+	n    int
+	done bool
+}
+
+func (r *fakeReservation) Count() int { return r.n }
+
+func (r *fakeReservation) Deliver(leases []job.Leased) {
+	f := r.f
+	f.mu.Lock()
+	if r.done || len(leases) > r.n {
+		panic("a reservation is delivered twice, or over its count")
+	}
+	r.done = true
+	f.open--
+	f.delivered += len(leases)
+	f.released += r.n - len(leases)
+	f.free[r.pool] += r.n - len(leases)
+	f.served = append(f.served, leases...)
+	f.mu.Unlock()
+	if len(leases) < r.n {
+		f.onDemand()
+	}
+	for range leases {
+		if d := f.handler(); d >= 0 {
+			time.AfterFunc(d, func() { f.done(r.pool, 1) })
+		}
+	}
+}
+
+// done frees slots, as new workers do, or handlers that return.
+func (f *fakeSlots) done(pool string, n int) {
+	f.mu.Lock()
+	f.free[pool] += n
+	f.mu.Unlock()
+	f.onDemand()
+}
+
+func (f *fakeSlots) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.served)
+}
+
+func (f *fakeSlots) check(t *testing.T) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.reserved != f.delivered+f.released || f.open != 0 {
+		t.Errorf("slots: %d reserved, %d delivered, %d released, %d reservations open", f.reserved, f.delivered, f.released, f.open)
+	}
+}
+
+// fakePeers notes what is sent.
+type fakePeers struct {
+	mu      sync.Mutex
+	down    map[string]bool
+	permits []sentPermit
+	results []sentResult
+	// onPermit and onResult carry them on, when set.
+	onPermit func(node string, p job.Permit)
+	onResult func(node string, r job.PermitResult)
+}
+
+type sentPermit struct {
+	at   time.Time
+	node string
+	job.Permit
+}
+
+type sentResult struct {
+	node string
+	job.PermitResult
+}
+
+func (p *fakePeers) SendPermit(node string, permit job.Permit) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down[node] {
+		return false
+	}
+	p.permits = append(p.permits, sentPermit{time.Now(), node, permit})
+	if p.onPermit != nil {
+		p.onPermit(node, permit)
+	}
+	return true
+}
+
+func (p *fakePeers) SendPermitResult(node string, r job.PermitResult) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.results = append(p.results, sentResult{node, r})
+	if p.onResult != nil {
+		p.onResult(node, r)
+	}
+}
+
+func (p *fakePeers) sent() []sentPermit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.permits)
+}
+
+// fakeLedger answers each change on a goroutine of its own.
+type fakeLedger struct {
+	mu      sync.Mutex
+	changes []job.Change
+	answer  func(job.Change) error
+}
+
+func (l *fakeLedger) Submit(c job.Change, done func(job.ChangeResult)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes = append(l.changes, c)
+	var err error
+	if l.answer != nil {
+		err = l.answer(c)
+	}
+	go done(job.ChangeResult{Err: err})
+}

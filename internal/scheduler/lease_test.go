@@ -1,0 +1,406 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+func TestSleepsUntilDueAndLeasesOnce(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 5)
+		b.create(0, laneOf(3), 10*time.Second, 1)
+		after(10*time.Second - time.Millisecond)
+		b.wantCalls(0)
+		after(2 * time.Millisecond)
+		b.wantServed(1)
+		after(10 * time.Second)
+		b.wantCalls(1)
+		if lag := b.store.records["ns/j0"].lag; lag < 0 || lag > time.Millisecond {
+			t.Errorf("lag %v", lag)
+		}
+	})
+}
+
+func TestNudgeWakesASleeper(t *testing.T) {
+	for _, trip := range []time.Duration{0, 300 * time.Microsecond, 2 * time.Millisecond} {
+		t.Run(trip.String(), func(t *testing.T) {
+			run(t, func(b *bed) {
+				b.store.trip = func() time.Duration { return trip }
+				b.slots.done("q", 5)
+				b.create(0, laneOf(3), time.Hour, 1)
+				after(1300 * time.Millisecond)
+				b.create(0, laneOf(3), 200*time.Millisecond, 1)
+				b.create(0, laneOf(4), 0, 1)
+				after(5 * time.Millisecond)
+				b.wantServed(1)
+				after(200 * time.Millisecond)
+				b.wantServed(2)
+				for _, id := range []string{"ns/j1", "ns/j2"} {
+					if lag := b.store.records[id].lag; lag < 0 || lag > trip+time.Millisecond {
+						t.Errorf("%s: lag %v", id, lag)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestNoSlotNoLease(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(0), 0, 3)
+		after(10 * time.Second)
+		b.wantCalls(0)
+		b.slots.done("q", 2)
+		synctest.Wait()
+		b.wantServed(2)
+		b.slots.done("q", 1)
+		synctest.Wait()
+		b.wantServed(3)
+	})
+}
+
+func TestQueueWithoutSlotsHoldsUpNoOther(t *testing.T) {
+	run(t, func(b *bed) {
+		for i := range 30 {
+			b.create(0, laneOf(9, fmt.Sprintf("dry%d", i)), 0, 2)
+		}
+		b.slots.done("q", 9)
+		b.create(0, laneOf(0), 0, 9)
+		after(10 * time.Millisecond)
+		b.wantServed(9)
+	})
+}
+
+// A nudge that comes after the script ran, but before its answer is back, is
+// newer than the answer.
+func TestNudgeDuringACallIsKept(t *testing.T) {
+	run(t, func(b *bed) {
+		b.store.trip = func() time.Duration { return 20 * time.Millisecond }
+		b.slots.done("q", 5)
+		b.create(0, laneOf(1), 0, 1)
+		after(11 * time.Millisecond) // the script has run
+		b.create(0, laneOf(1), 0, 1)
+		after(40 * time.Millisecond)
+		b.wantServed(2)
+	})
+}
+
+// The same for a rescan that is on its way.
+func TestNudgeDuringARescanIsKept(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 5)
+		created := false
+		b.store.scanned = func() {
+			if !created {
+				created = true
+				b.create(0, laneOf(1), 0, 1)             // a lane that the rescan did not see
+				b.create(0, laneOf(2), time.Second/2, 1) // and one that is due before the next
+			}
+		}
+		b.store.trip = func() time.Duration { return 4 * time.Millisecond }
+		after(1100 * time.Millisecond)
+		b.wantServed(1)
+		after(450 * time.Millisecond)
+		b.wantServed(2)
+	})
+}
+
+func TestRescanFindsWhatALostNudgeMissed(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 5)
+		b.store.put(0, laneOf(1), time.Now().UnixMilli())
+		after(500 * time.Millisecond)
+		b.wantServed(0)
+		after(510 * time.Millisecond)
+		b.wantServed(1)
+	})
+}
+
+func TestRescanMakesUpForALostWordOfSlots(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), 0, 1)
+		synctest.Wait()
+		b.slots.mu.Lock()
+		b.slots.free["q"] = 1
+		b.slots.mu.Unlock()
+		after(1100 * time.Millisecond)
+		b.wantServed(1)
+	})
+}
+
+func TestBacklogDrainsWithFewCalls(t *testing.T) {
+	run(t, func(b *bed) {
+		b.store.trip = func() time.Duration { return time.Millisecond }
+		b.create(0, laneOf(1), 0, 2000)
+		b.slots.done("q", 5000)
+		after(40 * time.Millisecond)
+		b.wantServed(2000)
+		// 1, 2, 4 ... 128, 200: 8 calls for the first 255, then 9, and one that
+		// comes back short.
+		if calls := b.store.leasing(); len(calls) > 19 {
+			t.Errorf("%d calls", len(calls))
+		}
+	})
+}
+
+func TestManyShardsShareAPipeline(t *testing.T) {
+	run(t, func(b *bed) {
+		b.store.trip = func() time.Duration { return time.Millisecond }
+		for shard := 1; shard < 48; shard++ {
+			b.acquire(shard)
+		}
+		synctest.Wait()
+		b.slots.done("q", 100)
+		after(10 * time.Millisecond)
+		due := 100 * time.Millisecond
+		for shard := range 48 {
+			b.create(shard, laneOf(1), due, 1)
+		}
+		after(due + 5*time.Millisecond)
+		b.wantServed(48)
+		if calls := b.store.leasing(); len(calls) > 4 {
+			t.Errorf("%d pipelines", len(calls))
+		}
+	})
+}
+
+func TestCallsStayWithinTheScriptsBounds(t *testing.T) {
+	run(t, func(b *bed) {
+		n := 0
+		for i := range 40 {
+			for p := range uint8(3) {
+				b.create(0, laneOf(p, fmt.Sprintf("q%d", i)), 0, 20)
+				n += 20
+			}
+		}
+		b.slots.pool = func(queue) string { return "all" }
+		b.slots.done("all", 10000)
+		after(500 * time.Millisecond)
+		b.wantServed(n)
+		for _, c := range b.store.leasing() {
+			for _, r := range c.requests {
+				total := 0
+				for _, q := range r.Quotas {
+					total += q.N
+				}
+				if len(r.Quotas) > job.MaxLanesPerCall || total > job.MaxLeasesPerCall {
+					t.Fatalf("a call of %d lanes, %d leases", len(r.Quotas), total)
+				}
+			}
+		}
+	})
+}
+
+func TestErrorsRestTheShard(t *testing.T) {
+	for err, rest := range map[error]time.Duration{
+		job.ErrUnavailable: errorRest, job.ErrNotHolder: longRest, job.ErrClockJump: longRest,
+	} {
+		t.Run(err.Error(), func(t *testing.T) {
+			run(t, func(b *bed) {
+				b.acquire(1)
+				synctest.Wait()
+				failing := true
+				b.store.fail = func(shard int) error {
+					if failing && shard == 0 {
+						return fmt.Errorf("lease: %w", err)
+					}
+					return nil
+				}
+				b.slots.done("q", 5)
+				b.create(0, laneOf(1), 0, 1)
+				synctest.Wait()
+				b.create(0, laneOf(2), 0, 1)
+				after(rest - time.Millisecond)
+				b.wantCalls(1)
+				b.create(1, laneOf(1), 0, 1) // another shard goes on
+				after(0)
+				b.wantServed(1)
+				after(time.Millisecond)
+				b.wantCalls(3)
+				b.store.mu.Lock()
+				failing = false
+				b.store.mu.Unlock()
+				after(rest + time.Millisecond)
+				b.wantServed(3)
+			})
+		})
+	}
+}
+
+func TestLockThatCannotBeTrusted(t *testing.T) {
+	run(t, func(b *bed) {
+		value := b.held[0]
+		b.mu.Lock()
+		delete(b.held, 0)
+		b.mu.Unlock()
+		b.slots.done("q", 1)
+		b.create(0, laneOf(1), 0, 1)
+		after(time.Second)
+		b.wantCalls(0)
+		b.mu.Lock()
+		b.held[0] = value
+		b.mu.Unlock()
+		after(heldRetry)
+		b.wantServed(1)
+	})
+}
+
+// A shard that is lost and won during a call has no second call before the first
+// has ended, and forgets nothing.
+func TestShardLostAndWonDuringACall(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 9)
+		b.store.trip = func() time.Duration { return 50 * time.Millisecond }
+		b.create(0, laneOf(1), 0, 1)
+		after(10 * time.Millisecond)
+		b.lose(0)
+		b.create(0, laneOf(1), 0, 1)
+		b.acquire(0)
+		b.create(0, laneOf(2), 0, 1)
+		after(39 * time.Millisecond)
+		b.wantCalls(1)
+		after(2 * time.Millisecond)
+		b.wantServed(0) // the script of the first call saw the new lock value
+		after(120 * time.Millisecond)
+		b.wantServed(3)
+		b.wantCalls(3) // the new shard begins with one lease a lane
+	})
+}
+
+func TestLostShardIsLeftAlone(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), 0, 1)
+		b.create(0, laneOf(2), time.Second, 1)
+		synctest.Wait()
+		b.lose(0)
+		b.slots.done("q", 9)
+		after(3 * time.Second)
+		b.wantCalls(0)
+		if len(b.s.backlog.open) != 0 {
+			t.Error("a lost shard waits for slots")
+		}
+	})
+}
+
+// A shard clock at half speed makes every estimate run ahead. The calls that come
+// too early are few.
+func TestSlowShardClockIsNoBusyLoop(t *testing.T) {
+	for _, trip := range []time.Duration{0, 200 * time.Microsecond} {
+		run(t, func(b *bed) {
+			b.store.trip = func() time.Duration { return trip }
+			start := time.Now()
+			b.store.clock = func(int) int64 { return start.UnixMicro() + time.Since(start).Microseconds()/2 }
+			after(2 * time.Second)
+			b.slots.done("q", 1)
+			b.store.put(0, laneOf(1), start.Add(2*time.Second).UnixMilli())
+			after(3 * time.Second)
+			b.wantServed(1)
+			if calls := b.store.leasing(); len(calls) > 20 {
+				t.Errorf("trip %v: %d calls", trip, len(calls))
+			}
+			if lag := b.store.records["ns/j0"].lag; lag < 0 || lag > 2*time.Millisecond {
+				t.Errorf("lag %v", lag)
+			}
+		})
+	}
+}
+
+// An answer that took long shows a clock that is long past. It must not make the
+// next job late.
+func TestSlowAnswerDoesNotSetTheClockBack(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 9)
+		slow := 80 * time.Millisecond
+		b.store.trip = func() time.Duration { return slow }
+		b.create(0, laneOf(1), 0, 1)
+		after(10 * time.Millisecond)
+		slow = 0
+		b.create(0, laneOf(2), 150*time.Millisecond, 1)
+		after(200 * time.Millisecond)
+		b.wantServed(2)
+		if lag := b.store.records["ns/j1"].lag; lag < 0 || lag > time.Millisecond {
+			t.Errorf("lag %v", lag)
+		}
+	})
+}
+
+// Nothing that a shard's clock does compared with this host's makes a job late.
+func TestShardClocksDiffer(t *testing.T) {
+	run(t, func(b *bed) {
+		b.acquire(1)
+		b.store.clock = func(shard int) int64 {
+			return time.Now().Add(time.Duration(2*shard-1) * time.Hour).UnixMicro()
+		}
+		after(5 * time.Second)
+		b.slots.done("q", 9)
+		for shard := range 2 {
+			due := b.store.clock(shard)/1000 + 700
+			b.s.Nudge(shard, b.store.put(shard, laneOf(1), due))
+		}
+		after(699 * time.Millisecond)
+		b.wantCalls(0)
+		after(2 * time.Millisecond)
+		b.wantServed(2)
+	})
+}
+
+func TestRunEndsWhenTheLastCallHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, "a", newFakeStore())
+		b.acquire(0, 1)
+		b.start()
+		synctest.Wait()
+		b.store.trip = func() time.Duration { return 30 * time.Millisecond }
+		b.slots.done("q", 50)
+		b.create(0, laneOf(1), 0, 5)
+		after(time.Millisecond)
+		begun := time.Now()
+		b.stop()
+		if took := time.Since(begun); took != 29*time.Millisecond {
+			t.Errorf("Run took %v to end", took)
+		}
+		b.wantServed(1)
+	})
+}
+
+func TestIdleSchedulerEndsAtOnce(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), time.Hour, 1)
+		after(10 * time.Second)
+		begun := time.Now()
+		b.stop()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("Run took %v to end", took)
+		}
+		if b.store.scans < 10 {
+			t.Errorf("%d rescans", b.store.scans)
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	store, slots := newFakeStore(), newFakeSlots(nil)
+	good := Options{
+		Node: "a", Store: store, Ledger: &fakeLedger{}, Slots: slots, Peers: &fakePeers{},
+		Held: func(int) (string, bool) { return "", false },
+	}
+	if _, err := New(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*Options){
+		"node": func(o *Options) { o.Node = "" }, "store": func(o *Options) { o.Store = nil },
+		"ledger": func(o *Options) { o.Ledger = nil }, "slots": func(o *Options) { o.Slots = nil },
+		"peers": func(o *Options) { o.Peers = nil }, "held": func(o *Options) { o.Held = nil },
+		"ttl": func(o *Options) { o.LeaseTTL = time.Millisecond },
+	} {
+		bad := good
+		spoil(&bad)
+		if _, err := New(bad); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package scheduler
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+func demand(free int) []job.QueueDemand {
+	return []job.QueueDemand{{Namespace: "ns", Queue: "q", Free: free}}
+}
+
+func (b *bed) answer(p sentPermit, leased int, due int64) {
+	b.s.PermitResult(p.node, job.PermitResult{ID: p.ID, Leased: leased, DueMS: due})
+	synctest.Wait()
+}
+
+func TestPermitGoesToThePeerWithTheMostSlots(t *testing.T) {
+	run(t, func(b *bed) {
+		b.s.PeerDemand("b", demand(3))
+		b.s.PeerDemand("c", demand(7))
+		b.create(0, laneOf(4), 0, 1)
+		synctest.Wait()
+		p := b.wantPermits(1)[0]
+		if p.node != "c" || p.Shard != 0 || p.Lane != laneOf(4) || p.N != 1 || p.LockValue != b.held[0] || p.ValidFor != job.PermitValidity {
+			t.Errorf("permit %+v", p)
+		}
+		b.wantCalls(0)
+		after(100 * time.Millisecond)
+		b.wantPermits(1) // none while it is not answered
+		// It gave all: twice as much next time, of the peer that has most now.
+		b.answer(p, 1, time.Now().UnixMilli())
+		p = b.wantPermits(2)[1]
+		if p.node != "c" || p.N != 2 {
+			t.Errorf("permit %+v", p)
+		}
+		b.answer(p, 0, time.Now().Add(time.Second).UnixMilli())
+		after(998 * time.Millisecond)
+		b.wantPermits(2)
+		after(2 * time.Millisecond)
+		b.wantPermits(3)
+		b.answer(b.wantPermits(3)[2], 1, job.NeverMS)
+		after(400 * time.Millisecond)
+		b.wantPermits(3)
+	})
+}
+
+func TestLocalSlotsComeFirst(t *testing.T) {
+	run(t, func(b *bed) {
+		b.s.PeerDemand("b", demand(9))
+		b.slots.done("q", 1)
+		b.create(0, laneOf(4), 0, 1)
+		b.create(0, laneOf(4), 5*time.Millisecond, 1)
+		after(time.Millisecond)
+		b.wantServed(1)
+		b.wantPermits(0)
+		after(5 * time.Millisecond)
+		b.wantPermits(1)
+	})
+}
+
+func TestPermitNobodyAnswersRunsOut(t *testing.T) {
+	run(t, func(b *bed) {
+		b.s.PeerDemand("b", demand(9))
+		b.s.PeerDemand("c", demand(2))
+		b.create(0, laneOf(4), 0, 1)
+		after(permitLife - time.Millisecond)
+		lost := b.wantPermits(1)[0]
+		after(time.Millisecond)
+		p := b.wantPermits(2)[1]
+		if lost.node != "b" || p.node != "c" {
+			t.Errorf("asked %s, then %s", lost.node, p.node)
+		}
+		b.answer(lost, 1, job.NeverMS) // too late to count
+		if b.s.shards[0].lanes[laneOf(4)].permit == nil {
+			t.Error("an answer that came too late ended another permit")
+		}
+		b.answer(sentPermit{node: "b", Permit: p.Permit}, 1, job.NeverMS) // not from whom was asked
+		if b.s.shards[0].lanes[laneOf(4)].permit == nil {
+			t.Error("a stranger's answer ended a permit")
+		}
+		after(permitLife) // c is silent as well: the one with most slots, again
+		if p := b.wantPermits(3)[2]; p.node != "b" {
+			t.Errorf("asked %s", p.node)
+		}
+	})
+}
+
+func TestPeerWithoutSlotsIsNotAskedAgain(t *testing.T) {
+	run(t, func(b *bed) {
+		b.s.PeerDemand("b", demand(9))
+		b.create(0, laneOf(4), 0, 1)
+		synctest.Wait()
+		b.answer(b.wantPermits(1)[0], 0, 0)
+		after(3 * time.Second)
+		b.wantPermits(1)
+		b.s.PeerDemand("b", demand(1))
+		synctest.Wait()
+		b.wantPermits(2)
+	})
+}
+
+// What a peer stated while a permit was on its way counts, whatever the answer.
+func TestDemandStatedBeforeTheAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		stated, leased int
+		due            int64
+		free           int
+	}{
+		"all used":        {4, 1, job.NeverMS, 4},
+		"none used":       {4, 0, job.NeverMS, 4},
+		"no slots":        {4, 0, 0, 4},
+		"less than asked": {1, 1, job.NeverMS, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(b *bed) {
+				b.s.PeerDemand("b", demand(9))
+				b.create(0, laneOf(4), 0, 1)
+				synctest.Wait()
+				p := b.wantPermits(1)[0]
+				b.s.PeerDemand("b", demand(c.stated))
+				if free := b.s.peers["b"].free[queue{"ns", "q"}]; free != c.stated-p.N {
+					t.Errorf("%d free while the permit is out, want %d", free, c.stated-p.N)
+				}
+				b.s.setDue(b.s.shards[0].lane(laneOf(4)), job.NeverMS)
+				b.answer(p, c.leased, max(c.due, 0))
+				if free := b.s.peers["b"].free[queue{"ns", "q"}]; free != c.free {
+					t.Errorf("%d free after the answer, want %d", free, c.free)
+				}
+			})
+		})
+	}
+}
+
+func TestFreeSlotsOfAPeerAreCounted(t *testing.T) {
+	run(t, func(b *bed) {
+		b.s.PeerDemand("b", demand(3))
+		for i := range uint8(5) {
+			b.create(0, laneOf(i), 0, 1)
+		}
+		synctest.Wait()
+		sent := b.wantPermits(3) // one each, highest priority first
+		if sent[0].Lane.Priority != 4 && sent[0].Lane.Priority != 0 {
+			t.Errorf("first permit for %v", sent[0].Lane)
+		}
+		b.answer(sent[0], 1, job.NeverMS)
+		b.wantPermits(3)
+		b.answer(sent[1], 0, job.NeverMS) // its slot is still free
+		b.wantPermits(4)
+		b.s.PeerDemand("b", nil)
+		b.answer(sent[2], 0, job.NeverMS)
+		b.wantPermits(4)
+	})
+}
+
+func TestPeerWithoutLinkIsPassedOver(t *testing.T) {
+	run(t, func(b *bed) {
+		b.peers.down["c"] = true
+		b.s.PeerDemand("b", demand(1))
+		b.s.PeerDemand("c", demand(9))
+		b.create(0, laneOf(4), 0, 1)
+		synctest.Wait()
+		p := b.wantPermits(1)[0]
+		if p.node != "b" {
+			t.Errorf("asked %s", p.node)
+		}
+		b.peers.mu.Lock()
+		b.peers.down["c"] = false
+		b.peers.mu.Unlock()
+		after(time.Second) // the next rescan
+		if p := b.wantPermits(2)[1]; p.node != "c" && p.node != "b" {
+			t.Errorf("asked %s", p.node)
+		}
+		if b.s.peers["c"].away {
+			t.Error("c is still taken for away")
+		}
+	})
+}
+
+func TestNudgeDuringAPermitIsKept(t *testing.T) {
+	run(t, func(b *bed) {
+		b.s.PeerDemand("b", demand(9))
+		b.create(0, laneOf(4), 0, 1)
+		synctest.Wait()
+		p := b.wantPermits(1)[0]
+		b.s.Nudge(0, []job.LaneHead{{Lane: laneOf(4), DueMS: time.Now().UnixMilli()}})
+		synctest.Wait()
+		b.wantPermits(1)
+		b.answer(p, 1, job.NeverMS)
+		b.wantPermits(2)
+	})
+}
+
+func TestShardLostWithAPermitOut(t *testing.T) {
+	run(t, func(b *bed) {
+		b.s.PeerDemand("b", demand(9))
+		b.create(0, laneOf(4), 0, 1)
+		synctest.Wait()
+		p := b.wantPermits(1)[0]
+		b.lose(0)
+		b.answer(p, 1, time.Now().UnixMilli())
+		after(3 * time.Second)
+		b.wantPermits(1)
+		if free := b.s.peers["b"].free[queue{"ns", "q"}]; free != 8 {
+			t.Errorf("%d free", free)
+		}
+	})
+}
+
+// permitted has node a, which holds shard 0, permit node b.
+func permitted(t *testing.T, slots int, p job.Permit, prepare func(b *bed)) (b *bed, results []sentResult) {
+	run(t, func(a *bed) {
+		b = newBed(t, "b", a.store)
+		b.slots.free["q"] = slots
+		a.store.put(0, laneOf(4), time.Now().Add(-time.Second).UnixMilli())
+		a.store.put(0, laneOf(4), time.Now().Add(-time.Second).UnixMilli())
+		p.LockValue = a.held[0] + p.LockValue
+		prepare(b)
+		b.s.Permitted(context.Background(), "a", p)
+		b.slots.check(t)
+		results = b.peers.results
+	})
+	return b, results
+}
+
+func TestPermitted(t *testing.T) {
+	good := job.Permit{ID: 7, Lane: laneOf(4), N: 5, ValidFor: job.PermitValidity}
+	nothing := func(*bed) {}
+	t.Run("leases and answers", func(t *testing.T) {
+		b, results := permitted(t, 9, good, nothing)
+		want := sentResult{"a", job.PermitResult{ID: 7, Leased: 2, DueMS: job.NeverMS}}
+		if len(results) != 1 || results[0] != want || b.slots.count() != 2 {
+			t.Errorf("answers %+v, %d leases", results, b.slots.count())
+		}
+	})
+	t.Run("no more than its slots", func(t *testing.T) {
+		b, results := permitted(t, 1, good, nothing)
+		if len(results) != 1 || results[0].Leased != 1 || results[0].DueMS == job.NeverMS || b.slots.count() != 1 {
+			t.Errorf("answers %+v, %d leases", results, b.slots.count())
+		}
+	})
+	t.Run("no slots", func(t *testing.T) {
+		b, results := permitted(t, 0, good, nothing)
+		if len(results) != 1 || results[0] != (sentResult{"a", job.PermitResult{ID: 7}}) || len(b.store.calls) != 0 {
+			t.Errorf("answers %+v, %d calls", results, len(b.store.calls))
+		}
+	})
+	t.Run("old lock value", func(t *testing.T) {
+		stale := good
+		stale.LockValue = "x"
+		b, results := permitted(t, 9, stale, nothing)
+		if len(results) != 0 || b.slots.count() != 0 || b.slots.free["q"] != 9 {
+			t.Errorf("answers %+v, %d leases", results, b.slots.count())
+		}
+	})
+	t.Run("too late", func(t *testing.T) {
+		b, results := permitted(t, 9, good, func(b *bed) {
+			b.store.trip = func() time.Duration { return 2*job.PermitValidity + time.Millisecond }
+		})
+		if len(results) != 0 || b.slots.count() != 0 || b.slots.free["q"] != 9 {
+			t.Errorf("answers %+v, %d leases", results, b.slots.count())
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+func overdue(n int) []job.Overdue {
+	all := make([]job.Overdue, n)
+	for i := range all {
+		all[i] = job.Overdue{Record: fmt.Sprintf("ns/r%d", i), State: job.State{Token: uint64(i + 1)}}
+	}
+	return all
+}
+
+func TestReapSubmitsTheLossOfEndedLeases(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), time.Hour, 1)
+		b.store.expired = [][]job.Overdue{overdue(3)}
+		after(1100 * time.Millisecond)
+		if len(b.ledger.changes) != 3 {
+			t.Fatalf("%d changes", len(b.ledger.changes))
+		}
+		for i, c := range b.ledger.changes {
+			if c.Record != fmt.Sprintf("ns/r%d", i) || c.Event != (job.Lose{Token: uint64(i + 1)}) || !c.IfExpired || c.Known != nil {
+				t.Errorf("change %+v", c)
+			}
+		}
+	})
+}
+
+func TestReapGoesOnWhileThereIsMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer error
+		want   int
+	}{
+		"settled":    {nil, 2*reapLimit + 7},
+		"not stored": {job.ErrUnavailable, reapLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(b *bed) {
+				b.create(0, laneOf(1), time.Hour, 1)
+				b.ledger.answer = func(job.Change) error { return c.answer }
+				b.store.expired = [][]job.Overdue{overdue(reapLimit), overdue(reapLimit), overdue(7)}
+				after(1100 * time.Millisecond)
+				if len(b.ledger.changes) != c.want {
+					t.Fatalf("%d changes, want %d", len(b.ledger.changes), c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestSweepGoesOnWhileThereIsMore(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), time.Hour, 1)
+		b.store.swept = 2*sweepLimit + 5
+		after(15*time.Second + time.Millisecond)
+		if got := fmt.Sprint(b.store.sweeps); got != "[100 100 5]" {
+			t.Errorf("sweeps %s", got)
+		}
+	})
+}
+
+func TestSweepOfOneShardIsBounded(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), time.Hour, 1)
+		b.store.swept = 1 << 30
+		after(15*time.Second + time.Millisecond)
+		if got := len(b.store.sweeps); got != maxRounds {
+			t.Errorf("%d looks", got)
+		}
+	})
+}
+
+func TestUpkeepNeedsTheLock(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), time.Hour, 1)
+		b.mu.Lock()
+		delete(b.held, 0)
+		b.mu.Unlock()
+		b.store.expired = [][]job.Overdue{overdue(3)}
+		after(20 * time.Second)
+		if len(b.ledger.changes) != 0 || len(b.store.sweeps) != 0 {
+			t.Errorf("%d changes, %d sweeps", len(b.ledger.changes), len(b.store.sweeps))
+		}
+	})
+}
+
+func TestUpkeepThatFailsIsTriedAgain(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), time.Hour, 1)
+		b.store.mu.Lock()
+		b.store.upkeepErr = errors.New("no answer")
+		b.store.expired = [][]job.Overdue{overdue(2)}
+		b.store.mu.Unlock()
+		after(16 * time.Second)
+		if len(b.store.sweeps) != 1 {
+			t.Errorf("%d sweeps in one period", len(b.store.sweeps))
+		}
+		b.store.mu.Lock()
+		b.store.upkeepErr = nil
+		b.store.mu.Unlock()
+		after(time.Second)
+		if len(b.ledger.changes) != 2 {
+			t.Errorf("%d changes", len(b.ledger.changes))
+		}
+	})
+}
+
+// A ledger that does not answer does not hold up the end.
+func TestRunEndsWhileReapingWaits(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), time.Hour, 1)
+		b.s.o.Ledger = deafLedger{}
+		b.store.expired = [][]job.Overdue{overdue(2)}
+		after(1100 * time.Millisecond)
+		begun := time.Now()
+		b.stop()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("Run took %v to end", took)
+		}
+	})
+}
+
+type deafLedger struct{}
+
+func (deafLedger) Submit(job.Change, func(job.ChangeResult)) {}

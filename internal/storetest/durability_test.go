@@ -1,0 +1,111 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/storetest"
+)
+
+// TestReplicaClass demands that replicas confirm.
+func TestReplicaClass(t *testing.T) {
+	s := redistest.StartSentinel(t, 1, 3, 2)
+	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
+	w := storetest.NewWorld(t, dial(t, url), func(o *redisstore.Options) {
+		o.Durability, o.WaitTimeout = redisstore.DurabilityReplica, 200*time.Millisecond
+	})
+	id := w.InShard(0, 1)[0]
+	w.Add(storetest.Definition(id))
+	w.Clock.Add(60_000)
+	l := w.Lease(0, 1)[0]
+	replica := s.Nodes()[1]
+	replica.Pause()
+	settle := w.Settle(l, job.OutcomeSucceeded)
+	reply := w.Store.Apply(t.Context(), 0, []job.Write{settle})
+	if !errors.Is(reply.Err, job.ErrDurability) || len(reply.Results) != 1 || reply.Results[0].Code != job.Written {
+		t.Errorf("the replica is frozen: %+v", reply)
+	}
+	replica.Resume()
+	redistest.Eventually(t, 10*time.Second, "confirmation of a repeat", func(context.Context) error {
+		return w.Store.Apply(t.Context(), 0, []job.Write{settle}).Err
+	})
+	if got := w.Get(id).State; got.Runs != 1 {
+		t.Errorf("state %+v", got)
+	}
+}
+
+// TestPreflight says what is wrong with a server, and refuses the worst.
+func TestPreflight(t *testing.T) {
+	open := func(server *redistest.Server, adjust func(*redisstore.Options)) error {
+		o := redisstore.Options{Client: dial(t, server.URL()), Prefix: "preflight", Shards: 1}
+		adjust(&o)
+		_, err := redisstore.Open(t.Context(), o)
+		return err
+	}
+	as := func(d redisstore.Durability) func(*redisstore.Options) {
+		return func(o *redisstore.Options) { o.Durability = d }
+	}
+	plain := redistest.Start(t)
+	if err := open(plain, as(redisstore.DurabilityMemory)); err != nil {
+		t.Errorf("a server in memory: %v", err)
+	}
+	if err := open(plain, as(redisstore.DurabilityLocal)); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "appendonly") {
+		t.Errorf("class local without an append-only file: %v", err)
+	}
+	aof := redistest.Start(t, redistest.WithAOF("always"))
+	if err := open(aof, as(redisstore.DurabilityLocal)); err != nil {
+		t.Errorf("class local: %v", err)
+	}
+	if err := open(aof, as(redisstore.DurabilityReplica)); !errors.Is(err, redisstore.ErrUnsafe) {
+		t.Errorf("class replica without replicas: %v", err)
+	}
+	evicting := redistest.Start(t, redistest.WithConfig("maxmemory", "100mb", "maxmemory-policy", "volatile-lru"))
+	if err := open(evicting, as(redisstore.DurabilityMemory)); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "noeviction") {
+		t.Errorf("an evicting server: %v", err)
+	}
+	if err := open(evicting, func(o *redisstore.Options) { o.AllowUnsafe = true }); err != nil {
+		t.Errorf("an evicting server, allowed: %v", err)
+	}
+	host, port, _ := strings.Cut(plain.Addr(), ":")
+	replica := redistest.Start(t, redistest.WithConfig("replicaof", host+" "+port))
+	if err := open(replica, func(o *redisstore.Options) { o.AllowUnsafe = true }); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "replica") {
+		t.Errorf("a replica: %v", err)
+	}
+	plain.Stop()
+	if err := open(plain, as(redisstore.DurabilityMemory)); !errors.Is(err, job.ErrUnavailable) {
+		t.Errorf("no server: %v", err)
+	}
+}
+
+// TestLeastRights runs the suite with the commands that Commands lists and no
+// others.
+func TestLeastRights(t *testing.T) {
+	rights := strings.Join(redisstore.Commands(), " +")
+	server := redistest.Start(t, redistest.WithACL("default off", "app on >secret ~t*:* resetchannels -@all +"+rights))
+	client, err := redisstore.NewClient(redisstore.ClientOptions{
+		URL: "redis://app@" + server.Addr(), Password: "secret", ClientName: "fermata",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	storetest.Run(t, func(testing.TB) redis.UniversalClient { return server.Client() },
+		func(o *redisstore.Options) { o.Client = client })
+	if log := server.Client().Do(t.Context(), "acl", "log").Val(); len(log.([]any)) != 0 {
+		t.Errorf("refused: %v", log)
+	}
+	other := dial(t, "redis://app:secret@"+server.Addr())
+	if _, err := redisstore.Open(t.Context(), redisstore.Options{Client: other, Prefix: "elsewhere"}); !errors.Is(err, job.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "elsewhere") && !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("outside its keys: %v", err)
+	}
+}

@@ -1,0 +1,259 @@
+package exechandler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/worker"
+)
+
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newHandler(t *testing.T, o Options) worker.Handler {
+	t.Helper()
+	if o.Allow == nil {
+		o.Allow = []string{"/bin/sh", "/usr/bin/env", "/bin/cat", "/bin/pwd", "/nonexistent/program", "/usr/bin/printf"}
+	}
+	h, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func task(p payload) *worker.Task {
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic(err)
+	}
+	return &worker.Task{
+		Run: "namespaces/n/jobs/j/runs/r", Namespace: "n", Job: "j", Attempt: 2, Token: 99, CorrelationID: "c", Payload: b,
+	}
+}
+
+func outputOf(t *testing.T, task *worker.Task) report {
+	t.Helper()
+	var r report
+	if len(task.Output()) == 0 {
+		return r
+	}
+	if err := json.Unmarshal(task.Output(), &r); err != nil {
+		t.Fatalf("output %s: %v", task.Output(), err)
+	}
+	return r
+}
+
+func TestPrograms(t *testing.T) {
+	t.Setenv("SECRET_OF_THE_WORKER", "canary")
+	h := newHandler(t, Options{})
+	sh := func(script string, args ...string) payload {
+		return payload{Argv: append([]string{"/bin/sh", "-c", script, "sh"}, args...)}
+	}
+	nasty := "; | & $(id) `id` \n > /tmp/x ' \" * ~"
+	tests := map[string]struct {
+		payload payload
+		err     string
+		output  string // exactly
+		code    int
+	}{
+		"stdout and stderr": {payload: sh("echo out; echo err >&2"), output: "out\nerr\n"},
+		"status":            {payload: sh("echo no; exit 3"), err: "exit status 3", output: "no\n", code: 3},
+		"signal":            {payload: sh("kill -USR1 $$"), err: "signal: user defined signal 1", code: -1},
+		"stdin":             {payload: payload{Argv: []string{"/bin/cat"}, Stdin: "line\n"}, output: "line\n"},
+		"stdin unread":      {payload: payload{Argv: []string{"/bin/pwd"}, Stdin: strings.Repeat("x", 1<<20)}, output: "/\n"},
+		"dir":               {payload: payload{Argv: []string{"/bin/pwd"}, Dir: "/usr"}, output: "/usr\n"},
+		"no shell":          {payload: payload{Argv: []string{"/usr/bin/printf", "%s", nasty}}, output: nasty},
+		"environment": {payload: payload{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"REGION": "eu"}},
+			output: "PATH=" + DefaultPath + "\nFERMATA_RUN=namespaces/n/jobs/j/runs/r\nFERMATA_NAMESPACE=n\nFERMATA_JOB=j\n" +
+				"FERMATA_ATTEMPT=2\nFERMATA_TOKEN=99\nFERMATA_CORRELATION_ID=c\nREGION=eu\n"},
+		"not allowed":    {payload: payload{Argv: []string{"/bin/ls"}}, err: `program "/bin/ls" is not allowed`},
+		"by name":        {payload: payload{Argv: []string{"sh"}}, err: `program "sh" is not allowed`},
+		"another way":    {payload: payload{Argv: []string{"/bin/../bin/sh"}}, err: "is not allowed"},
+		"missing":        {payload: payload{Argv: []string{"/nonexistent/program"}}, err: "start: fork/exec"},
+		"no argv":        {payload: payload{}, err: "argv is empty"},
+		"NUL":            {payload: payload{Argv: []string{"/bin/sh", "\x00"}}, err: "NUL byte"},
+		"relative dir":   {payload: payload{Argv: []string{"/bin/pwd"}, Dir: "tmp"}, err: "dir is not an absolute path"},
+		"missing dir":    {payload: payload{Argv: []string{"/bin/pwd"}, Dir: "/nonexistent"}, err: "start: "},
+		"loader":         {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"LD_PRELOAD": "/x"}}, err: "LD_PRELOAD cannot be set"},
+		"path":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PATH": "/x"}}, err: "PATH cannot be set"},
+		"token":          {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"FERMATA_TOKEN": "1"}}, err: "FERMATA_TOKEN cannot be set"},
+		"bash functions": {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"BASH_FUNC_ls%%": "() { :; }"}}, err: "is not a name"},
+		"python":         {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PYTHONSTARTUP": "/x"}}, err: "PYTHONSTARTUP cannot be set"},
+		"like a loader":  {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"ENVIRONMENT": "eu", "GOLD_": "x"}}, output: "/\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			task := task(test.payload)
+			err := h(t.Context(), task)
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Fatalf("got %v, want %q", err, test.err)
+			}
+			if r := outputOf(t, task); r.Output != test.output || r.ExitCode != test.code {
+				t.Errorf("output is %+v, want %q and status %d", r, test.output, test.code)
+			}
+		})
+	}
+	if err := h(t.Context(), &worker.Task{Payload: []byte(`{"argv":["/bin/pwd"],"shell":true}`)}); err == nil {
+		t.Error("unknown field was taken")
+	}
+}
+
+func TestLongOutputKeepsItsEnd(t *testing.T) {
+	h := newHandler(t, Options{})
+	task := task(payload{Argv: []string{"/bin/sh", "-c", "yes € | head -c 1000000; printf end"}})
+	if err := h(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	r := outputOf(t, task)
+	if r.Bytes != 1000003 || len(task.Output()) > worker.MaxOutput || strings.ContainsRune(strings.TrimSuffix(r.Output, "\uFFFDend"), '\uFFFD') {
+		t.Errorf("output is %+v", r)
+	}
+}
+
+// alive tells whether a process exists and is not a zombie.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// pids waits until the script has written this many process ids to the file.
+func pids(t *testing.T, file string, n int) []int {
+	t.Helper()
+	var out []int
+	eventually(t, "the program wrote its process ids", func() bool {
+		out = out[:0]
+		b, _ := os.ReadFile(file)
+		for _, f := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(f); err == nil {
+				out = append(out, pid)
+			}
+		}
+		return len(out) == n && strings.HasSuffix(string(b), "\n")
+	})
+	return out
+}
+
+func TestTheWholeGroupEnds(t *testing.T) {
+	// Each script writes the ids of itself, a child and a grandchild.
+	family := `sh -c 'sleep 600 & echo $! >> "$0"; echo $$ >> "$0"; wait' "$1" & echo $$ >> "$1"; `
+	for name, test := range map[string]struct {
+		script string
+		cancel bool
+		err    error
+	}{
+		"obedient":          {script: family + "wait", cancel: true, err: worker.ErrTimeout},
+		"deaf":              {script: "trap '' TERM; " + family + "wait", cancel: true, err: worker.ErrTimeout},
+		"ends and leaves":   {script: family + `while [ $(wc -l < "$1") -lt 3 ]; do sleep 0.01; done; exit 0`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHandler(t, Options{Grace: 200 * time.Millisecond})
+			file := filepath.Join(t.TempDir(), "pids")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			done := make(chan error, 1)
+			go func() { done <- h(ctx, task(payload{Argv: []string{"/bin/sh", "-c", test.script, "sh", file}})) }()
+			family := pids(t, file, 3)
+			if test.cancel {
+				cancel(worker.ErrTimeout)
+			}
+			select {
+			case err := <-done:
+				if !errors.Is(err, test.err) {
+					t.Errorf("got %v, want %v", err, test.err)
+				}
+			case <-time.After(patience):
+				t.Fatal("the handler does not return")
+			}
+			for _, pid := range family {
+				eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+			}
+		})
+	}
+}
+
+func TestProcessThatLeftTheGroupDoesNotHoldTheHandler(t *testing.T) {
+	h := newHandler(t, Options{Grace: 100 * time.Millisecond})
+	file := filepath.Join(t.TempDir(), "pids")
+	err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", `setsid sh -c 'echo $$ > "$0"; exec sleep 600' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done`, "sh", file}}))
+	for _, pid := range pids(t, file, 1) {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "holds its output open") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEndedContextStartsNothing(t *testing.T) {
+	h := newHandler(t, Options{})
+	file := filepath.Join(t.TempDir(), "started")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(worker.ErrCancelled)
+	if err := h(ctx, task(payload{Argv: []string{"/bin/sh", "-c", `touch "$1"`, "sh", file}})); !errors.Is(err, worker.ErrCancelled) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the program ran")
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for name, o := range map[string]Options{
+		"nothing allowed": {},
+		"by name":         {Allow: []string{"sh"}},
+		"unclean":         {Allow: []string{"/bin/../bin/sh"}},
+		"negative grace":  {Allow: []string{"/bin/sh"}, Grace: -1},
+	} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var w tail
+		var all []byte
+		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 3*MaxExcerpt), 0, 8).Draw(t, "writes") {
+			b := make([]byte, n)
+			for i := range b {
+				b[i] = byte('a' + (len(all)+i)%26)
+			}
+			w.Write(b)
+			all = append(all, b...)
+		}
+		want := all[max(0, len(all)-MaxExcerpt):]
+		if got := w.last(); string(got) != string(want) || w.total != int64(len(all)) || cap(w.kept) > 16*MaxExcerpt {
+			t.Fatalf("kept %d of %d bytes, want %d", len(got), w.total, len(want))
+		}
+	})
+}

@@ -1,0 +1,34 @@
+package exechandler
+
+import "sync"
+
+// tail keeps the end of what is written to it. It is safe for concurrent use.
+type tail struct {
+	mu    sync.Mutex
+	kept  []byte
+	total int64
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.total += int64(len(b))
+	t.kept = append(t.kept, b[max(0, len(b)-MaxExcerpt):]...)
+	if len(t.kept) > 2*MaxExcerpt {
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-MaxExcerpt:]...)
+	}
+	return len(b), nil
+}
+
+// last is the end of what was written, from the beginning of a character on.
+func (t *tail) last() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.kept[max(0, len(t.kept)-MaxExcerpt):]
+	for i := 0; i < len(b) && i < 4 && t.total > int64(len(b)); i++ {
+		if b[i]&0xC0 != 0x80 {
+			return b[i:]
+		}
+	}
+	return b
+}
