@@ -42,14 +42,24 @@ type HTTPRequest struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    string            `json:"body,omitempty"`
+	// BodyBase64 is a body that is not text, in place of Body.
+	BodyBase64 string `json:"body_base64,omitempty"`
 	// ExpectedStatus lists codes and ranges such as "200-299", the default.
 	ExpectedStatus []string `json:"expected_status,omitempty"`
 	// Timeout of the request, as "5s". Default: that of the attempt.
 	Timeout string `json:"timeout,omitempty"`
+	// MaxBodyBytes bounds what is kept of the answer's body. Default: the
+	// worker's own bound.
+	MaxBodyBytes *int `json:"max_body_bytes,omitempty"`
 }
 
 // Payload returns what to put into [Job].Payload.
-func (q HTTPRequest) Payload() []byte { return payload(q) }
+func (q HTTPRequest) Payload() []byte {
+	if q.Method == "" && (q.Body != "" || q.BodyBase64 != "") {
+		q.Method = "POST"
+	}
+	return payload(q)
+}
 
 // Command is the payload of the ready-made handler "exec".
 type Command struct {

@@ -51,6 +51,7 @@ func TestFlagsDescribeAJob(t *testing.T) {
 			want:    "{handler:http}",
 			payload: `{"method":"POST","url":"http://a","headers":{"A":"b","C":"d:e"},"body":"x","expected_status":["200-299","409"],"timeout":"2s"}`,
 			paths:   "handler payload"},
+		{args: "--http http://a --body x", want: "{handler:http}", payload: `{"method":"POST","url":"http://a","body":"x"}`, paths: "handler payload"},
 		{args: `--exec ["/bin/x","-a"] --env A=b --dir /tmp --stdin y`, want: "{handler:exec}",
 			payload: `{"argv":["/bin/x","-a"],"env":{"A":"b"},"dir":"/tmp","stdin":"y"}`, paths: "handler payload"},
 		{args: "--handler h --payload-file -", want: "{handler:h}", payload: "from stdin", paths: "handler payload"},

@@ -93,7 +93,7 @@ func TestResultsCountOnceOverCuts(t *testing.T) {
 		l.promises[i].FromMS = l.promises[i].AnchorMS
 	}
 	n.register(l)
-	c.saw(10*time.Second, "runs start", func(check.Event) bool { return true })
+	c.waitAllRan(l, 15*time.Second)
 	var faults []check.Fault
 	for range 8 {
 		cut := begin("answers lost")

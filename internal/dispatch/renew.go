@@ -179,7 +179,7 @@ func (d *Dispatcher) prolonged(a *attempt, r job.RenewResult, nowMS int64, at ti
 		a.wantRead = true
 	}
 	a.renewAt = time.Time{}
-	if true {
+	if a.live() && !a.byNode {
 		a.renewAt = d.onGrid(at.Add(d.o.renewEvery()))
 	}
 }

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -218,14 +217,18 @@ func (n *Node) run(context.Context) error {
 func (n *Node) drain(ctx context.Context) error {
 	n.cfg.Logger.Info("node drains", "node", n.cfg.Name)
 	n.health.Shutdown()
-	leaveErr := n.gossip.Leave(leaveTimeout)
+	if err := n.gossip.Leave(leaveTimeout); err != nil {
+		// The others will find out, as they would after a crash; the locks are
+		// handed over all the same.
+		n.cfg.Logger.Warn("leaving the gossip took too long", "error", err)
+	}
 	released := n.locks.Drain(ctx)
 	n.peers.HandOver(released)
-	drainErr := n.dispatcher.Drain(ctx)
+	err := n.dispatcher.Drain(ctx)
 	n.cancel()
 	n.engines.Wait()
 	n.cfg.Logger.Info("node drained", "node", n.cfg.Name, "shards_released", len(released))
-	return errors.Join(leaveErr, drainErr)
+	return err
 }
 
 // leaveTimeout is how long the word that this node leaves may take.

@@ -183,12 +183,18 @@ func (f *fake) lease(key job.Key, token uint64) {
 	f.records[key] = r
 }
 
-func (f *fake) Observe(n []job.Notice) { f.notices = append(f.notices, n...) }
+func (f *fake) Observe(n []job.Notice) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notices = append(f.notices, n...)
+}
+
 func (f *fake) Nudge(_ int, heads []job.LaneHead, _ string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.nudged = append(f.nudged, heads...)
 }
+
 func (f *fake) CancelAttempt(_ string, token uint64) { f.cancelled = append(f.cancelled, token) }
 
 func definition(id string) job.Definition {

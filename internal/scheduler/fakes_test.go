@@ -40,7 +40,9 @@ type record struct {
 	lane   job.Lane
 	due    int64
 	leases int
-	lag    time.Duration // by the shard's clock when it was leased
+	made   int64
+	lag    time.Duration // from due to lease, by the shard's clock
+	wait   time.Duration // from when it was both there and due
 }
 
 type leaseCall struct {
@@ -66,7 +68,7 @@ func (st *fakeStore) put(shard int, lane job.Lane, due int64) []job.LaneHead {
 		st.lanes[shard] = make(map[job.Lane][]*record)
 	}
 	before := st.head(shard, lane)
-	r := &record{id: fmt.Sprintf("ns/j%d", len(st.records)), shard: shard, lane: lane, due: due}
+	r := &record{id: fmt.Sprintf("ns/j%d", len(st.records)), shard: shard, lane: lane, due: due, made: st.clock(shard)}
 	st.records[r.id] = r
 	rs := append(st.lanes[shard][lane], r)
 	slices.SortStableFunc(rs, func(a, b *record) int { return cmp.Compare(a.due, b.due) })
@@ -124,6 +126,7 @@ func (st *fakeStore) lease(ctx context.Context, q job.LeaseRequest) (r job.Lease
 			}
 			rec.leases++
 			rec.lag = time.Duration(us-rec.due*1000) * time.Microsecond
+			rec.wait = time.Duration(us-max(rec.due*1000, rec.made)) * time.Microsecond
 			left--
 			r.Leased = append(r.Leased, job.Leased{
 				Shard: q.Shard, Record: rec.id, State: job.State{Lane: quota.Lane}, DeadlineMS: us/1000 + q.TTL.Milliseconds(),

@@ -169,9 +169,9 @@ func TestTheWholeGroupEnds(t *testing.T) {
 		cancel bool
 		err    error
 	}{
-		"obedient":          {script: family + "wait", cancel: true, err: worker.ErrTimeout},
-		"deaf":              {script: "trap '' TERM; " + family + "wait", cancel: true, err: worker.ErrTimeout},
-		"ends and leaves":   {script: family + `while [ $(wc -l < "$1") -lt 3 ]; do sleep 0.01; done; exit 0`},
+		"obedient":        {script: family + "wait", cancel: true, err: worker.ErrTimeout},
+		"deaf":            {script: "trap '' TERM; " + family + "wait", cancel: true, err: worker.ErrTimeout},
+		"ends and leaves": {script: family + `while [ $(wc -l < "$1") -lt 3 ]; do sleep 0.01; done; exit 0`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHandler(t, Options{Grace: 200 * time.Millisecond})

@@ -42,10 +42,11 @@ const (
 // JobService registers jobs and shows what became of them. Any node answers.
 //
 // Errors: INVALID_ARGUMENT with google.rpc.BadRequest field violations,
-// NOT_FOUND and ALREADY_EXISTS with google.rpc.ResourceInfo, ABORTED (an edit in
-// between, or a deleted job that still runs) with google.rpc.RetryInfo,
-// RESOURCE_EXHAUSTED when Redis has no memory left, UNAVAILABLE with
-// google.rpc.RetryInfo while a shard's Redis cannot be reached.
+// NOT_FOUND and ALREADY_EXISTS with google.rpc.ResourceInfo, ABORTED with
+// google.rpc.RetryInfo (a deleted job still runs) or with google.rpc.ErrorInfo (the
+// etag differs: somebody edited in between), RESOURCE_EXHAUSTED when Redis has no
+// memory left, UNAVAILABLE with google.rpc.RetryInfo while a shard's Redis cannot
+// be reached.
 type JobServiceClient interface {
 	// Registers a job. The same id with the same request id and definition gives
 	// the same answer; with another definition ALREADY_EXISTS.
@@ -222,10 +223,11 @@ func (c *jobServiceClient) PreviewSchedule(ctx context.Context, in *PreviewSched
 // JobService registers jobs and shows what became of them. Any node answers.
 //
 // Errors: INVALID_ARGUMENT with google.rpc.BadRequest field violations,
-// NOT_FOUND and ALREADY_EXISTS with google.rpc.ResourceInfo, ABORTED (an edit in
-// between, or a deleted job that still runs) with google.rpc.RetryInfo,
-// RESOURCE_EXHAUSTED when Redis has no memory left, UNAVAILABLE with
-// google.rpc.RetryInfo while a shard's Redis cannot be reached.
+// NOT_FOUND and ALREADY_EXISTS with google.rpc.ResourceInfo, ABORTED with
+// google.rpc.RetryInfo (a deleted job still runs) or with google.rpc.ErrorInfo (the
+// etag differs: somebody edited in between), RESOURCE_EXHAUSTED when Redis has no
+// memory left, UNAVAILABLE with google.rpc.RetryInfo while a shard's Redis cannot
+// be reached.
 type JobServiceServer interface {
 	// Registers a job. The same id with the same request id and definition gives
 	// the same answer; with another definition ALREADY_EXISTS.

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/internal/config"
+	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/worker"
+	"github.com/fermata-io/fermata/worker/exechandler"
+	"github.com/fermata-io/fermata/worker/httphandler"
+)
+
+// flags are those that do not go straight into the worker's options.
+type flags struct {
+	http        bool
+	httpAllow   []string
+	execAllow   []string
+	tls         tlsFiles
+	metricsAddr string
+	logFormat   string
+	logLevel    string
+}
+
+const help = `Run a worker with the ready-made handlers.
+
+Jobs with the handler "http" send one HTTP request an attempt. Requests go to public
+addresses only, and to the networks given with --http-allow. Jobs with the handler
+"exec" run one program an attempt; it is off until --exec-allow names programs.
+
+Every flag can be set by an environment variable (--drain-timeout is
+FERMATA_DRAIN_TIMEOUT) or in a YAML file named by --config, in this order of
+precedence: flag, environment, file, default.
+
+SIGTERM and SIGINT drain: the worker takes nothing more and finishes what runs, up
+to --drain-timeout. A second signal cancels what runs, a third one leaves at once.
+
+Exit codes: 0 after a clean stop, 1 on failure or when attempts were cut off,
+2 on wrong usage.`
+
+// command makes the command line. When halt ends, draining ends.
+func command(halt context.Context) *cobra.Command {
+	var o worker.Options
+	var f flags
+	cmd := &cobra.Command{
+		Use: "worker", Short: "Run a worker with the ready-made handlers", Long: help, Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := config.Load(cmd, "FERMATA"); err != nil {
+				return usageError{err}
+			}
+			s, err := f.build(o, cmd.ErrOrStderr())
+			if err != nil {
+				return usageError{err}
+			}
+			return s.serve(cmd.Context(), halt)
+		},
+	}
+	flags := cmd.Flags()
+	flags.String("config", "", "YAML file with values for these flags")
+	flags.StringSliceVar(&o.Addresses, "scheduler", []string{"127.0.0.1:7070"}, "addresses of scheduler nodes, any of them")
+	flags.StringVar(&o.Namespace, "namespace", "default", "namespace whose jobs are run")
+	flags.StringSliceVar(&o.Queues, "queues", []string{"default"}, "queues to serve")
+	flags.IntVar(&o.Slots, "slots", worker.DefaultSlots, "attempts that run at once")
+	flags.StringVar(&o.ID, "id", "", "id of this worker, unique for each process (default: host name, process id and a random suffix)")
+	flags.StringToStringVar(&o.Labels, "labels", nil, "labels shown where workers are listed")
+	flags.BoolVar(&f.http, "http", true, "run jobs with the handler http")
+	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "networks, such as 10.0.0.0/8, that requests may go to though they are not public")
+	flags.StringSliceVar(&f.execAllow, "exec-allow", nil, "programs, by absolute path, that jobs with the handler exec may run; none: no such handler")
+	flags.DurationVar(&o.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout, "how long a stop may wait for running attempts")
+	flags.StringVar(&f.tls.ca, "tls-ca", "", "PEM file with the authority of the nodes' certificates; without it the connection is plaintext")
+	flags.StringVar(&f.tls.cert, "tls-cert", "", "PEM file with this worker's certificate")
+	flags.StringVar(&f.tls.key, "tls-key", "", "PEM file with this worker's key")
+	flags.StringVar(&f.tls.serverName, "tls-server-name", "", "name in the nodes' certificates (default: the host)")
+	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz here (default: nowhere)")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.AddCommand(versionCommand())
+	return cmd
+}
+
+// build turns flags into a worker with its handlers. It reports all faults.
+func (f flags) build(o worker.Options, logs io.Writer) (*service, error) {
+	logger, logErr := telemetry.NewLogger(logs, f.logFormat, f.logLevel)
+	secured, tlsErr := f.tls.config()
+	handlers, handlerErr := f.handlers()
+	var drainErr error
+	if o.DrainTimeout <= 0 {
+		drainErr = fmt.Errorf("--drain-timeout %v: must be positive", o.DrainTimeout)
+	}
+	if err := errors.Join(logErr, tlsErr, handlerErr, drainErr); err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	o.Version, o.TLS, o.Logger, o.Registerer = version, secured, logger, registry
+	w, err := worker.New(o)
+	if err != nil {
+		return nil, err
+	}
+	for name, h := range handlers {
+		w.Handle(name, h)
+	}
+	return &service{worker: w, registry: registry, logger: logger, metricsAddr: f.metricsAddr}, nil
+}
+
+func (f flags) handlers() (map[string]worker.Handler, error) {
+	handlers := make(map[string]worker.Handler)
+	var faults []error
+	if f.http {
+		var allow []netip.Prefix
+		for _, text := range f.httpAllow {
+			p, err := netip.ParsePrefix(text)
+			if err != nil {
+				faults = append(faults, fmt.Errorf("--http-allow %q: want a network such as 10.0.0.0/8", text))
+			}
+			allow = append(allow, p)
+		}
+		handlers["http"] = httphandler.New(httphandler.Options{Allow: allow, Version: version})
+	}
+	if len(f.execAllow) > 0 {
+		h, err := exechandler.New(exechandler.Options{Allow: f.execAllow})
+		if err != nil {
+			faults = append(faults, fmt.Errorf("--exec-allow: %w", err))
+		}
+		handlers["exec"] = h
+	}
+	if len(handlers) == 0 {
+		faults = append(faults, errors.New("no handler is enabled: give --http or --exec-allow"))
+	}
+	return handlers, errors.Join(faults...)
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestWrongUsage(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown flag":     {[]string{"--nonsense"}, "--nonsense"},
+		"argument":         {[]string{"argument"}, "argument"},
+		"slots":            {[]string{"--slots", "-1"}, "slots is -1"},
+		"no handler":       {[]string{"--http=false"}, "no handler is enabled"},
+		"http network":     {[]string{"--http-allow", "10.0.0.1"}, `--http-allow "10.0.0.1"`},
+		"exec by name":     {[]string{"--exec-allow", "sh"}, `"sh" is not a clean absolute path`},
+		"log level":        {[]string{"--log-level", "loud"}, `"loud"`},
+		"log format":       {[]string{"--log-format", "xml"}, `"xml"`},
+		"drain timeout":    {[]string{"--drain-timeout", "0s"}, "--drain-timeout"},
+		"key without cert": {[]string{"--tls-ca", empty, "--tls-key", empty}, "holds no certificate"},
+		"cert without ca":  {[]string{"--tls-cert", empty}, "need --tls-ca"},
+		"missing ca":       {[]string{"--tls-ca", "/nonexistent"}, "--tls-ca"},
+		"missing file":     {[]string{"--config", "/nonexistent"}, "/nonexistent"},
+	} {
+		var stderr bytes.Buffer
+		if code := run(test.args, nil, io.Discard, &stderr); code != 2 && name != "argument" || code == 0 {
+			t.Errorf("%s: exit code %d", name, code)
+		}
+		if !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%s: said %q, want %q", name, &stderr, test.want)
+		}
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	var stdout bytes.Buffer
+	if code := run([]string{"version"}, nil, &stdout, io.Discard); code != 0 || stdout.String() != version+"\n" {
+		t.Errorf("exit code %d, said %q", code, &stdout)
+	}
+	stdout.Reset()
+	if code := run([]string{"--help"}, nil, &stdout, io.Discard); code != 0 || !strings.Contains(stdout.String(), "--exec-allow") {
+		t.Errorf("exit code %d, said %q", code, &stdout)
+	}
+}
+
+// node leases one exec attempt and passes its result on.
+type node struct {
+	fermatav1.UnimplementedWorkerServiceServer
+	hello   chan *fermatav1.Hello
+	results chan *fermatav1.Result
+}
+
+func (n *node) Work(s fermatav1.WorkerService_WorkServer) error {
+	m, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	n.hello <- m.GetHello()
+	send := func(m *fermatav1.WorkResponse) { _ = s.Send(m) }
+	send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Welcome{Welcome: &fermatav1.Welcome{
+		Node: "n", LeaseTtl: durationpb.New(30 * time.Second),
+	}}})
+	send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Leases{Leases: &fermatav1.Leases{Leases: []*fermatav1.Lease{{
+		LeaseId: "l", Run: "namespaces/shop/jobs/j/runs/r", Handler: "exec", Payload: []byte(`{"argv":["/bin/echo","hi"]}`),
+	}}}}})
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return nil
+		}
+		for _, r := range m.GetResults().GetResults() {
+			send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_ResultAcks{ResultAcks: &fermatav1.ResultAcks{
+				Acks: []*fermatav1.ResultAck{{LeaseId: r.LeaseId, Status: fermatav1.ResultAck_STATUS_ACCEPTED}},
+			}}})
+			n.results <- r
+		}
+	}
+}
+
+// log is a writer that several goroutines share.
+type log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestServesUntilSignalled(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{hello: make(chan *fermatav1.Hello, 9), results: make(chan *fermatav1.Result, 9)}
+	server := grpc.NewServer()
+	fermatav1.RegisterWorkerServiceServer(server, n)
+	go server.Serve(listener)
+	defer server.Stop()
+
+	file := filepath.Join(t.TempDir(), "worker.yaml")
+	if err := os.WriteFile(file, []byte("namespace: shop\nqueues: [a, b]\nslots: 99\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("FERMATA_SLOTS", "5")
+	signals, stderr, code := make(chan os.Signal, 3), &log{}, make(chan int, 1)
+	go func() {
+		code <- run([]string{"--config", file, "--scheduler", listener.Addr().String(), "--exec-allow", "/bin/echo",
+			"--metrics-addr", "127.0.0.1:0", "--log-format", "json", "--labels", "zone=a"}, signals, io.Discard, stderr)
+	}()
+	hello := receive(t, n.hello)
+	if hello.Namespace != "shop" || len(hello.Queues) != 2 || hello.Slots != 5 || hello.Version != version || hello.Labels["zone"] != "a" {
+		t.Errorf("hello is %v", hello)
+	}
+	if r := receive(t, n.results); r.Outcome != fermatav1.Result_OUTCOME_SUCCEEDED || !strings.Contains(string(r.Output), `"output":"hi\n"`) {
+		t.Errorf("result is %v", r)
+	}
+	base := "http://" + metricsAddress(t, stderr)
+	for path, want := range map[string]string{"/readyz": "ready", "/healthz": "ok", "/metrics": `fermata_worker_handled_total{handler="exec",outcome="succeeded"} 1`} {
+		response, err := http.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %d %s", path, response.StatusCode, body)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	signals <- syscall.SIGTERM
+	if c := receive(t, code); c != 0 {
+		t.Errorf("exit code %d: %s", c, stderr)
+	}
+}
+
+// metricsAddress finds where the metrics are served in the log.
+func metricsAddress(t *testing.T, l *log) string {
+	t.Helper()
+	for line := range strings.Lines(l.String()) {
+		var entry struct{ Msg, Address string }
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "serving metrics" {
+			return entry.Address
+		}
+	}
+	t.Fatalf("the log tells no address: %s", l)
+	return ""
+}
+
+func TestMetricsAddressTaken(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	var stderr bytes.Buffer
+	if code := run([]string{"--metrics-addr", taken.Addr().String()}, nil, io.Discard, &stderr); code != 1 {
+		t.Errorf("exit code %d: %s", code, &stderr)
+	}
+}
+
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("nothing within %v", patience)
+	}
+	panic("unreachable")
+}
