@@ -48,7 +48,7 @@ type HTTPRequest struct {
 	ExpectedStatus []string `json:"expected_status,omitempty"`
 	// Timeout of the request, as "5s". Default: that of the attempt.
 	Timeout string `json:"timeout,omitempty"`
-	// MaxBodyBytes bounds what is kept of the answer's body. Default: the
+	// MaxBodyBytes bounds how much of the answer is read. Default: the
 	// worker's own bound.
 	MaxBodyBytes *int `json:"max_body_bytes,omitempty"`
 }

@@ -24,6 +24,7 @@ func short(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
 	}
+	d = d.Round(time.Second)
 	units := []struct {
 		size time.Duration
 		name string
@@ -87,6 +88,21 @@ func (a *app) nextRun(j *fermatav1.Job) string {
 		return a.until(s.GetNextDueTime())
 	}
 	return none
+}
+
+// nextText is nextRun as the end of a sentence.
+func (a *app) nextText(j *fermatav1.Job) string {
+	switch text := a.nextRun(j); {
+	case text == "running":
+		return "it is running"
+	case text != none:
+		return "next run " + text
+	case j.GetStatus().GetState() == fermatav1.JobStatus_STATE_PAUSED:
+		return "it is paused"
+	case j.GetSchedule().GetRule() == nil:
+		return "it runs on request"
+	}
+	return "no run is planned"
 }
 
 // instant writes a time in full, for detailed views.

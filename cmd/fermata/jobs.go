@@ -58,7 +58,7 @@ func (a *app) createCommand() *cobra.Command {
 					return err
 				}
 				return printOne(a, created, func(j *client.Job) error {
-					return a.println(fmt.Sprintf("created %s, next run %s", client.JobID(j), a.nextRun(j)))
+					return a.println(fmt.Sprintf("created %s, %s", client.JobID(j), a.nextText(j)))
 				})
 			})
 		},
@@ -98,7 +98,7 @@ func (a *app) createFromFile(cmd *cobra.Command, path string) error {
 		}
 		return errors.Join(printAll(a, created, func(list []*client.Job) error {
 			for _, j := range list {
-				if err := a.println(fmt.Sprintf("created %s, next run %s", client.JobID(j), a.nextRun(j))); err != nil {
+				if err := a.println(fmt.Sprintf("created %s, %s", client.JobID(j), a.nextText(j))); err != nil {
 					return err
 				}
 			}
@@ -203,7 +203,7 @@ func (a *app) updateOne(ctx context.Context, c *client.Client, job *client.Job, 
 		return err
 	}
 	return printOne(a, updated, func(j *client.Job) error {
-		return a.println(fmt.Sprintf("updated %s, next run %s", client.JobID(j), a.nextRun(j)))
+		return a.println(fmt.Sprintf("updated %s, %s", client.JobID(j), a.nextText(j)))
 	})
 }
 

@@ -81,7 +81,7 @@ func (a *app) resumeCommand() *cobra.Command {
 			return err
 		}
 		return printOne(a, j, func(j *client.Job) error {
-			return a.println(fmt.Sprintf("resumed %s, next run %s", client.JobID(j), a.nextRun(j)))
+			return a.println(fmt.Sprintf("resumed %s, %s", client.JobID(j), a.nextText(j)))
 		})
 	})
 }

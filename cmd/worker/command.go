@@ -50,8 +50,14 @@ func command(halt context.Context) *cobra.Command {
 	var o worker.Options
 	var f flags
 	cmd := &cobra.Command{
-		Use: "worker", Short: "Run a worker with the ready-made handlers", Long: help, Args: cobra.NoArgs,
+		Use: "worker", Short: "Run a worker with the ready-made handlers", Long: help,
 		SilenceUsage: true, SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Load(cmd, "FERMATA"); err != nil {
 				return usageError{err}

@@ -49,7 +49,7 @@ func TestWrongUsage(t *testing.T) {
 		"missing file":     {[]string{"--config", "/nonexistent"}, "/nonexistent"},
 	} {
 		var stderr bytes.Buffer
-		if code := run(test.args, nil, io.Discard, &stderr); code != 2 && name != "argument" || code == 0 {
+		if code := run(test.args, nil, io.Discard, &stderr); code != 2 {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 		if !strings.Contains(stderr.String(), test.want) {
@@ -69,11 +69,31 @@ func TestVersionAndHelp(t *testing.T) {
 	}
 }
 
-// node leases one exec attempt and passes its result on.
+// node leases one exec attempt, and passes on that it started and how it ended.
 type node struct {
 	fermatav1.UnimplementedWorkerServiceServer
+	payload string
 	hello   chan *fermatav1.Hello
+	started chan *fermatav1.Started
 	results chan *fermatav1.Result
+}
+
+// serve starts a node and returns its address.
+func serve(t *testing.T, payload string) (*node, string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{
+		payload: payload, hello: make(chan *fermatav1.Hello, 9), started: make(chan *fermatav1.Started, 9),
+		results: make(chan *fermatav1.Result, 9),
+	}
+	server := grpc.NewServer()
+	fermatav1.RegisterWorkerServiceServer(server, n)
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+	return n, listener.Addr().String()
 }
 
 func (n *node) Work(s fermatav1.WorkerService_WorkServer) error {
@@ -87,12 +107,15 @@ func (n *node) Work(s fermatav1.WorkerService_WorkServer) error {
 		Node: "n", LeaseTtl: durationpb.New(30 * time.Second),
 	}}})
 	send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Leases{Leases: &fermatav1.Leases{Leases: []*fermatav1.Lease{{
-		LeaseId: "l", Run: "namespaces/shop/jobs/j/runs/r", Handler: "exec", Payload: []byte(`{"argv":["/bin/echo","hi"]}`),
+		LeaseId: "l", Run: "namespaces/shop/jobs/j/runs/r", Handler: "exec", Payload: []byte(n.payload),
 	}}}}})
 	for {
 		m, err := s.Recv()
 		if err != nil {
 			return nil
+		}
+		if started := m.GetStarted(); started != nil {
+			n.started <- started
 		}
 		for _, r := range m.GetResults().GetResults() {
 			send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_ResultAcks{ResultAcks: &fermatav1.ResultAcks{
@@ -122,16 +145,7 @@ func (l *log) String() string {
 }
 
 func TestServesUntilSignalled(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{hello: make(chan *fermatav1.Hello, 9), results: make(chan *fermatav1.Result, 9)}
-	server := grpc.NewServer()
-	fermatav1.RegisterWorkerServiceServer(server, n)
-	go server.Serve(listener)
-	defer server.Stop()
-
+	n, addr := serve(t, `{"argv":["/bin/echo","hi"]}`)
 	file := filepath.Join(t.TempDir(), "worker.yaml")
 	if err := os.WriteFile(file, []byte("namespace: shop\nqueues: [a, b]\nslots: 99\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -139,7 +153,7 @@ func TestServesUntilSignalled(t *testing.T) {
 	t.Setenv("FERMATA_SLOTS", "5")
 	signals, stderr, code := make(chan os.Signal, 3), &log{}, make(chan int, 1)
 	go func() {
-		code <- run([]string{"--config", file, "--scheduler", listener.Addr().String(), "--exec-allow", "/bin/echo",
+		code <- run([]string{"--config", file, "--scheduler", addr, "--exec-allow", "/bin/echo",
 			"--metrics-addr", "127.0.0.1:0", "--log-format", "json", "--labels", "zone=a"}, signals, io.Discard, stderr)
 	}()
 	hello := receive(t, n.hello)
@@ -165,6 +179,20 @@ func TestServesUntilSignalled(t *testing.T) {
 	signals <- syscall.SIGTERM
 	if c := receive(t, code); c != 0 {
 		t.Errorf("exit code %d: %s", c, stderr)
+	}
+}
+
+func TestSecondSignalCutsOff(t *testing.T) {
+	n, addr := serve(t, `{"argv":["/bin/sleep","600"]}`)
+	signals, code := make(chan os.Signal, 3), make(chan int, 1)
+	go func() {
+		code <- run([]string{"--scheduler", addr, "--exec-allow", "/bin/sleep", "--drain-timeout", "10m"}, signals, io.Discard, io.Discard)
+	}()
+	receive(t, n.started)
+	signals <- syscall.SIGINT
+	signals <- syscall.SIGINT
+	if c := receive(t, code); c != 1 {
+		t.Errorf("exit code %d", c)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -158,7 +159,7 @@ func (p *playground) startWorker(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.worker.Handle("http", httphandler.New(httphandler.Options{}))
+	p.worker.Handle("http", httphandler.New(httphandler.Options{Allow: nearby(), Version: "dev"}))
 	p.worker.Handle("greet", greet)
 	var running context.Context
 	running, p.drainWorker = context.WithCancel(context.WithoutCancel(ctx))
@@ -174,6 +175,16 @@ func (p *playground) startWorker(ctx context.Context) (err error) {
 		return nil
 	})
 	return nil
+}
+
+// nearby are the networks that jobs of a playground may reach beside the public
+// ones: this host, for the target, and those where one's own services are.
+func nearby() []netip.Prefix {
+	var all []netip.Prefix
+	for _, p := range []string{"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"} {
+		all = append(all, netip.MustParsePrefix(p))
+	}
+	return all
 }
 
 func (p *playground) registerSamples(ctx context.Context) (err error) {

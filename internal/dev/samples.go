@@ -37,7 +37,7 @@ func samples(target string, now time.Time) []client.NewJob {
 		Jitter: &fermatav1.Jitter{Kind: fermatav1.Jitter_KIND_NONE},
 	}
 	return []client.NewJob{
-		{ID: "healthy", Job: every(5*time.Second, get(target+"/ok"))},
+		{ID: "healthy", Job: every(2*time.Second, get(target+"/ok"))},
 		{ID: "failing", Job: every(2*time.Second, get(target+"/down"))},
 		{ID: "typo", Job: every(2*time.Second, get("t"+target[len("ht"):]+"/ok"))},
 		{ID: "flaky", Job: every(3*time.Second, get(target+"/flaky"))},

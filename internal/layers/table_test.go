@@ -76,9 +76,14 @@ var table = []row{
 	{path: "worker", floor: wiring, foreign: []string{grpc, protobuf, status, prometheus}, also: []string{api},
 		not: []string{goredis, redislock, memberlist, "internal/node"}, why: "users link it: it must not bring a server along"},
 
+	{path: "worker/httphandler", floor: wiring, also: []string{"worker"}},
+	{path: "worker/exechandler", floor: wiring, foreign: []string{"golang.org/x/sys"}, also: []string{"worker"},
+		why: "process groups are the operating system's"},
+
 	{path: "cmd/scheduler", floor: commands, foreign: []string{"*"}, also: []string{api}},
-	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api},
-		not: []string{goredis, redislock, memberlist, "internal/node"}, why: "a worker reaches nodes and nothing else"},
+	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry"},
+		not: []string{goredis, redislock, memberlist, "internal/node"},
+		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
 	{path: "cmd/fermata", floor: commands, foreign: []string{"*"}, also: []string{api}},
 
 	{path: api, floor: beside, foreign: []string{grpc, protobuf, status}},
@@ -87,7 +92,8 @@ var table = []row{
 	{path: "internal/redistest", floor: support, foreign: []string{"*"}},
 	{path: "internal/faultproxy", floor: support, foreign: []string{"*"}},
 	{path: "internal/storetest", floor: support, foreign: []string{"*"}},
-	{path: "internal/sim", floor: support, foreign: []string{"*"}},
+	{path: "internal/acceptance", floor: support, foreign: []string{"*"}},
+	{path: "internal/check", floor: support},
 	{path: "internal/layers", floor: support},
 }
 

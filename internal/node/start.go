@@ -134,8 +134,9 @@ func (n *Node) build(context.Context) (err error) {
 
 // serve answers clients, workers and peers.
 func (n *Node) serve(context.Context) error {
+	workers := rpc.NewWorkerServer(n.dispatcher, n.cfg.Logger)
 	server, checks, err := rpc.NewServer(rpc.Options{
-		Jobs: n.registry, Cluster: clusterView{n}, Worker: rpc.NewWorkerServer(n.dispatcher, n.cfg.Logger),
+		Jobs: n.registry, Cluster: clusterView{n}, Worker: workers,
 		Observe: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
@@ -157,7 +158,11 @@ func (n *Node) serve(context.Context) error {
 		return nil
 	})
 	n.background(server, n.clients)
-	n.onStop("grpc server", func(ctx context.Context) error { stopServer(ctx, server); return nil })
+	n.onStop("grpc server", func(ctx context.Context) error {
+		stopServer(ctx, server)
+		workers.Wait()
+		return nil
+	})
 	return nil
 }
 

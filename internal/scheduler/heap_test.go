@@ -1,0 +1,45 @@
+package scheduler
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestHeap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var h heap[*lane]
+		var all []*lane
+		for range rapid.IntRange(1, 100).Draw(t, "steps") {
+			due := rapid.Int64Range(0, 20).Draw(t, "due")
+			switch i := rapid.IntRange(0, 3).Draw(t, "step"); {
+			case i == 0 || len(all) == 0:
+				all = append(all, &lane{due: due})
+				h.push(all[len(all)-1])
+			case i == 1:
+				at := rapid.IntRange(0, len(all)-1).Draw(t, "at")
+				h.remove(all[at])
+				if all[at].pos != 0 {
+					t.Fatal("a removed item believes that it is in the heap")
+				}
+				all = slices.Delete(all, at, at+1)
+			default:
+				at := rapid.IntRange(0, len(all)-1).Draw(t, "at")
+				all[at].due = due
+				h.fix(all[at])
+			}
+			if len(h) != len(all) {
+				t.Fatalf("%d items, want %d", len(h), len(all))
+			}
+			for i, l := range h {
+				if l.pos != i+1 {
+					t.Fatalf("item %d believes to be at %d", i, l.pos-1)
+				}
+				if l.due < h.top().due {
+					t.Fatalf("top is %d, but there is %d", h.top().due, l.due)
+				}
+			}
+		}
+	})
+}
