@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -45,8 +46,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// ErrClosed answers changes that arrive after Stop.
-var ErrClosed = errors.New("ledger is closed")
+// ErrClosed answers changes that arrive after Stop. Another node can take them.
+var ErrClosed = fmt.Errorf("ledger is closed: %w", job.ErrUnavailable)
 
 // Ledger commits changes. Make one with New, end it with Stop.
 type Ledger struct {
