@@ -36,16 +36,16 @@ func picture() frame {
 		{name: "healthy", phase: waiting, every: 5 * time.Second, effective: 5 * time.Second, since: ago(1800 * time.Millisecond),
 			due: at.Add(3200 * time.Millisecond), last: succeeded, runs: 25, marks: marksAt(succeeded, 22, 17, 12, 7, 2)},
 		{name: "failing", phase: backoff, every: 2 * time.Second, effective: 32 * time.Second, failures: 4, since: ago(11 * time.Second),
-			due: at.Add(21 * time.Second), last: failed, lastError: "HTTP 503 Service Unavailable", runs: 4, marks: marksAt(failed, 39, 35, 27, 11)},
+			due: at.Add(21 * time.Second), last: failed, lastError: "GET http://127.0.0.1:40123/x: unexpected status 503 Service Unavailable", runs: 4, marks: marksAt(failed, 39, 35, 27, 11)},
 		{name: "flaky", phase: backoff, every: 3 * time.Second, effective: 6 * time.Second, failures: 1, since: ago(6 * time.Second),
-			due: at, last: failed, lastError: "HTTP 500 Internal Server Error", runs: 31, marks: flaky},
+			due: at, last: failed, lastError: "GET http://127.0.0.1:40123/x: unexpected status 500 Internal Server Error", runs: 31, marks: flaky},
 		{name: "rate-limited", phase: hinted, every: 3 * time.Second, effective: 6 * time.Second, failures: 1, since: ago(time.Second),
-			due: at.Add(9 * time.Second), last: failed, lastError: "HTTP 429 Too Many Requests", runs: 7},
+			due: at.Add(9 * time.Second), last: failed, lastError: "GET http://127.0.0.1:40123/x: unexpected status 429 Too Many Requests", runs: 7},
 		{name: "slow", phase: running, every: 8 * time.Second, effective: 8 * time.Second, started: ago(1200 * time.Millisecond), last: timedOut, runs: 3},
 		{name: "every-minute", phase: waiting, rule: "cron", since: ago(42 * time.Second), due: at.Add(18 * time.Second), last: succeeded, runs: 1},
 		{name: "once", phase: retrying, rule: "once", attempt: 2, attempts: 3, failures: 1, since: at, due: at.Add(2 * time.Second),
-			last: failed, lastError: "HTTP 503 Service Unavailable", runs: 0},
-		{name: "buried", phase: dead, rule: "once", last: died, lastError: "HTTP 503 Service Unavailable", runs: 1},
+			last: failed, lastError: "GET http://127.0.0.1:40123/x: unexpected status 503 Service Unavailable", runs: 0},
+		{name: "buried", phase: dead, rule: "once", last: died, lastError: "GET http://127.0.0.1:40123/x: unexpected status 503 Service Unavailable", runs: 1},
 		{name: "on-demand", phase: onDemand, rule: "manual"},
 		{name: "a-name-that-is-too-long", phase: paused, every: 90 * time.Minute, effective: 90 * time.Minute, last: cancelled, runs: 12345},
 	}
@@ -60,7 +60,7 @@ func picture() frame {
 		f.events = append(f.events, event{ago(time.Duration(10-i) * time.Second), "healthy", succeeded, fmt.Sprintf("ok; next in %ds", i)})
 	}
 	f.events = append(f.events,
-		event{ago(0), "failing", failed, "failed: HTTP 503 Service Unavailable; 4 failures in a row; next in 32s instead of 2s"},
+		event{ago(0), "failing", failed, "failed: GET http://127.0.0.1:40123/down: unexpected status 503 Service Unavailable; 4 failures in a row; next in 32s instead of 2s"},
 		event{ago(0), "(target)", noResult, "now every path answers 503"})
 	return f
 }
@@ -204,6 +204,18 @@ func TestTidy(t *testing.T) {
 	}
 }
 
+func TestGist(t *testing.T) {
+	for in, want := range map[string]string{
+		"GET http://x/y: unexpected status 503 Service Unavailable": "503 Service Unavailable",
+		"payload: url: no scheme":                                   "no scheme",
+		"plain":                                                     "plain", "": "", "ends so: ": "ends so: ",
+	} {
+		if got := gist(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestCleanTextOfOthers(t *testing.T) {
 	for in, want := range map[string]string{
 		" two\nlines\t": "two lines", "\x1b[2Jgone": "?[2Jgone", "日本": "??", "e\u0301": "e", "Zoë …": "Zoë …",
@@ -247,7 +259,7 @@ func TestPlainOutputHasNoControlCodes(t *testing.T) {
 	o.update(f, nil)
 	o.update(f, nil)
 	o.end(f)
-	want := "08:00:00  failing       failed: HTTP 503 Service Unavailable; 4 failures in a row; next in 32s instead of 2s\n" +
+	want := "08:00:00  failing       failed: GET http://127.0.0.1:40123/down: unexpected status 503 Service Unavailable; 4 failures in a row; next in 32s instead of 2s\n" +
 		"08:00:00  (target)      now every path answers 503\n" +
 		"08:00:00                The node does not answer: gone\n"
 	if got := out.String()[begun:]; got != want {

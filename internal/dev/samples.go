@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -39,7 +40,7 @@ func samples(target string, now time.Time) []client.NewJob {
 	return []client.NewJob{
 		{ID: "healthy", Job: every(2*time.Second, get(target+"/ok"))},
 		{ID: "failing", Job: every(2*time.Second, get(target+"/down"))},
-		{ID: "typo", Job: every(2*time.Second, get("t"+target[len("ht"):]+"/ok"))},
+		{ID: "typo", Job: every(2*time.Second, get("ttps"+strings.TrimPrefix(target, "http")+"/ok"))},
 		{ID: "flaky", Job: every(3*time.Second, get(target+"/flaky"))},
 		{ID: "rate-limited", Job: every(3*time.Second, get(target+"/limited"))},
 		{ID: "slow", Job: every(8*time.Second, get(target+"/slow"))},

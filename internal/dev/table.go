@@ -144,9 +144,18 @@ func (r row) lastResult() line {
 	switch {
 	case !r.last.bad() || r.lastError == "":
 	case r.last == failed:
-		text = r.lastError
+		text = gist(r.lastError)
 	default:
-		text += ": " + r.lastError
+		text += ": " + gist(r.lastError)
 	}
 	return line{{styleOf(r.last), text}}
+}
+
+// gist is the end of an error's chain, where the reason is; what was tried is in
+// the events.
+func gist(text string) string {
+	if i := strings.LastIndex(text, ": "); i >= 0 && i+2 < len(text) {
+		text = text[i+2:]
+	}
+	return strings.TrimPrefix(text, "unexpected status ")
 }

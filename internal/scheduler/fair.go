@@ -80,7 +80,6 @@ func (b *backlog) next() *lane {
 func (b *backlog) add(l *lane) {
 	f := b.flow(l.key)
 	if len(f.due) == 0 {
-		f.start = max(f.start, b.now-credit)
 		f.queue.waiting.push(f)
 	}
 	f.due.push(l)

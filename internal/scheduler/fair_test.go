@@ -126,6 +126,28 @@ func TestIdleLaneDoesNotCatchUp(t *testing.T) {
 	})
 }
 
+// A flow is charged for the slots it used, not for those it asked for.
+func TestUnusedSlotsAreNotCharged(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 500)
+		b.create(0, laneOf(1), 0, 100)
+		synctest.Wait()
+		b.wantServed(100)
+		if start := b.s.backlog.flows[laneOf(1)].start; start != 50 {
+			t.Errorf("100 leases at weight 2 moved the flow to %v", start)
+		}
+		b.s.PeerDemand("b", []job.QueueDemand{{Namespace: "ns", Queue: "far", Free: 9}})
+		far := laneOf(0, "far")
+		b.create(0, far, 0, 1)
+		synctest.Wait()
+		before := b.s.backlog.flows[far].start
+		b.answer(b.wantPermits(1)[0], 0, job.NeverMS)
+		if start := b.s.backlog.flows[far].start; start != before-1 {
+			t.Errorf("an unused permit moved the flow from %v to %v", before, start)
+		}
+	})
+}
+
 // The backlog agrees with a plain model: whatever comes and goes, the next lane is
 // that of the flow that is least far ahead among the queues that are not dry.
 func TestBacklogModel(t *testing.T) {

@@ -82,9 +82,6 @@ func (s *Scheduler) finish(c *call, r job.LeaseReply, got []int, arrived time.Ti
 	delete(s.flying, sh.id)
 	for i, q := range c.quotas {
 		s.backlog.charge(q.Lane, got[i]-q.N)
-		if got[i] < q.N {
-			s.backlog.water(queue{q.Lane.Namespace, q.Lane.Queue})
-		}
 		c.lanes[i].asked = false
 	}
 	if s.shards[sh.id] != sh {

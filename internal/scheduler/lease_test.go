@@ -168,6 +168,39 @@ func TestManyShardsShareAPipeline(t *testing.T) {
 	})
 }
 
+// What does not fit into one pipeline is not left until that one is back.
+func TestAnotherLeaserTakesTheRest(t *testing.T) {
+	run(t, func(b *bed) {
+		for shard := 1; shard < 3*maxRoundShards; shard++ {
+			b.acquire(shard)
+		}
+		after(10 * time.Millisecond)
+		b.store.trip = func() time.Duration { return 20 * time.Millisecond }
+		for shard := range 3 * maxRoundShards {
+			b.create(shard, laneOf(1), 0, 1)
+		}
+		b.slots.done("q", 1000)
+		after(25 * time.Millisecond)
+		b.wantServed(3 * maxRoundShards)
+	})
+}
+
+// Nor is what becomes due while a call is in flight.
+func TestTimerRunsWhileACallIsInFlight(t *testing.T) {
+	run(t, func(b *bed) {
+		b.acquire(1)
+		after(10 * time.Millisecond)
+		b.create(1, laneOf(1), 20*time.Millisecond, 1)
+		b.create(0, laneOf(1), 10*time.Millisecond, 1)
+		b.slots.done("q", 2)
+		b.store.trip = func() time.Duration { return 100 * time.Millisecond }
+		after(25 * time.Millisecond)
+		b.wantServed(0)
+		after(100 * time.Millisecond)
+		b.wantServed(2)
+	})
+}
+
 func TestCallsStayWithinTheScriptsBounds(t *testing.T) {
 	run(t, func(b *bed) {
 		n := 0
@@ -268,6 +301,25 @@ func TestShardLostAndWonDuringACall(t *testing.T) {
 		after(120 * time.Millisecond)
 		b.wantServed(3)
 		b.wantCalls(3) // the new shard begins with one lease a lane
+	})
+}
+
+// What a rescan read before a shard was lost and won does not pass for a reading
+// of the newly won shard.
+func TestShardLostAndWonDuringARescan(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 9)
+		once := false
+		b.store.scanned = func() {
+			if !once {
+				once = true
+				b.lose(0)
+				b.store.put(0, laneOf(1), time.Now().UnixMilli()) // nudges another node
+				b.acquire(0)
+			}
+		}
+		after(time.Second + time.Millisecond)
+		b.wantServed(1)
 	})
 }
 

@@ -25,7 +25,9 @@ type Ledger interface {
 	Submit(job.Change, func(job.ChangeResult))
 }
 
-// Slots are the free slots of this node's workers.
+// Slots are the free slots of this node's workers. Whoever implements it calls
+// DemandChanged when slots become free of which there were too few, those that
+// Deliver releases included.
 type Slots interface {
 	// Reserve takes up to n slots of workers that serve the queue; nil, or one
 	// without slots, when none is free. It must not call the scheduler back.

@@ -53,6 +53,8 @@ func TestManyLoneJobsAreCoalesced(t *testing.T) {
 		}
 		after(10 * time.Millisecond)
 		b.store.trip = func() time.Duration { return 300 * time.Microsecond }
+		// Milliseconds begin at another moment in each shard.
+		b.store.clock = func(shard int) int64 { return time.Now().UnixMicro() + 157*int64(shard) }
 		b.slots.done("q", 20000)
 		const jobs = 10000
 		for i := range jobs {

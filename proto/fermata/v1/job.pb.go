@@ -965,7 +965,7 @@ type Schedule struct {
 	Rule isSchedule_Rule `protobuf_oneof:"rule"`
 	// No nominal time before it. Also the anchor of an interval. Default: creation.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// No nominal time after it. Default: none.
+	// No nominal time at or after it. Default: none.
 	EndTime       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
