@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"time"
 )
@@ -67,9 +66,4 @@ func retryAfterOf(err error) time.Duration {
 		return hint.RetryAfter()
 	}
 	return 0
-}
-
-// causeIs tells whether the handler's context ended for this reason.
-func causeIs(ctx context.Context, reason error) bool {
-	return errors.Is(context.Cause(ctx), reason)
 }

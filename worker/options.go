@@ -89,11 +89,11 @@ func (o Options) withDefaults() (Options, error) {
 func (o Options) validate() error {
 	var faults []error
 	if len(o.Addresses) == 0 {
-		faults = append(faults, errors.New("Addresses is empty"))
+		faults = append(faults, errors.New("no Addresses"))
 	}
 	for _, a := range o.Addresses {
 		if a == "" {
-			faults = append(faults, errors.New("Addresses has an empty entry"))
+			faults = append(faults, errors.New("an empty entry in Addresses"))
 		}
 	}
 	if o.DrainTimeout < 0 {

@@ -116,7 +116,7 @@ func TestOutcomes(t *testing.T) {
 		"later":     func(context.Context, *worker.Task) error { return worker.RetryAfter(90*time.Second, codeError(503)) },
 		"past":      func(context.Context, *worker.Task) error { return worker.RetryAfter(-time.Second, codeError(503)) },
 		"panic":     func(context.Context, *worker.Task) error { panic("boom") },
-		"nil":       func(_ context.Context, task *worker.Task) error { task = nil; return task.Decode(nil) },
+		"nil":       func(context.Context, *worker.Task) error { var task *worker.Task; return task.Decode(nil) },
 		"exit":      func(context.Context, *worker.Task) error { runtime.Goexit(); return nil },
 		"binary":    func(context.Context, *worker.Task) error { return errors.New("\xff\xfe" + strings.Repeat("ä", 600)) },
 		"empty":     func(context.Context, *worker.Task) error { return errors.New("") },

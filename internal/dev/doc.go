@@ -18,7 +18,8 @@
 //  2. A context that ends drains: the worker takes nothing new and what runs may
 //     finish, within DrainTimeout. Abort cuts that short.
 //  3. When Run returns, everything it started has ended: goroutines, listeners,
-//     the redis-server of its own, and the terminal is as it was.
+//     the redis-server of its own. The terminal is as it was before the draining
+//     begins, so that a process that is ended meanwhile leaves it in order.
 //  4. The live view never writes more lines or columns than the terminal has.
 //     Output that is no terminal carries no control codes at all.
 package dev

@@ -43,13 +43,15 @@ func (s screen) update(f frame, _ []event) { s.draw(f) }
 func (s screen) end(f frame) {
 	s.leave()
 	s.keep(f)
-	fmt.Fprintln(s.out, f.notice)
+	if f.notice != "" {
+		fmt.Fprintln(s.out, f.notice)
+	}
 }
 
 // lines writes one line an event, without control codes.
 type lines struct {
 	out    io.Writer
-	notice string
+	notice string // the last one
 }
 
 func (l *lines) begin(f frame) {

@@ -52,7 +52,7 @@ type row struct {
 	attempts  int32 // the most there are
 	since     time.Time
 	due       time.Time // zero: nothing is planned
-	started   time.Time
+	started   time.Time // about when the live run started: when it was due
 	finished  time.Time
 	last      result
 	lastError string
@@ -76,7 +76,6 @@ func rowOf(j *fermatav1.Job) row {
 		effective: s.GetEffectiveInterval().AsDuration(),
 		attempt:   s.GetCurrentAttempt(),
 		attempts:  j.GetRetryPolicy().GetMaxAttempts(),
-		started:   timeOf(s.GetLastStartTime()),
 		finished:  timeOf(s.GetLastFinishTime()),
 		last:      resultOf(s.GetLastOutcome()),
 		lastError: clean(s.GetLastError()),
@@ -84,8 +83,11 @@ func rowOf(j *fermatav1.Job) row {
 		lost:      s.GetLostTotal(),
 	}
 	r.phase = phaseOf(s, j.GetSchedule() == nil)
-	if r.phase == waiting || r.phase == backoff || r.phase == retrying || r.phase == hinted {
+	switch r.phase {
+	case waiting, backoff, retrying, hinted:
 		r.due = timeOf(s.GetNextDueTime())
+	case running:
+		r.started = timeOf(s.GetNextDueTime())
 	}
 	r.since = timeOf(j.GetCreateTime())
 	if r.finished.After(r.since) {

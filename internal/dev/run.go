@@ -66,6 +66,7 @@ func (p *playground) play(ctx context.Context) error {
 		case m := <-p.commands:
 			s.command(m)
 		case <-draw.C:
+			s.update()
 		case <-stop:
 			stop, enough = nil, nil
 			s.drain()
@@ -81,7 +82,6 @@ func (p *playground) play(ctx context.Context) error {
 			s.update()
 			return s.farewell(p.workerErr)
 		}
-		s.update()
 	}
 }
 

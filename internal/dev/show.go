@@ -51,12 +51,19 @@ func (s *show) update() {
 	s.fresh = nil
 }
 
-// drain begins the end, once.
+// drain begins the end, once. From here on there are lines instead of a live
+// view, so that the terminal is in order however the rest goes.
 func (s *show) drain() {
-	if s.draining.IsZero() {
-		s.draining = time.Now()
-		s.p.drainWorker()
+	if !s.draining.IsZero() {
+		return
 	}
+	if view, ok := s.out.(screen); ok {
+		view.end(s.frame())
+		s.out = &lines{out: s.p.o.Out}
+	}
+	s.draining = time.Now()
+	s.p.drainWorker()
+	s.update()
 }
 
 // farewell says how it ended. A worker that was told to stop and had to cut

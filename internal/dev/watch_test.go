@@ -133,6 +133,10 @@ func TestRowOfJob(t *testing.T) {
 			t.Errorf("%v %v: %s, due %v", tt.state, tt.source, r.phase, r.due)
 		}
 	}
+	live := rowOf(status(func(s *fermatav1.JobStatus) { s.State = fermatav1.JobStatus_STATE_RUNNING }))
+	if !live.started.Equal(at.Add(time.Minute)) || live.dueIn(at.Add(62*time.Second)) != "+2.0s" {
+		t.Errorf("a live run: %+v", live)
+	}
 	manual := &client.Job{Status: &fermatav1.JobStatus{State: fermatav1.JobStatus_STATE_DONE}}
 	if r := rowOf(manual); r.phase != onDemand || r.rule != "manual" {
 		t.Errorf("%+v", r)

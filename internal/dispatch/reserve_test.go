@@ -49,13 +49,13 @@ func TestReserveTakesExactSlotsOfTheLeastLoaded(t *testing.T) {
 func TestDeliverReturnsWhatCannotBeStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		s, out := b.connect("w", 4, 1)
+		s, _ := b.connect("w", 4, 1)
 		r := b.d.Reserve("ns", "q", 2)
 		s.Close("cut", nil)
 		r.Deliver([]job.Leased{b.lease("closed")})
 		b.wantEvents("Return closed")
 
-		s, out = b.connect("w", 4, 2)
+		s, out := b.connect("w", 4, 2)
 		r = b.d.Reserve("ns", "q", 2)
 		s.Close("cut", nil)
 		_, other := b.connect("v", 4, 1)

@@ -129,7 +129,7 @@ func (o Options) validate() error {
 	}
 	switch {
 	case o.Client == nil:
-		return errors.New("Client is required")
+		return errors.New("a Client is required")
 	case strings.ContainsFunc(o.Prefix, func(r rune) bool { return !allowed(r) }):
 		return fmt.Errorf("key prefix %q: letters, digits and any of - _ . : are allowed", o.Prefix)
 	case o.Shards < 0 || o.Shards > MaxShards:
