@@ -115,8 +115,8 @@ func TestOptions(t *testing.T) {
 		edit func(*Options)
 		want string
 	}{
-		"no address":     {func(o *Options) { o.Addresses = nil }, "Addresses is empty"},
-		"empty address":  {func(o *Options) { o.Addresses = []string{""} }, "Addresses has an empty entry"},
+		"no address":     {func(o *Options) { o.Addresses = nil }, "no Addresses"},
+		"empty address":  {func(o *Options) { o.Addresses = []string{""} }, "an empty entry in Addresses"},
 		"slots":          {func(o *Options) { o.Slots = -1 }, "slots is -1, want 1 to 100000"},
 		"namespace":      {func(o *Options) { o.Namespace = "a b" }, "namespace"},
 		"id":             {func(o *Options) { o.ID = "a/b" }, "worker_id"},

@@ -95,7 +95,7 @@ func (a facts) lines(m mode) []line {
 	if m != scripted {
 		now = yellow
 	}
-	kept := "  (removed at exit; see --log-file)"
+	kept := "  (removed at exit)"
 	if a.keepLog {
 		kept = ""
 	}
@@ -103,7 +103,7 @@ func (a facts) lines(m mode) []line {
 		{{dim, "gRPC     "}, {cyan, a.grpc}, {dim, "  fermata --address " + a.grpc + " jobs list"}},
 		{{dim, "metrics  "}, {cyan, a.metrics}, {dim, "  redis: " + a.redis}},
 		{{dim, "target   "}, {cyan, a.target}, {now, "  " + string(m)}},
-		{{dim, "         make it fail: "}, {plain, "curl -X POST " + a.target + "/fail"}, {dim, "  or /heal, /reset"}},
+		{{dim, "         break it: "}, {plain, "curl -X POST " + a.target + "/fail"}, {dim, "  or /heal, /reset"}},
 		{{dim, "logs     "}, {plain, a.log}, {dim, kept}},
 	}
 }

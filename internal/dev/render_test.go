@@ -60,7 +60,7 @@ func picture() frame {
 		f.events = append(f.events, event{ago(time.Duration(10-i) * time.Second), "healthy", succeeded, fmt.Sprintf("ok; next in %ds", i)})
 	}
 	f.events = append(f.events,
-		event{ago(0), "failing", failed, "failed: GET http://127.0.0.1:40123/down: unexpected status 503 Service Unavailable; 4 failures in a row; next in 32s instead of 2s"},
+		event{ago(0), "failing", failed, "failed; 4 failures in a row; next in 32s instead of 2s (GET http://127.0.0.1:40123/down: unexpected status 503 Service Unavailable)"},
 		event{ago(0), "(target)", noResult, "now every path answers 503"})
 	return f
 }
@@ -259,7 +259,7 @@ func TestPlainOutputHasNoControlCodes(t *testing.T) {
 	o.update(f, nil)
 	o.update(f, nil)
 	o.end(f)
-	want := "08:00:00  failing       failed: GET http://127.0.0.1:40123/down: unexpected status 503 Service Unavailable; 4 failures in a row; next in 32s instead of 2s\n" +
+	want := "08:00:00  failing       failed; 4 failures in a row; next in 32s instead of 2s (GET http://127.0.0.1:40123/down: unexpected status 503 Service Unavailable)\n" +
 		"08:00:00  (target)      now every path answers 503\n" +
 		"08:00:00                The node does not answer: gone\n"
 	if got := out.String()[begun:]; got != want {

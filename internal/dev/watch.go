@@ -115,9 +115,6 @@ func compare(now time.Time, before, after row, known bool) []event {
 func verdict(before, after row) string {
 	var b strings.Builder
 	b.WriteString(after.last.String())
-	if after.last.bad() && after.lastError != "" {
-		b.WriteString(": " + after.lastError)
-	}
 	switch {
 	case after.phase == dead:
 		fmt.Fprintf(&b, "; no attempts left, kept as a dead letter")
@@ -127,6 +124,9 @@ func verdict(before, after row) string {
 		fmt.Fprintf(&b, "; backoff reset after %s", plural(before.failures, "failure"))
 	}
 	b.WriteString(next(after.finished, after))
+	if after.last.bad() && after.lastError != "" {
+		b.WriteString(" (" + after.lastError + ")") // last, for it may be cut off
+	}
 	return b.String()
 }
 

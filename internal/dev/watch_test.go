@@ -42,7 +42,7 @@ func TestWatcherTellsWhatHappened(t *testing.T) {
 		{"success", []row{base}, []row{after(func(r *row) { r.finished, r.last = at, succeeded })}, "a: ok; next in 2s"},
 		{"failure", []row{after(func(r *row) { r.failures = 2 })}, []row{after(func(r *row) {
 			r.phase, r.failures, r.finished, r.last, r.lastError, r.due = backoff, 3, at, failed, "no", at.Add(16*time.Second)
-		})}, "a: failed: no; 3 failures in a row; next in 16s instead of 2s"},
+		})}, "a: failed; 3 failures in a row; next in 16s instead of 2s (no)"},
 		{"recovery", []row{after(func(r *row) { r.failures = 3 })}, []row{after(func(r *row) { r.finished, r.last = at, succeeded })},
 			"a: ok; backoff reset after 3 failures; next in 2s"},
 		{"retry", []row{base}, []row{after(func(r *row) {
@@ -53,7 +53,7 @@ func TestWatcherTellsWhatHappened(t *testing.T) {
 		})}, "a: failed; next in 7s, as it asked"},
 		{"dead", []row{base}, []row{after(func(r *row) {
 			r.phase, r.finished, r.last, r.lastError, r.due = dead, at, died, "no", time.Time{}
-		})}, "a: dead: no; no attempts left, kept as a dead letter"},
+		})}, "a: dead; no attempts left, kept as a dead letter (no)"},
 		{"lost", []row{base}, []row{after(func(r *row) { r.lost = 1 })}, "a: its worker vanished; no attempt is used up; next in 2s"},
 		{"paused", []row{base}, []row{after(func(r *row) { r.phase, r.due = paused, time.Time{} })}, "a: paused"},
 		{"resumed", []row{after(func(r *row) { r.phase = paused })}, []row{base}, "a: resumed; next in 2s"},
