@@ -1,10 +1,13 @@
 package main
 
 import (
+	"log/slog"
+
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/internal/config"
 	"github.com/fermata-io/fermata/internal/dev"
+	"github.com/fermata-io/fermata/internal/node"
 )
 
 const devHelp = `Run a playground: one node on an embedded in-memory Redis, one worker, a small
@@ -17,14 +20,15 @@ Point the command line at it from another terminal:
 
 Ctrl-C drains; a second one stops at once.`
 
-func devCommand() *cobra.Command {
-	var o dev.Options
+func devCommand(abort <-chan struct{}) *cobra.Command {
+	o := dev.Options{Abort: abort}
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run a playground with sample jobs in one process", Long: devHelp, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Load(cmd, "FERMATA"); err != nil {
 				return usageError{err}
 			}
+			node.LogRedis(slog.New(slog.DiscardHandler)) // nothing may write across the view
 			return dev.Run(cmd.Context(), o)
 		},
 	}

@@ -22,16 +22,18 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	signals := make(chan os.Signal, 2)
+	abort := make(chan struct{})
+	signals := make(chan os.Signal, 3)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
 		<-signals
 		stop() // drain
 		<-signals
-		fmt.Fprintln(os.Stderr, "scheduler: second signal, stopping at once")
+		close(abort) // drain no longer
+		<-signals
 		os.Exit(1)
 	}()
-	if err := command().ExecuteContext(ctx); err != nil {
+	if err := command(abort).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "scheduler:", err)
 		var usage usageError
 		if errors.As(err, &usage) {
@@ -47,9 +49,11 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-func command() *cobra.Command {
-	root := nodeCommand()
-	root.AddCommand(devCommand(), versionCommand())
+// command builds the command line. What runs drains when its context ends, and
+// stops at once when abort is closed.
+func command(abort <-chan struct{}) *cobra.Command {
+	root := nodeCommand(abort)
+	root.AddCommand(devCommand(abort), versionCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	return root
 }

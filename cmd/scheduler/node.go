@@ -37,11 +37,12 @@ FERMATA_REDIS_URL) or in a YAML file named by --config, in this order of
 precedence: flag, environment, file, default.
 
 SIGTERM and SIGINT drain: the node hands its shards and workers over and waits
-for what they still report, up to --drain-timeout. A second signal stops at once.
+for what they still report, up to --drain-timeout. A second signal stops at
+once, which is no worse than a crash; a third one kills the process.
 
 Exit codes: 0 after a clean stop, 1 on failure, 2 on wrong usage.`
 
-func nodeCommand() *cobra.Command {
+func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	var cfg node.Config
 	var f nodeFlags
 	cmd := &cobra.Command{
@@ -54,7 +55,7 @@ func nodeCommand() *cobra.Command {
 			if err := f.complete(&cfg); err != nil {
 				return usageError{err}
 			}
-			return runNode(cmd.Context(), cfg, f.drainTimeout)
+			return runNode(cmd.Context(), cfg, f.drainTimeout, abort)
 		},
 	}
 	flags := cmd.Flags()
@@ -127,8 +128,9 @@ func (f nodeFlags) complete(cfg *node.Config) (err error) {
 	return errors.Join(errs...)
 }
 
-// runNode runs a node until ctx ends, then drains it.
-func runNode(ctx context.Context, cfg node.Config, drainTimeout time.Duration) error {
+// runNode runs a node until ctx ends, then drains it until abort is closed.
+func runNode(ctx context.Context, cfg node.Config, drainTimeout time.Duration, abort <-chan struct{}) error {
+	node.LogRedis(cfg.Logger)
 	n, err := node.New(cfg)
 	if err != nil {
 		return usageError{err}
@@ -139,5 +141,12 @@ func runNode(ctx context.Context, cfg node.Config, drainTimeout time.Duration) e
 	<-ctx.Done()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
+	go func() {
+		select {
+		case <-abort:
+			cancel()
+		case <-drain.Done():
+		}
+	}()
 	return n.Stop(drain)
 }

@@ -95,7 +95,7 @@ func TestResultsCountOnceOverCuts(t *testing.T) {
 	n.register(l)
 	c.waitAllRan(l, 15*time.Second)
 	var faults []check.Fault
-	for range 8 {
+	for range 4 { // a worker whose stream breaks more often waits longer
 		cut := begin("answers lost")
 		heard := len(c.match(ended))
 		proxy.Blackhole(faultproxy.ToClient)
@@ -116,9 +116,10 @@ func TestResultsCountOnceOverCuts(t *testing.T) {
 		})
 		faults = append(faults, cut.done(time.Second))
 	}
+	c.waitEnds(time.Now().Add(5 * time.Second))
 	jobs := n.quiesce()
 	c.countersMatch(jobs, true)
-	if got := proxy.Counters(); got.Closed < 8 || got.Stalled < 8 {
+	if got := proxy.Counters(); got.Closed < 4 || got.Stalled < 4 {
 		t.Errorf("the faults did not hit: %+v", got)
 	}
 	now := time.Now().UnixMilli()

@@ -37,7 +37,7 @@ func TestLostRepliesOfRedisCountNothingTwice(t *testing.T) {
 
 	creators := startCreators(t, a, b)
 	lost := begin("replies of redis lost")
-	for _, probability := range []float64{0.01, 0.05} {
+	for _, probability := range []float64{0.03, 0.2} {
 		proxy.CutReplies(probability)
 		cut := proxy.Counters().Cut
 		c.waitEnds(time.Now().Add(6 * time.Second))

@@ -75,8 +75,7 @@ func (p *playground) play(ctx context.Context) error {
 			s.drain()
 		case <-abort:
 			stop, enough, abort = nil, nil, nil
-			s.drain()
-			p.worker.Stop()
+			s.abort()
 		case <-p.workerEnded:
 			s.take(p.list(asked)) // with the results of what has just ended
 			s.update()

@@ -18,11 +18,12 @@ type show struct {
 	watcher  *watcher
 	began    time.Time
 	events   []event
-	fresh    []event // not yet shown
-	trouble  error   // of the last listing
-	partial  bool    // there are more jobs than were listed
-	draining time.Time
-	bye      string
+	fresh    []event   // not yet shown
+	trouble  error     // of the last listing
+	partial  bool      // there are more jobs than were listed
+	draining time.Time // since when; zero before
+	aborted  bool
+	bye      string // how it ended
 }
 
 // take learns from a listing.
@@ -66,6 +67,13 @@ func (s *show) drain() {
 	s.update()
 }
 
+// abort ends the draining, and everything that runs.
+func (s *show) abort() {
+	s.aborted = true
+	s.drain()
+	s.p.worker.Stop()
+}
+
 // farewell says how it ended. A worker that was told to stop and had to cut
 // attempts off is no error.
 func (s *show) farewell(err error) error {
@@ -73,6 +81,8 @@ func (s *show) farewell(err error) error {
 	case s.draining.IsZero():
 		s.bye = "The worker ended by itself."
 		return fmt.Errorf("the worker ended by itself: %w", err)
+	case s.aborted:
+		s.bye = "Stopped at once; nothing is kept."
 	case err != nil:
 		s.bye = "Stopped before everything had ended; nothing is kept."
 	default:

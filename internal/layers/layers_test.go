@@ -125,7 +125,7 @@ func TestCheckFindsEachViolation(t *testing.T) {
 		{name: "storage at home", from: "internal/redisstore", imports: []string{module + "/" + storage}},
 		{name: "generated code", from: api, imports: []string{module + "/internal/job"}, problems: []string{"stands alone"}},
 		{name: "test support in a product", from: "internal/node", imports: []string{module + "/internal/redistest"}, problems: []string{"test support"}},
-		{name: "test support in its like", from: "internal/sim", imports: []string{module + "/internal/redistest"}},
+		{name: "test support in its like", from: "internal/storetest", imports: []string{module + "/internal/redistest"}},
 		{name: "to a stranger", from: "internal/node", imports: []string{module + "/internal/stray"}, problems: []string{"not in the table"}},
 		{name: "server behind the client", from: "client", deps: []string{goredis + "/internal", module + "/internal/node"}, problems: []string{"link it", "link it"}},
 	}

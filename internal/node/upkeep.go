@@ -3,7 +3,11 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/telemetry"
@@ -143,4 +147,15 @@ func errText(err error) string {
 		return "no answer within a second"
 	}
 	return err.Error()
+}
+
+// LogRedis sends what the Redis client library says of its connections to a
+// logger instead of standard error. It is one setting of the process, to be made
+// before the first node starts.
+func LogRedis(l *slog.Logger) { redis.SetLogger(redisLog{l}) }
+
+type redisLog struct{ logger *slog.Logger }
+
+func (r redisLog) Printf(_ context.Context, format string, args ...any) {
+	r.logger.Debug("redis client: " + fmt.Sprintf(format, args...))
 }

@@ -190,6 +190,23 @@ func TestBatchSlots(t *testing.T) {
 	}
 }
 
+// TestCreateReplacesOnlyWhatItSaw: a record that was unreadable when it was read,
+// but has changed since, is not overwritten.
+func TestCreateReplacesOnlyWhatItSaw(t *testing.T) {
+	s, server := embedded(t)
+	server.HSet(s.shards[0].state, "ns/job", "changed")
+	r := &newRecord{id: "ns/job", state: "new", def: []byte("new"), replaces: "garbage"}
+	o, _ := s.createOp(0, []*newRecord{r})
+	if err := s.perform(t.Context(), o); err != nil || o.reply.text(2) != "1" {
+		t.Errorf("answer %v (%v)", o.reply, err)
+	}
+	r.replaces = "changed"
+	o, _ = s.createOp(0, []*newRecord{r})
+	if err := s.perform(t.Context(), o); err != nil || o.reply.text(2) != "0" {
+		t.Errorf("answer %v (%v)", o.reply, err)
+	}
+}
+
 func TestClassify(t *testing.T) {
 	reply := func(text string) error { return answer(text) }
 	tests := []struct {

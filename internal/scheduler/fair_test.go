@@ -40,8 +40,8 @@ func TestScarceSlotsAreSharedByWeight(t *testing.T) {
 				for shard := 1; shard < c.shards; shard++ {
 					b.acquire(shard)
 				}
-				b.store.trip = func() time.Duration { return c.trip }
-				b.slots.handler = func() time.Duration { return 5 * time.Millisecond }
+				b.store.set(func() { b.store.trip = func() time.Duration { return c.trip } })
+				b.slots.set(func() { b.slots.handler = func() time.Duration { return 5 * time.Millisecond } })
 				for shard := range c.shards {
 					for _, p := range c.priorities {
 						b.create(shard, laneOf(p), 0, 6000/c.shards)
@@ -72,8 +72,8 @@ func TestScarceSlotsAreSharedByWeight(t *testing.T) {
 // the one that is served always.
 func TestQueuesShareWorkers(t *testing.T) {
 	run(t, func(b *bed) {
-		b.slots.pool = func(queue) string { return "all" }
-		b.slots.handler = func() time.Duration { return time.Millisecond }
+		b.slots.set(func() { b.slots.pool = func(queue) string { return "all" } })
+		b.slots.set(func() { b.slots.handler = func() time.Duration { return time.Millisecond } })
 		names := []string{"x", "y", "z"}
 		for _, name := range names {
 			b.create(0, laneOf(5, name), 0, 600)
@@ -97,7 +97,7 @@ func TestQueuesShareWorkers(t *testing.T) {
 // A lane of priority 0 is served soon however much of priority 9 keeps coming.
 func TestPriorityZeroDoesNotStarve(t *testing.T) {
 	run(t, func(b *bed) {
-		b.slots.handler = func() time.Duration { return 2 * time.Millisecond }
+		b.slots.set(func() { b.slots.handler = func() time.Duration { return 2 * time.Millisecond } })
 		b.slots.done("q", 2)
 		b.create(0, laneOf(9), 0, 2000)
 		after(200 * time.Millisecond)
@@ -112,7 +112,7 @@ func TestPriorityZeroDoesNotStarve(t *testing.T) {
 // A lane that was idle does not make up for that at the expense of the others.
 func TestIdleLaneDoesNotCatchUp(t *testing.T) {
 	run(t, func(b *bed) {
-		b.slots.handler = func() time.Duration { return time.Millisecond }
+		b.slots.set(func() { b.slots.handler = func() time.Duration { return time.Millisecond } })
 		b.slots.done("q", 1)
 		b.create(0, laneOf(9), 0, 5000)
 		after(2 * time.Second)

@@ -60,6 +60,28 @@ func newFakeStore() *fakeStore {
 	}
 }
 
+// set changes what the store does.
+func (st *fakeStore) set(change func()) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	change()
+}
+
+// travel is how long the next call takes.
+func (st *fakeStore) travel() time.Duration {
+	st.mu.Lock()
+	trip := st.trip
+	st.mu.Unlock()
+	return trip()
+}
+
+// hook returns something that the test may have set meanwhile.
+func (st *fakeStore) hook(which *func()) func() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return *which
+}
+
 // put adds a record and returns its lane's head if that became earlier.
 func (st *fakeStore) put(shard int, lane job.Lane, due int64) []job.LaneHead {
 	st.mu.Lock()
@@ -90,7 +112,7 @@ func (st *fakeStore) head(shard int, lane job.Lane) int64 {
 
 func (st *fakeStore) Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply {
 	begun := time.Now()
-	trip := st.trip()
+	trip := st.travel()
 	time.Sleep(trip / 2)
 	replies := make([]job.LeaseReply, len(requests))
 	st.mu.Lock()
@@ -101,7 +123,7 @@ func (st *fakeStore) Lease(ctx context.Context, requests []job.LeaseRequest) []j
 	}
 	st.calls = append(st.calls, leaseCall{at: begun, requests: requests, leased: total})
 	st.mu.Unlock()
-	st.executed()
+	st.hook(&st.executed)()
 	time.Sleep(trip - trip/2)
 	return replies
 }
@@ -138,7 +160,7 @@ func (st *fakeStore) lease(ctx context.Context, q job.LeaseRequest) (r job.Lease
 }
 
 func (st *fakeStore) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
-	trip := st.trip()
+	trip := st.travel()
 	time.Sleep(trip / 2)
 	st.mu.Lock()
 	st.scans++
@@ -150,7 +172,7 @@ func (st *fakeStore) Lanes(ctx context.Context, shards []int) (map[int][]job.Lan
 		}
 	}
 	st.mu.Unlock()
-	st.scanned()
+	st.hook(&st.scanned)()
 	time.Sleep(trip - trip/2)
 	return all, ctx.Err()
 }
@@ -218,6 +240,12 @@ func newFakeSlots(onDemand func()) *fakeSlots {
 	}
 }
 
+func (f *fakeSlots) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
 func (f *fakeSlots) Reserve(namespace, name string, n int) Reservation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -253,12 +281,13 @@ func (r *fakeReservation) Deliver(leases []job.Leased) {
 	f.released += r.n - len(leases)
 	f.free[r.pool] += r.n - len(leases)
 	f.served = append(f.served, leases...)
+	handler := f.handler
 	f.mu.Unlock()
 	if len(leases) < r.n {
 		f.onDemand()
 	}
 	for range leases {
-		if d := f.handler(); d >= 0 {
+		if d := handler(); d >= 0 {
 			time.AfterFunc(d, func() { f.done(r.pool, 1) })
 		}
 	}
@@ -342,6 +371,12 @@ type fakeLedger struct {
 	mu      sync.Mutex
 	changes []job.Change
 	answer  func(job.Change) error
+}
+
+func (l *fakeLedger) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
 }
 
 func (l *fakeLedger) Submit(c job.Change, done func(job.ChangeResult)) {

@@ -12,8 +12,9 @@ import (
 func TestSleepsUntilDueAndLeasesOnce(t *testing.T) {
 	run(t, func(b *bed) {
 		b.slots.done("q", 5)
-		b.create(0, laneOf(3), 10*time.Second, 1)
-		after(10*time.Second - time.Millisecond)
+		due := 10*time.Second + 300*time.Millisecond // not together with a rescan
+		b.create(0, laneOf(3), due, 1)
+		after(due - time.Millisecond)
 		b.wantCalls(0)
 		after(2 * time.Millisecond)
 		b.wantServed(1)
@@ -29,7 +30,7 @@ func TestNudgeWakesASleeper(t *testing.T) {
 	for _, trip := range []time.Duration{0, 300 * time.Microsecond, 2 * time.Millisecond} {
 		t.Run(trip.String(), func(t *testing.T) {
 			run(t, func(b *bed) {
-				b.store.trip = func() time.Duration { return trip }
+				b.store.set(func() { b.store.trip = func() time.Duration { return trip } })
 				b.slots.done("q", 5)
 				b.create(0, laneOf(3), time.Hour, 1)
 				after(1300 * time.Millisecond)
@@ -79,7 +80,7 @@ func TestQueueWithoutSlotsHoldsUpNoOther(t *testing.T) {
 // newer than the answer.
 func TestNudgeDuringACallIsKept(t *testing.T) {
 	run(t, func(b *bed) {
-		b.store.trip = func() time.Duration { return 20 * time.Millisecond }
+		b.store.set(func() { b.store.trip = func() time.Duration { return 20 * time.Millisecond } })
 		b.slots.done("q", 5)
 		b.create(0, laneOf(1), 0, 1)
 		after(11 * time.Millisecond) // the script has run
@@ -94,14 +95,16 @@ func TestNudgeDuringARescanIsKept(t *testing.T) {
 	run(t, func(b *bed) {
 		b.slots.done("q", 5)
 		created := false
-		b.store.scanned = func() {
-			if !created {
-				created = true
-				b.create(0, laneOf(1), 0, 1)             // a lane that the rescan did not see
-				b.create(0, laneOf(2), time.Second/2, 1) // and one that is due before the next
+		b.store.set(func() {
+			b.store.scanned = func() {
+				if !created {
+					created = true
+					b.create(0, laneOf(1), 0, 1)             // a lane that the rescan did not see
+					b.create(0, laneOf(2), time.Second/2, 1) // and one that is due before the next
+				}
 			}
-		}
-		b.store.trip = func() time.Duration { return 4 * time.Millisecond }
+		})
+		b.store.set(func() { b.store.trip = func() time.Duration { return 4 * time.Millisecond } })
 		after(1100 * time.Millisecond)
 		b.wantServed(1)
 		after(450 * time.Millisecond)
@@ -134,7 +137,7 @@ func TestRescanMakesUpForALostWordOfSlots(t *testing.T) {
 
 func TestBacklogDrainsWithFewCalls(t *testing.T) {
 	run(t, func(b *bed) {
-		b.store.trip = func() time.Duration { return time.Millisecond }
+		b.store.set(func() { b.store.trip = func() time.Duration { return time.Millisecond } })
 		b.create(0, laneOf(1), 0, 2000)
 		b.slots.done("q", 5000)
 		after(40 * time.Millisecond)
@@ -149,7 +152,7 @@ func TestBacklogDrainsWithFewCalls(t *testing.T) {
 
 func TestManyShardsShareAPipeline(t *testing.T) {
 	run(t, func(b *bed) {
-		b.store.trip = func() time.Duration { return time.Millisecond }
+		b.store.set(func() { b.store.trip = func() time.Duration { return time.Millisecond } })
 		for shard := 1; shard < 48; shard++ {
 			b.acquire(shard)
 		}
@@ -175,12 +178,12 @@ func TestAnotherLeaserTakesTheRest(t *testing.T) {
 			b.acquire(shard)
 		}
 		after(10 * time.Millisecond)
-		b.store.trip = func() time.Duration { return 20 * time.Millisecond }
+		b.store.set(func() { b.store.trip = func() time.Duration { return 20 * time.Millisecond } })
 		for shard := range 3 * maxRoundShards {
-			b.create(shard, laneOf(1), 0, 1)
+			b.create(shard, laneOf(1), 100*time.Millisecond, 1)
 		}
 		b.slots.done("q", 1000)
-		after(25 * time.Millisecond)
+		after(125 * time.Millisecond)
 		b.wantServed(3 * maxRoundShards)
 	})
 }
@@ -193,7 +196,7 @@ func TestTimerRunsWhileACallIsInFlight(t *testing.T) {
 		b.create(1, laneOf(1), 20*time.Millisecond, 1)
 		b.create(0, laneOf(1), 10*time.Millisecond, 1)
 		b.slots.done("q", 2)
-		b.store.trip = func() time.Duration { return 100 * time.Millisecond }
+		b.store.set(func() { b.store.trip = func() time.Duration { return 100 * time.Millisecond } })
 		after(25 * time.Millisecond)
 		b.wantServed(0)
 		after(100 * time.Millisecond)
@@ -210,7 +213,7 @@ func TestCallsStayWithinTheScriptsBounds(t *testing.T) {
 				n += 20
 			}
 		}
-		b.slots.pool = func(queue) string { return "all" }
+		b.slots.set(func() { b.slots.pool = func(queue) string { return "all" } })
 		b.slots.done("all", 10000)
 		after(500 * time.Millisecond)
 		b.wantServed(n)
@@ -237,12 +240,14 @@ func TestErrorsRestTheShard(t *testing.T) {
 				b.acquire(1)
 				synctest.Wait()
 				failing := true
-				b.store.fail = func(shard int) error {
-					if failing && shard == 0 {
-						return fmt.Errorf("lease: %w", err)
+				b.store.set(func() {
+					b.store.fail = func(shard int) error {
+						if failing && shard == 0 {
+							return fmt.Errorf("lease: %w", err)
+						}
+						return nil
 					}
-					return nil
-				}
+				})
 				b.slots.done("q", 5)
 				b.create(0, laneOf(1), 0, 1)
 				synctest.Wait()
@@ -287,7 +292,7 @@ func TestLockThatCannotBeTrusted(t *testing.T) {
 func TestShardLostAndWonDuringACall(t *testing.T) {
 	run(t, func(b *bed) {
 		b.slots.done("q", 9)
-		b.store.trip = func() time.Duration { return 50 * time.Millisecond }
+		b.store.set(func() { b.store.trip = func() time.Duration { return 50 * time.Millisecond } })
 		b.create(0, laneOf(1), 0, 1)
 		after(10 * time.Millisecond)
 		b.lose(0)
@@ -310,14 +315,16 @@ func TestShardLostAndWonDuringARescan(t *testing.T) {
 	run(t, func(b *bed) {
 		b.slots.done("q", 9)
 		once := false
-		b.store.scanned = func() {
-			if !once {
-				once = true
-				b.lose(0)
-				b.store.put(0, laneOf(1), time.Now().UnixMilli()) // nudges another node
-				b.acquire(0)
+		b.store.set(func() {
+			b.store.scanned = func() {
+				if !once {
+					once = true
+					b.lose(0)
+					b.store.put(0, laneOf(1), time.Now().UnixMilli()) // nudges another node
+					b.acquire(0)
+				}
 			}
-		}
+		})
 		after(time.Second + time.Millisecond)
 		b.wantServed(1)
 	})
@@ -343,9 +350,11 @@ func TestLostShardIsLeftAlone(t *testing.T) {
 func TestSlowShardClockIsNoBusyLoop(t *testing.T) {
 	for _, trip := range []time.Duration{0, 200 * time.Microsecond} {
 		run(t, func(b *bed) {
-			b.store.trip = func() time.Duration { return trip }
+			b.store.set(func() { b.store.trip = func() time.Duration { return trip } })
 			start := time.Now()
-			b.store.clock = func(int) int64 { return start.UnixMicro() + time.Since(start).Microseconds()/2 }
+			b.store.set(func() {
+				b.store.clock = func(int) int64 { return start.UnixMicro() + time.Since(start).Microseconds()/2 }
+			})
 			after(2 * time.Second)
 			b.slots.done("q", 1)
 			b.store.put(0, laneOf(1), start.Add(2*time.Second).UnixMilli())
@@ -367,10 +376,10 @@ func TestSlowAnswerDoesNotSetTheClockBack(t *testing.T) {
 	run(t, func(b *bed) {
 		b.slots.done("q", 9)
 		slow := 80 * time.Millisecond
-		b.store.trip = func() time.Duration { return slow }
+		b.store.set(func() { b.store.trip = func() time.Duration { return slow } })
 		b.create(0, laneOf(1), 0, 1)
 		after(10 * time.Millisecond)
-		slow = 0
+		b.store.set(func() { slow = 0 })
 		b.create(0, laneOf(2), 150*time.Millisecond, 1)
 		after(200 * time.Millisecond)
 		b.wantServed(2)
@@ -384,13 +393,16 @@ func TestSlowAnswerDoesNotSetTheClockBack(t *testing.T) {
 func TestShardClocksDiffer(t *testing.T) {
 	run(t, func(b *bed) {
 		b.acquire(1)
-		b.store.clock = func(shard int) int64 {
-			return time.Now().Add(time.Duration(2*shard-1) * time.Hour).UnixMicro()
-		}
+		b.store.set(func() {
+			b.store.clock = func(shard int) int64 {
+				return time.Now().Add(time.Duration(2*shard-1) * time.Hour).UnixMicro()
+			}
+		})
 		after(5 * time.Second)
 		b.slots.done("q", 9)
 		for shard := range 2 {
-			due := b.store.clock(shard)/1000 + 700
+			now, _ := b.store.Now(t.Context(), shard)
+			due := now + 700
 			b.s.Nudge(shard, b.store.put(shard, laneOf(1), due))
 		}
 		after(699 * time.Millisecond)
@@ -406,7 +418,7 @@ func TestRunEndsWhenTheLastCallHas(t *testing.T) {
 		b.acquire(0, 1)
 		b.start()
 		synctest.Wait()
-		b.store.trip = func() time.Duration { return 30 * time.Millisecond }
+		b.store.set(func() { b.store.trip = func() time.Duration { return 30 * time.Millisecond } })
 		b.slots.done("q", 50)
 		b.create(0, laneOf(1), 0, 5)
 		after(time.Millisecond)

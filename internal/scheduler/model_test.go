@@ -46,7 +46,7 @@ func newCluster(t *testing.T, rnd *rand.Rand, shards int, names ...string) *clus
 			b.s.DemandChanged()
 			c.tellDemand(b)
 		}
-		b.slots.handler = func() time.Duration { return c.upTo(40 * time.Millisecond) }
+		b.slots.set(func() { b.slots.handler = func() time.Duration { return c.upTo(40 * time.Millisecond) } })
 		c.nodes[name] = b
 	}
 	for shard := range shards {
@@ -174,7 +174,7 @@ func eachSeed(t *testing.T, n uint64, test func(t *testing.T, rnd *rand.Rand)) {
 func TestModelNothingWaitsForAPoll(t *testing.T) {
 	eachSeed(t, 12, func(t *testing.T, rnd *rand.Rand) {
 		c := newCluster(t, rnd, modelShards, "a", "b")
-		c.store.trip = func() time.Duration { return c.upTo(2 * time.Millisecond) }
+		c.store.set(func() { c.store.trip = func() time.Duration { return c.upTo(2 * time.Millisecond) } })
 		c.nodes["a"].slots.done("x", 500)
 		c.nodes["a"].slots.done("z", 500)
 		c.nodes["b"].slots.done("x", 500)
@@ -198,13 +198,15 @@ func TestModelChaos(t *testing.T) {
 		c := newCluster(t, rnd, modelShards, "a", "b", "c")
 		calm := false
 		c.drop = func() bool { return !calm && c.chance(0.1) }
-		c.store.trip = func() time.Duration { return c.upTo(6 * time.Millisecond) }
-		c.store.fail = func(int) error {
-			if !calm && c.chance(0.05) {
-				return job.ErrUnavailable
+		c.store.set(func() { c.store.trip = func() time.Duration { return c.upTo(6 * time.Millisecond) } })
+		c.store.set(func() {
+			c.store.fail = func(int) error {
+				if !calm && c.chance(0.05) {
+					return job.ErrUnavailable
+				}
+				return nil
 			}
-			return nil
-		}
+		})
 		c.nodes["a"].slots.done("x", 3)
 		c.nodes["b"].slots.done("y", 4)
 		c.nodes["b"].slots.done("x", 1)

@@ -260,7 +260,7 @@ func TestPermitted(t *testing.T) {
 	})
 	t.Run("too late", func(t *testing.T) {
 		b, results := permitted(t, 9, good, func(b *bed) {
-			b.store.trip = func() time.Duration { return 2*job.PermitValidity + time.Millisecond }
+			b.store.set(func() { b.store.trip = func() time.Duration { return 2*job.PermitValidity + time.Millisecond } })
 		})
 		if len(results) != 0 || b.slots.count() != 0 || b.slots.free["q"] != 9 {
 			t.Errorf("answers %+v, %d leases", results, b.slots.count())

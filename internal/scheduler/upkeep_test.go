@@ -20,7 +20,7 @@ func overdue(n int) []job.Overdue {
 func TestReapSubmitsTheLossOfEndedLeases(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), time.Hour, 1)
-		b.store.expired = [][]job.Overdue{overdue(3)}
+		b.store.set(func() { b.store.expired = [][]job.Overdue{overdue(3)} })
 		after(1100 * time.Millisecond)
 		if len(b.ledger.changes) != 3 {
 			t.Fatalf("%d changes", len(b.ledger.changes))
@@ -44,8 +44,8 @@ func TestReapGoesOnWhileThereIsMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(b *bed) {
 				b.create(0, laneOf(1), time.Hour, 1)
-				b.ledger.answer = func(job.Change) error { return c.answer }
-				b.store.expired = [][]job.Overdue{overdue(reapLimit), overdue(reapLimit), overdue(7)}
+				b.ledger.set(func() { b.ledger.answer = func(job.Change) error { return c.answer } })
+				b.store.set(func() { b.store.expired = [][]job.Overdue{overdue(reapLimit), overdue(reapLimit), overdue(7)} })
 				after(1100 * time.Millisecond)
 				if len(b.ledger.changes) != c.want {
 					t.Fatalf("%d changes, want %d", len(b.ledger.changes), c.want)
@@ -58,7 +58,7 @@ func TestReapGoesOnWhileThereIsMore(t *testing.T) {
 func TestSweepGoesOnWhileThereIsMore(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), time.Hour, 1)
-		b.store.swept = 2*sweepLimit + 5
+		b.store.set(func() { b.store.swept = 2*sweepLimit + 5 })
 		after(15*time.Second + time.Millisecond)
 		if got := fmt.Sprint(b.store.sweeps); got != "[100 100 5]" {
 			t.Errorf("sweeps %s", got)
@@ -69,7 +69,7 @@ func TestSweepGoesOnWhileThereIsMore(t *testing.T) {
 func TestSweepOfOneShardIsBounded(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), time.Hour, 1)
-		b.store.swept = 1 << 30
+		b.store.set(func() { b.store.swept = 1 << 30 })
 		after(15*time.Second + time.Millisecond)
 		if got := len(b.store.sweeps); got != maxRounds {
 			t.Errorf("%d looks", got)
@@ -83,7 +83,7 @@ func TestUpkeepNeedsTheLock(t *testing.T) {
 		b.mu.Lock()
 		delete(b.held, 0)
 		b.mu.Unlock()
-		b.store.expired = [][]job.Overdue{overdue(3)}
+		b.store.set(func() { b.store.expired = [][]job.Overdue{overdue(3)} })
 		after(20 * time.Second)
 		if len(b.ledger.changes) != 0 || len(b.store.sweeps) != 0 {
 			t.Errorf("%d changes, %d sweeps", len(b.ledger.changes), len(b.store.sweeps))
@@ -96,7 +96,7 @@ func TestUpkeepThatFailsIsTriedAgain(t *testing.T) {
 		b.create(0, laneOf(1), time.Hour, 1)
 		b.store.mu.Lock()
 		b.store.upkeepErr = errors.New("no answer")
-		b.store.expired = [][]job.Overdue{overdue(2)}
+		b.store.set(func() { b.store.expired = [][]job.Overdue{overdue(2)} })
 		b.store.mu.Unlock()
 		after(16 * time.Second)
 		if len(b.store.sweeps) != 1 {
@@ -117,7 +117,7 @@ func TestRunEndsWhileReapingWaits(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), time.Hour, 1)
 		b.s.o.Ledger = deafLedger{}
-		b.store.expired = [][]job.Overdue{overdue(2)}
+		b.store.set(func() { b.store.expired = [][]job.Overdue{overdue(2)} })
 		after(1100 * time.Millisecond)
 		begun := time.Now()
 		b.stop()

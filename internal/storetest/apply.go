@@ -90,6 +90,11 @@ func testApplyMoves(w *World) {
 		w.T.Errorf("definition %+v", got.Definition)
 	}
 	w.MustWrite(0, write) // a repeat finds it moved
+	// Another edit that leads to the same state is not that repeat.
+	edited.Handler = "another"
+	if r := w.Apply(0, w.Decide(d.Record(), d, record.State, job.Update{New: w.compile(edited), RequestID: "edit"})).Results[0]; r.Code != job.Conflict {
+		w.T.Errorf("another edit of what was edited: %+v", r)
+	}
 }
 
 func testApplyLive(w *World) {

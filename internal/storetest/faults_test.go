@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -49,6 +50,60 @@ func TestLostAnswers(t *testing.T) {
 		if n := replays(t, registry, script); n == 0 {
 			t.Errorf("no replay of %s was met", script)
 		}
+	}
+}
+
+// TestOneLostAnswer loses the first answer to each kind of call: the store finds
+// out by itself what became of it.
+func TestOneLostAnswer(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := faultproxy.New(t, server.Addr())
+	w := storetest.NewWorld(t, server.Client())
+	s := w.Open(func(o *redisstore.Options) { o.Client = dial(t, "redis://"+proxy.Addr()) })
+	ctx := t.Context()
+	lost := int64(0)
+	lose := func() {
+		t.Helper()
+		if cut := proxy.Counters().Cut; cut != lost {
+			t.Errorf("%d answers were cut, want %d", cut, lost)
+		}
+		proxy.CutNextReplies(1)
+		lost++
+	}
+	id := w.InShard(0, 1)[0]
+	d := storetest.Once(id, 0)
+	lose()
+	created := s.Create(ctx, 0, []job.Record{w.Record(d)})
+	if created.Err != nil || created.Results[0].Code != job.Created {
+		t.Errorf("create: %+v", created)
+	}
+	lose()
+	reply := s.Lease(ctx, []job.LeaseRequest{storetest.LeaseRequest(0, 1, "")})[0]
+	if reply.Err != nil || len(reply.Leased) != 1 {
+		t.Fatalf("lease: %+v", reply)
+	}
+	l := reply.Leased[0]
+	lose()
+	renewed := s.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: time.Minute, Renewals: []job.Renewal{
+		{Record: l.Record, Lane: storetest.Lane(), Token: l.State.Token, Epoch: 1},
+	}}})[0]
+	if renewed.Err != nil || renewed.Results[0].Code != job.Renewed {
+		t.Errorf("renew: %+v", renewed)
+	}
+	settle := w.Settle(l, job.OutcomeSucceeded)
+	remove := w.Decide(l.Record, d, settle.Decision.State, job.Delete{})
+	for _, write := range []job.Write{settle, remove} {
+		lose()
+		if r := s.Apply(ctx, 0, []job.Write{write}); r.Err != nil || r.Results[0].Code != job.Written {
+			t.Errorf("apply: %+v", r)
+		}
+	}
+	lose()
+	if r, err := s.Get(ctx, []job.Key{d.Key}); err != nil || r[0] != nil {
+		t.Errorf("get: %+v (%v)", r, err)
+	}
+	if cut := proxy.Counters().Cut; cut != lost {
+		t.Errorf("%d answers were cut, want %d", cut, lost)
 	}
 }
 
