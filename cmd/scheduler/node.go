@@ -69,7 +69,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.StringVar(&cfg.AdvertisePeer, "advertise-peer", "", "address that other nodes are told")
 	flags.StringVar(&cfg.AdvertiseGossip, "advertise-gossip", "", "gossip address that other nodes are told")
 	flags.StringSliceVar(&cfg.Join, "join", nil, "gossip addresses or DNS names of other nodes")
-	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "file with the key that encrypts gossip: 16, 24 or 32 bytes, or base64 of them")
+	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "file with the key that encrypts gossip: the base64 of 16, 24 or 32 bytes")
 	flags.StringVar(&cfg.Cluster, "cluster", "", "label of the cluster; nodes of another one are refused (default: the keyspace)")
 	redisFlags(cmd, &cfg, &f)
 	flags.DurationVar(&cfg.LockTTL, "lock-ttl", 10*time.Second, "life of a shard's lock without refresh: how long a dead node keeps its shards")
