@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/fermata-io/fermata/internal/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -20,7 +19,7 @@ import (
 // success resets.
 func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
 	inTurn(t)
-	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	server := newRedis(t)
 	client := server.Client()
 	begun := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := begun

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/fermata-io/fermata/internal/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -29,11 +30,19 @@ type cluster struct {
 	flags    []string
 	nodes    []*schedulerNode // those that should be members
 	evidence []string         // files of all workers that ever ran
+	pulse    *pulse           // of Redis
 }
 
 // newCluster is an empty cluster; flags are added to those of each node.
 func newCluster(t testing.TB, redisURL string, flags ...string) *cluster {
 	return &cluster{t: t, redisURL: redisURL, flags: flags}
+}
+
+// newRedis is a standalone server for one test. Its append-only file is never
+// flushed: no test here crashes it, and the disk is not what they test.
+func newRedis(t testing.TB) *redistest.Server {
+	t.Helper()
+	return redistest.Start(t, redistest.WithAOF("no"))
 }
 
 // schedulerNode is one scheduler process.

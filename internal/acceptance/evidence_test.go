@@ -77,6 +77,10 @@ func (m *mark) done(hold time.Duration) check.Fault {
 func (c *cluster) judge(h check.History) check.Report {
 	c.t.Helper()
 	h.Events, h.EndNS = c.events(), time.Now().UnixNano()
+	for _, stall := range c.pulse.seen() {
+		c.t.Logf("%s for %v at %v", stall.Name, time.Duration(stall.ToNS-stall.FromNS), time.Unix(0, stall.FromNS))
+		h.Faults = append(h.Faults, stall)
+	}
 	r := check.Check(h)
 	for i, f := range r.Findings {
 		if i == 20 {

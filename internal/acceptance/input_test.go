@@ -43,8 +43,9 @@ func cron(zone string, expressions ...string) *fermatav1.Schedule {
 
 func TestBadInputIsRefusedByField(t *testing.T) {
 	inTurn(t)
-	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--max-payload", "1000")
+	c.pulse = startPulse(t, server.Client())
 	n := c.start("a")
 	n.create("good", newJob(behaviour{}))
 
@@ -207,8 +208,9 @@ func dump(t *testing.T, server *redistest.Server) []string {
 // ends with the shortage.
 func TestRedisAtMaxmemory(t *testing.T) {
 	inTurn(t)
-	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	server := newRedis(t)
 	c := newCluster(t, server.URL())
+	c.pulse = startPulse(t, server.Client())
 	n := c.start("a")
 	c.settle()
 	c.startWorker("w1", 50, n.grpc)

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/internal/check"
-	"github.com/fermata-io/fermata/internal/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -19,7 +18,7 @@ import (
 // the lease and two seconds; losses count apart; the third in a row quarantines.
 func TestLostWorkersCostNoAttempts(t *testing.T) {
 	inTurn(t)
-	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	n := c.start("a")
 	other := c.start("b")
@@ -165,7 +164,7 @@ func (s *rawStream) ack(lease string) fermatav1.ResultAck_Status {
 // not when it is over. The worker's own result, sent twice, is a duplicate.
 func TestLateResultIsRefused(t *testing.T) {
 	inTurn(t)
-	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	n, other := c.start("a"), c.start("b")
 	c.settle()
@@ -231,7 +230,7 @@ func TestLateResultIsRefused(t *testing.T) {
 // TestRepeatedResultCountsOnce: the same result over one stream and the next.
 func TestRepeatedResultCountsOnce(t *testing.T) {
 	inTurn(t)
-	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	n, other := c.start("a"), c.start("b")
 	c.settle()

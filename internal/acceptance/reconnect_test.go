@@ -7,7 +7,6 @@ import (
 
 	"github.com/fermata-io/fermata/internal/check"
 	"github.com/fermata-io/fermata/internal/faultproxy"
-	"github.com/fermata-io/fermata/internal/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -15,7 +14,7 @@ import (
 // same node or to another, keeps what it runs.
 func TestCutStreamKeepsItsRuns(t *testing.T) {
 	inTurn(t)
-	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	server := newRedis(t)
 	for _, elsewhere := range []bool{false, true} {
 		name := "restored at the same node"
 		if elsewhere {
@@ -76,8 +75,9 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 // after its node has heard results and before the worker has heard the answers.
 func TestResultsCountOnceOverCuts(t *testing.T) {
 	inTurn(t)
-	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	server := newRedis(t)
 	c := newCluster(t, server.URL())
+	c.pulse = startPulse(t, server.Client())
 	n := c.start("a")
 	c.settle()
 	proxy := faultproxy.New(t, n.grpc)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/fermata-io/fermata/internal/check"
 	"github.com/fermata-io/fermata/internal/faultproxy"
-	"github.com/fermata-io/fermata/internal/redistest"
 )
 
 // TestLostRepliesOfRedisCountNothingTwice: a proxy between the nodes and Redis
@@ -15,9 +14,10 @@ import (
 // created. Every counter comes out exact.
 func TestLostRepliesOfRedisCountNothingTwice(t *testing.T) {
 	inTurn(t)
-	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	server := newRedis(t)
 	proxy := faultproxy.New(t, server.Addr())
 	c := newCluster(t, "redis://"+proxy.Addr()+"/0")
+	c.pulse = startPulse(t, server.Client())
 	a, b := c.start("a"), c.start("b")
 	c.settle()
 	c.startWorker("w1", 40, a.grpc)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/check"
-	"github.com/fermata-io/fermata/internal/redistest"
 )
 
 // TestRollingRestartIsNotNoticed restarts all nodes one after the other, with
@@ -14,8 +13,9 @@ import (
 // nobody waits a second longer than before.
 func TestRollingRestartIsNotNoticed(t *testing.T) {
 	inTurn(t)
-	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	server := newRedis(t)
 	c := newCluster(t, server.URL())
+	c.pulse = startPulse(t, server.Client())
 	for _, id := range []string{"a", "b", "c"} {
 		c.start(id)
 	}
@@ -23,7 +23,11 @@ func TestRollingRestartIsNotNoticed(t *testing.T) {
 	c.startWorker("w1", 40, c.nodes[0].grpc, c.nodes[1].grpc)
 	c.startWorker("w2", 40, c.nodes[1].grpc, c.nodes[2].grpc)
 	first := time.Now().Add(time.Second)
-	l := newLoad(500, first, "default")
+	size := 500
+	if raceDetector { // which leaves a fifth of the machine
+		size = 150
+	}
+	l := newLoad(size, first, "default")
 	for _, id := range []string{"load-0001", "load-0011", "load-0021", "load-0031"} {
 		// Runs that are live while their node leaves.
 		l.jobs[id].Payload = behaviour{Sleep: 1200 * time.Millisecond}.payload()
@@ -45,8 +49,9 @@ func TestRollingRestartIsNotNoticed(t *testing.T) {
 	bounds := calmBounds()
 	bounds.Lag = 1500 * time.Millisecond
 	r := c.judge(check.History{Promises: l.promises, Bounds: bounds, Stored: stored(jobs)})
-	before := between(r.Lags, first.UnixNano(), calmUntil.UnixNano())
-	during := between(r.Lags, calmUntil.UnixNano(), end.UnixNano())
+	lags := c.pulse.undisturbed(r.Lags)
+	before := between(lags, first.UnixNano(), calmUntil.UnixNano())
+	during := between(lags, calmUntil.UnixNano(), end.UnixNano())
 	t.Logf("lag before: p50 %v p99 %v max %v; during: p50 %v p99 %v max %v", quantile(before, 0.5), quantile(before, 0.99),
 		quantile(before, 1), quantile(during, 0.5), quantile(during, 0.99), quantile(during, 1))
 	if added := quantile(during, 1) - quantile(before, 0.5); added >= time.Second {
@@ -55,7 +60,7 @@ func TestRollingRestartIsNotNoticed(t *testing.T) {
 	if r.Repeats != 0 {
 		t.Errorf("%d executions were repeated", r.Repeats)
 	}
-	atLeast(t, "runs during the restart", len(during), 500)
+	atLeast(t, "runs during the restart", len(during), size/2)
 	for id, j := range jobs {
 		if s := j.GetStatus(); s.GetLostTotal() != 0 || s.GetDeadTotal() != 0 || s.GetConsecutiveFailures() != 0 || s.GetTimeoutTotal() != 0 {
 			t.Errorf("%s: %v", id, s)

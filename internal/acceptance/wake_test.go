@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/check"
-	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/ring"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -17,8 +16,9 @@ import (
 // is connected to a third.
 func TestJobDueSoonStartsOnTimeWhereverItsShardIs(t *testing.T) {
 	inTurn(t)
-	server := redistest.Start(t, redistest.WithAOF("everysec"))
+	server := newRedis(t)
 	c := newCluster(t, server.URL())
+	c.pulse = startPulse(t, server.Client())
 	a, b, d := c.start("a"), c.start("b"), c.start("c")
 	c.settle()
 	c.startWorker("w1", 10, d.grpc)

@@ -26,6 +26,8 @@ type fakeStore struct {
 	clockSkew time.Duration
 	// during is called inside Renew, before the leases are looked at.
 	during func()
+	// stall is how long GetRecords takes.
+	stall time.Duration
 }
 
 type fakeLease struct {
@@ -42,6 +44,10 @@ func (s *fakeStore) Now(context.Context, int) (int64, error) {
 }
 
 func (s *fakeStore) GetRecords(_ context.Context, _ int, records []string) ([]*job.Record, error) {
+	s.mu.Lock()
+	stall := s.stall
+	s.mu.Unlock()
+	time.Sleep(stall)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fail != nil {

@@ -106,5 +106,7 @@ func (o Options) tick() time.Duration { return min(o.LeaseTTL/30, 100*time.Milli
 // retryPause is the wait after a failed call of the store.
 func (o Options) retryPause() time.Duration { return min(o.LeaseTTL/30, time.Second) }
 
-// callTimeout bounds one call of the store.
-func (o Options) callTimeout() time.Duration { return min(o.LeaseTTL/3, 5*time.Second) }
+// callTimeout bounds one call of the store. A renewal that falls due while a
+// round hangs waits for one call and makes one: after a third of the lease that
+// has to fit into what is trusted.
+func (o Options) callTimeout() time.Duration { return min(o.LeaseTTL/4, 5*time.Second) }

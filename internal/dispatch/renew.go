@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -36,7 +37,10 @@ func (d *Dispatcher) ioLoop(ctx context.Context) {
 }
 
 // ioRound reads what has to be read and renews what has to be renewed, for
-// everything that waits. It returns false when nothing did.
+// everything that waits, all at once: a round takes as long as its slowest call,
+// and a shard that cannot be reached must not cost the leases of the others.
+// Leases that were only read are renewed in the next round. It returns false when
+// nothing waits.
 func (d *Dispatcher) ioRound(ctx context.Context) bool {
 	d.mu.Lock()
 	n := min(len(d.mu.io), maxRound)
@@ -45,19 +49,18 @@ func (d *Dispatcher) ioRound(ctx context.Context) bool {
 	if len(d.mu.io) == 0 {
 		d.mu.io = nil
 	}
-	reads := d.reads(batch)
+	reads, calls := d.reads(batch), d.renewals(batch)
 	d.mu.Unlock()
 	if n == 0 {
 		return false
 	}
-	failed := make(map[*attempt]bool)
+	failed := make(map[*attempt]bool) // guarded by the dispatcher's mutex
+	var reading sync.WaitGroup
 	for _, r := range reads {
-		d.read(ctx, r, failed)
+		reading.Go(func() { d.read(ctx, r, failed) })
 	}
-	d.mu.Lock()
-	calls := d.renewals(batch)
-	d.mu.Unlock()
 	replies, at := d.renew(ctx, calls)
+	reading.Wait()
 
 	var fx effects
 	d.mu.Lock()
@@ -66,6 +69,9 @@ func (d *Dispatcher) ioRound(ctx context.Context) bool {
 	}
 	for _, a := range batch {
 		a.inIO = false
+		if a.wantRenew && a.rec != nil && a.session != nil && !a.gone && !a.over {
+			d.queueIO(a)
+		}
 		d.readAgain(a, failed[a])
 		d.schedule(a)
 	}

@@ -141,6 +141,28 @@ func TestRenewalIsRepeatedAfterAFailure(t *testing.T) {
 	})
 }
 
+// Records of many shards that cannot be read must not cost the leases of others.
+func TestSlowReadsDoNotHoldUpRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, out := b.connect("w", 8, 1)
+		ids := b.deliver("a")
+		s.Started(ids)
+		b.wantSent(out, "lease a")
+		b.store.mu.Lock()
+		b.store.stall = b.d.o.callTimeout()
+		b.store.mu.Unlock()
+		// One record in each shard, to be read for as long as a call may take.
+		b.connect("moved", 8, 2, job.LeaseID("ns/k", 71), job.LeaseID("ns/kk", 72), job.LeaseID("ns/kkk", 73), job.LeaseID("ns/kkkk", 74))
+		time.Sleep(b.d.o.LeaseTTL + time.Second)
+		synctest.Wait()
+		b.wantSent(out)
+		if left := b.store.lease("ns/a").deadline - time.Now().UnixMilli(); left < b.d.o.LeaseTTL.Milliseconds()/2 {
+			t.Errorf("the lease lives for %d ms more", left)
+		}
+	})
+}
+
 func TestMovedLeaseEndsTheOldSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -117,7 +117,7 @@ func (d *Dispatcher) settled(a *attempt, r job.ChangeResult) {
 	var fx effects
 	d.mu.Lock()
 	switch {
-	case r.Err != nil && !errors.Is(r.Err, job.ErrNotFound):
+	case r.Err != nil && !errors.Is(r.Err, job.ErrNotFound) && !errors.Is(r.Err, job.ErrCorrupt):
 		a.tries++
 		a.retryAt = time.Now().Add(resubmitPause(a.tries))
 		d.metrics.resubmitted.Inc()
@@ -162,7 +162,7 @@ func (d *Dispatcher) ack(s *Session, id string, status job.AckStatus) {
 
 func ackStatus(r job.ChangeResult) job.AckStatus {
 	switch {
-	case errors.Is(r.Err, job.ErrNotFound):
+	case r.Err != nil: // there is no such job, or none that could take a result
 		return job.AckNotFound
 	case r.Answer == job.Applied:
 		return job.AckAccepted

@@ -26,6 +26,9 @@ var (
 	ErrConflict = errors.New("record kept changing")
 	// ErrNotFound: there is no such job.
 	ErrNotFound = errors.New("no such job")
+	// ErrCorrupt: what is stored of the job cannot be used, and repeating the call
+	// does not change that. Editing or deleting the job does.
+	ErrCorrupt = errors.New("stored job cannot be used")
 	// ErrBusy: the job is deleted but its last run is still live.
 	ErrBusy = errors.New("deleted job is still running")
 )

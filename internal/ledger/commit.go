@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -51,6 +52,8 @@ func firstOfEachRecord(batch []*entry) (round, rest []*entry) {
 type decided struct {
 	*entry
 	decision job.Decision
+	// corrupt is what the caller hears when the decision is stored.
+	corrupt error
 }
 
 // round decides and applies; it returns the changes that met a conflict.
@@ -69,11 +72,11 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 	for _, e := range round {
 		d, err := l.decide(e, now)
 		switch {
-		case err != nil:
-			e.done(job.ChangeResult{Err: err})
 		case d.Changed:
 			writes = append(writes, e.write(d))
-			items = append(items, decided{e, d})
+			items = append(items, decided{e, d, err})
+		case err != nil:
+			e.done(job.ChangeResult{Err: err})
 		case !e.fresh:
 			// What a caller remembers is not proof enough for "nothing to do".
 			e.Known = nil
@@ -89,11 +92,8 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 	started := time.Now()
 	reply := l.o.Store.Apply(ctx, shard, writes)
 	l.metrics.commit.Observe(time.Since(started).Seconds())
-	if reply.Err != nil {
-		for _, it := range items {
-			it.done(job.ChangeResult{Err: reply.Err})
-		}
-		return again
+	if reply.Err != nil && !errors.Is(reply.Err, job.ErrDurability) {
+		return append(again, refused(items, reply.Err)...)
 	}
 	// The holder hears before anybody else: what is due now should not wait for
 	// the callers' goroutines.
@@ -101,11 +101,36 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 		l.o.Nudger.Nudge(shard, reply.Earlier, reply.Holder)
 	}
 	for i, it := range items {
-		if l.answer(it, reply.Results[i]) {
+		if l.answer(it, reply.Results[i], reply.Err) {
 			again = append(again, it.entry)
 		}
 	}
 	return again
+}
+
+// refused deals with changes that the store did not take. When the fault is not
+// that of the moment it may be one change's alone: each is then tried by itself,
+// so that it holds up no other.
+func refused(items []decided, err error) (again []*entry) {
+	for _, it := range items {
+		if len(items) > 1 && !passing(err) {
+			it.tries = max(it.tries, triesInBatch)
+			again = append(again, it.entry)
+			continue
+		}
+		it.done(job.ChangeResult{Err: err})
+	}
+	return again
+}
+
+// passing tells whether an error says nothing about the change that met it.
+func passing(err error) bool {
+	for _, known := range []error{job.ErrUnavailable, job.ErrClockJump, job.ErrNoMemory} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
 }
 
 // read fills in the records that callers do not know; those that do not exist
@@ -140,13 +165,17 @@ func (l *Ledger) read(ctx context.Context, shard int, round []*entry) []*entry {
 	return kept
 }
 
-// decide asks the policy.
+// decide asks the policy. An error may come with a decision that is to be stored.
 func (l *Ledger) decide(e *entry, now int64) (job.Decision, error) {
-	compiled, err := l.cache.get(e.Record, e.Known.Definition)
-	if err != nil {
-		return job.Decision{}, err
+	compiled, fault := l.cache.get(e.Record, e.Known.Definition)
+	if fault == nil {
+		return job.Decide(compiled, e.Known.State, e.Event, now), nil
 	}
-	return job.Decide(compiled, e.Known.State, e.Event, now), nil
+	d, err := job.DecideUnusable(e.Known.Definition, e.Known.State, fault, e.Event, now)
+	if err != nil {
+		l.o.Logger.Error("record cannot be used: edit or delete the job", "record", e.Record, "put_aside", d.Changed, "error", fault)
+	}
+	return d, err
 }
 
 // write is the compare-and-set that stores a decision.
@@ -159,7 +188,9 @@ func (e *entry) write(d job.Decision) job.Write {
 }
 
 // answer tells the caller; it reports whether the change must be decided again.
-func (l *Ledger) answer(it decided, r job.WriteResult) (again bool) {
+// What is stored, but not confirmed as durable, has happened for everybody except
+// the caller: it hears the error and asks again.
+func (l *Ledger) answer(it decided, r job.WriteResult, unconfirmed error) (again bool) {
 	switch r.Code {
 	case job.Written:
 		l.o.Observer.Observe(it.decision.Notices)
@@ -167,11 +198,13 @@ func (l *Ledger) answer(it decided, r job.WriteResult) (again bool) {
 		if d := it.decision.Definition; d != nil {
 			record.Definition = *d
 		}
-		it.done(job.ChangeResult{Answer: it.decision.Answer, Record: record, Deleted: it.decision.Delete})
+		it.done(job.ChangeResult{
+			Answer: it.decision.Answer, Record: record, Deleted: it.decision.Delete, Err: firstError(unconfirmed, it.corrupt),
+		})
 	case job.NotFound:
-		it.done(job.ChangeResult{Err: job.ErrNotFound})
+		it.done(job.ChangeResult{Err: firstError(unconfirmed, job.ErrNotFound)})
 	case job.NotExpired:
-		it.done(job.ChangeResult{Answer: job.Stale, Record: *it.Known})
+		it.done(job.ChangeResult{Answer: job.Stale, Record: *it.Known, Err: unconfirmed})
 	default:
 		l.metrics.conflicts.Inc()
 		if it.tries++; it.tries >= maxTries {
@@ -182,6 +215,13 @@ func (l *Ledger) answer(it decided, r job.WriteResult) (again bool) {
 		return true
 	}
 	return false
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
 }
 
 func fail(entries []*entry, err error) {

@@ -19,4 +19,8 @@
 //     the durability class in force.
 //  4. A change whose answer is an error may have been applied. Submitting it
 //     again is safe: events carry tokens or request ids.
+//  5. Whatever the store has written is told to Observer and Nudger once, even if
+//     its durability is not confirmed.
+//  6. A change that the store cannot take holds up no other for longer than its
+//     own round trip, and neither does a server that is away.
 package ledger

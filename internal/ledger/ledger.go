@@ -36,7 +36,8 @@ type Options struct {
 	Store    Store
 	Observer Observer
 	Nudger   Nudger
-	// Committers is the number of batches in flight at once. Default 8.
+	// Committers is the number of batches in flight at once, without those that
+	// take long. Default 8.
 	Committers int
 	// MaxBatch bounds the changes of one batch. Default 200.
 	MaxBatch int
@@ -168,16 +169,33 @@ func (l *Ledger) Stop() {
 	l.wg.Wait()
 }
 
+// slowBatch is when a committer is not counted on any more.
+const slowBatch = 100 * time.Millisecond
+
 // commitLoop takes one shard's batch after the other until the ledger is closed
 // and empty.
+//
+// A committer may be held up for as long as Timeout by a Redis server that is
+// away. After slowBatch another one takes its place, so that the shards of other
+// servers need not wait; it retires when it is done. As a shard has one batch in
+// flight, there are never more committers than Committers and shards together.
 func (l *Ledger) commitLoop() {
 	for {
 		shard, batch, ok := l.take()
 		if !ok {
 			return
 		}
+		replaced := make(chan struct{})
+		standIn := time.AfterFunc(slowBatch, func() {
+			l.wg.Go(l.commitLoop)
+			close(replaced)
+		})
 		l.commit(shard, batch)
 		l.release(shard)
+		if !standIn.Stop() {
+			<-replaced
+			return
+		}
 	}
 }
 

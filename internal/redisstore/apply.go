@@ -223,34 +223,6 @@ func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job
 	return job.WriteResult{Code: job.NotFound}
 }
 
-// laneNews gathers what calls say of lanes.
-type laneNews struct {
-	heads  []job.LaneHead
-	holder string
-}
-
-func (n *laneNews) add(lanes *laneKeys, pairs reply, holder string) {
-	if holder != "" {
-		n.holder = holder
-	}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		lane, ok := lanes.lane(pairs.int(i))
-		if !ok {
-			continue
-		}
-		head := job.LaneHead{Lane: lane, DueMS: pairs.int(i + 1)}
-		known := false
-		for k := range n.heads {
-			if n.heads[k].Lane == lane {
-				n.heads[k], known = head, true
-			}
-		}
-		if !known {
-			n.heads = append(n.heads, head)
-		}
-	}
-}
-
 // putAside takes a record that cannot be used out of the schedule: its index
 // entry goes to the dead region, for ever, and nothing else changes.
 func (s *Store) putAside(ctx context.Context, shard int, record string, state job.State) {

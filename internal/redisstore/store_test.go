@@ -6,17 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/lease"
 )
 
 func embedded(t testing.TB, adjust ...func(*Options)) (*Store, *miniredis.Miniredis) {
@@ -36,138 +32,6 @@ func embedded(t testing.TB, adjust ...func(*Options)) (*Store, *miniredis.Minire
 		t.Fatal(err)
 	}
 	return s, server
-}
-
-// TestScriptClock walks the script's clock and the one in Go through the same
-// readings, expectations and acceptances.
-func TestScriptClock(t *testing.T) {
-	s, _ := embedded(t, func(o *Options) { o.Virtual = func() int64 { return 0 } })
-	ctx := t.Context()
-	rapid.Check(t, func(t *rapid.T) {
-		key := "clock:" + strconv.Itoa(rapid.Int().Draw(t, "key"))
-		s.client.Del(ctx, key)
-		var c lease.Clock
-		real := rapid.Int64Range(1, 1<<41).Draw(t, "start")
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			real = max(1, real+rapid.OneOf(rapid.Int64Range(-2, 5), rapid.Int64Range(-100_000, 100_000)).Draw(t, "step"))
-			expect := int64(0)
-			if rapid.Bool().Draw(t, "expects") {
-				expect = max(1, real+rapid.Int64Range(-70_000, 1000).Draw(t, "expect"))
-			}
-			accept := rapid.Bool().Draw(t, "accept")
-			next, err := c.Advance(real, expect, accept)
-			args := []any{expect, map[bool]string{true: "1", false: "0"}[accept], real, 0}
-			got, evalErr := s.client.Eval(ctx, s.scripts.clock.source, []string{key, key + ":lanes"}, args...).Slice()
-			if evalErr != nil {
-				t.Fatal(evalErr)
-			}
-			if code := got[0].(int64); (code == 1) != errors.Is(err, lease.ErrClockJump) {
-				t.Fatalf("script answers %d, Go %v", code, err)
-			} else if code == 0 {
-				c = next
-				if got[1].(int64) != c.MS*1000 {
-					t.Fatalf("script says %d, Go %+v", got[1], c)
-				}
-				want := fmt.Sprintf("%016d%016d%016d%016d1", c.MS, c.AnchorReal, c.AnchorClock, 0)
-				if stored := s.client.HGet(ctx, key, "c").Val(); stored != want {
-					t.Fatalf("stored %s, want %s", stored, want)
-				}
-			}
-		}
-	})
-}
-
-// TestVirtualClockIsRefused: only a keyspace made for it takes a caller's time.
-func TestVirtualClockIsRefused(t *testing.T) {
-	s, _ := embedded(t)
-	k := s.shards[0]
-	s.virtual = func() int64 { return 1 << 41 }
-	err := s.perform(t.Context(), call(s.scripts.clock, 0, []string{k.meta, k.lanes}, []any{0}))
-	if !errors.Is(err, ErrKeyspace) {
-		t.Errorf("error %v", err)
-	}
-}
-
-// TestClockJump: a server whose clock leaps is refused for half a minute, with
-// nothing stored, and then believed.
-func TestClockJump(t *testing.T) {
-	s, server := embedded(t)
-	start := time.UnixMilli(1_900_000_000_000)
-	server.SetTime(start)
-	now := time.Now()
-	s.now = func() time.Time { return now }
-	read := func() (int64, error) {
-		k := s.shards[0]
-		o := call(s.scripts.clock, 0, []string{k.meta, k.lanes}, []any{0})
-		err := s.perform(t.Context(), o)
-		return o.reply.int(1) / 1000, err
-	}
-	s.clocks[0] = shardClock{} // as after a start
-	if ms, err := read(); err != nil || ms != start.UnixMilli() {
-		t.Fatalf("clock %d (%v)", ms, err)
-	}
-	before := s.client.HGet(t.Context(), s.shards[0].meta, "c").Val()
-	server.SetTime(start.Add(time.Hour))
-	for i := range 3 {
-		if _, err := read(); !errors.Is(err, job.ErrClockJump) {
-			t.Fatalf("after %d s: %v", i*14, err)
-		}
-		now = now.Add(14 * time.Second)
-	}
-	if stored := s.client.HGet(t.Context(), s.shards[0].meta, "c").Val(); stored != before {
-		t.Errorf("a refused call stored %s", stored)
-	}
-	if ms, err := read(); err != nil || ms != start.Add(time.Hour).UnixMilli() {
-		t.Errorf("after half a minute: %d (%v)", ms, err)
-	}
-	// A jump that goes away is forgotten: the half minute starts anew.
-	server.SetTime(start.Add(3 * time.Hour))
-	if _, err := read(); !errors.Is(err, job.ErrClockJump) {
-		t.Errorf("another jump: %v", err)
-	}
-	server.SetTime(start.Add(time.Hour + time.Minute))
-	if _, err := read(); err != nil {
-		t.Errorf("back again: %v", err)
-	}
-	now = now.Add(40 * time.Second)
-	server.SetTime(start.Add(3 * time.Hour))
-	if _, err := read(); !errors.Is(err, job.ErrClockJump) {
-		t.Errorf("a third jump: %v", err)
-	}
-}
-
-// TestNow extrapolates, asks when its knowledge is old, and never goes back.
-func TestNow(t *testing.T) {
-	s, server := embedded(t)
-	start := time.UnixMilli(1_900_000_000_000)
-	server.SetTime(start)
-	now := time.Now()
-	s.now = func() time.Time { return now }
-	s.clocks[0] = shardClock{}
-	read := func() int64 {
-		t.Helper()
-		ms, err := s.Now(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ms - start.UnixMilli()
-	}
-	if got := read(); got != 0 {
-		t.Errorf("at first %d", got)
-	}
-	now = now.Add(9 * time.Second)
-	if got := read(); got != 9000 {
-		t.Errorf("after 9 s %d", got)
-	}
-	now = now.Add(2 * time.Second)
-	server.SetTime(start.Add(8 * time.Second)) // slower than we
-	if got := read(); got != 9000 {
-		t.Errorf("asked again %d, want what was said before", got)
-	}
-	now = now.Add(5 * time.Second)
-	if got := read(); got != 13_000 {
-		t.Errorf("after the server has been asked %d", got)
-	}
 }
 
 func TestBatchSlots(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -122,7 +123,7 @@ func (b *batch) shard(ctx context.Context, shard int, items []*creation) {
 		return
 	}
 	reply := b.r.o.Store.Create(ctx, shard, records)
-	if reply.Err != nil {
+	if reply.Err != nil && !errors.Is(reply.Err, job.ErrDurability) {
 		b.fail(good, reply.Err)
 		return
 	}
@@ -130,11 +131,15 @@ func (b *batch) shard(ctx context.Context, shard int, items []*creation) {
 	for i, c := range good {
 		b.settle(c, reply.Results[i])
 	}
+	if reply.Err != nil {
+		// The jobs are there and will run; only the caller has to ask again.
+		b.fail(good, reply.Err)
+	}
 }
 
 func (b *batch) fail(items []*creation, err error) {
 	for _, c := range items {
-		b.answers[c.index].Err = err
+		b.answers[c.index] = job.CreateAnswer{Err: err}
 	}
 }
 
@@ -146,7 +151,11 @@ func (b *batch) settle(c *creation, result job.CreateResult) {
 		b.r.observe(c.notices)
 	case job.Tombstone:
 		b.answers[c.index].Err = &job.BusyError{Key: key}
-	default:
+	case job.Exists:
+		if result.Existing == nil { // created and deleted by others again and again
+			b.answers[c.index].Err = job.ErrConflict
+			return
+		}
 		b.answers[c.index] = judge(*result.Existing, c.request)
 	}
 }

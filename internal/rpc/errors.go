@@ -26,6 +26,7 @@ var sentinels = []struct {
 	text   string
 	retry  time.Duration
 }{
+	{job.ErrCorrupt, codes.DataLoss, "JOB_CORRUPT", "what is stored of the job cannot be used; edit or delete it", 0},
 	{job.ErrNoMemory, codes.ResourceExhausted, "REDIS_OUT_OF_MEMORY", "Redis has reached maxmemory; nothing was stored", 0},
 	{job.ErrDurability, codes.Unavailable, "DURABILITY_UNCONFIRMED", "stored, but not confirmed as durable in time; repeat the call", time.Second},
 	{job.ErrUnavailable, codes.Unavailable, "REDIS_UNAVAILABLE", "Redis cannot be reached; repeat the call", 500 * time.Millisecond},
