@@ -23,6 +23,7 @@ func TestSentinelFailoverLosesNothingAcknowledged(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, 2, 3, 2, redistest.WithMinReplicas(1, 2))
 	url := "redis+sentinel://" + strings.Join(sentinel.SentinelAddrs(), ",") + "/" + sentinel.MasterName()
 	c := newCluster(t, url, "--durability", "replica", "--durability-timeout", "400ms")
+	c.pulse = startPulse(t, sentinel.Nodes()[1].Client(), sentinel.Nodes()[2].Client())
 	a, b := c.start("a"), c.start("b")
 	c.settle()
 	c.startWorker("w1", 60, a.grpc)

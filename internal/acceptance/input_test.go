@@ -45,7 +45,6 @@ func TestBadInputIsRefusedByField(t *testing.T) {
 	inTurn(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--max-payload", "1000")
-	c.pulse = startPulse(t, server.Client())
 	n := c.start("a")
 	n.create("good", newJob(behaviour{}))
 

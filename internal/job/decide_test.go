@@ -289,6 +289,37 @@ func TestManualRuns(t *testing.T) {
 	}
 }
 
+func TestAManualRunStepsInForADueOne(t *testing.T) {
+	once := def()
+	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	once.Retry.MaxAttempts = 3
+	w := walk(t, once)
+	w.lease().fail()
+	if w.s.Region != RegionDue || w.s.Attempt != 1 {
+		t.Fatalf("waits for a retry: %+v", w.s)
+	}
+	w.on(RunNow{RequestID: "m"})
+	w.lease().succeed()
+	if w.s.Region != RegionDone || w.s.Skipped != 1 || w.s.Succeeded != 1 {
+		t.Errorf("what was run by hand is not run again: %+v", w.s)
+	}
+
+	w = walk(t, once)
+	w.on(RunNow{RequestID: "m"})
+	w.lease().succeed()
+	if w.s.Region != RegionDue || w.s.Trigger != TriggerSchedule || w.s.Skipped != 0 {
+		t.Errorf("a run still to come stays: %+v", w.s)
+	}
+
+	w = walk(t, def())
+	w.now = w.s.Due + 1 // the first nominal time, which nothing has run before
+	w.on(RunNow{RequestID: "m"})
+	w.lease().succeed()
+	if w.s.Skipped != 1 || w.s.LastNominal == 0 {
+		t.Errorf("a nominal time ended without a word: %+v", w.s)
+	}
+}
+
 func TestPauseAndResume(t *testing.T) {
 	w := walk(t, def())
 	w.on(Pause{Note: "deploy"})

@@ -67,10 +67,23 @@ func (t *transition) runNow(ev RunNow) Decision {
 		t.Pending = ev.RequestID
 		return t.decision(Applied)
 	}
+	t.stepIn()
 	t.clearRun()
 	t.Failures, t.FailedMS = 0, 0
 	t.planManual(ev.RequestID)
 	return t.decision(Applied)
+}
+
+// stepIn gives the place of a scheduled run that is due, or waits for a retry, to
+// the manual run: otherwise its nominal time would end without a word, or, of a
+// one-time job, run once more after the manual run. One still to come stays.
+func (t *transition) stepIn() {
+	if !t.HasRun() || t.Trigger != TriggerSchedule || t.Generation != t.c.Generation || t.Nominal > t.now {
+		return
+	}
+	t.LastNominal = max(t.LastNominal, t.Nominal)
+	t.Skipped++
+	t.notice(Notice{Kind: NominalSkipped, Count: 1, Reason: "manual run"})
 }
 
 // cancelRun ends the current run, or asks the live one to end.

@@ -24,6 +24,9 @@ type fakeStore struct {
 	before  func(writes []job.Write) // called with mu held, before a batch is applied
 	delay   time.Duration
 	err     error
+	refuse  func(job.Write) error // an error is that of the whole batch
+	// unconfirmed: everything is stored, and answered with ErrDurability.
+	unconfirmed bool
 }
 
 func (f *fakeStore) Shards() int         { return 4 }
@@ -57,7 +60,18 @@ func (f *fakeStore) Apply(_ context.Context, _ int, writes []job.Write) job.Appl
 	if f.err != nil {
 		return job.ApplyReply{Err: f.err}
 	}
+	for _, w := range writes {
+		if f.refuse == nil {
+			break
+		}
+		if err := f.refuse(w); err != nil {
+			return job.ApplyReply{Err: err}
+		}
+	}
 	reply := job.ApplyReply{Results: make([]job.WriteResult, len(writes))}
+	if f.unconfirmed {
+		reply.Err = job.ErrDurability
+	}
 	for i, w := range writes {
 		r := f.records[w.Record]
 		switch {

@@ -21,6 +21,9 @@ type link struct {
 	client fermatav1.PeerServiceClient
 	queue  *queue
 	open   atomic.Bool
+	// departed: the member has left the view. The link stays for as long as its
+	// stream does, and is not opened again.
+	departed atomic.Bool
 	ctx    context.Context
 	cancel context.CancelFunc
 }
@@ -47,7 +50,7 @@ func (l *link) run() {
 	logger := l.p.o.Logger.With("node", l.member.Name, "addr", l.member.PeerAddr)
 	for pause := retryMin; l.ctx.Err() == nil; {
 		opened, err := l.session()
-		if l.ctx.Err() != nil {
+		if l.ctx.Err() != nil || l.p.retire(l) {
 			return
 		}
 		if opened {

@@ -51,8 +51,11 @@ func (p *Peer) Register(r grpc.ServiceRegistrar) {
 	fermatav1.RegisterPeerServiceServer(r, &server{p: p})
 }
 
-// SetView opens links to new members and ends those to members that are gone. It
-// does not block.
+// SetView opens links to new members and ends those to members that are gone:
+// at once if they are down or the member has moved, otherwise when the stream
+// ends. A node that leaves has still to say which shards it released, and one that
+// only gossip has lost sight of keeps its shards and goes on permitting others to
+// lease from them. SetView does not block.
 func (p *Peer) SetView(v ring.View) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +63,9 @@ func (p *Peer) SetView(v ring.View) {
 		return
 	}
 	for name, l := range p.links {
-		if m, ok := v.Member(name); !ok || m.PeerAddr != l.member.PeerAddr {
+		m, ok := v.Member(name)
+		l.departed.Store(!ok)
+		if ok && m.PeerAddr != l.member.PeerAddr || !ok && !l.up() {
 			l.cancel()
 			delete(p.links, name)
 		}
@@ -77,6 +82,19 @@ func (p *Peer) SetView(v ring.View) {
 		p.links[m.Name] = l
 		p.loops.Go(l.run)
 	}
+}
+
+// retire ends the link, whose stream has ended, if its member has departed.
+func (p *Peer) retire(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !l.departed.Load() {
+		return false
+	}
+	if p.links[l.member.Name] == l {
+		delete(p.links, l.member.Name)
+	}
+	return true
 }
 
 // Stop ends all links and waits for their goroutines. It may be called more than
@@ -155,7 +173,7 @@ func (p *Peer) count(kind string, queued bool) bool {
 }
 
 // DescribeAll asks every other member what it knows of itself, all at once, each
-// for at most two seconds. Those that do not answer come as unreachable. The
+// for at most two seconds. Members that do not answer come as unreachable. The
 // answers are sorted by name.
 func (p *Peer) DescribeAll(ctx context.Context) []job.NodeInfo {
 	p.mu.Lock()
@@ -170,6 +188,15 @@ func (p *Peer) DescribeAll(ctx context.Context) []job.NodeInfo {
 		asked.Go(func() { infos[i] = l.describe(ctx) })
 	}
 	asked.Wait()
+	known := 0
+	for i, l := range links {
+		if l.departed.Load() && infos[i].Unreachable {
+			continue
+		}
+		infos[known] = infos[i]
+		known++
+	}
+	infos = infos[:known]
 	slices.SortFunc(infos, func(a, b job.NodeInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return infos
 }

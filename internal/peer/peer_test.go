@@ -202,8 +202,11 @@ func TestANodeThatComesBack(t *testing.T) {
 
 func TestTheViewDecidesWhoIsLinked(t *testing.T) {
 	a, b, c := cluster(t)
+	// A node that has left still tells what it released, as long as it is there.
 	a.peer.SetView(ring.NewView(2, "a", members(a, c)))
-	b.wait("down a")
+	b.peer.HandOver([]int{1, 2})
+	a.wait("handover [1 2]")
+	c.wait("handover [1 2]")
 	// b comes back under another address.
 	moved := start(t, "b", "127.0.0.1:0", nil)
 	a.peer.SetView(ring.NewView(3, "a", members(a, moved, c)))
@@ -218,6 +221,29 @@ func TestTheViewDecidesWhoIsLinked(t *testing.T) {
 	if n := len(a.peer.DescribeAll(context.Background())); n != 2 {
 		t.Errorf("links after Stop: %d", n)
 	}
+}
+
+func TestADepartedNodeIsForgottenWithItsStream(t *testing.T) {
+	a, b, c := cluster(t)
+	a.peer.SetView(ring.NewView(2, "a", members(a, c)))
+	if n := len(a.peer.DescribeAll(t.Context())); n != 2 {
+		t.Errorf("%d nodes described, want the departed one too while it answers", n)
+	}
+	b.stop()
+	a.wait("down b")
+	deadline := time.Now().Add(10 * time.Second)
+	for linked := true; linked; time.Sleep(time.Millisecond) {
+		a.peer.mu.Lock()
+		linked = a.peer.links["b"] != nil
+		a.peer.mu.Unlock()
+		if time.Now().After(deadline) {
+			t.Fatal("the link is opened again and again")
+		}
+	}
+	// It may come back.
+	again := start(t, "b", b.addr, nil)
+	a.peer.SetView(ring.NewView(3, "a", members(a, again, c)))
+	again.wait(fmt.Sprintf("demand a %v", demandOf(0)))
 }
 
 func TestDescribeAll(t *testing.T) {
