@@ -13,9 +13,14 @@ import (
 //	refused   it is not, and the one before goes on
 //	detach    a session has ended; without a current one the leases' time runs
 
-// lossMargin is how long before the end of the leases handlers are cancelled, so
-// that they have ended when others may start.
-func lossMargin(ttl time.Duration) time.Duration { return min(ttl/6, 2*time.Second) }
+// lossAfter is how long after the last contact handlers are cancelled, so that
+// they have ended when others may start. Nodes renew leases every third of their
+// life: of a node that died with the contact, the last renewal may be that old.
+// The margin is what handlers have to end.
+func lossAfter(ttl time.Duration) time.Duration {
+	margin := min(ttl/6, 2*time.Second)
+	return ttl - ttl/3 - margin
+}
 
 // hello opens a session's bargain: it names every lease that is to be taken over.
 func (w *Worker) hello(s *session) *fermatav1.Hello {
@@ -109,8 +114,8 @@ func (w *Worker) leave(s *session) {
 	s.wakeUp()
 }
 
-// detach takes an ended session out. Its leases live on until the lease time has
-// passed since the node was last heard of.
+// detach takes an ended session out. Its leases live on until they may have ended,
+// as far as can be told from when the node was last heard of.
 func (w *Worker) detach(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,7 +131,7 @@ func (w *Worker) detach(s *session) {
 	t.current, t.linkErr = nil, s.err
 	// Results that failed by loss have nobody left to hear of them.
 	w.redeliver()
-	t.lossAt = s.contact.last().Add(t.ttl - lossMargin(t.ttl))
+	t.lossAt = s.contact.last().Add(lossAfter(t.ttl))
 	t.loss = time.AfterFunc(time.Until(t.lossAt), w.loseAll)
 	w.checkIdle()
 }

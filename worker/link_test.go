@@ -108,7 +108,8 @@ func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
 	n := newNode(t)
 	g := newGates("obeys", "outlasts", "failed")
 	run(t, worker.Options{Addresses: []string{n.addr}}, g.handlers())
-	s := n.accept(600 * time.Millisecond)
+	const life = 3 * time.Second
+	s := n.accept(life)
 	s.lease(leaseOf("obeys", "gate"), leaseOf("outlasts", "outlast"), leaseOf("failed", "gate"))
 	s.started("obeys", "outlasts", "failed")
 	g.open["failed"] <- errors.New("before the loss")
@@ -116,10 +117,15 @@ func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
 
 	addr := n.addr
 	n.kill()
+	killed := time.Now()
 	for range 2 {
 		if cause := receive(t, g.causes, "cause"); !errors.Is(cause, worker.ErrLeaseLost) {
 			t.Errorf("cause is %v", cause)
 		}
+	}
+	// The node's last renewal may have been a third of the lease before its death.
+	if took := time.Since(killed); took > life-life/3 {
+		t.Errorf("handlers were told after %v, when their leases may have ended", took)
 	}
 	n.listen(addr)
 	s = n.accept(ttl)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/fermata-io/fermata/internal/check"
 	"github.com/fermata-io/fermata/internal/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -29,7 +30,8 @@ type cluster struct {
 	redisURL string
 	flags    []string
 	nodes    []*schedulerNode // those that should be members
-	evidence []string         // files of all workers that ever ran
+	evidence []evidence       // of all workers that ever ran
+	recorded []check.Event    // what was read of it
 	pulse    *pulse           // of Redis
 }
 

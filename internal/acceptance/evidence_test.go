@@ -1,8 +1,10 @@
 package acceptance
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -12,31 +14,55 @@ import (
 	"github.com/fermata-io/fermata/internal/check"
 )
 
+// evidence is one worker's file, and what was read of it so far.
+type evidence struct {
+	path   string
+	offset int64
+}
+
 // events reads what all workers have recorded so far.
 func (c *cluster) events() []check.Event {
 	c.t.Helper()
-	var all []check.Event
-	for _, path := range c.evidence {
-		text, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		events, err := check.ParseEvents(text)
-		if err != nil {
-			c.t.Fatalf("%s: %v", path, err)
-		}
-		all = append(all, events...)
+	for i := range c.evidence {
+		c.recorded = append(c.recorded, c.evidence[i].read(c.t)...)
 	}
-	return all
+	return c.recorded
+}
+
+// read returns the whole lines that were added since the last time.
+func (e *evidence) read(t testing.TB) []check.Event {
+	t.Helper()
+	file, err := os.Open(e.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.NewSectionReader(file, e.offset, 1<<40))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	events, err := check.ParseEvents(text)
+	if err != nil {
+		t.Fatalf("%s: %v", e.path, err)
+	}
+	e.offset += int64(len(text))
+	return events
 }
 
 // match returns the recorded events that fit.
 func (c *cluster) match(fit func(check.Event) bool) []check.Event {
 	c.t.Helper()
-	return slices.DeleteFunc(c.events(), func(e check.Event) bool { return !fit(e) })
+	var fitting []check.Event
+	for _, e := range c.events() {
+		if fit(e) {
+			fitting = append(fitting, e)
+		}
+	}
+	return fitting
 }
 
 // saw waits for the first event that fits, and returns it.
@@ -54,7 +80,7 @@ func (c *cluster) saw(limit time.Duration, what string, fit func(check.Event) bo
 	return found
 }
 
-// executions counts the starts that fit.
+// starts fits the starts of a job, on one worker or, if that is empty, on any.
 func starts(job, worker string) func(check.Event) bool {
 	return func(e check.Event) bool {
 		return e.Kind == check.Start && e.Job == job && (worker == "" || e.Worker == worker)
@@ -76,7 +102,8 @@ func (m *mark) done(hold time.Duration) check.Fault {
 // judge checks a history and fails the test with what is wrong about it.
 func (c *cluster) judge(h check.History) check.Report {
 	c.t.Helper()
-	h.Events, h.EndNS = c.events(), time.Now().UnixNano()
+	h.EndNS = time.Now().UnixNano() // before the reading, which takes its time
+	h.Events = c.events()
 	for _, stall := range c.pulse.seen() {
 		c.t.Logf("%s for %v at %v", stall.Name, time.Duration(stall.ToNS-stall.FromNS), time.Unix(0, stall.FromNS))
 		h.Faults = append(h.Faults, stall)

@@ -60,7 +60,7 @@ func (c *cluster) startWorkerOf(id string, slots int, queues []string, addresses
 		ID: id, Addresses: addresses, Queues: queues, Slots: slots,
 		Evidence: filepath.Join(c.t.TempDir(), id+".jsonl"),
 	}
-	c.evidence = append(c.evidence, config.Evidence)
+	c.evidence = append(c.evidence, evidence{path: config.Evidence})
 	p := spawnRole(c.t, "worker", "worker-"+id, config)
 	p.logged(20*time.Second, "acceptance worker is up")
 	return p

@@ -42,6 +42,23 @@ func TestResultIsAcknowledgedByTheLedgersAnswer(t *testing.T) {
 	}
 }
 
+func TestACorruptJobTakesNoResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.ledger.set(answering(0, fmt.Errorf("%w: no such zone", job.ErrCorrupt)))
+		s, out := b.connect("w", 4, 1)
+		ids := b.deliver("a")
+		s.Started(ids)
+		s.Results(ok(ids[0]))
+		b.wantSent(out, "lease a", "ack a not_found")
+		time.Sleep(time.Minute)
+		b.wantEvents("Settle a succeeded")
+		if n := b.remembered(); n != 0 {
+			t.Errorf("%d attempts are still known", n)
+		}
+	})
+}
+
 func TestResultIsKeptUntilItIsStored(t *testing.T) {
 	for _, err := range []error{job.ErrUnavailable, job.ErrDurability, job.ErrConflict} {
 		synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -97,6 +98,11 @@ func (c *Config) setDefaults() error {
 		if _, _, err := net.SplitHostPort(a.value); err != nil {
 			errs = append(errs, fmt.Errorf("%s %q: want host:port", a.name, a.value))
 		}
+	}
+	// WAIT is answered after at most one, the answer is waited for at most the other.
+	wait := cmp.Or(c.DurabilityTimeout, redisstore.DefaultWaitTimeout)
+	if read := cmp.Or(c.Redis.ReadTimeout, redisstore.DefaultReadTimeout); c.Durability == redisstore.DurabilityReplica && wait >= read {
+		errs = append(errs, fmt.Errorf("durability-timeout %v: must be shorter than redis-timeout %v", wait, read))
 	}
 	return errors.Join(errs...)
 }

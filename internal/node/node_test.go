@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -172,4 +173,44 @@ func TestWorkReachesWorkersThroughPeers(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A node that drains tells the others which shards it has released: they need not
+// find out by polling, which happens once a second.
+func TestShardsAreHandedOverAtOnce(t *testing.T) {
+	redis := redistest.Start(t)
+	a := start(t, redis.URL(), "a")
+	b := start(t, redis.URL(), "b", a.GossipAddr())
+	held := func(n *node.Node, want func(int) bool) func(context.Context) error {
+		return func(context.Context) error {
+			if got := n.Describe().ShardsHeld; !want(got) {
+				return fmt.Errorf("%s holds %d", n.Name(), got)
+			}
+			return nil
+		}
+	}
+	redistest.Eventually(t, 20*time.Second, "shards on both nodes", held(b, func(n int) bool { return n > 16 }))
+	redistest.Eventually(t, 20*time.Second, "shards on both nodes", held(a, func(n int) bool { return n > 16 && n < 48 }))
+	stopped := make(chan error, 1)
+	go func() { stopped <- a.Stop(context.Background()) }()
+	redistest.Eventually(t, 20*time.Second, "the release", held(a, func(n int) bool { return n == 0 }))
+	released := time.Now()
+	redistest.Eventually(t, 20*time.Second, "the takeover", held(b, func(n int) bool { return n == 64 }))
+	if took := time.Since(released); took > 400*time.Millisecond {
+		t.Errorf("shards were idle for %v", took)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestImpossibleTimeoutsAreRefused(t *testing.T) {
+	cfg := node.Config{Name: "n", Durability: redisstore.DurabilityReplica, DurabilityTimeout: time.Second}
+	if _, err := node.New(cfg); err == nil || !strings.Contains(err.Error(), "redis-timeout") {
+		t.Errorf("confirmations that take as long as any answer may: %v", err)
+	}
+	cfg.Redis.ReadTimeout = 3 * time.Second
+	if _, err := node.New(cfg); err != nil {
+		t.Error(err)
+	}
 }

@@ -24,8 +24,8 @@ type link struct {
 	// departed: the member has left the view. The link stays for as long as its
 	// stream does, and is not opened again.
 	departed atomic.Bool
-	ctx    context.Context
-	cancel context.CancelFunc
+	ctx      context.Context
+	cancel   context.CancelFunc
 }
 
 func (p *Peer) newLink(m ring.Member) (*link, error) {

@@ -27,6 +27,9 @@ type fake struct {
 	meddle func()
 	err    error
 	calls  []int // records of each Create
+	// unconfirmed: Create stores everything and answers with ErrDurability.
+	// vanishing: it answers that ids are taken, by jobs that are gone again.
+	unconfirmed, vanishing bool
 
 	notices   []job.Notice
 	nudged    []job.LaneHead
@@ -61,6 +64,9 @@ func (f *fake) Create(_ context.Context, shard int, records []job.Record) job.Cr
 	}
 	f.calls = append(f.calls, len(records))
 	var reply job.CreateReply
+	if f.unconfirmed {
+		reply.Err = job.ErrDurability
+	}
 	for _, r := range records {
 		key := r.Definition.Key
 		if f.ShardOf(key) != shard {
@@ -68,6 +74,8 @@ func (f *fake) Create(_ context.Context, shard int, records []job.Record) job.Cr
 		}
 		old, ok := f.records[key]
 		switch {
+		case f.vanishing:
+			reply.Results = append(reply.Results, job.CreateResult{Code: job.Exists})
 		case ok && old.State.Deleting:
 			reply.Results = append(reply.Results, job.CreateResult{Code: job.Tombstone})
 		case ok:

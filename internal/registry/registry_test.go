@@ -207,3 +207,22 @@ func violated(err error) string {
 	}
 	return strings.Join(fields, " ")
 }
+
+func TestWhatIsCreatedButNotConfirmedIsTold(t *testing.T) {
+	f, r := newFake(t)
+	f.unconfirmed = true
+	if _, err := r.Create(t.Context(), definition("a"), ""); !errors.Is(err, job.ErrDurability) {
+		t.Fatal(err)
+	}
+	if len(f.nudged) != 1 || len(f.notices) != 1 || f.notices[0].Kind != job.JobCreated {
+		t.Errorf("the holder heard of %d lanes, observers of %+v", len(f.nudged), f.notices)
+	}
+}
+
+func TestAnIdThatComesAndGoesIsAConflict(t *testing.T) {
+	f, r := newFake(t)
+	f.vanishing = true
+	if _, err := r.Create(t.Context(), definition("a"), ""); !errors.Is(err, job.ErrConflict) {
+		t.Error(err)
+	}
+}

@@ -120,6 +120,41 @@ func (b *bed) create(shard int, lane job.Lane, after time.Duration, n int) {
 	}
 }
 
+// look looks at the scheduler's state, or changes it.
+func (b *bed) look(f func()) {
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	f()
+}
+
+// freeOf is what a peer is believed to have free for queue q.
+func (b *bed) freeOf(node string) (free int) {
+	b.look(func() { free = b.s.peers[node].free[queue{"ns", "q"}] })
+	return free
+}
+
+// permitOf is the permit that is out for a lane of shard 0.
+func (b *bed) permitOf(l job.Lane) (out *outstanding) {
+	b.look(func() { out = b.s.shards[0].lanes[l].permit })
+	return out
+}
+
+// startOf is the start of a flow's next service.
+func (b *bed) startOf(l job.Lane) (start float64) {
+	b.look(func() { start = b.s.backlog.flows[l].start })
+	return start
+}
+
+// trips sets how long calls to the store take.
+func (b *bed) trips(d time.Duration) {
+	b.store.set(func() { b.store.trip = func() time.Duration { return d } })
+}
+
+// handlers sets how long handlers run.
+func (b *bed) handlers(d time.Duration) {
+	b.slots.set(func() { b.slots.handler = func() time.Duration { return d } })
+}
+
 // after waits in the bubble's time, then until nothing moves.
 func after(d time.Duration) {
 	time.Sleep(d)

@@ -40,8 +40,8 @@ func TestScarceSlotsAreSharedByWeight(t *testing.T) {
 				for shard := 1; shard < c.shards; shard++ {
 					b.acquire(shard)
 				}
-				b.store.set(func() { b.store.trip = func() time.Duration { return c.trip } })
-				b.slots.set(func() { b.slots.handler = func() time.Duration { return 5 * time.Millisecond } })
+				b.trips(c.trip)
+				b.handlers(5 * time.Millisecond)
 				for shard := range c.shards {
 					for _, p := range c.priorities {
 						b.create(shard, laneOf(p), 0, 6000/c.shards)
@@ -73,7 +73,7 @@ func TestScarceSlotsAreSharedByWeight(t *testing.T) {
 func TestQueuesShareWorkers(t *testing.T) {
 	run(t, func(b *bed) {
 		b.slots.set(func() { b.slots.pool = func(queue) string { return "all" } })
-		b.slots.set(func() { b.slots.handler = func() time.Duration { return time.Millisecond } })
+		b.handlers(time.Millisecond)
 		names := []string{"x", "y", "z"}
 		for _, name := range names {
 			b.create(0, laneOf(5, name), 0, 600)
@@ -97,7 +97,7 @@ func TestQueuesShareWorkers(t *testing.T) {
 // A lane of priority 0 is served soon however much of priority 9 keeps coming.
 func TestPriorityZeroDoesNotStarve(t *testing.T) {
 	run(t, func(b *bed) {
-		b.slots.set(func() { b.slots.handler = func() time.Duration { return 2 * time.Millisecond } })
+		b.handlers(2 * time.Millisecond)
 		b.slots.done("q", 2)
 		b.create(0, laneOf(9), 0, 2000)
 		after(200 * time.Millisecond)
@@ -112,7 +112,7 @@ func TestPriorityZeroDoesNotStarve(t *testing.T) {
 // A lane that was idle does not make up for that at the expense of the others.
 func TestIdleLaneDoesNotCatchUp(t *testing.T) {
 	run(t, func(b *bed) {
-		b.slots.set(func() { b.slots.handler = func() time.Duration { return time.Millisecond } })
+		b.handlers(time.Millisecond)
 		b.slots.done("q", 1)
 		b.create(0, laneOf(9), 0, 5000)
 		after(2 * time.Second)
@@ -133,16 +133,16 @@ func TestUnusedSlotsAreNotCharged(t *testing.T) {
 		b.create(0, laneOf(1), 0, 100)
 		synctest.Wait()
 		b.wantServed(100)
-		if start := b.s.backlog.flows[laneOf(1)].start; start != 50 {
+		if start := b.startOf(laneOf(1)); start != 50 {
 			t.Errorf("100 leases at weight 2 moved the flow to %v", start)
 		}
 		b.s.PeerDemand("b", []job.QueueDemand{{Namespace: "ns", Queue: "far", Free: 9}})
 		far := laneOf(0, "far")
 		b.create(0, far, 0, 1)
 		synctest.Wait()
-		before := b.s.backlog.flows[far].start
+		before := b.startOf(far)
 		b.answer(b.wantPermits(1)[0], 0, job.NeverMS)
-		if start := b.s.backlog.flows[far].start; start != before-1 {
+		if start := b.startOf(far); start != before-1 {
 			t.Errorf("an unused permit moved the flow from %v to %v", before, start)
 		}
 	})

@@ -30,7 +30,7 @@ func TestNudgeWakesASleeper(t *testing.T) {
 	for _, trip := range []time.Duration{0, 300 * time.Microsecond, 2 * time.Millisecond} {
 		t.Run(trip.String(), func(t *testing.T) {
 			run(t, func(b *bed) {
-				b.store.set(func() { b.store.trip = func() time.Duration { return trip } })
+				b.trips(trip)
 				b.slots.done("q", 5)
 				b.create(0, laneOf(3), time.Hour, 1)
 				after(1300 * time.Millisecond)
@@ -80,7 +80,7 @@ func TestQueueWithoutSlotsHoldsUpNoOther(t *testing.T) {
 // newer than the answer.
 func TestNudgeDuringACallIsKept(t *testing.T) {
 	run(t, func(b *bed) {
-		b.store.set(func() { b.store.trip = func() time.Duration { return 20 * time.Millisecond } })
+		b.trips(20 * time.Millisecond)
 		b.slots.done("q", 5)
 		b.create(0, laneOf(1), 0, 1)
 		after(11 * time.Millisecond) // the script has run
@@ -90,54 +90,9 @@ func TestNudgeDuringACallIsKept(t *testing.T) {
 	})
 }
 
-// The same for a rescan that is on its way.
-func TestNudgeDuringARescanIsKept(t *testing.T) {
-	run(t, func(b *bed) {
-		b.slots.done("q", 5)
-		created := false
-		b.store.set(func() {
-			b.store.scanned = func() {
-				if !created {
-					created = true
-					b.create(0, laneOf(1), 0, 1)             // a lane that the rescan did not see
-					b.create(0, laneOf(2), time.Second/2, 1) // and one that is due before the next
-				}
-			}
-		})
-		b.store.set(func() { b.store.trip = func() time.Duration { return 4 * time.Millisecond } })
-		after(1100 * time.Millisecond)
-		b.wantServed(1)
-		after(450 * time.Millisecond)
-		b.wantServed(2)
-	})
-}
-
-func TestRescanFindsWhatALostNudgeMissed(t *testing.T) {
-	run(t, func(b *bed) {
-		b.slots.done("q", 5)
-		b.store.put(0, laneOf(1), time.Now().UnixMilli())
-		after(500 * time.Millisecond)
-		b.wantServed(0)
-		after(510 * time.Millisecond)
-		b.wantServed(1)
-	})
-}
-
-func TestRescanMakesUpForALostWordOfSlots(t *testing.T) {
-	run(t, func(b *bed) {
-		b.create(0, laneOf(1), 0, 1)
-		synctest.Wait()
-		b.slots.mu.Lock()
-		b.slots.free["q"] = 1
-		b.slots.mu.Unlock()
-		after(1100 * time.Millisecond)
-		b.wantServed(1)
-	})
-}
-
 func TestBacklogDrainsWithFewCalls(t *testing.T) {
 	run(t, func(b *bed) {
-		b.store.set(func() { b.store.trip = func() time.Duration { return time.Millisecond } })
+		b.trips(time.Millisecond)
 		b.create(0, laneOf(1), 0, 2000)
 		b.slots.done("q", 5000)
 		after(40 * time.Millisecond)
@@ -152,7 +107,7 @@ func TestBacklogDrainsWithFewCalls(t *testing.T) {
 
 func TestManyShardsShareAPipeline(t *testing.T) {
 	run(t, func(b *bed) {
-		b.store.set(func() { b.store.trip = func() time.Duration { return time.Millisecond } })
+		b.trips(time.Millisecond)
 		for shard := 1; shard < 48; shard++ {
 			b.acquire(shard)
 		}
@@ -178,7 +133,7 @@ func TestAnotherLeaserTakesTheRest(t *testing.T) {
 			b.acquire(shard)
 		}
 		after(10 * time.Millisecond)
-		b.store.set(func() { b.store.trip = func() time.Duration { return 20 * time.Millisecond } })
+		b.trips(20 * time.Millisecond)
 		for shard := range 3 * maxRoundShards {
 			b.create(shard, laneOf(1), 100*time.Millisecond, 1)
 		}
@@ -196,7 +151,7 @@ func TestTimerRunsWhileACallIsInFlight(t *testing.T) {
 		b.create(1, laneOf(1), 20*time.Millisecond, 1)
 		b.create(0, laneOf(1), 10*time.Millisecond, 1)
 		b.slots.done("q", 2)
-		b.store.set(func() { b.store.trip = func() time.Duration { return 100 * time.Millisecond } })
+		b.trips(100 * time.Millisecond)
 		after(25 * time.Millisecond)
 		b.wantServed(0)
 		after(100 * time.Millisecond)
@@ -259,157 +214,12 @@ func TestErrorsRestTheShard(t *testing.T) {
 				b.wantServed(1)
 				after(time.Millisecond)
 				b.wantCalls(3)
-				b.store.mu.Lock()
-				failing = false
-				b.store.mu.Unlock()
+				b.store.set(func() { failing = false })
 				after(rest + time.Millisecond)
 				b.wantServed(3)
 			})
 		})
 	}
-}
-
-func TestLockThatCannotBeTrusted(t *testing.T) {
-	run(t, func(b *bed) {
-		value := b.held[0]
-		b.mu.Lock()
-		delete(b.held, 0)
-		b.mu.Unlock()
-		b.slots.done("q", 1)
-		b.create(0, laneOf(1), 0, 1)
-		after(time.Second)
-		b.wantCalls(0)
-		b.mu.Lock()
-		b.held[0] = value
-		b.mu.Unlock()
-		after(heldRetry)
-		b.wantServed(1)
-	})
-}
-
-// A shard that is lost and won during a call has no second call before the first
-// has ended, and forgets nothing.
-func TestShardLostAndWonDuringACall(t *testing.T) {
-	run(t, func(b *bed) {
-		b.slots.done("q", 9)
-		b.store.set(func() { b.store.trip = func() time.Duration { return 50 * time.Millisecond } })
-		b.create(0, laneOf(1), 0, 1)
-		after(10 * time.Millisecond)
-		b.lose(0)
-		b.create(0, laneOf(1), 0, 1)
-		b.acquire(0)
-		b.create(0, laneOf(2), 0, 1)
-		after(39 * time.Millisecond)
-		b.wantCalls(1)
-		after(2 * time.Millisecond)
-		b.wantServed(0) // the script of the first call saw the new lock value
-		after(120 * time.Millisecond)
-		b.wantServed(3)
-		b.wantCalls(3) // the new shard begins with one lease a lane
-	})
-}
-
-// What a rescan read before a shard was lost and won does not pass for a reading
-// of the newly won shard.
-func TestShardLostAndWonDuringARescan(t *testing.T) {
-	run(t, func(b *bed) {
-		b.slots.done("q", 9)
-		once := false
-		b.store.set(func() {
-			b.store.scanned = func() {
-				if !once {
-					once = true
-					b.lose(0)
-					b.store.put(0, laneOf(1), time.Now().UnixMilli()) // nudges another node
-					b.acquire(0)
-				}
-			}
-		})
-		after(time.Second + time.Millisecond)
-		b.wantServed(1)
-	})
-}
-
-func TestLostShardIsLeftAlone(t *testing.T) {
-	run(t, func(b *bed) {
-		b.create(0, laneOf(1), 0, 1)
-		b.create(0, laneOf(2), time.Second, 1)
-		synctest.Wait()
-		b.lose(0)
-		b.slots.done("q", 9)
-		after(3 * time.Second)
-		b.wantCalls(0)
-		if len(b.s.backlog.open) != 0 {
-			t.Error("a lost shard waits for slots")
-		}
-	})
-}
-
-// A shard clock at half speed makes every estimate run ahead. The calls that come
-// too early are few.
-func TestSlowShardClockIsNoBusyLoop(t *testing.T) {
-	for _, trip := range []time.Duration{0, 200 * time.Microsecond} {
-		run(t, func(b *bed) {
-			b.store.set(func() { b.store.trip = func() time.Duration { return trip } })
-			start := time.Now()
-			b.store.set(func() {
-				b.store.clock = func(int) int64 { return start.UnixMicro() + time.Since(start).Microseconds()/2 }
-			})
-			after(2 * time.Second)
-			b.slots.done("q", 1)
-			b.store.put(0, laneOf(1), start.Add(2*time.Second).UnixMilli())
-			after(3 * time.Second)
-			b.wantServed(1)
-			if calls := b.store.leasing(); len(calls) > 20 {
-				t.Errorf("trip %v: %d calls", trip, len(calls))
-			}
-			if lag := b.store.records["ns/j0"].lag; lag < 0 || lag > 2*time.Millisecond {
-				t.Errorf("lag %v", lag)
-			}
-		})
-	}
-}
-
-// An answer that took long shows a clock that is long past. It must not make the
-// next job late.
-func TestSlowAnswerDoesNotSetTheClockBack(t *testing.T) {
-	run(t, func(b *bed) {
-		b.slots.done("q", 9)
-		slow := 80 * time.Millisecond
-		b.store.set(func() { b.store.trip = func() time.Duration { return slow } })
-		b.create(0, laneOf(1), 0, 1)
-		after(10 * time.Millisecond)
-		b.store.set(func() { slow = 0 })
-		b.create(0, laneOf(2), 150*time.Millisecond, 1)
-		after(200 * time.Millisecond)
-		b.wantServed(2)
-		if lag := b.store.records["ns/j1"].lag; lag < 0 || lag > time.Millisecond {
-			t.Errorf("lag %v", lag)
-		}
-	})
-}
-
-// Nothing that a shard's clock does compared with this host's makes a job late.
-func TestShardClocksDiffer(t *testing.T) {
-	run(t, func(b *bed) {
-		b.acquire(1)
-		b.store.set(func() {
-			b.store.clock = func(shard int) int64 {
-				return time.Now().Add(time.Duration(2*shard-1) * time.Hour).UnixMicro()
-			}
-		})
-		after(5 * time.Second)
-		b.slots.done("q", 9)
-		for shard := range 2 {
-			now, _ := b.store.Now(t.Context(), shard)
-			due := now + 700
-			b.s.Nudge(shard, b.store.put(shard, laneOf(1), due))
-		}
-		after(699 * time.Millisecond)
-		b.wantCalls(0)
-		after(2 * time.Millisecond)
-		b.wantServed(2)
-	})
 }
 
 func TestRunEndsWhenTheLastCallHas(t *testing.T) {
@@ -418,7 +228,7 @@ func TestRunEndsWhenTheLastCallHas(t *testing.T) {
 		b.acquire(0, 1)
 		b.start()
 		synctest.Wait()
-		b.store.set(func() { b.store.trip = func() time.Duration { return 30 * time.Millisecond } })
+		b.trips(30 * time.Millisecond)
 		b.slots.done("q", 50)
 		b.create(0, laneOf(1), 0, 5)
 		after(time.Millisecond)

@@ -20,17 +20,15 @@ type cluster struct {
 	nodes map[string]*bed
 	// owner of each shard
 	owner []string
-	// drop tells whether a message between nodes is lost.
-	drop  func() bool
 	mu    sync.Mutex
+	loss  float64                     // how likely a message between nodes is lost
 	links map[[2]string]chan struct{} // of a link, closed when its last message has arrived
 	wg    sync.WaitGroup
 }
 
 func newCluster(t *testing.T, rnd *rand.Rand, shards int, names ...string) *cluster {
 	c := &cluster{
-		t: t, rnd: rnd, store: newFakeStore(), nodes: make(map[string]*bed),
-		drop: func() bool { return false }, links: make(map[[2]string]chan struct{}),
+		t: t, rnd: rnd, store: newFakeStore(), nodes: make(map[string]*bed), links: make(map[[2]string]chan struct{}),
 	}
 	for _, name := range names {
 		b := newBed(t, name, c.store)
@@ -66,10 +64,17 @@ func (c *cluster) upTo(most time.Duration) time.Duration {
 	return time.Duration(c.rnd.Int64N(int64(most)))
 }
 
-func (c *cluster) chance(p float64) bool {
+// drop tells whether a message is lost.
+func (c *cluster) drop() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.rnd.Float64() < p
+	return c.rnd.Float64() < c.loss
+}
+
+func (c *cluster) setLoss(loss float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loss = loss
 }
 
 // carry brings a message to another node, after its trip. A link keeps the order
@@ -110,19 +115,24 @@ func (c *cluster) tellDemand(from *bed) {
 
 // move hands a shard to another node.
 func (c *cluster) move(shard int, to string) {
-	c.nodes[c.owner[shard]].lose(shard)
 	c.mu.Lock()
+	from := c.owner[shard]
 	c.owner[shard] = to
 	c.mu.Unlock()
+	c.nodes[from].lose(shard)
 	c.nodes[to].acquire(shard)
 }
 
 // create adds a record; who created it nudges the holder, unless that is lost.
 func (c *cluster) create(shard int, lane job.Lane, in time.Duration) {
 	heads := c.store.put(shard, lane, time.Now().Add(in).UnixMilli())
-	if heads != nil && !c.drop() {
-		c.nodes[c.owner[shard]].s.Nudge(shard, heads)
+	if heads == nil || c.drop() {
+		return
 	}
+	c.mu.Lock()
+	holder := c.nodes[c.owner[shard]]
+	c.mu.Unlock()
+	holder.s.Nudge(shard, heads)
 }
 
 // end stops all and checks that each record was leased and delivered once, none
@@ -196,12 +206,11 @@ func TestModelNothingWaitsForAPoll(t *testing.T) {
 func TestModelChaos(t *testing.T) {
 	eachSeed(t, 25, func(t *testing.T, rnd *rand.Rand) {
 		c := newCluster(t, rnd, modelShards, "a", "b", "c")
-		calm := false
-		c.drop = func() bool { return !calm && c.chance(0.1) }
+		c.setLoss(0.08)
 		c.store.set(func() { c.store.trip = func() time.Duration { return c.upTo(6 * time.Millisecond) } })
 		c.store.set(func() {
 			c.store.fail = func(int) error {
-				if !calm && c.chance(0.05) {
+				if c.drop() {
 					return job.ErrUnavailable
 				}
 				return nil
@@ -228,9 +237,7 @@ func TestModelChaos(t *testing.T) {
 		})
 		c.addWork(500)
 		close(moving)
-		c.mu.Lock()
-		calm = true
-		c.mu.Unlock()
+		c.setLoss(0)
 		// Nodes whose word of free slots was lost say it again.
 		for _, b := range c.nodes {
 			c.tellDemand(b)

@@ -52,7 +52,7 @@ func TestManyLoneJobsAreCoalesced(t *testing.T) {
 			b.acquire(shard)
 		}
 		after(10 * time.Millisecond)
-		b.store.set(func() { b.store.trip = func() time.Duration { return 300 * time.Microsecond } })
+		b.trips(300 * time.Microsecond)
 		// Milliseconds begin at another moment in each shard.
 		b.store.set(func() { b.store.clock = func(shard int) int64 { return time.Now().UnixMicro() + 157*int64(shard) } })
 		b.slots.done("q", 20000)

@@ -75,11 +75,11 @@ func TestPermitNobodyAnswersRunsOut(t *testing.T) {
 			t.Errorf("asked %s, then %s", lost.node, p.node)
 		}
 		b.answer(lost, 1, job.NeverMS) // too late to count
-		if b.s.shards[0].lanes[laneOf(4)].permit == nil {
+		if b.permitOf(laneOf(4)) == nil {
 			t.Error("an answer that came too late ended another permit")
 		}
 		b.answer(sentPermit{node: "b", Permit: p.Permit}, 1, job.NeverMS) // not from whom was asked
-		if b.s.shards[0].lanes[laneOf(4)].permit == nil {
+		if b.permitOf(laneOf(4)) == nil {
 			t.Error("a stranger's answer ended a permit")
 		}
 		after(permitLife) // c is silent as well: the one with most slots, again
@@ -122,12 +122,12 @@ func TestDemandStatedBeforeTheAnswer(t *testing.T) {
 				synctest.Wait()
 				p := b.wantPermits(1)[0]
 				b.s.PeerDemand("b", demand(c.stated))
-				if free := b.s.peers["b"].free[queue{"ns", "q"}]; free != c.stated-p.N {
+				if free := b.freeOf("b"); free != c.stated-p.N {
 					t.Errorf("%d free while the permit is out, want %d", free, c.stated-p.N)
 				}
-				b.s.setDue(b.s.shards[0].lane(laneOf(4)), job.NeverMS)
+				b.look(func() { b.s.setDue(b.s.shards[0].lane(laneOf(4)), job.NeverMS) })
 				b.answer(p, c.leased, max(c.due, 0))
-				if free := b.s.peers["b"].free[queue{"ns", "q"}]; free != c.free {
+				if free := b.freeOf("b"); free != c.free {
 					t.Errorf("%d free after the answer, want %d", free, c.free)
 				}
 			})
@@ -137,14 +137,17 @@ func TestDemandStatedBeforeTheAnswer(t *testing.T) {
 
 func TestFreeSlotsOfAPeerAreCounted(t *testing.T) {
 	run(t, func(b *bed) {
-		b.s.PeerDemand("b", demand(3))
 		for i := range uint8(5) {
 			b.create(0, laneOf(i), 0, 1)
 		}
 		synctest.Wait()
-		sent := b.wantPermits(3) // one each, highest priority first
-		if sent[0].Lane.Priority != 4 && sent[0].Lane.Priority != 0 {
-			t.Errorf("first permit for %v", sent[0].Lane)
+		b.s.PeerDemand("b", demand(3))
+		synctest.Wait()
+		sent := b.wantPermits(3)
+		for i, p := range sent { // one each, highest priority first
+			if p.Lane.Priority != uint8(4-i) {
+				t.Errorf("permit %d is for %v", i, p.Lane)
+			}
 		}
 		b.answer(sent[0], 1, job.NeverMS)
 		b.wantPermits(3)
@@ -206,7 +209,7 @@ func TestShardLostWithAPermitOut(t *testing.T) {
 		b.answer(p, 1, time.Now().UnixMilli())
 		after(3 * time.Second)
 		b.wantPermits(1)
-		if free := b.s.peers["b"].free[queue{"ns", "q"}]; free != 8 {
+		if free := b.freeOf("b"); free != 8 {
 			t.Errorf("%d free", free)
 		}
 	})
@@ -260,7 +263,7 @@ func TestPermitted(t *testing.T) {
 	})
 	t.Run("too late", func(t *testing.T) {
 		b, results := permitted(t, 9, good, func(b *bed) {
-			b.store.set(func() { b.store.trip = func() time.Duration { return 2*job.PermitValidity + time.Millisecond } })
+			b.trips(2*job.PermitValidity + time.Millisecond)
 		})
 		if len(results) != 0 || b.slots.count() != 0 || b.slots.free["q"] != 9 {
 			t.Errorf("answers %+v, %d leases", results, b.slots.count())

@@ -94,17 +94,15 @@ func TestUpkeepNeedsTheLock(t *testing.T) {
 func TestUpkeepThatFailsIsTriedAgain(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), time.Hour, 1)
-		b.store.mu.Lock()
-		b.store.upkeepErr = errors.New("no answer")
-		b.store.set(func() { b.store.expired = [][]job.Overdue{overdue(2)} })
-		b.store.mu.Unlock()
+		b.store.set(func() {
+			b.store.upkeepErr = errors.New("no answer")
+			b.store.expired = [][]job.Overdue{overdue(2)}
+		})
 		after(16 * time.Second)
 		if len(b.store.sweeps) != 1 {
 			t.Errorf("%d sweeps in one period", len(b.store.sweeps))
 		}
-		b.store.mu.Lock()
-		b.store.upkeepErr = nil
-		b.store.mu.Unlock()
+		b.store.set(func() { b.store.upkeepErr = nil })
 		after(time.Second)
 		if len(b.ledger.changes) != 2 {
 			t.Errorf("%d changes", len(b.ledger.changes))
@@ -116,7 +114,7 @@ func TestUpkeepThatFailsIsTriedAgain(t *testing.T) {
 func TestRunEndsWhileReapingWaits(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), time.Hour, 1)
-		b.s.o.Ledger = deafLedger{}
+		b.ledger.set(func() { b.ledger.deaf = true })
 		b.store.set(func() { b.store.expired = [][]job.Overdue{overdue(2)} })
 		after(1100 * time.Millisecond)
 		begun := time.Now()
@@ -126,7 +124,3 @@ func TestRunEndsWhileReapingWaits(t *testing.T) {
 		}
 	})
 }
-
-type deafLedger struct{}
-
-func (deafLedger) Submit(job.Change, func(job.ChangeResult)) {}

@@ -1,0 +1,103 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+)
+
+func TestClockEstimate(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		us    int64 // of a second reading, one second after the first showed 5 s
+		after time.Duration
+		doubt bool
+		want  int64
+	}{
+		"a quicker answer":            {6_000_300, time.Second, false, 6_000_300},
+		"a slower answer":             {5_900_000, time.Second, false, 6_000_000},
+		"a slower one, but first old": {7_900_000, 3 * time.Second, false, 7_900_000},
+		"a call that came too early":  {5_900_000, time.Second, true, 5_900_000},
+		"an answer that has no clock": {0, time.Second, true, 6_000_000},
+		"a clock that is far ahead":   {3_600_000_000, time.Second, false, 3_600_000_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := &shard{}
+			sh.saw(5_000_000, start, false)
+			at := start.Add(c.after)
+			sh.saw(c.us, at, c.doubt)
+			if got := sh.clock.show(at); got != c.want {
+				t.Errorf("shows %d, want %d", got, c.want)
+			}
+			if ms := c.want/1000 + 17; sh.clock.show(sh.clock.when(ms)) != ms*1000 {
+				t.Errorf("at the instant of %d ms it shows %d us", ms, sh.clock.show(sh.clock.when(ms)))
+			}
+		})
+	}
+}
+
+// A shard clock at half speed makes every estimate run ahead. The calls that come
+// too early are few.
+func TestSlowShardClockIsNoBusyLoop(t *testing.T) {
+	for _, trip := range []time.Duration{0, 200 * time.Microsecond} {
+		run(t, func(b *bed) {
+			b.trips(trip)
+			start := time.Now()
+			b.store.set(func() {
+				b.store.clock = func(int) int64 { return start.UnixMicro() + time.Since(start).Microseconds()/2 }
+			})
+			after(2 * time.Second)
+			b.slots.done("q", 1)
+			b.store.put(0, laneOf(1), start.Add(2*time.Second).UnixMilli())
+			after(3 * time.Second)
+			b.wantServed(1)
+			if calls := b.store.leasing(); len(calls) > 20 {
+				t.Errorf("trip %v: %d calls", trip, len(calls))
+			}
+			if lag := b.store.records["ns/j0"].lag; lag < 0 || lag > 2*time.Millisecond {
+				t.Errorf("lag %v", lag)
+			}
+		})
+	}
+}
+
+// An answer that took long shows a clock that is long past. It must not make the
+// next job late.
+func TestSlowAnswerDoesNotSetTheClockBack(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 9)
+		slow := 80 * time.Millisecond
+		b.store.set(func() { b.store.trip = func() time.Duration { return slow } })
+		b.create(0, laneOf(1), 0, 1)
+		after(10 * time.Millisecond)
+		b.store.set(func() { slow = 0 })
+		b.create(0, laneOf(2), 150*time.Millisecond, 1)
+		after(200 * time.Millisecond)
+		b.wantServed(2)
+		if lag := b.store.records["ns/j1"].lag; lag < 0 || lag > time.Millisecond {
+			t.Errorf("lag %v", lag)
+		}
+	})
+}
+
+// Nothing that a shard's clock does compared with this host's makes a job late.
+func TestShardClocksDiffer(t *testing.T) {
+	run(t, func(b *bed) {
+		b.acquire(1)
+		b.store.set(func() {
+			b.store.clock = func(shard int) int64 {
+				return time.Now().Add(time.Duration(2*shard-1) * time.Hour).UnixMicro()
+			}
+		})
+		after(5 * time.Second)
+		b.slots.done("q", 9)
+		for shard := range 2 {
+			now, _ := b.store.Now(t.Context(), shard)
+			due := now + 700
+			b.s.Nudge(shard, b.store.put(shard, laneOf(1), due))
+		}
+		after(699 * time.Millisecond)
+		b.wantCalls(0)
+		after(2 * time.Millisecond)
+		b.wantServed(2)
+	})
+}

@@ -1,0 +1,151 @@
+package scheduler
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// The same for a rescan that is on its way.
+func TestNudgeDuringARescanIsKept(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 5)
+		created := false
+		b.store.set(func() {
+			b.store.scanned = func() {
+				if !created {
+					created = true
+					b.create(0, laneOf(1), 0, 1)             // a lane that the rescan did not see
+					b.create(0, laneOf(2), time.Second/2, 1) // and one that is due before the next
+				}
+			}
+		})
+		b.trips(4 * time.Millisecond)
+		after(1100 * time.Millisecond)
+		b.wantServed(1)
+		after(450 * time.Millisecond)
+		b.wantServed(2)
+	})
+}
+
+func TestRescanFindsWhatALostNudgeMissed(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 5)
+		b.store.put(0, laneOf(1), time.Now().UnixMilli())
+		after(500 * time.Millisecond)
+		b.wantServed(0)
+		after(510 * time.Millisecond)
+		b.wantServed(1)
+	})
+}
+
+func TestRescanMakesUpForALostWordOfSlots(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), 0, 1)
+		synctest.Wait()
+		b.slots.mu.Lock()
+		b.slots.free["q"] = 1
+		b.slots.mu.Unlock()
+		after(1100 * time.Millisecond)
+		b.wantServed(1)
+	})
+}
+
+func TestLockThatCannotBeTrusted(t *testing.T) {
+	run(t, func(b *bed) {
+		value := b.held[0]
+		b.mu.Lock()
+		delete(b.held, 0)
+		b.mu.Unlock()
+		b.slots.done("q", 1)
+		b.create(0, laneOf(1), 0, 1)
+		after(time.Second)
+		b.wantCalls(0)
+		b.mu.Lock()
+		b.held[0] = value
+		b.mu.Unlock()
+		after(heldRetry)
+		b.wantServed(1)
+	})
+}
+
+// A shard that is lost and won during a call has no second call before the first
+// has ended, and forgets nothing.
+func TestShardLostAndWonDuringACall(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 9)
+		b.trips(50 * time.Millisecond)
+		b.create(0, laneOf(1), 0, 1)
+		after(10 * time.Millisecond)
+		b.lose(0)
+		b.create(0, laneOf(1), 0, 1)
+		b.acquire(0)
+		b.create(0, laneOf(2), 0, 1)
+		after(39 * time.Millisecond)
+		b.wantCalls(1)
+		after(2 * time.Millisecond)
+		b.wantServed(0) // the script of the first call saw the new lock value
+		after(120 * time.Millisecond)
+		b.wantServed(3)
+		b.wantCalls(3) // the new shard begins with one lease a lane
+	})
+}
+
+// What a rescan read before a shard was lost and won does not pass for a reading
+// of the newly won shard.
+func TestShardLostAndWonDuringARescan(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 9)
+		once := false
+		b.store.set(func() {
+			b.store.scanned = func() {
+				if !once {
+					once = true
+					b.lose(0)
+					b.store.put(0, laneOf(1), time.Now().UnixMilli()) // nudges another node
+					b.acquire(0)
+				}
+			}
+		})
+		after(time.Second + time.Millisecond)
+		b.wantServed(1)
+	})
+}
+
+func TestLostShardIsLeftAlone(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), 0, 1)
+		b.create(0, laneOf(2), time.Second, 1)
+		synctest.Wait()
+		b.lose(0)
+		b.look(func() {
+			for key, f := range b.s.backlog.flows {
+				if len(f.due) != 0 {
+					t.Errorf("lane %v of a lost shard waits for slots", key)
+				}
+			}
+		})
+		b.slots.done("q", 9)
+		after(3 * time.Second)
+		b.wantCalls(0)
+	})
+}
+
+// A rescan forgets lanes that are empty, and flows that nothing is due in.
+func TestEmptyLanesAreForgotten(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 1)
+		b.s.Nudge(0, []job.LaneHead{{Lane: laneOf(1), DueMS: 1}, {Lane: laneOf(2), DueMS: job.NeverMS - 1}})
+		b.s.Nudge(7, []job.LaneHead{{Lane: laneOf(1), DueMS: 1}}) // of a shard that is not held
+		after(1100 * time.Millisecond)
+		b.wantCalls(1)
+		after(time.Second)
+		b.look(func() {
+			if lanes, flows := len(b.s.shards[0].lanes), len(b.s.backlog.flows); lanes != 0 || flows != 0 {
+				t.Errorf("%d lanes, %d flows are left", lanes, flows)
+			}
+		})
+	})
+}
