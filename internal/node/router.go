@@ -62,12 +62,11 @@ func (n *Node) OnNudge(shard int, head job.LaneHead) {
 	n.scheduler.Nudge(shard, []job.LaneHead{head})
 }
 
-// OnPermit queues a peer's permit; one too many is declined.
+// OnPermit queues a peer's permit; one too many is left to expire.
 func (n *Node) OnPermit(peer string, p job.Permit) {
 	select {
 	case n.permits <- permit{peer, p, time.Now()}:
 	default:
-		n.peers.SendPermitResult(peer, job.PermitResult{ID: p.ID})
 	}
 }
 
