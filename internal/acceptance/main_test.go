@@ -61,10 +61,34 @@ var schedulerBinary = sync.OnceValues(func() (string, error) {
 // turns bounds how many tests run at once: each of them is a cluster.
 var turns = make(chan struct{}, 2)
 
-// inTurn lets the test run beside one other.
-func inTurn(t *testing.T) {
+// queue makes takers of several turns wait one at a time.
+var queue sync.Mutex
+
+// inTurn lets the test run beside one other, alone lets it run by itself.
+func inTurn(t *testing.T) { t.Helper(); takeTurns(t, 1) }
+
+func alone(t *testing.T) { t.Helper(); takeTurns(t, cap(turns)) }
+
+func takeTurns(t *testing.T, n int) {
 	t.Helper()
 	t.Parallel()
-	turns <- struct{}{}
-	t.Cleanup(func() { <-turns })
+	queue.Lock()
+	defer queue.Unlock()
+	for range n {
+		turns <- struct{}{}
+	}
+	t.Cleanup(func() {
+		for range n {
+			<-turns
+		}
+	})
+}
+
+// sized is a number of jobs, fewer under the race detector, which leaves a fifth
+// of the machine.
+func sized(n int) int {
+	if raceDetector {
+		return n * 2 / 5
+	}
+	return n
 }

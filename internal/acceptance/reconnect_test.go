@@ -10,6 +10,16 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
+// longLease leaves a worker some tries to come back: it gives its leases up after
+// half of their life without a stream, when they may not have been renewed.
+const longLease = 9 * time.Second
+
+func longBounds() check.Bounds {
+	b := calmBounds()
+	b.LeaseTTL, b.Longest = longLease, 2*longLease
+	return b
+}
+
 // TestCutStreamKeepsItsRuns: a worker that comes back inside the lease, to the
 // same node or to another, keeps what it runs.
 func TestCutStreamKeepsItsRuns(t *testing.T) {
@@ -21,7 +31,7 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 			name = "restored at another node"
 		}
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, server.URL(), "--keyspace", fmt.Sprint("cut-", elsewhere))
+			c := newCluster(t, server.URL(), "--keyspace", fmt.Sprint("cut-", elsewhere), "--lease-ttl", longLease.String())
 			n := c.start("a")
 			proxy := faultproxy.New(t, n.grpc)
 			if elsewhere {
@@ -31,7 +41,7 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 			c.startWorker("w1", 4, proxy.Addr())
 			// Runs that end while the stream is away, soon after, and after the
 			// lease they began with would have ended.
-			sleeps := []time.Duration{1200 * time.Millisecond, 2 * time.Second, 2 * leaseTTL}
+			sleeps := []time.Duration{1200 * time.Millisecond, 2 * time.Second, longLease + time.Second}
 			for i, sleep := range sleeps {
 				j := newJob(behaviour{Sleep: sleep})
 				j.Schedule = once(time.Now())
@@ -53,7 +63,7 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 			for i := range sleeps {
 				id := fmt.Sprintf("cut-%d", i)
 				promises = append(promises, check.Promise{Job: id})
-				eventually(t, 4*leaseTTL, id+" is done", func() error {
+				eventually(t, 3*longLease, id+" is done", func() error {
 					return wantStatus(n.get(id), func(s *fermatav1.JobStatus) bool {
 						return s.GetState() == fermatav1.JobStatus_STATE_DONE && s.GetRunsTotal() == 1 && s.GetSucceededTotal() == 1 &&
 							s.GetLostTotal() == 0
@@ -63,7 +73,7 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 			if got := proxy.Counters(); got.Closed == 0 || !elsewhere && got.Connections < 2 {
 				t.Errorf("the stream was not cut and restored: %+v", got)
 			}
-			r := c.judge(check.History{Promises: promises, Bounds: calmBounds(), Faults: []check.Fault{away.done(0)}})
+			r := c.judge(check.History{Promises: promises, Bounds: longBounds(), Faults: []check.Fault{away.done(0)}})
 			if r.Executions != len(sleeps) {
 				t.Errorf("%d executions, want %d", r.Executions, len(sleeps))
 			}
@@ -76,7 +86,7 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 func TestResultsCountOnceOverCuts(t *testing.T) {
 	inTurn(t)
 	server := newRedis(t)
-	c := newCluster(t, server.URL())
+	c := newCluster(t, server.URL(), "--lease-ttl", longLease.String())
 	c.pulse = startPulse(t, server.Client())
 	n := c.start("a")
 	c.settle()
@@ -126,7 +136,7 @@ func TestResultsCountOnceOverCuts(t *testing.T) {
 	for i := range l.promises {
 		l.promises[i].UntilMS = now - 2000
 	}
-	r := c.judge(check.History{Promises: l.promises, Faults: faults, Bounds: calmBounds(), Stored: stored(jobs)})
+	r := c.judge(check.History{Promises: l.promises, Faults: faults, Bounds: longBounds(), Stored: stored(jobs)})
 	atLeast(t, "executions", r.Executions, 200)
 }
 

@@ -23,10 +23,7 @@ func TestRollingRestartIsNotNoticed(t *testing.T) {
 	c.startWorker("w1", 40, c.nodes[0].grpc, c.nodes[1].grpc)
 	c.startWorker("w2", 40, c.nodes[1].grpc, c.nodes[2].grpc)
 	first := time.Now().Add(time.Second)
-	size := 500
-	if raceDetector { // which leaves a fifth of the machine
-		size = 150
-	}
+	size := sized(400)
 	l := newLoad(size, first, "default")
 	for _, id := range []string{"load-0001", "load-0011", "load-0021", "load-0031"} {
 		// Runs that are live while their node leaves.

@@ -15,11 +15,11 @@ import (
 // their shard and their worker are, through a crash of one node and a freeze of
 // another for longer than its locks live.
 func TestClusterSurvivesCrashAndFreeze(t *testing.T) {
-	inTurn(t)
+	alone(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	c.pulse = startPulse(t, server.Client())
-	survive(t, c, 1000)
+	survive(t, c, sized(1000))
 }
 
 // TestRedisClusterSurvivesCrashAndFreeze is the same on a Redis Cluster.
@@ -28,7 +28,7 @@ func TestRedisClusterSurvivesCrashAndFreeze(t *testing.T) {
 	redis := redistest.StartCluster(t, 3, 0, redistest.WithAOF("no"))
 	c := newCluster(t, "redis+cluster://"+strings.Join(redis.Addrs(), ","))
 	c.pulse = startPulse(t, redis.Master(0).Client(), redis.Master(1).Client(), redis.Master(2).Client())
-	survive(t, c, 300)
+	survive(t, c, sized(500))
 }
 
 // survive runs n jobs, and some long ones, on three nodes and two workers that
