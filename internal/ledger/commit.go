@@ -69,6 +69,7 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 	}
 	writes := make([]job.Write, 0, len(round))
 	items := make([]decided, 0, len(round))
+	var unchanged []decided
 	for _, e := range round {
 		d, err := l.decide(e, now)
 		switch {
@@ -82,10 +83,10 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 			e.Known = nil
 			again = append(again, e)
 		default:
-			l.o.Observer.Observe(d.Notices)
-			e.done(job.ChangeResult{Answer: d.Answer, Record: *e.Known})
+			unchanged = append(unchanged, decided{e, d, nil})
 		}
 	}
+	l.stand(ctx, shard, unchanged)
 	if len(writes) == 0 {
 		return again
 	}
@@ -106,6 +107,21 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 		}
 	}
 	return again
+}
+
+// stand answers changes that found nothing to do. What they found may be the work
+// of an earlier copy that was not confirmed, so it is confirmed now.
+func (l *Ledger) stand(ctx context.Context, shard int, unchanged []decided) {
+	if len(unchanged) == 0 {
+		return
+	}
+	err := l.o.Store.Confirm(ctx, shard)
+	for _, it := range unchanged {
+		if err == nil {
+			l.o.Observer.Observe(it.decision.Notices)
+		}
+		it.done(job.ChangeResult{Answer: it.decision.Answer, Record: *it.Known, Err: err})
+	}
 }
 
 // refused deals with changes that the store did not take. When the fault is not

@@ -23,6 +23,16 @@ func TestWhatIsStoredButNotConfirmedIsTold(t *testing.T) {
 	if len(rec.notices) != 1 || rec.nudges != 1 {
 		t.Errorf("a stored change was told %d times, nudged %d times", len(rec.notices), rec.nudges)
 	}
+	// Asking again finds it done, which is no confirmation.
+	if r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{Note: "n"}})[0]; !errors.Is(r.Err, job.ErrDurability) {
+		t.Errorf("%+v", r)
+	}
+	store.mu.Lock()
+	store.unconfirmed = false
+	store.mu.Unlock()
+	if r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{Note: "n"}})[0]; r.Err != nil {
+		t.Errorf("%+v", r)
+	}
 }
 
 var errType = errors.New("WRONGTYPE operation against a key holding the wrong kind of value")

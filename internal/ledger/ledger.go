@@ -20,6 +20,9 @@ type Store interface {
 	Now(ctx context.Context, shard int) (int64, error)
 	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
 	Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply
+	// Confirm answers nil when what the shard holds by now is as durable as the
+	// class in force demands.
+	Confirm(ctx context.Context, shard int) error
 }
 
 // Observer hears of what happened. It must not block.

@@ -47,6 +47,15 @@ func (f *fakeStore) GetRecords(_ context.Context, _ int, names []string) ([]*job
 	return out, nil
 }
 
+func (f *fakeStore) Confirm(context.Context, int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.unconfirmed {
+		return job.ErrDurability
+	}
+	return nil
+}
+
 func (f *fakeStore) Apply(_ context.Context, _ int, writes []job.Write) job.ApplyReply {
 	if f.delay > 0 {
 		time.Sleep(f.delay)

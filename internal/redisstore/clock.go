@@ -90,6 +90,17 @@ func (s *Store) Now(ctx context.Context, shard int) (int64, error) {
 	return ms, nil
 }
 
+// Confirm answers nil when everything that the shard holds by now is confirmed to
+// the durability class in force. It moves the shard's clock: replicas that have
+// that write have all before it.
+func (s *Store) Confirm(ctx context.Context, shard int) error {
+	if s.durability < DurabilityReplica {
+		return nil
+	}
+	keys := s.shards[shard]
+	return s.perform(ctx, call(s.scripts.confirm, shard, []string{keys.meta, keys.lanes}, []any{0}))
+}
+
 // sawToken remembers the greatest token of the shard that this process has met.
 func (c *shardClock) sawToken(token uint64) {
 	c.mu.Lock()
@@ -97,9 +108,26 @@ func (c *shardClock) sawToken(token uint64) {
 	c.token = max(c.token, token)
 }
 
-// floor is that token: new ones are greater, even if a failover has lost it.
-func (c *shardClock) floor() uint64 {
+// met is the greatest token that this process has met.
+func (c *shardClock) met() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.token
+}
+
+// floor is the token floor of a shard. A virtual clock may leap back, so that what
+// was expected of it says nothing.
+func (s *Store) floor(shard int) uint64 {
+	if s.virtual != nil {
+		return s.clocks[shard].met()
+	}
+	return s.clocks[shard].floor(s.now())
+}
+
+// floor is what new tokens must exceed, even if a failover has lost the shard's
+// last one and brought a clock that is behind: the greatest token that this process
+// has met, and the time that it expects, because other processes mint as well.
+func (c *shardClock) floor(now time.Time) uint64 {
+	expect, _ := c.expect(now)
+	return max(c.met(), uint64(max(0, expect-1))*1000)
 }

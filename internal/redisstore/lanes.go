@@ -11,18 +11,21 @@ import (
 const lanesPerShard = 10_000
 
 // Lanes lists the lanes of shards that hold any record, with the first due time
-// of each (job.NeverMS if nothing in it is due), and reads the shards' clocks.
+// of each (job.NeverMS if nothing in it is due), and reads the shards' clocks. With
+// an error come those shards that could be read: a server that is away must not
+// hide the others'.
 func (s *Store) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
 	ops := make([]*op, len(shards))
 	for i, shard := range shards {
 		k := s.shards[shard]
 		ops[i] = call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{lanesPerShard})
 	}
-	if err := s.perform(ctx, ops...); err != nil {
-		return nil, err
-	}
+	err := s.perform(ctx, ops...)
 	out := make(map[int][]job.LaneHead, len(shards))
 	for i, shard := range shards {
+		if ops[i].err != nil {
+			continue
+		}
 		pairs := ops[i].reply.list(2)
 		heads := make([]job.LaneHead, 0, len(pairs)/2)
 		for k := 0; k+1 < len(pairs); k += 2 {
@@ -38,7 +41,7 @@ func (s *Store) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead
 		}
 		out[shard] = heads
 	}
-	return out, nil
+	return out, err
 }
 
 // Stats counts the records of lanes by region. The counts are taken one after

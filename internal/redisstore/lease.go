@@ -70,7 +70,7 @@ func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
 	keys := s.shards[r.Shard]
 	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].take(r.Batch)}
 	names := []string{keys.meta, keys.state, keys.lanes, keys.lock}
-	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.clocks[r.Shard].floor(), s.batchField(c.slot), r.Batch}
+	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.floor(r.Shard), s.batchField(c.slot), r.Batch}
 	for _, q := range r.Quotas {
 		names = append(names, keys.laneKey(q.Lane))
 		argv = append(argv, q.N)

@@ -51,13 +51,23 @@ func (s *Store) Get(ctx context.Context, jobs []job.Key) ([]*job.Record, error) 
 }
 
 // GetRecords reads records of one shard, parents or children. One that does not
-// exist, or cannot be read, is nil. Record.IndexMS is zero.
+// exist, or cannot be read, is nil; the latter is taken out of the schedule as well,
+// because nothing that happens to it could be decided. Record.IndexMS is zero.
 func (s *Store) GetRecords(ctx context.Context, shard int, ids []string) ([]*job.Record, error) {
 	r := s.newRawRead(shard, ids)
 	if err := s.performReads(ctx, []*rawRead{r}); err != nil {
 		return nil, err
 	}
-	return r.records(s), nil
+	records := r.records(s)
+	for i, raw := range r.raw() {
+		if records[i] != nil {
+			continue
+		}
+		if state, err := decodeState(ids[i], raw.state); raw.hasState && err == nil {
+			s.putAside(ctx, shard, ids[i], state)
+		}
+	}
+	return records, nil
 }
 
 // rawRead reads records as stored. The state is read before the definition: an

@@ -28,7 +28,7 @@ type script struct {
 // clock that they need. Apply comes in two forms: apply, which carries history
 // and dead letters, and applyLean, which does without and always passes.
 type scripts struct {
-	create, lease, apply, applyLean, renew, reap, clock, keyspace *script
+	create, lease, apply, applyLean, renew, reap, clock, confirm, keyspace *script
 }
 
 // loadScripts composes the scripts. An embedded server knows no flags; it has no
@@ -43,6 +43,7 @@ func loadScripts(embedded bool) scripts {
 		renew:     l.load("renew", "allow-oom"),
 		reap:      l.load("reap", "allow-oom"),
 		clock:     l.load("clock", "allow-oom"),
+		confirm:   l.load("clock", "allow-oom"),
 		keyspace:  l.load("keyspace", ""),
 	}
 	s.reap.mutates, s.clock.mutates = false, false

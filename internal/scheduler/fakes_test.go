@@ -26,6 +26,10 @@ type fakeStore struct {
 	clock func(shard int) int64
 	// fail, when it returns an error, has a request of a shard fail without effect.
 	fail func(shard int) error
+	// lose, when it says so, has the answer of a request of a shard get lost. The
+	// same batch is then answered as the script answers a repetition.
+	lose    func(shard int) bool
+	batches map[string]job.LeaseReply
 	// executed and scanned run after a call had its effect, before it returns.
 	executed, scanned func()
 	expired           [][]job.Overdue
@@ -55,6 +59,7 @@ func newFakeStore() *fakeStore {
 	return &fakeStore{
 		lanes: make(map[int]map[job.Lane][]*record), records: make(map[string]*record), locks: make(map[int]string),
 		trip: func() time.Duration { return 0 }, fail: func(int) error { return nil },
+		lose: func(int) bool { return false }, batches: make(map[string]job.LeaseReply),
 		clock:    func(int) int64 { return time.Now().UnixMicro() },
 		executed: func() {}, scanned: func() {},
 	}
@@ -118,7 +123,15 @@ func (st *fakeStore) Lease(ctx context.Context, requests []job.LeaseRequest) []j
 	st.mu.Lock()
 	total := 0
 	for i, q := range requests {
-		replies[i] = st.lease(ctx, q)
+		answer, again := st.batches[q.Batch]
+		if !again {
+			if answer = st.lease(ctx, q); answer.Err == nil {
+				st.batches[q.Batch] = answer
+			}
+		}
+		if replies[i] = answer; answer.Err == nil && st.lose(q.Shard) {
+			replies[i] = job.LeaseReply{Err: job.ErrUnavailable}
+		}
 		total += len(replies[i].Leased)
 	}
 	st.calls = append(st.calls, leaseCall{at: begun, requests: requests, leased: total})
@@ -229,6 +242,8 @@ type fakeSlots struct {
 	// handler is how long one runs; below zero it runs until done is called.
 	handler func() time.Duration
 	served  []job.Leased
+	// returned are the leases that found no slot.
+	returned []job.Leased
 	// accounts
 	reserved, delivered, released, open int
 }
@@ -250,9 +265,9 @@ func (f *fakeSlots) Reserve(namespace, name string, n int) Reservation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	pool := f.pool(queue{namespace, name})
-	n = min(n, f.free[pool])
-	if n <= 0 {
-		return nil
+	n = max(0, min(n, f.free[pool]))
+	if n == 0 {
+		return &fakeReservation{f: f, pool: pool, done: true}
 	}
 	f.free[pool] -= n
 	f.reserved += n
@@ -272,8 +287,17 @@ func (r *fakeReservation) Count() int { return r.n }
 func (r *fakeReservation) Deliver(leases []job.Leased) {
 	f := r.f
 	f.mu.Lock()
-	if r.done || len(leases) > r.n {
-		panic("a reservation is delivered twice, or over its count")
+	if r.n == 0 && len(leases) == 0 {
+		f.mu.Unlock()
+		return
+	}
+	if r.n > 0 && r.done {
+		panic("a reservation is delivered twice")
+	}
+	f.returned = append(f.returned, leases[min(len(leases), r.n):]...)
+	if leases = leases[:min(len(leases), r.n)]; r.n == 0 {
+		f.mu.Unlock()
+		return
 	}
 	r.done = true
 	f.open--

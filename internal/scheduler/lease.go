@@ -32,8 +32,8 @@ func (s *Scheduler) leaseLoop(ctx context.Context) {
 
 // leaseAll makes the calls in one pipeline and hands out what came. It is not cut
 // short when ctx ends: what is leased must be delivered.
-func (s *Scheduler) leaseAll(ctx context.Context, calls []*call) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
+func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), leaseTimeout)
 	defer cancel()
 	requests := make([]job.LeaseRequest, len(calls))
 	for i, c := range calls {
@@ -45,32 +45,36 @@ func (s *Scheduler) leaseAll(ctx context.Context, calls []*call) {
 	arrived := time.Now()
 	got := make([][]int, len(calls))
 	for i, c := range calls {
-		got[i] = c.deliver(replies[i].Leased)
+		got[i] = deliver(c.quotas, c.slots, replies[i].Leased)
 		s.metrics.leased(len(replies[i].Leased), replies[i].Err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, c := range calls {
+		if unknown(replies[i]) && !s.closed {
+			s.collectors.Go(func() { s.collect(run, c, requests[i].Batch, replies[i]) })
+			continue
+		}
 		s.finish(c, replies[i], got[i], arrived)
 	}
 }
 
 // deliver hands each lane's leases to the slots reserved for it and returns how
-// many there were.
-func (c *call) deliver(leased []job.Leased) []int {
-	got := make([]int, len(c.lanes))
-	if len(c.lanes) == 1 {
+// many there were. Every reservation with slots ends here.
+func deliver(quotas []job.LaneQuota, slots []Reservation, leased []job.Leased) []int {
+	got := make([]int, len(quotas))
+	if len(quotas) == 1 {
 		got[0] = len(leased)
-		c.slots[0].Deliver(leased)
+		slots[0].Deliver(leased)
 		return got
 	}
-	byLane := make(map[job.Lane][]job.Leased, len(c.lanes))
+	byLane := make(map[job.Lane][]job.Leased, len(quotas))
 	for _, l := range leased {
 		byLane[l.State.Lane] = append(byLane[l.State.Lane], l)
 	}
-	for i, q := range c.quotas {
+	for i, q := range quotas {
 		got[i] = len(byLane[q.Lane])
-		c.slots[i].Deliver(byLane[q.Lane])
+		slots[i].Deliver(byLane[q.Lane])
 	}
 	return got
 }

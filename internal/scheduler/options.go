@@ -29,8 +29,9 @@ type Ledger interface {
 // DemandChanged when slots become free of which there were too few, those that
 // Deliver releases included.
 type Slots interface {
-	// Reserve takes up to n slots of workers that serve the queue; nil, or one
-	// without slots, when none is free. It must not call the scheduler back.
+	// Reserve takes up to n slots of workers that serve the queue; it is a
+	// reservation without slots when none is free. It must not call the scheduler
+	// back.
 	Reserve(namespace, queue string, n int) Reservation
 }
 
@@ -38,8 +39,9 @@ type Slots interface {
 type Reservation interface {
 	Count() int
 	// Deliver hands leases to the reserved slots and releases the rest. It is
-	// called exactly once, with an empty list when nothing was leased; never when
-	// Count is 0.
+	// called exactly once, with an empty list when nothing was leased; when Count
+	// is 0 it may be left out. Leases beyond Count are given to other free slots, or
+	// returned.
 	Deliver([]job.Leased)
 }
 

@@ -262,11 +262,17 @@ func TestPermitted(t *testing.T) {
 		}
 	})
 	t.Run("too late", func(t *testing.T) {
-		b, results := permitted(t, 9, good, func(b *bed) {
-			b.trips(2*job.PermitValidity + time.Millisecond)
-		})
-		if len(results) != 0 || b.slots.count() != 0 || b.slots.free["q"] != 9 {
-			t.Errorf("answers %+v, %d leases", results, b.slots.count())
+		late := good
+		late.ValidFor = 0
+		b, results := permitted(t, 9, late, nothing)
+		if len(results) != 0 || len(b.store.calls) != 0 || b.slots.free["q"] != 9 {
+			t.Errorf("answers %+v, %d calls", results, len(b.store.calls))
+		}
+	})
+	t.Run("a late answer", func(t *testing.T) {
+		b, results := permitted(t, 9, good, func(b *bed) { b.trips(2 * job.PermitValidity) })
+		if len(results) != 1 || b.slots.count() != 2 {
+			t.Errorf("answers %+v, %d leases reached a worker", results, b.slots.count())
 		}
 	})
 }

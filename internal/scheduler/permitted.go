@@ -8,11 +8,15 @@ import (
 )
 
 // Permitted leases under a holder's permit for this node's workers and answers
-// it. It blocks for one call to the store, at most as long as the permit is valid.
-// A call that failed is not answered: the permit running out is the rest that the
-// shard needs.
+// it. It blocks for one call to the store, which must begin while the permit is
+// valid; a call whose answer is late has leased all the same, so it is not cut off
+// there. A call that failed is not answered: the permit running out is the rest that
+// the shard needs.
 func (s *Scheduler) Permitted(ctx context.Context, node string, p job.Permit) {
-	ctx, cancel := context.WithTimeout(ctx, min(p.ValidFor, job.PermitValidity))
+	if p.ValidFor <= 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
 	defer cancel()
 	slots := s.o.Slots.Reserve(p.Lane.Namespace, p.Lane.Queue, min(p.N, job.MaxLeasesPerCall))
 	if slots == nil || slots.Count() == 0 {

@@ -16,6 +16,8 @@ type Scheduler struct {
 	// restarted node of the same name does not repeat itself.
 	batches atomic.Int64
 	unread  chan struct{} // a shard was acquired whose lanes are not known yet
+	// collectors repeat calls without answer.
+	collectors sync.WaitGroup
 
 	mu     sync.Mutex
 	wake   *sync.Cond
@@ -73,6 +75,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	s.wake.Broadcast()
 	s.mu.Unlock()
 	wg.Wait()
+	s.collectors.Wait()
 	return nil
 }
 

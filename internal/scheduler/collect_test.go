@@ -1,0 +1,73 @@
+package scheduler
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// What a call has leased is found although its answer was lost.
+func TestALostAnswerIsAskedForAgain(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 3)
+		lost := 0
+		b.store.set(func() { b.store.lose = func(int) bool { lost++; return lost <= 4 } })
+		b.create(0, laneOf(5), 0, 3)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := b.slots.count(); n != 3 {
+			t.Errorf("%d of 3 records reached a worker", n)
+		}
+		if n := len(b.slots.returned); n != 0 {
+			t.Errorf("%d leases were handed back", n)
+		}
+	})
+}
+
+// A server that does not answer costs the shards of others nothing.
+func TestAShardWithoutAnswersHoldsUpNoOther(t *testing.T) {
+	run(t, func(b *bed) {
+		const sick, healthy = 0, 1
+		b.acquire(healthy)
+		b.slots.done("q", 100)
+		b.store.set(func() {
+			b.store.fail = func(shard int) error {
+				if shard == sick {
+					return job.ErrUnavailable
+				}
+				return nil
+			}
+		})
+		for range 8 {
+			b.create(sick, laneOf(5), 0, 1)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		b.store.set(func() { b.store.calls = nil })
+		for range 20 {
+			b.create(healthy, laneOf(5), 0, 1)
+			time.Sleep(10 * time.Millisecond)
+		}
+		synctest.Wait()
+		if n := b.slots.count(); n != 20 {
+			t.Errorf("%d of 20 records were leased", n)
+		}
+		b.store.set(func() {
+			for _, c := range b.store.calls {
+				for _, q := range c.requests {
+					if q.Shard == sick && len(c.requests) > 1 {
+						t.Error("a call waits for both")
+					}
+				}
+			}
+			b.store.fail = func(int) error { return nil }
+		})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := b.slots.count(); n != 28 {
+			t.Errorf("%d of 28 records were leased after the recovery", n)
+		}
+	})
+}
