@@ -28,7 +28,7 @@ func (t *transition) settle(ev Settle) Decision {
 	run := t.run(ev, attempt)
 	switch {
 	case ev.Outcome == OutcomeSucceeded:
-		t.Failures, t.FailedMS = 0, 0
+		t.Failures = 0
 		t.Succeeded++
 		t.endRun(run, OutcomeSucceeded, Notice{Kind: RunSucceeded, Attempt: attempt, Worker: ev.Worker}, 0)
 	case t.Cancel || ev.Outcome == OutcomeCancelled:
@@ -74,7 +74,6 @@ func (t *transition) runFailed(run Run, outcome Outcome, n Notice, hint time.Dur
 	age := time.Duration(max(0, t.now-t.Due)) * time.Millisecond
 	trusted, _ := t.c.Backoff.Trusted(int64(t.Failures), age)
 	t.Failures = uint32(min(trusted+1, 1<<31))
-	t.FailedMS = t.now
 	t.slot = int(t.Dead % DeadLettersPerJob)
 	t.dead = t.Recurs()
 	t.Dead++

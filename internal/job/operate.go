@@ -69,7 +69,7 @@ func (t *transition) runNow(ev RunNow) Decision {
 	}
 	t.stepIn()
 	t.clearRun()
-	t.Failures, t.FailedMS = 0, 0
+	t.Failures = 0
 	t.planManual(ev.RequestID)
 	return t.decision(Applied)
 }
@@ -156,7 +156,7 @@ func (t *transition) forgetSchedule() {
 		t.LastNominal = 0
 	}
 	if t.Region == RegionDead {
-		t.Failures, t.FailedMS = 0, 0
+		t.Failures = 0
 	}
 }
 

@@ -119,7 +119,6 @@ type State struct {
 
 	// History in a nutshell.
 	Failures     uint32 // failed runs in a row
-	FailedMS     int64  // when the last of them ended
 	LastOutcome  Outcome
 	LastStarted  int64
 	LastFinished int64

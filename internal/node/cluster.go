@@ -159,7 +159,7 @@ const statsParallel = 8
 
 // stats counts the records of some shards by lane.
 func (n *Node) stats(ctx context.Context, shards []int) (map[int][]laneStat, error) {
-	heads, err := n.store.Lanes(ctx, shards)
+	heads, err := n.clientStore.Lanes(ctx, shards)
 	if err != nil {
 		return nil, err
 	}
@@ -196,11 +196,11 @@ func (n *Node) stats(ctx context.Context, shards []int) (map[int][]laneStat, err
 }
 
 func (n *Node) countLanes(ctx context.Context, shard int, lanes []job.Lane) ([]laneStat, error) {
-	counts, err := n.store.Stats(ctx, shard, lanes)
+	counts, err := n.clientStore.Stats(ctx, shard, lanes)
 	if err != nil {
 		return nil, err
 	}
-	now, err := n.store.Now(ctx, shard)
+	now, err := n.clientStore.Now(ctx, shard)
 	if err != nil {
 		return nil, err
 	}

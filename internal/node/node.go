@@ -33,8 +33,9 @@ type Node struct {
 	clients, others    net.Listener
 	grpcAddr, peerAddr string // as advertised
 
-	data, lockConns redis.UniversalClient
-	store           *redisstore.Store
+	lockConns       redis.UniversalClient
+	store           *redisstore.Store // of the engines
+	clientStore     *redisstore.Store // of calls by clients
 	telemetry       *telemetry.Telemetry
 	ledger          *ledger.Ledger
 	registry        *registry.Registry

@@ -6,6 +6,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -23,34 +25,51 @@ import (
 	"github.com/fermata-io/fermata/internal/telemetry"
 )
 
-// openRedis connects two pools, so that locks never wait behind data, and opens
-// the keyspace.
+// openRedis connects three pools and opens the keyspace. Locks never wait behind
+// data for a connection, nor leases and results behind the calls of clients.
 func (n *Node) openRedis(ctx context.Context) (err error) {
-	options := n.cfg.Redis
-	options.ClientName = "fermata-" + n.cfg.Name
-	if n.data, err = redisstore.NewClient(options); err != nil {
-		return err
-	}
-	n.onStop("redis", func(context.Context) error { return n.data.Close() })
-	options.ClientName += "-locks"
-	if n.lockConns, err = redisstore.NewClient(options); err != nil {
-		return err
-	}
-	n.onStop("redis locks", func(context.Context) error { return n.lockConns.Close() })
 	n.telemetry = telemetry.New(n.cfg.Logger, n.cfg.Registerer, n.cfg.Version)
+	if n.lockConns, err = n.connect("locks"); err != nil {
+		return err
+	}
+	if n.store, err = n.openStore(ctx, "engines"); err != nil {
+		return err
+	}
+	n.cfg.Shards = n.store.Shards()
+	if n.clientStore, err = n.openStore(ctx, "clients"); err != nil {
+		return err
+	}
+	return n.checkRedis(ctx)
+}
+
+// connect opens a pool of connections.
+func (n *Node) connect(pool string) (redis.UniversalClient, error) {
+	options := n.cfg.Redis
+	options.ClientName = "fermata-" + n.cfg.Name + "-" + pool
+	client, err := redisstore.NewClient(options)
+	if err != nil {
+		return nil, err
+	}
+	n.onStop("redis "+pool, func(context.Context) error { return client.Close() })
+	return client, nil
+}
+
+// openStore opens the keyspace on a pool of its own.
+func (n *Node) openStore(ctx context.Context, pool string) (*redisstore.Store, error) {
+	client, err := n.connect(pool)
+	if err != nil {
+		return nil, err
+	}
 	o := redisstore.Options{
-		Client: n.data, Prefix: n.cfg.Keyspace, Shards: n.cfg.Shards, Caller: n.cfg.Name,
+		Client: client, Prefix: n.cfg.Keyspace, Shards: n.cfg.Shards, Caller: n.cfg.Name,
 		Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, WaitTimeout: n.cfg.DurabilityTimeout,
-		AllowUnsafe: n.cfg.AllowUnsafe, Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
+		AllowUnsafe: n.cfg.AllowUnsafe, Logger: n.cfg.Logger,
+		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool}, n.cfg.Registerer),
 	}
 	if n.cfg.Virtual {
 		o.Virtual = n.cfg.Now
 	}
-	if n.store, err = redisstore.Open(ctx, o); err != nil {
-		return err
-	}
-	n.cfg.Shards = n.store.Shards()
-	return n.checkRedis(ctx)
+	return redisstore.Open(ctx, o)
 }
 
 // listen opens the addresses that others are told.
@@ -85,7 +104,7 @@ func (n *Node) build(context.Context) (err error) {
 	})
 	n.onStop("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
 	n.registry, err = registry.New(registry.Options{
-		Store: n.store, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
+		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Logger: c.Logger,
 	})
 	if err != nil {

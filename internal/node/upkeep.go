@@ -129,7 +129,7 @@ func (n *Node) missing() []string {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
 	defer cancel()
-	if err := n.data.Ping(ctx).Err(); err != nil {
+	if err := n.lockConns.Ping(ctx).Err(); err != nil {
 		return []string{"redis: " + errText(err)}
 	}
 	if r := n.report.Load(); r != nil && !n.cfg.AllowUnsafe {

@@ -47,7 +47,6 @@ func encodeState(s job.State) (string, error) {
 	w.run(s)
 	w.time('L', s.LastNominal)
 	w.uint('F', uint64(s.Failures))
-	w.time('G', s.FailedMS)
 	w.uint('o', uint64(s.LastOutcome))
 	w.time('S', s.LastStarted)
 	w.time('E', s.LastFinished)

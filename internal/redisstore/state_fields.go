@@ -64,8 +64,6 @@ func (f field) timeOf(s *job.State) *int64 {
 		return &s.PausedMS
 	case 'L':
 		return &s.LastNominal
-	case 'G':
-		return &s.FailedMS
 	case 'S':
 		return &s.LastStarted
 	case 'E':

@@ -33,7 +33,7 @@ func drawState(t *rapid.T) job.State {
 		FirstMS: ms.Draw(t, "first"), Losses: u32.Draw(t, "losses"), Unacked: u32.Draw(t, "unacked"),
 		Cancel: rapid.Bool().Draw(t, "cancel"), Pending: text.Draw(t, "pending"), Paused: rapid.Bool().Draw(t, "paused"),
 		PausedMS: ms.Draw(t, "pausedms"), PauseNote: text.Draw(t, "note"), Deleting: rapid.Bool().Draw(t, "deleting"),
-		LastNominal: ms.Draw(t, "lastnominal"), Failures: u32.Draw(t, "failures"), FailedMS: ms.Draw(t, "failedms"),
+		LastNominal: ms.Draw(t, "lastnominal"), Failures: u32.Draw(t, "failures"),
 		LastOutcome: job.Outcome(rapid.IntRange(0, int(job.OutcomeCancelled)).Draw(t, "outcome")),
 		LastStarted: ms.Draw(t, "started"), LastFinished: ms.Draw(t, "finished"), LastError: text.Draw(t, "error"),
 		SettledToken: u64.Draw(t, "settled"), Runs: u64.Draw(t, "runs"), Succeeded: u64.Draw(t, "succeeded"),
