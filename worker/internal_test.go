@@ -89,7 +89,7 @@ func TestPickGoesRound(t *testing.T) {
 
 func TestPauseGrowsByRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &link{w: &Worker{o: Options{Addresses: []string{"a", "b"}}}}
+		l := &link{w: &Worker{o: Options{Addresses: []string{"a", "b"}}}, longest: backoffMax}
 		for failures, limit := range map[int]time.Duration{
 			0: 100 * time.Millisecond, 1: 100 * time.Millisecond, 2: 100 * time.Millisecond, 3: 200 * time.Millisecond,
 			4: 200 * time.Millisecond, 9: 1600 * time.Millisecond, 40: 5 * time.Second, 1 << 40: 5 * time.Second,
@@ -100,6 +100,13 @@ func TestPauseGrowsByRounds(t *testing.T) {
 			if took := time.Since(start); took < limit/2 || took > limit {
 				t.Errorf("%d failures: waited %v, want %v to %v", failures, took, limit/2, limit)
 			}
+		}
+		// Short leases leave less time to come back in.
+		l.failures, l.longest = 40, 400*time.Millisecond
+		start := time.Now()
+		l.pause(context.Background(), nil)
+		if took := time.Since(start); took > 400*time.Millisecond {
+			t.Errorf("waited %v of at most 400ms", took)
 		}
 		before := &session{done: make(chan struct{})}
 		close(before.done)

@@ -23,14 +23,15 @@ const (
 type link struct {
 	w        *Worker
 	cursor   int
-	learnt   []string // addresses that nodes have told
-	failures int      // since a session lasted
+	learnt   []string      // addresses that nodes have told
+	failures int           // since a session lasted
+	longest  time.Duration // pause between two tries
 	sessions sync.WaitGroup
 }
 
 func newLink(w *Worker) *link {
 	// Workers start at different nodes.
-	return &link{w: w, cursor: rand.IntN(len(w.o.Addresses))}
+	return &link{w: w, cursor: rand.IntN(len(w.o.Addresses)), longest: backoffMax}
 }
 
 // run returns after ctx has ended and the last session is closed.
@@ -83,6 +84,7 @@ func (l *link) connect(ctx, life context.Context, before *session) *session {
 
 func (l *link) attach(s *session) {
 	l.w.attach(s)
+	l.longest = min(backoffMax, lossAfter(s.ttl())/4)
 	if told := s.welcome.GetAddresses(); len(told) > 0 {
 		l.learnt = nil // the older ones may be gone
 		l.learn(told)
@@ -113,11 +115,12 @@ func (l *link) lost(s *session) {
 }
 
 // pause waits before the next try: 50 to 100 ms in the first round of all
-// addresses, twice as long in each further one, up to 5 s. It tells whether the
-// session before has ended.
+// addresses, twice as long in each further one, up to 5 s, and never so long that
+// fewer than four tries fit into the time that leases are kept. It tells whether
+// the session before has ended.
 func (l *link) pause(ctx context.Context, before *session) (ended bool) {
 	round := max(l.failures-1, 0) / len(l.all())
-	limit := min(backoffBase<<min(round, 10), backoffMax)
+	limit := min(backoffBase<<min(round, 10), l.longest)
 	timer := time.NewTimer(limit/2 + rand.N(limit/2))
 	defer timer.Stop()
 	var done chan struct{}

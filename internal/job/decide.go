@@ -8,8 +8,8 @@ import (
 // New is the first state of a job and what to tell about it.
 func New(c *Compiled, now int64) Decision {
 	t := transition{c: c, now: now, State: State{Revision: 1, Lane: c.Lane(), Generation: c.Generation}}
-	t.notice(Notice{Kind: JobCreated})
 	t.planNext(0, "")
+	t.notice(Notice{Kind: JobCreated, DueMS: t.Due})
 	return t.decision(Applied)
 }
 
@@ -70,7 +70,7 @@ func (t *transition) unchanged(a Answer, original State) Decision {
 
 func (t *transition) notice(n Notice) {
 	n.Key, n.Queue, n.AtMS, n.Failures = t.c.Key, t.Lane.Queue, t.now, t.Failures
-	if n.RunID == "" && t.HasRun() {
+	if n.RunID == "" && t.HasRun() && t.Due != 0 {
 		n.RunID, n.Trigger = t.RunID(), t.Trigger
 		n.Correlation = Correlation(t.c.Key, n.RunID)
 	}

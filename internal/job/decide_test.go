@@ -478,3 +478,24 @@ func TestFixedDelayCountsFromTheEnd(t *testing.T) {
 		t.Errorf("backs off too: wait %v", w.wait())
 	}
 }
+
+func TestNoticesNameTheRunTheyAreAbout(t *testing.T) {
+	w := walk(t, def())
+	if n := w.last.Notices[len(w.last.Notices)-1]; n.Kind != JobCreated || n.RunID != w.s.RunID() || n.DueMS != w.s.Due {
+		t.Errorf("created: %+v, the run is %s", n, w.s.RunID())
+	}
+	run := w.lease().s.RunID()
+	w.after(5 * time.Minute).succeed()
+	for _, n := range w.last.Notices {
+		switch n.Kind {
+		case RunSucceeded:
+			if n.RunID != run || n.Correlation != Correlation(w.c.Key, run) {
+				t.Errorf("succeeded: %+v, the run was %s", n, run)
+			}
+		case NominalSkipped:
+			if n.RunID != "" || n.Count != 5 {
+				t.Errorf("skipped: %+v, want five and no run", n)
+			}
+		}
+	}
+}

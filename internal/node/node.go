@@ -33,19 +33,19 @@ type Node struct {
 	clients, others    net.Listener
 	grpcAddr, peerAddr string // as advertised
 
-	lockConns       redis.UniversalClient
-	store           *redisstore.Store // of the engines
-	clientStore     *redisstore.Store // of calls by clients
-	telemetry       *telemetry.Telemetry
-	ledger          *ledger.Ledger
-	registry        *registry.Registry
-	dispatcher      *dispatch.Dispatcher
-	scheduler       *scheduler.Scheduler
-	locks           *shardlock.Manager
-	peers           *peer.Peer
-	gossip          *membership.Cluster
-	health          *health.Server
-	http            *telemetry.Server
+	lockConns   redis.UniversalClient
+	store       *redisstore.Store // of the engines
+	clientStore *redisstore.Store // of calls by clients
+	telemetry   *telemetry.Telemetry
+	ledger      *ledger.Ledger
+	registry    *registry.Registry
+	dispatcher  *dispatch.Dispatcher
+	scheduler   *scheduler.Scheduler
+	locks       *shardlock.Manager
+	peers       *peer.Peer
+	gossip      *membership.Cluster
+	health      *health.Server
+	http        *telemetry.Server
 
 	demand  chan struct{}
 	permits chan permit

@@ -70,25 +70,23 @@ func Preflight(ctx context.Context, o Options) (Report, error) {
 	for _, i := range servers {
 		r.judge(i, o)
 	}
+	r.conclude(o)
+	return r, nil
+}
+
+// conclude compares what the servers give with what is demanded.
+func (r *Report) conclude(o Options) {
 	if r.Class < o.Durability {
 		r.find(Finding{Fatal, "durability", "", fmt.Sprintf(
 			"durability class %s is demanded, but the server gives %s: %s", o.Durability, r.Class, remedy(o))})
 	}
-	return r, nil
 }
 
 func remedy(o Options) string {
 	if o.Durability == DurabilityLocal {
 		return "turn on appendonly"
 	}
-	return fmt.Sprintf("turn on appendonly, and attach at least %d replicas", o.Replicas)
-}
-
-// Check is Preflight for a store that is open, to be repeated while running.
-func (s *Store) Check(ctx context.Context) (Report, error) {
-	return Preflight(ctx, Options{
-		Client: s.client, Embedded: s.embedded, Durability: s.durability, Replicas: s.replicas, OpTimeout: s.opTimeout,
-	})
+	return fmt.Sprintf("turn on appendonly, attach at least %d replicas, and set min-replicas-to-write 1 with min-replicas-max-lag 2 on every server", o.Replicas)
 }
 
 // verdict refuses what must not be opened.
@@ -139,19 +137,20 @@ func (r *Report) judgeDurability(i info, o Options) Durability {
 	if i.text("aof_last_write_status") == "err" {
 		r.find(Finding{Fatal, "aof_error", i.addr, "Redis cannot write its append-only file: look at its disk"})
 	}
-	replicas := i.replicasOnline()
-	if replicas < o.Replicas {
-		severity := Info
-		if o.Durability == DurabilityReplica {
-			severity = Warning
-		}
+	severity := Info
+	if o.Durability == DurabilityReplica {
+		severity = Warning
+	}
+	if replicas := i.replicasOnline(); replicas < o.Replicas {
 		r.find(Finding{severity, "replicas", i.addr, fmt.Sprintf(
 			"%d replicas are attached, %d are needed to survive the loss of the server", replicas, o.Replicas)})
 		return DurabilityLocal
 	}
-	if o.Durability == DurabilityReplica && !i.has("min_slaves_good_slaves") {
-		r.find(Finding{Warning, "min_replicas", i.addr,
-			"min-replicas-to-write is not set: a primary that is cut off goes on accepting leases; set it to 1, with min-replicas-max-lag 2"})
+	// INFO counts good replicas only where a number of them is demanded.
+	if !i.has("min_slaves_good_slaves") {
+		r.find(Finding{severity, "min_replicas", i.addr,
+			"min-replicas-to-write is not set: a primary that is cut off goes on granting leases; set it to 1, with min-replicas-max-lag 2"})
+		return DurabilityLocal
 	}
 	return DurabilityReplica
 }

@@ -137,13 +137,16 @@ func TestPreflightJudgement(t *testing.T) {
 		{"no limit", strings.Replace(good, "maxmemory:1000", "maxmemory:0", 1), DurabilityMemory, DurabilityReplica, "maxmemory", Info},
 		{"memory", strings.Replace(good, "aof_enabled:1", "aof_enabled:0", 1), DurabilityMemory, DurabilityMemory, "no_persistence", Warning},
 		{"broken disk", good + "aof_last_write_status:err\r\n", DurabilityLocal, DurabilityReplica, "aof_error", Fatal},
-		{"alone", strings.Replace(good, "online", "wait_bgsave", 1), DurabilityReplica, DurabilityLocal, "replicas", Warning},
-		{"no minimum", strings.Replace(good, "min_slaves", "x", 1), DurabilityReplica, DurabilityReplica, "min_replicas", Warning},
+		{"alone", strings.Replace(good, "online", "wait_bgsave", 1), DurabilityReplica, DurabilityLocal, "replicas durability", Fatal},
+		{"no minimum", strings.Replace(good, "min_slaves", "x", 1), DurabilityReplica, DurabilityLocal, "min_replicas durability", Fatal},
+		{"no minimum is demanded", strings.Replace(good, "min_slaves", "x", 1), DurabilityLocal, DurabilityLocal, "min_replicas", Info},
 		{"embedded", "connected_clients:1\r\n", DurabilityMemory, DurabilityMemory, "embedded", Warning},
 	}
 	for _, tt := range tests {
 		r := Report{Class: DurabilityReplica}
-		r.judge(parseInfo("", "# Server\r\n"+tt.info), Options{Durability: tt.demand, Replicas: 1})
+		o := Options{Durability: tt.demand, Replicas: 1}
+		r.judge(parseInfo("", "# Server\r\n"+tt.info), o)
+		r.conclude(o)
 		var codes []string
 		for _, f := range r.Findings {
 			codes = append(codes, f.Code)

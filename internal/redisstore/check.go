@@ -1,0 +1,50 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+)
+
+// Check is Preflight for a store that is open, to be repeated while running. It
+// also looks whether the keyspace is still the one that was opened, and changes
+// nothing about one that is not: only [Open] creates a keyspace.
+func (s *Store) Check(ctx context.Context) (Report, error) {
+	report, err := Preflight(ctx, Options{
+		Client: s.client, Embedded: s.embedded, Durability: s.durability, Replicas: s.replicas, OpTimeout: s.opTimeout,
+	})
+	if err != nil {
+		return Report{}, err
+	}
+	key := keyspaceKey(s.prefix)
+	stored := command("hmget", key, "hmget", key, "shards", "schema", "virtual")
+	if err := s.perform(ctx, stored); err != nil {
+		return Report{}, err
+	}
+	if text := s.judgeKeyspace(stored.reply); text != "" {
+		report.find(Finding{Fatal, "keyspace", "", text})
+	}
+	return report, nil
+}
+
+// judgeKeyspace says what is wrong with the hash of the keyspace as it is stored
+// now, and nothing when it is what was opened.
+func (s *Store) judgeKeyspace(stored reply) string {
+	key, virtual := keyspaceKey(s.prefix), "0"
+	if s.virtual != nil {
+		virtual = "1"
+	}
+	if !stored.has(0) {
+		return fmt.Sprintf("the keyspace is gone: Redis has lost the hash %s, and most likely all jobs with it; "+
+			"restore the backup of Redis, or restart all nodes with --shards %d to create the keyspace again, empty", key, len(s.shards))
+	}
+	if stored.text(0) != strconv.Itoa(len(s.shards)) || stored.text(2) != virtual {
+		return fmt.Sprintf("the keyspace was replaced while this node was running: hash %s now says %q shards and a %s clock, "+
+			"it was opened with %d and a %s clock; stop all nodes, restore the backup of Redis or decide for one --shards, and start them again",
+			key, stored.text(0), clockName(stored.text(2)), len(s.shards), clockName(virtual))
+	}
+	if schema, err := strconv.Atoi(stored.text(1)); err != nil || schema > SchemaVersion {
+		return fmt.Sprintf("the schema of the keyspace is now version %q, this binary knows %d: run a newer version", stored.text(1), SchemaVersion)
+	}
+	return ""
+}
