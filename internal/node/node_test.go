@@ -214,3 +214,17 @@ func TestImpossibleTimeoutsAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestALostKeyspaceMakesTheNodeNotReady(t *testing.T) {
+	redis := redistest.Start(t)
+	n := start(t, redis.URL(), "solo")
+	if missing := n.Missing(t.Context()); len(missing) != 0 {
+		t.Fatalf("a node that is up misses %v", missing)
+	}
+	if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if missing := n.Missing(t.Context()); len(missing) != 1 {
+		t.Errorf("the keyspace is gone and the node misses %v", missing)
+	}
+}

@@ -35,7 +35,8 @@ const (
 	// crashes (appendfsync everysec).
 	DurabilityLocal
 	// DurabilityReplica: besides, every write is confirmed by replicas before it
-	// is acknowledged, so that it survives the loss of one server.
+	// is acknowledged, so that it survives the loss of one server. The server has
+	// to refuse writes itself when it is cut off (min-replicas-to-write).
 	DurabilityReplica
 )
 

@@ -18,7 +18,7 @@ import (
 
 // TestReplicaClass demands that replicas confirm.
 func TestReplicaClass(t *testing.T) {
-	s := redistest.StartSentinel(t, 1, 3, 2)
+	s := redistest.StartSentinel(t, 1, 3, 2, redistest.WithMinReplicas(1, 10))
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
 	w := storetest.NewWorld(t, dial(t, url), func(o *redisstore.Options) {
 		o.Durability, o.WaitTimeout = redisstore.DurabilityReplica, 200*time.Millisecond
@@ -86,6 +86,55 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
+// TestReplicaClassNeedsMinReplicas refuses class replica on a primary that would go
+// on granting leases when it is cut off from its replica.
+func TestReplicaClassNeedsMinReplicas(t *testing.T) {
+	server := redistest.Start(t, redistest.WithAOF("always"))
+	redistest.Start(t, redistest.WithAOF("always"), redistest.WithConfig("replicaof", strings.Replace(server.Addr(), ":", " ", 1)))
+	redistest.Eventually(t, 10*time.Second, "a replica", func(ctx context.Context) error {
+		text, err := server.Client().Info(ctx, "replication").Result()
+		if err == nil && !strings.Contains(text, "state=online") {
+			err = errors.New("it is not in step")
+		}
+		return err
+	})
+	o := redisstore.Options{Client: dial(t, server.URL()), Prefix: "minimum", Shards: 1, Durability: redisstore.DurabilityReplica}
+	if _, err := redisstore.Open(t.Context(), o); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "min-replicas-to-write") {
+		t.Errorf("without a minimum: %v", err)
+	}
+	allowed := o
+	allowed.AllowUnsafe = true
+	s, err := redisstore.Open(t.Context(), allowed)
+	if err != nil {
+		t.Fatalf("allowed: %v", err)
+	}
+	check := func(want redisstore.Severity, class redisstore.Durability) {
+		t.Helper()
+		report, err := s.Check(t.Context())
+		if got := severity(report, "durability"); err != nil || got != want || report.Class != class {
+			t.Errorf("durability is %s, want %s; report %+v (%v)", got, want, report, err)
+		}
+	}
+	check(redisstore.Fatal, redisstore.DurabilityLocal)
+	if err := server.Client().ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	check(redisstore.Info, redisstore.DurabilityReplica)
+	if _, err := redisstore.Open(t.Context(), o); err != nil {
+		t.Errorf("with a minimum: %v", err)
+	}
+}
+
+// severity is that of the finding with a code, Info without one.
+func severity(r redisstore.Report, code string) redisstore.Severity {
+	for _, f := range r.Findings {
+		if f.Code == code {
+			return f.Severity
+		}
+	}
+	return redisstore.Info
+}
+
 // TestLeastRights runs the suite with the commands that Commands lists and no
 // others.
 func TestLeastRights(t *testing.T) {
@@ -100,6 +149,9 @@ func TestLeastRights(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	storetest.Run(t, func(testing.TB) redis.UniversalClient { return server.Client() },
 		func(o *redisstore.Options) { o.Client = client })
+	if _, err := storetest.NewWorld(t, server.Client(), func(o *redisstore.Options) { o.Client = client }).Store.Check(t.Context()); err != nil {
+		t.Errorf("check: %v", err)
+	}
 	if log := server.Client().Do(t.Context(), "acl", "log").Val(); len(log.([]any)) != 0 {
 		t.Errorf("refused: %v", log)
 	}

@@ -98,6 +98,66 @@ func testExpired(w *World) {
 	}
 }
 
+// testReapPastUnreadable: a lost run whose definition cannot be read can be neither
+// decided nor settled. It must not come first among the expired for ever.
+func testReapPastUnreadable(w *World) {
+	w.Damaged()
+	ids := w.InShard(0, 4)
+	for _, id := range ids {
+		w.Add(Once(id, 0))
+	}
+	ctx := w.T.Context()
+	states := map[string]string{}
+	expired := func(limit int) (names []string) {
+		w.T.Helper()
+		found, err := w.Store.Expired(ctx, 0, lock, []job.Lane{Lane()}, limit)
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		for _, o := range found {
+			names = append(names, o.Record)
+		}
+		return names
+	}
+	if got := w.Lease(0, 4); len(got) != 4 {
+		w.T.Fatalf("leased %v", records(got))
+	}
+	w.Advance(ttl)
+	all := expired(10)
+	if len(all) != 4 {
+		w.T.Fatalf("expired %v", all)
+	}
+	bad, good := all[:2], all[2:]
+	for _, id := range bad {
+		states[id] = w.Client.HGet(ctx, w.Key(0, "st"), id).Val()
+	}
+	w.Client.HDel(ctx, w.Key(0, "def"), bad[0])
+	w.Client.HSet(ctx, w.Key(0, "def"), bad[1], "garbage")
+	if got := expired(2); !slices.Equal(got, bad) {
+		w.T.Fatalf("expired %v, want %v", got, bad)
+	}
+	got, err := w.Store.GetRecords(ctx, 0, append([]string{"ns/none"}, all...))
+	if err != nil || len(got) != 5 || got[0] != nil || got[1] != nil || got[2] != nil || got[3] == nil || got[4] == nil {
+		w.T.Fatalf("records %v (%v)", got, err)
+	}
+	if got := expired(2); !slices.Equal(got, good) {
+		w.T.Errorf("expired %v, want %v", got, good)
+	}
+	w.Advance(1000 * time.Hour)
+	if n, err := w.Store.Sweep(ctx, 0, lock, []job.Lane{Lane()}, 100); err != nil || n != 0 {
+		w.T.Errorf("swept %d (%v)", n, err)
+	}
+	scores := w.scores(w.Key(0, "l:") + Lane().String())
+	for _, id := range bad {
+		if scores[id] != job.Score(job.RegionDead, job.NeverMS) || w.Client.HGet(ctx, w.Key(0, "st"), id).Val() != states[id] {
+			w.T.Errorf("%s is at %d; its state must be kept", id, scores[id])
+		}
+	}
+	if len(scores) != 4 {
+		w.T.Errorf("index %v", scores)
+	}
+}
+
 func testSweep(w *World) {
 	ids := w.InShard(0, 4)
 	w.Add(Once(ids[0], 0)) // will be done

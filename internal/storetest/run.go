@@ -39,6 +39,7 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"delete leaves nothing", testDelete},
 		{"renew", testRenew},
 		{"expired leases are listed", testExpired},
+		{"reaping goes on past what cannot be read", testReapPastUnreadable},
 		{"sweep deletes what is over", testSweep},
 		{"sweep mends the index", testSweepMends},
 		{"lanes and stats", testLanesAndStats},

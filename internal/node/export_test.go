@@ -1,0 +1,11 @@
+package node
+
+import "context"
+
+// Missing looks at Redis now and tells what keeps the node from being ready.
+func (n *Node) Missing(ctx context.Context) []string {
+	if err := n.checkRedis(ctx); err != nil {
+		return []string{err.Error()}
+	}
+	return n.missing()
+}
