@@ -91,6 +91,15 @@ func TestOrphanOfAnUnwantedShardIsTakenBack(t *testing.T) {
 		return nil
 	})
 	a.SetView(view("a")) // the ring names nobody
+	// A call that was under way may still be one to obtain, and would be granted:
+	// the one after it knows the view.
+	seen := cut.seen.Load()
+	f.eventually("a call made under the new view", func() error {
+		if cut.seen.Load() < seen+2 {
+			return errors.New("none yet")
+		}
+		return nil
+	})
 	cut.left.Store(0)
 	f.eventually("the orphan's end", func() error {
 		if v := f.value(0); v != "" {
