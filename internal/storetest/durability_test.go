@@ -91,12 +91,17 @@ func TestPreflight(t *testing.T) {
 func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 	server := redistest.Start(t, redistest.WithAOF("always"))
 	redistest.Start(t, redistest.WithAOF("always"), redistest.WithConfig("replicaof", strings.Replace(server.Addr(), ":", " ", 1)))
-	redistest.Eventually(t, 10*time.Second, "a replica", func(ctx context.Context) error {
-		text, err := server.Client().Info(ctx, "replication").Result()
-		if err == nil && !strings.Contains(text, "state=online") {
-			err = errors.New("it is not in step")
+	// Online is not enough: it must have confirmed something.
+	conn := server.Client().Conn()
+	defer conn.Close()
+	redistest.Eventually(t, 20*time.Second, "a replica that confirms", func(ctx context.Context) error {
+		if err := conn.Set(ctx, "probe", "1", 0).Err(); err != nil {
+			return err
 		}
-		return err
+		if n, err := conn.Wait(ctx, 1, 500*time.Millisecond).Result(); err != nil || n < 1 {
+			return fmt.Errorf("%d confirmed (%v)", n, err)
+		}
+		return nil
 	})
 	o := redisstore.Options{Client: dial(t, server.URL()), Prefix: "minimum", Shards: 1, Durability: redisstore.DurabilityReplica}
 	if _, err := redisstore.Open(t.Context(), o); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "min-replicas-to-write") {
