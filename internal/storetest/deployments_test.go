@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -88,8 +89,8 @@ func TestClusterFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, n := range cluster.Nodes() { // what was acknowledged has reached the replicas
-		_ = n.Client().Do(t.Context(), "wait", 1, 1000).Err()
+	for _, n := range cluster.Nodes() {
+		redistest.Eventually(t, 20*time.Second, "replicas that have all", func(ctx context.Context) error { return inStep(ctx, n) })
 	}
 	old := cluster.KillMaster(1)
 	if err := cycle(0); err != nil {
@@ -97,6 +98,21 @@ func TestClusterFailover(t *testing.T) {
 	}
 	cluster.WaitFailover(old)
 	redistest.Eventually(t, 20*time.Second, "leasing after the failover", func(context.Context) error { return cycle(1) })
+}
+
+// inStep answers nil for a server whose replicas have all that it has written.
+func inStep(ctx context.Context, n *redistest.Server) error {
+	text, err := n.Client().Info(ctx, "replication").Result()
+	if err != nil || !strings.Contains(text, "role:master") {
+		return err
+	}
+	own := regexp.MustCompile(`master_repl_offset:(\d+)`).FindStringSubmatch(text)
+	for _, replica := range regexp.MustCompile(`slave\d+:.*offset=(\d+)`).FindAllStringSubmatch(text, -1) {
+		if own == nil || replica[1] != own[1] {
+			return fmt.Errorf("a replica is at %s of %v", replica[1], own)
+		}
+	}
+	return nil
 }
 
 // TestSlotMigration moves the slot of a shard to another master while the shard
