@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"strconv"
 	"strings"
@@ -87,6 +88,8 @@ func (j *jobFlags) build(f *pflag.FlagSet, stdin io.Reader, now time.Time) (*cli
 
 // policyFlags describe retries inside a run and backoff between runs.
 type policyFlags struct {
+	preset string
+
 	attempts   int32
 	strategy   string
 	base       time.Duration
@@ -116,6 +119,7 @@ func (p *policyFlags) register(f *pflag.FlagSet) {
 }
 
 func (p *policyFlags) registerBackoff(f *pflag.FlagSet) {
+	f.StringVar(&p.preset, "preset", "", "take a whole policy from the list that fermata presets shows; flags beside it change single fields")
 	f.BoolVar(&p.noBackoff, "no-backoff", false, "keep the interval when runs fail")
 	f.Float64Var(&p.backoffMultiplier, "backoff-multiplier", 2, "growth of the interval with each failed run")
 	f.Int32Var(&p.backoffExponent, "backoff-max-exponent", 5, "failed runs after which it grows no more")
@@ -126,9 +130,14 @@ func (p *policyFlags) registerBackoff(f *pflag.FlagSet) {
 	f.StringVar(&p.jitter, "jitter", "", "spread of delays: none, down, proportional, spread, full or equal, with a fraction as in down:0.1")
 }
 
-// fill sets the policies that flags speak of.
+// fill sets the policies that flags speak of and returns the paths of what it
+// set: one for a policy that comes from a preset, which is replaced as a whole.
 func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, error) {
-	retry, backoff := &client.RetryPolicy{}, &client.BackoffPolicy{}
+	whole, err := p.fromPreset(j)
+	if err != nil {
+		return nil, err
+	}
+	retry, backoff := cmp.Or(j.RetryPolicy, &client.RetryPolicy{}), cmp.Or(j.BackoffPolicy, &client.BackoffPolicy{})
 	strategy, err := enumValue(fermatav1.RetryPolicy_Strategy_value, "STRATEGY_", "--retry-strategy", p.strategy)
 	if err != nil {
 		return nil, err
@@ -138,6 +147,14 @@ func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, 
 		return nil, err
 	}
 	var paths []string
+	add := func(path string) {
+		if root, _, _ := strings.Cut(path, "."); root != whole {
+			paths = append(paths, path)
+		}
+	}
+	if whole != "" {
+		paths = append(paths, whole)
+	}
 	fields := []struct {
 		flag, path string
 		set        func()
@@ -162,7 +179,7 @@ func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, 
 			continue
 		}
 		field.set()
-		paths = append(paths, field.path)
+		add(field.path)
 		if strings.HasPrefix(field.path, "retry_policy") {
 			j.RetryPolicy = retry
 		} else {
@@ -173,7 +190,7 @@ func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, 
 	// default number of attempts.
 	if j.RetryPolicy != nil && changed("jitter") {
 		retry.Jitter = jitter
-		paths = append(paths, "retry_policy.jitter")
+		add("retry_policy.jitter")
 	}
 	return paths, nil
 }

@@ -32,6 +32,7 @@ func (a *app) createCommand() *cobra.Command {
 		Example: `  fermata jobs create ping --every 30s --http https://example.com/health
   fermata jobs create report --cron '30 2 * * *' --tz Europe/Berlin --exec '["/usr/bin/report","--all"]' --timeout 10m
   fermata jobs create later --in 10m --handler mail --payload '{"to":"you"}' --retry-attempts 5 --retry-base 10s
+  fermata jobs create hook --handler deliver --preset webhook --retry-attempts 8
   fermata jobs create -f jobs.yaml`,
 		Args: rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

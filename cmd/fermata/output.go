@@ -80,6 +80,11 @@ func printAll[M proto.Message](a *app, list []M, asTable func([]M) error) error 
 		}
 		texts[i] = text
 	}
+	return a.printTexts(texts)
+}
+
+// printTexts writes JSON objects as one JSON array or as YAML documents.
+func (a *app) printTexts(texts []string) error {
 	if a.output == "json" {
 		var all bytes.Buffer
 		if err := json.Indent(&all, []byte("["+strings.Join(texts, ",")+"]"), "", "  "); err != nil {

@@ -21,7 +21,7 @@ func (a *app) previewCommand() *cobra.Command {
 		Short: "Show when a schedule would be due, without storing anything",
 		Long: "Show the next due times of a schedule, and with --every the intervals after 0, 1, 2 ... failed runs.\n" +
 			"Times are shown in the zone of --tz, else in the local one.",
-		Example: "  fermata preview --cron '30 2 * * *' --tz Europe/Berlin --count 5\n  fermata preview --every 1m --backoff-max-delay 10m",
+		Example: "  fermata preview --cron '30 2 * * *' --tz Europe/Berlin --count 5\n  fermata preview --every 1m --backoff-max-delay 10m\n  fermata preview --every 1m --preset monitor",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := schedule.schedule(cmd.Flags().Changed, a.now())
@@ -44,6 +44,9 @@ func (a *app) previewCommand() *cobra.Command {
 			var job client.Job
 			if _, err := policy.fill(cmd.Flags().Changed, &job); err != nil {
 				return err
+			}
+			if job.RetryPolicy != nil {
+				return usagef("--preset %s is about the retries inside a run, not about the interval; see: fermata presets", policy.preset)
 			}
 			if q.BackoffPolicy = job.GetBackoffPolicy(); q.BackoffPolicy == nil && s.GetInterval() != nil {
 				q.BackoffPolicy = &client.BackoffPolicy{}
