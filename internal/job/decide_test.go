@@ -499,3 +499,16 @@ func TestNoticesNameTheRunTheyAreAbout(t *testing.T) {
 		}
 	}
 }
+
+func TestFixedDelayEndsBeforeTheEndOfItsSchedule(t *testing.T) {
+	for offset, region := range map[int64]Region{0: RegionDone, 1: RegionDue} {
+		d := def()
+		d.Schedule.FixedDelay = true
+		d.Schedule.EndAt = time.UnixMilli(t0 + 120_000 + offset)
+		w := walk(t, d)
+		w.lease().succeed()
+		if w.s.Region != region {
+			t.Errorf("due %d ms before the end: %s, want %s", offset, w.s.Region, region)
+		}
+	}
+}

@@ -46,7 +46,7 @@ func (c *Compiled) next(s State, now int64, hint time.Duration) occurrence {
 		}
 		o.due, o.source = addMS(now, delay), source
 		o.nominal = o.due
-		if end := c.Schedule.EndAt; !end.IsZero() && o.due > end.UnixMilli() {
+		if end := c.Schedule.EndAt; !end.IsZero() && o.due >= end.UnixMilli() {
 			return occurrence{}
 		}
 		return o
