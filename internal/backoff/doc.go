@@ -1,6 +1,6 @@
 // Package backoff says how long to wait after a failure.
 //
-// There are two kinds of waiting, and one job may use both:
+// There are three kinds of waiting, and one job may use all of them:
 //
 //   - [Retry] is the wait between the attempts of one run. Before attempt k+1,
 //     after k failed ones, it is
@@ -21,6 +21,9 @@
 //     under up to three further caps: absolute (never below base), relative to
 //     base, and the job's own largest interval.
 //
+//   - [Circuit] is the wait of all jobs that need the same target: a failure of
+//     one holds all of them back, and one probe finds out for all.
+//
 // [Jitter] spreads a wait. It is a hash, not a dice roll: [Seed] makes a number
 // of job, run and attempt, so that every node, every version, every replay and
 // every explanation computes the same instant.
@@ -30,8 +33,9 @@
 //  1. No wait is negative, and none overflows: arithmetic saturates at the
 //     largest time.Duration, for any base and any count of failures.
 //  2. No wait passes its cap. The one exception is [JitterProportional], which
-//     by its definition is drawn around the capped value and stays below
-//     cap * (1 + fraction).
+//     by its definition is drawn around the capped value and stays within
+//     cap + round(cap * fraction). A bound of the exponent is no cap of the wait:
+//     [JitterSpread] may draw up to half more than the curve's last step.
 //  3. Before jitter a wait never shrinks as failures grow (decorrelated waits,
 //     random by nature, are exempt).
 //  4. The default jitter is drawn downward from the capped value, so that waits

@@ -13,7 +13,7 @@ const (
 	// JitterNone leaves d alone.
 	JitterNone
 	// JitterProportional draws from [d - round(d*p), d + round(d*p)], after the
-	// cap and past it.
+	// cap and past it, rounded to the nanosecond.
 	JitterProportional
 	// JitterSpread draws from [d*0.5, d*1.5), then applies the cap again: half of
 	// the waits that have reached the cap lie exactly on it.
@@ -57,6 +57,7 @@ func (j Jitter) Apply(d, cap time.Duration, seed uint64) time.Duration {
 		return 0
 	}
 	random := mix(seed)
+	half := d - d/2 // of an odd number of nanoseconds the larger one: bounds are exact
 	switch j.Kind {
 	case JitterDown:
 		return d - time.Duration(upTo(share(d, j.Fraction), random))
@@ -64,11 +65,11 @@ func (j Jitter) Apply(d, cap time.Duration, seed uint64) time.Duration {
 		span := share(d, j.Fraction)
 		return plus(d-time.Duration(span), upTo(2*span, random))
 	case JitterSpread:
-		return min(plus(d/2, upTo(uint64(d)-1, random)), cap)
+		return min(plus(half, upTo(uint64(d)-1, random)), cap)
 	case JitterFull:
 		return time.Duration(upTo(uint64(d), random))
 	case JitterEqual:
-		return d/2 + time.Duration(upTo(uint64(d-d/2), random))
+		return half + time.Duration(upTo(uint64(d-half), random))
 	default:
 		return d
 	}

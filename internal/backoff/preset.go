@@ -8,6 +8,10 @@ type Preset struct {
 	// Source is the formula that the preset reproduces.
 	Source      string
 	Description string
+	// KnownAs names the systems whose users know exactly this curve, each with
+	// what they set for it there; a remark in parentheses where something beside
+	// the curve differs. Empty where nobody is known to use it.
+	KnownAs []string
 	// Retry and Recurring are copies; nil where the preset says nothing.
 	Retry     *Retry
 	Recurring *Recurring
@@ -66,9 +70,13 @@ func retryPresets() []Preset {
 				MaxDelay: 300 * time.Second, MaxAttempts: 5, Jitter: Jitter{Kind: JitterNone},
 			},
 		},
-		module("module-fixed", "delay", Fixed, "Always the same wait"),
-		module("module-linear", "min(delay * n, 30s)", Linear, "One more second for each failure, at most 30 s"),
-		module("module-exponential", "min(delay * 2^(n-1), 30s)", Exponential, "Doubles from 1 s, at most 30 s"),
+		module("module-fixed", "delay", Fixed, "Always the same wait",
+			"BullMQ: attempts 6, backoff fixed, delay 1000", "Polly: BackoffType Constant, Delay 1 s, MaxRetryAttempts 5"),
+		module("module-linear", "min(delay * n, 30s)", Linear, "One more second for each failure, at most 30 s",
+			"Polly: BackoffType Linear, Delay 1 s, MaxRetryAttempts 5"),
+		module("module-exponential", "min(delay * 2^(n-1), 30s)", Exponential, "Doubles from 1 s, at most 30 s",
+			"BullMQ: attempts 6, backoff exponential, delay 1000",
+			"Temporal: initial_interval 1 s, maximum_interval 30 s, maximum_attempts 6"),
 		{
 			Name:        "workflow",
 			Source:      "min(min(1s * 2^(attempt-1), 60s) * [0.5, 1.5), 60s), 5 attempts",
@@ -83,47 +91,15 @@ func retryPresets() []Preset {
 
 // module is one of three presets that differ in their strategy: delay 1 s, five
 // retries.
-func module(name, source string, s Strategy, description string) Preset {
+func module(name, source string, s Strategy, description string, knownAs ...string) Preset {
 	return Preset{
 		Name:        name,
 		Source:      source,
 		Description: description + "; five retries. No jitter.",
+		KnownAs:     knownAs,
 		Retry: &Retry{
 			Strategy: s, Base: time.Second, Multiplier: 2,
 			MaxDelay: 30 * time.Second, MaxAttempts: 6, Jitter: Jitter{Kind: JitterNone},
-		},
-	}
-}
-
-// foreignPresets are the curves of systems that users come from.
-func foreignPresets() []Preset {
-	return []Preset{
-		{
-			Name:        "cloud-tasks",
-			Source:      "100ms, 16 doublings, then equal steps, at most 1h, 100 attempts",
-			Description: "Google Cloud Tasks' default retry configuration.",
-			Retry: &Retry{
-				Strategy: Exponential, Base: 100 * time.Millisecond, Multiplier: 2, MaxDoublings: 16,
-				MaxDelay: time.Hour, MaxAttempts: 100, Jitter: Jitter{Kind: JitterNone},
-			},
-		},
-		{
-			Name:        "cloud-scheduler",
-			Source:      "5s, 5 doublings, then equal steps, at most 1h, 5 retries",
-			Description: "Google Cloud Scheduler's default curve with the most retries it allows.",
-			Retry: &Retry{
-				Strategy: Exponential, Base: 5 * time.Second, Multiplier: 2, MaxDoublings: 5,
-				MaxDelay: time.Hour, MaxAttempts: 6, Jitter: Jitter{Kind: JitterNone},
-			},
-		},
-		{
-			Name:        "kubernetes-job",
-			Source:      "min(10s * 2^(n-1), 6m), 6 retries",
-			Description: "Pod failures of a Kubernetes Job with the default backoffLimit.",
-			Retry: &Retry{
-				Strategy: Exponential, Base: 10 * time.Second, Multiplier: 2,
-				MaxDelay: 6 * time.Minute, MaxAttempts: 7, Jitter: Jitter{Kind: JitterNone},
-			},
 		},
 	}
 }

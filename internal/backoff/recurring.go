@@ -25,6 +25,10 @@ type Recurring struct {
 	// StaleHalve halves the failures for each StaleAfter that passed, instead of
 	// forgetting all of them.
 	StaleHalve bool
+	// WithinSlot is for cron schedules, which are exempt from backoff otherwise:
+	// the waits between the attempts of a run grow with the failed runs before it
+	// as well ([Retry.NextWithin]), and never reach the next nominal time.
+	WithinSlot bool
 }
 
 // DefaultRecurring doubles for up to five failures, under an hour, less up to
@@ -52,9 +56,10 @@ func (r Recurring) Interval(base time.Duration, failures int64) time.Duration {
 // Delay is the wait before the next run, between min and max (0: no bound; min
 // wins over a smaller max). After failures it is Interval, spread by Jitter;
 // without, or disabled, it is base. The upper bound is applied before jitter as
-// well, so that jitter drawn downward is drawn from what will be waited.
+// well, so that jitter drawn downward is drawn from what will be waited. Jitter
+// may draw below base; only min bounds the result from below.
 func (r Recurring) Delay(base time.Duration, failures int64, min, max time.Duration, seed uint64) time.Duration {
-	d := atMost(r.Interval(base, failures), max)
+	d := r.Interval(base, failures)
 	if !r.Disabled && failures > 0 {
 		d = r.Jitter.Apply(d, atMost(r.limit(base), max), seed)
 	}

@@ -1,6 +1,9 @@
 package backoff
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Retry is what happens between the attempts of one run.
 type Retry struct {
@@ -15,7 +18,8 @@ type Retry struct {
 	Offset int
 	// MaxDoublings is how often Exponential multiplies before it goes on in
 	// equal steps, each as long as the last wait it multiplied to. 0 is no
-	// limit. This is the curve of Google Cloud Tasks.
+	// limit. This is the curve of Google Cloud Tasks, where none at all (there 0)
+	// is Linear here.
 	MaxDoublings int
 	// MaxDelay caps every wait; 0 is no cap.
 	MaxDelay time.Duration
@@ -62,10 +66,21 @@ func (r Retry) Delay(failed int, seed uint64) time.Duration {
 // attempts have used up MaxAttempts, or when the next one would start later than
 // MaxElapsed. elapsed is the time since the first attempt started.
 func (r Retry) Next(failed int, elapsed time.Duration, seed uint64) (time.Duration, bool) {
+	return r.NextWithin(failed, 0, elapsed, seed)
+}
+
+// NextWithin is Next for a run that comes after so many failed ones in a row, as
+// [Recurring.WithinSlot] has it: its waits start that far up the curve. The failed
+// runs use up none of its attempts, and its first one does not wait for them.
+func (r Retry) NextWithin(failed int, before int64, elapsed time.Duration, seed uint64) (time.Duration, bool) {
 	if r.MaxAttempts > 0 && failed >= r.MaxAttempts {
 		return 0, false
 	}
-	d := r.Delay(failed, seed)
+	index := failed
+	if failed > 0 && before > 0 {
+		index += int(min(before, int64(math.MaxInt-failed)))
+	}
+	d := r.Delay(index, seed)
 	if r.MaxElapsed > 0 && plus(max(elapsed, 0), uint64(d)) > r.MaxElapsed {
 		return 0, false
 	}

@@ -199,22 +199,3 @@ func TestDecorrelatedDoesNotPileUp(t *testing.T) {
 		t.Errorf("mean wait %v", sum)
 	}
 }
-
-func FuzzRetry(f *testing.F) {
-	f.Add(uint8(2), int64(time.Second), 2.0, 1, 3, int64(time.Hour), uint8(0), 0.1, 5, uint64(1))
-	f.Add(uint8(3), int64(math.MaxInt64), math.Inf(1), -7, -1, int64(-1), uint8(9), math.NaN(), math.MaxInt, uint64(0))
-	f.Fuzz(func(t *testing.T, strategy uint8, base int64, multiplier float64, offset, doublings int, maxDelay int64, kind uint8, fraction float64, failed int, seed uint64) {
-		r := backoff.Retry{
-			Strategy: backoff.Strategy(strategy), Base: time.Duration(base), Multiplier: multiplier,
-			Offset: offset, MaxDoublings: doublings, MaxDelay: time.Duration(maxDelay),
-			Jitter: backoff.Jitter{Kind: backoff.JitterKind(kind), Fraction: fraction},
-		}
-		d := r.Delay(failed, seed)
-		if d < 0 {
-			t.Fatalf("negative: %v", d)
-		}
-		if r.MaxDelay > 0 && r.Jitter.Kind != backoff.JitterProportional && d > r.MaxDelay {
-			t.Fatalf("%v is above %v", d, r.MaxDelay)
-		}
-	})
-}

@@ -10,6 +10,18 @@ import (
 
 // Monitors: target = B * 2^n; cap = max(B, 60 m); jitter of +-round(target*0.1);
 // delay = max(5 s, jittered target).
+//
+// Stated here: the table of parameters as far as it is arithmetic (minimum 5 s,
+// +-10 %, 2^n, 60 m but never below the base), the four steps of the delay and
+// their order, both ends and the evenness of the jitter, monitors apart from each
+// other, success that resets, and the staleness window.
+//
+// Tested by behaviour, where jobs are decided on and run: the 30 s timeout and its
+// 5 s grace, which count as failures; a manual check that runs now and resets the
+// backoff, or waits for the run under way, at most one; no overlapping runs; a new
+// correlation id for each run; the lifecycle events; the failure count and the next
+// due time that survive a restart. Jitter of a healthy monitor is that of its
+// schedule.
 
 func monitorDelay(t *testing.T, base time.Duration, n int64, seed uint64) time.Duration {
 	t.Helper()
@@ -139,5 +151,64 @@ func TestSeed001Staleness(t *testing.T) {
 	r.StaleHalve = true
 	if n, probe := r.Trusted(6, 3*time.Hour); n != 3 || !probe {
 		t.Errorf("halved: %d %v", n, probe)
+	}
+}
+
+// Steps 1 to 4, written down as they are told, over the random offset that was
+// drawn: nothing else comes between.
+func TestSeed001StepsInOrder(t *testing.T) {
+	p := preset(t, "monitor")
+	rapid.Check(t, func(rt *rapid.T) {
+		base := time.Duration(rapid.Int64Range(0, int64(3*time.Hour)).Draw(rt, "base"))
+		n := rapid.Int64Range(1, 1<<31).Draw(rt, "n")
+		seed := rapid.Uint64().Draw(rt, "seed")
+		target := max(base, time.Hour)
+		if base <= time.Hour>>min(n, 62) {
+			target = base << min(n, 62)
+		}
+		offset := p.Recurring.Jitter.Apply(target, 0, seed) - target
+		if span := (target + 5) / 10; offset < -span || offset > span {
+			rt.Fatalf("an offset of %v for %v", offset, target)
+		}
+		if got, want := monitorDelay(t, base, n, seed), max(5*time.Second, target+offset); got != want {
+			rt.Fatalf("B=%v n=%d: %v, want %v", base, n, got, want)
+		}
+	})
+}
+
+// round(target * 0.1) rounds half up, and both ends of the range are reached.
+func TestSeed001JitterRounds(t *testing.T) {
+	j := preset(t, "monitor").Recurring.Jitter
+	for target, span := range map[time.Duration]time.Duration{4: 0, 5: 1, 14: 1, 15: 2, 24: 2, 25: 3, 100: 10} {
+		low, high := target, target
+		for seed := range uint64(500) {
+			d := j.Apply(target, 0, seed)
+			low, high = min(low, d), max(high, d)
+		}
+		if low != target-span || high != target+span {
+			t.Errorf("%d: %d to %d, want +- %d", target, low, high, span)
+		}
+	}
+}
+
+// "reset on success"
+func TestSeed001SuccessResets(t *testing.T) {
+	for seed := range uint64(100) {
+		if got := monitorDelay(t, time.Minute, 0, seed); got != time.Minute {
+			t.Fatalf("%v", got)
+		}
+	}
+}
+
+// The minimum is applied last: jitter does not undercut it.
+func TestSeed001MinimumIsLast(t *testing.T) {
+	atMinimum := 0
+	for seed := range uint64(1000) {
+		if monitorDelay(t, 2500*time.Millisecond, 1, seed) == 5*time.Second {
+			atMinimum++
+		}
+	}
+	if atMinimum < 450 || atMinimum > 550 { // half of the offsets are below zero
+		t.Errorf("%d of 1000 at the minimum, want half", atMinimum)
 	}
 }

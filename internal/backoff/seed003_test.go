@@ -5,10 +5,20 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/backoff"
+	"pgregory.net/rapid"
 )
 
 // Module calls: `with retry: N, delay: D, backoff: fixed|linear|exponential`,
 // capped at 30 s. N counts retries, so there are N+1 attempts.
+//
+// Stated here: both tables, the cap, its default and the delays of its example, the
+// other examples, the default strategy, that backoff needs a delay, the names, the
+// function and the loop of its implementation, and the decorrelated strategy that
+// it asks for.
+//
+// Tested by behaviour, where attempts run: the timeout is that of each attempt, and
+// no wait is part of it; a policy in a definition is refused with the name of its
+// field.
 
 func moduleCall(t *testing.T, strategy string, delay time.Duration, retry int) backoff.Retry {
 	t.Helper()
@@ -103,5 +113,83 @@ func TestSeed003BackoffNeedsDelay(t *testing.T) {
 func TestSeed003DefaultStrategy(t *testing.T) {
 	if s := (backoff.Retry{}).Strategy; s != backoff.Fixed {
 		t.Errorf("zero strategy is %v", s)
+	}
+}
+
+// The presets say what the words of the language say: delay 1 s, retry 5, cap 30 s.
+func TestSeed003Presets(t *testing.T) {
+	for name, strategy := range map[string]backoff.Strategy{
+		"fixed": backoff.Fixed, "linear": backoff.Linear, "exponential": backoff.Exponential,
+	} {
+		want := backoff.Retry{
+			Strategy: strategy, Base: time.Second, Multiplier: 2, MaxDelay: 30 * time.Second, MaxAttempts: 6,
+			Jitter: backoff.Jitter{Kind: backoff.JitterNone},
+		}
+		if got := *preset(t, "module-"+name).Retry; got != want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// computeDelay, as it stands there, without its overflow.
+func computeDelay(base time.Duration, attempt int, strategy string, longest time.Duration) time.Duration {
+	computed := base
+	switch {
+	case strategy == "linear" && int64(attempt) > int64(longest/base):
+		return longest
+	case strategy == "linear":
+		computed = base * time.Duration(attempt)
+	case strategy == "exponential" && attempt > 24: // 1 ms has passed an hour
+		return longest
+	case strategy == "exponential":
+		computed = base * (1 << (attempt - 1))
+	}
+	return min(computed, longest)
+}
+
+func TestSeed003ComputeDelay(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		strategy := rapid.SampledFrom([]string{"fixed", "linear", "exponential"}).Draw(rt, "strategy")
+		base := time.Duration(rapid.Int64Range(1, 4000).Draw(rt, "delay")) * time.Millisecond
+		r := moduleCall(t, strategy, base, 5)
+		r.MaxDelay = time.Duration(rapid.Int64Range(1, 3_600_000).Draw(rt, "cap")) * time.Millisecond
+		attempt := drawFailed().Draw(rt, "attempt")
+		got, want := r.Delay(attempt, rapid.Uint64().Draw(rt, "seed")), computeDelay(base, attempt, strategy, r.MaxDelay)
+		if got != want {
+			rt.Fatalf("%s of %v after %d: %v, want %v", strategy, base, attempt, got, want)
+		}
+	})
+}
+
+// executeWithBackoff: remaining goes down from the retries, attemptNum up from 1.
+func TestSeed003Loop(t *testing.T) {
+	for _, strategy := range []string{"fixed", "linear", "exponential"} {
+		for retries := range 12 {
+			r := moduleCall(t, strategy, time.Second, retries)
+			var want, got []time.Duration
+			for remaining, attempt := retries, 1; remaining > 0; remaining, attempt = remaining-1, attempt+1 {
+				want = append(want, computeDelay(time.Second, attempt, strategy, 30*time.Second))
+			}
+			for failed := 1; ; failed++ {
+				d, ok := r.Next(failed, 0, 0)
+				if !ok {
+					break
+				}
+				got = append(got, d)
+			}
+			equalDurations(t, got, want)
+		}
+	}
+}
+
+// BackoffStrategy ::= 'fixed' | 'linear' | 'exponential', and "should we add a
+// decorrelated strategy?"
+func TestSeed003Names(t *testing.T) {
+	for name, want := range map[string]backoff.Strategy{
+		"fixed": backoff.Fixed, "linear": backoff.Linear, "exponential": backoff.Exponential, "decorrelated": backoff.Decorrelated,
+	} {
+		if got, ok := backoff.ParseStrategy(name); !ok || got != want || got.String() != name {
+			t.Errorf("%s is %v %v", name, got, ok)
+		}
 	}
 }

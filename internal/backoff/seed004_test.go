@@ -10,6 +10,13 @@ import (
 
 // Workflow steps: fixed, linear, exponential; jitter multiplies the computed
 // delay by [0.5, 1.5), then clamps to maxDelayMs; maxAttempts counts the first.
+//
+// Stated here: the three formulas, maxDelayMs, the jitter and what it is clamped
+// to, jitter that is off, maxAttempts, the example's policy, and that steps have
+// policies of their own.
+//
+// Tested by behaviour, where definitions are validated and runs are settled: fewer
+// than one attempt are refused; each job carries its own policy.
 
 func TestSeed004Policy(t *testing.T) {
 	r := *preset(t, "workflow").Retry
@@ -91,5 +98,61 @@ func TestSeed004JitterSpreadsAndClamps(t *testing.T) {
 	// Half of the factors are above 1 and are clamped.
 	if capped < draws*48/100 || capped > draws*52/100 {
 		t.Errorf("%d of %d are on the cap, want half", capped, draws)
+	}
+}
+
+// The factor is in [0.5, 1.5): of ten nanoseconds 5 to 14 occur, 15 never.
+func TestSeed004FactorIsHalfOpen(t *testing.T) {
+	j := preset(t, "workflow").Retry.Jitter
+	seen := map[time.Duration]int{}
+	for seed := range uint64(5000) {
+		seen[j.Apply(10, 0, seed)]++
+	}
+	for d := time.Duration(5); d < 15; d++ {
+		if seen[d] < 400 || seen[d] > 600 {
+			t.Errorf("%d occurs %d times of 5000, want a tenth", d, seen[d])
+		}
+	}
+	if len(seen) != 10 {
+		t.Errorf("%v", seen)
+	}
+}
+
+// The cap is there before and after the jitter: without it the factor would be of
+// the curve, and hardly any late wait would lie below the cap.
+func TestSeed004JitterIsOfTheCappedDelay(t *testing.T) {
+	r := *preset(t, "workflow").Retry
+	below := 0
+	for i := range int64(1000) {
+		if r.Delay(30, backoff.Seed("step", i, 30)) < r.MaxDelay {
+			below++
+		}
+	}
+	if below < 450 || below > 550 {
+		t.Errorf("%d of 1000 below the cap, want half", below)
+	}
+}
+
+// "jitter: when enabled"
+func TestSeed004WithoutJitter(t *testing.T) {
+	r := *preset(t, "workflow").Retry
+	r.Jitter = backoff.Jitter{Kind: backoff.JitterNone}
+	equalDurations(t, r.Ladder(100), seconds(1, 2, 4, 8))
+	for failed, want := range map[int]int{1: 1, 4: 8, 6: 32, 7: 60, 100: 60} {
+		for seed := range uint64(20) {
+			if got := r.Delay(failed, seed); got != time.Duration(want)*time.Second {
+				t.Errorf("after %d: %v, want %d s", failed, got, want)
+			}
+		}
+	}
+}
+
+// "A database call might use fixed backoff with 3 attempts"
+func TestSeed004PerStep(t *testing.T) {
+	r := *preset(t, "workflow").Retry
+	r.Strategy, r.MaxAttempts = backoff.Fixed, 3
+	equalDurations(t, r.Ladder(100), seconds(1, 1))
+	if got := preset(t, "workflow").Retry; got.Strategy != backoff.Exponential || got.MaxAttempts != 5 {
+		t.Errorf("another step's policy is %+v", got)
 	}
 }

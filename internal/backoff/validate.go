@@ -24,16 +24,18 @@ type FieldError struct{ Field, Reason string }
 
 func (e FieldError) Error() string { return e.Field + " " + e.Reason }
 
-// Validate lists what is wrong with the policy; nothing for a good one.
+// Validate lists what is wrong with the policy; nothing for a good one. Fields
+// that the strategy has no use for may be zero, but not nonsense: a policy that
+// does not equal itself, as one with a NaN in it, would always seem to be edited.
 func (r Retry) Validate() []FieldError {
 	var c checker
 	c.require(int(r.Strategy) < len(strategyNames), "strategy", "is unknown")
 	c.duration("base_delay", r.Base)
 	c.require(r.Base != 0 || r.Strategy == Fixed, "base_delay", "is needed: without it %s has no effect", r.Strategy)
-	if r.Strategy == Exponential {
+	if r.Strategy == Exponential || r.Multiplier != 0 {
 		c.multiplier(r.Multiplier)
-		c.within("exponent_offset", r.Offset, 0, 1)
 	}
+	c.within("exponent_offset", r.Offset, 0, 1)
 	c.within("max_doublings", r.MaxDoublings, 0, MaxAttempts)
 	c.duration("max_delay", r.MaxDelay)
 	c.require(r.MaxDelay <= 0 || r.MaxDelay >= r.Base, "max_delay", "%v is shorter than base_delay %v", r.MaxDelay, r.Base)
@@ -43,15 +45,15 @@ func (r Retry) Validate() []FieldError {
 	return c.errors
 }
 
-// Validate lists what is wrong with the policy; nothing for a good one.
+// Validate lists what is wrong with the policy; nothing for a good one. Disabled
+// needs none of the other fields, but takes no nonsense in them either.
 func (r Recurring) Validate() []FieldError {
 	var c checker
 	c.require(!r.StaleHalve || r.StaleAfter != 0, "stale_halve", "has no effect without stale_after")
 	c.duration("stale_after", r.StaleAfter)
-	if r.Disabled {
-		return c.errors
+	if !r.Disabled || r.Multiplier != 0 {
+		c.multiplier(r.Multiplier)
 	}
-	c.multiplier(r.Multiplier)
 	c.within("max_exponent", r.MaxExponent, 0, MaxExponent)
 	c.duration("max_delay", r.MaxDelay)
 	c.require(r.MaxRatio == 0 || (r.MaxRatio >= 1 && r.MaxRatio <= 1e9), "max_ratio", "is %v, want 0 (none) or 1 to 1e9", r.MaxRatio)

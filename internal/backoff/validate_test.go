@@ -35,6 +35,9 @@ func TestValidateRetry(t *testing.T) {
 		"NaN":                  {func(r *backoff.Retry) { r.Multiplier = math.NaN() }, []string{"multiplier"}},
 		"Inf":                  {func(r *backoff.Retry) { r.Multiplier = math.Inf(1) }, []string{"multiplier"}},
 		"fixed needs none":     {func(r *backoff.Retry) { r.Strategy, r.Multiplier = backoff.Fixed, 0 }, nil},
+		"linear, NaN":          {func(r *backoff.Retry) { r.Strategy, r.Multiplier = backoff.Linear, math.NaN() }, []string{"multiplier"}},
+		"fixed, half":          {func(r *backoff.Retry) { r.Strategy, r.Multiplier = backoff.Fixed, 0.5 }, []string{"multiplier"}},
+		"linear, offset":       {func(r *backoff.Retry) { r.Strategy, r.Offset = backoff.Linear, -1 }, []string{"exponent_offset"}},
 		"offset":               {func(r *backoff.Retry) { r.Offset = 2 }, []string{"exponent_offset"}},
 		"doublings":            {func(r *backoff.Retry) { r.MaxDoublings = -1 }, []string{"max_doublings"}},
 		"max delay":            {func(r *backoff.Retry) { r.MaxDelay = -1 }, []string{"max_delay"}},
@@ -73,6 +76,9 @@ func TestValidateRecurring(t *testing.T) {
 		"stale":           {func(r *backoff.Recurring) { r.StaleAfter = -1 }, []string{"stale_after"}},
 		"halve":           {func(r *backoff.Recurring) { r.StaleAfter, r.StaleHalve = time.Hour, true }, nil},
 		"halve of never":  {func(r *backoff.Recurring) { r.StaleHalve = true }, []string{"stale_halve"}},
+		"disabled, kept":  {func(r *backoff.Recurring) { r.Disabled = true }, nil},
+		"disabled, NaN":   {func(r *backoff.Recurring) { r.Disabled, r.Multiplier = true, math.NaN() }, []string{"multiplier"}},
+		"disabled, ratio": {func(r *backoff.Recurring) { r.Disabled, r.MaxRatio = true, math.NaN() }, []string{"max_ratio"}},
 		"disabled, stale": {func(r *backoff.Recurring) { r.Disabled, r.StaleAfter = true, -1 }, []string{"stale_after"}},
 	} {
 		r := backoff.DefaultRecurring()

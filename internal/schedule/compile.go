@@ -6,34 +6,69 @@ import (
 	_ "time/tzdata" // zones must load on machines without a tz database
 )
 
-const compileYears = 40
+const (
+	compileYears = 40
+	maxMaxRuns   = 1_000_000_000
+)
 
 // Compile checks s and makes it answerable. anchor is the creation time of
 // this generation of the schedule: the phase of an interval without StartAt
 // and the begin of the 40 years in which each cron expression must have an
-// instant. The same arguments give the same Schedule on every node.
+// instant. seed belongs to the job: it settles what H stands for in an expression
+// and how due times are spread. The same arguments give the same Schedule on
+// every node.
 //
 // An error is a join of *FieldError, one for each fault found.
-func Compile(s Spec, anchor time.Time) (*Schedule, error) {
+func Compile(s Spec, anchor time.Time, seed uint64) (*Schedule, error) {
 	var p problems
-	c := &Schedule{kind: s.Kind, start: minInstant, end: maxInstant + 1}
+	c := &Schedule{kind: s.Kind, start: minInstant, end: maxInstant + 1, jitter: s.Jitter, seed: seed}
 	c.window(s, &p)
 	checkForeign(s, &p)
+	checkBounds(s, &p)
 	switch s.Kind {
 	case KindNone:
 	case KindOnce:
 		c.once(s, &p)
 	case KindInterval:
 		c.interval("every", s.Every, s, anchor, &p)
+		c.exclude = compileExclusions(s, loadZone(s, &p), seed, &p)
 	case KindCron:
 		c.cron(s, anchor, &p)
 	default:
 		p.add("kind", "unknown kind %d", s.Kind)
 	}
+	if p.err() == nil && c.exclude != nil {
+		if _, ok := c.Next(instant(max(millis(anchor), c.start) - 1)); !ok {
+			p.add("exclude", "leaves no nominal time")
+		}
+	}
 	if err := p.err(); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// checkBounds refuses what no kind allows.
+func checkBounds(s Spec, p *problems) {
+	recurs := s.Kind == KindInterval || s.Kind == KindCron
+	switch {
+	case s.Jitter < 0 || s.Jitter > maxJitter:
+		p.add("jitter", "is %v, want 0 to %v", s.Jitter, maxJitter)
+	case s.Jitter%time.Millisecond != 0:
+		p.add("jitter", "must be whole milliseconds, is %v", s.Jitter)
+	case s.Jitter > 0 && s.FixedDelay:
+		p.add("jitter", "not with fixed_delay, whose times spread by themselves")
+	case s.Jitter > 0 && s.Kind == KindNone:
+		p.add("jitter", "needs a schedule")
+	}
+	if s.MaxRuns < 0 || s.MaxRuns > maxMaxRuns {
+		p.add("max_runs", "is %d, want 0 to %d", s.MaxRuns, maxMaxRuns)
+	} else if s.MaxRuns > 0 && !recurs {
+		p.add("max_runs", "only for kinds interval and cron, not %s", s.Kind)
+	}
+	if !s.Exclude.Empty() && !recurs {
+		p.add("exclude", "only for kinds interval and cron, not %s", s.Kind)
+	}
 }
 
 // checkForeign refuses fields that the kind would silently ignore.
@@ -47,9 +82,10 @@ func checkForeign(s Spec, p *problems) {
 	foreign(KindInterval, "every", s.Every != 0)
 	foreign(KindInterval, "fixed_delay", s.FixedDelay)
 	foreign(KindCron, "cron", len(s.Cron) > 0)
-	foreign(KindCron, "time_zone", s.TimeZone != "")
+	foreign(KindCron, "time_zone", s.TimeZone != "" && (s.Kind != KindInterval || s.Exclude.Empty()))
 	foreign(KindCron, "seconds", s.Seconds)
-	foreign(KindCron, "dst", s.DST != DSTVixie)
+	foreign(KindCron, "gap", s.Gap != GapShift)
+	foreign(KindCron, "repeat", s.Repeat != RepeatFirst)
 }
 
 func (s *Schedule) window(spec Spec, p *problems) {
@@ -105,6 +141,7 @@ func (s *Schedule) interval(field string, every time.Duration, spec Spec, anchor
 
 func (s *Schedule) cron(spec Spec, anchor time.Time, p *problems) {
 	zone := loadZone(spec, p)
+	s.exclude = compileExclusions(spec, zone, s.seed, p)
 	if len(spec.Cron) == 0 || len(spec.Cron) > maxExpressions {
 		p.add("cron", "%d expressions, 1 to %d are allowed", len(spec.Cron), maxExpressions)
 		return
@@ -120,7 +157,7 @@ func (s *Schedule) cron(spec Spec, anchor time.Time, p *problems) {
 	}
 	from := max(millis(anchor), s.start)
 	for i, text := range spec.Cron {
-		r, err := compileRule(text, spec, zone, from)
+		r, err := compileRule(text, spec, zone, from, s.seed)
 		if err != nil {
 			p.add(fmt.Sprintf("cron[%d]", i), "%v", err)
 			continue
@@ -129,18 +166,18 @@ func (s *Schedule) cron(spec Spec, anchor time.Time, p *problems) {
 	}
 }
 
-func compileRule(text string, s Spec, zone *time.Location, from int64) (rule, error) {
+func compileRule(text string, s Spec, zone *time.Location, from int64, seed uint64) (rule, error) {
 	if err := checkText(text); err != nil {
 		return rule{}, err
 	}
 	if isEvery(text) {
 		return rule{}, fmt.Errorf("@every must be the only expression")
 	}
-	f, wild, err := parseFields(text, s.Seconds)
+	f, wild, err := parseFields(text, s.Seconds, seed)
 	if err != nil {
 		return rule{}, err
 	}
-	r := newRule(f, wild, zone, s.DST)
+	r := newRule(f, wild, zone, s.Gap, s.Repeat)
 	at, ok := r.next(ceilSecond(from))
 	if !ok || instant(at*1000).After(instant(from).AddDate(compileYears, 0, 0)) {
 		return rule{}, fmt.Errorf("no instant within %d years", compileYears)
@@ -150,14 +187,13 @@ func compileRule(text string, s Spec, zone *time.Location, from int64) (rule, er
 
 // loadZone returns UTC where it reports a problem.
 func loadZone(s Spec, p *problems) *time.Location {
-	if s.DST > DSTUTC {
-		p.add("dst", "unknown policy %d", s.DST)
+	if s.Gap > GapSkip {
+		p.add("gap", "unknown policy %d", s.Gap)
+	}
+	if s.Repeat > RepeatBoth {
+		p.add("repeat", "unknown policy %d", s.Repeat)
 	}
 	if s.TimeZone == "" || s.TimeZone == "UTC" {
-		return time.UTC
-	}
-	if s.DST == DSTUTC {
-		p.add("time_zone", "must be empty or UTC if dst is utc")
 		return time.UTC
 	}
 	zone, ok := lookupZone(s.TimeZone)

@@ -18,6 +18,15 @@
 //     completion to Next. The first one is StartAt, or anchor + Every.
 //   - cron: the union of up to 16 expressions, read in one time zone.
 //
+// # Exclusions, jitter, runs
+//
+// [Exclusions] take nominal times out of an interval or a cron, as if it did not
+// have them. A fixed delay that ends in one is due when it is over. A search that
+// passes over 20,000 excluded times in a row counts the schedule as ended; days,
+// windows and periods are passed over in one step each, expressions minute by
+// minute. [Schedule.Jittered] gives the due time of a nominal time. MaxRuns is for
+// whoever keeps the state: the schedule itself has no memory.
+//
 // # Window
 //
 // Nominal times lie in [StartAt, EndAt). Outside years 1 to 9999 there are none.
@@ -31,6 +40,9 @@
 // @midnight, @weekly, @monthly, @yearly, @annually, and, as the only
 // expression, @every with a Go duration, which is an interval and no cron.
 //
+// H, H/step, H(low-high) and H(low-high)/step stand for numbers that the seed
+// settles: the same for one job on every node, spread evenly over jobs.
+//
 // As in Vixie cron a field is unrestricted if its text starts with * (or ?).
 // If both day fields are restricted a day matches either of them; otherwise it
 // has to match both. So "0 0 1 * MON" is the 1st and every Monday, whereas
@@ -39,7 +51,7 @@
 // # Changes of the clock
 //
 // An expression is wild if its minute or hour field starts with *, else it is
-// fixed. Under [DSTVixie]:
+// fixed. Under [GapShift] and [RepeatFirst]:
 //
 //   - Wild expressions follow elapsed time: they skip what a gap skips and run
 //     in both passes of a repeated hour.
@@ -48,8 +60,11 @@
 //     swallowed. In a longer gap (Apia lost 2011-12-30) the times do not exist.
 //   - Fixed expressions run in the first pass of a repeat only.
 //
-// [DSTSkip] runs nothing for a gap; [DSTBoth] runs fixed expressions in both
-// passes; [DSTUTC] reads the expression in UTC.
+// [RepeatLast] takes the last pass instead: a time that the clock will show again
+// does not count yet.
+//
+// [GapSkip] runs nothing for a gap; [RepeatBoth] runs fixed expressions in both
+// passes.
 //
 // Zone rules come from the tz database of the system and, where there is none,
 // from the copy embedded in the binary; all nodes of a cluster must use the
@@ -61,8 +76,11 @@
 //     lies strictly between t and Next(t). (Fixed delay has no Prev.)
 //  2. Two nominal times of one schedule are never the same instant, so a change
 //     of the clock or overlapping expressions cannot yield a run twice.
-//  3. Count and Prev of an interval take constant time however much was missed.
+//  3. Count and Prev of an interval without exclusions take constant time however
+//     much was missed.
 //  4. Next and Prev of a cron inspect at most 41 years. Compile refuses
 //     expressions without an instant in the 40 years after anchor or StartAt.
 //  5. No text makes Compile panic.
+//  6. No due time of Jittered reaches the next nominal time.
+//  7. What seeds settle (H, jitter) is the same in every version.
 package schedule

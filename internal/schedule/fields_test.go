@@ -48,7 +48,7 @@ func TestFieldsAgreeWithLibrary(t *testing.T) {
 		}
 		spec := parsed.(*cron.SpecSchedule)
 		spec.Location = time.UTC
-		f, _, err := parseFields(expr, true)
+		f, _, err := parseFields(expr, true, 7)
 		if err != nil {
 			t.Fatalf("%q: %v", expr, err)
 		}

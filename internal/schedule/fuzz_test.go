@@ -18,7 +18,7 @@ func FuzzCompile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, zone string, at int64, seconds bool, policy uint8) {
 		begin := time.Now()
 		after := time.Unix(at, 0)
-		s, err := Compile(Spec{Kind: KindCron, Cron: []string{text}, TimeZone: zone, Seconds: seconds, DST: DSTPolicy(policy)}, after)
+		s, err := Compile(Spec{Kind: KindCron, Cron: []string{text}, TimeZone: zone, Seconds: seconds, Gap: GapPolicy(policy % 2), Repeat: RepeatPolicy(policy / 2)}, after, uint64(at))
 		if err != nil {
 			faults(t, err)
 			return
@@ -53,7 +53,7 @@ func BenchmarkNext(b *testing.B) {
 		{"leapday", "America/New_York", "0 0 29 2 */7"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			s := compile(b, cronIn(c.zone, DSTVixie, c.expr), created)
+			s := compile(b, cronIn(c.zone, vixie, c.expr), created)
 			b.ReportAllocs()
 			for b.Loop() {
 				s.Next(created)
@@ -63,7 +63,7 @@ func BenchmarkNext(b *testing.B) {
 }
 
 func BenchmarkCompile(b *testing.B) {
-	spec := cronIn("Europe/Berlin", DSTVixie, "30 2 * * MON-FRI")
+	spec := cronIn("Europe/Berlin", vixie, "30 2 * * MON-FRI")
 	b.ReportAllocs()
 	for b.Loop() {
 		compile(b, spec, created)

@@ -18,15 +18,34 @@ func utc(s string) time.Time {
 
 func compile(t testing.TB, s Spec, anchor time.Time) *Schedule {
 	t.Helper()
-	c, err := Compile(s, anchor)
+	c, err := Compile(s, anchor, 7)
 	if err != nil {
 		t.Fatalf("Compile(%+v): %v", s, err)
 	}
 	return c
 }
 
-func cronIn(zone string, p DSTPolicy, exprs ...string) Spec {
-	return Spec{Kind: KindCron, TimeZone: zone, DST: p, Cron: exprs}
+// dst is what a schedule does where the clock jumps.
+type dst struct {
+	gap    GapPolicy
+	repeat RepeatPolicy
+}
+
+func (p dst) String() string { return p.gap.String() + "/" + p.repeat.String() }
+
+var (
+	vixie    = dst{GapShift, RepeatFirst}
+	skip     = dst{GapSkip, RepeatFirst}
+	last     = dst{GapShift, RepeatLast}
+	both     = dst{GapShift, RepeatBoth}
+	skipLast = dst{GapSkip, RepeatLast}
+	skipBoth = dst{GapSkip, RepeatBoth}
+
+	everyDST = []dst{vixie, skip, last, both, skipLast, skipBoth}
+)
+
+func cronIn(zone string, p dst, exprs ...string) Spec {
+	return Spec{Kind: KindCron, TimeZone: zone, Gap: p.gap, Repeat: p.repeat, Cron: exprs}
 }
 
 // upcoming formats the next n nominal times as a clock in zone shows them.
@@ -58,4 +77,9 @@ func faults(t testing.TB, err error) []string {
 		out = append(out, f.Field)
 	}
 	return out
+}
+
+// excluding is a job every 30 minutes with exclusions in Berlin.
+func excluding(e Exclusions) Spec {
+	return Spec{Kind: KindInterval, Every: 30 * time.Minute, TimeZone: "Europe/Berlin", Exclude: e}
 }

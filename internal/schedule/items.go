@@ -30,8 +30,8 @@ func checkItem(item string) error {
 		return fmt.Errorf("empty item in a list")
 	case len(base) > 1 && strings.ContainsAny(base, "*?"):
 		return fmt.Errorf("%q is neither a star nor a range", base)
-	case base[0] == 'H' || strings.Contains(base, "~"):
-		return fmt.Errorf("%q: hash spread is not supported", item)
+	case strings.Contains(base, "~"):
+		return fmt.Errorf("%q: a number spread over jobs is written H, or H(low-high)", item)
 	}
 	return nil
 }

@@ -83,17 +83,29 @@ func (n *naive) matches(w wall) bool {
 
 // nominal lists, by policy, the minutes (since 1970, UTC) that are nominal;
 // walls[i] is the wall at minute start+i.
-func (n *naive) nominal(start int64, walls []wall) map[DSTPolicy][]int64 {
-	out := map[DSTPolicy][]int64{}
+func (n *naive) nominal(start int64, walls []wall) map[dst][]int64 {
+	out := map[dst][]int64{}
+	// soonest[i] is the least that the wall shows after minute i.
+	soonest := make([]int64, len(walls))
+	soonest[len(walls)-1] = 1 << 62
+	for i := len(walls) - 1; i > 0; i-- {
+		soonest[i-1] = min(walls[i].minutes, soonest[i])
+	}
 	shown := walls[0].minutes - 1 // the latest the wall has shown
 	for i, w := range walls {
 		match, missed := n.matches(w), w.minutes-shown-1
 		again := missed < 0
 		if match || missed > 0 {
 			owed := n.owes(shown, missed)
-			for _, p := range []DSTPolicy{DSTVixie, DSTSkip, DSTBoth} {
-				runs := match && (!again || n.wild || p == DSTBoth)
-				if runs || owed && p != DSTSkip {
+			for _, p := range everyDST {
+				counts := n.wild || p.repeat == RepeatBoth
+				switch {
+				case p.repeat == RepeatFirst:
+					counts = counts || !again
+				case p.repeat == RepeatLast:
+					counts = counts || soonest[i] > w.minutes
+				}
+				if match && counts || owed && p.gap != GapSkip {
 					out[p] = append(out[p], start+int64(i))
 				}
 			}
@@ -158,7 +170,10 @@ func TestAgainstEveryMinute(t *testing.T) {
 			for _, expr := range oracleExpressions {
 				n := readNaive(expr)
 				want := n.nominal(first, walls)
-				for _, p := range []DSTPolicy{DSTVixie, DSTSkip, DSTBoth} {
+				for _, p := range everyDST {
+					if len(want[p]) == 0 {
+						continue // refused: it has no instant
+					}
 					s := compile(t, cronIn(z.zone, p, expr), start)
 					checkYear(t, s, fmt.Sprintf("%q %v", expr, p), first, int64(len(walls)), jumps, want[p])
 				}

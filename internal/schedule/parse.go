@@ -53,7 +53,7 @@ func checkText(text string) error {
 
 // parseFields reads one expression that checkText accepted. wild tells that
 // its minute or hour field starts with a star.
-func parseFields(text string, seconds bool) (f fields, wild bool, err error) {
+func parseFields(text string, seconds bool, seed uint64) (f fields, wild bool, err error) {
 	text, err = expand(text, seconds)
 	if err != nil {
 		return fields{}, false, err
@@ -63,10 +63,13 @@ func parseFields(text string, seconds bool) (f fields, wild bool, err error) {
 		parser, lead = secondParser, 1
 	}
 	words := strings.Fields(text)
+	if err := settleHash(words, seed); err != nil {
+		return fields{}, false, err
+	}
 	if err := checkItems(words); err != nil {
 		return fields{}, false, err
 	}
-	parsed, err := parseGuarded(parser, text)
+	parsed, err := parseGuarded(parser, strings.Join(words, " "))
 	if err != nil {
 		return fields{}, false, err
 	}

@@ -14,6 +14,10 @@ type Schedule struct {
 	delay bool  // interval: counted from completions
 
 	rules []rule // cron: at least one
+
+	exclude *exclusions // nil for none
+	jitter  time.Duration
+	seed    uint64
 }
 
 // Kind returns the kind that is in force: KindInterval for an @every text.
@@ -46,6 +50,41 @@ func (s *Schedule) bounded(ms int64, ok bool) (time.Time, bool) {
 
 // next ignores end, and prev ignores start; bounded looks after both.
 func (s *Schedule) next(after int64) (int64, bool) {
+	t, ok := s.nextAny(after)
+	if s.exclude == nil || !ok {
+		return t, ok
+	}
+	if s.delay {
+		return s.past(t), true
+	}
+	for range maxPassed {
+		until, excluded := s.exclude.at(t)
+		if !excluded {
+			return t, true
+		}
+		if t, ok = s.nextAny(until - 1); !ok || t >= s.end {
+			return 0, false
+		}
+	}
+	return 0, false
+}
+
+func (s *Schedule) prev(before int64) (int64, bool) {
+	t, ok := s.prevAny(before)
+	for range maxPassed {
+		if !ok || s.exclude == nil || t < s.start {
+			return t, ok
+		}
+		if _, excluded := s.exclude.at(t); !excluded {
+			return t, true
+		}
+		t, ok = s.prevAny(t - 1)
+	}
+	return 0, false
+}
+
+// nextAny and prevAny know nothing of exclusions.
+func (s *Schedule) nextAny(after int64) (int64, bool) {
 	switch s.kind {
 	case KindOnce:
 		return s.at, after < s.at
@@ -57,7 +96,7 @@ func (s *Schedule) next(after int64) (int64, bool) {
 	return 0, false
 }
 
-func (s *Schedule) prev(before int64) (int64, bool) {
+func (s *Schedule) prevAny(before int64) (int64, bool) {
 	switch s.kind {
 	case KindOnce:
 		return s.at, s.at <= before
@@ -104,15 +143,15 @@ func (s *Schedule) prevCron(before int64) (int64, bool) {
 func ceilSecond(ms int64) int64 { return -floorDiv(-ms, 1000) }
 
 // Count returns how many nominal times lie in (after, upto], but at most
-// limit. For an interval it takes constant time whatever the limit; for a cron
-// the time grows with the result. For a fixed delay, after is a completion and
+// limit. For an interval it takes constant time whatever the limit; for a cron,
+// and with exclusions, the time grows with the result. For a fixed delay, after is a completion and
 // the result is 0 or 1.
 func (s *Schedule) Count(after, upto time.Time, limit int) int {
 	lo, hi := millis(after), min(millis(upto), s.end-1)
 	if limit <= 0 || lo >= hi {
 		return 0
 	}
-	if s.kind == KindInterval && !s.delay {
+	if s.kind == KindInterval && !s.delay && s.exclude == nil {
 		return int(min(s.reached(hi)-s.reached(lo), int64(limit)))
 	}
 	n := 0

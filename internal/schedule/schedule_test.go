@@ -94,7 +94,7 @@ func TestWindowOfCron(t *testing.T) {
 
 func TestPeriod(t *testing.T) {
 	monday := utc("2026-06-01T09:00:00Z")
-	workdays := cronIn("", DSTVixie, "0 9 * * MON-FRI")
+	workdays := cronIn("", vixie, "0 9 * * MON-FRI")
 	closed := workdays
 	closed.EndAt = utc("2026-06-05T10:00:00Z")
 	cases := []struct {
@@ -110,7 +110,7 @@ func TestPeriod(t *testing.T) {
 		{"cron over the weekend", workdays, utc("2026-06-05T09:00:00Z"), 72 * time.Hour},
 		{"a nanosecond late is the next slot", workdays, utc("2026-06-04T09:00:00.000000001Z"), 72 * time.Hour},
 		{"the end does not shorten it", closed, utc("2026-06-05T09:00:00Z"), 72 * time.Hour},
-		{"spring day is short", cronIn("Europe/Berlin", DSTVixie, "0 0 * * *"), utc("2026-03-28T23:00:00Z"), 23 * time.Hour},
+		{"spring day is short", cronIn("Europe/Berlin", vixie, "0 0 * * *"), utc("2026-03-28T23:00:00Z"), 23 * time.Hour},
 	}
 	for _, c := range cases {
 		if got := compile(t, c.spec, created).Period(c.at); got != c.want {
@@ -145,7 +145,7 @@ func TestExtremes(t *testing.T) {
 	farPast, farFuture := time.Unix(math.MinInt64/4, 0), time.Unix(math.MaxInt64/4, 0)
 	for _, spec := range []Spec{
 		{}, {Kind: KindOnce, At: created}, {Kind: KindInterval, Every: math.MaxInt64 / 1_000_000 * 1_000_000},
-		{Kind: KindInterval, Every: time.Millisecond, FixedDelay: true}, cronIn("Europe/Berlin", DSTVixie, "30 2 * * *"),
+		{Kind: KindInterval, Every: time.Millisecond, FixedDelay: true}, cronIn("Europe/Berlin", vixie, "30 2 * * *"),
 	} {
 		s := compile(t, spec, created)
 		if got, ok := s.Next(farFuture); ok {
@@ -177,7 +177,7 @@ func drawSpec(t *rapid.T) Spec {
 		s = Spec{Kind: KindInterval, Every: time.Duration(rapid.Int64Range(1, 1e7).Draw(t, "every")) * time.Millisecond}
 	case 3:
 		pool := []string{"*/7 * * * *", "0 * * * *", "30 2 * * *", "5/20 1-4 * * *", "0 0 * * 0"}
-		s = cronIn(rapid.SampledFrom([]string{"", "Europe/Berlin", "Australia/Lord_Howe"}).Draw(t, "zone"), DSTVixie,
+		s = cronIn(rapid.SampledFrom([]string{"", "Europe/Berlin", "Australia/Lord_Howe"}).Draw(t, "zone"), vixie,
 			rapid.SliceOfN(rapid.SampledFrom(pool), 1, 3).Draw(t, "cron")...)
 	}
 	if rapid.Bool().Draw(t, "starts") {
@@ -193,7 +193,7 @@ func drawSpec(t *rapid.T) Spec {
 func TestConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := drawSpec(t)
-		s, err := Compile(spec, created)
+		s, err := Compile(spec, created, 7)
 		if err != nil {
 			t.Fatalf("%+v: %v", spec, err)
 		}

@@ -20,20 +20,59 @@ func (k Kind) String() string {
 	return name(int(k), "none", "once", "interval", "cron")
 }
 
-// DSTPolicy says what a cron expression does where the zone's clock jumps.
-// The package comment has the exact rules.
-type DSTPolicy uint8
+// GapPolicy says what becomes of a fixed local time that a jump forward of the
+// zone's clock leaves out. The package comment has the exact rules.
+type GapPolicy uint8
 
 const (
-	DSTVixie DSTPolicy = iota // gap: once, right after it; repeat: first pass only
-	DSTSkip                   // gap: not at all; repeat: first pass only
-	DSTBoth                   // gap: once, right after it; repeat: both passes
-	DSTUTC                    // fields are read in UTC; TimeZone must be empty or "UTC"
+	GapShift GapPolicy = iota // once, right after the gap
+	GapSkip                   // not at all
 )
 
-// String returns "vixie", "skip", "both", "utc", or "invalid".
-func (p DSTPolicy) String() string {
-	return name(int(p), "vixie", "skip", "both", "utc")
+// String returns "shift", "skip", or "invalid".
+func (p GapPolicy) String() string { return name(int(p), "shift", "skip") }
+
+// RepeatPolicy says which pass of a fixed local time counts that a jump back of
+// the zone's clock shows twice.
+type RepeatPolicy uint8
+
+const (
+	RepeatFirst RepeatPolicy = iota
+	RepeatLast
+	RepeatBoth
+)
+
+// String returns "first", "last", "both", or "invalid".
+func (p RepeatPolicy) String() string { return name(int(p), "first", "last", "both") }
+
+// Period is a time from From (inclusive) to To (exclusive).
+type Period struct{ From, To time.Time }
+
+// Exclusions take nominal times out of a schedule of any recurring kind. Local
+// times are those of Spec.TimeZone.
+type Exclusions struct {
+	// Cron takes out the instants that match any of these expressions, which
+	// are read as those of Spec.Cron are; at most 16.
+	Cron []string
+	// Dates takes out whole local days: "2026-12-25", a range of days with both
+	// ends "2026-12-24/2027-01-02", or a day of every year "12-25"; at most 400.
+	Dates []string
+	// Windows takes out local times of the week: "22:00-06:00" (every day, past
+	// midnight), "Sat,Sun", "Mon-Fri 12:00-13:00"; at most 32.
+	Windows []string
+	// Periods takes out single stretches of time; at most 100.
+	Periods []Period
+}
+
+// Empty tells whether nothing is taken out.
+func (e Exclusions) Empty() bool {
+	return len(e.Cron) == 0 && len(e.Dates) == 0 && len(e.Windows) == 0 && len(e.Periods) == 0
+}
+
+// Equal reports whether e and o are the same as written.
+func (e Exclusions) Equal(o Exclusions) bool {
+	return slices.Equal(e.Cron, o.Cron) && slices.Equal(e.Dates, o.Dates) && slices.Equal(e.Windows, o.Windows) &&
+		slices.EqualFunc(e.Periods, o.Periods, func(a, b Period) bool { return a.From.Equal(b.From) && a.To.Equal(b.To) })
 }
 
 func name(i int, names ...string) string {
@@ -64,12 +103,24 @@ type Spec struct {
 	TimeZone string
 	// Seconds says that Cron has a leading seconds field.
 	Seconds bool
-	// DST is the policy for jumps of the zone's clock. Default DSTVixie.
-	DST DSTPolicy
+	// Gap and Repeat are the policies for jumps of the zone's clock. Defaults
+	// GapShift and RepeatFirst.
+	Gap    GapPolicy
+	Repeat RepeatPolicy
 
 	// StartAt (inclusive) and EndAt (exclusive) bound the nominal times; zero
 	// means unbounded. StartAt is also the phase of an interval.
 	StartAt, EndAt time.Time
+
+	// Exclude takes nominal times out.
+	Exclude Exclusions
+	// Jitter spreads due times over [nominal, nominal + Jitter), but never as
+	// far as the next nominal time. 0 to 24 h.
+	Jitter time.Duration
+	// MaxRuns ends the schedule after so many nominal times have had their run;
+	// 0 is no bound. The schedule itself does not count: whoever keeps the state
+	// does.
+	MaxRuns int
 }
 
 // Equal reports whether s and o are the same rule as written. Instants are
@@ -82,7 +133,8 @@ func (s Spec) Equal(o Spec) bool {
 		slices.Equal(s.Cron, o.Cron) &&
 		s.TimeZone == o.TimeZone &&
 		s.Seconds == o.Seconds &&
-		s.DST == o.DST &&
+		s.Gap == o.Gap && s.Repeat == o.Repeat &&
 		s.StartAt.Equal(o.StartAt) &&
-		s.EndAt.Equal(o.EndAt)
+		s.EndAt.Equal(o.EndAt) &&
+		s.Exclude.Equal(o.Exclude) && s.Jitter == o.Jitter && s.MaxRuns == o.MaxRuns
 }

@@ -21,31 +21,36 @@ type rule struct {
 	zone     *time.Location
 	makeUp   bool // a gap's matches run once at its end
 	oncePass bool // only the first pass of a repeat counts
+	lastPass bool // only the last one does
 }
 
-func newRule(f fields, wild bool, zone *time.Location, p DSTPolicy) rule {
+func newRule(f fields, wild bool, zone *time.Location, gap GapPolicy, repeat RepeatPolicy) rule {
 	return rule{
 		fields:   f,
 		zone:     zone,
-		makeUp:   !wild && p != DSTSkip,
-		oncePass: !wild && p != DSTBoth,
+		makeUp:   !wild && gap == GapShift,
+		oncePass: !wild && repeat == RepeatFirst,
+		lastPass: !wild && repeat == RepeatLast,
 	}
 }
 
 // segment is a stretch [start, end) of instants with one offset from UTC.
 // Within it civil time is instant + offset, with neither gap nor repeat.
-type segment struct{ start, end, offset, before int64 }
+// before and after are the offsets on the other sides of its ends.
+type segment struct{ start, end, offset, before, after int64 }
 
 const unbounded = math.MaxInt64
 
-func (r *rule) segment(t int64) segment {
-	if r.zone == time.UTC {
+func (r *rule) segment(t int64) segment { return segmentAt(r.zone, t) }
+
+func segmentAt(zone *time.Location, t int64) segment {
+	if zone == time.UTC {
 		return segment{start: -unbounded, end: unbounded}
 	}
-	at := time.Unix(t, 0).In(r.zone)
+	at := time.Unix(t, 0).In(zone)
 	start, end := at.ZoneBounds()
 	_, offset := at.Zone()
-	s := segment{start: -unbounded, end: unbounded, offset: int64(offset), before: int64(offset)}
+	s := segment{start: -unbounded, end: unbounded, offset: int64(offset), before: int64(offset), after: int64(offset)}
 	if !start.IsZero() {
 		s.start = start.Unix()
 		_, before := start.Add(-time.Second).Zone()
@@ -60,6 +65,10 @@ func (r *rule) segment(t int64) segment {
 		// that December 31 lies beyond its own segment. The day's end is right.
 		s.end = (floorDiv(t, daySeconds) + 1) * daySeconds
 	}
+	if s.end != unbounded {
+		_, after := time.Unix(s.end, 0).In(zone).Zone()
+		s.after = int64(after)
+	}
 	return s
 }
 
@@ -70,7 +79,7 @@ func (r *rule) next(t int64) (int64, bool) {
 		if t == seg.start && r.owed(seg) {
 			return t, true
 		}
-		if c, ok := r.fields.next(max(t+seg.offset, r.opening(seg))); ok && c-seg.offset < seg.end {
+		if c, ok := r.fields.next(max(t+seg.offset, r.opening(seg))); ok && c < r.closing(seg) {
 			return c - seg.offset, true
 		}
 		if seg.end == unbounded {
@@ -91,7 +100,7 @@ func (r *rule) next(t int64) (int64, bool) {
 func (r *rule) prev(t int64) (int64, bool) {
 	for limit := t - searchSeconds; t >= limit; {
 		seg := r.segment(t)
-		if c, ok := r.fields.prev(t + seg.offset); ok && c >= r.opening(seg) {
+		if c, ok := r.fields.prev(min(t+seg.offset, r.closing(seg)-1)); ok && c >= r.opening(seg) {
 			return c - seg.offset, true
 		}
 		if r.owed(seg) {
@@ -119,6 +128,18 @@ func (r *rule) opening(seg segment) int64 {
 		return seg.start + max(seg.offset, seg.before)
 	}
 	return seg.start + seg.offset
+}
+
+// closing returns the first civil time after those of the segment that may match:
+// what the clock will show again does not count yet if only the last pass does.
+func (r *rule) closing(seg segment) int64 {
+	switch {
+	case seg.end == unbounded:
+		return unbounded
+	case r.lastPass:
+		return seg.end + min(seg.offset, seg.after)
+	}
+	return seg.end + seg.offset
 }
 
 // owed reports whether the gap in front of the segment swallowed a match that

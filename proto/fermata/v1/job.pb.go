@@ -23,6 +23,75 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// OverlapPolicy is looked up when it matters, so that an edit affects what waits.
+type OverlapPolicy int32
+
+const (
+	// As OVERLAP_POLICY_SKIP.
+	OverlapPolicy_OVERLAP_POLICY_UNSPECIFIED OverlapPolicy = 0
+	// The nominal time is left out.
+	OverlapPolicy_OVERLAP_POLICY_SKIP OverlapPolicy = 1
+	// The first one missed runs when the live run has ended.
+	OverlapPolicy_OVERLAP_POLICY_BUFFER_ONE OverlapPolicy = 2
+	// Up to overlap_limit missed ones run one after the other.
+	OverlapPolicy_OVERLAP_POLICY_BUFFER_ALL OverlapPolicy = 3
+	// Up to overlap_limit runs at once.
+	OverlapPolicy_OVERLAP_POLICY_ALLOW_ALL OverlapPolicy = 4
+	// The live run is cancelled; the new one starts when it has ended.
+	OverlapPolicy_OVERLAP_POLICY_CANCEL_OTHER OverlapPolicy = 5
+	// The live run loses its lease; the new one starts at once.
+	OverlapPolicy_OVERLAP_POLICY_TERMINATE_OTHER OverlapPolicy = 6
+)
+
+// Enum value maps for OverlapPolicy.
+var (
+	OverlapPolicy_name = map[int32]string{
+		0: "OVERLAP_POLICY_UNSPECIFIED",
+		1: "OVERLAP_POLICY_SKIP",
+		2: "OVERLAP_POLICY_BUFFER_ONE",
+		3: "OVERLAP_POLICY_BUFFER_ALL",
+		4: "OVERLAP_POLICY_ALLOW_ALL",
+		5: "OVERLAP_POLICY_CANCEL_OTHER",
+		6: "OVERLAP_POLICY_TERMINATE_OTHER",
+	}
+	OverlapPolicy_value = map[string]int32{
+		"OVERLAP_POLICY_UNSPECIFIED":     0,
+		"OVERLAP_POLICY_SKIP":            1,
+		"OVERLAP_POLICY_BUFFER_ONE":      2,
+		"OVERLAP_POLICY_BUFFER_ALL":      3,
+		"OVERLAP_POLICY_ALLOW_ALL":       4,
+		"OVERLAP_POLICY_CANCEL_OTHER":    5,
+		"OVERLAP_POLICY_TERMINATE_OTHER": 6,
+	}
+)
+
+func (x OverlapPolicy) Enum() *OverlapPolicy {
+	p := new(OverlapPolicy)
+	*p = x
+	return p
+}
+
+func (x OverlapPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OverlapPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_proto_enumTypes[0].Descriptor()
+}
+
+func (OverlapPolicy) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_proto_enumTypes[0]
+}
+
+func (x OverlapPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OverlapPolicy.Descriptor instead.
+func (OverlapPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{0}
+}
+
 // DelaySource tells which rule set the due time.
 type DelaySource int32
 
@@ -34,17 +103,31 @@ const (
 	// A worker asked for it (RetryAfter).
 	DelaySource_DELAY_SOURCE_HINT   DelaySource = 4
 	DelaySource_DELAY_SOURCE_MANUAL DelaySource = 5
+	// A missed nominal time that runs now.
+	DelaySource_DELAY_SOURCE_CATCH_UP DelaySource = 6
+	DelaySource_DELAY_SOURCE_BACKFILL DelaySource = 7
+	// A dead run that is tried again.
+	DelaySource_DELAY_SOURCE_REDRIVE DelaySource = 8
+	// A gate: see JobStatus.hold.
+	DelaySource_DELAY_SOURCE_HELD DelaySource = 9
+	// The schedule's own jitter.
+	DelaySource_DELAY_SOURCE_JITTER DelaySource = 10
 )
 
 // Enum value maps for DelaySource.
 var (
 	DelaySource_name = map[int32]string{
-		0: "DELAY_SOURCE_UNSPECIFIED",
-		1: "DELAY_SOURCE_SCHEDULE",
-		2: "DELAY_SOURCE_RETRY",
-		3: "DELAY_SOURCE_BACKOFF",
-		4: "DELAY_SOURCE_HINT",
-		5: "DELAY_SOURCE_MANUAL",
+		0:  "DELAY_SOURCE_UNSPECIFIED",
+		1:  "DELAY_SOURCE_SCHEDULE",
+		2:  "DELAY_SOURCE_RETRY",
+		3:  "DELAY_SOURCE_BACKOFF",
+		4:  "DELAY_SOURCE_HINT",
+		5:  "DELAY_SOURCE_MANUAL",
+		6:  "DELAY_SOURCE_CATCH_UP",
+		7:  "DELAY_SOURCE_BACKFILL",
+		8:  "DELAY_SOURCE_REDRIVE",
+		9:  "DELAY_SOURCE_HELD",
+		10: "DELAY_SOURCE_JITTER",
 	}
 	DelaySource_value = map[string]int32{
 		"DELAY_SOURCE_UNSPECIFIED": 0,
@@ -53,6 +136,11 @@ var (
 		"DELAY_SOURCE_BACKOFF":     3,
 		"DELAY_SOURCE_HINT":        4,
 		"DELAY_SOURCE_MANUAL":      5,
+		"DELAY_SOURCE_CATCH_UP":    6,
+		"DELAY_SOURCE_BACKFILL":    7,
+		"DELAY_SOURCE_REDRIVE":     8,
+		"DELAY_SOURCE_HELD":        9,
+		"DELAY_SOURCE_JITTER":      10,
 	}
 )
 
@@ -67,11 +155,11 @@ func (x DelaySource) String() string {
 }
 
 func (DelaySource) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[0].Descriptor()
+	return file_fermata_v1_job_proto_enumTypes[1].Descriptor()
 }
 
 func (DelaySource) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[0]
+	return &file_fermata_v1_job_proto_enumTypes[1]
 }
 
 func (x DelaySource) Number() protoreflect.EnumNumber {
@@ -80,69 +168,113 @@ func (x DelaySource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DelaySource.Descriptor instead.
 func (DelaySource) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{1}
 }
 
-// DstPolicy tells what happens to times that a clock change skips or repeats.
-type DstPolicy int32
+// DstGap tells what happens to a fixed time that a clock change skips.
+type DstGap int32
 
 const (
-	// As DST_POLICY_VIXIE.
-	DstPolicy_DST_POLICY_UNSPECIFIED DstPolicy = 0
-	// Fixed times: once right after a gap, once in a repeat. Wildcards follow
-	// elapsed time.
-	DstPolicy_DST_POLICY_VIXIE DstPolicy = 1
-	// Times in a gap do not run; once in a repeat.
-	DstPolicy_DST_POLICY_SKIP DstPolicy = 2
-	// Once right after a gap; both times in a repeat.
-	DstPolicy_DST_POLICY_BOTH DstPolicy = 3
-	// The expression is read in UTC.
-	DstPolicy_DST_POLICY_UTC DstPolicy = 4
+	// As DST_GAP_SHIFT.
+	DstGap_DST_GAP_UNSPECIFIED DstGap = 0
+	// Once, right after the gap.
+	DstGap_DST_GAP_SHIFT DstGap = 1
+	DstGap_DST_GAP_SKIP  DstGap = 2
 )
 
-// Enum value maps for DstPolicy.
+// Enum value maps for DstGap.
 var (
-	DstPolicy_name = map[int32]string{
-		0: "DST_POLICY_UNSPECIFIED",
-		1: "DST_POLICY_VIXIE",
-		2: "DST_POLICY_SKIP",
-		3: "DST_POLICY_BOTH",
-		4: "DST_POLICY_UTC",
+	DstGap_name = map[int32]string{
+		0: "DST_GAP_UNSPECIFIED",
+		1: "DST_GAP_SHIFT",
+		2: "DST_GAP_SKIP",
 	}
-	DstPolicy_value = map[string]int32{
-		"DST_POLICY_UNSPECIFIED": 0,
-		"DST_POLICY_VIXIE":       1,
-		"DST_POLICY_SKIP":        2,
-		"DST_POLICY_BOTH":        3,
-		"DST_POLICY_UTC":         4,
+	DstGap_value = map[string]int32{
+		"DST_GAP_UNSPECIFIED": 0,
+		"DST_GAP_SHIFT":       1,
+		"DST_GAP_SKIP":        2,
 	}
 )
 
-func (x DstPolicy) Enum() *DstPolicy {
-	p := new(DstPolicy)
+func (x DstGap) Enum() *DstGap {
+	p := new(DstGap)
 	*p = x
 	return p
 }
 
-func (x DstPolicy) String() string {
+func (x DstGap) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (DstPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[1].Descriptor()
+func (DstGap) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_proto_enumTypes[2].Descriptor()
 }
 
-func (DstPolicy) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[1]
+func (DstGap) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_proto_enumTypes[2]
 }
 
-func (x DstPolicy) Number() protoreflect.EnumNumber {
+func (x DstGap) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use DstPolicy.Descriptor instead.
-func (DstPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{1}
+// Deprecated: Use DstGap.Descriptor instead.
+func (DstGap) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{2}
+}
+
+// DstRepeat tells which pass of a fixed time counts that a clock change repeats.
+type DstRepeat int32
+
+const (
+	// As DST_REPEAT_FIRST.
+	DstRepeat_DST_REPEAT_UNSPECIFIED DstRepeat = 0
+	DstRepeat_DST_REPEAT_FIRST       DstRepeat = 1
+	DstRepeat_DST_REPEAT_LAST        DstRepeat = 2
+	DstRepeat_DST_REPEAT_BOTH        DstRepeat = 3
+)
+
+// Enum value maps for DstRepeat.
+var (
+	DstRepeat_name = map[int32]string{
+		0: "DST_REPEAT_UNSPECIFIED",
+		1: "DST_REPEAT_FIRST",
+		2: "DST_REPEAT_LAST",
+		3: "DST_REPEAT_BOTH",
+	}
+	DstRepeat_value = map[string]int32{
+		"DST_REPEAT_UNSPECIFIED": 0,
+		"DST_REPEAT_FIRST":       1,
+		"DST_REPEAT_LAST":        2,
+		"DST_REPEAT_BOTH":        3,
+	}
+)
+
+func (x DstRepeat) Enum() *DstRepeat {
+	p := new(DstRepeat)
+	*p = x
+	return p
+}
+
+func (x DstRepeat) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DstRepeat) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_proto_enumTypes[3].Descriptor()
+}
+
+func (DstRepeat) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_proto_enumTypes[3]
+}
+
+func (x DstRepeat) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DstRepeat.Descriptor instead.
+func (DstRepeat) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 // Outcome tells how an attempt or a run ended.
@@ -199,11 +331,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[2].Descriptor()
+	return file_fermata_v1_job_proto_enumTypes[4].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[2]
+	return &file_fermata_v1_job_proto_enumTypes[4]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -212,7 +344,179 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{4}
+}
+
+type MisfirePolicy_Policy int32
+
+const (
+	// As POLICY_RUN_ONCE.
+	MisfirePolicy_POLICY_UNSPECIFIED MisfirePolicy_Policy = 0
+	// One late run stands for all that were missed.
+	MisfirePolicy_POLICY_RUN_ONCE MisfirePolicy_Policy = 1
+	// What is late by more than catch_up_window is left out.
+	MisfirePolicy_POLICY_SKIP MisfirePolicy_Policy = 2
+	// Each runs, oldest first, up to max_catch_up of the newest.
+	MisfirePolicy_POLICY_RUN_ALL MisfirePolicy_Policy = 3
+)
+
+// Enum value maps for MisfirePolicy_Policy.
+var (
+	MisfirePolicy_Policy_name = map[int32]string{
+		0: "POLICY_UNSPECIFIED",
+		1: "POLICY_RUN_ONCE",
+		2: "POLICY_SKIP",
+		3: "POLICY_RUN_ALL",
+	}
+	MisfirePolicy_Policy_value = map[string]int32{
+		"POLICY_UNSPECIFIED": 0,
+		"POLICY_RUN_ONCE":    1,
+		"POLICY_SKIP":        2,
+		"POLICY_RUN_ALL":     3,
+	}
+)
+
+func (x MisfirePolicy_Policy) Enum() *MisfirePolicy_Policy {
+	p := new(MisfirePolicy_Policy)
+	*p = x
+	return p
+}
+
+func (x MisfirePolicy_Policy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MisfirePolicy_Policy) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_proto_enumTypes[5].Descriptor()
+}
+
+func (MisfirePolicy_Policy) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_proto_enumTypes[5]
+}
+
+func (x MisfirePolicy_Policy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MisfirePolicy_Policy.Descriptor instead.
+func (MisfirePolicy_Policy) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{1, 0}
+}
+
+type Hint_Source int32
+
+const (
+	Hint_SOURCE_UNSPECIFIED Hint_Source = 0
+	// The Retry-After of a worker.
+	Hint_SOURCE_WORKER   Hint_Source = 1
+	Hint_SOURCE_OPERATOR Hint_Source = 2
+	Hint_SOURCE_PLANNER  Hint_Source = 3
+)
+
+// Enum value maps for Hint_Source.
+var (
+	Hint_Source_name = map[int32]string{
+		0: "SOURCE_UNSPECIFIED",
+		1: "SOURCE_WORKER",
+		2: "SOURCE_OPERATOR",
+		3: "SOURCE_PLANNER",
+	}
+	Hint_Source_value = map[string]int32{
+		"SOURCE_UNSPECIFIED": 0,
+		"SOURCE_WORKER":      1,
+		"SOURCE_OPERATOR":    2,
+		"SOURCE_PLANNER":     3,
+	}
+)
+
+func (x Hint_Source) Enum() *Hint_Source {
+	p := new(Hint_Source)
+	*p = x
+	return p
+}
+
+func (x Hint_Source) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Hint_Source) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_proto_enumTypes[6].Descriptor()
+}
+
+func (Hint_Source) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_proto_enumTypes[6]
+}
+
+func (x Hint_Source) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Hint_Source.Descriptor instead.
+func (Hint_Source) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{3, 0}
+}
+
+type Hold_Reason int32
+
+const (
+	Hold_REASON_UNSPECIFIED Hold_Reason = 0
+	// An earlier run of the job has not ended.
+	Hold_REASON_OVERLAP Hold_Reason = 1
+	// `key` is the lock, `by` a job that holds it.
+	Hold_REASON_LOCK Hold_Reason = 2
+	// `key` is the target, which is backing off or being probed.
+	Hold_REASON_TARGET Hold_Reason = 3
+	// Recovery is paced by the queue's budget.
+	Hold_REASON_PACE Hold_Reason = 4
+	// The queue is at its concurrency limit.
+	Hold_REASON_QUEUE Hold_Reason = 5
+)
+
+// Enum value maps for Hold_Reason.
+var (
+	Hold_Reason_name = map[int32]string{
+		0: "REASON_UNSPECIFIED",
+		1: "REASON_OVERLAP",
+		2: "REASON_LOCK",
+		3: "REASON_TARGET",
+		4: "REASON_PACE",
+		5: "REASON_QUEUE",
+	}
+	Hold_Reason_value = map[string]int32{
+		"REASON_UNSPECIFIED": 0,
+		"REASON_OVERLAP":     1,
+		"REASON_LOCK":        2,
+		"REASON_TARGET":      3,
+		"REASON_PACE":        4,
+		"REASON_QUEUE":       5,
+	}
+)
+
+func (x Hold_Reason) Enum() *Hold_Reason {
+	p := new(Hold_Reason)
+	*p = x
+	return p
+}
+
+func (x Hold_Reason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Hold_Reason) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_proto_enumTypes[7].Descriptor()
+}
+
+func (Hold_Reason) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_proto_enumTypes[7]
+}
+
+func (x Hold_Reason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Hold_Reason.Descriptor instead.
+func (Hold_Reason) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{4, 0}
 }
 
 type JobStatus_State int32
@@ -263,11 +567,11 @@ func (x JobStatus_State) String() string {
 }
 
 func (JobStatus_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[3].Descriptor()
+	return file_fermata_v1_job_proto_enumTypes[8].Descriptor()
 }
 
 func (JobStatus_State) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[3]
+	return &file_fermata_v1_job_proto_enumTypes[8]
 }
 
 func (x JobStatus_State) Number() protoreflect.EnumNumber {
@@ -276,7 +580,7 @@ func (x JobStatus_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobStatus_State.Descriptor instead.
 func (JobStatus_State) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{1, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{6, 0}
 }
 
 type RetryPolicy_Strategy int32
@@ -323,11 +627,11 @@ func (x RetryPolicy_Strategy) String() string {
 }
 
 func (RetryPolicy_Strategy) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[4].Descriptor()
+	return file_fermata_v1_job_proto_enumTypes[9].Descriptor()
 }
 
 func (RetryPolicy_Strategy) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[4]
+	return &file_fermata_v1_job_proto_enumTypes[9]
 }
 
 func (x RetryPolicy_Strategy) Number() protoreflect.EnumNumber {
@@ -336,7 +640,7 @@ func (x RetryPolicy_Strategy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RetryPolicy_Strategy.Descriptor instead.
 func (RetryPolicy_Strategy) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{5, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11, 0}
 }
 
 type Jitter_Kind int32
@@ -390,11 +694,11 @@ func (x Jitter_Kind) String() string {
 }
 
 func (Jitter_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[5].Descriptor()
+	return file_fermata_v1_job_proto_enumTypes[10].Descriptor()
 }
 
 func (Jitter_Kind) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[5]
+	return &file_fermata_v1_job_proto_enumTypes[10]
 }
 
 func (x Jitter_Kind) Number() protoreflect.EnumNumber {
@@ -403,7 +707,7 @@ func (x Jitter_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Jitter_Kind.Descriptor instead.
 func (Jitter_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{7, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13, 0}
 }
 
 type Run_State int32
@@ -443,11 +747,11 @@ func (x Run_State) String() string {
 }
 
 func (Run_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[6].Descriptor()
+	return file_fermata_v1_job_proto_enumTypes[11].Descriptor()
 }
 
 func (Run_State) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[6]
+	return &file_fermata_v1_job_proto_enumTypes[11]
 }
 
 func (x Run_State) Number() protoreflect.EnumNumber {
@@ -456,7 +760,7 @@ func (x Run_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Run_State.Descriptor instead.
 func (Run_State) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{8, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14, 0}
 }
 
 type Run_Trigger int32
@@ -465,6 +769,7 @@ const (
 	Run_TRIGGER_UNSPECIFIED Run_Trigger = 0
 	Run_TRIGGER_SCHEDULE    Run_Trigger = 1
 	Run_TRIGGER_MANUAL      Run_Trigger = 2
+	Run_TRIGGER_BACKFILL    Run_Trigger = 3
 )
 
 // Enum value maps for Run_Trigger.
@@ -473,11 +778,13 @@ var (
 		0: "TRIGGER_UNSPECIFIED",
 		1: "TRIGGER_SCHEDULE",
 		2: "TRIGGER_MANUAL",
+		3: "TRIGGER_BACKFILL",
 	}
 	Run_Trigger_value = map[string]int32{
 		"TRIGGER_UNSPECIFIED": 0,
 		"TRIGGER_SCHEDULE":    1,
 		"TRIGGER_MANUAL":      2,
+		"TRIGGER_BACKFILL":    3,
 	}
 )
 
@@ -492,11 +799,11 @@ func (x Run_Trigger) String() string {
 }
 
 func (Run_Trigger) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[7].Descriptor()
+	return file_fermata_v1_job_proto_enumTypes[12].Descriptor()
 }
 
 func (Run_Trigger) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[7]
+	return &file_fermata_v1_job_proto_enumTypes[12]
 }
 
 func (x Run_Trigger) Number() protoreflect.EnumNumber {
@@ -505,7 +812,7 @@ func (x Run_Trigger) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Run_Trigger.Descriptor instead.
 func (Run_Trigger) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{8, 1}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14, 1}
 }
 
 // Job is a durable definition of work, when it is due, and what happens when it
@@ -554,9 +861,23 @@ type Job struct {
 	// Output only: last edit of the definition.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Output only.
-	Status        *JobStatus `protobuf:"bytes,19,opt,name=status,proto3" json:"status,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Status *JobStatus `protobuf:"bytes,19,opt,name=status,proto3" json:"status,omitempty"`
+	// What becomes of a nominal time that comes while an earlier run is live.
+	OverlapPolicy OverlapPolicy `protobuf:"varint,20,opt,name=overlap_policy,json=overlapPolicy,proto3,enum=fermata.v1.OverlapPolicy" json:"overlap_policy,omitempty"`
+	// Runs that may wait (buffer_all, at most 1000) or run at once (allow_all, at
+	// most 64). Default 10.
+	OverlapLimit int32 `protobuf:"varint,21,opt,name=overlap_limit,json=overlapLimit,proto3" json:"overlap_limit,omitempty"`
+	// What becomes of nominal times that passed without a run.
+	MisfirePolicy *MisfirePolicy `protobuf:"bytes,22,opt,name=misfire_policy,json=misfirePolicy,proto3" json:"misfire_policy,omitempty"`
+	// At most 4. Each run holds all of them while it is live.
+	Locks []*Lock `protobuf:"bytes,23,rep,name=locks,proto3" json:"locks,omitempty"`
+	// What the job depends on, say a host, 1-128 characters: the jobs of the
+	// namespace with the same target share one backoff.
+	Target string `protobuf:"bytes,24,opt,name=target,proto3" json:"target,omitempty"`
+	// Pause the job after so many failed runs in a row; 0 is never.
+	PauseAfterFailures int32 `protobuf:"varint,25,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -722,6 +1043,390 @@ func (x *Job) GetStatus() *JobStatus {
 	return nil
 }
 
+func (x *Job) GetOverlapPolicy() OverlapPolicy {
+	if x != nil {
+		return x.OverlapPolicy
+	}
+	return OverlapPolicy_OVERLAP_POLICY_UNSPECIFIED
+}
+
+func (x *Job) GetOverlapLimit() int32 {
+	if x != nil {
+		return x.OverlapLimit
+	}
+	return 0
+}
+
+func (x *Job) GetMisfirePolicy() *MisfirePolicy {
+	if x != nil {
+		return x.MisfirePolicy
+	}
+	return nil
+}
+
+func (x *Job) GetLocks() []*Lock {
+	if x != nil {
+		return x.Locks
+	}
+	return nil
+}
+
+func (x *Job) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Job) GetPauseAfterFailures() int32 {
+	if x != nil {
+		return x.PauseAfterFailures
+	}
+	return 0
+}
+
+// MisfirePolicy is what becomes of nominal times that passed without a run
+// although no earlier run was live.
+type MisfirePolicy struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Policy MisfirePolicy_Policy   `protobuf:"varint,1,opt,name=policy,proto3,enum=fermata.v1.MisfirePolicy_Policy" json:"policy,omitempty"`
+	// Nominal times later than this are left out. Default none; 60 s for POLICY_SKIP.
+	CatchUpWindow *durationpb.Duration `protobuf:"bytes,2,opt,name=catch_up_window,json=catchUpWindow,proto3" json:"catch_up_window,omitempty"`
+	// 1 to 10,000, default 100. POLICY_RUN_ALL only.
+	MaxCatchUp    int32 `protobuf:"varint,3,opt,name=max_catch_up,json=maxCatchUp,proto3" json:"max_catch_up,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MisfirePolicy) Reset() {
+	*x = MisfirePolicy{}
+	mi := &file_fermata_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MisfirePolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MisfirePolicy) ProtoMessage() {}
+
+func (x *MisfirePolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MisfirePolicy.ProtoReflect.Descriptor instead.
+func (*MisfirePolicy) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *MisfirePolicy) GetPolicy() MisfirePolicy_Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return MisfirePolicy_POLICY_UNSPECIFIED
+}
+
+func (x *MisfirePolicy) GetCatchUpWindow() *durationpb.Duration {
+	if x != nil {
+		return x.CatchUpWindow
+	}
+	return nil
+}
+
+func (x *MisfirePolicy) GetMaxCatchUp() int32 {
+	if x != nil {
+		return x.MaxCatchUp
+	}
+	return 0
+}
+
+// Lock is held by at most `limit` live runs of the namespace at once.
+type Lock struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1-128 characters.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// 1 to 1000; 0 is 1, a mutex.
+	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lock) Reset() {
+	*x = Lock{}
+	mi := &file_fermata_v1_job_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lock) ProtoMessage() {}
+
+func (x *Lock) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lock.ProtoReflect.Descriptor instead.
+func (*Lock) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Lock) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Lock) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Hint overrides the next due time, within the job's min and max interval. It
+// does not change the definition and expires.
+type Hint struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source Hint_Source            `protobuf:"varint,1,opt,name=source,proto3,enum=fermata.v1.Hint_Source" json:"source,omitempty"`
+	// When the next run is due, at most a minute ago and 30 days ahead; used once.
+	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
+	// Takes the place of the interval, backed off or not: the cluster's min_interval
+	// (default 5 s) to 30 days.
+	Interval *durationpb.Duration `protobuf:"bytes,3,opt,name=interval,proto3" json:"interval,omitempty"`
+	// When the hint is forgotten. Default an hour from now, or next_run_time if that
+	// is later; at most 30 days.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// Why, for people, at most 256 bytes.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hint) Reset() {
+	*x = Hint{}
+	mi := &file_fermata_v1_job_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hint) ProtoMessage() {}
+
+func (x *Hint) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hint.ProtoReflect.Descriptor instead.
+func (*Hint) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Hint) GetSource() Hint_Source {
+	if x != nil {
+		return x.Source
+	}
+	return Hint_SOURCE_UNSPECIFIED
+}
+
+func (x *Hint) GetNextRunTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextRunTime
+	}
+	return nil
+}
+
+func (x *Hint) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *Hint) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *Hint) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// Hold tells which gate holds a run back. Being held is not a failure.
+type Hold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        Hold_Reason            `protobuf:"varint,1,opt,name=reason,proto3,enum=fermata.v1.Hold_Reason" json:"reason,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	SinceTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_fermata_v1_job_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Hold) GetReason() Hold_Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return Hold_REASON_UNSPECIFIED
+}
+
+func (x *Hold) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Hold) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Hold) GetSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceTime
+	}
+	return nil
+}
+
+// Backfill is a range of past nominal times that are being run.
+type Backfill struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Nominal times up to here have been started.
+	ProgressTime  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=progress_time,json=progressTime,proto3" json:"progress_time,omitempty"`
+	EndTime       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	Concurrency   int32                  `protobuf:"varint,4,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Backfill) Reset() {
+	*x = Backfill{}
+	mi := &file_fermata_v1_job_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backfill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backfill) ProtoMessage() {}
+
+func (x *Backfill) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
+func (*Backfill) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Backfill) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Backfill) GetProgressTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ProgressTime
+	}
+	return nil
+}
+
+func (x *Backfill) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *Backfill) GetConcurrency() int32 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
 // JobStatus is what the cluster knows of a job right now.
 type JobStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -765,14 +1470,25 @@ type JobStatus struct {
 	// Attempts that timed out, in total. Each is also a failed attempt.
 	TimeoutTotal int64 `protobuf:"varint,21,opt,name=timeout_total,json=timeoutTotal,proto3" json:"timeout_total,omitempty"`
 	// Source of the delay that next_due_time results from.
-	DelaySource   DelaySource `protobuf:"varint,22,opt,name=delay_source,json=delaySource,proto3,enum=fermata.v1.DelaySource" json:"delay_source,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DelaySource DelaySource `protobuf:"varint,22,opt,name=delay_source,json=delaySource,proto3,enum=fermata.v1.DelaySource" json:"delay_source,omitempty"`
+	// The hint in force.
+	Hint *Hint `protobuf:"bytes,23,opt,name=hint,proto3" json:"hint,omitempty"`
+	// What holds the planned run back until next_due_time.
+	Hold *Hold `protobuf:"bytes,24,opt,name=hold,proto3" json:"hold,omitempty"`
+	// The backoff was stale: the planned run finds out whether things work again.
+	Probe bool `protobuf:"varint,25,opt,name=probe,proto3" json:"probe,omitempty"`
+	// Runs that schedule.max_runs leaves. Unset: no bound.
+	RunsLeft *int64 `protobuf:"varint,26,opt,name=runs_left,json=runsLeft,proto3,oneof" json:"runs_left,omitempty"`
+	// Runs beside the current one: allow_all, cancel_other, backfills, redriven runs.
+	ConcurrentRuns int32       `protobuf:"varint,27,opt,name=concurrent_runs,json=concurrentRuns,proto3" json:"concurrent_runs,omitempty"`
+	Backfills      []*Backfill `protobuf:"bytes,28,rep,name=backfills,proto3" json:"backfills,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *JobStatus) Reset() {
 	*x = JobStatus{}
-	mi := &file_fermata_v1_job_proto_msgTypes[1]
+	mi := &file_fermata_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +1500,7 @@ func (x *JobStatus) String() string {
 func (*JobStatus) ProtoMessage() {}
 
 func (x *JobStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[1]
+	mi := &file_fermata_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +1513,7 @@ func (x *JobStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatus.ProtoReflect.Descriptor instead.
 func (*JobStatus) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *JobStatus) GetState() JobStatus_State {
@@ -954,6 +1670,48 @@ func (x *JobStatus) GetDelaySource() DelaySource {
 	return DelaySource_DELAY_SOURCE_UNSPECIFIED
 }
 
+func (x *JobStatus) GetHint() *Hint {
+	if x != nil {
+		return x.Hint
+	}
+	return nil
+}
+
+func (x *JobStatus) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+func (x *JobStatus) GetProbe() bool {
+	if x != nil {
+		return x.Probe
+	}
+	return false
+}
+
+func (x *JobStatus) GetRunsLeft() int64 {
+	if x != nil && x.RunsLeft != nil {
+		return *x.RunsLeft
+	}
+	return 0
+}
+
+func (x *JobStatus) GetConcurrentRuns() int32 {
+	if x != nil {
+		return x.ConcurrentRuns
+	}
+	return 0
+}
+
+func (x *JobStatus) GetBackfills() []*Backfill {
+	if x != nil {
+		return x.Backfills
+	}
+	return nil
+}
+
 // Schedule is the rule that yields nominal times.
 type Schedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -966,14 +1724,21 @@ type Schedule struct {
 	// No nominal time before it. Also the anchor of an interval. Default: creation.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// No nominal time at or after it. Default: none.
-	EndTime       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Nominal times that do not count.
+	Exclusions *Exclusions `protobuf:"bytes,6,opt,name=exclusions,proto3" json:"exclusions,omitempty"`
+	// Due times are spread over [nominal, nominal + jitter), never as far as the
+	// next nominal time. 0 to 24 h. The same run always gets the same due time.
+	Jitter *durationpb.Duration `protobuf:"bytes,7,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	// The schedule ends after so many runs; 0 is no bound.
+	MaxRuns       int32 `protobuf:"varint,8,opt,name=max_runs,json=maxRuns,proto3" json:"max_runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_fermata_v1_job_proto_msgTypes[2]
+	mi := &file_fermata_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1750,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[2]
+	mi := &file_fermata_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1763,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Schedule) GetRule() isSchedule_Rule {
@@ -1049,6 +1814,27 @@ func (x *Schedule) GetEndTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Schedule) GetExclusions() *Exclusions {
+	if x != nil {
+		return x.Exclusions
+	}
+	return nil
+}
+
+func (x *Schedule) GetJitter() *durationpb.Duration {
+	if x != nil {
+		return x.Jitter
+	}
+	return nil
+}
+
+func (x *Schedule) GetMaxRuns() int32 {
+	if x != nil {
+		return x.MaxRuns
+	}
+	return 0
+}
+
 type isSchedule_Rule interface {
 	isSchedule_Rule()
 }
@@ -1074,6 +1860,90 @@ func (*Schedule_Cron) isSchedule_Rule() {}
 
 func (*Schedule_Once) isSchedule_Rule() {}
 
+// Exclusions take nominal times out of an interval or a cron schedule.
+type Exclusions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Instants that match any of up to 16 expressions.
+	Cron []string `protobuf:"bytes,1,rep,name=cron,proto3" json:"cron,omitempty"`
+	// Whole local days: `2026-12-25`, `2026-12-24/2027-01-02`, or `12-25` of every
+	// year; at most 400.
+	Dates []string `protobuf:"bytes,2,rep,name=dates,proto3" json:"dates,omitempty"`
+	// Local times of the week: `22:00-06:00`, `Sat,Sun`, `Mon-Fri 12:00-13:00`; at
+	// most 32.
+	Windows []string `protobuf:"bytes,3,rep,name=windows,proto3" json:"windows,omitempty"`
+	// At most 100.
+	Periods []*Exclusions_Period `protobuf:"bytes,4,rep,name=periods,proto3" json:"periods,omitempty"`
+	// IANA name for an interval schedule; a cron schedule has its own.
+	TimeZone      string `protobuf:"bytes,5,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exclusions) Reset() {
+	*x = Exclusions{}
+	mi := &file_fermata_v1_job_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exclusions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exclusions) ProtoMessage() {}
+
+func (x *Exclusions) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exclusions.ProtoReflect.Descriptor instead.
+func (*Exclusions) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Exclusions) GetCron() []string {
+	if x != nil {
+		return x.Cron
+	}
+	return nil
+}
+
+func (x *Exclusions) GetDates() []string {
+	if x != nil {
+		return x.Dates
+	}
+	return nil
+}
+
+func (x *Exclusions) GetWindows() []string {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *Exclusions) GetPeriods() []*Exclusions_Period {
+	if x != nil {
+		return x.Periods
+	}
+	return nil
+}
+
+func (x *Exclusions) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
+}
+
 // IntervalSchedule yields anchor + k * every.
 type IntervalSchedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1087,7 +1957,7 @@ type IntervalSchedule struct {
 
 func (x *IntervalSchedule) Reset() {
 	*x = IntervalSchedule{}
-	mi := &file_fermata_v1_job_proto_msgTypes[3]
+	mi := &file_fermata_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1969,7 @@ func (x *IntervalSchedule) String() string {
 func (*IntervalSchedule) ProtoMessage() {}
 
 func (x *IntervalSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[3]
+	mi := &file_fermata_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1982,7 @@ func (x *IntervalSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntervalSchedule.ProtoReflect.Descriptor instead.
 func (*IntervalSchedule) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *IntervalSchedule) GetEvery() *durationpb.Duration {
@@ -1133,21 +2003,24 @@ func (x *IntervalSchedule) GetFixedDelay() bool {
 type CronSchedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 16 expressions of five fields (six with `seconds`), or @hourly and the
-	// like; at most 256 bytes each. Day of month and day of week combine as in
+	// like; at most 256 bytes each. `H` stands for a number that is fixed for the job
+	// and spread over jobs, as in Jenkins: `H * * * *`, `H(0-29)/10 * * * *`. Day of month and day of week combine as in
 	// Vixie cron: either, when both are restricted.
 	Expressions []string `protobuf:"bytes,1,rep,name=expressions,proto3" json:"expressions,omitempty"`
 	// IANA name. Default UTC.
 	TimeZone string `protobuf:"bytes,2,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	// Expressions carry a leading seconds field.
-	Seconds       bool      `protobuf:"varint,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	DstPolicy     DstPolicy `protobuf:"varint,4,opt,name=dst_policy,json=dstPolicy,proto3,enum=fermata.v1.DstPolicy" json:"dst_policy,omitempty"`
+	Seconds bool `protobuf:"varint,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	// What a clock change does to fixed times; wildcards follow elapsed time.
+	DstGap        DstGap    `protobuf:"varint,5,opt,name=dst_gap,json=dstGap,proto3,enum=fermata.v1.DstGap" json:"dst_gap,omitempty"`
+	DstRepeat     DstRepeat `protobuf:"varint,6,opt,name=dst_repeat,json=dstRepeat,proto3,enum=fermata.v1.DstRepeat" json:"dst_repeat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CronSchedule) Reset() {
 	*x = CronSchedule{}
-	mi := &file_fermata_v1_job_proto_msgTypes[4]
+	mi := &file_fermata_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +2032,7 @@ func (x *CronSchedule) String() string {
 func (*CronSchedule) ProtoMessage() {}
 
 func (x *CronSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[4]
+	mi := &file_fermata_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +2045,7 @@ func (x *CronSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronSchedule.ProtoReflect.Descriptor instead.
 func (*CronSchedule) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CronSchedule) GetExpressions() []string {
@@ -1196,11 +2069,18 @@ func (x *CronSchedule) GetSeconds() bool {
 	return false
 }
 
-func (x *CronSchedule) GetDstPolicy() DstPolicy {
+func (x *CronSchedule) GetDstGap() DstGap {
 	if x != nil {
-		return x.DstPolicy
+		return x.DstGap
 	}
-	return DstPolicy_DST_POLICY_UNSPECIFIED
+	return DstGap_DST_GAP_UNSPECIFIED
+}
+
+func (x *CronSchedule) GetDstRepeat() DstRepeat {
+	if x != nil {
+		return x.DstRepeat
+	}
+	return DstRepeat_DST_REPEAT_UNSPECIFIED
 }
 
 // RetryPolicy is what happens between the attempts of one run. A retry never
@@ -1222,14 +2102,17 @@ type RetryPolicy struct {
 	MaxElapsed *durationpb.Duration `protobuf:"bytes,7,opt,name=max_elapsed,json=maxElapsed,proto3" json:"max_elapsed,omitempty"`
 	Jitter     *Jitter              `protobuf:"bytes,8,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	// Doublings before the exponential curve goes on linearly; 0 means no limit.
-	MaxDoublings  int32 `protobuf:"varint,9,opt,name=max_doublings,json=maxDoublings,proto3" json:"max_doublings,omitempty"`
+	MaxDoublings int32 `protobuf:"varint,9,opt,name=max_doublings,json=maxDoublings,proto3" json:"max_doublings,omitempty"`
+	// A well-known policy by name (see ListPresets) that takes the place of all other
+	// fields, which must then be unset. Answers show the fields instead.
+	Preset        string `protobuf:"bytes,10,opt,name=preset,proto3" json:"preset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_fermata_v1_job_proto_msgTypes[5]
+	mi := &file_fermata_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +2124,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[5]
+	mi := &file_fermata_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +2137,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RetryPolicy) GetStrategy() RetryPolicy_Strategy {
@@ -1320,6 +2203,13 @@ func (x *RetryPolicy) GetMaxDoublings() int32 {
 	return 0
 }
 
+func (x *RetryPolicy) GetPreset() string {
+	if x != nil {
+		return x.Preset
+	}
+	return ""
+}
+
 // BackoffPolicy is how the interval between runs of a failing interval job grows:
 // interval * multiplier^min(failures, max_exponent), then the caps that are set.
 type BackoffPolicy struct {
@@ -1341,15 +2231,20 @@ type BackoffPolicy struct {
 	// forgetting it.
 	StaleHalve bool `protobuf:"varint,8,opt,name=stale_halve,json=staleHalve,proto3" json:"stale_halve,omitempty"`
 	// Bounds of the backed-off interval and of hints. Default: none.
-	MinInterval   *durationpb.Duration `protobuf:"bytes,9,opt,name=min_interval,json=minInterval,proto3" json:"min_interval,omitempty"`
-	MaxInterval   *durationpb.Duration `protobuf:"bytes,10,opt,name=max_interval,json=maxInterval,proto3" json:"max_interval,omitempty"`
+	MinInterval *durationpb.Duration `protobuf:"bytes,9,opt,name=min_interval,json=minInterval,proto3" json:"min_interval,omitempty"`
+	MaxInterval *durationpb.Duration `protobuf:"bytes,10,opt,name=max_interval,json=maxInterval,proto3" json:"max_interval,omitempty"`
+	// Cron schedules, which are exempt otherwise: the waits between attempts of a
+	// run grow with the failed runs before it too, and never reach the next slot.
+	WithinSlot bool `protobuf:"varint,11,opt,name=within_slot,json=withinSlot,proto3" json:"within_slot,omitempty"`
+	// As RetryPolicy.preset.
+	Preset        string `protobuf:"bytes,12,opt,name=preset,proto3" json:"preset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BackoffPolicy) Reset() {
 	*x = BackoffPolicy{}
-	mi := &file_fermata_v1_job_proto_msgTypes[6]
+	mi := &file_fermata_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +2256,7 @@ func (x *BackoffPolicy) String() string {
 func (*BackoffPolicy) ProtoMessage() {}
 
 func (x *BackoffPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[6]
+	mi := &file_fermata_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +2269,7 @@ func (x *BackoffPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackoffPolicy.ProtoReflect.Descriptor instead.
 func (*BackoffPolicy) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BackoffPolicy) GetDisabled() bool {
@@ -1447,6 +2342,20 @@ func (x *BackoffPolicy) GetMaxInterval() *durationpb.Duration {
 	return nil
 }
 
+func (x *BackoffPolicy) GetWithinSlot() bool {
+	if x != nil {
+		return x.WithinSlot
+	}
+	return false
+}
+
+func (x *BackoffPolicy) GetPreset() string {
+	if x != nil {
+		return x.Preset
+	}
+	return ""
+}
+
 // Jitter spreads a delay. It is a hash of job, run and attempt: every node
 // computes the same instant.
 type Jitter struct {
@@ -1460,7 +2369,7 @@ type Jitter struct {
 
 func (x *Jitter) Reset() {
 	*x = Jitter{}
-	mi := &file_fermata_v1_job_proto_msgTypes[7]
+	mi := &file_fermata_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +2381,7 @@ func (x *Jitter) String() string {
 func (*Jitter) ProtoMessage() {}
 
 func (x *Jitter) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[7]
+	mi := &file_fermata_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +2394,7 @@ func (x *Jitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Jitter.ProtoReflect.Descriptor instead.
 func (*Jitter) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Jitter) GetKind() Jitter_Kind {
@@ -1524,14 +2433,16 @@ type Run struct {
 	Output []byte `protobuf:"bytes,12,opt,name=output,proto3" json:"output,omitempty"`
 	Worker string `protobuf:"bytes,13,opt,name=worker,proto3" json:"worker,omitempty"`
 	// True for a dead letter that is still kept.
-	DeadLetter    bool `protobuf:"varint,14,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
+	DeadLetter bool `protobuf:"varint,14,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
+	// What holds a waiting run back.
+	Hold          *Hold `protobuf:"bytes,15,opt,name=hold,proto3" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_fermata_v1_job_proto_msgTypes[8]
+	mi := &file_fermata_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +2454,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[8]
+	mi := &file_fermata_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +2467,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Run) GetName() string {
@@ -1657,12 +2568,72 @@ func (x *Run) GetDeadLetter() bool {
 	return false
 }
 
+func (x *Run) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+type Exclusions_Period struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Exclusive.
+	EndTime       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exclusions_Period) Reset() {
+	*x = Exclusions_Period{}
+	mi := &file_fermata_v1_job_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exclusions_Period) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exclusions_Period) ProtoMessage() {}
+
+func (x *Exclusions_Period) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exclusions_Period.ProtoReflect.Descriptor instead.
+func (*Exclusions_Period) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{8, 0}
+}
+
+func (x *Exclusions_Period) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *Exclusions_Period) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
 var File_fermata_v1_job_proto protoreflect.FileDescriptor
 
 const file_fermata_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14fermata/v1/job.proto\x12\n" +
-	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\a\n" +
+	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6\t\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1f\n" +
@@ -1687,12 +2658,61 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12-\n" +
-	"\x06status\x18\x13 \x01(\v2\x15.fermata.v1.JobStatusR\x06status\x1a9\n" +
+	"\x06status\x18\x13 \x01(\v2\x15.fermata.v1.JobStatusR\x06status\x12@\n" +
+	"\x0eoverlap_policy\x18\x14 \x01(\x0e2\x19.fermata.v1.OverlapPolicyR\roverlapPolicy\x12#\n" +
+	"\roverlap_limit\x18\x15 \x01(\x05R\foverlapLimit\x12@\n" +
+	"\x0emisfire_policy\x18\x16 \x01(\v2\x19.fermata.v1.MisfirePolicyR\rmisfirePolicy\x12&\n" +
+	"\x05locks\x18\x17 \x03(\v2\x10.fermata.v1.LockR\x05locks\x12\x16\n" +
+	"\x06target\x18\x18 \x01(\tR\x06target\x120\n" +
+	"\x14pause_after_failures\x18\x19 \x01(\x05R\x12pauseAfterFailures\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x10\n" +
-	"\x0e_history_limit\"\xa3\t\n" +
+	"\x0e_history_limit\"\x8a\x02\n" +
+	"\rMisfirePolicy\x128\n" +
+	"\x06policy\x18\x01 \x01(\x0e2 .fermata.v1.MisfirePolicy.PolicyR\x06policy\x12A\n" +
+	"\x0fcatch_up_window\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rcatchUpWindow\x12 \n" +
+	"\fmax_catch_up\x18\x03 \x01(\x05R\n" +
+	"maxCatchUp\"Z\n" +
+	"\x06Policy\x12\x16\n" +
+	"\x12POLICY_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fPOLICY_RUN_ONCE\x10\x01\x12\x0f\n" +
+	"\vPOLICY_SKIP\x10\x02\x12\x12\n" +
+	"\x0ePOLICY_RUN_ALL\x10\x03\".\n" +
+	"\x04Lock\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\"\xe1\x02\n" +
+	"\x04Hint\x12/\n" +
+	"\x06source\x18\x01 \x01(\x0e2\x17.fermata.v1.Hint.SourceR\x06source\x12>\n" +
+	"\rnext_run_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vnextRunTime\x125\n" +
+	"\binterval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12;\n" +
+	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\\\n" +
+	"\x06Source\x12\x16\n" +
+	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rSOURCE_WORKER\x10\x01\x12\x13\n" +
+	"\x0fSOURCE_OPERATOR\x10\x02\x12\x12\n" +
+	"\x0eSOURCE_PLANNER\x10\x03\"\x91\x02\n" +
+	"\x04Hold\x12/\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x17.fermata.v1.Hold.ReasonR\x06reason\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x129\n" +
+	"\n" +
+	"since_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\"{\n" +
+	"\x06Reason\x12\x16\n" +
+	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eREASON_OVERLAP\x10\x01\x12\x0f\n" +
+	"\vREASON_LOCK\x10\x02\x12\x11\n" +
+	"\rREASON_TARGET\x10\x03\x12\x0f\n" +
+	"\vREASON_PACE\x10\x04\x12\x10\n" +
+	"\fREASON_QUEUE\x10\x05\"\xb4\x01\n" +
+	"\bBackfill\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12?\n" +
+	"\rprogress_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\fprogressTime\x125\n" +
+	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12 \n" +
+	"\vconcurrency\x18\x04 \x01(\x05R\vconcurrency\"\x92\v\n" +
 	"\tJobStatus\x121\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1b.fermata.v1.JobStatus.StateR\x05state\x12F\n" +
 	"\x11next_nominal_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextNominalTime\x12>\n" +
@@ -1723,7 +2743,13 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x0ecurrent_losses\x18\x13 \x01(\x05R\rcurrentLosses\x12,\n" +
 	"\x12manual_run_waiting\x18\x14 \x01(\bR\x10manualRunWaiting\x12#\n" +
 	"\rtimeout_total\x18\x15 \x01(\x03R\ftimeoutTotal\x12:\n" +
-	"\fdelay_source\x18\x16 \x01(\x0e2\x17.fermata.v1.DelaySourceR\vdelaySource\"x\n" +
+	"\fdelay_source\x18\x16 \x01(\x0e2\x17.fermata.v1.DelaySourceR\vdelaySource\x12$\n" +
+	"\x04hint\x18\x17 \x01(\v2\x10.fermata.v1.HintR\x04hint\x12$\n" +
+	"\x04hold\x18\x18 \x01(\v2\x10.fermata.v1.HoldR\x04hold\x12\x14\n" +
+	"\x05probe\x18\x19 \x01(\bR\x05probe\x12 \n" +
+	"\truns_left\x18\x1a \x01(\x03H\x00R\brunsLeft\x88\x01\x01\x12'\n" +
+	"\x0fconcurrent_runs\x18\x1b \x01(\x05R\x0econcurrentRuns\x122\n" +
+	"\tbackfills\x18\x1c \x03(\v2\x14.fermata.v1.BackfillR\tbackfills\"x\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTATE_SCHEDULED\x10\x01\x12\x11\n" +
@@ -1732,25 +2758,45 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"STATE_DEAD\x10\x04\x12\x0e\n" +
 	"\n" +
-	"STATE_DONE\x10\x05\"\xa2\x02\n" +
+	"STATE_DONE\x10\x05B\f\n" +
+	"\n" +
+	"_runs_left\"\xa8\x03\n" +
 	"\bSchedule\x12:\n" +
 	"\binterval\x18\x01 \x01(\v2\x1c.fermata.v1.IntervalScheduleH\x00R\binterval\x12.\n" +
 	"\x04cron\x18\x02 \x01(\v2\x18.fermata.v1.CronScheduleH\x00R\x04cron\x120\n" +
 	"\x04once\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x04once\x129\n" +
 	"\n" +
 	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
-	"\bend_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aendTimeB\x06\n" +
-	"\x04rule\"d\n" +
+	"\bend_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
+	"\n" +
+	"exclusions\x18\x06 \x01(\v2\x16.fermata.v1.ExclusionsR\n" +
+	"exclusions\x121\n" +
+	"\x06jitter\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06jitter\x12\x19\n" +
+	"\bmax_runs\x18\b \x01(\x05R\amaxRunsB\x06\n" +
+	"\x04rule\"\xa2\x02\n" +
+	"\n" +
+	"Exclusions\x12\x12\n" +
+	"\x04cron\x18\x01 \x03(\tR\x04cron\x12\x14\n" +
+	"\x05dates\x18\x02 \x03(\tR\x05dates\x12\x18\n" +
+	"\awindows\x18\x03 \x03(\tR\awindows\x127\n" +
+	"\aperiods\x18\x04 \x03(\v2\x1d.fermata.v1.Exclusions.PeriodR\aperiods\x12\x1b\n" +
+	"\ttime_zone\x18\x05 \x01(\tR\btimeZone\x1az\n" +
+	"\x06Period\x129\n" +
+	"\n" +
+	"start_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"d\n" +
 	"\x10IntervalSchedule\x12/\n" +
 	"\x05every\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05every\x12\x1f\n" +
 	"\vfixed_delay\x18\x02 \x01(\bR\n" +
-	"fixedDelay\"\x9d\x01\n" +
+	"fixedDelay\"\xdc\x01\n" +
 	"\fCronSchedule\x12 \n" +
 	"\vexpressions\x18\x01 \x03(\tR\vexpressions\x12\x1b\n" +
 	"\ttime_zone\x18\x02 \x01(\tR\btimeZone\x12\x18\n" +
-	"\aseconds\x18\x03 \x01(\bR\aseconds\x124\n" +
+	"\aseconds\x18\x03 \x01(\bR\aseconds\x12+\n" +
+	"\adst_gap\x18\x05 \x01(\x0e2\x12.fermata.v1.DstGapR\x06dstGap\x124\n" +
 	"\n" +
-	"dst_policy\x18\x04 \x01(\x0e2\x15.fermata.v1.DstPolicyR\tdstPolicy\"\xbb\x04\n" +
+	"dst_repeat\x18\x06 \x01(\x0e2\x15.fermata.v1.DstRepeatR\tdstRepeatJ\x04\b\x04\x10\x05R\n" +
+	"dst_policy\"\xd3\x04\n" +
 	"\vRetryPolicy\x12<\n" +
 	"\bstrategy\x18\x01 \x01(\x0e2 .fermata.v1.RetryPolicy.StrategyR\bstrategy\x128\n" +
 	"\n" +
@@ -1764,13 +2810,15 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\vmax_elapsed\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"maxElapsed\x12*\n" +
 	"\x06jitter\x18\b \x01(\v2\x12.fermata.v1.JitterR\x06jitter\x12#\n" +
-	"\rmax_doublings\x18\t \x01(\x05R\fmaxDoublings\"\x82\x01\n" +
+	"\rmax_doublings\x18\t \x01(\x05R\fmaxDoublings\x12\x16\n" +
+	"\x06preset\x18\n" +
+	" \x01(\tR\x06preset\"\x82\x01\n" +
 	"\bStrategy\x12\x18\n" +
 	"\x14STRATEGY_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSTRATEGY_FIXED\x10\x01\x12\x13\n" +
 	"\x0fSTRATEGY_LINEAR\x10\x02\x12\x18\n" +
 	"\x14STRATEGY_EXPONENTIAL\x10\x03\x12\x19\n" +
-	"\x15STRATEGY_DECORRELATED\x10\x04\"\xde\x03\n" +
+	"\x15STRATEGY_DECORRELATED\x10\x04\"\x97\x04\n" +
 	"\rBackoffPolicy\x12\x1a\n" +
 	"\bdisabled\x18\x01 \x01(\bR\bdisabled\x12\x1e\n" +
 	"\n" +
@@ -1786,7 +2834,10 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"staleHalve\x12<\n" +
 	"\fmin_interval\x18\t \x01(\v2\x19.google.protobuf.DurationR\vminInterval\x12<\n" +
 	"\fmax_interval\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\vmaxIntervalB\x0f\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\vmaxInterval\x12\x1f\n" +
+	"\vwithin_slot\x18\v \x01(\bR\n" +
+	"withinSlot\x12\x16\n" +
+	"\x06preset\x18\f \x01(\tR\x06presetB\x0f\n" +
 	"\r_max_exponent\"\xe7\x01\n" +
 	"\x06Jitter\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.fermata.v1.Jitter.KindR\x04kind\x12\x1f\n" +
@@ -1800,7 +2851,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\tKIND_FULL\x10\x05\x12\x0e\n" +
 	"\n" +
 	"KIND_EQUAL\x10\x06B\v\n" +
-	"\t_fraction\"\xd9\x05\n" +
+	"\t_fraction\"\x95\x06\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.fermata.v1.Run.StateR\x05state\x121\n" +
@@ -1819,29 +2870,48 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x06output\x18\f \x01(\fR\x06output\x12\x16\n" +
 	"\x06worker\x18\r \x01(\tR\x06worker\x12\x1f\n" +
 	"\vdead_letter\x18\x0e \x01(\bR\n" +
-	"deadLetter\"X\n" +
+	"deadLetter\x12$\n" +
+	"\x04hold\x18\x0f \x01(\v2\x10.fermata.v1.HoldR\x04hold\"X\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x01\x12\x11\n" +
 	"\rSTATE_RUNNING\x10\x02\x12\x12\n" +
-	"\x0eSTATE_FINISHED\x10\x03\"L\n" +
+	"\x0eSTATE_FINISHED\x10\x03\"b\n" +
 	"\aTrigger\x12\x17\n" +
 	"\x13TRIGGER_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10TRIGGER_SCHEDULE\x10\x01\x12\x12\n" +
-	"\x0eTRIGGER_MANUAL\x10\x02*\xa8\x01\n" +
+	"\x0eTRIGGER_MANUAL\x10\x02\x12\x14\n" +
+	"\x10TRIGGER_BACKFILL\x10\x03*\xe9\x01\n" +
+	"\rOverlapPolicy\x12\x1e\n" +
+	"\x1aOVERLAP_POLICY_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13OVERLAP_POLICY_SKIP\x10\x01\x12\x1d\n" +
+	"\x19OVERLAP_POLICY_BUFFER_ONE\x10\x02\x12\x1d\n" +
+	"\x19OVERLAP_POLICY_BUFFER_ALL\x10\x03\x12\x1c\n" +
+	"\x18OVERLAP_POLICY_ALLOW_ALL\x10\x04\x12\x1f\n" +
+	"\x1bOVERLAP_POLICY_CANCEL_OTHER\x10\x05\x12\"\n" +
+	"\x1eOVERLAP_POLICY_TERMINATE_OTHER\x10\x06*\xa8\x02\n" +
 	"\vDelaySource\x12\x1c\n" +
 	"\x18DELAY_SOURCE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15DELAY_SOURCE_SCHEDULE\x10\x01\x12\x16\n" +
 	"\x12DELAY_SOURCE_RETRY\x10\x02\x12\x18\n" +
 	"\x14DELAY_SOURCE_BACKOFF\x10\x03\x12\x15\n" +
 	"\x11DELAY_SOURCE_HINT\x10\x04\x12\x17\n" +
-	"\x13DELAY_SOURCE_MANUAL\x10\x05*{\n" +
-	"\tDstPolicy\x12\x1a\n" +
-	"\x16DST_POLICY_UNSPECIFIED\x10\x00\x12\x14\n" +
-	"\x10DST_POLICY_VIXIE\x10\x01\x12\x13\n" +
-	"\x0fDST_POLICY_SKIP\x10\x02\x12\x13\n" +
-	"\x0fDST_POLICY_BOTH\x10\x03\x12\x12\n" +
-	"\x0eDST_POLICY_UTC\x10\x04*\xb8\x01\n" +
+	"\x13DELAY_SOURCE_MANUAL\x10\x05\x12\x19\n" +
+	"\x15DELAY_SOURCE_CATCH_UP\x10\x06\x12\x19\n" +
+	"\x15DELAY_SOURCE_BACKFILL\x10\a\x12\x18\n" +
+	"\x14DELAY_SOURCE_REDRIVE\x10\b\x12\x15\n" +
+	"\x11DELAY_SOURCE_HELD\x10\t\x12\x17\n" +
+	"\x13DELAY_SOURCE_JITTER\x10\n" +
+	"*F\n" +
+	"\x06DstGap\x12\x17\n" +
+	"\x13DST_GAP_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rDST_GAP_SHIFT\x10\x01\x12\x10\n" +
+	"\fDST_GAP_SKIP\x10\x02*g\n" +
+	"\tDstRepeat\x12\x1a\n" +
+	"\x16DST_REPEAT_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10DST_REPEAT_FIRST\x10\x01\x12\x13\n" +
+	"\x0fDST_REPEAT_LAST\x10\x02\x12\x13\n" +
+	"\x0fDST_REPEAT_BOTH\x10\x03*\xb8\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11OUTCOME_SUCCEEDED\x10\x01\x12\x12\n" +
@@ -1864,81 +2934,116 @@ func file_fermata_v1_job_proto_rawDescGZIP() []byte {
 	return file_fermata_v1_job_proto_rawDescData
 }
 
-var file_fermata_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_fermata_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
+var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_fermata_v1_job_proto_goTypes = []any{
-	(DelaySource)(0),              // 0: fermata.v1.DelaySource
-	(DstPolicy)(0),                // 1: fermata.v1.DstPolicy
-	(Outcome)(0),                  // 2: fermata.v1.Outcome
-	(JobStatus_State)(0),          // 3: fermata.v1.JobStatus.State
-	(RetryPolicy_Strategy)(0),     // 4: fermata.v1.RetryPolicy.Strategy
-	(Jitter_Kind)(0),              // 5: fermata.v1.Jitter.Kind
-	(Run_State)(0),                // 6: fermata.v1.Run.State
-	(Run_Trigger)(0),              // 7: fermata.v1.Run.Trigger
-	(*Job)(nil),                   // 8: fermata.v1.Job
-	(*JobStatus)(nil),             // 9: fermata.v1.JobStatus
-	(*Schedule)(nil),              // 10: fermata.v1.Schedule
-	(*IntervalSchedule)(nil),      // 11: fermata.v1.IntervalSchedule
-	(*CronSchedule)(nil),          // 12: fermata.v1.CronSchedule
-	(*RetryPolicy)(nil),           // 13: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),         // 14: fermata.v1.BackoffPolicy
-	(*Jitter)(nil),                // 15: fermata.v1.Jitter
-	(*Run)(nil),                   // 16: fermata.v1.Run
-	nil,                           // 17: fermata.v1.Job.LabelsEntry
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
+	(OverlapPolicy)(0),            // 0: fermata.v1.OverlapPolicy
+	(DelaySource)(0),              // 1: fermata.v1.DelaySource
+	(DstGap)(0),                   // 2: fermata.v1.DstGap
+	(DstRepeat)(0),                // 3: fermata.v1.DstRepeat
+	(Outcome)(0),                  // 4: fermata.v1.Outcome
+	(MisfirePolicy_Policy)(0),     // 5: fermata.v1.MisfirePolicy.Policy
+	(Hint_Source)(0),              // 6: fermata.v1.Hint.Source
+	(Hold_Reason)(0),              // 7: fermata.v1.Hold.Reason
+	(JobStatus_State)(0),          // 8: fermata.v1.JobStatus.State
+	(RetryPolicy_Strategy)(0),     // 9: fermata.v1.RetryPolicy.Strategy
+	(Jitter_Kind)(0),              // 10: fermata.v1.Jitter.Kind
+	(Run_State)(0),                // 11: fermata.v1.Run.State
+	(Run_Trigger)(0),              // 12: fermata.v1.Run.Trigger
+	(*Job)(nil),                   // 13: fermata.v1.Job
+	(*MisfirePolicy)(nil),         // 14: fermata.v1.MisfirePolicy
+	(*Lock)(nil),                  // 15: fermata.v1.Lock
+	(*Hint)(nil),                  // 16: fermata.v1.Hint
+	(*Hold)(nil),                  // 17: fermata.v1.Hold
+	(*Backfill)(nil),              // 18: fermata.v1.Backfill
+	(*JobStatus)(nil),             // 19: fermata.v1.JobStatus
+	(*Schedule)(nil),              // 20: fermata.v1.Schedule
+	(*Exclusions)(nil),            // 21: fermata.v1.Exclusions
+	(*IntervalSchedule)(nil),      // 22: fermata.v1.IntervalSchedule
+	(*CronSchedule)(nil),          // 23: fermata.v1.CronSchedule
+	(*RetryPolicy)(nil),           // 24: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),         // 25: fermata.v1.BackoffPolicy
+	(*Jitter)(nil),                // 26: fermata.v1.Jitter
+	(*Run)(nil),                   // 27: fermata.v1.Run
+	nil,                           // 28: fermata.v1.Job.LabelsEntry
+	(*Exclusions_Period)(nil),     // 29: fermata.v1.Exclusions.Period
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
 }
 var file_fermata_v1_job_proto_depIdxs = []int32{
-	17, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
-	10, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
-	13, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
-	14, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	18, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
-	18, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
-	18, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
-	18, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
-	19, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	19, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	9,  // 10: fermata.v1.Job.status:type_name -> fermata.v1.JobStatus
-	3,  // 11: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
-	19, // 12: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
-	19, // 13: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	18, // 14: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
-	2,  // 15: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
-	19, // 16: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
-	19, // 17: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
-	19, // 18: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
-	0,  // 19: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
-	11, // 20: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
-	12, // 21: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
-	19, // 22: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
-	19, // 23: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
-	19, // 24: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
-	18, // 25: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
-	1,  // 26: fermata.v1.CronSchedule.dst_policy:type_name -> fermata.v1.DstPolicy
-	4,  // 27: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
-	18, // 28: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
-	18, // 29: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	18, // 30: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
-	15, // 31: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
-	18, // 32: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
-	15, // 33: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
-	18, // 34: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
-	18, // 35: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
-	18, // 36: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
-	5,  // 37: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
-	6,  // 38: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
-	7,  // 39: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
-	19, // 40: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
-	19, // 41: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	19, // 42: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	19, // 43: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
-	2,  // 44: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	28, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
+	20, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
+	24, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
+	25, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	30, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
+	30, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
+	30, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
+	30, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
+	31, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	31, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	19, // 10: fermata.v1.Job.status:type_name -> fermata.v1.JobStatus
+	0,  // 11: fermata.v1.Job.overlap_policy:type_name -> fermata.v1.OverlapPolicy
+	14, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
+	15, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
+	5,  // 14: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
+	30, // 15: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
+	6,  // 16: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
+	31, // 17: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
+	30, // 18: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
+	31, // 19: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
+	7,  // 20: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
+	31, // 21: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
+	31, // 22: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
+	31, // 23: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
+	8,  // 24: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
+	31, // 25: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
+	31, // 26: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	30, // 27: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
+	4,  // 28: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
+	31, // 29: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
+	31, // 30: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
+	31, // 31: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
+	1,  // 32: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
+	16, // 33: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
+	17, // 34: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
+	18, // 35: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
+	22, // 36: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
+	23, // 37: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
+	31, // 38: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
+	31, // 39: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
+	31, // 40: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
+	21, // 41: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
+	30, // 42: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	29, // 43: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
+	30, // 44: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
+	2,  // 45: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
+	3,  // 46: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
+	9,  // 47: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
+	30, // 48: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
+	30, // 49: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	30, // 50: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
+	26, // 51: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
+	30, // 52: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
+	26, // 53: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
+	30, // 54: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
+	30, // 55: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
+	30, // 56: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
+	10, // 57: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
+	11, // 58: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
+	12, // 59: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
+	31, // 60: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
+	31, // 61: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	31, // 62: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	31, // 63: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
+	4,  // 64: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
+	17, // 65: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
+	31, // 66: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
+	31, // 67: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_proto_init() }
@@ -1947,20 +3052,21 @@ func file_fermata_v1_job_proto_init() {
 		return
 	}
 	file_fermata_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_fermata_v1_job_proto_msgTypes[2].OneofWrappers = []any{
+	file_fermata_v1_job_proto_msgTypes[6].OneofWrappers = []any{}
+	file_fermata_v1_job_proto_msgTypes[7].OneofWrappers = []any{
 		(*Schedule_Interval)(nil),
 		(*Schedule_Cron)(nil),
 		(*Schedule_Once)(nil),
 	}
-	file_fermata_v1_job_proto_msgTypes[6].OneofWrappers = []any{}
-	file_fermata_v1_job_proto_msgTypes[7].OneofWrappers = []any{}
+	file_fermata_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
+	file_fermata_v1_job_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_proto_rawDesc), len(file_fermata_v1_job_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   10,
+			NumEnums:      13,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

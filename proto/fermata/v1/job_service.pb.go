@@ -26,6 +26,1399 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Reason_Kind int32
+
+const (
+	Reason_KIND_UNSPECIFIED Reason_Kind = 0
+	// The planned time has not come.
+	Reason_KIND_NOT_DUE Reason_Kind = 1
+	// The wait before the next attempt of a run.
+	Reason_KIND_RETRY Reason_Kind = 2
+	// Failed runs made the interval longer.
+	Reason_KIND_BACKOFF Reason_Kind = 3
+	Reason_KIND_HINT    Reason_Kind = 4
+	Reason_KIND_PAUSED  Reason_Kind = 5
+	Reason_KIND_RUNNING Reason_Kind = 6
+	// An earlier run of the job has not ended.
+	Reason_KIND_OVERLAP           Reason_Kind = 7
+	Reason_KIND_LOCK              Reason_Kind = 8
+	Reason_KIND_TARGET            Reason_Kind = 9
+	Reason_KIND_PACE              Reason_Kind = 10
+	Reason_KIND_QUEUE_CONCURRENCY Reason_Kind = 11
+	Reason_KIND_QUEUE_RATE        Reason_Kind = 12
+	// No connected worker serves the queue.
+	Reason_KIND_NO_WORKER Reason_Kind = 13
+	// Workers serve the queue, but all their slots are taken.
+	Reason_KIND_NO_SLOT Reason_Kind = 14
+	// Nobody holds the job's shard.
+	Reason_KIND_NO_HOLDER Reason_Kind = 15
+	Reason_KIND_DEAD      Reason_Kind = 16
+	// There is nothing more to run.
+	Reason_KIND_DONE Reason_Kind = 17
+	// The schedule left a time out: exclusions, end, number of runs.
+	Reason_KIND_SCHEDULE Reason_Kind = 18
+)
+
+// Enum value maps for Reason_Kind.
+var (
+	Reason_Kind_name = map[int32]string{
+		0:  "KIND_UNSPECIFIED",
+		1:  "KIND_NOT_DUE",
+		2:  "KIND_RETRY",
+		3:  "KIND_BACKOFF",
+		4:  "KIND_HINT",
+		5:  "KIND_PAUSED",
+		6:  "KIND_RUNNING",
+		7:  "KIND_OVERLAP",
+		8:  "KIND_LOCK",
+		9:  "KIND_TARGET",
+		10: "KIND_PACE",
+		11: "KIND_QUEUE_CONCURRENCY",
+		12: "KIND_QUEUE_RATE",
+		13: "KIND_NO_WORKER",
+		14: "KIND_NO_SLOT",
+		15: "KIND_NO_HOLDER",
+		16: "KIND_DEAD",
+		17: "KIND_DONE",
+		18: "KIND_SCHEDULE",
+	}
+	Reason_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED":       0,
+		"KIND_NOT_DUE":           1,
+		"KIND_RETRY":             2,
+		"KIND_BACKOFF":           3,
+		"KIND_HINT":              4,
+		"KIND_PAUSED":            5,
+		"KIND_RUNNING":           6,
+		"KIND_OVERLAP":           7,
+		"KIND_LOCK":              8,
+		"KIND_TARGET":            9,
+		"KIND_PACE":              10,
+		"KIND_QUEUE_CONCURRENCY": 11,
+		"KIND_QUEUE_RATE":        12,
+		"KIND_NO_WORKER":         13,
+		"KIND_NO_SLOT":           14,
+		"KIND_NO_HOLDER":         15,
+		"KIND_DEAD":              16,
+		"KIND_DONE":              17,
+		"KIND_SCHEDULE":          18,
+	}
+)
+
+func (x Reason_Kind) Enum() *Reason_Kind {
+	p := new(Reason_Kind)
+	*p = x
+	return p
+}
+
+func (x Reason_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Reason_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_service_proto_enumTypes[0].Descriptor()
+}
+
+func (Reason_Kind) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_service_proto_enumTypes[0]
+}
+
+func (x Reason_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Reason_Kind.Descriptor instead.
+func (Reason_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{6, 0}
+}
+
+type RunJobRequest_Backoff int32
+
+const (
+	// As BACKOFF_RESET.
+	RunJobRequest_BACKOFF_UNSPECIFIED RunJobRequest_Backoff = 0
+	// Failures are forgotten now.
+	RunJobRequest_BACKOFF_RESET RunJobRequest_Backoff = 1
+	// Failures and the planned run stay as they are, however this run ends.
+	RunJobRequest_BACKOFF_KEEP RunJobRequest_Backoff = 2
+	// Failures are forgotten if this run succeeds.
+	RunJobRequest_BACKOFF_RESET_ON_SUCCESS RunJobRequest_Backoff = 3
+)
+
+// Enum value maps for RunJobRequest_Backoff.
+var (
+	RunJobRequest_Backoff_name = map[int32]string{
+		0: "BACKOFF_UNSPECIFIED",
+		1: "BACKOFF_RESET",
+		2: "BACKOFF_KEEP",
+		3: "BACKOFF_RESET_ON_SUCCESS",
+	}
+	RunJobRequest_Backoff_value = map[string]int32{
+		"BACKOFF_UNSPECIFIED":      0,
+		"BACKOFF_RESET":            1,
+		"BACKOFF_KEEP":             2,
+		"BACKOFF_RESET_ON_SUCCESS": 3,
+	}
+)
+
+func (x RunJobRequest_Backoff) Enum() *RunJobRequest_Backoff {
+	p := new(RunJobRequest_Backoff)
+	*p = x
+	return p
+}
+
+func (x RunJobRequest_Backoff) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RunJobRequest_Backoff) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_service_proto_enumTypes[1].Descriptor()
+}
+
+func (RunJobRequest_Backoff) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_service_proto_enumTypes[1]
+}
+
+func (x RunJobRequest_Backoff) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RunJobRequest_Backoff.Descriptor instead.
+func (RunJobRequest_Backoff) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{29, 0}
+}
+
+type ListPresetsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPresetsRequest) Reset() {
+	*x = ListPresetsRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPresetsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPresetsRequest) ProtoMessage() {}
+
+func (x *ListPresetsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPresetsRequest.ProtoReflect.Descriptor instead.
+func (*ListPresetsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{0}
+}
+
+type ListPresetsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Presets       []*Preset              `protobuf:"bytes,1,rep,name=presets,proto3" json:"presets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPresetsResponse) Reset() {
+	*x = ListPresetsResponse{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPresetsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPresetsResponse) ProtoMessage() {}
+
+func (x *ListPresetsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPresetsResponse.ProtoReflect.Descriptor instead.
+func (*ListPresetsResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListPresetsResponse) GetPresets() []*Preset {
+	if x != nil {
+		return x.Presets
+	}
+	return nil
+}
+
+// Preset is a well-known policy.
+type Preset struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Description string                 `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// Set for presets of retry policies.
+	RetryPolicy *RetryPolicy `protobuf:"bytes,3,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
+	// Set for presets of backoff policies.
+	BackoffPolicy *BackoffPolicy `protobuf:"bytes,4,opt,name=backoff_policy,json=backoffPolicy,proto3" json:"backoff_policy,omitempty"`
+	// Waits before jitter: between attempts, or, for backoff policies, intervals
+	// after 0, 1, 2 ... failures of a job that runs every minute.
+	Waits         []*durationpb.Duration `protobuf:"bytes,5,rep,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Preset) Reset() {
+	*x = Preset{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Preset) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Preset) ProtoMessage() {}
+
+func (x *Preset) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Preset.ProtoReflect.Descriptor instead.
+func (*Preset) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Preset) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Preset) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Preset) GetRetryPolicy() *RetryPolicy {
+	if x != nil {
+		return x.RetryPolicy
+	}
+	return nil
+}
+
+func (x *Preset) GetBackoffPolicy() *BackoffPolicy {
+	if x != nil {
+		return x.BackoffPolicy
+	}
+	return nil
+}
+
+func (x *Preset) GetWaits() []*durationpb.Duration {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+type HintJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Unset: the hint in force is cleared. `source` is SOURCE_OPERATOR when unset.
+	Hint          *Hint `protobuf:"bytes,2,opt,name=hint,proto3" json:"hint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HintJobRequest) Reset() {
+	*x = HintJobRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HintJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HintJobRequest) ProtoMessage() {}
+
+func (x *HintJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HintJobRequest.ProtoReflect.Descriptor instead.
+func (*HintJobRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *HintJobRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HintJobRequest) GetHint() *Hint {
+	if x != nil {
+		return x.Hint
+	}
+	return nil
+}
+
+type ExplainJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainJobRequest) Reset() {
+	*x = ExplainJobRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainJobRequest) ProtoMessage() {}
+
+func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
+func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ExplainJobRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type ExplainJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One sentence for people: what is the case, why, and until when.
+	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What holds the job back or moves it, the most important first.
+	Reasons []*Reason `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	Job     *Job      `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	// The runs that are planned, waiting or live.
+	Runs          []*Run `protobuf:"bytes,4,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainJobResponse) Reset() {
+	*x = ExplainJobResponse{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainJobResponse) ProtoMessage() {}
+
+func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
+func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ExplainJobResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *ExplainJobResponse) GetReasons() []*Reason {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *ExplainJobResponse) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *ExplainJobResponse) GetRuns() []*Run {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// Reason is one thing that keeps a job from running now.
+type Reason struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  Reason_Kind            `protobuf:"varint,1,opt,name=kind,proto3,enum=fermata.v1.Reason_Kind" json:"kind,omitempty"`
+	// For people.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Since and until when, where known.
+	SinceTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	UntilTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
+	// What it is about: a lock's key, a target, a queue, a shard.
+	Key string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	// Who stands in the way: a job, a node.
+	By            string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reason) Reset() {
+	*x = Reason{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reason) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reason) ProtoMessage() {}
+
+func (x *Reason) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reason.ProtoReflect.Descriptor instead.
+func (*Reason) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Reason) GetKind() Reason_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Reason_KIND_UNSPECIFIED
+}
+
+func (x *Reason) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Reason) GetSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceTime
+	}
+	return nil
+}
+
+func (x *Reason) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
+	}
+	return nil
+}
+
+func (x *Reason) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Reason) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type BackfillJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Nominal times from start_time (inclusive) to end_time (exclusive), both in the
+	// past, at most 10,000 of them.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	EndTime   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// OVERLAP_POLICY_BUFFER_ALL, the default: one after the other, and never beside
+	// a run of the job. OVERLAP_POLICY_ALLOW_ALL: up to the job's overlap_limit at
+	// once, beside its runs.
+	OverlapPolicy OverlapPolicy `protobuf:"varint,4,opt,name=overlap_policy,json=overlapPolicy,proto3,enum=fermata.v1.OverlapPolicy" json:"overlap_policy,omitempty"`
+	// Names the backfill and makes the call repeatable, while it is not done or among
+	// the last eight requests. Unset: the server makes one.
+	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillJobRequest) Reset() {
+	*x = BackfillJobRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillJobRequest) ProtoMessage() {}
+
+func (x *BackfillJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillJobRequest.ProtoReflect.Descriptor instead.
+func (*BackfillJobRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *BackfillJobRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackfillJobRequest) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *BackfillJobRequest) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *BackfillJobRequest) GetOverlapPolicy() OverlapPolicy {
+	if x != nil {
+		return x.OverlapPolicy
+	}
+	return OverlapPolicy_OVERLAP_POLICY_UNSPECIFIED
+}
+
+func (x *BackfillJobRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type CancelBackfillRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	BackfillId    string                 `protobuf:"bytes,2,opt,name=backfill_id,json=backfillId,proto3" json:"backfill_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelBackfillRequest) Reset() {
+	*x = CancelBackfillRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelBackfillRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelBackfillRequest) ProtoMessage() {}
+
+func (x *CancelBackfillRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelBackfillRequest.ProtoReflect.Descriptor instead.
+func (*CancelBackfillRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CancelBackfillRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CancelBackfillRequest) GetBackfillId() string {
+	if x != nil {
+		return x.BackfillId
+	}
+	return ""
+}
+
+type ListDeadLettersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{namespace}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// 1 to 1000, default 100.
+	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Filters; all that are set must hold.
+	Queue         string            `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	IdPrefix      string            `protobuf:"bytes,5,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLettersRequest) Reset() {
+	*x = ListDeadLettersRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLettersRequest) ProtoMessage() {}
+
+func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListDeadLettersRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *ListDeadLettersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListDeadLettersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListDeadLettersRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ListDeadLettersRequest) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *ListDeadLettersRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+type ListDeadLettersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DeadLetters   []*DeadLetter          `protobuf:"bytes,1,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLettersResponse) Reset() {
+	*x = ListDeadLettersResponse{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLettersResponse) ProtoMessage() {}
+
+func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListDeadLettersResponse) GetDeadLetters() []*DeadLetter {
+	if x != nil {
+		return x.DeadLetters
+	}
+	return nil
+}
+
+func (x *ListDeadLettersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// DeadLetter is a run that ended out of attempts, or was quarantined.
+type DeadLetter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/jobs/{j}/deadLetters/{slot}`; slot is `job` for a one-time
+	// job, whose dead letter is the job itself.
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Run           *Run                   `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetter) Reset() {
+	*x = DeadLetter{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetter) ProtoMessage() {}
+
+func (x *DeadLetter) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
+func (*DeadLetter) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *DeadLetter) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *DeadLetter) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+type RedriveDeadLettersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{namespace}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Names of up to 1,000 dead letters; the filters must then be unset.
+	Names    []string          `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
+	Queue    string            `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	IdPrefix string            `protobuf:"bytes,4,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	Labels   map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Goes on where a response left off.
+	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Count what would be redriven without doing it.
+	DryRun        bool `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RedriveDeadLettersRequest) Reset() {
+	*x = RedriveDeadLettersRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RedriveDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RedriveDeadLettersRequest) ProtoMessage() {}
+
+func (x *RedriveDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RedriveDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*RedriveDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RedriveDeadLettersRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *RedriveDeadLettersRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *RedriveDeadLettersRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *RedriveDeadLettersRequest) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *RedriveDeadLettersRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *RedriveDeadLettersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *RedriveDeadLettersRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type RedriveDeadLettersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Runs that are tried again, paced by the queue's recovery budget.
+	Redriven int32 `protobuf:"varint,1,opt,name=redriven,proto3" json:"redriven,omitempty"`
+	// Letters that had gone, or whose job has no slot free.
+	Refused int32 `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"`
+	// Set: call again with it to go on.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RedriveDeadLettersResponse) Reset() {
+	*x = RedriveDeadLettersResponse{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RedriveDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RedriveDeadLettersResponse) ProtoMessage() {}
+
+func (x *RedriveDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RedriveDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*RedriveDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RedriveDeadLettersResponse) GetRedriven() int32 {
+	if x != nil {
+		return x.Redriven
+	}
+	return 0
+}
+
+func (x *RedriveDeadLettersResponse) GetRefused() int32 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *RedriveDeadLettersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type ResumeJobsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{namespace}`.
+	Parent   string            `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	Queue    string            `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	IdPrefix string            `protobuf:"bytes,3,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	Labels   map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// As in ResumeJobRequest.
+	CatchUp       bool   `protobuf:"varint,5,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeJobsRequest) Reset() {
+	*x = ResumeJobsRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeJobsRequest) ProtoMessage() {}
+
+func (x *ResumeJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeJobsRequest.ProtoReflect.Descriptor instead.
+func (*ResumeJobsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ResumeJobsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *ResumeJobsRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ResumeJobsRequest) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *ResumeJobsRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ResumeJobsRequest) GetCatchUp() bool {
+	if x != nil {
+		return x.CatchUp
+	}
+	return false
+}
+
+func (x *ResumeJobsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ResumeJobsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resumed       int32                  `protobuf:"varint,1,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeJobsResponse) Reset() {
+	*x = ResumeJobsResponse{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeJobsResponse) ProtoMessage() {}
+
+func (x *ResumeJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeJobsResponse.ProtoReflect.Descriptor instead.
+func (*ResumeJobsResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ResumeJobsResponse) GetResumed() int32 {
+	if x != nil {
+		return x.Resumed
+	}
+	return 0
+}
+
+func (x *ResumeJobsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// QueueSettings are limits of a whole queue, over all nodes.
+type QueueSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/queues/{q}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Runs that may be live at once; 0 is no limit, at most 100,000.
+	MaxConcurrency int32 `protobuf:"varint,2,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
+	// Runs that may start a second, 0.001 to 100,000; 0 is no limit.
+	Rate float64 `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"`
+	// Runs that may start at once after a rest; 0 is one second's worth. Needs a rate.
+	Burst int32 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`
+	// Runs a second that catch-up, resumed jobs, backfills and redriven runs may
+	// start together. Default 50.
+	RecoveryRate  float64 `protobuf:"fixed64,5,opt,name=recovery_rate,json=recoveryRate,proto3" json:"recovery_rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueSettings) Reset() {
+	*x = QueueSettings{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueSettings) ProtoMessage() {}
+
+func (x *QueueSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueSettings.ProtoReflect.Descriptor instead.
+func (*QueueSettings) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *QueueSettings) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *QueueSettings) GetMaxConcurrency() int32 {
+	if x != nil {
+		return x.MaxConcurrency
+	}
+	return 0
+}
+
+func (x *QueueSettings) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *QueueSettings) GetBurst() int32 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
+func (x *QueueSettings) GetRecoveryRate() float64 {
+	if x != nil {
+		return x.RecoveryRate
+	}
+	return 0
+}
+
+type GetQueueSettingsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQueueSettingsRequest) Reset() {
+	*x = GetQueueSettingsRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQueueSettingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQueueSettingsRequest) ProtoMessage() {}
+
+func (x *GetQueueSettingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQueueSettingsRequest.ProtoReflect.Descriptor instead.
+func (*GetQueueSettingsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *GetQueueSettingsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type UpdateQueueSettingsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Settings      *QueueSettings         `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateQueueSettingsRequest) Reset() {
+	*x = UpdateQueueSettingsRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateQueueSettingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateQueueSettingsRequest) ProtoMessage() {}
+
+func (x *UpdateQueueSettingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateQueueSettingsRequest.ProtoReflect.Descriptor instead.
+func (*UpdateQueueSettingsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *UpdateQueueSettingsRequest) GetSettings() *QueueSettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
 type CreateJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
@@ -42,7 +1435,7 @@ type CreateJobRequest struct {
 
 func (x *CreateJobRequest) Reset() {
 	*x = CreateJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[0]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -54,7 +1447,7 @@ func (x *CreateJobRequest) String() string {
 func (*CreateJobRequest) ProtoMessage() {}
 
 func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[0]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -67,7 +1460,7 @@ func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
 func (*CreateJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreateJobRequest) GetParent() string {
@@ -109,7 +1502,7 @@ type BatchCreateJobsRequest struct {
 
 func (x *BatchCreateJobsRequest) Reset() {
 	*x = BatchCreateJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[1]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -121,7 +1514,7 @@ func (x *BatchCreateJobsRequest) String() string {
 func (*BatchCreateJobsRequest) ProtoMessage() {}
 
 func (x *BatchCreateJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[1]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -134,7 +1527,7 @@ func (x *BatchCreateJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsRequest.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{1}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BatchCreateJobsRequest) GetParent() string {
@@ -161,7 +1554,7 @@ type BatchCreateJobsResponse struct {
 
 func (x *BatchCreateJobsResponse) Reset() {
 	*x = BatchCreateJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[2]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -173,7 +1566,7 @@ func (x *BatchCreateJobsResponse) String() string {
 func (*BatchCreateJobsResponse) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[2]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -186,7 +1579,7 @@ func (x *BatchCreateJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsResponse.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{2}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BatchCreateJobsResponse) GetResults() []*BatchCreateJobsResponse_Result {
@@ -205,7 +1598,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[3]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -217,7 +1610,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[3]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -230,7 +1623,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{3}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -260,7 +1653,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[4]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -272,7 +1665,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[4]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -285,7 +1678,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{4}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListJobsRequest) GetParent() string {
@@ -355,7 +1748,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[5]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -367,7 +1760,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[5]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -380,7 +1773,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{5}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -411,7 +1804,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[6]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +1816,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[6]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +1829,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{6}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UpdateJobRequest) GetJob() *Job {
@@ -472,7 +1865,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -484,7 +1877,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -497,7 +1890,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{7}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -532,7 +1925,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +1937,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +1950,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{8}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -575,15 +1968,17 @@ func (x *PauseJobRequest) GetNote() string {
 }
 
 type ResumeJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Hand the nominal times that passed to the misfire policy.
+	CatchUp       bool `protobuf:"varint,2,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeJobRequest) Reset() {
 	*x = ResumeJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -595,7 +1990,7 @@ func (x *ResumeJobRequest) String() string {
 func (*ResumeJobRequest) ProtoMessage() {}
 
 func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -608,7 +2003,7 @@ func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{9}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResumeJobRequest) GetName() string {
@@ -618,19 +2013,27 @@ func (x *ResumeJobRequest) GetName() string {
 	return ""
 }
 
+func (x *ResumeJobRequest) GetCatchUp() bool {
+	if x != nil {
+		return x.CatchUp
+	}
+	return false
+}
+
 type RunJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Identity of the manual run; the same id never runs twice while it is among
 	// the last eight. Unset: the server makes one.
-	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId     string                `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Backoff       RunJobRequest_Backoff `protobuf:"varint,3,opt,name=backoff,proto3,enum=fermata.v1.RunJobRequest_Backoff" json:"backoff,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunJobRequest) Reset() {
 	*x = RunJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +2045,7 @@ func (x *RunJobRequest) String() string {
 func (*RunJobRequest) ProtoMessage() {}
 
 func (x *RunJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +2058,7 @@ func (x *RunJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJobRequest.ProtoReflect.Descriptor instead.
 func (*RunJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{10}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RunJobRequest) GetName() string {
@@ -672,6 +2075,13 @@ func (x *RunJobRequest) GetRequestId() string {
 	return ""
 }
 
+func (x *RunJobRequest) GetBackoff() RunJobRequest_Backoff {
+	if x != nil {
+		return x.Backoff
+	}
+	return RunJobRequest_BACKOFF_UNSPECIFIED
+}
+
 type RunJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run that this request stands for.
@@ -684,7 +2094,7 @@ type RunJobResponse struct {
 
 func (x *RunJobResponse) Reset() {
 	*x = RunJobResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +2106,7 @@ func (x *RunJobResponse) String() string {
 func (*RunJobResponse) ProtoMessage() {}
 
 func (x *RunJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +2119,7 @@ func (x *RunJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJobResponse.ProtoReflect.Descriptor instead.
 func (*RunJobResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{11}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunJobResponse) GetRun() *Run {
@@ -736,7 +2146,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +2158,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +2171,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{12}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -780,7 +2190,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +2202,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +2215,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{13}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -824,7 +2234,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +2246,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +2259,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -868,7 +2278,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +2290,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +2303,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{15}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -912,13 +2322,17 @@ type PreviewScheduleRequest struct {
 	After *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	// When set, also the intervals this policy gives for 0, 1, 2 ... failures.
 	BackoffPolicy *BackoffPolicy `protobuf:"bytes,4,opt,name=backoff_policy,json=backoffPolicy,proto3" json:"backoff_policy,omitempty"`
+	// Show `H` and jitter as this job would have them, `namespaces/{n}/jobs/{j}`;
+	// without a schedule and policy of the request, those of the job, with the
+	// ladder that its present failures project.
+	Job           string `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +2344,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +2357,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{16}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PreviewScheduleRequest) GetSchedule() *Schedule {
@@ -974,9 +2388,93 @@ func (x *PreviewScheduleRequest) GetBackoffPolicy() *BackoffPolicy {
 	return nil
 }
 
+func (x *PreviewScheduleRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+// ScheduledTime is one nominal time of a schedule.
+type ScheduledTime struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	NominalTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=nominal_time,json=nominalTime,proto3" json:"nominal_time,omitempty"`
+	// Nominal time and the schedule's jitter.
+	DueTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	// End of the jitter window: the due time lies before it. nominal_time without
+	// jitter.
+	LatestDueTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=latest_due_time,json=latestDueTime,proto3" json:"latest_due_time,omitempty"`
+	// What a clock change did to it, in words; empty as a rule.
+	Remark        string `protobuf:"bytes,4,opt,name=remark,proto3" json:"remark,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduledTime) Reset() {
+	*x = ScheduledTime{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduledTime) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduledTime) ProtoMessage() {}
+
+func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduledTime.ProtoReflect.Descriptor instead.
+func (*ScheduledTime) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ScheduledTime) GetNominalTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NominalTime
+	}
+	return nil
+}
+
+func (x *ScheduledTime) GetDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueTime
+	}
+	return nil
+}
+
+func (x *ScheduledTime) GetLatestDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LatestDueTime
+	}
+	return nil
+}
+
+func (x *ScheduledTime) GetRemark() string {
+	if x != nil {
+		return x.Remark
+	}
+	return ""
+}
+
 type PreviewScheduleResponse struct {
-	state    protoimpl.MessageState   `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nominal times.
 	DueTimes []*timestamppb.Timestamp `protobuf:"bytes,1,rep,name=due_times,json=dueTimes,proto3" json:"due_times,omitempty"`
+	Times    []*ScheduledTime         `protobuf:"bytes,3,rep,name=times,proto3" json:"times,omitempty"`
+	// If every run failed from now on: due times of the next ones, before jitter.
+	ProjectedDueTimes []*timestamppb.Timestamp `protobuf:"bytes,4,rep,name=projected_due_times,json=projectedDueTimes,proto3" json:"projected_due_times,omitempty"`
 	// Interval after 0, 1, 2 ... failures until it stops growing, before jitter.
 	BackoffIntervals []*durationpb.Duration `protobuf:"bytes,2,rep,name=backoff_intervals,json=backoffIntervals,proto3" json:"backoff_intervals,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -985,7 +2483,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +2495,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,12 +2508,26 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{17}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PreviewScheduleResponse) GetDueTimes() []*timestamppb.Timestamp {
 	if x != nil {
 		return x.DueTimes
+	}
+	return nil
+}
+
+func (x *PreviewScheduleResponse) GetTimes() []*ScheduledTime {
+	if x != nil {
+		return x.Times
+	}
+	return nil
+}
+
+func (x *PreviewScheduleResponse) GetProjectedDueTimes() []*timestamppb.Timestamp {
+	if x != nil {
+		return x.ProjectedDueTimes
 	}
 	return nil
 }
@@ -1042,7 +2554,7 @@ type BatchCreateJobsResponse_Result struct {
 
 func (x *BatchCreateJobsResponse_Result) Reset() {
 	*x = BatchCreateJobsResponse_Result{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +2566,7 @@ func (x *BatchCreateJobsResponse_Result) String() string {
 func (*BatchCreateJobsResponse_Result) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +2579,7 @@ func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsResponse_Result.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsResponse_Result) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{2, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *BatchCreateJobsResponse_Result) GetJob() *Job {
@@ -1103,7 +2615,130 @@ var File_fermata_v1_job_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1cfermata/v1/job_service.proto\x12\n" +
-	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x83\x01\n" +
+	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"\x12ListPresetsRequest\"C\n" +
+	"\x13ListPresetsResponse\x12,\n" +
+	"\apresets\x18\x01 \x03(\v2\x12.fermata.v1.PresetR\apresets\"\xed\x01\n" +
+	"\x06Preset\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12:\n" +
+	"\fretry_policy\x18\x03 \x01(\v2\x17.fermata.v1.RetryPolicyR\vretryPolicy\x12@\n" +
+	"\x0ebackoff_policy\x18\x04 \x01(\v2\x19.fermata.v1.BackoffPolicyR\rbackoffPolicy\x12/\n" +
+	"\x05waits\x18\x05 \x03(\v2\x19.google.protobuf.DurationR\x05waits\"J\n" +
+	"\x0eHintJobRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
+	"\x04hint\x18\x02 \x01(\v2\x10.fermata.v1.HintR\x04hint\"'\n" +
+	"\x11ExplainJobRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xa4\x01\n" +
+	"\x12ExplainJobResponse\x12\x18\n" +
+	"\asummary\x18\x01 \x01(\tR\asummary\x12,\n" +
+	"\areasons\x18\x02 \x03(\v2\x12.fermata.v1.ReasonR\areasons\x12!\n" +
+	"\x03job\x18\x03 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12#\n" +
+	"\x04runs\x18\x04 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"\xc9\x04\n" +
+	"\x06Reason\x12+\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x17.fermata.v1.Reason.KindR\x04kind\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x129\n" +
+	"\n" +
+	"since_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x129\n" +
+	"\n" +
+	"until_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\"\xdf\x02\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fKIND_NOT_DUE\x10\x01\x12\x0e\n" +
+	"\n" +
+	"KIND_RETRY\x10\x02\x12\x10\n" +
+	"\fKIND_BACKOFF\x10\x03\x12\r\n" +
+	"\tKIND_HINT\x10\x04\x12\x0f\n" +
+	"\vKIND_PAUSED\x10\x05\x12\x10\n" +
+	"\fKIND_RUNNING\x10\x06\x12\x10\n" +
+	"\fKIND_OVERLAP\x10\a\x12\r\n" +
+	"\tKIND_LOCK\x10\b\x12\x0f\n" +
+	"\vKIND_TARGET\x10\t\x12\r\n" +
+	"\tKIND_PACE\x10\n" +
+	"\x12\x1a\n" +
+	"\x16KIND_QUEUE_CONCURRENCY\x10\v\x12\x13\n" +
+	"\x0fKIND_QUEUE_RATE\x10\f\x12\x12\n" +
+	"\x0eKIND_NO_WORKER\x10\r\x12\x10\n" +
+	"\fKIND_NO_SLOT\x10\x0e\x12\x12\n" +
+	"\x0eKIND_NO_HOLDER\x10\x0f\x12\r\n" +
+	"\tKIND_DEAD\x10\x10\x12\r\n" +
+	"\tKIND_DONE\x10\x11\x12\x11\n" +
+	"\rKIND_SCHEDULE\x10\x12\"\xfb\x01\n" +
+	"\x12BackfillJobRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
+	"\n" +
+	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12@\n" +
+	"\x0eoverlap_policy\x18\x04 \x01(\x0e2\x19.fermata.v1.OverlapPolicyR\roverlapPolicy\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\"L\n" +
+	"\x15CancelBackfillRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
+	"\vbackfill_id\x18\x02 \x01(\tR\n" +
+	"backfillId\"\xa2\x02\n" +
+	"\x16ListDeadLettersRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x1b\n" +
+	"\tid_prefix\x18\x05 \x01(\tR\bidPrefix\x12F\n" +
+	"\x06labels\x18\x06 \x03(\v2..fermata.v1.ListDeadLettersRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"|\n" +
+	"\x17ListDeadLettersResponse\x129\n" +
+	"\fdead_letters\x18\x01 \x03(\v2\x16.fermata.v1.DeadLetterR\vdeadLetters\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x96\x01\n" +
+	"\n" +
+	"DeadLetter\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
+	"\x03run\x18\x02 \x01(\v2\x0f.fermata.v1.RunR\x03run\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12;\n" +
+	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\"\xba\x02\n" +
+	"\x19RedriveDeadLettersRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x14\n" +
+	"\x05names\x18\x02 \x03(\tR\x05names\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x1b\n" +
+	"\tid_prefix\x18\x04 \x01(\tR\bidPrefix\x12I\n" +
+	"\x06labels\x18\x05 \x03(\v21.fermata.v1.RedriveDeadLettersRequest.LabelsEntryR\x06labels\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x17\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"z\n" +
+	"\x1aRedriveDeadLettersResponse\x12\x1a\n" +
+	"\bredriven\x18\x01 \x01(\x05R\bredriven\x12\x18\n" +
+	"\arefused\x18\x02 \x01(\x05R\arefused\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x96\x02\n" +
+	"\x11ResumeJobsRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1b\n" +
+	"\tid_prefix\x18\x03 \x01(\tR\bidPrefix\x12A\n" +
+	"\x06labels\x18\x04 \x03(\v2).fermata.v1.ResumeJobsRequest.LabelsEntryR\x06labels\x12\x19\n" +
+	"\bcatch_up\x18\x05 \x01(\bR\acatchUp\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
+	"\x12ResumeJobsResponse\x12\x18\n" +
+	"\aresumed\x18\x01 \x01(\x05R\aresumed\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9b\x01\n" +
+	"\rQueueSettings\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
+	"\x0fmax_concurrency\x18\x02 \x01(\x05R\x0emaxConcurrency\x12\x12\n" +
+	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x14\n" +
+	"\x05burst\x18\x04 \x01(\x05R\x05burst\x12#\n" +
+	"\rrecovery_rate\x18\x05 \x01(\x01R\frecoveryRate\"-\n" +
+	"\x17GetQueueSettingsRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"S\n" +
+	"\x1aUpdateQueueSettingsRequest\x125\n" +
+	"\bsettings\x18\x01 \x01(\v2\x19.fermata.v1.QueueSettingsR\bsettings\"\x83\x01\n" +
 	"\x10CreateJobRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12!\n" +
@@ -1150,13 +2785,20 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\rallow_missing\x18\x03 \x01(\bR\fallowMissing\"9\n" +
 	"\x0fPauseJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04note\x18\x02 \x01(\tR\x04note\"&\n" +
+	"\x04note\x18\x02 \x01(\tR\x04note\"A\n" +
 	"\x10ResumeJobRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"B\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bcatch_up\x18\x02 \x01(\bR\acatchUp\"\xe6\x01\n" +
 	"\rRunJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\"K\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12;\n" +
+	"\abackoff\x18\x03 \x01(\x0e2!.fermata.v1.RunJobRequest.BackoffR\abackoff\"e\n" +
+	"\aBackoff\x12\x17\n" +
+	"\x13BACKOFF_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rBACKOFF_RESET\x10\x01\x12\x10\n" +
+	"\fBACKOFF_KEEP\x10\x02\x12\x1c\n" +
+	"\x18BACKOFF_RESET_ON_SUCCESS\x10\x03\"K\n" +
 	"\x0eRunJobResponse\x12!\n" +
 	"\x03run\x18\x01 \x01(\v2\x0f.fermata.v1.RunR\x03run\x12\x16\n" +
 	"\x06joined\x18\x02 \x01(\bR\x06joined\")\n" +
@@ -1167,15 +2809,23 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\rGetRunRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"&\n" +
 	"\x10CancelRunRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xd4\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xe6\x01\n" +
 	"\x16PreviewScheduleRequest\x120\n" +
 	"\bschedule\x18\x01 \x01(\v2\x14.fermata.v1.ScheduleR\bschedule\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x120\n" +
 	"\x05after\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05after\x12@\n" +
-	"\x0ebackoff_policy\x18\x04 \x01(\v2\x19.fermata.v1.BackoffPolicyR\rbackoffPolicy\"\x9a\x01\n" +
+	"\x0ebackoff_policy\x18\x04 \x01(\v2\x19.fermata.v1.BackoffPolicyR\rbackoffPolicy\x12\x10\n" +
+	"\x03job\x18\x05 \x01(\tR\x03job\"\xe1\x01\n" +
+	"\rScheduledTime\x12=\n" +
+	"\fnominal_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\vnominalTime\x125\n" +
+	"\bdue_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12B\n" +
+	"\x0flatest_due_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rlatestDueTime\x12\x16\n" +
+	"\x06remark\x18\x04 \x01(\tR\x06remark\"\x97\x02\n" +
 	"\x17PreviewScheduleResponse\x127\n" +
-	"\tdue_times\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\bdueTimes\x12F\n" +
-	"\x11backoff_intervals\x18\x02 \x03(\v2\x19.google.protobuf.DurationR\x10backoffIntervals2\xec\x06\n" +
+	"\tdue_times\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\bdueTimes\x12/\n" +
+	"\x05times\x18\x03 \x03(\v2\x19.fermata.v1.ScheduledTimeR\x05times\x12J\n" +
+	"\x13projected_due_times\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x11projectedDueTimes\x12F\n" +
+	"\x11backoff_intervals\x18\x02 \x03(\v2\x19.google.protobuf.DurationR\x10backoffIntervals2\x83\r\n" +
 	"\n" +
 	"JobService\x12:\n" +
 	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\x12Z\n" +
@@ -1190,7 +2840,19 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\bListRuns\x12\x1b.fermata.v1.ListRunsRequest\x1a\x1c.fermata.v1.ListRunsResponse\x124\n" +
 	"\x06GetRun\x12\x19.fermata.v1.GetRunRequest\x1a\x0f.fermata.v1.Run\x12:\n" +
 	"\tCancelRun\x12\x1c.fermata.v1.CancelRunRequest\x1a\x0f.fermata.v1.Run\x12Z\n" +
-	"\x0fPreviewSchedule\x12\".fermata.v1.PreviewScheduleRequest\x1a#.fermata.v1.PreviewScheduleResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
+	"\x0fPreviewSchedule\x12\".fermata.v1.PreviewScheduleRequest\x1a#.fermata.v1.PreviewScheduleResponse\x12N\n" +
+	"\vListPresets\x12\x1e.fermata.v1.ListPresetsRequest\x1a\x1f.fermata.v1.ListPresetsResponse\x126\n" +
+	"\aHintJob\x12\x1a.fermata.v1.HintJobRequest\x1a\x0f.fermata.v1.Job\x12K\n" +
+	"\n" +
+	"ExplainJob\x12\x1d.fermata.v1.ExplainJobRequest\x1a\x1e.fermata.v1.ExplainJobResponse\x12>\n" +
+	"\vBackfillJob\x12\x1e.fermata.v1.BackfillJobRequest\x1a\x0f.fermata.v1.Job\x12D\n" +
+	"\x0eCancelBackfill\x12!.fermata.v1.CancelBackfillRequest\x1a\x0f.fermata.v1.Job\x12Z\n" +
+	"\x0fListDeadLetters\x12\".fermata.v1.ListDeadLettersRequest\x1a#.fermata.v1.ListDeadLettersResponse\x12c\n" +
+	"\x12RedriveDeadLetters\x12%.fermata.v1.RedriveDeadLettersRequest\x1a&.fermata.v1.RedriveDeadLettersResponse\x12K\n" +
+	"\n" +
+	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\x12R\n" +
+	"\x10GetQueueSettings\x12#.fermata.v1.GetQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettings\x12X\n" +
+	"\x13UpdateQueueSettings\x12&.fermata.v1.UpdateQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettingsB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
 var (
 	file_fermata_v1_job_service_proto_rawDescOnce sync.Once
@@ -1204,88 +2866,164 @@ func file_fermata_v1_job_service_proto_rawDescGZIP() []byte {
 	return file_fermata_v1_job_service_proto_rawDescData
 }
 
-var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_fermata_v1_job_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_fermata_v1_job_service_proto_goTypes = []any{
-	(*CreateJobRequest)(nil),               // 0: fermata.v1.CreateJobRequest
-	(*BatchCreateJobsRequest)(nil),         // 1: fermata.v1.BatchCreateJobsRequest
-	(*BatchCreateJobsResponse)(nil),        // 2: fermata.v1.BatchCreateJobsResponse
-	(*GetJobRequest)(nil),                  // 3: fermata.v1.GetJobRequest
-	(*ListJobsRequest)(nil),                // 4: fermata.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),               // 5: fermata.v1.ListJobsResponse
-	(*UpdateJobRequest)(nil),               // 6: fermata.v1.UpdateJobRequest
-	(*DeleteJobRequest)(nil),               // 7: fermata.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),                // 8: fermata.v1.PauseJobRequest
-	(*ResumeJobRequest)(nil),               // 9: fermata.v1.ResumeJobRequest
-	(*RunJobRequest)(nil),                  // 10: fermata.v1.RunJobRequest
-	(*RunJobResponse)(nil),                 // 11: fermata.v1.RunJobResponse
-	(*ListRunsRequest)(nil),                // 12: fermata.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),               // 13: fermata.v1.ListRunsResponse
-	(*GetRunRequest)(nil),                  // 14: fermata.v1.GetRunRequest
-	(*CancelRunRequest)(nil),               // 15: fermata.v1.CancelRunRequest
-	(*PreviewScheduleRequest)(nil),         // 16: fermata.v1.PreviewScheduleRequest
-	(*PreviewScheduleResponse)(nil),        // 17: fermata.v1.PreviewScheduleResponse
-	(*BatchCreateJobsResponse_Result)(nil), // 18: fermata.v1.BatchCreateJobsResponse.Result
-	nil,                                    // 19: fermata.v1.ListJobsRequest.LabelsEntry
-	(*Job)(nil),                            // 20: fermata.v1.Job
-	(JobStatus_State)(0),                   // 21: fermata.v1.JobStatus.State
-	(*fieldmaskpb.FieldMask)(nil),          // 22: google.protobuf.FieldMask
-	(*Run)(nil),                            // 23: fermata.v1.Run
-	(*Schedule)(nil),                       // 24: fermata.v1.Schedule
-	(*timestamppb.Timestamp)(nil),          // 25: google.protobuf.Timestamp
-	(*BackoffPolicy)(nil),                  // 26: fermata.v1.BackoffPolicy
-	(*durationpb.Duration)(nil),            // 27: google.protobuf.Duration
-	(*anypb.Any)(nil),                      // 28: google.protobuf.Any
-	(*emptypb.Empty)(nil),                  // 29: google.protobuf.Empty
+	(Reason_Kind)(0),                       // 0: fermata.v1.Reason.Kind
+	(RunJobRequest_Backoff)(0),             // 1: fermata.v1.RunJobRequest.Backoff
+	(*ListPresetsRequest)(nil),             // 2: fermata.v1.ListPresetsRequest
+	(*ListPresetsResponse)(nil),            // 3: fermata.v1.ListPresetsResponse
+	(*Preset)(nil),                         // 4: fermata.v1.Preset
+	(*HintJobRequest)(nil),                 // 5: fermata.v1.HintJobRequest
+	(*ExplainJobRequest)(nil),              // 6: fermata.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),             // 7: fermata.v1.ExplainJobResponse
+	(*Reason)(nil),                         // 8: fermata.v1.Reason
+	(*BackfillJobRequest)(nil),             // 9: fermata.v1.BackfillJobRequest
+	(*CancelBackfillRequest)(nil),          // 10: fermata.v1.CancelBackfillRequest
+	(*ListDeadLettersRequest)(nil),         // 11: fermata.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),        // 12: fermata.v1.ListDeadLettersResponse
+	(*DeadLetter)(nil),                     // 13: fermata.v1.DeadLetter
+	(*RedriveDeadLettersRequest)(nil),      // 14: fermata.v1.RedriveDeadLettersRequest
+	(*RedriveDeadLettersResponse)(nil),     // 15: fermata.v1.RedriveDeadLettersResponse
+	(*ResumeJobsRequest)(nil),              // 16: fermata.v1.ResumeJobsRequest
+	(*ResumeJobsResponse)(nil),             // 17: fermata.v1.ResumeJobsResponse
+	(*QueueSettings)(nil),                  // 18: fermata.v1.QueueSettings
+	(*GetQueueSettingsRequest)(nil),        // 19: fermata.v1.GetQueueSettingsRequest
+	(*UpdateQueueSettingsRequest)(nil),     // 20: fermata.v1.UpdateQueueSettingsRequest
+	(*CreateJobRequest)(nil),               // 21: fermata.v1.CreateJobRequest
+	(*BatchCreateJobsRequest)(nil),         // 22: fermata.v1.BatchCreateJobsRequest
+	(*BatchCreateJobsResponse)(nil),        // 23: fermata.v1.BatchCreateJobsResponse
+	(*GetJobRequest)(nil),                  // 24: fermata.v1.GetJobRequest
+	(*ListJobsRequest)(nil),                // 25: fermata.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),               // 26: fermata.v1.ListJobsResponse
+	(*UpdateJobRequest)(nil),               // 27: fermata.v1.UpdateJobRequest
+	(*DeleteJobRequest)(nil),               // 28: fermata.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),                // 29: fermata.v1.PauseJobRequest
+	(*ResumeJobRequest)(nil),               // 30: fermata.v1.ResumeJobRequest
+	(*RunJobRequest)(nil),                  // 31: fermata.v1.RunJobRequest
+	(*RunJobResponse)(nil),                 // 32: fermata.v1.RunJobResponse
+	(*ListRunsRequest)(nil),                // 33: fermata.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),               // 34: fermata.v1.ListRunsResponse
+	(*GetRunRequest)(nil),                  // 35: fermata.v1.GetRunRequest
+	(*CancelRunRequest)(nil),               // 36: fermata.v1.CancelRunRequest
+	(*PreviewScheduleRequest)(nil),         // 37: fermata.v1.PreviewScheduleRequest
+	(*ScheduledTime)(nil),                  // 38: fermata.v1.ScheduledTime
+	(*PreviewScheduleResponse)(nil),        // 39: fermata.v1.PreviewScheduleResponse
+	nil,                                    // 40: fermata.v1.ListDeadLettersRequest.LabelsEntry
+	nil,                                    // 41: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	nil,                                    // 42: fermata.v1.ResumeJobsRequest.LabelsEntry
+	(*BatchCreateJobsResponse_Result)(nil), // 43: fermata.v1.BatchCreateJobsResponse.Result
+	nil,                                    // 44: fermata.v1.ListJobsRequest.LabelsEntry
+	(*RetryPolicy)(nil),                    // 45: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),                  // 46: fermata.v1.BackoffPolicy
+	(*durationpb.Duration)(nil),            // 47: google.protobuf.Duration
+	(*Hint)(nil),                           // 48: fermata.v1.Hint
+	(*Job)(nil),                            // 49: fermata.v1.Job
+	(*Run)(nil),                            // 50: fermata.v1.Run
+	(*timestamppb.Timestamp)(nil),          // 51: google.protobuf.Timestamp
+	(OverlapPolicy)(0),                     // 52: fermata.v1.OverlapPolicy
+	(JobStatus_State)(0),                   // 53: fermata.v1.JobStatus.State
+	(*fieldmaskpb.FieldMask)(nil),          // 54: google.protobuf.FieldMask
+	(*Schedule)(nil),                       // 55: fermata.v1.Schedule
+	(*anypb.Any)(nil),                      // 56: google.protobuf.Any
+	(*emptypb.Empty)(nil),                  // 57: google.protobuf.Empty
 }
 var file_fermata_v1_job_service_proto_depIdxs = []int32{
-	20, // 0: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
-	0,  // 1: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
-	18, // 2: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
-	21, // 3: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
-	19, // 4: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
-	20, // 5: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
-	20, // 6: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
-	22, // 7: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	23, // 8: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
-	23, // 9: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
-	24, // 10: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
-	25, // 11: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	26, // 12: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	25, // 13: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	27, // 14: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	20, // 15: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	28, // 16: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	0,  // 17: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	1,  // 18: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	3,  // 19: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	4,  // 20: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	6,  // 21: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	7,  // 22: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	8,  // 23: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	9,  // 24: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	10, // 25: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	12, // 26: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	14, // 27: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	15, // 28: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	16, // 29: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	20, // 30: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	2,  // 31: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	20, // 32: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	5,  // 33: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	20, // 34: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	29, // 35: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	20, // 36: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	20, // 37: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	11, // 38: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	13, // 39: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	23, // 40: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	23, // 41: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	17, // 42: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	30, // [30:43] is the sub-list for method output_type
-	17, // [17:30] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	4,  // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
+	45, // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
+	46, // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	47, // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
+	48, // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
+	8,  // 5: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
+	49, // 6: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
+	50, // 7: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
+	0,  // 8: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
+	51, // 9: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
+	51, // 10: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
+	51, // 11: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
+	51, // 12: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
+	52, // 13: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
+	40, // 14: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
+	13, // 15: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
+	50, // 16: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
+	51, // 17: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
+	41, // 18: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	42, // 19: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
+	18, // 20: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
+	49, // 21: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
+	21, // 22: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
+	43, // 23: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
+	53, // 24: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
+	44, // 25: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
+	49, // 26: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
+	49, // 27: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
+	54, // 28: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 29: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	50, // 30: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
+	50, // 31: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
+	55, // 32: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
+	51, // 33: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	46, // 34: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	51, // 35: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	51, // 36: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	51, // 37: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	51, // 38: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	38, // 39: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	51, // 40: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	47, // 41: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	49, // 42: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	56, // 43: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	21, // 44: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	22, // 45: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	24, // 46: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	25, // 47: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	27, // 48: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	28, // 49: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	29, // 50: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	30, // 51: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	31, // 52: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	33, // 53: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	35, // 54: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	36, // 55: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	37, // 56: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	2,  // 57: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	5,  // 58: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	6,  // 59: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	9,  // 60: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	10, // 61: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	11, // 62: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	14, // 63: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	16, // 64: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	19, // 65: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	20, // 66: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	49, // 67: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	23, // 68: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	49, // 69: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	26, // 70: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	49, // 71: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	57, // 72: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	49, // 73: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	49, // 74: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	32, // 75: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	34, // 76: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	50, // 77: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	50, // 78: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	39, // 79: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	3,  // 80: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	49, // 81: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	7,  // 82: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	49, // 83: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	49, // 84: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	12, // 85: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	15, // 86: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	17, // 87: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	18, // 88: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	18, // 89: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	67, // [67:90] is the sub-list for method output_type
+	44, // [44:67] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }
@@ -1299,13 +3037,14 @@ func file_fermata_v1_job_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_service_proto_rawDesc), len(file_fermata_v1_job_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   20,
+			NumEnums:      2,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_fermata_v1_job_service_proto_goTypes,
 		DependencyIndexes: file_fermata_v1_job_service_proto_depIdxs,
+		EnumInfos:         file_fermata_v1_job_service_proto_enumTypes,
 		MessageInfos:      file_fermata_v1_job_service_proto_msgTypes,
 	}.Build()
 	File_fermata_v1_job_service_proto = out.File

@@ -20,19 +20,29 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	JobService_CreateJob_FullMethodName       = "/fermata.v1.JobService/CreateJob"
-	JobService_BatchCreateJobs_FullMethodName = "/fermata.v1.JobService/BatchCreateJobs"
-	JobService_GetJob_FullMethodName          = "/fermata.v1.JobService/GetJob"
-	JobService_ListJobs_FullMethodName        = "/fermata.v1.JobService/ListJobs"
-	JobService_UpdateJob_FullMethodName       = "/fermata.v1.JobService/UpdateJob"
-	JobService_DeleteJob_FullMethodName       = "/fermata.v1.JobService/DeleteJob"
-	JobService_PauseJob_FullMethodName        = "/fermata.v1.JobService/PauseJob"
-	JobService_ResumeJob_FullMethodName       = "/fermata.v1.JobService/ResumeJob"
-	JobService_RunJob_FullMethodName          = "/fermata.v1.JobService/RunJob"
-	JobService_ListRuns_FullMethodName        = "/fermata.v1.JobService/ListRuns"
-	JobService_GetRun_FullMethodName          = "/fermata.v1.JobService/GetRun"
-	JobService_CancelRun_FullMethodName       = "/fermata.v1.JobService/CancelRun"
-	JobService_PreviewSchedule_FullMethodName = "/fermata.v1.JobService/PreviewSchedule"
+	JobService_CreateJob_FullMethodName           = "/fermata.v1.JobService/CreateJob"
+	JobService_BatchCreateJobs_FullMethodName     = "/fermata.v1.JobService/BatchCreateJobs"
+	JobService_GetJob_FullMethodName              = "/fermata.v1.JobService/GetJob"
+	JobService_ListJobs_FullMethodName            = "/fermata.v1.JobService/ListJobs"
+	JobService_UpdateJob_FullMethodName           = "/fermata.v1.JobService/UpdateJob"
+	JobService_DeleteJob_FullMethodName           = "/fermata.v1.JobService/DeleteJob"
+	JobService_PauseJob_FullMethodName            = "/fermata.v1.JobService/PauseJob"
+	JobService_ResumeJob_FullMethodName           = "/fermata.v1.JobService/ResumeJob"
+	JobService_RunJob_FullMethodName              = "/fermata.v1.JobService/RunJob"
+	JobService_ListRuns_FullMethodName            = "/fermata.v1.JobService/ListRuns"
+	JobService_GetRun_FullMethodName              = "/fermata.v1.JobService/GetRun"
+	JobService_CancelRun_FullMethodName           = "/fermata.v1.JobService/CancelRun"
+	JobService_PreviewSchedule_FullMethodName     = "/fermata.v1.JobService/PreviewSchedule"
+	JobService_ListPresets_FullMethodName         = "/fermata.v1.JobService/ListPresets"
+	JobService_HintJob_FullMethodName             = "/fermata.v1.JobService/HintJob"
+	JobService_ExplainJob_FullMethodName          = "/fermata.v1.JobService/ExplainJob"
+	JobService_BackfillJob_FullMethodName         = "/fermata.v1.JobService/BackfillJob"
+	JobService_CancelBackfill_FullMethodName      = "/fermata.v1.JobService/CancelBackfill"
+	JobService_ListDeadLetters_FullMethodName     = "/fermata.v1.JobService/ListDeadLetters"
+	JobService_RedriveDeadLetters_FullMethodName  = "/fermata.v1.JobService/RedriveDeadLetters"
+	JobService_ResumeJobs_FullMethodName          = "/fermata.v1.JobService/ResumeJobs"
+	JobService_GetQueueSettings_FullMethodName    = "/fermata.v1.JobService/GetQueueSettings"
+	JobService_UpdateQueueSettings_FullMethodName = "/fermata.v1.JobService/UpdateQueueSettings"
 )
 
 // JobServiceClient is the client API for JobService service.
@@ -44,7 +54,9 @@ const (
 // Errors: INVALID_ARGUMENT with google.rpc.BadRequest field violations,
 // NOT_FOUND and ALREADY_EXISTS with google.rpc.ResourceInfo, ABORTED with
 // google.rpc.RetryInfo (a deleted job still runs) or with google.rpc.ErrorInfo (the
-// etag differs: somebody edited in between), RESOURCE_EXHAUSTED when Redis has no
+// etag differs: somebody edited in between), FAILED_PRECONDITION with
+// google.rpc.ErrorInfo when the request does not fit the job as it is (its reasons
+// are named at the methods), RESOURCE_EXHAUSTED when Redis has no
 // memory left, UNAVAILABLE with google.rpc.RetryInfo while a shard's Redis cannot
 // be reached.
 type JobServiceClient interface {
@@ -63,10 +75,12 @@ type JobServiceClient interface {
 	// Deletes a job. A live run is left to finish; its id is free after that.
 	DeleteJob(ctx context.Context, in *DeleteJobRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	PauseJob(ctx context.Context, in *PauseJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// Nominal times that passed meanwhile are skipped; a one-time job runs at once.
+	// Nominal times that passed meanwhile are skipped, unless catch_up is set; a
+	// one-time job runs at once.
 	ResumeJob(ctx context.Context, in *ResumeJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// Idle: runs now and resets the backoff. Live: exactly one manual run waits;
-	// further requests join it.
+	// Idle: runs now and resets the backoff, unless told otherwise. Live: exactly one
+	// manual run waits; further requests join it. Reason TOO_MANY_RUNS: 64 runs of the
+	// job are there already.
 	RunJob(ctx context.Context, in *RunJobRequest, opts ...grpc.CallOption) (*RunJobResponse, error)
 	// The current run first, then finished runs, newest first, then dead letters.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
@@ -76,6 +90,29 @@ type JobServiceClient interface {
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// The next due times of a schedule, without storing anything.
 	PreviewSchedule(ctx context.Context, in *PreviewScheduleRequest, opts ...grpc.CallOption) (*PreviewScheduleResponse, error)
+	// Well-known retry and backoff policies, with the waits that they give.
+	ListPresets(ctx context.Context, in *ListPresetsRequest, opts ...grpc.CallOption) (*ListPresetsResponse, error)
+	// Overrides when the job runs next, or how often, for a while. Reason NO_INTERVAL:
+	// the job is not a recurring one.
+	HintJob(ctx context.Context, in *HintJobRequest, opts ...grpc.CallOption) (*Job, error)
+	// Tells why the job does not run right now, and what it waits for.
+	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
+	// Runs the nominal times of a past range, paced by the queue's recovery budget.
+	// Reasons: TOO_MANY_BACKFILLS (four are not done), NO_NOMINAL_TIMES (the job is not
+	// a recurring one, or counts from the end of its runs).
+	BackfillJob(ctx context.Context, in *BackfillJobRequest, opts ...grpc.CallOption) (*Job, error)
+	// Ends a backfill; its runs that have started go on.
+	CancelBackfill(ctx context.Context, in *CancelBackfillRequest, opts ...grpc.CallOption) (*Job, error)
+	// Dead runs that are kept, of all jobs of a namespace, in no promised order.
+	ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error)
+	// Tries dead runs again: one by name, or all that a filter selects.
+	RedriveDeadLetters(ctx context.Context, in *RedriveDeadLettersRequest, opts ...grpc.CallOption) (*RedriveDeadLettersResponse, error)
+	// Ends the pause of all jobs that a filter selects, a page of them a call.
+	ResumeJobs(ctx context.Context, in *ResumeJobsRequest, opts ...grpc.CallOption) (*ResumeJobsResponse, error)
+	// Limits of a queue. A queue without settings has none.
+	GetQueueSettings(ctx context.Context, in *GetQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
+	// Replaces the limits of a queue. Nodes take them over within a second or two.
+	UpdateQueueSettings(ctx context.Context, in *UpdateQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
 }
 
 type jobServiceClient struct {
@@ -216,6 +253,106 @@ func (c *jobServiceClient) PreviewSchedule(ctx context.Context, in *PreviewSched
 	return out, nil
 }
 
+func (c *jobServiceClient) ListPresets(ctx context.Context, in *ListPresetsRequest, opts ...grpc.CallOption) (*ListPresetsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPresetsResponse)
+	err := c.cc.Invoke(ctx, JobService_ListPresets_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) HintJob(ctx context.Context, in *HintJobRequest, opts ...grpc.CallOption) (*Job, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Job)
+	err := c.cc.Invoke(ctx, JobService_HintJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainJobResponse)
+	err := c.cc.Invoke(ctx, JobService_ExplainJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) BackfillJob(ctx context.Context, in *BackfillJobRequest, opts ...grpc.CallOption) (*Job, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Job)
+	err := c.cc.Invoke(ctx, JobService_BackfillJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) CancelBackfill(ctx context.Context, in *CancelBackfillRequest, opts ...grpc.CallOption) (*Job, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Job)
+	err := c.cc.Invoke(ctx, JobService_CancelBackfill_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDeadLettersResponse)
+	err := c.cc.Invoke(ctx, JobService_ListDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) RedriveDeadLetters(ctx context.Context, in *RedriveDeadLettersRequest, opts ...grpc.CallOption) (*RedriveDeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RedriveDeadLettersResponse)
+	err := c.cc.Invoke(ctx, JobService_RedriveDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ResumeJobs(ctx context.Context, in *ResumeJobsRequest, opts ...grpc.CallOption) (*ResumeJobsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeJobsResponse)
+	err := c.cc.Invoke(ctx, JobService_ResumeJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) GetQueueSettings(ctx context.Context, in *GetQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QueueSettings)
+	err := c.cc.Invoke(ctx, JobService_GetQueueSettings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) UpdateQueueSettings(ctx context.Context, in *UpdateQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QueueSettings)
+	err := c.cc.Invoke(ctx, JobService_UpdateQueueSettings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // JobServiceServer is the server API for JobService service.
 // All implementations must embed UnimplementedJobServiceServer
 // for forward compatibility.
@@ -225,7 +362,9 @@ func (c *jobServiceClient) PreviewSchedule(ctx context.Context, in *PreviewSched
 // Errors: INVALID_ARGUMENT with google.rpc.BadRequest field violations,
 // NOT_FOUND and ALREADY_EXISTS with google.rpc.ResourceInfo, ABORTED with
 // google.rpc.RetryInfo (a deleted job still runs) or with google.rpc.ErrorInfo (the
-// etag differs: somebody edited in between), RESOURCE_EXHAUSTED when Redis has no
+// etag differs: somebody edited in between), FAILED_PRECONDITION with
+// google.rpc.ErrorInfo when the request does not fit the job as it is (its reasons
+// are named at the methods), RESOURCE_EXHAUSTED when Redis has no
 // memory left, UNAVAILABLE with google.rpc.RetryInfo while a shard's Redis cannot
 // be reached.
 type JobServiceServer interface {
@@ -244,10 +383,12 @@ type JobServiceServer interface {
 	// Deletes a job. A live run is left to finish; its id is free after that.
 	DeleteJob(context.Context, *DeleteJobRequest) (*emptypb.Empty, error)
 	PauseJob(context.Context, *PauseJobRequest) (*Job, error)
-	// Nominal times that passed meanwhile are skipped; a one-time job runs at once.
+	// Nominal times that passed meanwhile are skipped, unless catch_up is set; a
+	// one-time job runs at once.
 	ResumeJob(context.Context, *ResumeJobRequest) (*Job, error)
-	// Idle: runs now and resets the backoff. Live: exactly one manual run waits;
-	// further requests join it.
+	// Idle: runs now and resets the backoff, unless told otherwise. Live: exactly one
+	// manual run waits; further requests join it. Reason TOO_MANY_RUNS: 64 runs of the
+	// job are there already.
 	RunJob(context.Context, *RunJobRequest) (*RunJobResponse, error)
 	// The current run first, then finished runs, newest first, then dead letters.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
@@ -257,6 +398,29 @@ type JobServiceServer interface {
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
 	// The next due times of a schedule, without storing anything.
 	PreviewSchedule(context.Context, *PreviewScheduleRequest) (*PreviewScheduleResponse, error)
+	// Well-known retry and backoff policies, with the waits that they give.
+	ListPresets(context.Context, *ListPresetsRequest) (*ListPresetsResponse, error)
+	// Overrides when the job runs next, or how often, for a while. Reason NO_INTERVAL:
+	// the job is not a recurring one.
+	HintJob(context.Context, *HintJobRequest) (*Job, error)
+	// Tells why the job does not run right now, and what it waits for.
+	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)
+	// Runs the nominal times of a past range, paced by the queue's recovery budget.
+	// Reasons: TOO_MANY_BACKFILLS (four are not done), NO_NOMINAL_TIMES (the job is not
+	// a recurring one, or counts from the end of its runs).
+	BackfillJob(context.Context, *BackfillJobRequest) (*Job, error)
+	// Ends a backfill; its runs that have started go on.
+	CancelBackfill(context.Context, *CancelBackfillRequest) (*Job, error)
+	// Dead runs that are kept, of all jobs of a namespace, in no promised order.
+	ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error)
+	// Tries dead runs again: one by name, or all that a filter selects.
+	RedriveDeadLetters(context.Context, *RedriveDeadLettersRequest) (*RedriveDeadLettersResponse, error)
+	// Ends the pause of all jobs that a filter selects, a page of them a call.
+	ResumeJobs(context.Context, *ResumeJobsRequest) (*ResumeJobsResponse, error)
+	// Limits of a queue. A queue without settings has none.
+	GetQueueSettings(context.Context, *GetQueueSettingsRequest) (*QueueSettings, error)
+	// Replaces the limits of a queue. Nodes take them over within a second or two.
+	UpdateQueueSettings(context.Context, *UpdateQueueSettingsRequest) (*QueueSettings, error)
 	mustEmbedUnimplementedJobServiceServer()
 }
 
@@ -305,6 +469,36 @@ func (UnimplementedJobServiceServer) CancelRun(context.Context, *CancelRunReques
 }
 func (UnimplementedJobServiceServer) PreviewSchedule(context.Context, *PreviewScheduleRequest) (*PreviewScheduleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PreviewSchedule not implemented")
+}
+func (UnimplementedJobServiceServer) ListPresets(context.Context, *ListPresetsRequest) (*ListPresetsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPresets not implemented")
+}
+func (UnimplementedJobServiceServer) HintJob(context.Context, *HintJobRequest) (*Job, error) {
+	return nil, status.Error(codes.Unimplemented, "method HintJob not implemented")
+}
+func (UnimplementedJobServiceServer) ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainJob not implemented")
+}
+func (UnimplementedJobServiceServer) BackfillJob(context.Context, *BackfillJobRequest) (*Job, error) {
+	return nil, status.Error(codes.Unimplemented, "method BackfillJob not implemented")
+}
+func (UnimplementedJobServiceServer) CancelBackfill(context.Context, *CancelBackfillRequest) (*Job, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelBackfill not implemented")
+}
+func (UnimplementedJobServiceServer) ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListDeadLetters not implemented")
+}
+func (UnimplementedJobServiceServer) RedriveDeadLetters(context.Context, *RedriveDeadLettersRequest) (*RedriveDeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RedriveDeadLetters not implemented")
+}
+func (UnimplementedJobServiceServer) ResumeJobs(context.Context, *ResumeJobsRequest) (*ResumeJobsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeJobs not implemented")
+}
+func (UnimplementedJobServiceServer) GetQueueSettings(context.Context, *GetQueueSettingsRequest) (*QueueSettings, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetQueueSettings not implemented")
+}
+func (UnimplementedJobServiceServer) UpdateQueueSettings(context.Context, *UpdateQueueSettingsRequest) (*QueueSettings, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateQueueSettings not implemented")
 }
 func (UnimplementedJobServiceServer) mustEmbedUnimplementedJobServiceServer() {}
 func (UnimplementedJobServiceServer) testEmbeddedByValue()                    {}
@@ -561,6 +755,186 @@ func _JobService_PreviewSchedule_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_ListPresets_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPresetsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ListPresets(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ListPresets_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ListPresets(ctx, req.(*ListPresetsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_HintJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HintJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).HintJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_HintJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).HintJob(ctx, req.(*HintJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ExplainJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ExplainJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ExplainJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ExplainJob(ctx, req.(*ExplainJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_BackfillJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BackfillJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).BackfillJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_BackfillJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).BackfillJob(ctx, req.(*BackfillJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_CancelBackfill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelBackfillRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).CancelBackfill(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_CancelBackfill_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).CancelBackfill(ctx, req.(*CancelBackfillRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ListDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ListDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ListDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ListDeadLetters(ctx, req.(*ListDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_RedriveDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RedriveDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).RedriveDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_RedriveDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).RedriveDeadLetters(ctx, req.(*RedriveDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ResumeJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ResumeJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ResumeJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ResumeJobs(ctx, req.(*ResumeJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_GetQueueSettings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetQueueSettingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).GetQueueSettings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_GetQueueSettings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).GetQueueSettings(ctx, req.(*GetQueueSettingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_UpdateQueueSettings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateQueueSettingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).UpdateQueueSettings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_UpdateQueueSettings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).UpdateQueueSettings(ctx, req.(*UpdateQueueSettingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // JobService_ServiceDesc is the grpc.ServiceDesc for JobService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -619,6 +993,46 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PreviewSchedule",
 			Handler:    _JobService_PreviewSchedule_Handler,
+		},
+		{
+			MethodName: "ListPresets",
+			Handler:    _JobService_ListPresets_Handler,
+		},
+		{
+			MethodName: "HintJob",
+			Handler:    _JobService_HintJob_Handler,
+		},
+		{
+			MethodName: "ExplainJob",
+			Handler:    _JobService_ExplainJob_Handler,
+		},
+		{
+			MethodName: "BackfillJob",
+			Handler:    _JobService_BackfillJob_Handler,
+		},
+		{
+			MethodName: "CancelBackfill",
+			Handler:    _JobService_CancelBackfill_Handler,
+		},
+		{
+			MethodName: "ListDeadLetters",
+			Handler:    _JobService_ListDeadLetters_Handler,
+		},
+		{
+			MethodName: "RedriveDeadLetters",
+			Handler:    _JobService_RedriveDeadLetters_Handler,
+		},
+		{
+			MethodName: "ResumeJobs",
+			Handler:    _JobService_ResumeJobs_Handler,
+		},
+		{
+			MethodName: "GetQueueSettings",
+			Handler:    _JobService_GetQueueSettings_Handler,
+		},
+		{
+			MethodName: "UpdateQueueSettings",
+			Handler:    _JobService_UpdateQueueSettings_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

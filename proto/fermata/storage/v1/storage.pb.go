@@ -51,6 +51,12 @@ type Definition struct {
 	UpdateRequestId string                 `protobuf:"bytes,20,opt,name=update_request_id,json=updateRequestId,proto3" json:"update_request_id,omitempty"`
 	MinIntervalMs   int64                  `protobuf:"varint,21,opt,name=min_interval_ms,json=minIntervalMs,proto3" json:"min_interval_ms,omitempty"`
 	MaxIntervalMs   int64                  `protobuf:"varint,22,opt,name=max_interval_ms,json=maxIntervalMs,proto3" json:"max_interval_ms,omitempty"`
+	Overlap         uint32                 `protobuf:"varint,23,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	OverlapLimit    uint32                 `protobuf:"varint,24,opt,name=overlap_limit,json=overlapLimit,proto3" json:"overlap_limit,omitempty"`
+	Misfire         *Misfire               `protobuf:"bytes,25,opt,name=misfire,proto3" json:"misfire,omitempty"`
+	Locks           []*Lock                `protobuf:"bytes,26,rep,name=locks,proto3" json:"locks,omitempty"`
+	Target          string                 `protobuf:"bytes,27,opt,name=target,proto3" json:"target,omitempty"`
+	PauseAfter      uint32                 `protobuf:"varint,28,opt,name=pause_after,json=pauseAfter,proto3" json:"pause_after,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -239,6 +245,349 @@ func (x *Definition) GetMaxIntervalMs() int64 {
 	return 0
 }
 
+func (x *Definition) GetOverlap() uint32 {
+	if x != nil {
+		return x.Overlap
+	}
+	return 0
+}
+
+func (x *Definition) GetOverlapLimit() uint32 {
+	if x != nil {
+		return x.OverlapLimit
+	}
+	return 0
+}
+
+func (x *Definition) GetMisfire() *Misfire {
+	if x != nil {
+		return x.Misfire
+	}
+	return nil
+}
+
+func (x *Definition) GetLocks() []*Lock {
+	if x != nil {
+		return x.Locks
+	}
+	return nil
+}
+
+func (x *Definition) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Definition) GetPauseAfter() uint32 {
+	if x != nil {
+		return x.PauseAfter
+	}
+	return 0
+}
+
+type Misfire struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policy        uint32                 `protobuf:"varint,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	WindowMs      int64                  `protobuf:"varint,2,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"`
+	MaxCatchUp    uint32                 `protobuf:"varint,3,opt,name=max_catch_up,json=maxCatchUp,proto3" json:"max_catch_up,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Misfire) Reset() {
+	*x = Misfire{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Misfire) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Misfire) ProtoMessage() {}
+
+func (x *Misfire) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Misfire.ProtoReflect.Descriptor instead.
+func (*Misfire) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Misfire) GetPolicy() uint32 {
+	if x != nil {
+		return x.Policy
+	}
+	return 0
+}
+
+func (x *Misfire) GetWindowMs() int64 {
+	if x != nil {
+		return x.WindowMs
+	}
+	return 0
+}
+
+func (x *Misfire) GetMaxCatchUp() uint32 {
+	if x != nil {
+		return x.MaxCatchUp
+	}
+	return 0
+}
+
+type Lock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lock) Reset() {
+	*x = Lock{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lock) ProtoMessage() {}
+
+func (x *Lock) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lock.ProtoReflect.Descriptor instead.
+func (*Lock) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Lock) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Lock) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type Exclusions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cron          []string               `protobuf:"bytes,1,rep,name=cron,proto3" json:"cron,omitempty"`
+	Dates         []string               `protobuf:"bytes,2,rep,name=dates,proto3" json:"dates,omitempty"`
+	Windows       []string               `protobuf:"bytes,3,rep,name=windows,proto3" json:"windows,omitempty"`
+	Periods       []*Period              `protobuf:"bytes,4,rep,name=periods,proto3" json:"periods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exclusions) Reset() {
+	*x = Exclusions{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exclusions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exclusions) ProtoMessage() {}
+
+func (x *Exclusions) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exclusions.ProtoReflect.Descriptor instead.
+func (*Exclusions) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Exclusions) GetCron() []string {
+	if x != nil {
+		return x.Cron
+	}
+	return nil
+}
+
+func (x *Exclusions) GetDates() []string {
+	if x != nil {
+		return x.Dates
+	}
+	return nil
+}
+
+func (x *Exclusions) GetWindows() []string {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *Exclusions) GetPeriods() []*Period {
+	if x != nil {
+		return x.Periods
+	}
+	return nil
+}
+
+type Period struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FromMs        int64                  `protobuf:"varint,1,opt,name=from_ms,json=fromMs,proto3" json:"from_ms,omitempty"`
+	ToMs          int64                  `protobuf:"varint,2,opt,name=to_ms,json=toMs,proto3" json:"to_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Period) Reset() {
+	*x = Period{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Period) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Period) ProtoMessage() {}
+
+func (x *Period) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Period.ProtoReflect.Descriptor instead.
+func (*Period) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Period) GetFromMs() int64 {
+	if x != nil {
+		return x.FromMs
+	}
+	return 0
+}
+
+func (x *Period) GetToMs() int64 {
+	if x != nil {
+		return x.ToMs
+	}
+	return 0
+}
+
+// QueueSettings are limits of a whole queue.
+type QueueSettings struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	MaxConcurrency uint32                 `protobuf:"varint,1,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
+	Rate           float64                `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"`
+	Burst          uint32                 `protobuf:"varint,3,opt,name=burst,proto3" json:"burst,omitempty"`
+	RecoveryRate   float64                `protobuf:"fixed64,4,opt,name=recovery_rate,json=recoveryRate,proto3" json:"recovery_rate,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *QueueSettings) Reset() {
+	*x = QueueSettings{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueSettings) ProtoMessage() {}
+
+func (x *QueueSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueSettings.ProtoReflect.Descriptor instead.
+func (*QueueSettings) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *QueueSettings) GetMaxConcurrency() uint32 {
+	if x != nil {
+		return x.MaxConcurrency
+	}
+	return 0
+}
+
+func (x *QueueSettings) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *QueueSettings) GetBurst() uint32 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
+func (x *QueueSettings) GetRecoveryRate() float64 {
+	if x != nil {
+		return x.RecoveryRate
+	}
+	return 0
+}
+
 type Schedule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -248,16 +597,20 @@ type Schedule struct {
 	Cron          []string               `protobuf:"bytes,5,rep,name=cron,proto3" json:"cron,omitempty"`
 	TimeZone      string                 `protobuf:"bytes,6,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	Seconds       bool                   `protobuf:"varint,7,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	Dst           uint32                 `protobuf:"varint,8,opt,name=dst,proto3" json:"dst,omitempty"`
 	StartMs       int64                  `protobuf:"varint,9,opt,name=start_ms,json=startMs,proto3" json:"start_ms,omitempty"`
 	EndMs         int64                  `protobuf:"varint,10,opt,name=end_ms,json=endMs,proto3" json:"end_ms,omitempty"`
+	Gap           uint32                 `protobuf:"varint,11,opt,name=gap,proto3" json:"gap,omitempty"`
+	Repeat        uint32                 `protobuf:"varint,12,opt,name=repeat,proto3" json:"repeat,omitempty"`
+	Exclude       *Exclusions            `protobuf:"bytes,13,opt,name=exclude,proto3" json:"exclude,omitempty"`
+	JitterMs      int64                  `protobuf:"varint,14,opt,name=jitter_ms,json=jitterMs,proto3" json:"jitter_ms,omitempty"`
+	MaxRuns       uint32                 `protobuf:"varint,15,opt,name=max_runs,json=maxRuns,proto3" json:"max_runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -269,7 +622,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -282,7 +635,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{1}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Schedule) GetKind() uint32 {
@@ -334,13 +687,6 @@ func (x *Schedule) GetSeconds() bool {
 	return false
 }
 
-func (x *Schedule) GetDst() uint32 {
-	if x != nil {
-		return x.Dst
-	}
-	return 0
-}
-
 func (x *Schedule) GetStartMs() int64 {
 	if x != nil {
 		return x.StartMs
@@ -355,6 +701,41 @@ func (x *Schedule) GetEndMs() int64 {
 	return 0
 }
 
+func (x *Schedule) GetGap() uint32 {
+	if x != nil {
+		return x.Gap
+	}
+	return 0
+}
+
+func (x *Schedule) GetRepeat() uint32 {
+	if x != nil {
+		return x.Repeat
+	}
+	return 0
+}
+
+func (x *Schedule) GetExclude() *Exclusions {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+func (x *Schedule) GetJitterMs() int64 {
+	if x != nil {
+		return x.JitterMs
+	}
+	return 0
+}
+
+func (x *Schedule) GetMaxRuns() uint32 {
+	if x != nil {
+		return x.MaxRuns
+	}
+	return 0
+}
+
 type Jitter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -365,7 +746,7 @@ type Jitter struct {
 
 func (x *Jitter) Reset() {
 	*x = Jitter{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +758,7 @@ func (x *Jitter) String() string {
 func (*Jitter) ProtoMessage() {}
 
 func (x *Jitter) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +771,7 @@ func (x *Jitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Jitter.ProtoReflect.Descriptor instead.
 func (*Jitter) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{2}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Jitter) GetKind() uint32 {
@@ -424,7 +805,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +817,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +830,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{3}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Retry) GetStrategy() uint32 {
@@ -525,13 +906,14 @@ type Recurring struct {
 	Jitter        *Jitter                `protobuf:"bytes,6,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	StaleAfterMs  int64                  `protobuf:"varint,7,opt,name=stale_after_ms,json=staleAfterMs,proto3" json:"stale_after_ms,omitempty"`
 	StaleHalve    bool                   `protobuf:"varint,8,opt,name=stale_halve,json=staleHalve,proto3" json:"stale_halve,omitempty"`
+	WithinSlot    bool                   `protobuf:"varint,9,opt,name=within_slot,json=withinSlot,proto3" json:"within_slot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Recurring) Reset() {
 	*x = Recurring{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +925,7 @@ func (x *Recurring) String() string {
 func (*Recurring) ProtoMessage() {}
 
 func (x *Recurring) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +938,7 @@ func (x *Recurring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurring.ProtoReflect.Descriptor instead.
 func (*Recurring) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Recurring) GetDisabled() bool {
@@ -615,6 +997,13 @@ func (x *Recurring) GetStaleHalve() bool {
 	return false
 }
 
+func (x *Recurring) GetWithinSlot() bool {
+	if x != nil {
+		return x.WithinSlot
+	}
+	return false
+}
+
 // Run is a finished run in a job's history.
 type Run struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -636,7 +1025,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -648,7 +1037,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -661,7 +1050,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{5}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Run) GetId() string {
@@ -752,7 +1141,7 @@ var File_fermata_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
-	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\x92\a\n" +
+	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\xf1\b\n" +
 	"\n" +
 	"Definition\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1a\n" +
@@ -782,10 +1171,39 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\x11create_request_id\x18\x13 \x01(\tR\x0fcreateRequestId\x12*\n" +
 	"\x11update_request_id\x18\x14 \x01(\tR\x0fupdateRequestId\x12&\n" +
 	"\x0fmin_interval_ms\x18\x15 \x01(\x03R\rminIntervalMs\x12&\n" +
-	"\x0fmax_interval_ms\x18\x16 \x01(\x03R\rmaxIntervalMs\x1a9\n" +
+	"\x0fmax_interval_ms\x18\x16 \x01(\x03R\rmaxIntervalMs\x12\x18\n" +
+	"\aoverlap\x18\x17 \x01(\rR\aoverlap\x12#\n" +
+	"\roverlap_limit\x18\x18 \x01(\rR\foverlapLimit\x125\n" +
+	"\amisfire\x18\x19 \x01(\v2\x1b.fermata.storage.v1.MisfireR\amisfire\x12.\n" +
+	"\x05locks\x18\x1a \x03(\v2\x18.fermata.storage.v1.LockR\x05locks\x12\x16\n" +
+	"\x06target\x18\x1b \x01(\tR\x06target\x12\x1f\n" +
+	"\vpause_after\x18\x1c \x01(\rR\n" +
+	"pauseAfter\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfe\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
+	"\aMisfire\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\rR\x06policy\x12\x1b\n" +
+	"\twindow_ms\x18\x02 \x01(\x03R\bwindowMs\x12 \n" +
+	"\fmax_catch_up\x18\x03 \x01(\rR\n" +
+	"maxCatchUp\".\n" +
+	"\x04Lock\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"\x86\x01\n" +
+	"\n" +
+	"Exclusions\x12\x12\n" +
+	"\x04cron\x18\x01 \x03(\tR\x04cron\x12\x14\n" +
+	"\x05dates\x18\x02 \x03(\tR\x05dates\x12\x18\n" +
+	"\awindows\x18\x03 \x03(\tR\awindows\x124\n" +
+	"\aperiods\x18\x04 \x03(\v2\x1a.fermata.storage.v1.PeriodR\aperiods\"6\n" +
+	"\x06Period\x12\x17\n" +
+	"\afrom_ms\x18\x01 \x01(\x03R\x06fromMs\x12\x13\n" +
+	"\x05to_ms\x18\x02 \x01(\x03R\x04toMs\"\x87\x01\n" +
+	"\rQueueSettings\x12'\n" +
+	"\x0fmax_concurrency\x18\x01 \x01(\rR\x0emaxConcurrency\x12\x12\n" +
+	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x14\n" +
+	"\x05burst\x18\x03 \x01(\rR\x05burst\x12#\n" +
+	"\rrecovery_rate\x18\x04 \x01(\x01R\frecoveryRate\"\x8e\x03\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x19\n" +
@@ -794,11 +1212,15 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"fixedDelay\x12\x12\n" +
 	"\x04cron\x18\x05 \x03(\tR\x04cron\x12\x1b\n" +
 	"\ttime_zone\x18\x06 \x01(\tR\btimeZone\x12\x18\n" +
-	"\aseconds\x18\a \x01(\bR\aseconds\x12\x10\n" +
-	"\x03dst\x18\b \x01(\rR\x03dst\x12\x19\n" +
+	"\aseconds\x18\a \x01(\bR\aseconds\x12\x19\n" +
 	"\bstart_ms\x18\t \x01(\x03R\astartMs\x12\x15\n" +
 	"\x06end_ms\x18\n" +
-	" \x01(\x03R\x05endMs\"8\n" +
+	" \x01(\x03R\x05endMs\x12\x10\n" +
+	"\x03gap\x18\v \x01(\rR\x03gap\x12\x16\n" +
+	"\x06repeat\x18\f \x01(\rR\x06repeat\x128\n" +
+	"\aexclude\x18\r \x01(\v2\x1e.fermata.storage.v1.ExclusionsR\aexclude\x12\x1b\n" +
+	"\tjitter_ms\x18\x0e \x01(\x03R\bjitterMs\x12\x19\n" +
+	"\bmax_runs\x18\x0f \x01(\rR\amaxRunsJ\x04\b\b\x10\t\"8\n" +
 	"\x06Jitter\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x1a\n" +
 	"\bfraction\x18\x02 \x01(\x01R\bfraction\"\xb8\x02\n" +
@@ -814,7 +1236,7 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"maxDelayMs\x12!\n" +
 	"\fmax_attempts\x18\a \x01(\rR\vmaxAttempts\x12$\n" +
 	"\x0emax_elapsed_ms\x18\b \x01(\x03R\fmaxElapsedMs\x122\n" +
-	"\x06jitter\x18\t \x01(\v2\x1a.fermata.storage.v1.JitterR\x06jitter\"\xa4\x02\n" +
+	"\x06jitter\x18\t \x01(\v2\x1a.fermata.storage.v1.JitterR\x06jitter\"\xc5\x02\n" +
 	"\tRecurring\x12\x1a\n" +
 	"\bdisabled\x18\x01 \x01(\bR\bdisabled\x12\x1e\n" +
 	"\n" +
@@ -827,7 +1249,9 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\x06jitter\x18\x06 \x01(\v2\x1a.fermata.storage.v1.JitterR\x06jitter\x12$\n" +
 	"\x0estale_after_ms\x18\a \x01(\x03R\fstaleAfterMs\x12\x1f\n" +
 	"\vstale_halve\x18\b \x01(\bR\n" +
-	"staleHalve\"\xb9\x02\n" +
+	"staleHalve\x12\x1f\n" +
+	"\vwithin_slot\x18\t \x01(\bR\n" +
+	"withinSlot\"\xb9\x02\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\atrigger\x18\x02 \x01(\rR\atrigger\x12\x1d\n" +
@@ -858,28 +1282,37 @@ func file_fermata_storage_v1_storage_proto_rawDescGZIP() []byte {
 	return file_fermata_storage_v1_storage_proto_rawDescData
 }
 
-var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_fermata_storage_v1_storage_proto_goTypes = []any{
-	(*Definition)(nil), // 0: fermata.storage.v1.Definition
-	(*Schedule)(nil),   // 1: fermata.storage.v1.Schedule
-	(*Jitter)(nil),     // 2: fermata.storage.v1.Jitter
-	(*Retry)(nil),      // 3: fermata.storage.v1.Retry
-	(*Recurring)(nil),  // 4: fermata.storage.v1.Recurring
-	(*Run)(nil),        // 5: fermata.storage.v1.Run
-	nil,                // 6: fermata.storage.v1.Definition.LabelsEntry
+	(*Definition)(nil),    // 0: fermata.storage.v1.Definition
+	(*Misfire)(nil),       // 1: fermata.storage.v1.Misfire
+	(*Lock)(nil),          // 2: fermata.storage.v1.Lock
+	(*Exclusions)(nil),    // 3: fermata.storage.v1.Exclusions
+	(*Period)(nil),        // 4: fermata.storage.v1.Period
+	(*QueueSettings)(nil), // 5: fermata.storage.v1.QueueSettings
+	(*Schedule)(nil),      // 6: fermata.storage.v1.Schedule
+	(*Jitter)(nil),        // 7: fermata.storage.v1.Jitter
+	(*Retry)(nil),         // 8: fermata.storage.v1.Retry
+	(*Recurring)(nil),     // 9: fermata.storage.v1.Recurring
+	(*Run)(nil),           // 10: fermata.storage.v1.Run
+	nil,                   // 11: fermata.storage.v1.Definition.LabelsEntry
 }
 var file_fermata_storage_v1_storage_proto_depIdxs = []int32{
-	6, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
-	1, // 1: fermata.storage.v1.Definition.schedule:type_name -> fermata.storage.v1.Schedule
-	3, // 2: fermata.storage.v1.Definition.retry:type_name -> fermata.storage.v1.Retry
-	4, // 3: fermata.storage.v1.Definition.backoff:type_name -> fermata.storage.v1.Recurring
-	2, // 4: fermata.storage.v1.Retry.jitter:type_name -> fermata.storage.v1.Jitter
-	2, // 5: fermata.storage.v1.Recurring.jitter:type_name -> fermata.storage.v1.Jitter
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	11, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
+	6,  // 1: fermata.storage.v1.Definition.schedule:type_name -> fermata.storage.v1.Schedule
+	8,  // 2: fermata.storage.v1.Definition.retry:type_name -> fermata.storage.v1.Retry
+	9,  // 3: fermata.storage.v1.Definition.backoff:type_name -> fermata.storage.v1.Recurring
+	1,  // 4: fermata.storage.v1.Definition.misfire:type_name -> fermata.storage.v1.Misfire
+	2,  // 5: fermata.storage.v1.Definition.locks:type_name -> fermata.storage.v1.Lock
+	4,  // 6: fermata.storage.v1.Exclusions.periods:type_name -> fermata.storage.v1.Period
+	3,  // 7: fermata.storage.v1.Schedule.exclude:type_name -> fermata.storage.v1.Exclusions
+	7,  // 8: fermata.storage.v1.Retry.jitter:type_name -> fermata.storage.v1.Jitter
+	7,  // 9: fermata.storage.v1.Recurring.jitter:type_name -> fermata.storage.v1.Jitter
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_fermata_storage_v1_storage_proto_init() }
@@ -893,7 +1326,7 @@ func file_fermata_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_storage_v1_storage_proto_rawDesc), len(file_fermata_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

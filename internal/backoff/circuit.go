@@ -1,0 +1,157 @@
+package backoff
+
+import (
+	"math"
+	"time"
+)
+
+// Circuit is the backoff that all jobs with the same target share. Its instants
+// are Unix milliseconds of one clock, 0 to 2^52. The zero value is closed:
+// everything passes.
+//
+// A failure opens it, for a wait that grows with each failure. When the wait is
+// over it is half open: exactly one run is the probe. Its success closes the
+// circuit, its failure opens it for longer, and if it is never heard of again,
+// another run is the probe after ProbeUntilMS.
+//
+// Those who decide on it are many and know only what is stored: each of the
+// functions here is a step from one stored circuit to the next, to be written by
+// compare and set. Invariants, whatever is done in whichever order:
+//
+//  1. No two holders are the probe at a time: from Admit until ProbeUntilMS, or
+//     until its result, everyone else is held.
+//  2. An open circuit closes only by the success of its probe.
+//  3. OpenUntilMS never moves back while the circuit is open.
+//  4. However many runs fail that began before it opened, they are one failure.
+type Circuit struct {
+	// Failures in a row, each of which made the wait longer; 0 is closed.
+	Failures int64 `json:"n"`
+	// SinceMS is when the first of them came.
+	SinceMS int64 `json:"s"`
+	// OpenUntilMS: nothing passes before.
+	OpenUntilMS int64 `json:"u"`
+	// Probe is the holder that finds out, ProbeUntilMS how long it is waited for.
+	Probe        string `json:"p,omitempty"`
+	ProbeUntilMS int64  `json:"q,omitempty"`
+	// By is the job whose failure made the wait what it is, Error what it said; at
+	// most 128 and 256 bytes.
+	By    string `json:"b,omitempty"`
+	Error string `json:"e,omitempty"`
+}
+
+// CircuitVerdict is the answer to a run that wants to start.
+type CircuitVerdict struct {
+	OK bool
+	// Probe: the run goes ahead of all others, to find out.
+	Probe bool
+	// UntilMS is when to ask again, if not OK.
+	UntilMS int64
+}
+
+const (
+	// LongestRetryAfter bounds the wait that a failure may ask for.
+	LongestRetryAfter = 24 * time.Hour
+
+	// maxInstant keeps instants exact in every encoding.
+	maxInstant = int64(1) << 52
+)
+
+// DefaultCircuit is the curve of a circuit's waits: 1 s, doubling up to 5
+// minutes, less up to 10 %.
+func DefaultCircuit() Retry {
+	return Retry{
+		Strategy: Exponential, Base: time.Second, Multiplier: 2, MaxDelay: 5 * time.Minute, Jitter: DefaultJitter(),
+	}
+}
+
+// Open tells whether the circuit holds runs back, be it for a probe.
+func (c Circuit) Open() bool { return c.Failures > 0 }
+
+// Admit answers a run that wants to start. holder names the run's lease, is not
+// empty, and is never used again for another run. probeTTL, above zero, is how
+// long a probe is waited for before another one is sent. Asking again as the same
+// holder gives the same answer.
+func (c Circuit) Admit(nowMS int64, holder string, probeTTL time.Duration) (next Circuit, v CircuitVerdict) {
+	switch {
+	case !c.Open():
+		return c, CircuitVerdict{OK: true}
+	case c.probedBy(holder) && nowMS < c.ProbeUntilMS:
+		return c, CircuitVerdict{OK: true, Probe: true}
+	case nowMS < max(c.OpenUntilMS, c.ProbeUntilMS):
+		return c, CircuitVerdict{UntilMS: max(c.OpenUntilMS, c.ProbeUntilMS)}
+	}
+	c.Probe, c.ProbeUntilMS = holder, later(nowMS, probeTTL)
+	return c, CircuitVerdict{OK: true, Probe: true}
+}
+
+// Kept prolongs the wait for a probe that is alive, unless another one has taken
+// its place.
+func (c Circuit) Kept(holder string, nowMS int64, probeTTL time.Duration) Circuit {
+	if c.probedBy(holder) {
+		c.ProbeUntilMS = max(c.ProbeUntilMS, later(nowMS, probeTTL))
+	}
+	return c
+}
+
+// Succeeded takes the success of a run. Only that of the probe closes an open
+// circuit: others began before it opened.
+func (c Circuit) Succeeded(_ int64, holder string) Circuit {
+	if c.probedBy(holder) {
+		return Circuit{}
+	}
+	return c
+}
+
+// Failed takes the failure of a run of the job by. The wait is that of the policy
+// after so many failures or, if retryAfter is above zero, that, at most
+// [LongestRetryAfter]; one that stands does not get shorter.
+//
+// While the circuit is open, the failure of a run that is not the probe began
+// before it opened: it only counts if it asks for a wait that ends later.
+func (c Circuit) Failed(nowMS int64, holder, by, reason string, retryAfter time.Duration, policy Retry, seed uint64) Circuit {
+	asked := later(nowMS, min(retryAfter, LongestRetryAfter))
+	if c.Open() && !c.probedBy(holder) {
+		if retryAfter <= 0 || asked <= c.OpenUntilMS {
+			return c
+		}
+		c.OpenUntilMS = asked
+		return c.blame(by, reason)
+	}
+	if !c.Open() {
+		c = Circuit{SinceMS: later(nowMS, 0)}
+	}
+	c.Failures = min(c.Failures+1, maxInstant)
+	c.Probe, c.ProbeUntilMS = "", 0
+	until := asked
+	if retryAfter <= 0 {
+		until = later(nowMS, policy.Delay(int(min(c.Failures, math.MaxInt32)), seed))
+	}
+	c.OpenUntilMS = max(c.OpenUntilMS, until)
+	return c.blame(by, reason)
+}
+
+// Dropped takes the end of a run without a verdict (returned, cancelled, lost): if
+// it was the probe, the next run that asks is.
+func (c Circuit) Dropped(holder string) Circuit {
+	if c.probedBy(holder) {
+		c.Probe, c.ProbeUntilMS = "", 0
+	}
+	return c
+}
+
+func (c Circuit) probedBy(holder string) bool { return holder != "" && c.Probe == holder }
+
+func (c Circuit) blame(by, reason string) Circuit {
+	c.By, c.Error = clip(by, maxCircuitBy), clip(reason, maxCircuitError)
+	return c
+}
+
+// later is an instant, saturating, rounded up to the millisecond.
+func later(nowMS int64, d time.Duration) int64 {
+	d = max(d, 0)
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return min(min(max(nowMS, 0), maxInstant)+ms, maxInstant)
+}

@@ -1,0 +1,282 @@
+package schedule
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of exclusions.
+const (
+	maxExcludeCron    = 16
+	maxExcludeDates   = 400
+	maxExcludeWindows = 32
+	maxExcludePeriods = 100
+	// maxPassed bounds how many nominal times one search may pass over because
+	// they are excluded. A schedule with so many in a row counts as ended there.
+	maxPassed = 20_000
+)
+
+// exclusions answer whether an instant is excluded. Local times are the zone's,
+// as its clock shows them.
+type exclusions struct {
+	zone    *time.Location
+	cron    []fields
+	grain   int64 // seconds that an expression covers: 60, or 1
+	days    []dayRange
+	windows []window
+	periods [][2]int64 // ms
+}
+
+// dayRange is a range of local days, both ends included, as days since 1970; or,
+// yearly, one day of a year.
+type dayRange struct {
+	from, to   int64
+	yearly     bool
+	month, day int
+}
+
+// window is a stretch of the local day on some weekdays, in seconds. One past
+// midnight ends on the following day.
+type window struct {
+	days     uint8 // bit 0 is Sunday
+	from, to int64 // to may be beyond the day
+}
+
+func compileExclusions(s Spec, zone *time.Location, seed uint64, p *problems) *exclusions {
+	if s.Exclude.Empty() {
+		return nil
+	}
+	e := &exclusions{zone: zone, grain: 60}
+	if s.Seconds {
+		e.grain = 1
+	}
+	limit := func(field string, n, most int) {
+		if n > most {
+			p.add(field, "%d entries, at most %d are allowed", n, most)
+		}
+	}
+	limit("exclude.cron", len(s.Exclude.Cron), maxExcludeCron)
+	limit("exclude.dates", len(s.Exclude.Dates), maxExcludeDates)
+	limit("exclude.windows", len(s.Exclude.Windows), maxExcludeWindows)
+	limit("exclude.periods", len(s.Exclude.Periods), maxExcludePeriods)
+	if p.err() != nil {
+		return nil
+	}
+	for i, text := range s.Exclude.Cron {
+		if f, err := excludedFields(text, s.Seconds, seed); err != nil {
+			p.add(fmt.Sprintf("exclude.cron[%d]", i), "%v", err)
+		} else {
+			e.cron = append(e.cron, f)
+		}
+	}
+	for i, text := range s.Exclude.Dates {
+		if d, err := parseDates(text); err != nil {
+			p.add(fmt.Sprintf("exclude.dates[%d]", i), "%v", err)
+		} else {
+			e.days = append(e.days, d)
+		}
+	}
+	for i, text := range s.Exclude.Windows {
+		if w, err := parseWindow(text); err != nil {
+			p.add(fmt.Sprintf("exclude.windows[%d]", i), "%v", err)
+		} else {
+			e.windows = append(e.windows, w)
+		}
+	}
+	for i, period := range s.Exclude.Periods {
+		field := fmt.Sprintf("exclude.periods[%d]", i)
+		from, to := checkedMillis(field, period.From, p), checkedMillis(field, period.To, p)
+		if to <= from {
+			p.add(field, "ends before it begins")
+		}
+		e.periods = append(e.periods, [2]int64{from, to})
+	}
+	return e
+}
+
+func excludedFields(text string, seconds bool, seed uint64) (fields, error) {
+	if err := checkText(text); err != nil {
+		return fields{}, err
+	}
+	if isEvery(text) {
+		return fields{}, fmt.Errorf("@every names no instants that could be excluded")
+	}
+	f, _, err := parseFields(text, seconds, seed)
+	return f, err
+}
+
+// parseDates reads "2026-12-25", "2026-12-24/2027-01-02" or "12-25".
+func parseDates(text string) (dayRange, error) {
+	bad := fmt.Errorf("%.40q: want a day 2026-12-25, a range 2026-12-24/2027-01-02, or a day of every year 12-25", text)
+	if len(text) == len("12-25") {
+		// A leap year, so that 02-29 is a day.
+		t, err := time.Parse(time.DateOnly, "2024-"+text)
+		if err != nil {
+			return dayRange{}, bad
+		}
+		return dayRange{yearly: true, month: int(t.Month()), day: t.Day()}, nil
+	}
+	from, to, ranged := strings.Cut(text, "/")
+	if !ranged {
+		to = from
+	}
+	a, err := time.Parse(time.DateOnly, from)
+	b, err2 := time.Parse(time.DateOnly, to)
+	if err != nil || err2 != nil {
+		return dayRange{}, bad
+	}
+	if b.Before(a) {
+		return dayRange{}, fmt.Errorf("%q ends before it begins", text)
+	}
+	return dayRange{from: a.Unix() / daySeconds, to: b.Unix() / daySeconds}, nil
+}
+
+// parseWindow reads "22:00-06:00", "Sat,Sun" or "Mon-Fri 12:00-13:00".
+func parseWindow(text string) (window, error) {
+	bad := fmt.Errorf(`%.40q: want "22:00-06:00", "Sat,Sun" or "Mon-Fri 12:00-13:00"`, text)
+	words := strings.Fields(text)
+	w := window{days: 1<<7 - 1, to: daySeconds}
+	switch {
+	case len(words) == 0 || len(words) > 2:
+		return window{}, bad
+	case len(words) == 2 || !strings.Contains(words[0], ":"):
+		days, ok := parseDays(words[0])
+		if !ok {
+			return window{}, bad
+		}
+		w.days = days
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return w, nil
+	}
+	from, to, ok := strings.Cut(words[0], "-")
+	a, ok1 := parseClock(from)
+	b, ok2 := parseClock(to)
+	if !ok || !ok1 || !ok2 || a == daySeconds {
+		return window{}, bad
+	}
+	if b <= a {
+		b += daySeconds
+	}
+	w.from, w.to = a, b
+	return w, nil
+}
+
+var dayNames = [...]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
+
+func parseDays(text string) (set uint8, ok bool) {
+	day := func(name string) int {
+		for i, n := range dayNames {
+			if strings.EqualFold(n, name) {
+				return i
+			}
+		}
+		return -1
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		from, to, ranged := strings.Cut(item, "-")
+		if !ranged {
+			to = from
+		}
+		a, b := day(from), day(to)
+		if a < 0 || b < 0 {
+			return 0, false
+		}
+		for d := a; ; d = (d + 1) % 7 {
+			set |= 1 << d
+			if d == b {
+				break
+			}
+		}
+	}
+	return set, true
+}
+
+// parseClock reads "06:30"; "24:00" is the end of a day.
+func parseClock(text string) (seconds int64, ok bool) {
+	h, m, found := strings.Cut(text, ":")
+	hour, err := strconv.ParseUint(h, 10, 8)
+	minute, err2 := strconv.ParseUint(m, 10, 8)
+	if !found || len(m) != 2 || err != nil || err2 != nil || minute > 59 || hour > 24 || (hour == 24 && minute > 0) {
+		return 0, false
+	}
+	return int64(hour*3600 + minute*60), true
+}
+
+// at tells whether an instant is excluded, and up to which instant everything is
+// that follows it.
+func (e *exclusions) at(ms int64) (until int64, excluded bool) {
+	for _, p := range e.periods {
+		if ms >= p[0] && ms < p[1] {
+			until = max(until, p[1])
+		}
+	}
+	if len(e.cron)+len(e.days)+len(e.windows) > 0 {
+		sec := floorDiv(ms, 1000)
+		seg := segmentAt(e.zone, sec)
+		if end := e.local(sec + seg.offset); end != 0 {
+			// What the clock shows is known up to its next change only.
+			end = min(end-seg.offset, seg.end)
+			if end < math.MaxInt64/1000 {
+				until = max(until, end*1000)
+			}
+		}
+	}
+	return until, until > ms
+}
+
+// local is the civil time up to which the one given is excluded; 0 if it is not.
+func (e *exclusions) local(c int64) (until int64) {
+	day := floorDiv(c, daySeconds)
+	_, m, d := date(day)
+	for _, r := range e.days {
+		switch {
+		case r.yearly && r.month == m && r.day == d:
+			until = max(until, (day+1)*daySeconds)
+		case !r.yearly && day >= r.from && day <= r.to:
+			until = max(until, (r.to+1)*daySeconds)
+		}
+	}
+	clock, weekday := c-day*daySeconds, int((day%7+7+4)%7) // 1970-01-01 was a Thursday
+	for _, w := range e.windows {
+		if w.days&(1<<weekday) != 0 && clock >= w.from && clock < w.to {
+			until = max(until, day*daySeconds+w.to)
+		}
+		before := (weekday + 6) % 7
+		if w.days&(1<<before) != 0 && clock+daySeconds >= w.from && clock+daySeconds < w.to {
+			until = max(until, (day-1)*daySeconds+w.to)
+		}
+	}
+	begin := floorDiv(c, e.grain) * e.grain
+	for i := range e.cron {
+		if match, ok := e.cron[i].next(begin); ok && match == begin {
+			until = max(until, begin+e.grain)
+		}
+	}
+	return until
+}
+
+// Excluded tells whether an instant is excluded, and when the exclusion ends.
+func (s *Schedule) Excluded(t time.Time) (until time.Time, excluded bool) {
+	if s.exclude == nil {
+		return time.Time{}, false
+	}
+	end := s.past(millis(t))
+	return instant(end), end > millis(t)
+}
+
+// past is the first instant from ms on that is not excluded.
+func (s *Schedule) past(ms int64) int64 {
+	for range maxPassed {
+		until, excluded := s.exclude.at(ms)
+		if !excluded {
+			break
+		}
+		ms = until
+	}
+	return ms
+}
