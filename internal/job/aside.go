@@ -31,6 +31,48 @@ func DecideUnusable(d Definition, s State, fault error, ev Event, now int64) (De
 	return t.unchanged(Stale, t.before()), corrupt
 }
 
+// DecideUnusableChild stands in for [DecideChild] in the same case. The end of a
+// lease, however it comes, ends the run: its record goes, and the parent, which is
+// as good or bad as it was, counts a dead run. So do Terminate and CancelRun.
+func DecideUnusableChild(d Definition, parent, child State, fault error, ev Event, now int64) (Pair, error) {
+	corrupt := fmt.Errorf("%w: %w", ErrCorrupt, fault)
+	refuse := func(a Answer, err error) (Pair, error) {
+		return Pair{Child: Decision{Answer: a, State: child}, Parent: Decision{Answer: a, State: parent}}, err
+	}
+	c := &Compiled{Definition: d}
+	t := newTransition(c, withRun(parent, child), now)
+	t.child, t.self = true, child.Children
+	answer := Applied
+	switch ev := ev.(type) {
+	case Settle:
+		answer = t.fence(ev.Token)
+	case Lose:
+		answer = t.fence(ev.Token)
+	case Return:
+		answer = t.fence(ev.Token)
+	case Terminate, CancelRun:
+	default:
+		return refuse(Stale, corrupt)
+	}
+	if answer != Applied {
+		return refuse(answer, nil)
+	}
+	t.LastOutcome, t.LastFinished, t.LastError = OutcomeDead, now, Clip(corrupt.Error(), MaxError)
+	run := t.run(Settle{Token: child.Token}, t.Attempt)
+	t.Dead++
+	t.endRun(run, OutcomeDead, Notice{Kind: RunDead, Reason: "corrupt", Error: t.LastError}, 0)
+	own := t.decision(Applied)
+	own.State, own.Ended, own.Notices = runPart(t.State), nil, nil
+
+	p := newTransition(c, withRun(t.State, parent), now)
+	p.ended, p.notices = t.ended, t.notices
+	p.dropChild(child.Children)
+	if p.Deleting && !p.Live() {
+		p.vanish()
+	}
+	return Pair{Child: own, Parent: p.decision(Applied)}, corrupt
+}
+
 // putAside ends the live run and every later one.
 func (t *transition) putAside(token uint64, corrupt error) (Decision, error) {
 	before := t.before()

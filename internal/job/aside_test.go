@@ -71,3 +71,31 @@ func TestAnUnusableRecordCanBeMended(t *testing.T) {
 		}
 	}
 }
+
+// TestUnusableChildGoes: a run of a definition that does not compile ends with its
+// lease, and gives its slot back.
+func TestUnusableChildGoes(t *testing.T) {
+	d := familyDef(OverlapAllowAll)
+	f := newFamily(t, d)
+	f.lease()
+	f.lease()
+	fault := errors.New("bad")
+	for _, ev := range []Event{Lose{Token: f.children[0].Token}, Terminate{}, CancelRun{}} {
+		p, err := DecideUnusableChild(d, f.parent, f.children[0], fault, ev, f.now)
+		if !errors.Is(err, ErrCorrupt) || !p.Child.Delete || !p.Parent.Changed {
+			t.Fatalf("%T: %+v, %v", ev, p, err)
+		}
+		if s := p.Parent.State; s.Children != 2 || s.Started != 2 || s.Dead != 1 || p.Parent.Ended == nil || s.Revision != f.parent.Revision+1 {
+			t.Errorf("%T: parent %+v", ev, s)
+		}
+	}
+	if p, err := DecideUnusableChild(d, f.parent, f.children[0], fault, Lose{Token: 99}, f.now); err != nil || p.Child.Changed || p.Child.Answer != Stale {
+		t.Errorf("a foreign token: %+v, %v", p, err)
+	}
+	f.on(Delete{})
+	f.onChild(1, Terminate{})
+	p, _ := DecideUnusableChild(d, f.parent, f.children[0], fault, Terminate{}, f.now)
+	if !p.Parent.Delete {
+		t.Errorf("the deleted job stays: %+v", p.Parent)
+	}
+}

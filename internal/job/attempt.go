@@ -1,6 +1,8 @@
 package job
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -28,7 +30,9 @@ func (t *transition) settle(ev Settle) Decision {
 	run := t.run(ev, attempt)
 	switch {
 	case ev.Outcome == OutcomeSucceeded:
-		t.Failures = 0
+		if t.counts() || t.Mode == ManualResetOnSuccess {
+			t.Failures = 0
+		}
 		t.Succeeded++
 		t.endRun(run, OutcomeSucceeded, Notice{Kind: RunSucceeded, Attempt: attempt, Worker: ev.Worker}, 0)
 	case t.Cancel || ev.Outcome == OutcomeCancelled:
@@ -39,6 +43,12 @@ func (t *transition) settle(ev Settle) Decision {
 	return t.decision(Applied)
 }
 
+// counts tells whether the run's outcome is the schedule's: whether it counts for
+// the backoff. Backfills, redriven runs and manual runs that ask for it do not.
+func (t *transition) counts() bool {
+	return t.Trigger != TriggerBackfill && t.Mode == ManualReset
+}
+
 // failed decides between another attempt and the end of the run.
 func (t *transition) failed(ev Settle, run Run, attempt uint32) {
 	kind := AttemptFailed
@@ -47,16 +57,16 @@ func (t *transition) failed(ev Settle, run Run, attempt uint32) {
 		t.TimedOut++
 	}
 	t.notice(Notice{Kind: kind, Attempt: attempt, Error: t.LastError, Worker: ev.Worker})
-	due, source, again := t.c.retry(t.State, attempt, t.now, ev)
-	edited := t.Trigger == TriggerSchedule && t.Generation != t.c.Generation
+	due, source, again := t.c.retry(t.State, attempt, t.now, ev, t.child)
 	switch {
-	case again && t.Pending != "":
+	case again && t.manualWaits():
 		t.supersede(run)
 		return
-	case again && !edited && !t.Deleting:
+	case again && !t.edited() && !t.Deleting:
 		t.Attempt, t.Losses, t.Unacked = attempt, 0, 0
 		t.Due, t.Source = due, source
-		t.Acked, t.Epoch = false, 0
+		t.Acked, t.Epoch, t.Held = false, 0, Hold{}
+		t.noteHint(t.LastError)
 		t.place()
 		return
 	}
@@ -69,11 +79,18 @@ func (t *transition) failed(ev Settle, run Run, attempt uint32) {
 
 // runFailed counts a failed run, keeps its dead letter, and plans what follows.
 func (t *transition) runFailed(run Run, outcome Outcome, n Notice, hint time.Duration) {
-	// What the backoff itself held back does not make it stale: the age counts
-	// from when this run was due.
-	age := time.Duration(max(0, t.now-t.Due)) * time.Millisecond
-	trusted, _ := t.c.Backoff.Trusted(int64(t.Failures), age)
-	t.Failures = uint32(min(trusted+1, 1<<31))
+	if t.counts() {
+		// What the backoff itself held back does not make it stale: the age counts
+		// from when this run was due.
+		age := time.Duration(max(0, t.now-t.Due)) * time.Millisecond
+		trusted, _ := t.c.Backoff.Trusted(int64(t.Failures), age)
+		t.Failures = uint32(min(trusted+1, 1<<31))
+		if limit := t.c.PauseAfter; limit > 0 && t.Failures >= uint32(limit) && !t.Paused {
+			t.Paused, t.PausedMS = true, t.now
+			t.PauseNote = fmt.Sprintf("paused after %d failed runs in a row", t.Failures)
+			t.notice(Notice{Kind: JobPaused, Reason: t.PauseNote})
+		}
+	}
 	t.slot = int(t.Dead % DeadLettersPerJob)
 	t.dead = t.Recurs()
 	t.Dead++
@@ -81,6 +98,7 @@ func (t *transition) runFailed(run Run, outcome Outcome, n Notice, hint time.Dur
 	if t.Source == DelayBackoff && t.Region == RegionDue {
 		t.notice(Notice{Kind: BackoffApplied, DueMS: t.Due})
 	}
+	t.noteHint(t.LastError)
 }
 
 // DeadLettersPerJob is how many dead runs of a job that goes on are kept; the
@@ -89,7 +107,7 @@ const DeadLettersPerJob = 3
 
 // Recurs tells whether the job goes on after a dead run: its dead runs are
 // child records. A one-time job's dead run is the job itself.
-func (t *transition) Recurs() bool { return t.c.Schedule.Kind != schedule.KindOnce }
+func (t *transition) Recurs() bool { return t.child || t.c.Schedule.Kind != schedule.KindOnce }
 
 // endRun writes the run's end and plans what follows.
 func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Duration) {
@@ -99,20 +117,53 @@ func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Durati
 	n.DueMS = t.Due
 	t.notice(n)
 	t.Runs++
-	if t.Trigger == TriggerSchedule && t.Generation == t.c.Generation {
-		t.LastNominal = max(t.LastNominal, t.Nominal)
+	t.spendHint()
+	if t.child {
+		t.leave()
+		return
 	}
-	if t.Deleting {
+	t.settleNominal()
+	switch failed := outcome == OutcomeDead || outcome == OutcomeQuarantined; {
+	case t.Deleting:
+		t.vanish()
+	case failed && !t.Recurs() && t.Pending == "":
+		t.clearRun()
+		t.Region, t.Lane = RegionDead, t.c.Lane()
+	default:
+		t.planNext(passed{hint: hint, begun: cmp.Or(t.FirstMS, t.Due), covered: true}, "")
+	}
+}
+
+// settleNominal notes that the nominal time of the run has had its run, and those
+// that backoff or a hint passed over before it have none.
+func (t *transition) settleNominal() {
+	if t.Trigger != TriggerSchedule || t.Generation != t.c.Generation {
+		return
+	}
+	if t.Source != DelaySchedule && t.Source != DelayJitter && t.LastNominal != 0 {
+		reason := "backoff"
+		if t.Source == DelayHint {
+			reason = "hint"
+		}
+		if n := t.c.countBetween(t.c.judged(t.State), t.Nominal-1); n > 0 {
+			t.skipped(n, reason)
+		}
+	}
+	t.LastNominal = max(t.LastNominal, t.Nominal)
+	t.Fired++
+}
+
+// vanish ends a deleted job, unless runs of it are live as records of their own:
+// then it goes with the last of them.
+func (t *transition) vanish() {
+	if t.Children == 0 {
 		t.deleted = true
 		t.notice(Notice{Kind: JobDeleted})
 		return
 	}
-	if failed := outcome == OutcomeDead || outcome == OutcomeQuarantined; failed && !t.Recurs() && t.Pending == "" {
-		t.clearRun()
-		t.Region, t.Lane = RegionDead, t.c.Lane()
-		return
-	}
-	t.planNext(hint, "")
+	t.clearRun()
+	t.Deleting, t.Pending, t.Waiting, t.Backfills = true, "", 0, nil
+	t.Region, t.Lane = RegionDone, t.c.Lane()
 }
 
 // lose takes the end of a lease without a result. Losses use up no attempts.
@@ -164,13 +215,20 @@ func (t *transition) giveBack(ev Return) Decision {
 // again makes the same attempt due once more, in its old place in the order. It
 // gives way to a manual run that waits, and to the run of an edited schedule.
 func (t *transition) again(run Run) {
-	edited := t.Trigger == TriggerSchedule && t.Generation != t.c.Generation
-	if t.Pending != "" || edited {
+	if t.manualWaits() || t.edited() {
 		t.supersede(run)
 		return
 	}
 	t.Acked, t.Epoch = false, 0
 	t.place()
+}
+
+// manualWaits tells whether a manual run waits for this one.
+func (t *transition) manualWaits() bool { return t.Pending != "" && t.Waiting == 0 && !t.child }
+
+// edited tells whether the schedule that the run belongs to has been replaced.
+func (t *transition) edited() bool {
+	return t.Trigger == TriggerSchedule && t.Generation != t.c.Generation && !t.child
 }
 
 // supersede ends a run that would have been tried again.
@@ -198,7 +256,7 @@ func (t *transition) before() State {
 
 func (t *transition) run(ev Settle, attempts uint32) Run {
 	return Run{
-		ID: t.RunID(), Trigger: t.Trigger, NominalMS: t.Nominal, DueMS: t.Due,
+		ID: t.RunID(), Trigger: t.Trigger, ManualID: t.ManualID, NominalMS: t.Nominal, DueMS: t.Due,
 		StartedMS: ev.StartedMS, FinishedMS: t.now, Attempts: attempts, Losses: t.Losses,
 		Output: clipBytes(ev.Output, MaxOutput), Worker: ev.Worker,
 	}

@@ -23,10 +23,16 @@ func (s State) Check() error {
 		return fmt.Errorf("nominal time %d after due time %d", s.Nominal, s.Due)
 	case s.HasRun() && s.Trigger == TriggerManual && s.ManualID == "":
 		return fmt.Errorf("manual run without a request id")
-	case !s.HasRun() && (s.Attempt != 0 || s.Losses != 0 || s.Pending != ""):
+	case !s.HasRun() && (s.Attempt != 0 || s.Losses != 0 || (s.Pending != "" && s.Waiting == 0)):
 		return fmt.Errorf("remains of a run in region %s", s.Region)
-	case !s.Live() && (s.Cancel || s.Deleting || s.Pending != "" || s.Acked):
+	case !s.Live() && (s.Cancel || s.Acked || (s.Pending != "" && s.Waiting == 0) || (s.Deleting && s.Children == 0)):
 		return fmt.Errorf("marks of a live run in region %s", s.Region)
+	case s.Started&^s.Children != 0:
+		return fmt.Errorf("runs have begun in slots that are free: %b of %b", s.Started, s.Children)
+	case s.Waiting > 0 && s.Children&(1<<(s.Waiting-1)) == 0:
+		return fmt.Errorf("the waiting manual run has no record in slot %d", s.Waiting-1)
+	case len(s.Backfills) > MaxBackfills:
+		return fmt.Errorf("%d backfills", len(s.Backfills))
 	case len(s.Recent) > MaxRecent:
 		return fmt.Errorf("%d recent request ids", len(s.Recent))
 	}

@@ -1,25 +1,35 @@
 package job
 
 import (
+	"cmp"
 	"slices"
-	"time"
 )
 
 // New is the first state of a job and what to tell about it.
 func New(c *Compiled, now int64) Decision {
 	t := transition{c: c, now: now, State: State{Revision: 1, Lane: c.Lane(), Generation: c.Generation}}
-	t.planNext(0, "")
+	t.planNext(passed{}, "")
 	t.notice(Notice{Kind: JobCreated, DueMS: t.Due})
 	return t.decision(Applied)
 }
 
 // Decide moves a record. It is the only way a stored state changes, except for
-// [State.Leased]. An error means that state and definition do not belong
-// together, which the store's auditor has to look at; nothing is changed.
+// [State.Leased]. The state is a parent's; [DecideChild] is for the records of
+// single runs.
 func Decide(c *Compiled, s State, ev Event, now int64) Decision {
-	s.Recent = slices.Clone(s.Recent)
-	t := transition{c: c, now: now, State: s}
+	t := newTransition(c, s, now)
+	return t.take(ev)
+}
+
+func newTransition(c *Compiled, s State, now int64) *transition {
+	s.Recent, s.Backfills = slices.Clone(s.Recent), slices.Clone(s.Backfills)
+	t := &transition{c: c, now: now, State: s}
 	t.Revision++
+	return t
+}
+
+// take dispatches an event.
+func (t *transition) take(ev Event) Decision {
 	switch ev := ev.(type) {
 	case Settle:
 		return t.settle(ev)
@@ -27,10 +37,26 @@ func Decide(c *Compiled, s State, ev Event, now int64) Decision {
 		return t.lose(ev)
 	case Return:
 		return t.giveBack(ev)
+	case Arrive:
+		return t.arrive(ev)
+	case HoldBack:
+		return t.holdBack(ev)
+	case Wake:
+		return t.wake(ev)
 	case Pause:
 		return t.pause(ev)
 	case Resume:
-		return t.resume()
+		return t.resume(ev)
+	case SetHint:
+		return t.setHint(ev)
+	case StartBackfill:
+		return t.startBackfill(ev)
+	case StopBackfill:
+		return t.stopBackfill(ev)
+	case Redrive:
+		return t.redrive()
+	case Terminate:
+		return t.terminate()
 	case RunNow:
 		return t.runNow(ev)
 	case CancelRun:
@@ -40,7 +66,7 @@ func Decide(c *Compiled, s State, ev Event, now int64) Decision {
 	case Delete:
 		return t.delete(ev)
 	}
-	return Decision{Answer: Applied, State: s}
+	return t.unchanged(Applied, t.before())
 }
 
 // transition is a decision in the making.
@@ -54,12 +80,22 @@ type transition struct {
 	slot    int
 	def     *Definition
 	notices []Notice
+
+	// child: the run is a record of its own, whose state is the run's part of
+	// State; self is the bit of its slot.
+	child bool
+	self  uint64
+
+	arrival      Arrival
+	spawn        *Spawned
+	cancel, kill []int
 }
 
 func (t *transition) decision(a Answer) Decision {
 	return Decision{
 		Answer: a, Changed: true, State: t.State, IndexMS: t.c.IndexMS(t.State, t.now), Delete: t.deleted,
 		Ended: t.ended, DeadLetter: t.dead, DeadSlot: t.slot, Definition: t.def, Notices: t.notices,
+		Arrival: t.arrival, Spawn: t.spawn, CancelChildren: t.cancel, TerminateChildren: t.kill,
 	}
 }
 
@@ -79,34 +115,76 @@ func (t *transition) notice(n Notice) {
 
 // planNext replaces the run that ended by the one that comes after it: a
 // waiting manual run, the next of the schedule, or none.
-func (t *transition) planNext(hint time.Duration, reason string) {
+func (t *transition) planNext(p passed, reason string) {
 	t.clearRun()
-	switch {
-	case t.Pending != "":
-		t.planManual(t.Pending)
-		t.Pending = ""
-	default:
-		o := t.c.next(t.State, t.now, hint)
-		if o.skipped > 0 {
-			t.Skipped += uint64(o.skipped)
-			t.notice(Notice{Kind: NominalSkipped, Count: o.skipped, Reason: skipReason(reason, o.source)})
-		}
-		if !o.ok {
-			t.Region, t.Due = RegionDone, 0
-			t.Lane = t.c.Lane()
-			return
-		}
-		t.Trigger, t.Generation = TriggerSchedule, t.c.Generation
-		t.Nominal, t.Due, t.Source = o.nominal, o.due, o.source
+	if t.Pending == "" || t.Waiting != 0 {
+		t.planSchedule(p, reason)
+		return
 	}
+	id, mode := t.Pending, t.PendingMode
+	t.Pending, t.PendingMode = "", ManualReset
+	if mode == ManualReset {
+		t.planManual(id)
+		return
+	}
+	t.planSchedule(p, reason)
+	t.spawnManual(id, mode)
+}
+
+// planSchedule plans the next run of the schedule, or none.
+func (t *transition) planSchedule(p passed, reason string) {
+	if t.Hint.Source != HintNone && t.now >= t.Hint.UntilMS {
+		t.Hint = Hint{}
+	}
+	o := t.c.next(t.State, t.now, p)
+	t.judge(o, p, reason)
+	t.BufferedUntil = o.buffered
+	if !o.ok {
+		t.clearRun()
+		t.Region = RegionDone
+		t.Lane = t.c.Lane()
+		return
+	}
+	t.Trigger, t.Generation = TriggerSchedule, t.c.Generation
+	t.Nominal, t.Due, t.Source, t.Recovery = o.nominal, o.due, o.source, o.recovery
+	t.Held, t.Paced = Hold{}, false
 	t.place()
+}
+
+// judge counts the nominal times that have passed and will not have a run of
+// their own.
+func (t *transition) judge(o occurrence, p passed, reason string) {
+	if o.clean {
+		return
+	}
+	upTo := t.now
+	if o.ok {
+		upTo = min(upTo, o.nominal-1)
+	}
+	from := t.c.judged(t.State)
+	missed := min(upTo, p.begun)
+	if reason != "" || p.begun == 0 {
+		missed = upTo
+	}
+	if n := t.c.countBetween(from, missed); n > 0 {
+		t.skipped(n, cmp.Or(reason, "misfire"))
+	}
+	if n := t.c.countBetween(max(from, missed), upTo); n > 0 {
+		t.skipped(n, "overlap")
+	}
+	t.LastNominal = max(t.LastNominal, upTo)
+}
+
+func (t *transition) skipped(n int64, reason string) {
+	t.Skipped += uint64(n)
+	t.notice(Notice{Kind: NominalSkipped, Count: n, Reason: reason})
 }
 
 // place puts a planned run where it belongs.
 func (t *transition) place() {
 	t.Lane = t.c.Lane()
 	t.Region = RegionDue
-	if t.Paused && t.Trigger != TriggerManual {
+	if t.Paused && t.Trigger != TriggerManual && !t.child {
 		t.Region = RegionPaused
 	}
 }
@@ -115,6 +193,7 @@ func (t *transition) clearRun() {
 	t.Trigger, t.ManualID, t.Nominal, t.Due, t.Source = TriggerSchedule, "", 0, 0, DelaySchedule
 	t.Attempt, t.FirstMS, t.Losses, t.Unacked, t.Cancel = 0, 0, 0, 0, false
 	t.Acked, t.Epoch = false, 0
+	t.Mode, t.Held, t.Recovery, t.Paced = ManualReset, Hold{}, false, false
 }
 
 func (t *transition) planManual(requestID string) {
@@ -122,14 +201,4 @@ func (t *transition) planManual(requestID string) {
 	t.Nominal, t.Due, t.Source = t.now, t.now, DelayManual
 	t.place()
 	t.notice(Notice{Kind: ManualRunStarted, DueMS: t.now})
-}
-
-func skipReason(reason string, source DelaySource) string {
-	switch {
-	case reason != "":
-		return reason
-	case source == DelayBackoff || source == DelayHint:
-		return "backoff"
-	}
-	return "overlap"
 }

@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/backoff"
@@ -40,6 +41,12 @@ func WithDefaults(d Definition) Definition {
 	if d.Backoff == (backoff.Recurring{}) {
 		d.Backoff = backoff.DefaultRecurring()
 	}
+	d.Locks = slices.Clone(d.Locks)
+	for i := range d.Locks {
+		if d.Locks[i].Limit == 0 {
+			d.Locks[i].Limit = 1
+		}
+	}
 	d.Timeout = orDefault(d.Timeout, DefaultTimeout)
 	d.TimeoutGrace = orDefault(d.TimeoutGrace, DefaultTimeoutGrace)
 	d.Retention = orDefault(d.Retention, DefaultRetention)
@@ -72,6 +79,8 @@ func (d Definition) Same(o Definition) bool {
 		bytes.Equal(d.Payload, o.Payload) && maps.Equal(d.Labels, o.Labels) &&
 		d.Schedule.Equal(o.Schedule) && d.Retry == o.Retry && d.Backoff == o.Backoff &&
 		d.MinInterval == o.MinInterval && d.MaxInterval == o.MaxInterval &&
+		d.Overlap == o.Overlap && d.OverlapLimit == o.OverlapLimit && d.Misfire == o.Misfire &&
+		slices.Equal(d.Locks, o.Locks) && d.Target == o.Target && d.PauseAfter == o.PauseAfter &&
 		d.Timeout == o.Timeout && d.TimeoutGrace == o.TimeoutGrace &&
 		d.HistoryLimit == o.HistoryLimit && d.Retention == o.Retention && d.DeadLetterTTL == o.DeadLetterTTL
 }

@@ -69,6 +69,19 @@ type Definition struct {
 	// MinInterval and MaxInterval bound backed-off intervals and hints; 0 is no bound.
 	MinInterval, MaxInterval time.Duration
 
+	Overlap Overlap
+	// OverlapLimit bounds OverlapBufferAll (1 to MaxBufferedRuns) and
+	// OverlapAllowAll (1 to MaxConcurrentRuns); 0 is DefaultOverlapLimit.
+	OverlapLimit int
+	Misfire      Misfire
+	// Locks are held by each run while it is live.
+	Locks []Lock
+	// Target names what the job depends on, say a host: jobs of the namespace
+	// with the same target share one backoff. "" is none.
+	Target string
+	// PauseAfter pauses the job after so many failed runs in a row; 0 is never.
+	PauseAfter int
+
 	Timeout       time.Duration // of one attempt, from its start
 	TimeoutGrace  time.Duration // after which it is settled without its answer
 	HistoryLimit  int           // finished runs kept, 0-100
@@ -107,7 +120,7 @@ type Compiled struct {
 // Compile prepares a definition. It fails only where the schedule itself is
 // impossible; [Validate] says more.
 func Compile(d Definition) (*Compiled, error) {
-	s, err := schedule.Compile(d.Schedule, time.UnixMilli(d.AnchorMS))
+	s, err := schedule.Compile(d.Schedule, time.UnixMilli(d.AnchorMS), backoff.Seed(d.Record(), 0, 0))
 	if err != nil {
 		return nil, err
 	}

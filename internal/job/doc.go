@@ -8,8 +8,18 @@
 // node, any replay and any explanation comes to the same decision.
 //
 // The unit is a record. Each job has one parent record, whose id is
-// "namespace/job". A dead run of a job that goes on is kept as a child record
-// "namespace/job#d<slot>", a copy that only people look at.
+// "namespace/job". A run that is live while time goes on for its job's schedule
+// (overlap by choice, backfill, redriven run) is a child record
+// "namespace/job#r<slot>", decided on together with its parent by [DecideChild].
+// A dead run of a job that goes on is kept as "namespace/job#d<slot>", a copy
+// that waits for people.
+//
+// A run that has been leased may have to pass gates before it is delivered
+// ([GatesOf]): overlap and misfire policy ([Arrive]), the recovery budget, locks,
+// its target. A gate that is shut puts it back with a reason ([HoldBack]), which
+// is no failure. What becomes of nominal times that passed without a run is in
+// missed.go; when the next one is due, in plan.go; why a job does not run, in
+// explain.go.
 //
 // A record is in exactly one region of its lane's index:
 //
@@ -33,10 +43,17 @@
 //  3. Nominal <= Due for every planned run.
 //  4. The nominal times of the scheduled runs of one generation strictly grow.
 //  5. Handler failures and timeouts use up attempts and count as failures.
-//     Losses and returns never do.
+//     Losses, returns and holds never do. The outcome of a backfill, a redriven
+//     run, or a manual run that says so, leaves the failure count alone.
 //  6. Success resets the failure count; nothing else shortens a backoff but an
-//     operator (manual run, edit) or the staleness rule.
+//     operator (manual run, edit), a hint in force, or the staleness rule.
 //  7. A live record keeps its lane; an edit moves it when the run has ended.
 //  8. Deciding twice on the same event gives the first answer: a settled token
 //     is remembered, request ids of manual runs too.
+//  9. The bits of State.Children are the child records there are; those of
+//     State.Started the ones that have begun. Unless the overlap policy or a
+//     backfill says so, no run starts beside another one of its job.
+//  10. Whatever its length, a backlog of missed runs is one instant in the state,
+//     and no decision steps through what was missed by more than the policy's
+//     bound.
 package job

@@ -28,10 +28,54 @@ type Return struct{ Token uint64 }
 type Pause struct{ Note string }
 
 // Resume ends a pause.
-type Resume struct{}
+type Resume struct {
+	// CatchUp hands the nominal times that passed to the misfire policy instead
+	// of leaving them out.
+	CatchUp bool
+}
 
 // RunNow asks for a manual run.
-type RunNow struct{ RequestID string }
+type RunNow struct {
+	RequestID string
+	Mode      ManualMode
+}
+
+// Arrive says that the run of this token was leased and asks what overlap and
+// misfire policy make of that: see [Arrival].
+type Arrive struct{ Token uint64 }
+
+// HoldBack returns a leased run that a gate holds back, until an instant of the
+// shard's clock or until it is woken.
+type HoldBack struct {
+	Token   uint64
+	Reason  HoldReason
+	Key, By string
+	UntilMS int64
+	// Paced: the hold is the run's turn in the recovery budget.
+	Paced bool
+}
+
+// Wake makes a run due that this gate holds back.
+type Wake struct {
+	Reason HoldReason
+	Key    string
+}
+
+// SetHint takes a hint; one without a source clears it.
+type SetHint struct{ Hint Hint }
+
+// StartBackfill runs the nominal times of a range: after FromMS, up to ToMS.
+type StartBackfill struct{ Backfill Backfill }
+
+// StopBackfill ends a backfill; runs of it that have started go on.
+type StopBackfill struct{ ID string }
+
+// Terminate ends the run of a child record at once, live or not.
+type Terminate struct{}
+
+// Redrive tries a dead run again: that of a one-time job, or, decided on a dead
+// letter, the letter's.
+type Redrive struct{}
 
 // CancelRun ends the run of this id.
 type CancelRun struct{ RunID string }
@@ -58,6 +102,26 @@ func (CancelRun) event() {}
 func (Update) event()    {}
 func (Delete) event()    {}
 
+func (Arrive) event()        {}
+func (HoldBack) event()      {}
+func (Wake) event()          {}
+func (SetHint) event()       {}
+func (StartBackfill) event() {}
+func (StopBackfill) event()  {}
+func (Redrive) event()       {}
+func (Terminate) event()     {}
+
+// Arrival is what becomes of a run that was leased.
+type Arrival uint8
+
+// Arrivals.
+const (
+	ArrivalStart   Arrival = iota // it starts in its place
+	ArrivalSpawn                  // it starts as the child record in Decision.Spawn
+	ArrivalSkipped                // it does not start
+	ArrivalHeld                   // it waits
+)
+
 // Answer tells the caller how its event was taken.
 type Answer uint8
 
@@ -74,6 +138,11 @@ const (
 	Joined
 	// NoSuchRun: the run is not the current one.
 	NoSuchRun
+	// TooMany: the job has no room for another backfill, or for another run
+	// beside those it has.
+	TooMany
+	// NotDead: there is no dead run to try again.
+	NotDead
 )
 
 // Decision is what Decide wants to be written and told.
@@ -91,6 +160,15 @@ type Decision struct {
 	// DeadLetter: Ended is kept for people as a child record, in this slot.
 	DeadLetter bool
 	DeadSlot   int
+	// Arrival answers Arrive.
+	Arrival Arrival
+	// Spawn is a child record to be written with the state. In region leased it
+	// takes over the score that the parent had.
+	Spawn *Spawned
+	// CancelChildren are slots of live runs that are to be cancelled next.
+	CancelChildren []int
+	// TerminateChildren are slots of runs that are to end at once next.
+	TerminateChildren []int
 	// Definition must be written with the state.
 	Definition *Definition
 	// Notices are what happened, in order; the one source of metrics, logs and
@@ -122,6 +200,11 @@ const (
 	BackoffApplied // a failed run made the interval longer
 	NominalSkipped // nominal times passed without a run
 	StaleRefused
+	RunHeld         // a gate holds a run back
+	HintSet         // a hint was given or cleared
+	BackfillStarted // a range of past nominal times is to be run
+	BackfillDone
+	RunRedriven // a dead run is tried again
 )
 
 func (k NoticeKind) String() string {
@@ -129,7 +212,8 @@ func (k NoticeKind) String() string {
 		"job_created", "job_updated", "job_deleted", "job_paused", "job_resumed", "schedule_updated",
 		"manual_run_started", "attempt_started", "attempt_failed", "attempt_timed_out", "attempt_lost",
 		"attempt_returned", "run_succeeded", "run_dead", "run_quarantined", "run_cancelled",
-		"backoff_applied", "nominal_skipped", "stale_refused",
+		"backoff_applied", "nominal_skipped", "stale_refused", "run_held", "hint_set", "backfill_started",
+		"backfill_done", "run_redriven",
 	}
 	if int(k) < len(names) {
 		return names[k]

@@ -97,8 +97,10 @@ type Write struct {
 	// IfExpired refuses the write while the lease has not ended.
 	IfExpired bool
 	// From is the lane the record sat in when it was decided on.
-	From     Lane
-	Current  Definition // before the decision; copied into a dead letter
+	From    Lane
+	Current Definition // before the decision; copied into a dead letter
+	// Together: this write and the one before it are both stored, or neither.
+	Together bool
 	Decision Decision
 }
 
@@ -227,7 +229,14 @@ type ChangeResult struct {
 	// Record is what is stored now; zero when it was deleted.
 	Record  Record
 	Deleted bool
-	Err     error
+	// Parent is what is stored of the job, for a change of a run that is a record
+	// of its own or of a dead letter; zero when it was deleted too.
+	Parent Record
+	// Arrival, Spawn, CancelChildren and TerminateChildren are as in Decision.
+	Arrival                           Arrival
+	Spawn                             *Spawned
+	CancelChildren, TerminateChildren []int
+	Err                               error
 }
 
 // QueueDemand is the number of free slots for a queue on one node.

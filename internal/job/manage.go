@@ -54,7 +54,12 @@ type UpdateRequest struct {
 // PreviewRequest asks for nominal times of a schedule that is not stored. A zero
 // After is now; a nil Backoff asks for no intervals. MinInterval and MaxInterval
 // bound the intervals as those of a definition do.
+//
+// With a Job, H and jitter are those that this job would have. What the request
+// leaves out, schedule (KindNone) or backoff (nil), is then the job's own, and what
+// is projected starts from its present failures.
 type PreviewRequest struct {
+	Job                      Key // the zero value is none
 	Schedule                 schedule.Spec
 	After                    time.Time
 	Count                    int
@@ -64,8 +69,11 @@ type PreviewRequest struct {
 
 // Preview answers a PreviewRequest.
 type Preview struct {
-	Times     []time.Time
+	Times     []PreviewTime
 	Intervals []time.Duration
+	// Projected are the due times of the next runs if each of them failed, before
+	// jitter.
+	Projected []time.Time
 }
 
 // Status is a record's state as people see it.
@@ -113,6 +121,7 @@ const (
 type RunView struct {
 	Run
 	Phase RunPhase
+	Hold  Hold // what holds a waiting run back
 }
 
 // CurrentRun shows the planned or live run; ok is false when there is none.
@@ -123,6 +132,9 @@ func (s State) CurrentRun() (v RunView, ok bool) {
 	v.Run = Run{
 		ID: s.RunID(), Trigger: s.Trigger, NominalMS: s.Nominal, DueMS: s.Due,
 		Attempts: s.Attempt, Losses: s.Losses,
+	}
+	if !s.Live() {
+		v.Hold = s.Held
 	}
 	if s.Attempt > 0 {
 		v.StartedMS = s.FirstMS

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/schedule"
@@ -24,22 +25,22 @@ func (t *transition) pause(ev Pause) Decision {
 	return t.decision(Applied)
 }
 
-// resume ends a pause. Nominal times that passed meanwhile are skipped, but for
-// a one-time job's and a run that waits for a retry.
-func (t *transition) resume() Decision {
+// resume ends a pause. Nominal times that passed meanwhile are skipped, or handed
+// to the misfire policy; a one-time job's, and a run that waits for a retry, are
+// due. What is overdue is paced by the queue's recovery budget.
+func (t *transition) resume(ev Resume) Decision {
 	before := t.before()
 	if !t.Paused {
 		return t.unchanged(Applied, before)
 	}
 	t.Paused, t.PausedMS, t.PauseNote = false, 0, ""
 	if t.Region == RegionPaused {
-		missed := t.Due < t.now && t.Attempt == 0 && t.c.Recurring()
-		if missed {
-			t.LastNominal = max(t.LastNominal, t.Nominal)
-			t.Skipped++
-			t.notice(Notice{Kind: NominalSkipped, Count: 1, Reason: "paused"})
-			t.planNext(0, "paused")
-		} else {
+		overdue := t.Due < t.now
+		switch {
+		case overdue && t.Attempt == 0 && t.Trigger == TriggerSchedule && t.c.Recurring():
+			t.planNext(passed{drop: !ev.CatchUp, resumed: true}, cmp.Or(catchUpReason(ev), "paused"))
+		default:
+			t.Recovery = t.Recovery || overdue
 			t.place()
 		}
 	}
@@ -47,31 +48,53 @@ func (t *transition) resume() Decision {
 	return t.decision(Applied)
 }
 
+func catchUpReason(ev Resume) string {
+	if ev.CatchUp {
+		return "misfire"
+	}
+	return ""
+}
+
 // runNow makes a manual run: now when idle, right after the live one otherwise.
+// One that leaves the plan alone is a record of its own.
 func (t *transition) runNow(ev RunNow) Decision {
 	before := t.before()
 	known := slices.Contains(t.Recent, ev.RequestID)
+	waits := !t.Live() && t.Region == RegionDue && t.Trigger == TriggerManual && t.Attempt == 0
 	switch {
 	case t.Deleting:
 		return t.unchanged(NoSuchRun, before)
 	case known:
 		return t.unchanged(Duplicate, before)
-	case t.Live() && t.Pending != "", !t.Live() && t.Region == RegionDue && t.Trigger == TriggerManual && t.Attempt == 0:
+	case t.Pending != "", waits:
 		return t.unchanged(Joined, before)
 	}
-	t.Recent = append(t.Recent, ev.RequestID)
+	t.remember(ev.RequestID)
+	switch {
+	case t.Live():
+		t.Pending, t.PendingMode = ev.RequestID, ev.Mode
+	case ev.Mode != ManualReset && t.c.Schedule.Kind != schedule.KindOnce:
+		if t.freeSlot() < 0 {
+			return t.unchanged(TooMany, before)
+		}
+		t.spawnManual(ev.RequestID, ev.Mode)
+	default:
+		t.stepIn()
+		t.clearRun()
+		if ev.Mode == ManualReset {
+			t.Failures = 0
+		}
+		t.planManual(ev.RequestID)
+	}
+	return t.decision(Applied)
+}
+
+// remember keeps a request id, so that its repetition is known.
+func (t *transition) remember(id string) {
+	t.Recent = append(t.Recent, id)
 	if n := len(t.Recent); n > MaxRecent {
 		t.Recent = t.Recent[n-MaxRecent:]
 	}
-	if t.Live() {
-		t.Pending = ev.RequestID
-		return t.decision(Applied)
-	}
-	t.stepIn()
-	t.clearRun()
-	t.Failures = 0
-	t.planManual(ev.RequestID)
-	return t.decision(Applied)
 }
 
 // stepIn gives the place of a scheduled run that is due, or waits for a retry, to
@@ -82,15 +105,14 @@ func (t *transition) stepIn() {
 		return
 	}
 	t.LastNominal = max(t.LastNominal, t.Nominal)
-	t.Skipped++
-	t.notice(Notice{Kind: NominalSkipped, Count: 1, Reason: "manual run"})
+	t.skipped(1, "manual run")
 }
 
 // cancelRun ends the current run, or asks the live one to end.
 func (t *transition) cancelRun(ev CancelRun) Decision {
 	before := t.before()
-	if t.Pending != "" && ManualRunID(t.Pending) == ev.RunID {
-		t.Pending = ""
+	if t.manualWaits() && ManualRunID(t.Pending) == ev.RunID {
+		t.Pending, t.PendingMode = "", ManualReset
 		t.notice(Notice{Kind: RunCancelled, RunID: ev.RunID, Trigger: TriggerManual, Reason: "requested"})
 		return t.decision(Applied)
 	}
@@ -135,7 +157,7 @@ func (t *transition) update(ev Update) Decision {
 	case t.Live():
 	case rescheduled && t.Trigger == TriggerSchedule:
 		t.forgetSchedule()
-		t.planNext(0, "superseded")
+		t.planNext(passed{drop: true}, "superseded")
 		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
 	case t.Region == RegionDue || t.Region == RegionPaused:
 		t.place()
@@ -155,6 +177,7 @@ func (t *transition) forgetSchedule() {
 	if t.c.Schedule.Kind == schedule.KindOnce {
 		t.LastNominal = 0
 	}
+	t.Fired, t.BufferedUntil = 0, 0
 	if t.Region == RegionDead {
 		t.Failures = 0
 	}
@@ -166,21 +189,23 @@ func (t *transition) delete(ev Delete) Decision {
 	if t.editedSince(ev.Base) {
 		return t.unchanged(Stale, before)
 	}
-	if t.Live() {
-		if t.Deleting {
-			return t.unchanged(Applied, before)
-		}
+	switch {
+	case t.Deleting:
+		return t.unchanged(Applied, before)
+	case t.Live():
 		t.Deleting = true
-		return t.decision(Applied)
+	default:
+		t.vanish()
 	}
-	t.deleted = true
-	t.notice(Notice{Kind: JobDeleted})
 	return t.decision(Applied)
 }
 
 // IndexMS is the instant that the record's score carries. A leased record's
 // score is kept by the scripts.
 func (c *Compiled) IndexMS(s State, now int64) int64 {
+	if s.Children != 0 && s.Region >= RegionDead {
+		return NeverMS // it stays while runs of it are live
+	}
 	switch s.Region {
 	case RegionDue:
 		return s.Due

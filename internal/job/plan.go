@@ -1,7 +1,7 @@
 package job
 
 import (
-	"math"
+	"cmp"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/backoff"
@@ -12,64 +12,160 @@ import (
 // schedules are counted by division.
 const countLimit = 1000
 
+// passed is what happened since the last nominal time that was judged.
+type passed struct {
+	hint time.Duration // a worker's wish for the next delay
+	// begun is when the run that ended began; 0: what passed was not held up by a
+	// run.
+	begun int64
+	// covered: a run stands for what was missed before it began.
+	covered bool
+	// since is what a delay counts from; 0 is now.
+	since int64
+	// drop leaves out everything that passed.
+	drop bool
+	// resumed: what was missed is caught up with on request.
+	resumed bool
+}
+
 // occurrence is a planned run of the schedule.
 type occurrence struct {
 	nominal, due int64
 	source       DelaySource
-	skipped      int64 // nominal times passed over since the last one
+	buffered     int64 // see State.BufferedUntil
+	recovery     bool
+	clean        bool // no nominal time has passed unjudged
 	ok           bool
 }
 
-// next plans the scheduled run that follows s at now. hint, when set, takes the
-// place of the computed delay.
+// next plans the scheduled run that follows s at now.
 //
-// Without failures it is the first nominal time after both now and the last one
-// that ran. After f failed runs of an interval job it is due at now plus
-// base * multiplier^min(f, max_exponent), capped and jittered, and takes the
-// last nominal time up to then; so Nominal <= Due holds. Cron jobs are exempt:
-// they keep their slots, and a hint only skips those that come too early.
-func (c *Compiled) next(s State, now int64, hint time.Duration) occurrence {
-	if c.Schedule.Kind == schedule.KindOnce && s.LastNominal == 0 {
+// A hint in force sets the due time. Otherwise, after f failed runs of an
+// interval job, it is now plus base * multiplier^min(f, max_exponent), capped and
+// jittered, and the run takes the last nominal time up to then, so that
+// Nominal <= Due holds. Cron jobs are exempt: they keep their slots, and a
+// worker's hint only skips those that come too early. Otherwise it is the first
+// nominal time after both now and the last one that ran, unless overlap and
+// misfire policy want one that has passed (see backlog).
+func (c *Compiled) next(s State, now int64, p passed) occurrence {
+	if c.Schedule.Kind == schedule.KindOnce {
+		if s.LastNominal != 0 {
+			return occurrence{}
+		}
 		at := c.Schedule.At.UnixMilli()
-		return occurrence{nominal: at, due: at, ok: true}
+		if due, ok := c.hinted(s, now); ok {
+			return occurrence{nominal: min(at, due), due: due, source: DelayHint, clean: true, ok: true}
+		}
+		return c.jittered(at, true)
 	}
-	nominal, ok := c.nominalAfter(max(now, s.LastNominal))
+	if limit := c.Schedule.MaxRuns; limit > 0 && s.Fired >= uint32(limit) {
+		return occurrence{}
+	}
+	if due, ok := c.hinted(s, now); ok {
+		return c.dueAt(s, due)
+	}
+	delay, source := c.delay(s, p.hint)
+	switch {
+	case c.fixedDelay() && s.LastNominal != 0:
+		return c.afterDelay(now, delay, source)
+	case source == DelaySchedule:
+		return c.onTime(s, now, p)
+	}
+	return c.heldBack(s, now, cmp.Or(p.since, now), delay, source)
+}
+
+// fixedDelay tells whether intervals count from the end of a run.
+func (c *Compiled) fixedDelay() bool {
+	return c.Schedule.Kind == schedule.KindInterval && c.Schedule.FixedDelay
+}
+
+// onTime plans without backoff.
+func (c *Compiled) onTime(s State, now int64, p passed) occurrence {
+	from := c.judged(s)
+	first, ok := c.nominalAfter(from)
+	if !ok {
+		return occurrence{clean: true}
+	}
+	if first > now {
+		return c.jittered(first, true)
+	}
+	if !p.drop {
+		if o, some := c.backlog(s, from, now, p); some {
+			return o
+		}
+	}
+	nominal, ok := c.nominalAfter(now)
+	if !ok {
+		return occurrence{}
+	}
+	return c.jittered(nominal, false)
+}
+
+// judged is the instant up to which nominal times have had their run or their
+// verdict.
+func (c *Compiled) judged(s State) int64 { return max(s.LastNominal, c.AnchorMS) }
+
+// jittered plans a run on time.
+func (c *Compiled) jittered(nominal int64, clean bool) occurrence {
+	o := occurrence{nominal: nominal, due: nominal, clean: clean, ok: true}
+	if c.Schedule.Jitter > 0 {
+		if due := c.schedule.Jittered(time.UnixMilli(nominal)).UnixMilli(); due != nominal {
+			o.due, o.source = due, DelayJitter
+		}
+	}
+	return o
+}
+
+// heldBack plans a run that backoff, or a worker's hint, holds back.
+func (c *Compiled) heldBack(s State, now, since int64, delay time.Duration, source DelaySource) occurrence {
+	nominal, ok := c.nominalAfter(max(since, s.LastNominal))
 	if !ok {
 		return occurrence{}
 	}
 	o := occurrence{nominal: nominal, due: nominal, ok: true}
-	delay, source := c.delay(s, hint)
-	switch {
-	case c.Schedule.Kind == schedule.KindInterval && c.Schedule.FixedDelay && s.LastNominal != 0:
-		if source == DelaySchedule {
-			delay = c.Schedule.Every
-		}
-		o.due, o.source = addMS(now, delay), source
-		o.nominal = o.due
-		if end := c.Schedule.EndAt; !end.IsZero() && o.due >= end.UnixMilli() {
-			return occurrence{}
-		}
-		return o
-	case source == DelaySchedule:
-	case c.Schedule.Kind == schedule.KindCron:
-		if early := addMS(now, delay); early > nominal {
-			if o.nominal, o.ok = c.nominalAfter(early - 1); !o.ok {
+	until := max(now, addMS(since, delay))
+	if c.Schedule.Kind == schedule.KindCron {
+		if until > nominal {
+			if o.nominal, o.ok = c.nominalAfter(until - 1); !o.ok {
 				return occurrence{}
 			}
 			o.due, o.source = o.nominal, source
 		}
-	default:
-		o.due, o.source = max(addMS(now, delay), nominal), source
-		if last, ok := c.schedule.Prev(time.UnixMilli(o.due)); ok {
-			o.nominal = max(nominal, last.UnixMilli())
-		}
+		return o
 	}
-	if s.LastNominal != 0 {
-		limit := math.MaxInt
-		if c.Schedule.Kind == schedule.KindCron {
-			limit = countLimit
-		}
-		o.skipped = int64(c.schedule.Count(time.UnixMilli(s.LastNominal), time.UnixMilli(o.nominal-1), limit))
+	o.due, o.source = max(until, nominal), source
+	if last, ok := c.nominalUpTo(o.due); ok {
+		o.nominal = max(nominal, last)
+	}
+	return o
+}
+
+// afterDelay plans the next run of a fixed-delay schedule.
+func (c *Compiled) afterDelay(now int64, delay time.Duration, source DelaySource) occurrence {
+	if source == DelaySchedule {
+		delay = c.Schedule.Every
+	}
+	due := addMS(now, delay)
+	if until, excluded := c.schedule.Excluded(time.UnixMilli(due)); excluded {
+		due = until.UnixMilli()
+	}
+	if end := c.Schedule.EndAt; !end.IsZero() && due >= end.UnixMilli() {
+		return occurrence{clean: true}
+	}
+	return occurrence{nominal: due, due: due, source: source, clean: true, ok: true}
+}
+
+// dueAt plans a run for an instant, whatever the schedule says: it takes the last
+// nominal time up to then or, where none is left, the instant itself.
+func (c *Compiled) dueAt(s State, due int64) occurrence {
+	o := occurrence{nominal: due, due: due, source: DelayHint, ok: true}
+	if last, ok := c.nominalUpTo(due); ok && last > c.judged(s) && !c.fixedDelay() {
+		o.nominal = last
+	}
+	o.nominal = max(o.nominal, s.LastNominal+1)
+	o.due = max(o.due, o.nominal)
+	if end := c.Schedule.EndAt; !end.IsZero() && o.nominal >= end.UnixMilli() {
+		return occurrence{}
 	}
 	return o
 }
@@ -80,7 +176,7 @@ func (c *Compiled) delay(s State, hint time.Duration) (time.Duration, DelaySourc
 	case s.Failures == 0:
 		return 0, DelaySchedule
 	case hint > 0:
-		return c.clampHint(hint), DelayHint
+		return c.clampHint(hint, maxWorkerHint), DelayHint
 	case c.Schedule.Kind == schedule.KindInterval && !c.Backoff.Disabled:
 		seed := backoff.Seed(c.Record(), int64(s.Runs), 0)
 		return c.Backoff.Delay(c.Schedule.Every, int64(s.Failures), c.MinInterval, c.MaxInterval, seed), DelayBackoff
@@ -88,20 +184,10 @@ func (c *Compiled) delay(s State, hint time.Duration) (time.Duration, DelaySourc
 	return 0, DelaySchedule
 }
 
-// maxHint bounds what a worker may ask for where the job sets no bound.
-const maxHint = 24 * time.Hour
-
-func (c *Compiled) clampHint(hint time.Duration) time.Duration {
-	longest := maxHint
-	if c.MaxInterval > 0 {
-		longest = c.MaxInterval
-	}
-	return max(c.MinInterval, min(hint, longest))
-}
-
 // retry plans the next attempt of the run after its k-th attempt has failed.
-// A retry of a recurring job never reaches the next nominal time.
-func (c *Compiled) retry(s State, k uint32, now int64, ev Settle) (due int64, source DelaySource, ok bool) {
+// A retry of a recurring job never reaches the next nominal time, unless the run
+// goes on beside those that follow.
+func (c *Compiled) retry(s State, k uint32, now int64, ev Settle, beside bool) (due int64, source DelaySource, ok bool) {
 	first := s.FirstMS
 	if first == 0 {
 		first = ev.StartedMS
@@ -111,19 +197,23 @@ func (c *Compiled) retry(s State, k uint32, now int64, ev Settle) (due int64, so
 	if c.Retry.Strategy == backoff.Decorrelated {
 		seed = backoff.Seed(c.Record(), int64(s.Runs), 0) // one walk a run
 	}
-	delay, ok := c.Retry.Next(int(k), elapsed, seed)
+	before := int64(0)
+	if c.Backoff.WithinSlot && c.Schedule.Kind == schedule.KindCron {
+		before = int64(s.Failures)
+	}
+	delay, ok := c.Retry.NextWithin(int(k), before, elapsed, seed)
 	if !ok || ev.Permanent {
 		return 0, 0, false
 	}
 	source = DelayRetry
 	if ev.RetryAfter > 0 {
-		delay, source = c.clampHint(ev.RetryAfter), DelayHint
+		delay, source = c.clampHint(ev.RetryAfter, maxWorkerHint), DelayHint
 		if limit := c.Retry.MaxElapsed; limit > 0 && elapsed+delay > limit {
 			return 0, 0, false
 		}
 	}
 	due = addMS(now, delay)
-	if c.Recurring() {
+	if c.Recurring() && !beside {
 		if following, ok := c.nominalAfter(max(now, s.Nominal)); ok && due >= following {
 			return 0, 0, false
 		}
@@ -137,6 +227,26 @@ func (c *Compiled) nominalAfter(ms int64) (int64, bool) {
 		return 0, false
 	}
 	return t.UnixMilli(), true
+}
+
+func (c *Compiled) nominalUpTo(ms int64) (int64, bool) {
+	t, ok := c.schedule.Prev(time.UnixMilli(ms))
+	if !ok {
+		return 0, false
+	}
+	return t.UnixMilli(), true
+}
+
+// countBetween counts the nominal times after from, up to and including to.
+func (c *Compiled) countBetween(from, to int64) int64 {
+	if to <= from || !c.Recurring() || c.fixedDelay() {
+		return 0
+	}
+	limit := int(^uint(0) >> 1)
+	if c.Schedule.Kind == schedule.KindCron || !c.Schedule.Exclude.Empty() {
+		limit = countLimit
+	}
+	return int64(c.schedule.Count(time.UnixMilli(from), time.UnixMilli(to), limit))
 }
 
 // EffectiveInterval is the interval that the backoff policy gives after the
@@ -155,9 +265,57 @@ func (c *Compiled) EffectiveInterval(failures int64) time.Duration {
 	return max(interval, c.MinInterval)
 }
 
+// pastAfter is the first nominal time after an instant for a backfill. The grid of
+// an interval that is anchored to its creation goes on into the past.
+func (c *Compiled) pastAfter(ms int64) (int64, bool) {
+	spec := c.Schedule
+	if spec.Kind != schedule.KindInterval || !spec.StartAt.IsZero() || ms >= c.AnchorMS {
+		return c.nominalAfter(ms)
+	}
+	anchor := time.UnixMilli(c.AnchorMS % spec.Every.Milliseconds())
+	grid, err := schedule.Compile(spec, anchor, backoff.Seed(c.Record(), 0, 0))
+	if err != nil {
+		return 0, false // it compiled with a later anchor: it has ended before
+	}
+	t, ok := grid.Next(time.UnixMilli(ms))
+	return t.UnixMilli(), ok
+}
+
+// PastTimes counts the nominal times that a backfill of a range would run, from
+// fromMS (inclusive) to toMS (exclusive), but at most limit + 1.
+func (c *Compiled) PastTimes(fromMS, toMS int64, limit int) int {
+	n := 0
+	for at := fromMS - 1; n <= limit; n++ {
+		next, ok := c.pastAfter(at)
+		if !ok || next >= toMS {
+			break
+		}
+		at = next
+	}
+	return n
+}
+
 // Upcoming returns the next n nominal times after an instant.
 func (c *Compiled) Upcoming(after time.Time, n int) []time.Time {
 	return schedule.Upcoming(c.schedule, after, n)
+}
+
+// RunsLeft is what Spec.MaxRuns leaves; ok is false where there is no bound.
+func (c *Compiled) RunsLeft(s State) (left int64, ok bool) {
+	if c.Schedule.MaxRuns <= 0 {
+		return 0, false
+	}
+	return max(0, int64(c.Schedule.MaxRuns)-int64(s.Fired)), true
+}
+
+// Probing tells whether the stored backoff of a planned or live run is too old to
+// be trusted: the run finds out whether things work again.
+func (c *Compiled) Probing(s State, now int64) bool {
+	if !s.HasRun() || s.Failures == 0 {
+		return false
+	}
+	_, probe := c.Backoff.Trusted(int64(s.Failures), time.Duration(max(0, now-s.Due))*time.Millisecond)
+	return probe
 }
 
 // addMS adds a delay, saturating at the last instant of a region.

@@ -46,7 +46,10 @@ type Trigger uint8
 const (
 	TriggerSchedule Trigger = iota
 	TriggerManual
+	TriggerBackfill
 )
+
+func (t Trigger) String() string { return nameOf(t, "schedule", "manual", "backfill") }
 
 // DelaySource is the rule that set a due time.
 type DelaySource uint8
@@ -58,7 +61,16 @@ const (
 	DelayBackoff
 	DelayHint
 	DelayManual
+	DelayCatchUp  // missed, and run now
+	DelayBackfill // asked for by BackfillJob
+	DelayRedrive  // a dead run, tried again
+	DelayHeld     // a gate: see State.Held
+	DelayJitter   // the schedule's own spread
 )
+
+func (s DelaySource) String() string {
+	return nameOf(s, "schedule", "retry", "backoff", "hint", "manual", "catch_up", "backfill", "redrive", "held", "jitter")
+}
 
 // Outcome is how an attempt or run ended.
 type Outcome uint8
@@ -98,17 +110,28 @@ type State struct {
 
 	// The current run: planned, waiting for a retry, or live. Absent when the
 	// record is done.
-	Trigger   Trigger
-	ManualID  string // request id of a manual run
-	Nominal   int64
-	Due       int64
-	Source    DelaySource
-	Attempt   uint32 // attempts of the run that ended, used up
-	FirstMS   int64  // when its first attempt ended up failing began; for MaxElapsed
-	Losses    uint32 // in a row, of attempts a worker had acknowledged
-	Unacked   uint32 // in a row, of attempts no worker acknowledged
-	Cancel    bool   // CancelRun was asked while live
-	Pending   string // request id of the manual run that waits for the live one
+	Trigger  Trigger
+	ManualID string // request id of a manual run or of a backfill
+	Mode     ManualMode
+	Nominal  int64
+	Due      int64
+	Source   DelaySource
+	Attempt  uint32 // attempts of the run that ended, used up
+	FirstMS  int64  // when its first attempt ended up failing began; for MaxElapsed
+	Held     Hold
+	// Recovery: the run is paced by its queue's recovery budget. Paced: it has
+	// had its turn.
+	Recovery bool
+	Paced    bool
+	Losses   uint32 // in a row, of attempts a worker had acknowledged
+	Unacked  uint32 // in a row, of attempts no worker acknowledged
+	Cancel   bool   // CancelRun was asked while live
+	Pending  string // request id of the manual run that waits for the live one
+	// PendingMode is the waiting manual run's.
+	PendingMode ManualMode
+	// Waiting is the slot of the child record that the waiting manual run is,
+	// plus one; 0: it waits for the live run.
+	Waiting   uint8
 	Paused    bool
 	PausedMS  int64
 	PauseNote string
@@ -116,6 +139,16 @@ type State struct {
 	// LastNominal is the nominal time of the last scheduled run of this
 	// generation that ended; what is planned next is later.
 	LastNominal int64
+	// Fired counts the scheduled runs of this generation, for Spec.MaxRuns.
+	Fired uint32
+	Hint  Hint
+	// BufferedUntil: the nominal times after LastNominal up to this instant have
+	// been judged, and each is to have its run; 0 is none.
+	BufferedUntil int64
+	Backfills     []Backfill
+	// Children are the slots of runs that are records of their own, by bit;
+	// Started those of them that have begun. In a child, its own bit.
+	Children, Started uint64
 
 	// History in a nutshell.
 	Failures     uint32 // failed runs in a row
@@ -150,8 +183,11 @@ func (s State) RunID() string { return RunID(s.Trigger, s.Generation, s.Nominal,
 
 // RunID names a run inside its job.
 func RunID(t Trigger, generation uint32, nominalMS int64, manualID string) string {
-	if t == TriggerManual {
+	switch t {
+	case TriggerManual:
 		return "m-" + manualID
+	case TriggerBackfill:
+		return "b-" + manualID + "-" + strconv.FormatInt(nominalMS, 10)
 	}
 	return strconv.FormatUint(uint64(generation), 10) + "-" + strconv.FormatInt(nominalMS, 10)
 }
@@ -167,6 +203,7 @@ func (s State) Leased(token uint64) State {
 type Run struct {
 	ID         string
 	Trigger    Trigger
+	ManualID   string // as in State; kept in dead letters only
 	NominalMS  int64
 	DueMS      int64
 	StartedMS  int64

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/schedule"
 )
 
 // Violation says what is wrong with one field. Field is its path in the API.
@@ -50,6 +51,9 @@ const (
 	MaxTimeoutGrace = 5 * time.Minute
 	MaxHistory      = 100
 	MaxRequestID    = 64
+	MaxTarget       = 128
+	MaxLockKey      = 128
+	MaxPauseAfter   = 1_000_000
 	// MaxKept bounds retention and the life of dead letters.
 	MaxKept = backoff.Longest
 )
@@ -67,6 +71,7 @@ func Validate(d Definition, l Limits) []Violation {
 	v.labels(d.Labels, l.MaxLabels)
 	v.list = append(v.list, ValidateSchedule("job.schedule", d.Schedule, time.UnixMilli(d.AnchorMS), l)...)
 	v.policies(d)
+	v.runs(d)
 	v.duration("timeout", d.Timeout, time.Millisecond, MaxTimeout)
 	v.duration("timeout_grace", d.TimeoutGrace, 0, MaxTimeoutGrace)
 	v.check(d.HistoryLimit >= 0 && d.HistoryLimit <= MaxHistory, "history_limit", "is %d, want 0 to %d", d.HistoryLimit, MaxHistory)
@@ -170,6 +175,43 @@ func (v *violations) policies(d Definition) {
 	v.duration("backoff_policy.max_interval", d.MaxInterval, 0, backoff.Longest)
 	v.check(d.MaxInterval <= 0 || d.MaxInterval >= d.MinInterval, "backoff_policy.max_interval",
 		"%v is shorter than min_interval %v", d.MaxInterval, d.MinInterval)
+}
+
+// runs checks what becomes of runs that meet, come late or share something.
+func (v *violations) runs(d Definition) {
+	most := 0
+	switch {
+	case d.Overlap > OverlapTerminateOther:
+		v.add("overlap_policy", "is unknown")
+	case d.Overlap == OverlapAllowAll:
+		most = MaxConcurrentRuns
+	default:
+		most = MaxBufferedRuns
+	}
+	v.check(d.OverlapLimit >= 0 && d.OverlapLimit <= most, "overlap_limit", "is %d, want 0 (%d) to %d", d.OverlapLimit, DefaultOverlapLimit, most)
+	v.check(d.Misfire.Policy <= MisfireRunAll, "misfire_policy.policy", "is unknown")
+	v.duration("misfire_policy.catch_up_window", d.Misfire.Window, 0, backoff.Longest)
+	v.check(d.Misfire.MaxCatchUp >= 0 && d.Misfire.MaxCatchUp <= MaxCatchUpRuns, "misfire_policy.max_catch_up",
+		"is %d, want 0 (%d) to %d", d.Misfire.MaxCatchUp, DefaultCatchUp, MaxCatchUpRuns)
+	v.check(d.Misfire.MaxCatchUp == 0 || d.Misfire.Policy == MisfireRunAll, "misfire_policy.max_catch_up", "has no effect without POLICY_RUN_ALL")
+	v.locks(d.Locks)
+	if d.Target != "" {
+		v.text("target", d.Target, 1, MaxTarget)
+	}
+	v.check(d.PauseAfter >= 0 && d.PauseAfter <= MaxPauseAfter, "pause_after_failures", "is %d, want 0 (never) to %d", d.PauseAfter, MaxPauseAfter)
+	v.check(!d.Backoff.WithinSlot || d.Schedule.Kind == schedule.KindCron, "backoff_policy.within_slot", "is for cron schedules only")
+}
+
+func (v *violations) locks(locks []Lock) {
+	v.check(len(locks) <= MaxLocks, "locks", "has %d entries, at most %d are allowed", len(locks), MaxLocks)
+	for i, l := range locks[:min(len(locks), MaxLocks)] {
+		field := fmt.Sprintf("locks[%d]", i)
+		v.text(field+".key", l.Key, 1, MaxLockKey)
+		v.check(l.Limit >= 1 && l.Limit <= MaxLockLimit, field+".limit", "is %d, want 1 to %d", l.Limit, MaxLockLimit)
+		for _, other := range locks[:i] {
+			v.check(other.Key != l.Key, field+".key", "%q is named twice", Clip(l.Key, 40))
+		}
+	}
 }
 
 // wholeMS checks the precision of a duration whose range its policy checks.

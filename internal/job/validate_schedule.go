@@ -2,6 +2,7 @@ package job
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -17,7 +18,11 @@ var schedulePaths = map[string]string{
 	"cron":        "cron.expressions",
 	"time_zone":   "cron.time_zone",
 	"seconds":     "cron.seconds",
-	"dst":         "cron.dst_policy",
+	"gap":         "cron.dst_gap",
+	"repeat":      "cron.dst_repeat",
+	"jitter":      "jitter",
+	"max_runs":    "max_runs",
+	"exclude":     "exclusions",
 	"start_at":    "start_time",
 	"end_at":      "end_time",
 }
@@ -32,9 +37,13 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 	v.instant("once", s.At)
 	v.instant("start_time", s.StartAt)
 	v.instant("end_time", s.EndAt)
-	compiled, err := schedule.Compile(s, anchor)
+	for i, p := range s.Exclude.Periods {
+		v.instant(fmt.Sprintf("exclusions.periods[%d].start_time", i), p.From)
+		v.instant(fmt.Sprintf("exclusions.periods[%d].end_time", i), p.To)
+	}
+	compiled, err := schedule.Compile(s, anchor, 0)
 	if err != nil {
-		v.compileErrors(prefix, err)
+		v.compileErrors(prefix, s.Kind, err)
 		return v.list
 	}
 	switch {
@@ -58,7 +67,7 @@ func (v *violations) instant(field string, t time.Time) {
 	v.check(ms > 0 && ms < NeverMS, field, "must lie after 1970-01-01T00:00:00Z and before 2109-05-15T07:35:11Z")
 }
 
-func (v *violations) compileErrors(prefix string, err error) {
+func (v *violations) compileErrors(prefix string, kind schedule.Kind, err error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		joined = single{err}
@@ -69,7 +78,7 @@ func (v *violations) compileErrors(prefix string, err error) {
 			v.list = append(v.list, Violation{Field: prefix, Description: e.Error()})
 			continue
 		}
-		v.add(schedulePath(fault.Field), fault.Reason)
+		v.add(schedulePath(kind, fault.Field), fault.Reason)
 	}
 }
 
@@ -77,8 +86,15 @@ type single struct{ error }
 
 func (s single) Unwrap() []error { return []error{s.error} }
 
-// schedulePath keeps the index of "cron[3]".
-func schedulePath(field string) string {
+// schedulePath keeps the index of "cron[3]". The zone of a cron schedule is its own;
+// others have one for their exclusions.
+func schedulePath(kind schedule.Kind, field string) string {
+	if field == "time_zone" && kind != schedule.KindCron {
+		return "exclusions.time_zone"
+	}
+	if rest, ok := strings.CutPrefix(field, "exclude."); ok {
+		return "exclusions." + rest
+	}
 	name, index, indexed := strings.Cut(field, "[")
 	path, ok := schedulePaths[name]
 	switch {

@@ -1,0 +1,265 @@
+package job
+
+import (
+	"math/bits"
+	"strconv"
+)
+
+// A run that is live while time goes on for its job's schedule is a child record
+// "namespace/job#r<slot>". It has no definition of its own: its parent's counts.
+// Its state is the part of [State] that belongs to a run; everything else is the
+// parent's, which is why a decision on a child is one on both.
+
+// ChildRecord names the run in a slot of a job.
+func ChildRecord(parent string, slot int) string { return parent + "#r" + strconv.Itoa(slot) }
+
+// LetterRecord names the dead letter in a slot of a job.
+func LetterRecord(parent string, slot int) string { return parent + "#d" + strconv.Itoa(slot) }
+
+// ChildSlot reads what ParseRecord returned as child: the slot of a run, or ok
+// is false.
+func ChildSlot(child string) (slot int, ok bool) {
+	if len(child) < 2 || child[0] != 'r' {
+		return 0, false
+	}
+	slot, err := strconv.Atoi(child[1:])
+	return slot, err == nil && slot >= 0 && slot < MaxConcurrentRuns
+}
+
+// ParentOf returns the record of the job that a record belongs to: itself, but
+// for children and dead letters.
+func ParentOf(record string) string {
+	key, _, _ := ParseRecord(record)
+	return key.Record()
+}
+
+// Spawned is a run that becomes a record of its own.
+type Spawned struct {
+	Slot  int
+	State State
+}
+
+// Pair is a decision on a child and its parent. Both are stored, or neither; a
+// parent that is not Changed is not written.
+type Pair struct {
+	Child, Parent Decision
+}
+
+// ChildSlots lists the slots that are taken.
+func (s State) ChildSlots() []int { return slotsOf(s.Children) }
+
+func slotsOf(set uint64) []int {
+	var slots []int
+	for ; set != 0; set &= set - 1 {
+		slots = append(slots, bits.TrailingZeros64(set))
+	}
+	return slots
+}
+
+// freeSlot is the first slot that is free; -1 when none is.
+func (t *transition) freeSlot() int {
+	if slot := bits.TrailingZeros64(^t.Children); slot < MaxConcurrentRuns {
+		return slot
+	}
+	return -1
+}
+
+// addChild makes a run a record of its own, in the region that its state says.
+// The caller has made sure that a slot is free.
+func (t *transition) addChild(run State, started bool) (slot int) {
+	slot = t.freeSlot()
+	bit := uint64(1) << slot
+	t.Children |= bit
+	run.Children = bit
+	if started {
+		t.Started |= bit
+		run.Started = bit
+	}
+	// A slot is used again: with the parent's revision no state of two runs in it
+	// has the same guard.
+	run.Revision, run.Lane, run.Held = t.Revision, t.c.Lane(), Hold{}
+	if run.Region == RegionLeased {
+		run.Lane = t.Lane
+	}
+	t.spawn = &Spawned{Slot: slot, State: run}
+	return slot
+}
+
+// spawnManual makes a manual run that leaves the plan alone.
+func (t *transition) spawnManual(id string, mode ManualMode) {
+	t.Pending, t.PendingMode = id, mode
+	t.Waiting = uint8(1 + t.addChild(State{
+		Trigger: TriggerManual, ManualID: id, Mode: mode, Nominal: t.now, Due: t.now,
+		Source: DelayManual, Generation: t.c.Generation,
+	}, false))
+	t.notice(Notice{Kind: ManualRunStarted, RunID: ManualRunID(id), Trigger: TriggerManual, DueMS: t.now})
+}
+
+// runPart is the part of a state that belongs to its run.
+func runPart(s State) State {
+	return State{
+		Region: s.Region, Token: s.Token, Acked: s.Acked, Revision: s.Revision, Epoch: s.Epoch,
+		Lane: s.Lane, Generation: s.Generation, Trigger: s.Trigger, ManualID: s.ManualID, Mode: s.Mode,
+		Nominal: s.Nominal, Due: s.Due, Source: s.Source, Attempt: s.Attempt, FirstMS: s.FirstMS,
+		Held: s.Held, Recovery: s.Recovery, Paced: s.Paced, Losses: s.Losses, Unacked: s.Unacked,
+		Cancel: s.Cancel, SettledToken: s.SettledToken,
+	}
+}
+
+// withRun is a state with the run's part of another one.
+func withRun(s, run State) State {
+	s.Region, s.Token, s.Acked, s.Revision, s.Epoch = run.Region, run.Token, run.Acked, run.Revision, run.Epoch
+	s.Lane, s.Generation, s.Trigger, s.ManualID, s.Mode = run.Lane, run.Generation, run.Trigger, run.ManualID, run.Mode
+	s.Nominal, s.Due, s.Source, s.Attempt, s.FirstMS = run.Nominal, run.Due, run.Source, run.Attempt, run.FirstMS
+	s.Held, s.Recovery, s.Paced, s.Losses, s.Unacked = run.Held, run.Recovery, run.Paced, run.Losses, run.Unacked
+	s.Cancel, s.SettledToken = run.Cancel, run.SettledToken
+	return s
+}
+
+// DecideChild moves a child record and its parent. Redrive is decided on a dead
+// letter, every other event on the record of a run.
+func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
+	if _, ok := ev.(Redrive); ok {
+		return redriveLetter(c, parent, child, now)
+	}
+	t := newTransition(c, withRun(parent, child), now)
+	t.child, t.self = true, child.Children
+	failures := t.Failures
+	var d Decision
+	switch ev := ev.(type) {
+	case Arrive:
+		d = t.arriveChild(ev, parent.Live())
+	case Settle, Lose, Return, HoldBack, Wake, CancelRun, Terminate:
+		d = t.take(ev)
+	default: // what is said to a job as a whole
+		d = t.unchanged(NoSuchRun, t.before())
+	}
+	if !d.Changed {
+		return Pair{
+			Child:  Decision{Answer: d.Answer, State: child, Arrival: d.Arrival, Notices: d.Notices},
+			Parent: Decision{Answer: d.Answer, State: parent},
+		}
+	}
+	pair := Pair{Child: d}
+	pair.Child.State = runPart(t.State)
+	pair.Child.State.Children, pair.Child.State.Started = child.Children, t.Started&child.Children
+	pair.Child.IndexMS = c.IndexMS(runPart(t.State), now)
+	pair.Child.Ended, pair.Child.DeadLetter, pair.Child.Notices = nil, false, nil
+
+	p := newTransition(c, withRun(t.State, parent), now)
+	p.ended, p.dead, p.slot, p.notices = d.Ended, d.DeadLetter, d.DeadSlot, d.Notices
+	p.afterChild(child.Children, d.Delete, t.Failures != failures)
+	pair.Parent = p.decision(d.Answer)
+	return pair
+}
+
+// arriveChild decides whether the leased run of a child record starts.
+func (t *transition) arriveChild(ev Arrive, parentLive bool) Decision {
+	before := t.before()
+	if answer := t.fence(ev.Token); answer != Applied {
+		return t.unchanged(answer, before)
+	}
+	if t.Started&t.self != 0 {
+		return t.unchanged(Applied, before) // a retry
+	}
+	b := t.backfillOf(t.ManualID)
+	beside := t.c.Overlap == OverlapAllowAll
+	if t.Trigger == TriggerBackfill {
+		beside = b != nil && b.Concurrency > 1
+	}
+	switch {
+	case t.Deleting, t.Cancel, t.Trigger == TriggerBackfill && b == nil:
+		t.arrival = ArrivalSkipped
+		t.endRun(t.run(Settle{Token: ev.Token}, 0), OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
+	case !beside && (parentLive || t.Started != 0):
+		return t.waitForOthers()
+	default:
+		t.Started |= t.self
+		t.unwait()
+	}
+	return t.decision(Applied)
+}
+
+// unwait notes that the waiting manual run is this child and has begun, or is gone.
+func (t *transition) unwait() {
+	if t.Waiting != 0 && t.self == 1<<(t.Waiting-1) {
+		t.Pending, t.PendingMode, t.Waiting = "", ManualReset, 0
+	}
+}
+
+// leave ends a child record.
+func (t *transition) leave() {
+	t.unwait()
+	t.deleted = true
+}
+
+// terminate ends a run at once, live or not.
+func (t *transition) terminate() Decision {
+	if !t.child || !t.HasRun() {
+		return t.unchanged(NoSuchRun, t.before())
+	}
+	t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
+	run := t.run(Settle{Token: t.Token}, t.Attempt)
+	t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "terminated"}, 0)
+	return t.decision(Applied)
+}
+
+// afterChild brings the parent up to date with what became of a child.
+func (t *transition) afterChild(bit uint64, ended, failuresChanged bool) {
+	if ended {
+		t.dropChild(bit)
+		if t.Deleting && !t.Live() {
+			t.vanish()
+			return
+		}
+		if t.Region == RegionDue && t.Held.Reason == HeldOverlap {
+			t.Due = max(min(t.Due, t.now), t.Nominal)
+		}
+	}
+	if t.Paused && t.Region == RegionDue {
+		t.place()
+	}
+	if failuresChanged {
+		t.replan()
+		if t.Source == DelayBackoff && t.Region == RegionDue {
+			t.notice(Notice{Kind: BackoffApplied, DueMS: t.Due})
+		}
+	}
+	t.backfillNext()
+}
+
+// dropChild frees the slot of a child that has ended.
+func (t *transition) dropChild(bit uint64) {
+	t.Children &^= bit
+	t.Started &^= bit
+	for i := range t.Backfills {
+		t.Backfills[i].Slots &^= bit
+	}
+}
+
+// redriveLetter makes a dead letter a run again.
+func redriveLetter(c *Compiled, parent, letter State, now int64) Pair {
+	refuse := func(a Answer) Pair {
+		return Pair{Child: Decision{Answer: a, State: letter}, Parent: Decision{Answer: a, State: parent}}
+	}
+	t := newTransition(c, parent, now)
+	switch {
+	case letter.Region != RegionDead || letter.Children != 0: // a run that is no letter
+		return refuse(NotDead)
+	case t.Deleting:
+		return refuse(NoSuchRun)
+	case t.freeSlot() < 0:
+		return refuse(TooMany)
+	}
+	run := State{
+		Trigger: letter.Trigger, ManualID: letter.ManualID, Mode: ManualKeep, Nominal: letter.Nominal,
+		Due: max(now, letter.Nominal), Source: DelayRedrive, Recovery: true, Generation: letter.Generation,
+	}
+	t.addChild(run, false)
+	t.notice(Notice{
+		Kind: RunRedriven, RunID: letter.RunID(), Trigger: letter.Trigger, Correlation: Correlation(c.Key, letter.RunID()),
+	})
+	gone := letter
+	gone.Revision++
+	return Pair{Child: Decision{Answer: Applied, Changed: true, State: gone, Delete: true}, Parent: t.decision(Applied)}
+}

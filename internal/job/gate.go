@@ -1,0 +1,53 @@
+package job
+
+import "github.com/fermata-io/fermata/internal/schedule"
+
+// Gates are what a run that was leased has to pass before it is delivered.
+type Gates uint8
+
+// Gates, in the order in which they are passed.
+const (
+	GateArrival Gates = 1 << iota // overlap and misfire policy: Arrives tells
+	GatePace                      // the queue's recovery budget
+	GateLocks                     // Definition.Locks
+	GateTarget                    // the circuit of Definition.Target
+)
+
+// GatesOf tells which gates a leased run has to pass; 0 for most. child is what
+// ParseRecord returned for its record. The limits of its queue come on top.
+func GatesOf(d *Definition, s *State, child string, nowMS int64) Gates {
+	var g Gates
+	switch {
+	case child != "":
+		if s.Started == 0 {
+			g |= GateArrival
+		}
+	case s.Started != 0, d.Overlap.spawns() && d.Schedule.Kind != schedule.KindOnce, isLate(d, s, nowMS):
+		g |= GateArrival
+	}
+	if s.Recovery && !s.Paced {
+		g |= GatePace
+	}
+	if len(d.Locks) > 0 {
+		g |= GateLocks
+	}
+	if d.Target != "" {
+		g |= GateTarget
+	}
+	return g
+}
+
+// isLate tells whether a scheduled run that has not begun is past its window.
+func isLate(d *Definition, s *State, nowMS int64) bool {
+	window := d.Misfire.window()
+	return window > 0 && s.Trigger == TriggerSchedule && s.Attempt == 0 && nowMS-s.Nominal > window.Milliseconds()
+}
+
+// Arrives is what Decide would answer to Arrive for the parent record, or for a
+// child whose parent is given.
+func Arrives(c *Compiled, s State, parent *State, now int64) Arrival {
+	if parent == nil {
+		return Decide(c, s, Arrive{Token: s.Token}, now).Arrival
+	}
+	return DecideChild(c, *parent, s, Arrive{Token: s.Token}, now).Child.Arrival
+}

@@ -1,0 +1,93 @@
+package job
+
+import "time"
+
+// Bounds of hints where the job sets none.
+const (
+	// maxWorkerHint bounds what a worker may ask for.
+	maxWorkerHint = 24 * time.Hour
+	// MaxHint bounds the interval and the life of an operator's or planner's hint.
+	MaxHint = 30 * 24 * time.Hour
+	// DefaultHintLife is how long a hint lives that does not say.
+	DefaultHintLife = time.Hour
+)
+
+// clampHint keeps a wish within the job's bounds.
+func (c *Compiled) clampHint(wish, longest time.Duration) time.Duration {
+	if c.MaxInterval > 0 {
+		longest = c.MaxInterval
+	}
+	return max(c.MinInterval, min(wish, longest))
+}
+
+// hinted is the due time that an operator's or planner's hint in force asks for,
+// counted from the end of the last run and within the job's bounds. A run that a
+// hint holds back is due when the hint expires at the latest.
+func (c *Compiled) hinted(s State, now int64) (due int64, ok bool) {
+	h := s.Hint
+	if h.Source <= HintWorker || now >= h.UntilMS {
+		return 0, false
+	}
+	since := s.LastFinished
+	if since == 0 {
+		since = now
+	}
+	wish := time.Duration(h.IntervalMS) * time.Millisecond
+	if h.AtMS != 0 {
+		since = min(since, h.AtMS)
+		wish = time.Duration(h.AtMS-since) * time.Millisecond
+	}
+	return max(now, min(addMS(since, c.clampHint(wish, MaxHint)), h.UntilMS)), true
+}
+
+// setHint takes a hint of an operator or planner, or clears the one there is.
+func (t *transition) setHint(ev SetHint) Decision {
+	before := t.before()
+	h := ev.Hint
+	h.Reason = Clip(h.Reason, MaxNote)
+	if h == t.Hint {
+		return t.unchanged(Applied, before)
+	}
+	t.Hint = h
+	t.notice(Notice{Kind: HintSet, Reason: h.Reason})
+	if !t.Live() && h.AtMS > t.now && t.Attempt > 0 {
+		t.Due, t.Source = h.AtMS, DelayHint // a retry that waits
+		t.place()
+		return t.decision(Applied)
+	}
+	if t.Due > t.now || h.AtMS > t.now { // a run that is late stays as it is
+		t.replan()
+	}
+	return t.decision(Applied)
+}
+
+// noteHint makes a worker's wish visible while the run that it delays waits.
+func (t *transition) noteHint(reason string) {
+	if t.Source == DelayHint && t.Hint.Source <= HintWorker && t.Due > t.now {
+		t.Hint = Hint{Source: HintWorker, AtMS: t.Due, UntilMS: t.Due, Reason: Clip(reason, MaxNote)}
+	}
+}
+
+// spendHint forgets what of a hint a run has used up, or what has expired.
+func (t *transition) spendHint() {
+	if t.Hint.AtMS != 0 && t.Source == DelayHint {
+		t.Hint.AtMS = 0
+	}
+	if t.now >= t.Hint.UntilMS || (t.Hint.AtMS == 0 && t.Hint.IntervalMS == 0) {
+		t.Hint = Hint{}
+	}
+}
+
+// replan computes anew when a scheduled run is due that has not begun. A backoff
+// counts from the end of the last run, as it did.
+func (t *transition) replan() {
+	waiting := t.Region == RegionDue || t.Region == RegionPaused && t.Due != 0
+	if !waiting || t.Trigger != TriggerSchedule || t.Attempt > 0 || t.Recovery || t.Generation != t.c.Generation {
+		return
+	}
+	due := t.Due
+	t.planSchedule(passed{covered: true, since: t.LastFinished}, "")
+	if t.Due != due {
+		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
+	}
+}

@@ -1,0 +1,149 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// This file holds the values by which runs of different shards share limits.
+// Each limit has a home shard, found by its name, whose clock it goes by.
+
+// QueueKey names a queue.
+type QueueKey struct{ Namespace, Queue string }
+
+// QueueSettings are limits of a whole queue. The zero value limits nothing and
+// paces recovery by the default.
+type QueueSettings struct {
+	// MaxConcurrency is how many runs may be live at once; 0 is no limit.
+	MaxConcurrency int
+	// Rate is how many runs may start a second, 0.001 to 100,000; 0 is no limit.
+	Rate float64
+	// Burst is how many may start at once after a rest, at least 1; 0 is one
+	// second's worth.
+	Burst int
+	// RecoveryRate is how many runs a second catch-up, resumed jobs, backfills and
+	// redriven runs may start together; 0 is DefaultRecoveryRate.
+	RecoveryRate float64
+}
+
+// ErrTooManyQueues: no further queue can be given settings.
+var ErrTooManyQueues = errors.New("too many queues have settings")
+
+// DefaultRecoveryRate paces the recovery of a queue that sets no rate.
+const DefaultRecoveryRate = 50.0
+
+// UnitAsk asks for one unit of a limit: a lock, or a queue's concurrency.
+type UnitAsk struct {
+	Name   string // of the limit, unique in the cluster
+	Limit  int
+	Holder string // lease id: asking again for the same holder prolongs
+	Waiter string // record to be woken when a unit is free; "" waits for nothing
+	Rank   int64  // waiters with a smaller rank are woken first
+	TTL    time.Duration
+}
+
+// UnitGrant answers a UnitAsk.
+type UnitGrant struct {
+	Granted bool
+	// By is a holder that stands in the way and SinceMS when it got its unit; or,
+	// when no holder does, a waiter for which a unit has been reserved since then.
+	// SinceMS of a grant is when this holder got its unit.
+	By      string
+	SinceMS int64
+	NowMS   int64 // clock of the home shard
+	Err     error
+}
+
+// UnitRelease gives a unit back. Limit tells how many waiters may be woken.
+type UnitRelease struct {
+	Name   string
+	Holder string // "" gives nothing back
+	Limit  int
+	// Waiter is a record that waits no longer: its place in line goes, and what is
+	// reserved for it goes to the next. "" is none.
+	Waiter string
+}
+
+// UnitReleased lists the waiters that are first in line now. For each a unit is
+// reserved for a moment; a waiter may be told more than once.
+type UnitReleased struct {
+	Woken []string
+	Err   error
+}
+
+// UnitKeep prolongs a unit.
+type UnitKeep struct {
+	Name   string
+	Holder string
+	TTL    time.Duration
+}
+
+// UnitsLostError tells of units that could not be prolonged, because their holders
+// have them no more: they lapsed, and somebody else may have them by now.
+type UnitsLostError struct{ Units []UnitKeep }
+
+func (e *UnitsLostError) Error() string {
+	return fmt.Sprintf("%d units were lost, first %s of %s", len(e.Units), e.Units[0].Name, e.Units[0].Holder)
+}
+
+// RateAsk asks a rate limit for N starts; a negative N gives some back.
+type RateAsk struct {
+	Name string
+	N    int
+	// Interval is the time between two starts and Burst how many may come at
+	// once after a rest.
+	Interval time.Duration
+	Burst    int
+	// Reserve takes all N now: start i may happen at AtMS + i * Interval.
+	// Otherwise only those are granted that may start now.
+	Reserve bool
+}
+
+// RateGrant answers a RateAsk.
+type RateGrant struct {
+	N int
+	// AtMS is when the first reserved start, or the next one that was not
+	// granted, may happen.
+	AtMS  int64
+	NowMS int64
+	Err   error
+}
+
+// Cell is a small durable value with a name, changed by compare and set. An
+// empty Text is no cell.
+type Cell struct {
+	Name string
+	Text string
+}
+
+// CellSwap replaces Old by New; Old "" creates, New "" deletes.
+type CellSwap struct {
+	Name     string
+	Old, New string
+}
+
+// CellReply answers a read or a swap: the text that is stored now, and whether a
+// swap was made.
+type CellReply struct {
+	Text    string
+	Swapped bool
+	NowMS   int64
+	Err     error
+}
+
+// LockName, QueueLimitName, QueueRateName, RecoveryName and TargetName are the
+// names of limits.
+func LockName(namespace, key string) string { return "lock/" + namespace + "/" + key }
+
+// QueueLimitName is the concurrency of a queue.
+func QueueLimitName(q QueueKey) string { return "queue/" + q.Namespace + "/" + q.Queue }
+
+// QueueRateName is the rate limit of a queue.
+func QueueRateName(q QueueKey) string { return "rate/" + q.Namespace + "/" + q.Queue }
+
+// RecoveryName is the recovery budget of a queue.
+func RecoveryName(q QueueKey) string { return "recovery/" + q.Namespace + "/" + q.Queue }
+
+// TargetName is the circuit of a target.
+func TargetName(namespace, target string) string { return "target/" + namespace + "/" + target }

@@ -1,0 +1,139 @@
+package job
+
+import (
+	"fmt"
+	"time"
+)
+
+// This file holds what those who manage jobs ask of their policies and are
+// answered: hints, backfills, dead letters, explanations.
+
+// BackfillRequest asks for the nominal times from FromMS (inclusive) to ToMS
+// (exclusive), both in the past. Overlap is OverlapBufferAll (one after the
+// other) or OverlapAllowAll (as many at once as the job's OverlapLimit).
+type BackfillRequest struct {
+	FromMS, ToMS int64
+	Overlap      Overlap
+	// RequestID makes the call repeatable and names the backfill; an empty one is
+	// made up.
+	RequestID string
+}
+
+// Letter is a dead run that is kept, with what is known of its job.
+type Letter struct {
+	// Record is the dead letter's own, or, of a one-time job, the job's.
+	Record string
+	Queue  string
+	Labels map[string]string
+	Run    Run
+	// ExpireMS is when it is deleted; NeverMS when it is kept.
+	ExpireMS int64
+}
+
+// LetterPage is one piece of a listing. An empty Next says that it is the last.
+type LetterPage struct {
+	Letters []Letter
+	Next    string
+}
+
+// RedriveRequest names dead letters by their records, or selects them: by
+// namespace, queue, prefix of the job's id, and labels.
+type RedriveRequest struct {
+	Filter  Filter
+	Records []string
+	// Token goes on where an earlier answer left off; not with Records.
+	Token string
+	// DryRun counts without changing anything.
+	DryRun bool
+}
+
+// Bulk answers a call that changes many jobs, a page of them at a time.
+type Bulk struct {
+	Done    int
+	Refused int
+	// Next is set when there is more: call again with it.
+	Next string
+}
+
+// PreviewTime is one nominal time of a schedule.
+type PreviewTime struct {
+	Nominal, Due time.Time
+	// Latest is the end of the window that jitter draws Due from, Nominal without
+	// jitter. Due lies before it.
+	Latest time.Time
+	// Remark tells what a clock change did to it; empty as a rule.
+	Remark string
+}
+
+// Reasons of a PreconditionError, for programs.
+const (
+	ReasonTooManyBackfills = "TOO_MANY_BACKFILLS"
+	ReasonTooManyRuns      = "TOO_MANY_RUNS"
+	ReasonNoNominalTimes   = "NO_NOMINAL_TIMES"
+	ReasonNoInterval       = "NO_INTERVAL"
+)
+
+// PreconditionError says that a request is good but does not fit the job as it
+// is.
+type PreconditionError struct {
+	Key    Key
+	Reason string // one of the constants above
+	Text   string // for people
+}
+
+func (e *PreconditionError) Error() string { return fmt.Sprintf("job %s: %s", e.Key.Record(), e.Text) }
+
+// MissingPartError says that a job has no such part.
+type MissingPartError struct {
+	Key        Key
+	Collection string // "backfills", "deadLetters"
+	ID         string
+}
+
+func (e *MissingPartError) Error() string {
+	return fmt.Sprintf("job %s has no %s/%s", e.Key.Record(), e.Collection, e.ID)
+}
+
+// Is makes errors.Is(err, ErrNotFound) hold.
+func (e *MissingPartError) Is(target error) bool { return target == ErrNotFound }
+
+// ValidateQueue checks the parts of a queue's name.
+func ValidateQueue(q QueueKey) []Violation {
+	var v violations
+	v.add("namespace", nameFault(q.Namespace))
+	v.add("queue", nameFault(q.Queue))
+	return v.list
+}
+
+// ValidateNote checks a text for people. It returns "" for a good one; an empty one
+// is good.
+func ValidateNote(note string) string {
+	if len(note) > MaxNote {
+		return fmt.Sprintf("has %d bytes, at most %d are allowed", len(note), MaxNote)
+	}
+	return textFault(note, 0, MaxNote)
+}
+
+// Bounds of QueueSettings.
+const (
+	MaxQueueConcurrency = 100_000
+	MinQueueRate        = 0.001
+	MaxQueueRate        = 100_000
+)
+
+// ValidateQueueSettings lists what is wrong with the limits of a queue. Paths start
+// with "settings.".
+func ValidateQueueSettings(s QueueSettings) []Violation {
+	v := violations{prefix: "settings."}
+	v.check(s.MaxConcurrency >= 0 && s.MaxConcurrency <= MaxQueueConcurrency, "max_concurrency",
+		"is %d, want 0 (no limit) to %d", s.MaxConcurrency, MaxQueueConcurrency)
+	v.check(goodRate(s.Rate), "rate", "is %v, want 0 (no limit) or %v to %d", s.Rate, MinQueueRate, MaxQueueRate)
+	v.check(s.Burst >= 0 && s.Burst <= MaxQueueRate, "burst", "is %d, want 0 (one second's worth) to %d", s.Burst, MaxQueueRate)
+	v.check(s.Burst == 0 || s.Rate != 0, "burst", "has no effect without rate")
+	v.check(goodRate(s.RecoveryRate), "recovery_rate", "is %v, want 0 (%v) or %v to %d",
+		s.RecoveryRate, DefaultRecoveryRate, MinQueueRate, MaxQueueRate)
+	return v.list
+}
+
+// goodRate refuses NaN too.
+func goodRate(rate float64) bool { return rate == 0 || rate >= MinQueueRate && rate <= MaxQueueRate }
