@@ -56,6 +56,7 @@ var table = []row{
 	{path: "internal/registry", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/scheduler", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/dispatch", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/admission", floor: parts, foreign: []string{prometheus}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
 	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage},

@@ -11,7 +11,7 @@ const cacheSize = 16384
 
 // compiledCache keeps schedules ready to be asked: parsing a cron expression
 // costs far more than asking it. Entries are valid for one revision of a
-// definition.
+// definition, and serve a job and all its runs.
 type compiledCache struct {
 	mu      sync.Mutex
 	limit   int

@@ -23,37 +23,30 @@ func (l *Ledger) commit(shard int, batch []*entry) {
 	defer cancel()
 	l.metrics.batch.Observe(float64(len(batch)))
 	for len(batch) > 0 {
-		round, rest := firstOfEachRecord(batch)
+		round, rest := firstOfEachJob(batch)
 		again := l.round(ctx, shard, round)
 		batch = append(again, rest...)
 	}
 }
 
-// firstOfEachRecord splits off what has to wait for an earlier change of the
-// same record. A change that keeps conflicting makes a round of its own.
-func firstOfEachRecord(batch []*entry) (round, rest []*entry) {
+// firstOfEachJob splits off what has to wait for an earlier change of the same
+// job: its record, and those of its runs, which may change it too. A change that
+// keeps conflicting makes a round of its own.
+func firstOfEachJob(batch []*entry) (round, rest []*entry) {
 	if batch[0].tries >= triesInBatch {
 		return batch[:1:1], batch[1:]
 	}
 	seen := make(map[string]struct{}, len(batch))
 	for _, e := range batch {
-		if _, again := seen[e.Record]; again || (e.tries >= triesInBatch && len(round) > 0) {
+		if _, again := seen[e.job]; again || (e.tries >= triesInBatch && len(round) > 0) {
 			rest = append(rest, e)
-			seen[e.Record] = struct{}{}
+			seen[e.job] = struct{}{}
 			continue
 		}
-		seen[e.Record] = struct{}{}
+		seen[e.job] = struct{}{}
 		round = append(round, e)
 	}
 	return round, rest
-}
-
-// decided is a change with its decision.
-type decided struct {
-	*entry
-	decision job.Decision
-	// corrupt is what the caller hears when the decision is stored.
-	corrupt error
 }
 
 // round decides and applies; it returns the changes that met a conflict.
@@ -71,19 +64,19 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 	items := make([]decided, 0, len(round))
 	var unchanged []decided
 	for _, e := range round {
-		d, err := l.decide(e, now)
+		it := l.decide(e, now)
 		switch {
-		case d.Changed:
-			writes = append(writes, e.write(d))
-			items = append(items, decided{e, d, err})
-		case err != nil:
-			e.done(job.ChangeResult{Err: err})
+		case it.own.Changed:
+			writes = it.appendWrites(writes)
+			items = append(items, it)
+		case it.corrupt != nil:
+			e.done(job.ChangeResult{Err: it.corrupt})
 		case !e.fresh:
 			// What a caller remembers is not proof enough for "nothing to do".
-			e.Known = nil
+			e.forget()
 			again = append(again, e)
 		default:
-			unchanged = append(unchanged, decided{e, d, nil})
+			unchanged = append(unchanged, it)
 		}
 	}
 	l.stand(ctx, shard, unchanged)
@@ -101,10 +94,13 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 	if len(reply.Earlier) > 0 {
 		l.o.Nudger.Nudge(shard, reply.Earlier, reply.Holder)
 	}
-	for i, it := range items {
-		if l.answer(it, reply.Results[i], reply.Err) {
+	results := reply.Results
+	for _, it := range items {
+		n := it.width()
+		if l.answer(it, verdict(results[:n]), reply.Err) {
 			again = append(again, it.entry)
 		}
+		results = results[n:]
 	}
 	return again
 }
@@ -118,9 +114,9 @@ func (l *Ledger) stand(ctx context.Context, shard int, unchanged []decided) {
 	err := l.o.Store.Confirm(ctx, shard)
 	for _, it := range unchanged {
 		if err == nil {
-			l.o.Observer.Observe(it.decision.Notices)
+			l.observe(it)
 		}
-		it.done(job.ChangeResult{Answer: it.decision.Answer, Record: *it.Known, Err: err})
+		it.done(it.result(err))
 	}
 }
 
@@ -149,13 +145,16 @@ func passing(err error) bool {
 	return false
 }
 
-// read fills in the records that callers do not know; those that do not exist
-// are answered.
+// read fills in the records that callers do not know, parents among them; changes
+// of those that do not exist are answered.
 func (l *Ledger) read(ctx context.Context, shard int, round []*entry) []*entry {
 	var missing []string
 	for _, e := range round {
 		if e.Known == nil {
 			missing = append(missing, e.Record)
+		}
+		if e.paired && e.parent == nil {
+			missing = append(missing, e.job)
 		}
 	}
 	if len(missing) == 0 {
@@ -172,7 +171,10 @@ func (l *Ledger) read(ctx context.Context, shard int, round []*entry) []*entry {
 			e.Known, records = records[0], records[1:]
 			e.fresh = true
 		}
-		if e.Known == nil {
+		if e.paired && e.parent == nil {
+			e.parent, records = records[0], records[1:]
+		}
+		if e.Known == nil || e.paired && e.parent == nil {
 			e.done(job.ChangeResult{Err: job.ErrNotFound})
 			continue
 		}
@@ -181,53 +183,25 @@ func (l *Ledger) read(ctx context.Context, shard int, round []*entry) []*entry {
 	return kept
 }
 
-// decide asks the policy. An error may come with a decision that is to be stored.
-func (l *Ledger) decide(e *entry, now int64) (job.Decision, error) {
-	compiled, fault := l.cache.get(e.Record, e.Known.Definition)
-	if fault == nil {
-		return job.Decide(compiled, e.Known.State, e.Event, now), nil
-	}
-	d, err := job.DecideUnusable(e.Known.Definition, e.Known.State, fault, e.Event, now)
-	if err != nil {
-		l.o.Logger.Error("record cannot be used: edit or delete the job", "record", e.Record, "put_aside", d.Changed, "error", fault)
-	}
-	return d, err
-}
-
-// write is the compare-and-set that stores a decision.
-func (e *entry) write(d job.Decision) job.Write {
-	state := e.Known.State
-	return job.Write{
-		Record: e.Record, Token: state.Token, Revision: state.Revision, IfExpired: e.IfExpired,
-		From: state.Lane, Current: e.Known.Definition, Decision: d,
-	}
-}
-
 // answer tells the caller; it reports whether the change must be decided again.
 // What is stored, but not confirmed as durable, has happened for everybody except
 // the caller: it hears the error and asks again.
-func (l *Ledger) answer(it decided, r job.WriteResult, unconfirmed error) (again bool) {
-	switch r.Code {
+func (l *Ledger) answer(it decided, code job.WriteCode, unconfirmed error) (again bool) {
+	switch code {
 	case job.Written:
-		l.o.Observer.Observe(it.decision.Notices)
-		record := job.Record{Definition: it.Known.Definition, State: it.decision.State, IndexMS: it.decision.IndexMS}
-		if d := it.decision.Definition; d != nil {
-			record.Definition = *d
-		}
-		it.done(job.ChangeResult{
-			Answer: it.decision.Answer, Record: record, Deleted: it.decision.Delete, Err: firstError(unconfirmed, it.corrupt),
-		})
+		l.observe(it)
+		it.done(it.result(firstError(unconfirmed, it.corrupt)))
 	case job.NotFound:
 		it.done(job.ChangeResult{Err: firstError(unconfirmed, job.ErrNotFound)})
 	case job.NotExpired:
-		it.done(job.ChangeResult{Answer: job.Stale, Record: *it.Known, Err: unconfirmed})
+		it.done(it.refused(job.Stale, unconfirmed))
 	default:
 		l.metrics.conflicts.Inc()
 		if it.tries++; it.tries >= maxTries {
 			it.done(job.ChangeResult{Err: job.ErrConflict})
 			return false
 		}
-		it.Known = nil
+		it.forget()
 		return true
 	}
 	return false

@@ -11,9 +11,9 @@
 //
 // Invariants:
 //
-//  1. At most one batch of a shard is in flight, and a batch holds at most one
-//     change of a record. Changes of a record are taken in the order in which
-//     they were submitted.
+//  1. At most one batch of a shard is in flight, and one round of it holds at most
+//     one change of a job, its runs included. Changes of a job are taken in the
+//     order in which they were submitted.
 //  2. done is called exactly once for each change.
 //  3. A change is answered without error only after the store has confirmed it to
 //     the durability class in force.

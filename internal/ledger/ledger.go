@@ -78,11 +78,18 @@ type shardQueue struct {
 // entry is one change on its way.
 type entry struct {
 	job.Change
+	job   string // record of the job: of its parent, if there is one
 	done  func(job.ChangeResult)
 	tries int
 	// fresh: Known was read in this commit.
 	fresh bool
+	// paired: it is decided on the record and its parent, which is always read.
+	paired bool
+	parent *job.Record
 }
+
+// forget asks for a fresh look at what is stored.
+func (e *entry) forget() { e.Known, e.parent = nil, nil }
 
 // New starts a ledger.
 func New(o Options) *Ledger {
@@ -123,7 +130,9 @@ func (l *Ledger) Submit(c job.Change, done func(job.ChangeResult)) {
 		return
 	}
 	q := &l.mu.queues[shard]
-	q.pending = append(q.pending, &entry{Change: c, done: done})
+	q.pending = append(q.pending, &entry{
+		Change: c, job: key.Record(), done: done, paired: paired(c.Record, c.Event),
+	})
 	if !q.busy && len(q.pending) == 1 {
 		l.mu.ready = append(l.mu.ready, shard)
 		l.wake.Signal()

@@ -81,25 +81,53 @@ func (f *fakeStore) Apply(_ context.Context, _ int, writes []job.Write) job.Appl
 	if f.unconfirmed {
 		reply.Err = job.ErrDurability
 	}
-	for i, w := range writes {
-		r := f.records[w.Record]
-		switch {
-		case r == nil:
-			reply.Results[i].Code = job.NotFound
-		case r.State.Token != w.Token || r.State.Revision != w.Revision:
-			reply.Results[i] = job.WriteResult{Code: job.Conflict, Current: r.State}
-		case w.Decision.Delete:
-			delete(f.records, w.Record)
-		default:
-			r.State = w.Decision.State
-			if d := w.Decision.Definition; d != nil {
-				r.Definition = *d
-			}
-			reply.Earlier = []job.LaneHead{{Lane: r.State.Lane, DueMS: r.State.Due}}
-			reply.Holder = "holder"
+	for i := 0; i < len(writes); {
+		n := 1
+		if i+1 < len(writes) && writes[i+1].Together {
+			n = 2
 		}
+		f.applyTogether(writes[i:i+n], reply.Results[i:i+n], &reply)
+		i += n
 	}
 	return reply
+}
+
+// applyTogether writes all, or none.
+func (f *fakeStore) applyTogether(writes []job.Write, results []job.WriteResult, reply *job.ApplyReply) {
+	good := true
+	for i, w := range writes {
+		switch r := f.records[w.Record]; {
+		case r == nil:
+			results[i].Code = job.NotFound
+		case r.State.Token != w.Token || r.State.Revision != w.Revision:
+			results[i] = job.WriteResult{Code: job.Conflict, Current: r.State}
+		}
+		good = good && results[i].Code == job.Written
+	}
+	if !good {
+		for i := range results {
+			if results[i].Code == job.Written {
+				results[i].Code = job.Conflict
+			}
+		}
+		return
+	}
+	for _, w := range writes {
+		r := f.records[w.Record]
+		if w.Decision.Delete {
+			delete(f.records, w.Record)
+			continue
+		}
+		r.State = w.Decision.State
+		if d := w.Decision.Definition; d != nil {
+			r.Definition = *d
+		}
+		if run := w.Decision.Spawn; run != nil {
+			f.records[job.ChildRecord(w.Record, run.Slot)] = &job.Record{Definition: r.Definition, State: run.State}
+		}
+		reply.Earlier = []job.LaneHead{{Lane: r.State.Lane, DueMS: r.State.Due}}
+		reply.Holder = "holder"
+	}
 }
 
 type recorder struct {

@@ -18,21 +18,19 @@ const (
 	callBytes   = 1 << 20
 )
 
-// Apply compares and sets, each write for itself, in one atomic step for up to
-// 500 of them. A write that the store already holds counts as Written. With
+// Apply compares and sets, each write for itself or together with the one before
+// it, in one atomic step for up to 500 of them. A write that the store already
+// holds counts as Written. A run that a decision spawns is written with it, but
+// never in the place of another one: then the write is a Conflict. With
 // memory short, history and dead letters are left out and everything else is
 // stored. A reply whose Err is job.ErrDurability is complete; with any other Err
 // it is empty, and the call may be repeated.
 func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply {
-	groups := make([][]*applyItem, len(writes))
-	for i := range writes {
-		item, err := newApplyItem(&writes[i], i)
-		if err != nil {
-			return job.ApplyReply{Err: fmt.Errorf("apply %s: %w", writes[i].Record, err)}
-		}
-		groups[i] = []*applyItem{item}
+	groups, err := applyGroups(writes)
+	if err != nil {
+		return job.ApplyReply{Err: err}
 	}
-	if err := s.addChildren(ctx, shard, writes, groups); err != nil {
+	if err := s.addLetters(ctx, shard, writes, groups); err != nil {
 		return job.ApplyReply{Err: err}
 	}
 	calls := s.applyCalls(shard, groups)
@@ -40,41 +38,30 @@ func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.Ap
 	return s.readApply(writes, calls)
 }
 
-// addChildren makes the dead letters of deleted jobs go with them.
-func (s *Store) addChildren(ctx context.Context, shard int, writes []job.Write, groups [][]*applyItem) error {
-	var parents []int
-	var ids []string
-	for i, w := range writes {
-		if !w.Decision.Delete || w.Decision.State.Dead == 0 || isChild(w.Record) {
-			continue
+// applyGroups plans the writes. Those that belong together are one group, in the
+// place of the second.
+func applyGroups(writes []job.Write) ([][]*applyItem, error) {
+	groups := make([][]*applyItem, len(writes))
+	for i := range writes {
+		var before *job.Write
+		if writes[i].Together {
+			if i == 0 || writes[i-1].Together {
+				return nil, fmt.Errorf("apply %s: it is together with no other write", writes[i].Record)
+			}
+			before = &writes[i-1]
 		}
-		parents = append(parents, i)
-		for slot := range job.DeadLettersPerJob {
-			ids = append(ids, childRecord(w.Record, slot))
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	read := s.readFields(shard, s.shards[shard].state, ids)
-	if err := s.perform(ctx, read); err != nil {
-		return err
-	}
-	for i, id := range ids {
-		state, err := decodeState(id, read.reply.text(i))
+		item, err := newApplyItem(&writes[i], before, i)
 		if err != nil {
-			continue // none in this slot
+			return nil, fmt.Errorf("apply %s: %w", writes[i].Record, err)
 		}
-		item := &applyItem{
-			record: id, guard: guardOf(state.Token, state.Revision), lane: state.Lane, write: -1, size: len(id) + 64,
+		if before != nil {
+			first := groups[i-1][0]
+			first.partner, item.partner = 1, -1
+			groups[i], groups[i-1] = groups[i-1], nil
 		}
-		item.step('a')
-		item.step('d')
-		item.step('z', 0, 0)
-		parent := parents[i/job.DeadLettersPerJob]
-		groups[parent] = append(groups[parent], item.bounded())
+		groups[i] = append(groups[i], item)
 	}
-	return nil
+	return groups, nil
 }
 
 // applyCall is one run of the script.
@@ -92,10 +79,13 @@ func (s *Store) applyCalls(shard int, groups [][]*applyItem) []*applyCall {
 	var current *applyCall
 	seen, size := map[string]bool{}, 0
 	for _, g := range groups {
+		if len(g) == 0 {
+			continue
+		}
 		bytes, again := 0, false
 		for _, i := range g {
 			bytes += i.size
-			again = again || seen[i.record]
+			again = again || seen[i.record] || seen[i.spawns]
 		}
 		if current == nil || again || len(current.items)+len(g) > applyItems || size+bytes > callBytes {
 			current = &applyCall{shard: shard}
@@ -106,6 +96,9 @@ func (s *Store) applyCalls(shard int, groups [][]*applyItem) []*applyCall {
 		size += bytes
 		for _, i := range g {
 			seen[i.record] = true
+			if i.spawns != "" {
+				seen[i.spawns] = true
+			}
 			current.items = append(current.items, i)
 		}
 	}
@@ -182,19 +175,31 @@ func (c *applyCall) results(s *Store, writes []job.Write, results []job.WriteRes
 	codes, conflicts := c.op.reply.text(2), c.op.reply.list(3)
 	nth := 0
 	for i, item := range c.items {
-		code := byte('2')
-		if i < len(codes) {
-			code = codes[i]
-		}
+		code := codeAt(codes, i)
 		stored := ""
 		if code == '1' {
 			stored = conflicts.text(nth)
 			nth++
 		}
-		if item.write >= 0 {
-			results[item.write] = s.result(c, &writes[item.write], code, stored)
+		if item.write < 0 {
+			continue
 		}
+		w := &writes[item.write]
+		if code == '2' && c.op.uncertain && deletes(w) &&
+			(item.partner == 0 || codeAt(codes, i+item.partner) == '2' && deletes(&writes[c.items[i+item.partner].write])) {
+			code = '5' // by the try whose answer was lost
+		}
+		results[item.write] = s.result(c, w, code, stored)
 	}
+}
+
+func deletes(w *job.Write) bool { return w.Decision.Delete }
+
+func codeAt(codes string, i int) byte {
+	if i < len(codes) {
+		return codes[i]
+	}
+	return '2'
 }
 
 func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job.WriteResult {
@@ -210,11 +215,6 @@ func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job
 			return job.WriteResult{Code: job.Conflict, Current: state}
 		}
 		s.corrupt(c.shard, "apply", err, w.Record)
-	case '2':
-		if w.Decision.Delete && c.op.uncertain {
-			s.metrics.replayed("apply", 1)
-			return job.WriteResult{Code: job.Written}
-		}
 	case '3':
 		return job.WriteResult{Code: job.NotExpired}
 	case '4':

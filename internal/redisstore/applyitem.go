@@ -1,6 +1,10 @@
 package redisstore
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
+
 	"github.com/fermata-io/fermata/internal/job"
 )
 
@@ -8,6 +12,7 @@ import (
 // stand for the lane's place in KEYS, which the call gives them.
 type applyItem struct {
 	record string
+	spawns string // record that is written beside it; "" none
 	guard  string
 	lane   job.Lane
 	steps  []byte
@@ -16,7 +21,10 @@ type applyItem struct {
 	// short: history and dead letters come last.
 	lean, leanArgs int
 	write          int // index of the write that is answered; -1 for a by-product
-	size           int // bytes, about
+	// partner is the place among the items of a call, counted from this one, of
+	// the item that it is together with; 0 is none.
+	partner int
+	size    int // bytes, about
 }
 
 func (i *applyItem) step(letter byte, args ...any) {
@@ -32,10 +40,13 @@ func (i *applyItem) step(letter byte, args ...any) {
 	}
 }
 
-// newApplyItem plans a write.
-func newApplyItem(w *job.Write, index int) (*applyItem, error) {
+// newApplyItem plans a write. Before is the one it is together with.
+func newApplyItem(w, before *job.Write, index int) (*applyItem, error) {
 	i := &applyItem{
 		record: w.Record, guard: guardOf(w.Token, w.Revision), lane: w.From, write: index, size: len(w.Record) + 64,
+	}
+	if before != nil {
+		i.step('t')
 	}
 	if w.IfExpired {
 		i.step('x')
@@ -58,11 +69,34 @@ func newApplyItem(w *job.Write, index int) (*applyItem, error) {
 	if d.State.Lane != w.From {
 		i.step('l', d.State.Lane)
 	}
+	if err := i.spawn(w); err != nil {
+		return nil, err
+	}
 	if err := i.define(w); err != nil {
 		return nil, err
 	}
 	i.bounded()
-	return i, i.remember(w)
+	return i, i.remember(w, before)
+}
+
+// spawn writes a run that becomes a record of its own. A live one takes the lease
+// of the record over, with the score that it has by then.
+func (i *applyItem) spawn(w *job.Write) error {
+	run := w.Decision.Spawn
+	if run == nil {
+		return nil
+	}
+	text, err := encodeState(run.State)
+	if err != nil {
+		return fmt.Errorf("run in slot %d: %w", run.Slot, err)
+	}
+	i.spawns = job.ChildRecord(w.Record, run.Slot)
+	var score any = ""
+	if run.State.Region != job.RegionLeased {
+		score = job.Score(run.State.Region, restingMS(run.State))
+	}
+	i.step('s', i.spawns, run.State.Lane, text, score)
+	return nil
 }
 
 // bounded marks the steps so far as those that are taken in any case.
@@ -101,7 +135,8 @@ func (i *applyItem) define(w *job.Write) error {
 }
 
 // remember writes the run that has ended into the history, and the dead letter.
-func (i *applyItem) remember(w *job.Write) error {
+// When the run was a record of its own, before is that record's write.
+func (i *applyItem) remember(w, before *job.Write) error {
 	d := &w.Decision
 	if d.Ended == nil {
 		return nil
@@ -121,8 +156,8 @@ func (i *applyItem) remember(w *job.Write) error {
 	if !d.DeadLetter {
 		return nil
 	}
-	child := childRecord(w.Record, d.DeadSlot)
-	state, err := encodeState(deadLetterState(w))
+	child := job.LetterRecord(w.Record, d.DeadSlot)
+	state, err := encodeState(deadLetterState(w, before))
 	if err != nil {
 		return err
 	}
@@ -137,19 +172,32 @@ func (i *applyItem) remember(w *job.Write) error {
 
 // deadLetterState is what a dead letter remembers of its run. Its token is the
 // run's last one, so that it differs from the letter that had the slot before.
-func deadLetterState(w *job.Write) job.State {
+func deadLetterState(w, before *job.Write) job.State {
 	s, run := &w.Decision.State, w.Decision.Ended
+	token := w.Token
+	if before != nil {
+		token = before.Token
+	}
 	return job.State{
-		Region: job.RegionDead, Token: w.Token, Revision: 1, Lane: s.Lane, Generation: s.Generation,
-		Trigger: run.Trigger, Nominal: run.NominalMS, Due: run.DueMS, Attempt: run.Attempts, Losses: run.Losses,
+		Region: job.RegionDead, Token: token, Revision: 1, Lane: s.Lane, Generation: generationOf(run, s.Generation),
+		Trigger: run.Trigger, ManualID: run.ManualID, Nominal: run.NominalMS, Due: run.DueMS, Attempt: run.Attempts, Losses: run.Losses,
 		LastOutcome: run.Outcome, LastStarted: run.StartedMS, LastFinished: run.FinishedMS, LastError: run.Error,
-		SettledToken: w.Token, Runs: 1, Dead: 1,
+		SettledToken: token, Runs: 1, Dead: 1,
 	}
 }
 
-func historyLimit(d *job.Definition) int { return max(0, min(d.HistoryLimit, maxHistory)) }
-
-func isChild(record string) bool {
-	_, child, _ := job.ParseRecord(record)
-	return child != ""
+// generationOf is the generation of a scheduled run: the state that follows may
+// be of a later one. The run's id tells it.
+func generationOf(run *job.Run, otherwise uint32) uint32 {
+	if run.Trigger != job.TriggerSchedule {
+		return otherwise
+	}
+	text, _, _ := strings.Cut(run.ID, "-")
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return otherwise
+	}
+	return uint32(n)
 }
+
+func historyLimit(d *job.Definition) int { return max(0, min(d.HistoryLimit, maxHistory)) }

@@ -8,9 +8,9 @@ func Commands() []string {
 	return []string{
 		"hello", "auth", "ping", "client|setname", "info", "wait",
 		"eval", "evalsha",
-		"time", "get",
+		"time", "get", "set", "del", "pexpire",
 		"hget", "hmget", "hset", "hdel", "hlen", "hgetall", "hscan",
-		"zadd", "zrem", "zrange", "zscore", "zmscore", "zcount",
+		"zadd", "zrem", "zrange", "zscore", "zmscore", "zcount", "zcard",
 		"cluster|slots", "command", "asking",
 	}
 }

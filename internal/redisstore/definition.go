@@ -2,9 +2,9 @@ package redisstore
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/schedule"
@@ -30,6 +30,12 @@ func encodeDefinition(d *job.Definition) ([]byte, error) {
 		Backoff:         encodeRecurring(d.Backoff),
 		MinIntervalMs:   d.MinInterval.Milliseconds(),
 		MaxIntervalMs:   d.MaxInterval.Milliseconds(),
+		Overlap:         uint32(d.Overlap),
+		OverlapLimit:    uint32(d.OverlapLimit),
+		Misfire:         encodeMisfire(d.Misfire),
+		Locks:           encodeLocks(d.Locks),
+		Target:          d.Target,
+		PauseAfter:      uint32(d.PauseAfter),
 		TimeoutMs:       d.Timeout.Milliseconds(),
 		TimeoutGraceMs:  d.TimeoutGrace.Milliseconds(),
 		HistoryLimit:    uint32(d.HistoryLimit),
@@ -76,6 +82,12 @@ func decodeDefinition(record, text string) (job.Definition, error) {
 		Backoff:         decodeRecurring(m.Backoff),
 		MinInterval:     duration(m.MinIntervalMs),
 		MaxInterval:     duration(m.MaxIntervalMs),
+		Overlap:         job.Overlap(min(m.Overlap, 255)),
+		OverlapLimit:    int(m.OverlapLimit),
+		Misfire:         decodeMisfire(m.Misfire),
+		Locks:           decodeLocks(m.Locks),
+		Target:          m.Target,
+		PauseAfter:      int(m.PauseAfter),
 		Timeout:         duration(m.TimeoutMs),
 		TimeoutGrace:    duration(m.TimeoutGraceMs),
 		HistoryLimit:    int(min(m.HistoryLimit, maxHistory)),
@@ -94,32 +106,31 @@ func decodeDefinition(record, text string) (job.Definition, error) {
 
 // unknownFields gathers what a later version has written, nested fields
 // included, in the form of a message that holds nothing else. There is hardly
-// ever any.
+// ever any. What is repeated (locks, periods) cannot be told apart on a rewrite:
+// later versions put nothing new into it.
 func unknownFields(m *storagev1.Definition) ([]byte, error) {
-	retry, recurring := m.GetRetry(), m.GetBackoff()
-	if !hasUnknown(m.ProtoReflect()) && !hasUnknown(m.GetSchedule().ProtoReflect()) &&
-		!hasUnknown(retry.ProtoReflect()) && !hasUnknown(retry.GetJitter().ProtoReflect()) &&
-		!hasUnknown(recurring.ProtoReflect()) && !hasUnknown(recurring.GetJitter().ProtoReflect()) {
+	from := messagesOf(m)
+	if !slices.ContainsFunc(from, func(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }) {
 		return nil, nil
 	}
 	rest := &storagev1.Definition{
-		Schedule: new(storagev1.Schedule),
+		Schedule: &storagev1.Schedule{Exclude: new(storagev1.Exclusions)},
 		Retry:    &storagev1.Retry{Jitter: new(storagev1.Jitter)},
 		Backoff:  &storagev1.Recurring{Jitter: new(storagev1.Jitter)},
+		Misfire:  new(storagev1.Misfire),
 	}
-	keepUnknown(rest, m)
-	keepUnknown(rest.Schedule, m.GetSchedule())
-	keepUnknown(rest.Retry, retry)
-	keepUnknown(rest.Retry.Jitter, retry.GetJitter())
-	keepUnknown(rest.Backoff, recurring)
-	keepUnknown(rest.Backoff.Jitter, recurring.GetJitter())
+	for i, to := range messagesOf(rest) {
+		to.ProtoReflect().SetUnknown(from[i].ProtoReflect().GetUnknown())
+	}
 	return deterministic.Marshal(rest)
 }
 
-func hasUnknown(m protoreflect.Message) bool { return len(m.GetUnknown()) > 0 }
-
-func keepUnknown(to, from proto.Message) {
-	to.ProtoReflect().SetUnknown(from.ProtoReflect().GetUnknown())
+// messagesOf lists a definition and the messages inside that there is one of.
+func messagesOf(m *storagev1.Definition) []proto.Message {
+	return []proto.Message{
+		m, m.GetSchedule(), m.GetSchedule().GetExclude(), m.GetRetry(), m.GetRetry().GetJitter(),
+		m.GetBackoff(), m.GetBackoff().GetJitter(), m.GetMisfire(),
+	}
 }
 
 func encodeSchedule(s schedule.Spec) *storagev1.Schedule {
@@ -131,9 +142,13 @@ func encodeSchedule(s schedule.Spec) *storagev1.Schedule {
 		Cron:       s.Cron,
 		TimeZone:   s.TimeZone,
 		Seconds:    s.Seconds,
-		Dst:        uint32(s.DST),
+		Gap:        uint32(s.Gap),
+		Repeat:     uint32(s.Repeat),
 		StartMs:    unixMS(s.StartAt),
 		EndMs:      unixMS(s.EndAt),
+		Exclude:    encodeExclusions(s.Exclude),
+		JitterMs:   s.Jitter.Milliseconds(),
+		MaxRuns:    uint32(s.MaxRuns),
 	}
 }
 
@@ -146,8 +161,31 @@ func decodeSchedule(m *storagev1.Schedule) schedule.Spec {
 		Cron:       m.GetCron(),
 		TimeZone:   m.GetTimeZone(),
 		Seconds:    m.GetSeconds(),
-		DST:        schedule.DSTPolicy(min(m.GetDst(), 255)),
+		Gap:        schedule.GapPolicy(min(m.GetGap(), 255)),
+		Repeat:     schedule.RepeatPolicy(min(m.GetRepeat(), 255)),
 		StartAt:    instant(m.GetStartMs()),
 		EndAt:      instant(m.GetEndMs()),
+		Exclude:    decodeExclusions(m.GetExclude()),
+		Jitter:     duration(m.GetJitterMs()),
+		MaxRuns:    int(m.GetMaxRuns()),
 	}
+}
+
+func encodeExclusions(e schedule.Exclusions) *storagev1.Exclusions {
+	if e.Empty() {
+		return nil
+	}
+	m := &storagev1.Exclusions{Cron: e.Cron, Dates: e.Dates, Windows: e.Windows}
+	for _, p := range e.Periods {
+		m.Periods = append(m.Periods, &storagev1.Period{FromMs: unixMS(p.From), ToMs: unixMS(p.To)})
+	}
+	return m
+}
+
+func decodeExclusions(m *storagev1.Exclusions) schedule.Exclusions {
+	e := schedule.Exclusions{Cron: m.GetCron(), Dates: m.GetDates(), Windows: m.GetWindows()}
+	for _, p := range m.GetPeriods() {
+		e.Periods = append(e.Periods, schedule.Period{From: instant(p.GetFromMs()), To: instant(p.GetToMs())})
+	}
+	return e
 }

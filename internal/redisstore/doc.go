@@ -16,6 +16,10 @@
 //	P:{T}:lock   the shard's lock, written by others
 //	P:{meta}     hash    shards, schema, virtual
 //
+// A record is a job, ns/id; a dead letter of it, ns/id#d<slot>, which keeps a copy
+// of the definition; or a run of it that is a record of its own, ns/id#r<slot>,
+// which has none: its job's counts. All of them live in the job's shard.
+//
 // A record is a member of one lane. Its score says in which region it is and
 // since or until when (job.Score), so that a move is one ZADD. Seven scripts do
 // all writing; the one that only Go's policy code drives, apply, is a compare and
@@ -25,13 +29,15 @@
 //
 //  1. Only a caller that presents the value of the shard's lock leases, in the
 //     same atomic step. Only the token of the live lease renews it. Only token and
-//     revision as stored let a record be written.
+//     revision as stored let a record be written. Two writes that go together are
+//     both made or neither, and a run never takes the place of another one.
 //  2. Tokens of a shard only grow: greater than the last one stored, than any that
 //     the caller has met, and than the shard's clock in microseconds.
 //  3. Every call may be repeated, by its caller and by the store itself, which does
 //     so while an answer is missing and time is left: a lease batch is remembered
-//     by its id, a record that has the state to be written was written, a creation
-//     of the same bytes is the same creation. The client never repeats anything by
+//     by its id, a record that has the state to be written was written (of two that
+//     go together both, what was to be deleted being gone), a creation of the same
+//     bytes is the same creation. The client never repeats anything by
 //     itself (see [NewClient]).
 //  4. The shard's clock is Redis's, made monotone by the rule of package lease, and
 //     moved by every script. A clock far ahead of what this process's monotonic

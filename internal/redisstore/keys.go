@@ -16,13 +16,14 @@ type shardKeys struct {
 	lanes string // sorted set: lane -> first due time
 	lock  string // the shard's redislock key
 	lane  string // prefix of the sorted sets of lanes
+	base  string // prefix of all, for the keys of limits
 }
 
 func newShardKeys(prefix, tag string) shardKeys {
 	p := prefix + ":{" + tag + "}:"
 	return shardKeys{
 		meta: p + "meta", def: p + "def", state: p + "st", hist: p + "hist",
-		lanes: p + "lanes", lock: p + "lock", lane: p + "l:",
+		lanes: p + "lanes", lock: p + "lock", lane: p + "l:", base: p,
 	}
 }
 
@@ -35,8 +36,35 @@ func keyspaceKey(prefix string) string { return prefix + ":{meta}" }
 // histField names the place of a run in the history of a record.
 func histField(record string, slot int) string { return record + "." + strconv.Itoa(slot) }
 
-// childRecord names the dead letter in a slot of a parent.
-func childRecord(parent string, slot int) string { return parent + "#d" + strconv.Itoa(slot) }
+// isChild tells whether a record belongs to another one: a dead letter, or a run
+// that is a record of its own.
+func isChild(record string) bool {
+	_, child, _ := job.ParseRecord(record)
+	return child != ""
+}
+
+// definedBy names the record whose definition counts for a record: its own, but
+// the parent's for a run that is a record of its own.
+func definedBy(record string) string {
+	if _, child, _ := job.ParseRecord(record); isRun(child) {
+		return job.ParentOf(record)
+	}
+	return record
+}
+
+func isRun(child string) bool {
+	_, ok := job.ChildSlot(child)
+	return ok
+}
+
+// definedByAll is definedBy for each.
+func definedByAll(records []string) []string {
+	out := make([]string, len(records))
+	for i, r := range records {
+		out[i] = definedBy(r)
+	}
+	return out
+}
 
 // laneKeys numbers the lanes that a script call names: KEYS holds each lane
 // once, and items refer to it by its place.

@@ -11,7 +11,8 @@ import (
 )
 
 // Lease hands out due records, one script a request, all in one pipeline for
-// each server; the definitions follow by plain reads. A reply whose Err is
+// each server; the definitions follow by plain reads, those of parents for runs
+// that are records of their own. A reply whose Err is
 // job.ErrDurability is complete; with any other Err it is empty, and the request
 // may be repeated with the same batch id.
 func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply {
@@ -35,7 +36,7 @@ func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.Le
 		}
 		replies[i] = c.read(s)
 		if len(replies[i].Leased) > 0 {
-			c.defs = s.readFields(c.Shard, s.shards[c.Shard].def, c.records)
+			c.defs = s.readFields(c.Shard, s.shards[c.Shard].def, definedByAll(c.records))
 			reads = append(reads, c.defs)
 		}
 	}

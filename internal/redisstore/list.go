@@ -25,30 +25,56 @@ var ErrCursor = errors.New("cursor is not valid")
 // page may be short or empty before the end; the end is an empty next cursor. A
 // job that exists all the while is listed at least once. Record.IndexMS is zero.
 func (s *Store) List(ctx context.Context, namespace, cursor string, budget int) (jobs []job.Record, next string, err error) {
-	shard, at, err := s.parseCursor(cursor)
+	next, err = s.walk(ctx, namespace, cursor, budget, func(shard int, found []scanned) (int, error) {
+		for _, f := range found {
+			if !isChild(f.id) {
+				jobs = append(jobs, f.Record)
+			}
+		}
+		return len(found), nil
+	})
 	if err != nil {
 		return nil, "", err
+	}
+	return jobs, next, nil
+}
+
+// scanned is a record that has a definition of its own: a job or a dead letter.
+type scanned struct {
+	id string
+	job.Record
+}
+
+// walk is one page: it hands the records to take, step by step, which returns how
+// many of them count for the budget.
+func (s *Store) walk(ctx context.Context, namespace, cursor string, budget int, take func(shard int, found []scanned) (int, error)) (next string, err error) {
+	shard, at, err := s.parseCursor(cursor)
+	if err != nil {
+		return "", err
 	}
 	budget = max(1, min(budget, maxScanned))
 	end := s.now().Add(pageTime)
 	for shard < len(s.shards) {
 		step := min(budget, scanStep)
-		page, following, err := s.scan(ctx, shard, at, namespace, step)
+		found, following, err := s.scan(ctx, shard, at, namespace, step)
 		if err != nil {
-			return nil, "", err
+			return "", err
 		}
-		jobs = append(jobs, page...)
+		n, err := take(shard, found)
+		if err != nil {
+			return "", err
+		}
 		if at = following; at == "0" {
 			shard++
 		}
-		if budget -= max(step, len(page)); budget <= 0 || !s.now().Before(end) {
+		if budget -= max(step, n); budget <= 0 || !s.now().Before(end) {
 			break
 		}
 	}
 	if shard == len(s.shards) {
-		return jobs, "", nil
+		return "", nil
 	}
-	return jobs, strconv.Itoa(shard) + "." + at, nil
+	return strconv.Itoa(shard) + "." + at, nil
 }
 
 // parseCursor reads "shard.position"; empty is the start.
@@ -66,7 +92,7 @@ func (s *Store) parseCursor(cursor string) (shard int, at string, err error) {
 }
 
 // scan reads one step of a shard's definitions, and their states.
-func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step int) ([]job.Record, string, error) {
+func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step int) ([]scanned, string, error) {
 	key := s.shards[shard].def
 	args := []any{"hscan", key, at, "count", step}
 	if namespace != "" {
@@ -79,9 +105,7 @@ func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step 
 	var ids, defs []string
 	fields := o.reply.list(1)
 	for i := 0; i+1 < len(fields); i += 2 {
-		if id := fields.text(i); !isChild(id) {
-			ids, defs = append(ids, id), append(defs, fields.text(i+1))
-		}
+		ids, defs = append(ids, fields.text(i)), append(defs, fields.text(i+1))
 	}
 	if len(ids) == 0 {
 		return nil, o.reply.text(0), nil
@@ -90,14 +114,14 @@ func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step 
 	if err := s.perform(ctx, states); err != nil {
 		return nil, "", err
 	}
-	var out []job.Record
+	var out []scanned
 	for i, id := range ids {
 		raw := rawRecord{state: states.reply.text(i), hasState: states.reply.has(i), def: defs[i], hasDef: true}
 		record, err := raw.record(id)
 		if err != nil {
 			s.corrupt(shard, "list", err, id)
 		} else if record != nil {
-			out = append(out, *record)
+			out = append(out, scanned{id, *record})
 		}
 	}
 	return out, o.reply.text(0), nil

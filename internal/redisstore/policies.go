@@ -51,6 +51,7 @@ func encodeRecurring(r backoff.Recurring) *storagev1.Recurring {
 		Jitter:       encodeJitter(r.Jitter),
 		StaleAfterMs: r.StaleAfter.Milliseconds(),
 		StaleHalve:   r.StaleHalve,
+		WithinSlot:   r.WithinSlot,
 	}
 }
 
@@ -64,7 +65,37 @@ func decodeRecurring(m *storagev1.Recurring) backoff.Recurring {
 		Jitter:      decodeJitter(m.GetJitter()),
 		StaleAfter:  duration(m.GetStaleAfterMs()),
 		StaleHalve:  m.GetStaleHalve(),
+		WithinSlot:  m.GetWithinSlot(),
 	}
+}
+
+func encodeMisfire(m job.Misfire) *storagev1.Misfire {
+	if m == (job.Misfire{}) {
+		return nil
+	}
+	return &storagev1.Misfire{Policy: uint32(m.Policy), WindowMs: m.Window.Milliseconds(), MaxCatchUp: uint32(m.MaxCatchUp)}
+}
+
+func decodeMisfire(m *storagev1.Misfire) job.Misfire {
+	return job.Misfire{
+		Policy: job.MisfirePolicy(min(m.GetPolicy(), 255)), Window: duration(m.GetWindowMs()), MaxCatchUp: int(m.GetMaxCatchUp()),
+	}
+}
+
+func encodeLocks(locks []job.Lock) []*storagev1.Lock {
+	var out []*storagev1.Lock
+	for _, l := range locks {
+		out = append(out, &storagev1.Lock{Key: l.Key, Limit: uint32(l.Limit)})
+	}
+	return out
+}
+
+func decodeLocks(locks []*storagev1.Lock) []job.Lock {
+	var out []job.Lock
+	for _, l := range locks {
+		out = append(out, job.Lock{Key: l.GetKey(), Limit: int(l.GetLimit())})
+	}
+	return out
 }
 
 // encodeRun writes an ended run for the history.
@@ -96,7 +127,7 @@ func decodeRun(text string) (job.Run, error) {
 	}
 	return job.Run{
 		ID:         m.Id,
-		Trigger:    job.Trigger(min(m.Trigger, uint32(job.TriggerManual))),
+		Trigger:    job.Trigger(min(m.Trigger, uint32(job.TriggerBackfill))),
 		NominalMS:  m.NominalMs,
 		DueMS:      m.DueMs,
 		StartedMS:  m.StartedMs,

@@ -50,8 +50,9 @@ func (s *Store) Get(ctx context.Context, jobs []job.Key) ([]*job.Record, error) 
 	return out, nil
 }
 
-// GetRecords reads records of one shard, parents or children. One that does not
-// exist, or cannot be read, is nil; the latter is taken out of the schedule as well,
+// GetRecords reads records of one shard, parents or children, their states in one
+// step. A run that is a record of its own comes with its parent's definition. One
+// that does not exist, or cannot be read, is nil; the latter is taken out of the schedule as well,
 // because nothing that happens to it could be decided. Record.IndexMS is zero.
 func (s *Store) GetRecords(ctx context.Context, shard int, ids []string) ([]*job.Record, error) {
 	r := s.newRawRead(shard, ids)
@@ -83,7 +84,7 @@ func (s *Store) newRawRead(shard int, ids []string) *rawRead {
 	return &rawRead{
 		shard: shard, ids: ids,
 		states: s.readFields(shard, s.shards[shard].state, ids),
-		def:    s.readFields(shard, s.shards[shard].def, ids),
+		def:    s.readFields(shard, s.shards[shard].def, definedByAll(ids)),
 	}
 }
 

@@ -29,6 +29,7 @@ type script struct {
 // and dead letters, and applyLean, which does without and always passes.
 type scripts struct {
 	create, lease, apply, applyLean, renew, reap, clock, confirm, keyspace *script
+	limits                                                                 limitScripts
 }
 
 // loadScripts composes the scripts. An embedded server knows no flags; it has no
@@ -45,6 +46,7 @@ func loadScripts(embedded bool) scripts {
 		clock:     l.load("clock", "allow-oom"),
 		confirm:   l.load("clock", "allow-oom"),
 		keyspace:  l.load("keyspace", ""),
+		limits:    loadLimits(l),
 	}
 	s.reap.mutates, s.clock.mutates = false, false
 	s.keyspace.sharded = false

@@ -22,7 +22,7 @@ import (
 // The tail holds the fields that are not zero. A number is a letter and decimal
 // digits; a text is a letter, its length in bytes, a colon, and the bytes. Times
 // and the settled token are written as their distance from the nominal time,
-// which keeps them short.
+// which keeps them short. What there may be several of is a text each.
 // A letter that is not known is skipped: a later version may add fields that an
 // earlier one can do without. Everything else needs a new version of the tail.
 const (
@@ -51,6 +51,7 @@ func encodeState(s job.State) (string, error) {
 	w.time('S', s.LastStarted)
 	w.time('E', s.LastFinished)
 	w.text('e', s.LastError)
+	w.policy(s)
 	if s.SettledToken != 0 {
 		w.int('K', int64(s.SettledToken-tokenBase(s.Nominal)))
 	}
@@ -73,17 +74,57 @@ func (w *tailWriter) run(s job.State) {
 	if s.Nominal != 0 {
 		w.int('n', s.Nominal)
 	}
+	w.uint('M', uint64(s.Mode))
 	w.time('d', s.Due)
 	w.uint('s', uint64(s.Source))
 	w.uint('a', uint64(s.Attempt))
 	w.time('f', s.FirstMS)
 	w.uint('l', uint64(s.Losses))
 	w.uint('u', uint64(s.Unacked))
+	w.uint('P', paceOf(s))
+	w.uint('b', uint64(s.Held.Reason))
+	w.text('B', s.Held.Key)
+	w.text('V', s.Held.By)
+	w.time('v', s.Held.SinceMS)
 	w.flag('c', s.Cancel)
 	w.text('w', s.Pending)
+	w.uint('W', uint64(s.PendingMode))
+	w.uint('i', uint64(s.Waiting))
 	w.flag('h', s.Paused)
 	w.time('z', s.PausedMS)
 	w.text('N', s.PauseNote)
+}
+
+// policy writes what overlap, misfire, hints and backfills remember.
+func (w *tailWriter) policy(s job.State) {
+	w.uint('J', uint64(s.Fired))
+	w.time('Q', s.BufferedUntil)
+	w.uint('H', uint64(s.Hint.Source))
+	w.time('A', s.Hint.AtMS)
+	w.duration('I', s.Hint.IntervalMS)
+	w.time('U', s.Hint.UntilMS)
+	w.text('T', s.Hint.Reason)
+	w.uint('C', s.Children)
+	w.uint('G', s.Started)
+	for _, b := range s.Backfills {
+		w.string('O', encodeBackfill(b, w.base))
+	}
+}
+
+// The bits of field P.
+const (
+	paceRecovery = 1
+	paceDone     = 2
+)
+
+func paceOf(s job.State) (bits uint64) {
+	if s.Recovery {
+		bits |= paceRecovery
+	}
+	if s.Paced {
+		bits |= paceDone
+	}
+	return bits
 }
 
 func appendHeader(b []byte, s job.State) []byte {
@@ -147,6 +188,12 @@ func (w *tailWriter) int(letter byte, n int64) {
 func (w *tailWriter) time(letter byte, ms int64) {
 	if ms != 0 {
 		w.int(letter, ms-w.base)
+	}
+}
+
+func (w *tailWriter) duration(letter byte, ms int64) {
+	if ms != 0 {
+		w.int(letter, ms)
 	}
 }
 

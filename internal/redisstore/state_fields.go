@@ -1,8 +1,11 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
@@ -47,6 +50,12 @@ func (f field) textOf(s *job.State) *string {
 		return &s.PauseNote
 	case 'e':
 		return &s.LastError
+	case 'B':
+		return &s.Held.Key
+	case 'V':
+		return &s.Held.By
+	case 'T':
+		return &s.Hint.Reason
 	case 'R':
 		s.Recent = append(s.Recent, "")
 		return &s.Recent[len(s.Recent)-1]
@@ -68,6 +77,14 @@ func (f field) timeOf(s *job.State) *int64 {
 		return &s.LastStarted
 	case 'E':
 		return &s.LastFinished
+	case 'v':
+		return &s.Held.SinceMS
+	case 'Q':
+		return &s.BufferedUntil
+	case 'A':
+		return &s.Hint.AtMS
+	case 'U':
+		return &s.Hint.UntilMS
 	}
 	return nil
 }
@@ -84,6 +101,8 @@ func (f field) count32Of(s *job.State) *uint32 {
 		return &s.Unacked
 	case 'F':
 		return &s.Failures
+	case 'J':
+		return &s.Fired
 	}
 	return nil
 }
@@ -102,38 +121,90 @@ func (f field) count64Of(s *job.State) *uint64 {
 		return &s.TimedOut
 	case 'j':
 		return &s.Skipped
+	case 'C':
+		return &s.Children
+	case 'G':
+		return &s.Started
 	}
 	return nil
 }
 
 func (f field) storeOther(s *job.State) error {
-	var v uint64
+	var n int64
 	var err error
 	switch f.letter {
 	case 'n':
 		s.Nominal, err = f.int()
+	case 'I':
+		s.Hint.IntervalMS, err = f.int()
 	case 'K':
-		var n int64
 		n, err = f.int()
 		s.SettledToken = tokenBase(s.Nominal) + uint64(n)
-	case 'p':
-		v, err = f.uint(job.MaxPriority)
-		s.Lane.Priority = uint8(v)
-	case 't':
-		v, err = f.uint(uint64(job.TriggerManual))
-		s.Trigger = job.Trigger(v)
-	case 's':
-		v, err = f.uint(uint64(job.DelayManual))
-		s.Source = job.DelaySource(v)
-	case 'o':
-		v, err = f.uint(uint64(job.OutcomeCancelled))
-		s.LastOutcome = job.Outcome(v)
-	case 'c':
-		v, err = f.uint(1)
-		s.Cancel = v == 1
-	case 'h':
-		v, err = f.uint(1)
-		s.Paused = v == 1
+	case 'O':
+		err = f.storeBackfill(s)
+	default:
+		err = f.storeSmall(s)
 	}
 	return err
+}
+
+// storeSmall stores what has few values. A value that this version does not know
+// makes the record unreadable: nobody may act on a guess.
+func (f field) storeSmall(s *job.State) error {
+	limit, put := uint64(0), func(uint64) {}
+	switch f.letter {
+	case 'p':
+		limit, put = job.MaxPriority, func(v uint64) { s.Lane.Priority = uint8(v) }
+	case 't':
+		limit, put = uint64(job.TriggerBackfill), func(v uint64) { s.Trigger = job.Trigger(v) }
+	case 'M':
+		limit, put = uint64(job.ManualResetOnSuccess), func(v uint64) { s.Mode = job.ManualMode(v) }
+	case 'W':
+		limit, put = uint64(job.ManualResetOnSuccess), func(v uint64) { s.PendingMode = job.ManualMode(v) }
+	case 'i':
+		limit, put = job.MaxConcurrentRuns, func(v uint64) { s.Waiting = uint8(v) }
+	case 's':
+		limit, put = uint64(job.DelayJitter), func(v uint64) { s.Source = job.DelaySource(v) }
+	case 'b':
+		limit, put = uint64(job.HeldQueue), func(v uint64) { s.Held.Reason = job.HoldReason(v) }
+	case 'H':
+		limit, put = uint64(job.HintPlanner), func(v uint64) { s.Hint.Source = job.HintSource(v) }
+	case 'o':
+		limit, put = uint64(job.OutcomeCancelled), func(v uint64) { s.LastOutcome = job.Outcome(v) }
+	case 'P':
+		limit, put = paceRecovery|paceDone, func(v uint64) { s.Recovery, s.Paced = v&paceRecovery != 0, v&paceDone != 0 }
+	case 'c':
+		limit, put = 1, func(v uint64) { s.Cancel = v == 1 }
+	case 'h':
+		limit, put = 1, func(v uint64) { s.Paused = v == 1 }
+	default:
+		return nil // of a later version
+	}
+	v, err := f.uint(limit)
+	put(v)
+	return err
+}
+
+// encodeBackfill writes a backfill: next and last time counted from base,
+// concurrency, slots and id, separated by spaces.
+func encodeBackfill(b job.Backfill, base int64) string {
+	return fmt.Sprintf("%d %d %d %d %s", b.NextMS-base, b.ToMS-base, b.Concurrency, b.Slots, b.ID)
+}
+
+func (f field) storeBackfill(s *job.State) error {
+	parts := strings.SplitN(f.text, " ", 5)
+	if !f.isText || len(parts) != 5 {
+		return fmt.Errorf("%w: field %q is not a backfill", errCorrupt, f.letter)
+	}
+	next, err1 := strconv.ParseInt(parts[0], 10, 64)
+	to, err2 := strconv.ParseInt(parts[1], 10, 64)
+	concurrency, err3 := strconv.ParseUint(parts[2], 10, 8)
+	slots, err4 := strconv.ParseUint(parts[3], 10, 64)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return fmt.Errorf("%w: field %q: %w", errCorrupt, f.letter, err)
+	}
+	s.Backfills = append(s.Backfills, job.Backfill{
+		ID: parts[4], NextMS: s.Nominal + next, ToMS: s.Nominal + to, Concurrency: uint8(concurrency), Slots: slots,
+	})
+	return nil
 }

@@ -50,8 +50,8 @@ func (w *World) auditShard(shard int) {
 		if len(places[record]) != 1 || byte(region) != text[16]-'0' {
 			w.T.Errorf("audit: record %s in lanes %v, region %v, state %s", record, places[record], region, text)
 		}
-		if defs[record] == "" {
-			w.T.Errorf("audit: record %s has no definition", record)
+		if isRun(record) == (defs[record] != "") {
+			w.T.Errorf("audit: record %s, definition %q", record, defs[record])
 		}
 		delete(places, record)
 	}
@@ -93,6 +93,43 @@ func (w *World) auditLanes(shard int, states map[string]string) {
 			w.T.Errorf("audit: record %s is not in its lane %s: %v", ids[i], r.State.Lane, err)
 		}
 	}
+	w.auditRuns(ids, records)
+}
+
+// auditRuns compares the slots that jobs say are taken with the runs that are
+// records of their own.
+func (w *World) auditRuns(ids []string, records []*job.Record) {
+	w.T.Helper()
+	expected := map[string]bool{}
+	for i, r := range records {
+		if r == nil || job.ParentOf(ids[i]) != ids[i] {
+			continue
+		}
+		for _, slot := range r.State.ChildSlots() {
+			expected[job.ChildRecord(ids[i], slot)] = true
+		}
+	}
+	for i, id := range ids {
+		if !isRun(id) {
+			continue
+		}
+		if !expected[id] {
+			w.T.Errorf("audit: job %s knows nothing of its run %s", job.ParentOf(id), id)
+		}
+		delete(expected, id)
+		if r := records[i]; r != nil && job.ChildRecord(job.ParentOf(id), slices.Max(append(r.State.ChildSlots(), -1))) != id {
+			w.T.Errorf("audit: run %s says it is in slots %b", id, r.State.Children)
+		}
+	}
+	for id := range expected {
+		w.T.Errorf("audit: job %s has no run %s", job.ParentOf(id), id)
+	}
+}
+
+func isRun(record string) bool {
+	_, child, _ := job.ParseRecord(record)
+	_, ok := job.ChildSlot(child)
+	return ok
 }
 
 func (w *World) must(m map[string]string, err error) map[string]string {

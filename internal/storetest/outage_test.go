@@ -117,6 +117,40 @@ func TestMemoryFull(t *testing.T) {
 
 var leaseLock = storetest.LeaseRequest(0, 1, "").LockValue
 
+// TestMemoryFullForRuns moves runs into records of their own, ends them and tries a
+// dead one again while Redis is full: only history and dead letters are left out.
+func TestMemoryFullForRuns(t *testing.T) {
+	server := redistest.Start(t)
+	w := storetest.NewWorld(t, dial(t, server.URL()))
+	d := storetest.Overlapping(w.InShard(0, 1)[0])
+	w.Add(d)
+	fail := func(l job.Leased) []job.Write {
+		return w.Family(l.Record, job.Settle{Token: l.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
+	}
+	w.MustWrite(0, fail(w.Spawn(d, 1)[0])...) // its dead letter is kept
+	fill(t, server.Client(), "1")
+	live := w.Spawn(d, 2)
+	w.MustWrite(0, fail(live[0])...)
+	settle := fail(live[1])
+	w.MustWrite(0, settle...)
+	w.MustWrite(0, settle...)
+	if s := w.Get(d.ID).State; s.Dead != 3 || s.Children != 0 {
+		t.Errorf("state %+v", s)
+	}
+	letter := job.LetterRecord(d.Record(), 0)
+	redrive := w.Family(letter, job.Redrive{})
+	w.MustWrite(0, redrive...)
+	w.MustWrite(0, redrive...)
+	if s := w.Get(d.ID).State; s.Children != 1 {
+		t.Errorf("state %+v", s)
+	}
+	letters, _, err := w.Store.ListLetters(t.Context(), "ns", "", 100)
+	if err != nil || len(letters) != 0 {
+		t.Errorf("dead letters %+v (%v)", letters, err)
+	}
+	fill(t, server.Client(), "0")
+}
+
 func fill(t *testing.T, c *redis.Client, maxmemory string) {
 	t.Helper()
 	if err := c.ConfigSet(t.Context(), "maxmemory", maxmemory).Err(); err != nil {

@@ -8,17 +8,23 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// testRandom drives a shard through a long random history, with stale writes
-// among the good ones, and keeps beside it what each record should be.
-func testRandom(w *World) {
+// Random drives a shard through a long random history of jobs and of runs that
+// are records of their own, with stale writes among the good ones, and keeps beside
+// it what each record should be.
+func Random(w *World) {
 	const seed1, seed2 = 20, 26
 	h := &history{World: w, rng: rand.New(rand.NewPCG(seed1, seed2)), known: map[string]*job.Record{}, live: map[string]job.Leased{}}
 	h.ids = w.InShard(0, 12)
-	for step := range 1500 {
+	for step := range 2500 {
 		h.step()
 		if step%250 == 249 {
 			w.Audit()
 			h.compare()
+		}
+	}
+	for what, n := range map[string]int{"spawned": h.spawned, "ended": h.ended, "redriven": h.redriven, "in the same slot": h.reused} {
+		if n < 3 {
+			w.T.Errorf("runs of their own: %d %s", n, what)
 		}
 	}
 }
@@ -27,35 +33,53 @@ type history struct {
 	*World
 	rng   *rand.Rand
 	ids   []string
-	known map[string]*job.Record // nil entry or none: not there
+	known map[string]*job.Record // by record; none: not there
 	live  map[string]job.Leased
 	seq   int
+
+	spawned, ended, redriven, reused int
 }
 
 func (h *history) step() {
 	h.seq++
 	id := h.ids[h.rng.IntN(len(h.ids))]
-	switch h.rng.IntN(10) {
+	switch h.rng.IntN(11) {
 	case 0, 1:
 		h.create(id)
 	case 2, 3:
 		h.Advance(time.Duration(h.rng.IntN(40_000)) * time.Millisecond)
 		h.lease()
 	case 4, 5, 6:
-		h.settle(id)
+		h.settle(h.oneOf(id))
 	case 7:
-		h.operate(id)
+		h.operate(h.oneOf(id))
 	case 8:
 		h.reap()
+	case 9:
+		h.redrive(id)
 	default:
-		h.renew(id)
+		h.renew(h.oneOf(id))
 	}
+}
+
+// oneOf picks the job's record or that of one of its runs.
+func (h *history) oneOf(id string) string {
+	records := []string{"ns/" + id}
+	if known := h.known[records[0]]; known != nil {
+		for _, slot := range known.State.ChildSlots() {
+			records = append(records, job.ChildRecord("ns/"+id, slot))
+		}
+	}
+	return records[h.rng.IntN(len(records))]
 }
 
 func (h *history) create(id string) {
 	d := Definition(id)
-	if h.rng.IntN(2) == 0 {
+	switch h.rng.IntN(3) {
+	case 0:
 		d = Once(id, time.Duration(h.Clock.Load()-Start)*time.Millisecond)
+	case 1:
+		d.Overlap = job.Overlap(h.rng.IntN(int(job.OverlapTerminateOther) + 1))
 	}
 	d.Queue, d.CreateRequestID = fmt.Sprint("q", h.rng.IntN(3)), fmt.Sprint(h.seq)
 	r := h.Record(d)
@@ -64,12 +88,12 @@ func (h *history) create(id string) {
 		h.T.Fatal(reply.Err)
 	}
 	want := job.Created
-	if known := h.known[id]; known != nil {
+	if known := h.known[d.Record()]; known != nil {
 		if want = job.Exists; known.State.Deleting {
 			want = job.Tombstone
 		}
 	} else {
-		h.known[id] = &r
+		h.known[d.Record()] = &r
 	}
 	if got := reply.Results[0].Code; got != want {
 		h.T.Fatalf("create %s: code %d, want %d", id, got, want)
@@ -84,131 +108,126 @@ func (h *history) lanes() []job.Lane {
 	return out
 }
 
+// lease leases, and lets overlap and misfire policy decide on most of what is
+// leased, as a node does.
 func (h *history) lease() {
 	reply := h.Store.Lease(h.T.Context(), []job.LeaseRequest{LeaseRequest(0, 1+h.rng.IntN(4), "", h.lanes()...)})[0]
 	if reply.Err != nil {
 		h.T.Fatal(reply.Err)
 	}
 	for _, l := range reply.Leased {
-		known := h.known[l.Definition.ID]
+		known, parent := h.known[l.Record], h.known[job.ParentOf(l.Record)]
 		if known == nil || known.State.Region != job.RegionDue || known.State.Due > h.Clock.Load() {
 			h.T.Fatalf("leased %s, known as %+v", l.Record, known)
 		}
+		if fmt.Sprintf("%+v", l.Definition) != fmt.Sprintf("%+v", parent.Definition) {
+			h.T.Fatalf("leased %s with\n%+v, want\n%+v", l.Record, l.Definition, parent.Definition)
+		}
 		known.State = known.State.Leased(l.State.Token)
-		h.live[l.Definition.ID] = l
+		h.live[l.Record] = l
 	}
+	for _, l := range reply.Leased {
+		if h.rng.IntN(8) > 0 {
+			h.write(l.Record, job.Arrive{Token: l.State.Token})
+		}
+	}
+}
+
+// writes are what an event asks for: one write, or two that go together.
+func (h *history) writes(record string, ev job.Event) []job.Write {
+	parent, known := h.known[job.ParentOf(record)], h.known[record]
+	if parent == nil || known == nil {
+		return nil
+	}
+	if parent == known {
+		return changed(h.Decide(record, known.Definition, known.State, ev))
+	}
+	return changed(h.DecideChild(record, parent.Definition, parent.State, known.State, ev)...)
 }
 
 // write applies a decision, or a stale copy of it, and follows it if it has to
 // be written.
-func (h *history) write(id string, ev job.Event) {
-	known := h.known[id]
-	if known == nil {
-		return
-	}
-	write := h.Decide("ns/"+id, known.Definition, known.State, ev)
-	if !write.Decision.Changed {
+func (h *history) write(record string, ev job.Event) {
+	h.commit(h.writes(record, ev))
+}
+
+func (h *history) commit(writes []job.Write) {
+	if len(writes) == 0 {
 		return
 	}
 	if h.rng.IntN(4) == 0 {
-		stale := write
-		if stale.Revision += 1 + uint32(h.rng.IntN(3)); h.rng.IntN(2) == 0 {
-			stale.Revision, stale.Token = write.Revision, write.Token+1
+		stale := append([]job.Write(nil), writes...)
+		at := &stale[h.rng.IntN(len(stale))]
+		if h.rng.IntN(2) == 0 {
+			at.Token++
+		} else {
+			at.Revision += 1 + uint32(h.rng.IntN(3))
 		}
-		if r := h.Apply(0, stale).Results[0]; r.Code != job.Conflict {
-			h.T.Fatalf("stale write of %s: %+v", id, r)
-		}
-	}
-	h.MustWrite(0, write)
-	if write.Decision.Delete {
-		delete(h.known, id)
-		return
-	}
-	if h.rng.IntN(3) == 0 {
-		h.MustWrite(0, write)
-	}
-	known.State = write.Decision.State
-	if d := write.Decision.Definition; d != nil {
-		known.Definition = *d
-	}
-}
-
-func (h *history) settle(id string) {
-	l, ok := h.live[id]
-	if !ok {
-		return
-	}
-	outcomes := []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed, job.OutcomeFailed}
-	h.write(id, job.Settle{Token: l.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: h.Clock.Load()})
-	delete(h.live, id)
-}
-
-func (h *history) operate(id string) {
-	known := h.known[id]
-	if known == nil {
-		return
-	}
-	edited := known.Definition
-	edited.Queue = fmt.Sprint("q", h.rng.IntN(4))
-	events := []job.Event{
-		job.Pause{Note: fmt.Sprint(h.seq)}, job.Resume{}, job.RunNow{RequestID: fmt.Sprint(h.seq)},
-		job.CancelRun{RunID: known.State.RunID()}, job.Update{New: h.compile(edited)}, job.Delete{},
-	}
-	h.write(id, events[h.rng.IntN(len(events))])
-}
-
-func (h *history) reap() {
-	h.Advance(time.Duration(h.rng.IntN(35_000)) * time.Millisecond)
-	overdue, err := h.Store.Expired(h.T.Context(), 0, lock, h.lanes(), 10)
-	if err != nil {
-		h.T.Fatal(err)
-	}
-	for _, o := range overdue {
-		h.write(o.Record[len("ns/"):], job.Lose{Token: o.State.Token})
-	}
-	// Sweeping is for records whose time has come: those that this history knows
-	// come back as not there.
-	if _, err := h.Store.Sweep(h.T.Context(), 0, lock, h.lanes(), 10); err != nil {
-		h.T.Fatal(err)
-	}
-	for id := range h.known {
-		if h.Get(id) == nil {
-			if r := h.known[id].State.Region; r != job.RegionDone && r != job.RegionDead {
-				h.T.Fatalf("%s was swept in region %v", id, r)
+		for i, r := range h.Apply(0, stale...).Results {
+			if r.Code != job.Conflict {
+				h.T.Fatalf("stale write of %s: %+v", stale[i].Record, r)
 			}
-			delete(h.known, id)
 		}
+	}
+	h.MustWrite(0, writes...)
+	for i := range writes {
+		h.follow(&writes[i])
+	}
+	if last := writes[len(writes)-1]; !last.Decision.Delete && h.rng.IntN(3) == 0 {
+		h.MustWrite(0, writes...) // an answer was lost
 	}
 }
 
-func (h *history) renew(id string) {
-	l, ok := h.live[id]
-	known := h.known[id]
-	if !ok || known == nil {
+func (h *history) follow(w *job.Write) {
+	d, run := &w.Decision, job.ParentOf(w.Record) != w.Record
+	if d.Delete {
+		delete(h.known, w.Record)
+		delete(h.live, w.Record)
+		if run {
+			h.ended++
+		}
+	} else if known := h.known[w.Record]; known != nil {
+		known.State = d.State
+		if d.Definition != nil {
+			known.Definition = *d.Definition
+		}
+	}
+	if d.Spawn == nil {
 		return
 	}
-	r := job.Renewal{Record: l.Record, Lane: l.State.Lane, Token: l.State.Token, Epoch: known.State.Epoch, Acked: h.rng.IntN(2) == 0}
-	got := h.Store.Renew(h.T.Context(), []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{r}}})[0]
-	want := job.LeaseLost
-	if known.State.Live() && known.State.Token == l.State.Token {
-		want = job.Renewed
-		known.State.Acked = known.State.Acked || r.Acked
-	}
-	if got.Err != nil || got.Results[0].Code != want {
-		h.T.Fatalf("renew %s: %+v, want %d", id, got, want)
+	h.spawned++
+	child := job.ChildRecord(w.Record, d.Spawn.Slot)
+	h.known[child] = &job.Record{State: d.Spawn.State}
+	if l, ok := h.live[w.Record]; ok && d.Spawn.State.Live() {
+		delete(h.live, w.Record)
+		l.Record, l.State = child, d.Spawn.State
+		h.live[child] = l
 	}
 }
 
 // compare holds what is stored against what is known.
 func (h *history) compare() {
+	var records []string
 	for _, id := range h.ids {
-		got, known := h.Get(id), h.known[id]
+		records = append(records, "ns/"+id)
+	}
+	for record := range h.known {
+		if job.ParentOf(record) != record {
+			records = append(records, record)
+		}
+	}
+	stored, err := h.Store.GetRecords(h.T.Context(), 0, records)
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	for i, record := range records {
+		got, known := stored[i], h.known[record]
 		switch {
 		case (got == nil) != (known == nil):
-			h.T.Fatalf("%s: stored %+v, known %+v", id, got, known)
+			h.T.Fatalf("%s: stored %+v, known %+v", record, got, known)
 		case got == nil:
 		case fmt.Sprintf("%+v", got.State) != fmt.Sprintf("%+v", known.State):
-			h.T.Fatalf("%s: stored\n%+v, known\n%+v", id, got.State, known.State)
+			h.T.Fatalf("%s: stored\n%+v, known\n%+v", record, got.State, known.State)
 		}
 	}
 }

@@ -37,6 +37,15 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"history and dead letters", testHistory},
 		{"history shrinks with its limit", testHistoryShrinks},
 		{"delete leaves nothing", testDelete},
+		{"a run becomes a record of its own", testSpawn},
+		{"a run in a slot is not overwritten", testSpawnTaken},
+		{"a run that another one spawned is told apart", testSpawnOfAnother},
+		{"two writes together, or neither", testTogether},
+		{"a slot is used again at once", testSlotReused},
+		{"runs of their own leave dead letters", testLettersOfRuns},
+		{"dead letters are listed", testListLetters},
+		{"a dead letter leaves the lane before", testLetterMoves},
+		{"a deleted job stays for its runs", testDeleteWithRuns},
 		{"renew", testRenew},
 		{"expired leases are listed", testExpired},
 		{"reaping goes on past what cannot be read", testReapPastUnreadable},
@@ -46,7 +55,7 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"list walks everything", testList},
 		{"clock never goes back", testClock},
 		{"keyspace is fixed", testKeyspace},
-		{"random histories stay consistent", testRandom},
+		{"random histories stay consistent", Random},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(NewWorld(t, open(t), adjust...)) })

@@ -189,6 +189,31 @@ func (w *World) Decide(record string, d job.Definition, s job.State, ev job.Even
 	}
 }
 
+// DecideChild are the writes that an event on a run of its own, or on a dead letter,
+// asks for: of the record and of its parent, which go together.
+func (w *World) DecideChild(record string, d job.Definition, parent, child job.State, ev job.Event) []job.Write {
+	w.T.Helper()
+	pair := job.DecideChild(w.compile(d), parent, child, ev, w.Clock.Load())
+	return []job.Write{
+		{Record: record, Token: child.Token, Revision: child.Revision, From: child.Lane, Current: d, Decision: pair.Child},
+		{
+			Record: job.ParentOf(record), Token: parent.Token, Revision: parent.Revision, From: parent.Lane, Current: d,
+			Together: true, Decision: pair.Parent,
+		},
+	}
+}
+
+// changed leaves out what decides nothing.
+func changed(writes ...job.Write) []job.Write {
+	var out []job.Write
+	for _, w := range writes {
+		if w.Decision.Changed {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
 // Settle is the write for the result of a lease.
 func (w *World) Settle(l job.Leased, outcome job.Outcome) job.Write {
 	w.T.Helper()
@@ -219,6 +244,21 @@ func (w *World) MustWrite(shard int, writes ...job.Write) job.ApplyReply {
 		}
 	}
 	return reply
+}
+
+// Records reads records of shard 0; each has to exist.
+func (w *World) Records(records ...string) []*job.Record {
+	w.T.Helper()
+	found, err := w.Store.GetRecords(w.T.Context(), 0, records)
+	if err != nil {
+		w.T.Fatalf("get records: %v", err)
+	}
+	for i, r := range found {
+		if r == nil {
+			w.T.Fatalf("%s does not exist", records[i])
+		}
+	}
+	return found
 }
 
 // Get reads a job.

@@ -1,0 +1,148 @@
+package ledger
+
+import (
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// paired tells whether a change is decided on a record and its parent: that of a
+// run that is a record of its own, and the redriving of a dead letter.
+func paired(record string, ev job.Event) bool {
+	_, child, _ := job.ParseRecord(record)
+	if _, isRun := job.ChildSlot(child); isRun {
+		return true
+	}
+	_, redrive := ev.(job.Redrive)
+	return redrive && child != ""
+}
+
+// decided is a change with its decision.
+type decided struct {
+	*entry
+	own job.Decision
+	// beside is the parent's half of a paired change.
+	beside job.Decision
+	// corrupt is what the caller hears when the decision is stored.
+	corrupt error
+}
+
+// decide asks the policy. With corrupt may come a decision that is to be stored.
+func (l *Ledger) decide(e *entry, now int64) decided {
+	it := decided{entry: e}
+	definition := e.Known.Definition
+	if e.paired {
+		definition = e.parent.Definition
+	}
+	compiled, fault := l.cache.get(e.job, definition)
+	switch {
+	case fault != nil:
+		it.own, it.beside, it.corrupt = l.decideUnusable(e, definition, fault, now)
+	case e.paired:
+		pair := job.DecideChild(compiled, e.parent.State, e.Known.State, e.Event, now)
+		it.own, it.beside = pair.Child, pair.Parent
+	default:
+		it.own = job.Decide(compiled, e.Known.State, e.Event, now)
+	}
+	return it
+}
+
+// decideUnusable is for a definition that does not compile.
+func (l *Ledger) decideUnusable(e *entry, d job.Definition, fault error, now int64) (own, beside job.Decision, err error) {
+	if e.paired {
+		var pair job.Pair
+		pair, err = job.DecideUnusableChild(d, e.parent.State, e.Known.State, fault, e.Event, now)
+		own, beside = pair.Child, pair.Parent
+	} else {
+		own, err = job.DecideUnusable(d, e.Known.State, fault, e.Event, now)
+	}
+	if err != nil {
+		l.o.Logger.Error("record cannot be used: edit or delete the job", "record", e.Record, "put_aside", own.Changed, "error", fault)
+	}
+	return own, beside, err
+}
+
+// appendWrites appends the compare-and-sets that store the decision.
+func (it *decided) appendWrites(writes []job.Write) []job.Write {
+	state := it.Known.State
+	writes = append(writes, job.Write{
+		Record: it.Record, Token: state.Token, Revision: state.Revision, IfExpired: it.IfExpired,
+		From: state.Lane, Current: it.Known.Definition, Decision: it.own,
+	})
+	if it.beside.Changed {
+		state := it.parent.State
+		writes = append(writes, job.Write{
+			Record: it.job, Token: state.Token, Revision: state.Revision, From: state.Lane,
+			Current: it.parent.Definition, Together: true, Decision: it.beside,
+		})
+	}
+	return writes
+}
+
+// width is the number of its writes.
+func (it *decided) width() int {
+	if it.beside.Changed {
+		return 2
+	}
+	return 1
+}
+
+// verdict is what became of a change by what became of its writes. Of two, both
+// were written or neither; a parent that has gone or changed asks for another
+// look.
+func verdict(results []job.WriteResult) job.WriteCode {
+	code := results[0].Code
+	for _, r := range results[1:] {
+		if code == job.Written && r.Code != job.Written {
+			code = job.Conflict
+		}
+	}
+	return code
+}
+
+// result is the answer to a change that is stored as decided.
+func (it *decided) result(err error) job.ChangeResult {
+	r := it.refused(it.own.Answer, err)
+	if it.own.Changed {
+		r.Record, r.Deleted = stored(it.Known, it.own), it.own.Delete
+	}
+	if it.beside.Changed {
+		r.Parent = job.Record{}
+		if !it.beside.Delete {
+			r.Parent = stored(it.parent, it.beside)
+		}
+	}
+	if it.paired && it.own.Delete {
+		r.Record = job.Record{}
+	}
+	r.Arrival, r.Spawn = it.own.Arrival, it.own.Spawn
+	if r.Spawn == nil {
+		r.Spawn = it.beside.Spawn
+	}
+	r.CancelChildren = append(it.own.CancelChildren, it.beside.CancelChildren...)
+	r.TerminateChildren = append(it.own.TerminateChildren, it.beside.TerminateChildren...)
+	return r
+}
+
+// refused is an answer that leaves everything as it was.
+func (it *decided) refused(a job.Answer, err error) job.ChangeResult {
+	r := job.ChangeResult{Answer: a, Record: *it.Known, Err: err}
+	if it.parent != nil {
+		r.Parent = *it.parent
+	}
+	return r
+}
+
+// stored is a record after a decision.
+func stored(before *job.Record, d job.Decision) job.Record {
+	r := job.Record{Definition: before.Definition, State: d.State, IndexMS: d.IndexMS}
+	if d.Definition != nil {
+		r.Definition = *d.Definition
+	}
+	return r
+}
+
+func (l *Ledger) observe(it decided) {
+	l.o.Observer.Observe(it.own.Notices)
+	if len(it.beside.Notices) > 0 {
+		l.o.Observer.Observe(it.beside.Notices)
+	}
+}
