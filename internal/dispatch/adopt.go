@@ -55,7 +55,7 @@ func (d *Dispatcher) adoptKnown(s *Session, a *attempt, now time.Time, fx *effec
 
 // adoptUnknown makes an attempt of which only the worker's word is known.
 func (d *Dispatcher) adoptUnknown(s *Session, id, record string, token uint64, now time.Time) {
-	a := &attempt{id: id, record: record, token: token, born: now, busy: true, until: now.Add(d.o.LeaseTTL)}
+	a := &attempt{id: id, record: record, token: token, born: now, busy: true, until: now.Add(d.o.LeaseTTL), foreign: true}
 	a.shard = d.o.Store.ShardOf(a.key())
 	a.wantRead = true
 	d.add(a, s)

@@ -48,6 +48,8 @@ type attempt struct {
 	over, settled bool
 	cancelled     bool // the worker was asked to end it
 	gone          bool // forgotten
+	foreign       bool // this node was not told of it before its worker was
+	told          bool // Attempts knows that it has ended
 
 	at    time.Time // next point in time to act at
 	index int       // in the heap; -1 outside

@@ -28,7 +28,11 @@ type Dispatcher struct {
 		short    bool       // a reservation came out short since slots were last announced
 		draining bool
 		failing  bool // the last call to the store failed
+		news     []news
 	}
+	// telling is held while Attempts is told; it is taken before mu.
+	telling           sync.Mutex
+	spareNews         []news // guarded by telling
 	clockWake, ioWake chan struct{}
 }
 
@@ -83,6 +87,7 @@ type effects struct {
 	submissions []submission
 	notices     []job.Notice
 	demand      bool
+	news        bool // Attempts has to be told
 }
 
 type submission struct {
@@ -101,6 +106,9 @@ func (d *Dispatcher) finish(fx *effects) {
 	}
 	for _, s := range fx.submissions {
 		d.o.Ledger.Submit(s.change, func(r job.ChangeResult) { d.settled(s.a, r) })
+	}
+	if fx.news {
+		d.tell()
 	}
 	if fx.demand {
 		d.o.OnDemand()
@@ -155,6 +163,7 @@ func (d *Dispatcher) forget(a *attempt, fx *effects) {
 	if a.gone {
 		return
 	}
+	d.ended(a, nil, false, fx)
 	d.free(a, fx)
 	d.bind(a, nil)
 	a.gone = true
@@ -170,8 +179,9 @@ func (d *Dispatcher) dropEmpty(s *Session) {
 }
 
 // lose ends the trust in a lease: its worker is told to stop and the slot waits
-// for its answer.
-func (d *Dispatcher) lose(a *attempt, fx *effects) {
+// for its answer. over: the store has said that the lease has ended.
+func (d *Dispatcher) lose(a *attempt, over bool, fx *effects) {
+	d.ended(a, nil, over, fx)
 	if !a.live() {
 		d.forget(a, fx)
 		return

@@ -32,6 +32,9 @@
 //  6. An attempt that has started ends at start + timeout + grace: this node
 //     settles it as timed out, with or without its worker, and no renewal
 //     reaches much further, so that it also ends when the node dies.
-//  7. Everything done about a lease carries its token; a mistake here costs time
+//  7. Whoever keeps something for attempts (Attempts) hears of the end of each,
+//     exactly once, when its lease has ended or this node has given it up,
+//     whichever is first.
+//  8. Everything done about a lease carries its token; a mistake here costs time
 //     and never a second accepted result.
 package dispatch

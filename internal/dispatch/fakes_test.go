@@ -265,6 +265,58 @@ func (n *notices) all() []job.Notice {
 	return n.list
 }
 
+// heard collects what the keeper of attempts is told.
+type heard struct {
+	mu      sync.Mutex
+	list    []string
+	endings []job.Ending
+	adopted map[string]int
+	ended   map[string]int
+}
+
+func (h *heard) Adopted(l job.Leased) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, "adopted "+l.Record)
+	h.adopted[job.LeaseID(l.Record, l.State.Token)]++
+}
+
+func (h *heard) Ended(e job.Ending) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	what := "gone "
+	if s, ok := e.Settle.(job.Settle); ok {
+		what = s.Outcome.String() + " "
+	} else if e.Over {
+		what = "over "
+	}
+	h.list = append(h.list, what+e.Record)
+	h.endings = append(h.endings, e)
+	h.ended[job.LeaseID(e.Record, e.Token)]++
+}
+
+// took returns what was told since the last call.
+func (h *heard) took() []string {
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.list
+	h.list = nil
+	slices.Sort(l)
+	return l
+}
+
+// audit checks that no end was told twice.
+func (h *heard) audit(t testing.TB) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, n := range h.ended {
+		if n > 1+h.adopted[id] {
+			t.Errorf("the end of %s was told %d times, it was adopted %d times", id, n, h.adopted[id])
+		}
+	}
+}
+
 // bench is a dispatcher with everything around it.
 type bench struct {
 	t       *testing.T
@@ -272,6 +324,7 @@ type bench struct {
 	store   *fakeStore
 	ledger  *fakeLedger
 	seen    *notices
+	heard   *heard
 	demands atomic.Int64
 	tokens  uint64
 }
@@ -285,9 +338,10 @@ func newBench(t *testing.T) *bench {
 	b := &bench{
 		t: t, store: &fakeStore{leases: map[string]*fakeLease{}},
 		ledger: &fakeLedger{answer: answering(job.Applied, nil)}, seen: &notices{},
+		heard: &heard{adopted: map[string]int{}, ended: map[string]int{}},
 	}
 	d, err := New(Options{
-		Node: "n1", LeaseTTL: ttl, Store: b.store, Ledger: b.ledger, Observer: b.seen,
+		Node: "n1", LeaseTTL: ttl, Store: b.store, Ledger: b.ledger, Observer: b.seen, Attempts: b.heard,
 		OnDemand: func() { b.demands.Add(1) }, Addresses: func() []string { return []string{"n2:7000"} },
 	})
 	if err != nil {
@@ -303,6 +357,7 @@ func newBench(t *testing.T) *bench {
 			t.Errorf("Run: %v", err)
 		}
 		d.audit(t)
+		b.heard.audit(t)
 	})
 	return b
 }
@@ -327,7 +382,11 @@ func (b *bench) connect(worker string, slots int, epoch uint32, live ...string) 
 func (b *bench) lease(id string) job.Leased {
 	now := time.Now()
 	b.tokens = max(b.tokens+1, uint64(now.UnixMilli())*1000)
-	key := job.Key{Namespace: "ns", ID: id}
+	key, child, _ := job.ParseRecord("ns/" + id)
+	record := key.Record()
+	if child != "" {
+		record += "#" + child
+	}
 	def := job.Definition{
 		Key: key, Queue: "q", Handler: "h",
 		Timeout: job.DefaultTimeout, TimeoutGrace: job.DefaultTimeoutGrace,
@@ -336,8 +395,8 @@ func (b *bench) lease(id string) job.Leased {
 	deadline := now.Add(ttl).UnixMilli()
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
-	b.store.leases[key.Record()] = &fakeLease{rec: job.Record{Definition: def, State: state}, deadline: deadline}
-	return job.Leased{Shard: b.store.ShardOf(key), Record: key.Record(), Definition: def, State: state, DeadlineMS: deadline}
+	b.store.leases[record] = &fakeLease{rec: job.Record{Definition: def, State: state}, deadline: deadline}
+	return job.Leased{Shard: b.store.ShardOf(key), Record: record, Definition: def, State: state, DeadlineMS: deadline}
 }
 
 // deliver leases the jobs, hands them to the queue's workers and returns their

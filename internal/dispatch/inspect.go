@@ -82,6 +82,25 @@ func (d *Dispatcher) Workers() []job.WorkerInfo {
 	return workers
 }
 
+// Abandon ends the trust in an attempt that is at this node, as if its lease were
+// lost: the worker is told to stop. A result that comes all the same counts if the
+// lease still stands; without one the lease ends by itself. It returns false if
+// the attempt is not at this node.
+func (d *Dispatcher) Abandon(record string, token uint64) bool {
+	var fx effects
+	d.mu.Lock()
+	a := d.mu.attempts[job.LeaseID(record, token)]
+	known := a != nil && !a.over && a.pending == nil
+	if known {
+		d.metrics.lost.WithLabelValues("abandoned").Inc()
+		d.lose(a, false, &fx)
+		d.schedule(a)
+	}
+	d.mu.Unlock()
+	d.finish(&fx)
+	return known
+}
+
 // CancelAttempt asks the worker of an attempt to end it. It returns false if the
 // attempt is not at this node.
 func (d *Dispatcher) CancelAttempt(record string, token uint64) bool {

@@ -37,6 +37,17 @@ type Ledger interface {
 // Observer hears of what happened. It must not block.
 type Observer interface{ Observe([]job.Notice) }
 
+// Attempts hears of the attempts that this node has, one call at a time and in
+// order. It must not block, nor call the dispatcher back.
+type Attempts interface {
+	// Adopted: an attempt that was delivered elsewhere goes on at this node. Its
+	// DeadlineMS is not known.
+	Adopted(job.Leased)
+	// Ended: an attempt that was delivered or adopted here is gone. It comes
+	// exactly once for each, and also for those of which only the result came by.
+	Ended(job.Ending)
+}
+
 // Options configure a [Dispatcher]. Node, Store, Ledger and Observer are
 // required.
 type Options struct {
@@ -53,6 +64,8 @@ type Options struct {
 	Store    Store
 	Ledger   Ledger
 	Observer Observer
+	// Attempts may be nil.
+	Attempts Attempts
 	// OnDemand is called when slots became free. It must not block. May be nil.
 	OnDemand func()
 	// Addresses are those of other nodes, for workers that have to leave. May

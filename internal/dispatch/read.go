@@ -77,7 +77,7 @@ func (d *Dispatcher) known(a *attempt, rec *job.Record, fx *effects) {
 	}
 	if rec == nil || !rec.State.Live() || rec.State.Token != a.token {
 		d.metrics.lost.WithLabelValues("refused").Inc()
-		d.lose(a, fx)
+		d.lose(a, true, fx)
 		return
 	}
 	a.rec = rec

@@ -151,7 +151,7 @@ func (d *Dispatcher) renewed(c *renewCall, reply job.RenewReply, at time.Time, f
 func (d *Dispatcher) answer(a *attempt, r job.RenewResult, nowMS int64, at time.Time, fx *effects) {
 	switch {
 	case r.Code == job.Renewed:
-		d.prolonged(a, r, nowMS, at)
+		d.prolonged(a, r, nowMS, at, fx)
 	case a.pending != nil:
 		// The lease has ended because the event went through, or the event will
 		// be answered as stale.
@@ -163,20 +163,21 @@ func (d *Dispatcher) answer(a *attempt, r job.RenewResult, nowMS int64, at time.
 		d.forget(a, fx)
 	case a.adopting:
 		d.metrics.lost.WithLabelValues("refused").Inc()
-		d.lose(a, fx)
+		d.lose(a, true, fx)
 	default:
 		d.metrics.lost.WithLabelValues("lease_lost").Inc()
-		d.lose(a, fx)
+		d.lose(a, true, fx)
 	}
 }
 
 // prolonged notes a renewal.
-func (d *Dispatcher) prolonged(a *attempt, r job.RenewResult, nowMS int64, at time.Time) {
+func (d *Dispatcher) prolonged(a *attempt, r job.RenewResult, nowMS int64, at time.Time, fx *effects) {
 	a.until = d.trust(at, d.o.LeaseTTL)
 	a.acked = true
 	if a.adopting {
 		a.adopting = false
 		d.metrics.adopted.Inc()
+		d.adopted(a, fx)
 		if a.startedMS == 0 {
 			a.resumed(time.Now(), nowMS, d.o.margin())
 		}

@@ -98,6 +98,23 @@ func (p part) load() float64 {
 // Count is the number of slots reserved.
 func (r *Reservation) Count() int { return r.count }
 
+// Split moves up to n of the reserved slots to a reservation of their own.
+func (r *Reservation) Split(n int) *Reservation {
+	other := &Reservation{d: r.d, queue: r.queue}
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	for i := range r.parts {
+		p := &r.parts[i]
+		if moved := min(p.n, n-other.count); moved > 0 && !r.done {
+			other.parts = append(other.parts, part{s: p.s, n: moved, free: p.free})
+			p.n -= moved
+			other.count += moved
+		}
+	}
+	r.count -= other.count
+	return other
+}
+
 // Deliver hands the leases to the reserved sessions and gives back the slots
 // that are left. A lease that finds no session any more, or that has come too
 // late to be worth starting, is returned; one that is here already is left
@@ -145,13 +162,9 @@ func (r *Reservation) Deliver(leases []job.Leased) {
 // deliver makes the attempt of one lease and finds its session. It returns nil
 // if nothing is to be sent.
 func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clocks map[int]int64, fx *effects) *attempt {
-	id := job.LeaseID(l.Record, l.State.Token)
-	if d.mu.attempts[id] != nil {
+	a := attemptOf(l, now)
+	if d.mu.attempts[a.id] != nil {
 		return nil
-	}
-	a := &attempt{
-		id: id, record: l.Record, token: l.State.Token, shard: l.Shard, born: now,
-		rec: &job.Record{Definition: l.Definition, State: l.State, IndexMS: l.DeadlineMS},
 	}
 	left := d.o.LeaseTTL
 	if nowMS, ok := clocks[l.Shard]; ok {
@@ -175,12 +188,22 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 	return a
 }
 
+func attemptOf(l *job.Leased, now time.Time) *attempt {
+	return &attempt{
+		id: job.LeaseID(l.Record, l.State.Token), record: l.Record, token: l.State.Token, shard: l.Shard, born: now,
+		rec: &job.Record{Definition: l.Definition, State: l.State, IndexMS: l.DeadlineMS},
+	}
+}
+
 // take finds the session of the next lease: the reserved ones in turn, then any
 // other with a free slot.
 func (r *Reservation) take(d *Dispatcher) *Session {
 	for len(r.parts) > 0 {
 		p := r.parts[0]
 		r.parts = r.parts[1:]
+		if p.n == 0 {
+			continue
+		}
 		if p.n--; p.n > 0 {
 			r.parts = append(r.parts, p)
 		}

@@ -68,7 +68,7 @@ func (d *Dispatcher) result(s *Session, r job.Result, clocks map[int]int64, fx *
 // nil if it cannot be one of this worker's.
 func (d *Dispatcher) foreign(s *Session, id string) *attempt {
 	record, token, ok := job.ParseLeaseID(id)
-	a := &attempt{id: id, record: record, token: token, born: time.Now(), started: true}
+	a := &attempt{id: id, record: record, token: token, born: time.Now(), started: true, foreign: true}
 	if !ok || a.key().Namespace != s.hello.Namespace {
 		return nil
 	}
@@ -123,16 +123,35 @@ func (d *Dispatcher) settled(a *attempt, r job.ChangeResult) {
 		d.metrics.resubmitted.Inc()
 		d.schedule(a)
 	default:
+		if a.rec == nil {
+			a.rec = definedBy(r)
+		}
 		d.answered(a, ackStatus(r), &fx)
 	}
 	d.mu.Unlock()
 	d.finish(&fx)
 }
 
+// definedBy is a record with the definition that a change was about; nil when the
+// answer has none.
+func definedBy(r job.ChangeResult) *job.Record {
+	for _, rec := range []*job.Record{&r.Record, &r.Parent} {
+		if rec.Definition.ID != "" {
+			return rec
+		}
+	}
+	return nil
+}
+
 // answered ends a pending event.
 func (d *Dispatcher) answered(a *attempt, status job.AckStatus, fx *effects) {
 	d.mu.pending--
 	_, timedOut := a.pending.(job.Settle)
+	if timedOut && (status == job.AckAccepted || status == job.AckDuplicate && a.tries > 0) {
+		d.ended(a, a.pending, true, fx)
+	} else {
+		d.ended(a, nil, true, fx)
+	}
 	switch {
 	case !a.byNode:
 		if a.session != nil {

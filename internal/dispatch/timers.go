@@ -141,7 +141,7 @@ func (d *Dispatcher) act(a *attempt, now time.Time, fx *effects) {
 		d.timeOut(a, fx)
 	case a.pending == nil && !a.over && due(a.until):
 		d.metrics.lost.WithLabelValues("expired").Inc()
-		d.lose(a, fx)
+		d.lose(a, false, fx)
 	}
 	if !a.gone && !a.over && !a.inIO && due(a.renewAt) {
 		a.renewAt = time.Time{}

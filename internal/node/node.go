@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc/health"
 
+	"github.com/fermata-io/fermata/internal/admission"
 	"github.com/fermata-io/fermata/internal/dispatch"
 	"github.com/fermata-io/fermata/internal/ledger"
 	"github.com/fermata-io/fermata/internal/membership"
@@ -40,6 +41,7 @@ type Node struct {
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
 	dispatcher  *dispatch.Dispatcher
+	admission   *admission.Admission
 	scheduler   *scheduler.Scheduler
 	locks       *shardlock.Manager
 	peers       *peer.Peer

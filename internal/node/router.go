@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/admission"
 	"github.com/fermata-io/fermata/internal/dispatch"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/scheduler"
@@ -32,15 +33,38 @@ func (n *Node) held(shard int) (string, bool) {
 	return grip.Value, ok
 }
 
-// slots adapts the dispatcher to what the scheduler asks for.
+// slots adapts the dispatcher to what the admission asks for.
 type slots struct{ *dispatch.Dispatcher }
 
-func (s slots) Reserve(namespace, queue string, count int) scheduler.Reservation {
-	if r := s.Dispatcher.Reserve(namespace, queue, count); r != nil {
-		return r
-	}
-	return nil
+func (s slots) Reserve(namespace, queue string, count int) admission.Reservation {
+	return reservation{s.Dispatcher.Reserve(namespace, queue, count)}
 }
+
+type reservation struct{ *dispatch.Reservation }
+
+func (r reservation) Split(count int) admission.Reservation {
+	return reservation{r.Reservation.Split(count)}
+}
+
+// gates adapts the admission to what the scheduler and the dispatcher ask for, both
+// of which are built before it.
+type gates struct{ *Node }
+
+func (g gates) Reserve(namespace, queue string, count int) scheduler.Reservation {
+	return g.admission.Reserve(namespace, queue, count)
+}
+
+func (g gates) Limited(namespace, queue string) bool { return g.admission.Limited(namespace, queue) }
+
+func (g gates) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
+	return g.admission.Take(ctx, asks)
+}
+
+func (g gates) GiveBack(unused []job.QueueAsk) { g.admission.GiveBack(unused) }
+
+func (g gates) Adopted(l job.Leased) { g.admission.Adopted(l) }
+
+func (g gates) Ended(e job.Ending) { g.admission.Ended(e) }
 
 // CancelAttempt cancels an attempt wherever it is.
 func (n *Node) CancelAttempt(record string, token uint64) {

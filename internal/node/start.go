@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/fermata-io/fermata/internal/admission"
 	"github.com/fermata-io/fermata/internal/dispatch"
 	"github.com/fermata-io/fermata/internal/ledger"
 	"github.com/fermata-io/fermata/internal/membership"
@@ -105,25 +106,34 @@ func (n *Node) build(context.Context) (err error) {
 	n.onStop("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
 	n.registry, err = registry.New(registry.Options{
 		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
-		Nudger: n, Canceller: n, Logger: c.Logger,
+		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
+		SettingsChanged: func() { n.admission.SettingsChanged() },
 	})
 	if err != nil {
 		return err
 	}
 	n.dispatcher, err = dispatch.New(dispatch.Options{
 		Node: c.Name, LeaseTTL: c.LeaseTTL, Store: n.store, Ledger: n.ledger, Observer: n.telemetry,
-		OnDemand: n.demandChanged, Addresses: n.otherNodes, Logger: c.Logger, Registerer: c.Registerer,
+		Attempts: gates{n}, OnDemand: n.demandChanged, Addresses: n.otherNodes, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {
 		return err
 	}
 	n.scheduler, err = scheduler.New(scheduler.Options{
-		Node: c.Name, Store: n.store, Ledger: n.ledger, Slots: slots{n.dispatcher}, Peers: n.peers,
+		Node: c.Name, Store: n.store, Ledger: n.ledger, Slots: gates{n}, Limits: gates{n}, Peers: n.peers,
 		Held: n.held, LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {
 		return err
 	}
+	n.admission, err = admission.New(admission.Options{
+		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: slots{n.dispatcher}, Canceller: n,
+		OnRoom: n.scheduler.LimitsChanged, LeaseTTL: c.LeaseTTL, Logger: c.Logger, Registerer: c.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	n.onStop("admission", func(context.Context) error { n.admission.Stop(); return nil })
 	n.locks, err = shardlock.New(shardlock.Options{
 		Client: n.lockConns, Key: n.store.LockKey, Shards: c.Shards, Node: c.Name, PeerAddr: n.peerAddr,
 		TTL:       c.LockTTL,
@@ -159,7 +169,7 @@ func (n *Node) serve(context.Context) error {
 		Observe: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
-		Logger: n.cfg.Logger,
+		Now: n.clock, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
@@ -14,12 +15,15 @@ import (
 //
 // A queue without free slots is dry: its flows are not looked at until somebody
 // says that there are slots again, so that a backlog costs nothing while it waits.
+// A queue that is at its limit rests likewise, until an instant or until somebody
+// says that there is room.
 type backlog struct {
 	now    float64 // start of the service given last
 	flows  map[job.Lane]*flow
 	queues map[queue]*queueFlows
-	open   heap[*queueFlows] // not dry and not empty
+	open   heap[*queueFlows] // neither dry nor resting nor empty
 	dry    map[*queueFlows]struct{}
+	rests  map[*queueFlows]time.Time
 }
 
 // credit bounds what a flow can make up for after it had nothing due: one slot of
@@ -65,6 +69,7 @@ func (q *queueFlows) before(other *queueFlows) bool {
 func newBacklog() backlog {
 	return backlog{
 		flows: make(map[job.Lane]*flow), queues: make(map[queue]*queueFlows), dry: make(map[*queueFlows]struct{}),
+		rests: make(map[*queueFlows]time.Time),
 	}
 }
 
@@ -141,10 +146,49 @@ func (b *backlog) waterAll() (waited bool) {
 	return waited
 }
 
+// rest has a queue wait until an instant.
+func (b *backlog) rest(key job.Lane, until time.Time) {
+	q := b.flow(key).queue
+	b.rests[q] = until
+	b.settle(q)
+}
+
+// rouse ends the rest of a queue. It reports whether somebody waited.
+func (b *backlog) rouse(name queue) bool {
+	q := b.queues[name]
+	if _, rests := b.rests[q]; !rests {
+		return false
+	}
+	delete(b.rests, q)
+	b.settle(q)
+	return len(q.waiting) > 0
+}
+
+// rouseDue ends the rests that are over.
+func (b *backlog) rouseDue(now time.Time) {
+	for q, until := range b.rests {
+		if !now.Before(until) {
+			b.rouse(q.name)
+		}
+	}
+}
+
+// nextRouse is when the next queue that somebody waits for has rested; zero is
+// never.
+func (b *backlog) nextRouse() (next time.Time) {
+	for q, until := range b.rests {
+		if len(q.waiting) > 0 {
+			next = earlier(next, until)
+		}
+	}
+	return next
+}
+
 // settle puts a queue to where it belongs after it changed.
 func (b *backlog) settle(q *queueFlows) {
 	_, dry := b.dry[q]
-	switch belongs := !dry && len(q.waiting) > 0; {
+	_, rests := b.rests[q]
+	switch belongs := !dry && !rests && len(q.waiting) > 0; {
 	case belongs && q.pos > 0:
 		b.open.fix(q)
 	case belongs:
@@ -185,6 +229,7 @@ func (b *backlog) prune() {
 		if f.queue.members--; f.queue.members == 0 {
 			delete(b.queues, f.queue.name)
 			delete(b.dry, f.queue)
+			delete(b.rests, f.queue)
 		}
 	}
 	if len(b.flows) == 0 {

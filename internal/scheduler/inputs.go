@@ -67,6 +67,15 @@ func (s *Scheduler) DemandChanged() {
 	}
 }
 
+// LimitsChanged says that a queue which has limits may have room again.
+func (s *Scheduler) LimitsChanged(namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.backlog.rouse(queue{namespace, name}) {
+		s.wake.Signal()
+	}
+}
+
 // setDue takes a lane's first due time and puts it to where it belongs.
 func (s *Scheduler) setDue(l *lane, due int64) {
 	l.shard.take(l, &s.backlog)

@@ -35,6 +35,9 @@ func (s *Scheduler) leaseLoop(ctx context.Context) {
 func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), leaseTimeout)
 	defer cancel()
+	if calls = s.limit(ctx, calls); len(calls) == 0 {
+		return
+	}
 	requests := make([]job.LeaseRequest, len(calls))
 	for i, c := range calls {
 		requests[i] = job.LeaseRequest{
@@ -88,6 +91,7 @@ func (s *Scheduler) finish(c *call, r job.LeaseReply, got []int, arrived time.Ti
 		s.backlog.charge(q.Lane, got[i]-q.N)
 		c.lanes[i].asked = false
 	}
+	s.giveBack(c, got)
 	if s.shards[sh.id] != sh {
 		return // lost meanwhile
 	}

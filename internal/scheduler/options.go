@@ -52,6 +52,19 @@ type Peers interface {
 	SendPermitResult(node string, r job.PermitResult)
 }
 
+// Limits bound how many runs of whole queues start. None of its methods calls the
+// scheduler back; see [Scheduler.LimitsChanged].
+type Limits interface {
+	// Limited tells whether the queue has limits to be asked for before a lease. It
+	// is called often.
+	Limited(namespace, queue string) bool
+	// Take asks for starts and takes what it grants. It may block for a call to
+	// Redis. Answers come in the order of the asks.
+	Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant
+	// GiveBack returns starts that were granted and not used. It does not block.
+	GiveBack(unused []job.QueueAsk)
+}
+
 // Options configure a Scheduler. Node, Store, Ledger, Slots, Peers and Held are
 // required.
 type Options struct {
@@ -61,6 +74,8 @@ type Options struct {
 	Ledger Ledger
 	Slots  Slots
 	Peers  Peers
+	// Limits of queues; nil is none.
+	Limits Limits
 	// Held returns the lock value of a shard while the lock can be trusted. It is
 	// called often and must not call the scheduler back.
 	Held func(shard int) (lockValue string, ok bool)

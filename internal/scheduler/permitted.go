@@ -23,12 +23,18 @@ func (s *Scheduler) Permitted(ctx context.Context, node string, p job.Permit) {
 		s.o.Peers.SendPermitResult(node, job.PermitResult{ID: p.ID})
 		return
 	}
+	n, ok := s.permitLimit(ctx, node, p, slots.Count())
+	if !ok {
+		slots.Deliver(nil)
+		return
+	}
 	started := time.Now()
 	r := s.o.Store.Lease(ctx, []job.LeaseRequest{{
 		Shard: p.Shard, LockValue: p.LockValue, TTL: s.o.LeaseTTL, Batch: s.batchID(),
-		Quotas: []job.LaneQuota{{Lane: p.Lane, N: slots.Count()}},
+		Quotas: []job.LaneQuota{{Lane: p.Lane, N: n}},
 	}})[0]
 	slots.Deliver(r.Leased)
+	s.unused(p.Lane, n-len(r.Leased))
 	s.metrics.leased(len(r.Leased), r.Err)
 	s.metrics.permitsUsed.Inc()
 	if r.Err != nil {

@@ -13,6 +13,7 @@ type call struct {
 	lanes     []*lane
 	quotas    []job.LaneQuota // by lane
 	slots     []Reservation   // by lane
+	limited   []bool          // by lane: the quota was granted by Limits; nil is none
 	total     int
 }
 
@@ -42,6 +43,7 @@ func (s *Scheduler) pick(now time.Time) ([]*call, time.Time) {
 	}
 	s.dropExpired(now)
 	s.promote(now)
+	s.backlog.rouseDue(now)
 	r := round{now: now}
 	l := s.backlog.next()
 	for l != nil && len(r.calls) < maxRoundShards && r.slots < maxRoundSlots {
@@ -82,7 +84,8 @@ func (s *Scheduler) usable(sh *shard) bool {
 	return !flying && !sh.clock.at.IsZero()
 }
 
-// nextDue is when the next lane becomes due, or the next permit runs out.
+// nextDue is when the next lane becomes due, the next permit runs out, or the next
+// queue has rested.
 func (s *Scheduler) nextDue() (next time.Time) {
 	for _, sh := range s.shards {
 		if len(sh.later) == 0 || !s.usable(sh) {
@@ -94,7 +97,7 @@ func (s *Scheduler) nextDue() (next time.Time) {
 		}
 		next = earlier(next, t)
 	}
-	return earlier(next, s.permits.nextExpiry())
+	return earlier(earlier(next, s.permits.nextExpiry()), s.backlog.nextRouse())
 }
 
 // earlier is the earlier of two instants of which zero means never.

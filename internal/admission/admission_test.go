@@ -1,0 +1,355 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+var errTest = errors.New("refused")
+
+func TestPlainRunsGoStraightThrough(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a"), recurring("b"))
+		leases := b.lease("ns/a", "ns/b")
+		r := b.a.Reserve("ns", "q", 2)
+		r.Deliver(leases)
+		b.wantGot("ns/a", "ns/b") // before anything else could run
+		for _, call := range []string{"acquire", "read", "rate"} {
+			if n := b.limits.count(call); n != 0 {
+				t.Errorf("%d calls of %s", n, call)
+			}
+		}
+		b.wantEvents("ns/a")
+	})
+}
+
+func TestGatedRunsHoldUpNoOthers(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a"), recurring("b", locks("k")))
+		b.limits.set(func() { b.limits.hang["acquire"] = true })
+		leases := b.lease("ns/b", "ns/a")
+		b.a.Reserve("ns", "q", 2).Deliver(leases)
+		b.wantGot("ns/a")
+	})
+}
+
+func TestMutex(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a", locks("k")), recurring("b", locks("k")), recurring("c", locks("k")))
+		first := b.deliver("ns/a")
+		after(time.Millisecond)
+		b.deliver("ns/b")
+		after(time.Millisecond)
+		b.deliver("ns/c")
+		b.wantGot("ns/a")
+		b.wantHolders("lock/ns/k", idOf(first[0]))
+		b.wantHeld("ns/b", job.HeldLock, "k", "a")
+		if d := dueIn(b.store.state("ns/b")); d < pollLock-time.Second/10 || d > 2*pollLock {
+			t.Errorf("looks again after %v", d)
+		}
+		if s := b.store.state("ns/b"); s.Attempt != 0 || s.Failures != 0 || s.Unacked != 0 {
+			t.Errorf("waiting was counted: %+v", s)
+		}
+		b.end("ns/a", success)
+		if d := dueIn(b.store.state("ns/b")); d > 0 {
+			t.Errorf("first waiter is due in %v, want woken", d)
+		}
+		if d := dueIn(b.store.state("ns/c")); d <= 0 {
+			t.Error("second waiter is woken as well")
+		}
+		b.deliver("ns/b")
+		b.wantGot("ns/a", "ns/b")
+	})
+}
+
+func TestDeniedRunKeepsNothing(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a", locks("y")), recurring("b", locks("z", "x", "y")))
+		b.deliver("ns/a")
+		b.deliver("ns/b")
+		b.wantGot("ns/a")
+		b.wantHeld("ns/b", job.HeldLock, "y", "a")
+		b.wantHolders("lock/ns/x")
+		b.wantHolders("lock/ns/z")
+		if n := b.limits.count("acquire"); n != 3 { // a: y; b: x, y
+			t.Errorf("%d calls, want one for each lock up to the one denied", n)
+		}
+	})
+}
+
+// A wake that comes before it is stored that the run waits is repeated; one for a
+// run that waits no more goes to the next in line.
+func TestWakes(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a", locks("k")), recurring("b", locks("k")), recurring("c", locks("k")))
+		b.deliver("ns/a")
+		b.store.set(func() {
+			b.store.delay = func(c job.Change) time.Duration {
+				switch c.Event.(type) {
+				case job.HoldBack:
+					return 10 * time.Millisecond
+				case job.Wake:
+					return 2 * time.Millisecond
+				}
+				return 0
+			}
+		})
+		b.deliver("ns/b")
+		b.end("ns/a", success)
+		after(50 * time.Millisecond)
+		if s := b.store.state("ns/b"); s.Region != job.RegionDue || dueIn(s) > 0 {
+			t.Errorf("not woken: %v in %v", s.Region, dueIn(s))
+		}
+
+		b.deliver("ns/b")
+		after(time.Millisecond)
+		b.put(recurring("gone", locks("k")))
+		b.deliver("ns/gone")
+		after(20 * time.Millisecond)
+		b.deliver("ns/c")
+		after(20 * time.Millisecond)
+		b.wantHeld("ns/c", job.HeldLock, "k", "b")
+		b.store.set(func() { delete(b.store.records, "ns/gone") })
+		b.end("ns/b", success)
+		after(20 * time.Millisecond)
+		if d := dueIn(b.store.state("ns/c")); d > 0 {
+			t.Errorf("the next in line is due in %v, want woken", d)
+		}
+	})
+}
+
+func TestRedisAwayGivesRunsBack(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		gate   func(*job.Definition)
+		during func(b *bed)
+	}{
+		{"units", locks("k"), func(b *bed) { b.limits.down["acquire"] = true }},
+		{"units hang", locks("k"), func(b *bed) { b.limits.hang["acquire"] = true }},
+		{"target", target("host"), func(b *bed) { b.limits.down["read"] = true }},
+		{"ledger", overlap(job.OverlapAllowAll), func(b *bed) { b.store.refuse["ns/a"] = errTest }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			run(t, func(b *bed) {
+				b.put(recurring("a", tt.gate))
+				before := b.store.state("ns/a")
+				b.limits.set(func() { tt.during(b) })
+				begun := time.Now()
+				b.deliver("ns/a")
+				after(ttl / 2)
+				b.wantGot()
+				if got := b.slots.list(&b.slots.returned); !slices.Equal(got, []string{"ns/a"}) {
+					t.Errorf("returned %q", got)
+				}
+				if took := b.slots.at[0].Sub(begun); took > ttl/5 {
+					t.Errorf("its slot was free after %v", took)
+				}
+				s := b.store.state("ns/a")
+				if s.Region != job.RegionDue || s.Attempt != 0 || s.Unacked != before.Unacked || s.Due != before.Due {
+					t.Errorf("after: %+v", s)
+				}
+				b.wantHolders("lock/ns/k")
+			})
+		})
+	}
+}
+
+func TestQueueConcurrency(t *testing.T) {
+	run(t, func(b *bed) {
+		b.settings(job.QueueSettings{MaxConcurrency: 2})
+		b.put(recurring("a"), recurring("b"), recurring("c"))
+		if g := b.take(5); g.N != 2 || g.Again <= 0 {
+			t.Errorf("grant %+v, want room for 2", g)
+		}
+		if g := b.take(5); g.N != 0 {
+			t.Errorf("grant %+v of room that is promised", g)
+		}
+		b.a.GiveBack([]job.QueueAsk{{Queue: queueQ, N: 1}})
+		after(restRoom)
+		if g := b.take(5); g.N != 1 {
+			t.Errorf("grant %+v, want what was given back", g)
+		}
+		b.deliver("ns/a", "ns/b", "ns/c")
+		b.wantGot("ns/a", "ns/b")
+		b.wantHeld("ns/c", job.HeldQueue, "q", "a")
+		if g := b.take(1); g.N != 0 || g.Again <= 0 {
+			t.Errorf("grant %+v of a full queue", g)
+		}
+		calls := b.limits.count("rooms")
+		if b.take(1); b.limits.count("rooms") != calls {
+			t.Error("a queue that rests is asked for again")
+		}
+		b.rooms = nil
+		b.end("ns/a", success)
+		if !slices.Contains(b.rooms, "ns/q") {
+			t.Error("nobody is told of the room")
+		}
+		if g := b.take(1); g.N != 1 {
+			t.Errorf("grant %+v after a run ended", g)
+		}
+		if d := dueIn(b.store.state("ns/c")); d > 3*restRoom/2 {
+			t.Errorf("the run that was one too many is due in %v", d)
+		}
+	})
+}
+
+func TestQueueRate(t *testing.T) {
+	run(t, func(b *bed) {
+		b.settings(job.QueueSettings{Rate: 10, Burst: 3})
+		if !b.a.Limited("ns", "q") || b.a.Limited("ns", "other") {
+			t.Error("Limited is wrong")
+		}
+		if g := b.take(5); g.N != 3 || g.Again != 100*time.Millisecond {
+			t.Errorf("grant %+v, want the burst", g)
+		}
+		b.a.GiveBack([]job.QueueAsk{{Queue: queueQ, N: 2}})
+		synctest.Wait()
+		if g := b.take(5); g.N != 2 {
+			t.Errorf("grant %+v, want what was given back", g)
+		}
+		if g := b.take(5); g.N != 0 {
+			t.Errorf("grant %+v, want none", g)
+		}
+		after(200 * time.Millisecond)
+		if g := b.take(5); g.N != 2 {
+			t.Errorf("grant %+v after 200 ms at 10 a second", g)
+		}
+		// A run that a gate holds back has not started.
+		b.put(recurring("a", locks("k")), recurring("b", locks("k")))
+		b.deliver("ns/a", "ns/b")
+		after(20 * time.Millisecond)
+		if g := b.take(1); g.N != 1 {
+			t.Errorf("grant %+v, want the start of the run that was held back", g)
+		}
+	})
+}
+
+// Until the settings are known, nothing may start.
+func TestUnknownSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := newFakeLimits()
+		limits.down["settings"] = true
+		b := newBed(t, limits)
+		defer b.a.Stop()
+		synctest.Wait()
+		if !b.a.Limited("ns", "q") {
+			t.Error("not limited")
+		}
+		if g := b.take(1); g.N != 0 || g.Again <= 0 {
+			t.Errorf("grant %+v", g)
+		}
+		limits.set(func() { limits.down["settings"] = false })
+		b.a.SettingsChanged()
+		synctest.Wait()
+		if b.a.Limited("ns", "q") {
+			t.Error("limited")
+		}
+		limits.set(func() { limits.settings[queueQ] = job.QueueSettings{Rate: 1}; limits.down["settings"] = true })
+		after(1500 * time.Millisecond)
+		limits.set(func() { limits.down["settings"] = false })
+		after(time.Second)
+		if !b.a.Limited("ns", "q") {
+			t.Error("what changed is not read within a second")
+		}
+	})
+}
+
+func TestRecoveryIsARamp(t *testing.T) {
+	run(t, func(b *bed) {
+		b.settings(job.QueueSettings{RecoveryRate: 10})
+		var records []string
+		for i := range 5 {
+			d := recurring(fmt.Sprint(i))
+			b.put(d)
+			b.store.set(func() { b.store.records[d.Record()].State.Recovery = true })
+			records = append(records, d.Record())
+		}
+		begun := time.Now()
+		b.deliver(records...)
+		b.wantGot("ns/0")
+		for i, r := range records[1:] {
+			s := b.store.state(r)
+			want := begun.Add(time.Duration(i+1) * 100 * time.Millisecond).UnixMilli()
+			if s.Due != want || !s.Paced || s.Held.Reason != job.HeldPace {
+				t.Errorf("%s: due %+d ms, held %+v, paced %v", r, s.Due-want, s.Held, s.Paced)
+			}
+		}
+		calls := b.limits.count("rate")
+		b.deliver(records[1:]...) // their turn has come, and is not asked for again
+		b.wantGot(records...)
+		if b.limits.count("rate") != calls {
+			t.Error("a run that had its turn takes another one")
+		}
+	})
+}
+
+func TestStopGivesBackWhatIsGated(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a", locks("k")), recurring("b", locks("k")), recurring("c"))
+		b.deliver("ns/a")
+		b.a.Ended(job.Ending{Record: "ns/a", Token: b.store.state("ns/a").Token, Over: true})
+		b.a.Stop()
+		b.wantHolders("lock/ns/k")
+		b.deliver("ns/b", "ns/c")
+		b.wantGot("ns/a", "ns/c")
+		if got := b.slots.list(&b.slots.returned); !slices.Equal(got, []string{"ns/b"}) {
+			t.Errorf("returned %q", got)
+		}
+	})
+}
+
+func (b *bed) settings(s job.QueueSettings) {
+	b.limits.set(func() { b.limits.settings[queueQ] = s })
+	b.a.SettingsChanged()
+	synctest.Wait()
+}
+
+func (b *bed) take(n int) job.QueueGrant {
+	return b.a.Take(b.t.Context(), []job.QueueAsk{{Queue: queueQ, N: n}})[0]
+}
+
+// BenchmarkPlain delivers batches of 100 runs without gates.
+func BenchmarkPlain(b *testing.B) {
+	for _, gated := range []bool{false, true} {
+		b.Run(map[bool]string{false: "direct", true: "through"}[gated], func(b *testing.B) {
+			a, err := New(Options{
+				Store: &fakeStore{}, Limits: newFakeLimits(), Ledger: &fakeStore{}, Slots: nullSlots{}, Canceller: &fakeSlots{},
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer a.Stop()
+			for a.settings.Load() == nil {
+				a.SettingsChanged()
+			}
+			leases := make([]job.Leased, 100)
+			for i := range leases {
+				leases[i].Definition = recurring(fmt.Sprint(i))
+				leases[i].Record, leases[i].State.Token = leases[i].Definition.Record(), uint64(i)
+			}
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n += len(leases) {
+				var r Reservation = nullSlots{}
+				if gated {
+					r = a.Reserve("ns", "q", len(leases))
+				}
+				r.Deliver(leases)
+			}
+		})
+	}
+}
+
+type nullSlots struct{}
+
+func (nullSlots) Reserve(string, string, int) Reservation { return nullSlots{} }
+func (nullSlots) Return([]job.Leased)                     {}
+func (nullSlots) Abandon(string, uint64) bool             { return false }
+func (nullSlots) Count() int                              { return 0 }
+func (nullSlots) Split(int) Reservation                   { return nullSlots{} }
+func (nullSlots) Deliver([]job.Leased)                    {}

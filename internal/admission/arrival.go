@@ -1,0 +1,183 @@
+package admission
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// errNoParent: the job of a child record is gone.
+var errNoParent = errors.New("no parent record")
+
+// arrivals asks the overlap and misfire policy. What it lets start is stored at
+// last, when all other gates are passed; what it does not is stored now.
+func (a *Admission) arrivals(ctx context.Context, g *group) {
+	a.readParents(ctx, g)
+	var changes []job.Change
+	var asked []*item
+	g.filter(func(it *item) bool {
+		if it.gates&job.GateArrival == 0 {
+			return true
+		}
+		compiled, err := job.Compile(it.Definition)
+		if err != nil {
+			a.broke(g, it, "policy", err)
+			return false
+		}
+		switch job.Arrives(compiled, it.State, it.parent, it.nowMS) {
+		case job.ArrivalStart:
+			it.arrive = it.child != ""
+			return true
+		case job.ArrivalSpawn:
+			it.arrive = true
+			return true
+		}
+		changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.State.Token}, Known: it.known()})
+		asked = append(asked, it)
+		return false
+	})
+	if len(changes) > 0 {
+		a.arrive(ctx, g, asked, changes)
+	}
+}
+
+// begin stores the start of the runs that need it, last of all.
+func (a *Admission) begin(ctx context.Context, g *group) {
+	var changes []job.Change
+	var asked []*item
+	g.filter(func(it *item) bool {
+		if it.arrive {
+			changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.State.Token}, Known: it.known()})
+			asked = append(asked, it)
+		}
+		return !it.arrive
+	})
+	if len(changes) > 0 {
+		a.arrive(ctx, g, asked, changes)
+	}
+}
+
+// arrive stores arrivals and puts those back into the group that start, as the
+// records that they are by then. Others lose what they hold.
+func (a *Admission) arrive(ctx context.Context, g *group, asked []*item, changes []job.Change) {
+	var stops []stop
+	for i, r := range a.do(ctx, changes) {
+		it := asked[i]
+		parent := it.key.Record()
+		for _, slot := range r.CancelChildren {
+			stops = append(stops, stop{shard: it.Shard, record: job.ChildRecord(parent, slot)})
+		}
+		for _, slot := range r.TerminateChildren {
+			stops = append(stops, stop{shard: it.Shard, record: job.ChildRecord(parent, slot), terminate: true})
+		}
+		spawned := r.Answer == job.Applied && r.Arrival == job.ArrivalSpawn && r.Spawn != nil
+		if spawned {
+			it.Record, it.State = job.ChildRecord(parent, r.Spawn.Slot), r.Spawn.State
+		}
+		switch {
+		case r.Err != nil:
+			// It may be stored all the same, and only not confirmed.
+			a.broke(g, it, "ledger", r.Err)
+			continue
+		case spawned:
+		case r.Answer == job.Applied && r.Arrival == job.ArrivalStart:
+			it.State = r.Record.State
+		default:
+			if r.Arrival == job.ArrivalHeld {
+				a.metrics.held.WithLabelValues(job.HeldOverlap.String()).Inc()
+			}
+			a.drop(g, it)
+			continue
+		}
+		it.arrive = false
+		g.items = append(g.items, it)
+	}
+	a.stopRuns(ctx, stops)
+}
+
+// readParents reads the parents of child records, on which overlap depends.
+func (a *Admission) readParents(ctx context.Context, g *group) {
+	parents := make(map[int][]string)
+	for _, it := range g.items {
+		if it.child != "" && it.gates&job.GateArrival != 0 {
+			parents[it.Shard] = append(parents[it.Shard], it.key.Record())
+		}
+	}
+	if len(parents) == 0 {
+		return
+	}
+	found := make(map[string]*job.Record)
+	failures := make(map[int]error)
+	for shard, records := range parents {
+		list, err := a.o.Store.GetRecords(ctx, shard, records)
+		failures[shard] = err
+		for i := range list {
+			found[records[i]] = list[i]
+		}
+	}
+	g.filter(func(it *item) bool {
+		if it.child == "" || it.gates&job.GateArrival == 0 {
+			return true
+		}
+		rec, err := found[it.key.Record()], failures[it.Shard]
+		if rec == nil {
+			if err == nil {
+				err = errNoParent
+			}
+			a.broke(g, it, "parent", err)
+			return false
+		}
+		it.parent, it.Definition = &rec.State, rec.Definition
+		return true
+	})
+}
+
+// stop is a run that another one takes the place of.
+type stop struct {
+	shard     int
+	record    string
+	terminate bool
+}
+
+// stopRuns cancels or terminates runs that give way to a new one, and tells the
+// workers of the live ones. What fails is asked for again at the next arrival.
+func (a *Admission) stopRuns(ctx context.Context, stops []stop) {
+	byShard := make(map[int][]stop)
+	for _, s := range stops {
+		byShard[s.shard] = append(byShard[s.shard], s)
+	}
+	var changes []job.Change
+	var running []job.State
+	for shard, list := range byShard {
+		records := make([]string, len(list))
+		for i, s := range list {
+			records[i] = s.record
+		}
+		found, err := a.o.Store.GetRecords(ctx, shard, records)
+		if err != nil {
+			a.o.Logger.Warn("runs that have to give way cannot be read", "records", records, "error", err)
+			continue
+		}
+		for i, rec := range found {
+			if rec == nil {
+				continue // it has ended meanwhile
+			}
+			var event job.Event = job.CancelRun{RunID: rec.State.RunID()}
+			if list[i].terminate {
+				event = job.Terminate{}
+			}
+			changes = append(changes, job.Change{Record: list[i].record, Event: event})
+			running = append(running, rec.State)
+		}
+	}
+	for i, r := range a.do(ctx, changes) {
+		if r.Err != nil && !errors.Is(r.Err, job.ErrNotFound) {
+			a.o.Logger.Warn("run that has to give way cannot be stopped", "record", changes[i].Record, "error", r.Err)
+			continue
+		}
+		if running[i].Live() {
+			a.o.Canceller.CancelAttempt(changes[i].Record, running[i].Token)
+		}
+	}
+}

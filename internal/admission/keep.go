@@ -1,0 +1,161 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// keepLoop prolongs what live attempts hold.
+func (a *Admission) keepLoop() {
+	timer := time.NewTimer(a.o.keepEvery())
+	defer timer.Stop()
+	for {
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		next := a.o.keepEvery()
+		if !a.keepUnits() {
+			next = a.o.errorRest()
+		}
+		if !a.keepProbes() {
+			next = a.o.errorRest()
+		}
+		timer.Reset(next)
+	}
+}
+
+// kept is one unit that is to be prolonged.
+type kept struct {
+	key attemptKey
+	l   *live
+	u   unit
+}
+
+// maxKept bounds one call.
+const maxKept = 1000
+
+// keepUnits prolongs all units of live attempts; false when some were not reached.
+func (a *Admission) keepUnits() bool {
+	var list []kept
+	a.mu.Lock()
+	for key, l := range a.mu.live {
+		for _, u := range l.units {
+			list = append(list, kept{key, l, u})
+		}
+	}
+	a.mu.Unlock()
+	all := true
+	for len(list) > 0 && a.ctx.Err() == nil {
+		n := min(len(list), maxKept)
+		all = a.keepSome(list[:n]) && all
+		list = list[n:]
+	}
+	return all
+}
+
+// keepSome makes one call.
+func (a *Admission) keepSome(list []kept) bool {
+	ctx, cancel := context.WithTimeout(a.ctx, a.o.callTimeout())
+	defer cancel()
+	keeps := make([]job.UnitKeep, len(list))
+	places := make(map[job.UnitKeep]kept, len(list))
+	for i, k := range list {
+		keeps[i] = job.UnitKeep{Name: k.u.name, Holder: k.l.holder, TTL: a.o.LeaseTTL}
+		places[keeps[i]] = k
+	}
+	err := a.o.Limits.KeepUnits(ctx, keeps)
+	var gone *job.UnitsLostError
+	if !errors.As(err, &gone) {
+		if err != nil {
+			a.failed("keep units", err)
+			return false
+		}
+		a.worked()
+		return true
+	}
+	var lost []kept
+	for _, k := range gone.Units {
+		lost = append(lost, places[k])
+	}
+	return a.lost(ctx, lost)
+}
+
+// lost deals with units that have lapsed under live attempts: they are taken again
+// if they are still free.
+func (a *Admission) lost(ctx context.Context, list []kept) bool {
+	var asks []job.UnitAsk
+	var live []kept
+	a.mu.Lock()
+	for _, k := range list {
+		switch {
+		case k.l == nil || k.l.ended:
+		case k.u.unsure:
+			// The limit came into force after the attempt began.
+			k.l.without(k.u.name)
+		default:
+			live = append(live, k)
+			asks = append(asks, job.UnitAsk{Name: k.u.name, Limit: k.u.limit, Holder: k.l.holder, TTL: a.o.LeaseTTL})
+		}
+	}
+	a.mu.Unlock()
+	if len(asks) == 0 {
+		return true
+	}
+	all := true
+	for i, grant := range a.o.Limits.AcquireUnits(ctx, asks) {
+		switch {
+		case grant.Granted:
+			a.again(live[i])
+		case grant.Err != nil:
+			a.failed("units", grant.Err)
+			all = false
+		default:
+			a.giveUp(live[i], grant)
+		}
+	}
+	return all
+}
+
+// again notes that a unit that had lapsed was free; if its attempt has ended
+// meanwhile it goes back.
+func (a *Admission) again(k kept) {
+	a.mu.Lock()
+	back := k.l.ended && k.l.over
+	a.mu.Unlock()
+	if back {
+		a.send(errands{releases: []release{{unit: k.u, holder: k.l.holder}}})
+	}
+}
+
+// giveUp deals with a unit that somebody else has now.
+func (a *Admission) giveUp(k kept, grant job.UnitGrant) {
+	a.mu.Lock()
+	ended := k.l.ended
+	k.l.without(k.u.name)
+	a.mu.Unlock()
+	if ended {
+		return
+	}
+	a.metrics.lost.WithLabelValues(k.u.reason.String()).Inc()
+	a.o.Logger.Warn("live attempt has lost what it held", "record", k.key.record, "reason", k.u.reason.String(),
+		"key", k.u.key, "held_by", grant.By, "abandoned", k.u.reason == job.HeldLock)
+	if k.u.reason == job.HeldLock {
+		a.o.Slots.Abandon(k.key.record, k.key.token)
+	}
+}
+
+// without forgets a unit. The caller holds the mutex.
+func (l *live) without(name string) {
+	var rest []unit
+	for _, u := range l.units {
+		if u.name != name {
+			rest = append(rest, u)
+		}
+	}
+	l.units = rest
+}

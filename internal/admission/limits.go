@@ -1,0 +1,195 @@
+package admission
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Pauses of a queue that may start nothing now.
+const (
+	// restLeast and restMost bound the pause until the next start of a rate.
+	restLeast = 50 * time.Millisecond
+	restMost  = 5 * time.Second
+	// restRoom is the pause for a queue at its concurrency limit. A run that ends
+	// at this node ends it at once.
+	restRoom = 100 * time.Millisecond
+	// restError is the pause when Redis could not be asked.
+	restError = 200 * time.Millisecond
+)
+
+// restingQueue is a queue that has nothing to grant until an instant.
+type restingQueue struct{ until time.Time }
+
+// promise is how much of a queue's room was granted to runs that have not come to
+// their gate yet. What is not heard of within promiseLife is not counted any more.
+type promise struct {
+	n     int
+	since time.Time // of the last one
+}
+
+const promiseLife = time.Second
+
+// promised is what was granted and is not taken yet. The caller holds mu.
+func (a *Admission) promised(q job.QueueKey) int {
+	p, known := a.mu.promises[q]
+	if known && time.Since(p.since) > promiseLife {
+		delete(a.mu.promises, q)
+		return 0
+	}
+	return p.n
+}
+
+// promise notes room that was granted, if there is that much beside what was
+// granted before; it returns how much there is.
+func (a *Admission) promise(q job.QueueKey, n, free int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.promised(q)
+	n = max(0, min(n, free-before))
+	if n > 0 {
+		a.mu.promises[q] = promise{before + n, time.Now()}
+	}
+	return n
+}
+
+// arrived notes that runs have taken the room that they were promised, or have no
+// use for it.
+func (a *Admission) arrived(q job.QueueKey, limits job.QueueSettings, n int) {
+	if limits.MaxConcurrency == 0 || n == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if left := a.promised(q) - n; left > 0 {
+		a.mu.promises[q] = promise{left, a.mu.promises[q].since}
+	} else {
+		delete(a.mu.promises, q)
+	}
+}
+
+// Limited tells whether a queue has limits to be asked for before a lease. Before
+// the settings are known, all have.
+func (a *Admission) Limited(namespace, queue string) bool {
+	s := a.settings.Load()
+	if s == nil {
+		return true
+	}
+	if len(*s) == 0 {
+		return false
+	}
+	q := (*s)[job.QueueKey{Namespace: namespace, Queue: queue}]
+	return q.Rate > 0 || q.MaxConcurrency > 0
+}
+
+// Take grants starts of queues. What it grants of a rate is taken; what it grants of
+// a concurrency limit is a guess, and the unit that the run takes at its gate is the
+// truth.
+func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
+	grants := make([]job.QueueGrant, len(asks))
+	now := time.Now()
+	known := a.settings.Load() != nil
+	a.mu.Lock()
+	for i, ask := range asks {
+		rest := a.mu.rests[ask.Queue].until.Sub(now)
+		switch {
+		case !known:
+			grants[i].Again = restLeast
+		case rest > 0:
+			grants[i].Again = rest
+		default:
+			delete(a.mu.rests, ask.Queue)
+			grants[i].N = ask.N
+		}
+	}
+	a.mu.Unlock()
+	a.takeRoom(ctx, asks, grants)
+	a.takeRates(ctx, asks, grants)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, ask := range asks {
+		if grants[i].N == 0 && known {
+			a.mu.rests[ask.Queue] = restingQueue{now.Add(grants[i].Again)}
+		}
+	}
+	return grants
+}
+
+// takeRoom cuts grants to what is free under concurrency limits.
+func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, grants []job.QueueGrant) {
+	var rooms []job.UnitAsk
+	var places []int
+	for i, ask := range asks {
+		if limits := a.queue(ask.Queue); grants[i].N > 0 && limits.MaxConcurrency > 0 {
+			rooms = append(rooms, job.UnitAsk{Name: job.QueueLimitName(ask.Queue), Limit: limits.MaxConcurrency})
+			places = append(places, i)
+		}
+	}
+	if len(rooms) == 0 {
+		return
+	}
+	free, err := a.o.Limits.Rooms(ctx, rooms)
+	if err != nil {
+		a.failed("room of queues", err)
+	} else {
+		a.worked()
+	}
+	for i, place := range places {
+		g := &grants[place]
+		n := a.promise(asks[place].Queue, g.N, free[i])
+		if n < g.N {
+			g.Again = restRoom
+		}
+		if err != nil && n == 0 {
+			g.Again = restError
+		}
+		g.N = n
+	}
+}
+
+// takeRates takes starts of rates for what is granted so far.
+func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, grants []job.QueueGrant) {
+	var rates []job.RateAsk
+	var places []int
+	for i, ask := range asks {
+		if limits := a.queue(ask.Queue); grants[i].N > 0 && limits.Rate > 0 {
+			rates = append(rates, rateAsk(ask.Queue, limits, grants[i].N))
+			places = append(places, i)
+		}
+	}
+	if len(rates) == 0 {
+		return
+	}
+	for i, taken := range a.o.Limits.TakeRate(ctx, rates) {
+		g := &grants[places[i]]
+		switch {
+		case taken.Err != nil:
+			a.failed("rates of queues", taken.Err)
+			a.arrived(asks[places[i]].Queue, a.queue(asks[places[i]].Queue), g.N)
+			*g = job.QueueGrant{Again: restError}
+		case taken.N < g.N:
+			a.worked()
+			a.arrived(asks[places[i]].Queue, a.queue(asks[places[i]].Queue), g.N-taken.N)
+			next := time.Duration(taken.AtMS-taken.NowMS) * time.Millisecond
+			*g = job.QueueGrant{N: taken.N, Again: max(restLeast, min(next, restMost))}
+		}
+	}
+}
+
+// GiveBack returns starts that were granted and not used.
+func (a *Admission) GiveBack(unused []job.QueueAsk) {
+	for _, u := range unused {
+		a.arrived(u.Queue, a.queue(u.Queue), u.N)
+	}
+	a.send(errands{unused: unused})
+}
+
+// rateAsk asks for n starts of a queue's rate.
+func rateAsk(q job.QueueKey, limits job.QueueSettings, n int) job.RateAsk {
+	burst := limits.Burst
+	if burst == 0 {
+		burst = max(1, int(limits.Rate))
+	}
+	return job.RateAsk{Name: job.QueueRateName(q), N: n, Interval: intervalOf(limits.Rate), Burst: burst}
+}

@@ -1,0 +1,127 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Store is what admission needs of the store of records.
+type Store interface {
+	// Now is the clock of a shard, Unix milliseconds.
+	Now(ctx context.Context, shard int) (int64, error)
+	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
+}
+
+// Limits are the values that runs of all shards share. Answers come in the order
+// of what was asked.
+type Limits interface {
+	AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.UnitGrant
+	// ReleaseUnits gives units back, or places in line, and answers who is to be
+	// woken.
+	ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []job.UnitReleased
+	// KeepUnits prolongs units; those that are held no more come back as a
+	// job.UnitsLostError.
+	KeepUnits(ctx context.Context, keeps []job.UnitKeep) error
+	// Rooms is how many units of limits are free, by Name and Limit.
+	Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error)
+	TakeRate(ctx context.Context, asks []job.RateAsk) []job.RateGrant
+	ReadCells(ctx context.Context, names []string) []job.CellReply
+	SwapCells(ctx context.Context, swaps []job.CellSwap) []job.CellReply
+	QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error)
+}
+
+// Ledger decides and stores what happened to a record. Submit must not block;
+// done is called once, on another goroutine or before Submit returns.
+type Ledger interface {
+	Submit(change job.Change, done func(job.ChangeResult))
+}
+
+// Slots are the free slots of this node's workers.
+type Slots interface {
+	Reserve(namespace, queue string, n int) Reservation
+	// Return gives leases back uncounted. It does not block, and what cannot be
+	// stored at once is stored later.
+	Return([]job.Leased)
+	// Abandon has the worker of an attempt at this node stop because something was
+	// lost that the attempt needs.
+	Abandon(record string, token uint64) bool
+}
+
+// Reservation is a number of slots that nobody else can take.
+type Reservation interface {
+	Count() int
+	// Split moves up to n of the slots to a reservation of their own.
+	Split(n int) Reservation
+	// Deliver hands leases to the slots and releases the rest; once.
+	Deliver([]job.Leased)
+}
+
+// Canceller tells the node of the worker that runs an attempt to cancel it,
+// wherever that is. It must not block.
+type Canceller interface {
+	CancelAttempt(record string, token uint64)
+}
+
+// Options configure an Admission. Store, Limits, Ledger, Slots and Canceller are
+// required.
+type Options struct {
+	Store     Store
+	Limits    Limits
+	Ledger    Ledger
+	Slots     Slots
+	Canceller Canceller
+	// OnRoom hears that a queue with limits may have room again. It must not block
+	// for long, nor call back. May be nil.
+	OnRoom func(namespace, queue string)
+	// LeaseTTL is the life of a lease, and of a unit, without renewal. Default
+	// 30 s, at least 1 s.
+	LeaseTTL time.Duration
+	// Refresh is the period in which the settings of queues are read. Default 1 s.
+	Refresh time.Duration
+
+	// Logger defaults to one that discards; Registerer nil registers nothing.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (o *Options) setDefaults() error {
+	if o.Store == nil || o.Limits == nil || o.Ledger == nil || o.Slots == nil || o.Canceller == nil {
+		return errors.New("admission: Store, Limits, Ledger, Slots and Canceller are required")
+	}
+	if o.LeaseTTL == 0 {
+		o.LeaseTTL = 30 * time.Second
+	}
+	if o.LeaseTTL < time.Second {
+		return errors.New("admission: LeaseTTL must be at least 1 s")
+	}
+	if o.Refresh <= 0 {
+		o.Refresh = time.Second
+	}
+	if o.OnRoom == nil {
+		o.OnRoom = func(string, string) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Derived durations.
+
+// budget is how long a batch may be at its gates.
+func (o *Options) budget() time.Duration { return min(o.LeaseTTL/5, 3*time.Second) }
+
+func (o *Options) keepEvery() time.Duration { return o.LeaseTTL / 3 }
+
+// callTimeout bounds one call of the loops.
+func (o *Options) callTimeout() time.Duration { return min(o.LeaseTTL/6, 2*time.Second) }
+
+// errorRest is the pause after a call that failed: without it a run that cannot
+// pass would go round and round.
+func (o *Options) errorRest() time.Duration { return min(o.LeaseTTL/30, 500*time.Millisecond) }

@@ -1,0 +1,59 @@
+package admission
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// paceSlack is how early a start may be: to hold a run back for less costs more
+// than it brings.
+const paceSlack = 20 * time.Millisecond
+
+// pace gives each run that is part of a recovery its turn in the queue's budget.
+func (a *Admission) pace(ctx context.Context, g *group) {
+	n := 0
+	for _, it := range g.items {
+		if it.gates&job.GatePace != 0 {
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	rate := g.limits.RecoveryRate
+	if rate <= 0 {
+		rate = job.DefaultRecoveryRate
+	}
+	interval := intervalOf(rate)
+	turns := a.o.Limits.TakeRate(ctx, []job.RateAsk{{
+		Name: job.RecoveryName(g.queue), N: n, Interval: interval, Burst: 1, Reserve: true,
+	}})[0]
+	turn := int64(0)
+	g.filter(func(it *item) bool {
+		if it.gates&job.GatePace == 0 {
+			return true
+		}
+		if turns.Err != nil {
+			a.broke(g, it, "recovery budget", turns.Err)
+			return false
+		}
+		a.worked()
+		wait := time.Duration(turns.AtMS-turns.NowMS)*time.Millisecond + time.Duration(turn)*interval
+		turn++
+		it.paced = true
+		if wait <= paceSlack {
+			return true
+		}
+		a.hold(g, it, job.HoldBack{
+			Reason: job.HeldPace, Key: g.queue.Queue, Paced: true, UntilMS: it.nowMS + wait.Milliseconds(),
+		})
+		return false
+	})
+}
+
+// intervalOf is the time between two starts at a rate a second.
+func intervalOf(rate float64) time.Duration {
+	return max(time.Microsecond, time.Duration(float64(time.Second)/rate))
+}

@@ -1,0 +1,119 @@
+package admission
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// reservation has its leases pass the gates.
+type reservation struct {
+	a     *Admission
+	inner Reservation
+	queue job.QueueKey
+}
+
+// Reserve takes slots as [Slots] does. What is delivered to the reservation passes
+// the gates first.
+func (a *Admission) Reserve(namespace, queue string, n int) Reservation {
+	inner := a.o.Slots.Reserve(namespace, queue, n)
+	if inner == nil {
+		return nil
+	}
+	return &reservation{a: a, inner: inner, queue: job.QueueKey{Namespace: namespace, Queue: queue}}
+}
+
+func (r *reservation) Count() int { return r.inner.Count() }
+
+func (r *reservation) Split(n int) Reservation {
+	return &reservation{a: r.a, inner: r.inner.Split(n), queue: r.queue}
+}
+
+// Deliver hands on at once what has no gate to pass, and the rest when it has
+// passed. It does not wait for that.
+func (r *reservation) Deliver(leases []job.Leased) {
+	limits := r.a.queue(r.queue)
+	gated := 0
+	for i := range leases {
+		if limits.MaxConcurrency > 0 || gatesOf(&leases[i]) != 0 {
+			gated++
+		}
+	}
+	if gated == 0 {
+		r.inner.Deliver(leases)
+		return
+	}
+	inner := r.inner
+	g := &group{queue: r.queue, limits: limits, since: time.Now(), items: make([]*item, 0, gated)}
+	plain := make([]job.Leased, 0, len(leases)-gated)
+	for i := range leases {
+		gates := gatesOf(&leases[i])
+		if limits.MaxConcurrency > 0 || gates != 0 {
+			g.items = append(g.items, newItem(leases[i], gates))
+			continue
+		}
+		plain = append(plain, leases[i])
+	}
+	if len(plain) > 0 {
+		inner = r.inner.Split(gated)
+		r.inner.Deliver(plain)
+	}
+	g.slots = inner
+	r.a.admit(g)
+}
+
+// gatesOf tells what a leased run has to pass. Its token tells when it was leased.
+func gatesOf(l *job.Leased) job.Gates {
+	child := ""
+	if at := strings.IndexByte(l.Record, '#'); at >= 0 {
+		child = l.Record[at+1:]
+	}
+	return job.GatesOf(&l.Definition, &l.State, child, int64(l.State.Token/1000))
+}
+
+// admit starts a batch on its way.
+func (a *Admission) admit(g *group) {
+	a.mu.Lock()
+	closed := a.mu.closed
+	if !closed {
+		a.groups.Add(1)
+	}
+	a.mu.Unlock()
+	if closed {
+		g.slots.Deliver(nil)
+		a.o.Slots.Return(leasesOf(g.items))
+		return
+	}
+	go func() {
+		defer a.groups.Done()
+		a.pass(g)
+	}()
+}
+
+// pass takes a batch through the gates and delivers what has passed.
+func (a *Admission) pass(g *group) {
+	ctx, cancel := context.WithTimeout(context.Background(), a.o.budget())
+	defer cancel()
+	for _, gate := range []func(context.Context, *group){
+		a.clocks, a.arrivals, a.pace, a.units, a.targets, a.begin,
+	} {
+		if len(g.items) > 0 {
+			gate(ctx, g)
+		}
+	}
+	a.arrived(g.queue, g.limits, len(g.items))
+	a.keep(g.items)
+	g.slots.Deliver(leasesOf(g.items))
+	a.metrics.admitted.Add(float64(len(g.items)))
+	for range g.items {
+		a.metrics.latency.Observe(time.Since(g.since).Seconds())
+	}
+	if len(g.broken) > 0 {
+		rest := time.NewTimer(a.o.errorRest())
+		defer rest.Stop()
+		<-rest.C
+		a.o.Slots.Return(leasesOf(g.broken))
+	}
+}

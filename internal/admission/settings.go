@@ -1,0 +1,68 @@
+package admission
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// settings are those of all queues that have any. The map is not changed.
+type settings map[job.QueueKey]job.QueueSettings
+
+// queue is the settings of a queue; zero for most.
+func (a *Admission) queue(q job.QueueKey) job.QueueSettings {
+	if s := a.settings.Load(); s != nil && len(*s) > 0 {
+		return (*s)[q]
+	}
+	return job.QueueSettings{}
+}
+
+// SettingsChanged has the settings of queues read at once. It does not block.
+func (a *Admission) SettingsChanged() { signal(a.settingsWake) }
+
+// settingsLoop reads the settings of queues, once a period and when they changed.
+// While they cannot be read those read last count.
+func (a *Admission) settingsLoop() {
+	timer := time.NewTimer(a.o.Refresh)
+	defer timer.Stop()
+	failing := false
+	for {
+		err := a.readSettings()
+		switch {
+		case err != nil && !failing && a.ctx.Err() == nil:
+			a.o.Logger.Warn("settings of queues cannot be read; the last ones count", "error", err)
+		case err == nil && failing:
+			a.o.Logger.Info("settings of queues can be read again")
+		}
+		failing = err != nil
+		timer.Reset(a.o.Refresh)
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-a.settingsWake:
+		case <-timer.C:
+		}
+	}
+}
+
+func (a *Admission) readSettings() error {
+	ctx, cancel := context.WithTimeout(a.ctx, a.o.callTimeout())
+	defer cancel()
+	read, err := a.o.Limits.QueueSettings(ctx)
+	if err != nil {
+		return err
+	}
+	before := a.settings.Load()
+	now := settings(read)
+	a.settings.Store(&now)
+	if before == nil {
+		before = &settings{}
+	}
+	for q, s := range *before {
+		if now[q] != s {
+			a.room(q)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/shardlock"
+)
+
+// Facts tells who holds a shard and which workers of the whole cluster serve a
+// queue, for the explanation of a job. Asked is false when Redis or a node gave no
+// answer: what is missing then proves nothing.
+func (n *Node) Facts(ctx context.Context, shard int, q job.QueueKey) job.Facts {
+	f := job.Facts{Asked: true, Shard: shard}
+	value, err := n.lockConns.Get(ctx, n.store.LockKey(shard)).Result()
+	switch {
+	case err == nil:
+		f.Holder, _, f.Held = shardlock.ParseHolder(value)
+	case !errors.Is(err, redis.Nil):
+		f.Asked = false
+	}
+	for _, m := range (clusterView{n}).describeAll(ctx) {
+		if m.Unreachable {
+			f.Asked = false
+		}
+		for _, w := range m.Workers {
+			if w.Namespace != q.Namespace || !slices.Contains(w.Queues, q.Queue) {
+				continue
+			}
+			f.Workers++
+			if !w.Draining {
+				f.FreeSlots += max(0, w.Slots-w.Running)
+			}
+		}
+	}
+	return f
+}
+
+// clock is the time that a keyspace on a virtual clock has, or this node's.
+func (n *Node) clock() time.Time {
+	if n.cfg.Virtual {
+		return time.UnixMilli(n.cfg.Now())
+	}
+	return time.Now()
+}

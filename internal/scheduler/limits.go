@@ -1,0 +1,163 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// A queue with limits is asked for twice: its starts are taken here, before the
+// lease, so that a backlog stays in Redis and in order; what only Redis can decide
+// is decided after the lease, by whoever delivers.
+
+// minRest is the least time until a queue without room is asked for again, unless
+// somebody says that there is room.
+const minRest = 50 * time.Millisecond
+
+// limitTimeout bounds the wait for grants. Lanes without limits share the call.
+const limitTimeout = 250 * time.Millisecond
+
+// limit cuts the quotas of limited queues to what may start now and returns the
+// calls that are left to make. The lanes of a call that is dropped are as due as
+// they were; their queue rests.
+func (s *Scheduler) limit(ctx context.Context, calls []*call) []*call {
+	asks, places := s.asks(calls)
+	if len(asks) == 0 {
+		return calls
+	}
+	asking, cancel := context.WithTimeout(ctx, limitTimeout)
+	grants := s.o.Limits.Take(asking, asks)
+	cancel()
+	left := make([]int, len(grants))
+	for i, g := range grants {
+		left[i] = g.N
+	}
+	var released []Reservation
+	s.mu.Lock()
+	now := time.Now()
+	kept := calls[:0:0]
+	for _, c := range calls {
+		released = append(released, s.cut(c, places, left)...)
+		if len(c.lanes) > 0 {
+			kept = append(kept, c)
+			continue
+		}
+		delete(s.flying, c.shard.id)
+	}
+	for i, g := range grants {
+		if g.N < asks[i].N {
+			q := asks[i].Queue
+			s.backlog.rest(job.Lane{Namespace: q.Namespace, Queue: q.Queue}, now.Add(max(g.Again, minRest)))
+		}
+	}
+	s.wake.Signal()
+	s.mu.Unlock()
+	for _, r := range released {
+		r.Deliver(nil)
+	}
+	return kept
+}
+
+// asks sums up what the calls want of limited queues; places are the queues' asks.
+func (s *Scheduler) asks(calls []*call) (asks []job.QueueAsk, places map[queue]int) {
+	if s.o.Limits == nil {
+		return nil, nil
+	}
+	for _, c := range calls {
+		for i, q := range c.quotas {
+			if !s.o.Limits.Limited(q.Lane.Namespace, q.Lane.Queue) {
+				continue
+			}
+			if c.limited == nil {
+				c.limited = make([]bool, len(c.quotas))
+			}
+			c.limited[i] = true
+			at, known := places[queueOf(q.Lane)]
+			if !known {
+				if places == nil {
+					places = make(map[queue]int)
+				}
+				at = len(asks)
+				places[queueOf(q.Lane)] = at
+				asks = append(asks, job.QueueAsk{Queue: job.QueueKey{Namespace: q.Lane.Namespace, Queue: q.Lane.Queue}})
+			}
+			asks[at].N += q.N
+		}
+	}
+	return asks, places
+}
+
+// cut gives a call's lanes what is left for their queues. Lanes that get nothing
+// leave the call; their slots are returned. The caller holds mu.
+func (s *Scheduler) cut(c *call, places map[queue]int, left []int) (released []Reservation) {
+	if c.limited == nil {
+		return nil
+	}
+	kept := 0
+	for i, q := range c.quotas {
+		n := q.N
+		if c.limited[i] {
+			at := places[queueOf(q.Lane)]
+			n = min(n, left[at])
+			left[at] -= n
+			s.backlog.charge(q.Lane, n-q.N)
+		}
+		l := c.lanes[i]
+		if n == 0 {
+			released = append(released, c.slots[i])
+			l.asked = false
+			if s.shards[c.shard.id] == c.shard {
+				s.settle(l, l.due)
+			}
+			continue
+		}
+		q.N = n
+		c.quotas[kept], c.lanes[kept], c.slots[kept], c.limited[kept] = q, l, c.slots[i], c.limited[i]
+		kept++
+	}
+	c.quotas, c.lanes, c.slots, c.limited = c.quotas[:kept], c.lanes[:kept], c.slots[:kept], c.limited[:kept]
+	return released
+}
+
+// giveBack returns what a call took of limits and did not use.
+func (s *Scheduler) giveBack(c *call, got []int) {
+	for i, limited := range c.limited {
+		if limited {
+			s.unused(c.quotas[i].Lane, c.quotas[i].N-got[i])
+		}
+	}
+}
+
+// unused returns starts of a queue, if it has limits.
+func (s *Scheduler) unused(l job.Lane, n int) {
+	if n > 0 && s.o.Limits != nil && s.o.Limits.Limited(l.Namespace, l.Queue) {
+		s.o.Limits.GiveBack([]job.QueueAsk{{Queue: job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}, N: n}})
+	}
+}
+
+// permitLimit is how many of the n leases that a permit and the slots allow the
+// queue's limits allow; ok is false when there is nothing to lease. The holder then
+// hears when to ask again, as the lane's first due time.
+func (s *Scheduler) permitLimit(ctx context.Context, node string, p job.Permit, n int) (granted int, ok bool) {
+	if s.o.Limits == nil || !s.o.Limits.Limited(p.Lane.Namespace, p.Lane.Queue) {
+		return n, true
+	}
+	valid, cancel := context.WithTimeout(ctx, p.ValidFor)
+	defer cancel()
+	grant := s.o.Limits.Take(valid, []job.QueueAsk{{
+		Queue: job.QueueKey{Namespace: p.Lane.Namespace, Queue: p.Lane.Queue}, N: n,
+	}})[0]
+	if grant.N == 0 {
+		if now, err := s.o.Store.Now(ctx, p.Shard); err == nil {
+			due := now + max(grant.Again, minRest).Milliseconds()
+			s.o.Peers.SendPermitResult(node, job.PermitResult{ID: p.ID, DueMS: due})
+		}
+		return 0, false
+	}
+	if valid.Err() != nil {
+		s.unused(p.Lane, grant.N)
+		return 0, false
+	}
+	return grant.N, true
+}
