@@ -143,13 +143,20 @@ func TestMissingJobs(t *testing.T) {
 	_, errGet := r.Get(ctx, ping)
 	_, errUpdate := r.Update(ctx, job.UpdateRequest{Key: ping, Merge: merge(func(*job.Definition) {})})
 	_, errPause := r.Pause(ctx, ping, "")
-	_, errResume := r.Resume(ctx, ping)
-	_, _, errRun := r.RunNow(ctx, ping, "")
+	_, errResume := r.Resume(ctx, ping, false)
+	_, _, errRun := r.RunNow(ctx, ping, "", job.ManualReset)
 	_, errRuns := r.Runs(ctx, ping)
 	_, errOne := r.Run(ctx, ping, "1-1")
 	_, errCancel := r.Cancel(ctx, ping, "1-1")
 	errDelete := r.Delete(ctx, ping, "")
-	for i, err := range []error{errGet, errUpdate, errPause, errResume, errRun, errRuns, errOne, errCancel, errDelete} {
+	_, errHint := r.Hint(ctx, ping, job.Hint{})
+	_, errExplain := r.Explain(ctx, ping)
+	_, errBackfill := r.Backfill(ctx, ping, job.BackfillRequest{})
+	_, errStop := r.CancelBackfill(ctx, ping, "b")
+	for i, err := range []error{
+		errGet, errUpdate, errPause, errResume, errRun, errRuns, errOne, errCancel, errDelete,
+		errHint, errExplain, errBackfill, errStop,
+	} {
 		var missing *job.MissingError
 		if !errors.As(err, &missing) {
 			t.Errorf("call %d: %v", i, err)
@@ -163,25 +170,25 @@ func TestMissingJobs(t *testing.T) {
 func TestRunNow(t *testing.T) {
 	f, r := newFake(t)
 	mustCreate(t, r, "ping", "")
-	v, joined, err := r.RunNow(t.Context(), ping, "m1")
+	v, joined, err := r.RunNow(t.Context(), ping, "m1", job.ManualReset)
 	if err != nil || joined || v.ID != "m-m1" || v.Phase != job.RunWaiting || v.DueMS != f.now {
 		t.Fatalf("idle: %+v %v %v", v, joined, err)
 	}
 	f.lease(ping, 5)
-	if v, joined, err = r.RunNow(t.Context(), ping, "m2"); err != nil || joined || v.ID != "m-m2" {
+	if v, joined, err = r.RunNow(t.Context(), ping, "m2", job.ManualReset); err != nil || joined || v.ID != "m-m2" {
 		t.Fatalf("live: %+v %v %v", v, joined, err)
 	}
-	if v, joined, err = r.RunNow(t.Context(), ping, "m3"); err != nil || !joined || v.ID != "m-m2" {
+	if v, joined, err = r.RunNow(t.Context(), ping, "m3", job.ManualReset); err != nil || !joined || v.ID != "m-m2" {
 		t.Fatalf("joining: %+v %v %v", v, joined, err)
 	}
-	if v, _, err = r.RunNow(t.Context(), ping, "m1"); err != nil || v.ID != "m-m1" || v.Phase != job.RunRunning {
+	if v, _, err = r.RunNow(t.Context(), ping, "m1", job.ManualReset); err != nil || v.ID != "m-m1" || v.Phase != job.RunRunning {
 		t.Fatalf("replay: %+v %v", v, err)
 	}
 	runs, err := r.Runs(t.Context(), ping)
 	if err != nil || len(runs) != 2 || runs[0].ID != "m-m1" || runs[1].ID != "m-m2" {
 		t.Errorf("runs %+v %v", runs, err)
 	}
-	if _, _, err := r.RunNow(t.Context(), ping, "a/b"); violated(err) != "request_id" {
+	if _, _, err := r.RunNow(t.Context(), ping, "a/b", job.ManualReset); violated(err) != "request_id" {
 		t.Errorf("bad id: %v", err)
 	}
 }
@@ -201,7 +208,7 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.lease(ping, 9)
-	if _, _, err := r.RunNow(t.Context(), ping, "m1"); err != nil {
+	if _, _, err := r.RunNow(t.Context(), ping, "m1", job.ManualReset); err != nil {
 		t.Fatal(err)
 	}
 	if v, err = r.Cancel(t.Context(), ping, live.State.RunID()); err != nil || v.Phase != job.RunRunning {

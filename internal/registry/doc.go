@@ -1,6 +1,7 @@
 // Package registry is what clients do to jobs: register, read, list, edit, pause,
-// run, cancel, delete. It checks what it is given, gives it identity and hands it
-// to the store (what is new) or to the ledger (what changes).
+// run, cancel, delete; hint, backfill, try dead runs again; preview and explain. It
+// checks what it is given, gives it identity and hands it to the store (what is
+// new) or to the ledger (what changes).
 //
 // Invariants:
 //
@@ -14,5 +15,7 @@
 //     in between, it is merged again, or refused if the caller gave an etag.
 //  4. The first due time of a job is decided with the clock of its shard.
 //  5. A deleted job whose last run is still live is gone for everyone but for
-//     who wants its id.
+//     who wants its id. Runs of it that have not begun end with it.
+//  6. A call that changes many jobs does a page of them at a time; when it fails and
+//     is repeated, what was changed is not changed again.
 package registry

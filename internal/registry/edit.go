@@ -70,8 +70,8 @@ func keepBookkeeping(d, present job.Definition) job.Definition {
 	return d
 }
 
-// Delete removes a job; a live run is left to finish. An etag refuses the
-// deletion unless the job still has it.
+// Delete removes a job; live runs are left to finish, those that have not begun are
+// cancelled. An etag refuses the deletion unless the job still has it.
 func (r *Registry) Delete(ctx context.Context, key job.Key, etag string) error {
 	var event job.Delete
 	var known *job.Record
@@ -86,10 +86,15 @@ func (r *Registry) Delete(ctx context.Context, key job.Key, etag string) error {
 		event.Base, known = record.Definition.Revision, &record
 	}
 	result, err := r.change(ctx, key, event, known)
-	if err == nil && result.Answer == job.Stale {
+	switch {
+	case err != nil:
+		return err
+	case result.Answer == job.Stale:
 		return &job.EtagError{Key: key, Have: result.Record.Definition.Etag(), Want: etag}
+	case !result.Deleted:
+		return r.dropWaiting(ctx, result.Record)
 	}
-	return err
+	return nil
 }
 
 // Pause holds a job. A note of more than [job.MaxNote] bytes is refused.
@@ -101,9 +106,10 @@ func (r *Registry) Pause(ctx context.Context, key job.Key, note string) (job.Rec
 	return result.Record, err
 }
 
-// Resume ends a pause.
-func (r *Registry) Resume(ctx context.Context, key job.Key) (job.Record, error) {
-	result, err := r.change(ctx, key, job.Resume{}, nil)
+// Resume ends a pause. What passed meanwhile is left out or, with catchUp, handed
+// to the misfire policy.
+func (r *Registry) Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error) {
+	result, err := r.change(ctx, key, job.Resume{CatchUp: catchUp}, nil)
 	return result.Record, err
 }
 

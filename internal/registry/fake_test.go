@@ -31,6 +31,14 @@ type fake struct {
 	// vanishing: it answers that ids are taken, by jobs that are gone again.
 	unconfirmed, vanishing bool
 
+	// children are the states of runs and dead letters that are records of their
+	// own.
+	children map[string]job.State
+	letters  map[string]job.Letter
+	settings map[job.QueueKey]job.QueueSettings
+	cells    map[string]string
+	facts    job.Facts
+
 	notices   []job.Notice
 	nudged    []job.LaneHead
 	cancelled []uint64
@@ -40,8 +48,12 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newFake(t *testing.T) (*fake, *Registry) {
 	t.Helper()
-	f := &fake{now: start.UnixMilli(), records: map[job.Key]job.Record{}, history: map[job.Key][]job.Run{}}
-	r, err := New(Options{Store: f, Ledger: f, Observer: f, Nudger: f, Canceller: f})
+	f := &fake{
+		now: start.UnixMilli(), records: map[job.Key]job.Record{}, history: map[job.Key][]job.Run{},
+		children: map[string]job.State{}, letters: map[string]job.Letter{},
+		settings: map[job.QueueKey]job.QueueSettings{}, cells: map[string]string{},
+	}
+	r, err := New(Options{Store: f, Ledger: f, Observer: f, Nudger: f, Canceller: f, Cluster: f})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +159,7 @@ func (f *fake) Do(_ context.Context, changes ...job.Change) []job.ChangeResult {
 func (f *fake) do(c job.Change) job.ChangeResult {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key, _, _ := job.ParseRecord(c.Record)
+	key, child, _ := job.ParseRecord(c.Record)
 	r, ok := f.records[key]
 	if f.err != nil || !ok {
 		return job.ChangeResult{Err: firstOf(f.err, job.ErrNotFound)}
@@ -156,7 +168,11 @@ func (f *fake) do(c job.Change) job.ChangeResult {
 	if err != nil {
 		return job.ChangeResult{Err: err}
 	}
+	if child != "" {
+		return f.doChild(compiled, r, c)
+	}
 	d := job.Decide(compiled, r.State, c.Event, f.now)
+	f.spawn(key, d)
 	f.notices = append(f.notices, d.Notices...)
 	if d.Delete {
 		delete(f.records, key)
@@ -172,6 +188,103 @@ func (f *fake) do(c job.Change) job.ChangeResult {
 	f.records[key] = r
 	return job.ChangeResult{Answer: d.Answer, Record: r}
 }
+
+// doChild decides on a child record and its parent.
+func (f *fake) doChild(c *job.Compiled, parent job.Record, change job.Change) job.ChangeResult {
+	state, ok := f.children[change.Record]
+	if !ok {
+		return job.ChangeResult{Err: job.ErrNotFound}
+	}
+	pair := job.DecideChild(c, parent.State, state, change.Event, f.now)
+	f.notices = append(f.notices, pair.Parent.Notices...)
+	if pair.Child.Changed {
+		f.children[change.Record] = pair.Child.State
+	}
+	if pair.Child.Delete {
+		delete(f.children, change.Record)
+		delete(f.letters, change.Record)
+	}
+	if pair.Parent.Changed {
+		parent.State = pair.Parent.State
+		f.records[c.Key] = parent
+	}
+	if pair.Parent.Delete {
+		delete(f.records, c.Key)
+	}
+	if e := pair.Parent.Ended; e != nil {
+		f.history[c.Key] = append([]job.Run{*e}, f.history[c.Key]...)
+	}
+	f.spawn(c.Key, pair.Parent)
+	return job.ChangeResult{
+		Answer: pair.Child.Answer, Deleted: pair.Child.Delete, Record: job.Record{Definition: c.Definition, State: pair.Child.State},
+	}
+}
+
+func (f *fake) spawn(key job.Key, d job.Decision) {
+	if d.Spawn != nil {
+		f.children[job.ChildRecord(key.Record(), d.Spawn.Slot)] = d.Spawn.State
+	}
+}
+
+func (f *fake) GetRecords(_ context.Context, shard int, ids []string) ([]*job.Record, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]*job.Record, len(ids))
+	for i, id := range ids {
+		key, child, _ := job.ParseRecord(id)
+		if f.ShardOf(key) != shard {
+			panic("record of another shard")
+		}
+		r, ok := f.records[key]
+		if child != "" {
+			r.State, ok = f.children[id]
+		}
+		if ok {
+			out[i] = &r
+		}
+	}
+	return out, f.err
+}
+
+func (f *fake) ListLetters(_ context.Context, namespace, cursor string, budget int) ([]job.Letter, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []job.Letter
+	for _, l := range f.letters {
+		if strings.HasPrefix(l.Record, namespace+"/") {
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(a, b job.Letter) int { return strings.Compare(a.Record, b.Record) })
+	from, _ := strconv.Atoi(cursor)
+	to := min(from+budget, len(all))
+	next := ""
+	if to < len(all) {
+		next = strconv.Itoa(to)
+	}
+	return all[min(from, to):to], next, f.err
+}
+
+func (f *fake) ReadCells(_ context.Context, names []string) []job.CellReply {
+	out := make([]job.CellReply, len(names))
+	for i, name := range names {
+		out[i] = job.CellReply{Text: f.cells[name], NowMS: f.now, Err: f.err}
+	}
+	return out
+}
+
+func (f *fake) Room(_ context.Context, _ string, limit int) (int, error) { return limit - 2, f.err }
+
+func (f *fake) QueueSettings(context.Context) (map[job.QueueKey]job.QueueSettings, error) {
+	return f.settings, f.err
+}
+
+func (f *fake) PutQueueSettings(_ context.Context, q job.QueueKey, s job.QueueSettings) error {
+	f.settings[q] = s
+	return f.err
+}
+
+func (f *fake) Facts(context.Context, int, job.QueueKey) job.Facts { return f.facts }
 
 func firstOf(errs ...error) error {
 	for _, err := range errs {

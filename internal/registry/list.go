@@ -37,15 +37,34 @@ func (r *Registry) List(ctx context.Context, f job.Filter, pageSize int, token s
 	if pageSize == 0 {
 		pageSize = DefaultPageSize
 	}
-	at, err := parseToken(token, f)
+	l, err := r.jobs(f, pageSize, token, "ListJobs", func(record job.Record) bool { return matches(f, &record) })
 	if err != nil {
 		return job.Page{}, err
 	}
-	l := listing{r: r, filter: f, size: pageSize, at: at, started: time.Now()}
 	if err := l.fill(ctx); err != nil {
 		return job.Page{}, err
 	}
-	return l.page, nil
+	return job.Page{Records: l.items, Next: l.next}, nil
+}
+
+// jobs lists the jobs of a namespace that are wanted.
+func (r *Registry) jobs(f job.Filter, size int, token, call string, want func(job.Record) bool) (*listing[job.Record], error) {
+	at, err := parseToken(token, call, f)
+	if err != nil {
+		return nil, err
+	}
+	return &listing[job.Record]{
+		source: func(ctx context.Context, cursor string, n int) ([]job.Record, string, error) {
+			return r.o.Store.List(ctx, f.Namespace, cursor, n)
+		},
+		id:      func(record job.Record) string { return record.Definition.ID },
+		want:    want,
+		weight:  func(record job.Record) int { return len(record.Definition.Payload) },
+		size:    size,
+		step:    chunkSize(f, size),
+		at:      at,
+		started: time.Now(),
+	}, nil
 }
 
 func validateFilter(f job.Filter, pageSize int) error {
@@ -67,15 +86,20 @@ func validateFilter(f job.Filter, pageSize int) error {
 }
 
 // listing fills one page.
-type listing struct {
-	r       *Registry
-	filter  job.Filter
-	size    int
+type listing[T any] struct {
+	source  func(ctx context.Context, cursor string, n int) ([]T, string, error)
+	id      func(T) string
+	want    func(T) bool
+	weight  func(T) int // bytes of the answer
+	size    int         // of a page
+	step    int         // of a chunk
 	at      position
 	started time.Time
 	scanned int
 	bytes   int
-	page    job.Page
+
+	items []T
+	next  string // token of the page that follows
 }
 
 // position is where a listing goes on: at a chunk of the store, after an id in
@@ -90,7 +114,7 @@ type position struct {
 	Filter   string `json:"f"`
 }
 
-func (l *listing) fill(ctx context.Context) error {
+func (l *listing[T]) fill(ctx context.Context) error {
 	for {
 		used, last, err := l.chunk(ctx)
 		switch {
@@ -98,9 +122,9 @@ func (l *listing) fill(ctx context.Context) error {
 			return err
 		case used && last:
 			return nil
-		case !used, len(l.page.Records) >= l.size, l.scanned >= scanRecords,
+		case !used, len(l.items) >= l.size, l.scanned >= scanRecords,
 			l.bytes >= pageBytes, time.Since(l.started) >= scanTime:
-			l.page.Next = l.at.token()
+			l.next = l.at.token()
 			return nil
 		}
 	}
@@ -108,43 +132,42 @@ func (l *listing) fill(ctx context.Context) error {
 
 // chunk takes what fits from the next piece of the store: used tells whether all
 // of it was looked at, last whether it was the last one.
-func (l *listing) chunk(ctx context.Context) (used, last bool, err error) {
+func (l *listing[T]) chunk(ctx context.Context) (used, last bool, err error) {
 	size := l.at.Chunk
 	if size == 0 {
-		size = l.chunkSize()
+		size = l.step
 	}
-	records, next, err := l.r.o.Store.List(ctx, l.filter.Namespace, l.at.Cursor, size)
+	items, next, err := l.source(ctx, l.at.Cursor, size)
 	if err != nil {
 		return false, false, err
 	}
-	l.scanned += len(records)
-	slices.SortFunc(records, func(a, b job.Record) int { return strings.Compare(a.Definition.ID, b.Definition.ID) })
+	l.scanned += len(items)
+	slices.SortFunc(items, func(a, b T) int { return strings.Compare(l.id(a), l.id(b)) })
 	after := l.at.After
 	if l.at.ChunkEnd != next {
 		after = ""
 	}
-	for i := range records {
-		id := records[i].Definition.ID
-		if id <= after || !matches(l.filter, &records[i]) {
+	for _, item := range items {
+		id := l.id(item)
+		if id <= after || !l.want(item) {
 			continue
 		}
-		if len(l.page.Records) >= l.size || l.bytes >= pageBytes {
+		if len(l.items) >= l.size || l.bytes >= pageBytes {
 			l.at.ChunkEnd, l.at.Chunk = next, size
 			return false, false, nil
 		}
-		l.page.Records = append(l.page.Records, records[i])
-		l.bytes += len(records[i].Definition.Payload)
+		l.items = append(l.items, item)
+		l.bytes += l.weight(item)
 		l.at.After = id
 	}
 	l.at = position{Cursor: next, Filter: l.at.Filter}
 	return true, next == "", nil
 }
 
-func (l *listing) chunkSize() int {
-	f := l.filter
+func chunkSize(f job.Filter, size int) int {
 	f.Namespace = ""
 	if f.Queue == "" && f.Status == 0 && f.IDPrefix == "" && len(f.Labels) == 0 && f.MinFailures == 0 {
-		return max(10, min(l.size, filterChunk))
+		return max(10, min(size, filterChunk))
 	}
 	return filterChunk
 }
@@ -158,8 +181,12 @@ func matches(f job.Filter, r *job.Record) bool {
 		int64(r.State.Failures) < f.MinFailures:
 		return false
 	}
-	for k, v := range f.Labels {
-		if have, ok := r.Definition.Labels[k]; !ok || have != v {
+	return hasLabels(r.Definition.Labels, f.Labels)
+}
+
+func hasLabels(have, want map[string]string) bool {
+	for k, v := range want {
+		if value, ok := have[k]; !ok || value != v {
 			return false
 		}
 	}
@@ -174,9 +201,10 @@ func (p position) token() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// parseToken reads a token and refuses one of another listing.
-func parseToken(token string, f job.Filter) (position, error) {
-	fingerprint := fingerprint(f)
+// parseToken reads a token and refuses one of another listing. call is the method
+// that gave it.
+func parseToken(token, call string, f job.Filter) (position, error) {
+	fingerprint := fingerprint(call, f)
 	if token == "" {
 		return position{Filter: fingerprint}, nil
 	}
@@ -187,15 +215,19 @@ func parseToken(token string, f job.Filter) (position, error) {
 	}
 	switch {
 	case err != nil || p.Chunk < 0 || p.Chunk > MaxPageSize:
-		return p, job.Invalid("page_token", "is not one that ListJobs gave")
+		return p, job.Invalid("page_token", "is not one that %s gave", call)
 	case p.Filter != fingerprint:
 		return p, job.Invalid("page_token", "belongs to a listing with another parent or filter")
 	}
 	return p, nil
 }
 
-func fingerprint(f job.Filter) string {
-	text, err := json.Marshal(f) // maps are written in the order of their keys
+func fingerprint(call string, f job.Filter) string {
+	// Maps are written in the order of their keys.
+	text, err := json.Marshal(struct {
+		Call   string
+		Filter job.Filter
+	}{call, f})
 	if err != nil {
 		panic(err) // a struct of strings and numbers
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/schedule"
 )
@@ -14,8 +15,9 @@ const (
 	MaxPreview     = 1000
 )
 
-// Preview returns the next nominal times of a schedule, and the intervals of a
-// backoff policy if one is given and the schedule has an interval.
+// Preview returns the next nominal times of a schedule with what jitter and clock
+// changes make of them and, if the schedule has an interval, the intervals of a
+// backoff policy and the runs that it would project. See [job.PreviewRequest].
 func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error) {
 	if p.Count < 0 || p.Count > MaxPreview {
 		return job.Preview{}, job.Invalid("count", "is %d, want 1 to %d, or 0 for %d", p.Count, MaxPreview, DefaultPreview)
@@ -23,40 +25,92 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 	if p.Count == 0 {
 		p.Count = DefaultPreview
 	}
-	now, err := r.o.Store.Now(ctx, 0)
+	v, err := r.previewed(ctx, p)
 	if err != nil {
 		return job.Preview{}, err
 	}
-	anchor := time.UnixMilli(now)
-	if p.After.IsZero() {
-		p.After = anchor
-	}
-	violations := job.ValidateSchedule("schedule", p.Schedule, anchor, r.o.Limits)
-	if p.Backoff != nil {
-		for _, e := range p.Backoff.Validate() {
-			violations = append(violations, job.Violation{Field: "backoff_policy." + e.Field, Description: e.Reason})
-		}
-	}
-	if len(violations) > 0 {
-		return job.Preview{}, &job.InvalidError{Violations: violations}
-	}
-	compiled, err := schedule.Compile(p.Schedule, anchor)
+	compiled, err := schedule.Compile(v.d.Schedule, time.UnixMilli(v.d.AnchorMS), v.seed)
 	if err != nil {
 		return job.Preview{}, job.Invalid("schedule", "%v", err)
 	}
-	answer := job.Preview{Times: schedule.Upcoming(compiled, p.After, p.Count)}
-	if p.Backoff != nil && p.Schedule.Kind == schedule.KindInterval {
-		answer.Intervals = intervals(p)
+	after := p.After
+	if after.IsZero() {
+		after = time.UnixMilli(v.now)
+	}
+	var answer job.Preview
+	for _, t := range schedule.Upcoming(compiled, after, p.Count) {
+		answer.Times = append(answer.Times, job.PreviewTime{
+			Nominal: t, Due: compiled.Jittered(t), Latest: t.Add(compiled.JitterWindow(t)), Remark: compiled.Remark(t),
+		})
+	}
+	if v.backoff && v.d.Schedule.Kind == schedule.KindInterval {
+		answer.Intervals = intervals(v.d)
+		answer.Projected = v.projected(answer.Times, p.Count)
 	}
 	return answer, nil
 }
 
+// previewed is what a preview is of.
+type previewed struct {
+	d       job.Definition // as much of one as previews need
+	state   job.State      // of the job, if its own schedule and policy are shown
+	seed    uint64
+	now     int64
+	backoff bool // there is a policy to show
+}
+
+// previewed puts together what the request says and what the job it names has.
+func (r *Registry) previewed(ctx context.Context, p job.PreviewRequest) (v previewed, err error) {
+	named := p.Job != job.Key{}
+	v.d = job.Definition{Schedule: p.Schedule, MinInterval: p.MinInterval, MaxInterval: p.MaxInterval}
+	if named {
+		if faults := job.ValidateKey(p.Job); len(faults) > 0 {
+			return v, &job.InvalidError{Violations: faults}
+		}
+		v.seed = backoff.Seed(p.Job.Record(), 0, 0)
+		v.now, err = r.now(ctx, p.Job)
+	} else {
+		v.now, err = r.o.Store.Now(ctx, 0)
+	}
+	if err != nil {
+		return v, err
+	}
+	v.d.AnchorMS = v.now
+	ownSchedule := named && p.Schedule.Equal(schedule.Spec{})
+	if ownSchedule {
+		record, err := r.Get(ctx, p.Job)
+		if err != nil {
+			return v, err
+		}
+		v.d, v.state, v.backoff = record.Definition, record.State, true
+	}
+	if p.Backoff != nil {
+		v.d.Backoff, v.d.MinInterval, v.d.MaxInterval, v.backoff = *p.Backoff, p.MinInterval, p.MaxInterval, true
+	}
+	return v, r.checkPreview(v, p, ownSchedule)
+}
+
+// checkPreview refuses what is wrong with the request's part.
+func (r *Registry) checkPreview(v previewed, p job.PreviewRequest, ownSchedule bool) error {
+	var faults []job.Violation
+	if !ownSchedule {
+		faults = job.ValidateSchedule("schedule", p.Schedule, time.UnixMilli(v.now), r.o.Limits)
+	}
+	if p.Backoff != nil {
+		for _, e := range p.Backoff.Validate() {
+			faults = append(faults, job.Violation{Field: "backoff_policy." + e.Field, Description: e.Reason})
+		}
+	}
+	if len(faults) > 0 {
+		return &job.InvalidError{Violations: faults}
+	}
+	return nil
+}
+
 // intervals lists the interval after 0, 1, 2 ... failures until it stops growing.
-func intervals(p job.PreviewRequest) []time.Duration {
-	c := job.Compiled{Definition: job.Definition{
-		Schedule: p.Schedule, Backoff: *p.Backoff, MinInterval: p.MinInterval, MaxInterval: p.MaxInterval,
-	}}
-	steps := p.Backoff.Ladder(p.Schedule.Every)
+func intervals(d job.Definition) []time.Duration {
+	c := job.Compiled{Definition: d}
+	steps := d.Backoff.Ladder(d.Schedule.Every)
 	for failures := range steps {
 		steps[failures] = c.EffectiveInterval(int64(failures))
 	}
@@ -64,4 +118,29 @@ func intervals(p job.PreviewRequest) []time.Duration {
 		steps = steps[:n-1]
 	}
 	return steps
+}
+
+// projected are the due times of the next runs if each of them failed at once: the
+// planned one, and what the policy makes of one failure more each time.
+func (v previewed) projected(times []job.PreviewTime, count int) []time.Time {
+	due, failures := v.state.Due, int64(v.state.Failures)
+	switch {
+	case v.state.HasRun():
+	case len(times) > 0:
+		due = times[0].Nominal.UnixMilli()
+	default:
+		return nil
+	}
+	c := job.Compiled{Definition: v.d}
+	end := v.d.Schedule.EndAt
+	var out []time.Time
+	for at := time.UnixMilli(due); len(out) < count && (end.IsZero() || at.Before(end)); {
+		out = append(out, at)
+		failures++
+		at = at.Add(c.EffectiveInterval(failures))
+		if at.UnixMilli() >= job.NeverMS {
+			break
+		}
+	}
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +32,10 @@ func (quiet) CancelAttempt(record string, _ uint64) {}
 type rig struct {
 	*registry.Registry
 	store *redisstore.Store
+	book  *ledger.Ledger
 	redis redis.UniversalClient
+	// leases counts the leasing calls: each has a batch of its own.
+	leases int
 }
 
 func newRig(t *testing.T, options ...redistest.Option) *rig {
@@ -52,7 +56,7 @@ func newRig(t *testing.T, options ...redistest.Option) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{Registry: r, store: store, redis: c}
+	return &rig{Registry: r, store: store, book: book, redis: c}
 }
 
 func jobOf(id string) job.Definition {
@@ -78,8 +82,9 @@ func (r *rig) lease(t *testing.T, key job.Key) job.Leased {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.leases++
 	reply := r.store.Lease(t.Context(), []job.LeaseRequest{{
-		Shard: shard, LockValue: "v", TTL: time.Minute, Batch: "1", Quotas: []job.LaneQuota{{Lane: record.State.Lane, N: 1}},
+		Shard: shard, LockValue: "v", TTL: time.Minute, Batch: strconv.Itoa(r.leases), Quotas: []job.LaneQuota{{Lane: record.State.Lane, N: 1}},
 	}})[0]
 	if reply.Err != nil || len(reply.Leased) != 1 {
 		t.Fatalf("lease: %+v", reply)
@@ -116,10 +121,10 @@ func TestLifeOfAJobOnRedis(t *testing.T) {
 	if paused, err := r.Pause(ctx, key, "why"); err != nil || paused.State.Status() != job.StatusPaused {
 		t.Errorf("pause: %+v, %v", paused.State, err)
 	}
-	if resumed, err := r.Resume(ctx, key); err != nil || resumed.State.Status() != job.StatusScheduled {
+	if resumed, err := r.Resume(ctx, key, false); err != nil || resumed.State.Status() != job.StatusScheduled {
 		t.Errorf("resume: %+v, %v", resumed.State, err)
 	}
-	if run, _, err := r.RunNow(ctx, key, "m1"); err != nil || run.ID != "m-m1" {
+	if run, _, err := r.RunNow(ctx, key, "m1", job.ManualReset); err != nil || run.ID != "m-m1" {
 		t.Errorf("run: %+v, %v", run, err)
 	}
 	if run, err := r.Cancel(ctx, key, "m-m1"); err != nil || run.Outcome != job.OutcomeCancelled {
@@ -144,7 +149,7 @@ func TestDeletedLiveJobOnRedis(t *testing.T) {
 	if _, err := r.Create(ctx, jobOf("ping"), ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.RunNow(ctx, key, "m1"); err != nil {
+	if _, _, err := r.RunNow(ctx, key, "m1", job.ManualReset); err != nil {
 		t.Fatal(err)
 	}
 	r.lease(t, key)

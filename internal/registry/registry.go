@@ -16,7 +16,27 @@ type Store interface {
 	Create(ctx context.Context, shard int, records []job.Record) job.CreateReply
 	Get(ctx context.Context, keys []job.Key) ([]*job.Record, error)
 	List(ctx context.Context, namespace, cursor string, budget int) ([]job.Record, string, error)
+	// GetRecords reads records of one shard, children too; nil is none.
+	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
 	Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.Run, error)
+	// ListLetters walks the dead letters of a namespace as List does its jobs.
+	ListLetters(ctx context.Context, namespace, cursor string, budget int) ([]job.Letter, string, error)
+	Limits
+}
+
+// Limits is what shards share: settings of queues, circuits of targets, units.
+type Limits interface {
+	ReadCells(ctx context.Context, names []string) []job.CellReply
+	// Room is how many units of a limit are free.
+	Room(ctx context.Context, name string, limit int) (int, error)
+	QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error)
+	PutQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings) error
+}
+
+// Cluster tells what an explanation needs to know beside what is stored: who holds
+// a shard, and the workers that serve a queue.
+type Cluster interface {
+	Facts(ctx context.Context, shard int, q job.QueueKey) job.Facts
 }
 
 // Ledger takes changes and answers when they are stored.
@@ -49,7 +69,12 @@ type Options struct {
 	Observer  Observer
 	Nudger    Nudger
 	Canceller Canceller
-	Logger    *slog.Logger
+	// Cluster may be nil: explanations then say nothing of holders and workers.
+	Cluster Cluster
+	// SettingsChanged hears that settings of a queue were stored. It may be nil, and
+	// must not block.
+	SettingsChanged func()
+	Logger  *slog.Logger
 }
 
 // Registry manages jobs. It has no goroutines of its own beyond those of a call.
@@ -99,16 +124,26 @@ func (r *Registry) change(ctx context.Context, key job.Key, ev job.Event, known 
 	if v := job.ValidateKey(key); len(v) > 0 {
 		return job.ChangeResult{}, &job.InvalidError{Violations: v}
 	}
-	result := r.o.Ledger.Do(ctx, job.Change{Record: key.Record(), Event: ev, Known: known})[0]
+	return r.submit(ctx, key, job.Change{Record: key.Record(), Event: ev, Known: known})
+}
+
+// submit hands a change of the job or of one of its parts to the ledger.
+func (r *Registry) submit(ctx context.Context, key job.Key, c job.Change) (job.ChangeResult, error) {
+	result := r.o.Ledger.Do(ctx, c)[0]
 	switch {
 	case errors.Is(result.Err, job.ErrNotFound):
 		return result, &job.MissingError{Key: key}
 	case result.Err != nil:
 		return result, result.Err
-	case !result.Deleted && result.Record.State.Deleting && !isDelete(ev):
+	case !result.Deleted && result.Record.State.Deleting && !isDelete(c.Event):
 		return result, &job.MissingError{Key: key}
 	}
 	return result, nil
+}
+
+// now is the clock of the job's shard.
+func (r *Registry) now(ctx context.Context, key job.Key) (int64, error) {
+	return r.o.Store.Now(ctx, r.o.Store.ShardOf(key))
 }
 
 func isDelete(ev job.Event) bool {

@@ -176,7 +176,7 @@ func TestPreview(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Times) != 2 || !got.Times[0].Equal(start.Add(time.Minute)) || !got.Times[1].Equal(start.Add(2*time.Minute)) {
+	if len(got.Times) != 2 || !got.Times[0].Nominal.Equal(start.Add(time.Minute)) || !got.Times[1].Due.Equal(start.Add(2*time.Minute)) {
 		t.Errorf("times %v", got.Times)
 	}
 	if s := fmt.Sprint(got.Intervals); s != "[1m0s 2m0s 4m0s 8m0s 16m0s 32m0s]" {

@@ -11,14 +11,17 @@ import (
 
 // RunNow asks for a manual run and returns the run that the request stands for.
 // joined tells that another manual run already waited and this is one with it.
-func (r *Registry) RunNow(ctx context.Context, key job.Key, requestID string) (v job.RunView, joined bool, err error) {
+func (r *Registry) RunNow(ctx context.Context, key job.Key, requestID string, mode job.ManualMode) (v job.RunView, joined bool, err error) {
 	if requestID == "" {
 		requestID = strings.ToLower(rand.Text())
 	}
 	if fault := job.ValidateManualID(requestID); fault != "" {
 		return job.RunView{}, false, job.Invalid("request_id", "%s", fault)
 	}
-	result, err := r.change(ctx, key, job.RunNow{RequestID: requestID}, nil)
+	if mode > job.ManualResetOnSuccess {
+		return job.RunView{}, false, job.Invalid("backoff", "is unknown")
+	}
+	result, err := r.change(ctx, key, job.RunNow{RequestID: requestID, Mode: mode}, nil)
 	if err != nil {
 		return job.RunView{}, false, err
 	}
@@ -26,15 +29,38 @@ func (r *Registry) RunNow(ctx context.Context, key job.Key, requestID string) (v
 	switch result.Answer {
 	case job.NoSuchRun:
 		return job.RunView{}, false, &job.MissingError{Key: key}
+	case job.TooMany:
+		return job.RunView{}, false, &job.PreconditionError{
+			Key: key, Reason: job.ReasonTooManyRuns, Text: "it has no room for another run beside those it has",
+		}
 	case job.Duplicate:
 		v, err = r.ranBefore(ctx, result.Record, job.ManualRunID(requestID))
 		return v, false, err
 	}
 	if pending, ok := state.PendingRun(); ok {
-		return pending, result.Answer == job.Joined, nil
+		v, err = r.waiting(ctx, result.Record, pending)
+		return v, result.Answer == job.Joined, err
 	}
 	current, _ := state.CurrentRun()
 	return current, result.Answer == job.Joined, nil
+}
+
+// waiting completes the view of a manual run that waits, if it is a record of its
+// own.
+func (r *Registry) waiting(ctx context.Context, record job.Record, pending job.RunView) (job.RunView, error) {
+	if record.State.Waiting == 0 {
+		return pending, nil
+	}
+	children, err := r.children(ctx, record)
+	if err != nil {
+		return job.RunView{}, err
+	}
+	for _, c := range children {
+		if v, ok := c.State.CurrentRun(); ok && v.ID == pending.ID {
+			return v, nil
+		}
+	}
+	return pending, nil // it has ended already
 }
 
 // ranBefore finds a manual run that was asked for before. When its history is not
@@ -47,8 +73,8 @@ func (r *Registry) ranBefore(ctx context.Context, record job.Record, runID strin
 	return v, err
 }
 
-// Runs lists the current run first, then the manual run that waits, then
-// finished runs, newest first, then dead letters.
+// Runs lists the current run first, then the manual run that waits, then the runs
+// beside it, then finished runs, newest first, then dead letters.
 func (r *Registry) Runs(ctx context.Context, key job.Key) ([]job.RunView, error) {
 	record, err := r.Get(ctx, key)
 	if err != nil {
@@ -58,21 +84,36 @@ func (r *Registry) Runs(ctx context.Context, key job.Key) ([]job.RunView, error)
 }
 
 func (r *Registry) runs(ctx context.Context, record job.Record) ([]job.RunView, error) {
+	children, err := r.children(ctx, record)
+	if err != nil {
+		return nil, err
+	}
 	finished, err := r.o.Store.Runs(ctx, record.Definition.Key, record.Definition.HistoryLimit)
 	if err != nil {
 		return nil, err
 	}
-	views := make([]job.RunView, 0, len(finished)+2)
-	if v, ok := record.State.CurrentRun(); ok {
-		views = append(views, v)
-	}
-	if v, ok := record.State.PendingRun(); ok {
-		views = append(views, v)
-	}
+	views := unfinished(record.State, children)
 	for _, run := range finished {
 		views = append(views, job.RunView{Run: run, Phase: job.RunFinished})
 	}
 	return views, nil
+}
+
+// unfinished are the runs that are planned, waiting or live.
+func unfinished(s job.State, children []job.Child) []job.RunView {
+	var views []job.RunView
+	if v, ok := s.CurrentRun(); ok {
+		views = append(views, v)
+	}
+	if v, ok := s.PendingRun(); ok && !isChild(children, v.ID) {
+		views = append(views, v)
+	}
+	for _, c := range children {
+		if v, ok := c.State.CurrentRun(); ok {
+			views = append(views, v)
+		}
+	}
+	return views
 }
 
 // Run returns one run of a job, or a [job.MissingError].
@@ -110,6 +151,9 @@ func (r *Registry) Cancel(ctx context.Context, key job.Key, runID string) (job.R
 	}
 	if before.Phase == job.RunFinished {
 		return before, nil
+	}
+	if !owns(record.State, runID) {
+		return r.cancelChild(ctx, record, before)
 	}
 	result, err := r.change(ctx, key, job.CancelRun{RunID: runID}, &record)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/schedule"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -67,10 +66,10 @@ func (r *reader) definition(key job.Key, j *fermatav1.Job) job.Definition {
 		d.Retry = r.retry("job.retry_policy", p)
 	}
 	if p := j.GetBackoffPolicy(); p != nil {
-		d.Backoff = r.backoff("job.backoff_policy", p)
-		d.MinInterval = r.duration("job.backoff_policy.min_interval", p.GetMinInterval(), 0)
-		d.MaxInterval = r.duration("job.backoff_policy.max_interval", p.GetMaxInterval(), 0)
+		b := r.backoff("job.backoff_policy", p)
+		d.Backoff, d.MinInterval, d.MaxInterval = b.Recurring, b.min, b.max
 	}
+	r.runPolicies(&d, j)
 	d.Timeout = r.duration("job.timeout", j.GetTimeout(), d.Timeout)
 	d.TimeoutGrace = r.duration("job.timeout_grace", j.GetTimeoutGrace(), d.TimeoutGrace)
 	d.Retention = r.duration("job.retention", j.GetRetention(), d.Retention)
@@ -83,27 +82,6 @@ func (r *reader) priority(p int32) uint8 {
 		return 255 // out of bounds all the same
 	}
 	return uint8(p)
-}
-
-func (r *reader) schedule(field string, s *fermatav1.Schedule) schedule.Spec {
-	spec := schedule.Spec{
-		StartAt: r.instant(field+".start_time", s.GetStartTime()),
-		EndAt:   r.instant(field+".end_time", s.GetEndTime()),
-	}
-	switch rule := s.GetRule().(type) {
-	case *fermatav1.Schedule_Interval:
-		spec.Kind = schedule.KindInterval
-		spec.Every = r.duration(field+".interval.every", rule.Interval.GetEvery(), 0)
-		spec.FixedDelay = rule.Interval.GetFixedDelay()
-	case *fermatav1.Schedule_Cron:
-		spec.Kind = schedule.KindCron
-		spec.Cron, spec.TimeZone = rule.Cron.GetExpressions(), rule.Cron.GetTimeZone()
-		spec.Seconds, spec.DST = rule.Cron.GetSeconds(), dstFromPB(rule.Cron.GetDstPolicy())
-	case *fermatav1.Schedule_Once:
-		spec.Kind = schedule.KindOnce
-		spec.At = r.instant(field+".once", rule.Once)
-	}
-	return spec
 }
 
 // definitionToPB writes the part of a job that clients set.
@@ -123,27 +101,14 @@ func definitionToPB(d job.Definition) *fermatav1.Job {
 		HistoryLimit:  new(int32(d.HistoryLimit)),
 		Retention:     durationpb.New(d.Retention),
 		DeadLetterTtl: durationpb.New(d.DeadLetterTTL),
-	}
-}
 
-func scheduleToPB(s schedule.Spec) *fermatav1.Schedule {
-	if s.Kind == schedule.KindNone && s.StartAt.IsZero() && s.EndAt.IsZero() {
-		return nil
+		OverlapPolicy:      overlaps.pb(d.Overlap),
+		OverlapLimit:       int32(d.OverlapLimit),
+		MisfirePolicy:      misfireToPB(d.Misfire),
+		Locks:              each(d.Locks, lockToPB),
+		Target:             d.Target,
+		PauseAfterFailures: int32(d.PauseAfter),
 	}
-	p := &fermatav1.Schedule{StartTime: timeToPB(s.StartAt), EndTime: timeToPB(s.EndAt)}
-	switch s.Kind {
-	case schedule.KindInterval:
-		p.Rule = &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{
-			Every: durationpb.New(s.Every), FixedDelay: s.FixedDelay,
-		}}
-	case schedule.KindCron:
-		p.Rule = &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{
-			Expressions: s.Cron, TimeZone: s.TimeZone, Seconds: s.Seconds, DstPolicy: dstToPB(s.DST),
-		}}
-	case schedule.KindOnce:
-		p.Rule = &fermatav1.Schedule_Once{Once: timeToPB(s.At)}
-	}
-	return p
 }
 
 // timeToPB writes an instant, zero as unset.

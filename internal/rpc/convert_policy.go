@@ -2,17 +2,21 @@ package rpc
 
 import (
 	"cmp"
+	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/schedule"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// retry reads a policy; fields that are unset keep their default.
+// retry reads a policy, or the preset that it names; fields that are unset keep
+// their default.
 func (r *reader) retry(field string, p *fermatav1.RetryPolicy) backoff.Retry {
+	if preset, ok := r.preset(field, p.GetPreset(), p, hasRetry); ok {
+		return *preset.Retry
+	}
 	def := backoff.DefaultRetry()
 	retry := backoff.Retry{
 		Strategy:     strategyFromPB(p.GetStrategy()),
@@ -43,9 +47,18 @@ func retryToPB(r backoff.Retry) *fermatav1.RetryPolicy {
 	}
 }
 
-// backoff reads a policy without the bounds of the interval, which the model
+// recurring is a backoff policy with the bounds of the interval, which the model
 // keeps beside it.
-func (r *reader) backoff(field string, p *fermatav1.BackoffPolicy) backoff.Recurring {
+type recurring struct {
+	backoff.Recurring
+	min, max time.Duration
+}
+
+// backoff reads a policy, or the preset that it names.
+func (r *reader) backoff(field string, p *fermatav1.BackoffPolicy) recurring {
+	if preset, ok := r.preset(field, p.GetPreset(), p, hasRecurring); ok {
+		return recurring{Recurring: *preset.Recurring, min: preset.MinInterval}
+	}
 	def := backoff.DefaultRecurring()
 	b := backoff.Recurring{
 		Disabled:    p.GetDisabled(),
@@ -56,11 +69,16 @@ func (r *reader) backoff(field string, p *fermatav1.BackoffPolicy) backoff.Recur
 		Jitter:      jitterFromPB(p.GetJitter()),
 		StaleAfter:  r.duration(field+".stale_after", p.GetStaleAfter(), 0),
 		StaleHalve:  p.GetStaleHalve(),
+		WithinSlot:  p.GetWithinSlot(),
 	}
 	if p.MaxExponent != nil {
 		b.MaxExponent = int(*p.MaxExponent)
 	}
-	return b
+	return recurring{
+		Recurring: b,
+		min:       r.duration(field+".min_interval", p.GetMinInterval(), 0),
+		max:       r.duration(field+".max_interval", p.GetMaxInterval(), 0),
+	}
 }
 
 func backoffToPB(d job.Definition) *fermatav1.BackoffPolicy {
@@ -74,6 +92,7 @@ func backoffToPB(d job.Definition) *fermatav1.BackoffPolicy {
 		Jitter:      jitterToPB(b.Jitter),
 		StaleAfter:  positive(b.StaleAfter),
 		StaleHalve:  b.StaleHalve,
+		WithinSlot:  b.WithinSlot,
 		MinInterval: positive(d.MinInterval),
 		MaxInterval: positive(d.MaxInterval),
 	}
@@ -99,8 +118,6 @@ func jitterToPB(j backoff.Jitter) *fermatav1.Jitter {
 
 func strategyFromPB(s fermatav1.RetryPolicy_Strategy) backoff.Strategy { return strategies.model(s) }
 func strategyToPB(s backoff.Strategy) fermatav1.RetryPolicy_Strategy   { return strategies.pb(s) }
-func dstFromPB(p fermatav1.DstPolicy) schedule.DSTPolicy               { return dstPolicies.model(p) }
-func dstToPB(p schedule.DSTPolicy) fermatav1.DstPolicy                 { return dstPolicies.pb(p) }
 
 // pair is one name of an enum on both sides.
 type pair[P ~int32, M ~uint8] struct {
@@ -149,12 +166,4 @@ var jitterKinds = enum[fermatav1.Jitter_Kind, backoff.JitterKind]{
 	{fermatav1.Jitter_KIND_SPREAD, backoff.JitterSpread},
 	{fermatav1.Jitter_KIND_FULL, backoff.JitterFull},
 	{fermatav1.Jitter_KIND_EQUAL, backoff.JitterEqual},
-}
-
-var dstPolicies = enum[fermatav1.DstPolicy, schedule.DSTPolicy]{
-	{fermatav1.DstPolicy_DST_POLICY_UNSPECIFIED, schedule.DSTVixie},
-	{fermatav1.DstPolicy_DST_POLICY_VIXIE, schedule.DSTVixie},
-	{fermatav1.DstPolicy_DST_POLICY_SKIP, schedule.DSTSkip},
-	{fermatav1.DstPolicy_DST_POLICY_BOTH, schedule.DSTBoth},
-	{fermatav1.DstPolicy_DST_POLICY_UTC, schedule.DSTUTC},
 }

@@ -1,27 +1,29 @@
 package rpc
 
 import (
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"math/bits"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// recordToPB writes a job with its state.
-func recordToPB(r job.Record) *fermatav1.Job {
+// recordToPB writes a job with its state. nowMS is this node's clock: it tells only
+// what has expired.
+func recordToPB(r job.Record, nowMS int64) *fermatav1.Job {
 	d := r.Definition
 	j := definitionToPB(d)
 	j.Etag = d.Etag()
 	j.Generation = int64(d.Generation)
 	j.CreateTime, j.UpdateTime = msToPB(d.CreatedMS), msToPB(d.UpdatedMS)
-	j.Status = statusToPB(d, r.State)
+	j.Status = statusToPB(d, r.State, nowMS)
 	return j
 }
 
-func statusToPB(d job.Definition, s job.State) *fermatav1.JobStatus {
-	// The interval depends on nothing that compiling adds.
-	effective := (&job.Compiled{Definition: d}).EffectiveInterval(int64(s.Failures))
+func statusToPB(d job.Definition, s job.State, nowMS int64) *fermatav1.JobStatus {
+	// What is asked of it depends on nothing that compiling adds.
+	c := &job.Compiled{Definition: d}
+	effective := c.EffectiveInterval(int64(s.Failures))
 	p := &fermatav1.JobStatus{
 		State:               jobStates.pb(s.Status()),
 		ConsecutiveFailures: int64(s.Failures),
@@ -39,6 +41,14 @@ func statusToPB(d job.Definition, s job.State) *fermatav1.JobStatus {
 		SkippedTotal:        int64(s.Skipped),
 		TimeoutTotal:        int64(s.TimedOut),
 		ManualRunWaiting:    s.Pending != "",
+		ConcurrentRuns:      int32(bits.OnesCount64(s.Children)),
+		Backfills:           each(s.Backfills, backfillToPB),
+	}
+	if s.Hint.UntilMS > nowMS {
+		p.Hint = hintToPB(s.Hint)
+	}
+	if left, ok := c.RunsLeft(s); ok {
+		p.RunsLeft = &left
 	}
 	if s.HasRun() {
 		p.NextNominalTime, p.NextDueTime = msToPB(s.Nominal), msToPB(s.Due)
@@ -46,6 +56,10 @@ func statusToPB(d job.Definition, s job.State) *fermatav1.JobStatus {
 		p.CurrentAttempt = int32(s.Attempt) + 1
 		p.CurrentLosses = int32(s.Losses)
 		p.DelaySource = delaySources.pb(s.Source)
+		p.Probe = c.Probing(s, nowMS)
+		if !s.Live() {
+			p.Hold = holdToPB(s.Held)
+		}
 	}
 	return p
 }
@@ -66,16 +80,11 @@ func runToPB(k job.Key, v job.RunView) *fermatav1.Run {
 		Output:      v.Output,
 		Worker:      v.Worker,
 		DeadLetter:  v.DeadLetter,
+		Hold:        holdToPB(v.Hold),
 	}
 }
 
-func timesToPB(times []time.Time) []*timestamppb.Timestamp {
-	out := make([]*timestamppb.Timestamp, len(times))
-	for i, t := range times {
-		out[i] = timestamppb.New(t)
-	}
-	return out
-}
+func msToDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 var jobStates = enum[fermatav1.JobStatus_State, job.Status]{
 	{fermatav1.JobStatus_STATE_UNSPECIFIED, job.StatusAny},
@@ -92,6 +101,11 @@ var delaySources = enum[fermatav1.DelaySource, job.DelaySource]{
 	{fermatav1.DelaySource_DELAY_SOURCE_BACKOFF, job.DelayBackoff},
 	{fermatav1.DelaySource_DELAY_SOURCE_HINT, job.DelayHint},
 	{fermatav1.DelaySource_DELAY_SOURCE_MANUAL, job.DelayManual},
+	{fermatav1.DelaySource_DELAY_SOURCE_CATCH_UP, job.DelayCatchUp},
+	{fermatav1.DelaySource_DELAY_SOURCE_BACKFILL, job.DelayBackfill},
+	{fermatav1.DelaySource_DELAY_SOURCE_REDRIVE, job.DelayRedrive},
+	{fermatav1.DelaySource_DELAY_SOURCE_HELD, job.DelayHeld},
+	{fermatav1.DelaySource_DELAY_SOURCE_JITTER, job.DelayJitter},
 }
 
 var outcomes = enum[fermatav1.Outcome, job.Outcome]{
@@ -114,4 +128,5 @@ var runStates = enum[fermatav1.Run_State, job.RunPhase]{
 var triggers = enum[fermatav1.Run_Trigger, job.Trigger]{
 	{fermatav1.Run_TRIGGER_SCHEDULE, job.TriggerSchedule},
 	{fermatav1.Run_TRIGGER_MANUAL, job.TriggerManual},
+	{fermatav1.Run_TRIGGER_BACKFILL, job.TriggerBackfill},
 }

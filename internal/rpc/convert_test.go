@@ -48,13 +48,46 @@ func drawSchedule(t *rapid.T) schedule.Spec {
 		s.Cron = rapid.SampledFrom([][]string{{"0 0 5 * * *"}, {"*/10 * * * * *", "0 0 12 * * MON"}}).Draw(t, "cron")
 		s.Seconds = true
 		s.TimeZone = rapid.SampledFrom([]string{"", "UTC"}).Draw(t, "zone")
-		s.DST = schedule.DSTPolicy(rapid.IntRange(0, 3).Draw(t, "dst"))
+		s.Gap = schedule.GapPolicy(rapid.IntRange(0, 1).Draw(t, "gap"))
+		s.Repeat = schedule.RepeatPolicy(rapid.IntRange(0, 2).Draw(t, "repeat"))
 	}
 	if rapid.Bool().Draw(t, "bounded") {
 		s.StartAt = instant(t, "start")
 		s.EndAt = s.StartAt.Add(time.Hour)
 	}
+	if s.Kind != schedule.KindNone {
+		s.Exclude = drawExclusions(t)
+		s.Jitter = duration(t, "spread", 0, 24*time.Hour)
+		s.MaxRuns = rapid.IntRange(0, 1000).Draw(t, "max runs")
+	}
+	if s.Kind == schedule.KindInterval {
+		s.TimeZone = rapid.SampledFrom([]string{"", "Europe/Berlin"}).Draw(t, "zone of exclusions")
+	}
 	return s
+}
+
+func drawExclusions(t *rapid.T) schedule.Exclusions {
+	e := schedule.Exclusions{
+		Cron:    rapid.SampledFrom([][]string{nil, {"0 0 * * *"}}).Draw(t, "x.cron"),
+		Dates:   rapid.SampledFrom([][]string{nil, {"2026-12-25", "12-24"}}).Draw(t, "x.dates"),
+		Windows: rapid.SampledFrom([][]string{nil, {"Sat,Sun", "22:00-06:00"}}).Draw(t, "x.windows"),
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "x.periods") {
+		from := instant(t, "x.from")
+		e.Periods = append(e.Periods, schedule.Period{From: from, To: from.Add(time.Hour)})
+	}
+	return e
+}
+
+func drawLocks(t *rapid.T) []job.Lock {
+	var locks []job.Lock
+	for range rapid.IntRange(0, job.MaxLocks).Draw(t, "locks") {
+		locks = append(locks, job.Lock{
+			Key:   rapid.StringMatching(`[a-z]{1,9}`).Draw(t, "lock"),
+			Limit: rapid.IntRange(1, job.MaxLockLimit).Draw(t, "limit"),
+		})
+	}
+	return locks
 }
 
 // drawDefinition draws what Validate accepts, but for the fit of cron and window.
@@ -88,7 +121,18 @@ func drawDefinition(t *rapid.T) job.Definition {
 			Jitter:      drawJitter(t),
 			StaleAfter:  duration(t, "b.stale", 0, time.Hour),
 			StaleHalve:  rapid.Bool().Draw(t, "b.halve"),
+			WithinSlot:  rapid.Bool().Draw(t, "b.slot"),
 		},
+		Overlap:      job.Overlap(rapid.IntRange(0, 5).Draw(t, "overlap")),
+		OverlapLimit: rapid.IntRange(0, job.MaxBufferedRuns).Draw(t, "overlap limit"),
+		Misfire: job.Misfire{
+			Policy:     job.MisfirePolicy(rapid.IntRange(0, 2).Draw(t, "misfire")),
+			Window:     duration(t, "window", 0, time.Hour),
+			MaxCatchUp: rapid.IntRange(0, job.MaxCatchUpRuns).Draw(t, "catch up"),
+		},
+		Locks:         drawLocks(t),
+		Target:        rapid.SampledFrom([]string{"", "api.example.com"}).Draw(t, "target"),
+		PauseAfter:    rapid.IntRange(0, 100).Draw(t, "pause after"),
 		MinInterval:   duration(t, "min", 0, time.Hour),
 		MaxInterval:   duration(t, "max", 0, time.Hour),
 		Timeout:       duration(t, "timeout", time.Millisecond, 24*time.Hour),
@@ -172,13 +216,21 @@ func TestUnreadableValuesNameTheirField(t *testing.T) {
 		Timeout:       bad,
 		RetryPolicy:   &fermatav1.RetryPolicy{MaxElapsed: bad},
 		BackoffPolicy: &fermatav1.BackoffPolicy{MinInterval: bad},
-		Schedule:      &fermatav1.Schedule{StartTime: &timestamppb.Timestamp{Nanos: -1}},
+		Schedule: &fermatav1.Schedule{
+			StartTime: &timestamppb.Timestamp{Nanos: -1}, Jitter: bad,
+			Exclusions: &fermatav1.Exclusions{
+				TimeZone: "Europe/Berlin",
+				Periods:  []*fermatav1.Exclusions_Period{{}, {EndTime: &timestamppb.Timestamp{Nanos: -1}}},
+			},
+		},
+		MisfirePolicy: &fermatav1.MisfirePolicy{CatchUpWindow: bad},
 	})
 	got := map[string]bool{}
 	for _, v := range r.violations {
 		got[v.Field] = true
 	}
-	for _, field := range []string{"job.timeout", "job.retry_policy.max_elapsed", "job.backoff_policy.min_interval", "job.schedule.start_time"} {
+	for _, field := range []string{"job.timeout", "job.retry_policy.max_elapsed", "job.backoff_policy.min_interval", "job.schedule.start_time",
+		"job.schedule.jitter", "job.schedule.exclusions.time_zone", "job.schedule.exclusions.periods[1].end_time", "job.misfire_policy.catch_up_window"} {
 		if !got[field] {
 			t.Errorf("%s is not named in %v", field, r.violations)
 		}
@@ -195,10 +247,31 @@ func TestOutOfRangeValuesReachValidation(t *testing.T) {
 		"job.timeout":                    {Timeout: &durationpb.Duration{Seconds: 1 << 37}},
 		"job.backoff_policy.max_delay":   {BackoffPolicy: &fermatav1.BackoffPolicy{MaxDelay: durationpb.New(-time.Second)}},
 		"job.schedule.once":              {Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: &timestamppb.Timestamp{}}}},
-		"job.schedule.cron.dst_policy":   {Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{Expressions: []string{"0 0 * * *"}, DstPolicy: 99}}}},
+		"job.schedule.cron.dst_gap":      {Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{Expressions: []string{"0 0 * * *"}, DstGap: 99}}}},
 		"job.schedule.interval.every":    {Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Interval{}}},
 		"job.schedule.cron.expressions":  {Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Cron{}}},
 		"job.backoff_policy.jitter.kind": {BackoffPolicy: &fermatav1.BackoffPolicy{Jitter: &fermatav1.Jitter{Kind: 42}}},
+		"job.schedule.exclusions.time_zone": {Schedule: &fermatav1.Schedule{
+			Rule:       &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(time.Hour)}},
+			Exclusions: &fermatav1.Exclusions{TimeZone: "X/Y"},
+		}},
+		"job.schedule.exclusions.windows[1]": {Schedule: &fermatav1.Schedule{
+			Rule:       &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(time.Hour)}},
+			Exclusions: &fermatav1.Exclusions{Windows: []string{"Sat", "Foo"}},
+		}},
+		"job.schedule.jitter": {Schedule: &fermatav1.Schedule{
+			Rule:   &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(time.Hour)}},
+			Jitter: durationpb.New(25 * time.Hour),
+		}},
+		"job.misfire_policy.max_catch_up": {MisfirePolicy: &fermatav1.MisfirePolicy{
+			Policy: fermatav1.MisfirePolicy_POLICY_RUN_ALL, MaxCatchUp: 10_001,
+		}},
+		"job.overlap_policy":        {OverlapPolicy: 99},
+		"job.overlap_limit":         {OverlapPolicy: fermatav1.OverlapPolicy_OVERLAP_POLICY_ALLOW_ALL, OverlapLimit: 65},
+		"job.misfire_policy.policy": {MisfirePolicy: &fermatav1.MisfirePolicy{Policy: 99}},
+		"job.locks[0].limit":        {Locks: []*fermatav1.Lock{{Key: "k", Limit: -1}}},
+		"job.pause_after_failures":  {PauseAfterFailures: -1},
+		"job.schedule.max_runs":     {Schedule: &fermatav1.Schedule{MaxRuns: -1, Rule: &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{Expressions: []string{"0 0 * * *"}}}}},
 	} {
 		p.Handler = "http"
 		var r reader
@@ -225,12 +298,19 @@ func TestEnumsCoverTheAPI(t *testing.T) {
 	}
 	check("strategy", fermatav1.RetryPolicy_Strategy_name, trip(strategies))
 	check("jitter", fermatav1.Jitter_Kind_name, trip(jitterKinds))
-	check("dst", fermatav1.DstPolicy_name, trip(dstPolicies))
+	check("gap", fermatav1.DstGap_name, trip(gaps))
+	check("repeat", fermatav1.DstRepeat_name, trip(repeats))
 	check("state", fermatav1.JobStatus_State_name, trip(jobStates))
 	check("outcome", fermatav1.Outcome_name, trip(outcomes))
 	check("delay source", fermatav1.DelaySource_name, trip(delaySources))
 	check("run state", fermatav1.Run_State_name, trip(runStates))
 	check("trigger", fermatav1.Run_Trigger_name, trip(triggers))
+	check("overlap", fermatav1.OverlapPolicy_name, trip(overlaps))
+	check("misfire", fermatav1.MisfirePolicy_Policy_name, trip(misfires))
+	check("hint source", fermatav1.Hint_Source_name, trip(hintSources))
+	check("hold", fermatav1.Hold_Reason_name, trip(holdReasons))
+	check("manual mode", fermatav1.RunJobRequest_Backoff_name, trip(manualModes))
+	check("reason", fermatav1.Reason_Kind_name, trip(reasonKinds))
 }
 
 func trip[P ~int32, M ~uint8](e enum[P, M]) func(int32) int32 {
@@ -248,7 +328,7 @@ func TestStatusOfAFailingJob(t *testing.T) {
 		Region: job.RegionDue, Generation: 2, Nominal: 60_000, Due: 61_500, Source: job.DelayBackoff, Failures: 2, Attempt: 1,
 		Losses: 1, LastOutcome: job.OutcomeFailed, LastError: "503", LastStarted: 5000, LastFinished: 6000, Runs: 9, Dead: 2, TimedOut: 1,
 	}
-	got := recordToPB(job.Record{Definition: d, State: state})
+	got := recordToPB(job.Record{Definition: d, State: state}, 0)
 	s := got.GetStatus()
 	for name, ok := range map[string]bool{
 		"state":     s.GetState() == fermatav1.JobStatus_STATE_SCHEDULED,
@@ -265,7 +345,7 @@ func TestStatusOfAFailingJob(t *testing.T) {
 			t.Errorf("%s is wrong in %v", name, got)
 		}
 	}
-	done := recordToPB(job.Record{Definition: d, State: job.State{Region: job.RegionDone}}).GetStatus()
+	done := recordToPB(job.Record{Definition: d, State: job.State{Region: job.RegionDone}}, 0).GetStatus()
 	if done.GetState() != fermatav1.JobStatus_STATE_DONE || done.GetNextDueTime() != nil || done.GetCurrentRun() != "" {
 		t.Errorf("done job: %v", done)
 	}

@@ -68,6 +68,9 @@ func toStatus(err error) (s *status.Status, known bool) {
 	return status.New(codes.Internal, "internal error; the node's log has more"), false
 }
 
+// partTypes are the types of a job's parts by their collection.
+var partTypes = map[string]string{"backfills": "Backfill", "deadLetters": "DeadLetter"}
+
 func typedStatus(err error) (*status.Status, bool) {
 	var (
 		invalid *job.InvalidError
@@ -75,6 +78,8 @@ func typedStatus(err error) (*status.Status, bool) {
 		exists  *job.ExistsError
 		busy    *job.BusyError
 		etag    *job.EtagError
+		part    *job.MissingPartError
+		unfit   *job.PreconditionError
 	)
 	switch {
 	case errors.As(err, &invalid):
@@ -85,6 +90,15 @@ func typedStatus(err error) (*status.Status, bool) {
 			info.ResourceType, info.ResourceName = "fermata.v1.Run", RunName(missing.Key, missing.RunID)
 		}
 		return withDetails(codes.NotFound, missing.Error(), info), true
+	case errors.As(err, &part):
+		info := &errdetails.ResourceInfo{
+			ResourceType: "fermata.v1." + partTypes[part.Collection], ResourceName: jobName(part.Key) + "/" + part.Collection + "/" + part.ID,
+			Description: "does not exist",
+		}
+		return withDetails(codes.NotFound, part.Error(), info), true
+	case errors.As(err, &unfit):
+		reason := &errdetails.ErrorInfo{Reason: unfit.Reason, Domain: errorDomain}
+		return withDetails(codes.FailedPrecondition, unfit.Error(), reason, jobInfo(unfit.Key, unfit.Text)), true
 	case errors.As(err, &exists):
 		return withDetails(codes.AlreadyExists, exists.Error(), jobInfo(exists.Key, exists.Reason)), true
 	case errors.As(err, &busy):

@@ -30,6 +30,8 @@ func TestErrorsHaveCodesAndDetails(t *testing.T) {
 		{err: &job.ExistsError{Key: key}, code: codes.AlreadyExists, entity: name},
 		{err: &job.BusyError{Key: key}, code: codes.Aborted, entity: name, retry: time.Second},
 		{err: &job.EtagError{Key: key, Have: "h"}, code: codes.Aborted, entity: name, reason: "ETAG_MISMATCH"},
+		{err: &job.MissingPartError{Key: key, Collection: "backfills", ID: "b"}, code: codes.NotFound, entity: name + "/backfills/b"},
+		{err: &job.PreconditionError{Key: key, Reason: "TOO_MANY_BACKFILLS"}, code: codes.FailedPrecondition, entity: name, reason: "TOO_MANY_BACKFILLS"},
 		{err: job.ErrNoMemory, code: codes.ResourceExhausted, reason: "REDIS_OUT_OF_MEMORY"},
 		{err: job.ErrUnavailable, code: codes.Unavailable, retry: 500 * time.Millisecond, reason: "REDIS_UNAVAILABLE"},
 		{err: job.ErrDurability, code: codes.Unavailable, retry: time.Second, reason: "DURABILITY_UNCONFIRMED"},

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -18,12 +19,24 @@ type Jobs interface {
 	Update(ctx context.Context, u job.UpdateRequest) (job.Record, error)
 	Delete(ctx context.Context, key job.Key, etag string) error
 	Pause(ctx context.Context, key job.Key, note string) (job.Record, error)
-	Resume(ctx context.Context, key job.Key) (job.Record, error)
-	RunNow(ctx context.Context, key job.Key, requestID string) (v job.RunView, joined bool, err error)
+	// Resume ends a pause; catchUp hands what passed to the misfire policy.
+	Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error)
+	RunNow(ctx context.Context, key job.Key, requestID string, mode job.ManualMode) (v job.RunView, joined bool, err error)
 	Runs(ctx context.Context, key job.Key) ([]job.RunView, error)
 	Run(ctx context.Context, key job.Key, runID string) (job.RunView, error)
 	Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error)
 	Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error)
+
+	// Hint takes a hint; one without a source clears the one there is.
+	Hint(ctx context.Context, key job.Key, h job.Hint) (job.Record, error)
+	Explain(ctx context.Context, key job.Key) (job.Explained, error)
+	Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error)
+	CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error)
+	Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error)
+	Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error)
+	ResumeAll(ctx context.Context, f job.Filter, catchUp bool, token string) (job.Bulk, error)
+	QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
+	SetQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings) error
 }
 
 // maxBatch bounds BatchCreateJobs.
@@ -34,7 +47,10 @@ const maxBatch = 1000
 type jobService struct {
 	fermatav1.UnimplementedJobServiceServer
 	jobs Jobs
+	now  func() time.Time
 }
+
+func (s *jobService) record(r job.Record) *fermatav1.Job { return recordToPB(r, s.now().UnixMilli()) }
 
 func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobRequest) (*fermatav1.Job, error) {
 	namespace, err := parseNamespace("parent", q.GetParent())
@@ -50,7 +66,7 @@ func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobReques
 	if err != nil {
 		return nil, err
 	}
-	return recordToPB(record), nil
+	return s.record(record), nil
 }
 
 func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
@@ -79,15 +95,15 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 	for i, answer := range s.jobs.CreateBatch(ctx, good) {
 		answers[place[i]] = answer
 	}
-	return batchToPB(answers), nil
+	return s.batch(answers), nil
 }
 
-func batchToPB(answers []job.CreateAnswer) *fermatav1.BatchCreateJobsResponse {
+func (s *jobService) batch(answers []job.CreateAnswer) *fermatav1.BatchCreateJobsResponse {
 	response := &fermatav1.BatchCreateJobsResponse{Results: make([]*fermatav1.BatchCreateJobsResponse_Result, len(answers))}
 	for i, answer := range answers {
 		result := &fermatav1.BatchCreateJobsResponse_Result{}
 		if answer.Err == nil {
-			result.Job = recordToPB(answer.Record)
+			result.Job = s.record(answer.Record)
 		} else {
 			st, _ := toStatus(answer.Err)
 			p := st.Proto()
@@ -103,14 +119,14 @@ func (s *jobService) GetJob(ctx context.Context, q *fermatav1.GetJobRequest) (*f
 	if err != nil {
 		return nil, err
 	}
-	return jobAnswer(s.jobs.Get(ctx, key))
+	return s.answer(s.jobs.Get(ctx, key))
 }
 
-func jobAnswer(record job.Record, err error) (*fermatav1.Job, error) {
+func (s *jobService) answer(record job.Record, err error) (*fermatav1.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return recordToPB(record), nil
+	return s.record(record), nil
 }
 
 func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest) (*fermatav1.ListJobsResponse, error) {
@@ -128,7 +144,7 @@ func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest)
 	}
 	response := &fermatav1.ListJobsResponse{NextPageToken: page.Next, Jobs: make([]*fermatav1.Job, len(page.Records))}
 	for i, record := range page.Records {
-		response.Jobs[i] = recordToPB(record)
+		response.Jobs[i] = s.record(record)
 	}
 	return response, nil
 }
@@ -142,7 +158,7 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 	if err != nil {
 		return nil, err
 	}
-	return jobAnswer(s.jobs.Update(ctx, job.UpdateRequest{
+	return s.answer(s.jobs.Update(ctx, job.UpdateRequest{
 		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(),
 		Merge: func(present job.Definition) (job.Definition, error) {
 			merged := definitionToPB(present)
@@ -171,7 +187,7 @@ func (s *jobService) PauseJob(ctx context.Context, q *fermatav1.PauseJobRequest)
 	if err != nil {
 		return nil, err
 	}
-	return jobAnswer(s.jobs.Pause(ctx, key, q.GetNote()))
+	return s.answer(s.jobs.Pause(ctx, key, q.GetNote()))
 }
 
 func (s *jobService) ResumeJob(ctx context.Context, q *fermatav1.ResumeJobRequest) (*fermatav1.Job, error) {
@@ -179,5 +195,5 @@ func (s *jobService) ResumeJob(ctx context.Context, q *fermatav1.ResumeJobReques
 	if err != nil {
 		return nil, err
 	}
-	return jobAnswer(s.jobs.Resume(ctx, key))
+	return s.answer(s.jobs.Resume(ctx, key, q.GetCatchUp()))
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -15,6 +16,7 @@ import (
 var settable = []string{
 	"queue", "priority", "handler", "payload", "labels", "schedule", "retry_policy", "backoff_policy",
 	"timeout", "timeout_grace", "history_limit", "retention", "dead_letter_ttl",
+	"overlap_policy", "overlap_limit", "misfire_policy", "locks", "target", "pause_after_failures",
 }
 
 // checkMask returns the paths to copy: those of the mask, or all settable fields
@@ -57,6 +59,14 @@ func settablePath(path string) bool {
 // field that src leaves unset is cleared.
 func copyPaths(dst, src *fermatav1.Job, paths []string) {
 	src = proto.CloneOf(src)
+	// A preset takes the place of what the policy was, so the fields of that must
+	// not stand beside it.
+	if name := src.GetRetryPolicy().GetPreset(); name != "" && slices.Contains(paths, "retry_policy.preset") {
+		dst.RetryPolicy = &fermatav1.RetryPolicy{Preset: name}
+	}
+	if name := src.GetBackoffPolicy().GetPreset(); name != "" && slices.Contains(paths, "backoff_policy.preset") {
+		dst.BackoffPolicy = &fermatav1.BackoffPolicy{Preset: name}
+	}
 	for _, path := range paths {
 		copyPath(dst.ProtoReflect(), src.ProtoReflect(), strings.Split(path, "."))
 	}

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -59,6 +60,58 @@ func parseRun(field, name string) (job.Key, string, error) {
 	}
 	key := job.Key{Namespace: ids[0], ID: ids[1]}
 	return key, ids[2], validKey(field, key)
+}
+
+// queueName returns "namespaces/{n}/queues/{q}".
+func queueName(q job.QueueKey) string { return namespaceName(q.Namespace) + "/queues/" + q.Queue }
+
+// parseQueue reads the name of a queue, whose rules are in [job.ValidateQueue].
+func parseQueue(field, name string) (job.QueueKey, error) {
+	ids, err := parseName(field, name, "namespaces", "queues")
+	if err != nil {
+		return job.QueueKey{}, err
+	}
+	q := job.QueueKey{Namespace: ids[0], Queue: ids[1]}
+	for _, v := range job.ValidateQueue(q) {
+		return job.QueueKey{}, job.Invalid(field, "%s %s", v.Field, v.Description)
+	}
+	return q, nil
+}
+
+// letterOfJob stands for the slot of a dead letter that is the job itself.
+const letterOfJob = "job"
+
+// letterName returns "namespaces/{n}/jobs/{j}/deadLetters/{slot}".
+func letterName(record string) string {
+	key, child, _ := job.ParseRecord(record)
+	slot := letterOfJob
+	if child != "" {
+		slot = child[1:]
+	}
+	return jobName(key) + "/deadLetters/" + slot
+}
+
+// parseLetter returns the record of a dead letter, which must be of a namespace.
+func parseLetter(field, name, namespace string) (string, error) {
+	ids, err := parseName(field, name, "namespaces", "jobs", "deadLetters")
+	if err != nil {
+		return "", err
+	}
+	key := job.Key{Namespace: ids[0], ID: ids[1]}
+	if err := validKey(field, key); err != nil {
+		return "", err
+	}
+	if key.Namespace != namespace {
+		return "", job.Invalid(field, "%q is of another namespace than parent", job.Clip(name, 80))
+	}
+	if ids[2] == letterOfJob {
+		return key.Record(), nil
+	}
+	slot, err := strconv.Atoi(ids[2])
+	if err != nil || slot < 0 || slot >= job.DeadLettersPerJob || strconv.Itoa(slot) != ids[2] {
+		return "", job.Invalid(field, "%q: a slot is %q or 0 to %d", job.Clip(name, 80), letterOfJob, job.DeadLettersPerJob-1)
+	}
+	return job.LetterRecord(key.Record(), slot), nil
 }
 
 // validKey reports faults of a name's parts under the field that holds the name.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -15,7 +13,7 @@ func (s *jobService) RunJob(ctx context.Context, q *fermatav1.RunJobRequest) (*f
 	if err != nil {
 		return nil, err
 	}
-	v, joined, err := s.jobs.RunNow(ctx, key, q.GetRequestId())
+	v, joined, err := s.jobs.RunNow(ctx, key, q.GetRequestId(), manualModes.model(q.GetBackoff()))
 	if err != nil {
 		return nil, err
 	}
@@ -61,29 +59,3 @@ func (s *jobService) oneRun(ctx context.Context, name string,
 }
 
 func isMissing(err error) bool { return errors.Is(err, job.ErrNotFound) }
-
-func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
-	var r reader
-	p := job.PreviewRequest{
-		Schedule: r.schedule("schedule", q.GetSchedule()),
-		After:    r.instant("after", q.GetAfter()),
-		Count:    int(q.GetCount()),
-	}
-	if policy := q.GetBackoffPolicy(); policy != nil {
-		p.Backoff = new(r.backoff("backoff_policy", policy))
-		p.MinInterval = r.duration("backoff_policy.min_interval", policy.GetMinInterval(), 0)
-		p.MaxInterval = r.duration("backoff_policy.max_interval", policy.GetMaxInterval(), 0)
-	}
-	if err := r.err(); err != nil {
-		return nil, err
-	}
-	preview, err := s.jobs.Preview(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	response := &fermatav1.PreviewScheduleResponse{DueTimes: timesToPB(preview.Times)}
-	for _, d := range preview.Intervals {
-		response.BackoffIntervals = append(response.BackoffIntervals, durationpb.New(d))
-	}
-	return response, nil
-}

@@ -42,6 +42,8 @@ type Options struct {
 	MaxConcurrentStreams uint32
 	// DisableReflection hides the description of the services.
 	DisableReflection bool
+	// Now tells what of a job's state has expired. Default: the clock of this node.
+	Now func() time.Time
 	// Observe hears of each call.
 	Observe CallObserver
 	Logger  *slog.Logger
@@ -56,8 +58,11 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	server := grpc.NewServer(serverOptions(o)...)
-	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: o.Jobs})
+	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: o.Jobs, now: o.Now})
 	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster})
 	if o.Worker != nil {
 		fermatav1.RegisterWorkerServiceServer(server, o.Worker)

@@ -35,6 +35,15 @@ type fakeJobs struct {
 	batch   []job.CreateRequest
 	err     error
 	filter  job.Filter
+
+	mode     job.ManualMode
+	catchUp  bool
+	hint     job.Hint
+	backfill job.BackfillRequest
+	redrive  job.RedriveRequest
+	settings job.QueueSettings
+	queue    job.QueueKey
+	preview  job.PreviewRequest
 }
 
 func (f *fakeJobs) Create(_ context.Context, d job.Definition, _ string) (job.Record, error) {

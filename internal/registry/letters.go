@@ -1,0 +1,170 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// bulkPage bounds the changes of one call that changes many jobs.
+const bulkPage = 500
+
+// Letters lists the dead runs of a namespace that are kept, those of one-time jobs
+// included. Pages are as those of List.
+func (r *Registry) Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error) {
+	if err := validateFilter(f, pageSize); err != nil {
+		return job.LetterPage{}, err
+	}
+	if pageSize == 0 {
+		pageSize = DefaultPageSize
+	}
+	l, err := r.letters(f, pageSize, token, "ListDeadLetters")
+	if err != nil {
+		return job.LetterPage{}, err
+	}
+	if err := l.fill(ctx); err != nil {
+		return job.LetterPage{}, err
+	}
+	return job.LetterPage{Letters: l.items, Next: l.next}, nil
+}
+
+func (r *Registry) letters(f job.Filter, size int, token, call string) (*listing[job.Letter], error) {
+	at, err := parseToken(token, call, f)
+	if err != nil {
+		return nil, err
+	}
+	return &listing[job.Letter]{
+		source: func(ctx context.Context, cursor string, n int) ([]job.Letter, string, error) {
+			return r.o.Store.ListLetters(ctx, f.Namespace, cursor, n)
+		},
+		id: func(l job.Letter) string { return l.Record },
+		want: func(l job.Letter) bool {
+			key, _, _ := job.ParseRecord(l.Record)
+			return (f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels)
+		},
+		weight:  func(l job.Letter) int { return len(l.Run.Output) },
+		size:    size,
+		step:    filterChunk,
+		at:      at,
+		started: time.Now(),
+	}, nil
+}
+
+// Redrive tries dead runs again: those that are named, or a page of those that the
+// filter selects. The recovery budget of their queues paces them. What has gone
+// meanwhile, or finds no room, counts as refused.
+func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
+	if err := validateFilter(q.Filter, 0); err != nil {
+		return job.Bulk{}, err
+	}
+	if len(q.Records) > 0 {
+		return r.redriveNamed(ctx, q)
+	}
+	l, err := r.letters(q.Filter, bulkPage, q.Token, "RedriveDeadLetters")
+	if err != nil {
+		return job.Bulk{}, err
+	}
+	if err := l.fill(ctx); err != nil {
+		return job.Bulk{}, err
+	}
+	if q.DryRun {
+		return job.Bulk{Done: len(l.items), Next: l.next}, nil
+	}
+	changes := make([]job.Change, len(l.items))
+	for i, letter := range l.items {
+		changes[i] = job.Change{Record: letter.Record, Event: job.Redrive{}}
+	}
+	answer, err := r.bulk(ctx, changes)
+	answer.Next = l.next
+	return answer, err
+}
+
+func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
+	if f := q.Filter; f.Queue != "" || f.IDPrefix != "" || len(f.Labels) > 0 || q.Token != "" {
+		return job.Bulk{}, job.Invalid("names", "must stand without filters and page_token")
+	}
+	if q.DryRun {
+		return r.countDead(ctx, q.Records)
+	}
+	changes := make([]job.Change, len(q.Records))
+	for i, record := range q.Records {
+		changes[i] = job.Change{Record: record, Event: job.Redrive{}}
+	}
+	return r.bulk(ctx, changes)
+}
+
+// countDead tells how many of the records are dead runs.
+func (r *Registry) countDead(ctx context.Context, records []string) (job.Bulk, error) {
+	byShard := map[int][]string{}
+	for _, record := range records {
+		key, _, _ := job.ParseRecord(record)
+		shard := r.o.Store.ShardOf(key)
+		byShard[shard] = append(byShard[shard], record)
+	}
+	var answer job.Bulk
+	for shard, ids := range byShard {
+		found, err := r.o.Store.GetRecords(ctx, shard, ids)
+		if err != nil {
+			return job.Bulk{}, err
+		}
+		for _, record := range found {
+			if record != nil && record.State.Region == job.RegionDead {
+				answer.Done++
+			} else {
+				answer.Refused++
+			}
+		}
+	}
+	return answer, nil
+}
+
+// bulk hands many changes to the ledger. An error of the store ends the call: what
+// was changed by then is not changed again when it is repeated.
+func (r *Registry) bulk(ctx context.Context, changes []job.Change) (job.Bulk, error) {
+	var answer job.Bulk
+	if len(changes) == 0 {
+		return answer, nil
+	}
+	for _, result := range r.o.Ledger.Do(ctx, changes...) {
+		switch {
+		case errors.Is(result.Err, job.ErrNotFound), errors.Is(result.Err, job.ErrCorrupt):
+			answer.Refused++
+		case result.Err != nil:
+			return job.Bulk{}, result.Err
+		case result.Answer == job.Applied:
+			answer.Done++
+		default:
+			answer.Refused++
+		}
+	}
+	return answer, nil
+}
+
+// ResumeAll ends the pause of a page of the jobs that the filter selects. The
+// recovery budget of their queues paces the runs that this makes due.
+func (r *Registry) ResumeAll(ctx context.Context, f job.Filter, catchUp bool, token string) (job.Bulk, error) {
+	if err := validateFilter(f, 0); err != nil {
+		return job.Bulk{}, err
+	}
+	l, err := r.jobs(f, bulkPage, token, "ResumeJobs", func(record job.Record) bool {
+		return record.State.Paused && matches(f, &record)
+	})
+	if err != nil {
+		return job.Bulk{}, err
+	}
+	// Most may not be paused, and nothing of them is sent.
+	l.step, l.weight = filterChunk, func(job.Record) int { return 0 }
+	if err := l.fill(ctx); err != nil {
+		return job.Bulk{}, err
+	}
+	changes := make([]job.Change, len(l.items))
+	for i := range l.items {
+		changes[i] = job.Change{Record: l.items[i].Definition.Record(), Event: job.Resume{CatchUp: catchUp}, Known: &l.items[i]}
+	}
+	answer, err := r.bulk(ctx, changes)
+	answer.Next = l.next
+	return answer, err
+}
