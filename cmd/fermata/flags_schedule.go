@@ -19,7 +19,8 @@ type scheduleFlags struct {
 	cron       []string
 	seconds    bool
 	zone       string
-	dst        string
+	dstGap     string
+	dstRepeat  string
 	at         string
 	in         time.Duration
 	start, end string
@@ -31,7 +32,8 @@ func (s *scheduleFlags) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.cron, "cron", nil, "run by a cron expression of five fields, or @daily and the like; may be repeated")
 	f.BoolVar(&s.seconds, "seconds", false, "with --cron: expressions have a leading field of seconds")
 	f.StringVar(&s.zone, "tz", "", "time zone of --cron, --at, --start and --end, such as Europe/Berlin (default UTC for --cron, else the local one)")
-	f.StringVar(&s.dst, "dst", "", "with --cron: vixie, skip, both or utc; what happens when clocks change")
+	f.StringVar(&s.dstGap, "dst-gap", "", "with --cron: shift or skip fixed times that a clock change leaves out (default shift)")
+	f.StringVar(&s.dstRepeat, "dst-repeat", "", "with --cron: first, last or both passes of fixed times that a clock change repeats (default first)")
 	f.StringVar(&s.at, "at", "", "run once at a time, such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'")
 	f.DurationVar(&s.in, "in", 0, "run once after a while, such as 10m")
 	f.StringVar(&s.start, "start", "", "no run before this time; also the phase of --every")
@@ -78,9 +80,14 @@ func (s *scheduleFlags) rule(changed func(string) bool, now time.Time, location 
 	case changed("every"):
 		return client.Every(s.every), nil
 	case changed("cron"):
-		dst, err := enumValue(fermatav1.DstPolicy_value, "DST_POLICY_", "--dst", s.dst)
+		gap, err := enumValue(fermatav1.DstGap_value, "DST_GAP_", "--dst-gap", s.dstGap)
+		if err != nil {
+			return nil, err
+		}
+		repeat, err := enumValue(fermatav1.DstRepeat_value, "DST_REPEAT_", "--dst-repeat", s.dstRepeat)
 		return &client.Schedule{Rule: &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{
-			Expressions: s.cron, TimeZone: s.zone, Seconds: s.seconds, DstPolicy: fermatav1.DstPolicy(dst),
+			Expressions: s.cron, TimeZone: s.zone, Seconds: s.seconds,
+			DstGap: fermatav1.DstGap(gap), DstRepeat: fermatav1.DstRepeat(repeat),
 		}}}, err
 	case changed("at"):
 		at, err := parseTime("--at", s.at, location)
@@ -111,7 +118,8 @@ func (s *scheduleFlags) fit(changed func(string) bool) error {
 	}{
 		{"fixed-delay", []string{"every"}},
 		{"seconds", []string{"cron"}},
-		{"dst", []string{"cron"}},
+		{"dst-gap", []string{"cron"}},
+		{"dst-repeat", []string{"cron"}},
 		{"tz", []string{"cron", "at", "start", "end"}},
 	}
 	for _, n := range needs {

@@ -27,6 +27,8 @@ type behaviour struct {
 	Fail         bool   `json:"fail,omitempty"`
 	FailAttempts int    `json:"fail_attempts,omitempty"`
 	FailWhile    string `json:"fail_while,omitempty"`
+	// RetryAfter is asked for with each failure.
+	RetryAfter time.Duration `json:"retry_after,omitempty"`
 	// Stubborn handlers do not heed their context.
 	Stubborn bool `json:"stubborn,omitempty"`
 }
@@ -147,11 +149,19 @@ func behave(ctx context.Context, t *worker.Task) error {
 	}
 	if b.FailWhile != "" {
 		if _, err := os.Stat(b.FailWhile); err == nil {
-			return errors.New("told to fail for a while")
+			return asking(b.RetryAfter, errors.New("told to fail for a while"))
 		}
 	}
 	if b.Fail || t.Attempt <= b.FailAttempts {
-		return errors.New("told to fail")
+		return asking(b.RetryAfter, errors.New("told to fail"))
 	}
 	return nil
+}
+
+// asking adds a wish for the next delay to an error.
+func asking(wait time.Duration, err error) error {
+	if wait > 0 {
+		return worker.RetryAfter(wait, err)
+	}
+	return err
 }
