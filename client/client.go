@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/protobuf/proto"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -23,9 +24,12 @@ import (
 type (
 	Job           = fermatav1.Job
 	Run           = fermatav1.Run
+	DeadLetter    = fermatav1.DeadLetter
+	Hint          = fermatav1.Hint
 	Schedule      = fermatav1.Schedule
 	RetryPolicy   = fermatav1.RetryPolicy
 	BackoffPolicy = fermatav1.BackoffPolicy
+	QueueSettings = fermatav1.QueueSettings
 )
 
 // Options configure a Client; the zero value is good.
@@ -154,6 +158,14 @@ func (c *Client) RunName(job, run string) string {
 	return c.JobName(job) + "/runs/" + run
 }
 
+// QueueName returns the full name of a queue. A full name stays as it is.
+func (c *Client) QueueName(queue string) string {
+	if strings.HasPrefix(queue, "namespaces/") {
+		return queue
+	}
+	return c.parent() + "/queues/" + queue
+}
+
 func (c *Client) parent() string { return "namespaces/" + c.o.Namespace }
 
 // JobID returns the last part of a job's name.
@@ -184,6 +196,18 @@ func (c *Client) Queues(ctx context.Context, all bool) ([]*fermatav1.Queue, erro
 	}
 	r, err := call(ctx, c, c.cluster.ListQueues, q)
 	return r.GetQueues(), err
+}
+
+// QueueSettings returns the limits of a queue; zero ones where none are set.
+func (c *Client) QueueSettings(ctx context.Context, queue string) (*QueueSettings, error) {
+	return call(ctx, c, c.jobs.GetQueueSettings, &fermatav1.GetQueueSettingsRequest{Name: c.QueueName(queue)})
+}
+
+// SetQueueSettings replaces the limits of the queue that s.Name tells.
+func (c *Client) SetQueueSettings(ctx context.Context, s *QueueSettings) (*QueueSettings, error) {
+	q := proto.CloneOf(s)
+	q.Name = c.QueueName(s.GetName())
+	return call(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q})
 }
 
 // Workers lists the workers that are connected.

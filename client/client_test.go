@@ -166,7 +166,7 @@ func TestCallsAreRepeatedWhenWorthwhile(t *testing.T) {
 			c := dial(t, client.Options{Attempts: 4}, n.address)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			_, _, err := c.RunJob(ctx, "ping")
+			_, _, err := c.RunJob(ctx, "ping", client.RunOptions{})
 			if status.Code(err) != tt.code || n.calls != tt.calls {
 				t.Errorf("%d calls, %v; want %d, %v", n.calls, err, tt.calls, tt.code)
 			}

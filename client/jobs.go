@@ -85,12 +85,18 @@ func (c *Client) GetJob(ctx context.Context, job string) (*Job, error) {
 	return call(ctx, c, c.jobs.GetJob, &fermatav1.GetJobRequest{Name: c.JobName(job)})
 }
 
-// Filter selects jobs; what is zero does not matter.
-type Filter struct {
+// Selection says which jobs of the client's namespace are meant; what is zero
+// does not matter.
+type Selection struct {
 	Queue    string
-	State    fermatav1.JobStatus_State
 	IDPrefix string
 	Labels   map[string]string
+}
+
+// Filter selects jobs; what is zero does not matter.
+type Filter struct {
+	Selection
+	State fermatav1.JobStatus_State
 	// MinFailures in a row.
 	MinFailures int64
 	// PageSize of one call, 1 to 1000. Default 100.
@@ -156,36 +162,45 @@ func (c *Client) PauseJob(ctx context.Context, job, note string) (*Job, error) {
 	return call(ctx, c, c.jobs.PauseJob, &fermatav1.PauseJobRequest{Name: c.JobName(job), Note: note})
 }
 
-// ResumeJob ends a pause.
-func (c *Client) ResumeJob(ctx context.Context, job string) (*Job, error) {
-	return call(ctx, c, c.jobs.ResumeJob, &fermatav1.ResumeJobRequest{Name: c.JobName(job)})
+// ResumeJob ends a pause. Nominal times that passed meanwhile are skipped, or,
+// with catchUp, handed to the job's misfire policy.
+func (c *Client) ResumeJob(ctx context.Context, job string, catchUp bool) (*Job, error) {
+	return call(ctx, c, c.jobs.ResumeJob, &fermatav1.ResumeJobRequest{Name: c.JobName(job), CatchUp: catchUp})
 }
 
-// RunJob asks for a manual run. joined tells that one was already waiting.
-func (c *Client) RunJob(ctx context.Context, job string) (run *Run, joined bool, err error) {
-	r, err := call(ctx, c, c.jobs.RunJob, &fermatav1.RunJobRequest{Name: c.JobName(job), RequestId: NewRequestID()})
-	return r.GetRun(), r.GetJoined(), err
+// ResumeJobs ends the pause of all jobs that are selected and tells of how many.
+// They start paced by the recovery budget of their queue. After an error n have
+// been resumed; the rest is still paused, so that the call can be repeated.
+func (c *Client) ResumeJobs(ctx context.Context, s Selection, catchUp bool) (n int, err error) {
+	for token := ""; ; {
+		r, err := call(ctx, c, c.jobs.ResumeJobs, &fermatav1.ResumeJobsRequest{
+			Parent: c.parent(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, CatchUp: catchUp, PageToken: token,
+		})
+		n += int(r.GetResumed())
+		if token = r.GetNextPageToken(); err != nil || token == "" {
+			return n, err
+		}
+	}
 }
 
-// Runs lists the current run first, then finished ones, newest first, then dead
-// letters.
-func (c *Client) Runs(ctx context.Context, job string) ([]*Run, error) {
-	r, err := call(ctx, c, c.jobs.ListRuns, &fermatav1.ListRunsRequest{Parent: c.JobName(job)})
-	return r.GetRuns(), err
+// HintJob overrides when the job runs next, or how often for a while; nil takes
+// the hint that is in force back.
+func (c *Client) HintJob(ctx context.Context, job string, h *Hint) (*Job, error) {
+	return call(ctx, c, c.jobs.HintJob, &fermatav1.HintJobRequest{Name: c.JobName(job), Hint: h})
 }
 
-// GetRun returns one run of a job.
-func (c *Client) GetRun(ctx context.Context, job, run string) (*Run, error) {
-	return call(ctx, c, c.jobs.GetRun, &fermatav1.GetRunRequest{Name: c.RunName(job, run)})
-}
-
-// CancelRun ends a run: a waiting one at once, a live one when its handler has
-// given up.
-func (c *Client) CancelRun(ctx context.Context, job, run string) (*Run, error) {
-	return call(ctx, c, c.jobs.CancelRun, &fermatav1.CancelRunRequest{Name: c.RunName(job, run)})
+// ExplainJob tells why the job does not run right now, and what it waits for.
+func (c *Client) ExplainJob(ctx context.Context, job string) (*fermatav1.ExplainJobResponse, error) {
+	return call(ctx, c, c.jobs.ExplainJob, &fermatav1.ExplainJobRequest{Name: c.JobName(job)})
 }
 
 // PreviewSchedule returns due times of a schedule without storing it.
 func (c *Client) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
 	return call(ctx, c, c.jobs.PreviewSchedule, q)
+}
+
+// Presets lists the well-known policies that a job can name.
+func (c *Client) Presets(ctx context.Context) ([]*fermatav1.Preset, error) {
+	r, err := call(ctx, c, c.jobs.ListPresets, &fermatav1.ListPresetsRequest{})
+	return r.GetPresets(), err
 }

@@ -58,7 +58,7 @@ func startCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{}})
+	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{}, Now: func() time.Time { return time.UnixMilli(c.clock.Load()) }})
 	if err != nil {
 		t.Fatal(err)
 	}

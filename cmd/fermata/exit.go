@@ -112,7 +112,7 @@ func judge(err error) (code int, hint string) {
 	case codes.DeadlineExceeded:
 		return exitUnavailable, hintTimeout
 	case codes.ResourceExhausted:
-		return exitFailed, "Redis, or a message, has reached its limit; running jobs go on"
+		return exitFailed, "Redis, a message or the cluster has reached its limit; running jobs go on"
 	case codes.Unimplemented:
 		return exitFailed, "does {address} belong to a Fermata node of this version?"
 	}

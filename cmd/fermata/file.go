@@ -176,8 +176,14 @@ func expand(fields map[string]any, d protoreflect.MessageDescriptor) error {
 		if field == nil {
 			field = d.Fields().ByName(protoreflect.Name(name))
 		}
-		if field == nil || field.IsMap() || field.IsList() {
+		if field == nil || field.IsMap() {
 			continue // protojson says what it thinks of it
+		}
+		if field.IsList() {
+			if list, ok := value.([]any); ok && field.Kind() == protoreflect.StringKind {
+				expandDays(list)
+			}
+			continue
 		}
 		text, isText := value.(string)
 		switch {
@@ -205,10 +211,19 @@ func expand(fields map[string]any, d protoreflect.MessageDescriptor) error {
 	return nil
 }
 
+// expandDays undoes what YAML makes of a text like 2026-12-25: a point in time.
+func expandDays(texts []any) {
+	for i, value := range texts {
+		if t, ok := value.(time.Time); ok {
+			texts[i] = t.Format(time.DateOnly)
+		}
+	}
+}
+
 // longEnum turns "equal" into "KIND_EQUAL".
 func longEnum(e protoreflect.EnumDescriptor, text string) string {
 	prefix := strings.TrimSuffix(string(e.Values().Get(0).Name()), "UNSPECIFIED")
-	if long := prefix + strings.ToUpper(text); e.Values().ByName(protoreflect.Name(long)) != nil {
+	if long := prefix + strings.ToUpper(strings.ReplaceAll(text, "-", "_")); e.Values().ByName(protoreflect.Name(long)) != nil {
 		return long
 	}
 	return text

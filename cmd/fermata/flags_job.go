@@ -1,17 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"io"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/client"
-	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // jobFlags describe a job. Each flag sets one field; flags that are not given
@@ -19,6 +15,7 @@ import (
 type jobFlags struct {
 	scheduleFlags
 	handlerFlags
+	runFlags
 	policy policyFlags
 
 	queue    string
@@ -34,6 +31,7 @@ type jobFlags struct {
 func (j *jobFlags) register(f *pflag.FlagSet) {
 	j.scheduleFlags.register(f)
 	j.handlerFlags.register(f)
+	j.runFlags.register(f)
 	j.policy.register(f)
 	f.StringVar(&j.queue, "queue", "default", "queue whose workers run the job")
 	f.Int32Var(&j.priority, "priority", 5, "0 (lowest) to 9 (highest) inside the queue")
@@ -49,16 +47,21 @@ func (j *jobFlags) register(f *pflag.FlagSet) {
 func (j *jobFlags) build(f *pflag.FlagSet, stdin io.Reader, now time.Time) (*client.Job, []string, error) {
 	changed := f.Changed
 	job := &client.Job{}
-	paths, err := j.fill(changed, stdin, job)
+	paths, err := j.handlerFlags.fill(changed, stdin, job)
 	if err != nil {
 		return nil, nil, err
 	}
-	if job.Schedule, err = j.schedule(changed, now); err != nil {
+	schedule, of, err := j.schedule(changed, now)
+	if err != nil {
 		return nil, nil, err
 	}
-	if job.Schedule != nil {
-		paths = append(paths, "schedule")
+	job.Schedule = schedule
+	paths = append(paths, of...)
+	runs, err := j.runFlags.fill(changed, job)
+	if err != nil {
+		return nil, nil, err
 	}
+	paths = append(paths, runs...)
 	policies, err := j.policy.fill(changed, job)
 	if err != nil {
 		return nil, nil, err
@@ -84,130 +87,4 @@ func (j *jobFlags) build(f *pflag.FlagSet, stdin io.Reader, now time.Time) (*cli
 		}
 	}
 	return job, paths, nil
-}
-
-// policyFlags describe retries inside a run and backoff between runs.
-type policyFlags struct {
-	preset string
-
-	attempts   int32
-	strategy   string
-	base       time.Duration
-	multiplier float64
-	maxDelay   time.Duration
-	maxElapsed time.Duration
-
-	noBackoff         bool
-	backoffMultiplier float64
-	backoffExponent   int32
-	backoffMaxDelay   time.Duration
-	backoffMaxRatio   float64
-	minInterval       time.Duration
-	maxInterval       time.Duration
-
-	jitter string
-}
-
-func (p *policyFlags) register(f *pflag.FlagSet) {
-	p.registerBackoff(f)
-	f.Int32Var(&p.attempts, "retry-attempts", 0, "attempts of one run in all (default 1 for recurring jobs, else 3)")
-	f.StringVar(&p.strategy, "retry-strategy", "", "fixed, linear, exponential or decorrelated (default exponential)")
-	f.DurationVar(&p.base, "retry-base", time.Second, "first delay between attempts")
-	f.Float64Var(&p.multiplier, "retry-multiplier", 2, "growth of the delay")
-	f.DurationVar(&p.maxDelay, "retry-max-delay", 5*time.Minute, "longest delay between attempts")
-	f.DurationVar(&p.maxElapsed, "retry-max-elapsed", 0, "no attempt starts later than this after the first (default no limit)")
-}
-
-func (p *policyFlags) registerBackoff(f *pflag.FlagSet) {
-	f.StringVar(&p.preset, "preset", "", "take a whole policy from the list that fermata presets shows; flags beside it change single fields")
-	f.BoolVar(&p.noBackoff, "no-backoff", false, "keep the interval when runs fail")
-	f.Float64Var(&p.backoffMultiplier, "backoff-multiplier", 2, "growth of the interval with each failed run")
-	f.Int32Var(&p.backoffExponent, "backoff-max-exponent", 5, "failed runs after which it grows no more")
-	f.DurationVar(&p.backoffMaxDelay, "backoff-max-delay", time.Hour, "longest interval, never below --every")
-	f.Float64Var(&p.backoffMaxRatio, "backoff-max-ratio", 0, "longest interval as a multiple of --every (default no limit)")
-	f.DurationVar(&p.minInterval, "min-interval", 0, "shortest interval between runs, hints included")
-	f.DurationVar(&p.maxInterval, "max-interval", 0, "longest interval between runs, hints included")
-	f.StringVar(&p.jitter, "jitter", "", "spread of delays: none, down, proportional, spread, full or equal, with a fraction as in down:0.1")
-}
-
-// fill sets the policies that flags speak of and returns the paths of what it
-// set: one for a policy that comes from a preset, which is replaced as a whole.
-func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, error) {
-	whole, err := p.fromPreset(j)
-	if err != nil {
-		return nil, err
-	}
-	retry, backoff := cmp.Or(j.RetryPolicy, &client.RetryPolicy{}), cmp.Or(j.BackoffPolicy, &client.BackoffPolicy{})
-	strategy, err := enumValue(fermatav1.RetryPolicy_Strategy_value, "STRATEGY_", "--retry-strategy", p.strategy)
-	if err != nil {
-		return nil, err
-	}
-	jitter, err := parseJitter(p.jitter)
-	if err != nil {
-		return nil, err
-	}
-	var paths []string
-	add := func(path string) {
-		if root, _, _ := strings.Cut(path, "."); root != whole {
-			paths = append(paths, path)
-		}
-	}
-	if whole != "" {
-		paths = append(paths, whole)
-	}
-	fields := []struct {
-		flag, path string
-		set        func()
-	}{
-		{"retry-attempts", "retry_policy.max_attempts", func() { retry.MaxAttempts = p.attempts }},
-		{"retry-strategy", "retry_policy.strategy", func() { retry.Strategy = fermatav1.RetryPolicy_Strategy(strategy) }},
-		{"retry-base", "retry_policy.base_delay", func() { retry.BaseDelay = durationpb.New(p.base) }},
-		{"retry-multiplier", "retry_policy.multiplier", func() { retry.Multiplier = p.multiplier }},
-		{"retry-max-delay", "retry_policy.max_delay", func() { retry.MaxDelay = durationpb.New(p.maxDelay) }},
-		{"retry-max-elapsed", "retry_policy.max_elapsed", func() { retry.MaxElapsed = durationpb.New(p.maxElapsed) }},
-		{"no-backoff", "backoff_policy.disabled", func() { backoff.Disabled = p.noBackoff }},
-		{"backoff-multiplier", "backoff_policy.multiplier", func() { backoff.Multiplier = p.backoffMultiplier }},
-		{"backoff-max-exponent", "backoff_policy.max_exponent", func() { backoff.MaxExponent = &p.backoffExponent }},
-		{"backoff-max-delay", "backoff_policy.max_delay", func() { backoff.MaxDelay = durationpb.New(p.backoffMaxDelay) }},
-		{"backoff-max-ratio", "backoff_policy.max_ratio", func() { backoff.MaxRatio = p.backoffMaxRatio }},
-		{"min-interval", "backoff_policy.min_interval", func() { backoff.MinInterval = durationpb.New(p.minInterval) }},
-		{"max-interval", "backoff_policy.max_interval", func() { backoff.MaxInterval = durationpb.New(p.maxInterval) }},
-		{"jitter", "backoff_policy.jitter", func() { backoff.Jitter = jitter }},
-	}
-	for _, field := range fields {
-		if !changed(field.flag) {
-			continue
-		}
-		field.set()
-		add(field.path)
-		if strings.HasPrefix(field.path, "retry_policy") {
-			j.RetryPolicy = retry
-		} else {
-			j.BackoffPolicy = backoff
-		}
-	}
-	// A policy of retries that is set by nothing but its jitter would change the
-	// default number of attempts.
-	if j.RetryPolicy != nil && changed("jitter") {
-		retry.Jitter = jitter
-		add("retry_policy.jitter")
-	}
-	return paths, nil
-}
-
-func parseJitter(text string) (*fermatav1.Jitter, error) {
-	name, fraction, given := strings.Cut(text, ":")
-	kind, err := enumValue(fermatav1.Jitter_Kind_value, "KIND_", "--jitter", name)
-	if err != nil {
-		return nil, err
-	}
-	j := &fermatav1.Jitter{Kind: fermatav1.Jitter_Kind(kind)}
-	if given {
-		f, err := strconv.ParseFloat(fraction, 64)
-		if err != nil {
-			return nil, usagef("--jitter %q: the fraction is not a number", text)
-		}
-		j.Fraction = &f
-	}
-	return j, nil
 }

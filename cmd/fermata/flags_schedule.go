@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/client"
@@ -24,53 +26,144 @@ type scheduleFlags struct {
 	at         string
 	in         time.Duration
 	start, end string
+	jitter     time.Duration
+	maxRuns    int32
+	without    exclusionFlags
+	// shows: --tz is also the zone in which times are written.
+	shows bool
+}
+
+// exclusionFlags describe times that the schedule leaves out.
+type exclusionFlags struct {
+	cron, dates, windows, periods []string
 }
 
 func (s *scheduleFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&s.every, "every", 0, "run at a fixed rate, such as 30s or 1h30m")
 	f.BoolVar(&s.fixedDelay, "fixed-delay", false, "with --every: count from the end of the previous run")
-	f.StringArrayVar(&s.cron, "cron", nil, "run by a cron expression of five fields, or @daily and the like; may be repeated")
+	f.StringArrayVar(&s.cron, "cron", nil, "run by a cron expression of five fields, in which H is a number spread over jobs, or @daily and the like; may be repeated")
 	f.BoolVar(&s.seconds, "seconds", false, "with --cron: expressions have a leading field of seconds")
-	f.StringVar(&s.zone, "tz", "", "time zone of --cron, --at, --start and --end, such as Europe/Berlin (default UTC for --cron, else the local one)")
+	f.StringVar(&s.zone, "tz", "", "time zone of --cron, --exclude-..., --at, --start and --end, such as Europe/Berlin (default UTC for --cron and exclusions, else the local one)")
 	f.StringVar(&s.dstGap, "dst-gap", "", "with --cron: shift or skip fixed times that a clock change leaves out (default shift)")
 	f.StringVar(&s.dstRepeat, "dst-repeat", "", "with --cron: first, last or both passes of fixed times that a clock change repeats (default first)")
 	f.StringVar(&s.at, "at", "", "run once at a time, such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'")
 	f.DurationVar(&s.in, "in", 0, "run once after a while, such as 10m")
 	f.StringVar(&s.start, "start", "", "no run before this time; also the phase of --every")
-	f.StringVar(&s.end, "end", "", "no run after this time")
+	f.StringVar(&s.end, "end", "", "no run is planned for this time or later")
+	f.DurationVar(&s.jitter, "schedule-jitter", 0, "spread due times over so long after the planned time, the same for each run")
+	f.Int32Var(&s.maxRuns, "max-runs", 0, "end the schedule after so many runs (default no bound)")
+	f.StringArrayVar(&s.without.cron, "exclude-cron", nil, "leave out times that match a cron expression; may be repeated")
+	f.StringSliceVar(&s.without.dates, "exclude-date", nil, "leave out local days: 2026-12-25, 2026-12-24/2027-01-02, or 12-25 of every year")
+	f.StringArrayVar(&s.without.windows, "exclude-window", nil, "leave out local times of the week: 22:00-06:00, Sat,Sun or 'Mon-Fri 12:00-13:00'; may be repeated")
+	f.StringArrayVar(&s.without.periods, "exclude-period", nil, "leave out a stretch of time, START/END without END; may be repeated")
 }
 
-// schedule returns what the flags describe; nil when none of them is set.
-func (s *scheduleFlags) schedule(changed func(string) bool, now time.Time) (*client.Schedule, error) {
+// schedule returns what the flags describe, nil when none of them is set, and the
+// paths of what they set. It has no rule when flags say only what goes with one,
+// as when such a setting of an existing job is changed: see whole.
+func (s *scheduleFlags) schedule(changed func(string) bool, now time.Time) (*client.Schedule, []string, error) {
 	if err := s.fit(changed); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	location := time.Local
-	if s.zone != "" {
-		var err error
-		if location, err = time.LoadLocation(s.zone); err != nil {
-			return nil, usagef("--tz: %w", err)
+	location, err := s.location()
+	if err != nil {
+		return nil, nil, err
+	}
+	schedule, err := s.rule(changed, now, location)
+	if err != nil {
+		return nil, nil, err
+	}
+	var paths []string
+	switch schedule.GetRule().(type) {
+	case *fermatav1.Schedule_Interval:
+		paths = append(paths, "schedule.interval")
+	case *fermatav1.Schedule_Cron:
+		paths = append(paths, "schedule.cron")
+	case *fermatav1.Schedule_Once:
+		return schedule, []string{"schedule"}, nil // takes none of the settings below
+	}
+	if schedule == nil {
+		schedule = &client.Schedule{}
+	}
+	settings := []struct {
+		path  string
+		flags []string
+		set   func() error
+	}{
+		{"start_time", []string{"start"}, func() (err error) { schedule.StartTime, err = parseTime("--start", s.start, location); return }},
+		{"end_time", []string{"end"}, func() (err error) { schedule.EndTime, err = parseTime("--end", s.end, location); return }},
+		{"jitter", []string{"schedule-jitter"}, func() error { schedule.Jitter = durationpb.New(s.jitter); return nil }},
+		{"max_runs", []string{"max-runs"}, func() error { schedule.MaxRuns = s.maxRuns; return nil }},
+		{"exclusions", exclusionNames, func() (err error) { schedule.Exclusions, err = s.exclusions(schedule, location); return }},
+	}
+	for _, setting := range settings {
+		if !slices.ContainsFunc(setting.flags, changed) {
+			continue
 		}
+		if err := setting.set(); err != nil {
+			return nil, nil, err
+		}
+		paths = append(paths, "schedule."+setting.path)
 	}
-	start, err := parseTime("--start", s.start, location)
+	if len(paths) == 0 {
+		return nil, nil, nil
+	}
+	return schedule, paths, nil
+}
+
+var exclusionNames = []string{"exclude-cron", "exclude-date", "exclude-window", "exclude-period"}
+
+// whole refuses settings of a schedule that come without one.
+func whole(s *client.Schedule) error {
+	if s != nil && s.GetRule() == nil {
+		return usagef("--start, --end, --schedule-jitter, --max-runs and --exclude-... need --every or --cron")
+	}
+	return nil
+}
+
+func (s *scheduleFlags) location() (*time.Location, error) {
+	if s.zone == "" {
+		return time.Local, nil
+	}
+	location, err := time.LoadLocation(s.zone)
 	if err != nil {
-		return nil, err
+		return nil, usagef("--tz: %w", err)
 	}
-	end, err := parseTime("--end", s.end, location)
-	if err != nil {
-		return nil, err
+	return location, nil
+}
+
+// exclusions returns nil when all values are empty: that removes what there was.
+func (s *scheduleFlags) exclusions(schedule *client.Schedule, location *time.Location) (*fermatav1.Exclusions, error) {
+	e := &fermatav1.Exclusions{
+		Cron: filled(s.without.cron), Dates: filled(s.without.dates), Windows: filled(s.without.windows),
 	}
-	rule, err := s.rule(changed, now, location)
-	if err != nil {
-		return nil, err
+	for _, period := range filled(s.without.periods) {
+		from, to, ok := strings.Cut(period, "/")
+		if !ok {
+			return nil, usagef("--exclude-period %q: want START/END", period)
+		}
+		start, err := parseTime("--exclude-period", from, location)
+		if err != nil {
+			return nil, err
+		}
+		end, err := parseTime("--exclude-period", to, location)
+		if err != nil {
+			return nil, err
+		}
+		e.Periods = append(e.Periods, &fermatav1.Exclusions_Period{StartTime: start, EndTime: end})
 	}
-	if rule == nil && (start != nil || end != nil) {
-		return nil, usagef("--start and --end need --every or --cron")
+	if len(e.Cron)+len(e.Dates)+len(e.Windows)+len(e.Periods) == 0 {
+		return nil, nil
 	}
-	if rule != nil {
-		rule.StartTime, rule.EndTime = start, end
+	if schedule.GetCron() == nil {
+		e.TimeZone = s.zone
 	}
-	return rule, nil
+	return e, nil
+}
+
+// filled leaves out what is empty.
+func filled(texts []string) []string {
+	return slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return strings.TrimSpace(s) == "" })
 }
 
 func (s *scheduleFlags) rule(changed func(string) bool, now time.Time, location *time.Location) (*client.Schedule, error) {
@@ -112,6 +205,13 @@ func (s *scheduleFlags) fit(changed func(string) bool) error {
 	if len(rules) > 1 {
 		return usagef("%s exclude each other", strings.Join(rules, " and "))
 	}
+	if changed("at") || changed("in") {
+		for _, name := range append([]string{"start", "end", "schedule-jitter", "max-runs"}, exclusionNames...) {
+			if changed(name) {
+				return usagef("%s takes no --%s", rules[0], name)
+			}
+		}
+	}
 	needs := []struct {
 		flag string
 		one  []string
@@ -120,10 +220,10 @@ func (s *scheduleFlags) fit(changed func(string) bool) error {
 		{"seconds", []string{"cron"}},
 		{"dst-gap", []string{"cron"}},
 		{"dst-repeat", []string{"cron"}},
-		{"tz", []string{"cron", "at", "start", "end"}},
+		{"tz", append([]string{"cron", "at", "start", "end"}, exclusionNames...)},
 	}
 	for _, n := range needs {
-		met := !changed(n.flag)
+		met := !changed(n.flag) || (n.flag == "tz" && s.shows)
 		for _, other := range n.one {
 			met = met || changed(other)
 		}
@@ -152,18 +252,18 @@ func parseTime(flag, text string, location *time.Location) (*timestamppb.Timesta
 }
 
 // enumValue finds the number of an enum value by its name in lower case without
-// prefix. Empty is unspecified.
+// prefix, words joined by - or _. Empty is unspecified.
 func enumValue(values map[string]int32, prefix, what, text string) (int32, error) {
 	if text == "" {
 		return 0, nil
 	}
-	if n, ok := values[prefix+strings.ToUpper(text)]; ok && n != 0 {
+	if n, ok := values[prefix+strings.ToUpper(strings.ReplaceAll(text, "-", "_"))]; ok && n != 0 {
 		return n, nil
 	}
 	names := make([]string, len(values))
 	for name, n := range values {
 		if int(n) < len(names) {
-			names[n] = strings.ToLower(strings.TrimPrefix(name, prefix))
+			names[n] = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, prefix)), "_", "-")
 		}
 	}
 	return 0, usage(fmt.Errorf("%s %q: want one of %s", what, text, strings.Join(names[1:], ", ")))

@@ -116,13 +116,13 @@ func instant(t *timestamppb.Timestamp) string {
 // enumName writes an enum value without its prefix, in lower case.
 func enumName(e fmt.Stringer) string {
 	name := e.String()
-	for _, prefix := range []string{"STATE_", "OUTCOME_", "DELAY_SOURCE_", "TRIGGER_", "STRATEGY_", "KIND_", "DST_POLICY_"} {
+	for _, prefix := range []string{"STATE_", "OUTCOME_", "DELAY_SOURCE_", "TRIGGER_", "STRATEGY_", "KIND_", "OVERLAP_POLICY_", "POLICY_", "SOURCE_", "REASON_"} {
 		name = strings.TrimPrefix(name, prefix)
 	}
 	if name == "UNSPECIFIED" {
 		return none
 	}
-	return strings.ToLower(name)
+	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
 }
 
 // scheduleText writes a schedule in a few words.

@@ -17,6 +17,7 @@ func (a *app) jobsCommand() *cobra.Command {
 	jobs.AddCommand(
 		a.createCommand(), a.getCommand(), a.listCommand(), a.updateCommand(), a.deleteCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.runCommand(), a.runsCommand(), a.cancelCommand(),
+		a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
 	return jobs
 }
@@ -33,6 +34,7 @@ func (a *app) createCommand() *cobra.Command {
   fermata jobs create report --cron '30 2 * * *' --tz Europe/Berlin --exec '["/usr/bin/report","--all"]' --timeout 10m
   fermata jobs create later --in 10m --handler mail --payload '{"to":"you"}' --retry-attempts 5 --retry-base 10s
   fermata jobs create hook --handler deliver --preset webhook --retry-attempts 8
+  fermata jobs create close --cron 'H 1 * * *' --exclude-window Sat,Sun --lock ledger --misfire run-all --handler close
   fermata jobs create -f jobs.yaml`,
 		Args: rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,6 +46,9 @@ func (a *app) createCommand() *cobra.Command {
 			}
 			job, _, err := flags.build(cmd.Flags(), a.in, a.now())
 			if err != nil {
+				return err
+			}
+			if err := whole(job.GetSchedule()); err != nil {
 				return err
 			}
 			if job.GetHandler() == "" {

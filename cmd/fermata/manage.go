@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // localFlags names the flags that belong to the command itself.
@@ -72,11 +74,16 @@ func (a *app) pauseCommand() *cobra.Command {
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	return a.onEach(&cobra.Command{
-		Use: "resume ID...", Short: "Let paused jobs run again",
-		Long: "Let paused jobs run again. What was due meanwhile is skipped; a one-time job runs at once.",
+	var catchUp, all bool
+	var which client.Selection
+	cmd := a.onEach(&cobra.Command{
+		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V])", Short: "Let paused jobs run again",
+		Long: "Let paused jobs run again. What was due meanwhile is skipped, or with --catch-up handed to the job's\n" +
+			"misfire policy; a one-time job runs at once. Many that are overdue start paced by the recovery rate of\n" +
+			"their queue.",
+		Example: "  fermata jobs resume ping\n  fermata jobs resume --all --label team=billing --catch-up",
 	}, func(ctx context.Context, c *client.Client, job string) error {
-		j, err := c.ResumeJob(ctx, job)
+		j, err := c.ResumeJob(ctx, job, catchUp)
 		if err != nil {
 			return err
 		}
@@ -84,14 +91,61 @@ func (a *app) resumeCommand() *cobra.Command {
 			return a.println(fmt.Sprintf("resumed %s, %s", client.JobID(j), a.nextText(j)))
 		})
 	})
+	cmd.Flags().BoolVar(&catchUp, "catch-up", false, "make up for the times that passed")
+	selectFlags(cmd, &which)
+	a.orAll(cmd, &all, "resume all jobs that are selected", func(ctx context.Context, c *client.Client) error {
+		n, err := c.ResumeJobs(ctx, which, catchUp)
+		return a.report(n, err, "resumed %s")
+	})
+	return cmd
+}
+
+// orAll gives a command on named jobs a flag --all, which does it to those that
+// its selection flags tell.
+func (a *app) orAll(cmd *cobra.Command, all *bool, help string, do func(context.Context, *client.Client) error) {
+	cmd.Flags().BoolVar(all, "all", false, help)
+	named := cmd.RunE
+	cmd.Args = nil
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case *all && len(args) > 0:
+			return usagef("--all excludes ids")
+		case *all:
+			return a.with(cmd, do)
+		case len(args) == 0:
+			return usagef("say which, or --all\nusage: %s", cmd.UseLine())
+		}
+		for _, name := range []string{"queue", "prefix", "label"} {
+			if cmd.Flags().Changed(name) {
+				return usagef("--%s needs --all", name)
+			}
+		}
+		return named(cmd, args)
+	}
+}
+
+// report says how many of something were done, also when an error ended it.
+func (a *app) report(n int, err error, format string) error {
+	jobs := fmt.Sprintf("%d jobs", n)
+	if n == 1 {
+		jobs = "1 job"
+	}
+	if err != nil && n == 0 {
+		return err
+	}
+	return errors.Join(a.println(fmt.Sprintf(format, jobs)), err)
 }
 
 func (a *app) runCommand() *cobra.Command {
-	return a.onEach(&cobra.Command{
+	var backoff string
+	var mode int32
+	cmd := a.onEach(&cobra.Command{
 		Use: "run ID...", Short: "Run jobs now",
-		Long: "Run jobs now and forget their failures. If a run is live, exactly one manual run follows it.",
+		Long: "Run jobs now. If a run is live, exactly one manual run follows it. --backoff says what becomes of the\n" +
+			"failures in a row: reset forgets them now, keep leaves them and the planned run as they are,\n" +
+			"reset-on-success forgets them if the run succeeds.",
 	}, func(ctx context.Context, c *client.Client, job string) error {
-		run, joined, err := c.RunJob(ctx, job)
+		run, joined, err := c.RunJob(ctx, job, client.RunOptions{Backoff: fermatav1.RunJobRequest_Backoff(mode)})
 		if err != nil {
 			return err
 		}
@@ -103,6 +157,12 @@ func (a *app) runCommand() *cobra.Command {
 			return a.println(text)
 		})
 	})
+	cmd.Flags().StringVar(&backoff, "backoff", "", "reset, keep or reset-on-success (default reset)")
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		mode, err = enumValue(fermatav1.RunJobRequest_Backoff_value, "BACKOFF_", "--backoff", backoff)
+		return err
+	}
+	return cmd
 }
 
 func (a *app) cancelCommand() *cobra.Command {

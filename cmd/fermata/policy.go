@@ -42,6 +42,7 @@ func backoffPolicy(preset backoff.Preset) *client.BackoffPolicy {
 		MaxRatio:    r.MaxRatio,
 		Jitter:      jitterPolicy(r.Jitter),
 		StaleHalve:  r.StaleHalve,
+		WithinSlot:  r.WithinSlot,
 	}
 	if r.StaleAfter > 0 {
 		p.StaleAfter = durationpb.New(r.StaleAfter)

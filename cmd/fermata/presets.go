@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -44,13 +45,13 @@ func (a *app) presetsCommand() *cobra.Command {
 }
 
 func (a *app) presetTable(presets []backoff.Preset) error {
-	t := table{heading: []string{"NAME", "KIND", "FORMULA", "DESCRIPTION"}}
+	t := table{heading: []string{"NAME", "KIND", "FORMULA", "KNOWN AS"}}
 	for _, p := range presets {
 		kind := "backoff"
 		if p.Retry != nil {
 			kind = "retry"
 		}
-		t.add(p.Name, kind, p.Source, p.Description)
+		t.add(p.Name, kind, p.Source, cmp.Or(strings.Join(p.KnownAs, "; "), none))
 	}
 	return a.printTable(t)
 }
@@ -61,9 +62,10 @@ func presetText(p backoff.Preset) (string, error) {
 		Name        string          `json:"name"`
 		Formula     string          `json:"formula"`
 		Description string          `json:"description"`
+		KnownAs     []string        `json:"known_as,omitempty"`
 		Retry       json.RawMessage `json:"retry_policy,omitempty"`
 		Backoff     json.RawMessage `json:"backoff_policy,omitempty"`
-	}{Name: p.Name, Formula: p.Source, Description: p.Description}
+	}{Name: p.Name, Formula: p.Source, Description: p.Description, KnownAs: p.KnownAs}
 	var err error
 	if p.Retry != nil {
 		if shown.Retry, err = rawPolicy(retryPolicy(*p.Retry)); err != nil {

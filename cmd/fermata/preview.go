@@ -12,30 +12,33 @@ import (
 )
 
 func (a *app) previewCommand() *cobra.Command {
-	var schedule scheduleFlags
+	schedule := scheduleFlags{shows: true}
 	var policy policyFlags
 	var count int32
 	var after string
 	cmd := &cobra.Command{
-		Use:   "preview (--every 30s | --cron EXPR | --at TIME | --in 10m) [flags]",
+		Use:   "preview [ID] [--every 30s | --cron EXPR | --at TIME | --in 10m] [flags]",
 		Short: "Show when a schedule would be due, without storing anything",
-		Long: "Show the next due times of a schedule, and with --every the intervals after 0, 1, 2 ... failed runs.\n" +
+		Long: "Show the next due times of a schedule, and with --every the intervals after 0, 1, 2 ... failed runs. With the\n" +
+			"id of a job, H and jitter are shown as that job has them; without a schedule beside it, the job's own, and\n" +
+			"when the next runs would be due if all of them failed.\n" +
 			"Times are shown in the zone of --tz, else in the local one.",
-		Example: "  fermata preview --cron '30 2 * * *' --tz Europe/Berlin --count 5\n  fermata preview --every 1m --backoff-max-delay 10m\n  fermata preview --every 1m --preset monitor",
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := schedule.schedule(cmd.Flags().Changed, a.now())
+		Example: "  fermata preview ping\n  fermata preview --cron '30 2 * * *' --tz Europe/Berlin --count 5\n  fermata preview --every 1m --backoff-max-delay 10m\n  fermata preview --every 1m --preset monitor",
+		Args:    rangeArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, _, err := schedule.schedule(cmd.Flags().Changed, a.now())
 			if err != nil {
 				return err
 			}
-			if s == nil {
-				return usagef("say which schedule: --every, --cron, --at or --in")
+			if err := whole(s); err != nil {
+				return err
 			}
-			location := time.Local
-			if schedule.zone != "" {
-				if location, err = time.LoadLocation(schedule.zone); err != nil {
-					return usagef("--tz: %w", err)
-				}
+			if s == nil && len(args) == 0 {
+				return usagef("say which schedule: --every, --cron, --at or --in, or the id of a job")
+			}
+			location, err := schedule.location()
+			if err != nil {
+				return err
 			}
 			q := &fermatav1.PreviewScheduleRequest{Schedule: s, Count: count}
 			if q.After, err = parseTime("--after", after, location); err != nil {
@@ -52,6 +55,9 @@ func (a *app) previewCommand() *cobra.Command {
 				q.BackoffPolicy = &client.BackoffPolicy{}
 			}
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				if len(args) == 1 {
+					q.Job = c.JobName(args[0])
+				}
 				answer, err := c.PreviewSchedule(ctx, q)
 				if err != nil {
 					return err
@@ -68,23 +74,64 @@ func (a *app) previewCommand() *cobra.Command {
 }
 
 func (a *app) previewTable(p *fermatav1.PreviewScheduleResponse, location *time.Location) error {
-	t := table{heading: []string{"DUE", "IN"}, empty: "never due"}
-	for _, due := range p.GetDueTimes() {
-		t.add(due.AsTime().In(location).Format("Mon 2006-01-02 15:04:05 -07:00"), a.until(due))
-	}
-	if err := a.printTable(t); err != nil || len(p.GetBackoffIntervals()) == 0 {
+	if err := a.printTable(a.timeTable(p.GetTimes(), location)); err != nil {
 		return err
 	}
+	if intervals := p.GetBackoffIntervals(); len(intervals) > 0 {
+		steps := table{heading: []string{"FAILED RUNS", "INTERVAL"}}
+		for failures, d := range intervals {
+			label := fmt.Sprint(failures)
+			if failures == len(intervals)-1 {
+				label += " or more"
+			}
+			steps.add(label, short(d.AsDuration()))
+		}
+		if err := a.printNext(steps); err != nil {
+			return err
+		}
+	}
+	if len(p.GetProjectedDueTimes()) == 0 {
+		return nil
+	}
+	ladder := table{heading: []string{"IF ALL FAIL", "IN"}}
+	for _, due := range p.GetProjectedDueTimes() {
+		ladder.add(shown(due, location), a.until(due))
+	}
+	return a.printNext(ladder)
+}
+
+// timeTable leaves out columns in which nothing stands.
+func (a *app) timeTable(times []*fermatav1.ScheduledTime, location *time.Location) table {
+	jitter, remarks := false, false
+	for _, at := range times {
+		jitter = jitter || at.GetLatestDueTime().AsTime().After(at.GetNominalTime().AsTime())
+		remarks = remarks || at.GetRemark() != ""
+	}
+	t := table{heading: []string{"DUE", "IN"}, empty: "never due"}
+	if jitter {
+		t.heading = append(t.heading, "NOMINALLY", "WINDOW")
+	}
+	if remarks {
+		t.heading = append(t.heading, "REMARK")
+	}
+	for _, at := range times {
+		cells := []string{shown(at.GetDueTime(), location), a.until(at.GetDueTime())}
+		if jitter {
+			nominal := at.GetNominalTime().AsTime()
+			cells = append(cells, nominal.In(location).Format("15:04:05"), "+"+short(at.GetLatestDueTime().AsTime().Sub(nominal)))
+		}
+		if remarks {
+			cells = append(cells, printable(at.GetRemark()))
+		}
+		t.add(cells...)
+	}
+	return t
+}
+
+// printNext prints a table below another.
+func (a *app) printNext(t table) error {
 	if err := a.println(""); err != nil {
 		return err
 	}
-	steps := table{heading: []string{"FAILED RUNS", "INTERVAL"}}
-	for failures, d := range p.GetBackoffIntervals() {
-		label := fmt.Sprint(failures)
-		if failures == len(p.GetBackoffIntervals())-1 {
-			label += " or more"
-		}
-		steps.add(label, short(d.AsDuration()))
-	}
-	return a.printTable(steps)
+	return a.printTable(t)
 }

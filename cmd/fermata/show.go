@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,13 +35,18 @@ func (a *app) listCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&f.Queue, "queue", "", "only of this queue")
+	selectFlags(cmd, &f.Selection)
 	cmd.Flags().StringVar(&state, "state", "", "only in this state: scheduled, running, paused, dead or done")
-	cmd.Flags().StringVar(&f.IDPrefix, "prefix", "", "only ids that begin like this")
-	cmd.Flags().StringToStringVar(&f.Labels, "label", nil, "only with this label, key=value; may be repeated")
 	cmd.Flags().Int64Var(&f.MinFailures, "failing", 0, "only with at least so many failed runs in a row")
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many (default all)")
 	return cmd
+}
+
+// selectFlags say which jobs are meant.
+func selectFlags(cmd *cobra.Command, s *client.Selection) {
+	cmd.Flags().StringVar(&s.Queue, "queue", "", "only of this queue")
+	cmd.Flags().StringVar(&s.IDPrefix, "prefix", "", "only ids that begin like this")
+	cmd.Flags().StringToStringVar(&s.Labels, "label", nil, "only with this label, key=value; may be repeated")
 }
 
 // collect gathers jobs in the order of their names.
@@ -98,94 +101,4 @@ func (a *app) getCommand() *cobra.Command {
 			})
 		},
 	}
-}
-
-// describe shows a job in full.
-func (a *app) describe(j *client.Job) error {
-	s := j.GetStatus()
-	var t table
-	line := func(name, value string) {
-		if value != none && value != "" {
-			t.add(name+":", value)
-		}
-	}
-	line("Name", j.GetName())
-	line("Queue", fmt.Sprintf("%s, priority %d", j.GetQueue(), j.GetPriority()))
-	line("Handler", clip(j.GetHandler(), 128))
-	line("Payload", payloadText(j.GetPayload()))
-	line("Labels", labelText(j.GetLabels()))
-	line("Schedule", scheduleText(j.GetSchedule()))
-	line("Retries", retryText(j.GetRetryPolicy()))
-	line("Backoff", policyText(j))
-	line("Timeout", fmt.Sprintf("%s, then %s of grace", shortPB(j.GetTimeout()), short(j.GetTimeoutGrace().AsDuration())))
-	line("State", enumName(s.GetState()))
-	if s.GetPauseTime() != nil {
-		line("Paused", strings.TrimSpace(a.ago(s.GetPauseTime())+" "+printable(s.GetPauseNote())))
-	}
-	if s.GetNextDueTime() != nil {
-		due := fmt.Sprintf("%s, by %s", instant(s.GetNextDueTime()), enumName(s.GetDelaySource()))
-		if next := a.nextRun(j); next != none {
-			line("Next run", fmt.Sprintf("%s (%s)", next, due))
-		} else {
-			line("Held run", due)
-		}
-		line("Nominally", instant(s.GetNextNominalTime()))
-		line("Run", fmt.Sprintf("%s, attempt %d, %d workers lost", client.RunID(&client.Run{Name: s.GetCurrentRun()}), s.GetCurrentAttempt(), s.GetCurrentLosses()))
-	}
-	line("Failures", fmt.Sprintf("%d in a row", s.GetConsecutiveFailures()))
-	line("Interval now", backoffText(j))
-	if s.GetLastOutcome() != 0 {
-		line("Last attempt", enumName(s.GetLastOutcome())+" "+a.ago(s.GetLastFinishTime()))
-	}
-	line("Last error", clip(s.GetLastError(), 512))
-	line("Totals", fmt.Sprintf("%d runs: %d succeeded, %d dead; %d attempts timed out, %d lost; %d due times skipped",
-		s.GetRunsTotal(), s.GetSucceededTotal(), s.GetDeadTotal(), s.GetTimeoutTotal(), s.GetLostTotal(), s.GetSkippedTotal()))
-	line("Created", a.ago(j.GetCreateTime()))
-	line("Edited", a.ago(j.GetUpdateTime()))
-	line("Etag", j.GetEtag())
-	return a.printTable(t)
-}
-
-func payloadText(p []byte) string {
-	if len(p) == 0 {
-		return none
-	}
-	if len(p) > 300 {
-		return fmt.Sprintf("%s (%d bytes)", clip(string(p[:300]), 200), len(p))
-	}
-	return clip(string(p), 200)
-}
-
-func labelText(labels map[string]string) string {
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		parts = append(parts, printable(k)+"="+printable(labels[k]))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func retryText(p *fermatav1.RetryPolicy) string {
-	if p.GetMaxAttempts() == 1 {
-		return "none: one attempt a run"
-	}
-	text := fmt.Sprintf("%d attempts, %s from %s", p.GetMaxAttempts(), enumName(p.GetStrategy()), short(p.GetBaseDelay().AsDuration()))
-	if d := p.GetMaxDelay().AsDuration(); d > 0 {
-		text += ", at most " + short(d)
-	}
-	return text
-}
-
-func policyText(j *client.Job) string {
-	p := j.GetBackoffPolicy()
-	switch {
-	case j.GetSchedule().GetInterval() == nil:
-		return none
-	case p.GetDisabled():
-		return "none"
-	}
-	text := fmt.Sprintf("interval times %g for each failed run, up to %d", p.GetMultiplier(), p.GetMaxExponent())
-	if d := p.GetMaxDelay().AsDuration(); d > 0 {
-		text += ", at most " + short(d)
-	}
-	return text
 }

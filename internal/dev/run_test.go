@@ -162,14 +162,14 @@ func TestHealthyRunsOnTimeWhileFailingBacksOff(t *testing.T) {
 		return p.status(t, "rate-limited").GetDelaySource() == fermatav1.DelaySource_DELAY_SOURCE_HINT
 	})
 	p.command(t, "/heal")
-	if _, _, err := p.client.RunJob(t.Context(), "failing"); err != nil {
+	if _, _, err := p.client.RunJob(t.Context(), "failing", client.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "recovery", func() bool {
 		s := p.status(t, "failing")
 		return s.GetConsecutiveFailures() == 0 && s.GetSucceededTotal() > 0
 	})
-	if _, _, err := p.client.RunJob(t.Context(), "on-demand"); err != nil {
+	if _, _, err := p.client.RunJob(t.Context(), "on-demand", client.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a manual run", func() bool { return p.status(t, "on-demand").GetSucceededTotal() == 1 })
@@ -205,7 +205,7 @@ func TestDrainAndAbort(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		logFile := filepath.Join(t.TempDir(), "log")
 		p := play(t, Options{Redis: RedisAuto, LogFile: logFile})
-		if _, _, err := p.client.RunJob(t.Context(), "slow"); err != nil {
+		if _, _, err := p.client.RunJob(t.Context(), "slow", client.RunOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		// A leased run may not have reached its handler yet; such a one is given back.

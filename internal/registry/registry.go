@@ -74,7 +74,7 @@ type Options struct {
 	// SettingsChanged hears that settings of a queue were stored. It may be nil, and
 	// must not block.
 	SettingsChanged func()
-	Logger  *slog.Logger
+	Logger          *slog.Logger
 }
 
 // Registry manages jobs. It has no goroutines of its own beyond those of a call.

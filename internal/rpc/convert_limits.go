@@ -66,9 +66,10 @@ func holdToPB(h job.Hold) *fermatav1.Hold {
 	return &fermatav1.Hold{Reason: holdReasons.pb(h.Reason), Key: h.Key, By: h.By, SinceTime: msToPB(h.SinceMS)}
 }
 
+// backfillToPB writes the end as the request had it: not included.
 func backfillToPB(b job.Backfill) *fermatav1.Backfill {
 	return &fermatav1.Backfill{
-		Id: b.ID, ProgressTime: msToPB(b.NextMS), EndTime: msToPB(b.ToMS), Concurrency: int32(b.Concurrency),
+		Id: b.ID, ProgressTime: msToPB(b.NextMS), EndTime: msToPB(b.ToMS + 1), Concurrency: int32(b.Concurrency),
 	}
 }
 

@@ -1,0 +1,75 @@
+package client
+
+import (
+	"context"
+	"iter"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// DeadLetters lists the dead runs that are kept of the jobs that are selected, in
+// no particular order, page by page as they are asked for. It ends after the first
+// error.
+func (c *Client) DeadLetters(ctx context.Context, s Selection) iter.Seq2[*DeadLetter, error] {
+	return func(yield func(*DeadLetter, error) bool) {
+		for token := ""; ; {
+			r, err := call(ctx, c, c.jobs.ListDeadLetters, &fermatav1.ListDeadLettersRequest{
+				Parent: c.parent(), PageSize: 1000, PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels,
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, letter := range r.GetDeadLetters() {
+				if !yield(letter, nil) {
+					return
+				}
+			}
+			if token = r.GetNextPageToken(); token == "" {
+				return
+			}
+		}
+	}
+}
+
+// RedriveResult counts what became of dead letters.
+type RedriveResult struct {
+	// Redriven are tried again, or would be in a dry run.
+	Redriven int
+	// Refused had gone, or their job has no room for another run.
+	Refused int
+}
+
+// letterNames bounds one call of RedriveDeadLetters.
+const letterNames = 1000
+
+// Redrive tries dead runs again by their names. A repetition after an error finds
+// those that were redriven gone and counts them as refused.
+func (c *Client) Redrive(ctx context.Context, names ...string) (sum RedriveResult, err error) {
+	for len(names) > 0 && err == nil {
+		n := min(letterNames, len(names))
+		err = c.redrive(ctx, &fermatav1.RedriveDeadLettersRequest{Parent: c.parent(), Names: names[:n]}, &sum)
+		names = names[n:]
+	}
+	return sum, err
+}
+
+// RedriveSelected tries all dead runs of the selected jobs again; a dry run only
+// counts them.
+func (c *Client) RedriveSelected(ctx context.Context, s Selection, dry bool) (sum RedriveResult, err error) {
+	err = c.redrive(ctx, &fermatav1.RedriveDeadLettersRequest{
+		Parent: c.parent(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, DryRun: dry,
+	}, &sum)
+	return sum, err
+}
+
+func (c *Client) redrive(ctx context.Context, q *fermatav1.RedriveDeadLettersRequest, sum *RedriveResult) error {
+	for {
+		r, err := call(ctx, c, c.jobs.RedriveDeadLetters, q)
+		sum.Redriven += int(r.GetRedriven())
+		sum.Refused += int(r.GetRefused())
+		if q.PageToken = r.GetNextPageToken(); err != nil || q.PageToken == "" {
+			return err
+		}
+	}
+}

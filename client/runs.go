@@ -1,0 +1,89 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// What a manual run does to the failures that its job has counted.
+const (
+	// ResetBackoff forgets them now. The default.
+	ResetBackoff = fermatav1.RunJobRequest_BACKOFF_RESET
+	// KeepBackoff leaves them and the planned run as they are, however the run ends.
+	KeepBackoff = fermatav1.RunJobRequest_BACKOFF_KEEP
+	// ResetBackoffOnSuccess forgets them if the run succeeds.
+	ResetBackoffOnSuccess = fermatav1.RunJobRequest_BACKOFF_RESET_ON_SUCCESS
+)
+
+// RunOptions say how a manual run is meant; the zero value is good.
+type RunOptions struct {
+	Backoff fermatav1.RunJobRequest_Backoff
+	// RequestID is the identity of the run: the same id never runs twice while it
+	// is among the job's last eight. Default a random one for each call.
+	RequestID string
+}
+
+// RunJob asks for a manual run. joined tells that one was already waiting.
+func (c *Client) RunJob(ctx context.Context, job string, o RunOptions) (run *Run, joined bool, err error) {
+	if o.RequestID == "" {
+		o.RequestID = NewRequestID()
+	}
+	r, err := call(ctx, c, c.jobs.RunJob, &fermatav1.RunJobRequest{
+		Name: c.JobName(job), RequestId: o.RequestID, Backoff: o.Backoff,
+	})
+	return r.GetRun(), r.GetJoined(), err
+}
+
+// Runs lists the current run first, then finished ones, newest first, then dead
+// letters.
+func (c *Client) Runs(ctx context.Context, job string) ([]*Run, error) {
+	r, err := call(ctx, c, c.jobs.ListRuns, &fermatav1.ListRunsRequest{Parent: c.JobName(job)})
+	return r.GetRuns(), err
+}
+
+// GetRun returns one run of a job.
+func (c *Client) GetRun(ctx context.Context, job, run string) (*Run, error) {
+	return call(ctx, c, c.jobs.GetRun, &fermatav1.GetRunRequest{Name: c.RunName(job, run)})
+}
+
+// CancelRun ends a run: a waiting one at once, a live one when its handler has
+// given up.
+func (c *Client) CancelRun(ctx context.Context, job, run string) (*Run, error) {
+	return call(ctx, c, c.jobs.CancelRun, &fermatav1.CancelRunRequest{Name: c.RunName(job, run)})
+}
+
+// Backfill is a range of nominal times that passed and are to run again.
+type Backfill struct {
+	// ID names it, for CancelBackfill; the same id is not started twice. Default a
+	// random one.
+	ID string
+	// From is included, To is not; both are in the past.
+	From, To time.Time
+	// Parallel runs up to the job's overlap_limit at once, beside its other runs;
+	// else one runs after the other.
+	Parallel bool
+}
+
+// BackfillJob starts a backfill; it is listed in the job's status until it is done.
+func (c *Client) BackfillJob(ctx context.Context, job string, b Backfill) (id string, j *Job, err error) {
+	if b.ID == "" {
+		b.ID = NewRequestID()
+	}
+	q := &fermatav1.BackfillJobRequest{
+		Name: c.JobName(job), RequestId: b.ID, StartTime: timestamppb.New(b.From), EndTime: timestamppb.New(b.To),
+	}
+	if b.Parallel {
+		q.OverlapPolicy = fermatav1.OverlapPolicy_OVERLAP_POLICY_ALLOW_ALL
+	}
+	j, err = call(ctx, c, c.jobs.BackfillJob, q)
+	return b.ID, j, err
+}
+
+// CancelBackfill ends a backfill; its runs that have started go on.
+func (c *Client) CancelBackfill(ctx context.Context, job, id string) (*Job, error) {
+	return call(ctx, c, c.jobs.CancelBackfill, &fermatav1.CancelBackfillRequest{Name: c.JobName(job), BackfillId: id})
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/client"
+)
+
+func (a *app) deadCommand() *cobra.Command {
+	dead := &cobra.Command{Use: "dead", Short: "Show dead runs, and try them again", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	dead.AddCommand(a.deadListCommand(), a.redriveCommand())
+	return dead
+}
+
+func (a *app) deadListCommand() *cobra.Command {
+	var which client.Selection
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the dead runs that are kept", Aliases: []string{"ls"}, Args: noArgs,
+		Example: "  fermata dead list --queue mail",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				letters, err := collectLetters(ctx, c, which)
+				if err != nil {
+					return err
+				}
+				return printAll(a, letters, a.letterTable)
+			})
+		},
+	}
+	selectFlags(cmd, &which)
+	return cmd
+}
+
+// collectLetters gathers dead letters in the order of their names.
+func collectLetters(ctx context.Context, c *client.Client, s client.Selection) ([]*client.DeadLetter, error) {
+	var letters []*client.DeadLetter
+	for letter, err := range c.DeadLetters(ctx, s) {
+		if err != nil {
+			return nil, err
+		}
+		letters = append(letters, letter)
+	}
+	slices.SortFunc(letters, func(x, y *client.DeadLetter) int { return cmp.Compare(x.GetName(), y.GetName()) })
+	return letters, nil
+}
+
+// letterName is how the command names a dead letter: JOB/SLOT.
+func letterName(l *client.DeadLetter) string {
+	_, rest, _ := strings.Cut(l.GetName(), "/jobs/")
+	return strings.Replace(rest, "/deadLetters/", "/", 1)
+}
+
+func (a *app) letterTable(letters []*client.DeadLetter) error {
+	t := table{
+		heading: []string{"LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR", "ERROR"},
+		empty:   "no dead runs",
+	}
+	for _, l := range letters {
+		r := l.GetRun()
+		t.add(clip(letterName(l), 48), l.GetQueue(), clip(client.RunID(r), 48), a.ago(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
+			enumName(r.GetOutcome()), strings.TrimPrefix(a.until(l.GetExpireTime()), "in "), clip(r.GetError(), 60))
+	}
+	return a.printTable(t)
+}
+
+func (a *app) redriveCommand() *cobra.Command {
+	var which client.Selection
+	var all, dry bool
+	cmd := &cobra.Command{
+		Use:   "redrive (JOB[/SLOT]... | --all [--queue Q] [--prefix P] [--label K=V])",
+		Short: "Try dead runs again",
+		Long: "Try dead runs again, with the job's present definition and as many attempts as a new run has, paced by\n" +
+			"the recovery rate of the queue. JOB means all dead runs of that job, JOB/SLOT the one that fermata dead list\n" +
+			"shows by that name.",
+		Example: "  fermata dead redrive report\n  fermata dead redrive --all --queue mail --dry-run",
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if dry {
+			return usagef("--dry-run needs --all")
+		}
+		return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			names, err := letterNames(ctx, c, args)
+			if err != nil {
+				return err
+			}
+			sum, err := c.Redrive(ctx, names...)
+			return a.redriven(sum, err)
+		})
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --all: only count")
+	selectFlags(cmd, &which)
+	a.orAll(cmd, &all, "redrive all dead runs of the jobs that are selected", func(ctx context.Context, c *client.Client) error {
+		sum, err := c.RedriveSelected(ctx, which, dry)
+		if dry && err == nil {
+			return a.println(fmt.Sprintf("would redrive %d", sum.Redriven))
+		}
+		return a.redriven(sum, err)
+	})
+	return cmd
+}
+
+// letterNames finds the full names of what the command line names.
+func letterNames(ctx context.Context, c *client.Client, args []string) ([]string, error) {
+	var names []string
+	for _, arg := range args {
+		job, slot, one := strings.Cut(arg, "/")
+		if one {
+			names = append(names, c.JobName(job)+"/deadLetters/"+slot)
+			continue
+		}
+		letters, err := collectLetters(ctx, c, client.Selection{IDPrefix: job})
+		if err != nil {
+			return nil, err
+		}
+		before := len(names)
+		for _, l := range letters {
+			if of, _, _ := strings.Cut(letterName(l), "/"); of == job {
+				names = append(names, l.GetName())
+			}
+		}
+		if len(names) == before {
+			return nil, status.Errorf(codes.NotFound, "job %s has no dead runs", printable(job))
+		}
+	}
+	return names, nil
+}
+
+func (a *app) redriven(sum client.RedriveResult, err error) error {
+	if err != nil && sum == (client.RedriveResult{}) {
+		return err
+	}
+	text := fmt.Sprintf("redriven %d", sum.Redriven)
+	if sum.Refused > 0 {
+		text += fmt.Sprintf(", refused %d: gone meanwhile, or no room for another run of the job", sum.Refused)
+	}
+	return errors.Join(a.println(text), err)
+}

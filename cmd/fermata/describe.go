@@ -1,0 +1,216 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// describe shows a job in full.
+func (a *app) describe(j *client.Job) error {
+	s := j.GetStatus()
+	var t table
+	line := func(name, value string) {
+		if value != none && value != "" {
+			t.add(name+":", value)
+		}
+	}
+	line("Name", j.GetName())
+	line("Queue", fmt.Sprintf("%s, priority %d", j.GetQueue(), j.GetPriority()))
+	line("Handler", clip(j.GetHandler(), 128))
+	line("Payload", payloadText(j.GetPayload()))
+	line("Labels", labelText(j.GetLabels()))
+	line("Schedule", scheduleText(j.GetSchedule()))
+	line("Spread", shortPB(j.GetSchedule().GetJitter()))
+	line("Leaves out", exclusionText(j.GetSchedule().GetExclusions()))
+	line("Retries", retryText(j.GetRetryPolicy()))
+	line("Backoff", policyText(j))
+	line("Timeout", fmt.Sprintf("%s, then %s of grace", shortPB(j.GetTimeout()), short(j.GetTimeoutGrace().AsDuration())))
+	line("Overlap", overlapText(j))
+	line("Misfire", misfireText(j.GetMisfirePolicy()))
+	line("Locks", lockText(j.GetLocks()))
+	line("Target", clip(j.GetTarget(), 128))
+	if n := j.GetPauseAfterFailures(); n > 0 {
+		line("Pauses", fmt.Sprintf("after %d failed runs in a row", n))
+	}
+	line("State", enumName(s.GetState()))
+	if s.GetPauseTime() != nil {
+		line("Paused", strings.TrimSpace(a.ago(s.GetPauseTime())+" "+printable(s.GetPauseNote())))
+	}
+	if s.GetNextDueTime() != nil {
+		due := fmt.Sprintf("%s, by %s", instant(s.GetNextDueTime()), enumName(s.GetDelaySource()))
+		if next := a.nextRun(j); next != none {
+			line("Next run", fmt.Sprintf("%s (%s)", next, due))
+		} else {
+			line("Held run", due)
+		}
+		line("Nominally", instant(s.GetNextNominalTime()))
+		line("Run", fmt.Sprintf("%s, attempt %d, %d workers lost", client.RunID(&client.Run{Name: s.GetCurrentRun()}), s.GetCurrentAttempt(), s.GetCurrentLosses()))
+	}
+	line("Held", a.holdText(s.GetHold()))
+	line("Hint", a.hintText(s.GetHint()))
+	if s.GetProbe() {
+		line("Probe", "the failure count is stale: the next run finds out whether things work again")
+	}
+	if s.RunsLeft != nil {
+		line("Runs left", fmt.Sprintf("%d of %d", s.GetRunsLeft(), j.GetSchedule().GetMaxRuns()))
+	}
+	if n := s.GetConcurrentRuns(); n > 0 {
+		line("Other runs", fmt.Sprintf("%d beside the current one", n))
+	}
+	for _, b := range s.GetBackfills() {
+		line("Backfill", fmt.Sprintf("%s, has got to %s, ends at %s", printable(b.GetId()), instant(b.GetProgressTime()), instant(b.GetEndTime())))
+	}
+	line("Failures", fmt.Sprintf("%d in a row", s.GetConsecutiveFailures()))
+	line("Interval now", backoffText(j))
+	if s.GetLastOutcome() != 0 {
+		line("Last attempt", enumName(s.GetLastOutcome())+" "+a.ago(s.GetLastFinishTime()))
+	}
+	line("Last error", clip(s.GetLastError(), 512))
+	line("Totals", fmt.Sprintf("%d runs: %d succeeded, %d dead; %d attempts timed out, %d lost; %d due times skipped",
+		s.GetRunsTotal(), s.GetSucceededTotal(), s.GetDeadTotal(), s.GetTimeoutTotal(), s.GetLostTotal(), s.GetSkippedTotal()))
+	line("Created", a.ago(j.GetCreateTime()))
+	line("Edited", a.ago(j.GetUpdateTime()))
+	line("Etag", j.GetEtag())
+	return a.printTable(t)
+}
+
+func payloadText(p []byte) string {
+	if len(p) == 0 {
+		return none
+	}
+	if len(p) > 300 {
+		return fmt.Sprintf("%s (%d bytes)", clip(string(p[:300]), 200), len(p))
+	}
+	return clip(string(p), 200)
+}
+
+func labelText(labels map[string]string) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		parts = append(parts, printable(k)+"="+printable(labels[k]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func retryText(p *fermatav1.RetryPolicy) string {
+	if p.GetMaxAttempts() == 1 {
+		return "none: one attempt a run"
+	}
+	text := fmt.Sprintf("%d attempts, %s from %s", p.GetMaxAttempts(), enumName(p.GetStrategy()), short(p.GetBaseDelay().AsDuration()))
+	if d := p.GetMaxDelay().AsDuration(); d > 0 {
+		text += ", at most " + short(d)
+	}
+	return text
+}
+
+func policyText(j *client.Job) string {
+	p := j.GetBackoffPolicy()
+	switch {
+	case j.GetSchedule().GetInterval() == nil:
+		return none
+	case p.GetDisabled():
+		return "none"
+	}
+	text := fmt.Sprintf("interval times %g for each failed run, up to %d", p.GetMultiplier(), p.GetMaxExponent())
+	if d := p.GetMaxDelay().AsDuration(); d > 0 {
+		text += ", at most " + short(d)
+	}
+	return text
+}
+
+func exclusionText(e *fermatav1.Exclusions) string {
+	var parts []string
+	for _, list := range [][]string{e.GetCron(), e.GetDates(), e.GetWindows()} {
+		parts = append(parts, list...)
+	}
+	for _, p := range e.GetPeriods() {
+		parts = append(parts, p.GetStartTime().AsTime().Format(time.RFC3339)+"/"+p.GetEndTime().AsTime().Format(time.RFC3339))
+	}
+	if zone := e.GetTimeZone(); zone != "" {
+		parts = append(parts, "in "+zone)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func overlapText(j *client.Job) string {
+	switch p := j.GetOverlapPolicy(); p {
+	case fermatav1.OverlapPolicy_OVERLAP_POLICY_BUFFER_ALL, fermatav1.OverlapPolicy_OVERLAP_POLICY_ALLOW_ALL:
+		if n := j.GetOverlapLimit(); n > 0 {
+			return fmt.Sprintf("%s, up to %d", enumName(p), n)
+		}
+		return enumName(p)
+	case fermatav1.OverlapPolicy_OVERLAP_POLICY_SKIP:
+		return none
+	default:
+		return enumName(p)
+	}
+}
+
+func misfireText(p *fermatav1.MisfirePolicy) string {
+	text := enumName(p.GetPolicy())
+	if n := p.GetMaxCatchUp(); n > 0 {
+		text += fmt.Sprintf(", the newest %d", n)
+	}
+	if d := p.GetCatchUpWindow().AsDuration(); d > 0 {
+		return text + ", up to " + short(d) + " late"
+	}
+	if p.GetPolicy() == fermatav1.MisfirePolicy_POLICY_RUN_ONCE {
+		return none
+	}
+	return text
+}
+
+func lockText(locks []*fermatav1.Lock) string {
+	var parts []string
+	for _, l := range locks {
+		text := printable(l.GetKey())
+		if l.GetLimit() > 1 {
+			text += fmt.Sprintf(" (up to %d)", l.GetLimit())
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// holdText says what holds a run back.
+func (a *app) holdText(h *fermatav1.Hold) string {
+	if h.GetReason() == 0 {
+		return none
+	}
+	text := "by " + enumName(h.GetReason())
+	if h.GetKey() != "" {
+		text += " " + printable(h.GetKey())
+	}
+	if h.GetBy() != "" {
+		text += ", which " + printable(h.GetBy()) + " has"
+	}
+	if h.GetSinceTime() != nil {
+		text += ", since " + a.ago(h.GetSinceTime())
+	}
+	return text
+}
+
+// hintText says what a hint asks for.
+func (a *app) hintText(h *fermatav1.Hint) string {
+	if h == nil {
+		return none
+	}
+	var parts []string
+	if h.GetInterval() != nil {
+		parts = append(parts, "every "+short(h.GetInterval().AsDuration()))
+	}
+	if h.GetNextRunTime() != nil {
+		parts = append(parts, "next run "+a.until(h.GetNextRunTime()))
+	}
+	text := strings.Join(parts, ", ") + fmt.Sprintf(" (by %s, ends %s)", enumName(h.GetSource()), a.until(h.GetExpireTime()))
+	if h.GetReason() != "" {
+		text += ": " + printable(h.GetReason())
+	}
+	return text
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+func (a *app) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain ID", Short: "Tell why a job does not run right now, and what it waits for",
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				answer, err := c.ExplainJob(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return printOne(a, answer, a.explainText)
+			})
+		},
+	}
+}
+
+func (a *app) explainText(e *fermatav1.ExplainJobResponse) error {
+	if err := a.println(printable(e.GetSummary())); err != nil {
+		return err
+	}
+	if len(e.GetReasons()) > 0 {
+		t := table{heading: []string{"REASON", "SINCE", "UNTIL", "BY", "WHAT"}}
+		for _, r := range e.GetReasons() {
+			t.add(enumName(r.GetKind()), a.ago(r.GetSinceTime()), a.until(r.GetUntilTime()), cmp.Or(clip(r.GetBy(), 48), none), printable(r.GetMessage()))
+		}
+		if err := a.printNext(t); err != nil {
+			return err
+		}
+	}
+	if len(e.GetRuns()) < 2 {
+		return nil
+	}
+	if err := a.println(""); err != nil {
+		return err
+	}
+	return a.runTable(e.GetRuns())
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/client"
+)
+
+func (a *app) queuesCommand() *cobra.Command {
+	queues := &cobra.Command{Use: "queues", Short: "Show and set the limits of queues", Aliases: []string{"queue"}, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	get := &cobra.Command{
+		Use: "get QUEUE", Short: "Show the limits of a queue", Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				s, err := c.QueueSettings(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return printOne(a, s, a.describeQueue)
+			})
+		},
+	}
+	queues.AddCommand(get, a.setQueueCommand())
+	return queues
+}
+
+func (a *app) setQueueCommand() *cobra.Command {
+	var flags client.QueueSettings
+	cmd := &cobra.Command{
+		Use: "set QUEUE [flags]", Short: "Limit a queue, over all nodes",
+		Long: "Limit a queue, over all nodes. What no flag names stays as it is; 0 takes a limit away. Nodes take a\n" +
+			"change over within about a second.",
+		Example: "  fermata queues set mail --max-concurrency 20 --rate 100 --burst 200",
+		Args:    exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !anyChanged(cmd, "") {
+				return usagef("nothing to change: no flag says what")
+			}
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				s, err := c.QueueSettings(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				for name, set := range map[string]func(){
+					"max-concurrency": func() { s.MaxConcurrency = flags.MaxConcurrency },
+					"rate":            func() { s.Rate = flags.Rate },
+					"burst":           func() { s.Burst = flags.Burst },
+					"recovery-rate":   func() { s.RecoveryRate = flags.RecoveryRate },
+				} {
+					if cmd.Flags().Changed(name) {
+						set()
+					}
+				}
+				s.Name = args[0]
+				if s, err = c.SetQueueSettings(ctx, s); err != nil {
+					return err
+				}
+				return printOne(a, s, a.describeQueue)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.Int32Var(&flags.MaxConcurrency, "max-concurrency", 0, "runs that may be live at once")
+	f.Float64Var(&flags.Rate, "rate", 0, "runs that may start a second")
+	f.Int32Var(&flags.Burst, "burst", 0, "runs that may start at once after a rest (default one second's worth)")
+	f.Float64Var(&flags.RecoveryRate, "recovery-rate", 50, "runs a second that catch-up, resumed jobs, backfills and redriven runs may start together")
+	return cmd
+}
+
+func (a *app) describeQueue(s *client.QueueSettings) error {
+	var t table
+	t.add("Name:", s.GetName())
+	t.add("Live runs:", limitText(float64(s.GetMaxConcurrency()), "at most %g"))
+	t.add("Starts:", limitText(s.GetRate(), "at most %g a second"))
+	if s.GetBurst() > 0 {
+		t.add("Burst:", fmt.Sprint(s.GetBurst()))
+	}
+	t.add("Recovery:", fmt.Sprintf("%g starts a second", s.GetRecoveryRate()))
+	return a.printTable(t)
+}
+
+func limitText(n float64, format string) string {
+	if n == 0 {
+		return "no limit"
+	}
+	return fmt.Sprintf(format, n)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+func TestPeopleSteerJobs(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h", "--jitter", "none", "--schedule-jitter", "20s", "--exclude-window", "Sat",
+		"--overlap", "buffer-all", "--misfire", "run-all", "--catch-up-window", "1h", "--lock", "ledger", "--lock", "api=5", "--target", "api.example.com",
+		"--pause-after", "9", "--max-runs", "100")
+	for range 2 {
+		c.attempt("ping", job.OutcomeFailed, "status 503")
+	}
+	golden(t, "steer", c.script(
+		"jobs get ping",
+		"jobs explain ping",
+		"preview ping -n 3 --tz UTC",
+		"jobs hint ping --every 90s --for 30m --reason careful",
+		"jobs hint ping --in 10m --planner",
+		"jobs get ping",
+		"jobs explain ping",
+		"jobs hint ping --clear",
+		"jobs hint ping",
+		"jobs hint ping --in 5m --at 2030-01-01",
+		"jobs hint ping --clear --in 5m",
+		"jobs hint nothing --in 5m",
+		"jobs run ping --backoff keep",
+		"jobs explain ping",
+		"jobs run ping --backoff never",
+		"jobs pause ping --note checking",
+		"jobs explain ping",
+		"jobs resume --all --prefix pi --catch-up",
+		"jobs resume --all",
+		"jobs resume --all ping",
+		"jobs resume",
+		"jobs resume ping --queue default",
+		"jobs update ping --lock= --target= --exclude-window= --schedule-jitter 0s --overlap skip",
+		"jobs get ping",
+	))
+}
+
+func TestBackfillsAsTables(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "report", "--cron", "0 * * * *", "--handler", "h")
+	golden(t, "backfill", c.script(
+		"jobs backfill report --from 2026-02-28T00:00:00Z --to 2026-02-28T12:00:00Z --id again --tz UTC",
+		"jobs get report",
+		"jobs explain report",
+		"jobs runs report",
+		"jobs backfill-cancel report again",
+		"jobs backfill-cancel report other",
+		"jobs backfill report --from 2026-02-28",
+		"jobs backfill report --from 2026-02-28 --to 2026-02-20 --tz UTC",
+		"jobs backfill nothing --from 2026-02-20 --to 2026-02-28 --tz UTC",
+	))
+}
+
+func TestDeadLettersAsTables(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "report", "--every", "1m", "--handler", "h", "--queue", "mail", "--jitter", "none")
+	c.must("jobs", "create", "once", "--in", "1m", "--handler", "h", "--retry-attempts", "1")
+	c.must("jobs", "create", "later", "--in", "1h", "--handler", "h")
+	for range 3 {
+		c.attempt("report", job.OutcomeFailed, "status 500")
+	}
+	c.attempt("once", job.OutcomeFailed, "status 503")
+	c.pass(10 * time.Second)
+	_, slots, _ := c.run("dead", "list", "--queue", "mail")
+	slot := regexp.MustCompile(`report/\S+`).FindString(slots)
+	golden(t, "dead", c.script(
+		"dead list",
+		"dead list --queue mail",
+		"dead list --prefix later",
+		"dead redrive --all --dry-run",
+		"dead redrive "+slot,
+		"dead redrive "+slot,
+		"dead redrive report",
+		"dead redrive once later",
+		"dead redrive --all --queue mail",
+		"dead redrive --all --prefix once",
+		"dead redrive --queue mail",
+		"dead redrive --dry-run report",
+		"jobs runs report",
+		"jobs get once",
+		"dead list",
+	))
+}
+
+func TestQueueLimits(t *testing.T) {
+	c := startCluster(t)
+	golden(t, "queues", c.script(
+		"queues get mail",
+		"queues set mail --max-concurrency 20 --rate 100 --burst 200",
+		"queues set mail --rate 0 --burst 0 --recovery-rate 5",
+		"queues get mail -o yaml",
+		"queues set mail",
+		"queues set mail --burst 5",
+		"queues set mail --max-concurrency -1",
+		"queues get no/such",
+	))
+}
+
+// What is left out of an edit of a schedule stays.
+func TestUpdateOfAScheduleInParts(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "x", "--every", "1m", "--handler", "h", "--schedule-jitter", "5s", "--exclude-date", "12-25", "--tz", "Europe/Berlin")
+	c.must("jobs", "update", "x", "--every", "5m")
+	c.must("jobs", "update", "x", "--max-runs", "7")
+	s := c.stored("x").GetSchedule()
+	if s.GetInterval().GetEvery().AsDuration() != 5*time.Minute || s.GetJitter().AsDuration() != 5*time.Second || s.GetMaxRuns() != 7 ||
+		strings.Join(s.GetExclusions().GetDates(), " ") != "12-25" || s.GetExclusions().GetTimeZone() != "Europe/Berlin" {
+		t.Errorf("stored %v", s)
+	}
+	c.must("jobs", "update", "x", "--at", "2030-01-01")
+	if s := c.stored("x").GetSchedule(); s.GetOnce() == nil || s.GetJitter() != nil || s.GetExclusions() != nil {
+		t.Errorf("stored %v", s)
+	}
+	code, _, errs := c.run("jobs", "create", "y", "--handler", "h", "--max-runs", "3")
+	if code != exitUsage || !strings.Contains(errs, "need --every or --cron") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
