@@ -42,6 +42,8 @@ func picture() frame {
 		{name: "rate-limited", phase: hinted, every: 3 * time.Second, effective: 6 * time.Second, failures: 1, since: ago(time.Second),
 			due: at.Add(9 * time.Second), last: failed, lastError: "GET http://127.0.0.1:40123/x: unexpected status 429 Too Many Requests", runs: 7},
 		{name: "slow", phase: running, every: 8 * time.Second, effective: 8 * time.Second, started: ago(1200 * time.Millisecond), last: timedOut, runs: 3},
+		{name: "slow-twin", phase: held, every: 8 * time.Second, effective: 8 * time.Second, gate: "lock slow", since: ago(7 * time.Second),
+			due: ago(time.Second), last: succeeded, runs: 3},
 		{name: "every-minute", phase: waiting, rule: "cron", since: ago(42 * time.Second), due: at.Add(18 * time.Second), last: succeeded, runs: 1},
 		{name: "once", phase: retrying, rule: "once", attempt: 2, attempts: 3, failures: 1, since: at, due: at.Add(2 * time.Second),
 			last: failed, lastError: "GET http://127.0.0.1:40123/x: unexpected status 503 Service Unavailable", runs: 0},
@@ -138,7 +140,7 @@ func TestManyJobsLeaveRoomForEvents(t *testing.T) {
 		f.rows = append(f.rows, row{name: fmt.Sprint("job", i), phase: waiting})
 	}
 	got := text(f.lines(100, 24), false)
-	if !strings.Contains(got, "and 99 more") || !strings.Contains(got, "now every path") {
+	if !strings.Contains(got, "and 100 more") || !strings.Contains(got, "now every path") {
 		t.Errorf("neither the rest is counted nor the last event shown:\n%s", got)
 	}
 }

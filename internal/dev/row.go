@@ -20,6 +20,7 @@ const (
 	backoff   phase = "backoff"  // waits longer than its interval, for it fails
 	retrying  phase = "retrying" // waits for the next attempt of the same run
 	hinted    phase = "hinted"   // waits as long as the other side asked for
+	held      phase = "held"     // waits for a lock, a target or a place in its queue
 	paused    phase = "paused"
 	dead      phase = "dead"
 	done      phase = "done"
@@ -47,6 +48,7 @@ type row struct {
 	rule      string        // for schedules without an interval: cron, once, manual
 	every     time.Duration // interval by the schedule, 0 for other rules
 	effective time.Duration // interval after backoff
+	gate      string        // what a held job waits for
 	failures  int64
 	attempt   int32
 	attempts  int32 // the most there are
@@ -84,10 +86,13 @@ func rowOf(j *fermatav1.Job) row {
 	}
 	r.phase = phaseOf(s, j.GetSchedule() == nil)
 	switch r.phase {
-	case waiting, backoff, retrying, hinted:
+	case waiting, backoff, retrying, hinted, held:
 		r.due = timeOf(s.GetNextDueTime())
 	case running:
 		r.started = timeOf(s.GetNextDueTime())
+	}
+	if r.phase == held {
+		r.gate = gateOf(s.GetHold())
 	}
 	r.since = timeOf(j.GetCreateTime())
 	if r.finished.After(r.since) {
@@ -120,6 +125,9 @@ func phaseOf(s *fermatav1.JobStatus, manual bool) phase {
 		}
 		return done
 	case fermatav1.JobStatus_STATE_SCHEDULED:
+		if s.GetHold() != nil {
+			return held
+		}
 		switch s.GetDelaySource() {
 		case fermatav1.DelaySource_DELAY_SOURCE_BACKOFF:
 			return backoff
@@ -131,6 +139,12 @@ func phaseOf(s *fermatav1.JobStatus, manual bool) phase {
 		return waiting
 	}
 	return uncertain
+}
+
+// gateOf names a gate as "lock ledger".
+func gateOf(h *fermatav1.Hold) string {
+	reason := strings.ToLower(strings.TrimPrefix(h.GetReason().String(), "REASON_"))
+	return strings.TrimSpace(reason + " " + clean(h.GetKey()))
 }
 
 func resultOf(o fermatav1.Outcome) result {

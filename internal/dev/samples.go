@@ -31,6 +31,12 @@ func samples(target string, now time.Time) []client.NewJob {
 		j.BackoffPolicy = &client.BackoffPolicy{Jitter: &fermatav1.Jitter{Kind: fermatav1.Jitter_KIND_NONE}}
 		return j
 	}
+	// One lock of two: they are due together and run one after the other.
+	slow := func() *client.Job {
+		j := every(8*time.Second, get(target+"/slow"))
+		j.Locks = []*fermatav1.Lock{{Key: "slow"}}
+		return j
+	}
 	once := get(target + "/down")
 	once.Schedule = client.Once(now.Add(onceIn))
 	once.RetryPolicy = &client.RetryPolicy{
@@ -43,8 +49,10 @@ func samples(target string, now time.Time) []client.NewJob {
 		{ID: "typo", Job: every(2*time.Second, get("ttps"+strings.TrimPrefix(target, "http")+"/ok"))},
 		{ID: "flaky", Job: every(3*time.Second, get(target+"/flaky"))},
 		{ID: "rate-limited", Job: every(3*time.Second, get(target+"/limited"))},
-		{ID: "slow", Job: every(8*time.Second, get(target+"/slow"))},
+		{ID: "slow", Job: slow()},
+		{ID: "slow-twin", Job: slow()},
 		{ID: "every-minute", Job: &client.Job{Handler: "greet", Schedule: client.Cron("* * * * *", "")}},
+		{ID: "hourly", Job: &client.Job{Handler: "greet", Schedule: client.Cron("H * * * *", "")}},
 		{ID: "once", Job: once},
 		{ID: "on-demand", Job: &client.Job{Handler: "greet"}},
 	}

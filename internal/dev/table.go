@@ -76,7 +76,7 @@ func (r row) style() style {
 	switch r.phase {
 	case running:
 		return cyan
-	case backoff, retrying, hinted:
+	case backoff, retrying, hinted, held:
 		return yellow
 	case dead:
 		return red
@@ -104,6 +104,9 @@ func (r row) dueIn(now time.Time) string {
 // interval is the interval in force, and how many times longer than that of the
 // schedule it is.
 func (r row) interval(wide bool) string {
+	if r.phase == held {
+		return r.gate
+	}
 	if r.every == 0 {
 		if r.phase == retrying || r.phase == running && r.attempt > 1 {
 			return fmt.Sprintf("try %d/%d", r.attempt, r.attempts)

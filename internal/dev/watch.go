@@ -103,6 +103,8 @@ func compare(now time.Time, before, after row, known bool) []event {
 		say(now, lost, "its worker vanished; no attempt is used up%s", next(now, after))
 	}
 	switch {
+	case known && after.phase == held && before.phase != held:
+		say(now, noResult, "held by %s, which is no failure", after.gate)
 	case known && after.phase == paused && before.phase != paused:
 		say(now, noResult, "paused")
 	case known && after.phase != paused && before.phase == paused:

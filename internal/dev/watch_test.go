@@ -133,6 +133,13 @@ func TestRowOfJob(t *testing.T) {
 			t.Errorf("%v %v: %s, due %v", tt.state, tt.source, r.phase, r.due)
 		}
 	}
+	gated := rowOf(status(func(s *fermatav1.JobStatus) {
+		s.State, s.DelaySource = fermatav1.JobStatus_STATE_SCHEDULED, fermatav1.DelaySource_DELAY_SOURCE_HELD
+		s.Hold = &fermatav1.Hold{Reason: fermatav1.Hold_REASON_LOCK, Key: "slow"}
+	}))
+	if gated.phase != held || gated.gate != "lock slow" || gated.interval(true) != "lock slow" {
+		t.Errorf("a held run: %+v", gated)
+	}
 	live := rowOf(status(func(s *fermatav1.JobStatus) { s.State = fermatav1.JobStatus_STATE_RUNNING }))
 	if !live.started.Equal(at.Add(time.Minute)) || live.dueIn(at.Add(62*time.Second)) != "+2.0s" {
 		t.Errorf("a live run: %+v", live)

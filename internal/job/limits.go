@@ -27,7 +27,7 @@ type QueueSettings struct {
 	RecoveryRate float64
 }
 
-// ErrTooManyQueues: no further queue can be given settings.
+// ErrTooManyQueues means that no further queue can be given settings.
 var ErrTooManyQueues = errors.New("too many queues have settings")
 
 // DefaultRecoveryRate paces the recovery of a queue that sets no rate.
@@ -132,8 +132,7 @@ type CellReply struct {
 	Err     error
 }
 
-// LockName, QueueLimitName, QueueRateName, RecoveryName and TargetName are the
-// names of limits.
+// LockName is the limit of a lock. No two kinds of limits share a name.
 func LockName(namespace, key string) string { return "lock/" + namespace + "/" + key }
 
 // QueueLimitName is the concurrency of a queue.

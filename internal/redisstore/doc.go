@@ -14,16 +14,22 @@
 //	P:{T}:l:<ns>/<queue>/<priority>   sorted set: the lane
 //	P:{T}:lanes  sorted set: lane -> first due time
 //	P:{T}:lock   the shard's lock, written by others
+//	P:{T}:u:, s:, w:, q:<name>   sorted sets and a hash: holders of units, since
+//	             when, who waits in line, and until when a place is kept for it
+//	P:{T}:rate:<name>   hash    token bucket
+//	P:{T}:cell:<name>   text under compare and set: the circuit of a target
 //	P:{meta}     hash    shards, schema, virtual
+//	P:{meta}:queues     hash  <ns>/<queue> -> settings of a queue
 //
 // A record is a job, ns/id; a dead letter of it, ns/id#d<slot>, which keeps a copy
 // of the definition; or a run of it that is a record of its own, ns/id#r<slot>,
 // which has none: its job's counts. All of them live in the job's shard.
 //
 // A record is a member of one lane. Its score says in which region it is and
-// since or until when (job.Score), so that a move is one ZADD. Seven scripts do
+// since or until when (job.Score), so that a move is one ZADD. Eleven scripts do
 // all writing; the one that only Go's policy code drives, apply, is a compare and
-// set on token and revision. Each script file begins with its contract.
+// set on token and revision. The four about limits live at the home shard of the
+// limit's name, whose clock counts for them. Each script file begins with its contract.
 //
 // # Invariants
 //

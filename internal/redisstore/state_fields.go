@@ -151,7 +151,8 @@ func (f field) storeOther(s *job.State) error {
 // storeSmall stores what has few values. A value that this version does not know
 // makes the record unreadable: nobody may act on a guess.
 func (f field) storeSmall(s *job.State) error {
-	limit, put := uint64(0), func(uint64) {}
+	var limit uint64
+	var put func(uint64)
 	switch f.letter {
 	case 'p':
 		limit, put = job.MaxPriority, func(v uint64) { s.Lane.Priority = uint8(v) }

@@ -100,6 +100,10 @@ func (s *jobService) UpdateQueueSettings(ctx context.Context, q *fermatav1.Updat
 	settings := job.QueueSettings{
 		MaxConcurrency: int(p.GetMaxConcurrency()), Rate: p.GetRate(), Burst: int(p.GetBurst()), RecoveryRate: p.GetRecoveryRate(),
 	}
+	if settings.RecoveryRate == job.DefaultRecoveryRate {
+		// So that settings which limit nothing are none.
+		settings.RecoveryRate = 0
+	}
 	if err := s.jobs.SetQueueSettings(ctx, queue, settings); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ var sentinels = []struct {
 }{
 	{job.ErrCorrupt, codes.DataLoss, "JOB_CORRUPT", "what is stored of the job cannot be used; edit or delete it", 0},
 	{job.ErrNoMemory, codes.ResourceExhausted, "REDIS_OUT_OF_MEMORY", "Redis has reached maxmemory; nothing was stored", 0},
+	{job.ErrTooManyQueues, codes.ResourceExhausted, "TOO_MANY_QUEUES", "10,000 queues have settings already; set all limits of one that is no longer used to 0 first", 0},
 	{job.ErrDurability, codes.Unavailable, "DURABILITY_UNCONFIRMED", "stored, but not confirmed as durable in time; repeat the call", time.Second},
 	{job.ErrUnavailable, codes.Unavailable, "REDIS_UNAVAILABLE", "Redis cannot be reached; repeat the call", 500 * time.Millisecond},
 	{job.ErrClockJump, codes.Unavailable, "REDIS_CLOCK_JUMPED", "the clock of Redis jumped ahead; nothing was stored", 5 * time.Second},

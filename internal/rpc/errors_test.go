@@ -33,6 +33,7 @@ func TestErrorsHaveCodesAndDetails(t *testing.T) {
 		{err: &job.MissingPartError{Key: key, Collection: "backfills", ID: "b"}, code: codes.NotFound, entity: name + "/backfills/b"},
 		{err: &job.PreconditionError{Key: key, Reason: "TOO_MANY_BACKFILLS"}, code: codes.FailedPrecondition, entity: name, reason: "TOO_MANY_BACKFILLS"},
 		{err: job.ErrNoMemory, code: codes.ResourceExhausted, reason: "REDIS_OUT_OF_MEMORY"},
+		{err: fmt.Errorf("settings: %w", job.ErrTooManyQueues), code: codes.ResourceExhausted, reason: "TOO_MANY_QUEUES"},
 		{err: job.ErrUnavailable, code: codes.Unavailable, retry: 500 * time.Millisecond, reason: "REDIS_UNAVAILABLE"},
 		{err: job.ErrDurability, code: codes.Unavailable, retry: time.Second, reason: "DURABILITY_UNCONFIRMED"},
 		{err: job.ErrClockJump, code: codes.Unavailable, retry: 5 * time.Second, reason: "REDIS_CLOCK_JUMPED"},

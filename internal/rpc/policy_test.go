@@ -123,7 +123,7 @@ func TestStatusOfAHeldJob(t *testing.T) {
 		Held:     job.Hold{Reason: job.HeldLock, Key: "db", By: "default/other", SinceMS: 60_100},
 		Hint:     job.Hint{Source: job.HintPlanner, IntervalMS: 90_000, UntilMS: 99_000, Reason: "quiet hours"},
 		Children: 0b101, Started: 1,
-		Backfills: []job.Backfill{{ID: "b1", NextMS: 1000, ToMS: 5000, Concurrency: 2}},
+		Backfills: []job.Backfill{{ID: "b1", NextMS: 1000, ToMS: 4999, Concurrency: 2}},
 	}
 	s := recordToPB(job.Record{Definition: d, State: state}, 70_000).GetStatus()
 	for name, ok := range map[string]bool{
