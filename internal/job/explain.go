@@ -142,7 +142,7 @@ func (e *explainer) summarize() {
 	if first.Kind != ReasonNotDue {
 		verb = "is held"
 	}
-	e.summary = fmt.Sprintf("run %s %s: %s", e.s.RunID(), verb, first.Message)
+	e.summary = fmt.Sprintf("run %s of %s %s: %s", e.s.RunID(), e.at(e.s.Nominal), verb, first.Message)
 }
 
 // at shows an instant: the time of day while it is near, the date too otherwise.
