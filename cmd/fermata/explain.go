@@ -13,6 +13,7 @@ import (
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "explain ID", Short: "Tell why a job does not run right now, and what it waits for",
+		Long: "Tell why a job does not run right now, and what it waits for. Times of day in the text are UTC.",
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {

@@ -49,7 +49,7 @@ func (a *app) runTable(runs []*client.Run) error {
 		if r.GetState() == fermatav1.Run_STATE_WAITING {
 			due = a.until(r.GetDueTime())
 		}
-		t.add(clip(client.RunID(r), 48), enumName(r.GetState()), enumName(r.GetTrigger()), due, took(r),
+		t.add(clip(client.RunID(r), 96), enumName(r.GetState()), enumName(r.GetTrigger()), due, took(r),
 			fmt.Sprint(r.GetAttempts()), outcome, clip(r.GetWorker(), 32), clip(r.GetError(), 60))
 	}
 	return a.printTable(t)

@@ -19,7 +19,7 @@ type limitWorld struct{ url string }
 
 func (w limitWorld) client(t testing.TB, adjust ...func(*ClientOptions)) redis.UniversalClient {
 	t.Helper()
-	o := ClientOptions{URL: w.url}
+	o := ClientOptions{URL: w.url, ReadTimeout: 5 * time.Second} // the embedded server is slow under -race
 	for _, f := range adjust {
 		f(&o)
 	}
@@ -100,7 +100,7 @@ func TestLimitsCluster(t *testing.T) {
 // shards, some of them refused.
 func testManyLimits(t *testing.T, w limitWorld) {
 	s, _ := w.virtual(t)
-	const many = 2000
+	const many = 1000 // more than a hundred of each shard
 	asks, names := make([]job.UnitAsk, many), make([]string, many)
 	rates, swaps := make([]job.RateAsk, many), make([]job.CellSwap, many)
 	shards := map[int]bool{}
