@@ -198,6 +198,12 @@ func (c *Client) Queues(ctx context.Context, all bool) ([]*fermatav1.Queue, erro
 	return r.GetQueues(), err
 }
 
+// CheckShard audits what is stored in a shard, and repairs what can be repaired
+// without a loss if that is asked for.
+func (c *Client) CheckShard(ctx context.Context, shard int, repair bool) (*fermatav1.CheckShardResponse, error) {
+	return call(ctx, c, c.cluster.CheckShard, &fermatav1.CheckShardRequest{Shard: int32(shard), Repair: repair})
+}
+
 // QueueSettings returns the limits of a queue; zero ones where none are set.
 func (c *Client) QueueSettings(ctx context.Context, queue string) (*QueueSettings, error) {
 	return call(ctx, c, c.jobs.GetQueueSettings, &fermatav1.GetQueueSettingsRequest{Name: c.QueueName(queue)})

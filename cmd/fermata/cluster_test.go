@@ -58,7 +58,7 @@ func startCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{}, Now: func() time.Time { return time.UnixMilli(c.clock.Load()) }})
+	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{c.store}, Now: func() time.Time { return time.UnixMilli(c.clock.Load()) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,11 @@ func (c *cluster) attempt(id string, outcome job.Outcome, text string) {
 }
 
 // view is a cluster of two nodes that never changes.
-type view struct{}
+type view struct{ store *redisstore.Store }
+
+func (v view) CheckShard(ctx context.Context, shard int, repair bool) (job.AuditReport, error) {
+	return v.store.Audit(ctx, shard, repair)
+}
 
 func (view) Nodes(context.Context) ([]rpc.Node, error) {
 	return []rpc.Node{

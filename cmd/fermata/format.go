@@ -116,7 +116,7 @@ func instant(t *timestamppb.Timestamp) string {
 // enumName writes an enum value without its prefix, in lower case.
 func enumName(e fmt.Stringer) string {
 	name := e.String()
-	for _, prefix := range []string{"STATE_", "OUTCOME_", "DELAY_SOURCE_", "TRIGGER_", "STRATEGY_", "KIND_", "OVERLAP_POLICY_", "POLICY_", "SOURCE_", "REASON_"} {
+	for _, prefix := range []string{"STATE_", "OUTCOME_", "DELAY_SOURCE_", "TRIGGER_", "STRATEGY_", "KIND_", "OVERLAP_POLICY_", "POLICY_", "SOURCE_", "REASON_", "FAULT_"} {
 		name = strings.TrimPrefix(name, prefix)
 	}
 	if name == "UNSPECIFIED" {
@@ -179,4 +179,12 @@ func clip(s string, n int) string {
 		return s
 	}
 	return string([]rune(s)[:n-1]) + "…"
+}
+
+// plural counts something.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -84,6 +84,23 @@ func TestClusterAsTables(t *testing.T) {
 	golden(t, "cluster", c.script("cluster nodes", "cluster shards", "cluster queues", "cluster queues --all", "cluster workers", "cluster workers -o yaml"))
 }
 
+func TestCheckAndRepair(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h")
+	sound := c.script("cluster check")
+	key := job.Key{Namespace: "default", ID: "ping"}
+	at := func(name string) string {
+		return strings.TrimSuffix(c.store.LockKey(c.store.ShardOf(key)), "lock") + name
+	}
+	// The view has shards 0 and 1: the job is broken where it can be seen.
+	if c.store.ShardOf(key) > 1 {
+		t.Fatal("the job is in another shard")
+	}
+	c.redis.ZRem(t.Context(), at("l:default/default/5"), "default/ping")
+	c.redis.HSet(t.Context(), at("def"), "default/ghost", "")
+	golden(t, "check", sound+c.script("cluster check", "cluster check -o yaml", "cluster check --repair", "cluster check"))
+}
+
 func TestPreview(t *testing.T) {
 	c := startCluster(t)
 	_, cron, _ := c.run("preview", "--cron", "30 2 * * *", "--tz", "Europe/Berlin", "-n", "3", "--after", "2026-03-27")

@@ -126,14 +126,10 @@ func (a *app) orAll(cmd *cobra.Command, all *bool, help string, do func(context.
 
 // report says how many of something were done, also when an error ended it.
 func (a *app) report(n int, err error, format string) error {
-	jobs := fmt.Sprintf("%d jobs", n)
-	if n == 1 {
-		jobs = "1 job"
-	}
 	if err != nil && n == 0 {
 		return err
 	}
-	return errors.Join(a.println(fmt.Sprintf(format, jobs)), err)
+	return errors.Join(a.println(fmt.Sprintf(format, plural(n, "job", "jobs"))), err)
 }
 
 func (a *app) runCommand() *cobra.Command {

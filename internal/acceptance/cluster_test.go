@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fermata-io/fermata/internal/check"
+	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -28,6 +29,7 @@ const (
 type cluster struct {
 	t        testing.TB
 	redisURL string
+	virtual  bool // the nodes' clock is the test's
 	flags    []string
 	nodes    []*schedulerNode // those that should be members
 	evidence []evidence       // of all workers that ever ran
@@ -35,9 +37,50 @@ type cluster struct {
 	pulse    *pulse           // of Redis
 }
 
-// newCluster is an empty cluster; flags are added to those of each node.
+// newCluster is an empty cluster; flags are added to those of each node. What it
+// has stored is audited when all its processes are gone.
 func newCluster(t testing.TB, redisURL string, flags ...string) *cluster {
-	return &cluster{t: t, redisURL: redisURL, flags: flags}
+	c := &cluster{t: t, redisURL: redisURL, flags: flags}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			c.audit()
+		}
+	})
+	return c
+}
+
+// audit compares all that is stored.
+func (c *cluster) audit() {
+	c.t.Helper()
+	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: c.redisURL})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	options := redisstore.Options{Client: client, Shards: shards, AllowUnsafe: true}
+	if c.virtual {
+		options.Virtual = func() int64 { return 0 } // an audit goes by no clock
+	}
+	store, err := redisstore.Open(ctx, options)
+	if err != nil {
+		c.t.Fatalf("audit: %v", err)
+	}
+	records := int64(0)
+	for shard := range shards {
+		report, err := store.Audit(ctx, shard, false)
+		if err != nil {
+			c.t.Fatalf("audit of shard %d: %v", shard, err)
+		}
+		for _, f := range report.Findings {
+			c.t.Errorf("audit of shard %d: %s of %s: %+v", shard, f.Fault, f.Record, f)
+		}
+		for _, n := range report.Records {
+			records += n
+		}
+	}
+	c.t.Logf("audit: %d records, nothing out of place", records)
 }
 
 // newRedis is a standalone server for one test. Its append-only file is never

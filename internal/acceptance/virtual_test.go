@@ -46,6 +46,7 @@ func spawnRole(t testing.TB, role, name string, config any) *process {
 // startVirtual runs a node with a virtual clock.
 func (c *cluster) startVirtual(id string) *schedulerNode {
 	c.t.Helper()
+	c.virtual = true
 	config := virtualConfig{Name: id, RedisURL: c.redisURL}
 	for _, n := range c.nodes {
 		config.Join = append(config.Join, n.gossip)

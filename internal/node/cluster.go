@@ -92,6 +92,18 @@ func (v clusterView) Shards(ctx context.Context) ([]rpc.Shard, error) {
 	return shards, nil
 }
 
+func (v clusterView) CheckShard(ctx context.Context, shard int, repair bool) (job.AuditReport, error) {
+	if shard < 0 || shard >= v.cfg.Shards {
+		return job.AuditReport{}, job.Invalid("shard", "is %d, want 0 to %d", shard, v.cfg.Shards-1)
+	}
+	report, err := v.clientStore.Audit(ctx, shard, repair)
+	for _, f := range report.Findings {
+		v.cfg.Logger.Warn("stored data disagree", "shard", shard, "fault", f.Fault.String(), "record", f.Record, "lane", f.Lane,
+			"detail", f.Detail, "repaired", f.Repaired)
+	}
+	return report, err
+}
+
 func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue, error) {
 	stats, err := v.stats(ctx, v.allShards())
 	if err != nil {

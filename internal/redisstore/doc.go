@@ -26,7 +26,7 @@
 // which has none: its job's counts. All of them live in the job's shard.
 //
 // A record is a member of one lane. Its score says in which region it is and
-// since or until when (job.Score), so that a move is one ZADD. Eleven scripts do
+// since or until when (job.Score), so that a move is one ZADD. Twelve scripts do
 // all writing; the one that only Go's policy code drives, apply, is a compare and
 // set on token and revision. The four about limits live at the home shard of the
 // limit's name, whose clock counts for them. Each script file begins with its contract.

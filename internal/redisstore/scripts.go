@@ -28,8 +28,8 @@ type script struct {
 // clock that they need. Apply comes in two forms: apply, which carries history
 // and dead letters, and applyLean, which does without and always passes.
 type scripts struct {
-	create, lease, apply, applyLean, renew, reap, clock, confirm, keyspace *script
-	limits                                                                 limitScripts
+	create, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace *script
+	limits                                                                       limitScripts
 }
 
 // loadScripts composes the scripts. An embedded server knows no flags; it has no
@@ -43,6 +43,7 @@ func loadScripts(embedded bool) scripts {
 		applyLean: l.load("apply", "allow-oom"),
 		renew:     l.load("renew", "allow-oom"),
 		reap:      l.load("reap", "allow-oom"),
+		mend:      l.load("mend", "allow-oom"),
 		clock:     l.load("clock", "allow-oom"),
 		confirm:   l.load("clock", "allow-oom"),
 		keyspace:  l.load("keyspace", ""),

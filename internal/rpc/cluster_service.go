@@ -18,6 +18,9 @@ type Cluster interface {
 	// Queues of a namespace, or of all if it is empty.
 	Queues(ctx context.Context, namespace string) ([]Queue, error)
 	Workers(ctx context.Context) ([]Worker, error)
+	// CheckShard audits what is stored in a shard; job.InvalidError if there is none
+	// of this number.
+	CheckShard(ctx context.Context, shard int, repair bool) (job.AuditReport, error)
 }
 
 // Node is one member of the cluster.
@@ -100,6 +103,38 @@ func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueues
 func (s *clusterService) ListWorkers(ctx context.Context, _ *fermatav1.ListWorkersRequest) (*fermatav1.ListWorkersResponse, error) {
 	workers, err := s.cluster.Workers(ctx)
 	return &fermatav1.ListWorkersResponse{Workers: each(workers, workerToPB)}, err
+}
+
+func (s *clusterService) CheckShard(ctx context.Context, q *fermatav1.CheckShardRequest) (*fermatav1.CheckShardResponse, error) {
+	report, err := s.cluster.CheckShard(ctx, int(q.GetShard()), q.GetRepair())
+	if err != nil {
+		return nil, err
+	}
+	p := &fermatav1.CheckShardResponse{Findings: each(report.Findings, findingToPB), More: report.More}
+	for _, n := range report.Records {
+		p.Records += n
+	}
+	return p, nil
+}
+
+func findingToPB(f job.Finding) *fermatav1.Finding {
+	return &fermatav1.Finding{
+		Fault: faults.pb(f.Fault), Record: f.Record, Lane: f.Lane, Detail: job.Clip(f.Detail, job.MaxError),
+		Repairable: f.Fault.Repairable(), Repaired: f.Repaired,
+	}
+}
+
+var faults = enum[fermatav1.Finding_Fault, job.Fault]{
+	{fermatav1.Finding_FAULT_INDEX_REGION, job.FaultIndexRegion},
+	{fermatav1.Finding_FAULT_INDEX_MISSING, job.FaultIndexMissing},
+	{fermatav1.Finding_FAULT_INDEX_EXTRA, job.FaultIndexExtra},
+	{fermatav1.Finding_FAULT_LANE_INDEX, job.FaultLaneIndex},
+	{fermatav1.Finding_FAULT_HISTORY, job.FaultHistory},
+	{fermatav1.Finding_FAULT_NO_STATE, job.FaultNoState},
+	{fermatav1.Finding_FAULT_NO_DEFINITION, job.FaultNoDefinition},
+	{fermatav1.Finding_FAULT_UNREADABLE, job.FaultUnreadable},
+	{fermatav1.Finding_FAULT_STATE, job.FaultState},
+	{fermatav1.Finding_FAULT_RUNS, job.FaultRuns},
 }
 
 func each[A, B any](in []A, f func(A) B) []B {

@@ -15,7 +15,20 @@ func (w *World) Audit() {
 	w.T.Helper()
 	for shard := range w.Store.Shards() {
 		w.auditShard(shard)
+		for _, f := range w.MustAudit(shard, false).Findings {
+			w.T.Errorf("audit: the store's own says %+v", f)
+		}
 	}
+}
+
+// MustAudit is the store's own audit of a shard.
+func (w *World) MustAudit(shard int, repair bool) job.AuditReport {
+	w.T.Helper()
+	report, err := w.Store.Audit(contextOf(w.T), shard, repair)
+	if err != nil {
+		w.T.Fatalf("audit: %v", err)
+	}
+	return report
 }
 
 func (w *World) auditShard(shard int) {

@@ -51,6 +51,8 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"reaping goes on past what cannot be read", testReapPastUnreadable},
 		{"sweep deletes what is over", testSweep},
 		{"sweep mends the index", testSweepMends},
+		{"audit finds each fault and repairs the index", testAudit},
+		{"audit of work in progress finds nothing", testAuditOfWork},
 		{"lanes and stats", testLanesAndStats},
 		{"list walks everything", testList},
 		{"clock never goes back", testClock},

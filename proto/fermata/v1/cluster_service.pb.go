@@ -23,6 +23,89 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Finding_Fault int32
+
+const (
+	Finding_FAULT_UNSPECIFIED Finding_Fault = 0
+	// The index has the record in another region than its state.
+	Finding_FAULT_INDEX_REGION Finding_Fault = 1
+	// The index does not have the record.
+	Finding_FAULT_INDEX_MISSING Finding_Fault = 2
+	// The index has it in a lane that is not its own, or has what does not exist.
+	Finding_FAULT_INDEX_EXTRA Finding_Fault = 3
+	// The index of lanes is wrong about when a lane is due first.
+	Finding_FAULT_LANE_INDEX Finding_Fault = 4
+	// An ended run of a record that does not exist.
+	Finding_FAULT_HISTORY Finding_Fault = 5
+	// A definition without a state.
+	Finding_FAULT_NO_STATE Finding_Fault = 6
+	// A state without a definition.
+	Finding_FAULT_NO_DEFINITION Finding_Fault = 7
+	// What is stored cannot be read.
+	Finding_FAULT_UNREADABLE Finding_Fault = 8
+	// A state that contradicts itself.
+	Finding_FAULT_STATE Finding_Fault = 9
+	// A job and its runs do not know of each other.
+	Finding_FAULT_RUNS Finding_Fault = 10
+)
+
+// Enum value maps for Finding_Fault.
+var (
+	Finding_Fault_name = map[int32]string{
+		0:  "FAULT_UNSPECIFIED",
+		1:  "FAULT_INDEX_REGION",
+		2:  "FAULT_INDEX_MISSING",
+		3:  "FAULT_INDEX_EXTRA",
+		4:  "FAULT_LANE_INDEX",
+		5:  "FAULT_HISTORY",
+		6:  "FAULT_NO_STATE",
+		7:  "FAULT_NO_DEFINITION",
+		8:  "FAULT_UNREADABLE",
+		9:  "FAULT_STATE",
+		10: "FAULT_RUNS",
+	}
+	Finding_Fault_value = map[string]int32{
+		"FAULT_UNSPECIFIED":   0,
+		"FAULT_INDEX_REGION":  1,
+		"FAULT_INDEX_MISSING": 2,
+		"FAULT_INDEX_EXTRA":   3,
+		"FAULT_LANE_INDEX":    4,
+		"FAULT_HISTORY":       5,
+		"FAULT_NO_STATE":      6,
+		"FAULT_NO_DEFINITION": 7,
+		"FAULT_UNREADABLE":    8,
+		"FAULT_STATE":         9,
+		"FAULT_RUNS":          10,
+	}
+)
+
+func (x Finding_Fault) Enum() *Finding_Fault {
+	p := new(Finding_Fault)
+	*p = x
+	return p
+}
+
+func (x Finding_Fault) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Finding_Fault) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_cluster_service_proto_enumTypes[0].Descriptor()
+}
+
+func (Finding_Fault) Type() protoreflect.EnumType {
+	return &file_fermata_v1_cluster_service_proto_enumTypes[0]
+}
+
+func (x Finding_Fault) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Finding_Fault.Descriptor instead.
+func (Finding_Fault) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{14, 0}
+}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -785,6 +868,214 @@ func (x *Worker) GetLabels() map[string]string {
 	return nil
 }
 
+type CheckShardRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 to the number of shards - 1.
+	Shard int32 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	// Set the indexes to what the records say, and remove ended runs of records that
+	// do not exist.
+	Repair        bool `protobuf:"varint,2,opt,name=repair,proto3" json:"repair,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckShardRequest) Reset() {
+	*x = CheckShardRequest{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckShardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckShardRequest) ProtoMessage() {}
+
+func (x *CheckShardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckShardRequest.ProtoReflect.Descriptor instead.
+func (*CheckShardRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CheckShardRequest) GetShard() int32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *CheckShardRequest) GetRepair() bool {
+	if x != nil {
+		return x.Repair
+	}
+	return false
+}
+
+type CheckShardResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1,000.
+	Findings []*Finding `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	// There are further findings.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// Records that were looked at: jobs, dead letters, runs that are records of their
+	// own.
+	Records       int64 `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckShardResponse) Reset() {
+	*x = CheckShardResponse{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckShardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckShardResponse) ProtoMessage() {}
+
+func (x *CheckShardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckShardResponse.ProtoReflect.Descriptor instead.
+func (*CheckShardResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CheckShardResponse) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+func (x *CheckShardResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *CheckShardResponse) GetRecords() int64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+// Finding is a disagreement between the things that are stored.
+type Finding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Fault Finding_Fault          `protobuf:"varint,1,opt,name=fault,proto3,enum=fermata.v1.Finding_Fault" json:"fault,omitempty"`
+	// `{namespace}/{job}`, with `#` and a suffix for dead letters and runs.
+	Record string `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`
+	// `{namespace}/{queue}/{priority}`.
+	Lane string `protobuf:"bytes,3,opt,name=lane,proto3" json:"lane,omitempty"`
+	// For people.
+	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	// CheckShard can repair faults of this kind.
+	Repairable    bool `protobuf:"varint,5,opt,name=repairable,proto3" json:"repairable,omitempty"`
+	Repaired      bool `protobuf:"varint,6,opt,name=repaired,proto3" json:"repaired,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Finding) GetFault() Finding_Fault {
+	if x != nil {
+		return x.Fault
+	}
+	return Finding_FAULT_UNSPECIFIED
+}
+
+func (x *Finding) GetRecord() string {
+	if x != nil {
+		return x.Record
+	}
+	return ""
+}
+
+func (x *Finding) GetLane() string {
+	if x != nil {
+		return x.Lane
+	}
+	return ""
+}
+
+func (x *Finding) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Finding) GetRepairable() bool {
+	if x != nil {
+		return x.Repairable
+	}
+	return false
+}
+
+func (x *Finding) GetRepaired() bool {
+	if x != nil {
+		return x.Repaired
+	}
+	return false
+}
+
 var File_fermata_v1_cluster_service_proto protoreflect.FileDescriptor
 
 const file_fermata_v1_cluster_service_proto_rawDesc = "" +
@@ -853,14 +1144,46 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	" \x03(\v2\x1e.fermata.v1.Worker.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\xc4\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\x11CheckShardRequest\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\x05R\x05shard\x12\x16\n" +
+	"\x06repair\x18\x02 \x01(\bR\x06repair\"s\n" +
+	"\x12CheckShardResponse\x12/\n" +
+	"\bfindings\x18\x01 \x03(\v2\x13.fermata.v1.FindingR\bfindings\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
+	"\arecords\x18\x03 \x01(\x03R\arecords\"\xb0\x03\n" +
+	"\aFinding\x12/\n" +
+	"\x05fault\x18\x01 \x01(\x0e2\x19.fermata.v1.Finding.FaultR\x05fault\x12\x16\n" +
+	"\x06record\x18\x02 \x01(\tR\x06record\x12\x12\n" +
+	"\x04lane\x18\x03 \x01(\tR\x04lane\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x1e\n" +
+	"\n" +
+	"repairable\x18\x05 \x01(\bR\n" +
+	"repairable\x12\x1a\n" +
+	"\brepaired\x18\x06 \x01(\bR\brepaired\"\xf3\x01\n" +
+	"\x05Fault\x12\x15\n" +
+	"\x11FAULT_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12FAULT_INDEX_REGION\x10\x01\x12\x17\n" +
+	"\x13FAULT_INDEX_MISSING\x10\x02\x12\x15\n" +
+	"\x11FAULT_INDEX_EXTRA\x10\x03\x12\x14\n" +
+	"\x10FAULT_LANE_INDEX\x10\x04\x12\x11\n" +
+	"\rFAULT_HISTORY\x10\x05\x12\x12\n" +
+	"\x0eFAULT_NO_STATE\x10\x06\x12\x17\n" +
+	"\x13FAULT_NO_DEFINITION\x10\a\x12\x14\n" +
+	"\x10FAULT_UNREADABLE\x10\b\x12\x0f\n" +
+	"\vFAULT_STATE\x10\t\x12\x0e\n" +
+	"\n" +
+	"FAULT_RUNS\x10\n" +
+	"2\x91\x03\n" +
 	"\x0eClusterService\x12H\n" +
 	"\tListNodes\x12\x1c.fermata.v1.ListNodesRequest\x1a\x1d.fermata.v1.ListNodesResponse\x12K\n" +
 	"\n" +
 	"ListShards\x12\x1d.fermata.v1.ListShardsRequest\x1a\x1e.fermata.v1.ListShardsResponse\x12K\n" +
 	"\n" +
 	"ListQueues\x12\x1d.fermata.v1.ListQueuesRequest\x1a\x1e.fermata.v1.ListQueuesResponse\x12N\n" +
-	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
+	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\x12K\n" +
+	"\n" +
+	"CheckShard\x12\x1d.fermata.v1.CheckShardRequest\x1a\x1e.fermata.v1.CheckShardResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
 var (
 	file_fermata_v1_cluster_service_proto_rawDescOnce sync.Once
@@ -874,48 +1197,57 @@ func file_fermata_v1_cluster_service_proto_rawDescGZIP() []byte {
 	return file_fermata_v1_cluster_service_proto_rawDescData
 }
 
-var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_fermata_v1_cluster_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_fermata_v1_cluster_service_proto_goTypes = []any{
-	(*ListNodesRequest)(nil),      // 0: fermata.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 1: fermata.v1.ListNodesResponse
-	(*Node)(nil),                  // 2: fermata.v1.Node
-	(*ListShardsRequest)(nil),     // 3: fermata.v1.ListShardsRequest
-	(*ListShardsResponse)(nil),    // 4: fermata.v1.ListShardsResponse
-	(*Shard)(nil),                 // 5: fermata.v1.Shard
-	(*ListQueuesRequest)(nil),     // 6: fermata.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),    // 7: fermata.v1.ListQueuesResponse
-	(*Queue)(nil),                 // 8: fermata.v1.Queue
-	(*ListWorkersRequest)(nil),    // 9: fermata.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 10: fermata.v1.ListWorkersResponse
-	(*Worker)(nil),                // 11: fermata.v1.Worker
-	nil,                           // 12: fermata.v1.Worker.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
+	(Finding_Fault)(0),            // 0: fermata.v1.Finding.Fault
+	(*ListNodesRequest)(nil),      // 1: fermata.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 2: fermata.v1.ListNodesResponse
+	(*Node)(nil),                  // 3: fermata.v1.Node
+	(*ListShardsRequest)(nil),     // 4: fermata.v1.ListShardsRequest
+	(*ListShardsResponse)(nil),    // 5: fermata.v1.ListShardsResponse
+	(*Shard)(nil),                 // 6: fermata.v1.Shard
+	(*ListQueuesRequest)(nil),     // 7: fermata.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),    // 8: fermata.v1.ListQueuesResponse
+	(*Queue)(nil),                 // 9: fermata.v1.Queue
+	(*ListWorkersRequest)(nil),    // 10: fermata.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 11: fermata.v1.ListWorkersResponse
+	(*Worker)(nil),                // 12: fermata.v1.Worker
+	(*CheckShardRequest)(nil),     // 13: fermata.v1.CheckShardRequest
+	(*CheckShardResponse)(nil),    // 14: fermata.v1.CheckShardResponse
+	(*Finding)(nil),               // 15: fermata.v1.Finding
+	nil,                           // 16: fermata.v1.Worker.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
 }
 var file_fermata_v1_cluster_service_proto_depIdxs = []int32{
-	2,  // 0: fermata.v1.ListNodesResponse.nodes:type_name -> fermata.v1.Node
-	13, // 1: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
-	5,  // 2: fermata.v1.ListShardsResponse.shards:type_name -> fermata.v1.Shard
-	14, // 3: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
-	14, // 4: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
-	8,  // 5: fermata.v1.ListQueuesResponse.queues:type_name -> fermata.v1.Queue
-	14, // 6: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
-	11, // 7: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
-	13, // 8: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
-	12, // 9: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
-	0,  // 10: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
-	3,  // 11: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
-	6,  // 12: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
-	9,  // 13: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
-	1,  // 14: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
-	4,  // 15: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
-	7,  // 16: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
-	10, // 17: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
-	14, // [14:18] is the sub-list for method output_type
-	10, // [10:14] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	3,  // 0: fermata.v1.ListNodesResponse.nodes:type_name -> fermata.v1.Node
+	17, // 1: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
+	6,  // 2: fermata.v1.ListShardsResponse.shards:type_name -> fermata.v1.Shard
+	18, // 3: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
+	18, // 4: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
+	9,  // 5: fermata.v1.ListQueuesResponse.queues:type_name -> fermata.v1.Queue
+	18, // 6: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
+	12, // 7: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
+	17, // 8: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
+	16, // 9: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
+	15, // 10: fermata.v1.CheckShardResponse.findings:type_name -> fermata.v1.Finding
+	0,  // 11: fermata.v1.Finding.fault:type_name -> fermata.v1.Finding.Fault
+	1,  // 12: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
+	4,  // 13: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
+	7,  // 14: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
+	10, // 15: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
+	13, // 16: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
+	2,  // 17: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
+	5,  // 18: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
+	8,  // 19: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
+	11, // 20: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
+	14, // 21: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_cluster_service_proto_init() }
@@ -928,13 +1260,14 @@ func file_fermata_v1_cluster_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_cluster_service_proto_rawDesc), len(file_fermata_v1_cluster_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   13,
+			NumEnums:      1,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_fermata_v1_cluster_service_proto_goTypes,
 		DependencyIndexes: file_fermata_v1_cluster_service_proto_depIdxs,
+		EnumInfos:         file_fermata_v1_cluster_service_proto_enumTypes,
 		MessageInfos:      file_fermata_v1_cluster_service_proto_msgTypes,
 	}.Build()
 	File_fermata_v1_cluster_service_proto = out.File

@@ -23,6 +23,7 @@ const (
 	ClusterService_ListShards_FullMethodName  = "/fermata.v1.ClusterService/ListShards"
 	ClusterService_ListQueues_FullMethodName  = "/fermata.v1.ClusterService/ListQueues"
 	ClusterService_ListWorkers_FullMethodName = "/fermata.v1.ClusterService/ListWorkers"
+	ClusterService_CheckShard_FullMethodName  = "/fermata.v1.ClusterService/CheckShard"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -35,6 +36,9 @@ type ClusterServiceClient interface {
 	ListShards(ctx context.Context, in *ListShardsRequest, opts ...grpc.CallOption) (*ListShardsResponse, error)
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
 	ListWorkers(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
+	// Compares all that is stored in a shard, beside the work that goes on, and
+	// repairs what can be repaired without a loss. It reads the whole shard.
+	CheckShard(ctx context.Context, in *CheckShardRequest, opts ...grpc.CallOption) (*CheckShardResponse, error)
 }
 
 type clusterServiceClient struct {
@@ -85,6 +89,16 @@ func (c *clusterServiceClient) ListWorkers(ctx context.Context, in *ListWorkersR
 	return out, nil
 }
 
+func (c *clusterServiceClient) CheckShard(ctx context.Context, in *CheckShardRequest, opts ...grpc.CallOption) (*CheckShardResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckShardResponse)
+	err := c.cc.Invoke(ctx, ClusterService_CheckShard_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -95,6 +109,9 @@ type ClusterServiceServer interface {
 	ListShards(context.Context, *ListShardsRequest) (*ListShardsResponse, error)
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
 	ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)
+	// Compares all that is stored in a shard, beside the work that goes on, and
+	// repairs what can be repaired without a loss. It reads the whole shard.
+	CheckShard(context.Context, *CheckShardRequest) (*CheckShardResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -116,6 +133,9 @@ func (UnimplementedClusterServiceServer) ListQueues(context.Context, *ListQueues
 }
 func (UnimplementedClusterServiceServer) ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWorkers not implemented")
+}
+func (UnimplementedClusterServiceServer) CheckShard(context.Context, *CheckShardRequest) (*CheckShardResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckShard not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -210,6 +230,24 @@ func _ClusterService_ListWorkers_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_CheckShard_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckShardRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).CheckShard(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_CheckShard_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).CheckShard(ctx, req.(*CheckShardRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -232,6 +270,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListWorkers",
 			Handler:    _ClusterService_ListWorkers_Handler,
+		},
+		{
+			MethodName: "CheckShard",
+			Handler:    _ClusterService_CheckShard_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+func (a *app) checkCommand() *cobra.Command {
+	var repair bool
+	cmd := &cobra.Command{
+		Use: "check", Short: "Compare all that is stored, and repair the indexes",
+		Long: "Compare all that is stored of all namespaces, shard by shard, while work goes on: each job is in exactly one\n" +
+			"place, nothing is left over, jobs and their runs know of each other. --repair sets the indexes to what the\n" +
+			"records say and removes ended runs of jobs that do not exist; nothing else is ever changed. The exit code is\n" +
+			"1 if something is left that is wrong. Give --request-timeout time for millions of jobs.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.checkCluster(ctx, c, repair) })
+		},
+	}
+	cmd.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without a loss")
+	return cmd
+}
+
+// leftFaults is the error of a check that found what is still wrong.
+type leftFaults int
+
+func (n leftFaults) Error() string { return plural(int(n), "fault", "faults") + " left" }
+
+func (a *app) checkCluster(ctx context.Context, c *client.Client, repair bool) error {
+	shards, err := c.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	var findings []*fermatav1.Finding
+	records, more := int64(0), false
+	for _, s := range shards {
+		r, err := c.CheckShard(ctx, int(s.GetShard()), repair)
+		if err != nil {
+			return fmt.Errorf("shard %d: %w", s.GetShard(), err)
+		}
+		findings, records, more = append(findings, r.GetFindings()...), records+r.GetRecords(), more || r.GetMore()
+	}
+	left := 0
+	for _, f := range findings {
+		if !f.GetRepaired() {
+			left++
+		}
+	}
+	err = printAll(a, findings, func(list []*fermatav1.Finding) error {
+		if err := a.println(fmt.Sprintf("%d shards, %s, %s", len(shards), plural(int(records), "record", "records"), plural(len(list), "finding", "findings"))); err != nil || len(list) == 0 {
+			return err
+		}
+		if more {
+			if err := a.println("There are more: check again after these are repaired."); err != nil {
+				return err
+			}
+		}
+		return a.findingTable(list)
+	})
+	if err == nil && left > 0 {
+		return leftFaults(left)
+	}
+	return err
+}
+
+func (a *app) findingTable(findings []*fermatav1.Finding) error {
+	t := table{heading: []string{"FAULT", "RECORD", "LANE", "REPAIR", "DETAIL"}}
+	for _, f := range findings {
+		repair := "by hand"
+		switch {
+		case f.GetRepaired():
+			repair = "done"
+		case f.GetRepairable():
+			repair = "--repair"
+		}
+		t.add(enumName(f.GetFault()), clip(f.GetRecord(), 64), clip(f.GetLane(), 48), repair, clip(f.GetDetail(), 120))
+	}
+	return a.printNext(t)
+}

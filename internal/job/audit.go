@@ -1,0 +1,63 @@
+package job
+
+// Fault is a kind of disagreement between the things that are stored of a job.
+type Fault uint8
+
+// Faults. Those of the index can be repaired from the records; the others are
+// traces of a defect, or of somebody who wrote to Redis by hand.
+const (
+	FaultNone Fault = iota
+	// FaultIndexRegion: the index has the record in another region than its state.
+	FaultIndexRegion
+	// FaultIndexMissing: the index does not have the record.
+	FaultIndexMissing
+	// FaultIndexExtra: the index has it in a lane that is not its own, or has what
+	// does not exist.
+	FaultIndexExtra
+	// FaultLaneIndex: the index of lanes is wrong about when a lane is due first.
+	FaultLaneIndex
+	// FaultHistory: ended runs of a record that does not exist.
+	FaultHistory
+	// FaultNoState: a definition without a state.
+	FaultNoState
+	// FaultNoDefinition: a state without a definition.
+	FaultNoDefinition
+	// FaultUnreadable: what is stored cannot be read.
+	FaultUnreadable
+	// FaultState: a state that contradicts itself.
+	FaultState
+	// FaultRuns: a job and those of its runs that are records of their own do not
+	// know of each other.
+	FaultRuns
+)
+
+func (f Fault) String() string {
+	return nameOf(f, "none", "index region", "index missing", "index extra", "lane index", "history", "no state", "no definition",
+		"unreadable", "state", "runs")
+}
+
+// Repairable tells whether the fault can be repaired without a loss.
+func (f Fault) Repairable() bool { return f >= FaultIndexRegion && f <= FaultHistory }
+
+// Finding is one fault.
+type Finding struct {
+	Fault  Fault
+	Record string // "" for FaultLaneIndex
+	Lane   string // "" where no lane is concerned
+	// Detail is for people: what is there, and what should be.
+	Detail   string
+	Repaired bool
+}
+
+// MaxFindings bounds those of one audit.
+const MaxFindings = 1000
+
+// AuditReport is what an audit of a shard found.
+type AuditReport struct {
+	// Records that were looked at, by region.
+	Records [RegionDone + 1]int64
+	// Findings, at most MaxFindings.
+	Findings []Finding
+	// More: there are further findings.
+	More bool
+}
