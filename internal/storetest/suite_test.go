@@ -1,6 +1,8 @@
 package storetest_test
 
 import (
+	"os"
+	"strconv"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -30,4 +32,19 @@ func TestRedis(t *testing.T) {
 func TestEmbedded(t *testing.T) {
 	server := miniredis.RunT(t)
 	storetest.Run(t, func(t testing.TB) redis.UniversalClient { return dial(t, "redis://"+server.Addr()) })
+}
+
+// TestEveryInterleaving explores what two nodes and an operator can do to one job,
+// in every order, on a real server.
+func TestEveryInterleaving(t *testing.T) {
+	depth := 5
+	if text := os.Getenv("FERMATA_EXPLORE_DEPTH"); text != "" {
+		var err error
+		if depth, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := redistest.Start(t)
+	states, steps := storetest.Explore(storetest.NewWorld(t, dial(t, server.URL())), depth)
+	t.Logf("depth %d: %d states, %d steps", depth, states, steps)
 }

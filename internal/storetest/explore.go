@@ -1,0 +1,244 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Explore checks the scripts as a model checker would: from each state that one job
+// can be in, what two nodes and an operator can do next is done on the real server,
+// and what came of it is compared with the rules of the contract. States that
+// differ only in the values of tokens and revisions count as one. The nodes act on
+// what they knew when they last looked, however long ago that was, and each
+// believes for ever in the lease that it got.
+//
+// It goes depth steps deep and returns how many states it met and how many steps it
+// took from them.
+func Explore(w *World, depth int) (states, steps int) {
+	e := &explorer{World: w, id: w.InShard(0, 1)[0], seen: map[string]bool{}, done: map[string]int{}}
+	e.Damaged() // the last state is any; each is audited on the way
+	frontier := []*scene{e.empty(), e.due()}
+	for range depth {
+		var next []*scene
+		for _, s := range frontier {
+			for _, a := range e.acts() {
+				e.restore(s)
+				after := e.step(s, a)
+				steps++
+				if w.T.Failed() {
+					w.T.Fatalf("after: %s", strings.Join(after.story, ", "))
+				}
+				if key := e.key(after); !e.seen[key] {
+					e.seen[key] = true
+					next = append(next, after)
+				}
+			}
+		}
+		frontier = next
+	}
+	for _, a := range e.acts() {
+		if a.judge != nil && e.done[a.name] == 0 {
+			w.T.Errorf("%q never had an effect", a.name)
+		}
+	}
+	return len(e.seen), steps
+}
+
+const explorers = 2 // nodes
+
+// scene is all that there is at a moment: what is stored, what the nodes know.
+type scene struct {
+	story    []string
+	clock    int64
+	texts    map[string]map[string]string // hashes
+	scores   map[string][]redis.Z         // sorted sets
+	lock     string
+	record   *job.Record // as stored; nil: none
+	deadline int64       // of its lease
+	highest  uint64      // token that was ever granted
+	seen     [explorers]*job.Record
+	lease    [explorers]*job.Leased
+}
+
+type explorer struct {
+	*World
+	id   string
+	seen map[string]bool
+	done map[string]int // how often an act changed what is stored
+}
+
+func (e *explorer) definition() job.Definition {
+	d := Definition(e.id)
+	d.HistoryLimit = 1
+	return d
+}
+
+func (e *explorer) recordID() string { return e.definition().Record() }
+
+func (e *explorer) hashes() []string {
+	return []string{e.Key(0, "meta"), e.Key(0, "st"), e.Key(0, "def"), e.Key(0, "hist")}
+}
+
+// sets are the index of lanes and the lanes that the job can be in.
+func (e *explorer) sets() []string {
+	bulk := strings.Replace(Lane().String(), "mail", "bulk", 1)
+	return []string{e.Key(0, "lanes"), e.Key(0, "l:") + Lane().String(), e.Key(0, "l:") + bulk}
+}
+
+// empty is a shard without the job.
+func (e *explorer) empty() *scene {
+	s := &scene{clock: e.Clock.Load(), lock: lockOf(0)}
+	e.SetLock(0, s.lock)
+	e.look(s)
+	return s
+}
+
+// due is a shard in which the job waits to be leased.
+func (e *explorer) due() *scene {
+	e.Add(e.definition())
+	e.Advance(time.Minute)
+	s := e.empty()
+	s.story = []string{"it is due"}
+	return s
+}
+
+func lockOf(node int) string {
+	return fmt.Sprintf("token-of-the-holder-xx|node-%d|10.0.0.1:7000", node)
+}
+
+// look reads what is stored into the scene.
+func (e *explorer) look(s *scene) {
+	e.T.Helper()
+	ctx := e.T.Context()
+	pipe := e.Client.Pipeline()
+	var texts []*redis.MapStringStringCmd
+	for _, key := range e.hashes() {
+		texts = append(texts, pipe.HGetAll(ctx, key))
+	}
+	var scores []*redis.ZSliceCmd
+	for _, key := range e.sets() {
+		scores = append(scores, pipe.ZRangeWithScores(ctx, key, 0, -1))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		e.T.Fatal(err)
+	}
+	s.texts, s.scores = map[string]map[string]string{}, map[string][]redis.Z{}
+	for i, key := range e.hashes() {
+		s.texts[key] = texts[i].Val()
+	}
+	s.deadline = 0
+	for i, key := range e.sets() {
+		s.scores[key] = scores[i].Val()
+		for _, z := range scores[i].Val() {
+			if region, at := job.SplitScore(int64(z.Score)); z.Member == e.recordID() && region == job.RegionLeased {
+				s.deadline = at
+			}
+		}
+	}
+	s.record = e.Get(e.id)
+}
+
+// restore makes the stored what it was in the scene.
+func (e *explorer) restore(s *scene) {
+	e.T.Helper()
+	ctx := context.WithoutCancel(e.T.Context())
+	pipe := e.Client.TxPipeline()
+	pipe.Del(ctx, append(e.hashes(), e.sets()...)...)
+	for key, fields := range s.texts {
+		if len(fields) > 0 {
+			pipe.HSet(ctx, key, fields)
+		}
+	}
+	for key, members := range s.scores {
+		if len(members) > 0 {
+			pipe.ZAdd(ctx, key, members...)
+		}
+	}
+	pipe.Set(ctx, e.Key(0, "lock"), s.lock, 0)
+	if _, err := pipe.Exec(ctx); err != nil {
+		e.T.Fatal(err)
+	}
+	e.Clock.Store(s.clock)
+}
+
+// step does one act and judges it.
+func (e *explorer) step(s *scene, a exploreAct) *scene {
+	e.T.Helper()
+	after := *s
+	after.story = append(append([]string{}, s.story...), a.name)
+	allowed := a.do(&after)
+	after.clock = e.Clock.Load()
+	e.look(&after)
+	changed := e.stored(s) != e.stored(&after)
+	if changed {
+		e.done[a.name]++
+	}
+	if changed && !allowed {
+		e.T.Errorf("%s changed what is stored:\nbefore %s\nafter  %s", a.name, e.stored(s), e.stored(&after))
+	}
+	if a.judge != nil && allowed {
+		if err := a.judge(s, &after); err != nil {
+			e.T.Errorf("%s: %v\nbefore %+v\nafter  %+v", a.name, err, s.record, after.record)
+		}
+	}
+	for _, f := range e.MustAudit(0, false).Findings {
+		e.T.Errorf("audit: %+v", f)
+	}
+	return &after
+}
+
+// stored is all that is stored but for the clock and the memory of lease batches.
+func (e *explorer) stored(s *scene) string {
+	var b strings.Builder
+	for _, key := range e.hashes()[1:] {
+		fmt.Fprintf(&b, "%v|", s.texts[key])
+	}
+	for _, key := range e.sets() {
+		fmt.Fprintf(&b, "%v|", s.scores[key])
+	}
+	return b.String()
+}
+
+// key names a scene by what matters for all that can follow.
+func (e *explorer) key(s *scene) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s %d|", s.clock-Start, s.lock, s.deadline)
+	if s.record == nil {
+		b.WriteString("none")
+	} else {
+		state := s.record.State
+		state.Token, state.SettledToken, state.Revision = 0, 0, 0
+		fmt.Fprintf(&b, "%+v %s", state, s.record.Definition.Queue)
+	}
+	for n := range explorers {
+		switch seen := s.seen[n]; {
+		case seen == nil:
+			b.WriteString("|-")
+		default:
+			fmt.Fprintf(&b, "|%v", s.current(seen.State))
+		}
+		switch l := s.lease[n]; {
+		case l == nil:
+			b.WriteString("-")
+		case s.record == nil:
+			b.WriteString("0")
+		default:
+			fmt.Fprintf(&b, "%v%v%v", l.State.Token == s.record.State.Token, l.State.Token == s.record.State.SettledToken, s.current(l.State))
+		}
+	}
+	if a, b2 := s.lease[0], s.lease[1]; a != nil && b2 != nil {
+		fmt.Fprintf(&b, "|%v", a.State.Token < b2.State.Token)
+	}
+	return b.String()
+}
+
+// current tells whether a state is that which is stored.
+func (s *scene) current(known job.State) bool {
+	return s.record != nil && known.Token == s.record.State.Token && known.Revision == s.record.State.Revision
+}
