@@ -24,6 +24,7 @@ func Explore(w *World, depth int) (states, steps int) {
 	e := &explorer{World: w, id: w.InShard(0, 1)[0], seen: map[string]bool{}, done: map[string]int{}}
 	e.Damaged() // the last state is any; each is audited on the way
 	frontier := []*scene{e.empty(), e.due()}
+	frontier = append(frontier, e.takenOver(frontier[1]))
 	for range depth {
 		var next []*scene
 		for _, s := range frontier {
@@ -110,6 +111,21 @@ func (e *explorer) due() *scene {
 
 func lockOf(node int) string {
 	return fmt.Sprintf("token-of-the-holder-xx|node-%d|10.0.0.1:7000", node)
+}
+
+// takenOver is a shard in which node 0 still believes in a run that node 1 has.
+func (e *explorer) takenOver(s *scene) *scene {
+	for _, name := range []string{"node 0 leases", "40 s pass", "node 1 takes the lock", "node 1 reaps", "40 s pass", "node 1 leases"} {
+		for _, a := range e.acts() {
+			if a.name == name {
+				s = e.step(s, a)
+			}
+		}
+	}
+	if s.lease[0] == nil || s.lease[1] == nil {
+		e.T.Fatalf("nothing was taken over: %+v", s.record)
+	}
+	return s
 }
 
 // look reads what is stored into the scene.
