@@ -1,0 +1,74 @@
+package main
+
+import (
+	"sort"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// exported is what export writes, in a fixed order.
+func (c *cluster) exported(args ...string) []string {
+	c.t.Helper()
+	lines := strings.Split(strings.TrimSpace(c.must(append([]string{"export"}, args...)...)), "\n")
+	sort.Strings(lines)
+	return lines
+}
+
+// What was exported and imported into an empty cluster is the same to the last
+// field.
+func TestExportAndImport(t *testing.T) {
+	from, to := startCluster(t), startCluster(t)
+	from.must("jobs", "create", "ping", "--every", "1m", "--http", "https://example.com", "--label", "team=ops", "--lock", "a=2", "--jitter", "none")
+	from.must("jobs", "create", "report", "--cron", "H 2 * * *", "--tz", "Europe/Berlin", "--handler", "r", "--payload", "\x00\xffé", "--exclude-date", "12-25", "--priority", "0")
+	from.must("jobs", "create", "later", "--at", "2030-01-01T00:00:00Z", "--handler", "r", "--queue", "mail", "--preset", "webhook")
+	lines := from.exported()
+	text := "<" + strings.Join(lines, "\n") + "\n"
+	if out := to.must("import", text); out != "registered 3 jobs\n" {
+		t.Errorf("%s", out)
+	}
+	if got := to.exported(); strings.Join(got, "\n") != strings.Join(lines, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(lines, "\n"))
+	}
+	for _, id := range []string{"ping", "report", "later"} {
+		a, b := from.stored(id), to.stored(id)
+		a.Etag, b.Etag = "", ""
+		if !proto.Equal(a, b) {
+			t.Errorf("%s:\n%v\n%v", id, a, b)
+		}
+	}
+	if got := from.exported("--queue", "mail"); len(got) != 1 || !strings.Contains(got[0], "later") {
+		t.Errorf("%v", got)
+	}
+	// Once more changes nothing.
+	if out := to.must("import", text); out != "registered 3 jobs\n" {
+		t.Errorf("%s", out)
+	}
+	to.must("jobs", "update", "ping", "--every", "5m")
+	code, out, errs := to.run("import", text)
+	if code != exitConflict || !strings.Contains(errs, "ping: ") || out != "registered 2 jobs\n" {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if out := to.must("import", "--existing", "skip", text); out != "registered 2 jobs, left 1 as they are\n" || to.stored("ping").GetSchedule().GetInterval().GetEvery().GetSeconds() != 300 {
+		t.Errorf("%s", out)
+	}
+	if out := to.must("import", "--existing", "replace", text); out != "registered 2 jobs, replaced 1\n" || to.stored("ping").GetSchedule().GetInterval().GetEvery().GetSeconds() != 60 {
+		t.Errorf("%s", out)
+	}
+	for args, want := range map[string]string{
+		"<{}":                   "line 1: the job has no name",
+		"<\n{\"name\":\"x\",":   "line 2",
+		"--existing maybe":      "want fail, skip or replace",
+		"-f /does/not/exist":    "/does/not/exist",
+		`<{"name":"a","bad":1}`: `unknown field "bad"`,
+	} {
+		fields := []string{args}
+		if !strings.HasPrefix(args, "<") {
+			fields = strings.Fields(args)
+		}
+		if code, _, errs := to.run(append([]string{"import"}, fields...)...); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%q: %d %s", args, code, errs)
+		}
+	}
+}
