@@ -11,7 +11,7 @@ type Overlap uint8
 const (
 	// OverlapSkip leaves the nominal time out.
 	OverlapSkip Overlap = iota
-	// OverlapBufferOne keeps the first one that was missed for when the run has
+	// OverlapBufferOne keeps the last one that was missed for when the run has
 	// ended.
 	OverlapBufferOne
 	// OverlapBufferAll keeps up to OverlapLimit, oldest first; when there are

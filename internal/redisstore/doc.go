@@ -14,12 +14,15 @@
 //	P:{T}:l:<ns>/<queue>/<priority>   sorted set: the lane
 //	P:{T}:lanes  sorted set: lane -> first due time
 //	P:{T}:lock   the shard's lock, written by others
-//	P:{T}:u:, s:, w:, q:<name>   sorted sets and a hash: holders of units, since
-//	             when, who waits in line, and until when a place is kept for it
-//	P:{T}:rate:<name>   hash    token bucket
-//	P:{T}:cell:<name>   text under compare and set: the circuit of a target
-//	P:{meta}     hash    shards, schema, virtual
-//	P:{meta}:queues     hash  <ns>/<queue> -> settings of a queue
+//	P:{T}:u:<name>      sorted set: holder of a unit, by expiry
+//	P:{T}:s:<name>      hash        holder of a unit -> since when
+//	P:{T}:w:<name>      sorted set: waiter in line, by rank
+//	P:{T}:q:<name>      sorted set: waiter, by when it last asked, or until when a
+//	                    unit is reserved for it
+//	P:{T}:rate:<name>   string      rate limit
+//	P:{T}:cell:<name>   string      cell, a text under compare and set
+//	P:{meta}            hash        shards, schema, virtual
+//	P:{meta}:queues     hash        <ns>/<queue> -> settings of the queue, protobuf
 //
 // A record is a job, ns/id; a dead letter of it, ns/id#d<slot>, which keeps a copy
 // of the definition; or a run of it that is a record of its own, ns/id#r<slot>,
@@ -28,8 +31,12 @@
 // A record is a member of one lane. Its score says in which region it is and
 // since or until when (job.Score), so that a move is one ZADD. Twelve scripts do
 // all writing; the one that only Go's policy code drives, apply, is a compare and
-// set on token and revision. The four about limits live at the home shard of the
-// limit's name, whose clock counts for them. Each script file begins with its contract.
+// set on token and revision. Each script file begins with its contract.
+//
+// A limit has a name, and a home shard that the name alone decides: its keys are
+// there, and that shard's clock counts. Three of the scripts are about units, rates
+// and cells, a fourth about the settings of queues, which like the keyspace belong
+// to no shard.
 //
 // # Invariants
 //

@@ -31,7 +31,7 @@ const (
 	OverlapPolicy_OVERLAP_POLICY_UNSPECIFIED OverlapPolicy = 0
 	// The nominal time is left out.
 	OverlapPolicy_OVERLAP_POLICY_SKIP OverlapPolicy = 1
-	// The first one missed runs when the live run has ended.
+	// The last one missed runs when the live run has ended.
 	OverlapPolicy_OVERLAP_POLICY_BUFFER_ONE OverlapPolicy = 2
 	// Up to overlap_limit missed ones run one after the other.
 	OverlapPolicy_OVERLAP_POLICY_BUFFER_ALL OverlapPolicy = 3
@@ -1092,7 +1092,8 @@ type MisfirePolicy struct {
 	Policy MisfirePolicy_Policy   `protobuf:"varint,1,opt,name=policy,proto3,enum=fermata.v1.MisfirePolicy_Policy" json:"policy,omitempty"`
 	// Nominal times later than this are left out. Default none; 60 s for POLICY_SKIP.
 	CatchUpWindow *durationpb.Duration `protobuf:"bytes,2,opt,name=catch_up_window,json=catchUpWindow,proto3" json:"catch_up_window,omitempty"`
-	// 1 to 10,000, default 100. POLICY_RUN_ALL only.
+	// 1 to 10,000, default 100; the newest run. Set with POLICY_RUN_ALL only; the
+	// default also bounds what POLICY_SKIP runs within a long catch_up_window.
 	MaxCatchUp    int32 `protobuf:"varint,3,opt,name=max_catch_up,json=maxCatchUp,proto3" json:"max_catch_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

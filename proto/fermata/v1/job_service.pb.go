@@ -137,7 +137,8 @@ type RunJobRequest_Backoff int32
 const (
 	// As BACKOFF_RESET.
 	RunJobRequest_BACKOFF_UNSPECIFIED RunJobRequest_Backoff = 0
-	// Failures are forgotten now.
+	// Failures of an idle job are forgotten now, those of a live one when the manual
+	// run, which waits, succeeds.
 	RunJobRequest_BACKOFF_RESET RunJobRequest_Backoff = 1
 	// Failures and the planned run stay as they are, however this run ends.
 	RunJobRequest_BACKOFF_KEEP RunJobRequest_Backoff = 2
