@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/check"
 	"github.com/fermata-io/fermata/internal/redistest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // TestClusterSurvivesCrashAndFreeze: a thousand jobs run on schedule wherever
@@ -52,11 +53,20 @@ func survive(t *testing.T, c *cluster, n int) {
 		l.jobs[id] = j
 		l.promises = append(l.promises, check.Promise{Job: id, AnchorMS: start.UnixMilli(), Every: 3 * time.Second, FromMS: start.UnixMilli()})
 	}
+	var backoffs []check.Backoff
+	for i := range 12 { // whose failures nobody may forget
+		id := fmt.Sprintf("failing-%02d", i)
+		l.jobs[id] = newJob(behaviour{Fail: true})
+		l.jobs[id].Queue, l.jobs[id].Schedule = queues[i%3], every(time.Second, first)
+		l.promises = append(l.promises, check.Promise{Job: id})
+		backoffs = append(backoffs, check.Backoff{Job: id, Every: time.Second, Jitter: 0.1})
+	}
 	third.register(l)
 	calmFrom := first
 	c.waitAllRan(l, 15*time.Second)
 	c.waitEnds(calmFrom.Add(8 * time.Second))
 	calmUntil := time.Now()
+	silences := a.silence(l, "load-0003", "load-0008", "load-0013")
 
 	bounds := calmBounds()
 	// Late by no more than the documented time, all in all.
@@ -79,17 +89,21 @@ func survive(t *testing.T, c *cluster, n int) {
 	c.waitEnds(back.Add(4 * time.Second))
 
 	jobs := a.all()
-	r := c.judge(check.History{Promises: l.promises, Faults: faults, Bounds: bounds, Stored: stored(jobs)})
+	r := c.judge(check.History{Promises: l.promises, Silences: silences, Backoffs: backoffs, Faults: faults, Bounds: bounds, Stored: stored(jobs)})
 	calm := between(c.pulse.undisturbed(r.Lags), calmFrom.UnixNano(), calmUntil.UnixNano())
 	t.Logf("calm: %d runs, lag p50 %v p99 %v", len(calm), quantile(calm, 0.5), quantile(calm, 0.99))
 	if p99 := quantile(calm, 0.99); p99 > time.Second {
 		t.Errorf("in calm times the 99th percentile of lag is %v", p99)
 	}
 	atLeast(t, "nominal times", r.Targets, n*6)
+	atLeast(t, "waits of failing jobs", r.Waits, 24)
 	atLeast(t, "repeated runs of the frozen worker", r.Repeats, 1)
 	var lost, failures int64
-	for _, j := range jobs {
+	for id, j := range jobs {
 		lost += j.GetStatus().GetLostTotal()
+		if strings.HasPrefix(id, "failing-") {
+			continue
+		}
 		failures += j.GetStatus().GetConsecutiveFailures() + j.GetStatus().GetDeadTotal()
 	}
 	atLeast(t, "lost leases", int(lost), 1)
@@ -104,6 +118,32 @@ func survive(t *testing.T, c *cluster, n int) {
 			atLeast(t, "executions of "+w+" "+phase, len(some), 10)
 		}
 	}
+}
+
+// silence pauses jobs of the load for good, and deletes the last one, and ends what
+// was promised of them.
+func (n *schedulerNode) silence(l *load, ids ...string) []check.Silence {
+	n.t.Helper()
+	var all []check.Silence
+	for i, id := range ids {
+		asked := time.Now()
+		var err error
+		if i == len(ids)-1 {
+			_, err = n.jobs.DeleteJob(call(n.t), &fermatav1.DeleteJobRequest{Name: jobName(id)})
+		} else {
+			_, err = n.jobs.PauseJob(call(n.t), &fermatav1.PauseJobRequest{Name: jobName(id)})
+		}
+		if err != nil {
+			n.t.Fatalf("silence %s: %v", id, err)
+		}
+		all = append(all, check.Silence{Job: id, FromNS: time.Now().UnixNano(), Deleted: i == len(ids)-1})
+		for p := range l.promises {
+			if l.promises[p].Job == id {
+				l.promises[p].UntilMS = asked.UnixMilli()
+			}
+		}
+	}
+	return all
 }
 
 // waitAllRan waits until every job of the load has ended once.

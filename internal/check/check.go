@@ -15,6 +15,12 @@ func Check(h History) Report {
 		known[p.Job] = true
 		h.promise(p, jobs[p.Job], &r)
 	}
+	for _, s := range h.Silences {
+		h.silence(s, jobs[s.Job], &r)
+	}
+	for _, b := range h.Backoffs {
+		h.backoff(b, jobs[b.Job], &r)
+	}
 	for job, line := range jobs {
 		if !known[job] {
 			r.find(Stray, job, "executed %d times, but nobody registered it", len(line.executions))
@@ -24,7 +30,8 @@ func Check(h History) Report {
 	}
 	if h.Stored != nil {
 		for job := range known {
-			if !h.Stored[job] {
+			deleted := slices.ContainsFunc(h.Silences, func(s Silence) bool { return s.Job == job && s.Deleted })
+			if !h.Stored[job] && !deleted {
 				r.find(Lost, job, "acknowledged, but no longer stored")
 			}
 		}

@@ -25,6 +25,10 @@
 //     instance a lost worker used one up.
 //  7. Unfinished: an execution that neither ended nor was repeated.
 //  8. Stray: an execution of a job that nobody registered.
+//  9. Shrunk: a failing job waited less than it had after the failure before,
+//     though no run had succeeded.
+//  10. Uncalled: a run that nobody asked for started after a client was told that
+//     the job is paused, or deleted.
 //
 // All times are Unix nanoseconds of one host's clock, which Redis shares with the
 // workers in tests.

@@ -95,6 +95,8 @@ type Bounds struct {
 // History is everything that [Check] judges.
 type History struct {
 	Promises []Promise
+	Silences []Silence
+	Backoffs []Backoff
 	Events   []Event
 	Faults   []Fault
 	Bounds   Bounds
@@ -119,6 +121,8 @@ const (
 	Attempt    Kind = "attempt"
 	Unfinished Kind = "unfinished"
 	Stray      Kind = "stray"
+	Shrunk     Kind = "shrunk"
+	Uncalled   Kind = "uncalled"
 )
 
 // Finding is one violation.
@@ -139,6 +143,7 @@ type Report struct {
 	Targets    int // nominal times that had to have a run
 	Excused    int // nominal times that passed while an earlier run was late or live
 	Repeats    int // executions of a run beyond its first
+	Waits      int // waits after failed runs of jobs with a Backoff
 	// Lags of the first executions of the runs, in order of start.
 	Lags []Lag
 }

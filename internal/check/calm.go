@@ -1,0 +1,77 @@
+package check
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Silence is a time in which no run of a job may start, because a client was told
+// at its beginning that the job is paused, or deleted.
+type Silence struct {
+	Job string
+	// FromNS is when the client was told, ToNS when one asked for the opposite; 0
+	// is the end of the history.
+	FromNS, ToNS int64
+	// Deleted: it need not be stored any more.
+	Deleted bool
+}
+
+// Backoff is what is promised of an interval job whose runs fail: waits between
+// them grow, and do not shrink until one has succeeded.
+type Backoff struct {
+	Job   string
+	Every time.Duration
+	// Jitter is the fraction by which a wait may fall short.
+	Jitter float64
+}
+
+// silence looks for runs that nobody asked for. What was leased just before may
+// still be on its way to its handler.
+func (h *History) silence(s Silence, line *timeline, r *Report) {
+	if line == nil {
+		return
+	}
+	for _, e := range line.executions {
+		manual := strings.HasPrefix(path.Base(e.Run), "m-")
+		if e.AtNS > s.FromNS+int64(h.Bounds.Lag) && (s.ToNS == 0 || e.AtNS < s.ToNS) && !manual {
+			r.find(Uncalled, s.Job, "%s started on %s at %s; since %s it is paused or deleted", e.Run, e.Worker, clock(e.AtNS), clock(s.FromNS))
+		}
+	}
+}
+
+// backoff compares each wait after a failed run with the one before. A backed-off
+// run keeps the phase of its job, so that a wait may be longer than it has to be by
+// up to an interval, and the next one shorter than it by as much.
+func (h *History) backoff(b Backoff, line *timeline, r *Report) {
+	if line == nil {
+		return
+	}
+	type ended struct {
+		due, end int64
+		failed   bool
+	}
+	var runs []ended
+	for _, executions := range line.runs {
+		last := slices.MaxFunc(executions, func(a, b *execution) int { return cmp.Compare(a.Token, b.Token) })
+		if last.end != 0 {
+			runs = append(runs, ended{last.DueMS * 1e6, last.end, last.outcome == Failed})
+		}
+	}
+	slices.SortFunc(runs, func(a, b ended) int { return cmp.Compare(a.end, b.end) })
+	before := time.Duration(0)
+	for i := 1; i < len(runs); i++ {
+		if !runs[i-1].failed {
+			before = 0
+			continue
+		}
+		wait := time.Duration(runs[i].due - runs[i-1].end)
+		if least := time.Duration(float64(before)*(1-b.Jitter)) - b.Every; wait < least {
+			r.find(Shrunk, b.Job, "waited %v after the failure at %s, and %v after the one before", wait, clock(runs[i-1].end), before)
+		}
+		before = wait
+		r.Waits++
+	}
+}

@@ -1,0 +1,80 @@
+package check
+
+import (
+	"testing"
+	"time"
+)
+
+// failing adds failed runs with these waits in seconds between them.
+func failing(s *script, waits ...int64) *script {
+	now := int64(0)
+	s.add(call{nominal: now, outcome: Failed})
+	for _, w := range waits {
+		now += w*1000 + 70
+		s.add(call{nominal: now, outcome: Failed})
+	}
+	return s
+}
+
+func TestSilencesAndBackoffs(t *testing.T) {
+	unscheduled := func() *script {
+		s := newScript()
+		s.h.Promises[0].Every = 0
+		s.h.EndNS = at(200_000)
+		return s
+	}
+	backedOff := func(s *script) *script {
+		s.h.Backoffs = []Backoff{{Job: "a", Every: time.Second, Jitter: 0.1}}
+		return s
+	}
+	silent := func(s *script, from, to int64) *script {
+		silence := Silence{Job: "a", FromNS: at(from)}
+		if to != 0 {
+			silence.ToNS = at(to)
+		}
+		s.h.Silences = []Silence{silence}
+		return s
+	}
+	for _, tt := range []struct {
+		name    string
+		history *script
+		want    []Kind
+	}{
+		{"waits grow", backedOff(failing(unscheduled(), 2, 4, 8, 16)), nil},
+		{"waits grow, with jitter and phase", backedOff(failing(unscheduled(), 3, 4, 8, 15, 15)), nil},
+		{"a count was forgotten", backedOff(failing(unscheduled(), 2, 4, 8, 2, 4)), []Kind{Shrunk}},
+		{"a count was halved", backedOff(failing(unscheduled(), 2, 4, 8, 4)), []Kind{Shrunk}},
+		{"success resets it", backedOff(failing(unscheduled(), 2, 4, 8).
+			add(call{nominal: 30_000}).add(call{nominal: 31_000, outcome: Failed}).add(call{nominal: 33_100, outcome: Failed})), nil},
+		{"a job that never ran", backedOff(newScript()), []Kind{Lost}},
+
+		{"nothing while it is paused", silent(unscheduled().calm(0, 3000).calm(8000, 9000), 3500, 8000), nil},
+		{"a run on its way when it was paused", silent(unscheduled().calm(0, 3000).add(call{nominal: 4000}), 3900, 0), nil},
+		{"a run while it is paused", silent(unscheduled().calm(0, 3000).add(call{nominal: 5000}), 3500, 8000), []Kind{Uncalled}},
+		{"runs after it was deleted", silent(unscheduled().calm(0, 6000), 4500, 0), []Kind{Uncalled, Uncalled}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []Kind
+			for _, f := range Check(tt.history.h).Findings {
+				got = append(got, f.Kind)
+			}
+			if len(got) != len(tt.want) {
+				t.Fatalf("got %v, want %v: %v", got, tt.want, Check(tt.history.h).Findings)
+			}
+			for i := range got {
+				if got[i] != tt.want[i] {
+					t.Errorf("got %v, want %v", got, tt.want)
+				}
+			}
+		})
+	}
+	manual := silent(unscheduled().calm(0, 3000).add(call{nominal: 6000}), 3500, 0)
+	for i := range manual.h.Events {
+		if manual.h.Events[i].NominalMS == second*1000+6000 {
+			manual.h.Events[i].Run = "a/runs/m-x"
+		}
+	}
+	if f := Check(manual.h).Findings; len(f) > 0 {
+		t.Errorf("a manual run: %v", f)
+	}
+}
