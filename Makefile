@@ -11,6 +11,7 @@ TIMEOUT ?= 15m
 # Two packages at a time: each may run its own Redis servers.
 PARALLEL ?= 2
 FUZZTIME ?= 10s
+DEPTH ?= 7
 
 ##@ Use
 
@@ -62,6 +63,10 @@ proto-check:
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: explore
+explore: deps ## every order of what can happen to one job on a real Redis, DEPTH (7) steps deep
+	FERMATA_EXPLORE_DEPTH=$(DEPTH) go test -count=1 -timeout 60m -v -run TestEveryInterleaving ./internal/storetest
 
 .PHONY: bench
 bench: deps ## benchmarks of the hot paths

@@ -3,14 +3,24 @@ package job
 import (
 	"cmp"
 	"slices"
+
+	"github.com/fermata-io/fermata/internal/backoff"
 )
 
 // New is the first state of a job and what to tell about it.
 func New(c *Compiled, now int64) Decision {
-	t := transition{c: c, now: now, State: State{Revision: 1, Lane: c.Lane(), Generation: c.Generation}}
+	t := transition{c: c, now: now, State: State{Revision: firstRevision(c.Definition), Lane: c.Lane(), Generation: c.Generation}}
 	t.planNext(passed{}, "")
 	t.notice(Notice{Kind: JobCreated, DueMS: t.Due})
 	return t.decision(Applied)
+}
+
+// firstRevision is another one each time that a job is created: who decided on a
+// job that has been deleted and created again since must not find token and revision
+// as they were.
+func firstRevision(d Definition) uint32 {
+	const room = 33 // leaves as many revisions to come as have been left out
+	return 1 + uint32(backoff.Seed(d.Record()+" "+d.CreateRequestID, d.CreatedMS, 0)>>room)
 }
 
 // Decide moves a record. It is the only way a stored state changes, except for

@@ -512,3 +512,22 @@ func TestFixedDelayEndsBeforeTheEndOfItsSchedule(t *testing.T) {
 		}
 	}
 }
+
+// A job that was deleted and created again is another one to whoever has read the
+// first: neither token and revision nor an etag may fit.
+func TestAJobCreatedAgainIsAnotherOne(t *testing.T) {
+	first := def()
+	first.CreateRequestID = "a"
+	second := first
+	second.CreateRequestID, second.CreatedMS = "b", t0+1
+	c, old := compile(t, second), compile(t, first)
+	s := New(c, t0+1).State
+	if before := New(old, t0).State; before.Token == s.Token && before.Revision == s.Revision {
+		t.Errorf("token %d and revision %d are those of the job before", s.Token, s.Revision)
+	}
+	for _, ev := range []Event{Update{New: old, Base: first.Etag()}, Delete{Base: first.Etag()}} {
+		if d := Decide(c, s, ev, t0+2); d.Answer != Stale || d.Changed {
+			t.Errorf("%T: %+v", ev, d)
+		}
+	}
+}

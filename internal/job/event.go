@@ -84,13 +84,13 @@ type CancelRun struct{ RunID string }
 type Update struct {
 	New       *Compiled
 	RequestID string
-	// Base is the revision of the definition that New was made from; when the
-	// job was edited since, the answer is Stale. 0 is any.
-	Base uint32
+	// Base is the etag of the definition that New was made from; when the job was
+	// edited since, or deleted and created again, the answer is Stale. "" is any.
+	Base string
 }
 
 // Delete removes the job. Base is as in Update.
-type Delete struct{ Base uint32 }
+type Delete struct{ Base string }
 
 func (Settle) event()    {}
 func (Lose) event()      {}

@@ -89,28 +89,23 @@ func Explain(c *Compiled, s State, children []Child, f Facts, now int64) Explana
 	e := explainer{c: c, s: s, now: now, facts: f}
 	switch s.Region {
 	case RegionLeased:
-		e.running("", s)
+		e.running(s)
+		if s.Paused {
+			e.paused("")
+		}
 	case RegionPaused:
-		e.paused()
+		e.paused("")
 		e.plan()
 	case RegionDead:
 		e.dead()
 	case RegionDone:
 		e.done()
 	default:
-		if s.Paused {
-			e.paused()
-		}
-		if s.Due > now {
-			e.held()
-			e.plan()
-		} else {
-			e.overdue()
-		}
+		e.waiting()
 	}
 	for _, child := range children {
 		if child.State.Live() {
-			e.running("beside the schedule, ", child.State)
+			e.running(child.State)
 		}
 	}
 	e.summarize()
@@ -126,13 +121,17 @@ type explainer struct {
 	summary string
 }
 
-func (e *explainer) add(r Reason) { e.reasons = append(e.reasons, r) }
-
-// summarize makes the sentence of the first reason.
-func (e *explainer) summarize() {
-	if len(e.reasons) == 0 {
-		e.add(Reason{Kind: ReasonNotDue, Message: "nothing holds it back: it is about to start", SinceMS: e.s.Due})
+// add notes a reason. What is said to last until an instant that has passed lasts
+// until nobody knows when.
+func (e *explainer) add(r Reason) {
+	if r.UntilMS <= e.now {
+		r.UntilMS = 0
 	}
+	e.reasons = append(e.reasons, r)
+}
+
+// summarize makes the sentence of the first reason; there is one.
+func (e *explainer) summarize() {
 	first := e.reasons[0]
 	if !e.s.HasRun() || e.s.Live() {
 		e.summary = "job " + e.c.Record() + ": " + first.Message
@@ -162,9 +161,10 @@ func (e *explainer) after() string {
 	return " after `" + Clip(e.s.LastError, 120) + "`"
 }
 
-// jitterOf shows by how much a delay differs from the one before jitter.
-func jitterOf(got, plain time.Duration) string {
-	if plain <= 0 || got == plain {
+// jitterOf shows by how much a delay differs from the one before jitter. A wait
+// that is not that delay was made by something else, and shows nothing.
+func jitterOf(waitMS int64, got, plain time.Duration) string {
+	if plain <= 0 || got == plain || waitMS != got.Milliseconds() {
 		return ""
 	}
 	return fmt.Sprintf(" (jitter %+.1f %%)", 100*(float64(got)/float64(plain)-1))

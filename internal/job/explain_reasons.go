@@ -2,26 +2,43 @@ package job
 
 import (
 	"fmt"
-	"time"
+	"strconv"
 
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/schedule"
 )
 
-func (e *explainer) running(where string, s State) {
-	since := s.FirstMS
-	text := fmt.Sprintf("%srun %s is live on attempt %d of %d", where, s.RunID(), s.Attempt+1, e.c.Retry.MaxAttempts)
+func (e *explainer) running(s State) {
+	text := fmt.Sprintf("run %s is live on attempt %d of %d", s.RunID(), s.Attempt+1, e.c.Retry.MaxAttempts)
 	if s.Cancel {
 		text += ", being cancelled"
 	}
-	if e.s.Pending != "" && e.s.Waiting == 0 && where == "" {
+	if e.s.Live() && e.s.Pending != "" && e.s.Waiting == 0 && s.RunID() == e.s.RunID() {
 		text += fmt.Sprintf("; the manual run %s waits for its end", ManualRunID(e.s.Pending))
 	}
-	e.add(Reason{Kind: ReasonRunning, Message: text, SinceMS: since, Key: s.RunID()})
+	e.add(Reason{Kind: ReasonRunning, Message: text, SinceMS: s.FirstMS, Key: s.RunID()})
 }
 
-func (e *explainer) paused() {
+// waiting tells of a planned run. A pause comes last: a run that is planned all the
+// same is a manual one, which it does not hold back.
+func (e *explainer) waiting() {
+	if e.s.Due > e.now {
+		e.held()
+		e.plan()
+	} else {
+		e.overdue()
+	}
+	if len(e.reasons) == 0 {
+		e.add(Reason{Kind: ReasonNotDue, Message: "nothing holds it back; it is about to start", SinceMS: e.s.Due})
+	}
+	if e.s.Paused {
+		e.paused(", which holds back no manual run")
+	}
+}
+
+func (e *explainer) paused(remark string) {
 	e.add(Reason{
-		Kind: ReasonPaused, Message: "paused since " + e.at(e.s.PausedMS) + quoted(e.s.PauseNote), SinceMS: e.s.PausedMS,
+		Kind: ReasonPaused, Message: "paused since " + e.at(e.s.PausedMS) + remark + quoted(e.s.PauseNote), SinceMS: e.s.PausedMS,
 	})
 }
 
@@ -34,7 +51,7 @@ func (e *explainer) dead() {
 
 func (e *explainer) done() {
 	if e.s.Paused {
-		e.paused()
+		e.paused("")
 	}
 	spec := e.c.Schedule
 	left, bounded := e.c.RunsLeft(e.s)
@@ -43,42 +60,51 @@ func (e *explainer) done() {
 		e.add(Reason{Kind: ReasonDone, Message: "it is deleted, and goes when its last run has ended"})
 	case spec.Kind == schedule.KindNone:
 		e.add(Reason{Kind: ReasonDone, Message: "it has no schedule and runs on request only"})
+	case spec.Kind == schedule.KindOnce && e.s.LastOutcome == OutcomeNone:
+		text := "its one run was left out"
+		if window := e.c.Misfire.window(); window > 0 {
+			text += fmt.Sprintf(": it could not start within the %v of its misfire policy", window)
+		}
+		e.add(Reason{Kind: ReasonDone, Message: text})
 	case spec.Kind == schedule.KindOnce:
 		e.add(Reason{Kind: ReasonDone, Message: "its one run has ended: " + e.s.LastOutcome.String(), SinceMS: e.s.LastFinished})
 	case bounded && left == 0:
 		e.add(Reason{Kind: ReasonSchedule, Message: fmt.Sprintf("its schedule has had all of its %d runs (max_runs)", spec.MaxRuns)})
 	case !spec.EndAt.IsZero():
-		e.add(Reason{
-			Kind: ReasonSchedule, Message: "its schedule has no time left before its end at " + e.at(spec.EndAt.UnixMilli()), SinceMS: spec.EndAt.UnixMilli(),
-		})
+		r := Reason{Kind: ReasonSchedule, Message: "its schedule has no time left before its end at " + e.at(spec.EndAt.UnixMilli())}
+		if end := spec.EndAt.UnixMilli(); end <= e.now {
+			r.SinceMS = end
+		}
+		e.add(r)
 	default:
 		e.add(Reason{Kind: ReasonSchedule, Message: "its schedule has no further time"})
 	}
 }
 
-// held tells which gate has put the planned run back.
+// held tells which gate has put the planned run back, unless it is known that the
+// gate would let it pass by now.
 func (e *explainer) held() {
-	h := e.s.Held
-	if h.Reason == HeldNone {
+	h, due := e.s.Held, e.s.Due <= e.now
+	if e.s.Source != DelayHeld {
 		return
 	}
-	r := Reason{SinceMS: h.SinceMS, UntilMS: e.s.Due, Key: h.Key, By: h.By}
-	switch h.Reason {
-	case HeldOverlap:
-		r.Kind, r.UntilMS = ReasonOverlap, 0
+	r := Reason{SinceMS: h.SinceMS, Key: h.Key, By: h.By}
+	switch {
+	case h.Reason == HeldOverlap && !(due && e.s.Started == 0):
+		r.Kind = ReasonOverlap
 		r.Message = fmt.Sprintf("an earlier run of the job has not ended (overlap policy %s)", e.c.Overlap)
-	case HeldLock:
-		r.Kind, r.UntilMS = ReasonLock, 0
-		r.Message = e.lock(h)
-	case HeldTarget:
+	case h.Reason == HeldLock:
+		r.Kind, r.Message = ReasonLock, e.lock(h)
+	case h.Reason == HeldTarget && !(due && !e.facts.Target.Open()):
 		r.Kind = ReasonTarget
-		r.Message = e.target(h)
-	case HeldPace:
-		r.Kind = ReasonPace
-		r.Message = fmt.Sprintf("recovery of queue %s is paced: its turn is at %s", e.s.Lane.Queue, e.at(e.s.Due))
-	case HeldQueue:
-		r.Kind, r.UntilMS, r.Key = ReasonQueueConcurrency, 0, e.s.Lane.Queue
-		r.Message = e.concurrency()
+		r.Message, r.UntilMS = e.target(h)
+	case h.Reason == HeldPace && !due:
+		r.Kind, r.UntilMS, r.Key = ReasonPace, e.s.Due, e.s.Lane.Queue
+		r.Message = fmt.Sprintf("recovery of queue %s is paced (recovery_rate): the turn of this run is at %s", r.Key, e.at(e.s.Due))
+	case h.Reason == HeldQueue && !due:
+		r.Kind, r.Message, r.Key = ReasonQueueConcurrency, e.concurrency(), e.s.Lane.Queue
+	default:
+		return
 	}
 	e.add(r)
 }
@@ -93,25 +119,31 @@ func (e *explainer) lock(h Hold) string {
 	if h.By != "" {
 		name += " by job " + h.By
 	}
-	return name + "; it waits since " + e.at(h.SinceMS)
+	return name + "; waiting since " + e.at(h.SinceMS)
 }
 
-func (e *explainer) target(h Hold) string {
+func (e *explainer) target(h Hold) (text string, until int64) {
 	circuit := e.facts.Target
-	text := fmt.Sprintf("target %s backs off", h.Key)
+	text = fmt.Sprintf("target %s backs off", h.Key)
 	if circuit.Failures > 0 {
 		text += plural(int(circuit.Failures), " after a failure", " after %d failures")
+		if circuit.By != "" && circuit.Failures > 1 {
+			text += ", the last one"
+		}
 		if circuit.By != "" {
-			text += ", the last one of job " + circuit.By
+			text += " of job " + circuit.By
 		}
 		if circuit.Error != "" {
 			text += ": `" + Clip(circuit.Error, 120) + "`"
 		}
 	}
 	if circuit.Probe != "" && circuit.ProbeUntilMS > e.now {
-		return text + "; a probe is under way"
+		return text + "; a probe is under way", e.s.Due
 	}
-	return text + ", until " + e.at(max(circuit.OpenUntilMS, e.s.Due))
+	if until = max(circuit.OpenUntilMS, e.s.Due); until > e.now {
+		text += ", until " + e.at(until)
+	}
+	return text, until
 }
 
 func (e *explainer) concurrency() string {
@@ -128,36 +160,48 @@ func (e *explainer) plan() {
 	if s.Due <= e.now {
 		return
 	}
-	wait := time.Duration(s.Due-s.LastFinished) * time.Millisecond
 	r := Reason{Kind: ReasonNotDue, UntilMS: s.Due}
 	switch {
-	case s.Source == DelayHeld:
+	case s.Source == DelayHeld && s.Held.Reason != HeldNone:
 		return
-	case s.Source == DelayRetry || s.Attempt > 0 && s.Source != DelayHint:
-		ladder := e.c.Retry.Ladder(int(s.Attempt))
-		plain := time.Duration(0)
-		if n := int(s.Attempt); n > 0 && n <= len(ladder) {
-			plain = ladder[n-1]
-		}
+	case s.Source == DelayRetry:
 		r.Kind, r.SinceMS = ReasonRetry, s.LastFinished
-		r.Message = fmt.Sprintf("attempt %d of %d%s, until %s%s", s.Attempt+1, e.c.Retry.MaxAttempts, e.after(), e.at(s.Due), jitterOf(wait, plain))
+		r.Message = fmt.Sprintf("waiting for attempt %d of %d%s, until %s%s", s.Attempt+1, e.c.Retry.MaxAttempts, e.after(), e.at(s.Due), e.retryJitter())
 	case s.Source == DelayBackoff:
 		r.Kind, r.SinceMS = ReasonBackoff, s.LastFinished
-		steps := len(e.c.Backoff.Ladder(e.c.Schedule.Every)) - 1
-		r.Message = fmt.Sprintf("backoff %d of %d%s, until %s%s", min(int(s.Failures), steps), steps, e.after(), e.at(s.Due),
-			jitterOf(wait, e.c.EffectiveInterval(int64(s.Failures))))
-		if e.c.Probing(s, e.now) {
-			r.Message += "; the backoff is stale, and this run is a probe"
-		}
+		r.Message = fmt.Sprintf("%s%s, until %s%s", e.step(), e.after(), e.at(s.Due), e.backoffJitter())
 	case s.Source == DelayHint:
 		r.Kind = ReasonHint
 		r.Message = e.hint()
 	case s.Source == DelayJitter:
-		r.Message = fmt.Sprintf("due %s: nominal %s and the schedule's jitter", e.at(s.Due), e.at(s.Nominal))
+		r.Message = fmt.Sprintf("due %s: nominal %s plus the schedule's jitter", e.at(s.Due), e.at(s.Nominal))
 	default:
 		r.Message = "due " + e.at(s.Due)
 	}
 	e.add(r)
+}
+
+// step tells how far up its curve a backoff is; a flat one has no steps.
+func (e *explainer) step() string {
+	steps := len(e.c.Backoff.Ladder(e.c.Schedule.Every)) - 1
+	if steps == 0 {
+		return "backoff"
+	}
+	return fmt.Sprintf("backoff %d of %d", min(int(e.s.Failures), steps), steps)
+}
+
+func (e *explainer) retryJitter() string {
+	k := int(e.s.Attempt)
+	got, _ := e.c.retryDelay(e.s, k, 0)
+	unspread := *e.c
+	unspread.Retry.Jitter = backoff.Jitter{Kind: backoff.JitterNone}
+	plain, _ := unspread.retryDelay(e.s, k, 0)
+	return jitterOf(e.s.Due-e.s.LastFinished, got, plain)
+}
+
+func (e *explainer) backoffJitter() string {
+	got, _ := e.c.delay(e.s, 0)
+	return jitterOf(e.s.Due-e.s.LastFinished, got, e.c.EffectiveInterval(int64(e.s.Failures)))
 }
 
 func (e *explainer) hint() string {
@@ -176,33 +220,50 @@ func (e *explainer) hint() string {
 	return text
 }
 
-// overdue looks for what keeps a run that is due from starting.
+// overdue looks for what keeps a run that is due from starting: first what keeps it
+// from being tried at all, then the gate that it failed at when it was tried last.
 func (e *explainer) overdue() {
 	queue, since := e.s.Lane.Queue, e.s.Due
-	e.held()
+	if limit := e.facts.Queue.MaxConcurrency; limit > 0 && e.facts.QueueLive >= limit {
+		r := Reason{Kind: ReasonQueueConcurrency, Message: e.concurrency(), SinceMS: since, Key: queue}
+		if e.s.Held.Reason == HeldQueue {
+			r.SinceMS, r.By = e.s.Held.SinceMS, e.s.Held.By
+		}
+		e.add(r)
+	}
 	if !e.facts.Asked {
+		e.held()
 		e.add(Reason{
 			Kind: ReasonNotDue, Message: "due since " + e.at(since) + "; who holds its shard and serves its queue could not be asked", SinceMS: since,
 		})
 		return
 	}
-	if limit := e.facts.Queue.MaxConcurrency; limit > 0 && e.facts.QueueLive >= limit && e.s.Held.Reason != HeldQueue {
-		e.add(Reason{Kind: ReasonQueueConcurrency, Message: e.concurrency(), SinceMS: since, Key: queue})
-	}
-	switch {
-	case !e.facts.Held:
-		e.add(Reason{Kind: ReasonNoHolder, Message: fmt.Sprintf("shard %d has no holder", e.facts.Shard), SinceMS: since})
-	case e.facts.Workers == 0:
-		e.add(Reason{Kind: ReasonNoWorker, Message: "no worker serves queue " + queue, SinceMS: since, Key: queue})
-	case e.facts.FreeSlots == 0:
-		e.add(Reason{
-			Kind: ReasonNoSlot, SinceMS: since, Key: queue,
-			Message: fmt.Sprintf("all slots of %s of queue %s are taken", plural(e.facts.Workers, "the worker", "the %d workers"), queue),
-		})
-	case e.facts.Queue.Rate > 0:
+	unserved := e.unserved()
+	e.held()
+	if rate := e.facts.Queue.Rate; rate > 0 && !unserved {
 		e.add(Reason{
 			Kind: ReasonQueueRate, SinceMS: since, Key: queue,
-			Message: fmt.Sprintf("due since %s; queue %s starts at most %g runs a second", e.at(since), queue, e.facts.Queue.Rate),
+			Message: fmt.Sprintf("due since %s; queue %s starts at most %g runs a second", e.at(since), queue, rate),
 		})
 	}
+}
+
+// unserved tells whether there is nobody who would take the run now.
+func (e *explainer) unserved() bool {
+	queue := e.s.Lane.Queue
+	r := Reason{SinceMS: e.s.Due, Key: queue}
+	switch {
+	case !e.facts.Held:
+		r.Kind, r.Key = ReasonNoHolder, strconv.Itoa(e.facts.Shard)
+		r.Message = "shard " + r.Key + " has no holder"
+	case e.facts.Workers == 0:
+		r.Kind, r.Message = ReasonNoWorker, "no worker serves queue "+queue
+	case e.facts.FreeSlots == 0:
+		r.Kind = ReasonNoSlot
+		r.Message = fmt.Sprintf("all slots of %s of queue %s are taken", plural(e.facts.Workers, "the worker", "the %d workers"), queue)
+	default:
+		return false
+	}
+	e.add(r)
+	return true
 }

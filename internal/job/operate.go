@@ -167,8 +167,8 @@ func (t *transition) update(ev Update) Decision {
 	return t.decision(Applied)
 }
 
-func (t *transition) editedSince(base uint32) bool {
-	return base != 0 && base != t.c.Revision
+func (t *transition) editedSince(base string) bool {
+	return base != "" && base != t.c.Etag()
 }
 
 // forgetSchedule drops what belongs to the generation before, but never lets an

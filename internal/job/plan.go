@@ -193,15 +193,7 @@ func (c *Compiled) retry(s State, k uint32, now int64, ev Settle, beside bool) (
 		first = ev.StartedMS
 	}
 	elapsed := time.Duration(max(0, now-first)) * time.Millisecond
-	seed := backoff.Seed(c.Record(), int64(s.Runs), int64(k))
-	if c.Retry.Strategy == backoff.Decorrelated {
-		seed = backoff.Seed(c.Record(), int64(s.Runs), 0) // one walk a run
-	}
-	before := int64(0)
-	if c.Backoff.WithinSlot && c.Schedule.Kind == schedule.KindCron {
-		before = int64(s.Failures)
-	}
-	delay, ok := c.Retry.NextWithin(int(k), before, elapsed, seed)
+	delay, ok := c.retryDelay(s, int(k), elapsed)
 	if !ok || ev.Permanent {
 		return 0, 0, false
 	}
@@ -219,6 +211,20 @@ func (c *Compiled) retry(s State, k uint32, now int64, ev Settle, beside bool) (
 		}
 	}
 	return due, source, true
+}
+
+// retryDelay is the wait after the k-th attempt of the current run, so long after
+// the first began; false when that was the last.
+func (c *Compiled) retryDelay(s State, k int, elapsed time.Duration) (time.Duration, bool) {
+	seed := backoff.Seed(c.Record(), int64(s.Runs), int64(k))
+	if c.Retry.Strategy == backoff.Decorrelated {
+		seed = backoff.Seed(c.Record(), int64(s.Runs), 0) // one walk a run
+	}
+	before := int64(0)
+	if c.Backoff.WithinSlot && c.Schedule.Kind == schedule.KindCron {
+		before = int64(s.Failures)
+	}
+	return c.Retry.NextWithin(k, before, elapsed, seed)
 }
 
 func (c *Compiled) nominalAfter(ms int64) (int64, bool) {

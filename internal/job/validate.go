@@ -200,7 +200,7 @@ func (v *violations) runs(d Definition) {
 	}
 	v.check(d.PauseAfter >= 0 && d.PauseAfter <= MaxPauseAfter, "pause_after_failures", "is %d, want 0 (never) to %d", d.PauseAfter, MaxPauseAfter)
 	v.check(!d.Backoff.WithinSlot || d.Schedule.Kind == schedule.KindCron, "backoff_policy.within_slot", "is for cron schedules only")
-	v.check(!d.Backoff.WithinSlot || !d.Backoff.Disabled, "backoff_policy.within_slot", "has no effect with disabled")
+	v.check(!d.Backoff.WithinSlot || !d.Backoff.Disabled, "backoff_policy.within_slot", "contradicts disabled: there is no backoff to keep within the slot")
 }
 
 func (v *violations) locks(locks []Lock) {

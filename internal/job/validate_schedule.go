@@ -41,6 +41,10 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 		v.instant(fmt.Sprintf("exclusions.periods[%d].start_time", i), p.From)
 		v.instant(fmt.Sprintf("exclusions.periods[%d].end_time", i), p.To)
 	}
+	if s.Kind == schedule.KindInterval && s.TimeZone != "" && s.Exclude.Empty() {
+		v.add("exclusions.time_zone", "has no effect without exclusions")
+		s.TimeZone = ""
+	}
 	compiled, err := schedule.Compile(s, anchor, 0)
 	if err != nil {
 		v.compileErrors(prefix, s.Kind, err)

@@ -82,6 +82,21 @@ func TestValidateNamesTheField(t *testing.T) {
 			d.Schedule = cron("0 0 * * *")
 			d.Schedule.TimeZone = "Mars/Olympus"
 		}, "job.schedule.cron.time_zone", ""},
+		{"zone of no exclusions", func(d *job.Definition) { d.Schedule.TimeZone = "Europe/Berlin" },
+			"job.schedule.exclusions.time_zone", "without exclusions"},
+		{"unknown zone of exclusions", func(d *job.Definition) {
+			d.Schedule.TimeZone, d.Schedule.Exclude.Dates = "Mars/Olympus", []string{"12-25"}
+		}, "job.schedule.exclusions.time_zone", "unknown IANA time zone"},
+		{"exclusions of a one-time job", func(d *job.Definition) {
+			d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: anchor, Exclude: schedule.Exclusions{Dates: []string{"12-25"}}}
+		}, "job.schedule.exclusions", "only for kinds interval and cron"},
+		{"within slot, disabled", func(d *job.Definition) {
+			d.Schedule = cron("0 0 * * *")
+			d.Backoff.Disabled, d.Backoff.WithinSlot = true, true
+		}, "job.backoff_policy.within_slot", "contradicts disabled"},
+		{"within slot of an interval", func(d *job.Definition) { d.Backoff.WithinSlot = true }, "job.backoff_policy.within_slot", "cron"},
+		{"catch-up of one run", func(d *job.Definition) { d.Misfire.MaxCatchUp = 5 }, "job.misfire_policy.max_catch_up", "POLICY_RUN_ALL"},
+		{"lock named twice", func(d *job.Definition) { d.Locks = []job.Lock{{Key: "a", Limit: 1}, {Key: "a", Limit: 1}} }, "job.locks[1].key", "twice"},
 		{"window", func(d *job.Definition) { d.Schedule.StartAt, d.Schedule.EndAt = anchor, anchor }, "job.schedule.end_time", ""},
 		{"once missing", func(d *job.Definition) { d.Schedule = schedule.Spec{Kind: schedule.KindOnce} }, "job.schedule.once", "required"},
 		{"far future", func(d *job.Definition) {
@@ -115,6 +130,13 @@ func TestValidateAcceptsTheEdges(t *testing.T) {
 		"rare cron": func(d *job.Definition) { d.Schedule = cron("0 0 29 2 *") },
 		"past once": func(d *job.Definition) {
 			d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: anchor.Add(-time.Hour)}
+		},
+		"exclusions elsewhere": func(d *job.Definition) {
+			d.Schedule.TimeZone, d.Schedule.Exclude.Windows = "Europe/Berlin", []string{"22:00-06:00"}
+		},
+		"within slot": func(d *job.Definition) {
+			d.Schedule = cron("0 0 * * *")
+			d.Backoff.WithinSlot = true
 		},
 		"no backoff": func(d *job.Definition) { d.Backoff = backoff.Recurring{Disabled: true} },
 		"seconds": func(d *job.Definition) {

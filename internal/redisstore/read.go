@@ -71,40 +71,40 @@ func (s *Store) GetRecords(ctx context.Context, shard int, ids []string) ([]*job
 	return records, nil
 }
 
-// rawRead reads records as stored. The state is read before the definition: an
-// edit in between is then noticed by whoever writes, because it changes the
-// revision of the state.
+// rawRead reads records as stored, at one instant.
 type rawRead struct {
-	shard       int
-	ids         []string
-	states, def *op
+	shard int
+	ids   []string
+	op    *op
 }
 
 func (s *Store) newRawRead(shard int, ids []string) *rawRead {
-	return &rawRead{
-		shard: shard, ids: ids,
-		states: s.readFields(shard, s.shards[shard].state, ids),
-		def:    s.readFields(shard, s.shards[shard].def, definedByAll(ids)),
+	argv := make([]any, 0, 2*len(ids))
+	for _, id := range ids {
+		argv = append(argv, id)
 	}
+	for _, id := range ids {
+		argv = append(argv, definedBy(id))
+	}
+	k := s.shards[shard]
+	return &rawRead{shard: shard, ids: ids, op: call(s.scripts.read, shard, []string{k.state, k.def}, argv)}
 }
 
 func (s *Store) performReads(ctx context.Context, reads []*rawRead) error {
 	var ops []*op
 	for _, r := range reads {
 		if len(r.ids) > 0 {
-			ops = append(ops, r.states, r.def)
+			ops = append(ops, r.op)
 		}
 	}
 	return s.perform(ctx, ops...)
 }
 
 func (r *rawRead) raw() []rawRecord {
+	states, defs := r.op.reply.list(0), r.op.reply.list(1)
 	out := make([]rawRecord, len(r.ids))
 	for i := range r.ids {
-		out[i] = rawRecord{
-			state: r.states.reply.text(i), def: r.def.reply.text(i),
-			hasState: r.states.reply.has(i), hasDef: r.def.reply.has(i),
-		}
+		out[i] = rawRecord{state: states.text(i), def: defs.text(i), hasState: states.has(i), hasDef: defs.has(i)}
 	}
 	return out
 }

@@ -28,8 +28,8 @@ type script struct {
 // clock that they need. Apply comes in two forms: apply, which carries history
 // and dead letters, and applyLean, which does without and always passes.
 type scripts struct {
-	create, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace *script
-	limits                                                                       limitScripts
+	create, read, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace *script
+	limits                                                                             limitScripts
 }
 
 // loadScripts composes the scripts. An embedded server knows no flags; it has no
@@ -38,6 +38,7 @@ func loadScripts(embedded bool) scripts {
 	l := loader{embedded: embedded, prelude: source("prelude")}
 	s := scripts{
 		create:    l.load("create", ""),
+		read:      l.load("read", "no-writes"),
 		lease:     l.load("lease", "allow-oom"),
 		apply:     l.load("apply", ""),
 		applyLean: l.load("apply", "allow-oom"),
@@ -50,7 +51,7 @@ func loadScripts(embedded bool) scripts {
 		limits:    loadLimits(l),
 	}
 	s.reap.mutates, s.clock.mutates = false, false
-	s.keyspace.sharded = false
+	s.keyspace.sharded, s.read.sharded, s.read.mutates = false, false, false
 	return s
 }
 

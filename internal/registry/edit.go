@@ -52,7 +52,7 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (record j
 	if err != nil {
 		return job.Record{}, false, job.Invalid("job.schedule", "%v", err)
 	}
-	event := job.Update{New: compiled, RequestID: u.RequestID, Base: present.Revision}
+	event := job.Update{New: compiled, RequestID: u.RequestID, Base: present.Etag()}
 	result, err := r.change(ctx, u.Key, event, &record)
 	if err != nil {
 		return job.Record{}, false, err
@@ -83,7 +83,7 @@ func (r *Registry) Delete(ctx context.Context, key job.Key, etag string) error {
 		if have := record.Definition.Etag(); have != etag {
 			return &job.EtagError{Key: key, Have: have, Want: etag}
 		}
-		event.Base, known = record.Definition.Revision, &record
+		event.Base, known = etag, &record
 	}
 	result, err := r.change(ctx, key, event, known)
 	switch {

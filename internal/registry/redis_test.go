@@ -40,7 +40,18 @@ type rig struct {
 
 func newRig(t *testing.T, options ...redistest.Option) *rig {
 	t.Helper()
-	server := redistest.Start(t, options...)
+	return rigOn(t, redistest.Start(t, options...))
+}
+
+// newRigs are two registries, as of two nodes, on one Redis.
+func newRigs(t *testing.T) (first, second *rig) {
+	t.Helper()
+	server := redistest.Start(t)
+	return rigOn(t, server), rigOn(t, server)
+}
+
+func rigOn(t *testing.T, server *redistest.Server) *rig {
+	t.Helper()
 	c, err := redisstore.NewClient(redisstore.ClientOptions{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
