@@ -58,14 +58,18 @@ func (f *family) explained(t *rapid.T) {
 		facts.Queue, facts.QueueLive = QueueSettings{MaxConcurrency: 2, Rate: 1}, rapid.IntRange(0, 2).Draw(t, "live")
 		facts.Target = backoff.Circuit{Failures: 1, OpenUntilMS: f.now + 1}
 	}
-	for _, now := range []int64{f.now, max(f.now, f.parent.Due)} {
-		e := Explain(f.c, f.parent, children, facts, now)
+	s := f.parent
+	if s.Source == DelayHeld {
+		s.Held.Reason = HoldReason(rapid.IntRange(int(HeldOverlap), int(HeldQueue)).Draw(t, "gate"))
+	}
+	for _, now := range []int64{f.now, max(f.now, s.Due)} {
+		e := Explain(f.c, s, children, facts, now)
 		if len(e.Reasons) == 0 || e.Summary == "" {
-			t.Fatalf("not explained: %+v", f.parent)
+			t.Fatalf("not explained: %+v", s)
 		}
 		for _, r := range e.Reasons {
 			if r.Message == "" || strings.Contains(r.Message, "%!") || r.SinceMS > now || r.UntilMS != 0 && r.UntilMS <= now {
-				t.Fatalf("at %d: %+v\n%+v", now, r, f.parent)
+				t.Fatalf("at %d: %+v\n%+v", now, r, s)
 			}
 		}
 	}

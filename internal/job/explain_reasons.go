@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/schedule"
 )
 
@@ -152,72 +151,6 @@ func (e *explainer) concurrency() string {
 		return fmt.Sprintf("queue %s is at its concurrency limit", e.s.Lane.Queue)
 	}
 	return fmt.Sprintf("queue %s has %d of %d runs live", e.s.Lane.Queue, min(e.facts.QueueLive, limit), limit)
-}
-
-// plan tells by which rule the planned run is due when it is.
-func (e *explainer) plan() {
-	s := e.s
-	if s.Due <= e.now {
-		return
-	}
-	r := Reason{Kind: ReasonNotDue, UntilMS: s.Due}
-	switch {
-	case s.Source == DelayHeld && s.Held.Reason != HeldNone:
-		return
-	case s.Source == DelayRetry:
-		r.Kind, r.SinceMS = ReasonRetry, s.LastFinished
-		r.Message = fmt.Sprintf("waiting for attempt %d of %d%s, until %s%s", s.Attempt+1, e.c.Retry.MaxAttempts, e.after(), e.at(s.Due), e.retryJitter())
-	case s.Source == DelayBackoff:
-		r.Kind, r.SinceMS = ReasonBackoff, s.LastFinished
-		r.Message = fmt.Sprintf("%s%s, until %s%s", e.step(), e.after(), e.at(s.Due), e.backoffJitter())
-	case s.Source == DelayHint:
-		r.Kind = ReasonHint
-		r.Message = e.hint()
-	case s.Source == DelayJitter:
-		r.Message = fmt.Sprintf("due %s: nominal %s plus the schedule's jitter", e.at(s.Due), e.at(s.Nominal))
-	default:
-		r.Message = "due " + e.at(s.Due)
-	}
-	e.add(r)
-}
-
-// step tells how far up its curve a backoff is; a flat one has no steps.
-func (e *explainer) step() string {
-	steps := len(e.c.Backoff.Ladder(e.c.Schedule.Every)) - 1
-	if steps == 0 {
-		return "backoff"
-	}
-	return fmt.Sprintf("backoff %d of %d", min(int(e.s.Failures), steps), steps)
-}
-
-func (e *explainer) retryJitter() string {
-	k := int(e.s.Attempt)
-	got, _ := e.c.retryDelay(e.s, k, 0)
-	unspread := *e.c
-	unspread.Retry.Jitter = backoff.Jitter{Kind: backoff.JitterNone}
-	plain, _ := unspread.retryDelay(e.s, k, 0)
-	return jitterOf(e.s.Due-e.s.LastFinished, got, plain)
-}
-
-func (e *explainer) backoffJitter() string {
-	got, _ := e.c.delay(e.s, 0)
-	return jitterOf(e.s.Due-e.s.LastFinished, got, e.c.EffectiveInterval(int64(e.s.Failures)))
-}
-
-func (e *explainer) hint() string {
-	h := e.s.Hint
-	if h.Source == HintNone {
-		return "a hint holds it back until " + e.at(e.s.Due)
-	}
-	text := fmt.Sprintf("hint of the %s", h.Source)
-	if h.Reason != "" {
-		text += " (" + h.Reason + ")"
-	}
-	text += ": due " + e.at(e.s.Due)
-	if h.Source != HintWorker {
-		text += ", in force until " + e.at(h.UntilMS)
-	}
-	return text
 }
 
 // overdue looks for what keeps a run that is due from starting: first what keeps it

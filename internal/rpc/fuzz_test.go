@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -14,7 +15,7 @@ import (
 // FuzzJob: whatever a client sends as a job is refused by field or is a
 // definition that is answered as it is kept.
 func FuzzJob(f *testing.F) {
-	for _, j := range []*fermatav1.Job{
+	seeds := []*fermatav1.Job{
 		{Handler: "http", Schedule: &fermatav1.Schedule{
 			Rule:       &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{Expressions: []string{"H * * * *"}, TimeZone: "Europe/Berlin"}},
 			Exclusions: &fermatav1.Exclusions{Dates: []string{"12-25"}, Windows: []string{"22:00-06:00"}}, Jitter: durationpb.New(time.Minute), MaxRuns: 3,
@@ -23,7 +24,11 @@ func FuzzJob(f *testing.F) {
 			BackoffPolicy: &fermatav1.BackoffPolicy{Preset: "monitor"}, RetryPolicy: &fermatav1.RetryPolicy{Preset: "webhook"},
 			Locks: []*fermatav1.Lock{{Key: "k"}}, MisfirePolicy: &fermatav1.MisfirePolicy{Policy: fermatav1.MisfirePolicy_POLICY_RUN_ALL}},
 		{Handler: "y", Timeout: &durationpb.Duration{Seconds: 1 << 62, Nanos: -5}, OverlapPolicy: 99, OverlapLimit: -1},
-	} {
+	}
+	for n := range 20 { // every field is in use in some of them
+		seeds = append(seeds, definitionToPB(rapid.Custom(drawDefinition).Example(n)))
+	}
+	for _, j := range seeds {
 		wire, err := proto.Marshal(j)
 		if err != nil {
 			f.Fatal(err)
