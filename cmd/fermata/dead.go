@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,5 +142,5 @@ func (a *app) redriven(sum client.RedriveResult, err error) error {
 	if sum.Refused > 0 {
 		text += fmt.Sprintf(", refused %d: gone meanwhile, or no room for another run of the job", sum.Refused)
 	}
-	return errors.Join(a.println(text), err)
+	return cmp.Or(err, a.println(text))
 }

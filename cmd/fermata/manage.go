@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 
@@ -129,7 +129,7 @@ func (a *app) report(n int, err error, format string) error {
 	if err != nil && n == 0 {
 		return err
 	}
-	return errors.Join(a.println(fmt.Sprintf(format, plural(n, "job", "jobs"))), err)
+	return cmp.Or(err, a.println(fmt.Sprintf(format, plural(n, "job", "jobs"))))
 }
 
 func (a *app) runCommand() *cobra.Command {

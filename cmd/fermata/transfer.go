@@ -3,9 +3,9 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,7 +33,7 @@ func (a *app) exportCommand() *cobra.Command {
 				out := bufio.NewWriter(a.out)
 				for j, err := range c.Jobs(ctx, client.Filter{Selection: which, PageSize: 1000}) {
 					if err != nil {
-						return errors.Join(err, out.Flush())
+						return cmp.Or(err, out.Flush())
 					}
 					if err := writeLine(out, j); err != nil {
 						return err
@@ -84,7 +84,7 @@ func (a *app) importCommand() *cobra.Command {
 			}
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
 				t := transfer{app: a, client: c, existing: existing}
-				return errors.Join(t.lines(ctx, in), t.report())
+				return cmp.Or(t.lines(ctx, in), t.report())
 			})
 		},
 	}
@@ -167,5 +167,5 @@ func (t *transfer) report() error {
 	if t.skipped > 0 {
 		text += fmt.Sprintf(", left %d as they are", t.skipped)
 	}
-	return errors.Join(t.app.println(text), worst(t.failed))
+	return cmp.Or(worst(t.failed), t.app.println(text))
 }
