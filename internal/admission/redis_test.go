@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -209,7 +210,7 @@ func TestLocksOnRedis(t *testing.T) {
 			}
 			r.mu.Unlock()
 		}
-		time.Sleep(time.Millisecond) // a handler that works
+		r.work()
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, lock := range l.Definition.Locks {
@@ -278,7 +279,7 @@ func TestTargetOnRedis(t *testing.T) {
 	r.running.Wait()
 	name := job.TargetName("ns", "host")
 	cell := func() string { return r.store.ReadCells(t.Context(), []string{name})[0].Text }
-	await(t, func() bool { return cell() != "" })
+	redistest.Eventually(t, 10*time.Second, "a circuit", isSo(func() bool { return cell() != "" }))
 	opened := time.Now()
 	for i := range 5 {
 		d := definition(fmt.Sprint("good", i))
@@ -304,7 +305,7 @@ func TestConcurrencyLimitOnRedis(t *testing.T) {
 	}
 	for _, n := range r.nodes {
 		n.SettingsChanged()
-		await(t, func() bool { return n.Limited("ns", "q") && !n.Limited("ns", "other") })
+		redistest.Eventually(t, 10*time.Second, "the limit", isSo(func() bool { return n.Limited("ns", "q") && !n.Limited("ns", "other") }))
 	}
 	running := 0
 	r.handler = func(job.Leased) job.Settle {
@@ -313,7 +314,7 @@ func TestConcurrencyLimitOnRedis(t *testing.T) {
 			t.Errorf("%d runs at once", running)
 		}
 		r.mu.Unlock()
-		time.Sleep(time.Millisecond) // a handler that works
+		r.work()
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		running--
@@ -325,12 +326,21 @@ func TestConcurrencyLimitOnRedis(t *testing.T) {
 	r.drive(func() bool { return r.started(nil) == 20 })
 }
 
-// await waits until something is so.
-func await(t *testing.T, so func() bool) {
-	t.Helper()
-	for until := time.Now().Add(10 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("took too long")
+// isSo is a condition that tells no more than that it is not so.
+func isSo(so func() bool) func(context.Context) error {
+	return func(context.Context) error {
+		if !so() {
+			return errors.New("it is not so")
+		}
+		return nil
+	}
+}
+
+// work is what a handler does: it asks somebody, and others get their turn.
+func (r *rig) work() {
+	for range 5 {
+		if err := r.redis.Ping(context.Background()).Err(); err != nil {
+			r.t.Error(err)
 		}
 	}
 }
