@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,10 +28,11 @@ type service struct {
 // serve works until drain ends, then drains until halt ends.
 func (s *service) serve(drain, halt context.Context) (err error) {
 	if s.metricsAddr != "" {
-		server, err := telemetry.Serve(s.metricsAddr, s.registry, s.missing)
+		listener, err := net.Listen("tcp", s.metricsAddr)
 		if err != nil {
-			return err
+			return fmt.Errorf("listen for metrics: %w", err)
 		}
+		server := telemetry.Serve(listener, s.registry, s.missing)
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.Background(), stopMetrics)
 			defer cancel()

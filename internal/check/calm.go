@@ -29,14 +29,15 @@ type Backoff struct {
 }
 
 // silence looks for runs that nobody asked for. What was leased just before may
-// still be on its way to its handler.
+// still be on its way to its handler, for as long as faults hold it there.
 func (h *History) silence(s Silence, line *timeline, r *Report) {
 	if line == nil {
 		return
 	}
+	from := h.by(s.FromNS, h.Bounds.Lag)
 	for _, e := range line.executions {
 		manual := strings.HasPrefix(path.Base(e.Run), "m-")
-		if e.AtNS > s.FromNS+int64(h.Bounds.Lag) && (s.ToNS == 0 || e.AtNS < s.ToNS) && !manual {
+		if e.AtNS > from && (s.ToNS == 0 || e.AtNS < s.ToNS) && !manual {
 			r.find(Uncalled, s.Job, "%s started on %s at %s; since %s it is paused or deleted", e.Run, e.Worker, clock(e.AtNS), clock(s.FromNS))
 		}
 	}
@@ -52,12 +53,13 @@ func (h *History) backoff(b Backoff, line *timeline, r *Report) {
 	type ended struct {
 		due, end int64
 		failed   bool
+		held     bool // a fault may have held its result back
 	}
 	var runs []ended
 	for _, executions := range line.runs {
 		last := slices.MaxFunc(executions, func(a, b *execution) int { return cmp.Compare(a.Token, b.Token) })
 		if last.end != 0 {
-			runs = append(runs, ended{last.DueMS * 1e6, last.end, last.outcome == Failed})
+			runs = append(runs, ended{last.DueMS * 1e6, last.end, last.outcome == Failed, h.explained(last)})
 		}
 	}
 	slices.SortFunc(runs, func(a, b ended) int { return cmp.Compare(a.end, b.end) })
@@ -71,7 +73,9 @@ func (h *History) backoff(b Backoff, line *timeline, r *Report) {
 		if least := time.Duration(float64(before)*(1-b.Jitter)) - b.Every; wait < least {
 			r.find(Shrunk, b.Job, "waited %v after the failure at %s, and %v after the one before", wait, clock(runs[i-1].end), before)
 		}
-		before = wait
+		if !runs[i-1].held { // the wait counts from when the result is stored
+			before = wait
+		}
 		r.Waits++
 	}
 }

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -76,5 +78,45 @@ func TestSilencesAndBackoffs(t *testing.T) {
 	}
 	if f := Check(manual.h).Findings; len(f) > 0 {
 		t.Errorf("a manual run: %v", f)
+	}
+}
+
+func TestSharedLocks(t *testing.T) {
+	shared := func(limit int, faults ...Fault) []Finding {
+		s := newScript().add(call{nominal: 1000, length: 600}).add(call{nominal: 3000, length: 600})
+		other := newScript().add(call{nominal: 1000, start: 1700, length: 600}).add(call{nominal: 3000, start: 3300, length: 600, worker: "w2"})
+		for i, e := range other.h.Events {
+			e.Job, e.Run = "b", fmt.Sprintf("b/%d", i/2)
+			s.h.Events = append(s.h.Events, e)
+		}
+		s.h.Promises = []Promise{{Job: "a"}, {Job: "b"}}
+		s.h.Shared, s.h.Faults = []Shared{{Lock: "l", Jobs: []string{"a", "b"}, Limit: limit}}, faults
+		return Check(s.h).Findings
+	}
+	if got := shared(1); len(got) != 1 || got[0].Kind != Overlap || got[0].Job != "b" {
+		t.Errorf("two at once: %v", got)
+	}
+	if got := shared(2); len(got) != 0 {
+		t.Errorf("two at once of two units: %v", got)
+	}
+	if got := shared(1, stopped(3200, 3250, "w2")); len(got) != 0 {
+		t.Errorf("a handler that a fault held back: %v", got)
+	}
+}
+
+// A result that a fault held back counts from when it came: the wait after it looks
+// longer than it was.
+func TestBackoffAfterAHeldResult(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		s := failing(newScript(), 1, 4, 3)
+		s.h.Promises = []Promise{{Job: "a"}}
+		s.h.Backoffs = []Backoff{{Job: "a", Every: 500 * time.Millisecond}}
+		if held {
+			s.fault(stopped(1000, 1500))
+		}
+		findings := Check(s.h).Findings
+		if got := slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == Shrunk }); got == held {
+			t.Errorf("held %v: %v", held, findings)
+		}
 	}
 }

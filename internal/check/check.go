@@ -21,6 +21,9 @@ func Check(h History) Report {
 	for _, b := range h.Backoffs {
 		h.backoff(b, jobs[b.Job], &r)
 	}
+	for _, s := range h.Shared {
+		h.shared(s, jobs, &r)
+	}
 	for job, line := range jobs {
 		if !known[job] {
 			r.find(Stray, job, "executed %d times, but nobody registered it", len(line.executions))
@@ -58,7 +61,10 @@ func (h *History) fences(line *timeline, r *Report) {
 		if e.Token < highest && !late {
 			r.find(TokenOrder, line.job, "%s started on %s with token %d after token %d", e.Run, e.Worker, e.Token, highest)
 		}
-		highest = max(highest, e.Token)
+		if e.Token < highest {
+			continue // its lease had ended before a later one began, as its token tells the handler
+		}
+		highest = e.Token
 		live = slices.DeleteFunc(live, func(o *execution) bool { return h.liveUntil(o) <= e.AtNS })
 		for _, o := range live {
 			r.find(Overlap, line.job, "%s started on %s at %s while %s was live on %s since %s", e.Run, e.Worker,

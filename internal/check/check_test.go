@@ -164,6 +164,20 @@ func TestFindings(t *testing.T) {
 
 		{"a token went back",
 			newScript().calm(0, 4000).add(call{nominal: 5000, token: 3000 - 1}).calm(6000, 9000), []Kind{TokenOrder}},
+		{"an edit while a fault holds a run back", func() *script {
+			s := newScript().calm(4000, 9000).fault(stopped(500, 2500))
+			s.h.Promises[0].Edited, s.h.Promises[0].FromMS = true, second*1000+1000
+			return s
+		}(), nil},
+		{"an edit in calm times", func() *script {
+			s := newScript().calm(4000, 9000)
+			s.h.Promises[0].Edited, s.h.Promises[0].FromMS = true, second*1000+1000
+			return s
+		}(), []Kind{Missed, Missed, Missed}},
+		{"a fault held a lease back until another had begun",
+			newScript().calm(0, 4000).add(call{nominal: 5000, start: 5600, length: 1000}).
+				add(call{nominal: 5000, start: 5800, length: 10, token: 5001, worker: "w2", outcome: Cancelled}).
+				calm(7000, 9000).fault(stopped(4900, 5700, "w2")).fault(stopped(4900, 5500)), nil},
 		{"a token was given twice",
 			newScript().calm(0, 4000).add(call{nominal: 5000, token: 4020, worker: "w2"}).calm(6000, 9000), []Kind{TokenOrder}},
 		{"a token started twice on one worker",

@@ -13,7 +13,8 @@
 //     policy wants. Runs are matched by their label first; earliest deadline first
 //     over bare start times cross-checks that the labels do not lie.
 //  2. Lost: an acknowledged job left no trace, or is not stored any more.
-//  3. Overlap: two executions of one job ran while both had a live lease. A lease
+//  3. Overlap: two executions of one job ran while both had a live lease, or more
+//     runs of several jobs at once than their lock has units ([Shared]). A lease
 //     counts as live from its handler's start to its end, or until it may have
 //     lapsed because a fault kept it from being renewed.
 //  4. TokenOrder: a token was seen twice, or did not grow from one execution of a

@@ -114,9 +114,12 @@ func (h *History) liveUntil(e *execution) int64 {
 	// A lease is renewed every third of its life, so two thirds are left at any
 	// moment, less what a renewal takes.
 	kept := int64(h.Bounds.LeaseTTL)*2/3 - int64(h.Bounds.LeaseTTL)/10
+	// A worker that was frozen may start what was leased to it long before; not
+	// before it was due, though.
+	granted := min(e.AtNS, e.DueMS*1e6)
 	for _, f := range h.Faults {
 		if f.touches(e.Worker, e.AtNS, until) {
-			until = min(until, max(e.AtNS, f.FromNS)+kept)
+			until = min(until, max(granted, f.FromNS)+kept)
 		}
 	}
 	return until

@@ -65,6 +65,9 @@ type Promise struct {
 	AnchorMS        int64
 	Every           time.Duration
 	FromMS, UntilMS int64
+	// Edited: an edit of a job began it. A run of the schedule before it, which a
+	// fault holds back, still counts as live, and may never start.
+	Edited bool
 }
 
 // Fault is something that a test did to the cluster.
@@ -97,6 +100,7 @@ type History struct {
 	Promises []Promise
 	Silences []Silence
 	Backoffs []Backoff
+	Shared   []Shared
 	Events   []Event
 	Faults   []Fault
 	Bounds   Bounds
@@ -144,6 +148,7 @@ type Report struct {
 	Excused    int // nominal times that passed while an earlier run was late or live
 	Repeats    int // executions of a run beyond its first
 	Waits      int // waits after failed runs of jobs with a Backoff
+	Held       int // executions that held a Shared lock
 	// Lags of the first executions of the runs, in order of start.
 	Lags []Lag
 }

@@ -53,7 +53,8 @@ func (h *History) promise(p Promise, line *timeline, r *Report) {
 	}
 }
 
-// targets are the nominal times whose window has ended.
+// targets are the nominal times whose window has ended, before the promise did: an
+// edit may leave a time out that has not run by then.
 func (h *History) targets(p Promise) []window {
 	if p.Every <= 0 {
 		return nil
@@ -67,13 +68,20 @@ func (h *History) targets(p Promise) []window {
 	if until == 0 {
 		until = math.MaxInt64
 	}
+	held := int64(math.MinInt64)
+	if p.Edited {
+		held = h.by(p.FromMS*1e6, 0)
+	}
 	var all []window
 	for ms := first; ms < until; ms += every {
 		w := window{ms * 1e6, h.by(ms*1e6, h.Bounds.Lag)}
 		if w.from > h.EndNS {
 			break
 		}
-		if w.until <= h.EndNS {
+		if w.from <= held && held > p.FromMS*1e6 {
+			continue
+		}
+		if w.until <= h.EndNS && (p.UntilMS == 0 || w.until <= p.UntilMS*1e6) {
 			all = append(all, w)
 		}
 	}

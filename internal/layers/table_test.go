@@ -94,6 +94,8 @@ var table = []row{
 	{path: "internal/faultproxy", floor: support, foreign: []string{"*"}},
 	{path: "internal/storetest", floor: support, foreign: []string{"*"}},
 	{path: "internal/acceptance", floor: support, foreign: []string{"*"}},
+	{path: "internal/simnet", floor: support, foreign: []string{memberlist}},
+	{path: "internal/sim", floor: support, foreign: []string{"*"}},
 	{path: "internal/check", floor: support},
 	{path: "internal/layers", floor: support},
 }

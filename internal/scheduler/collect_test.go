@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,44 @@ func TestAShardWithoutAnswersHoldsUpNoOther(t *testing.T) {
 		synctest.Wait()
 		if n := b.slots.count(); n != 28 {
 			t.Errorf("%d of 28 records were leased after the recovery", n)
+		}
+	})
+}
+
+// A call under a permit whose answer is lost is repeated as well, so that its leases
+// do not have to run out. Until it is answered, no other permit for the shard is used.
+func TestPermittedCallWithoutAnswerIsRepeated(t *testing.T) {
+	run(t, func(a *bed) {
+		b := newBed(t, "b", a.store)
+		b.slots.free["q"] = 9
+		b.start()
+		defer b.stop()
+		for range 2 {
+			a.store.put(0, laneOf(4), time.Now().Add(-time.Second).UnixMilli())
+		}
+		lost := 0
+		a.store.set(func() { a.store.lose = func(int) bool { lost++; return lost <= 3 } })
+		p := job.Permit{ID: 7, Lane: laneOf(4), N: 5, ValidFor: job.PermitValidity, LockValue: a.held[0]}
+		b.s.Permitted(context.Background(), "a", p)
+		synctest.Wait()
+		if got := b.slots.count(); got != 0 {
+			t.Fatalf("%d leases of a call without an answer", got)
+		}
+		calls := func() (n int) { a.store.set(func() { n = len(a.store.calls) }); return n }
+		before := calls()
+		b.s.Permitted(context.Background(), "a", p)
+		if n := calls(); n != before {
+			t.Errorf("a second permit made %d calls while the first is in doubt", n-before)
+		}
+		after(4 * errorRest)
+		if got, n := b.slots.count(), calls(); got != 2 || n != 4 {
+			t.Errorf("%d leases reached a worker after %d calls", got, n)
+		}
+		b.slots.check(t)
+		a.store.put(0, laneOf(4), time.Now().UnixMilli())
+		b.s.Permitted(context.Background(), "a", p)
+		if got := b.slots.count(); got != 3 {
+			t.Errorf("%d leases; the next permit is not used", got)
 		}
 	})
 }

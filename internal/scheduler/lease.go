@@ -55,7 +55,7 @@ func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
 	defer s.mu.Unlock()
 	for i, c := range calls {
 		if unknown(replies[i]) && !s.closed {
-			s.collectors.Go(func() { s.collect(run, c, requests[i].Batch, replies[i]) })
+			s.collectors.Go(func() { s.collect(run, c, requests[i], replies[i]) })
 			continue
 		}
 		s.finish(c, replies[i], got[i], arrived)

@@ -11,36 +11,64 @@ import (
 // it. It blocks for one call to the store, which must begin while the permit is
 // valid; a call whose answer is late has leased all the same, so it is not cut off
 // there. A call that failed is not answered: the permit running out is the rest that
-// the shard needs.
+// the shard needs. If it may have leased it is repeated in the background, and
+// until that ends no other permit for the shard is used.
 func (s *Scheduler) Permitted(ctx context.Context, node string, p job.Permit) {
-	if p.ValidFor <= 0 {
+	if p.ValidFor <= 0 || s.inDoubt(p.Shard) {
 		return
 	}
+	request, r := s.leasePermitted(ctx, node, p)
+	if !unknown(r) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, already := s.doubtful[p.Shard]; !already && !s.closed {
+		s.doubtful[p.Shard] = struct{}{}
+		s.collectors.Go(func() { s.collectPermitted(ctx, request, r) })
+	}
+}
+
+// inDoubt tells whether a call under an earlier permit for the shard is repeated.
+func (s *Scheduler) inDoubt(shard int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, yes := s.doubtful[shard]
+	return yes
+}
+
+// leasePermitted makes the call and delivers what comes. Without a reason to call
+// the reply is empty.
+func (s *Scheduler) leasePermitted(ctx context.Context, node string, p job.Permit) (request job.LeaseRequest, r job.LeaseReply) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
 	defer cancel()
 	slots := s.o.Slots.Reserve(p.Lane.Namespace, p.Lane.Queue, min(p.N, job.MaxLeasesPerCall))
 	if slots == nil || slots.Count() == 0 {
 		s.o.Peers.SendPermitResult(node, job.PermitResult{ID: p.ID})
-		return
+		return request, r
 	}
 	n, ok := s.permitLimit(ctx, node, p, slots.Count())
 	if !ok {
 		slots.Deliver(nil)
-		return
+		return request, r
 	}
 	started := time.Now()
-	r := s.o.Store.Lease(ctx, []job.LeaseRequest{{
+	request = job.LeaseRequest{
 		Shard: p.Shard, LockValue: p.LockValue, TTL: s.o.LeaseTTL, Batch: s.batchID(),
 		Quotas: []job.LaneQuota{{Lane: p.Lane, N: n}},
-	}})[0]
+	}
+	r = s.o.Store.Lease(ctx, []job.LeaseRequest{request})[0]
 	slots.Deliver(r.Leased)
-	s.unused(p.Lane, n-len(r.Leased))
 	s.metrics.leased(len(r.Leased), r.Err)
 	s.metrics.permitsUsed.Inc()
+	if unknown(r) {
+		return request, r
+	}
+	s.unused(p.Lane, n-len(r.Leased))
 	if r.Err != nil {
 		s.o.Logger.Warn("leasing under a permit failed",
 			"shard", p.Shard, "holder", node, "took", time.Since(started), "error", r.Err)
-		return
+		return request, r
 	}
 	result := job.PermitResult{ID: p.ID, Leased: len(r.Leased)}
 	for _, h := range r.Heads {
@@ -49,4 +77,5 @@ func (s *Scheduler) Permitted(ctx context.Context, node string, p job.Permit) {
 		}
 	}
 	s.o.Peers.SendPermitResult(node, result)
+	return request, r
 }

@@ -28,14 +28,16 @@ type Scheduler struct {
 
 // state is guarded by Scheduler.mu.
 type state struct {
-	closed  bool
-	shards  map[int]*shard
-	flying  map[int]struct{} // shards with a leasing call in flight
-	backlog backlog
-	pace    pacer
-	peers   map[string]*peer
-	permits permits
-	scans   int64 // rescans begun
+	closed bool
+	shards map[int]*shard
+	flying map[int]struct{} // shards with a leasing call in flight
+	// doubtful are shards of which a call under a peer's permit is repeated.
+	doubtful map[int]struct{}
+	backlog  backlog
+	pace     pacer
+	peers    map[string]*peer
+	permits  permits
+	scans    int64 // rescans begun
 }
 
 type queue struct{ namespace, name string }
@@ -48,7 +50,7 @@ func New(o Options) (*Scheduler, error) {
 	s := &Scheduler{o: o, metrics: newMetrics(o.Registerer), unread: make(chan struct{}, 1)}
 	s.wake = sync.NewCond(&s.mu)
 	s.state = state{
-		shards: make(map[int]*shard), flying: make(map[int]struct{}), backlog: newBacklog(),
+		shards: make(map[int]*shard), flying: make(map[int]struct{}), doubtful: make(map[int]struct{}), backlog: newBacklog(),
 		peers: make(map[string]*peer), permits: permits{open: make(map[int64]*outstanding)},
 	}
 	s.batches.Store(time.Now().UnixNano())

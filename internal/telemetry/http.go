@@ -20,13 +20,9 @@ type Server struct {
 	done     chan error
 }
 
-// Serve listens on addr. /healthz says that the process answers at all; /readyz
+// Serve answers on a listener, which it closes in the end. /healthz says that the process answers at all; /readyz
 // asks ready, which returns what is missing (nothing: ready).
-func Serve(addr string, g prometheus.Gatherer, ready func() []string) (*Server, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen for metrics: %w", err)
-	}
+func Serve(l net.Listener, g prometheus.Gatherer, ready func() []string) *Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -43,7 +39,7 @@ func Serve(addr string, g prometheus.Gatherer, ready func() []string) (*Server, 
 		done:     make(chan error, 1),
 	}
 	go func() { s.done <- s.server.Serve(l) }()
-	return s, nil
+	return s
 }
 
 // Addr is where the server listens.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -94,10 +95,11 @@ func TestLoggerRefusesUnknownFormatAndLevel(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	missing := []string{"redis: unreachable"}
-	s, err := Serve("127.0.0.1:0", prometheus.NewRegistry(), func() []string { return missing })
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := Serve(listener, prometheus.NewRegistry(), func() []string { return missing })
 	get := func(path string) (int, string) {
 		resp, err := http.Get("http://" + s.Addr() + path)
 		if err != nil {

@@ -1,0 +1,117 @@
+package simnet
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// gossip carries memberlist's packets and streams. It implements
+// memberlist.Transport.
+type gossip struct {
+	host     *Host
+	port     int
+	listener net.Listener
+	packets  chan *memberlist.Packet
+	streams  chan net.Conn
+	working  sync.WaitGroup
+}
+
+// Gossip opens the host's gossip port.
+func (h *Host) Gossip(port int) (memberlist.Transport, error) {
+	l, err := h.Listen(net.JoinHostPort(h.ip, strconv.Itoa(port)))
+	if err != nil {
+		return nil, err
+	}
+	g := &gossip{host: h, port: port, listener: l, packets: make(chan *memberlist.Packet, 1024), streams: make(chan net.Conn)}
+	h.mu.Lock()
+	h.packets = g
+	h.mu.Unlock()
+	g.working.Go(g.accept)
+	return g, nil
+}
+
+func (g *gossip) accept() {
+	for {
+		conn, err := g.listener.Accept()
+		if err != nil {
+			return
+		}
+		select {
+		case g.streams <- conn:
+		case <-time.After(time.Second): // nobody takes it any more
+			_ = conn.Close() // nothing was sent
+		}
+	}
+}
+
+func (g *gossip) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
+	return net.ParseIP(g.host.ip), g.port, nil
+}
+
+// WriteTo sends one packet, which arrives after its latency unless the way is shut
+// then, or it is lost.
+func (g *gossip) WriteTo(b []byte, addr string) (time.Time, error) {
+	now := time.Now()
+	if !g.host.Up() {
+		return now, ErrDown
+	}
+	ip, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return now, err
+	}
+	n := g.host.net
+	dice := n.dice(g.host.ip, ip)
+	n.mu.Lock()
+	lost := dice.Float64() < n.loss
+	n.mu.Unlock()
+	if lost {
+		return now, nil
+	}
+	packet := &memberlist.Packet{Buf: append([]byte(nil), b...), From: address(net.JoinHostPort(g.host.ip, strconv.Itoa(g.port)))}
+	time.AfterFunc(n.Latency(dice), func() { n.deliver(g.host.ip, ip, packet) })
+	return now, nil
+}
+
+// deliver hands a packet to the gossip port of whoever has the address now.
+func (n *Network) deliver(from, to string, packet *memberlist.Packet) {
+	n.mu.Lock()
+	target, open := n.hosts[to], n.passes(from, to)
+	n.mu.Unlock()
+	if !open {
+		return
+	}
+	target.mu.Lock()
+	g := target.packets
+	target.mu.Unlock()
+	if g == nil {
+		return
+	}
+	packet.Timestamp = time.Now()
+	select {
+	case g.packets <- packet:
+	default: // as a full socket buffer does
+	}
+}
+
+func (g *gossip) PacketCh() <-chan *memberlist.Packet { return g.packets }
+func (g *gossip) StreamCh() <-chan net.Conn           { return g.streams }
+
+func (g *gossip) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return g.host.Dial(ctx, addr)
+}
+
+func (g *gossip) Shutdown() error {
+	g.host.mu.Lock()
+	g.host.packets = nil
+	g.host.mu.Unlock()
+	err := g.listener.Close()
+	g.working.Wait()
+	return err
+}

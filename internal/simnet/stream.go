@@ -1,0 +1,203 @@
+package simnet
+
+import (
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stream is one end of a connection. Each end owns the queue it reads from.
+type stream struct {
+	host          *Host
+	local, remote string // IPs
+	remoteAddr    string
+	other         *stream
+	dice          *rand.Rand // of what this end sends
+
+	mu       sync.Mutex
+	inbox    []chunk
+	last     time.Time // when the latest chunk of the inbox arrives
+	broken   error     // what every call ends with
+	deadline time.Time // of reads
+	wake     chan struct{}
+}
+
+// chunk is what one write sent, or the end that a close or a reset sent.
+type chunk struct {
+	data []byte
+	end  error
+	at   time.Time
+}
+
+func newStreams(from, to *Host, addr string, dice *rand.Rand) (near, far *stream) {
+	near = &stream{host: from, local: from.ip, remote: to.ip, remoteAddr: addr, dice: dice, wake: make(chan struct{})}
+	far = &stream{
+		host: to, local: to.ip, remote: from.ip, remoteAddr: net.JoinHostPort(from.ip, "0"),
+		dice: rand.New(rand.NewPCG(dice.Uint64(), 1)), wake: make(chan struct{}),
+	}
+	near.other, far.other = far, near
+	return near, far
+}
+
+// rouse wakes the reader. The lock is held.
+func (s *stream) rouse() {
+	close(s.wake)
+	s.wake = make(chan struct{})
+}
+
+func (s *stream) Read(b []byte) (int, error) {
+	for {
+		n, err, again := s.take(b)
+		if again == nil {
+			return n, err
+		}
+		again()
+	}
+}
+
+// take returns what can be read now, or else a wait until there may be more.
+func (s *stream) take(b []byte) (n int, err error, wait func()) {
+	open, changed := s.host.net.Passes(s.remote, s.local)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	switch {
+	case s.broken != nil:
+		return 0, s.broken, nil
+	case !s.deadline.IsZero() && !now.Before(s.deadline):
+		return 0, os.ErrDeadlineExceeded, nil
+	}
+	until := s.deadline
+	if len(s.inbox) > 0 && open {
+		first := &s.inbox[0]
+		if !now.Before(first.at) {
+			if first.end != nil {
+				s.broken = first.end
+				return 0, first.end, nil
+			}
+			n = copy(b, first.data)
+			if first.data = first.data[n:]; len(first.data) == 0 {
+				s.inbox = s.inbox[1:]
+			}
+			return n, nil, nil
+		}
+		if until.IsZero() || first.at.Before(until) {
+			until = first.at
+		}
+	}
+	return 0, nil, s.waiter(until, changed)
+}
+
+// waiter waits for an instant (zero is never), a change of the network, or a word
+// to this stream.
+func (s *stream) waiter(until time.Time, changed <-chan struct{}) func() {
+	wake := s.wake
+	return func() {
+		var timeout <-chan time.Time
+		if !until.IsZero() {
+			timer := time.NewTimer(time.Until(until))
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case <-wake:
+		case <-changed:
+		case <-timeout:
+		}
+	}
+}
+
+func (s *stream) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	broken := s.broken
+	s.mu.Unlock()
+	if broken != nil && broken != io.EOF {
+		return 0, broken
+	}
+	if s.orphaned() {
+		s.fail(syscall.ECONNRESET)
+		return 0, syscall.ECONNRESET
+	}
+	s.send(chunk{data: append([]byte(nil), b...)})
+	return len(b), nil
+}
+
+// orphaned tells whether the other end vanished and its successor, who knows
+// nothing of this stream, would answer with a reset.
+func (s *stream) orphaned() bool {
+	n := s.host.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := n.hosts[s.remote]
+	return now != s.other.host && n.passes(s.local, s.remote)
+}
+
+// send puts a chunk on its way to the other end.
+func (s *stream) send(c chunk) {
+	o := s.other
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c.at = time.Now().Add(s.host.net.Latency(s.dice))
+	if c.at.Before(o.last) {
+		c.at = o.last
+	}
+	o.last = c.at
+	o.inbox = append(o.inbox, c)
+	o.rouse()
+}
+
+// fail ends this end.
+func (s *stream) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken == nil || s.broken == io.EOF {
+		s.broken = err
+	}
+	s.rouse()
+}
+
+// Close sends what was written, and then the end.
+func (s *stream) Close() error {
+	s.mu.Lock()
+	closed := s.broken == net.ErrClosed
+	s.mu.Unlock()
+	if closed {
+		return net.ErrClosed
+	}
+	s.fail(net.ErrClosed)
+	s.mu.Lock()
+	s.broken = net.ErrClosed
+	s.mu.Unlock()
+	s.send(chunk{end: io.EOF})
+	s.host.forget(s)
+	return nil
+}
+
+// reset ends both ends, the other one when word of it arrives.
+func (s *stream) reset() {
+	s.fail(ErrDown)
+	s.send(chunk{end: syscall.ECONNRESET})
+}
+
+// vanish ends this end and tells nobody.
+func (s *stream) vanish() { s.fail(ErrDown) }
+
+func (s *stream) LocalAddr() net.Addr  { return address(net.JoinHostPort(s.local, "0")) }
+func (s *stream) RemoteAddr() net.Addr { return address(s.remoteAddr) }
+
+func (s *stream) SetDeadline(t time.Time) error { return s.SetReadDeadline(t) }
+
+func (s *stream) SetReadDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = t
+	s.rouse()
+	return nil
+}
+
+// SetWriteDeadline has no effect: a write never waits.
+func (s *stream) SetWriteDeadline(time.Time) error { return nil }
