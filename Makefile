@@ -12,6 +12,16 @@ TIMEOUT ?= 15m
 PARALLEL ?= 2
 FUZZTIME ?= 10s
 DEPTH ?= 7
+SEED ?= 1
+# How long `make chaos` keeps each fault up, under how many jobs, which trials it runs (a regular
+# expression, T01|T18 for instance) and where it writes their figures.
+CHAOS_TIME ?= 30s
+JOBS ?= 10000
+RUN ?=
+REPORT ?=
+N ?= 20000
+# Lives of the simulated cluster that a merge must survive.
+LIVES ?= 1000
 
 ##@ Use
 
@@ -27,11 +37,15 @@ build: ## build all commands into bin/
 ##@ Check
 
 .PHONY: test
-test: deps verify race ## everything that gates a merge
+test: deps verify race lives ## everything that gates a merge
 
 .PHONY: race
 race: ## all tests, with the race detector
 	go test -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) ./...
+
+.PHONY: lives
+lives: deps # without the race detector, which would leave a fifth of them
+	$(MAKE) sim SEED=1 N=$(LIVES)
 
 .PHONY: unit
 unit: ## all tests, without the race detector: quicker, cached
@@ -67,6 +81,15 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 .PHONY: explore
 explore: deps ## every order of what can happen to one job on a real Redis, DEPTH (7) steps deep
 	FERMATA_EXPLORE_DEPTH=$(DEPTH) go test -count=1 -timeout 60m -v -run TestEveryInterleaving ./internal/storetest
+
+.PHONY: chaos
+chaos: deps ## the faults of docs/faults.md on real processes under JOBS (10000); RUN=T01 runs one of them
+	FERMATA_CHAOS=long FERMATA_CHAOS_TIME='$(CHAOS_TIME)' FERMATA_CHAOS_RUN='$(RUN)' FERMATA_CHAOS_JOBS=$(JOBS) FERMATA_CHAOS_REPORT='$(REPORT)' \
+		go test -count=1 -timeout 90m -run '^TestChaos' ./internal/acceptance
+
+.PHONY: sim
+sim: deps ## lives of a simulated cluster with faults: N (20000) seeds from SEED (1) on; of one that fails, the story
+	FERMATA_SIM_SEED=$(SEED) FERMATA_SIM_SEEDS=$(N) go test -count=1 -timeout 600m -v -run TestSimulation ./internal/sim | grep -v '^ *---\|^=== '
 
 .PHONY: bench
 bench: deps ## benchmarks of the hot paths

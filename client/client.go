@@ -68,6 +68,7 @@ type Client struct {
 	conn    *grpc.ClientConn
 	jobs    fermatav1.JobServiceClient
 	cluster fermatav1.ClusterServiceClient
+	backups fermatav1.BackupServiceClient
 }
 
 // Dial makes a client for the nodes at the addresses (host:port). It does not
@@ -96,6 +97,7 @@ func Dial(addresses []string, o Options) (*Client, error) {
 	return &Client{
 		o: o, conn: conn,
 		jobs: fermatav1.NewJobServiceClient(conn), cluster: fermatav1.NewClusterServiceClient(conn),
+		backups: fermatav1.NewBackupServiceClient(conn),
 	}, nil
 }
 

@@ -5,8 +5,7 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // IsNotFound tells that there is no such job or run.
@@ -45,6 +44,13 @@ func Violations(err error) []Violation {
 	return out
 }
 
-func statusProto(r *fermatav1.BatchCreateJobsResponse_Result) *rpcstatus.Status {
+// itemResult is what the results of batches have in common.
+type itemResult interface {
+	GetCode() int32
+	GetMessage() string
+	GetDetails() []*anypb.Any
+}
+
+func statusProto(r itemResult) *rpcstatus.Status {
 	return &rpcstatus.Status{Code: r.GetCode(), Message: r.GetMessage(), Details: r.GetDetails()}
 }

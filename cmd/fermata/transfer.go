@@ -14,63 +14,26 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // longestLine bounds a line of an import: a job with the greatest payload that
 // can be configured, as base64.
 const longestLine = 16 << 20
 
-func (a *app) exportCommand() *cobra.Command {
-	var which client.Selection
-	cmd := &cobra.Command{
-		Use: "export", Short: "Write the definitions of jobs as JSON lines", Args: noArgs,
-		Long: "Write the definitions of the jobs of a namespace to standard output, one JSON object a line, in no particular\n" +
-			"order. What the cluster knows of them (failures, runs, pauses) is not part of it. Give --request-timeout time\n" +
-			"for millions of jobs.",
-		Example: "  fermata export > jobs.jsonl\n  fermata export --queue mail | fermata --address other:7070 import",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				out := bufio.NewWriter(a.out)
-				for j, err := range c.Jobs(ctx, client.Filter{Selection: which, PageSize: 1000}) {
-					if err != nil {
-						return cmp.Or(err, out.Flush())
-					}
-					if err := writeLine(out, j); err != nil {
-						return err
-					}
-				}
-				return out.Flush()
-			})
-		},
-	}
-	selectFlags(cmd, &which)
-	return cmd
-}
-
-func writeLine(out io.Writer, j *client.Job) error {
-	j.Status, j.Etag, j.Generation, j.CreateTime, j.UpdateTime = nil, "", 0, nil, nil
-	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(j)
-	if err != nil {
-		return err
-	}
-	var line bytes.Buffer
-	if err := json.Compact(&line, text); err != nil {
-		return err
-	}
-	line.WriteByte('\n')
-	_, err = out.Write(line.Bytes())
-	return err
-}
-
 func (a *app) importCommand() *cobra.Command {
 	var file, existing string
+	var states bool
 	cmd := &cobra.Command{
 		Use: "import [-f FILE]", Short: "Register the jobs that export wrote", Args: noArgs,
 		Long: "Register jobs from JSON lines as fermata export writes them, in the namespace of --namespace, whatever theirs\n" +
 			"was. A job that is there already and differs is an error (--existing fail), stays (skip) or is replaced\n" +
-			"(replace); one that is the same is left alone. What can be imported is, also if something else cannot.",
+			"(replace); one that is the same is left alone. What can be imported is, also if something else cannot.\n" +
+			"With --states, jobs go on where the export with --states left them: a run that was live is due again, one that\n" +
+			"is overdue starts paced by the recovery budget of its queue. Jobs that are there and the same are left alone,\n" +
+			"unless they are to be replaced: then they go back to what they were.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if existing != "fail" && existing != "skip" && existing != "replace" {
+			if _, known := existings[existing]; !known {
 				return usagef("--existing %q: want fail, skip or replace", existing)
 			}
 			in := a.in
@@ -83,13 +46,14 @@ func (a *app) importCommand() *cobra.Command {
 				in = f
 			}
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				t := transfer{app: a, client: c, existing: existing}
+				t := transfer{app: a, client: c, existing: existing, states: states}
 				return cmp.Or(t.lines(ctx, in), t.report())
 			})
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "-", "file with JSON lines; - is standard input")
 	cmd.Flags().StringVar(&existing, "existing", "fail", "what to do about jobs that are there and differ: fail, skip or replace")
+	cmd.Flags().BoolVar(&states, "states", false, "also restore what the cluster knew of each job")
 	return cmd
 }
 
@@ -98,9 +62,10 @@ type transfer struct {
 	app      *app
 	client   *client.Client
 	existing string
+	states   bool
 
-	created, replaced, skipped int
-	failed                     []error
+	created, replaced, skipped, same int
+	failed                           []error
 }
 
 // importBatch is how many lines are registered with one call.
@@ -109,23 +74,21 @@ const importBatch = 500
 func (t *transfer) lines(ctx context.Context, in io.Reader) error {
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(nil, longestLine)
-	var batch []client.NewJob
+	var batch []*client.Backup
 	for n := 1; scanner.Scan(); n++ {
 		line := bytes.TrimSpace(scanner.Bytes())
 		if len(line) == 0 {
 			continue
 		}
-		var j client.Job
-		if err := protojson.Unmarshal(line, &j); err != nil {
+		b, err := readLine(line)
+		if err != nil {
 			return usagef("line %d: %s", n, printable(err.Error()))
 		}
-		id := client.JobID(&j)
-		if id == "" {
+		if client.JobID(b.GetJob()) == "" {
 			return usagef("line %d: the job has no name", n)
 		}
-		j.Name = ""
-		if batch = append(batch, client.NewJob{ID: id, Job: &j}); len(batch) == importBatch {
-			if err := t.register(ctx, batch); err != nil {
+		if batch = append(batch, b); len(batch) == importBatch {
+			if err := t.take(ctx, batch); err != nil {
 				return err
 			}
 			batch = nil
@@ -134,7 +97,53 @@ func (t *transfer) lines(ctx context.Context, in io.Reader) error {
 	if err := scanner.Err(); err != nil {
 		return usage(err)
 	}
-	return t.register(ctx, batch)
+	return t.take(ctx, batch)
+}
+
+// readLine reads a line of an export, with states or without.
+func readLine(line []byte) (*client.Backup, error) {
+	var kind struct{ Job json.RawMessage }
+	if json.Unmarshal(line, &kind) == nil && kind.Job != nil {
+		b := &client.Backup{}
+		return b, protojson.Unmarshal(line, b)
+	}
+	b := &client.Backup{Job: &client.Job{}}
+	return b, protojson.Unmarshal(line, b.Job)
+}
+
+func (t *transfer) take(ctx context.Context, batch []*client.Backup) error {
+	if t.states {
+		return t.restore(ctx, batch)
+	}
+	jobs := make([]client.NewJob, len(batch))
+	for i, b := range batch {
+		jobs[i] = client.NewJob{ID: client.JobID(b.GetJob()), Job: b.GetJob()}
+		b.Job.Name = ""
+	}
+	return t.register(ctx, jobs)
+}
+
+var existings = map[string]client.Existing{
+	"fail": client.ExistingFail, "skip": client.ExistingSkip, "replace": client.ExistingReplace,
+}
+
+func (t *transfer) restore(ctx context.Context, batch []*client.Backup) error {
+	results, err := t.client.RestoreJobs(ctx, batch, existings[t.existing])
+	for i, r := range results {
+		switch {
+		case r.Err != nil:
+			t.failed = append(t.failed, t.app.failedItem(client.JobID(batch[i].GetJob()), i, r.Err))
+		case r.Outcome == fermatav1.RestoreJobsResponse_Result_OUTCOME_REPLACED:
+			t.replaced++
+		case r.Outcome == fermatav1.RestoreJobsResponse_Result_OUTCOME_SKIPPED:
+			t.skipped++
+		case r.Outcome == fermatav1.RestoreJobsResponse_Result_OUTCOME_UNCHANGED:
+			t.same++
+		default:
+			t.created++
+		}
+	}
+	return err
 }
 
 func (t *transfer) register(ctx context.Context, batch []client.NewJob) error {
@@ -166,6 +175,9 @@ func (t *transfer) report() error {
 	}
 	if t.skipped > 0 {
 		text += fmt.Sprintf(", left %d as they are", t.skipped)
+	}
+	if t.same > 0 {
+		text += fmt.Sprintf(", %d were the same", t.same)
 	}
 	return cmp.Or(worst(t.failed), t.app.println(text))
 }

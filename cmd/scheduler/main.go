@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/internal/node"
 )
 
 // version is set at build time.
@@ -18,7 +20,7 @@ var version = "dev"
 
 func main() { os.Exit(run()) }
 
-// run returns the exit code: 0 after a clean stop, 1 on failure, 2 on wrong usage.
+// run returns the exit code: see nodeHelp.
 func run() int {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -36,8 +38,11 @@ func run() int {
 	if err := command(abort).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "scheduler:", err)
 		var usage usageError
-		if errors.As(err, &usage) {
+		switch {
+		case errors.As(err, &usage):
 			return 2
+		case errors.Is(err, node.ErrSchema):
+			return 3
 		}
 		return 1
 	}

@@ -40,7 +40,8 @@ SIGTERM and SIGINT drain: the node hands its shards and workers over and waits
 for what they still report, up to --drain-timeout. A second signal stops at
 once, which is no worse than a crash; a third one kills the process.
 
-Exit codes: 0 after a clean stop, 1 on failure, 2 on wrong usage.`
+Exit codes: 0 after a clean stop, 1 on failure, 2 on wrong usage, 3 when a later
+version has raised the schema of the keyspace.`
 
 func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	var cfg node.Config
@@ -128,7 +129,8 @@ func (f nodeFlags) complete(cfg *node.Config) (err error) {
 	return errors.Join(errs...)
 }
 
-// runNode runs a node until ctx ends, then drains it until abort is closed.
+// runNode runs a node until ctx ends, then drains it until abort is closed. A node
+// that cannot go on is stopped at once.
 func runNode(ctx context.Context, cfg node.Config, drainTimeout time.Duration, abort <-chan struct{}) error {
 	node.LogRedis(cfg.Logger)
 	n, err := node.New(cfg)
@@ -138,7 +140,16 @@ func runNode(ctx context.Context, cfg node.Config, drainTimeout time.Duration, a
 	if err := n.Start(ctx); err != nil {
 		return err
 	}
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case err := <-n.Failed():
+		now, cancel := context.WithCancel(ctx)
+		cancel()
+		if undone := n.Stop(now); undone != nil {
+			cfg.Logger.Warn("what the node had begun is left to the others", "error", undone)
+		}
+		return err
+	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	go func() {

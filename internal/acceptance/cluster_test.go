@@ -35,6 +35,8 @@ type cluster struct {
 	evidence []evidence       // of all workers that ever ran
 	recorded []check.Event    // what was read of it
 	pulse    *pulse           // of Redis
+	// spawned, if set, hears of each process before it can have connected anywhere.
+	spawned func(id string, pid int)
 }
 
 // newCluster is an empty cluster; flags are added to those of each node. What it
@@ -101,12 +103,21 @@ type schedulerNode struct {
 	workers                  fermatav1.WorkerServiceClient
 }
 
-// start runs a node and waits until it is up. It joins the nodes there are.
-func (c *cluster) start(id string) *schedulerNode {
+// start runs a node and waits until it is up. It joins the nodes there are. Its
+// own flags come after those of all nodes.
+func (c *cluster) start(id string, flags ...string) *schedulerNode {
 	c.t.Helper()
-	binary, err := schedulerBinary()
-	if err != nil {
-		c.t.Fatal(err)
+	return c.startAs(id, "", nil, flags...)
+}
+
+// startAs is start with another binary, if one is named, and environment.
+func (c *cluster) startAs(id, binary string, env []string, flags ...string) *schedulerNode {
+	c.t.Helper()
+	if binary == "" {
+		var err error
+		if binary, err = schedulerBinary(); err != nil {
+			c.t.Fatal(err)
+		}
 	}
 	args := []string{
 		"--name", id, "--redis-url", c.redisURL, "--shards", fmt.Sprint(shards),
@@ -117,7 +128,11 @@ func (c *cluster) start(id string) *schedulerNode {
 	for _, n := range c.nodes {
 		args = append(args, "--join", n.gossip)
 	}
-	return c.adopt(id, spawn(c.t, "node-"+id, nil, binary, append(args, c.flags...)...))
+	p := spawn(c.t, "node-"+id, env, binary, slices.Concat(args, c.flags, flags)...)
+	if c.spawned != nil {
+		c.spawned(id, p.cmd.Process.Pid)
+	}
+	return c.adopt(id, p)
 }
 
 // adopt waits until a node process is up and connects to it.
@@ -132,11 +147,16 @@ func (c *cluster) adopt(id string, p *process) *schedulerNode {
 		}
 		*addr = text
 	}
-	n.conn = dial(c.t, n.grpc)
-	n.jobs, n.cluster = fermatav1.NewJobServiceClient(n.conn), fermatav1.NewClusterServiceClient(n.conn)
-	n.workers = fermatav1.NewWorkerServiceClient(n.conn)
+	n.reach(n.grpc)
 	c.nodes = append(c.nodes, n)
 	return n
+}
+
+// reach makes the node's clients use an address of it.
+func (n *schedulerNode) reach(addr string) {
+	n.conn = dial(n.t, addr)
+	n.jobs, n.cluster = fermatav1.NewJobServiceClient(n.conn), fermatav1.NewClusterServiceClient(n.conn)
+	n.workers = fermatav1.NewWorkerServiceClient(n.conn)
 }
 
 func dial(t testing.TB, addr string) *grpc.ClientConn {

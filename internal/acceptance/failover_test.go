@@ -67,7 +67,7 @@ func TestSentinelFailoverLosesNothingAcknowledged(t *testing.T) {
 // creators register jobs one after the other, through all nodes, and note what
 // was acknowledged. What was not is repeated with the same request id.
 type creators struct {
-	t       *testing.T
+	t       testing.TB
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 
@@ -76,13 +76,18 @@ type creators struct {
 	refused  int
 }
 
-func startCreators(t *testing.T, nodes ...*schedulerNode) *creators {
+func startCreators(t testing.TB, nodes ...*schedulerNode) *creators {
+	return startCreatorsOf(t, "new", nodes...)
+}
+
+// startCreatorsOf gives their jobs names of their own.
+func startCreatorsOf(t testing.TB, prefix string, nodes ...*schedulerNode) *creators {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &creators{t: t, cancel: cancel}
 	for i, n := range nodes {
 		c.working.Go(func() {
 			for k := 0; ctx.Err() == nil; k++ {
-				c.create(ctx, n, fmt.Sprintf("new-%d-%04d", i, k))
+				c.create(ctx, n, fmt.Sprintf("%s-%d-%04d", prefix, i, k))
 			}
 		})
 	}

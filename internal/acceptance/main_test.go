@@ -41,7 +41,12 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	buildDir = dir
-	return m.Run()
+	code := m.Run()
+	if err := report.publish(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // schedulerBinary builds cmd/scheduler as the tests themselves are built.
@@ -65,7 +70,14 @@ var turns = make(chan struct{}, 2)
 var queue sync.Mutex
 
 // inTurn lets the test run beside one other, alone lets it run by itself.
-func inTurn(t *testing.T) { t.Helper(); takeTurns(t, 1) }
+func inTurn(t *testing.T) {
+	t.Helper()
+	if chaosLong() { // whose load is enough for one machine
+		alone(t)
+		return
+	}
+	takeTurns(t, 1)
+}
 
 func alone(t *testing.T) { t.Helper(); takeTurns(t, cap(turns)) }
 

@@ -142,6 +142,16 @@ func (p *process) term(limit time.Duration) {
 	}
 }
 
+// count is how often a text stands in the log.
+func (p *process) count(text string) int {
+	p.t.Helper()
+	log, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return bytes.Count(log, []byte(text))
+}
+
 // logged waits for a line of the JSON log with this message and returns it.
 func (p *process) logged(limit time.Duration, message string) map[string]any {
 	p.t.Helper()

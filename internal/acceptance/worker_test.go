@@ -31,6 +31,8 @@ type behaviour struct {
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
 	// Stubborn handlers do not heed their context.
 	Stubborn bool `json:"stubborn,omitempty"`
+	// Poison ends the worker process, after Sleep.
+	Poison bool `json:"poison,omitempty"`
 }
 
 func (b behaviour) payload() []byte {
@@ -64,6 +66,9 @@ func (c *cluster) startWorkerOf(id string, slots int, queues []string, addresses
 	}
 	c.evidence = append(c.evidence, evidence{path: config.Evidence})
 	p := spawnRole(c.t, "worker", "worker-"+id, config)
+	if c.spawned != nil {
+		c.spawned(id, p.cmd.Process.Pid)
+	}
 	p.logged(20*time.Second, "acceptance worker is up")
 	return p
 }
@@ -146,6 +151,9 @@ func behave(ctx context.Context, t *worker.Task) error {
 		case <-done:
 			return ctx.Err()
 		}
+	}
+	if b.Poison {
+		os.Exit(3)
 	}
 	if b.FailWhile != "" {
 		if _, err := os.Stat(b.FailWhile); err == nil {

@@ -1,5 +1,6 @@
 // Package faultproxy is a TCP proxy that breaks connections in the ways that
-// networks do, for tests.
+// networks do, for tests, one for UDP ([Packets]) that loses packets, and one that
+// answers commands of Redis itself ([Answerer]).
 //
 // A client dials the proxy, the proxy dials the target, and bytes pass in both
 // directions until a fault is switched on. What it keeps true:

@@ -3,6 +3,7 @@ package faultproxy
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -46,6 +47,8 @@ type faults struct {
 	stall    Direction
 	refusing bool
 	latency  time.Duration
+	jitter   time.Duration // added to latency at most
+	only     []string      // clients that faults hit; nil is all
 	counters Counters
 }
 
@@ -54,7 +57,7 @@ func newFaults() *faults { return &faults{changed: make(chan struct{})} }
 // Pass switches every fault off. What was stalled goes on its way.
 func (p *Proxy) Pass() {
 	p.faults.change(func(f *faults) {
-		f.cutProb, f.cutNext, f.stall, f.refusing, f.latency = 0, 0, 0, false, 0
+		f.cutProb, f.cutNext, f.stall, f.refusing, f.latency, f.jitter, f.only = 0, 0, 0, false, 0, 0, nil
 	})
 }
 
@@ -82,8 +85,18 @@ func (p *Proxy) Blackhole(d Direction) {
 
 // Latency holds every chunk back for d, in each direction: a round trip takes
 // at least 2d longer.
-func (p *Proxy) Latency(d time.Duration) {
-	p.faults.change(func(f *faults) { f.latency = d })
+func (p *Proxy) Latency(d time.Duration) { p.LatencyBetween(d, d) }
+
+// LatencyBetween holds every chunk back for a random time between low and high.
+// A chunk waits for those before it, so that order stays.
+func (p *Proxy) LatencyBetween(low, high time.Duration) {
+	p.faults.change(func(f *faults) { f.latency, f.jitter = low, max(0, high-low) })
+}
+
+// Only limits all faults to the clients of these names, as the proxy was told to
+// name them ([Proxy.Name]); none lifts the limit.
+func (p *Proxy) Only(names ...string) {
+	p.faults.change(func(f *faults) { f.only = names })
 }
 
 // Refuse closes new connections at once, or ends that. Open ones are left be.
@@ -117,16 +130,21 @@ func (f *faults) stop() { f.change(func(f *faults) { f.stopped = true }) }
 
 // judge decides on one chunk, after it was held back as long as the faults in
 // force ask for.
-func (f *faults) judge(dir Direction, c chunk, ended <-chan struct{}) verdict {
+func (f *faults) judge(client string, dir Direction, c chunk, ended <-chan struct{}) verdict {
 	stalled, delayed := false, false
+	share := rand.Float64() // of the jitter
 	for {
 		f.mu.Lock()
 		if f.stopped {
 			f.mu.Unlock()
 			return gone
 		}
+		if !f.hits(client) {
+			f.mu.Unlock()
+			return pass
+		}
 		var timer <-chan time.Time
-		switch left := f.latency - time.Since(c.at); {
+		switch left := f.latency + time.Duration(share*float64(f.jitter)) - time.Since(c.at); {
 		case f.stall&dir != 0:
 			if !stalled {
 				f.counters.Stalled++
@@ -170,11 +188,21 @@ func (f *faults) release(dir Direction, c chunk) verdict {
 	return drop
 }
 
-func (f *faults) refuse() bool {
+// hits tells whether the faults in force are meant for a client.
+func (f *faults) hits(client string) bool { return f.only == nil || slices.Contains(f.only, client) }
+
+func (f *faults) concerns(client string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.refusing {
-		f.counters.Refused++
+	return f.hits(client)
+}
+
+func (f *faults) refuse(client string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.refusing || !f.hits(client) {
+		return false
 	}
-	return f.refusing
+	f.counters.Refused++
+	return true
 }

@@ -23,14 +23,15 @@ type chunk struct {
 
 // link is one connection through the proxy.
 type link struct {
+	name           string // of the client
 	client, server net.Conn
 	faults         *faults
 	closeOnce      sync.Once
 	ended          chan struct{} // closed when the link is cut
 }
 
-func newLink(client, server net.Conn, f *faults) *link {
-	return &link{client: client, server: server, faults: f, ended: make(chan struct{})}
+func newLink(name string, client, server net.Conn, f *faults) *link {
+	return &link{name: name, client: client, server: server, faults: f, ended: make(chan struct{})}
 }
 
 // run carries bytes until both directions have ended.
@@ -89,7 +90,7 @@ func (l *link) push(queue chan<- chunk, c chunk) bool {
 // orderly end leaves the other direction open; any other ends the link.
 func (l *link) write(dir Direction, to net.Conn, queue <-chan chunk) {
 	for c := range queue {
-		if l.faults.judge(dir, c, l.ended) != pass {
+		if l.faults.judge(l.name, dir, c, l.ended) != pass {
 			break
 		}
 		if c.err == nil {

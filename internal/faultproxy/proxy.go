@@ -15,6 +15,7 @@ type Proxy struct {
 	wg       sync.WaitGroup
 
 	mu     sync.Mutex
+	name   func(net.Addr) string // nil names nobody
 	closed bool
 	links  map[*link]struct{}
 }
@@ -23,7 +24,13 @@ type Proxy struct {
 // until the test ends. At first everything passes.
 func New(t testing.TB, target string) *Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return NewAt(t, "127.0.0.1:0", target)
+}
+
+// NewAt is [New] at an address of the caller's choice.
+func NewAt(t testing.TB, listen, target string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		t.Fatalf("faultproxy: %v", err)
 	}
@@ -36,13 +43,31 @@ func New(t testing.TB, target string) *Proxy {
 // Addr is the host:port that clients dial.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// CloseAll cuts every open connection at once, on both sides. New ones are
-// accepted as before.
+// Name tells how to name clients that connect from now on, by the address they
+// connect from. It is called once for each connection.
+func (p *Proxy) Name(name func(net.Addr) string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.name = name
+}
+
+func (p *Proxy) nameOf(client net.Conn) string {
+	p.mu.Lock()
+	name := p.name
+	p.mu.Unlock()
+	if name == nil {
+		return ""
+	}
+	return name(client.RemoteAddr())
+}
+
+// CloseAll cuts every open connection at once, on both sides; of those clients
+// only that faults are limited to. New ones are accepted as before.
 func (p *Proxy) CloseAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		if l.close() {
+		if p.faults.concerns(l.name) && l.close() {
 			p.faults.count(func(c *Counters) { c.Closed++ })
 		}
 	}
@@ -73,7 +98,8 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		if p.faults.refuse() {
+		name := p.nameOf(client)
+		if p.faults.refuse(name) {
 			_ = client.Close()
 			continue
 		}
@@ -82,14 +108,14 @@ func (p *Proxy) accept() {
 			_ = client.Close()
 			continue
 		}
-		if !p.adopt(client, server) {
+		if !p.adopt(name, client, server) {
 			return
 		}
 	}
 }
 
 // adopt starts the two pumps of a connection. It fails once the proxy closes.
-func (p *Proxy) adopt(client, server net.Conn) bool {
+func (p *Proxy) adopt(name string, client, server net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -97,7 +123,7 @@ func (p *Proxy) adopt(client, server net.Conn) bool {
 		_ = server.Close()
 		return false
 	}
-	l := newLink(client, server, p.faults)
+	l := newLink(name, client, server, p.faults)
 	p.links[l] = struct{}{}
 	p.faults.count(func(c *Counters) { c.Connections++ })
 	p.wg.Go(func() {

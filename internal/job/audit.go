@@ -7,7 +7,8 @@ type Fault uint8
 // traces of a defect, or of somebody who wrote to Redis by hand.
 const (
 	FaultNone Fault = iota
-	// FaultIndexRegion: the index has the record in another region than its state.
+	// FaultIndexRegion: the index has the record in another region than its state, or
+	// after its time.
 	FaultIndexRegion
 	// FaultIndexMissing: the index does not have the record.
 	FaultIndexMissing

@@ -143,6 +143,7 @@ func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
 	pair := Pair{Child: d}
 	pair.Child.State = runPart(t.State)
 	pair.Child.State.Children, pair.Child.State.Started = child.Children, t.Started&child.Children
+	pair.Child.State.Unknown = child.Unknown
 	pair.Child.IndexMS = c.IndexMS(runPart(t.State), now)
 	pair.Child.Ended, pair.Child.DeadLetter, pair.Child.Notices = nil, false, nil
 

@@ -71,6 +71,7 @@ const (
 	ReasonTooManyRuns      = "TOO_MANY_RUNS"
 	ReasonNoNominalTimes   = "NO_NOMINAL_TIMES"
 	ReasonNoInterval       = "NO_INTERVAL"
+	ReasonJobRuns          = "JOB_RUNS"
 )
 
 // PreconditionError says that a request is good but does not fit the job as it

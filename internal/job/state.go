@@ -164,6 +164,10 @@ type State struct {
 	TimedOut     uint64   // attempts
 	Skipped      uint64   // nominal times
 	Recent       []string // request ids of the last manual runs, newest last
+
+	// Unknown carries stored fields that this version does not know, as they are
+	// written. They stay with their record whatever is decided.
+	Unknown string
 }
 
 // MaxRecent bounds State.Recent.

@@ -134,6 +134,25 @@ func (c *Cluster) LocalAddr() string { return c.addr.Load().(string) }
 // Members lists the live members and those that departed lately, by name.
 func (c *Cluster) Members() []MemberInfo { return c.nodes.list(time.Now()) }
 
+// SetAside tells the others, and this node's own view, whether it should hold
+// shards. It waits up to timeout for the message to be on its way; what has not
+// come through by then does with the next full exchange.
+func (c *Cluster) SetAside(aside bool, timeout time.Duration) error {
+	c.life.Lock()
+	list, over := c.list.Load(), c.life.stopped
+	c.life.Unlock() // who leaves or stops need not wait for the word to be out
+	if list == nil || over || c.left.Load() {
+		return nil
+	}
+	m := c.o.meta()
+	m.Aside = aside
+	c.nodes.tell(m)
+	if err := list.UpdateNode(timeout); err != nil {
+		return fmt.Errorf("membership: tell metadata: %w", err)
+	}
+	return nil
+}
+
 // Leave tells the others that this node goes, so that they need not find out.
 // From then on the view is without it; what happens to the others still shows.
 // It waits up to timeout for the message to be on its way, and returns an error

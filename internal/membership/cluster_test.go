@@ -71,10 +71,15 @@ func startNode(t *testing.T, name string, change ...func(*Options)) *Cluster {
 
 func joining(addrs ...string) func(*Options) { return func(o *Options) { o.Join = addrs } }
 
+// names are the members, those that stand aside with a minus.
 func names(v ring.View) string {
 	var list []string
 	for _, m := range v.Members {
-		list = append(list, m.Name)
+		name := m.Name
+		if m.Aside {
+			name += "-"
+		}
+		list = append(list, name)
 	}
 	return strings.Join(list, " ")
 }
@@ -395,4 +400,23 @@ func freePort(t *testing.T) int {
 	}
 	t.Fatal("no free port")
 	return 0
+}
+
+func TestStandingAsideIsTold(t *testing.T) {
+	t.Parallel()
+	a, b, c := trio(t)
+	for _, step := range []struct {
+		aside bool
+		want  string
+	}{{true, "a b- c"}, {false, "a b c"}} {
+		if err := b.SetAside(step.aside, patience); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []*Cluster{a, b, c} {
+			sees(t, n, step.want)
+			if m, ok := n.View().Member("b"); !ok || m.GRPCAddr != "b:9000" {
+				t.Errorf("%s lost the addresses: %+v", n.o.Name, m)
+			}
+		}
+	}
 }

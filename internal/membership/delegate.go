@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -34,6 +35,8 @@ type MemberInfo struct {
 	// Addr is its gossip address, host:port.
 	Addr  string
 	State State
+	// Version of its program; empty from a node that does not say.
+	Version string
 }
 
 type entry struct {
@@ -45,7 +48,7 @@ type entry struct {
 // memberlist goes on writing to its own, and never blocks: its callers hold
 // memberlist's lock.
 type delegate struct {
-	meta    []byte
+	meta    atomic.Pointer[[]byte]
 	onEvent func()
 	log     func(msg string, args ...any)
 
@@ -56,14 +59,22 @@ type delegate struct {
 }
 
 func newDelegate(o Options, onEvent func()) *delegate {
-	d := &delegate{meta: encodeMeta(o.GRPCAddr, o.PeerAddr), onEvent: onEvent, log: o.Logger.Error}
+	d := &delegate{onEvent: onEvent, log: o.Logger.Error}
+	d.tell(o.meta())
 	d.mu.nodes = map[string]entry{}
 	return d
 }
 
 // NodeMeta is asked for when this node announces itself.
 func (d *delegate) NodeMeta(limit int) []byte {
-	return d.meta[:min(limit, len(d.meta))]
+	meta := *d.meta.Load()
+	return meta[:min(limit, len(meta))]
+}
+
+// tell sets what NodeMeta says from now on.
+func (d *delegate) tell(m meta) {
+	text := encodeMeta(m)
+	d.meta.Store(&text)
 }
 
 // NotifyMsg has nothing to receive: nodes gossip about nodes only.
@@ -99,9 +110,9 @@ func (d *delegate) put(n *memberlist.Node, state State) {
 		d.log("metadata of a node is not readable", "name", n.Name, "error", err)
 	}
 	e := entry{since: time.Now(), info: MemberInfo{
-		Member: ring.Member{Name: n.Name, GRPCAddr: about.GRPC, PeerAddr: about.Peer},
+		Member: ring.Member{Name: n.Name, GRPCAddr: about.GRPC, PeerAddr: about.Peer, Aside: about.Aside},
 		Addr:   n.Address(),
-		State:  state,
+		State:  state, Version: about.Version,
 	}}
 	d.mu.Lock()
 	d.mu.nodes[n.Name] = e

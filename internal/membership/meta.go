@@ -7,10 +7,14 @@ import "encoding/json"
 type meta struct {
 	GRPC string `json:"g,omitempty"`
 	Peer string `json:"p,omitempty"`
+	// Version of its program.
+	Version string `json:"v,omitempty"`
+	// Aside: it should hold no shards.
+	Aside bool `json:"a,omitempty"`
 }
 
-func encodeMeta(grpcAddr, peerAddr string) []byte {
-	b, _ := json.Marshal(meta{GRPC: grpcAddr, Peer: peerAddr}) // two strings cannot fail
+func encodeMeta(m meta) []byte {
+	b, _ := json.Marshal(m) // strings and a bool cannot fail
 	return b
 }
 

@@ -55,8 +55,8 @@ func TestConfig(t *testing.T) {
 }
 
 func TestMeta(t *testing.T) {
-	m, err := decodeMeta(encodeMeta("g:1", "p:2"))
-	if err != nil || m != (meta{GRPC: "g:1", Peer: "p:2"}) {
+	m, err := decodeMeta(encodeMeta(meta{GRPC: "g:1", Peer: "p:2", Version: "1.2.3"}))
+	if err != nil || m != (meta{GRPC: "g:1", Peer: "p:2", Version: "1.2.3"}) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if m, err := decodeMeta([]byte(`{"g":"g:1","later":{"x":1}}`)); err != nil || m.GRPC != "g:1" {
@@ -116,7 +116,7 @@ func TestDepartedAreBounded(t *testing.T) {
 	o, _ := Options{Name: "a"}.withDefaults()
 	d := newDelegate(o, func() {})
 	node := func(i int) *memberlist.Node {
-		return &memberlist.Node{Name: string(rune('A' + i)), Addr: net.IPv4(10, 0, 0, byte(i)), Port: 1, Meta: encodeMeta("g", "p")}
+		return &memberlist.Node{Name: string(rune('A' + i)), Addr: net.IPv4(10, 0, 0, byte(i)), Port: 1, Meta: encodeMeta(meta{GRPC: "g", Peer: "p"})}
 	}
 	d.NotifyJoin(node(0))
 	for i := 1; i <= maxDeparted+10; i++ {

@@ -45,11 +45,15 @@ func (v clusterView) describeAll(ctx context.Context) []job.NodeInfo {
 
 func (v clusterView) Nodes(ctx context.Context) ([]rpc.Node, error) {
 	infos := v.describeAll(ctx)
+	versions := map[string]string{}
+	for _, m := range v.gossip.Members() {
+		versions[m.Name] = m.Version
+	}
 	nodes := make([]rpc.Node, len(infos))
 	for i, m := range infos {
 		nodes[i] = rpc.Node{
 			Name: m.Name, GRPCAddress: m.GRPCAddress, PeerAddress: m.PeerAddress, ShardsHeld: m.ShardsHeld,
-			Workers: len(m.Workers), Draining: m.Draining, Version: m.Version, Started: m.StartedAt,
+			Workers: len(m.Workers), Draining: m.Draining, Version: cmp.Or(m.Version, versions[m.Name]), Started: m.StartedAt,
 			Unreachable: m.Unreachable, Durability: m.Durability,
 		}
 	}

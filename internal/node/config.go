@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/telemetry"
 )
@@ -52,6 +54,9 @@ type Config struct {
 	Virtual bool
 	Now     func() int64
 
+	// Network stands in for the host's network, for a cluster inside one process.
+	Network Network
+
 	LockTTL  time.Duration // of a shard; default 10 s
 	LeaseTTL time.Duration // of an attempt; default 30 s
 	Rescan   time.Duration // safety net of the holder's loop; default 1 s
@@ -60,6 +65,14 @@ type Config struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Gatherer   prometheus.Gatherer
+}
+
+// Network is what a node reaches others by, but for Redis, whose dialer is an
+// option of its client. Nil fields mean the host's network.
+type Network struct {
+	Listen func(address string) (net.Listener, error)
+	Dial   func(ctx context.Context, address string) (net.Conn, error)
+	Gossip membership.Transport
 }
 
 func (c *Config) setDefaults() error {
@@ -83,6 +96,9 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Network.Listen == nil {
+		c.Network.Listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 	}
 	if c.Registerer == nil || c.Gatherer == nil {
 		r := prometheus.NewRegistry()

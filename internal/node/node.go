@@ -29,6 +29,7 @@ type Node struct {
 	cfg       Config
 	startedAt time.Time
 	draining  atomic.Bool
+	aside     atomic.Bool // Redis does not answer this node
 	report    atomic.Pointer[redisstore.Report]
 
 	clients, others    net.Listener
@@ -51,6 +52,7 @@ type Node struct {
 
 	demand  chan struct{}
 	permits chan permit
+	failed  chan error
 
 	ctx      context.Context // ends the engines
 	cancel   context.CancelFunc
@@ -76,6 +78,7 @@ func New(cfg Config) (*Node, error) {
 	return &Node{
 		cfg: cfg, ctx: ctx, cancel: cancel, startedAt: time.Now(),
 		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
+		failed: make(chan error, 1),
 	}, nil
 }
 

@@ -166,7 +166,7 @@ func (n *Node) demandLoop(ctx context.Context) {
 		case <-n.demand:
 		case <-again.C:
 		}
-		n.peers.BroadcastDemand(n.dispatcher.Demand())
+		n.peers.BroadcastDemand(n.offered())
 		gap.Reset(demandGap)
 		select {
 		case <-ctx.Done():
@@ -174,6 +174,15 @@ func (n *Node) demandLoop(ctx context.Context) {
 		case <-gap.C:
 		}
 	}
+}
+
+// offered are the free slots that peers may send permits for. A node that stands
+// aside could not use one.
+func (n *Node) offered() []job.QueueDemand {
+	if n.aside.Load() {
+		return nil
+	}
+	return n.dispatcher.Demand()
 }
 
 // demandChanged wakes whoever waits for free slots.

@@ -79,7 +79,7 @@ func (n *Node) listen(context.Context) error {
 		what, addr string
 		to         *net.Listener
 	}{{"grpc-addr", n.cfg.GRPCAddr, &n.clients}, {"peer-addr", n.cfg.PeerAddr, &n.others}} {
-		listener, err := net.Listen("tcp", l.addr)
+		listener, err := n.cfg.Network.Listen(l.addr)
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.what, err)
 		}
@@ -97,7 +97,8 @@ func (n *Node) listen(context.Context) error {
 // build connects engines and adapters to one another.
 func (n *Node) build(context.Context) (err error) {
 	c := n.cfg
-	if n.peers, err = peer.New(peer.Options{Self: c.Name, Handler: n, Logger: c.Logger, Registerer: c.Registerer}); err != nil {
+	n.peers, err = peer.New(peer.Options{Self: c.Name, Version: c.Version, Handler: n, Dial: c.Network.Dial, Logger: c.Logger, Registerer: c.Registerer})
+	if err != nil {
 		return err
 	}
 	n.ledger = ledger.New(ledger.Options{
@@ -146,8 +147,8 @@ func (n *Node) build(context.Context) (err error) {
 		return err
 	}
 	o := membership.Options{
-		Name: c.Name, Join: c.Join, Key: c.GossipKey, Label: c.Cluster, GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr,
-		Logger: c.Logger, Registerer: c.Registerer,
+		Name: c.Name, Join: c.Join, Key: c.GossipKey, Label: c.Cluster, GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
+		Transport: c.Network.Gossip, Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if o.BindAddr, o.BindPort, err = splitHostPort(c.GossipAddr); err != nil {
 		return fmt.Errorf("gossip-addr: %w", err)
@@ -239,6 +240,7 @@ func (n *Node) run(context.Context) error {
 	}
 	n.engines.Go(func() { n.demandLoop(n.ctx) })
 	n.engines.Go(func() { n.statsLoop(n.ctx) })
+	n.engines.Go(func() { n.reachLoop(n.ctx) })
 	n.gossip.Subscribe(func(v ring.View) {
 		n.peers.SetView(v)
 		n.locks.SetView(v)
@@ -268,10 +270,12 @@ func (n *Node) drain(ctx context.Context) error {
 // leaveTimeout is how long the word that this node leaves may take.
 const leaveTimeout = time.Second
 
-func (n *Node) serveHTTP(context.Context) (err error) {
-	if n.http, err = telemetry.Serve(n.cfg.HTTPAddr, n.cfg.Gatherer, n.missing); err != nil {
-		return err
+func (n *Node) serveHTTP(context.Context) error {
+	listener, err := n.cfg.Network.Listen(n.cfg.HTTPAddr)
+	if err != nil {
+		return fmt.Errorf("http-addr: %w", err)
 	}
+	n.http = telemetry.Serve(listener, n.cfg.Gatherer, n.missing)
 	n.onStop("http", n.http.Stop)
 	return nil
 }

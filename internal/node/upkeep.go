@@ -34,6 +34,7 @@ func (n *Node) statsLoop(ctx context.Context) {
 			return
 		case <-stats.C:
 			n.countQueues(ctx)
+			n.checkSchema(ctx)
 		case <-check.C:
 			if err := n.checkRedis(ctx); err != nil && ctx.Err() == nil {
 				n.cfg.Logger.Warn("redis could not be checked", "error", err)
@@ -103,6 +104,29 @@ func (n *Node) checkRedis(ctx context.Context) error {
 	}
 	return nil
 }
+
+// ErrSchema says that a later version has raised the schema of the keyspace.
+var ErrSchema = redisstore.ErrSchema
+
+// checkSchema gives up when the keyspace belongs to a later version: what this one
+// writes would not be understood any more.
+func (n *Node) checkSchema(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	err := n.clientStore.CheckSchema(ctx)
+	if !errors.Is(err, ErrSchema) {
+		return // that Redis is away is told by others
+	}
+	select {
+	case n.failed <- err:
+		n.cfg.Logger.Error("node gives up", "error", err)
+	default: // it has been told
+	}
+}
+
+// Failed carries the error that a running node cannot go on with. It is for the
+// caller to stop the node, without a drain.
+func (n *Node) Failed() <-chan error { return n.failed }
 
 func knows(r redisstore.Report, f redisstore.Finding) bool {
 	for _, known := range r.Findings {

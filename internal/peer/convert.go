@@ -20,10 +20,6 @@ func kindOf(m *fermatav1.LinkRequest) string {
 	return "other"
 }
 
-func helloToPB(node string) *fermatav1.LinkRequest {
-	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Hello{Hello: &fermatav1.LinkHello{Node: node}}}
-}
-
 func demandToPB(demand []job.QueueDemand) *fermatav1.LinkRequest {
 	queues := make([]*fermatav1.QueueDemand, len(demand))
 	for i, d := range demand {

@@ -74,16 +74,21 @@ func (l *link) session() (opened bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := stream.Send(helloToPB(l.p.o.Self)); err != nil {
+	if err := stream.Send(l.p.self().hello()); err != nil {
 		return false, err
 	}
-	if _, err := stream.Header(); err != nil {
+	header, err := stream.Header()
+	if err != nil {
+		return false, err
+	}
+	other := aboutFromHeader(l.member.Name, header)
+	if err := l.p.self().fits(other); err != nil {
 		return false, err
 	}
 	l.queue.reopened()
 	l.open.Store(true)
 	l.p.metrics.links.WithLabelValues("dialled").Inc()
-	l.p.o.Logger.Info("link is up", "node", l.member.Name, "addr", l.member.PeerAddr)
+	l.p.o.Logger.Info("link is up", "node", l.member.Name, "addr", l.member.PeerAddr, "version", other.version)
 	ended := make(chan error, 1)
 	go func() { ended <- l.read(stream) }()
 	err = l.write(ctx, stream, ended)

@@ -1,8 +1,11 @@
 package peer
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"net"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,9 +44,13 @@ type Options struct {
 	// Self is this node's name.
 	Self    string
 	Handler Handler
+	// Version of this node's program, for people.
+	Version string
 	// DialOptions are for the connections to other nodes, credentials first of
 	// all. Default: plain text.
 	DialOptions []grpc.DialOption
+	// Dial opens connections to other nodes. Default: TCP.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -55,6 +62,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if len(o.DialOptions) == 0 {
 		o.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	}
+	if o.Dial != nil {
+		o.DialOptions = append(slices.Clone(o.DialOptions), grpc.WithContextDialer(o.Dial))
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -266,7 +266,7 @@ func TestASecondLinkReplacesTheFirst(t *testing.T) {
 	n := start(t, "n", "127.0.0.1:0", nil)
 	first, second := dial(t, n), dial(t, n)
 	for i, s := range []grpc.BidiStreamingClient[fermatav1.LinkRequest, fermatav1.LinkResponse]{first, second} {
-		send(t, s, helloToPB("x"))
+		send(t, s, helloOf("x"))
 		send(t, s, demandToPB(demandOf(i)))
 		n.wait(fmt.Sprintf("demand x %v", demandOf(i)))
 	}
@@ -294,13 +294,13 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 	n := start(t, "n", "127.0.0.1:0", r)
 	for _, name := range []string{"", "n"} {
 		s := dial(t, n)
-		send(t, s, helloToPB(name))
+		send(t, s, helloOf(name))
 		if _, err := s.Recv(); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("hello of %q: %v", name, err)
 		}
 	}
 	s := dial(t, n)
-	send(t, s, helloToPB("x"))
+	send(t, s, helloOf("x"))
 	send(t, s, nudgeToPB(nudge{shard: -1, lane: lane}, 1))
 	send(t, s, &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Nudge{Nudge: &fermatav1.Nudge{Lane: "nonsense"}}})
 	send(t, s, &fermatav1.LinkRequest{}) // of a later version

@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -64,7 +63,7 @@ func (s *server) Link(stream servedStream) error {
 	p.enter(l)
 	defer p.leave(l)
 	entered <- l
-	if err := stream.SendHeader(metadata.MD{}); err != nil {
+	if err := stream.SendHeader(p.self().header()); err != nil {
 		return err
 	}
 	if !p.start(func() { ended <- p.writeServed(stream, l) }) {
@@ -131,6 +130,9 @@ func (p *Peer) readServed(stream servedStream, hello chan<- string, entered <-ch
 	node := first.GetHello().GetNode()
 	if node == "" || node == p.o.Self {
 		return status.Errorf(codes.InvalidArgument, "a link begins with the name of another node, not %q", job.Clip(node, job.MaxID))
+	}
+	if err := p.self().fits(aboutFromPB(first.GetHello())); err != nil {
+		return err
 	}
 	hello <- node
 	var l *served

@@ -38,10 +38,15 @@ func (a *audit) scoreOp(lane job.Lane, id string) *op {
 	return command("zscore", key, "zscore", key, id)
 }
 
-// agrees tells whether an entry is in the region of the state.
+// agrees tells whether an entry is in the region of the state and, where runs are
+// waited for, not after their time.
 func agrees(s job.State, o *op) bool {
-	region, _ := job.SplitScore(score(o.reply.at(0)))
-	return o.reply.at(0) != nil && region == s.Region
+	at := score(o.reply.at(0))
+	region, _ := job.SplitScore(at)
+	if o.reply.at(0) == nil || at < 0 || region != s.Region {
+		return false
+	}
+	return s.Region != job.RegionDue || at <= job.Score(job.RegionDue, s.Due)
 }
 
 // lookAgain reads state, entry and state, in this order, until the state stood
@@ -82,8 +87,7 @@ func (a *audit) wrongEntry(id string, s job.State, o *op) error {
 	if o.reply.at(0) == nil {
 		f.Fault, f.Detail = job.FaultIndexMissing, fmt.Sprintf("its state is %s", s.Region)
 	} else {
-		region, _ := job.SplitScore(score(o.reply.at(0)))
-		f.Detail = fmt.Sprintf("its state is %s, its entry %s", s.Region, region)
+		f.Detail = fmt.Sprintf("its state is %s, its entry %s", s.Region, entryText(score(o.reply.at(0))))
 	}
 	if a.repair {
 		if err := a.mend(a.ctx, a.shard, []overdue{{record: id, state: s, lane: s.Lane}}); err != nil {
@@ -93,6 +97,15 @@ func (a *audit) wrongEntry(id string, s job.State, o *op) error {
 	}
 	a.find(f)
 	return nil
+}
+
+// entryText says where a score puts a record.
+func entryText(at int64) string {
+	region, ms := job.SplitScore(at)
+	if at < 0 || region > job.RegionDone {
+		return "nowhere"
+	}
+	return fmt.Sprintf("%s, %s", region, dueText(ms))
 }
 
 // indexedLanes adds the lanes that only the index of lanes names.

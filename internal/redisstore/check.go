@@ -27,6 +27,24 @@ func (s *Store) Check(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
+// CheckSchema fails with ErrSchema when a later version has raised the schema of the
+// keyspace since it was opened. It costs one small read.
+func (s *Store) CheckSchema(ctx context.Context) error {
+	key := keyspaceKey(s.prefix)
+	stored := command("hget", key, "hget", key, "schema")
+	if err := s.perform(ctx, stored); err != nil {
+		return err
+	}
+	if schema, err := strconv.Atoi(stored.reply.text(0)); err == nil && schema > SchemaVersion {
+		return laterSchema(stored.reply.text(0))
+	}
+	return nil
+}
+
+func laterSchema(stored string) error {
+	return fmt.Errorf("%w: version %s, this binary knows %d: run a newer version", ErrSchema, stored, SchemaVersion)
+}
+
 // judgeKeyspace says what is wrong with the hash of the keyspace as it is stored
 // now, and nothing when it is what was opened.
 func (s *Store) judgeKeyspace(stored reply) string {
@@ -44,7 +62,7 @@ func (s *Store) judgeKeyspace(stored reply) string {
 			key, stored.text(0), clockName(stored.text(2)), len(s.shards), clockName(virtual))
 	}
 	if schema, err := strconv.Atoi(stored.text(1)); err != nil || schema > SchemaVersion {
-		return fmt.Sprintf("the schema of the keyspace is now version %q, this binary knows %d: run a newer version", stored.text(1), SchemaVersion)
+		return laterSchema(stored.text(1)).Error()
 	}
 	return ""
 }

@@ -48,6 +48,8 @@ type ClientOptions struct {
 	ClientName string
 	// PoolSize is the number of connections to each server. Default 16.
 	PoolSize int
+	// Dialer opens connections. Default: TCP, and TLS with rediss.
+	Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 	// DialTimeout, ReadTimeout (also for writes) and PoolTimeout default to 1 s,
 	// 1 s and 250 ms.
 	DialTimeout, ReadTimeout, PoolTimeout time.Duration
@@ -82,7 +84,7 @@ func NewClient(o ClientOptions) (redis.UniversalClient, error) {
 		Addrs: target.addrs, MasterName: target.master, DB: target.db, IsClusterMode: target.cluster,
 		Username: target.username, Password: target.password,
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
-		ClientName: o.ClientName, TLSConfig: config,
+		ClientName: o.ClientName, TLSConfig: config, Dialer: o.Dialer,
 		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
 		DialTimeout: or(o.DialTimeout, DefaultDialTimeout),
 		ReadTimeout: or(o.ReadTimeout, DefaultReadTimeout), WriteTimeout: or(o.ReadTimeout, DefaultReadTimeout),
@@ -98,6 +100,21 @@ func NewClient(o ClientOptions) (redis.UniversalClient, error) {
 		return redis.NewFailoverClient(u.Failover()), nil
 	}
 	return redis.NewClient(u.Simple()), nil
+}
+
+// answerTimeout is how long a client waits for an answer.
+func answerTimeout(c redis.UniversalClient) time.Duration {
+	timeout := time.Duration(0)
+	switch c := c.(type) {
+	case *redis.Client:
+		timeout = c.Options().ReadTimeout
+	case *redis.ClusterClient:
+		timeout = c.Options().ReadTimeout
+	}
+	if timeout <= 0 { // unknown, or without end
+		return DefaultReadTimeout
+	}
+	return timeout
 }
 
 // newCluster adds what the universal options cannot say: a map of the cluster

@@ -71,13 +71,22 @@ func (c *shardClock) ms(now time.Time) (ms int64, ok bool) {
 	return c.handed, true
 }
 
+// virtual is what a virtual clock makes of the last answer: nothing passes by
+// itself, and a clock that was stepped back stands until it has caught up.
+func (c *shardClock) virtual(ms int64) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handed = max(c.handed, c.us/1000, ms)
+	return c.handed
+}
+
 // Now returns the shard's clock in Unix milliseconds. It extrapolates the last
 // answer of any script by the monotonic clock, and asks Redis when that is older
 // than 10 s. It never goes back. The shard's clock may be a little ahead of it,
 // never more than a moment behind.
 func (s *Store) Now(ctx context.Context, shard int) (int64, error) {
 	if s.virtual != nil {
-		s.clocks[shard].saw(s.virtual()*1000, s.now())
+		return s.clocks[shard].virtual(s.virtual()), nil
 	}
 	if ms, ok := s.clocks[shard].ms(s.now()); ok {
 		return ms, nil

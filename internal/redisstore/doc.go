@@ -29,7 +29,7 @@
 // which has none: its job's counts. All of them live in the job's shard.
 //
 // A record is a member of one lane. Its score says in which region it is and
-// since or until when (job.Score), so that a move is one ZADD. Twelve scripts do
+// since or until when (job.Score), so that a move is one ZADD. Thirteen scripts do
 // all writing; the one that only Go's policy code drives, apply, is a compare and
 // set on token and revision. Each script file begins with its contract.
 //
@@ -48,7 +48,8 @@
 //     the caller has met, and than the shard's clock in microseconds.
 //  3. Every call may be repeated, by its caller and by the store itself, which does
 //     so while an answer is missing and time is left: a lease batch is remembered
-//     by its id, a record that has the state to be written was written (of two that
+//     by its id, and a copy that arrives when nobody waits for it any more leases
+//     nothing; a record that has the state to be written was written (of two that
 //     go together both, what was to be deleted being gone), a creation of the same
 //     bytes is the same creation. The client never repeats anything by
 //     itself (see [NewClient]).

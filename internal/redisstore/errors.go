@@ -17,6 +17,9 @@ var (
 	// ErrKeyspace: the keyspace was made for something else: another number of
 	// shards, a later schema, or another kind of clock.
 	ErrKeyspace = errors.New("keyspace does not fit")
+	// ErrSchema: a later version has raised the schema of the keyspace, so that this
+	// one must not write any more. It is an ErrKeyspace.
+	ErrSchema = fmt.Errorf("%w: its schema is a later one", ErrKeyspace)
 	// ErrUnsafe: the server is set up so that it would lose jobs.
 	ErrUnsafe = errors.New("redis is not safe to use")
 )
@@ -57,6 +60,13 @@ var answers = map[string]verdict{
 // errUnconfirmed: WAIT counted too few replicas.
 var errUnconfirmed = errors.New("too few replicas confirmed the write in time")
 
+// errNoAnswer: the client library gave neither an answer nor an error.
+var errNoAnswer = errors.New("no answer")
+
+// errLate: the script found that nobody would be waiting for its answer, and did
+// nothing. Who reads it does wait: the clock was not what it expected.
+var errLate = errors.New("the call came too late")
+
 // classify judges an error of one command.
 func classify(err error) verdict {
 	var reply redis.Error
@@ -66,6 +76,8 @@ func classify(err error) verdict {
 		return verdict{kind: "unconfirmed", as: job.ErrDurability}
 	case errors.Is(err, job.ErrNotHolder), errors.Is(err, job.ErrClockJump), errors.Is(err, ErrKeyspace), errors.Is(err, errCorrupt):
 		return verdict{kind: "refused"}
+	case errors.Is(err, errLate):
+		return verdict{kind: "late", retry: true, as: job.ErrUnavailable}
 	case errors.As(err, &reply):
 		return classifyAnswer(reply.Error())
 	case errors.As(err, &op) && op.Op == "dial":

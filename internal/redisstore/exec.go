@@ -170,10 +170,10 @@ func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, be
 		wait = p.Do(ctx, "wait", s.replicas, s.waitTimeout.Milliseconds())
 	}
 	started := s.now()
-	_, _ = p.Exec(ctx) // each command has its own error
+	_, failed := p.Exec(ctx) // each command has its own error, if it was sent
 	arrived := s.now()
 	for i, o := range ops {
-		o.take(cmds[i])
+		o.take(cmds[i], failed)
 		s.finish(o, arrived, arrived.Sub(started))
 	}
 	if wait != nil {
@@ -193,7 +193,7 @@ func (s *Store) finish(o *op, arrived time.Time, took time.Duration) {
 	switch o.err = o.refusal(); {
 	case o.reply.int(0) == 1:
 		s.clocks[o.shard].refused(arrived)
-	case o.err == nil || o.reply.int(0) == 2:
+	case o.err == nil || o.reply.int(0) == 2 || o.reply.int(0) == 4:
 		s.clocks[o.shard].saw(o.reply.int(1), arrived)
 	}
 }

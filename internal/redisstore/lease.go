@@ -14,7 +14,8 @@ import (
 // each server; the definitions follow by plain reads, those of parents for runs
 // that are records of their own. A reply whose Err is
 // job.ErrDurability is complete; with any other Err it is empty, and the request
-// may be repeated with the same batch id.
+// may be repeated with the same batch id. A request for no leases brings those that
+// its batch has got, and sees to it that a copy still on its way gets none.
 func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply {
 	replies := make([]job.LeaseReply, len(requests))
 	calls := make([]*leaseCall, len(requests))
@@ -71,7 +72,8 @@ func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
 	keys := s.shards[r.Shard]
 	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].take(r.Batch)}
 	names := []string{keys.meta, keys.state, keys.lanes, keys.lock}
-	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.floor(r.Shard), s.batchField(c.slot), r.Batch}
+	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.floor(r.Shard), s.batchField(c.slot), r.Batch,
+		s.patience.Milliseconds()}
 	for _, q := range r.Quotas {
 		names = append(names, keys.laneKey(q.Lane))
 		argv = append(argv, q.N)
@@ -95,8 +97,8 @@ func checkLease(r job.LeaseRequest, shards int) error {
 		seen[q.Lane] = true
 		total += q.N
 	}
-	if total < 1 || total > job.MaxLeasesPerCall {
-		return fmt.Errorf("%d leases asked for: want 1 to %d", total, job.MaxLeasesPerCall)
+	if total > job.MaxLeasesPerCall {
+		return fmt.Errorf("%d leases asked for: want at most %d", total, job.MaxLeasesPerCall)
 	}
 	return nil
 }

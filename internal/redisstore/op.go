@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,10 +63,15 @@ func (o *op) args(common []any, whole bool) []any {
 
 func (o *op) mutates() bool { return o.script != nil && o.script.mutates }
 
-// take reads the answer of a command.
-func (o *op) take(cmd *redis.Cmd) {
+// take reads the answer of a command. One that has neither answer nor error was
+// never sent: the server refused the connection itself, which is the error of the
+// whole pipeline.
+func (o *op) take(cmd *redis.Cmd, pipeline error) {
 	o.reply = nil
 	value, err := cmd.Result()
+	if value == nil && err == nil {
+		err = cmp.Or(pipeline, errNoAnswer)
+	}
 	switch {
 	case errors.Is(err, redis.Nil):
 		o.err = nil
@@ -91,6 +97,8 @@ func (o *op) refusal() error {
 		return job.ErrClockJump
 	case 2:
 		return job.ErrNotHolder
+	case 4:
+		return errLate
 	case 3:
 		return fmt.Errorf("%w: shard %d has another kind of clock", ErrKeyspace, o.shard)
 	default:
@@ -153,8 +161,9 @@ func (s *Store) commonArgs(shard int) []any {
 	expect, accept := s.clocks[shard].expect(s.now())
 	virtual := ""
 	if s.virtual != nil {
-		expect = 0 // the caller says what time it is, and may leap
-		virtual = strconv.FormatInt(max(0, s.virtual()), 10)
+		now := max(0, s.virtual())
+		expect = s.clocks[shard].virtual(now) // the caller says what time it is, and may leap
+		virtual = strconv.FormatInt(now, 10)
 	}
 	return []any{expect, accept, virtual}
 }

@@ -28,8 +28,8 @@ type script struct {
 // clock that they need. Apply comes in two forms: apply, which carries history
 // and dead letters, and applyLean, which does without and always passes.
 type scripts struct {
-	create, read, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace *script
-	limits                                                                             limitScripts
+	create, read, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace *script
+	limits                                                                                      limitScripts
 }
 
 // loadScripts composes the scripts. An embedded server knows no flags; it has no
@@ -39,6 +39,7 @@ func loadScripts(embedded bool) scripts {
 	s := scripts{
 		create:    l.load("create", ""),
 		read:      l.load("read", "no-writes"),
+		restore:   l.load("restore", ""),
 		lease:     l.load("lease", "allow-oom"),
 		apply:     l.load("apply", ""),
 		applyLean: l.load("apply", "allow-oom"),

@@ -23,8 +23,10 @@ import (
 // digits; a text is a letter, its length in bytes, a colon, and the bytes. Times
 // and the settled token are written as their distance from the nominal time,
 // which keeps them short. What there may be several of is a text each.
-// A letter that is not known is skipped: a later version may add fields that an
-// earlier one can do without. Everything else needs a new version of the tail.
+// A field whose letter is not known stays with its record, last, as it is written:
+// a later version may add fields that an earlier one can do without, and that do not
+// count from the nominal time, which the earlier one moves. Everything else (a value
+// that is new to a field, another meaning) is a new schema: see docs/upgrades.md.
 const (
 	headerLen   = 36
 	tailVersion = '1'
@@ -64,7 +66,7 @@ func encodeState(s job.State) (string, error) {
 	for _, id := range s.Recent {
 		w.string('R', id)
 	}
-	return string(w.buf), nil
+	return string(append(w.buf, s.Unknown...)), nil
 }
 
 // run writes what belongs to the current run, and what waits behind it.

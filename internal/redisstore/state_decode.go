@@ -106,15 +106,18 @@ func (r *tailReader) next() (field, error) {
 	return f, nil
 }
 
-// into reads all fields. Times wait for the nominal time that they are counted
-// from.
+// into reads all fields. Those of a later version are kept as they are.
 func (r *tailReader) into(s *job.State) error {
 	for len(r.rest) > 0 {
+		before := r.rest
 		f, err := r.next()
 		if err == nil {
 			err = f.store(s)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, errLater):
+			s.Unknown += before[:len(before)-len(r.rest)]
+		case err != nil:
 			return err
 		}
 	}

@@ -10,8 +10,12 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
+// errLater marks a field of a later version.
+var errLater = errors.New("field of a later version")
+
 // store puts the field where it belongs. The writer puts the nominal time
-// before all times that are counted from it. Fields not known are skipped.
+// before all times that are counted from it. It answers errLater for a field that
+// this version does not know.
 func (f field) store(s *job.State) error {
 	if t := f.textOf(s); t != nil {
 		if !f.isText {
@@ -179,7 +183,7 @@ func (f field) storeSmall(s *job.State) error {
 	case 'h':
 		limit, put = 1, func(v uint64) { s.Paused = v == 1 }
 	default:
-		return nil // of a later version
+		return errLater
 	}
 	v, err := f.uint(limit)
 	put(v)

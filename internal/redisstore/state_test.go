@@ -57,6 +57,7 @@ func drawState(t *rapid.T) job.State {
 		},
 		Fired: u32.Draw(t, "fired"), BufferedUntil: ms.Draw(t, "buffered"), Backfills: backfills,
 		Children: u64.Draw(t, "children"), Started: u64.Draw(t, "begun"),
+		Unknown: rapid.SampledFrom([]string{"", "X5", "Y3:a:bZ-7", "~0:"}).Draw(t, "unknown"),
 		Hint: job.Hint{
 			Source: job.HintSource(rapid.IntRange(0, int(job.HintPlanner)).Draw(t, "hint")), AtMS: ms.Draw(t, "hintat"),
 			IntervalMS: ms.Draw(t, "hintinterval"), UntilMS: ms.Draw(t, "hintuntil"), Reason: text.Draw(t, "hintreason"),
@@ -122,9 +123,13 @@ func TestStateFieldsOfLaterVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := decodeState("ns/job", text+"Z5"+"Y3:a:b"+"X-7"+"k2")
-	s.Succeeded = 2
+	s.Succeeded, s.Unknown = 2, "Z5Y3:a:bX-7"
 	if err != nil || !reflect.DeepEqual(got, s) {
 		t.Errorf("state %+v (%v)", got, err)
+	}
+	rewritten, err := encodeState(got)
+	if again, err2 := decodeState("ns/job", rewritten); err != nil || err2 != nil || !reflect.DeepEqual(again, s) {
+		t.Errorf("rewritten %s is %+v (%v, %v)", rewritten, again, err, err2)
 	}
 }
 

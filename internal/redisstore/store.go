@@ -30,6 +30,7 @@ type Store struct {
 	replicas    int
 	waitTimeout time.Duration
 	opTimeout   time.Duration
+	patience    time.Duration // how long the client waits for an answer
 	allowUnsafe bool
 	embedded    bool
 	log         *slog.Logger
@@ -51,7 +52,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
 		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
-		opTimeout: o.OpTimeout, allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
+		opTimeout: o.OpTimeout, patience: answerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
 	}
 	report, err := Preflight(ctx, o)
 	if err != nil {
@@ -96,7 +97,7 @@ func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
 	case err != nil || err2 != nil || shards < 1 || shards > MaxShards:
 		return 0, fmt.Errorf("%w: hash %s holds shards %q, schema %q", ErrKeyspace, keyspaceKey(s.prefix), o.reply.text(1), o.reply.text(2))
 	case schema > SchemaVersion:
-		return 0, fmt.Errorf("%w: its schema is version %d, this binary knows %d: run a newer version", ErrKeyspace, schema, SchemaVersion)
+		return 0, laterSchema(o.reply.text(2))
 	case want != 0 && want != shards:
 		return 0, fmt.Errorf("%w: it has %d shards, but %d are asked for: the number is fixed, use %d or move the jobs by export and import",
 			ErrKeyspace, shards, want, shards)

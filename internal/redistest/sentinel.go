@@ -19,6 +19,7 @@ type Sentinel struct {
 	t         testing.TB
 	nodes     []*Server // the first began as the master
 	sentinels []*Server
+	front     string // where all others find the first; its own address, or a proxy's
 }
 
 // StartSentinel runs one master, the given number of replicas and sentinels,
@@ -28,18 +29,30 @@ type Sentinel struct {
 // option says otherwise); the options go to the data servers.
 func StartSentinel(t testing.TB, replicas, sentinels, quorum int, opts ...Option) *Sentinel {
 	t.Helper()
+	return StartSentinelBehind(t, func(addr string) string { return addr }, replicas, sentinels, quorum, opts...)
+}
+
+// StartSentinelBehind is [StartSentinel] with a proxy before the first master: front
+// is given its address and returns that by which replicas, sentinels and, through
+// these, clients know it for good.
+func StartSentinelBehind(t testing.TB, front func(addr string) string, replicas, sentinels, quorum int, opts ...Option) *Sentinel {
+	t.Helper()
 	s := &Sentinel{t: t}
 	opts = append([]Option{WithAOF("everysec")}, opts...)
 	master := Start(t, opts...)
+	s.front = front(master.Addr())
+	if s.front != master.Addr() {
+		s.announce(master)
+	}
 	s.nodes = append(s.nodes, master)
 	for range replicas {
-		s.nodes = append(s.nodes, Start(t, append(opts, WithConfig("replicaof", hostSpacePort(master.Addr())))...))
+		s.nodes = append(s.nodes, Start(t, append(opts, WithConfig("replicaof", hostSpacePort(s.front)))...))
 	}
 	Eventually(t, topologyDeadline, "replicas", func(ctx context.Context) error {
 		return replicasOnline(ctx, master, replicas)
 	})
 	for range sentinels {
-		s.sentinels = append(s.sentinels, startSentinel(t, master, quorum))
+		s.sentinels = append(s.sentinels, startSentinel(t, s.front, master.opts.password, quorum))
 	}
 	Eventually(t, topologyDeadline, "sentinels", func(ctx context.Context) error {
 		return s.discovered(ctx, replicas)
@@ -47,14 +60,27 @@ func StartSentinel(t testing.TB, replicas, sentinels, quorum int, opts ...Option
 	return s
 }
 
-func startSentinel(t testing.TB, master *Server, quorum int) *Server {
+// announce makes the first master keep its address when it has become a replica.
+func (s *Sentinel) announce(master *Server) {
+	host, port, err := net.SplitHostPort(s.front)
+	for _, set := range [][2]string{{"replica-announce-ip", host}, {"replica-announce-port", port}} {
+		if err == nil {
+			err = master.Client().ConfigSet(s.t.Context(), set[0], set[1]).Err()
+		}
+	}
+	if err != nil {
+		s.t.Fatalf("redistest: announce %q: %v", s.front, err)
+	}
+}
+
+func startSentinel(t testing.TB, master, password string, quorum int) *Server {
 	t.Helper()
 	o := &options{sentinel: true}
-	o.line("sentinel", fmt.Sprintf("monitor %s %s %d", masterName, hostSpacePort(master.Addr()), quorum))
+	o.line("sentinel", fmt.Sprintf("monitor %s %s %d", masterName, hostSpacePort(master), quorum))
 	o.line("sentinel", fmt.Sprintf("down-after-milliseconds %s 1000", masterName))
 	o.line("sentinel", fmt.Sprintf("failover-timeout %s 3000", masterName))
-	if p := master.opts.password; p != "" {
-		o.line("sentinel", fmt.Sprintf("auth-pass %s %s", masterName, p))
+	if password != "" {
+		o.line("sentinel", fmt.Sprintf("auth-pass %s %s", masterName, password))
 	}
 	return start(t, o)
 }
@@ -133,8 +159,11 @@ func (s *Sentinel) agreedMaster(ctx context.Context) (string, error) {
 		}
 		agreed = addr
 	}
-	if agreed == "" {
+	switch agreed {
+	case "":
 		return "", errors.New("no sentinel is running")
+	case s.front:
+		return s.nodes[0].Addr(), nil
 	}
 	return agreed, nil
 }

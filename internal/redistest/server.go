@@ -80,6 +80,9 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
+// Dir is where the server keeps its files.
+func (s *Server) Dir() string { return s.dir }
+
 // Client is a client with full access that never repeats a command by itself.
 // It stays usable over Restart and is closed when the test ends.
 func (s *Server) Client() *redis.Client { return s.client }

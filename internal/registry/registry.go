@@ -19,6 +19,10 @@ type Store interface {
 	// GetRecords reads records of one shard, children too; nil is none.
 	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
 	Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.Run, error)
+	// Snapshots reads jobs of one shard with all that belongs to them; nil is none.
+	Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]*job.Snapshot, error)
+	// Restore writes jobs of one shard with all that belongs to them.
+	Restore(ctx context.Context, shard int, jobs []job.Restoration) job.CreateReply
 	// ListLetters walks the dead letters of a namespace as List does its jobs.
 	ListLetters(ctx context.Context, namespace, cursor string, budget int) ([]job.Letter, string, error)
 	Limits

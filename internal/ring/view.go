@@ -11,6 +11,9 @@ type Member struct {
 	Name     string // unique in the cluster
 	GRPCAddr string // where workers and clients reach it, host:port
 	PeerAddr string // where other nodes reach it, host:port
+	// Aside: it lives, but should hold no shards, because it could not keep their
+	// locks. When all members say so, nobody is left out.
+	Aside bool
 }
 
 // View is the live members as one node sees them. It is not changed once made.
@@ -45,13 +48,27 @@ func (v View) Owner(shard int) (Member, bool) {
 	if len(v.Members) == 0 {
 		return Member{}, false
 	}
+	standing := v.standing()
 	best, top := 0, uint64(0)
-	for i, m := range v.Members {
-		if w := weight(nameHash(m.Name), shard); i == 0 || heavier(w, m.Name, top, v.Members[best].Name) {
+	for i, m := range standing {
+		if w := weight(nameHash(m.Name), shard); i == 0 || heavier(w, m.Name, top, standing[best].Name) {
 			best, top = i, w
 		}
 	}
-	return v.Members[best], true
+	return standing[best], true
+}
+
+// standing are the members that shards are given to.
+func (v View) standing() []Member {
+	aside := func(m Member) bool { return m.Aside }
+	if !slices.ContainsFunc(v.Members, aside) {
+		return v.Members
+	}
+	left := slices.DeleteFunc(slices.Clone(v.Members), aside)
+	if len(left) == 0 {
+		return v.Members
+	}
+	return left
 }
 
 // Assign is the name of the owner of each of so many shards; empty names when
@@ -59,7 +76,7 @@ func (v View) Owner(shard int) (Member, bool) {
 func Assign(v View, shards int) []string {
 	owners := make([]string, max(shards, 0))
 	top := make([]uint64, len(owners))
-	for i, m := range v.Members {
+	for i, m := range v.standing() {
 		name := nameHash(m.Name)
 		for shard := range owners {
 			if w := weight(name, shard); i == 0 || heavier(w, m.Name, top[shard], owners[shard]) {

@@ -167,3 +167,23 @@ func BenchmarkAssign(b *testing.B) {
 		ring.Assign(v, 256)
 	}
 }
+
+func TestMembersThatStandAside(t *testing.T) {
+	all := []ring.Member{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	whole := ring.NewView(1, "a", all)
+	without := ring.NewView(1, "a", []ring.Member{{Name: "a"}, {Name: "c"}})
+	all[1].Aside = true
+	one := ring.NewView(1, "a", all)
+	if got, want := ring.Assign(one, 64), ring.Assign(without, 64); !slices.Equal(got, want) {
+		t.Errorf("b stands aside:\n%v, want as without it\n%v", got, want)
+	}
+	for shard, owner := range ring.Assign(one, 64) {
+		if m, ok := one.Owner(shard); !ok || m.Name != owner {
+			t.Errorf("shard %d: %v, want %s", shard, m, owner)
+		}
+	}
+	all[0].Aside, all[2].Aside = true, true
+	if got, want := ring.Assign(ring.NewView(1, "a", all), 64), ring.Assign(whole, 64); !slices.Equal(got, want) {
+		t.Errorf("all stand aside:\n%v, want as if none did\n%v", got, want)
+	}
+}

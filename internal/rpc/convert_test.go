@@ -310,6 +310,8 @@ func TestEnumsCoverTheAPI(t *testing.T) {
 	check("hint source", fermatav1.Hint_Source_name, trip(hintSources))
 	check("hold", fermatav1.Hold_Reason_name, trip(holdReasons))
 	check("manual mode", fermatav1.RunJobRequest_Backoff_name, trip(manualModes))
+	check("existing", fermatav1.RestoreJobsRequest_Existing_name, trip(existings))
+	check("restored", fermatav1.RestoreJobsResponse_Result_Outcome_name, trip(restoreOutcomes))
 	check("reason", fermatav1.Reason_Kind_name, trip(reasonKinds))
 }
 

@@ -37,6 +37,10 @@ type Jobs interface {
 	ResumeAll(ctx context.Context, f job.Filter, catchUp bool, token string) (job.Bulk, error)
 	QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
 	SetQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings) error
+
+	// Backups lists jobs with their checkpoints; Restore takes them.
+	Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error)
+	Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer
 }
 
 // maxBatch bounds BatchCreateJobs.

@@ -63,6 +63,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	}
 	server := grpc.NewServer(serverOptions(o)...)
 	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: o.Jobs, now: o.Now})
+	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: o.Jobs})
 	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster})
 	if o.Worker != nil {
 		fermatav1.RegisterWorkerServiceServer(server, o.Worker)

@@ -44,6 +44,8 @@ type fakeJobs struct {
 	settings job.QueueSettings
 	queue    job.QueueKey
 	preview  job.PreviewRequest
+	backups  []job.Backup
+	existing job.Existing
 }
 
 func (f *fakeJobs) Create(_ context.Context, d job.Definition, _ string) (job.Record, error) {

@@ -46,5 +46,7 @@
 //     lost a shard to another node it waits TTL before it competes for it
 //     again, unless it is the only member. A lock that turned out to be free is
 //     taken at once: nobody is competing.
-//  7. No call is without a deadline, and none touches more than one key.
+//  7. A member that stands aside ([ring.Member]) owns no shard, once nothing has
+//     changed about that for TTL/5. Its lock is not broken: it lives. It expires.
+//  8. No call is without a deadline, and none touches more than one key.
 package shardlock

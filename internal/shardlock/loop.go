@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,10 @@ type loop struct {
 	m        *Manager
 	o        Options
 	slots    []*slot
+	view     ring.View
 	members  map[string]bool // of the current view
+	aside    map[string]bool // members that hold no shards
+	asideAt  time.Time       // when those of the view do not, if that is to change
 	changed  time.Time       // when the members last changed
 	draining bool
 	breaks   *limiter
@@ -36,6 +40,7 @@ func newLoop(m *Manager) *loop {
 		m:        m,
 		o:        m.o,
 		slots:    make([]*slot, m.o.Shards),
+		aside:    map[string]bool{},
 		breaks:   newLimiter(m.o.Shards / 4),
 		urgent:   make(chan call, m.o.Shards),
 		normal:   make(chan call, m.o.Shards),
@@ -122,6 +127,31 @@ func (l *loop) setView(v ring.View, now time.Time) {
 	if !maps.Equal(members, l.members) {
 		l.members, l.changed = members, now
 	}
+	l.view, l.asideAt = v, time.Time{}
+	if !maps.Equal(asideOf(v), l.aside) {
+		l.asideAt = now.Add(l.o.damping())
+	}
+	l.assign(now)
+}
+
+// asideOf are the members that stand aside.
+func asideOf(v ring.View) map[string]bool {
+	aside := map[string]bool{}
+	for _, m := range v.Members {
+		if m.Aside {
+			aside[m.Name] = true
+		}
+	}
+	return aside
+}
+
+// assign finds the owners of all shards.
+func (l *loop) assign(now time.Time) {
+	v := l.view
+	v.Members = slices.Clone(v.Members)
+	for i := range v.Members {
+		v.Members[i].Aside = l.aside[v.Members[i].Name]
+	}
 	for shard, owner := range ring.Assign(v, l.o.Shards) {
 		s := l.slots[shard]
 		if owner == l.o.Node && s.owner != owner && s.lock == nil {
@@ -140,6 +170,14 @@ func (l *loop) advance(now time.Time) time.Time {
 	sooner := func(t time.Time) {
 		if t.Before(wakeAt) {
 			wakeAt = t
+		}
+	}
+	if !l.asideAt.IsZero() {
+		if now.Before(l.asideAt) {
+			sooner(l.asideAt)
+		} else {
+			l.aside, l.asideAt = asideOf(l.view), time.Time{}
+			l.assign(now)
 		}
 	}
 	settled := l.changed.Add(l.o.Settle)

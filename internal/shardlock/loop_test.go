@@ -341,3 +341,56 @@ func TestParseHolder(t *testing.T) {
 		}
 	}
 }
+
+// viewAside is a view of a and another member, one of which stands aside.
+func viewAside(other, aside string) ring.View {
+	return ring.NewView(1, "a", []ring.Member{{Name: "a", Aside: aside == "a"}, {Name: other, Aside: aside == other}})
+}
+
+func TestShardsOfAMemberThatStandsAside(t *testing.T) {
+	now := time.Now()
+	l := idleLoop(t)
+	v, other := ownedBy(t, false)
+	l.setView(v, now)
+	l.advance(now)
+	if c := issued(l); c.kind != none {
+		t.Fatalf("call %+v for another's shard", c)
+	}
+	damping := l.o.damping()
+	l.setView(viewAside(other, other), now)
+	if at := l.advance(now.Add(damping - 1)); !at.Equal(now.Add(damping)) {
+		t.Errorf("wakes %v after the change", at.Sub(now))
+	}
+	l.setView(v, now.Add(damping-1)) // it is back
+	l.advance(now.Add(2 * damping))
+	if c := issued(l); c.kind != none {
+		t.Fatalf("call %+v though the owner came back", c)
+	}
+	now = now.Add(time.Minute)
+	l.setView(viewAside(other, other), now)
+	l.advance(now.Add(damping))
+	c := issued(l)
+	if c.kind != obtain {
+		t.Fatalf("call %+v, want an obtain", c)
+	}
+	l.apply(outcome{call: c, got: &redislock.Lock{}, start: now.Add(damping)}, now.Add(damping))
+	l.setView(v, now.Add(time.Second))
+	l.advance(now.Add(time.Second + damping))
+	if c := issued(l); c.kind != release {
+		t.Errorf("call %+v, want a release to the owner that is back", c)
+	}
+}
+
+func TestNobodyMovesWhenAllStandAside(t *testing.T) {
+	now := time.Now()
+	l := heldLoop(t, now)
+	v, other := ownedBy(t, true)
+	l.setView(v, now)
+	l.setView(viewAside(other, "a"), now)
+	all := ring.NewView(1, "a", []ring.Member{{Name: "a", Aside: true}, {Name: other, Aside: true}})
+	l.setView(all, now.Add(l.o.damping()/2))
+	l.advance(now.Add(2 * l.o.damping()))
+	if c := issued(l); c.kind == release || l.m.grips[0].Load() == nil {
+		t.Errorf("the shard was given up: %+v", c)
+	}
+}

@@ -141,6 +141,11 @@ func (o Options) callTimeout() time.Duration {
 	return min(max(o.TTL/10, 100*time.Millisecond), time.Second)
 }
 
+// damping is how long who stands aside must be unchanged before shards move: when
+// Redis is out of everybody's reach the nodes say so one after the other, and no
+// shard should move for it.
+func (o Options) damping() time.Duration { return o.TTL / 5 }
+
 // retryAfter is the pause after a call that ended in an error.
 func (o Options) retryAfter() time.Duration {
 	return min(max(o.TTL/20, 50*time.Millisecond), 500*time.Millisecond)

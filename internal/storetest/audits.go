@@ -34,6 +34,21 @@ func testAudit(w *World) {
 			w.Client.ZAdd(ctx, w.Key(0, "lanes"), redis.Z{Member: Lane().String(), Score: score(1)})
 			return nil
 		}},
+		{job.FaultIndexRegion, record(0), func() func() {
+			w.Client.ZAdd(ctx, lane, redis.Z{Member: record(0), Score: score(0) + 1}) // it would run too late
+			w.Client.ZAdd(ctx, w.Key(0, "lanes"), redis.Z{Member: Lane().String(), Score: score(1)})
+			return nil
+		}},
+		{job.FaultIndexRegion, record(0), func() func() {
+			w.Client.ZAdd(ctx, lane, redis.Z{Member: record(0), Score: -1e300})
+			w.Client.ZAdd(ctx, w.Key(0, "lanes"), redis.Z{Member: Lane().String(), Score: -1e300})
+			return nil
+		}},
+		{job.FaultIndexRegion, record(0), func() func() {
+			w.Client.ZAdd(ctx, lane, redis.Z{Member: record(0), Score: 1e300})
+			w.Client.ZAdd(ctx, w.Key(0, "lanes"), redis.Z{Member: Lane().String(), Score: score(1)})
+			return nil
+		}},
 		{job.FaultIndexMissing, record(1), func() func() {
 			w.Client.ZRem(ctx, lane, record(1))
 			return nil

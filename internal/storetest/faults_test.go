@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/schedule"
 	"github.com/fermata-io/fermata/internal/storetest"
 )
 
@@ -252,4 +254,67 @@ func flush(t *testing.T, c *redis.Client) {
 	if err := c.ScriptFlush(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestLateLeaseIsRefused: a leasing call that the network delivers when its caller
+// has given up leases nothing, since nobody would run it.
+func TestLateLeaseIsRefused(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := faultproxy.New(t, server.Addr())
+	realTime := func(client redis.UniversalClient) func(*redisstore.Options) {
+		return func(o *redisstore.Options) { o.Client, o.Virtual, o.Prefix = client, nil, "late" }
+	}
+	w := storetest.NewWorldAt(t, server.Client(), "late", time.Now().UnixMilli(), realTime(server.Client()))
+	far := w.Open(realTime(dial(t, "redis://"+proxy.Addr())))
+	w.Lease(0, 1) // the server knows the script from now on
+	d := storetest.Definition(w.InShard(0, 1)[0])
+	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.Now().Add(-time.Minute)}
+	w.Add(d)
+
+	proxy.Blackhole(faultproxy.ToServer)
+	ctx, cancel := context.WithTimeout(t.Context(), redisstore.DefaultReadTimeout/2)
+	defer cancel()
+	if reply := far.Lease(ctx, []job.LeaseRequest{storetest.LeaseRequest(0, 1, "lost")})[0]; !errors.Is(reply.Err, job.ErrUnavailable) {
+		t.Fatalf("a call that did not get through: %+v", reply)
+	}
+	held := proxy.Counters().Stalled
+	begun := time.Now()
+	redistest.Eventually(t, 5*time.Second, "the caller's patience ends", func(context.Context) error {
+		if waited := time.Since(begun); waited < redisstore.DefaultReadTimeout {
+			return fmt.Errorf("%v have passed", waited)
+		}
+		return nil
+	})
+	calls := scriptCalls(t, server)
+	proxy.Pass()
+	redistest.Eventually(t, 5*time.Second, "the call arrives", func(context.Context) error {
+		if n := scriptCalls(t, server) - calls; n < 1 {
+			return fmt.Errorf("%d have", n)
+		}
+		return nil
+	})
+	if held == 0 {
+		t.Error("nothing was held back")
+	}
+	if leased := w.Lease(0, 1); len(leased) != 1 {
+		t.Errorf("%d leases are left for a call in time, want 1", len(leased))
+	}
+}
+
+// scriptCalls counts the scripts that a server has run.
+func scriptCalls(t *testing.T, server *redistest.Server) int {
+	t.Helper()
+	info, err := server.Client().Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(info) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
+			if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return n
 }

@@ -116,9 +116,34 @@ func testLeaseRefuses(w *World) {
 	twice := LeaseRequest(0, 1, "", Lane(), Lane())
 	forever := LeaseRequest(0, 1, "")
 	forever.TTL = 0
-	for _, r := range []job.LeaseRequest{many, twice, forever, LeaseRequest(4, 1, ""), LeaseRequest(0, 201, ""), LeaseRequest(0, 0, "")} {
+	for _, r := range []job.LeaseRequest{many, twice, forever, LeaseRequest(4, 1, ""), LeaseRequest(0, 201, "")} {
 		if reply := w.Store.Lease(w.T.Context(), []job.LeaseRequest{r})[0]; reply.Err == nil {
 			w.T.Errorf("request %+v was carried out", r)
+		}
+	}
+}
+
+// testLeaseOfNothing: a batch is remembered although it brought nothing, so that a
+// copy of the call that arrives later brings nothing either; and who asks for
+// nothing under the id of a batch gets what that has leased.
+func testLeaseOfNothing(w *World) {
+	ids := w.InShard(0, 2)
+	w.Add(Once(ids[0], -2*time.Hour), Once(ids[1], -time.Hour))
+	leased := func(n int, batch string) int {
+		w.T.Helper()
+		reply := w.Store.Lease(w.T.Context(), []job.LeaseRequest{LeaseRequest(0, n, batch)})[0]
+		if reply.Err != nil {
+			w.T.Fatalf("%d of batch %s: %v", n, batch, reply.Err)
+		}
+		return len(reply.Leased)
+	}
+	for _, step := range []struct {
+		n     int
+		batch string
+		want  int
+	}{{0, "a", 0}, {5, "a", 0}, {1, "b", 1}, {0, "b", 1}, {5, "b", 1}, {5, "c", 1}, {5, "d", 0}} {
+		if got := leased(step.n, step.batch); got != step.want {
+			w.T.Errorf("%d of batch %s: %d leases, want %d", step.n, step.batch, got, step.want)
 		}
 	}
 }

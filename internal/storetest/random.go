@@ -13,8 +13,7 @@ import (
 // it what each record should be.
 func Random(w *World) {
 	const seed1, seed2 = 20, 26
-	h := &history{World: w, rng: rand.New(rand.NewPCG(seed1, seed2)), known: map[string]*job.Record{}, live: map[string]job.Leased{}}
-	h.ids = w.InShard(0, 12)
+	h := newHistory(w, seed1, seed2)
 	for step := range 2500 {
 		h.step()
 		if step%250 == 249 {
@@ -29,6 +28,13 @@ func Random(w *World) {
 	}
 }
 
+func newHistory(w *World, seed1, seed2 uint64) *history {
+	return &history{
+		World: w, rng: rand.New(rand.NewPCG(seed1, seed2)), known: map[string]*job.Record{}, live: map[string]job.Leased{},
+		ids: w.InShard(0, 12),
+	}
+}
+
 type history struct {
 	*World
 	rng   *rand.Rand
@@ -36,6 +42,8 @@ type history struct {
 	known map[string]*job.Record // by record; none: not there
 	live  map[string]job.Leased
 	seq   int
+	// created is told of each new job.
+	created func(*job.Record)
 
 	spawned, ended, redriven, reused int
 }
@@ -94,6 +102,9 @@ func (h *history) create(id string) {
 		}
 	} else {
 		h.known[d.Record()] = &r
+		if h.created != nil {
+			h.created(&r)
+		}
 	}
 	if got := reply.Results[0].Code; got != want {
 		h.T.Fatalf("create %s: code %d, want %d", id, got, want)

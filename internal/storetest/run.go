@@ -24,6 +24,7 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"lease of a batch can be repeated", testLeaseReplay},
 		{"lease needs the lock", testLeaseLock},
 		{"lease refuses senseless requests", testLeaseRefuses},
+		{"lease of nothing keeps late copies out", testLeaseOfNothing},
 		{"tokens only grow", testTokens},
 		{"lease puts corrupt records aside", testLeaseCorrupt},
 		{"lease spans shards and lanes", testLeaseMany},
@@ -58,6 +59,9 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"clock never goes back", testClock},
 		{"keyspace is fixed", testKeyspace},
 		{"random histories stay consistent", Random},
+		{"random histories keep what a later version has added", testLaterFields},
+		{"backups of random histories restore to the same", testBackups},
+		{"a restore writes a job as a whole", testRestore},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(NewWorld(t, open(t), adjust...)) })

@@ -38,8 +38,15 @@ type World struct {
 // for every shard. The keyspace is audited when the test ends.
 func NewWorld(t testing.TB, client redis.UniversalClient, adjust ...func(*redisstore.Options)) *World {
 	t.Helper()
-	w := &World{T: t, Client: client, Prefix: fmt.Sprintf("t%d", prefixes.Add(1)), audits: true}
-	w.Clock.Store(Start)
+	return NewWorldAt(t, client, fmt.Sprintf("t%d", prefixes.Add(1)), Start, adjust...)
+}
+
+// NewWorldAt is NewWorld for a keyspace that may be there already, and whose clocks
+// are at an instant.
+func NewWorldAt(t testing.TB, client redis.UniversalClient, prefix string, atMS int64, adjust ...func(*redisstore.Options)) *World {
+	t.Helper()
+	w := &World{T: t, Client: client, Prefix: prefix, audits: true}
+	w.Clock.Store(atMS)
 	w.Store = w.Open(adjust...)
 	for shard := range w.Store.Shards() {
 		w.SetLock(shard, lock)

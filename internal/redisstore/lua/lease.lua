@@ -1,16 +1,21 @@
 -- lease.lua: hand out due records, oldest first in each lane.
 -- KEYS  1 meta  2 states  3 lanes  4 lock  5.. lanes asked
 -- ARGV  1-3 common  4 lock value  5 TTL, ms  6 greatest token that the caller has seen
---       7 meta field of the caller's last batch  8 batch id  9.. quota of each lane
+--       7 meta field of the caller's last batch  8 batch id
+--       9 how long the caller waits, ms  10.. quota of each lane
 -- Reply {code, clock, replayed, deadline, {records}, {states}, {first due of each lane}, {corrupt records}}
+--       code 4: too late, nobody waits for the answer any more
 -- Guards: the lock has the caller's value. A record without a sane state is moved
 --       out of the way, to the dead region for ever, and reported.
 -- May be repeated: a batch is kept as (first token, count, deadline, id). A repeat
---       answers the records that still have its tokens, even if the lock has gone.
+--       answers the records that still have its tokens, even if the lock has gone. A batch
+--       without records is kept too: a copy that arrives after its repeat gets nothing.
 local HEAD = 5
 local meta = call('hmget', KEYS[1], 'c', ARGV[7])
 local code = advance(meta[1])
 if code ~= 0 then return {code, clock.us} end
+local expected = tonumber(ARGV[1])
+if expected > 0 and clock.ms > expected + tonumber(ARGV[9]) then return {4, clock.us} end
 
 local places = {}
 for k = HEAD, #KEYS do places[#places + 1] = k end
@@ -46,7 +51,8 @@ local first = math.max(clock.token + 1, tonumber(ARGV[6]) + 1, clock.ms * 1000)
 local count, now = 0, int(clock.ms)
 local records, states, fields, corrupt = {}, {}, {}, {}
 for i, k in ipairs(places) do
-	local ids = call('zrange', KEYS[k], '0', now, 'byscore', 'limit', '0', ARGV[HEAD + 3 + i])
+	-- No score is below 0. One that somebody wrote would keep its lane due for ever.
+	local ids = call('zrange', KEYS[k], '-inf', now, 'byscore', 'limit', '0', ARGV[HEAD + 4 + i])
 	if #ids > 0 then
 		local moves = {}
 		for j, text in ipairs(call('hmget', KEYS[2], unpack(ids))) do
@@ -69,20 +75,18 @@ end
 if count > 0 then
 	wide('hset', KEYS[2], fields)
 	clock.token = first + count - 1
-	local batch = fmt('%016.0f%04.0f%016.0f', first, count, deadline) .. ARGV[8]
-	-- Callers that have gone leave their field behind: the first call of a new
-	-- one clears those whose leases have ended.
-	if not last and call('hlen', KEYS[1]) > 64 then
-		local all, old = call('hgetall', KEYS[1]), {}
-		for i = 1, #all, 2 do
-			if sub(all[i], 1, 2) == 'b:' and tonumber(sub(all[i + 1], 21, 36)) < clock.ms then
-				old[#old + 1] = all[i]
-			end
-		end
-		wide('hdel', KEYS[1], old)
-	end
-	call('hset', KEYS[1], 'c', keep(), ARGV[7], batch)
-else
-	call('hset', KEYS[1], 'c', keep())
 end
+local batch = fmt('%016.0f%04.0f%016.0f', first, count, deadline) .. ARGV[8]
+-- Callers that have gone leave their field behind: the first call of a new
+-- one clears those whose leases have ended.
+if not last and call('hlen', KEYS[1]) > 64 then
+	local all, old = call('hgetall', KEYS[1]), {}
+	for i = 1, #all, 2 do
+		if sub(all[i], 1, 2) == 'b:' and tonumber(sub(all[i + 1], 21, 36)) < clock.ms then
+			old[#old + 1] = all[i]
+		end
+	end
+	wide('hdel', KEYS[1], old)
+end
+call('hset', KEYS[1], 'c', keep(), ARGV[7], batch)
 return {0, clock.us, 0, deadline, records, states, (heads(KEYS[3], places)), corrupt}

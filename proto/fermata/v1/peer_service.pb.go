@@ -234,9 +234,18 @@ func (*LinkResponse_Permit) isLinkResponse_Message() {}
 
 func (*LinkResponse_HandOver) isLinkResponse_Message() {}
 
+// LinkHello says who dialled. The node that was dialled says the same of itself in
+// the header of its answer: fermata-version, fermata-protocol, fermata-min-protocol.
 type LinkHello struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Of the node's program, for people.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// What it says, and the oldest that it still understands. Nodes that do not say
+	// speak 1. A link to a node that this one does not understand, or that does not
+	// understand it, is refused with FAILED_PRECONDITION.
+	Protocol      int32 `protobuf:"varint,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	MinProtocol   int32 `protobuf:"varint,4,opt,name=min_protocol,json=minProtocol,proto3" json:"min_protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -276,6 +285,27 @@ func (x *LinkHello) GetNode() string {
 		return x.Node
 	}
 	return ""
+}
+
+func (x *LinkHello) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *LinkHello) GetProtocol() int32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *LinkHello) GetMinProtocol() int32 {
+	if x != nil {
+		return x.MinProtocol
+	}
+	return 0
 }
 
 // Demand replaces what the sender said before.
@@ -794,9 +824,12 @@ const file_fermata_v1_peer_service_proto_rawDesc = "" +
 	"\fLinkResponse\x12,\n" +
 	"\x06permit\x18\x01 \x01(\v2\x12.fermata.v1.PermitH\x00R\x06permit\x123\n" +
 	"\thand_over\x18\x02 \x01(\v2\x14.fermata.v1.HandOverH\x00R\bhandOverB\t\n" +
-	"\amessage\"\x1f\n" +
+	"\amessage\"x\n" +
 	"\tLinkHello\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"9\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
+	"\bprotocol\x18\x03 \x01(\x05R\bprotocol\x12!\n" +
+	"\fmin_protocol\x18\x04 \x01(\x05R\vminProtocol\"9\n" +
 	"\x06Demand\x12/\n" +
 	"\x06queues\x18\x01 \x03(\v2\x17.fermata.v1.QueueDemandR\x06queues\"`\n" +
 	"\vQueueDemand\x12\x1c\n" +

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"iter"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fermata-io/fermata/client"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	var which client.Selection
+	var states bool
+	cmd := &cobra.Command{
+		Use: "export", Short: "Write the definitions of jobs as JSON lines", Args: noArgs,
+		Long: "Write the definitions of the jobs of a namespace to standard output, one JSON object a line, in no particular\n" +
+			"order. With --states, what the cluster knows of each is part of its line, as it was at one instant: failures,\n" +
+			"backoff, when it is due next, attempts, pauses, hints, totals, dead letters; not the history of runs that ended\n" +
+			"well. Give --request-timeout time for millions of jobs.",
+		Example: "  fermata export > jobs.jsonl\n  fermata export --queue mail | fermata --address other:7070 import\n" +
+			"  fermata export --states | fermata --address other:7070 import --states",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				out := bufio.NewWriter(a.out)
+				for line, err := range exported(ctx, c, which, states) {
+					if err != nil {
+						return cmp.Or(err, out.Flush())
+					}
+					if err := writeLine(out, line); err != nil {
+						return err
+					}
+				}
+				return out.Flush()
+			})
+		},
+	}
+	selectFlags(cmd, &which)
+	cmd.Flags().BoolVar(&states, "states", false, "also write what the cluster knows of each job")
+	return cmd
+}
+
+// exported are the messages of an export, a line each.
+func exported(ctx context.Context, c *client.Client, which client.Selection, states bool) iter.Seq2[proto.Message, error] {
+	return func(yield func(proto.Message, error) bool) {
+		if states {
+			for b, err := range c.ExportJobs(ctx, which) {
+				if !yield(b, err) {
+					return
+				}
+			}
+			return
+		}
+		for j, err := range c.Jobs(ctx, client.Filter{Selection: which, PageSize: 1000}) {
+			if err == nil {
+				j.Status, j.Etag, j.Generation, j.CreateTime, j.UpdateTime = nil, "", 0, nil, nil
+			}
+			if !yield(j, err) {
+				return
+			}
+		}
+	}
+}
+
+func writeLine(out io.Writer, m proto.Message) error {
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return err
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, text); err != nil {
+		return err
+	}
+	line.WriteByte('\n')
+	_, err = out.Write(line.Bytes())
+	return err
+}

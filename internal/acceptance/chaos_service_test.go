@@ -1,0 +1,102 @@
+package acceptance
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/check"
+)
+
+// service follows how the jobs of a load are served: when each one started.
+type service struct {
+	every  map[string]time.Duration // of jobs that keep their interval
+	starts map[string][]int64
+	ran    map[string]bool // jobs that have ended once
+	read   int             // events so far
+}
+
+func newService(promises []check.Promise) *service {
+	s := &service{every: map[string]time.Duration{}, starts: map[string][]int64{}, ran: map[string]bool{}}
+	for _, p := range promises {
+		s.every[p.Job] = p.Every
+	}
+	return s
+}
+
+func (s *service) follow(events []check.Event) {
+	for _, e := range events[s.read:] {
+		if _, known := s.every[e.Job]; !known {
+			continue
+		}
+		switch e.Kind {
+		case check.Start:
+			s.starts[e.Job] = append(s.starts[e.Job], e.AtNS)
+		case check.End:
+			s.ran[e.Job] = true
+		}
+	}
+	s.read = len(events)
+}
+
+func (s *service) everyJobRan(events []check.Event) error {
+	s.follow(events)
+	if len(s.ran) < len(s.every) {
+		return fmt.Errorf("%d of %d have", len(s.ran), len(s.every))
+	}
+	return nil
+}
+
+// onTime fails while any job has not started for longer than its interval and the
+// lag of calm times.
+func (s *service) onTime(events []check.Event, lag time.Duration) error {
+	now := time.Now().UnixNano()
+	s.follow(events)
+	late, worst := 0, ""
+	for job, every := range s.every {
+		if every == 0 {
+			continue
+		}
+		last := slices.Max(append(s.starts[job], 0))
+		if now-last > int64(every+lag) {
+			late, worst = late+1, job
+		}
+	}
+	if late > 0 {
+		return fmt.Errorf("%d jobs are late, %s is one", late, worst)
+	}
+	return nil
+}
+
+// gap is the longest that any job waited for a start, beyond its interval, from an
+// instant in a stretch of time on, with that job. A run that starts again counts like another one:
+// it is not over before it has.
+func (s *service) gap(events []check.Event, fromNS, toNS int64) (longest time.Duration, of string) {
+	s.follow(events)
+	for job, every := range s.every {
+		if every == 0 {
+			continue
+		}
+		all := s.starts[job]
+		slices.Sort(all)
+		for i, at := range all {
+			next := toNS
+			if i+1 < len(all) {
+				next = min(all[i+1], toNS)
+			}
+			if next <= fromNS || at >= toNS || at+int64(every) < fromNS {
+				continue // nothing was due in it
+			}
+			if wait := time.Duration(next-at) - every; wait > longest {
+				longest, of = wait, job
+			}
+		}
+	}
+	return longest, of
+}
+
+func sortedCopy(lags []time.Duration) []time.Duration {
+	lags = slices.Clone(lags)
+	slices.Sort(lags)
+	return lags
+}

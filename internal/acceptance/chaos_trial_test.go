@@ -1,0 +1,198 @@
+package acceptance
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/check"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// chaosLong tells the long form, which `make chaos` runs, from the short one.
+func chaosLong() bool { return os.Getenv("FERMATA_CHAOS") == "long" }
+
+// chaosTTLs are the lives of locks and leases: the default lock and a lease as long
+// in the long form.
+func chaosTTLs() (lock, lease time.Duration) {
+	if chaosLong() {
+		return 10 * time.Second, 9 * time.Second
+	}
+	return lockTTL, leaseTTL
+}
+
+// chaosSpan is how long a fault is kept up, or repeated, in either form. In the
+// long one FERMATA_CHAOS_TIME sets it.
+func chaosSpan(short time.Duration) time.Duration {
+	if !chaosLong() {
+		return short
+	}
+	if d, err := time.ParseDuration(os.Getenv("FERMATA_CHAOS_TIME")); err == nil {
+		return max(d, short)
+	}
+	return 30 * time.Second
+}
+
+// chosen tells whether FERMATA_CHAOS_RUN, a regular expression, names a trial.
+func chosen(t testing.TB, id string) bool {
+	t.Helper()
+	filter, err := regexp.Compile(os.Getenv("FERMATA_CHAOS_RUN"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filter.MatchString(id)
+}
+
+// trial is one entry of docs/faults.md: a fault on a bed.
+type trial struct {
+	ID, Name string
+	// Bound is the documented longest wait of a due job, by the bed's times to live.
+	Bound func(lock, lease time.Duration) time.Duration
+	// Inject begins and ends the fault, and proves by [bed.power] that it took place.
+	Inject func(b *bed)
+	// LongOnly trials are left out of the short form.
+	LongOnly bool
+}
+
+// nodeBound and workerBound are the documented times until work goes on after the
+// loss of either.
+func nodeBound(lock, _ time.Duration) time.Duration    { return lock + 2*time.Second }
+func workerBound(_, lease time.Duration) time.Duration { return lease + 2*time.Second }
+func eitherBound(lock, lease time.Duration) time.Duration {
+	return max(nodeBound(lock, lease), workerBound(lock, lease))
+}
+
+// calmBound is for faults that hold nothing up.
+func calmBound(_, _ time.Duration) time.Duration { return calmBounds().Lag }
+
+// runTrials gives the trials their turns: all on one bed in the short form, each on
+// a bed of its own in the long one. A trial that fails ends the bed.
+func runTrials(t *testing.T, o bedOptions, trials ...trial) {
+	t.Helper()
+	trials = slices.DeleteFunc(trials, func(x trial) bool { return !chosen(t, x.ID) || x.LongOnly && !chaosLong() })
+	if len(trials) == 0 {
+		return
+	}
+	if !chaosLong() {
+		b := newBed(t, o)
+		for _, x := range trials {
+			b.run(x)
+		}
+		b.finish()
+		return
+	}
+	for _, x := range trials {
+		t.Run(x.ID, func(t *testing.T) {
+			b := newBed(t, o)
+			b.run(x)
+			b.finish()
+		})
+	}
+}
+
+// run lets one trial act and waits until everything is as before.
+func (b *bed) run(x trial) {
+	b.t.Helper()
+	lock, lease := chaosTTLs()
+	f := &figures{ID: x.ID, Name: x.Name, Faults: map[string]int{}, Bound: x.Bound(lock, lease)}
+	b.current = f
+	from := time.Now()
+	x.Inject(b)
+	for _, l := range b.links {
+		l.pass()
+	}
+	injected := time.Now()
+	b.calm(f.Bound)
+	until := time.Now()
+	f.Took, f.Calm = until.Sub(from), until.Sub(injected)
+	f.Gap, f.Job = b.served.gap(b.events(), from.UnixNano(), until.UnixNano())
+	stalls := time.Duration(0)
+	for _, s := range b.pulse.seen() {
+		if s.ToNS > from.UnixNano() {
+			stalls += time.Duration(s.ToNS - s.FromNS)
+		}
+	}
+	// A second for a busy machine, beside what it was seen to take.
+	if most := f.Bound + stalls + time.Second; f.Gap > most {
+		b.t.Errorf("%s: %s waited %v beyond its interval; %v is documented (the machine stalled for %v)", f.ID, f.Job, f.Gap, f.Bound, stalls)
+	}
+	if len(f.Faults) == 0 {
+		b.t.Errorf("%s injected nothing", f.ID)
+	}
+	b.t.Logf("%s %s: %v", f.ID, f.Name, f)
+	addFigures(f)
+	b.current = nil
+}
+
+// faultKind says what a fault may do to work, for the checker.
+type faultKind struct {
+	Name string
+	// Within is the documented time until work goes on after its end; 0 is the lag
+	// of calm times.
+	Within time.Duration
+	// Workers that may lose leases or results by it; nil is all.
+	Workers []string
+	// Harmless faults cost no lease and no result.
+	Harmless bool
+}
+
+// fault keeps a fault up as long as do takes, and notes it.
+func (b *bed) fault(kind faultKind, do func()) {
+	b.t.Helper()
+	m := begin(kind.Name, kind.Workers...)
+	m.Harmless = kind.Harmless
+	do()
+	b.faults = append(b.faults, m.done(max(0, kind.Within-b.bounds().Lag)))
+	b.current.Faults[kind.Name]++
+}
+
+// power fails a trial whose fault did not show.
+func (b *bed) power(what string, got, want int) {
+	b.t.Helper()
+	atLeast(b.t, b.current.ID+", "+what, got, want)
+	b.current.Power = append(b.current.Power, shown{what, got, want})
+}
+
+// makes creates a job of a trial; the checker knows it by this promise.
+func (b *bed) makes(p check.Promise, j *fermatav1.Job) {
+	b.t.Helper()
+	b.node("b").create(p.Job, j)
+	b.more = append(b.more, p)
+}
+
+// lasts keeps a fault up for its time.
+func (b *bed) lasts(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}
+
+// calm waits until the nodes know each other and hold all shards, and no job is
+// late.
+func (b *bed) calm(bound time.Duration) {
+	b.t.Helper()
+	b.settle()
+	lag := b.bounds().Lag
+	eventually(b.t, bound+30*time.Second, "all jobs are on time", func() error { return b.served.onTime(b.events(), lag) })
+}
+
+// finish ends the bed's history and judges it.
+func (b *bed) finish() {
+	b.t.Helper()
+	for _, f := range b.faults { // until then, what was due in it need not have begun
+		b.lasts(time.Until(time.Unix(0, f.ToNS).Add(f.Hold + b.bounds().Lag + time.Second)))
+	}
+	b.load.editor.stop()
+	jobs := b.nodes[0].all()
+	h := check.History{
+		Promises: slices.Concat(b.load.promises, b.load.editor.promises, b.more), Silences: b.load.editor.silences,
+		Backoffs: b.load.backoffs, Faults: b.faults, Bounds: b.bounds(), Stored: stored(jobs),
+	}
+	r := b.judge(h)
+	atLeast(b.t, "nominal times", r.Targets, len(b.load.jobs))
+	atLeast(b.t, "edits", b.load.editor.done, 3*edited)
+	atLeast(b.t, "waits of failing jobs", r.Waits, len(b.load.backoffs))
+	addHistory(r)
+}

@@ -1,0 +1,243 @@
+package acceptance
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/check"
+	"github.com/fermata-io/fermata/internal/faultproxy"
+)
+
+// TestChaosWorkers: what happens to workers and to their links.
+func TestChaosWorkers(t *testing.T) {
+	inTurn(t)
+	runTrials(t, bedOptions{},
+		trial{ID: "T04", Name: "a worker freezes for two leases", Bound: silentBound, Inject: freezeWorker},
+		trial{ID: "T05", Name: "workers are killed", Bound: twiceBound, Inject: killWorkers},
+		trial{ID: "T21", Name: "a worker's packets are lost, its streams stay open", Bound: silentBound, Inject: silenceWorker},
+		trial{ID: "T23", Name: "streams of workers break, and nodes drain, again and again", Bound: twiceBound, Inject: stormStreams, LongOnly: true},
+	)
+}
+
+// silentBound: keepalive notices a silent stream within 15 s; the lease ends later.
+func silentBound(lock, lease time.Duration) time.Duration {
+	return 15*time.Second + workerBound(lock, lease)
+}
+
+// twiceBound: where losses follow each other faster than leases end, a run may lose
+// its worker twice in a row.
+func twiceBound(lock, lease time.Duration) time.Duration { return lease + workerBound(lock, lease) }
+
+// live are the executions of a worker that have started and not ended, by run.
+func (b *bed) live(worker string) map[string]check.Event {
+	b.t.Helper()
+	live := map[string]check.Event{}
+	for _, e := range b.events() {
+		switch {
+		case e.Worker != worker:
+		case e.Kind == check.Start:
+			live[e.Run] = e
+		case e.Kind == check.End:
+			delete(live, e.Run)
+		}
+	}
+	return live
+}
+
+// holding waits until a worker runs something long.
+func (b *bed) holding(worker string) {
+	b.t.Helper()
+	eventually(b.t, 15*time.Second, worker+" runs something", func() error {
+		if len(b.live(worker)) < 2 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+}
+
+// moved waits until some of these executions have started anew elsewhere, and says
+// how many had by then, and how many of them while the old handler still believed
+// in its lease.
+func (b *bed) moved(live map[string]check.Event, limit time.Duration) (moved, deceived int) {
+	b.t.Helper()
+	eventually(b.t, limit, "runs move to other workers", func() error {
+		told, again := map[int64]int64{}, map[string]check.Event{}
+		for _, e := range b.events() {
+			old, ours := live[e.Run]
+			switch {
+			case !ours:
+			case e.Token == old.Token && e.Kind != check.Start && told[e.Token] == 0:
+				told[e.Token] = e.AtNS
+			case e.Token > old.Token && e.Kind == check.Start:
+				if first, seen := again[e.Run]; !seen || e.AtNS < first.AtNS {
+					again[e.Run] = e
+				}
+			}
+		}
+		moved, deceived = len(again), 0
+		for run, e := range again {
+			if at := told[live[run].Token]; at == 0 || at > e.AtNS {
+				deceived++
+			}
+		}
+		if moved == 0 {
+			return fmt.Errorf("none of %v has", slices.Collect(maps.Keys(live)))
+		}
+		return nil
+	})
+	return moved, deceived
+}
+
+// freezeWorker stops a worker. What it has not started moves when its lease ends;
+// what it has started is renewed until keepalive notices, which only the long form
+// waits for.
+func freezeWorker(b *bed) {
+	lock, lease := chaosTTLs()
+	id := b.busiest()
+	b.holding(id)
+	w := b.workers[id]
+	ended := b.sum("fermata_leases_ended_total")
+	b.fault(faultKind{Name: "worker frozen", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
+		w.freeze()
+		if chaosLong() {
+			moved, _ := b.moved(b.live(id), silentBound(lock, lease)+5*time.Second)
+			b.power("started runs that moved", moved, 1)
+		}
+		b.lasts(2 * lease)
+		w.thaw()
+	})
+	b.power("leases that ended", int(b.sum("fermata_leases_ended_total")-ended), 1)
+	back := time.Now().UnixNano()
+	b.saw(20*time.Second, "the worker works again", func(e check.Event) bool { return e.Worker == id && e.Kind == check.Start && e.AtNS > back })
+}
+
+// sum is a metric over all nodes.
+func (b *bed) sum(name string, labels ...string) (sum float64) {
+	b.t.Helper()
+	for _, n := range b.nodes {
+		sum += n.metric(b.t, name, labels...)
+	}
+	return sum
+}
+
+// killWorkers kills a worker, starts another one, and so on. Losses count as such:
+// none of them is a failure.
+func killWorkers(b *bed) {
+	lock, lease := chaosTTLs()
+	kills, lost := 0, 0
+	for end := time.Now().Add(chaosSpan(3 * time.Second)); kills < 3 || time.Now().Before(end); kills++ {
+		id := b.busiest()
+		b.fault(faultKind{Name: "worker killed", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
+			b.killWorker(id)
+			lost += len(b.live(id))
+		})
+		b.addWorker()
+		b.lasts(time.Second)
+	}
+	b.power("executions lost with their worker", lost, 1)
+	b.calm(workerBound(lock, lease))
+	total := int64(0)
+	for id, j := range b.nodes[0].all() {
+		s := j.GetStatus()
+		total += s.GetLostTotal()
+		if _, fails := b.failing(id); !fails && (s.GetTimeoutTotal() != 0 || s.GetDeadTotal()*3 > s.GetLostTotal()) {
+			b.t.Errorf("%s never failed and lost %d workers; %d dead and %d timed out runs are stored", id, s.GetLostTotal(), s.GetDeadTotal(), s.GetTimeoutTotal())
+		}
+	}
+	b.power("losses stored", int(total), 1)
+}
+
+// failing finds a job among those that fail.
+func (b *bed) failing(id string) (check.Backoff, bool) {
+	i := slices.IndexFunc(b.load.backoffs, func(x check.Backoff) bool { return x.Job == id })
+	if i < 0 {
+		return check.Backoff{}, false
+	}
+	return b.load.backoffs[i], true
+}
+
+// silenceWorker loses all packets between a worker and all nodes. In the long form
+// that lasts until both ends have given up, and the handlers learn of it before
+// anybody else may run what they run.
+func silenceWorker(b *bed) {
+	lock, lease := chaosTTLs()
+	id := b.busiest()
+	b.holding(id)
+	stalled := func() (n int64) {
+		for _, l := range b.links {
+			n += l.grpc.Counters().Stalled
+		}
+		return n
+	}
+	before := stalled()
+	b.fault(faultKind{Name: "worker's packets lost", Within: silentBound(lock, lease), Workers: []string{id}}, func() {
+		for _, l := range b.links {
+			l.grpc.Only(id)
+			l.grpc.Blackhole(faultproxy.Both)
+		}
+		eventually(b.t, 15*time.Second, "packets of the worker are held", func() error {
+			if stalled() == before {
+				return errors.New("none is")
+			}
+			return nil
+		})
+		if chaosLong() {
+			live := b.live(id)
+			moved, deceived := b.moved(live, silentBound(lock, lease)+5*time.Second)
+			b.power("runs that moved", moved, 1)
+			if deceived > 0 {
+				b.t.Errorf("%d of %d runs started elsewhere before their old handler was told", deceived, moved)
+			}
+		}
+		b.lasts(chaosSpan(4 * time.Second))
+		for _, l := range b.links {
+			l.grpc.CloseAll()
+			l.grpc.Pass()
+		}
+	})
+	b.power("packets held", int(stalled()-before), 1)
+	back := time.Now().UnixNano()
+	b.saw(20*time.Second, "the worker works again", func(e check.Event) bool { return e.Worker == id && e.Kind == check.Start && e.AtNS > back })
+}
+
+// stormStreams loses what nodes have sent to workers and breaks all streams, again
+// and again, and drains a node now and then, which ends them in good order.
+func stormStreams(b *bed) {
+	lock, lease := chaosTTLs()
+	kind := faultKind{Name: "all streams broken", Within: workerBound(lock, lease)}
+	drained := faultKind{Name: "node drained", Within: workerBound(lock, lease)}
+	storms, closed := 0, int64(0)
+	for end := time.Now().Add(chaosSpan(4 * time.Second)); storms < 3 || time.Now().Before(end); storms++ {
+		b.fault(kind, func() {
+			for _, l := range b.links {
+				l.grpc.Blackhole(faultproxy.ToClient)
+			}
+			b.lasts(200 * time.Millisecond)
+			for _, l := range b.links {
+				l.grpc.CloseAll()
+				l.grpc.Pass()
+			}
+		})
+		if storms%3 == 1 {
+			n := b.nodes[0]
+			b.fault(drained, func() {
+				b.retire(n)
+				b.startNode(n.id)
+			})
+		}
+		b.lasts(700 * time.Millisecond)
+	}
+	for _, l := range b.links {
+		closed += l.grpc.Counters().Closed
+	}
+	b.power("streams broken", int(closed), 6)
+	for id, w := range b.workers {
+		if calm := w.count("ENHANCE_YOUR_CALM") + w.count("too_many_pings"); calm > 0 {
+			b.t.Errorf("%s was told %d times to ping less often", id, calm)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package job
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Checkpoint is what a cluster knows of a job, as a backup keeps it. There are no
+// leases in it, and no tokens: they mean nothing elsewhere.
+type Checkpoint struct {
+	// Bookkeeping of the definition.
+	Generation, Revision             uint32
+	AnchorMS, CreatedMS, UpdatedMS   int64
+	CreateRequestID, UpdateRequestID string
+
+	// State is at rest: see AtRest. Its lane, token and revision do not count.
+	State State
+	// ExpireMS is when a dead or done job is deleted; NeverMS keeps it.
+	ExpireMS int64
+	// Children are the runs that are records of their own.
+	Children []Child
+	Letters  []KeptLetter
+}
+
+// KeptLetter is a dead run in a checkpoint.
+type KeptLetter struct {
+	// Slot is that of the dead letter, or LetterOfJob.
+	Slot     int
+	Run      Run
+	ExpireMS int64
+}
+
+// LetterOfJob stands for the slot of a dead one-time job, whose dead letter is the
+// job itself.
+const LetterOfJob = -1
+
+// Backup is a job with its checkpoint; nil is none.
+type Backup struct {
+	Definition Definition
+	Checkpoint *Checkpoint
+}
+
+// BackupPage is one piece of an export. An empty Next says that it is the last.
+type BackupPage struct {
+	Backups []Backup
+	Next    string
+}
+
+// Snapshot is all that is stored of a job, as it was at one instant.
+type Snapshot struct {
+	Record   Record
+	Children []Child
+	Letters  []KeptLetter
+}
+
+// Checkpoint is what a backup keeps of a snapshot; ok is false for a job that is
+// deleted.
+func (c *Compiled) Checkpoint(s Snapshot, now int64) (cp Checkpoint, ok bool) {
+	state, children, ok := AtRest(c, s.Record.State, s.Children, now)
+	if !ok {
+		return Checkpoint{}, false
+	}
+	cp = Checkpoint{
+		Generation: c.Generation, Revision: c.Revision, AnchorMS: c.AnchorMS, CreatedMS: c.CreatedMS, UpdatedMS: c.UpdatedMS,
+		CreateRequestID: c.CreateRequestID, UpdateRequestID: c.UpdateRequestID,
+		State: state, Children: children, Letters: s.Letters, ExpireMS: NeverMS,
+	}
+	switch {
+	case state.Region < RegionDead:
+	case state.Region == s.Record.State.Region && s.Record.IndexMS != 0:
+		cp.ExpireMS = s.Record.IndexMS
+	default:
+		cp.ExpireMS = c.IndexMS(state, now)
+	}
+	return cp, true
+}
+
+// AtRest is what becomes of a job when nobody runs it: what is live is due again,
+// as if no worker had begun it, which costs no attempt and counts as no loss. A run
+// that was asked to end has ended; ok is false for a job that is deleted.
+func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, bool) {
+	if s.Deleting {
+		return State{}, nil, false
+	}
+	kept := map[int]State{}
+	take := func(d Decision) {
+		if s = d.State; d.Spawn != nil {
+			kept[d.Spawn.Slot] = d.Spawn.State
+		}
+	}
+	for _, child := range children {
+		kept[child.Slot] = child.State
+		if !child.State.Live() {
+			continue
+		}
+		pair := DecideChild(c, s, child.State, Return{Token: child.State.Token}, now)
+		if kept[child.Slot] = pair.Child.State; pair.Child.Delete {
+			delete(kept, child.Slot)
+		}
+		if pair.Parent.Changed {
+			take(pair.Parent)
+		}
+	}
+	if s.Live() {
+		take(Decide(c, s, Return{Token: s.Token}, now))
+	}
+	rest := make([]Child, 0, len(kept))
+	for slot, run := range kept {
+		rest = append(rest, Child{Slot: slot, State: timeless(run)})
+	}
+	slices.SortFunc(rest, func(a, b Child) int { return a.Slot - b.Slot })
+	return timeless(s), rest, true
+}
+
+// timeless is a state without what only one cluster knows.
+func timeless(s State) State {
+	s.Token, s.SettledToken, s.Revision, s.Epoch, s.Acked, s.Unknown = 0, 0, 0, 0, false, ""
+	return s
+}
+
+// sameState tells whether two states mean the same. How a run is paced does not
+// count.
+func sameState(a, b State) bool {
+	plain := func(s State) State {
+		s = timeless(s)
+		s.Recovery, s.Paced = false, false
+		s.Recent, s.Backfills = slices.Clip(s.Recent), slices.Clip(s.Backfills)
+		if len(s.Recent) == 0 {
+			s.Recent = nil
+		}
+		if len(s.Backfills) == 0 {
+			s.Backfills = nil
+		}
+		return s
+	}
+	return reflect.DeepEqual(plain(a), plain(b))
+}
+
+// parseRunID undoes RunID for a run whose trigger and nominal time are known.
+func parseRunID(r Run) (generation uint32, manualID string, ok bool) {
+	switch r.Trigger {
+	case TriggerManual:
+		manualID = strings.TrimPrefix(r.ID, "m-")
+	case TriggerBackfill:
+		manualID = strings.TrimSuffix(strings.TrimPrefix(r.ID, "b-"), "-"+strconv.FormatInt(r.NominalMS, 10))
+	default:
+		text, _, _ := strings.Cut(r.ID, "-")
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return 0, "", false
+		}
+		generation = uint32(n)
+	}
+	return generation, manualID, r.ID == RunID(r.Trigger, generation, r.NominalMS, manualID)
+}

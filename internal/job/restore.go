@@ -1,0 +1,179 @@
+package job
+
+// Existing says what a restore does about a job that is there already.
+type Existing uint8
+
+// What to do about jobs that are there.
+const (
+	// ExistingFail refuses one that has another definition.
+	ExistingFail Existing = iota
+	// ExistingSkip leaves it as it is.
+	ExistingSkip
+	// ExistingReplace gives it the definition and the checkpoint.
+	ExistingReplace
+)
+
+// RestoreOutcome is what became of a backup.
+type RestoreOutcome uint8
+
+// Outcomes of a restore.
+const (
+	RestoreCreated RestoreOutcome = iota
+	// RestoreUnchanged: it was there, and is the same.
+	RestoreUnchanged
+	RestoreSkipped
+	RestoreReplaced
+)
+
+// RestoreAnswer answers the restore of one job.
+type RestoreAnswer struct {
+	Outcome RestoreOutcome
+	Err     error
+}
+
+// Restoration is what a restore writes of one job, in one step.
+type Restoration struct {
+	Record Record
+	// Run is that of a dead one-time job, for its history; nil is none.
+	Run   *Run
+	Parts []Part
+	// Replaces is the state that is stored now; nil when the id must be free.
+	Replaces *State
+	// Unchanged: what is stored is the same already; there is nothing to write.
+	Unchanged bool
+}
+
+// Part is a run or a dead letter of a job: a record of its own. A dead letter that
+// is there already stays.
+type Part struct {
+	Record  string
+	State   State
+	IndexMS int64
+	Run     *Run // of a dead letter
+}
+
+// Restore decides what to write of a backup, in place of what is stored (nil:
+// nothing is). Runs that are overdue by now are paced by the recovery budget of
+// their queue. It fails with an [InvalidError], or a [PreconditionError] when what
+// is stored must not be replaced as it is.
+func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) (Restoration, error) {
+	d = cp.bookkeeping(d, present, now)
+	if v := append(Validate(d, l), cp.validate(d)...); len(v) > 0 {
+		return Restoration{}, &InvalidError{Violations: v}
+	}
+	c, err := Compile(d)
+	if err != nil {
+		return Restoration{}, Invalid("job.schedule", "%v", err)
+	}
+	s := c.restored(cp, present, now)
+	if fault := s.Check(); fault != nil {
+		return Restoration{}, Invalid("checkpoint", "%v", fault)
+	}
+	r := Restoration{Record: Record{Definition: d, State: s, IndexMS: c.IndexMS(s, now)}}
+	if s.Region >= RegionDead && s.Children == 0 {
+		r.Record.IndexMS = cp.ExpireMS
+	}
+	c.addParts(&r, cp, now)
+	if present == nil {
+		return r, nil
+	}
+	r.Replaces = &present.State
+	r.Unchanged = present.Definition.Same(d) && sameState(present.State, s)
+	if !r.Unchanged && (present.State.Live() || present.State.Children != 0) {
+		return Restoration{}, &PreconditionError{Key: d.Key, Reason: ReasonJobRuns,
+			Text: "it has runs that are live, or wait beside it: pause it, let them end or cancel them, and restore it again"}
+	}
+	return r, nil
+}
+
+// bookkeeping completes a definition. Its etag is another one than that of what it
+// replaces, unless it is the same.
+func (cp *Checkpoint) bookkeeping(d Definition, present *Record, now int64) Definition {
+	d.Generation, d.Revision = max(1, cp.Generation), max(1, cp.Revision)
+	d.CreatedMS, d.UpdatedMS, d.AnchorMS = orNow(cp.CreatedMS, now), orNow(cp.UpdatedMS, now), orNow(cp.AnchorMS, now)
+	d.CreateRequestID, d.UpdateRequestID, d.Unknown = cp.CreateRequestID, cp.UpdateRequestID, nil
+	if present != nil && present.Definition.CreatedMS == d.CreatedMS {
+		d.Revision = max(d.Revision, present.Definition.Revision)
+		if !present.Definition.Same(d) {
+			d.Revision = max(d.Revision, present.Definition.Revision+1)
+		}
+	}
+	return d
+}
+
+func orNow(ms, now int64) int64 {
+	if ms == 0 {
+		return now
+	}
+	return ms
+}
+
+// restored is the state to write.
+func (c *Compiled) restored(cp Checkpoint, present *Record, now int64) State {
+	s := timeless(cp.State)
+	s.Lane, s.Deleting, s.Cancel = c.Lane(), false, false
+	s.Children, s.Started = 0, 0
+	for _, child := range cp.Children {
+		s.Children |= 1 << child.Slot
+		s.Started |= child.State.Started & (1 << child.Slot)
+	}
+	if !s.HasRun() {
+		s.Generation = c.Generation
+		for _, l := range cp.Letters {
+			if generation, _, ok := parseRunID(l.Run); ok && l.Slot == LetterOfJob && generation != 0 {
+				s.Generation = generation
+			}
+		}
+	}
+	s.catchUp(now)
+	created := c.Definition
+	created.CreatedMS = now
+	s.Revision = firstRevision(created)
+	if present != nil {
+		// Tokens only grow, and dead letters that are there keep their slots.
+		was := present.State
+		s.Token, s.SettledToken, s.Revision, s.Dead = was.Token, was.SettledToken, was.Revision+1, max(s.Dead, was.Dead)
+	}
+	return s
+}
+
+// catchUp has a run that is overdue paced.
+func (s *State) catchUp(now int64) {
+	if s.Region == RegionDue && s.Due < now {
+		s.Recovery, s.Paced = true, false
+	}
+}
+
+// addParts adds the records of runs and dead letters.
+func (c *Compiled) addParts(r *Restoration, cp Checkpoint, now int64) {
+	s := r.Record.State
+	for _, child := range cp.Children {
+		run := runPart(timeless(child.State))
+		run.Region, run.Lane, run.Revision = RegionDue, s.Lane, s.Revision
+		run.Children, run.Started = 1<<child.Slot, child.State.Started&(1<<child.Slot)
+		run.Cancel = false
+		run.catchUp(now)
+		r.Parts = append(r.Parts, Part{Record: ChildRecord(c.Record(), child.Slot), State: run, IndexMS: run.Due})
+	}
+	for i := range cp.Letters {
+		l := cp.Letters[i]
+		run := l.Run
+		if l.Slot == LetterOfJob {
+			r.Run = &run
+			continue
+		}
+		generation, manualID, _ := parseRunID(run)
+		if generation == 0 {
+			generation = c.Generation
+		}
+		r.Parts = append(r.Parts, Part{
+			Record: LetterRecord(c.Record(), l.Slot), IndexMS: l.ExpireMS, Run: &run,
+			State: State{
+				Region: RegionDead, Revision: s.Revision, Lane: s.Lane, Generation: generation,
+				Trigger: run.Trigger, ManualID: manualID, Nominal: run.NominalMS, Due: run.DueMS, Attempt: run.Attempts, Losses: run.Losses,
+				LastOutcome: run.Outcome, LastStarted: run.StartedMS, LastFinished: run.FinishedMS, LastError: run.Error,
+				Runs: 1, Dead: 1,
+			},
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package peer
+
+import (
+	"cmp"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Protocol is what this version says on links, MinProtocol the oldest that it still
+// understands. What is added so that others may ignore it changes neither. Protocol
+// grows with what others must understand, MinProtocol with what is no longer said.
+const (
+	Protocol    = 1
+	MinProtocol = 1
+)
+
+// about is what a node says of its version.
+type about struct {
+	node, version         string
+	protocol, minProtocol int
+}
+
+func (p *Peer) self() about {
+	return about{node: p.o.Self, version: p.o.Version, protocol: Protocol, minProtocol: MinProtocol}
+}
+
+// Names of what the node that was dialled says of itself in its header.
+const (
+	versionHeader     = "fermata-version"
+	protocolHeader    = "fermata-protocol"
+	minProtocolHeader = "fermata-min-protocol"
+)
+
+func (a about) hello() *fermatav1.LinkRequest {
+	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Hello{Hello: &fermatav1.LinkHello{
+		Node: a.node, Version: a.version, Protocol: int32(a.protocol), MinProtocol: int32(a.minProtocol),
+	}}}
+}
+
+func (a about) header() metadata.MD {
+	return metadata.Pairs(versionHeader, a.version, protocolHeader, strconv.Itoa(a.protocol), minProtocolHeader, strconv.Itoa(a.minProtocol))
+}
+
+func aboutFromPB(h *fermatav1.LinkHello) about {
+	return about{
+		node: h.GetNode(), version: job.Clip(h.GetVersion(), job.MaxID),
+		protocol: max(1, int(h.GetProtocol())), minProtocol: max(1, int(h.GetMinProtocol())),
+	}
+}
+
+func aboutFromHeader(node string, md metadata.MD) about {
+	number := func(name string) int {
+		n, _ := strconv.Atoi(first(md, name)) // nodes that do not say speak 1
+		return max(1, n)
+	}
+	return about{
+		node: node, version: job.Clip(first(md, versionHeader), job.MaxID),
+		protocol: number(protocolHeader), minProtocol: number(minProtocolHeader),
+	}
+}
+
+func first(md metadata.MD, name string) string {
+	if values := md.Get(name); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// fits refuses a node that this one does not understand, or the other way round.
+func (a about) fits(other about) error {
+	if a.protocol >= other.minProtocol && other.protocol >= a.minProtocol {
+		return nil
+	}
+	return status.Errorf(codes.FailedPrecondition,
+		"node %s (version %s) speaks peer protocol %d and understands %d and later, node %s (version %s) speaks %d and understands %d and later: "+
+			"upgrade over a version that both understand",
+		a.node, cmp.Or(a.version, "unknown"), a.protocol, a.minProtocol, job.Clip(other.node, job.MaxID), cmp.Or(other.version, "unknown"), other.protocol, other.minProtocol)
+}

@@ -1,0 +1,128 @@
+package peer
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/ring"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// helloOf is the hello of a node that says nothing of its version, as the first
+// ones did.
+func helloOf(node string) *fermatav1.LinkRequest {
+	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Hello{Hello: &fermatav1.LinkHello{Node: node}}}
+}
+
+func TestProtocolsThatFit(t *testing.T) {
+	for _, tt := range []struct {
+		self, other about
+		fits        bool
+	}{
+		{about{protocol: 1, minProtocol: 1}, about{protocol: 1, minProtocol: 1}, true},
+		{about{protocol: 1, minProtocol: 1}, about{protocol: 2, minProtocol: 1}, true},
+		{about{protocol: 2, minProtocol: 1}, about{protocol: 1, minProtocol: 1}, true},
+		{about{protocol: 1, minProtocol: 1}, about{protocol: 3, minProtocol: 2}, false},
+		{about{protocol: 3, minProtocol: 2}, about{protocol: 1, minProtocol: 1}, false},
+		{about{protocol: 3, minProtocol: 2}, about{protocol: 2, minProtocol: 1}, true},
+	} {
+		if err := tt.self.fits(tt.other); (err == nil) != tt.fits {
+			t.Errorf("%+v and %+v: %v", tt.self, tt.other, err)
+		}
+	}
+	if a := aboutFromPB(&fermatav1.LinkHello{Node: "x"}); a.protocol != 1 || a.minProtocol != 1 {
+		t.Errorf("a node that does not say: %+v", a)
+	}
+	if a := aboutFromHeader("x", metadata.MD{}); a.protocol != 1 || a.minProtocol != 1 {
+		t.Errorf("a node that does not say: %+v", a)
+	}
+	want := about{node: "x", version: "1.2.3", protocol: 4, minProtocol: 2}
+	if a := aboutFromHeader("x", want.header()); a != want {
+		t.Errorf("header: %+v", a)
+	}
+	if a := aboutFromPB(want.hello().GetHello()); a != want {
+		t.Errorf("hello: %+v", a)
+	}
+}
+
+// A node refuses the link of one that says things it cannot know, and says why.
+func TestALinkOfALaterProtocolIsRefused(t *testing.T) {
+	n := start(t, "n", "127.0.0.1:0", nil)
+	s := dial(t, n)
+	send(t, s, about{node: "x", version: "9.0.0", protocol: 9, minProtocol: 8}.hello())
+	_, err := s.Recv()
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "9.0.0") || !strings.Contains(err.Error(), "upgrade over") {
+		t.Errorf("%v", err)
+	}
+	// One that says more, but things that may be ignored, is welcome, and hears what
+	// it talks to.
+	s = dial(t, n)
+	send(t, s, about{node: "x", version: "1.9.0", protocol: 9, minProtocol: 1}.hello())
+	header, err := s.Header()
+	if err != nil || first(header, protocolHeader) != fmt.Sprint(Protocol) {
+		t.Errorf("%v %v", header, err)
+	}
+	send(t, s, cancelToPB("ns/j", 1))
+	n.wait("cancel ns/j 1")
+	if err := s.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	n.wait("down x")
+}
+
+// laterNode is a node of a later version that no longer says what this one knows.
+type laterNode struct {
+	fermatav1.UnimplementedPeerServiceServer
+}
+
+func (laterNode) Link(stream servedStream) error {
+	if err := stream.SendHeader(about{protocol: 9, minProtocol: 8}.header()); err != nil {
+		return err
+	}
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if m.GetHello() == nil {
+			return status.Error(codes.Internal, "it goes on talking")
+		}
+	}
+}
+
+// A node does not talk on a link that it dialled to one that it does not understand.
+func TestALinkToALaterProtocolIsNotUsed(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	fermatav1.RegisterPeerServiceServer(server, laterNode{})
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() {
+		server.Stop()
+		<-served
+	}()
+	n := start(t, "n", "127.0.0.1:0", nil)
+	n.peer.BroadcastDemand([]job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1}})
+	l, err := n.peer.newLink(ring.Member{Name: "later", PeerAddr: listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.conn.Close()
+	defer l.cancel()
+	begun := time.Now()
+	if opened, err := l.session(); opened || status.Code(err) != codes.FailedPrecondition || time.Since(begun) > 10*time.Second {
+		t.Errorf("session: %v %v", opened, err)
+	}
+}

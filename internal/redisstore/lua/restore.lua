@@ -1,0 +1,69 @@
+-- restore.lua: write a job with all that belongs to it, in one step.
+-- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records
+-- ARGV  1-3 common  4 the job's record  5 guard (token and revision as stored); "" the
+--       id must be free  6 place of the lane that it is in now; 0 none
+--       7 field of the history ("" none)  8 ended run
+--       9 definition  10.. per record, the job first: id, place of its lane, state,
+--       score, and for a dead letter field of the history and run ("" for others)
+-- Reply {code, clock, digit, {place, due ... of lanes that became earlier}, lock value}
+--       0 written  1 exists, or is another one  2 as 1, deleted but still running
+--       3 written by an earlier copy of this call
+-- Guards: the job is as the guard says. A dead letter that is there stays.
+-- May be repeated: a job with the same state and definition is what this call stored.
+local code = start()
+if code ~= 0 then return {code, clock.us} end
+
+local function answer(digit, places)
+	local list, holder = news(KEYS[5], KEYS[6], places or {})
+	return {0, clock.us, digit, list, holder}
+end
+
+local id, state = ARGV[4], ARGV[12]
+local text = call('hget', KEYS[2], id)
+local guard = ''
+if text then guard = sane(text) and sub(text, 1, 16) .. sub(text, 19, 28) or 'corrupt' end
+if guard ~= ARGV[5] then
+	if text == state and call('hget', KEYS[3], id) == ARGV[9] then return answer('3') end
+	return answer(guard ~= 'corrupt' and text and sub(text, 35, 35) == '1' and '2' or '1')
+end
+
+local ids, places, known = {}, {}, {}
+for a = 10, #ARGV, 6 do ids[#ids + 1] = ARGV[a] end
+local there = call('hmget', KEYS[2], unpack(ids))
+local states, defs, runs, scores = {}, {}, {}, {}
+
+local function push(list, x, y)
+	list[#list + 1] = x
+	list[#list + 1] = y
+end
+
+local function touch(k)
+	if not known[k] then
+		known[k], scores[k] = true, {}
+		places[#places + 1] = k
+	end
+end
+
+for i = 1, #ids do
+	local a = 10 + 6 * (i - 1)
+	local letter = ARGV[a + 4] ~= ''
+	if not (letter and there[i]) then
+		local k = tonumber(ARGV[a + 1])
+		touch(k)
+		push(states, ids[i], ARGV[a + 2])
+		push(scores[k], ARGV[a + 3], ids[i])
+		if i == 1 or letter then push(defs, ids[i], ARGV[9]) end
+		if letter then push(runs, ARGV[a + 4], ARGV[a + 5]) end
+	end
+end
+if ARGV[7] ~= '' then push(runs, ARGV[7], ARGV[8]) end
+wide('hset', KEYS[3], defs)
+wide('hset', KEYS[4], runs)
+wide('hset', KEYS[2], states)
+for _, k in ipairs(places) do wide('zadd', KEYS[k], scores[k]) end
+local from = tonumber(ARGV[6])
+if from ~= 0 and from ~= tonumber(ARGV[11]) then
+	touch(from)
+	call('zrem', KEYS[from], id)
+end
+return answer('0', places)
