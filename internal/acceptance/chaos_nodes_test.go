@@ -73,7 +73,7 @@ func freezeNode(b *bed) {
 	b.power("calls that came late", int(link.Counters().Stalled-before), 1)
 	b.power("shards held", len(held), 1)
 	eventually(b.t, 20*time.Second, "the node knows that it has lost its shards", func() error {
-		lost := n.metric(b.t, "fermata_shard_lock_losses_total", `reason="expired"`) + n.metric(b.t, "fermata_shard_lock_losses_total", `reason="taken"`)
+		lost := n.metric(b.t, "fermata_shard_lock_losses_total", `reason="expired"`) + n.metric(b.t, "fermata_shard_lock_losses_total", `reason="lost"`)
 		if int(lost) < 1 {
 			return errors.New("it does not say so")
 		}

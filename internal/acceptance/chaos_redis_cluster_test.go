@@ -85,7 +85,7 @@ func killPrimary(b *bed, redis *redistest.Cluster) {
 	b.power("jobs of other primaries", len(others), len(b.load.promises)/2)
 	b.power("jobs of the one to be killed", len(b.load.promises)-len(others), 10)
 	from := time.Now()
-	b.fault(faultKind{Name: "primary killed", Within: redisBack}, func() {
+	b.fault(faultKind{Name: "primary killed", Within: backFrom(clusterFailover)}, func() {
 		redis.WaitFailover(redis.KillMaster(1))
 	})
 	took := time.Since(from)

@@ -29,7 +29,7 @@ func TestChaosPromotedReplicaMissesGrants(t *testing.T) {
 	who := newOrigins()
 	sentinel := redistest.StartSentinelBehind(t, func(addr string) string {
 		network = faultproxy.New(t, addr)
-		network.Name(who.byProcess)
+		network.Name(who.byProcess(network.Addr()))
 		return network.Addr()
 	}, 2, 3, 2)
 	replicas := []string{"replica-1", "replica-2"}

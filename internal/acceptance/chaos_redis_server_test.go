@@ -51,23 +51,25 @@ func busyFor() time.Duration {
 
 func busyBound(lock, lease time.Duration) time.Duration { return awayFor(busyFor())(lock, lease) }
 
-// keepBusy runs a script without an end until an administrator kills it.
+// keepBusy runs scripts without an end until an administrator kills them.
 func keepBusy(b *bed) {
 	set(b.t, b.server, "busy-reply-threshold", "100")
 	busy := answered(b.t, b.server, "BUSY")
 	admin := b.server.Client()
-	kind := faultKind{Name: "Redis busy", Within: redisBack}
-	b.fault(kind, func() {
-		ended := make(chan error, 1)
-		go func() { ended <- admin.WithTimeout(time.Minute).Eval(call(b.t), "while true do end", nil).Err() }()
-		b.lasts(busyFor())
-		if err := admin.ScriptKill(call(b.t)).Err(); err != nil {
-			b.t.Fatal(err)
-		}
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
-			b.t.Fatalf("the script ended with %v", err)
-		}
-	})
+	for times, end := 0, time.Now().Add(chaosSpan(0)); times == 0 || time.Now().Before(end); times++ {
+		b.fault(faultKind{Name: "Redis busy", Within: backFrom(busyFor())}, func() {
+			ended := make(chan error, 1)
+			go func() { ended <- admin.WithTimeout(time.Minute).Eval(call(b.t), "while true do end", nil).Err() }()
+			b.lasts(busyFor())
+			if err := admin.ScriptKill(call(b.t)).Err(); err != nil {
+				b.t.Fatal(err)
+			}
+			if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
+				b.t.Fatalf("the script ended with %v", err)
+			}
+		})
+		b.calm(busyBound(chaosTTLs()))
+	}
 	b.power("calls answered BUSY", answered(b.t, b.server, "BUSY")-busy, 10)
 }
 
@@ -112,7 +114,7 @@ func restartRedis(b *bed) {
 	for _, fsync := range []string{"always", "everysec"} {
 		set(b.t, b.server, "appendfsync", fsync)
 		made := b.creating(func() {
-			b.fault(faultKind{Name: "Redis killed, appendfsync " + fsync, Within: redisBack}, func() {
+			b.fault(faultKind{Name: "Redis killed, appendfsync " + fsync, Within: backFrom(redisRestart)}, func() {
 				b.server.Kill()
 				b.lasts(redisRestart / 2)
 				b.server.Restart()

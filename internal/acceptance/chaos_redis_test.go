@@ -44,6 +44,9 @@ func awayFor(d time.Duration) func(lock, lease time.Duration) time.Duration {
 	return func(_, lease time.Duration) time.Duration { return max(d, lease) + redisBack }
 }
 
+// backFrom is the documented time until work goes on after an absence.
+func backFrom(away time.Duration) time.Duration { return awayFor(away)(chaosTTLs()) - away }
+
 // loseReplies cuts replies after their requests have run: one in a hundred, then one
 // in five. A script that does not know its own repeats counts too much on the same
 // links.
@@ -133,7 +136,7 @@ func stallRedis(b *bed) {
 	for end := time.Now().Add(chaosSpan(0)); stalls < len(ways) || time.Now().Before(end); stalls++ {
 		way := ways[stalls%len(ways)]
 		took := probe(b.t, b.server.URL(), func() {
-			b.fault(faultKind{Name: way.name, Within: redisBack}, way.stall)
+			b.fault(faultKind{Name: way.name, Within: backFrom(redisStall)}, way.stall)
 		})
 		b.power(way.name+", ms", int(took.Milliseconds()), int(redisStall.Milliseconds())*9/10)
 		b.calm(awayFor(redisStall)(chaosTTLs()))
