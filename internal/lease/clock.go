@@ -43,12 +43,18 @@ func (c Clock) Behind() bool { return c.AnchorClock != 0 }
 //	2  anchored = AnchorClock ~= 0 and realMS >= AnchorReal
 //	   slow = MS
 //	   if anchored: slow = AnchorClock + floor((realMS - AnchorReal) / 2)
+//	   leapt = expectMS > 0 and slow > expectMS
+//	   if leapt: slow = max(MS, expectMS)
 //	3  if realMS >= slow and realMS >= MS:      TIME has caught up, or leads
 //	       MS = realMS, AnchorReal = 0, AnchorClock = 0
-//	4  else if not anchored or slow < MS:       TIME has fallen behind (again)
-//	       AnchorReal = realMS, AnchorClock = MS, and MS stays
+//	4  else if not anchored or leapt or slow < MS: TIME has fallen behind (again), or was set forward
+//	       MS = max(MS, slow), AnchorReal = realMS, AnchorClock = MS
 //	5  else:                                    TIME is behind, and both go on
 //	       MS = slow
+//
+// A TIME that was stepped back and is put right leaps, without having passed. Half of
+// that leap would take the clock ahead of both; so it goes no faster than the clock
+// of a caller who knows it.
 //
 // slow < MS in line 4 means that TIME was stepped back again, though not as far
 // as the anchor. Without a new anchor the clock would stand still until TIME had
@@ -63,11 +69,16 @@ func (c Clock) Advance(realMS, expectMS int64, accept bool) (Clock, error) {
 	if anchored {
 		slow = add(c.AnchorClock, (realMS-c.AnchorReal)/2)
 	}
+	leapt := expectMS > 0 && slow > expectMS
+	if leapt {
+		slow = max(c.MS, expectMS)
+	}
 	switch {
 	case realMS >= slow && realMS >= c.MS:
 		return Clock{MS: realMS}, nil
-	case !anchored || slow < c.MS:
-		return Clock{MS: c.MS, AnchorReal: realMS, AnchorClock: c.MS}, nil
+	case !anchored || leapt || slow < c.MS:
+		now := max(c.MS, slow)
+		return Clock{MS: now, AnchorReal: realMS, AnchorClock: now}, nil
 	default:
 		return Clock{MS: slow, AnchorReal: c.AnchorReal, AnchorClock: c.AnchorClock}, nil
 	}

@@ -153,6 +153,36 @@ func TestClockOverAnyCourse(t *testing.T) {
 	})
 }
 
+// A TIME that was stepped back and is put right, at once or in parts, takes the clock
+// no further ahead than it was, when its callers know how much time has passed: the
+// clock shows what they expect at most, or TIME.
+func TestClockPutRight(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := rapid.Int64Range(10_000_000, 4_000_000_000_000).Draw(t, "start") // true time
+		back := rapid.Int64Range(1, 10_000_000).Draw(t, "back")
+		c := advance(t, lease.Clock{}, now)
+		off := -back
+		for off < 0 {
+			passed := rapid.Int64Range(0, 5_000).Draw(t, "passed")
+			if rapid.IntRange(0, 4).Draw(t, "put right") == 0 {
+				off = min(0, off+rapid.Int64Range(1, back).Draw(t, "by"))
+			}
+			now += passed
+			next, err := c.Advance(now+off, c.MS+passed, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if next.MS < c.MS || next.MS > max(c.MS+passed, now+off) || next.MS > now {
+				t.Fatalf("true time is %d, TIME %d: %+v to %+v after %d", now, now+off, c, next, passed)
+			}
+			c = next
+		}
+		if c.MS != now || c.Behind() {
+			t.Fatalf("TIME is right, %d: %+v", now, c)
+		}
+	})
+}
+
 // After one step back by b, TIME catches up when 2b have passed, and not a
 // moment before; meanwhile the clock shows the watermark plus half of the time
 // passed, however often it is asked.

@@ -162,6 +162,9 @@ func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, be
 		if o.script != nil && o.script.sharded {
 			common = s.commonArgs(o.shard)
 		}
+		if o.latestAt > 0 {
+			o.argv[o.latestAt] = s.latest(o.shard)
+		}
 		cmds[i] = p.Do(ctx, o.args(common, whole)...)
 		mutates = mutates || o.mutates()
 	}

@@ -72,13 +72,14 @@ func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
 	keys := s.shards[r.Shard]
 	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].take(r.Batch)}
 	names := []string{keys.meta, keys.state, keys.lanes, keys.lock}
-	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.floor(r.Shard), s.batchField(c.slot), r.Batch,
-		s.patience.Milliseconds()}
+	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.floor(r.Shard), s.batchField(c.slot), r.Batch, 0}
+	latestAt := len(argv) - 1
 	for _, q := range r.Quotas {
 		names = append(names, keys.laneKey(q.Lane))
 		argv = append(argv, q.N)
 	}
 	c.op = call(s.scripts.lease, r.Shard, names, argv)
+	c.op.latestAt = latestAt
 	return c, nil
 }
 

@@ -20,6 +20,9 @@ type op struct {
 	keys   []string // all in one slot; the first one routes the op
 	argv   []any    // of the script, after the common ones
 	plain  []any    // the whole command, when there is no script
+	// latestAt is the place in argv of Store.latest, which each try sets; 0 when the
+	// script may be late.
+	latestAt int
 
 	reply reply
 	err   error
@@ -161,11 +164,23 @@ func (s *Store) commonArgs(shard int) []any {
 	expect, accept := s.clocks[shard].expect(s.now())
 	virtual := ""
 	if s.virtual != nil {
-		now := max(0, s.virtual())
-		expect = s.clocks[shard].virtual(now) // the caller says what time it is, and may leap
-		virtual = strconv.FormatInt(now, 10)
+		expect = 0 // the caller says what time it is, and may leap
+		virtual = strconv.FormatInt(max(0, s.virtual()), 10)
 	}
 	return []any{expect, accept, virtual}
+}
+
+// latest is the instant by the shard's clock after which nobody waits for the answer
+// to a call that is sent now; 0 when nobody knows that clock.
+func (s *Store) latest(shard int) int64 {
+	clock, _ := s.clocks[shard].expect(s.now())
+	if s.virtual != nil {
+		clock = s.clocks[shard].virtual(max(0, s.virtual()))
+	}
+	if clock == 0 {
+		return 0
+	}
+	return clock + s.patience.Milliseconds()
 }
 
 // perform runs ops and wraps their errors.

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -215,5 +214,3 @@ func (c *redisConn) SetReadDeadline(t time.Time) error {
 }
 
 func (c *redisConn) SetWriteDeadline(time.Time) error { return nil }
-
-var _ io.ReadWriteCloser = (*redisConn)(nil)

@@ -51,25 +51,25 @@ func (s *stream) rouse() {
 
 func (s *stream) Read(b []byte) (int, error) {
 	for {
-		n, err, again := s.take(b)
-		if again == nil {
+		n, wait, err := s.take(b)
+		if wait == nil {
 			return n, err
 		}
-		again()
+		wait()
 	}
 }
 
 // take returns what can be read now, or else a wait until there may be more.
-func (s *stream) take(b []byte) (n int, err error, wait func()) {
+func (s *stream) take(b []byte) (n int, wait func(), err error) {
 	open, changed := s.host.net.Passes(s.remote, s.local)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	switch {
 	case s.broken != nil:
-		return 0, s.broken, nil
+		return 0, nil, s.broken
 	case !s.deadline.IsZero() && !now.Before(s.deadline):
-		return 0, os.ErrDeadlineExceeded, nil
+		return 0, nil, os.ErrDeadlineExceeded
 	}
 	until := s.deadline
 	if len(s.inbox) > 0 && open {
@@ -77,7 +77,7 @@ func (s *stream) take(b []byte) (n int, err error, wait func()) {
 		if !now.Before(first.at) {
 			if first.end != nil {
 				s.broken = first.end
-				return 0, first.end, nil
+				return 0, nil, first.end
 			}
 			n = copy(b, first.data)
 			if first.data = first.data[n:]; len(first.data) == 0 {
@@ -89,7 +89,7 @@ func (s *stream) take(b []byte) (n int, err error, wait func()) {
 			until = first.at
 		}
 	}
-	return 0, nil, s.waiter(until, changed)
+	return 0, s.waiter(until, changed), nil
 }
 
 // waiter waits for an instant (zero is never), a change of the network, or a word

@@ -2,7 +2,7 @@
 -- KEYS  1 meta  2 states  3 lanes  4 lock  5.. lanes asked
 -- ARGV  1-3 common  4 lock value  5 TTL, ms  6 greatest token that the caller has seen
 --       7 meta field of the caller's last batch  8 batch id
---       9 how long the caller waits, ms  10.. quota of each lane
+--       9 until when the caller waits, by the shard's clock in ms; 0 unknown  10.. quota of each lane
 -- Reply {code, clock, replayed, deadline, {records}, {states}, {first due of each lane}, {corrupt records}}
 --       code 4: too late, nobody waits for the answer any more
 -- Guards: the lock has the caller's value. A record without a sane state is moved
@@ -14,8 +14,8 @@ local HEAD = 5
 local meta = call('hmget', KEYS[1], 'c', ARGV[7])
 local code = advance(meta[1])
 if code ~= 0 then return {code, clock.us} end
-local expected = tonumber(ARGV[1])
-if expected > 0 and clock.ms > expected + tonumber(ARGV[9]) then return {4, clock.us} end
+local latest = tonumber(ARGV[9])
+if latest > 0 and clock.ms > latest then return {4, clock.us} end
 
 local places = {}
 for k = HEAD, #KEYS do places[#places + 1] = k end

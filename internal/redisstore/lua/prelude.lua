@@ -46,7 +46,7 @@ local clock = {}
 -- advance reads the meta field and moves the clock, as Clock.Advance of package
 -- lease does: it is Redis's TIME as long as that does not step back. Behind the
 -- clock it goes on at half of TIME's rate from an anchor until TIME has caught
--- up. Far ahead of what the caller expects it is refused until a caller accepts
+-- up, and never faster than the caller's clock: TIME may have been put right. Far ahead of what the caller expects it is refused until a caller accepts
 -- it. Returns a code.
 local function advance(text)
 	local real, usec
@@ -75,12 +75,16 @@ local function advance(text)
 		return 1
 	end
 	local anchored = anchor_clock ~= 0 and real >= anchor_real
-	local now, slow = mark, mark
+	local now, slow, leapt = mark, mark, false
 	if anchored then slow = anchor_clock + math.floor((real - anchor_real) / 2) end
+	if expect > 0 and slow > expect then
+		slow, leapt = math.max(mark, expect), true
+	end
 	if real >= slow and real >= mark then
 		now, anchor_real, anchor_clock = real, 0, 0
-	elseif not anchored or slow < mark then
-		anchor_real, anchor_clock, usec = real, mark, 0
+	elseif not anchored or leapt or slow < mark then
+		now = math.max(mark, slow)
+		anchor_real, anchor_clock, usec = real, now, 0
 	else
 		now, usec = slow, 0
 	end
