@@ -59,7 +59,8 @@ func (f *figures) takeOvers() string {
 	if len(f.TakeOvers) == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%v..%v", slices.Min(f.TakeOvers).Round(10*time.Millisecond), slices.Max(f.TakeOvers).Round(10*time.Millisecond))
+	all := slices.Sorted(slices.Values(f.TakeOvers))
+	return fmt.Sprintf("p50 %v, p99 %v of %d", quantile(all, 0.5).Round(10*time.Millisecond), quantile(all, 0.99).Round(10*time.Millisecond), len(all))
 }
 
 // chaosReport collects the figures of all trials of a run of the tests.
