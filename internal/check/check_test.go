@@ -164,6 +164,16 @@ func TestFindings(t *testing.T) {
 
 		{"a token went back",
 			newScript().calm(0, 4000).add(call{nominal: 5000, token: 3000 - 1}).calm(6000, 9000), []Kind{TokenOrder}},
+		{"an edit before the window has ended that a fault made wider", func() *script {
+			s := newScript().calm(0, 4000).fault(stopped(4900, 6000))
+			s.h.Promises[0].UntilMS = second*1000 + 5500
+			return s
+		}(), nil},
+		{"an edit after the window has ended", func() *script {
+			s := newScript().calm(0, 3000)
+			s.h.Promises[0].UntilMS = second*1000 + 4500
+			return s
+		}(), []Kind{Missed}},
 		{"an edit while a fault holds a run back", func() *script {
 			s := newScript().calm(4000, 9000).fault(stopped(500, 2500))
 			s.h.Promises[0].Edited, s.h.Promises[0].FromMS = true, second*1000+1000

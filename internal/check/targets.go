@@ -36,7 +36,7 @@ func (h *History) promise(p Promise, line *timeline, r *Report) {
 				clock(covered[next].start), time.Duration(covered[next].start-w.until))
 			reported = append(reported, w.from)
 		case own:
-		case w.from <= held:
+		case w.from <= held, h.edited(p, w):
 			r.Excused++
 			continue
 		default:
@@ -53,8 +53,18 @@ func (h *History) promise(p Promise, line *timeline, r *Report) {
 	}
 }
 
-// targets are the nominal times whose window has ended, before the promise did: an
-// edit may leave a time out that has not run by then.
+// edited tells whether an edit excuses a nominal time without a run: the one that
+// ended the promise came before the window did, or the one that began it found a run
+// of the schedule before it that a fault held.
+func (h *History) edited(p Promise, w window) bool {
+	if p.UntilMS != 0 && w.until > p.UntilMS*1e6 {
+		return true
+	}
+	held := h.by(p.FromMS*1e6, 0)
+	return p.Edited && held > p.FromMS*1e6 && w.from <= held
+}
+
+// targets are the nominal times whose window has ended.
 func (h *History) targets(p Promise) []window {
 	if p.Every <= 0 {
 		return nil
@@ -68,20 +78,13 @@ func (h *History) targets(p Promise) []window {
 	if until == 0 {
 		until = math.MaxInt64
 	}
-	held := int64(math.MinInt64)
-	if p.Edited {
-		held = h.by(p.FromMS*1e6, 0)
-	}
 	var all []window
 	for ms := first; ms < until; ms += every {
 		w := window{ms * 1e6, h.by(ms*1e6, h.Bounds.Lag)}
 		if w.from > h.EndNS {
 			break
 		}
-		if w.from <= held && held > p.FromMS*1e6 {
-			continue
-		}
-		if w.until <= h.EndNS && (p.UntilMS == 0 || w.until <= p.UntilMS*1e6) {
+		if w.until <= h.EndNS {
 			all = append(all, w)
 		}
 	}

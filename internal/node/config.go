@@ -15,6 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
 )
 
@@ -93,6 +94,9 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Shards == 0 {
 		c.Shards = 64
+	}
+	if c.LockTTL == 0 {
+		c.LockTTL = shardlock.DefaultTTL
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
