@@ -48,6 +48,9 @@ func TestChaosPayloads(t *testing.T) {
 	}
 	for id, payload := range fits {
 		got.wait(t, id, payload)
+		eventually(t, 10*time.Second, id+" is settled", func() error {
+			return wantStatus(n.get(id), func(s *fermatav1.JobStatus) bool { return s.GetState() == fermatav1.JobStatus_STATE_DONE })
+		})
 	}
 	before := dump(t, server)
 	refused := map[string]struct {

@@ -103,9 +103,13 @@ func (b *answerBed) refused(c answerCall, text string, as error) {
 	b.t.Helper()
 	before, said := b.stored(), b.answerer.Said()
 	b.answerer.Say(0, math.MaxInt, text, storeCommands...)
-	ctx, cancel := context.WithTimeout(b.t.Context(), 25*time.Millisecond)
-	defer cancel()
-	err := c.call(ctx)
+	var err error
+	// A machine that stands still for a moment may leave no time for any answer.
+	for limit := 25 * time.Millisecond; b.answerer.Said() == said && limit < 10*time.Second; limit *= 4 {
+		ctx, cancel := context.WithTimeout(b.t.Context(), limit)
+		err = c.call(ctx)
+		cancel()
+	}
 	b.answerer.Say(0, 0, "")
 	if err == nil || as != nil && !errors.Is(err, as) || as == nil && errors.Is(err, job.ErrUnavailable) {
 		b.t.Errorf("%s: refused with %v, want %v", c.name, err, as)
