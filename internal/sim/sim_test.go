@@ -27,7 +27,7 @@ const (
 )
 
 // quickSeeds are played where nobody says how many.
-const quickSeeds = 24
+const quickSeeds = 12
 
 func setting(t *testing.T, env string, byDefault uint64) uint64 {
 	t.Helper()
