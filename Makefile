@@ -89,7 +89,7 @@ chaos: deps ## the faults of docs/faults.md on real processes under JOBS (10000)
 
 .PHONY: sim
 sim: deps ## lives of a simulated cluster with faults: N (20000) seeds from SEED (1) on; of one that fails, the story
-	FERMATA_SIM_SEED=$(SEED) FERMATA_SIM_SEEDS=$(N) go test -count=1 -timeout 600m -v -run TestSimulation ./internal/sim | grep -v '^ *---\|^=== '
+	scripts/sim.sh $(SEED) $(N)
 
 .PHONY: bench
 bench: deps ## benchmarks of the hot paths
