@@ -128,7 +128,7 @@ func crowdClients(b *bed) {
 	if now := lost(); now > before {
 		b.t.Errorf("%v locks and leases were lost", now-before)
 	}
-	if took := time.Duration(slowest.Load()); took > 5*time.Second {
+	if took := time.Duration(slowest.Load()); took > 3*time.Second {
 		b.t.Errorf("a call took %v", took)
 	}
 }

@@ -33,11 +33,11 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 	if n.lockConns, err = n.connect("locks"); err != nil {
 		return err
 	}
-	if n.store, err = n.openStore(ctx, "engines"); err != nil {
+	if n.store, err = n.openStore(ctx, "engines", false); err != nil {
 		return err
 	}
 	n.cfg.Shards = n.store.Shards()
-	if n.clientStore, err = n.openStore(ctx, "clients"); err != nil {
+	if n.clientStore, err = n.openStore(ctx, "clients", true); err != nil {
 		return err
 	}
 	return n.checkRedis(ctx)
@@ -55,8 +55,9 @@ func (n *Node) connect(pool string) (redis.UniversalClient, error) {
 	return client, nil
 }
 
-// openStore opens the keyspace on a pool of its own.
-func (n *Node) openStore(ctx context.Context, pool string) (*redisstore.Store, error) {
+// openStore opens the keyspace on a pool of its own. With shed, calls that find the
+// pool busy are refused.
+func (n *Node) openStore(ctx context.Context, pool string, shed bool) (*redisstore.Store, error) {
 	client, err := n.connect(pool)
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (n *Node) openStore(ctx context.Context, pool string) (*redisstore.Store, e
 	o := redisstore.Options{
 		Client: client, Prefix: n.cfg.Keyspace, Shards: n.cfg.Shards, Caller: n.cfg.Name,
 		Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, WaitTimeout: n.cfg.DurabilityTimeout,
-		AllowUnsafe: n.cfg.AllowUnsafe, Logger: n.cfg.Logger,
+		AllowUnsafe: n.cfg.AllowUnsafe, Shed: shed, Logger: n.cfg.Logger,
 		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool}, n.cfg.Registerer),
 	}
 	if n.cfg.Virtual {

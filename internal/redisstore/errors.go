@@ -67,6 +67,9 @@ var errNoAnswer = errors.New("no answer")
 // nothing. Who reads it does wait: the clock was not what it expected.
 var errLate = errors.New("the call came too late")
 
+// poolKind is the kind of errors of calls that got no connection. Nothing was sent.
+const poolKind = "pool"
+
 // classify judges an error of one command.
 func classify(err error) verdict {
 	var reply redis.Error
@@ -83,7 +86,7 @@ func classify(err error) verdict {
 	case errors.As(err, &op) && op.Op == "dial":
 		return verdict{kind: "dial", retry: true, reload: true, as: job.ErrUnavailable}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return verdict{kind: "pool", retry: true, as: job.ErrUnavailable}
+		return verdict{kind: poolKind, retry: true, as: job.ErrUnavailable}
 	case errors.Is(err, redis.ErrClosed):
 		return verdict{kind: "closed", as: job.ErrUnavailable}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

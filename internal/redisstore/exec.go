@@ -60,7 +60,7 @@ func (s *Store) again(ops []*op) []*op {
 		s.metrics.errors.WithLabelValues(v.kind).Inc()
 		o.uncertain = o.uncertain || v.ran
 		reload = reload || v.reload
-		if v.retry {
+		if v.retry && !(s.shed && v.kind == poolKind) {
 			left = append(left, o)
 		}
 	}

@@ -30,6 +30,7 @@ type Store struct {
 	replicas    int
 	waitTimeout time.Duration
 	opTimeout   time.Duration
+	shed        bool          // see Options.Shed
 	patience    time.Duration // how long the client waits for an answer
 	allowUnsafe bool
 	embedded    bool
@@ -52,7 +53,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
 		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
-		opTimeout: o.OpTimeout, patience: answerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
+		opTimeout: o.OpTimeout, shed: o.Shed, patience: answerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
 	}
 	report, err := Preflight(ctx, o)
 	if err != nil {

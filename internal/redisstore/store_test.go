@@ -180,3 +180,19 @@ func TestOptions(t *testing.T) {
 		t.Error("durability disk exists")
 	}
 }
+
+// TestShed: a call that gets no connection fails when its patience with the pool
+// ends, if the store sheds, and stands in line again if it does not.
+func TestShed(t *testing.T) {
+	for _, shed := range []bool{true, false} {
+		m, err := newMetrics(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Store{shed: shed, metrics: m}
+		left := s.again([]*op{{err: redis.ErrPoolTimeout}, {err: io.EOF}})
+		if want := map[bool]int{true: 1, false: 2}[shed]; len(left) != want {
+			t.Errorf("shed %v: %d of 2 calls are tried again, want %d", shed, len(left), want)
+		}
+	}
+}
