@@ -114,7 +114,7 @@ func borderHandlers(b *bed) {
 
 // poisonBound: what ran beside a poisonous payload is lost with it, as often as it
 // meets one.
-func poisonBound(lock, lease time.Duration) time.Duration { return 3*lease + 2*time.Second }
+func poisonBound(_, lease time.Duration) time.Duration { return 3 * (lease + 2*time.Second) }
 
 // poisonWorkers runs jobs that kill whoever takes them: two when their handler has
 // begun for good, which three times in a row quarantines them; one so early that

@@ -30,7 +30,7 @@ func silentBound(lock, lease time.Duration) time.Duration {
 
 // twiceBound: where losses follow each other faster than leases end, a run may lose
 // its worker twice in a row.
-func twiceBound(lock, lease time.Duration) time.Duration { return lease + workerBound(lock, lease) }
+func twiceBound(lock, lease time.Duration) time.Duration { return 2 * workerBound(lock, lease) }
 
 // live are the executions of a worker that have started and not ended, by run.
 func (b *bed) live(worker string) map[string]check.Event {

@@ -214,7 +214,9 @@ type Overdue struct {
 }
 
 // Change is an event that happened to a record. Known, when set, is what the
-// caller believes to be stored; it saves a read and is checked by the store.
+// caller believes to be stored; it saves a read and is checked by the store. It is
+// the ledger's until the change is answered, which may be after its caller has left:
+// nobody may write to it again.
 type Change struct {
 	Record string
 	Event  Event

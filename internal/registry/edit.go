@@ -28,8 +28,8 @@ func (r *Registry) Update(ctx context.Context, u job.UpdateRequest) (job.Record,
 }
 
 // tryUpdate merges once; done is false when the definition changed meanwhile.
-func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (record job.Record, done bool, err error) {
-	record, err = r.Get(ctx, u.Key)
+func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (_ job.Record, done bool, _ error) {
+	record, err := r.Get(ctx, u.Key)
 	if err != nil {
 		return job.Record{}, false, err
 	}
