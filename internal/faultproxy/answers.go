@@ -119,13 +119,20 @@ func (a *Answerer) adopt(client, server net.Conn) bool {
 	return true
 }
 
-func (a *Answerer) close() {
+// Cut ends all connections. What clients have sent and nobody has read is lost.
+func (a *Answerer) Cut() {
 	a.mu.Lock()
-	a.closed = true
+	defer a.mu.Unlock()
 	for c := range a.conns {
 		_ = c.Close()
 	}
+}
+
+func (a *Answerer) close() {
+	a.mu.Lock()
+	a.closed = true
 	a.mu.Unlock()
+	a.Cut()
 	_ = a.listener.Close()
 	a.wg.Wait()
 }

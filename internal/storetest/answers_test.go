@@ -117,6 +117,7 @@ func (b *answerBed) refused(c answerCall, text string, as error) {
 		err = c.call(ctx)
 		cancel()
 	}
+	b.answerer.Cut() // or a try whose time ran out may arrive when errors have ended
 	b.answerer.Say(0, 0, "")
 	if !wanted() {
 		b.t.Errorf("%s: refused with %v, want %v", c.name, err, as)
