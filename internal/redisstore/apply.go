@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -95,6 +96,7 @@ func (s *Store) applyCalls(shard int, groups [][]*applyItem) []*applyCall {
 		}
 		size += bytes
 		for _, i := range g {
+			i.alone = len(g) == 1
 			seen[i.record] = true
 			if i.spawns != "" {
 				seen[i.spawns] = true
@@ -105,18 +107,27 @@ func (s *Store) applyCalls(shard int, groups [][]*applyItem) []*applyCall {
 	return calls
 }
 
-// build makes the call's op. A lean one leaves out what may be left out.
+// build makes the call's op. A lean one leaves out what may be left out. Plain items
+// of like steps in one lane are a group of the script's, any other item is one of its
+// own, of number 0.
 func (c *applyCall) build(s *Store, lean bool) *op {
 	keys := s.shards[c.shard]
 	fixed := []string{keys.meta, keys.state, keys.def, keys.hist, keys.lanes, keys.lock}
 	c.lanes = newLaneKeys(keys, len(fixed))
-	var argv []any
+	argv := make([]any, 0, 6*len(c.items)+3)
+	var group *applyItem
+	size, sizeAt := 0, 0
 	for _, i := range c.items {
-		steps, args := i.steps, i.args
-		if lean {
-			steps, args = steps[:i.lean], args[:i.leanArgs]
+		steps, args := i.cut(lean)
+		if group == nil || !group.alike(i, lean) {
+			argv = append(argv, steps, c.lanes.at(i.lane), 0)
+			group, size, sizeAt = i, 0, len(argv)-1
 		}
-		argv = append(argv, i.record, i.guard, steps, c.lanes.at(i.lane))
+		if i.plain() {
+			size++
+			argv[sizeAt] = size
+		}
+		argv = append(argv, i.record, i.guard)
 		for _, a := range args {
 			if lane, ok := a.(job.Lane); ok {
 				a = c.lanes.at(lane)
@@ -137,6 +148,7 @@ func (c *applyCall) build(s *Store, lean bool) *op {
 func (s *Store) runApply(ctx context.Context, calls []*applyCall) {
 	ops := make([]*op, len(calls))
 	for i, c := range calls {
+		slices.SortStableFunc(c.items, compareItems)
 		ops[i] = c.build(s, false)
 	}
 	s.run(ctx, ops)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,6 +22,8 @@ type applyItem struct {
 	// short: history and dead letters come last.
 	lean, leanArgs int
 	write          int // index of the write that is answered; -1 for a by-product
+	// alone: no other item of the call is judged or written with it.
+	alone bool
 	// partner is the place among the items of a call, counted from this one, of
 	// the item that it is together with; 0 is none.
 	partner int
@@ -38,6 +41,52 @@ func (i *applyItem) step(letter byte, args ...any) {
 			i.size += len(a)
 		}
 	}
+}
+
+// cut returns the steps and their arguments, without what a lean call leaves out.
+func (i *applyItem) cut(lean bool) ([]byte, []any) {
+	if lean {
+		return i.steps[:i.lean], i.args[:i.leanArgs]
+	}
+	return i.steps, i.args
+}
+
+// plain tells whether the script may take the item with others of its kind, on its
+// short way.
+func (i *applyItem) plain() bool {
+	if !i.alone {
+		return false
+	}
+	switch string(i.steps) {
+	case "w", "wh", "d", "dz":
+		return true
+	}
+	return false
+}
+
+// alike tells whether two items may be of one group.
+func (i *applyItem) alike(other *applyItem, lean bool) bool {
+	a, _ := i.cut(lean)
+	b, _ := other.cut(lean)
+	return i.plain() && other.plain() && i.lane == other.lane && bytes.Equal(a, b)
+}
+
+// compareItems brings plain items of a kind together. Others stay in their order,
+// which tells what belongs together, after them.
+func compareItems(a, b *applyItem) int {
+	switch pa, pb := a.plain(), b.plain(); {
+	case !pa && !pb:
+		return 0
+	case pa != pb:
+		if pa {
+			return -1
+		}
+		return 1
+	}
+	if c := bytes.Compare(a.steps, b.steps); c != 0 || a.lane == b.lane {
+		return c
+	}
+	return strings.Compare(a.lane.String(), b.lane.String())
 }
 
 // newApplyItem plans a write. Before is the one it is together with.

@@ -105,7 +105,7 @@ func checkLease(r job.LeaseRequest, shards int) error {
 }
 
 // read takes over the script's answer:
-// {code, clock, replayed, deadline, records, states, dues, corrupt}.
+// {code, clock, replayed, deadline, {record, state ...}, dues, corrupt}.
 func (c *leaseCall) read(s *Store) job.LeaseReply {
 	err := wrap("lease", c.op.err)
 	if err != nil && !errors.Is(err, job.ErrDurability) {
@@ -113,13 +113,14 @@ func (c *leaseCall) read(s *Store) job.LeaseReply {
 	}
 	r := c.op.reply
 	out := job.LeaseReply{NowUS: r.int(1), Err: err}
-	records, states, dues := r.list(4), r.list(5), r.list(6)
+	leased, dues := r.list(4), r.list(5)
 	if r.int(2) == 1 {
-		s.metrics.replayed("lease", len(records))
+		s.metrics.replayed("lease", len(leased)/2)
 	}
-	for i := range records {
-		record := records.text(i)
-		state, err := decodeState(record, states.text(i))
+	out.Leased = make([]job.Leased, 0, len(leased)/2)
+	for i := 0; i+1 < len(leased); i += 2 {
+		record := leased.text(i)
+		state, err := decodeState(record, leased.text(i+1))
 		if err != nil {
 			s.corrupt(c.Shard, "lease", err, record)
 			continue
@@ -135,7 +136,7 @@ func (c *leaseCall) read(s *Store) job.LeaseReply {
 	for i, q := range c.Quotas {
 		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: dues.int(i)})
 	}
-	s.corrupt(c.Shard, "lease", nil, r.list(7).texts()...)
+	s.corrupt(c.Shard, "lease", nil, r.list(6).texts()...)
 	return out
 }
 

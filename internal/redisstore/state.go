@@ -141,12 +141,13 @@ func appendHeader(b []byte, s job.State) []byte {
 // microsecond.
 func tokenBase(nominal int64) uint64 { return uint64(nominal) * 1000 }
 
-// guardOf is what a script compares before it writes: token and revision as the
-// header has them.
+// guardOf is what a script looks for before it writes: a pattern of Lua for a sane
+// header with this token and revision.
 func guardOf(token uint64, revision uint32) string {
-	b := make([]byte, 0, 26)
-	b = appendFixed(b, token, 16)
-	return string(appendFixed(b, uint64(revision), 10))
+	b := make([]byte, 0, 64)
+	b = appendFixed(append(b, '^'), token, 16)
+	b = appendFixed(append(b, "%d%d"...), uint64(revision), 10)
+	return string(append(b, "%d%d%d%d%d%d%d%d%D"...))
 }
 
 // fixed returns n in decimal with leading zeros.

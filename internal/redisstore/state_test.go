@@ -106,7 +106,8 @@ func TestHeader(t *testing.T) {
 	if text != want {
 		t.Errorf("text\n%s, want\n%s", text, want)
 	}
-	if g := guardOf(s.Token, s.Revision); g != text[:16]+text[18:28] {
+	const guard = "^1800000000000123" + "%d%d" + "0000000042" + "%d%d%d%d%d%d" + "%d" + "%d" + "%D"
+	if g := guardOf(s.Token, s.Revision); g != guard {
 		t.Errorf("guard %s", g)
 	}
 	for _, bad := range []job.State{{Token: maxToken + 1}, {Epoch: maxEpoch + 1}, {Region: 5}} {

@@ -1,9 +1,12 @@
 -- apply.lua: compare and set. One script for settling, pausing, editing,
 -- deleting, manual runs: what changes is decided by the caller.
 -- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records
--- ARGV  1-3 common  4.. per record, a record at most once:
---       id, guard (token and revision as stored), steps, place of its lane, then
---       what each letter of steps asks for:
+-- ARGV  1-3 common  4.. groups of records, a record at most once:
+--       steps, place of the lane, number of records, and of each record its id,
+--       guard (a pattern: what a header with this token and revision looks like) and
+--       what each letter of steps asks for. A group of number 0 is one record that is
+--       judged with care; any other group is plain: its steps are w, wh, d or dz, and
+--       its records concern no other ones.
 --       a  only if the record before it in ARGV was written
 --       t  together with the record before it in ARGV: both are written, or neither
 --       x  only if the lease has ended
@@ -34,31 +37,54 @@ if code ~= 0 then return {code, clock.us} end
 
 local takes = {a = 0, t = 0, x = 0, w = 2, k = 1, d = 0, q = 0, u = 0, l = 1, s = 4, f = 1, h = 2, c = 6, m = 1, z = 2}
 
--- items cuts ARGV into records: {at = index of its first argument, x = index of
--- the arguments of step x ...}. ids are those of the records, and after them those
--- to be spawned, at item.child.
-local function items()
-	local list, ids, a = {}, {}, 4
-	while a <= #ARGV do
-		local item, steps, at = {at = a}, ARGV[a + 2], a + 4
-		for i = 1, #steps do
-			local step = sub(steps, i, i)
-			item[step] = at
-			at = at + takes[step]
-		end
-		list[#list + 1], ids[#ids + 1] = item, ARGV[a]
-		a = at
+-- A plain group is {first record, last one, place of the lane, place in ARGV of the
+-- first one's id, arguments of each, steps}. Others are items {n = number of the record,
+-- at = place in ARGV of its id, lane = place, x = place of the arguments of step x ...}.
+-- ids are those of all records, and after them those to be spawned, at item.child.
+local plain, list, ids = {}, {}, {}
+
+local function item_at(n, at, steps, lane)
+	local item, a = {n = n, at = at, lane = lane}, at + 2
+	for i = 1, #steps do
+		local step = sub(steps, i, i)
+		item[step] = a
+		a = a + takes[step]
 	end
-	for _, item in ipairs(list) do
-		if item.s then
-			ids[#ids + 1] = ARGV[item.s]
-			item.child = #ids
-		end
-	end
-	return list, ids
+	return item, a
 end
 
-local list, ids = items()
+local function parse()
+	local a, n, total = 4, 0, #ARGV
+	while a <= total do
+		local steps, lane, count = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+		a = a + 3
+		if count == 0 then
+			n = n + 1
+			ids[n] = ARGV[a]
+			list[#list + 1], a = item_at(n, a, steps, lane)
+		else
+			local width = 2
+			for i = 1, #steps do width = width + takes[sub(steps, i, i)] end
+			plain[#plain + 1] = {n + 1, n + count, lane, a, width, steps}
+			for i = n + 1, n + count do
+				ids[i] = ARGV[a]
+				a = a + width
+			end
+			n = n + count
+		end
+	end
+	local last = n
+	for _, item in ipairs(list) do
+		if item.s then
+			last = last + 1
+			ids[last] = ARGV[item.s]
+			item.child = last
+		end
+	end
+	return n
+end
+
+local records = parse()
 local texts = call('hmget', KEYS[2], unpack(ids))
 
 -- same tells whether a stored state is the new one, but for what renewals write.
@@ -89,19 +115,17 @@ end
 -- replaces tells whether what a record spawns takes the place of the one that it
 -- is together with, which goes.
 local function replaces(i, item)
-	return item.t and list[i - 1].d and ids[i - 1] == ids[item.child]
+	return item.t and list[i - 1].d and ids[item.n - 1] == ids[item.child]
 end
 
 local function judge(i, item, text)
 	if not text then return '2' end
 	if not sane(text) then return item.q and '0' or '4' end
 	local a = item.at
-	if sub(text, 1, 16) .. sub(text, 19, 28) ~= ARGV[a + 1] then
-		return mine(i, item, text) and '5' or '1'
-	end
+	if not find(text, ARGV[a + 1]) then return mine(i, item, text) and '5' or '1' end
 	if item.s and texts[item.child] and not replaces(i, item) then return '1' end
 	if item.x then
-		local score = call('zscore', KEYS[tonumber(ARGV[a + 3])], ARGV[a])
+		local score = call('zscore', KEYS[item.lane], ARGV[a])
 		if score and tonumber(score) > REGION + clock.ms then return '3' end
 	end
 	return '0'
@@ -164,8 +188,7 @@ end
 
 -- write plans the writes of a record that was judged good.
 local function write(item, text)
-	local a = item.at
-	local id, lane = ARGV[a], tonumber(ARGV[a + 3])
+	local id, lane = ARGV[item.at], item.lane
 	touch(lane)
 	local to = item.l and tonumber(ARGV[item.l]) or lane
 	if to ~= lane then
@@ -197,15 +220,54 @@ local function write(item, text)
 	end
 end
 
-for i, item in ipairs(list) do
-	codes[i] = item.a and codes[i - 1] ~= '0' and '1' or judge(i, item, texts[i])
-	if item.t then codes[i - 1], codes[i] = together(i, item, codes[i - 1], codes[i]) end
+-- settle judges and plans a plain group: nearly all there is to write, so that it is
+-- spelled out, and does no more for a record than it takes.
+local function settle(first, last, lane, a, width, steps)
+	touch(lane)
+	local written, runs_too = sub(steps, 1, 1) == 'w', steps == 'wh'
+	local s, r, scored, gone = #states, #runs, #scores[lane], #leaving[lane]
+	local to, away = scores[lane], leaving[lane]
+	for n = first, last do
+		local text, id = texts[n], ARGV[a]
+		if not text or not find(text, ARGV[a + 1]) then
+			local item = item_at(n, a, steps, lane)
+			codes[n] = judge(0, item, text)
+			if codes[n] == '1' then conflicts[#conflicts + 1] = text end
+		elseif written then
+			codes[n] = '0'
+			states[s + 1], states[s + 2] = id, ARGV[a + 2]
+			to[scored + 1], to[scored + 2] = ARGV[a + 3], id
+			s, scored = s + 2, scored + 2
+			if runs_too then
+				runs[r + 1], runs[r + 2] = ARGV[a + 4], ARGV[a + 5]
+				r = r + 2
+			end
+		else
+			codes[n] = '0'
+			gone = gone + 1
+			away[gone], no_states[#no_states + 1], no_defs[#no_defs + 1] = id, id, id
+			if width > 2 then
+				for slot = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]) do
+					no_runs[#no_runs + 1] = id .. '.' .. slot
+				end
+			end
+		end
+		a = a + width
+	end
 end
+
+for _, group in ipairs(plain) do settle(unpack(group)) end
 for i, item in ipairs(list) do
-	if codes[i] == '1' then
-		conflicts[#conflicts + 1] = texts[i] or ''
-	elseif codes[i] == '0' then
-		write(item, texts[i])
+	local n = item.n
+	codes[n] = item.a and codes[n - 1] ~= '0' and '1' or judge(i, item, texts[n])
+	if item.t then codes[n - 1], codes[n] = together(i, item, codes[n - 1], codes[n]) end
+end
+for _, item in ipairs(list) do
+	local text = texts[item.n]
+	if codes[item.n] == '1' then
+		conflicts[#conflicts + 1] = text or ''
+	elseif codes[item.n] == '0' then
+		write(item, text)
 	end
 end
 
@@ -231,4 +293,4 @@ wide('hdel', KEYS[2], left(no_states))
 wide('hdel', KEYS[3], no_defs)
 wide('hdel', KEYS[4], no_runs)
 local changed, holder = news(KEYS[5], KEYS[6], places)
-return {0, clock.us, table.concat(codes), conflicts, changed, holder}
+return {0, clock.us, table.concat(codes, '', 1, records), conflicts, changed, holder}

@@ -3,7 +3,7 @@
 -- ARGV  1-3 common  4 lock value  5 TTL, ms  6 greatest token that the caller has seen
 --       7 meta field of the caller's last batch  8 batch id
 --       9 until when the caller waits, by the shard's clock in ms; 0 unknown  10.. quota of each lane
--- Reply {code, clock, replayed, deadline, {records}, {states}, {first due of each lane}, {corrupt records}}
+-- Reply {code, clock, replayed, deadline, {record, state ...}, {first due of each lane}, {corrupt records}}
 --       code 4: too late, nobody waits for the answer any more
 -- Guards: the lock has the caller's value. A record without a sane state is moved
 --       out of the way, to the dead region for ever, and reported.
@@ -11,6 +11,8 @@
 --       answers the records that still have its tokens, even if the lock has gone. A batch
 --       without records is kept too: a copy that arrives after its repeat gets nothing.
 local HEAD = 5
+-- DUE is what a sane header of a due record looks like, at one glance.
+local DUE = '^' .. string.rep('%d', 16) .. '0' .. string.rep('%d', 19) .. '%D'
 local meta = call('hmget', KEYS[1], 'c', ARGV[7])
 local code = advance(meta[1])
 if code ~= 0 then return {code, clock.us} end
@@ -23,20 +25,20 @@ for k = HEAD, #KEYS do places[#places + 1] = k end
 -- replay finds the records of a batch: all have its deadline as score.
 local function replay(first, count, deadline)
 	local score = int(REGION + deadline)
-	local records, states = {}, {}
+	local leased = {}
 	for _, k in ipairs(places) do
 		local ids = call('zrange', KEYS[k], score, score, 'byscore', 'limit', '0', '1000')
 		local texts = #ids > 0 and call('hmget', KEYS[2], unpack(ids)) or {}
 		for i, text in ipairs(texts) do
 			local token = sane(text) and tonumber(sub(text, 1, 16)) or 0
 			if token >= first and token < first + count and sub(text, 17, 17) == '1' then
-				records[#records + 1] = ids[i]
-				states[#states + 1] = text
+				leased[#leased + 1] = ids[i]
+				leased[#leased + 1] = text
 			end
 		end
 	end
 	call('hset', KEYS[1], 'c', keep())
-	return {0, clock.us, 1, deadline, records, states, (heads(KEYS[3], places)), {}}
+	return {0, clock.us, 1, deadline, leased, (heads(KEYS[3], places)), {}}
 end
 
 local last = meta[2]
@@ -49,31 +51,30 @@ local deadline = clock.ms + tonumber(ARGV[5])
 local score = int(REGION + deadline)
 local first = math.max(clock.token + 1, tonumber(ARGV[6]) + 1, clock.ms * 1000)
 local count, now = 0, int(clock.ms)
-local records, states, fields, corrupt = {}, {}, {}, {}
+local leased, corrupt = {}, {} -- record, state ...
 for i, k in ipairs(places) do
 	-- No score is below 0. One that somebody wrote would keep its lane due for ever.
 	local ids = call('zrange', KEYS[k], '-inf', now, 'byscore', 'limit', '0', ARGV[HEAD + 4 + i])
 	if #ids > 0 then
 		local moves = {}
 		for j, text in ipairs(call('hmget', KEYS[2], unpack(ids))) do
-			if sane(text) and sub(text, 17, 17) == '0' then
+			local id, to = ids[j], score
+			if text and (find(text, DUE) or sane(text) and sub(text, 17, 17) == '0') then
 				-- token, region leased, not acked, same revision, no session yet
-				local leased = fmt('%016.0f', first + count) .. '10' .. sub(text, 19, 28) .. '000000' .. sub(text, 35)
+				local state = fmt(TOKEN, first + count) .. '10' .. sub(text, 19, 28) .. '000000' .. sub(text, 35)
 				count = count + 1
-				records[count], states[count] = ids[j], leased
-				fields[2 * count - 1], fields[2 * count] = ids[j], leased
-				moves[#moves + 1] = score
+				leased[2 * count - 1], leased[2 * count] = id, state
 			else
-				corrupt[#corrupt + 1] = ids[j]
-				moves[#moves + 1] = int(3 * REGION + NEVER)
+				corrupt[#corrupt + 1] = id
+				to = int(3 * REGION + NEVER)
 			end
-			moves[#moves + 1] = ids[j]
+			moves[2 * j - 1], moves[2 * j] = to, id
 		end
 		call('zadd', KEYS[k], 'xx', unpack(moves))
 	end
 end
 if count > 0 then
-	wide('hset', KEYS[2], fields)
+	wide('hset', KEYS[2], leased)
 	clock.token = first + count - 1
 end
 local batch = fmt('%016.0f%04.0f%016.0f', first, count, deadline) .. ARGV[8]
@@ -89,4 +90,4 @@ if not last and call('hlen', KEYS[1]) > 64 then
 	wide('hdel', KEYS[1], old)
 end
 call('hset', KEYS[1], 'c', keep(), ARGV[7], batch)
-return {0, clock.us, 0, deadline, records, states, (heads(KEYS[3], places)), corrupt}
+return {0, clock.us, 0, deadline, leased, (heads(KEYS[3], places)), corrupt}

@@ -16,7 +16,12 @@ local REGION = 4398046511104 -- 2^42: scores of region r begin at r * REGION
 local NEVER = REGION - 1
 local JUMP = 60000 -- ms that the clock may be ahead of what the caller expects
 
-local function int(n) return fmt('%.0f', n) end
+-- Integers are formatted as such where the server's are wide enough: as floating
+-- point numbers they take three times as long.
+local WIDE = fmt('%d', REGION) == '4398046511104'
+local INT, TOKEN = WIDE and '%d' or '%.0f', WIDE and '%016d' or '%016.0f'
+
+local function int(n) return fmt(INT, n) end
 
 -- wide puts a list of values into as many calls as it takes, with an option
 -- after the key if there is one.
