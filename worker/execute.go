@@ -29,7 +29,16 @@ var errGoexit = errors.New("the handler ended its goroutine without returning")
 type ending struct {
 	err   error
 	cause error // of the end of its context, nil if that had not ended
+	at    time.Time
 	took  time.Duration
+}
+
+// ending ends the context of a handler that began at start and has returned err.
+func (a *attempt) ending(err error, start time.Time) ending {
+	now := time.Now()
+	e := ending{err: err, cause: a.ctx.endedBy(now), at: now, took: now.Sub(start)}
+	a.ctx.end(context.Canceled, now)
+	return e
 }
 
 // work runs an attempt, and then whatever waits for its slot.
@@ -40,37 +49,30 @@ func (w *Worker) work(a *attempt) {
 			return
 		}
 		// The handler called runtime.Goexit, so this goroutine cannot go on.
-		if next := w.finish(a, ending{err: errGoexit, took: time.Since(start)}); next != nil {
+		if next := w.finish(a, a.ending(errGoexit, start)); next != nil {
 			w.working.Go(func() { w.work(next) })
 		}
 	}()
 	for a != nil {
 		start = time.Now()
-		e := w.call(a)
-		e.took = time.Since(start)
-		a = w.finish(a, e)
+		a.ctx.begin(start, a.task.Timeout)
+		err := w.call(a)
+		a = w.finish(a, a.ending(err, start))
 	}
 }
 
-// call runs the handler under the attempt's timeout.
-func (w *Worker) call(a *attempt) (e ending) {
-	ctx := a.ctx
-	if t := a.task.Timeout; t > 0 {
-		bounded, stop := context.WithTimeoutCause(ctx, t, ErrTimeout)
-		defer stop()
-		ctx = bounded
-	}
+// call runs the handler.
+func (w *Worker) call(a *attempt) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			e.err = w.panicked(a.task, v)
+			err = w.panicked(&a.task, v)
 		}
-		e.cause = context.Cause(ctx)
 	}()
 	handler := w.handlers[a.task.Handler]
 	if handler == nil {
-		return ending{err: fmt.Errorf("no handler %q on this worker", a.task.Handler)}
+		return fmt.Errorf("no handler %q on this worker", a.task.Handler)
 	}
-	return ending{err: handler(ctx, a.task)}
+	return handler(&a.ctx, &a.task)
 }
 
 // panicked logs the whole stack and makes an error that holds the part of it that

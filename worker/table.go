@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -20,11 +19,10 @@ const (
 // attempt is one lease and what became of it. The fields below ctx are guarded
 // by the worker's mutex.
 type attempt struct {
-	id     string
-	task   *Task
-	came   time.Time
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	id   string
+	task Task
+	came time.Time
+	ctx  taskContext
 
 	phase  phase
 	result *fermatav1.Result // of an ended attempt
@@ -79,8 +77,9 @@ func (w *Worker) accept(s *session, leases []*fermatav1.Lease) {
 			s.out.returned = append(s.out.returned, id)
 			continue
 		}
-		a := &attempt{id: id, task: newTask(l), came: now, known: s.epoch}
-		a.ctx, a.cancel = context.WithCancelCause(w.base)
+		a := &attempt{id: id, came: now, known: s.epoch}
+		a.task.fill(l)
+		a.ctx.base = w.base
 		w.table.attempts[id] = a
 		if w.table.running >= w.o.Slots {
 			w.table.waiting = append(w.table.waiting, a)
@@ -109,7 +108,6 @@ func (w *Worker) start(a *attempt) {
 // finish takes the end of a handler and returns the attempt that gets its slot.
 func (w *Worker) finish(a *attempt, e ending) *attempt {
 	result := w.report(a, e)
-	a.cancel(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.table.running--
@@ -145,7 +143,6 @@ func (w *Worker) next() *attempt {
 // forget drops an attempt.
 func (w *Worker) forget(a *attempt) {
 	a.phase = gone
-	a.cancel(nil)
 	delete(w.table.attempts, a.id)
 }
 

@@ -149,6 +149,13 @@ func (w *Worker) drain(halt context.CancelCauseFunc) error {
 
 // halt cancels the handlers and waits a moment for their last words.
 func (w *Worker) halt(halt context.CancelCauseFunc) {
+	w.mu.Lock()
+	for _, a := range w.table.attempts {
+		if a.phase == running {
+			a.ctx.end(ErrStopped, time.Now())
+		}
+	}
+	w.mu.Unlock()
 	halt(ErrStopped)
 	grace := time.NewTimer(stopGrace)
 	defer grace.Stop()
