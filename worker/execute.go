@@ -41,26 +41,6 @@ func (a *attempt) ending(err error, start time.Time) ending {
 	return e
 }
 
-// work runs an attempt, and then whatever waits for its slot.
-func (w *Worker) work(a *attempt) {
-	start := time.Now()
-	defer func() {
-		if a == nil {
-			return
-		}
-		// The handler called runtime.Goexit, so this goroutine cannot go on.
-		if next := w.finish(a, a.ending(errGoexit, start)); next != nil {
-			w.working.Go(func() { w.work(next) })
-		}
-	}()
-	for a != nil {
-		start = time.Now()
-		a.ctx.begin(start, a.task.Timeout)
-		err := w.call(a)
-		a = w.finish(a, a.ending(err, start))
-	}
-}
-
 // call runs the handler.
 func (w *Worker) call(a *attempt) (err error) {
 	defer func() {
@@ -68,11 +48,10 @@ func (w *Worker) call(a *attempt) (err error) {
 			err = w.panicked(&a.task, v)
 		}
 	}()
-	handler := w.handlers[a.task.Handler]
-	if handler == nil {
+	if a.handler == nil {
 		return fmt.Errorf("no handler %q on this worker", a.task.Handler)
 	}
-	return handler(&a.ctx, &a.task)
+	return a.handler.handle(&a.ctx, &a.task)
 }
 
 // panicked logs the whole stack and makes an error that holds the part of it that
@@ -107,7 +86,7 @@ func (w *Worker) panicked(t *Task, v any) error {
 func (e ending) outcome() (outcome fermatav1.Result_Outcome, label string) {
 	switch {
 	case e.err == nil:
-		return fermatav1.Result_OUTCOME_SUCCEEDED, "succeeded"
+		return fermatav1.Result_OUTCOME_SUCCEEDED, succeeded
 	case errors.Is(e.cause, ErrLeaseLost):
 		return fermatav1.Result_OUTCOME_FAILED, "lease_lost"
 	case errors.Is(e.cause, ErrStopped):
@@ -125,11 +104,7 @@ func (e ending) outcome() (outcome fermatav1.Result_Outcome, label string) {
 // report makes the result of an attempt.
 func (w *Worker) report(a *attempt, e ending) *fermatav1.Result {
 	outcome, label := e.outcome()
-	name := a.task.Handler
-	if w.handlers[name] == nil {
-		name = unregistered
-	}
-	w.metrics.ended(name, label, e.took)
+	w.metrics.ended(a.handler, label, e.took)
 	r := &fermatav1.Result{
 		LeaseId: a.id, Outcome: outcome, Output: a.task.Output(), Duration: durationpb.New(e.took),
 	}
