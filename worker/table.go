@@ -106,7 +106,7 @@ func (w *Worker) start(a *attempt) {
 	w.table.running++
 	w.metrics.running.Inc()
 	if s := w.table.current; s != nil {
-		s.out.started = append(s.out.started, a.id)
+		s.out.started = append(s.out.started, a)
 	}
 }
 
