@@ -5,8 +5,8 @@
 //	err = w.Run(ctx) // until ctx ends, then drains
 //
 // A worker keeps one stream to one scheduler node. The node leases attempts for
-// it, never more than it has free slots; the worker runs their handlers and
-// reports how they ended. Delivery is at least once: a handler may run again for
+// it, never more than it has free slots and places to wait for one; the worker runs
+// their handlers and reports how they ended. Delivery is at least once: a handler may run again for
 // the same run, so it should be idempotent, or pass [Task.Token] on to what it
 // writes to, which then refuses smaller ones.
 //
@@ -40,9 +40,11 @@
 //
 //  1. Send Hello: a worker_id unique to the process, queues, slots, and 1 as the
 //     session_epoch. Receive Welcome: lease_ttl and addresses of other nodes.
-//  2. Receive Leases, at most slots at once. For each: send Started, run the
-//     handler named by lease.handler for at most lease.timeout, send a Result.
-//     Where the Result can go out at once, Started may be left out.
+//  2. Receive Leases, at most slots at once, or as many more as Hello.prefetch
+//     says: these wait for a slot, and are Returned after 50 ms without one. For
+//     each: send Started, run the handler named by lease.handler for at most
+//     lease.timeout, send a Result. Where the Result can go out at once, Started
+//     may be left out.
 //  3. Repeat a Result until a ResultAck names its lease_id. Every status is final.
 //  4. On Cancel end those handlers. REASON_REQUESTED: answer CANCELLED.
 //     REASON_TIMED_OUT: answer TIMED_OUT. REASON_LEASE_LOST: if it failed, or if

@@ -38,6 +38,7 @@ func (w *Worker) hello(s *session) *fermatav1.Hello {
 	return &fermatav1.Hello{
 		WorkerId: w.o.ID, Namespace: w.o.Namespace, Queues: w.o.Queues, Slots: int32(w.o.Slots),
 		SessionEpoch: s.epoch, Live: w.live(s.epoch), Version: w.o.Version, Labels: w.o.Labels,
+		Prefetch: int32(max(0, w.o.Prefetch)),
 	}
 }
 

@@ -23,6 +23,8 @@ import (
 const (
 	DefaultSlots        = 16
 	DefaultDrainTimeout = 30 * time.Second
+	// MaxDefaultPrefetch bounds the default of [Options.Prefetch].
+	MaxDefaultPrefetch = 256
 )
 
 // Options configure a [Worker]. Addresses is required.
@@ -36,6 +38,11 @@ type Options struct {
 	Queues []string
 	// Slots is how many handlers run at once, 1 to 100000. Default 16.
 	Slots int
+	// Prefetch is how many attempts may wait here, unstarted, while all slots are
+	// taken; nodes make use of it while handlers are short. What has waited for
+	// 50 ms goes back, uncounted. Default four for each slot, at most 256; negative:
+	// none.
+	Prefetch int
 	// ID is unique for this process, 1 to 128 of [A-Za-z0-9._:~-]. Default: host,
 	// process id and a random number.
 	ID string
@@ -67,6 +74,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Slots == 0 {
 		o.Slots = DefaultSlots
+	}
+	if o.Prefetch == 0 {
+		o.Prefetch = min(4*o.Slots, MaxDefaultPrefetch)
 	}
 	if o.ID == "" {
 		o.ID = processID()

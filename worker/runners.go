@@ -90,6 +90,8 @@ type fifo struct {
 
 func (q *fifo) empty() bool { return q.head == len(q.items) }
 
+func (q *fifo) first() *attempt { return q.items[q.head] }
+
 func (q *fifo) push(a *attempt) {
 	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
 		// There is room at the front.

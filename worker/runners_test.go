@@ -50,23 +50,3 @@ func TestAllSlotsRunAtOnce(t *testing.T) {
 		eventually(t, "runners are at most as many as slots", func() bool { return runtime.NumGoroutine() <= before+slots })
 	}
 }
-
-func TestHandlersThatReturnShareRunners(t *testing.T) {
-	n := newNode(t)
-	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1000}, map[string]worker.Handler{
-		"noop": func(context.Context, *worker.Task) error { return nil },
-	})
-	s := n.accept(ttl)
-	before := runtime.NumGoroutine()
-	leases := make([]*fermatav1.Lease, 1000)
-	for i := range leases {
-		leases[i] = leaseOf(strconv.Itoa(i), "noop")
-	}
-	s.lease(leases...)
-	for ended := 0; ended < len(leases); {
-		ended += len(s.next().GetResults().GetResults())
-	}
-	if more := runtime.NumGoroutine() - before; more > 100 {
-		t.Errorf("%d goroutines for handlers that return at once", more)
-	}
-}

@@ -44,6 +44,7 @@ type attempt struct {
 type table struct {
 	attempts map[string]*attempt
 	waiting  fifo // queued ones, and some that are gone
+	watched  bool // the timer of returnLate runs
 	running  int  // attempts that have a slot
 
 	ready   fifo // have a slot and no runner yet
@@ -90,6 +91,7 @@ func (w *Worker) accept(s *session, leases []*fermatav1.Lease) {
 		w.table.attempts[id] = a
 		if w.table.running >= w.o.Slots {
 			w.table.waiting.push(a)
+			w.watch(maxWait)
 			continue
 		}
 		w.start(a)
@@ -192,8 +194,33 @@ func (w *Worker) checkIdle() {
 	close(t.idle)
 }
 
-// tidy repeats results that nobody has acknowledged for the life of a lease, and
-// returns attempts that wait behind slow handlers before their leases end unused.
+// watch has returnLate called before long.
+func (w *Worker) watch(in time.Duration) {
+	if !w.table.watched {
+		w.table.watched = true
+		w.late.Reset(in)
+	}
+}
+
+// returnLate gives back what waits behind slow handlers.
+func (w *Worker) returnLate() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := &w.table
+	t.watched = false
+	if t.current == nil {
+		return // what still waits at the next Hello is dropped there
+	}
+	now := time.Now()
+	w.giveBack(t.current, func(a *attempt) bool { return now.Sub(a.came) >= maxWait })
+	if !t.waiting.empty() {
+		w.watch(max(time.Millisecond, maxWait-now.Sub(t.waiting.first().came)))
+	}
+	t.current.wakeUp()
+	w.checkIdle()
+}
+
+// tidy repeats results that nobody has acknowledged for the life of a lease.
 func (w *Worker) tidy(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +228,6 @@ func (w *Worker) tidy(now time.Time) {
 	if s == nil {
 		return
 	}
-	w.giveBack(s, func(a *attempt) bool { return now.Sub(a.came) > w.table.ttl/3 })
 	for _, a := range w.table.attempts {
 		if a.phase == ended && now.Sub(a.sentAt) > w.table.ttl {
 			w.deliver(a)

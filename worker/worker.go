@@ -13,7 +13,9 @@ const (
 	// stopGrace is what handlers have to return after their context ended with
 	// ErrStopped.
 	stopGrace = 5 * time.Second
-	// tidyEvery is the pace of repeating and returning; see Worker.tidy.
+	// maxWait is how long an attempt may wait for a slot here before it goes back.
+	maxWait = 50 * time.Millisecond
+	// tidyEvery is the pace of repeating; see Worker.tidy.
 	tidyEvery = time.Second
 )
 
@@ -33,6 +35,7 @@ type Worker struct {
 	mu    sync.Mutex
 	table table      // guarded by mu
 	more  *sync.Cond // on mu: something is ready, or all is over
+	late  *time.Timer
 }
 
 // New makes a worker. The error lists all faults of the options.
@@ -45,6 +48,8 @@ func New(o Options) (*Worker, error) {
 		o: o, handlers: make(map[string]*handler), metrics: newMetrics(o.Registerer), stopNow: make(chan struct{}),
 	}
 	w.more = sync.NewCond(&w.mu)
+	w.late = time.AfterFunc(time.Hour, w.returnLate)
+	w.late.Stop()
 	w.table = table{
 		attempts: make(map[string]*attempt), idle: make(chan struct{}), linkErr: errors.New("not connected yet"),
 	}
@@ -103,6 +108,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.unarmLoss()
 	w.mu.Unlock()
+	w.late.Stop()
 	return err
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -264,24 +266,76 @@ func TestSlots(t *testing.T) {
 	}
 }
 
+// What came ahead starts in order as slots become free, and is not told of before.
+func TestPrefetchedLeasesRunInOrder(t *testing.T) {
+	const slots, prefetch = 2, 8
+	n := newNode(t)
+	gate := make(chan struct{})
+	run(t, worker.Options{Addresses: []string{n.addr}, Slots: slots}, map[string]worker.Handler{
+		"gate": func(context.Context, *worker.Task) error { <-gate; return nil },
+	})
+	s := n.accept(ttl)
+	if s.hello.Prefetch != prefetch {
+		t.Errorf("prefetch is %d, want %d", s.hello.Prefetch, prefetch)
+	}
+	var ids []string
+	var leases []*fermatav1.Lease
+	for i := range slots + prefetch {
+		ids = append(ids, strconv.Itoa(i))
+		leases = append(leases, leaseOf(ids[i], "gate"))
+	}
+	s.lease(leases...)
+	s.started(ids[:slots]...)
+	close(gate)
+	var started, ended []string
+	for len(ended) < len(ids) {
+		m := s.next()
+		started = append(started, m.GetStarted().GetLeaseIds()...)
+		for _, r := range m.GetResults().GetResults() {
+			ended = append(ended, r.GetLeaseId())
+		}
+	}
+	if !slices.IsSorted(started) {
+		t.Errorf("started %v", started)
+	}
+	slices.Sort(ended)
+	if !slices.Equal(ended, ids) {
+		t.Errorf("ended %v, want %v", ended, ids)
+	}
+}
+
+func TestPrefetchOption(t *testing.T) {
+	for prefetch, want := range map[int]int32{-1: 0, 0: 256, 5: 5, 1000: 1000} {
+		n := newNode(t)
+		run(t, worker.Options{Addresses: []string{n.addr}, Slots: 100, Prefetch: prefetch}, newGates().handlers())
+		if got := n.accept(ttl).hello.Prefetch; got != want {
+			t.Errorf("option %d: prefetch is %d, want %d", prefetch, got, want)
+		}
+	}
+}
+
 func TestWaitingLeasesGoBack(t *testing.T) {
 	n := newNode(t)
 	w := run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, map[string]worker.Handler{
 		"wait": func(ctx context.Context, _ *worker.Task) error { <-ctx.Done(); return ctx.Err() },
 	})
-	s := n.accept(300 * time.Millisecond)
+	s := n.accept(ttl)
+	came := time.Now()
 	s.lease(leaseOf("a", "wait"), leaseOf("b", "wait"))
 	s.started("a")
 	s.returned("b")
+	if waited := time.Since(came); waited < 50*time.Millisecond {
+		t.Errorf("b went back after %v", waited)
+	}
 
 	// Another one waits when the worker drains.
 	s.lease(leaseOf("c", "wait"))
-	eventually(t, "c came", func() bool { return w.Waiting() == 1 })
 	w.stop()
-	if s.next().GetDraining() == nil {
-		t.Error("no Draining")
+	for draining, back := false, false; !draining || !back; {
+		m := s.next()
+		draining = draining || m.GetDraining() != nil
+		back = back || slices.Equal(m.GetReturned().GetLeaseIds(), []string{"c"})
 	}
-	s.returned("c")
 	// And one comes too late.
 	s.lease(leaseOf("d", "wait"))
 	s.returned("d")

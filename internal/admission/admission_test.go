@@ -347,9 +347,10 @@ func BenchmarkPlain(b *testing.B) {
 
 type nullSlots struct{}
 
-func (nullSlots) Reserve(string, string, int) Reservation { return nullSlots{} }
-func (nullSlots) Return([]job.Leased)                     {}
-func (nullSlots) Abandon(string, uint64) bool             { return false }
-func (nullSlots) Count() int                              { return 0 }
-func (nullSlots) Split(int) Reservation                   { return nullSlots{} }
-func (nullSlots) Deliver([]job.Leased)                    {}
+func (nullSlots) Reserve(string, string, int) Reservation  { return nullSlots{} }
+func (nullSlots) Prefetch(string, string, int) Reservation { return nullSlots{} }
+func (nullSlots) Return([]job.Leased)                      {}
+func (nullSlots) Abandon(string, uint64) bool              { return false }
+func (nullSlots) Count() int                               { return 0 }
+func (nullSlots) Split(int) Reservation                    { return nullSlots{} }
+func (nullSlots) Deliver([]job.Leased)                     {}

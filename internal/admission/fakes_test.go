@@ -404,6 +404,10 @@ type fakeReservation struct {
 	done bool
 }
 
+func (f *fakeSlots) Prefetch(namespace, queue string, n int) Reservation {
+	return f.Reserve(namespace, queue, n)
+}
+
 func (f *fakeSlots) Reserve(_, _ string, n int) Reservation {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -45,6 +45,7 @@ type Ledger interface {
 // Slots are the free slots of this node's workers.
 type Slots interface {
 	Reserve(namespace, queue string, n int) Reservation
+	Prefetch(namespace, queue string, n int) Reservation
 	// Return gives leases back uncounted. It does not block, and what cannot be
 	// stored at once is stored later.
 	Return([]job.Leased)

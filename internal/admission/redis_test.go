@@ -85,9 +85,10 @@ type slots struct {
 	admission func() *admission.Admission
 }
 
-func (s slots) Reserve(string, string, int) admission.Reservation { return s }
-func (s slots) Count() int                                        { return job.MaxLeasesPerCall }
-func (s slots) Split(int) admission.Reservation                   { return s }
+func (s slots) Reserve(string, string, int) admission.Reservation  { return s }
+func (s slots) Prefetch(string, string, int) admission.Reservation { return s }
+func (s slots) Count() int                                         { return job.MaxLeasesPerCall }
+func (s slots) Split(int) admission.Reservation                    { return s }
 func (s slots) Abandon(record string, _ uint64) bool {
 	s.t.Errorf("%s is abandoned", record)
 	return true

@@ -18,7 +18,15 @@ type reservation struct {
 // Reserve takes slots as [Slots] does. What is delivered to the reservation passes
 // the gates first.
 func (a *Admission) Reserve(namespace, queue string, n int) Reservation {
-	inner := a.o.Slots.Reserve(namespace, queue, n)
+	return a.gated(a.o.Slots.Reserve(namespace, queue, n), namespace, queue)
+}
+
+// Prefetch takes places to wait for a slot; else it is like Reserve.
+func (a *Admission) Prefetch(namespace, queue string, n int) Reservation {
+	return a.gated(a.o.Slots.Prefetch(namespace, queue, n), namespace, queue)
+}
+
+func (a *Admission) gated(inner Reservation, namespace, queue string) Reservation {
 	if inner == nil {
 		return nil
 	}

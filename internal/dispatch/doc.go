@@ -15,9 +15,11 @@
 //
 // Invariants:
 //
-//  1. A session is never assigned more attempts than it has slots. A slot is
-//     taken by a reservation, an attempt on its way or running, and by one whose
-//     lease has ended until the worker reports it or its stream ends.
+//  1. A session is never assigned more attempts than it has slots, but for those
+//     that its worker lets wait for one ([Dispatcher.Prefetch]) while handlers
+//     are short. A slot is taken by a reservation, an attempt on its way, waiting
+//     or running, and by one whose lease has ended until the worker reports it or
+//     its stream ends.
 //  2. A result that arrived is kept until the ledger has given a final answer. A
 //     worker is told that its result is stored only by that answer.
 //  3. A lease is renewed only while the stream of its worker lives and the

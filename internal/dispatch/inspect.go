@@ -72,7 +72,7 @@ func (d *Dispatcher) Workers() []job.WorkerInfo {
 		}
 		workers = append(workers, job.WorkerInfo{
 			ID: s.hello.WorkerID, Node: d.o.Node, Namespace: s.hello.Namespace, Queues: s.hello.Queues,
-			Slots: s.hello.Slots, Running: s.busy, Draining: s.draining, ConnectedAt: s.since,
+			Slots: s.hello.Slots, Running: min(s.busy, s.hello.Slots), Draining: s.draining, ConnectedAt: s.since,
 			Version: s.hello.Version, Labels: s.hello.Labels,
 		})
 	}

@@ -82,6 +82,7 @@ func (s *Session) Returned(leaseIDs []string) {
 				StartedMS: a.startedMS, Worker: s.hello.WorkerID,
 			}, &fx)
 		default:
+			s.pace.forget()
 			d.giveBack(a, "worker", &fx)
 		}
 	}

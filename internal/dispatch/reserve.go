@@ -10,6 +10,7 @@ import (
 type Reservation struct {
 	d     *Dispatcher
 	queue queueKey
+	ahead bool // not of slots but of places to wait for one
 	count int
 	parts []part
 	done  bool
@@ -25,10 +26,13 @@ type part struct {
 // loaded ones first. It always returns a reservation, which may be empty. Each
 // must be delivered, with whatever was leased.
 func (d *Dispatcher) Reserve(namespace, queue string, n int) *Reservation {
-	r := &Reservation{d: d, queue: queueKey{namespace, queue}}
+	return d.reserve(&Reservation{d: d, queue: queueKey{namespace, queue}}, n)
+}
+
+func (d *Dispatcher) reserve(r *Reservation, n int) *Reservation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r.parts = d.share(r.queue, n)
+	r.parts = d.share(r, n)
 	for _, p := range r.parts {
 		r.count += p.n
 		p.s.reserved += p.n
@@ -41,13 +45,13 @@ func (d *Dispatcher) Reserve(namespace, queue string, n int) *Reservation {
 
 // share takes n slots one by one, each from the session that is least loaded
 // then.
-func (d *Dispatcher) share(q queueKey, n int) []part {
+func (d *Dispatcher) share(r *Reservation, n int) []part {
 	if d.mu.draining {
 		return nil
 	}
 	var open byLoad
-	for _, s := range d.mu.queues[q] {
-		if free := s.free(); free > 0 {
+	for _, s := range d.mu.queues[r.queue] {
+		if free := r.free(s); free > 0 {
 			open = append(open, part{s: s, free: free})
 		}
 	}
@@ -68,6 +72,14 @@ func (d *Dispatcher) share(q queueKey, n int) []part {
 		open.down(0)
 	}
 	return append(full, open...)
+}
+
+// free is what a session has to be reserved.
+func (r *Reservation) free(s *Session) int {
+	if r.ahead {
+		return s.ahead()
+	}
+	return s.free()
 }
 
 // byLoad is a binary heap of sessions, the least loaded on top.
@@ -100,7 +112,7 @@ func (r *Reservation) Count() int { return r.count }
 
 // Split moves up to n of the reserved slots to a reservation of their own.
 func (r *Reservation) Split(n int) *Reservation {
-	other := &Reservation{d: r.d, queue: r.queue}
+	other := &Reservation{d: r.d, queue: r.queue, ahead: r.ahead}
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
 	for i := range r.parts {
@@ -207,7 +219,7 @@ func (r *Reservation) take(d *Dispatcher) *Session {
 		if p.n--; p.n > 0 {
 			r.parts = append(r.parts, p)
 		}
-		if p.s.free() > 0 {
+		if p.s.holds() {
 			return p.s
 		}
 	}

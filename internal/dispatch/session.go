@@ -22,6 +22,7 @@ type Session struct {
 	busy     int // slots taken by attempts
 	reserved int // slots taken by reservations
 	pending  int // results on their way to the ledger
+	pace     pace
 	draining bool
 	stopping bool // the stream was told to end
 	closed   bool
@@ -71,14 +72,26 @@ func (d *Dispatcher) admit(s *Session, addresses []string) error {
 	return s.out.Send(job.Welcome{Node: d.o.Node, LeaseTTL: d.o.LeaseTTL, Addresses: addresses})
 }
 
-// free is how many more attempts the session takes. Results that wait for the
+// free is how many more attempts the session can start. Results that wait for the
 // ledger do not take slots until they are many.
-func (s *Session) free() int {
-	if s.closed || s.stopping || s.draining {
+func (s *Session) free() int { return max(0, s.room(0)) }
+
+// room is how many more attempts the session takes if so many may wait there. It is
+// negative when more wait.
+func (s *Session) room(waiting int) int {
+	if !s.open() {
 		return 0
 	}
-	return max(0, min(s.hello.Slots-s.busy, s.hello.Slots+pendingSlack-s.pending)-s.reserved)
+	return min(s.hello.Slots+waiting-s.busy, s.hello.Slots+pendingSlack-s.pending) - s.reserved
 }
+
+// holds tells whether the session still takes what it was reserved for. What came
+// meanwhile may wait in the slot that was free then, and pending results may be more.
+func (s *Session) holds() bool {
+	return s.open() && s.busy+s.reserved < s.hello.Slots+s.hello.Prefetch
+}
+
+func (s *Session) open() bool { return !s.closed && !s.stopping && !s.draining }
 
 // Results that may wait for the ledger: beyond slots + pendingSlack a session
 // gets no leases, beyond its bound it is closed.

@@ -62,6 +62,7 @@ type Hello struct {
 	Live      []string // lease ids that run, or whose result is not acknowledged
 	Version   string
 	Labels    map[string]string
+	Prefetch  int // attempts that may wait for a slot at the worker
 }
 
 // MaxLive bounds Hello.Live: what runs, and as much again that has ended and is

@@ -40,6 +40,10 @@ func (s slots) Reserve(namespace, queue string, count int) admission.Reservation
 	return reservation{s.Dispatcher.Reserve(namespace, queue, count)}
 }
 
+func (s slots) Prefetch(namespace, queue string, count int) admission.Reservation {
+	return reservation{s.Dispatcher.Prefetch(namespace, queue, count)}
+}
+
 type reservation struct{ *dispatch.Reservation }
 
 func (r reservation) Split(count int) admission.Reservation {
@@ -52,6 +56,10 @@ type gates struct{ *Node }
 
 func (g gates) Reserve(namespace, queue string, count int) scheduler.Reservation {
 	return g.admission.Reserve(namespace, queue, count)
+}
+
+func (g gates) Prefetch(namespace, queue string, count int) scheduler.Reservation {
+	return g.admission.Prefetch(namespace, queue, count)
 }
 
 func (g gates) Limited(namespace, queue string) bool { return g.admission.Limited(namespace, queue) }

@@ -42,6 +42,8 @@ func benchHeads(due int64) []job.LaneHead {
 
 type benchSlots struct{ n int }
 
+func (f benchSlots) Prefetch(string, string, int) Reservation { return nil }
+
 func (f benchSlots) Reserve(string, string, int) Reservation {
 	if f.n == 0 {
 		return nil

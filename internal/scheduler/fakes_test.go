@@ -262,9 +262,17 @@ func (f *fakeSlots) set(change func()) {
 }
 
 func (f *fakeSlots) Reserve(namespace, name string, n int) Reservation {
+	return f.reserve(f.pool(queue{namespace, name}), n)
+}
+
+// Prefetch has the free places of a pool of their own.
+func (f *fakeSlots) Prefetch(namespace, name string, n int) Reservation {
+	return f.reserve("ahead of "+f.pool(queue{namespace, name}), n)
+}
+
+func (f *fakeSlots) reserve(pool string, n int) Reservation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	pool := f.pool(queue{namespace, name})
 	n = max(0, min(n, f.free[pool]))
 	if n == 0 {
 		return &fakeReservation{f: f, pool: pool, done: true}

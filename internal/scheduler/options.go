@@ -33,6 +33,9 @@ type Slots interface {
 	// reservation without slots when none is free. It must not call the scheduler
 	// back.
 	Reserve(namespace, queue string, n int) Reservation
+	// Prefetch takes up to n places for what waits at workers until a slot is
+	// free there. It is asked when no slot is free, here or with a peer.
+	Prefetch(namespace, queue string, n int) Reservation
 }
 
 // Reservation is a number of slots that nobody else can take.

@@ -62,6 +62,28 @@ func TestLocalSlotsComeFirst(t *testing.T) {
 	})
 }
 
+func TestPrefetchComesLast(t *testing.T) {
+	run(t, func(b *bed) {
+		b.s.PeerDemand("b", demand(1))
+		b.slots.done("q", 1)
+		b.slots.done("ahead of q", 1)
+		for i := range 3 {
+			b.create(0, laneOf(4), time.Duration(i)*5*time.Millisecond, 1)
+		}
+		after(time.Millisecond)
+		b.wantServed(1) // in a slot
+		after(5 * time.Millisecond)
+		b.wantServed(1)
+		p := b.wantPermits(1)[0]
+		b.answer(p, 1, time.Now().Add(4*time.Millisecond).UnixMilli())
+		after(5 * time.Millisecond)
+		b.wantPermits(1)
+		if left := b.slots.free["ahead of q"]; left != 0 {
+			t.Errorf("%d places ahead are left", left)
+		}
+	})
+}
+
 func TestPermitNobodyAnswersRunsOut(t *testing.T) {
 	run(t, func(b *bed) {
 		b.s.PeerDemand("b", demand(9))

@@ -136,6 +136,12 @@ func (s *Scheduler) serve(l *lane, r *round) {
 		s.served(l, n)
 		return
 	}
+	if slots := s.o.Slots.Prefetch(l.key.Namespace, l.key.Queue, n); slots != nil && slots.Count() > 0 {
+		r.add(l, slots, lockValue)
+		l.asked = true
+		s.served(l, slots.Count())
+		return
+	}
 	s.backlog.parch(l)
 }
 

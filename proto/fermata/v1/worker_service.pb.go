@@ -475,9 +475,12 @@ type Hello struct {
 	SessionEpoch int32 `protobuf:"varint,5,opt,name=session_epoch,json=sessionEpoch,proto3" json:"session_epoch,omitempty"`
 	// lease_id of each attempt that is still running or whose Result is not
 	// acknowledged yet.
-	Live          []string          `protobuf:"bytes,6,rep,name=live,proto3" json:"live,omitempty"`
-	Version       string            `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
-	Labels        map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Live    []string          `protobuf:"bytes,6,rep,name=live,proto3" json:"live,omitempty"`
+	Version string            `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
+	Labels  map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Attempts that may wait here for a slot, beside those that run. The node sends
+	// some while handlers are short; what has waited for long is to be Returned.
+	Prefetch      int32 `protobuf:"varint,9,opt,name=prefetch,proto3" json:"prefetch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -566,6 +569,13 @@ func (x *Hello) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *Hello) GetPrefetch() int32 {
+	if x != nil {
+		return x.Prefetch
+	}
+	return 0
 }
 
 type Welcome struct {
@@ -1293,7 +1303,7 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"resultAcks\x12,\n" +
 	"\x06cancel\x18\x04 \x01(\v2\x12.fermata.v1.CancelH\x00R\x06cancel\x12)\n" +
 	"\x05drain\x18\x05 \x01(\v2\x11.fermata.v1.DrainH\x00R\x05drainB\t\n" +
-	"\amessage\"\xb5\x02\n" +
+	"\amessage\"\xd1\x02\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
@@ -1302,7 +1312,8 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\rsession_epoch\x18\x05 \x01(\x05R\fsessionEpoch\x12\x12\n" +
 	"\x04live\x18\x06 \x03(\tR\x04live\x12\x18\n" +
 	"\aversion\x18\a \x01(\tR\aversion\x125\n" +
-	"\x06labels\x18\b \x03(\v2\x1d.fermata.v1.Hello.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\b \x03(\v2\x1d.fermata.v1.Hello.LabelsEntryR\x06labels\x12\x1a\n" +
+	"\bprefetch\x18\t \x01(\x05R\bprefetch\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"s\n" +
