@@ -101,6 +101,7 @@ func (w *Worker) refused(s *session) {
 	t.opening = 0
 	if t.current != nil {
 		t.current.superseded = false
+		defer t.current.wakeUp()
 	}
 	w.redeliver()
 	w.checkIdle()

@@ -6,8 +6,9 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// deliver hands the result of an ended attempt to the stream there is. Without
-// one, or while another node is asked to take over, it waits for the next.
+// deliver puts the result of an ended attempt into the outbox of the stream there
+// is. Without one, or while another node is asked to take over, it waits for the
+// next.
 func (w *Worker) deliver(a *attempt) {
 	s := w.table.current
 	if s == nil || s.superseded {
@@ -21,7 +22,6 @@ func (w *Worker) deliver(a *attempt) {
 	}
 	a.sentOn, a.sentAt = s, time.Now()
 	s.out.results = append(s.out.results, a.result)
-	s.wakeUp()
 }
 
 // mustAnswer settles an attempt that failed because its lease was lost. Only a node
@@ -31,7 +31,6 @@ func (w *Worker) mustAnswer(a *attempt, s *session) bool {
 	case a.lostOn == s.epoch:
 		// The node waits for word, to free the slot.
 		s.out.returned = append(s.out.returned, a.id)
-		s.wakeUp()
 	case a.known == s.epoch:
 		return true
 	}

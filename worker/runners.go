@@ -25,38 +25,59 @@ func (w *Worker) runner() {
 	}()
 	w.mu.Lock()
 	w.table.coming = false
-	a = w.await()
+	a, start = w.await(time.Now())
 	w.mu.Unlock()
 	for a != nil {
-		start = time.Now()
 		a.ctx.begin(start, a.task.Timeout)
 		err := w.call(a)
 		e := a.ending(err, start)
 		result := w.report(a, e)
 		w.mu.Lock()
 		w.finish(a, e, result)
-		a = w.await()
+		a, start = w.await(e.at)
 		w.mu.Unlock()
 	}
 }
 
-// await returns the attempt whose handler a runner is to call, nil when the worker
-// has ended.
-func (w *Worker) await() *attempt {
+// await returns the attempt whose handler a runner is to call, and the time, of
+// which it knows that it was now; nil when the worker has ended.
+func (w *Worker) await(now time.Time) (*attempt, time.Time) {
 	t := &w.table
 	for t.ready.empty() {
 		if t.over {
-			return nil
+			return nil, now
 		}
 		t.resting++
 		w.more.Wait()
 		t.resting--
 		t.coming = false
+		now = time.Now()
 	}
 	a := t.ready.pop()
+	if t.current != nil {
+		t.current.out.started = append(t.current.out.started, a)
+		w.tell(now)
+	}
 	w.summon()
-	return a
+	return a, now
 }
+
+// tell has starts and results sent, but lets those gather that come in a row:
+// while more attempts are ready, the next of them is at hand.
+func (w *Worker) tell(now time.Time) {
+	t := &w.table
+	if s := t.current; s != nil && (t.ready.empty() || len(s.out.results) >= enough || now.Sub(t.told) >= soon) {
+		t.told = now
+		s.wakeUp()
+	}
+}
+
+const (
+	// enough results make a message that is worth sending.
+	enough = 128
+	// soon is how long starts and results may gather.
+	soon = 500 * time.Microsecond
+)
 
 // summon sees to it that a runner comes for what is ready. The next attempt has a
 // slot and no runner, so there are fewer runners than slots if none is idle.

@@ -43,9 +43,10 @@ type attempt struct {
 // table is everything that the mutex of a worker guards.
 type table struct {
 	attempts map[string]*attempt
-	waiting  fifo // queued ones, and some that are gone
-	watched  bool // the timer of returnLate runs
-	running  int  // attempts that have a slot
+	waiting  fifo      // queued ones, and some that are gone
+	watched  bool      // the timer of returnLate runs
+	told     time.Time // when starts and results were last sent for; see tell
+	running  int       // attempts that have a slot
 
 	ready   fifo // have a slot and no runner yet
 	resting int  // runners that have nothing to do
@@ -97,8 +98,10 @@ func (w *Worker) accept(s *session, leases []*fermatav1.Lease) {
 		w.start(a)
 	}
 	w.summon()
+	if !s.out.empty() {
+		s.wakeUp()
+	}
 	w.mu.Unlock()
-	s.wakeUp()
 }
 
 // start gives an attempt a slot. The caller summons a runner.
@@ -107,9 +110,6 @@ func (w *Worker) start(a *attempt) {
 	w.table.ready.push(a)
 	w.table.running++
 	w.metrics.running.Inc()
-	if s := w.table.current; s != nil {
-		s.out.started = append(s.out.started, a)
-	}
 }
 
 // finish takes the end of a handler and gives its slot to the first of those that
@@ -126,6 +126,7 @@ func (w *Worker) finish(a *attempt, e ending, result *fermatav1.Result) {
 		w.deliver(a)
 	}
 	w.startNext()
+	w.tell(e.at)
 	w.checkIdle()
 }
 
