@@ -18,7 +18,7 @@ func New(c *Compiled, now int64) Decision {
 // firstRevision is another one each time that a job is created: who decided on a
 // job that has been deleted and created again since must not find token and revision
 // as they were.
-func firstRevision(d Definition) uint32 {
+func firstRevision(d *Definition) uint32 {
 	const room = 33 // leaves as many revisions to come as have been left out
 	return 1 + uint32(backoff.Seed(d.Record()+" "+d.CreateRequestID, d.CreatedMS, 0)>>room)
 }

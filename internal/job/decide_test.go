@@ -28,7 +28,7 @@ func def() Definition {
 
 func compile(t testing.TB, d Definition) *Compiled {
 	t.Helper()
-	c, err := Compile(d)
+	c, err := Compile(&d)
 	if err != nil {
 		t.Fatal(err)
 	}

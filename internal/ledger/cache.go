@@ -22,7 +22,7 @@ func newCompiledCache(limit int) *compiledCache {
 	return &compiledCache{limit: limit, entries: make(map[string]*job.Compiled)}
 }
 
-func (c *compiledCache) get(record string, d job.Definition) (*job.Compiled, error) {
+func (c *compiledCache) get(record string, d *job.Definition) (*job.Compiled, error) {
 	c.mu.Lock()
 	hit := c.entries[record]
 	c.mu.Unlock()

@@ -26,8 +26,8 @@ type decided struct {
 }
 
 // decide asks the policy. With corrupt may come a decision that is to be stored.
-func (l *Ledger) decide(e *entry, now int64) decided {
-	it := decided{entry: e}
+func (l *Ledger) decide(it *decided, now int64) {
+	e := it.entry
 	definition := e.Known.Definition
 	if e.paired {
 		definition = e.parent.Definition
@@ -42,11 +42,10 @@ func (l *Ledger) decide(e *entry, now int64) decided {
 	default:
 		it.own = job.Decide(compiled, e.Known.State, e.Event, now)
 	}
-	return it
 }
 
 // decideUnusable is for a definition that does not compile.
-func (l *Ledger) decideUnusable(e *entry, d job.Definition, fault error, now int64) (own, beside job.Decision, err error) {
+func (l *Ledger) decideUnusable(e *entry, d *job.Definition, fault error, now int64) (own, beside job.Decision, err error) {
 	if e.paired {
 		var pair job.Pair
 		pair, err = job.DecideUnusableChild(d, e.parent.State, e.Known.State, fault, e.Event, now)
@@ -62,16 +61,16 @@ func (l *Ledger) decideUnusable(e *entry, d job.Definition, fault error, now int
 
 // appendWrites appends the compare-and-sets that store the decision.
 func (it *decided) appendWrites(writes []job.Write) []job.Write {
-	state := it.Known.State
+	state := &it.Known.State
 	writes = append(writes, job.Write{
 		Record: it.Record, Token: state.Token, Revision: state.Revision, IfExpired: it.IfExpired,
-		From: state.Lane, Current: it.Known.Definition, Decision: it.own,
+		From: state.Lane, Current: it.Known.Definition, Decision: &it.own,
 	})
 	if it.beside.Changed {
-		state := it.parent.State
+		state := &it.parent.State
 		writes = append(writes, job.Write{
 			Record: it.job, Token: state.Token, Revision: state.Revision, From: state.Lane,
-			Current: it.parent.Definition, Together: true, Decision: it.beside,
+			Current: it.parent.Definition, Together: true, Decision: &it.beside,
 		})
 	}
 	return writes
@@ -102,12 +101,13 @@ func verdict(results []job.WriteResult) job.WriteCode {
 func (it *decided) result(err error) job.ChangeResult {
 	r := it.refused(it.own.Answer, err)
 	if it.own.Changed {
-		r.Record, r.Deleted = stored(it.Known, it.own), it.own.Delete
+		r.Record, r.Deleted = stored(it.Known, &it.own), it.own.Delete
 	}
 	if it.beside.Changed {
-		r.Parent = job.Record{}
+		r.Parent = nil
 		if !it.beside.Delete {
-			r.Parent = stored(it.parent, it.beside)
+			parent := stored(it.parent, &it.beside)
+			r.Parent = &parent
 		}
 	}
 	if it.paired && it.own.Delete {
@@ -124,23 +124,19 @@ func (it *decided) result(err error) job.ChangeResult {
 
 // refused is an answer that leaves everything as it was.
 func (it *decided) refused(a job.Answer, err error) job.ChangeResult {
-	r := job.ChangeResult{Answer: a, Record: *it.Known, Err: err}
-	if it.parent != nil {
-		r.Parent = *it.parent
-	}
-	return r
+	return job.ChangeResult{Answer: a, Record: *it.Known, Parent: it.parent, Err: err}
 }
 
 // stored is a record after a decision.
-func stored(before *job.Record, d job.Decision) job.Record {
+func stored(before *job.Record, d *job.Decision) job.Record {
 	r := job.Record{Definition: before.Definition, State: d.State, IndexMS: d.IndexMS}
 	if d.Definition != nil {
-		r.Definition = *d.Definition
+		r.Definition = d.Definition
 	}
 	return r
 }
 
-func (l *Ledger) observe(it decided) {
+func (l *Ledger) observe(it *decided) {
 	l.o.Observer.Observe(it.own.Notices)
 	if len(it.beside.Notices) > 0 {
 		l.o.Observer.Observe(it.beside.Notices)

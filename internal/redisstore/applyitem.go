@@ -100,7 +100,7 @@ func newApplyItem(w, before *job.Write, index int) (*applyItem, error) {
 	if w.IfExpired {
 		i.step('x')
 	}
-	d := &w.Decision
+	d := w.Decision
 	if d.Delete {
 		i.step('d')
 		i.forget(w)
@@ -156,7 +156,7 @@ func (i *applyItem) bounded() *applyItem {
 
 // forget deletes the history of a record that is deleted.
 func (i *applyItem) forget(w *job.Write) {
-	last := min(historyLimit(&w.Current), int(min(w.Decision.State.Runs, maxHistory))) - 1
+	last := min(historyLimit(w.Current), int(min(w.Decision.State.Runs, maxHistory))) - 1
 	if isChild(w.Record) {
 		last = 0
 	}
@@ -177,7 +177,7 @@ func (i *applyItem) define(w *job.Write) error {
 		return err
 	}
 	i.step('f', text)
-	if limit, before := historyLimit(d), historyLimit(&w.Current); limit < before {
+	if limit, before := historyLimit(d), historyLimit(w.Current); limit < before {
 		i.step('z', limit, before-1)
 	}
 	return nil
@@ -186,7 +186,7 @@ func (i *applyItem) define(w *job.Write) error {
 // remember writes the run that has ended into the history, and the dead letter.
 // When the run was a record of its own, before is that record's write.
 func (i *applyItem) remember(w, before *job.Write) error {
-	d := &w.Decision
+	d := w.Decision
 	if d.Ended == nil {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (i *applyItem) remember(w, before *job.Write) error {
 	if err != nil {
 		return err
 	}
-	limit := historyLimit(&w.Current)
+	limit := historyLimit(w.Current)
 	if d.Definition != nil {
 		limit = historyLimit(d.Definition)
 	}
@@ -210,7 +210,7 @@ func (i *applyItem) remember(w, before *job.Write) error {
 	if err != nil {
 		return err
 	}
-	def, err := encodeDefinition(&w.Current)
+	def, err := encodeDefinition(w.Current)
 	if err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func (b *batch) settle(c *creation, result job.CreateResult) {
 
 // prepare completes the definition and decides the first state.
 func (c *creation) prepare(now int64, limits job.Limits) error {
-	d := c.request.Definition
+	d := &c.request.Definition
 	d.Generation, d.Revision = 1, 1
 	d.AnchorMS, d.CreatedMS, d.UpdatedMS = now, now, now
 	d.CreateRequestID, d.UpdateRequestID, d.Unknown = c.request.RequestID, "", nil
@@ -189,7 +189,7 @@ func judge(existing job.Record, request job.CreateRequest) job.CreateAnswer {
 		return job.CreateAnswer{Err: &job.BusyError{Key: d.Key}}
 	case !sameID:
 		return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it was created by another request"}}
-	case edited, d.Same(request.Definition):
+	case edited, d.Same(&request.Definition):
 		return job.CreateAnswer{Record: existing}
 	}
 	return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}

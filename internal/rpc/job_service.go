@@ -165,7 +165,7 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 	return s.answer(s.jobs.Update(ctx, job.UpdateRequest{
 		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(),
 		Merge: func(present job.Definition) (job.Definition, error) {
-			merged := definitionToPB(present)
+			merged := definitionToPB(&present)
 			copyPaths(merged, q.GetJob(), paths)
 			var r reader
 			d := r.definition(present.Key, merged)
