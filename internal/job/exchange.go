@@ -86,7 +86,7 @@ type Leased struct {
 	Record     string
 	Definition *Definition // shared: see Record
 	State      State       // as leased
-	DeadlineMS int64 // shard clock
+	DeadlineMS int64       // shard clock
 }
 
 // Write is one compare-and-set: Decision is stored if the record still has the
@@ -123,7 +123,7 @@ const (
 // WriteResult answers one Write.
 type WriteResult struct {
 	Code    WriteCode
-	Current State // for Conflict
+	Current *State // for Conflict
 }
 
 // ApplyReply answers a batch of writes. Earlier lists lanes whose first due time

@@ -82,7 +82,7 @@ var table = []row{
 	{path: "worker/exechandler", floor: wiring, foreign: []string{"golang.org/x/sys"}, also: []string{"worker"},
 		why: "process groups are the operating system's"},
 
-	{path: "cmd/scheduler", floor: commands, foreign: []string{"*"}, also: []string{api}},
+	{path: "cmd/scheduler", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/heap"}},
 	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry", "internal/heap"},
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},

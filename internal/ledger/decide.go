@@ -19,8 +19,8 @@ func paired(record string, ev job.Event) bool {
 type decided struct {
 	*entry
 	own job.Decision
-	// beside is the parent's half of a paired change.
-	beside job.Decision
+	// beside is the parent's half of a paired change, if it changes.
+	beside *job.Decision
 	// corrupt is what the caller hears when the decision is stored.
 	corrupt error
 }
@@ -35,28 +35,37 @@ func (l *Ledger) decide(it *decided, now int64) {
 	compiled, fault := l.cache.get(e.job, definition)
 	switch {
 	case fault != nil:
-		it.own, it.beside, it.corrupt = l.decideUnusable(e, definition, fault, now)
+		l.decideUnusable(it, definition, fault, now)
 	case e.paired:
 		pair := job.DecideChild(compiled, e.parent.State, e.Known.State, e.Event, now)
-		it.own, it.beside = pair.Child, pair.Parent
+		it.take(&pair)
 	default:
 		it.own = job.Decide(compiled, e.Known.State, e.Event, now)
 	}
 }
 
 // decideUnusable is for a definition that does not compile.
-func (l *Ledger) decideUnusable(e *entry, d *job.Definition, fault error, now int64) (own, beside job.Decision, err error) {
+func (l *Ledger) decideUnusable(it *decided, d *job.Definition, fault error, now int64) {
+	e := it.entry
 	if e.paired {
 		var pair job.Pair
-		pair, err = job.DecideUnusableChild(d, e.parent.State, e.Known.State, fault, e.Event, now)
-		own, beside = pair.Child, pair.Parent
+		pair, it.corrupt = job.DecideUnusableChild(d, e.parent.State, e.Known.State, fault, e.Event, now)
+		it.take(&pair)
 	} else {
-		own, err = job.DecideUnusable(d, e.Known.State, fault, e.Event, now)
+		it.own, it.corrupt = job.DecideUnusable(d, e.Known.State, fault, e.Event, now)
 	}
-	if err != nil {
-		l.o.Logger.Error("record cannot be used: edit or delete the job", "record", e.Record, "put_aside", own.Changed, "error", fault)
+	if it.corrupt != nil {
+		l.o.Logger.Error("record cannot be used: edit or delete the job", "record", e.Record, "put_aside", it.own.Changed, "error", fault)
 	}
-	return own, beside, err
+}
+
+func (it *decided) take(pair *job.Pair) {
+	it.own = pair.Child
+	if pair.Parent.Changed {
+		it.beside = &pair.Parent
+	} else {
+		it.own.Notices = append(it.own.Notices, pair.Parent.Notices...)
+	}
 }
 
 // appendWrites appends the compare-and-sets that store the decision.
@@ -66,11 +75,11 @@ func (it *decided) appendWrites(writes []job.Write) []job.Write {
 		Record: it.Record, Token: state.Token, Revision: state.Revision, IfExpired: it.IfExpired,
 		From: state.Lane, Current: it.Known.Definition, Decision: &it.own,
 	})
-	if it.beside.Changed {
+	if it.beside != nil {
 		state := &it.parent.State
 		writes = append(writes, job.Write{
 			Record: it.job, Token: state.Token, Revision: state.Revision, From: state.Lane,
-			Current: it.parent.Definition, Together: true, Decision: &it.beside,
+			Current: it.parent.Definition, Together: true, Decision: it.beside,
 		})
 	}
 	return writes
@@ -78,7 +87,7 @@ func (it *decided) appendWrites(writes []job.Write) []job.Write {
 
 // width is the number of its writes.
 func (it *decided) width() int {
-	if it.beside.Changed {
+	if it.beside != nil {
 		return 2
 	}
 	return 1
@@ -100,26 +109,33 @@ func verdict(results []job.WriteResult) job.WriteCode {
 // result is the answer to a change that is stored as decided.
 func (it *decided) result(err error) job.ChangeResult {
 	r := it.refused(it.own.Answer, err)
+	r.Arrival, r.Spawn = it.own.Arrival, it.own.Spawn
+	r.CancelChildren, r.TerminateChildren = it.own.CancelChildren, it.own.TerminateChildren
 	if it.own.Changed {
 		r.Record, r.Deleted = stored(it.Known, &it.own), it.own.Delete
 	}
-	if it.beside.Changed {
-		r.Parent = nil
-		if !it.beside.Delete {
-			parent := stored(it.parent, &it.beside)
-			r.Parent = &parent
-		}
+	if it.beside != nil {
+		it.aside(&r)
 	}
 	if it.paired && it.own.Delete {
 		r.Record = job.Record{}
 	}
-	r.Arrival, r.Spawn = it.own.Arrival, it.own.Spawn
-	if r.Spawn == nil {
-		r.Spawn = it.beside.Spawn
-	}
-	r.CancelChildren = append(it.own.CancelChildren, it.beside.CancelChildren...)
-	r.TerminateChildren = append(it.own.TerminateChildren, it.beside.TerminateChildren...)
 	return r
+}
+
+// aside adds what the parent's half has to say.
+func (it *decided) aside(r *job.ChangeResult) {
+	b := it.beside
+	r.Parent = nil
+	if !b.Delete {
+		parent := stored(it.parent, b)
+		r.Parent = &parent
+	}
+	if r.Spawn == nil {
+		r.Spawn = b.Spawn
+	}
+	r.CancelChildren = append(r.CancelChildren, b.CancelChildren...)
+	r.TerminateChildren = append(r.TerminateChildren, b.TerminateChildren...)
 }
 
 // refused is an answer that leaves everything as it was.
@@ -138,7 +154,7 @@ func stored(before *job.Record, d *job.Decision) job.Record {
 
 func (l *Ledger) observe(it *decided) {
 	l.o.Observer.Observe(it.own.Notices)
-	if len(it.beside.Notices) > 0 {
+	if it.beside != nil && len(it.beside.Notices) > 0 {
 		l.o.Observer.Observe(it.beside.Notices)
 	}
 }

@@ -100,7 +100,7 @@ func (f *fakeStore) applyTogether(writes []job.Write, results []job.WriteResult,
 		case r == nil:
 			results[i].Code = job.NotFound
 		case r.State.Token != w.Token || r.State.Revision != w.Revision:
-			results[i] = job.WriteResult{Code: job.Conflict, Current: r.State}
+			results[i] = job.WriteResult{Code: job.Conflict, Current: &r.State}
 		}
 		good = good && results[i].Code == job.Written
 	}

@@ -224,7 +224,7 @@ func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job
 	case '1':
 		state, err := decodeState(w.Record, stored)
 		if err == nil {
-			return job.WriteResult{Code: job.Conflict, Current: state}
+			return job.WriteResult{Code: job.Conflict, Current: &state}
 		}
 		s.corrupt(c.shard, "apply", err, w.Record)
 	case '3':

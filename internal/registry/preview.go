@@ -53,7 +53,7 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 // previewed is what a preview is of.
 type previewed struct {
 	d       *job.Definition // as much of one as previews need
-	state   job.State      // of the job, if its own schedule and policy are shown
+	state   job.State       // of the job, if its own schedule and policy are shown
 	seed    uint64
 	now     int64
 	backoff bool // there is a policy to show

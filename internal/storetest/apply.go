@@ -25,7 +25,7 @@ func testApply(w *World) {
 			w.T.Errorf("write %d: code %d, want %d", i, got, want)
 		}
 	}
-	if !reflect.DeepEqual(reply.Results[0].Current, leased[1].State) || !reflect.DeepEqual(reply.Results[3].Current, leased[2].State) {
+	if !reflect.DeepEqual(*reply.Results[0].Current, leased[1].State) || !reflect.DeepEqual(*reply.Results[3].Current, leased[2].State) {
 		w.T.Errorf("conflicts answer %+v", reply.Results)
 	}
 	due := good.Decision.IndexMS

@@ -130,7 +130,7 @@ func (e *explorer) report(s *scene, n int, outcome job.Outcome) bool {
 		if result.Code != job.Conflict {
 			break
 		}
-		known = result.Current
+		known = *result.Current
 	}
 	return s.record != nil && s.record.State.Live() && s.record.State.Token == l.State.Token
 }

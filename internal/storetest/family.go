@@ -126,7 +126,7 @@ func testSpawnTaken(w *World) {
 	stray := w.Client.HGet(ctx, w.Key(0, "st"), l.Record).Val()
 	w.Client.HSet(ctx, w.Key(0, "st"), child, stray)
 	r := w.Apply(0, w.Decide(l.Record, &d, l.State, job.Arrive{Token: l.State.Token})).Results[0]
-	if r.Code != job.Conflict || !reflect.DeepEqual(r.Current, l.State) {
+	if r.Code != job.Conflict || !reflect.DeepEqual(*r.Current, l.State) {
 		w.T.Errorf("a run in the slot was overwritten: %+v", r)
 	}
 	if got := w.Client.HGet(ctx, w.Key(0, "st"), child).Val(); got != stray || w.Get(d.ID).State.Region != job.RegionLeased {
