@@ -42,6 +42,7 @@
 //     session_epoch. Receive Welcome: lease_ttl and addresses of other nodes.
 //  2. Receive Leases, at most slots at once. For each: send Started, run the
 //     handler named by lease.handler for at most lease.timeout, send a Result.
+//     Where the Result can go out at once, Started may be left out.
 //  3. Repeat a Result until a ResultAck names its lease_id. Every status is final.
 //  4. On Cancel end those handlers. REASON_REQUESTED: answer CANCELLED.
 //     REASON_TIMED_OUT: answer TIMED_OUT. REASON_LEASE_LOST: if it failed, or if

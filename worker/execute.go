@@ -29,48 +29,29 @@ var errGoexit = errors.New("the handler ended its goroutine without returning")
 type ending struct {
 	err   error
 	cause error // of the end of its context, nil if that had not ended
+	at    time.Time
 	took  time.Duration
 }
 
-// work runs an attempt, and then whatever waits for its slot.
-func (w *Worker) work(a *attempt) {
-	start := time.Now()
-	defer func() {
-		if a == nil {
-			return
-		}
-		// The handler called runtime.Goexit, so this goroutine cannot go on.
-		if next := w.finish(a, ending{err: errGoexit, took: time.Since(start)}); next != nil {
-			w.working.Go(func() { w.work(next) })
-		}
-	}()
-	for a != nil {
-		start = time.Now()
-		e := w.call(a)
-		e.took = time.Since(start)
-		a = w.finish(a, e)
-	}
+// ending ends the context of a handler that began at start and has returned err.
+func (a *attempt) ending(err error, start time.Time) ending {
+	now := time.Now()
+	e := ending{err: err, cause: a.ctx.endedBy(now), at: now, took: now.Sub(start)}
+	a.ctx.end(context.Canceled, now)
+	return e
 }
 
-// call runs the handler under the attempt's timeout.
-func (w *Worker) call(a *attempt) (e ending) {
-	ctx := a.ctx
-	if t := a.task.Timeout; t > 0 {
-		bounded, stop := context.WithTimeoutCause(ctx, t, ErrTimeout)
-		defer stop()
-		ctx = bounded
-	}
+// call runs the handler.
+func (w *Worker) call(a *attempt) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			e.err = w.panicked(a.task, v)
+			err = w.panicked(&a.task, v)
 		}
-		e.cause = context.Cause(ctx)
 	}()
-	handler := w.handlers[a.task.Handler]
-	if handler == nil {
-		return ending{err: fmt.Errorf("no handler %q on this worker", a.task.Handler)}
+	if a.handler == nil {
+		return fmt.Errorf("no handler %q on this worker", a.task.Handler)
 	}
-	return ending{err: handler(ctx, a.task)}
+	return a.handler.handle(&a.ctx, &a.task)
 }
 
 // panicked logs the whole stack and makes an error that holds the part of it that
@@ -105,7 +86,7 @@ func (w *Worker) panicked(t *Task, v any) error {
 func (e ending) outcome() (outcome fermatav1.Result_Outcome, label string) {
 	switch {
 	case e.err == nil:
-		return fermatav1.Result_OUTCOME_SUCCEEDED, "succeeded"
+		return fermatav1.Result_OUTCOME_SUCCEEDED, succeeded
 	case errors.Is(e.cause, ErrLeaseLost):
 		return fermatav1.Result_OUTCOME_FAILED, "lease_lost"
 	case errors.Is(e.cause, ErrStopped):
@@ -123,11 +104,7 @@ func (e ending) outcome() (outcome fermatav1.Result_Outcome, label string) {
 // report makes the result of an attempt.
 func (w *Worker) report(a *attempt, e ending) *fermatav1.Result {
 	outcome, label := e.outcome()
-	name := a.task.Handler
-	if w.handlers[name] == nil {
-		name = unregistered
-	}
-	w.metrics.ended(name, label, e.took)
+	w.metrics.ended(a.handler, label, e.took)
 	r := &fermatav1.Result{
 		LeaseId: a.id, Outcome: outcome, Output: a.task.Output(), Duration: durationpb.New(e.took),
 	}

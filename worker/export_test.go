@@ -4,5 +4,5 @@ package worker
 func (w *Worker) Waiting() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.table.waiting)
+	return len(w.table.waiting.items) - w.table.waiting.head
 }

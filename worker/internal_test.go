@@ -31,7 +31,14 @@ func TestExcerptFitsInJSON(t *testing.T) {
 }
 
 func TestOutboxBoundsMessages(t *testing.T) {
-	o := outbox{draining: true, returned: make([]string, 3), started: make([]string, 2*maxIDs+1)}
+	o := outbox{draining: true, returned: make([]string, 3)}
+	for range 2*maxIDs + 1 {
+		o.started = append(o.started, &attempt{phase: running})
+	}
+	for range 5 {
+		o.started = append(o.started, &attempt{phase: ended, sentOn: &session{}})
+	}
+	starts := 0
 	for range 300 {
 		o.results = append(o.results, &fermatav1.Result{LeaseId: "x", Output: make([]byte, MaxOutput)})
 	}
@@ -45,6 +52,7 @@ func TestOutboxBoundsMessages(t *testing.T) {
 			kinds = append(kinds, "returned")
 		case m.GetStarted() != nil:
 			kinds = append(kinds, "started")
+			starts += len(m.GetStarted().LeaseIds)
 			if len(m.GetStarted().LeaseIds) > maxIDs {
 				t.Errorf("%d ids in one message", len(m.GetStarted().LeaseIds))
 			}
@@ -58,6 +66,9 @@ func TestOutboxBoundsMessages(t *testing.T) {
 		}
 	}
 	want := []string{"draining", "returned", "started", "started", "started", "results", "results", "results"}
+	if starts != 2*maxIDs+1 {
+		t.Errorf("%d starts, want those without a result", starts)
+	}
 	if !slices.Equal(kinds, want) || results != 300 || !o.empty() {
 		t.Errorf("got %v with %d results, want %v with 300", kinds, results, want)
 	}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,9 @@ var secondsBuckets = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 3
 // unregistered is the handler label of leases that name no handler of this
 // worker: their names come from outside and must not become labels.
 const unregistered = "unregistered"
+
+// succeeded is the outcome of attempts without an error.
+const succeeded = "succeeded"
 
 type metrics struct {
 	running    prometheus.Gauge
@@ -56,7 +60,32 @@ func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
 	return c
 }
 
-func (m *metrics) ended(handler, outcome string, took time.Duration) {
-	m.handled.WithLabelValues(handler, outcome).Inc()
-	m.seconds.WithLabelValues(handler).Observe(took.Seconds())
+// handler is a registered one, with the collectors that each of its attempts needs.
+type handler struct {
+	name      string
+	handle    Handler
+	seconds   prometheus.Observer
+	succeeded func() prometheus.Counter // makes the series with the first success
+}
+
+func (m *metrics) handler(name string, handle Handler) *handler {
+	return &handler{
+		name: name, handle: handle, seconds: m.seconds.WithLabelValues(name),
+		succeeded: sync.OnceValue(func() prometheus.Counter { return m.handled.WithLabelValues(name, succeeded) }),
+	}
+}
+
+// ended counts an attempt; h is nil if no handler has the name.
+func (m *metrics) ended(h *handler, outcome string, took time.Duration) {
+	switch {
+	case h == nil:
+		m.handled.WithLabelValues(unregistered, outcome).Inc()
+		m.seconds.WithLabelValues(unregistered).Observe(took.Seconds())
+		return
+	case outcome == succeeded:
+		h.succeeded().Inc()
+	default:
+		m.handled.WithLabelValues(h.name, outcome).Inc()
+	}
+	h.seconds.Observe(took.Seconds())
 }

@@ -18,7 +18,7 @@ const (
 type outbox struct {
 	draining bool
 	returned []string
-	started  []string
+	started  []*attempt
 	results  []*fermatav1.Result
 }
 
@@ -26,7 +26,8 @@ func (o *outbox) empty() bool {
 	return !o.draining && len(o.returned) == 0 && len(o.started) == 0 && len(o.results) == 0
 }
 
-// take empties the outbox into messages. Starts come before ends.
+// take empties the outbox into messages. Starts come before ends; a start whose end
+// goes out along with it is not worth telling.
 func (o *outbox) take() []*fermatav1.WorkRequest {
 	var out []*fermatav1.WorkRequest
 	if o.draining {
@@ -35,7 +36,7 @@ func (o *outbox) take() []*fermatav1.WorkRequest {
 	for _, ids := range chunks(o.returned) {
 		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: ids}}})
 	}
-	for _, ids := range chunks(o.started) {
+	for _, ids := range chunks(unreported(o.started)) {
 		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: ids}}})
 	}
 	for len(o.results) > 0 {
@@ -50,6 +51,21 @@ func (o *outbox) take() []*fermatav1.WorkRequest {
 	}
 	*o = outbox{}
 	return out
+}
+
+// unreported are the attempts whose result is not on its way. Of one that has
+// started since the outbox was emptied, it can only be in the outbox.
+func unreported(started []*attempt) []string {
+	if len(started) == 0 {
+		return nil
+	}
+	ids := make([]string, 0, len(started))
+	for _, a := range started {
+		if a.phase != ended || a.sentOn == nil {
+			ids = append(ids, a.id)
+		}
+	}
+	return ids
 }
 
 func chunks(ids []string) [][]string {

@@ -94,7 +94,7 @@ func (w *Worker) loseOne(s *session, a *attempt) {
 		w.forget(a)
 		s.out.returned = append(s.out.returned, a.id)
 	case running:
-		a.cancel(ErrLeaseLost)
+		a.ctx.end(ErrLeaseLost, time.Now())
 	}
 }
 
@@ -102,9 +102,8 @@ func (w *Worker) loseOne(s *session, a *attempt) {
 func (w *Worker) endEarly(a *attempt, why error, outcome fermatav1.Result_Outcome) {
 	switch a.phase {
 	case running:
-		a.cancel(why)
+		a.ctx.end(why, time.Now())
 	case queued:
-		a.cancel(why)
 		a.phase = ended
 		a.result = &fermatav1.Result{LeaseId: a.id, Outcome: outcome, Error: why.Error() + " before it started"}
 		w.deliver(a)
@@ -130,7 +129,7 @@ func (w *Worker) loseAll() {
 		a.lost, a.lostOn, a.sentOn = true, 0, nil
 		switch a.phase {
 		case running:
-			a.cancel(ErrLeaseLost)
+			a.ctx.end(ErrLeaseLost, time.Now())
 		case ended:
 			w.deliver(a)
 		}

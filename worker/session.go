@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"time"
 
@@ -155,6 +156,9 @@ func (s *session) send() {
 		case <-s.ctx.Done():
 			return
 		case <-s.wake:
+			// Handlers that return at once get the chance to, so that their
+			// results go out in one message.
+			runtime.Gosched()
 			if s.flush() != nil {
 				return
 			}

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -20,11 +19,11 @@ const (
 // attempt is one lease and what became of it. The fields below ctx are guarded
 // by the worker's mutex.
 type attempt struct {
-	id     string
-	task   *Task
-	came   time.Time
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	id      string
+	handler *handler // nil: none has the name
+	task    Task
+	came    time.Time
+	ctx     taskContext
 
 	phase  phase
 	result *fermatav1.Result // of an ended attempt
@@ -44,8 +43,14 @@ type attempt struct {
 // table is everything that the mutex of a worker guards.
 type table struct {
 	attempts map[string]*attempt
-	waiting  []*attempt // queued ones, and some that are gone, in order
-	running  int
+	waiting  fifo // queued ones, and some that are gone
+	running  int  // attempts that have a slot
+
+	ready   fifo // have a slot and no runner yet
+	resting int  // runners that have nothing to do
+	coming  bool // a runner was summoned and is on its way
+	over    bool // runners leave
+
 	draining bool
 	cutOff   int           // attempts that ended because the worker stopped
 	idle     chan struct{} // closed when draining and nothing is left to do or say
@@ -64,7 +69,6 @@ type table struct {
 // accept takes leases: those that find no slot wait in order.
 func (w *Worker) accept(s *session, leases []*fermatav1.Lease) {
 	now := time.Now()
-	var begin []*attempt
 	w.mu.Lock()
 	for _, l := range leases {
 		id := l.GetLeaseId()
@@ -79,39 +83,36 @@ func (w *Worker) accept(s *session, leases []*fermatav1.Lease) {
 			s.out.returned = append(s.out.returned, id)
 			continue
 		}
-		a := &attempt{id: id, task: newTask(l), came: now, known: s.epoch}
-		a.ctx, a.cancel = context.WithCancelCause(w.base)
+		a := &attempt{id: id, came: now, known: s.epoch}
+		a.task.fill(l)
+		a.handler = w.handlers[a.task.Handler]
+		a.ctx.base = w.base
 		w.table.attempts[id] = a
 		if w.table.running >= w.o.Slots {
-			w.table.waiting = append(w.table.waiting, a)
+			w.table.waiting.push(a)
 			continue
 		}
 		w.start(a)
-		begin = append(begin, a)
 	}
+	w.summon()
 	w.mu.Unlock()
-	for _, a := range begin {
-		w.working.Go(func() { w.work(a) })
-	}
 	s.wakeUp()
 }
 
-// start gives an attempt a slot. The caller lets it run.
+// start gives an attempt a slot. The caller summons a runner.
 func (w *Worker) start(a *attempt) {
 	a.phase = running
+	w.table.ready.push(a)
 	w.table.running++
 	w.metrics.running.Inc()
 	if s := w.table.current; s != nil {
-		s.out.started = append(s.out.started, a.id)
+		s.out.started = append(s.out.started, a)
 	}
 }
 
-// finish takes the end of a handler and returns the attempt that gets its slot.
-func (w *Worker) finish(a *attempt, e ending) *attempt {
-	result := w.report(a, e)
-	a.cancel(nil)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// finish takes the end of a handler and gives its slot to the first of those that
+// wait.
+func (w *Worker) finish(a *attempt, e ending, result *fermatav1.Result) {
 	w.table.running--
 	w.metrics.running.Dec()
 	a.phase, a.result = ended, result
@@ -122,37 +123,30 @@ func (w *Worker) finish(a *attempt, e ending) *attempt {
 		a.void = e.err != nil && errors.Is(e.cause, ErrLeaseLost)
 		w.deliver(a)
 	}
-	next := w.next()
+	w.startNext()
 	w.checkIdle()
-	return next
 }
 
-// next starts the first of those that wait.
-func (w *Worker) next() *attempt {
-	for len(w.table.waiting) > 0 {
-		a := w.table.waiting[0]
-		w.table.waiting[0] = nil
-		w.table.waiting = w.table.waiting[1:]
-		if a.phase == queued {
+func (w *Worker) startNext() {
+	for !w.table.waiting.empty() {
+		if a := w.table.waiting.pop(); a.phase == queued {
 			w.start(a)
-			return a
+			return
 		}
 	}
-	w.table.waiting = nil
-	return nil
 }
 
 // forget drops an attempt.
 func (w *Worker) forget(a *attempt) {
 	a.phase = gone
-	a.cancel(nil)
 	delete(w.table.attempts, a.id)
 }
 
 // giveBack returns attempts that have not started, on a session that knows them.
 func (w *Worker) giveBack(s *session, when func(*attempt) bool) {
-	kept := w.table.waiting[:0]
-	for _, a := range w.table.waiting {
+	q := &w.table.waiting
+	kept := q.items[:0]
+	for _, a := range q.items[q.head:] {
 		switch {
 		case a.phase != queued:
 		case !when(a):
@@ -164,8 +158,8 @@ func (w *Worker) giveBack(s *session, when func(*attempt) bool) {
 			}
 		}
 	}
-	clear(w.table.waiting[len(kept):])
-	w.table.waiting = kept
+	clear(q.items[len(kept):])
+	q.items, q.head = kept, 0
 }
 
 func always(*attempt) bool { return true }

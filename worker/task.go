@@ -50,15 +50,12 @@ type Task struct {
 	output []byte
 }
 
-func newTask(l *fermatav1.Lease) *Task {
-	t := &Task{
-		Run: l.GetRun(), Queue: l.GetQueue(), Handler: l.GetHandler(), Payload: l.GetPayload(), Labels: l.GetLabels(),
-		Attempt: int(l.GetAttempt()), MaxAttempts: int(l.GetMaxAttempts()), Token: l.GetToken(),
-		CorrelationID: l.GetCorrelationId(),
-	}
-	if parts := strings.Split(t.Run, "/"); len(parts) == 6 {
-		t.Namespace, t.Job = parts[1], parts[3]
-	}
+// fill makes the task that a lease describes.
+func (t *Task) fill(l *fermatav1.Lease) {
+	t.Run, t.Queue, t.Handler, t.Payload, t.Labels = l.GetRun(), l.GetQueue(), l.GetHandler(), l.GetPayload(), l.GetLabels()
+	t.Attempt, t.MaxAttempts, t.Token = int(l.GetAttempt()), int(l.GetMaxAttempts()), l.GetToken()
+	t.CorrelationID = l.GetCorrelationId()
+	t.Namespace, t.Job = splitRun(t.Run)
 	if l.NominalTime != nil {
 		t.NominalTime = l.NominalTime.AsTime()
 	}
@@ -68,7 +65,17 @@ func newTask(l *fermatav1.Lease) *Task {
 	if l.Timeout != nil {
 		t.Timeout = max(0, l.Timeout.AsDuration())
 	}
-	return t
+}
+
+// splitRun takes namespace and job out of namespaces/{n}/jobs/{j}/runs/{r}.
+func splitRun(run string) (namespace, job string) {
+	rest, named := strings.CutPrefix(run, "namespaces/")
+	namespace, rest, hasJob := strings.Cut(rest, "/jobs/")
+	job, _, hasRun := strings.Cut(rest, "/runs/")
+	if !named || !hasJob || !hasRun {
+		return "", ""
+	}
+	return namespace, job
 }
 
 // LastAttempt tells whether a failure of this attempt ends the run.

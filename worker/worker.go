@@ -21,17 +21,18 @@ const (
 // [New], give it handlers, then call [Worker.Run].
 type Worker struct {
 	o        Options
-	handlers map[string]Handler
+	handlers map[string]*handler
 	metrics  *metrics
 
 	started  atomic.Bool
 	stopOnce sync.Once
 	stopNow  chan struct{}  // closed by Stop
-	working  sync.WaitGroup // goroutines of handlers
+	working  sync.WaitGroup // runners
 	base     context.Context
 
 	mu    sync.Mutex
-	table table // guarded by mu
+	table table      // guarded by mu
+	more  *sync.Cond // on mu: something is ready, or all is over
 }
 
 // New makes a worker. The error lists all faults of the options.
@@ -41,8 +42,9 @@ func New(o Options) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		o: o, handlers: make(map[string]Handler), metrics: newMetrics(o.Registerer), stopNow: make(chan struct{}),
+		o: o, handlers: make(map[string]*handler), metrics: newMetrics(o.Registerer), stopNow: make(chan struct{}),
 	}
+	w.more = sync.NewCond(&w.mu)
 	w.table = table{
 		attempts: make(map[string]*attempt), idle: make(chan struct{}), linkErr: errors.New("not connected yet"),
 	}
@@ -65,7 +67,7 @@ func (w *Worker) Handle(name string, h Handler) {
 	case w.started.Load():
 		panic("worker: Handle after Run")
 	}
-	w.handlers[name] = h
+	w.handlers[name] = w.metrics.handler(name, h)
 }
 
 // Run works until ctx ends, then drains: it takes no further attempts, waits up
@@ -137,6 +139,7 @@ func (w *Worker) drain(halt context.CancelCauseFunc) error {
 	w.mu.Lock()
 	cut, running := len(w.table.attempts)+w.table.cutOff, w.table.running
 	w.mu.Unlock()
+	w.dismiss()
 	if running == 0 {
 		w.working.Wait()
 	}
@@ -149,6 +152,13 @@ func (w *Worker) drain(halt context.CancelCauseFunc) error {
 
 // halt cancels the handlers and waits a moment for their last words.
 func (w *Worker) halt(halt context.CancelCauseFunc) {
+	w.mu.Lock()
+	for _, a := range w.table.attempts {
+		if a.phase == running {
+			a.ctx.end(ErrStopped, time.Now())
+		}
+	}
+	w.mu.Unlock()
 	halt(ErrStopped)
 	grace := time.NewTimer(stopGrace)
 	defer grace.Stop()

@@ -1,0 +1,72 @@
+package worker_test
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
+)
+
+// Every slot runs its handler though all others block, also after a handler has
+// taken its goroutine along, and no more goroutines come than there are slots.
+func TestAllSlotsRunAtOnce(t *testing.T) {
+	const slots, rounds = 50, 5
+	n := newNode(t)
+	var all sync.WaitGroup
+	run(t, worker.Options{Addresses: []string{n.addr}, Slots: slots}, map[string]worker.Handler{
+		"meet": func(context.Context, *worker.Task) error {
+			all.Done()
+			all.Wait()
+			return nil
+		},
+		"exit": func(context.Context, *worker.Task) error {
+			all.Done()
+			all.Wait()
+			runtime.Goexit()
+			return nil
+		},
+	})
+	s := n.accept(ttl)
+	before := runtime.NumGoroutine()
+	for round := range rounds {
+		all.Add(slots)
+		for i := range slots {
+			name := "meet"
+			if i%7 == 0 {
+				name = "exit"
+			}
+			s.lease(leaseOf(strconv.Itoa(round*slots+i), name))
+		}
+		for ended := 0; ended < slots; {
+			for _, r := range s.next().GetResults().GetResults() {
+				s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, r.GetLeaseId())
+				ended++
+			}
+		}
+		eventually(t, "runners are at most as many as slots", func() bool { return runtime.NumGoroutine() <= before+slots })
+	}
+}
+
+func TestHandlersThatReturnShareRunners(t *testing.T) {
+	n := newNode(t)
+	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1000}, map[string]worker.Handler{
+		"noop": func(context.Context, *worker.Task) error { return nil },
+	})
+	s := n.accept(ttl)
+	before := runtime.NumGoroutine()
+	leases := make([]*fermatav1.Lease, 1000)
+	for i := range leases {
+		leases[i] = leaseOf(strconv.Itoa(i), "noop")
+	}
+	s.lease(leases...)
+	for ended := 0; ended < len(leases); {
+		ended += len(s.next().GetResults().GetResults())
+	}
+	if more := runtime.NumGoroutine() - before; more > 100 {
+		t.Errorf("%d goroutines for handlers that return at once", more)
+	}
+}
