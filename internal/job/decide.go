@@ -118,7 +118,6 @@ func (t *transition) notice(n Notice) {
 	n.Key, n.Queue, n.AtMS, n.Failures = t.c.Key, t.Lane.Queue, t.now, t.Failures
 	if n.RunID == "" && t.HasRun() && t.Due != 0 {
 		n.RunID, n.Trigger = t.RunID(), t.Trigger
-		n.Correlation = Correlation(t.c.Key, n.RunID)
 	}
 	t.notices = append(t.notices, n)
 }
