@@ -28,6 +28,10 @@ type applyItem struct {
 	// the item that it is together with; 0 is none.
 	partner int
 	size    int // bytes, about
+
+	// What nearly all items need, without an allocation of its own.
+	someSteps [2]byte
+	someArgs  [4]any
 }
 
 func (i *applyItem) step(letter byte, args ...any) {
@@ -89,11 +93,11 @@ func compareItems(a, b *applyItem) int {
 	return strings.Compare(a.lane.String(), b.lane.String())
 }
 
-// newApplyItem plans a write. Before is the one it is together with.
-func newApplyItem(w, before *job.Write, index int) (*applyItem, error) {
-	i := &applyItem{
-		record: w.Record, guard: guardOf(w.Token, w.Revision), lane: w.From, write: index, size: len(w.Record) + 64,
-	}
+// plan makes it the item of a write. Before is the one it is together with.
+func (i *applyItem) plan(w, before *job.Write, index int) error {
+	i.record, i.guard, i.lane = w.Record, guardOf(w.Token, w.Revision), w.From
+	i.write, i.size = index, len(w.Record)+64
+	i.steps, i.args = i.someSteps[:0], i.someArgs[:0]
 	if before != nil {
 		i.step('t')
 	}
@@ -104,11 +108,12 @@ func newApplyItem(w, before *job.Write, index int) (*applyItem, error) {
 	if d.Delete {
 		i.step('d')
 		i.forget(w)
-		return i.bounded(), nil
+		i.bounded()
+		return nil
 	}
 	text, err := encodeState(d.State)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if d.State.Region == job.RegionLeased {
 		i.step('k', text)
@@ -119,13 +124,13 @@ func newApplyItem(w, before *job.Write, index int) (*applyItem, error) {
 		i.step('l', d.State.Lane)
 	}
 	if err := i.spawn(w); err != nil {
-		return nil, err
+		return err
 	}
 	if err := i.define(w); err != nil {
-		return nil, err
+		return err
 	}
 	i.bounded()
-	return i, i.remember(w, before)
+	return i.remember(w, before)
 }
 
 // spawn writes a run that becomes a record of its own. A live one takes the lease
@@ -190,15 +195,19 @@ func (i *applyItem) remember(w, before *job.Write) error {
 	if d.Ended == nil {
 		return nil
 	}
-	run, err := encodeRun(d.Ended)
-	if err != nil {
-		return err
-	}
 	limit := historyLimit(w.Current)
 	if d.Definition != nil {
 		limit = historyLimit(d.Definition)
 	}
-	if limit > 0 && d.State.Runs > 0 {
+	keeps := limit > 0 && d.State.Runs > 0
+	if !keeps && !d.DeadLetter {
+		return nil
+	}
+	run, err := encodeRun(d.Ended)
+	if err != nil {
+		return err
+	}
+	if keeps {
 		slot := int((d.State.Runs - 1) % uint64(limit))
 		i.step('h', histField(w.Record, slot), run)
 	}
