@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermata-io/fermata/internal/heap"
 	"github.com/fermata-io/fermata/internal/node"
 )
 
@@ -22,6 +23,7 @@ func main() { os.Exit(run()) }
 
 // run returns the exit code: see nodeHelp.
 func run() int {
+	heap.Reserve(heap.Node)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	abort := make(chan struct{})

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/internal/heap"
 )
 
 // version is set at build time.
@@ -20,6 +22,7 @@ var version = "dev"
 func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	heap.Reserve(heap.Node)
 	os.Exit(run(os.Args[1:], signals, os.Stdout, os.Stderr))
 }
 

@@ -330,7 +330,8 @@ func BenchmarkPlain(b *testing.B) {
 			}
 			leases := make([]job.Leased, 100)
 			for i := range leases {
-				leases[i].Definition = recurring(fmt.Sprint(i))
+				d := recurring(fmt.Sprint(i))
+				leases[i].Definition = &d
 				leases[i].Record, leases[i].State.Token = leases[i].Definition.Record(), uint64(i)
 			}
 			b.ReportAllocs()

@@ -105,7 +105,7 @@ func (b *bed) put(definitions ...job.Definition) {
 	for _, d := range definitions {
 		now := time.Now().UnixMilli()
 		s := job.State{Revision: 1, Lane: d.Lane(), Generation: 1, Nominal: now, Due: now}
-		b.store.set(func() { b.store.records[d.Record()] = &job.Record{Definition: d, State: s} })
+		b.store.set(func() { b.store.records[d.Record()] = &job.Record{Definition: &d, State: s} })
 	}
 }
 
@@ -153,7 +153,7 @@ func (b *bed) end(record string, settle job.Settle) {
 func (b *bed) definition(record string) job.Definition {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
-	return b.store.records[record].Definition
+	return *b.store.records[record].Definition
 }
 
 var (

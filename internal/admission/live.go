@@ -45,7 +45,7 @@ func (a *Admission) add(key attemptKey, l *live) {
 // from now on under the name that it has it by.
 func (a *Admission) Adopted(l job.Leased) {
 	queue := job.QueueKey{Namespace: l.State.Lane.Namespace, Queue: l.State.Lane.Queue}
-	held := heldBy(l.Record, l.State.Token, &l.Definition, queue, a.queue(queue))
+	held := heldBy(l.Record, l.State.Token, l.Definition, queue, a.queue(queue))
 	if len(held.units) == 0 && held.target == "" {
 		return
 	}

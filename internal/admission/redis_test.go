@@ -126,7 +126,7 @@ func (s slots) work(l job.Leased) {
 		s.t.Errorf("settle %s: %v, %v", l.Record, r.Answer, r.Err)
 	}
 	s.admission().Ended(job.Ending{
-		Record: l.Record, Token: l.State.Token, Definition: &l.Definition, Settle: settle, Over: true,
+		Record: l.Record, Token: l.State.Token, Definition: l.Definition, Settle: settle, Over: true,
 	})
 }
 
@@ -143,7 +143,7 @@ func (r *rig) create(every time.Duration, definitions ...job.Definition) {
 		}
 		d.Generation, d.Revision, d.AnchorMS = 1, 1, now-every.Milliseconds()
 		s := job.State{Revision: 1, Generation: 1, Lane: d.Lane(), Nominal: now, Due: now}
-		reply := r.store.Create(r.t.Context(), shard, []job.Record{{Definition: d, State: s, IndexMS: now}})
+		reply := r.store.Create(r.t.Context(), shard, []job.Record{{Definition: &d, State: s, IndexMS: now}})
 		if reply.Err != nil || reply.Results[0].Code != job.Created {
 			r.t.Fatalf("create: %+v", reply)
 		}

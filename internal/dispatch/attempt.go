@@ -124,10 +124,9 @@ func (a *attempt) resumed(now time.Time, nowMS int64, margin time.Duration) {
 
 // startNotice tells that the attempt started; DueMS and AtMS make its lag.
 func (a *attempt) startNotice() job.Notice {
-	s, key := a.rec.State, a.rec.Definition.Key
-	run := s.RunID()
+	s := &a.rec.State
 	return job.Notice{
-		Kind: job.AttemptStarted, Key: key, Queue: s.Lane.Queue, RunID: run, Correlation: job.Correlation(key, run),
+		Kind: job.AttemptStarted, Key: a.rec.Definition.Key, Queue: s.Lane.Queue, RunID: s.RunID(),
 		Attempt: s.Attempt + 1, Trigger: s.Trigger, DueMS: s.Due, AtMS: a.startedMS, Failures: s.Failures,
 		Worker: a.session.hello.WorkerID,
 	}

@@ -36,7 +36,7 @@ func BenchmarkAttempts(b *testing.B) {
 	for i := range leases {
 		key := job.Key{Namespace: "ns", ID: fmt.Sprintf("job-%04d", i)}
 		def := job.Definition{Key: key, Queue: "q", Handler: "h", Timeout: time.Minute}
-		leases[i] = job.Leased{Shard: i % 4, Record: key.Record(), Definition: def, State: job.State{Lane: def.Lane()}}
+		leases[i] = job.Leased{Shard: i % 4, Record: key.Record(), Definition: &def, State: job.State{Lane: def.Lane()}}
 	}
 	results := make([]job.Result, 0, batch)
 	b.ReportAllocs()

@@ -395,8 +395,8 @@ func (b *bench) lease(id string) job.Leased {
 	deadline := now.Add(ttl).UnixMilli()
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
-	b.store.leases[record] = &fakeLease{rec: job.Record{Definition: def, State: state}, deadline: deadline}
-	return job.Leased{Shard: b.store.ShardOf(key), Record: record, Definition: def, State: state, DeadlineMS: deadline}
+	b.store.leases[record] = &fakeLease{rec: job.Record{Definition: &def, State: state}, deadline: deadline}
+	return job.Leased{Shard: b.store.ShardOf(key), Record: record, Definition: &def, State: state, DeadlineMS: deadline}
 }
 
 // deliver leases the jobs, hands them to the queue's workers and returns their

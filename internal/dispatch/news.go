@@ -36,7 +36,7 @@ func (d *Dispatcher) ended(a *attempt, settle job.Event, over bool, fx *effects)
 	}
 	n := news{ended: job.Ending{Record: a.record, Token: a.token, Settle: settle, Over: over}}
 	if a.rec != nil {
-		n.ended.Definition = &a.rec.Definition
+		n.ended.Definition = a.rec.Definition
 	}
 	d.mu.news = append(d.mu.news, n)
 	fx.news = true

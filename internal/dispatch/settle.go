@@ -136,12 +136,11 @@ func (d *Dispatcher) settled(a *attempt, r job.ChangeResult) {
 // definedBy is a record with the definition that a change was about; nil when the
 // answer has none.
 func definedBy(r job.ChangeResult) *job.Record {
-	for _, rec := range []*job.Record{&r.Record, &r.Parent} {
-		if rec.Definition.ID != "" {
-			return rec
-		}
+	if r.Record.Definition != nil {
+		rec := r.Record
+		return &rec
 	}
-	return nil
+	return r.Parent
 }
 
 // answered ends a pending event.

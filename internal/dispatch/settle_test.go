@@ -153,7 +153,7 @@ func TestStartIsObservedWithItsLag(t *testing.T) {
 		}
 		for i, lag := range []int64{7, 12} {
 			n := b.seen.all()[i]
-			if n.Kind != job.AttemptStarted || n.AtMS-n.DueMS != lag || n.Attempt != 1 || n.Worker != "w" || n.Correlation == "" {
+			if n.Kind != job.AttemptStarted || n.AtMS-n.DueMS != lag || n.Attempt != 1 || n.Worker != "w" || n.Correlation() == "" {
 				t.Errorf("notice %d: %+v, want a start %d ms after due", i, n, lag)
 			}
 		}

@@ -13,7 +13,7 @@ func (t *transition) arrive(ev Arrive) Decision {
 	if answer := t.fence(ev.Token); answer != Applied {
 		return t.unchanged(answer, before)
 	}
-	if isLate(&t.c.Definition, &t.State, t.now) {
+	if isLate(t.c.Definition, &t.State, t.now) {
 		return t.leaveOutRun("misfire")
 	}
 	others := t.Started

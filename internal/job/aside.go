@@ -11,7 +11,7 @@ import (
 // the dead ones for ever, so that it is neither leased nor reaped again and
 // again. Whatever changes or refuses nothing else answers [ErrCorrupt]; a
 // decision that comes with it is to be stored all the same.
-func DecideUnusable(d Definition, s State, fault error, ev Event, now int64) (Decision, error) {
+func DecideUnusable(d *Definition, s State, fault error, ev Event, now int64) (Decision, error) {
 	s.Recent = slices.Clone(s.Recent)
 	t := transition{c: &Compiled{Definition: d}, now: now, State: s}
 	t.Revision++
@@ -34,7 +34,7 @@ func DecideUnusable(d Definition, s State, fault error, ev Event, now int64) (De
 // DecideUnusableChild stands in for [DecideChild] in the same case. The end of a
 // lease, however it comes, ends the run: its record goes, and the parent, which is
 // as good or bad as it was, counts a dead run. So do Terminate and CancelRun.
-func DecideUnusableChild(d Definition, parent, child State, fault error, ev Event, now int64) (Pair, error) {
+func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Event, now int64) (Pair, error) {
 	corrupt := fmt.Errorf("%w: %w", ErrCorrupt, fault)
 	refuse := func(a Answer, err error) (Pair, error) {
 		return Pair{Child: Decision{Answer: a, State: child}, Parent: Decision{Answer: a, State: parent}}, err

@@ -17,7 +17,7 @@ func unusable(t *testing.T) (Definition, State) {
 	w.lease().ack()
 	d := def()
 	d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}, TimeZone: "Mars/Olympus"}
-	if _, err := Compile(d); err == nil {
+	if _, err := Compile(&d); err == nil {
 		t.Fatal("the definition compiles")
 	}
 	return d, w.s
@@ -28,7 +28,7 @@ func TestTheEndOfALeasePutsAnUnusableRecordAside(t *testing.T) {
 	for _, ev := range []Event{
 		Settle{Token: live.Token, Outcome: OutcomeSucceeded}, Lose{Token: live.Token}, Return{Token: live.Token},
 	} {
-		got, err := DecideUnusable(d, live, errZone, ev, t0)
+		got, err := DecideUnusable(&d, live, errZone, ev, t0)
 		if !errors.Is(err, ErrCorrupt) || !errors.Is(err, errZone) {
 			t.Errorf("%T: %v", ev, err)
 		}
@@ -38,11 +38,11 @@ func TestTheEndOfALeasePutsAnUnusableRecordAside(t *testing.T) {
 		if err := got.State.Check(); err != nil {
 			t.Errorf("%T: %v", ev, err)
 		}
-		again, err := DecideUnusable(d, got.State, errZone, ev, t0)
+		again, err := DecideUnusable(&d, got.State, errZone, ev, t0)
 		if err != nil || again.Changed || again.Answer != Duplicate {
 			t.Errorf("%T repeated: %+v, %v", ev, again, err)
 		}
-		if other, err := DecideUnusable(d, live, errZone, Settle{Token: live.Token + 1}, t0); err != nil || other.Answer != Stale || other.Changed {
+		if other, err := DecideUnusable(&d, live, errZone, Settle{Token: live.Token + 1}, t0); err != nil || other.Answer != Stale || other.Changed {
 			t.Errorf("another token: %+v, %v", other, err)
 		}
 	}
@@ -50,23 +50,23 @@ func TestTheEndOfALeasePutsAnUnusableRecordAside(t *testing.T) {
 
 func TestAnUnusableRecordCanBeMended(t *testing.T) {
 	d, live := unusable(t)
-	aside, _ := DecideUnusable(d, live, errZone, Lose{Token: live.Token}, t0)
+	aside, _ := DecideUnusable(&d, live, errZone, Lose{Token: live.Token}, t0)
 	good := def()
 	good.Schedule.Every = time.Hour
-	got, err := DecideUnusable(d, aside.State, errZone, Update{New: compile(t, good)}, t0)
+	got, err := DecideUnusable(&d, aside.State, errZone, Update{New: compile(t, good)}, t0)
 	if err != nil || got.State.Region != RegionDue || got.Definition == nil || got.Definition.Schedule.Every != time.Hour {
 		t.Errorf("edited: %+v, %v", got, err)
 	}
-	if got, err := DecideUnusable(d, aside.State, errZone, Delete{}, t0); err != nil || !got.Delete {
+	if got, err := DecideUnusable(&d, aside.State, errZone, Delete{}, t0); err != nil || !got.Delete {
 		t.Errorf("deleted: %+v, %v", got, err)
 	}
-	if got, err := DecideUnusable(d, live, errZone, Delete{}, t0); err != nil || !got.State.Deleting {
+	if got, err := DecideUnusable(&d, live, errZone, Delete{}, t0); err != nil || !got.State.Deleting {
 		t.Errorf("deleted while live: %+v, %v", got, err)
-	} else if got, err = DecideUnusable(d, got.State, errZone, Lose{Token: live.Token}, t0); !got.Delete || !errors.Is(err, ErrCorrupt) {
+	} else if got, err = DecideUnusable(&d, got.State, errZone, Lose{Token: live.Token}, t0); !got.Delete || !errors.Is(err, ErrCorrupt) {
 		t.Errorf("and its lease ended: %+v, %v", got, err)
 	}
 	for _, ev := range []Event{Pause{}, Resume{}, RunNow{RequestID: "m"}, CancelRun{RunID: "r"}} {
-		if got, err := DecideUnusable(d, aside.State, errZone, ev, t0); got.Changed || !errors.Is(err, ErrCorrupt) {
+		if got, err := DecideUnusable(&d, aside.State, errZone, ev, t0); got.Changed || !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%T: %+v, %v", ev, got, err)
 		}
 	}
@@ -81,7 +81,7 @@ func TestUnusableChildGoes(t *testing.T) {
 	f.lease()
 	fault := errors.New("bad")
 	for _, ev := range []Event{Lose{Token: f.children[0].Token}, Terminate{}, CancelRun{}} {
-		p, err := DecideUnusableChild(d, f.parent, f.children[0], fault, ev, f.now)
+		p, err := DecideUnusableChild(&d, f.parent, f.children[0], fault, ev, f.now)
 		if !errors.Is(err, ErrCorrupt) || !p.Child.Delete || !p.Parent.Changed {
 			t.Fatalf("%T: %+v, %v", ev, p, err)
 		}
@@ -89,12 +89,12 @@ func TestUnusableChildGoes(t *testing.T) {
 			t.Errorf("%T: parent %+v", ev, s)
 		}
 	}
-	if p, err := DecideUnusableChild(d, f.parent, f.children[0], fault, Lose{Token: 99}, f.now); err != nil || p.Child.Changed || p.Child.Answer != Stale {
+	if p, err := DecideUnusableChild(&d, f.parent, f.children[0], fault, Lose{Token: 99}, f.now); err != nil || p.Child.Changed || p.Child.Answer != Stale {
 		t.Errorf("a foreign token: %+v, %v", p, err)
 	}
 	f.on(Delete{})
 	f.onChild(1, Terminate{})
-	p, _ := DecideUnusableChild(d, f.parent, f.children[0], fault, Terminate{}, f.now)
+	p, _ := DecideUnusableChild(&d, f.parent, f.children[0], fault, Terminate{}, f.now)
 	if !p.Parent.Delete {
 		t.Errorf("the deleted job stays: %+v", p.Parent)
 	}

@@ -269,6 +269,14 @@ func clipBytes(b []byte, n int) []byte {
 	return b
 }
 
+// Correlation is that of the run that the notice is about; "" if it is about none.
+func (n *Notice) Correlation() string {
+	if n.RunID == "" {
+		return ""
+	}
+	return Correlation(n.Key, n.RunID)
+}
+
 // Correlation is the id that links everything said about one run. It is
 // computed, so that every node and every attempt use the same.
 func Correlation(k Key, runID string) string {

@@ -258,7 +258,7 @@ func redriveLetter(c *Compiled, parent, letter State, now int64) Pair {
 	}
 	t.addChild(run, false)
 	t.notice(Notice{
-		Kind: RunRedriven, RunID: letter.RunID(), Trigger: letter.Trigger, Correlation: Correlation(c.Key, letter.RunID()),
+		Kind: RunRedriven, RunID: letter.RunID(), Trigger: letter.Trigger,
 	})
 	gone := letter
 	gone.Revision++

@@ -18,7 +18,7 @@ func New(c *Compiled, now int64) Decision {
 // firstRevision is another one each time that a job is created: who decided on a
 // job that has been deleted and created again since must not find token and revision
 // as they were.
-func firstRevision(d Definition) uint32 {
+func firstRevision(d *Definition) uint32 {
 	const room = 33 // leaves as many revisions to come as have been left out
 	return 1 + uint32(backoff.Seed(d.Record()+" "+d.CreateRequestID, d.CreatedMS, 0)>>room)
 }
@@ -118,7 +118,6 @@ func (t *transition) notice(n Notice) {
 	n.Key, n.Queue, n.AtMS, n.Failures = t.c.Key, t.Lane.Queue, t.now, t.Failures
 	if n.RunID == "" && t.HasRun() && t.Due != 0 {
 		n.RunID, n.Trigger = t.RunID(), t.Trigger
-		n.Correlation = Correlation(t.c.Key, n.RunID)
 	}
 	t.notices = append(t.notices, n)
 }

@@ -28,7 +28,7 @@ func def() Definition {
 
 func compile(t testing.TB, d Definition) *Compiled {
 	t.Helper()
-	c, err := Compile(d)
+	c, err := Compile(&d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -489,7 +489,7 @@ func TestNoticesNameTheRunTheyAreAbout(t *testing.T) {
 	for _, n := range w.last.Notices {
 		switch n.Kind {
 		case RunSucceeded:
-			if n.RunID != run || n.Correlation != Correlation(w.c.Key, run) {
+			if n.RunID != run || n.Correlation() != Correlation(w.c.Key, run) {
 				t.Errorf("succeeded: %+v, the run was %s", n, run)
 			}
 		case NominalSkipped:

@@ -73,7 +73,7 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 
 // Same tells whether two definitions say the same of the same job: everything
 // that who registers it can set. What Fermata keeps beside is left out.
-func (d Definition) Same(o Definition) bool {
+func (d *Definition) Same(o *Definition) bool {
 	return d.Key == o.Key &&
 		d.Queue == o.Queue && d.Priority == o.Priority && d.Handler == o.Handler &&
 		bytes.Equal(d.Payload, o.Payload) && maps.Equal(d.Labels, o.Labels) &&

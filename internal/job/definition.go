@@ -101,25 +101,25 @@ type Definition struct {
 
 // Lane returns the lane that the definition asks for. A live record may still
 // sit in an older one: [State.Lane] tells.
-func (d Definition) Lane() Lane {
+func (d *Definition) Lane() Lane {
 	return Lane{Namespace: d.Namespace, Queue: d.Queue, Priority: d.Priority}
 }
 
 // Recurring tells whether the schedule yields more than one nominal time.
-func (d Definition) Recurring() bool {
+func (d *Definition) Recurring() bool {
 	return d.Schedule.Kind == schedule.KindInterval || d.Schedule.Kind == schedule.KindCron
 }
 
 // Compiled is a definition with its schedule made ready to be asked. It is
 // immutable and safe for concurrent use.
 type Compiled struct {
-	Definition
+	*Definition
 	schedule *schedule.Schedule
 }
 
 // Compile prepares a definition. It fails only where the schedule itself is
 // impossible; [Validate] says more.
-func Compile(d Definition) (*Compiled, error) {
+func Compile(d *Definition) (*Compiled, error) {
 	s, err := schedule.Compile(d.Schedule, time.UnixMilli(d.AnchorMS), backoff.Seed(d.Record(), 0, 0))
 	if err != nil {
 		return nil, err

@@ -134,7 +134,7 @@ func anyLimits(t *rapid.T) Limits {
 // without losing what it is about.
 func mended(d Definition, l Limits) Definition {
 	for range 4 {
-		for _, v := range Validate(d, l) {
+		for _, v := range Validate(&d, l) {
 			mend(&d, v.Field)
 		}
 	}

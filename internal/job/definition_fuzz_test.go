@@ -20,8 +20,8 @@ func walkAnyDefinition(t *rapid.T) {
 	if rapid.IntRange(0, 9).Draw(t, "mend") > 0 {
 		d = mended(d, limits)
 	}
-	wrong := Validate(d, limits)
-	c, err := Compile(d)
+	wrong := Validate(&d, limits)
+	c, err := Compile(&d)
 	if len(wrong) > 0 {
 		return
 	}

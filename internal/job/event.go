@@ -223,18 +223,17 @@ func (k NoticeKind) String() string {
 
 // Notice is one lifecycle event.
 type Notice struct {
-	Kind        NoticeKind
-	Key         Key
-	Queue       string
-	RunID       string
-	Correlation string // new for each run; the same on every node
-	Attempt     uint32
-	Trigger     Trigger
-	DueMS       int64 // next due time, or the ended run's
-	AtMS        int64
-	Failures    uint32
-	Count       int64  // of skipped nominal times
-	Reason      string // why, for skipped, dead and cancelled
-	Error       string
-	Worker      string
+	Kind     NoticeKind
+	Key      Key
+	Queue    string
+	RunID    string
+	Attempt  uint32
+	Trigger  Trigger
+	DueMS    int64 // next due time, or the ended run's
+	AtMS     int64
+	Failures uint32
+	Count    int64  // of skipped nominal times
+	Reason   string // why, for skipped, dead and cancelled
+	Error    string
+	Worker   string
 }

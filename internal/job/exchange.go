@@ -35,7 +35,8 @@ var (
 
 // Record is what is stored of a job, or of a child.
 type Record struct {
-	Definition Definition
+	// Definition is shared by all who know the record: nobody may write to it.
+	Definition *Definition
 	State      State
 	// IndexMS is the instant its score carries: see Region.
 	IndexMS int64
@@ -83,9 +84,9 @@ type LeaseReply struct {
 type Leased struct {
 	Shard      int
 	Record     string
-	Definition Definition
-	State      State // as leased
-	DeadlineMS int64 // shard clock
+	Definition *Definition // shared: see Record
+	State      State       // as leased
+	DeadlineMS int64       // shard clock
 }
 
 // Write is one compare-and-set: Decision is stored if the record still has the
@@ -98,10 +99,10 @@ type Write struct {
 	IfExpired bool
 	// From is the lane the record sat in when it was decided on.
 	From    Lane
-	Current Definition // before the decision; copied into a dead letter
+	Current *Definition // before the decision; copied into a dead letter
 	// Together: this write and the one before it are both stored, or neither.
 	Together bool
-	Decision Decision
+	Decision *Decision
 }
 
 // WriteCode says what became of a Write.
@@ -122,7 +123,7 @@ const (
 // WriteResult answers one Write.
 type WriteResult struct {
 	Code    WriteCode
-	Current State // for Conflict
+	Current *State // for Conflict
 }
 
 // ApplyReply answers a batch of writes. Earlier lists lanes whose first due time
@@ -232,8 +233,8 @@ type ChangeResult struct {
 	Record  Record
 	Deleted bool
 	// Parent is what is stored of the job, for a change of a run that is a record
-	// of its own or of a dead letter; zero when it was deleted too.
-	Parent Record
+	// of its own or of a dead letter; nil when it was deleted too.
+	Parent *Record
 	// Arrival, Spawn, CancelChildren and TerminateChildren are as in Decision.
 	Arrival                           Arrival
 	Spawn                             *Spawned

@@ -55,7 +55,7 @@ func (f *family) store(d Decision, token uint64) {
 		f.fail("the parent's revision went from %d to %d", f.parent.Revision, d.State.Revision)
 	}
 	if d.Definition != nil {
-		f.c, _ = Compile(*d.Definition)
+		f.c, _ = Compile(d.Definition)
 	}
 	f.parent, f.gone = d.State, d.Delete
 	if d.Spawn != nil {

@@ -158,7 +158,7 @@ func (s State) PendingRun() (v RunView, ok bool) {
 func ManualRunID(requestID string) string { return RunID(TriggerManual, 0, 0, requestID) }
 
 // Etag changes with each edit of a definition and when the job is created anew.
-func (d Definition) Etag() string {
+func (d *Definition) Etag() string {
 	return strconv.FormatInt(d.CreatedMS, 36) + "-" + strconv.FormatUint(uint64(d.Revision), 36)
 }
 

@@ -138,7 +138,7 @@ func (t *transition) update(ev Update) Decision {
 	if t.editedSince(ev.Base) {
 		return t.unchanged(Stale, t.before())
 	}
-	d := ev.New.Definition
+	d := *ev.New.Definition
 	rescheduled := !d.Schedule.Equal(t.c.Schedule)
 	d.Revision, d.UpdatedMS, d.UpdateRequestID = t.c.Revision+1, t.now, ev.RequestID
 	d.Generation, d.AnchorMS = t.c.Generation, t.c.AnchorMS
@@ -146,7 +146,7 @@ func (t *transition) update(ev Update) Decision {
 		d.Generation++
 		d.AnchorMS = t.now
 	}
-	compiled, err := Compile(d)
+	compiled, err := Compile(&d)
 	if err != nil {
 		// ev.New compiled, and the anchor cannot make a schedule impossible.
 		return t.unchanged(Stale, t.before())

@@ -58,10 +58,10 @@ type Part struct {
 // is stored must not be replaced as it is.
 func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) (Restoration, error) {
 	d = cp.bookkeeping(d, present, now)
-	if v := append(Validate(d, l), cp.validate(d)...); len(v) > 0 {
+	if v := append(Validate(&d, l), cp.validate(&d)...); len(v) > 0 {
 		return Restoration{}, &InvalidError{Violations: v}
 	}
-	c, err := Compile(d)
+	c, err := Compile(&d)
 	if err != nil {
 		return Restoration{}, Invalid("job.schedule", "%v", err)
 	}
@@ -69,7 +69,7 @@ func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) 
 	if fault := s.Check(); fault != nil {
 		return Restoration{}, Invalid("checkpoint", "%v", fault)
 	}
-	r := Restoration{Record: Record{Definition: d, State: s, IndexMS: c.IndexMS(s, now)}}
+	r := Restoration{Record: Record{Definition: &d, State: s, IndexMS: c.IndexMS(s, now)}}
 	if s.Region >= RegionDead && s.Children == 0 {
 		r.Record.IndexMS = cp.ExpireMS
 	}
@@ -78,7 +78,7 @@ func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) 
 		return r, nil
 	}
 	r.Replaces = &present.State
-	r.Unchanged = present.Definition.Same(d) && sameState(present.State, s)
+	r.Unchanged = present.Definition.Same(&d) && sameState(present.State, s)
 	if !r.Unchanged && (present.State.Live() || present.State.Children != 0) {
 		return Restoration{}, &PreconditionError{Key: d.Key, Reason: ReasonJobRuns,
 			Text: "it has runs that are live, or wait beside it: pause it, let them end or cancel them, and restore it again"}
@@ -94,7 +94,7 @@ func (cp *Checkpoint) bookkeeping(d Definition, present *Record, now int64) Defi
 	d.CreateRequestID, d.UpdateRequestID, d.Unknown = cp.CreateRequestID, cp.UpdateRequestID, nil
 	if present != nil && present.Definition.CreatedMS == d.CreatedMS {
 		d.Revision = max(d.Revision, present.Definition.Revision)
-		if !present.Definition.Same(d) {
+		if !present.Definition.Same(&d) {
 			d.Revision = max(d.Revision, present.Definition.Revision+1)
 		}
 	}
@@ -126,9 +126,9 @@ func (c *Compiled) restored(cp Checkpoint, present *Record, now int64) State {
 		}
 	}
 	s.catchUp(now)
-	created := c.Definition
+	created := *c.Definition
 	created.CreatedMS = now
-	s.Revision = firstRevision(created)
+	s.Revision = firstRevision(&created)
 	if present != nil {
 		// Tokens only grow, and dead letters that are there keep their slots.
 		was := present.State

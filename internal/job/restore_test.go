@@ -16,7 +16,7 @@ func backupJob(overlap Overlap) *Compiled {
 		Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
 	})
 	d.Priority, d.Backoff.Jitter = DefaultPriority, backoff.Jitter{Kind: backoff.JitterNone}
-	c, err := Compile(d)
+	c, err := Compile(&d)
 	if err != nil {
 		panic(err)
 	}
@@ -89,33 +89,33 @@ func TestRestore(t *testing.T) {
 		Generation: 2, Revision: 3, AnchorMS: 1_000_000, CreatedMS: 1_000_000, UpdatedMS: 1_000_000,
 		State: timeless(state), ExpireMS: NeverMS, Letters: []KeptLetter{letter},
 	}
-	early, err := Restore(c.Definition, cp, nil, 1_000_500, DefaultLimits())
+	early, err := Restore(*c.Definition, cp, nil, 1_000_500, DefaultLimits())
 	if err != nil || early.Record.State.Recovery || early.Record.IndexMS != state.Due || early.Replaces != nil || len(early.Parts) != 1 {
 		t.Fatalf("%+v %v", early, err)
 	}
 	if p := early.Parts[0]; p.Record != "ns/j#d0" || p.IndexMS != 9_000_000 || p.State.Generation != 1 || p.State.Region != RegionDead {
 		t.Errorf("dead letter %+v", p)
 	}
-	late, err := Restore(c.Definition, cp, nil, 5_000_000, DefaultLimits())
+	late, err := Restore(*c.Definition, cp, nil, 5_000_000, DefaultLimits())
 	if err != nil || !late.Record.State.Recovery || late.Record.State.Paced || late.Record.State.Revision == early.Record.State.Revision {
 		t.Errorf("overdue: %+v %v", late.Record.State, err)
 	}
 
 	present := Record{Definition: c.Definition, State: early.Record.State}
 	present.State.Token, present.State.SettledToken, present.State.Revision, present.State.Dead = 9, 9, 40, 6
-	again, err := Restore(c.Definition, cp, &present, 1_000_500, DefaultLimits())
+	again, err := Restore(*c.Definition, cp, &present, 1_000_500, DefaultLimits())
 	if err != nil || !again.Unchanged {
 		t.Errorf("dead runs since: %+v %v", again, err)
 	}
 	present.State.Failures = 0
-	again, err = Restore(c.Definition, cp, &present, 1_000_500, DefaultLimits())
+	again, err = Restore(*c.Definition, cp, &present, 1_000_500, DefaultLimits())
 	if s := again.Record.State; err != nil || again.Unchanged || s.Token != 9 || s.SettledToken != 9 || s.Revision != 41 || s.Dead != 6 || s.Failures != 4 {
 		t.Errorf("in place: %+v %v", again, err)
 	}
 	if again.Record.Definition.Etag() != c.Etag() {
 		t.Errorf("the definition is the same, its etag is %s", again.Record.Definition.Etag())
 	}
-	other := c.Definition
+	other := *c.Definition
 	other.Handler = "other"
 	if r, err := Restore(other, cp, &present, 1_000_500, DefaultLimits()); err != nil || r.Record.Definition.Etag() == c.Etag() {
 		t.Errorf("another definition has the same etag: %v", err)
@@ -123,16 +123,16 @@ func TestRestore(t *testing.T) {
 	unfit := &PreconditionError{}
 	busy := present
 	busy.State = busy.State.Leased(10)
-	if _, err := Restore(c.Definition, cp, &busy, 1_000_500, DefaultLimits()); !errors.As(err, &unfit) || unfit.Reason != ReasonJobRuns {
+	if _, err := Restore(*c.Definition, cp, &busy, 1_000_500, DefaultLimits()); !errors.As(err, &unfit) || unfit.Reason != ReasonJobRuns {
 		t.Errorf("live: %v", err)
 	}
 	twice := cp
 	twice.Letters = []KeptLetter{letter, letter}
-	bad := c.Definition
+	bad := *c.Definition
 	bad.Handler = ""
 	for what, try := range map[string]func() (Restoration, error){
 		"checkpoint.dead_letters[1].name": func() (Restoration, error) {
-			return Restore(c.Definition, twice, nil, 1_000_500, DefaultLimits())
+			return Restore(*c.Definition, twice, nil, 1_000_500, DefaultLimits())
 		},
 		"job.handler": func() (Restoration, error) { return Restore(bad, cp, nil, 1_000_500, DefaultLimits()) },
 	} {

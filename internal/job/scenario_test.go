@@ -394,7 +394,7 @@ func (p *player) define(rest string) Definition {
 	for k, v := range w.pairs {
 		p.set(&d, k, v)
 	}
-	if faults := Validate(d, DefaultLimits()); len(faults) > 0 {
+	if faults := Validate(&d, DefaultLimits()); len(faults) > 0 {
 		p.t.Fatalf("%s: %v", rest, faults)
 	}
 	return d

@@ -61,7 +61,7 @@ const (
 // Validate lists everything that is wrong with a definition, nothing for a good
 // one. Paths are those of CreateJobRequest: "parent", "job_id", "job.timeout",
 // "job.schedule.cron.expressions[0]". AnchorMS must be set.
-func Validate(d Definition, l Limits) []Violation {
+func Validate(d *Definition, l Limits) []Violation {
 	v := violations{prefix: "job."}
 	v.key(d.Key)
 	v.add("queue", nameFault(d.Queue))
@@ -158,7 +158,7 @@ func (v *violations) duration(field string, d, low, high time.Duration) {
 	v.check(d%time.Millisecond == 0, field, "is %v, want whole milliseconds", d)
 }
 
-func (v *violations) policies(d Definition) {
+func (v *violations) policies(d *Definition) {
 	for _, e := range d.Retry.Validate() {
 		v.add("retry_policy."+e.Field, e.Reason)
 	}
@@ -178,7 +178,7 @@ func (v *violations) policies(d Definition) {
 }
 
 // runs checks what becomes of runs that meet, come late or share something.
-func (v *violations) runs(d Definition) {
+func (v *violations) runs(d *Definition) {
 	most := 0
 	switch {
 	case d.Overlap > OverlapTerminateOther:

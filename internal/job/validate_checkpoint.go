@@ -9,7 +9,7 @@ import (
 
 // validate lists what is wrong with a checkpoint. Paths are those of JobBackup:
 // "checkpoint.run.due_time".
-func (cp *Checkpoint) validate(d Definition) []Violation {
+func (cp *Checkpoint) validate(d *Definition) []Violation {
 	v := violations{prefix: "checkpoint."}
 	s := &cp.State
 	v.millis("anchor_time", cp.AnchorMS)
@@ -113,7 +113,7 @@ func (v *violations) backfills(cp *Checkpoint) {
 	}
 }
 
-func (v *violations) letters(cp *Checkpoint, d Definition) {
+func (v *violations) letters(cp *Checkpoint, d *Definition) {
 	seen := map[int]bool{}
 	for i := range cp.Letters {
 		l := &cp.Letters[i]

@@ -107,7 +107,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := good()
 			tt.edit(&d)
-			got := job.Validate(d, job.DefaultLimits())
+			got := job.Validate(&d, job.DefaultLimits())
 			i := slices.IndexFunc(got, func(v job.Violation) bool { return v.Field == tt.field })
 			if i < 0 || !strings.Contains(got[i].Description, tt.text) {
 				t.Errorf("violations %q lack %s with %q", got, tt.field, tt.text)
@@ -147,7 +147,7 @@ func TestValidateAcceptsTheEdges(t *testing.T) {
 	for name, edit := range edits {
 		d := good()
 		edit(&d)
-		if got := job.Validate(d, job.DefaultLimits()); len(got) != 0 {
+		if got := job.Validate(&d, job.DefaultLimits()); len(got) != 0 {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -156,7 +156,7 @@ func TestValidateAcceptsTheEdges(t *testing.T) {
 func TestValidateReportsAllAtOnce(t *testing.T) {
 	d := good()
 	d.ID, d.Handler, d.Timeout = "", "", -1
-	if got := job.Validate(d, job.DefaultLimits()); len(got) < 3 {
+	if got := job.Validate(&d, job.DefaultLimits()); len(got) < 3 {
 		t.Errorf("got only %q", got)
 	}
 }
@@ -185,7 +185,7 @@ func TestSameLeavesOutBookkeeping(t *testing.T) {
 	a.Labels, b.Payload = map[string]string{}, []byte{}
 	b.Generation, b.AnchorMS, b.Revision, b.CreatedMS, b.UpdatedMS = 1, 2, 3, 4, 5
 	b.CreateRequestID, b.UpdateRequestID, b.Unknown = "r", "u", []byte{1}
-	if !a.Same(b) {
+	if !a.Same(&b) {
 		t.Error("bookkeeping must not count")
 	}
 	for name, edit := range map[string]func(*job.Definition){
@@ -199,7 +199,7 @@ func TestSameLeavesOutBookkeeping(t *testing.T) {
 	} {
 		c := good()
 		edit(&c)
-		if a.Same(c) {
+		if a.Same(&c) {
 			t.Errorf("%s must count", name)
 		}
 	}

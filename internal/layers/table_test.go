@@ -67,6 +67,7 @@ var table = []row{
 	{path: "internal/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/heap", floor: parts},
 
 	{path: "internal/node", floor: wiring, foreign: []string{"*"}, why: "it builds every part, with the client that the part needs"},
 	{path: "internal/dev", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler"},
@@ -81,8 +82,8 @@ var table = []row{
 	{path: "worker/exechandler", floor: wiring, foreign: []string{"golang.org/x/sys"}, also: []string{"worker"},
 		why: "process groups are the operating system's"},
 
-	{path: "cmd/scheduler", floor: commands, foreign: []string{"*"}, also: []string{api}},
-	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry"},
+	{path: "cmd/scheduler", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/heap"}},
+	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry", "internal/heap"},
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
 	{path: "cmd/fermata", floor: commands, foreign: []string{"*"}, also: []string{api}},

@@ -61,10 +61,14 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 		return nil
 	}
 	writes := make([]job.Write, 0, len(round))
-	items := make([]decided, 0, len(round))
-	var unchanged []decided
-	for _, e := range round {
-		it := l.decide(e, now)
+	// Writes point to decisions, so these stay where they are.
+	all := make([]decided, len(round))
+	items := make([]*decided, 0, len(round))
+	var unchanged []*decided
+	for i, e := range round {
+		it := &all[i]
+		it.entry = e
+		l.decide(it, now)
 		switch {
 		case it.own.Changed:
 			writes = it.appendWrites(writes)
@@ -107,7 +111,7 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 
 // stand answers changes that found nothing to do. What they found may be the work
 // of an earlier copy that was not confirmed, so it is confirmed now.
-func (l *Ledger) stand(ctx context.Context, shard int, unchanged []decided) {
+func (l *Ledger) stand(ctx context.Context, shard int, unchanged []*decided) {
 	if len(unchanged) == 0 {
 		return
 	}
@@ -123,7 +127,7 @@ func (l *Ledger) stand(ctx context.Context, shard int, unchanged []decided) {
 // refused deals with changes that the store did not take. When the fault is not
 // that of the moment it may be one change's alone: each is then tried by itself,
 // so that it holds up no other.
-func refused(items []decided, err error) (again []*entry) {
+func refused(items []*decided, err error) (again []*entry) {
 	for _, it := range items {
 		if len(items) > 1 && !passing(err) {
 			it.tries = max(it.tries, triesInBatch)
@@ -186,7 +190,7 @@ func (l *Ledger) read(ctx context.Context, shard int, round []*entry) []*entry {
 // answer tells the caller; it reports whether the change must be decided again.
 // What is stored, but not confirmed as durable, has happened for everybody except
 // the caller: it hears the error and asks again.
-func (l *Ledger) answer(it decided, code job.WriteCode, unconfirmed error) (again bool) {
+func (l *Ledger) answer(it *decided, code job.WriteCode, unconfirmed error) (again bool) {
 	switch code {
 	case job.Written:
 		l.observe(it)

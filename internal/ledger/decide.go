@@ -19,15 +19,15 @@ func paired(record string, ev job.Event) bool {
 type decided struct {
 	*entry
 	own job.Decision
-	// beside is the parent's half of a paired change.
-	beside job.Decision
+	// beside is the parent's half of a paired change, if it changes.
+	beside *job.Decision
 	// corrupt is what the caller hears when the decision is stored.
 	corrupt error
 }
 
 // decide asks the policy. With corrupt may come a decision that is to be stored.
-func (l *Ledger) decide(e *entry, now int64) decided {
-	it := decided{entry: e}
+func (l *Ledger) decide(it *decided, now int64) {
+	e := it.entry
 	definition := e.Known.Definition
 	if e.paired {
 		definition = e.parent.Definition
@@ -35,40 +35,48 @@ func (l *Ledger) decide(e *entry, now int64) decided {
 	compiled, fault := l.cache.get(e.job, definition)
 	switch {
 	case fault != nil:
-		it.own, it.beside, it.corrupt = l.decideUnusable(e, definition, fault, now)
+		l.decideUnusable(it, definition, fault, now)
 	case e.paired:
 		pair := job.DecideChild(compiled, e.parent.State, e.Known.State, e.Event, now)
-		it.own, it.beside = pair.Child, pair.Parent
+		it.take(&pair)
 	default:
 		it.own = job.Decide(compiled, e.Known.State, e.Event, now)
 	}
-	return it
 }
 
 // decideUnusable is for a definition that does not compile.
-func (l *Ledger) decideUnusable(e *entry, d job.Definition, fault error, now int64) (own, beside job.Decision, err error) {
+func (l *Ledger) decideUnusable(it *decided, d *job.Definition, fault error, now int64) {
+	e := it.entry
 	if e.paired {
 		var pair job.Pair
-		pair, err = job.DecideUnusableChild(d, e.parent.State, e.Known.State, fault, e.Event, now)
-		own, beside = pair.Child, pair.Parent
+		pair, it.corrupt = job.DecideUnusableChild(d, e.parent.State, e.Known.State, fault, e.Event, now)
+		it.take(&pair)
 	} else {
-		own, err = job.DecideUnusable(d, e.Known.State, fault, e.Event, now)
+		it.own, it.corrupt = job.DecideUnusable(d, e.Known.State, fault, e.Event, now)
 	}
-	if err != nil {
-		l.o.Logger.Error("record cannot be used: edit or delete the job", "record", e.Record, "put_aside", own.Changed, "error", fault)
+	if it.corrupt != nil {
+		l.o.Logger.Error("record cannot be used: edit or delete the job", "record", e.Record, "put_aside", it.own.Changed, "error", fault)
 	}
-	return own, beside, err
+}
+
+func (it *decided) take(pair *job.Pair) {
+	it.own = pair.Child
+	if pair.Parent.Changed {
+		it.beside = &pair.Parent
+	} else {
+		it.own.Notices = append(it.own.Notices, pair.Parent.Notices...)
+	}
 }
 
 // appendWrites appends the compare-and-sets that store the decision.
 func (it *decided) appendWrites(writes []job.Write) []job.Write {
-	state := it.Known.State
+	state := &it.Known.State
 	writes = append(writes, job.Write{
 		Record: it.Record, Token: state.Token, Revision: state.Revision, IfExpired: it.IfExpired,
-		From: state.Lane, Current: it.Known.Definition, Decision: it.own,
+		From: state.Lane, Current: it.Known.Definition, Decision: &it.own,
 	})
-	if it.beside.Changed {
-		state := it.parent.State
+	if it.beside != nil {
+		state := &it.parent.State
 		writes = append(writes, job.Write{
 			Record: it.job, Token: state.Token, Revision: state.Revision, From: state.Lane,
 			Current: it.parent.Definition, Together: true, Decision: it.beside,
@@ -79,7 +87,7 @@ func (it *decided) appendWrites(writes []job.Write) []job.Write {
 
 // width is the number of its writes.
 func (it *decided) width() int {
-	if it.beside.Changed {
+	if it.beside != nil {
 		return 2
 	}
 	return 1
@@ -101,48 +109,52 @@ func verdict(results []job.WriteResult) job.WriteCode {
 // result is the answer to a change that is stored as decided.
 func (it *decided) result(err error) job.ChangeResult {
 	r := it.refused(it.own.Answer, err)
+	r.Arrival, r.Spawn = it.own.Arrival, it.own.Spawn
+	r.CancelChildren, r.TerminateChildren = it.own.CancelChildren, it.own.TerminateChildren
 	if it.own.Changed {
-		r.Record, r.Deleted = stored(it.Known, it.own), it.own.Delete
+		r.Record, r.Deleted = stored(it.Known, &it.own), it.own.Delete
 	}
-	if it.beside.Changed {
-		r.Parent = job.Record{}
-		if !it.beside.Delete {
-			r.Parent = stored(it.parent, it.beside)
-		}
+	if it.beside != nil {
+		it.aside(&r)
 	}
 	if it.paired && it.own.Delete {
 		r.Record = job.Record{}
 	}
-	r.Arrival, r.Spawn = it.own.Arrival, it.own.Spawn
-	if r.Spawn == nil {
-		r.Spawn = it.beside.Spawn
-	}
-	r.CancelChildren = append(it.own.CancelChildren, it.beside.CancelChildren...)
-	r.TerminateChildren = append(it.own.TerminateChildren, it.beside.TerminateChildren...)
 	return r
+}
+
+// aside adds what the parent's half has to say.
+func (it *decided) aside(r *job.ChangeResult) {
+	b := it.beside
+	r.Parent = nil
+	if !b.Delete {
+		parent := stored(it.parent, b)
+		r.Parent = &parent
+	}
+	if r.Spawn == nil {
+		r.Spawn = b.Spawn
+	}
+	r.CancelChildren = append(r.CancelChildren, b.CancelChildren...)
+	r.TerminateChildren = append(r.TerminateChildren, b.TerminateChildren...)
 }
 
 // refused is an answer that leaves everything as it was.
 func (it *decided) refused(a job.Answer, err error) job.ChangeResult {
-	r := job.ChangeResult{Answer: a, Record: *it.Known, Err: err}
-	if it.parent != nil {
-		r.Parent = *it.parent
-	}
-	return r
+	return job.ChangeResult{Answer: a, Record: *it.Known, Parent: it.parent, Err: err}
 }
 
 // stored is a record after a decision.
-func stored(before *job.Record, d job.Decision) job.Record {
+func stored(before *job.Record, d *job.Decision) job.Record {
 	r := job.Record{Definition: before.Definition, State: d.State, IndexMS: d.IndexMS}
 	if d.Definition != nil {
-		r.Definition = *d.Definition
+		r.Definition = d.Definition
 	}
 	return r
 }
 
-func (l *Ledger) observe(it decided) {
+func (l *Ledger) observe(it *decided) {
 	l.o.Observer.Observe(it.own.Notices)
-	if len(it.beside.Notices) > 0 {
+	if it.beside != nil && len(it.beside.Notices) > 0 {
 		l.o.Observer.Observe(it.beside.Notices)
 	}
 }

@@ -123,6 +123,7 @@ func TestARecordThatCannotBeUsedIsPutAsideAndMended(t *testing.T) {
 	l, store, rec := setup(t, Options{}, "a")
 	r := store.records["ns/a"]
 	r.State = r.State.Leased(7)
+	r.Definition = edited(r.Definition)
 	r.Definition.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}, TimeZone: "Mars/Olympus"}
 
 	settle := job.Change{Record: "ns/a", Event: job.Settle{Token: 7, Outcome: job.OutcomeSucceeded}}

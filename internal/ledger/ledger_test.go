@@ -100,7 +100,7 @@ func (f *fakeStore) applyTogether(writes []job.Write, results []job.WriteResult,
 		case r == nil:
 			results[i].Code = job.NotFound
 		case r.State.Token != w.Token || r.State.Revision != w.Revision:
-			results[i] = job.WriteResult{Code: job.Conflict, Current: r.State}
+			results[i] = job.WriteResult{Code: job.Conflict, Current: &r.State}
 		}
 		good = good && results[i].Code == job.Written
 	}
@@ -120,7 +120,7 @@ func (f *fakeStore) applyTogether(writes []job.Write, results []job.WriteResult,
 		}
 		r.State = w.Decision.State
 		if d := w.Decision.Definition; d != nil {
-			r.Definition = *d
+			r.Definition = d
 		}
 		if run := w.Decision.Spawn; run != nil {
 			f.records[job.ChildRecord(w.Record, run.Slot)] = &job.Record{Definition: r.Definition, State: run.State}
@@ -154,11 +154,11 @@ func record(id string) *job.Record {
 		Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
 		Retry:    backoff.DefaultRetry(), Backoff: backoff.DefaultRecurring(), Generation: 1, Revision: 1,
 	}
-	c, err := job.Compile(d)
+	c, err := job.Compile(&d)
 	if err != nil {
 		panic(err)
 	}
-	return &job.Record{Definition: d, State: job.New(c, now).State}
+	return &job.Record{Definition: &d, State: job.New(c, now).State}
 }
 
 func setup(t *testing.T, o Options, ids ...string) (*Ledger, *fakeStore, *recorder) {

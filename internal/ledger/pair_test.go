@@ -123,12 +123,19 @@ func TestADeadLetterIsRedrivenIntoItsJob(t *testing.T) {
 	}
 }
 
+// edited is a copy to be changed: definitions are shared.
+func edited(d *job.Definition) *job.Definition {
+	other := *d
+	return &other
+}
+
 func TestOverlapTellsWhomToStop(t *testing.T) {
 	l, store, _ := setup(t, Options{}, "a")
 	withRuns(t, store, l, 2)
 	r := store.records["ns/a"]
 	for overlap, want := range map[job.Overlap]string{job.OverlapCancelOther: "[0 1] []", job.OverlapTerminateOther: "[] [0 1]"} {
 		before := *r
+		r.Definition = edited(r.Definition)
 		r.Definition.Overlap, r.Definition.Revision = overlap, 10+uint32(overlap)
 		r.State = r.State.Leased(201)
 		got := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Arrive{Token: 201}})[0]
@@ -146,6 +153,7 @@ func TestARunThatCannotBeUsedEnds(t *testing.T) {
 	l, store, _ := setup(t, Options{}, "a")
 	withRuns(t, store, l, 1)
 	r := store.records["ns/a"]
+	r.Definition = edited(r.Definition)
 	r.Definition.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}, TimeZone: "Mars/Olympus"}
 	r.Definition.Revision++
 	if got := l.Do(t.Context(), job.Change{Record: "ns/a#r0", Event: job.Delete{}})[0]; !errors.Is(got.Err, job.ErrCorrupt) || store.records["ns/a#r0"] == nil {

@@ -43,6 +43,7 @@ func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.Ap
 // place of the second.
 func applyGroups(writes []job.Write) ([][]*applyItem, error) {
 	groups := make([][]*applyItem, len(writes))
+	items, list := make([]applyItem, len(writes)), make([]*applyItem, len(writes))
 	for i := range writes {
 		var before *job.Write
 		if writes[i].Together {
@@ -51,16 +52,16 @@ func applyGroups(writes []job.Write) ([][]*applyItem, error) {
 			}
 			before = &writes[i-1]
 		}
-		item, err := newApplyItem(&writes[i], before, i)
-		if err != nil {
+		item := &items[i]
+		if err := item.plan(&writes[i], before, i); err != nil {
 			return nil, fmt.Errorf("apply %s: %w", writes[i].Record, err)
 		}
+		list[i] = item
+		groups[i] = list[i : i+1 : i+1]
 		if before != nil {
-			first := groups[i-1][0]
-			first.partner, item.partner = 1, -1
-			groups[i], groups[i-1] = groups[i-1], nil
+			items[i-1].partner, item.partner = 1, -1
+			groups[i], groups[i-1] = list[i-1:i+1:i+1], nil
 		}
-		groups[i] = append(groups[i], item)
 	}
 	return groups, nil
 }
@@ -224,7 +225,7 @@ func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job
 	case '1':
 		state, err := decodeState(w.Record, stored)
 		if err == nil {
-			return job.WriteResult{Code: job.Conflict, Current: state}
+			return job.WriteResult{Code: job.Conflict, Current: &state}
 		}
 		s.corrupt(c.shard, "apply", err, w.Record)
 	case '3':

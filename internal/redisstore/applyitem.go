@@ -28,6 +28,10 @@ type applyItem struct {
 	// the item that it is together with; 0 is none.
 	partner int
 	size    int // bytes, about
+
+	// What nearly all items need, without an allocation of its own.
+	someSteps [2]byte
+	someArgs  [4]any
 }
 
 func (i *applyItem) step(letter byte, args ...any) {
@@ -89,26 +93,27 @@ func compareItems(a, b *applyItem) int {
 	return strings.Compare(a.lane.String(), b.lane.String())
 }
 
-// newApplyItem plans a write. Before is the one it is together with.
-func newApplyItem(w, before *job.Write, index int) (*applyItem, error) {
-	i := &applyItem{
-		record: w.Record, guard: guardOf(w.Token, w.Revision), lane: w.From, write: index, size: len(w.Record) + 64,
-	}
+// plan makes it the item of a write. Before is the one it is together with.
+func (i *applyItem) plan(w, before *job.Write, index int) error {
+	i.record, i.guard, i.lane = w.Record, guardOf(w.Token, w.Revision), w.From
+	i.write, i.size = index, len(w.Record)+64
+	i.steps, i.args = i.someSteps[:0], i.someArgs[:0]
 	if before != nil {
 		i.step('t')
 	}
 	if w.IfExpired {
 		i.step('x')
 	}
-	d := &w.Decision
+	d := w.Decision
 	if d.Delete {
 		i.step('d')
 		i.forget(w)
-		return i.bounded(), nil
+		i.bounded()
+		return nil
 	}
 	text, err := encodeState(d.State)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if d.State.Region == job.RegionLeased {
 		i.step('k', text)
@@ -119,13 +124,13 @@ func newApplyItem(w, before *job.Write, index int) (*applyItem, error) {
 		i.step('l', d.State.Lane)
 	}
 	if err := i.spawn(w); err != nil {
-		return nil, err
+		return err
 	}
 	if err := i.define(w); err != nil {
-		return nil, err
+		return err
 	}
 	i.bounded()
-	return i, i.remember(w, before)
+	return i.remember(w, before)
 }
 
 // spawn writes a run that becomes a record of its own. A live one takes the lease
@@ -156,7 +161,7 @@ func (i *applyItem) bounded() *applyItem {
 
 // forget deletes the history of a record that is deleted.
 func (i *applyItem) forget(w *job.Write) {
-	last := min(historyLimit(&w.Current), int(min(w.Decision.State.Runs, maxHistory))) - 1
+	last := min(historyLimit(w.Current), int(min(w.Decision.State.Runs, maxHistory))) - 1
 	if isChild(w.Record) {
 		last = 0
 	}
@@ -177,7 +182,7 @@ func (i *applyItem) define(w *job.Write) error {
 		return err
 	}
 	i.step('f', text)
-	if limit, before := historyLimit(d), historyLimit(&w.Current); limit < before {
+	if limit, before := historyLimit(d), historyLimit(w.Current); limit < before {
 		i.step('z', limit, before-1)
 	}
 	return nil
@@ -186,19 +191,23 @@ func (i *applyItem) define(w *job.Write) error {
 // remember writes the run that has ended into the history, and the dead letter.
 // When the run was a record of its own, before is that record's write.
 func (i *applyItem) remember(w, before *job.Write) error {
-	d := &w.Decision
+	d := w.Decision
 	if d.Ended == nil {
+		return nil
+	}
+	limit := historyLimit(w.Current)
+	if d.Definition != nil {
+		limit = historyLimit(d.Definition)
+	}
+	keeps := limit > 0 && d.State.Runs > 0
+	if !keeps && !d.DeadLetter {
 		return nil
 	}
 	run, err := encodeRun(d.Ended)
 	if err != nil {
 		return err
 	}
-	limit := historyLimit(&w.Current)
-	if d.Definition != nil {
-		limit = historyLimit(d.Definition)
-	}
-	if limit > 0 && d.State.Runs > 0 {
+	if keeps {
 		slot := int((d.State.Runs - 1) % uint64(limit))
 		i.step('h', histField(w.Record, slot), run)
 	}
@@ -210,7 +219,7 @@ func (i *applyItem) remember(w, before *job.Write) error {
 	if err != nil {
 		return err
 	}
-	def, err := encodeDefinition(&w.Current)
+	def, err := encodeDefinition(w.Current)
 	if err != nil {
 		return err
 	}

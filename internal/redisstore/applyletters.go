@@ -47,7 +47,7 @@ func (s *Store) addLetters(ctx context.Context, shard int, writes []job.Write, g
 
 // lettersOf lists the slots of dead letters that a write does away with.
 func lettersOf(w *job.Write) []int {
-	d := &w.Decision
+	d := w.Decision
 	switch {
 	case isChild(w.Record):
 	case d.Delete && d.State.Dead > 0:

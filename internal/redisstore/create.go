@@ -59,7 +59,7 @@ func encodeNew(r *job.Record, index int) (*newRecord, error) {
 	if n.state, err = encodeState(r.State); err != nil {
 		return nil, fmt.Errorf("create %s: %w", n.id, err)
 	}
-	if n.def, err = encodeDefinition(&r.Definition); err != nil {
+	if n.def, err = encodeDefinition(r.Definition); err != nil {
 		return nil, fmt.Errorf("create: %w", err)
 	}
 	return n, nil

@@ -57,20 +57,20 @@ func encodeDefinition(d *job.Definition) ([]byte, error) {
 }
 
 // decodeDefinition reads the stored definition of a record.
-func decodeDefinition(record, text string) (job.Definition, error) {
+func decodeDefinition(record, text string) (*job.Definition, error) {
 	key, _, ok := job.ParseRecord(record)
 	if !ok {
-		return job.Definition{}, fmt.Errorf("%w: record id %.64q", errCorrupt, record)
+		return nil, fmt.Errorf("%w: record id %.64q", errCorrupt, record)
 	}
 	var m storagev1.Definition
 	if err := proto.Unmarshal([]byte(text), &m); err != nil {
-		return job.Definition{}, fmt.Errorf("%w: definition: %w", errCorrupt, err)
+		return nil, fmt.Errorf("%w: definition: %w", errCorrupt, err)
 	}
 	unknown, err := unknownFields(&m)
 	if err != nil {
-		return job.Definition{}, err
+		return nil, err
 	}
-	return job.Definition{
+	return &job.Definition{
 		Key:             key,
 		Queue:           m.Queue,
 		Priority:        uint8(min(m.Priority, job.MaxPriority)),

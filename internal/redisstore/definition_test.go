@@ -94,10 +94,10 @@ func TestDefinitionRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := decodeDefinition("ns/job", string(b))
-		if err != nil || !reflect.DeepEqual(got, want) {
+		if err != nil || !reflect.DeepEqual(got, &want) {
 			t.Fatalf("is   %+v (%v)\nwant %+v", got, err, want)
 		}
-		if again, _ := encodeDefinition(&got); !bytes.Equal(again, b) {
+		if again, _ := encodeDefinition(got); !bytes.Equal(again, b) {
 			t.Fatal("equal definitions are not equal bytes")
 		}
 	})
@@ -159,7 +159,7 @@ func TestDefinitionKeepsUnknownFields(t *testing.T) {
 	}
 	d.Handler, d.Retry.MaxAttempts = "edited", 5
 	m.Handler, m.Retry.MaxAttempts = "edited", 5
-	b, err := encodeDefinition(&d)
+	b, err := encodeDefinition(d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func FuzzDecodeDefinition(f *testing.F) {
 			}
 			return
 		}
-		if _, err := encodeDefinition(&d); err != nil {
+		if _, err := encodeDefinition(d); err != nil {
 			t.Fatalf("read, but cannot be written: %v", err)
 		}
 	})

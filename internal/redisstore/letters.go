@@ -69,7 +69,7 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scanned) ([
 // may keep none: then nothing is there.
 func lastRunField(f *scanned) string {
 	slot := 0
-	if limit := uint64(historyLimit(&f.Definition)); !isChild(f.id) && limit > 0 && f.State.Runs > 0 {
+	if limit := uint64(historyLimit(f.Definition)); !isChild(f.id) && limit > 0 && f.State.Runs > 0 {
 		slot = int((f.State.Runs - 1) % limit)
 	}
 	return histField(f.id, slot)

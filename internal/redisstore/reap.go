@@ -50,11 +50,11 @@ func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []
 		// it can be.
 		def, err := decodeDefinition(f.record, stored[i].def)
 		if err != nil || !stored[i].hasDef {
-			def.HistoryLimit = maxHistory
+			def = &job.Definition{HistoryLimit: maxHistory}
 		}
 		writes[i] = job.Write{
 			Record: f.record, Token: f.state.Token, Revision: f.state.Revision, From: f.lane, Current: def,
-			Decision: job.Decision{Delete: true, State: f.state},
+			Decision: &job.Decision{Delete: true, State: f.state},
 		}
 	}
 	reply := s.Apply(ctx, shard, writes)

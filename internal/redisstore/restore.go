@@ -60,7 +60,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	keys := s.shards[shard]
 	fixed := []string{keys.meta, keys.state, keys.def, keys.hist, keys.lanes, keys.lock}
 	lanes := newLaneKeys(keys, len(fixed))
-	d := &r.Record.Definition
+	d := r.Record.Definition
 	id := d.Record()
 	def, err := encodeDefinition(d)
 	if err != nil {

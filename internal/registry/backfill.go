@@ -68,7 +68,7 @@ func checkBackfill(q job.BackfillRequest, now int64) []job.Violation {
 }
 
 // countBackfill refuses ranges with no nominal time, or with too many.
-func countBackfill(d job.Definition, q job.BackfillRequest) error {
+func countBackfill(d *job.Definition, q job.BackfillRequest) error {
 	if !d.Recurring() || d.Schedule.FixedDelay {
 		return &job.PreconditionError{
 			Key: d.Key, Reason: job.ReasonNoNominalTimes, Text: "its schedule has no nominal times that a past range could hold",
@@ -88,7 +88,7 @@ func countBackfill(d job.Definition, q job.BackfillRequest) error {
 }
 
 // concurrency is how many runs of a backfill may be live at once.
-func concurrency(d job.Definition, o job.Overlap) uint8 {
+func concurrency(d *job.Definition, o job.Overlap) uint8 {
 	if o != job.OverlapAllowAll {
 		return 1
 	}

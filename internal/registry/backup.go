@@ -55,8 +55,8 @@ func (r *Registry) Backups(ctx context.Context, f job.Filter, pageSize int, toke
 }
 
 func backup(snap job.Snapshot, now int64) job.Backup {
-	b := job.Backup{Definition: snap.Record.Definition}
-	if c, err := job.Compile(b.Definition); err == nil {
+	b := job.Backup{Definition: *snap.Record.Definition}
+	if c, err := job.Compile(&b.Definition); err == nil {
 		if cp, ok := c.Checkpoint(snap, now); ok {
 			b.Checkpoint = &cp
 		}
@@ -194,7 +194,7 @@ func (i *restoring) judge(result job.CreateResult, existing job.Existing) (again
 		i.present = nil
 		return true
 	}
-	same := there.Definition.Same(i.backup.Definition)
+	same := there.Definition.Same(&i.backup.Definition)
 	switch {
 	case existing == job.ExistingReplace && !(same && i.backup.Checkpoint == nil):
 		i.present = there

@@ -65,12 +65,14 @@ type batch struct {
 // repeat is a request for the id of an earlier one of the same batch.
 type repeat struct {
 	index, first int
-	request      job.CreateRequest
+	request      *job.CreateRequest
 }
 
 func (b *batch) group(requests []job.CreateRequest) {
 	first := map[job.Key]int{}
-	for i, request := range requests {
+	for i := range requests {
+		c := &creation{index: i, request: requests[i]}
+		request := &c.request
 		if fault := job.ValidateRequestID(request.RequestID); fault != "" {
 			b.answers[i].Err = job.Invalid("request_id", "%s", fault)
 			continue
@@ -85,7 +87,7 @@ func (b *batch) group(requests []job.CreateRequest) {
 		}
 		first[d.Key] = i
 		shard := b.r.o.Store.ShardOf(d.Key)
-		b.shards[shard] = append(b.shards[shard], &creation{index: i, request: request})
+		b.shards[shard] = append(b.shards[shard], c)
 	}
 }
 
@@ -109,8 +111,8 @@ func (b *batch) shard(ctx context.Context, shard int, items []*creation) {
 		b.fail(items, err)
 		return
 	}
-	var good []*creation
-	var records []job.Record
+	good := make([]*creation, 0, len(items))
+	records := make([]job.Record, 0, len(items))
 	for _, c := range items {
 		if err := c.prepare(now, b.r.o.Limits); err != nil {
 			b.answers[c.index].Err = err
@@ -156,13 +158,13 @@ func (b *batch) settle(c *creation, result job.CreateResult) {
 			b.answers[c.index].Err = job.ErrConflict
 			return
 		}
-		b.answers[c.index] = judge(*result.Existing, c.request)
+		b.answers[c.index] = judge(result.Existing, &c.request)
 	}
 }
 
 // prepare completes the definition and decides the first state.
 func (c *creation) prepare(now int64, limits job.Limits) error {
-	d := c.request.Definition
+	d := &c.request.Definition
 	d.Generation, d.Revision = 1, 1
 	d.AnchorMS, d.CreatedMS, d.UpdatedMS = now, now, now
 	d.CreateRequestID, d.UpdateRequestID, d.Unknown = c.request.RequestID, "", nil
@@ -180,7 +182,7 @@ func (c *creation) prepare(now int64, limits job.Limits) error {
 }
 
 // judge tells whether a job that exists is the one that is asked for.
-func judge(existing job.Record, request job.CreateRequest) job.CreateAnswer {
+func judge(existing *job.Record, request *job.CreateRequest) job.CreateAnswer {
 	d := existing.Definition
 	sameID := d.CreateRequestID == request.RequestID || d.CreateRequestID == "" || request.RequestID == ""
 	edited := d.Revision > 1 && request.RequestID != "" && d.CreateRequestID == request.RequestID
@@ -189,17 +191,17 @@ func judge(existing job.Record, request job.CreateRequest) job.CreateAnswer {
 		return job.CreateAnswer{Err: &job.BusyError{Key: d.Key}}
 	case !sameID:
 		return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it was created by another request"}}
-	case edited, d.Same(request.Definition):
-		return job.CreateAnswer{Record: existing}
+	case edited, d.Same(&request.Definition):
+		return job.CreateAnswer{Record: *existing}
 	}
 	return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}
 }
 
-func judgeRepeat(first job.CreateAnswer, request job.CreateRequest) job.CreateAnswer {
+func judgeRepeat(first job.CreateAnswer, request *job.CreateRequest) job.CreateAnswer {
 	if first.Err != nil {
 		return first
 	}
-	return judge(first.Record, request)
+	return judge(&first.Record, request)
 }
 
 // makeID makes an id for a job without one: from its request id, so that a

@@ -40,15 +40,15 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (_ job.Re
 	if have := present.Etag(); u.Etag != "" && u.Etag != have {
 		return job.Record{}, false, &job.EtagError{Key: u.Key, Have: have, Want: u.Etag}
 	}
-	merged, err := u.Merge(present)
+	merged, err := u.Merge(*present)
 	if err != nil {
 		return job.Record{}, false, err
 	}
 	merged = keepBookkeeping(merged, present)
-	if v := job.Validate(merged, r.o.Limits); len(v) > 0 {
+	if v := job.Validate(&merged, r.o.Limits); len(v) > 0 {
 		return job.Record{}, false, &job.InvalidError{Violations: v}
 	}
-	compiled, err := job.Compile(merged)
+	compiled, err := job.Compile(&merged)
 	if err != nil {
 		return job.Record{}, false, job.Invalid("job.schedule", "%v", err)
 	}
@@ -61,7 +61,7 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (_ job.Re
 }
 
 // keepBookkeeping leaves alone what clients cannot set.
-func keepBookkeeping(d, present job.Definition) job.Definition {
+func keepBookkeeping(d job.Definition, present *job.Definition) job.Definition {
 	d.Key = present.Key
 	d.Generation, d.AnchorMS, d.Revision = present.Generation, present.AnchorMS, present.Revision
 	d.CreatedMS, d.UpdatedMS = present.CreatedMS, present.UpdatedMS

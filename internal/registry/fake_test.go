@@ -180,7 +180,7 @@ func (f *fake) do(c job.Change) job.ChangeResult {
 	}
 	r.State = d.State
 	if d.Definition != nil {
-		r.Definition = *d.Definition
+		r.Definition = d.Definition
 	}
 	if d.Ended != nil {
 		f.history[key] = append([]job.Run{*d.Ended}, f.history[key]...)

@@ -192,6 +192,8 @@ func answerOf(r job.Record, err error) (clientAnswer, error) {
 	var exists *job.ExistsError
 	var etag *job.EtagError
 	switch {
+	case err == nil && r.Definition == nil: // deleted
+		return clientAnswer{}, nil
 	case err == nil:
 		return clientAnswer{job: seenJob{exists: true, value: r.Definition.Labels["value"], paused: r.State.Paused, etag: r.Definition.Etag()}}, nil
 	case errors.As(err, &missing):

@@ -52,8 +52,8 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 
 // previewed is what a preview is of.
 type previewed struct {
-	d       job.Definition // as much of one as previews need
-	state   job.State      // of the job, if its own schedule and policy are shown
+	d       *job.Definition // as much of one as previews need
+	state   job.State       // of the job, if its own schedule and policy are shown
 	seed    uint64
 	now     int64
 	backoff bool // there is a policy to show
@@ -62,7 +62,7 @@ type previewed struct {
 // previewed puts together what the request says and what the job it names has.
 func (r *Registry) previewed(ctx context.Context, p job.PreviewRequest) (v previewed, err error) {
 	named := p.Job != job.Key{}
-	v.d = job.Definition{Schedule: p.Schedule, MinInterval: p.MinInterval, MaxInterval: p.MaxInterval}
+	v.d = &job.Definition{Schedule: p.Schedule, MinInterval: p.MinInterval, MaxInterval: p.MaxInterval}
 	if named {
 		if faults := job.ValidateKey(p.Job); len(faults) > 0 {
 			return v, &job.InvalidError{Violations: faults}
@@ -108,7 +108,7 @@ func (r *Registry) checkPreview(v previewed, p job.PreviewRequest, ownSchedule b
 }
 
 // intervals lists the interval after 0, 1, 2 ... failures until it stops growing.
-func intervals(d job.Definition) []time.Duration {
+func intervals(d *job.Definition) []time.Duration {
 	c := job.Compiled{Definition: d}
 	steps := d.Backoff.Ladder(d.Schedule.Every)
 	for failures := range steps {

@@ -112,7 +112,8 @@ func TestLifeOfAJobOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := r.Get(ctx, key)
-	if err != nil || !got.Definition.Same(jobOf("ping")) || got.Definition.Etag() != created.Definition.Etag() || got.State.Due != created.State.Due {
+	want := jobOf("ping")
+	if err != nil || !got.Definition.Same(&want) || got.Definition.Etag() != created.Definition.Etag() || got.State.Due != created.State.Due {
 		t.Fatalf("read back %+v, %v", got, err)
 	}
 	if again, err := r.Create(ctx, jobOf("ping"), "r1"); err != nil || again.Definition.Etag() != created.Definition.Etag() {

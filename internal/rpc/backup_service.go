@@ -26,7 +26,7 @@ func (s *backupService) ExportJobs(ctx context.Context, q *fermatav1.ExportJobsR
 }
 
 func backupToPB(b job.Backup) *fermatav1.JobBackup {
-	p := &fermatav1.JobBackup{Job: definitionToPB(b.Definition)}
+	p := &fermatav1.JobBackup{Job: definitionToPB(&b.Definition)}
 	if b.Checkpoint != nil {
 		p.Checkpoint = checkpointToPB(b.Definition.Key, b.Checkpoint)
 	}

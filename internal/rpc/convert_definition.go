@@ -85,7 +85,7 @@ func (r *reader) priority(p int32) uint8 {
 }
 
 // definitionToPB writes the part of a job that clients set.
-func definitionToPB(d job.Definition) *fermatav1.Job {
+func definitionToPB(d *job.Definition) *fermatav1.Job {
 	return &fermatav1.Job{
 		Name:          jobName(d.Key),
 		Queue:         d.Queue,

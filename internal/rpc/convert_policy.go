@@ -81,7 +81,7 @@ func (r *reader) backoff(field string, p *fermatav1.BackoffPolicy) recurring {
 	}
 }
 
-func backoffToPB(d job.Definition) *fermatav1.BackoffPolicy {
+func backoffToPB(d *job.Definition) *fermatav1.BackoffPolicy {
 	b := d.Backoff
 	return &fermatav1.BackoffPolicy{
 		Disabled:    b.Disabled,

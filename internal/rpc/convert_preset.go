@@ -56,7 +56,7 @@ func presetToPB(p backoff.Preset) *fermatav1.Preset {
 		out.Waits = each(p.Retry.Ladder(presetWaits), durationpb.New)
 	}
 	if p.Recurring != nil {
-		out.BackoffPolicy = backoffToPB(job.Definition{Backoff: *p.Recurring, MinInterval: p.MinInterval})
+		out.BackoffPolicy = backoffToPB(&job.Definition{Backoff: *p.Recurring, MinInterval: p.MinInterval})
 		out.Waits = each(p.Recurring.Ladder(presetInterval), durationpb.New)
 	}
 	return out

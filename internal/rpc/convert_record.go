@@ -20,7 +20,7 @@ func recordToPB(r job.Record, nowMS int64) *fermatav1.Job {
 	return j
 }
 
-func statusToPB(d job.Definition, s job.State, nowMS int64) *fermatav1.JobStatus {
+func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatus {
 	// What is asked of it depends on nothing that compiling adds.
 	c := &job.Compiled{Definition: d}
 	effective := c.EffectiveInterval(int64(s.Failures))

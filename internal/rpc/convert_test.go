@@ -148,7 +148,7 @@ func drawDefinition(t *rapid.T) job.Definition {
 func TestDefinitionsComeBackTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDefinition(t)
-		written := definitionToPB(d)
+		written := definitionToPB(&d)
 		wire, err := proto.Marshal(written)
 		if err != nil {
 			t.Fatal(err)
@@ -166,7 +166,7 @@ func TestDefinitionsComeBackTheSame(t *testing.T) {
 		}
 		for _, p := range []*fermatav1.Job{&fromWire, &fromJSON} {
 			var r reader
-			if got := r.definition(d.Key, p); r.err() != nil || !got.Same(d) {
+			if got := r.definition(d.Key, p); r.err() != nil || !got.Same(&d) {
 				t.Fatalf("%v\ngot  %+v\nwant %+v", r.err(), got, d)
 			}
 		}
@@ -179,7 +179,7 @@ func TestUnsetFieldsGetDefaults(t *testing.T) {
 	d := r.definition(key, &fermatav1.Job{Handler: "http", Schedule: every})
 	want := job.WithDefaults(job.Definition{Key: key, Handler: "http", Schedule: d.Schedule})
 	want.Priority, want.HistoryLimit = 5, 10
-	if !d.Same(want) || d.Retry.MaxAttempts != 1 || d.TimeoutGrace != 5*time.Second {
+	if !d.Same(&want) || d.Retry.MaxAttempts != 1 || d.TimeoutGrace != 5*time.Second {
 		t.Errorf("got %+v", d)
 	}
 	d = r.definition(key, &fermatav1.Job{Handler: "http"})
@@ -278,11 +278,11 @@ func TestOutOfRangeValuesReachValidation(t *testing.T) {
 		d := r.definition(key, p)
 		d.AnchorMS = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 		found := false
-		for _, v := range job.Validate(d, job.DefaultLimits()) {
+		for _, v := range job.Validate(&d, job.DefaultLimits()) {
 			found = found || v.Field == field
 		}
 		if !found {
-			t.Errorf("%s: only %v", field, job.Validate(d, job.DefaultLimits()))
+			t.Errorf("%s: only %v", field, job.Validate(&d, job.DefaultLimits()))
 		}
 	}
 }
@@ -330,7 +330,7 @@ func TestStatusOfAFailingJob(t *testing.T) {
 		Region: job.RegionDue, Generation: 2, Nominal: 60_000, Due: 61_500, Source: job.DelayBackoff, Failures: 2, Attempt: 1,
 		Losses: 1, LastOutcome: job.OutcomeFailed, LastError: "503", LastStarted: 5000, LastFinished: 6000, Runs: 9, Dead: 2, TimedOut: 1,
 	}
-	got := recordToPB(job.Record{Definition: d, State: state}, 0)
+	got := recordToPB(job.Record{Definition: &d, State: state}, 0)
 	s := got.GetStatus()
 	for name, ok := range map[string]bool{
 		"state":     s.GetState() == fermatav1.JobStatus_STATE_SCHEDULED,
@@ -347,7 +347,7 @@ func TestStatusOfAFailingJob(t *testing.T) {
 			t.Errorf("%s is wrong in %v", name, got)
 		}
 	}
-	done := recordToPB(job.Record{Definition: d, State: job.State{Region: job.RegionDone}}, 0).GetStatus()
+	done := recordToPB(job.Record{Definition: &d, State: job.State{Region: job.RegionDone}}, 0).GetStatus()
 	if done.GetState() != fermatav1.JobStatus_STATE_DONE || done.GetNextDueTime() != nil || done.GetCurrentRun() != "" {
 		t.Errorf("done job: %v", done)
 	}

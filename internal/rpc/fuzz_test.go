@@ -26,7 +26,8 @@ func FuzzJob(f *testing.F) {
 		{Handler: "y", Timeout: &durationpb.Duration{Seconds: 1 << 62, Nanos: -5}, OverlapPolicy: 99, OverlapLimit: -1},
 	}
 	for n := range 20 { // every field is in use in some of them
-		seeds = append(seeds, definitionToPB(rapid.Custom(drawDefinition).Example(n)))
+		d := rapid.Custom(drawDefinition).Example(n)
+		seeds = append(seeds, definitionToPB(&d))
 	}
 	for _, j := range seeds {
 		wire, err := proto.Marshal(j)
@@ -43,14 +44,14 @@ func FuzzJob(f *testing.F) {
 		var r reader
 		d := r.definition(key, &j)
 		d.AnchorMS = 1_800_000_000_000
-		if r.err() != nil || len(job.Validate(d, job.Limits{}.WithDefaults())) > 0 {
+		if r.err() != nil || len(job.Validate(&d, job.Limits{}.WithDefaults())) > 0 {
 			return
 		}
-		if _, err := job.Compile(d); err != nil {
+		if _, err := job.Compile(&d); err != nil {
 			t.Fatalf("passed as valid: %v\n%+v", err, d)
 		}
 		var again reader
-		if got := again.definition(key, definitionToPB(d)); again.err() != nil || !got.Same(d) {
+		if got := again.definition(key, definitionToPB(&d)); again.err() != nil || !got.Same(&d) {
 			t.Fatalf("%v\nkept     %+v\nanswered %+v", again.err(), d, got)
 		}
 	})

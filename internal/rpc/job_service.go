@@ -82,8 +82,8 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 		return nil, err
 	}
 	answers := make([]job.CreateAnswer, len(q.GetRequests()))
-	var good []job.CreateRequest
-	var place []int
+	good := make([]job.CreateRequest, 0, len(answers))
+	place := make([]int, 0, len(answers))
 	for i, item := range q.GetRequests() {
 		if p := item.GetParent(); p != "" && p != q.GetParent() {
 			answers[i].Err = job.Invalid("parent", "is %q, but that of the batch is %q", job.Clip(p, 80), q.GetParent())
@@ -104,7 +104,8 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 
 func (s *jobService) batch(answers []job.CreateAnswer) *fermatav1.BatchCreateJobsResponse {
 	response := &fermatav1.BatchCreateJobsResponse{Results: make([]*fermatav1.BatchCreateJobsResponse_Result, len(answers))}
-	for i, answer := range answers {
+	for i := range answers {
+		answer := &answers[i]
 		result := &fermatav1.BatchCreateJobsResponse_Result{}
 		if answer.Err == nil {
 			result.Job = s.record(answer.Record)
@@ -165,7 +166,7 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 	return s.answer(s.jobs.Update(ctx, job.UpdateRequest{
 		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(),
 		Merge: func(present job.Definition) (job.Definition, error) {
-			merged := definitionToPB(present)
+			merged := definitionToPB(&present)
 			copyPaths(merged, q.GetJob(), paths)
 			var r reader
 			d := r.definition(present.Key, merged)

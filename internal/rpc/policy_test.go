@@ -41,8 +41,8 @@ func TestPresetsExpand(t *testing.T) {
 		}
 		// What is read back carries the fields, and gives the same again.
 		var again reader
-		written := definitionToPB(d)
-		if written.GetRetryPolicy().GetPreset() != "" || !again.definition(key, written).Same(d) {
+		written := definitionToPB(&d)
+		if back := again.definition(key, written); written.GetRetryPolicy().GetPreset() != "" || !back.Same(&d) {
 			t.Errorf("%s comes back as %v", p.Name, written)
 		}
 	}
@@ -66,7 +66,7 @@ func TestWrongPresetsAreRefused(t *testing.T) {
 
 func TestPresetByMask(t *testing.T) {
 	present := stored()
-	merged := definitionToPB(present)
+	merged := definitionToPB(&present)
 	copyPaths(merged, &fermatav1.Job{
 		RetryPolicy:   &fermatav1.RetryPolicy{Preset: "webhook"},
 		BackoffPolicy: &fermatav1.BackoffPolicy{Preset: "monitor"},
@@ -78,7 +78,7 @@ func TestPresetByMask(t *testing.T) {
 		t.Errorf("%v: %+v", r.err(), d)
 	}
 	// A preset with a field beside it is a contradiction in a mask too.
-	merged = definitionToPB(present)
+	merged = definitionToPB(&present)
 	copyPaths(merged, &fermatav1.Job{RetryPolicy: &fermatav1.RetryPolicy{Preset: "webhook", MaxAttempts: 9}},
 		[]string{"retry_policy.max_attempts", "retry_policy.preset"})
 	r = reader{}
@@ -109,7 +109,7 @@ func TestDefaultsOfRunPolicies(t *testing.T) {
 	if d.Overlap != job.OverlapSkip || d.Misfire != (job.Misfire{}) || len(d.Locks) != 1 || d.Locks[0] != want[0] || d.PauseAfter != 0 {
 		t.Errorf("got %+v", d)
 	}
-	if p := definitionToPB(d); p.GetOverlapPolicy() != fermatav1.OverlapPolicy_OVERLAP_POLICY_SKIP ||
+	if p := definitionToPB(&d); p.GetOverlapPolicy() != fermatav1.OverlapPolicy_OVERLAP_POLICY_SKIP ||
 		p.GetMisfirePolicy().GetPolicy() != fermatav1.MisfirePolicy_POLICY_RUN_ONCE || p.GetMisfirePolicy().GetCatchUpWindow() != nil {
 		t.Errorf("written as %v", p)
 	}
@@ -125,7 +125,7 @@ func TestStatusOfAHeldJob(t *testing.T) {
 		Children: 0b101, Started: 1,
 		Backfills: []job.Backfill{{ID: "b1", NextMS: 1000, ToMS: 4999, Concurrency: 2}},
 	}
-	s := recordToPB(job.Record{Definition: d, State: state}, 70_000).GetStatus()
+	s := recordToPB(job.Record{Definition: &d, State: state}, 70_000).GetStatus()
 	for name, ok := range map[string]bool{
 		"hold": proto.Equal(s.GetHold(), &fermatav1.Hold{
 			Reason: fermatav1.Hold_REASON_LOCK, Key: "db", By: "default/other", SinceTime: msToPB(60_100),
@@ -142,12 +142,12 @@ func TestStatusOfAHeldJob(t *testing.T) {
 			t.Errorf("%s is wrong in %v", name, s)
 		}
 	}
-	if s := recordToPB(job.Record{Definition: d, State: state}, 99_000).GetStatus(); s.GetHint() != nil {
+	if s := recordToPB(job.Record{Definition: &d, State: state}, 99_000).GetStatus(); s.GetHint() != nil {
 		t.Errorf("an expired hint is shown: %v", s.GetHint())
 	}
 	state = state.Leased(7)
 	d.Schedule.MaxRuns = 0
-	if s := recordToPB(job.Record{Definition: d, State: state}, 70_000).GetStatus(); s.GetHold() != nil || s.RunsLeft != nil {
+	if s := recordToPB(job.Record{Definition: &d, State: state}, 70_000).GetStatus(); s.GetHold() != nil || s.RunsLeft != nil {
 		t.Errorf("a live run is not held, and there is no bound: %v", s)
 	}
 	v, _ := job.State{Region: job.RegionDue, Trigger: job.TriggerBackfill, ManualID: "b1", Nominal: 1000, Due: 2000, Held: state.Held}.CurrentRun()

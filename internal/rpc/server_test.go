@@ -49,14 +49,14 @@ type fakeJobs struct {
 }
 
 func (f *fakeJobs) Create(_ context.Context, d job.Definition, _ string) (job.Record, error) {
-	return job.Record{Definition: d}, f.err
+	return job.Record{Definition: &d}, f.err
 }
 
 func (f *fakeJobs) CreateBatch(_ context.Context, requests []job.CreateRequest) []job.CreateAnswer {
 	f.batch = requests
 	answers := make([]job.CreateAnswer, len(requests))
 	for i, q := range requests {
-		answers[i].Record.Definition = q.Definition
+		answers[i].Record.Definition = &q.Definition
 		if q.Definition.ID == "taken" {
 			answers[i].Err = &job.ExistsError{Key: q.Definition.Key}
 		}
@@ -66,12 +66,12 @@ func (f *fakeJobs) CreateBatch(_ context.Context, requests []job.CreateRequest) 
 
 func (f *fakeJobs) Update(_ context.Context, u job.UpdateRequest) (job.Record, error) {
 	d, err := u.Merge(f.present)
-	return job.Record{Definition: d}, err
+	return job.Record{Definition: &d}, err
 }
 
 func (f *fakeJobs) List(_ context.Context, filter job.Filter, _ int, _ string) (job.Page, error) {
 	f.filter = filter
-	return job.Page{Records: []job.Record{{Definition: f.present}}, Next: "more"}, f.err
+	return job.Page{Records: []job.Record{{Definition: &f.present}}, Next: "more"}, f.err
 }
 
 func (f *fakeJobs) Delete(context.Context, job.Key, string) error { return f.err }
@@ -180,7 +180,7 @@ func TestUpdateMask(t *testing.T) {
 		want := stored()
 		tt.want(&want)
 		var r reader
-		if d := r.definition(key, got); !d.Same(want) {
+		if d := r.definition(key, got); !d.Same(&want) {
 			t.Errorf("%v:\ngot  %+v\nwant %+v", tt.paths, d, want)
 		}
 	}

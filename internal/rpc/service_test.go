@@ -23,17 +23,17 @@ func (f *fakeJobs) RunNow(_ context.Context, _ job.Key, id string, mode job.Manu
 
 func (f *fakeJobs) Resume(_ context.Context, _ job.Key, catchUp bool) (job.Record, error) {
 	f.catchUp = catchUp
-	return job.Record{Definition: f.present}, f.err
+	return job.Record{Definition: &f.present}, f.err
 }
 
 func (f *fakeJobs) Hint(_ context.Context, _ job.Key, h job.Hint) (job.Record, error) {
 	f.hint = h
-	return job.Record{Definition: f.present}, f.err
+	return job.Record{Definition: &f.present}, f.err
 }
 
 func (f *fakeJobs) Backfill(_ context.Context, _ job.Key, q job.BackfillRequest) (job.Record, error) {
 	f.backfill = q
-	return job.Record{Definition: f.present}, f.err
+	return job.Record{Definition: &f.present}, f.err
 }
 
 func (f *fakeJobs) CancelBackfill(_ context.Context, _ job.Key, id string) (job.Record, error) {
@@ -45,7 +45,7 @@ func (f *fakeJobs) Explain(context.Context, job.Key) (job.Explained, error) {
 		Explanation: job.Explanation{Summary: "held", Reasons: []job.Reason{
 			{Kind: job.ReasonLock, Message: "mutex db", SinceMS: 1000, UntilMS: 2000, Key: "db", By: "a/b"},
 		}},
-		Record: job.Record{Definition: f.present},
+		Record: job.Record{Definition: &f.present},
 		Runs:   []job.RunView{{Run: job.Run{ID: "1-1"}, Hold: job.Hold{Reason: job.HeldLock, Key: "db"}}},
 	}, f.err
 }

@@ -192,7 +192,7 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 	d.Retry.MaxAttempts = 3
 	state := job.State{Lane: d.Lane(), Nominal: 1_000, Due: 2_000, Attempt: 1, Generation: 4}.Leased(7)
 	for _, m := range []job.WorkerMessage{
-		job.Assignments{{LeaseID: "7@default/report", Record: &job.Record{Definition: d, State: state}}},
+		job.Assignments{{LeaseID: "7@default/report", Record: &job.Record{Definition: &d, State: state}}},
 		job.ResultAcks{{LeaseID: "x", Status: job.AckStale}},
 		job.Cancellation{LeaseIDs: []string{"y"}, Reason: job.CancelTimedOut},
 		job.GoElsewhere{Addresses: []string{"n2:1"}},
@@ -326,7 +326,7 @@ func TestSlowWorkerDoesNotHoldTheSession(t *testing.T) {
 	payload := make([]byte, 256<<10)
 	sent := 0
 	for ; sent < 1_000_000; sent++ {
-		l := job.Assignment{LeaseID: fmt.Sprint(sent), Record: &job.Record{Definition: job.Definition{Payload: payload}}}
+		l := job.Assignment{LeaseID: fmt.Sprint(sent), Record: &job.Record{Definition: &job.Definition{Payload: payload}}}
 		if err := r.out.Send(job.Assignments{l}); err != nil {
 			break
 		}
@@ -368,7 +368,7 @@ func TestOutboxJoinsAndSplits(t *testing.T) {
 		}
 	}
 	for range 5 {
-		put(job.Assignments{{Record: &job.Record{Definition: job.Definition{Payload: big}}}})
+		put(job.Assignments{{Record: &job.Record{Definition: &job.Definition{Payload: big}}}})
 	}
 	for range 2500 {
 		put(job.ResultAcks{{}})

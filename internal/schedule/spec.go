@@ -123,6 +123,12 @@ type Spec struct {
 	MaxRuns int
 }
 
+// Parsed reports whether compiling s takes the parsing of texts, which is dear.
+func (s *Spec) Parsed() bool {
+	return s.Kind == KindCron || len(s.Exclude.Cron) > 0 || len(s.Exclude.Dates) > 0 ||
+		len(s.Exclude.Windows) > 0 || len(s.Exclude.Periods) > 0
+}
+
 // Equal reports whether s and o are the same rule as written. Instants are
 // compared as instants; a nil and an empty Cron are equal.
 func (s Spec) Equal(o Spec) bool {

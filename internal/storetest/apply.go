@@ -25,7 +25,7 @@ func testApply(w *World) {
 			w.T.Errorf("write %d: code %d, want %d", i, got, want)
 		}
 	}
-	if !reflect.DeepEqual(reply.Results[0].Current, leased[1].State) || !reflect.DeepEqual(reply.Results[3].Current, leased[2].State) {
+	if !reflect.DeepEqual(*reply.Results[0].Current, leased[1].State) || !reflect.DeepEqual(*reply.Results[3].Current, leased[2].State) {
 		w.T.Errorf("conflicts answer %+v", reply.Results)
 	}
 	due := good.Decision.IndexMS
@@ -77,7 +77,7 @@ func testApplyMoves(w *World) {
 	record := w.Get(id)
 	edited := d
 	edited.Queue, edited.Priority = "bulk", 1
-	write := w.Decide(d.Record(), d, record.State, job.Update{New: w.compile(edited), RequestID: "edit"})
+	write := w.Decide(d.Record(), &d, record.State, job.Update{New: w.compile(&edited), RequestID: "edit"})
 	reply := w.MustWrite(0, write)
 	if len(reply.Earlier) != 1 || reply.Earlier[0].Lane != edited.Lane() {
 		w.T.Errorf("news %+v", reply.Earlier)
@@ -92,7 +92,7 @@ func testApplyMoves(w *World) {
 	w.MustWrite(0, write) // a repeat finds it moved
 	// Another edit that leads to the same state is not that repeat.
 	edited.Handler = "another"
-	if r := w.Apply(0, w.Decide(d.Record(), d, record.State, job.Update{New: w.compile(edited), RequestID: "edit"})).Results[0]; r.Code != job.Conflict {
+	if r := w.Apply(0, w.Decide(d.Record(), &d, record.State, job.Update{New: w.compile(&edited), RequestID: "edit"})).Results[0]; r.Code != job.Conflict {
 		w.T.Errorf("another edit of what was edited: %+v", r)
 	}
 }
@@ -121,9 +121,9 @@ func testApplyTwice(w *World) {
 	d := Definition(id)
 	w.Add(d)
 	s := w.Get(id).State
-	first := w.Decide(d.Record(), d, s, job.Pause{Note: "a"})
-	second := w.Decide(d.Record(), d, first.Decision.State, job.Resume{})
-	third := w.Decide(d.Record(), d, second.Decision.State, job.Pause{Note: "b"})
+	first := w.Decide(d.Record(), &d, s, job.Pause{Note: "a"})
+	second := w.Decide(d.Record(), &d, first.Decision.State, job.Resume{})
+	third := w.Decide(d.Record(), &d, second.Decision.State, job.Pause{Note: "b"})
 	w.MustWrite(0, first, second, third)
 	if got := w.Get(id).State; got.PauseNote != "b" || got.Region != job.RegionPaused {
 		w.T.Errorf("state %+v", got)

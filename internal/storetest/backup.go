@@ -13,7 +13,7 @@ func (w *World) backups(ids []string) map[string]job.Backup {
 	w.T.Helper()
 	records := make([]job.Record, len(ids))
 	for i, id := range ids {
-		records[i].Definition.Key = job.Key{Namespace: "ns", ID: id}
+		records[i].Definition = &job.Definition{Key: job.Key{Namespace: "ns", ID: id}}
 	}
 	snaps, err := w.Store.Snapshots(w.T.Context(), 0, records)
 	if err != nil {
@@ -29,7 +29,7 @@ func (w *World) backups(ids []string) map[string]job.Backup {
 			w.T.Fatalf("%s: a checkpoint %v of %+v", ids[i], ok, snap.Record.State)
 		}
 		if ok {
-			out[ids[i]] = job.Backup{Definition: snap.Record.Definition, Checkpoint: &cp}
+			out[ids[i]] = job.Backup{Definition: *snap.Record.Definition, Checkpoint: &cp}
 		}
 	}
 	return out
@@ -127,9 +127,9 @@ func testRestore(w *World) {
 	w.runTo(id, job.OutcomeFailed)
 	w.runTo(id, job.OutcomeSucceeded)
 	now := w.Get(id)
-	moved := now.Definition
+	moved := *now.Definition
 	moved.Queue = "bulk"
-	w.MustWrite(0, w.Decide(d.Record(), now.Definition, now.State, job.Update{New: w.compile(moved)}))
+	w.MustWrite(0, w.Decide(d.Record(), now.Definition, now.State, job.Update{New: w.compile(&moved)}))
 
 	for what, present := range map[string]*job.Record{"nothing": nil, "what was": now} {
 		reply := w.Store.Restore(w.T.Context(), 0, []job.Restoration{w.restore(old, present)})

@@ -41,7 +41,8 @@ func testCreateExists(w *World) {
 	r := w.Record(Definition(ids[0]))
 	ctx := w.T.Context()
 	batch := []job.Record{r, w.Record(Definition(ids[1])), r}
-	other := r
+	other, d := r, *r.Definition
+	other.Definition = &d
 	other.Definition.Handler = "another"
 	other.Definition.CreateRequestID = "another"
 	batch[2] = other
@@ -58,7 +59,7 @@ func testCreateExists(w *World) {
 	w.Advance(time.Minute)
 	live := w.Lease(1, 1)[0]
 	w.MustWrite(1, w.Decide(live.Record, live.Definition, live.State, job.Delete{}))
-	again := w.Record(live.Definition)
+	again := w.Record(*live.Definition)
 	reply = w.Store.Create(ctx, 1, []job.Record{again})
 	if reply.Results[0].Code != job.Tombstone || reply.Results[0].Existing == nil {
 		w.T.Errorf("deleted while live: %+v", reply)

@@ -156,7 +156,7 @@ func Meaning(w *World, jobs []job.Key) string {
 				fmt.Fprintf(&b, "%s\n", ids[i])
 				tell(&b, "  state", reflect.ValueOf(r.State))
 				if !strings.Contains(ids[i], "#r") {
-					tell(&b, "  definition", reflect.ValueOf(r.Definition))
+					tell(&b, "  definition", reflect.ValueOf(*r.Definition))
 				}
 			case i == 0:
 				w.T.Fatalf("%s cannot be read", ids[0])

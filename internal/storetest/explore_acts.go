@@ -44,7 +44,7 @@ func (e *explorer) acts() []exploreAct {
 	edited.Queue = "bulk"
 	edited.Revision++
 	for name, ev := range map[string]job.Event{
-		"pauses": job.Pause{Note: "x"}, "resumes": job.Resume{}, "edits": job.Update{New: e.compile(edited)},
+		"pauses": job.Pause{Note: "x"}, "resumes": job.Resume{}, "edits": job.Update{New: e.compile(&edited)},
 		"deletes": job.Delete{}, "runs": job.RunNow{RequestID: "r"},
 	} {
 		acts = append(acts, exploreAct{"node 0 " + name, func(s *scene) bool { return e.decide(s, ev) }, judgeDecision})
@@ -130,7 +130,7 @@ func (e *explorer) report(s *scene, n int, outcome job.Outcome) bool {
 		if result.Code != job.Conflict {
 			break
 		}
-		known = result.Current
+		known = *result.Current
 	}
 	return s.record != nil && s.record.State.Live() && s.record.State.Token == l.State.Token
 }

@@ -61,7 +61,7 @@ func testSpawn(w *World) {
 	w.Add(d)
 	w.Advance(time.Minute)
 	l := w.Lease(0, 1)[0]
-	arrive := w.Decide(l.Record, d, l.State, job.Arrive{Token: l.State.Token})
+	arrive := w.Decide(l.Record, &d, l.State, job.Arrive{Token: l.State.Token})
 	// The lease is prolonged between the decision and its write.
 	w.Advance(10 * time.Second)
 	w.Store.Renew(w.T.Context(), []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{
@@ -125,8 +125,8 @@ func testSpawnTaken(w *World) {
 	child, ctx := job.ChildRecord(d.Record(), 0), w.T.Context()
 	stray := w.Client.HGet(ctx, w.Key(0, "st"), l.Record).Val()
 	w.Client.HSet(ctx, w.Key(0, "st"), child, stray)
-	r := w.Apply(0, w.Decide(l.Record, d, l.State, job.Arrive{Token: l.State.Token})).Results[0]
-	if r.Code != job.Conflict || !reflect.DeepEqual(r.Current, l.State) {
+	r := w.Apply(0, w.Decide(l.Record, &d, l.State, job.Arrive{Token: l.State.Token})).Results[0]
+	if r.Code != job.Conflict || !reflect.DeepEqual(*r.Current, l.State) {
 		w.T.Errorf("a run in the slot was overwritten: %+v", r)
 	}
 	if got := w.Client.HGet(ctx, w.Key(0, "st"), child).Val(); got != stray || w.Get(d.ID).State.Region != job.RegionLeased {
@@ -141,9 +141,9 @@ func testSpawnOfAnother(w *World) {
 	w.Add(d)
 	before := w.Get(d.ID).State
 	ask := job.RunNow{RequestID: "m", Mode: job.ManualKeep}
-	first := w.Decide(d.Record(), d, before, ask)
+	first := w.Decide(d.Record(), &d, before, ask)
 	w.Advance(time.Second)
-	second := w.Decide(d.Record(), d, before, ask)
+	second := w.Decide(d.Record(), &d, before, ask)
 	if !reflect.DeepEqual(first.Decision.State, second.Decision.State) || reflect.DeepEqual(first.Decision.Spawn, second.Decision.Spawn) {
 		w.T.Fatalf("decisions\n%+v\n%+v", first.Decision, second.Decision)
 	}
@@ -183,7 +183,7 @@ func testTogether(w *World) {
 	}
 	for name, tt := range tests {
 		// Others in the same call are not held up.
-		other := job.Write{Record: "ns/other", From: Lane(), Decision: settle[1].Decision}
+		other := job.Write{Record: "ns/other", From: Lane(), Current: settle[1].Current, Decision: settle[1].Decision}
 		r := w.Apply(0, append([]job.Write{other}, tt.writes...)...).Results
 		if got := [2]job.WriteCode{r[1].Code, r[2].Code}; got != tt.want || r[0].Code != job.NotFound {
 			w.T.Errorf("%s: codes %v, want %v", name, got, tt.want)
@@ -219,9 +219,9 @@ func testSlotReused(w *World) {
 		w.Advance(10 * time.Minute)
 		parent := w.Get(id)
 		from := parent.State.Due - 1
-		w.MustWrite(0, w.Decide(d.Record(), d, parent.State, job.Pause{}))
+		w.MustWrite(0, w.Decide(d.Record(), &d, parent.State, job.Pause{}))
 		start := job.StartBackfill{Backfill: job.Backfill{ID: "b", NextMS: from, ToMS: from + 600_000, Concurrency: 1}}
-		w.MustWrite(0, w.Decide(d.Record(), d, w.Get(id).State, start))
+		w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, start))
 		l := w.Lease(0, 1)[0]
 		child := job.ChildRecord(d.Record(), 0)
 		if l.Record != child || l.State.Trigger != job.TriggerBackfill {
@@ -233,7 +233,7 @@ func testSlotReused(w *World) {
 			edited := d
 			edited.Queue = "bulk"
 			lane = edited.Lane()
-			w.MustWrite(0, w.Decide(d.Record(), d, w.Get(id).State, job.Update{New: w.compile(edited)}))
+			w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compile(&edited)}))
 		}
 		settle := w.Family(child, job.Settle{Token: l.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
 		if s := settle[1].Decision.Spawn; s == nil || s.Slot != 0 {

@@ -93,7 +93,7 @@ func TestOneLostAnswer(t *testing.T) {
 		t.Errorf("renew: %+v", renewed)
 	}
 	settle := w.Settle(l, job.OutcomeSucceeded)
-	remove := w.Decide(l.Record, d, settle.Decision.State, job.Delete{})
+	remove := w.Decide(l.Record, &d, settle.Decision.State, job.Delete{})
 	for _, write := range []job.Write{settle, remove} {
 		lose()
 		if r := s.Apply(ctx, 0, []job.Write{write}); r.Err != nil || r.Results[0].Code != job.Written {

@@ -74,14 +74,14 @@ func testHistoryShrinks(w *World) {
 	for range 3 {
 		w.runTo(id, job.OutcomeSucceeded)
 	}
-	edited := w.Get(id).Definition
+	edited := *w.Get(id).Definition
 	edited.HistoryLimit = 1
-	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compile(edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compile(&edited)}))
 	if n := w.Client.HLen(w.T.Context(), w.Key(0, "hist")).Val(); n != 1 {
 		w.T.Errorf("%d runs are kept, want 1", n)
 	}
 	edited.HistoryLimit = 0
-	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compile(edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compile(&edited)}))
 	w.runTo(id, job.OutcomeSucceeded)
 	if n := w.Client.HLen(w.T.Context(), w.Key(0, "hist")).Val(); n != 0 {
 		w.T.Errorf("%d runs are kept, want none", n)
@@ -100,7 +100,7 @@ func testDelete(w *World) {
 	if n := w.Client.HLen(ctx, w.Key(0, "st")).Val(); n != 1+job.DeadLettersPerJob {
 		w.T.Fatalf("%d records", n)
 	}
-	stale := w.Decide(d.Record(), d, w.Get(id).State, job.Delete{})
+	stale := w.Decide(d.Record(), &d, w.Get(id).State, job.Delete{})
 	stale.Revision++
 	if r := w.Apply(0, stale).Results[0]; r.Code != job.Conflict {
 		w.T.Errorf("stale deletion: %+v", r)
@@ -108,7 +108,7 @@ func testDelete(w *World) {
 	if n := w.Client.HLen(ctx, w.Key(0, "st")).Val(); n != 1+job.DeadLettersPerJob {
 		w.T.Errorf("a stale deletion left %d records", n)
 	}
-	w.MustWrite(0, w.Decide(d.Record(), d, w.Get(id).State, job.Delete{}))
+	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Delete{}))
 	for _, name := range []string{"st", "def", "hist", "lanes", "l:" + Lane().String()} {
 		if n := w.Client.Exists(ctx, w.Key(0, name)).Val(); n != 0 {
 			w.T.Errorf("%s is left", name)

@@ -200,7 +200,7 @@ func testSweepMends(w *World) {
 	// letter is taken by one in the new lane.
 	edited := d
 	edited.Queue = "bulk"
-	w.MustWrite(0, w.Decide(d.Record(), d, w.Get(id).State, job.Update{New: w.compile(edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compile(&edited)}))
 	other := edited.Lane()
 	for range 3 {
 		r := w.Get(id)

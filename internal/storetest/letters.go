@@ -34,9 +34,9 @@ func testLettersOfRuns(w *World) {
 	d.Labels = map[string]string{"team": "mail"}
 	w.Add(d)
 	live := w.Spawn(d, 2)
-	edited := w.Get(d.ID).Definition
+	edited := *w.Get(d.ID).Definition
 	edited.Schedule.Every = time.Hour // a later generation, which is not that of the runs
-	w.MustWrite(0, w.Decide(d.Record(), d, w.Get(d.ID).State, job.Update{New: w.compile(edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Update{New: w.compile(&edited)}))
 	for _, l := range live {
 		w.MustWrite(0, w.Family(l.Record, job.Settle{
 			Token: l.State.Token, Outcome: job.OutcomeFailed, Error: "no luck", StartedMS: w.Clock.Load(),
@@ -113,7 +113,7 @@ func testListLetters(w *World) {
 		record := d.Record()
 		if i%2 == 1 {
 			record = job.LetterRecord(record, 0)
-			w.MustWrite(0, w.Decide(d.Record(), d, w.Get(id).State, job.Pause{}))
+			w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Pause{}))
 		}
 		want[record] = true
 	}
@@ -155,9 +155,9 @@ func testLetterMoves(w *World) {
 	for range job.DeadLettersPerJob {
 		w.runTo(id, job.OutcomeFailed)
 	}
-	edited := w.Get(id).Definition
+	edited := *w.Get(id).Definition
 	edited.Queue = "bulk"
-	w.MustWrite(0, w.Decide(d.Record(), d, w.Get(id).State, job.Update{New: w.compile(edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compile(&edited)}))
 	w.Clock.Store(w.Get(id).IndexMS)
 	l := w.Store.Lease(w.T.Context(), []job.LeaseRequest{LeaseRequest(0, 1, "", edited.Lane())})[0].Leased[0]
 	settle := w.Settle(l, job.OutcomeFailed)
@@ -183,7 +183,7 @@ func testDeleteWithRuns(w *World) {
 		return w.Family(l.Record, job.Settle{Token: l.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
 	}
 	w.MustWrite(0, fail(live[0])...) // leaves a dead letter
-	remove := w.Decide(d.Record(), d, w.Get(d.ID).State, job.Delete{})
+	remove := w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Delete{})
 	w.MustWrite(0, remove)
 	w.MustWrite(0, remove)
 	taken := w.Store.Create(w.T.Context(), 0, []job.Record{w.Record(d)})

@@ -190,7 +190,7 @@ func (h *history) commit(writes []job.Write) {
 }
 
 func (h *history) follow(w *job.Write) {
-	d, run := &w.Decision, job.ParentOf(w.Record) != w.Record
+	d, run := w.Decision, job.ParentOf(w.Record) != w.Record
 	if d.Delete {
 		delete(h.known, w.Record)
 		delete(h.live, w.Record)
@@ -200,7 +200,7 @@ func (h *history) follow(w *job.Write) {
 	} else if known := h.known[w.Record]; known != nil {
 		known.State = d.State
 		if d.Definition != nil {
-			known.Definition = *d.Definition
+			known.Definition = d.Definition
 		}
 	}
 	if d.Spawn == nil {

@@ -33,12 +33,12 @@ func (h *history) operate(record string) {
 		job.Wake{Reason: job.HeldLock, Key: "k"},
 	}
 	if job.ParentOf(record) == record {
-		edited := known.Definition
+		edited := *known.Definition
 		edited.Queue = fmt.Sprint("q", h.rng.IntN(4))
 		edited.Overlap = job.Overlap(h.rng.IntN(int(job.OverlapTerminateOther) + 1))
 		id := fmt.Sprint(h.seq)
 		events = append(events,
-			job.Pause{Note: id}, job.Resume{}, job.Update{New: h.compile(edited)}, job.Delete{},
+			job.Pause{Note: id}, job.Resume{}, job.Update{New: h.compile(&edited)}, job.Delete{},
 			job.RunNow{RequestID: id}, job.RunNow{RequestID: id, Mode: job.ManualKeep},
 			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: now - 400_000, ToMS: now, Concurrency: uint8(1 + h.rng.IntN(2))}},
 			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: now - 400_000, ToMS: now, Concurrency: 1}},

@@ -277,9 +277,9 @@ func (s *specimen) everything() {
 	seconds := Definition("seconds")
 	seconds.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"*/10 * * * * *"}, Seconds: true}
 	s.add(seconds)
-	edited := s.Get(d.ID).Definition
+	edited := *s.Get(d.ID).Definition
 	edited.Handler = "edited"
-	s.event(d, job.Update{New: s.compile(edited), RequestID: "edit-1"})
+	s.event(d, job.Update{New: s.compile(&edited), RequestID: "edit-1"})
 }
 
 func (s *specimen) limits() {

@@ -116,11 +116,11 @@ func Once(id string, at time.Duration) job.Definition {
 // Record is the first record of a definition.
 func (w *World) Record(d job.Definition) job.Record {
 	w.T.Helper()
-	decision := job.New(w.compile(d), w.Clock.Load())
-	return job.Record{Definition: d, State: decision.State, IndexMS: decision.IndexMS}
+	decision := job.New(w.compile(&d), w.Clock.Load())
+	return job.Record{Definition: &d, State: decision.State, IndexMS: decision.IndexMS}
 }
 
-func (w *World) compile(d job.Definition) *job.Compiled {
+func (w *World) compile(d *job.Definition) *job.Compiled {
 	w.T.Helper()
 	c, err := job.Compile(d)
 	if err != nil {
@@ -188,24 +188,24 @@ func (w *World) Lease(shard, n int) []job.Leased {
 }
 
 // Decide is the write that an event on a record asks for.
-func (w *World) Decide(record string, d job.Definition, s job.State, ev job.Event) job.Write {
+func (w *World) Decide(record string, d *job.Definition, s job.State, ev job.Event) job.Write {
 	w.T.Helper()
 	decision := job.Decide(w.compile(d), s, ev, w.Clock.Load())
 	return job.Write{
-		Record: record, Token: s.Token, Revision: s.Revision, From: s.Lane, Current: d, Decision: decision,
+		Record: record, Token: s.Token, Revision: s.Revision, From: s.Lane, Current: d, Decision: &decision,
 	}
 }
 
 // DecideChild are the writes that an event on a run of its own, or on a dead letter,
 // asks for: of the record and of its parent, which go together.
-func (w *World) DecideChild(record string, d job.Definition, parent, child job.State, ev job.Event) []job.Write {
+func (w *World) DecideChild(record string, d *job.Definition, parent, child job.State, ev job.Event) []job.Write {
 	w.T.Helper()
 	pair := job.DecideChild(w.compile(d), parent, child, ev, w.Clock.Load())
 	return []job.Write{
-		{Record: record, Token: child.Token, Revision: child.Revision, From: child.Lane, Current: d, Decision: pair.Child},
+		{Record: record, Token: child.Token, Revision: child.Revision, From: child.Lane, Current: d, Decision: &pair.Child},
 		{
 			Record: job.ParentOf(record), Token: parent.Token, Revision: parent.Revision, From: parent.Lane, Current: d,
-			Together: true, Decision: pair.Parent,
+			Together: true, Decision: &pair.Parent,
 		},
 	}
 }

@@ -53,7 +53,7 @@ func (t *Telemetry) log(n job.Notice) {
 		}
 	}
 	add("run", n.RunID)
-	add("correlation_id", n.Correlation)
+	add("correlation_id", n.Correlation())
 	add("reason", n.Reason)
 	add("worker", n.Worker)
 	add("error", n.Error)
