@@ -35,10 +35,10 @@ const (
 var nextSources = map[string][][2]string{
 	"internal/redisstore/state.go": {
 		{`"strconv"`, "\"strconv\"\n\t\"strings\""},
-		{"return string(append(w.buf, s.Unknown...)), nil", `if !strings.Contains(s.Unknown, "` + nextState + `") {
+		{"w.buf = append(w.buf, s.Unknown...)", `if !strings.Contains(s.Unknown, "` + nextState + `") {
 		s.Unknown += "` + nextState + `"
 	}
-	return string(append(w.buf, s.Unknown...)), nil`},
+	w.buf = append(w.buf, s.Unknown...)`},
 	},
 	"internal/redisstore/definition.go": {
 		{`"fmt"`, "\"bytes\"\n\t\"fmt\""},
@@ -257,7 +257,8 @@ func TestALaterSchemaIsRefused(t *testing.T) {
 	if err := server.Client().HSet(ctx, "fermata:{meta}", "schema", redisstore.SchemaVersion+1).Err(); err != nil {
 		t.Fatal(err)
 	}
-	const why = "its schema is a later one: version 2, this binary knows 1: run a newer version"
+	why := fmt.Sprintf("its schema is a later one: version %d, this binary knows %d: run a newer version",
+		redisstore.SchemaVersion+1, redisstore.SchemaVersion)
 	for _, n := range []*schedulerNode{a, b} {
 		select {
 		case <-n.done:

@@ -27,7 +27,7 @@ const (
 // stored. A reply whose Err is job.ErrDurability is complete; with any other Err
 // it is empty, and the call may be repeated.
 func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply {
-	groups, err := applyGroups(writes)
+	groups, err := applyGroups(s.form(), writes)
 	if err != nil {
 		return job.ApplyReply{Err: err}
 	}
@@ -41,7 +41,7 @@ func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.Ap
 
 // applyGroups plans the writes. Those that belong together are one group, in the
 // place of the second.
-func applyGroups(writes []job.Write) ([][]*applyItem, error) {
+func applyGroups(f form, writes []job.Write) ([][]*applyItem, error) {
 	groups := make([][]*applyItem, len(writes))
 	items, list := make([]applyItem, len(writes)), make([]*applyItem, len(writes))
 	for i := range writes {
@@ -53,7 +53,7 @@ func applyGroups(writes []job.Write) ([][]*applyItem, error) {
 			before = &writes[i-1]
 		}
 		item := &items[i]
-		if err := item.plan(&writes[i], before, i); err != nil {
+		if err := item.plan(f, &writes[i], before, i); err != nil {
 			return nil, fmt.Errorf("apply %s: %w", writes[i].Record, err)
 		}
 		list[i] = item

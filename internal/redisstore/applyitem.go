@@ -12,6 +12,7 @@ import (
 // applyItem is what apply.lua does to one record. Arguments of type job.Lane
 // stand for the lane's place in KEYS, which the call gives them.
 type applyItem struct {
+	form   form
 	record string
 	spawns string // record that is written beside it; "" none
 	guard  string
@@ -94,8 +95,8 @@ func compareItems(a, b *applyItem) int {
 }
 
 // plan makes it the item of a write. Before is the one it is together with.
-func (i *applyItem) plan(w, before *job.Write, index int) error {
-	i.record, i.guard, i.lane = w.Record, guardOf(w.Token, w.Revision), w.From
+func (i *applyItem) plan(f form, w, before *job.Write, index int) error {
+	i.form, i.record, i.guard, i.lane = f, w.Record, guardOf(w.Token, w.Revision), w.From
 	i.write, i.size = index, len(w.Record)+64
 	i.steps, i.args = i.someSteps[:0], i.someArgs[:0]
 	if before != nil {
@@ -111,7 +112,7 @@ func (i *applyItem) plan(w, before *job.Write, index int) error {
 		i.bounded()
 		return nil
 	}
-	text, err := encodeState(d.State)
+	text, err := i.form.encodeState(d.State)
 	if err != nil {
 		return err
 	}
@@ -140,7 +141,7 @@ func (i *applyItem) spawn(w *job.Write) error {
 	if run == nil {
 		return nil
 	}
-	text, err := encodeState(run.State)
+	text, err := i.form.encodeState(run.State)
 	if err != nil {
 		return fmt.Errorf("run in slot %d: %w", run.Slot, err)
 	}
@@ -177,7 +178,7 @@ func (i *applyItem) define(w *job.Write) error {
 	if d == nil {
 		return nil
 	}
-	text, err := encodeDefinition(d)
+	text, err := i.form.encodeDefinition(d)
 	if err != nil {
 		return err
 	}
@@ -215,11 +216,11 @@ func (i *applyItem) remember(w, before *job.Write) error {
 		return nil
 	}
 	child := job.LetterRecord(w.Record, d.DeadSlot)
-	state, err := encodeState(deadLetterState(w, before))
+	state, err := i.form.encodeState(deadLetterState(w, before))
 	if err != nil {
 		return err
 	}
-	def, err := encodeDefinition(w.Current)
+	def, err := i.form.encodeDefinition(w.Current)
 	if err != nil {
 		return err
 	}

@@ -27,16 +27,22 @@ func (s *Store) Check(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// CheckSchema fails with ErrSchema when a later version has raised the schema of the
-// keyspace since it was opened. It costs one small read.
+// CheckSchema fails with ErrSchema when the schema of the keyspace has been raised
+// above what this version knows since it was opened. From then on records are written
+// as the schema has it. It costs one small read.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	key := keyspaceKey(s.prefix)
 	stored := command("hget", key, "hget", key, "schema")
 	if err := s.perform(ctx, stored); err != nil {
 		return err
 	}
-	if schema, err := strconv.Atoi(stored.reply.text(0)); err == nil && schema > SchemaVersion {
+	schema, err := strconv.Atoi(stored.reply.text(0))
+	switch {
+	case err != nil: // the keyspace is gone: Check tells
+	case schema > SchemaVersion:
 		return laterSchema(stored.reply.text(0))
+	default:
+		s.schema.Store(int32(schema))
 	}
 	return nil
 }

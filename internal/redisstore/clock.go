@@ -10,6 +10,9 @@ const (
 	// freshFor is how long an answer's clock is extrapolated before it is asked
 	// for again.
 	freshFor = 10 * time.Second
+	// heardFor is how long reads of lanes do without the clock; less than freshFor, so
+	// that nobody who reads lanes has to ask for the clock besides.
+	heardFor = 8 * time.Second
 	// jumpAccepted is how long a clock far ahead must have been refused before
 	// it is taken for right.
 	jumpAccepted = 30 * time.Second
@@ -45,6 +48,13 @@ func (c *shardClock) saw(us int64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.us, c.at, c.jumped = us, now, time.Time{}
+}
+
+// heard tells whether the clock has been told lately.
+func (c *shardClock) heard(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.at.IsZero() && now.Sub(c.at) < heardFor
 }
 
 // refused counts a refusal because of a jump. It reports whether the next try

@@ -18,7 +18,7 @@ func (s *Store) Create(ctx context.Context, shard int, records []job.Record) job
 	out := job.CreateReply{Results: make([]job.CreateResult, len(records))}
 	todo := make([]*newRecord, len(records))
 	for i := range records {
-		r, err := encodeNew(&records[i], i)
+		r, err := encodeNew(&records[i], i, s.form())
 		if err != nil {
 			return job.CreateReply{Err: err}
 		}
@@ -53,13 +53,13 @@ type newRecord struct {
 	replaces string // unreadable state text that may be overwritten
 }
 
-func encodeNew(r *job.Record, index int) (*newRecord, error) {
+func encodeNew(r *job.Record, index int, f form) (*newRecord, error) {
 	n := &newRecord{index: index, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS)}
 	var err error
-	if n.state, err = encodeState(r.State); err != nil {
+	if n.state, err = f.encodeState(r.State); err != nil {
 		return nil, fmt.Errorf("create %s: %w", n.id, err)
 	}
-	if n.def, err = encodeDefinition(r.Definition); err != nil {
+	if n.def, err = f.encodeDefinition(r.Definition); err != nil {
 		return nil, fmt.Errorf("create: %w", err)
 	}
 	return n, nil

@@ -18,7 +18,7 @@ var deterministic = proto.MarshalOptions{Deterministic: true}
 // encodeDefinition writes a definition without its key, which is the record's
 // id. Fields of later versions, as decodeDefinition found them, are appended:
 // protobuf merges them on reading.
-func encodeDefinition(d *job.Definition) ([]byte, error) {
+func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 	m := &storagev1.Definition{
 		Queue:           d.Queue,
 		Priority:        uint32(d.Priority),
@@ -49,6 +49,9 @@ func encodeDefinition(d *job.Definition) ([]byte, error) {
 		CreateRequestId: d.CreateRequestID,
 		UpdateRequestId: d.UpdateRequestID,
 	}
+	if f == formSpare {
+		leaveOut(m, d)
+	}
 	b, err := deterministic.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("definition of %s: %w", d.Record(), err)
@@ -66,11 +69,14 @@ func decodeDefinition(record, text string) (*job.Definition, error) {
 	if err := proto.Unmarshal([]byte(text), &m); err != nil {
 		return nil, fmt.Errorf("%w: definition: %w", errCorrupt, err)
 	}
+	if m.Usual&^usualAll != 0 {
+		return nil, fmt.Errorf("%w: definition leaves out more than is known: %b", errCorrupt, m.Usual)
+	}
 	unknown, err := unknownFields(&m)
 	if err != nil {
 		return nil, err
 	}
-	return &job.Definition{
+	d := &job.Definition{
 		Key:             key,
 		Queue:           m.Queue,
 		Priority:        uint8(min(m.Priority, job.MaxPriority)),
@@ -101,7 +107,9 @@ func decodeDefinition(record, text string) (*job.Definition, error) {
 		CreateRequestID: m.CreateRequestId,
 		UpdateRequestID: m.UpdateRequestId,
 		Unknown:         unknown,
-	}, nil
+	}
+	putBack(d, m.Usual)
+	return d, nil
 }
 
 // unknownFields gathers what a later version has written, nested fields

@@ -17,8 +17,13 @@ import (
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
+func drawForm(t *rapid.T) form {
+	return rapid.SampledFrom([]form{formPlain, formSpare}).Draw(t, "form")
+}
+
 func drawDefinition(t *rapid.T) job.Definition {
 	text := rapid.StringN(0, 40, 80)
+	as := func(name string) bool { return rapid.Bool().Draw(t, name+" as usual") }
 	ms := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 1<<42))
 	dur := func(name string) time.Duration { return time.Duration(ms.Draw(t, name)) * time.Millisecond }
 	at := func(name string) time.Time { return instant(ms.Draw(t, name)) }
@@ -70,6 +75,21 @@ func drawDefinition(t *rapid.T) job.Definition {
 	for range rapid.IntRange(0, 3).Draw(t, "periods") {
 		d.Schedule.Exclude.Periods = append(d.Schedule.Exclude.Periods, schedule.Period{From: at("from"), To: at("to")})
 	}
+	if as("lane") {
+		d.Queue, d.Priority = usual.Queue, usual.Priority
+	}
+	if as("retry") {
+		d.Retry = usualRetryOf(&d)
+	}
+	if as("backoff") {
+		d.Backoff = usual.Backoff
+	}
+	if as("times") {
+		d.Timeout, d.TimeoutGrace, d.Retention, d.DeadLetterTTL = usual.Timeout, usual.TimeoutGrace, usual.Retention, usual.DeadLetterTTL
+	}
+	if as("first") {
+		d.Generation, d.Revision, d.CreatedMS, d.UpdatedMS = 1, 1, d.AnchorMS, d.AnchorMS
+	}
 	if len(d.Payload) == 0 {
 		d.Payload = nil
 	}
@@ -87,9 +107,9 @@ func drawDefinition(t *rapid.T) job.Definition {
 func TestDefinitionRoundTrip(t *testing.T) {
 	drawn := drawnFields{}
 	rapid.Check(t, func(t *rapid.T) {
-		want := drawDefinition(t)
+		f, want := drawForm(t), drawDefinition(t)
 		drawn.note(want)
-		b, err := encodeDefinition(&want)
+		b, err := f.encodeDefinition(&want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +117,7 @@ func TestDefinitionRoundTrip(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, &want) {
 			t.Fatalf("is   %+v (%v)\nwant %+v", got, err, want)
 		}
-		if again, _ := encodeDefinition(got); !bytes.Equal(again, b) {
+		if again, _ := f.encodeDefinition(got); !bytes.Equal(again, b) {
 			t.Fatal("equal definitions are not equal bytes")
 		}
 	})
@@ -109,7 +129,7 @@ func TestDefinitionRoundTrip(t *testing.T) {
 func TestDefinitionCarriesEveryField(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDefinition(t)
-		b, err := encodeDefinition(&d)
+		b, err := drawForm(t).encodeDefinition(&d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +158,7 @@ func mustMarshal(t *testing.T, m proto.Message) string {
 }
 
 // TestDefinitionKeepsUnknownFields rewrites what a later version has written, at
-// every level, and edits it in between.
+// every level, and edits it in between, in either form.
 func TestDefinitionKeepsUnknownFields(t *testing.T) {
 	later := func(n protowire.Number, text string) []byte {
 		return protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), text)
@@ -159,13 +179,21 @@ func TestDefinitionKeepsUnknownFields(t *testing.T) {
 	}
 	d.Handler, d.Retry.MaxAttempts = "edited", 5
 	m.Handler, m.Retry.MaxAttempts = "edited", 5
-	b, err := encodeDefinition(d)
+	b, err := formPlain.encodeDefinition(d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got storagev1.Definition
 	if err := proto.Unmarshal(b, &got); err != nil || !proto.Equal(&got, m) {
 		t.Errorf("is   %v (%v)\nwant %v", &got, err, m)
+	}
+	d.Retry, d.Backoff = usualRetryOf(d), usual.Backoff
+	b, err = formSpare.encodeDefinition(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := decodeDefinition("ns/job", string(b)); err != nil || !reflect.DeepEqual(again, d) {
+		t.Errorf("is   %+v (%v)\nwant %+v", again, err, d)
 	}
 }
 
@@ -196,8 +224,10 @@ func FuzzDecodeDefinition(f *testing.F) {
 			}
 			return
 		}
-		if _, err := encodeDefinition(d); err != nil {
-			t.Fatalf("read, but cannot be written: %v", err)
+		for _, f := range []form{formPlain, formSpare} {
+			if b, err := f.encodeDefinition(d); err != nil || len(b) > len(text)+1<<10 {
+				t.Fatalf("read, but cannot be written: %d bytes, %v", len(b), err)
+			}
 		}
 	})
 }

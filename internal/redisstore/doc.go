@@ -9,7 +9,7 @@
 //
 //	P:{T}:meta   hash    c: clock and last token; b:<caller>:<n>: last lease batch
 //	P:{T}:st     hash    record -> state, fixed-width header and a tail
-//	P:{T}:def    hash    record -> definition, protobuf
+//	P:{T}:def    hash    record -> definition, protobuf without what is usual
 //	P:{T}:hist   hash    record.slot -> ended run, protobuf
 //	P:{T}:l:<ns>/<queue>/<priority>   sorted set: the lane
 //	P:{T}:lanes  sorted set: lane -> first due time
@@ -23,6 +23,7 @@
 //	P:{T}:cell:<name>   string      cell, a text under compare and set
 //	P:{meta}            hash        shards, schema, virtual
 //	P:{meta}:queues     hash        <ns>/<queue> -> settings of the queue, protobuf
+//	P:{meta}:life:<id>  string      a node's process lives, written by others
 //
 // A record is a job, ns/id; a dead letter of it, ns/id#d<slot>, which keeps a copy
 // of the definition; or a run of it that is a record of its own, ns/id#r<slot>,

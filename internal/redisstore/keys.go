@@ -33,6 +33,9 @@ func (k shardKeys) laneKey(l job.Lane) string { return k.lane + l.String() }
 // the schema version, and whether its clock is virtual.
 func keyspaceKey(prefix string) string { return prefix + ":{meta}" }
 
+// lifeKey holds the last sign of life of a node's process.
+func lifeKey(prefix, process string) string { return keyspaceKey(prefix) + ":life:" + process }
+
 // histField names the place of a run in the history of a record.
 func histField(record string, slot int) string { return record + "." + strconv.Itoa(slot) }
 

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
@@ -11,14 +12,19 @@ import (
 const lanesPerShard = 10_000
 
 // Lanes lists the lanes of shards that hold any record, with the first due time
-// of each (job.NeverMS if nothing in it is due), and reads the shards' clocks. With
+// of each (job.NeverMS if nothing in it is due), and reads the shards' clocks where
+// they have not been heard of for seconds: a plain read costs a tenth of a script. With
 // an error come those shards that could be read: a server that is away must not
 // hide the others'.
 func (s *Store) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
 	ops := make([]*op, len(shards))
 	for i, shard := range shards {
 		k := s.shards[shard]
-		ops[i] = call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{lanesPerShard})
+		if s.virtual == nil && s.clocks[shard].heard(s.now()) {
+			ops[i] = command("zrange", k.lanes, "zrange", k.lanes, 0, lanesPerShard-1, "withscores")
+		} else {
+			ops[i] = call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{lanesPerShard})
+		}
 	}
 	err := s.perform(ctx, ops...)
 	out := make(map[int][]job.LaneHead, len(shards))
@@ -26,66 +32,111 @@ func (s *Store) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead
 		if ops[i].err != nil {
 			continue
 		}
-		pairs := ops[i].reply.list(2)
-		heads := make([]job.LaneHead, 0, len(pairs)/2)
-		for k := 0; k+1 < len(pairs); k += 2 {
-			lane, ok := job.ParseLane(pairs.text(k))
-			if !ok {
-				s.log.Error("index of lanes names what is no lane", "shard", shard, "lane", pairs.text(k))
-				continue
-			}
-			heads = append(heads, job.LaneHead{Lane: lane, DueMS: score(pairs.at(k + 1))})
+		answer := ops[i].reply
+		if ops[i].script != nil {
+			answer = answer.list(2)
 		}
-		if len(heads) == lanesPerShard {
-			s.log.Warn("shard has more lanes than are listed; those due last wait", "shard", shard, "listed", lanesPerShard)
-		}
-		out[shard] = heads
+		out[shard] = s.laneHeads(shard, answer)
 	}
 	return out, err
 }
 
-// Stats counts the records of lanes by region. The counts are taken one after
-// the other while work goes on, so they need not add up.
-func (s *Store) Stats(ctx context.Context, shard int, lanes []job.Lane) ([]job.LaneStat, error) {
-	now, err := s.Now(ctx, shard)
-	if err != nil {
-		return nil, err
-	}
-	var ops []*op
-	for _, l := range lanes {
-		key := s.shards[shard].laneKey(l)
-		count := func(region job.Region, from, to int64) {
-			ops = append(ops, command("zcount", key, "zcount", key, job.Score(region, from), job.Score(region, to)))
+// laneHeads reads the members of a shard's index of lanes.
+func (s *Store) laneHeads(shard int, answer reply) []job.LaneHead {
+	pairs := flat(answer)
+	heads := make([]job.LaneHead, 0, len(pairs)/2)
+	for k := 0; k+1 < len(pairs); k += 2 {
+		lane, ok := job.ParseLane(pairs.text(k))
+		if !ok {
+			s.log.Error("index of lanes names what is no lane", "shard", shard, "lane", pairs.text(k))
+			continue
 		}
-		count(job.RegionDue, 0, now)
-		count(job.RegionDue, now+1, job.NeverMS)
-		for r := job.RegionLeased; r <= job.RegionDone; r++ {
-			count(r, 0, job.NeverMS)
-		}
-		ops = append(ops, command("zrange", key, "zrange", key, 0, 0, "withscores"))
+		heads = append(heads, job.LaneHead{Lane: lane, DueMS: score(pairs.at(k + 1))})
 	}
-	if err := s.perform(ctx, ops...); err != nil {
-		return nil, err
+	if len(heads) == lanesPerShard {
+		s.log.Warn("shard has more lanes than are listed; those due last wait", "shard", shard, "listed", lanesPerShard)
 	}
-	const each = 7
-	out := make([]job.LaneStat, len(lanes))
-	for i, l := range lanes {
-		n := func(k int) int64 { return ops[i*each+k].reply.int(0) }
-		out[i] = job.LaneStat{
-			Lane: l, Backlog: n(0), Scheduled: n(1), Leased: n(2), Paused: n(3), Dead: n(4), Done: n(5),
+	return heads
+}
+
+// readsPerCall bounds the small reads that go in one pipeline.
+const readsPerCall = 2000
+
+// Stats counts the records of lanes by region, shard by shard in the order of the
+// lanes. The counts are taken one after the other while work goes on, so they need
+// not add up.
+func (s *Store) Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]job.LaneStat, error) {
+	var counts []*laneCount
+	out := make(map[int][]job.LaneStat, len(lanes))
+	for shard, list := range lanes {
+		now, err := s.Now(ctx, shard)
+		if err != nil {
+			return nil, err
 		}
-		if due := firstScore(ops[i*each+6].reply); out[i].Backlog > 0 && due <= now {
-			out[i].OldestDueMS = due
+		out[shard] = make([]job.LaneStat, len(list))
+		for i, l := range list {
+			counts = append(counts, newLaneCount(s.shards[shard].laneKey(l), now, l, &out[shard][i]))
+		}
+	}
+	for part := range slices.Chunk(counts, readsPerCall/countsPerLane) {
+		var ops []*op
+		for _, c := range part {
+			ops = append(ops, c.ops[:]...)
+		}
+		if err := s.perform(ctx, ops...); err != nil {
+			return nil, err
+		}
+		for _, c := range part {
+			c.read()
 		}
 	}
 	return out, nil
 }
 
-// firstScore reads an answer of one member with its score: a flat list in one
-// protocol, a list of pairs in the other.
-func firstScore(r reply) int64 {
-	if pair := r.list(0); len(pair) == 2 {
-		return score(pair.at(1))
-	}
-	return score(r.at(1))
+const countsPerLane = 7
+
+// laneCount reads the numbers of one lane.
+type laneCount struct {
+	now  int64
+	lane job.Lane
+	ops  [countsPerLane]*op
+	stat *job.LaneStat
 }
+
+func newLaneCount(key string, now int64, lane job.Lane, stat *job.LaneStat) *laneCount {
+	count := func(region job.Region, from, to int64) *op {
+		return command("zcount", key, "zcount", key, job.Score(region, from), job.Score(region, to))
+	}
+	return &laneCount{now: now, lane: lane, stat: stat, ops: [countsPerLane]*op{
+		count(job.RegionDue, 0, now), count(job.RegionDue, now+1, job.NeverMS),
+		count(job.RegionLeased, 0, job.NeverMS), count(job.RegionPaused, 0, job.NeverMS),
+		count(job.RegionDead, 0, job.NeverMS), count(job.RegionDone, 0, job.NeverMS),
+		command("zrange", key, "zrange", key, 0, 0, "withscores"),
+	}}
+}
+
+func (c *laneCount) read() {
+	n := func(k int) int64 { return c.ops[k].reply.int(0) }
+	*c.stat = job.LaneStat{
+		Lane: c.lane, Backlog: n(0), Scheduled: n(1), Leased: n(2), Paused: n(3), Dead: n(4), Done: n(5),
+	}
+	if due := firstScore(c.ops[6].reply); n(0) > 0 && due <= c.now {
+		c.stat.OldestDueMS = due
+	}
+}
+
+// flat is a list of members with their scores as one protocol sends it; the other
+// sends a list of pairs.
+func flat(r reply) reply {
+	if len(r) == 0 || r.list(0) == nil {
+		return r
+	}
+	out := make(reply, 0, 2*len(r))
+	for i := range r {
+		out = append(out, r.list(i)...)
+	}
+	return out
+}
+
+// firstScore reads an answer of one member with its score.
+func firstScore(r reply) int64 { return score(flat(r).at(1)) }

@@ -19,8 +19,10 @@ const (
 	DefaultOpTimeout   = 5 * time.Second
 	DefaultWaitTimeout = 500 * time.Millisecond
 
-	// SchemaVersion of what this package writes.
-	SchemaVersion = 1
+	// SchemaVersion is the latest that this package knows, and that of keyspaces that
+	// it creates. A keyspace keeps its own until somebody raises it; records are read
+	// as any of them has it, and written as that of the keyspace has it.
+	SchemaVersion = 2
 )
 
 // Durability is what an acknowledged write survives.

@@ -149,7 +149,7 @@ func (s *Store) mend(ctx context.Context, shard int, wrong []overdue) error {
 		if f.state.Lane != f.lane {
 			item.step('u')
 		} else {
-			text, err := encodeState(f.state)
+			text, err := s.form().encodeState(f.state)
 			if err != nil {
 				return err
 			}

@@ -62,7 +62,8 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	lanes := newLaneKeys(keys, len(fixed))
 	d := r.Record.Definition
 	id := d.Record()
-	def, err := encodeDefinition(d)
+	f := s.form()
+	def, err := f.encodeDefinition(d)
 	if err != nil {
 		return nil, nil, fmt.Errorf("restore: %w", err)
 	}
@@ -79,7 +80,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	}
 	argv := []any{id, guard, from, field, ended, def}
 	add := func(id string, state job.State, ms int64, run *job.Run) error {
-		text, err := encodeState(state)
+		text, err := f.encodeState(state)
 		if err != nil {
 			return fmt.Errorf("restore %s: %w", id, err)
 		}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -23,13 +24,20 @@ import (
 // digits; a text is a letter, its length in bytes, a colon, and the bytes. Times
 // and the settled token are written as their distance from the nominal time,
 // which keeps them short. What there may be several of is a text each.
+//
+// The tail of version 2 (formSpare) also leaves out a queue, a priority and a
+// generation that are as usual, a due time that is the nominal time, and a count of
+// successes that is that of runs; and it counts the last start from the last nominal
+// time, the last end and the settled token from the last start.
+//
 // A field whose letter is not known stays with its record, last, as it is written:
 // a later version may add fields that an earlier one can do without, and that do not
 // count from the nominal time, which the earlier one moves. Everything else (a value
 // that is new to a field, another meaning) is a new schema: see docs/upgrades.md.
 const (
-	headerLen   = 36
-	tailVersion = '1'
+	headerLen = 36
+	plainTail = '1'
+	spareTail = '2'
 
 	// maxToken is the greatest integer that is exact in a Lua number.
 	maxToken = 1<<53 - 1
@@ -37,28 +45,31 @@ const (
 )
 
 // encodeState writes a state. It fails for what the header cannot hold.
-func encodeState(s job.State) (string, error) {
+func (f form) encodeState(s job.State) (string, error) {
 	if s.Token > maxToken || s.Epoch > maxEpoch || s.Region > job.RegionDone {
 		return "", fmt.Errorf("state does not fit its header: token %d, epoch %d, region %d", s.Token, s.Epoch, s.Region)
 	}
+	base := f.baseOf(&s)
 	w := tailWriter{buf: make([]byte, 0, 160), base: s.Nominal}
-	w.buf = appendHeader(w.buf, s)
-	w.text('q', s.Lane.Queue)
-	w.uint('p', uint64(s.Lane.Priority))
-	w.uint('g', uint64(s.Generation))
-	w.run(s)
+	w.buf = f.appendHeader(w.buf, s)
+	if s.Lane.Queue != base.Lane.Queue {
+		w.string('q', s.Lane.Queue)
+	}
+	w.count('p', uint64(s.Lane.Priority), uint64(base.Lane.Priority))
+	w.count('g', uint64(s.Generation), uint64(base.Generation))
+	w.run(s, base)
 	w.time('L', s.LastNominal)
 	w.uint('F', uint64(s.Failures))
 	w.uint('o', uint64(s.LastOutcome))
-	w.time('S', s.LastStarted)
-	w.time('E', s.LastFinished)
+	w.timeFrom('S', s.LastStarted, f.startedFrom(&s))
+	w.timeFrom('E', s.LastFinished, f.endedFrom(&s))
 	w.text('e', s.LastError)
 	w.policy(s)
 	if s.SettledToken != 0 {
-		w.int('K', int64(s.SettledToken-tokenBase(s.Nominal)))
+		w.int('K', int64(s.SettledToken-tokenBase(f.endedFrom(&s))))
 	}
 	w.uint('r', s.Runs)
-	w.uint('k', s.Succeeded)
+	w.count('k', s.Succeeded, base.Succeeded)
 	w.uint('D', s.Dead)
 	w.uint('x', s.Lost)
 	w.uint('y', s.TimedOut)
@@ -66,18 +77,51 @@ func encodeState(s job.State) (string, error) {
 	for _, id := range s.Recent {
 		w.string('R', id)
 	}
-	return string(append(w.buf, s.Unknown...)), nil
+	w.buf = append(w.buf, s.Unknown...)
+	if len(w.buf) == headerLen {
+		// Scripts tell where the header ends by the letter that follows.
+		w.int('g', int64(s.Generation))
+	}
+	return string(w.buf), nil
+}
+
+// baseOf is what the fields stand for that are left out. The reader fills it in as
+// it goes: the due time with the nominal time, the successes with the runs.
+func (f form) baseOf(s *job.State) (base job.State) {
+	if f == formSpare {
+		base = usualState
+		base.Due, base.Succeeded = s.Nominal, s.Runs
+	}
+	return base
+}
+
+// startedFrom is what the last start is counted from.
+func (f form) startedFrom(s *job.State) int64 {
+	if f == formSpare {
+		return cmp.Or(s.LastNominal, s.Nominal)
+	}
+	return s.Nominal
+}
+
+// endedFrom is what the last end and the settled token are counted from.
+func (f form) endedFrom(s *job.State) int64 {
+	if f == formSpare {
+		return cmp.Or(s.LastStarted, s.Nominal)
+	}
+	return s.Nominal
 }
 
 // run writes what belongs to the current run, and what waits behind it.
-func (w *tailWriter) run(s job.State) {
+func (w *tailWriter) run(s, base job.State) {
 	w.uint('t', uint64(s.Trigger))
 	w.text('m', s.ManualID)
 	if s.Nominal != 0 {
 		w.int('n', s.Nominal)
 	}
 	w.uint('M', uint64(s.Mode))
-	w.time('d', s.Due)
+	if s.Due != base.Due {
+		w.int('d', s.Due-w.base)
+	}
 	w.uint('s', uint64(s.Source))
 	w.uint('a', uint64(s.Attempt))
 	w.time('f', s.FirstMS)
@@ -129,12 +173,12 @@ func paceOf(s job.State) (bits uint64) {
 	return bits
 }
 
-func appendHeader(b []byte, s job.State) []byte {
+func (f form) appendHeader(b []byte, s job.State) []byte {
 	b = appendFixed(b, s.Token, 16)
 	b = append(b, '0'+byte(s.Region), bit(s.Acked))
 	b = appendFixed(b, uint64(s.Revision), 10)
 	b = appendFixed(b, uint64(s.Epoch), 6)
-	return append(b, bit(s.Deleting), tailVersion)
+	return append(b, bit(s.Deleting), plainTail+byte(f))
 }
 
 // tokenBase is what a settled token is counted from: tokens grow by the
@@ -184,13 +228,22 @@ func (w *tailWriter) uint(letter byte, n uint64) {
 	}
 }
 
+// count leaves out what is as usual, which need not be zero.
+func (w *tailWriter) count(letter byte, n, usual uint64) {
+	if n != usual {
+		w.buf = strconv.AppendUint(append(w.buf, letter), n, 10)
+	}
+}
+
 func (w *tailWriter) int(letter byte, n int64) {
 	w.buf = strconv.AppendInt(append(w.buf, letter), n, 10)
 }
 
-func (w *tailWriter) time(letter byte, ms int64) {
+func (w *tailWriter) time(letter byte, ms int64) { w.timeFrom(letter, ms, w.base) }
+
+func (w *tailWriter) timeFrom(letter byte, ms, base int64) {
 	if ms != 0 {
-		w.int(letter, ms-w.base)
+		w.int(letter, ms-base)
 	}
 }
 

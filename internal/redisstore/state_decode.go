@@ -18,11 +18,14 @@ func decodeState(record, text string) (job.State, error) {
 	if !ok {
 		return s, fmt.Errorf("%w: record id %.64q", errCorrupt, record)
 	}
+	if len(text) >= headerLen && text[headerLen-1] == spareTail {
+		s = usualState
+	}
 	s.Lane.Namespace = key.Namespace
 	if err := decodeHeader(&s, text); err != nil {
 		return job.State{}, err
 	}
-	r := tailReader{rest: text[headerLen:]}
+	r := tailReader{rest: text[headerLen:], form: form(text[headerLen-1] - plainTail)}
 	if err := r.into(&s); err != nil {
 		return job.State{}, err
 	}
@@ -39,7 +42,7 @@ func decodeHeader(s *job.State, text string) error {
 		}
 	}
 	revision := digits(text[18:28])
-	if text[35] != tailVersion || text[16] > '0'+byte(job.RegionDone) || text[17] > '1' || text[34] > '1' ||
+	if text[35] < plainTail || text[35] > spareTail || text[16] > '0'+byte(job.RegionDone) || text[17] > '1' || text[34] > '1' ||
 		revision > math.MaxUint32 {
 		return fmt.Errorf("%w: header %q", errCorrupt, text[:headerLen])
 	}
@@ -63,6 +66,7 @@ func digits(text string) (n uint64) {
 // tailReader takes fields off the front of a tail.
 type tailReader struct {
 	rest string
+	form form
 }
 
 // field is one field of a tail: a number, or a text.
@@ -112,7 +116,7 @@ func (r *tailReader) into(s *job.State) error {
 		before := r.rest
 		f, err := r.next()
 		if err == nil {
-			err = f.store(s)
+			err = f.store(s, r.form)
 		}
 		switch {
 		case errors.Is(err, errLater):

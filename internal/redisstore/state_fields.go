@@ -16,7 +16,7 @@ var errLater = errors.New("field of a later version")
 // store puts the field where it belongs. The writer puts the nominal time
 // before all times that are counted from it. It answers errLater for a field that
 // this version does not know.
-func (f field) store(s *job.State) error {
+func (f field) store(s *job.State, how form) error {
 	if t := f.textOf(s); t != nil {
 		if !f.isText {
 			return fmt.Errorf("%w: field %q is not a text", errCorrupt, f.letter)
@@ -26,7 +26,7 @@ func (f field) store(s *job.State) error {
 	}
 	if t := f.timeOf(s); t != nil {
 		n, err := f.int()
-		*t = s.Nominal + n
+		*t = f.baseOf(s, how) + n
 		return err
 	}
 	if n := f.count32Of(s); n != nil {
@@ -39,7 +39,18 @@ func (f field) store(s *job.State) error {
 		*n = v
 		return err
 	}
-	return f.storeOther(s)
+	return f.storeOther(s, how)
+}
+
+// baseOf is what a time is counted from.
+func (f field) baseOf(s *job.State, how form) int64 {
+	switch f.letter {
+	case 'S':
+		return how.startedFrom(s)
+	case 'E':
+		return how.endedFrom(s)
+	}
+	return s.Nominal
 }
 
 func (f field) textOf(s *job.State) *string {
@@ -113,8 +124,6 @@ func (f field) count32Of(s *job.State) *uint32 {
 
 func (f field) count64Of(s *job.State) *uint64 {
 	switch f.letter {
-	case 'r':
-		return &s.Runs
 	case 'k':
 		return &s.Succeeded
 	case 'D':
@@ -133,17 +142,25 @@ func (f field) count64Of(s *job.State) *uint64 {
 	return nil
 }
 
-func (f field) storeOther(s *job.State) error {
+func (f field) storeOther(s *job.State, how form) error {
 	var n int64
 	var err error
 	switch f.letter {
 	case 'n':
 		s.Nominal, err = f.int()
+		if how == formSpare {
+			s.Due = s.Nominal
+		}
+	case 'r':
+		s.Runs, err = f.uint(math.MaxUint64)
+		if how == formSpare {
+			s.Succeeded = s.Runs
+		}
 	case 'I':
 		s.Hint.IntervalMS, err = f.int()
 	case 'K':
 		n, err = f.int()
-		s.SettledToken = tokenBase(s.Nominal) + uint64(n)
+		s.SettledToken = tokenBase(how.endedFrom(s)) + uint64(n)
 	case 'O':
 		err = f.storeBackfill(s)
 	default:

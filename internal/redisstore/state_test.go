@@ -17,6 +17,7 @@ func drawState(t *rapid.T) job.State {
 	ms := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64(), rapid.Int64Range(1_700_000_000_000, 1_900_000_000_000))
 	u32 := rapid.OneOf(rapid.Just(uint32(0)), rapid.Uint32())
 	u64 := rapid.OneOf(rapid.Just(uint64(0)), rapid.Uint64())
+	queue := rapid.OneOf(rapid.Just(usual.Queue), text)
 	recent := rapid.SliceOfN(text, 0, job.MaxRecent).Draw(t, "recent")
 	if len(recent) == 0 {
 		recent = nil
@@ -35,7 +36,7 @@ func drawState(t *rapid.T) job.State {
 		Region: job.Region(rapid.IntRange(0, 4).Draw(t, "region")), Token: rapid.Uint64Range(0, maxToken).Draw(t, "token"),
 		Acked: rapid.Bool().Draw(t, "acked"), Revision: u32.Draw(t, "revision"), Epoch: rapid.Uint32Range(0, maxEpoch).Draw(t, "epoch"),
 		Lane: job.Lane{
-			Namespace: "ns", Queue: text.Draw(t, "queue"), Priority: uint8(rapid.IntRange(0, job.MaxPriority).Draw(t, "priority")),
+			Namespace: "ns", Queue: queue.Draw(t, "queue"), Priority: uint8(rapid.IntRange(0, job.MaxPriority).Draw(t, "priority")),
 		},
 		Generation: u32.Draw(t, "generation"), Trigger: job.Trigger(rapid.IntRange(0, int(job.TriggerBackfill)).Draw(t, "trigger")),
 		ManualID: text.Draw(t, "manual"), Nominal: ms.Draw(t, "nominal"), Due: ms.Draw(t, "due"),
@@ -69,9 +70,9 @@ func drawState(t *rapid.T) job.State {
 func TestStateRoundTrip(t *testing.T) {
 	drawn := drawnFields{}
 	rapid.Check(t, func(t *rapid.T) {
-		want := drawState(t)
+		f, want := drawForm(t), drawState(t)
 		drawn.note(want)
-		text, err := encodeState(want)
+		text, err := f.encodeState(want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,9 +87,26 @@ func TestStateRoundTrip(t *testing.T) {
 // TestStatesOfPlainJobsStaySmall: what a job does not use takes no space.
 func TestStatesOfPlainJobsStaySmall(t *testing.T) {
 	s := job.State{Revision: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}, Generation: 1, Nominal: 1_800_000_000_000, Due: 1_800_000_000_000}
-	text, err := encodeState(s)
+	text, err := formPlain.encodeState(s)
 	if err != nil || text[headerLen:] != "q1:qg1n1800000000000d0" {
 		t.Errorf("%s (%v)", text, err)
+	}
+	usually := s
+	usually.Lane = usualState.Lane
+	ran := usually
+	ran.LastNominal, ran.LastStarted, ran.LastFinished = s.Nominal-60_000, s.Nominal-59_995, s.Nominal-59_988
+	ran.SettledToken, ran.LastOutcome, ran.Runs, ran.Succeeded = uint64(ran.LastStarted-2)*1000, job.OutcomeSucceeded, 3, 3
+	for want, s := range map[string]job.State{
+		"q1:qp0n1800000000000":                s,
+		"n1800000000000":                      usually,
+		"n1800000000000L-60000o1S5E7K-2000r3": ran,
+		// The header does not go on in digits, nor end the text.
+		"g1": {Revision: 1, Lane: usualState.Lane, Generation: 1},
+		"g0": {Revision: 1, Lane: usualState.Lane},
+	} {
+		if text, err := formSpare.encodeState(s); err != nil || text[headerLen:] != want {
+			t.Errorf("%s (%v), want %s", text, err, want)
+		}
 	}
 }
 
@@ -98,7 +116,7 @@ func TestHeader(t *testing.T) {
 		Region: job.RegionLeased, Token: 1_800_000_000_000_123, Acked: true, Revision: 42, Epoch: 7, Deleting: true,
 		Lane: job.Lane{Namespace: "ns", Queue: "mail", Priority: 5}, Nominal: 1_800_000_000_000, Due: 1_800_000_000_500,
 	}
-	text, err := encodeState(s)
+	text, err := formPlain.encodeState(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +124,11 @@ func TestHeader(t *testing.T) {
 	if text != want {
 		t.Errorf("text\n%s, want\n%s", text, want)
 	}
-	const guard = "^1800000000000123" + "%d%d" + "0000000042" + "%d%d%d%d%d%d" + "%d" + "%d" + "%D"
-	if g := guardOf(s.Token, s.Revision); g != guard {
+	if g := guardOf(s.Token, s.Revision); g != "^"+text[:16]+"%d%d"+text[18:28]+strings.Repeat("%d", 8)+"%D" {
 		t.Errorf("guard %s", g)
 	}
 	for _, bad := range []job.State{{Token: maxToken + 1}, {Epoch: maxEpoch + 1}, {Region: 5}} {
-		if text, err := encodeState(bad); err == nil {
+		if text, err := formPlain.encodeState(bad); err == nil {
 			t.Errorf("%+v became %s", bad, text)
 		}
 	}
@@ -119,7 +136,7 @@ func TestHeader(t *testing.T) {
 
 func TestStateFieldsOfLaterVersions(t *testing.T) {
 	s := job.State{Revision: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}, Runs: 3}
-	text, err := encodeState(s)
+	text, err := formPlain.encodeState(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +145,7 @@ func TestStateFieldsOfLaterVersions(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, s) {
 		t.Errorf("state %+v (%v)", got, err)
 	}
-	rewritten, err := encodeState(got)
+	rewritten, err := formPlain.encodeState(got)
 	if again, err2 := decodeState("ns/job", rewritten); err != nil || err2 != nil || !reflect.DeepEqual(again, s) {
 		t.Errorf("rewritten %s is %+v (%v, %v)", rewritten, again, err, err2)
 	}
@@ -140,7 +157,7 @@ func TestCorruptStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{
-		"", "x", good[:35], good[:35] + "2", good[:16] + "5" + good[17:], good[:17] + "2" + good[18:], good[:34] + "2" + "1",
+		"", "x", good[:35], good[:35] + "0", good[:35] + "3", good[:16] + "5" + good[17:], good[:17] + "2" + good[18:], good[:34] + "2" + "1",
 		good[:18] + "9999999999" + good[28:], " " + good[1:], good[:35] + "x",
 		good + "q", good + "q5", good + "q9:cut", good + "q-1:", good + "q99999999999999999999:", good + "r99999999999999999999",
 		good + "r-1", good + "a4294967296", good + "p10", good + "t3", good + "s10", good + "o9", good + "c2", good + "M3", good + "W3", good + "P4", good + "b6", good + "H4",
@@ -159,6 +176,7 @@ func TestCorruptStates(t *testing.T) {
 func FuzzDecodeState(f *testing.F) {
 	f.Add("1800000000000123110000000042000007" + "11" + "q4:mail" + "p5" + "n1800000000000" + "d500")
 	f.Add("1800000000000123110000000042000007" + "11" + "q4:mail" + "O13:5 60 2 3 b-id" + "P3" + "b2" + "B1:k" + "v-5" + "C3" + "G1" + "H2" + "I60000")
+	f.Add("000000000000000000000000000100000002" + "n1800000000000L-60000o1S5E7K-2000r3k2")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := decodeState("ns/job", text)
@@ -171,12 +189,14 @@ func FuzzDecodeState(f *testing.F) {
 		if s.Token > maxToken {
 			return // a header can hold more than what is ever minted
 		}
-		again, err := encodeState(s)
-		if err != nil {
-			t.Fatalf("%q was read, but cannot be written: %v", text, err)
-		}
-		if got, err := decodeState("ns/job", again); err != nil || !reflect.DeepEqual(got, s) {
-			t.Fatalf("%q\nbecame %+v (%v)\nwant   %+v", text, got, err, s)
+		for _, f := range []form{formPlain, formSpare} {
+			again, err := f.encodeState(s)
+			if err != nil {
+				t.Fatalf("%q was read, but cannot be written: %v", text, err)
+			}
+			if got, err := decodeState("ns/job", again); err != nil || !reflect.DeepEqual(got, s) {
+				t.Fatalf("%q\nbecame %+v (%v)\nwant   %+v", text, got, err, s)
+			}
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,7 @@ type Store struct {
 	clocks      []shardClock
 	batches     []batchSlots
 	caller      string
+	schema      atomic.Int32
 	scripts     scripts
 	virtual     func() int64
 	durability  Durability
@@ -108,6 +110,7 @@ func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
 	if o.reply.int(0) == 1 {
 		s.log.Info("keyspace created", "prefix", s.prefix, "shards", shards, "virtual", s.virtual != nil)
 	}
+	s.schema.Store(int32(schema))
 	return shards, nil
 }
 
@@ -131,11 +134,17 @@ func (s *Store) touchShards(ctx context.Context) error {
 // Shards is the number of shards of the keyspace.
 func (s *Store) Shards() int { return len(s.shards) }
 
+// form is how records are written.
+func (s *Store) form() form { return formOf(int(s.schema.Load())) }
+
 // ShardOf is the shard of a job, and of its children.
 func (s *Store) ShardOf(k job.Key) int { return ring.ShardOf(k.Namespace, k.ID, len(s.shards)) }
 
 // LockKey is the key of the shard's lock.
 func (s *Store) LockKey(shard int) string { return s.shards[shard].lock }
+
+// LifeKey is the key in which a process of a node gives signs of life.
+func (s *Store) LifeKey(process string) string { return lifeKey(s.prefix, process) }
 
 // Virtual tells whether the keyspace has a virtual clock.
 func (s *Store) Virtual() bool { return s.virtual != nil }

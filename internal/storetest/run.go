@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"audit finds each fault and repairs the index", testAudit},
 		{"audit of work in progress finds nothing", testAuditOfWork},
 		{"lanes and stats", testLanesAndStats},
+		{"what has ended", testEnded},
 		{"list walks everything", testList},
 		{"clock never goes back", testClock},
 		{"keyspace is fixed", testKeyspace},

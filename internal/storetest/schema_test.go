@@ -72,33 +72,64 @@ func keysOf(ids []string) []job.Key {
 }
 
 // TestWhatWasStored reads the golden dumps of this schema and of all before it, and
-// goes on with the work.
+// goes on with the work: in keyspaces that keep their schema, and in those that are
+// raised to the present one while the store is open.
 func TestWhatWasStored(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join("testdata", "schema-*"))
 	if err != nil || len(dirs) == 0 {
 		t.Fatalf("no golden dumps: %v", err)
 	}
 	for _, dir := range dirs {
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			dump, err := os.ReadFile(filepath.Join(dir, "dump.jsonl"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := os.ReadFile(filepath.Join(dir, "meaning.txt"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			client := dial(t, redistest.Start(t).URL())
-			clock := storetest.Load(t, client, dump)
-			w := storetest.NewWorldAt(t, client, goldenPrefix, clock, asGolden)
-			w.Audit()
-			keys := storedJobs(t, string(want))
-			if got := storetest.Meaning(w, keys); got != string(want) {
-				t.Errorf("the meaning has changed:\n%s", difference(got, string(want)))
-			}
-			goOn(t, w, keys)
-		})
+		t.Run(filepath.Base(dir), func(t *testing.T) { whatWasStored(t, dir, false) })
+		t.Run(filepath.Base(dir)+" raised", func(t *testing.T) { whatWasStored(t, dir, true) })
 	}
+}
+
+func whatWasStored(t *testing.T, dir string, raised bool) {
+	dump, err := os.ReadFile(filepath.Join(dir, "dump.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(filepath.Join(dir, "meaning.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := dial(t, redistest.Start(t).URL())
+	clock := storetest.Load(t, client, dump)
+	w := storetest.NewWorldAt(t, client, goldenPrefix, clock, asGolden)
+	plain := !raised && strings.HasPrefix(filepath.Base(dir), "schema-1")
+	if raised {
+		if err := client.HSet(t.Context(), goldenPrefix+":{meta}", "schema", redisstore.SchemaVersion).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Store.CheckSchema(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Audit()
+	keys := storedJobs(t, string(want))
+	if got := storetest.Meaning(w, keys); got != string(want) {
+		t.Errorf("the meaning has changed:\n%s", difference(got, string(want)))
+	}
+	goOn(t, w, keys)
+	w.Audit()
+	// A node of schema 1 reads no state whose tail is of version 2.
+	if spare := spareStates(t, w); (spare == 0) != plain {
+		t.Errorf("%d states leave out what is usual", spare)
+	}
+}
+
+// spareStates counts the states with a tail of version 2.
+func spareStates(t *testing.T, w *storetest.World) (n int) {
+	t.Helper()
+	for shard := range w.Store.Shards() {
+		for _, state := range w.Client.HGetAll(t.Context(), w.Key(shard, "st")).Val() {
+			if len(state) > 35 && state[35] == '2' {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // storedJobs lists the jobs of a meaning, in its order.

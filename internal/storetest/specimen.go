@@ -17,7 +17,7 @@ func Specimen(w *World) []string {
 	s := &specimen{World: w}
 	for _, step := range []func(){
 		s.due, s.backingOff, s.retrying, s.live, s.paused, s.dead, s.letters, s.done, s.manual, s.held, s.children, s.backfill,
-		s.hinted, s.deleting, s.everything, s.limits,
+		s.hinted, s.deleting, s.everything, s.limits, s.usual,
 	} {
 		step()
 		w.Advance(time.Second)
@@ -94,6 +94,22 @@ func (s *specimen) renew(l job.Leased, epoch uint32, acked bool) {
 	if reply.Err != nil || reply.Results[0].Code != job.Renewed {
 		s.T.Fatalf("renew %s: %+v", l.Record, reply)
 	}
+}
+
+// usual is a job that names nothing but what it has to: most of it is left out.
+func (s *specimen) usual() {
+	now, down := s.Clock.Load(), backoff.Jitter{Kind: backoff.JitterDown, Fraction: 0.1}
+	d := job.Definition{
+		Key: job.Key{Namespace: "ns", ID: "usual"}, Queue: "default", Priority: 5, Handler: "send", Payload: []byte("payload of usual"),
+		Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
+		Retry:    backoff.Retry{Strategy: backoff.Exponential, Base: time.Second, Multiplier: 2, MaxDelay: 5 * time.Minute, MaxAttempts: 1, Jitter: down},
+		Backoff:  backoff.Recurring{Multiplier: 2, MaxExponent: 5, MaxDelay: time.Hour, Jitter: down},
+		Timeout:  30 * time.Second, TimeoutGrace: 5 * time.Second, Retention: time.Hour, DeadLetterTTL: 7 * 24 * time.Hour,
+		Generation: 1, Revision: 1, AnchorMS: now, CreatedMS: now, UpdatedMS: now,
+	}
+	s.Add(d)
+	s.ids = append(s.ids, d.ID)
+	s.run(d, job.OutcomeSucceeded)
 }
 
 func (s *specimen) due() { s.add(Definition("due")) }

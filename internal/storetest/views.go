@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,10 +26,11 @@ func testLanesAndStats(w *World) {
 	w.Lease(0, 1)
 	paused := w.Get(ids[7])
 	w.MustWrite(0, w.Decide("ns/"+ids[7], paused.Definition, paused.State, job.Pause{}))
-	stats, err := w.Store.Stats(ctx, 0, []job.Lane{Lane(), {Namespace: "ns", Queue: "none"}})
+	counts, err := w.Store.Stats(ctx, map[int][]job.Lane{0: {Lane(), {Namespace: "ns", Queue: "none"}}})
 	if err != nil {
 		w.T.Fatal(err)
 	}
+	stats := counts[0]
 	got := stats[0]
 	want := job.LaneStat{Lane: Lane(), Backlog: 2, Scheduled: 2, Leased: 1, Paused: 1, Dead: 1, Done: 1, OldestDueMS: Start + 3000}
 	if got != want {
@@ -44,6 +46,33 @@ func testLanesAndStats(w *World) {
 	if now, err := w.Store.Now(ctx, 0); err != nil || now != w.Clock.Load() {
 		w.T.Errorf("clock %d (%v), want %d", now, err, w.Clock.Load())
 	}
+}
+
+func testEnded(w *World) {
+	ids := w.InShard(0, 3)
+	for i, id := range ids {
+		w.Add(Once(id, time.Duration(i)*time.Second))
+	}
+	none := job.Lane{Namespace: "ns", Queue: "none"}
+	expect := func(want int, regions ...job.Region) {
+		w.T.Helper()
+		found, err := w.Store.Ended(w.T.Context(), map[int][]job.Lane{0: {none, Lane()}, 1: {Lane()}}, regions...)
+		if err != nil || len(found) != want || want == 1 && !slices.Equal(found[0], []job.Lane{Lane()}) {
+			w.T.Errorf("in %v something has ended in %v (%v), want %d shards", regions, found, err, want)
+		}
+	}
+	w.runTo(ids[0], job.OutcomeSucceeded) // done
+	w.Advance(1500 * time.Millisecond)
+	w.Lease(0, 1)
+	expect(0, job.RegionLeased)
+	expect(0, job.RegionDead, job.RegionDone)
+	w.Advance(2 * ttl)
+	expect(1, job.RegionLeased)
+	expect(0, job.RegionDead, job.RegionDone)
+	w.Advance(2 * time.Hour)
+	expect(1, job.RegionDead, job.RegionDone)
+	expect(1, job.RegionDead, job.RegionDone, job.RegionLeased)
+	expect(0, job.RegionDead)
 }
 
 func testList(w *World) {

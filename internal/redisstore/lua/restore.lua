@@ -1,6 +1,6 @@
 -- restore.lua: write a job with all that belongs to it, in one step.
 -- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records
--- ARGV  1-3 common  4 the job's record  5 guard (as of apply.lua); "" the
+-- ARGV  1-3 common  4 the job's record  5 guard (a pattern: see apply.lua); "" the
 --       id must be free  6 place of the lane that it is in now; 0 none
 --       7 field of the history ("" none)  8 ended run
 --       9 definition  10.. per record, the job first: id, place of its lane, state,
@@ -20,8 +20,8 @@ end
 
 local id, state = ARGV[4], ARGV[12]
 local text = call('hget', KEYS[2], id)
-local fits = not text and ARGV[5] == '' or text and ARGV[5] ~= '' and find(text, ARGV[5])
-if not fits then
+local free, asked = not text and ARGV[5] == '', text and ARGV[5] ~= '' and find(text, ARGV[5])
+if not free and not asked then
 	if text == state and call('hget', KEYS[3], id) == ARGV[9] then return answer('3') end
 	return answer(sane(text) and sub(text, 35, 35) == '1' and '2' or '1')
 end

@@ -57,8 +57,11 @@ type Definition struct {
 	Locks           []*Lock                `protobuf:"bytes,26,rep,name=locks,proto3" json:"locks,omitempty"`
 	Target          string                 `protobuf:"bytes,27,opt,name=target,proto3" json:"target,omitempty"`
 	PauseAfter      uint32                 `protobuf:"varint,28,opt,name=pause_after,json=pauseAfter,proto3" json:"pause_after,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Groups of the fields above that are as usual, and left out. One bit each;
+	// package redisstore says which.
+	Usual         uint32 `protobuf:"varint,29,opt,name=usual,proto3" json:"usual,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Definition) Reset() {
@@ -283,6 +286,13 @@ func (x *Definition) GetTarget() string {
 func (x *Definition) GetPauseAfter() uint32 {
 	if x != nil {
 		return x.PauseAfter
+	}
+	return 0
+}
+
+func (x *Definition) GetUsual() uint32 {
+	if x != nil {
+		return x.Usual
 	}
 	return 0
 }
@@ -1141,7 +1151,7 @@ var File_fermata_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
-	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\xf1\b\n" +
+	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\x87\t\n" +
 	"\n" +
 	"Definition\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1a\n" +
@@ -1178,7 +1188,8 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\x05locks\x18\x1a \x03(\v2\x18.fermata.storage.v1.LockR\x05locks\x12\x16\n" +
 	"\x06target\x18\x1b \x01(\tR\x06target\x12\x1f\n" +
 	"\vpause_after\x18\x1c \x01(\rR\n" +
-	"pauseAfter\x1a9\n" +
+	"pauseAfter\x12\x14\n" +
+	"\x05usual\x18\x1d \x01(\rR\x05usual\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
