@@ -20,6 +20,9 @@ JOBS ?= 10000
 RUN ?=
 REPORT ?=
 N ?= 20000
+KILLS ?= 30
+# Rounds of `make bench`.
+ROUNDS ?= 3
 # Lives of the simulated cluster that a merge must survive.
 LIVES ?= 1000
 
@@ -37,7 +40,7 @@ build: ## build all commands into bin/
 ##@ Check
 
 .PHONY: test
-test: deps verify race lives ## everything that gates a merge
+test: deps verify race lives bench-check ## everything that gates a merge
 
 .PHONY: race
 race: ## all tests, with the race detector
@@ -87,13 +90,33 @@ chaos: deps ## the faults of docs/faults.md on real processes under JOBS (10000)
 	FERMATA_CHAOS=long FERMATA_CHAOS_TIME='$(CHAOS_TIME)' FERMATA_CHAOS_RUN='$(RUN)' FERMATA_CHAOS_JOBS=$(JOBS) FERMATA_CHAOS_REPORT='$(REPORT)' \
 		go test -count=1 -timeout 90m -run '^TestChaos' ./internal/acceptance
 
+.PHONY: takeover
+takeover: deps ## kill KILLS (30) nodes of a cluster with default settings, and measure how soon others have their work
+	FERMATA_TAKEOVERS=$(KILLS) go test -count=1 -timeout 30m -v -run '^TestTakeOver$$' ./internal/acceptance | grep -v '^=== '
+
 .PHONY: sim
 sim: deps ## lives of a simulated cluster with faults: N (20000) seeds from SEED (1) on; of one that fails, the story
 	scripts/sim.sh $(SEED) $(N)
 
 .PHONY: bench
-bench: deps ## benchmarks of the hot paths
+bench: deps ## Fermata, asynq and raw Redis side by side, ROUNDS (3): writes docs/benchmarks.md, 40 minutes
+	mkdir -p dist
+	cd bench && go run . -rounds $(ROUNDS) -json ../dist/benchmarks.json -docs ../docs/benchmarks.md
+
+.PHONY: bench-quick
+bench-quick: deps ## the same, one round of smaller sizes, printed only: three minutes
+	mkdir -p dist
+	cd bench && go run . -quick -rounds 1 -json ../dist/benchmarks-quick.json
+
+.PHONY: bench-micro
+bench-micro: deps ## Go benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./internal/...
+
+.PHONY: bench-check
+bench-check: deps # the module bench: its checks, its tests, a few jobs of each peer
+	cd bench && go mod tidy -diff && go vet ./...
+	cd bench && go tool -modfile=../tools/go.mod staticcheck ./...
+	cd bench && go test -timeout $(TIMEOUT) ./...
 
 ##@ Change
 
@@ -118,4 +141,4 @@ clean: ## remove what was built
 
 .PHONY: help
 help: ## this list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fermata-io/fermata/bench/internal/load"
+	"github.com/fermata-io/fermata/bench/internal/redisd"
+)
+
+// idle measures what a scheduler costs while nothing is due: a million jobs scheduled
+// ahead, one node and one worker connected.
+var idle = Scenario{
+	Name:  "idle",
+	Title: "Idle cost",
+	Text: "All jobs are due in an hour or later; one worker process is connected. CPU is a share of one core over the whole span. " +
+		"Calls are those that Redis counts, also inside scripts.",
+	Metrics: []Metric{
+		{"redis", "Redis %", 2}, {"scheduler", "scheduler %", 2}, {"both", "both %", 2}, {"worker", "worker %", 2},
+		{"scripts", "scripts/s", 1}, {"calls", "calls/s", 1},
+	},
+	Cases: func(p Params) []Case {
+		n := p.jobs(1_000_000, 100_000)
+		span := time.Minute
+		if p.Quick {
+			span = 10 * time.Second
+		}
+		return []Case{
+			{peerFermata, fmt.Sprintf("%d jobs", n), func(ctx context.Context, r *runner) (Sample, error) { return idleFermata(ctx, r, n, span) }},
+			{peerAsynq, fmt.Sprintf("%d tasks", n/4), func(ctx context.Context, r *runner) (Sample, error) { return idleAsynq(ctx, r, n/4, span) }},
+		}
+	},
+	Targets: func(r Results) []Target {
+		return []Target{
+			{Text: "CPU of Redis and scheduler while nothing is due", Value: r.least(peerFermata, "both"), Required: 0.5, Aimed: none, AtMost: true, Unit: "% of a core"},
+		}
+	},
+}
+
+// settleFor is how long after registration and connection nothing is measured: caches
+// are warm, collections are over.
+const settleFor = 10 * time.Second
+
+func idleFermata(ctx context.Context, r *runner, n int, span time.Duration) (Sample, error) {
+	b, err := r.newBed(ctx, bedOptions{nodes: 1, worker: load.Config{Kind: load.Fermata, Slots: 64, Classes: []int{n}}})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	if _, err := registerAhead(ctx, b, "default", n, 0); err != nil {
+		return nil, err
+	}
+	return b.rest(ctx, span)
+}
+
+func idleAsynq(ctx context.Context, r *runner, n int, span time.Duration) (Sample, error) {
+	b, err := r.newBed(ctx, bedOptions{worker: load.Config{
+		Kind: load.Asynq, Slots: 64, Queues: []string{"default"}, Classes: []int{n},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	if err := scheduleAsynq(ctx, b, n); err != nil {
+		return nil, err
+	}
+	return b.rest(ctx, span)
+}
+
+// rest connects the worker and measures a span in which nothing is due.
+func (b *bed) rest(ctx context.Context, span time.Duration) (Sample, error) {
+	if err := b.worker.Go(); err != nil {
+		return nil, err
+	}
+	if err := sleepUntil(ctx, time.Now().Add(settleFor)); err != nil {
+		return nil, err
+	}
+	before, err := b.redis.Commands(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := b.meter()
+	if err := sleepUntil(ctx, m.start.Add(span)); err != nil {
+		return nil, err
+	}
+	s := m.stop()
+	after, err := b.redis.Commands(ctx)
+	if err != nil {
+		return nil, err
+	}
+	calls := callsBetween(before, after)
+	sample := Sample{
+		"redis": 100 * s.share(partRedis), "worker": 100 * s.share(partWorker),
+		"scripts": float64(calls["evalsha"]+calls["eval"]) / s.took.Seconds(),
+	}
+	for _, n := range calls {
+		sample["calls"] += float64(n) / s.took.Seconds()
+	}
+	sample["both"] = sample["redis"]
+	if b.cluster != nil {
+		sample["scheduler"] = 100 * s.share(partScheduler)
+		sample["both"] += sample["scheduler"]
+	}
+	return sample, b.alive()
+}
+
+func callsBetween(before, after map[string]redisd.Command) map[string]int64 {
+	out := map[string]int64{}
+	for name, c := range after {
+		out[name] = c.Calls - before[name].Calls
+	}
+	return out
+}
+
+// least is the smallest median of a metric among the peer's rows.
+func (r Results) least(peer, key string) float64 {
+	least := none
+	for _, row := range r.Rows {
+		if v := row.Median(key); row.Peer == peer && !(v >= least) {
+			least = v
+		}
+	}
+	return least
+}

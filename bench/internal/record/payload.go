@@ -1,0 +1,54 @@
+// Package record keeps what the handlers of a benchmark saw: which jobs ran, how
+// often, and how far from their due time they started.
+package record
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// head is the length of what a payload must hold: class, index, due time.
+const head = 1 + 10 + 16
+
+// Class groups the jobs of a measurement that are told apart: 0 to 25.
+type Class uint8
+
+// Payload makes the input of the i-th job of a class: it names the job and when it
+// is due (zero: not told), and is filled up to size bytes, at least 27.
+func Payload(c Class, i int, due time.Time, size int) []byte {
+	micros := int64(0)
+	if !due.IsZero() {
+		micros = due.UnixMicro()
+	}
+	b := make([]byte, max(size, head))
+	copy(b, fmt.Sprintf("%c%010d%016d", 'a'+rune(c), i, micros))
+	for i := head; i < len(b); i++ {
+		b[i] = byte('a' + i%26)
+	}
+	return b
+}
+
+// ID is the id of the i-th job of a class, of 24 bytes.
+func ID(c Class, i int) string { return fmt.Sprintf("%c-%022d", 'a'+rune(c), i) }
+
+var errPayload = errors.New("the payload is not one of this benchmark")
+
+// parse reads what Payload wrote.
+func parse(b []byte) (c Class, i int, due time.Time, err error) {
+	if len(b) < head || b[0] < 'a' || b[0] > 'z' {
+		return 0, 0, due, errPayload
+	}
+	if i, err = strconv.Atoi(string(b[1:11])); err != nil {
+		return 0, 0, due, errPayload
+	}
+	micros, err := strconv.ParseInt(string(b[11:head]), 10, 64)
+	if err != nil {
+		return 0, 0, due, errPayload
+	}
+	if micros != 0 {
+		due = time.UnixMicro(micros)
+	}
+	return Class(b[0] - 'a'), i, due, nil
+}

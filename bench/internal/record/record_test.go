@@ -1,0 +1,60 @@
+package record
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestPayload(t *testing.T) {
+	due := time.UnixMicro(1_800_000_000_123_456)
+	b := Payload(2, 4711, due, 200)
+	c, i, told, err := parse(b)
+	if len(b) != 200 || err != nil || c != 2 || i != 4711 || !told.Equal(due) {
+		t.Errorf("%q: class %d, job %d, due %v, %v", b, c, i, told, err)
+	}
+	if _, _, told, err := parse(Payload(0, 1, time.Time{}, 0)); err != nil || !told.IsZero() {
+		t.Errorf("due %v, %v", told, err)
+	}
+	for _, wrong := range []string{"", "short", "A00000000010000000000000000", "ax0000000010000000000000000"} {
+		if _, _, _, err := parse([]byte(wrong)); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
+	if id := ID(1, 42); len(id) != 24 {
+		t.Errorf("id %q", id)
+	}
+}
+
+func TestReports(t *testing.T) {
+	r := New(4, 1)
+	now := time.Now()
+	r.Start(Payload(0, 0, now.Add(time.Hour), 0), time.Time{}) // early
+	r.Start(Payload(0, 1, now.Add(-time.Second), 0), time.Time{})
+	r.Start(Payload(0, 2, time.Time{}, 0), now.Add(-2*time.Second)) // due later ones began before
+	if n := r.Start(Payload(0, 2, time.Time{}, 0), now); n != 2 {
+		t.Errorf("execution %d", n)
+	}
+	r.Start(Payload(1, 0, now, 0), time.Time{})
+	reports, err := r.Reports(1, func(string) int { return 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := reports[0]
+	if p.Jobs != 4 || p.Executions != 4 || p.Missing != 1 || p.Wrong != 2 || p.Early != 1 || reports[1].Wrong != 0 {
+		t.Errorf("%+v", reports)
+	}
+	if p.LagMS.Min > -3_000_000 || p.LagMS.Max < 2000 || p.LagMS.Max > 60_000 {
+		t.Errorf("lag %+v", p.LagMS)
+	}
+	if math.Abs(p.DisorderMS.Max-3_602_000) > 1 || p.DisorderMS.Min != 0 {
+		t.Errorf("disorder %+v", p.DisorderMS)
+	}
+	if r.Executed() != 5 {
+		t.Errorf("%d executions", r.Executed())
+	}
+	r.Start(Payload(0, 99, now, 0), time.Time{})
+	if _, err := r.Reports(1, nil); err == nil {
+		t.Error("a strange job is taken")
+	}
+}

@@ -1,0 +1,138 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermata-io/fermata/bench/internal/stats"
+)
+
+// Recorder counts executions. Its cost in a handler is a reading of the clock and
+// a few atomic writes.
+type Recorder struct {
+	classes  []class
+	executed atomic.Int64
+	strange  atomic.Int64 // payloads that are none of this measurement
+}
+
+// class has an entry for each job: of what it saw first.
+type class struct {
+	runs  []atomic.Int32
+	start []int64 // handler entry, Unix nanoseconds
+	due   []int64
+}
+
+// New makes a recorder for as many jobs of each class.
+func New(jobs ...int) *Recorder {
+	r := &Recorder{classes: make([]class, len(jobs))}
+	for c, n := range jobs {
+		r.classes[c] = class{runs: make([]atomic.Int32, n), start: make([]int64, n), due: make([]int64, n)}
+	}
+	return r
+}
+
+// Start notes that a handler was entered now and returns how often it has been for
+// this job. A zero due time means the one in the payload.
+func (r *Recorder) Start(payload []byte, due time.Time) int {
+	now := time.Now()
+	c, i, told, err := parse(payload)
+	if err != nil || int(c) >= len(r.classes) || i >= len(r.classes[c].runs) {
+		r.strange.Add(1)
+		return 0
+	}
+	if due.IsZero() {
+		due = told
+	}
+	k := &r.classes[c]
+	n := k.runs[i].Add(1)
+	if n == 1 {
+		k.start[i], k.due[i] = now.UnixNano(), due.UnixNano()
+	}
+	r.executed.Add(1)
+	return int(n)
+}
+
+// Executed is how often handlers were entered.
+func (r *Recorder) Executed() int { return int(r.executed.Load()) }
+
+// Report is what became of the jobs of one class.
+type Report struct {
+	Jobs       int
+	Executions int
+	Missing    int // never ran
+	Wrong      int // did not run as often as expected, the missing ones included
+	Early      int // started before they were due
+	LagMS      stats.Quantiles
+	FirstStart time.Time
+	LastStart  time.Time
+	// Disorder is how far a job started behind one of its group that was due later,
+	// in milliseconds between their due times.
+	DisorderMS stats.Quantiles
+}
+
+// Reports sums up each class, whose jobs should have run so often. The jobs of a
+// group should start in the order of their due times; nil means no groups.
+func (r *Recorder) Reports(expect int, group func(id string) int) ([]Report, error) {
+	if n := r.strange.Load(); n > 0 {
+		return nil, fmt.Errorf("%d executions of jobs that are none of this measurement", n)
+	}
+	out := make([]Report, len(r.classes))
+	for c := range r.classes {
+		out[c] = r.classes[c].report(expect)
+		if group != nil {
+			out[c].DisorderMS = r.classes[c].disorder(func(i int) int { return group(ID(Class(c), i)) })
+		}
+	}
+	return out, nil
+}
+
+func (k *class) report(expect int) Report {
+	p := Report{Jobs: len(k.runs)}
+	var lags []float64
+	first, last := int64(0), int64(0)
+	for i := range k.runs {
+		n := int(k.runs[i].Load())
+		p.Executions += n
+		if n != expect {
+			p.Wrong++
+		}
+		if n == 0 {
+			p.Missing++
+			continue
+		}
+		if first == 0 || k.start[i] < first {
+			first = k.start[i]
+		}
+		last = max(last, k.start[i])
+		lag := k.start[i] - k.due[i]
+		if lag < 0 {
+			p.Early++
+		}
+		lags = append(lags, float64(lag)/1e6)
+	}
+	p.LagMS = stats.Of(lags)
+	p.FirstStart, p.LastStart = time.Unix(0, first), time.Unix(0, last)
+	return p
+}
+
+// disorder compares each start with the latest due time that the group had begun
+// before it.
+func (k *class) disorder(group func(int) int) stats.Quantiles {
+	order := make([]int, 0, len(k.runs))
+	for i := range k.runs {
+		if k.runs[i].Load() > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(k.start[a] - k.start[b]) })
+	newest := map[int]int64{}
+	var behind []float64
+	for _, i := range order {
+		g := group(i)
+		newest[g] = max(newest[g], k.due[i])
+		behind = append(behind, float64(newest[g]-k.due[i])/1e6)
+	}
+	return stats.Of(behind)
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/fermata-io/fermata/bench/internal/asynqs"
+	"github.com/fermata-io/fermata/bench/internal/rawredis"
+	"github.com/fermata-io/fermata/bench/internal/record"
+	"github.com/fermata-io/fermata/bench/internal/stats"
+	"github.com/fermata-io/fermata/client"
+)
+
+// submit measures registration: one-time jobs due in an hour, by BatchCreateJobs with
+// 1,000 jobs a call from one, two and four clients (each with a connection of its own, a
+// call at a time), and by CreateJob with 64 calls of one client in flight, and one. Raw
+// Redis adds 1,000 a pipeline. The clients run in the benchmark's own process, whose CPU
+// is not shown.
+var submit = Scenario{
+	Name:  "submit",
+	Title: "Registration",
+	Text: "One-time jobs due in an hour, 200-byte payloads. BatchCreateJobs: 1,000 a call, each client one call at a time. CreateJob: " +
+		"64 calls of one client in flight, or one; latencies are those of a call. asynq has no call for several tasks.",
+	Metrics: []Metric{
+		{"rate", "jobs/s", 0}, {"p50", "call p50 ms", 2}, {"p99", "call p99 ms", 2}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "scheduler us/job", 1},
+	},
+	Cases: func(p Params) []Case {
+		n := p.jobs(200_000, 50_000)
+		var cases []Case
+		for _, clients := range []int{1, 2, 4} {
+			cases = append(cases, Case{peerFermata, fmt.Sprintf("BatchCreateJobs, clients: %d", clients), func(ctx context.Context, r *runner) (Sample, error) {
+				return submitBatches(ctx, r, n, clients)
+			}})
+		}
+		for _, inFlight := range []int{64, 1} {
+			jobs := n / 4
+			if inFlight == 1 {
+				jobs = n / 40
+			}
+			cases = append(cases,
+				Case{peerFermata, fmt.Sprintf("CreateJob, %d in flight", inFlight), func(ctx context.Context, r *runner) (Sample, error) {
+					return submitSingly(ctx, r, jobs, inFlight)
+				}},
+				Case{peerAsynq, fmt.Sprintf("Enqueue, %d in flight", inFlight), func(ctx context.Context, r *runner) (Sample, error) {
+					return submitAsynq(ctx, r, jobs, inFlight)
+				}})
+		}
+		return append(cases, Case{peerRaw, "ZADD + HSET, 1,000 a call", func(ctx context.Context, r *runner) (Sample, error) { return submitRaw(ctx, r, n) }})
+	},
+	Targets: func(r Results) []Target {
+		batch := none
+		for _, row := range r.Rows {
+			if v := row.Median("rate"); row.Peer == peerFermata && strings.HasPrefix(row.Setting, "Batch") && !(v <= batch) {
+				batch = v
+			}
+		}
+		return []Target{
+			{Text: "BatchCreateJobs, best number of clients", Value: batch, Required: 60_000, Aimed: 90_000, Unit: "jobs/s"},
+			{Text: "CreateJob, 64 in flight", Value: r.Of(peerFermata, "CreateJob, 64 in flight", "rate"), Required: 20_000, Aimed: none, Unit: "jobs/s"},
+			{Text: "CreateJob, one client: p99", Value: r.Of(peerFermata, "CreateJob, 1 in flight", "p99"), Required: 2, Aimed: none, AtMost: true, Unit: "ms"},
+		}
+	},
+}
+
+func submitBatches(ctx context.Context, r *runner, n, clients int) (Sample, error) {
+	b, err := r.newBed(ctx, bedOptions{nodes: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	due := time.Now().Add(time.Hour)
+	m := b.meter()
+	if err := b.cluster.Register(ctx, 0, n, clients, func(i int) *client.Job { return onceJob(0, i, due) }); err != nil {
+		return nil, err
+	}
+	sample := Sample{}
+	m.stop().perJob(n, sample)
+	return sample, nil
+}
+
+func submitSingly(ctx context.Context, r *runner, n, inFlight int) (Sample, error) {
+	b, err := r.newBed(ctx, bedOptions{nodes: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	c, err := b.cluster.Client()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	due := time.Now().Add(time.Hour)
+	return b.submit(n, inFlight, func(i int) error {
+		_, err := c.CreateJob(ctx, record.ID(0, i), onceJob(0, i, due))
+		return err
+	})
+}
+
+func submitAsynq(ctx context.Context, r *runner, n, inFlight int) (Sample, error) {
+	b, err := r.newBed(ctx, bedOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	c := asynqs.New(b.redis.Addr)
+	defer c.Close()
+	due := time.Now().Add(time.Hour)
+	return b.submit(n, inFlight, func(i int) error {
+		return c.One(ctx, record.Payload(0, i, due, payloadSize), asynq.ProcessAt(due))
+	})
+}
+
+// submit measures n calls, so many at once, after a few that do not count.
+func (b *bed) submit(n, inFlight int, call func(i int) error) (Sample, error) {
+	const warm = 200
+	for i := range warm {
+		if err := call(n + i); err != nil {
+			return nil, err
+		}
+	}
+	took := make([]float64, n)
+	errs := make([]error, inFlight)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	m := b.meter()
+	for k := range inFlight {
+		all.Go(func() {
+			for errs[k] == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				start := time.Now()
+				errs[k] = call(i)
+				took[i] = float64(time.Since(start).Microseconds()) / 1e3
+			}
+		})
+	}
+	all.Wait()
+	measured := m.stop()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	q := stats.Of(took)
+	sample := Sample{"p50": q.P50, "p99": q.P99}
+	measured.perJob(n, sample)
+	return sample, nil
+}
+
+func submitRaw(ctx context.Context, r *runner, n int) (Sample, error) {
+	b, err := r.newBed(ctx, bedOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	raw := rawredis.New(b.redis.Addr)
+	defer raw.Close()
+	m := b.meter()
+	if err := raw.Add(ctx, n, 1000, payloadSize, true); err != nil {
+		return nil, err
+	}
+	sample := Sample{}
+	m.stop().perJob(n, sample)
+	return sample, nil
+}
