@@ -32,7 +32,11 @@ func markdown(o Outcome) string {
 	b.WriteString("\n## Targets\n\n" + targetTable(o))
 	for _, m := range o.Scenarios {
 		if s, ok := scenarioOf(m.Name); ok {
-			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n`%s` (%s, rounds: %d)\n\n%s", s.Title, s.Text, m.Command, m.At.Format("2006-01-02"), m.Rounds, table(s, m.Rows))
+			sizes := ""
+			if m.Quick {
+				sizes = ", smaller sizes"
+			}
+			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n`%s` (%s, rounds: %d%s)\n\n%s", s.Title, s.Text, m.Command, m.At.Format("2006-01-02"), m.Rounds, sizes, table(s, m.Rows))
 		}
 	}
 	return b.String()
@@ -114,8 +118,9 @@ func cell(r *Row, m Metric) string {
 		return ""
 	}
 	text := thousands(v, m.Digits)
-	if low, high := r.Spread(m.Key); low < high {
-		text += " (" + thousands(low, m.Digits) + "–" + thousands(high, m.Digits) + ")"
+	low, high := r.Spread(m.Key)
+	if from, to := thousands(low, m.Digits), thousands(high, m.Digits); from != to {
+		text += " (" + from + "–" + to + ")"
 	}
 	return text
 }
