@@ -15,7 +15,7 @@ const (
 	// maxLearnt bounds the addresses remembered beside the configured ones.
 	maxLearnt = 32
 	// settledAfter is how long a session lasts that was not a failure.
-	settledAfter = 5 * time.Second
+	settledAfter = time.Second
 )
 
 // link keeps one session open, whatever happens to nodes. Its fields belong to

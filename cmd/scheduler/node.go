@@ -73,7 +73,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "file with the key that encrypts gossip: the base64 of 16, 24 or 32 bytes")
 	flags.StringVar(&cfg.Cluster, "cluster", "", "label of the cluster; nodes of another one are refused (default: the keyspace)")
 	redisFlags(cmd, &cfg, &f)
-	flags.DurationVar(&cfg.LockTTL, "lock-ttl", 10*time.Second, "life of a shard's lock without refresh: how long a dead node keeps its shards")
+	flags.DurationVar(&cfg.LockTTL, "lock-ttl", 10*time.Second, "life of a shard's lock without refresh: how long a node that froze or lost its host keeps its shards")
 	flags.DurationVar(&cfg.LeaseTTL, "lease-ttl", 30*time.Second, "life of an attempt's lease without renewal: how long a dead worker keeps its runs")
 	flags.DurationVar(&cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes")

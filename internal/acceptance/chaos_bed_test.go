@@ -45,7 +45,6 @@ type bed struct {
 	faults  []check.Fault
 	more    []check.Promise // of jobs that trials make
 	current *figures        // of the trial under way
-	looking *looking        // nil until somebody does
 	served  *service        // of the load's jobs
 }
 

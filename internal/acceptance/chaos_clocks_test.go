@@ -24,7 +24,7 @@ func TestChaosClocks(t *testing.T) {
 	inTurn(t)
 	skews := map[string]string{"a": "5m0s 0", "b": "-5m0s 0", "c": "-5s 0.01"}
 	runTrials(t, bedOptions{Binary: skewedScheduler(t), Env: func(node string) []string { return []string{skewEnv + "=" + skews[node]} }},
-		trial{ID: "T31", Name: "nodes' clocks are wrong", Bound: eitherBound, Inject: skewClocks},
+		trial{ID: "T31", Name: "nodes' clocks are wrong", Bound: deathBound, Inject: skewClocks},
 	)
 }
 
@@ -49,11 +49,10 @@ func skewClocks(b *bed) {
 	if p99 := quantile(lags, 0.99); p99 > time.Second || len(lags) == 0 || lags[0] < -time.Millisecond {
 		b.t.Errorf("with wrong clocks the lag is %v at least and %v (p99)", quantile(lags, 0), p99)
 	}
-	lock, lease := chaosTTLs()
-	b.fault(faultKind{Name: "node killed", Within: eitherBound(lock, lease)}, func() {
+	b.fault(faultKind{Name: "node killed", Within: deathBound(chaosTTLs())}, func() {
 		watch := b.watchTakeOver("b")
 		b.kill(b.node("b"))
-		watch.over()
+		watch.over(takeOverPromise)
 		b.startNode("b")
 	})
 	if late := b.match(func(e check.Event) bool { return e.Kind == check.Start && e.AtNS < e.DueMS*1e6-1e6 }); len(late) > 0 {

@@ -23,10 +23,10 @@ func TestChaosDark(t *testing.T) {
 // darkTime is how long no node is there.
 func darkTime() time.Duration { return chaosSpan(6 * time.Second) }
 
-// darkBound: new nodes of the old names break the locks of the old ones; starting
-// them all takes a while on a busy machine.
+// darkBound: new nodes of the old names break the locks of the old ones, which have
+// long been silent; starting them all takes a while on a busy machine.
 func darkBound(lock, lease time.Duration) time.Duration {
-	return darkTime() + eitherBound(lock, lease) + 5*time.Second
+	return darkTime() + deathBound(lock, lease) + 5*time.Second
 }
 
 func darken(b *bed) {

@@ -38,6 +38,7 @@ func newLinks(t testing.TB, server *redistest.Server, o *origins, node string) *
 	l.packets = faultproxy.NewPackets(t, hostPort(front, gossipPort), l.real(gossipPort))
 	for _, p := range []*faultproxy.Proxy{l.grpc, l.peer, l.gossip} {
 		p.Name(o.byProcess(p.Addr()))
+		p.MirrorRefusals() // by which nodes tell a dead process from a slow one
 	}
 	o.listens(node, l.ip)
 	l.packets.Name(o.byAddress)

@@ -40,7 +40,7 @@ func starveNode(b *bed, id, name string, dir faultproxy.Direction) {
 	b.fault(faultKind{Name: name, Within: unheardBound(lock, lease)}, func() {
 		watch := b.watchTakeOver(id)
 		link.Blackhole(dir)
-		watch.over()
+		watch.over(unheardBound(lock, lease))
 		b.lasts(chaosSpan(3*lock) - lock)
 		held := b.node(id).metric(b.t, "fermata_shards_held")
 		if held != 0 {

@@ -12,12 +12,13 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// TestChaosNodes: what happens to nodes. Work goes on within the life of a lock and
-// two seconds, on schedule, exactly fenced.
+// TestChaosNodes: what happens to nodes. Work goes on within two seconds of a death,
+// and within the life of a lock and two seconds after a freeze, on schedule, exactly
+// fenced.
 func TestChaosNodes(t *testing.T) {
 	inTurn(t)
 	runTrials(t, bedOptions{},
-		trial{ID: "T01", Name: "nodes are killed, and start again", Bound: eitherBound, Inject: killNodes},
+		trial{ID: "T01", Name: "nodes are killed, and start again", Bound: deathBound, Inject: killNodes},
 		trial{ID: "T03", Name: "a node with shards freezes, its calls arrive late", Bound: eitherBound, Inject: freezeNode},
 		trial{ID: "T38", Name: "rolling restart under faults", Bound: unheardBound, Inject: rollRoughly, LongOnly: true},
 	)
@@ -27,19 +28,20 @@ func TestChaosNodes(t *testing.T) {
 // at once, or after another one has taken its shards over.
 func killNodes(b *bed) {
 	deaths := 0
-	kind := faultKind{Name: "node killed", Within: eitherBound(chaosTTLs())}
+	kind := faultKind{Name: "node killed", Within: deathBound(chaosTTLs())}
 	for end := time.Now().Add(chaosSpan(7 * time.Second)); deaths < 2 || time.Now().Before(end); deaths++ {
 		id := string(rune('a' + deaths%len(b.links)))
 		b.fault(kind, func() {
 			watch := b.watchTakeOver(id)
 			b.kill(b.node(id))
 			if deaths%2 == 0 {
-				watch.over()
+				watch.over(takeOverPromise)
 				b.startNode(id)
 				return
 			}
+			again := time.Now()
 			b.startNode(id)
-			watch.over()
+			watch.over(takeOverPromise + time.Since(again))
 		})
 		b.lasts(500 * time.Millisecond)
 	}
@@ -64,7 +66,7 @@ func freezeNode(b *bed) {
 		})
 		watch := b.watchTakeOver("b")
 		n.freeze()
-		watch.over()
+		watch.over(nodeBound(lock, lease))
 		b.lasts(chaosSpan(2*lock) - lock)
 		link.Pass() // late calls of a node that has lost its locks
 		b.lasts(100 * time.Millisecond)

@@ -57,9 +57,16 @@ type trial struct {
 }
 
 // nodeBound and workerBound are the documented times until work goes on after the
-// loss of either.
+// loss of either, if nothing proves that it is lost.
 func nodeBound(lock, _ time.Duration) time.Duration    { return lock + 2*time.Second }
 func workerBound(_, lease time.Duration) time.Duration { return lease + 2*time.Second }
+
+// deathBound is for nodes whose process ends: what they had leased that no worker
+// heard of waits for the end of its lease.
+func deathBound(lock, lease time.Duration) time.Duration {
+	return max(takeOverPromise, workerBound(lock, lease))
+}
+
 func eitherBound(lock, lease time.Duration) time.Duration {
 	return max(nodeBound(lock, lease), workerBound(lock, lease))
 }

@@ -2,12 +2,14 @@ package acceptance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -21,7 +23,7 @@ const (
 	lockTTL  = 2 * time.Second
 	leaseTTL = 3 * time.Second
 	shards   = 16
-	// takeOver is the documented time until a dead node's work goes on.
+	// takeOver is the documented time until a frozen node's work goes on.
 	takeOver = lockTTL + 2*time.Second
 )
 
@@ -35,6 +37,8 @@ type cluster struct {
 	evidence []evidence       // of all workers that ever ran
 	recorded []check.Event    // what was read of it
 	pulse    *pulse           // of Redis
+	plain    bool             // nodes have default settings, as far as that can be
+	looking  *looking         // nil until somebody does
 	// spawned, if set, hears of each process before it can have connected anywhere.
 	spawned func(id string, pid int)
 }
@@ -61,7 +65,7 @@ func (c *cluster) audit() {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	options := redisstore.Options{Client: client, Shards: shards, AllowUnsafe: true}
+	options := redisstore.Options{Client: client, Shards: c.shards(), AllowUnsafe: true}
 	if c.virtual {
 		options.Virtual = func() int64 { return 0 } // an audit goes by no clock
 	}
@@ -70,7 +74,7 @@ func (c *cluster) audit() {
 		c.t.Fatalf("audit: %v", err)
 	}
 	records := int64(0)
-	for shard := range shards {
+	for shard := range c.shards() {
 		report, err := store.Audit(ctx, shard, false)
 		if err != nil {
 			c.t.Fatalf("audit of shard %d: %v", shard, err)
@@ -83,6 +87,47 @@ func (c *cluster) audit() {
 		}
 	}
 	c.t.Logf("audit: %d records, nothing out of place", records)
+}
+
+// shards is how many the keyspace has.
+func (c *cluster) shards() int {
+	if c.plain {
+		return 64
+	}
+	return shards
+}
+
+// locks are the values of all shard locks that are held.
+func (c *cluster) locks() (map[int]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if c.looking == nil {
+		client, err := redisstore.NewClient(redisstore.ClientOptions{URL: c.redisURL})
+		if err != nil {
+			return nil, err
+		}
+		c.t.Cleanup(func() { _ = client.Close() })
+		store, err := redisstore.Open(ctx, redisstore.Options{Client: client, Shards: c.shards(), AllowUnsafe: true})
+		if err != nil {
+			return nil, err
+		}
+		c.looking = &looking{client, store}
+	}
+	held := map[int]string{}
+	for shard := range c.shards() {
+		value, err := c.looking.client.Get(ctx, c.looking.store.LockKey(shard)).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, err
+		}
+		held[shard] = value
+	}
+	return held, nil
+}
+
+// looking is how the test itself looks at Redis.
+type looking struct {
+	client redis.UniversalClient
+	store  *redisstore.Store
 }
 
 // newRedis is a standalone server for one test. Its append-only file is never
@@ -120,10 +165,12 @@ func (c *cluster) startAs(id, binary string, env []string, flags ...string) *sch
 		}
 	}
 	args := []string{
-		"--name", id, "--redis-url", c.redisURL, "--shards", fmt.Sprint(shards),
+		"--name", id, "--redis-url", c.redisURL,
 		"--grpc-addr", "127.0.0.1:0", "--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0",
-		"--lock-ttl", lockTTL.String(), "--lease-ttl", leaseTTL.String(), "--min-interval", "1s",
-		"--drain-timeout", "20s", "--log-format", "json",
+		"--min-interval", "1s", "--drain-timeout", "20s", "--log-format", "json",
+	}
+	if !c.plain {
+		args = append(args, "--shards", fmt.Sprint(shards), "--lock-ttl", lockTTL.String(), "--lease-ttl", leaseTTL.String())
 	}
 	for _, n := range c.nodes {
 		args = append(args, "--join", n.gossip)

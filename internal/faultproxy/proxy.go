@@ -1,23 +1,28 @@
 package faultproxy
 
 import (
+	"errors"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
 
 // Proxy stands between clients and one target.
 type Proxy struct {
-	target   string
-	listener net.Listener
-	faults   *faults
-	wg       sync.WaitGroup
+	target string
+	addr   string
+	faults *faults
+	wg     sync.WaitGroup
+	ended  chan struct{} // closed by close
 
-	mu     sync.Mutex
-	name   func(net.Addr) string // nil names nobody
-	closed bool
-	links  map[*link]struct{}
+	mu       sync.Mutex
+	listener net.Listener
+	mirror   bool
+	name     func(net.Addr) string // nil names nobody
+	closed   bool
+	links    map[*link]struct{}
 }
 
 // New starts a proxy to the host:port target, on a loopback port of its own,
@@ -34,14 +39,26 @@ func NewAt(t testing.TB, listen, target string) *Proxy {
 	if err != nil {
 		t.Fatalf("faultproxy: %v", err)
 	}
-	p := &Proxy{target: target, listener: l, faults: newFaults(), links: map[*link]struct{}{}}
+	p := &Proxy{
+		target: target, addr: l.Addr().String(), listener: l, faults: newFaults(), ended: make(chan struct{}),
+		links: map[*link]struct{}{},
+	}
 	p.wg.Go(p.accept)
 	t.Cleanup(p.close)
 	return p
 }
 
 // Addr is the host:port that clients dial.
-func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+func (p *Proxy) Addr() string { return p.addr }
+
+// MirrorRefusals makes the proxy's address refuse connections, as the target's own
+// does, from when a client has been turned away because the target refused until it
+// listens again. Nobody else may come by the address meanwhile.
+func (p *Proxy) MirrorRefusals() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mirror = true
+}
 
 // Name tells how to name clients that connect from now on, by the address they
 // connect from. It is called once for each connection.
@@ -86,15 +103,19 @@ func (p *Proxy) close() {
 	for l := range p.links {
 		l.close()
 	}
-	p.mu.Unlock()
 	_ = p.listener.Close()
+	p.mu.Unlock()
+	close(p.ended)
 	p.faults.stop()
 	p.wg.Wait()
 }
 
 func (p *Proxy) accept() {
 	for {
-		client, err := p.listener.Accept()
+		p.mu.Lock()
+		listener := p.listener
+		p.mu.Unlock()
+		client, err := listener.Accept()
 		if err != nil {
 			return
 		}
@@ -106,12 +127,64 @@ func (p *Proxy) accept() {
 		server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
 		if err != nil { // the client sees what a dead target looks like
 			_ = client.Close()
+			if errors.Is(err, syscall.ECONNREFUSED) && !p.mirrorRefusal() {
+				return
+			}
 			continue
 		}
 		if !p.adopt(name, client, server) {
 			return
 		}
 	}
+}
+
+// probeEvery is how often a target that refused is asked whether it listens again.
+const probeEvery = 10 * time.Millisecond
+
+// mirrorRefusal stops listening until the target listens, if the proxy mirrors that. It
+// fails once the proxy closes.
+func (p *Proxy) mirrorRefusal() bool {
+	p.mu.Lock()
+	mirror := p.mirror
+	if mirror {
+		_ = p.listener.Close()
+	}
+	p.mu.Unlock()
+	if !mirror {
+		return true
+	}
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.ended:
+			return false
+		case <-ticker.C:
+		}
+		if p.listenAgain() {
+			return true
+		}
+	}
+}
+
+// listenAgain listens if the target does.
+func (p *Proxy) listenAgain() bool {
+	probe, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+	if err != nil {
+		return false
+	}
+	_ = probe.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	l, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		return false
+	}
+	p.listener = l
+	return true
 }
 
 // adopt starts the two pumps of a connection. It fails once the proxy closes.

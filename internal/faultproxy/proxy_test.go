@@ -6,9 +6,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -223,6 +225,46 @@ func TestADeadTargetClosesTheClient(t *testing.T) {
 	if _, err := dial(t, p.Addr()).Read(make([]byte, 1)); err == nil {
 		t.Fatal("connected to nothing")
 	}
+}
+
+// TestRefusalsAreMirrored: who dials a proxy before a dead target is refused, until
+// the target listens again.
+func TestRefusalsAreMirrored(t *testing.T) {
+	target, err := net.Listen("tcp", "127.81.67.2:0") // an address that no other test uses
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := target.Addr().String()
+	p := faultproxy.NewAt(t, "127.81.67.3:0", addr)
+	p.MirrorRefusals()
+	if err := target.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dial(t, p.Addr()).Read(make([]byte, 1)); err == nil {
+		t.Fatal("connected to nothing")
+	}
+	redistest.Eventually(t, 10*time.Second, "a refusal", func(context.Context) error {
+		conn, err := net.Dial("tcp", p.Addr())
+		if err == nil {
+			_ = conn.Close()
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return fmt.Errorf("dialling gives %v", err)
+		}
+		return nil
+	})
+	again, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	redistest.Eventually(t, 10*time.Second, "connections again", func(context.Context) error {
+		conn, err := net.Dial("tcp", p.Addr())
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
 }
 
 func TestCutRepliesRefusesNonsense(t *testing.T) {

@@ -60,7 +60,7 @@ func New(o Options) (*Cluster, error) {
 	c.running, c.end = context.WithCancel(context.Background())
 	c.nodes = newDelegate(o, c.signal)
 	c.addr.Store("")
-	self := ring.Member{Name: o.Name, GRPCAddr: o.GRPCAddr, PeerAddr: o.PeerAddr}
+	self := ring.Member{Name: o.Name, GRPCAddr: o.GRPCAddr, PeerAddr: o.PeerAddr, Process: o.Process}
 	c.setView(1, []ring.Member{self})
 	c.register(o.Registerer)
 	return c, nil

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 func newNode(t *testing.T, name string, change ...func(*Options)) *Cluster {
 	t.Helper()
 	o := Options{
-		Name: name, BindAddr: "127.0.0.1", GRPCAddr: name + ":9000", PeerAddr: name + ":7000",
+		Name: name, BindAddr: "127.0.0.1", GRPCAddr: name + ":9000", PeerAddr: name + ":7000", Process: "first-" + name,
 		Label: t.Name(), RejoinEvery: 300 * time.Millisecond,
 	}
 	for _, c := range change {
@@ -114,7 +114,7 @@ func trio(t *testing.T, change ...func(*Options)) (a, b, c *Cluster) {
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	c := newNode(t, "a")
-	want := ring.View{Version: 1, Self: "a", Members: []ring.Member{{Name: "a", GRPCAddr: "a:9000", PeerAddr: "a:7000"}}}
+	want := ring.View{Version: 1, Self: "a", Members: []ring.Member{{Name: "a", GRPCAddr: "a:9000", PeerAddr: "a:7000", Process: "first-a"}}}
 	check := func(when string) {
 		t.Helper()
 		v := c.View()
@@ -155,7 +155,7 @@ func TestThreeNodesConverge(t *testing.T) {
 	for _, n := range []*Cluster{a, b, c} {
 		v := n.View()
 		for _, m := range v.Members {
-			if m.GRPCAddr != m.Name+":9000" || m.PeerAddr != m.Name+":7000" {
+			if m.GRPCAddr != m.Name+":9000" || m.PeerAddr != m.Name+":7000" || m.Process != "first-"+m.Name {
 				t.Errorf("%s knows %+v", v.Self, m)
 			}
 		}
@@ -186,6 +186,39 @@ func TestCrashIsDetectedAndNameComesBack(t *testing.T) {
 	}
 	if m := a.View().Members[2]; m.GRPCAddr != "new:9000" {
 		t.Errorf("a knows the old process: %+v", m)
+	}
+}
+
+// A process that is back at its old address before anybody has missed it is told from
+// the one before, whose locks it does not have.
+func TestRestartThatNobodyNoticesIsTold(t *testing.T) {
+	t.Parallel()
+	apart := func(o *Options) { o.BindAddr = "127.83.11.7" } // so that the port stays free
+	a, b, c := trio(t, apart)
+	_, port, err := net.SplitHostPort(c.LocalAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	startNode(t, "c", apart, joining(a.LocalAddr()), func(o *Options) {
+		o.BindPort, _ = strconv.Atoi(port)
+		o.Process = "second-c"
+	})
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for _, n := range []*Cluster{a, b} {
+		for {
+			if m, ok := n.View().Member("c"); ok && m.Process == "second-c" {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s sees %+v", n.o.Name, n.View().Members)
+			}
+			<-tick.C
+		}
 	}
 }
 

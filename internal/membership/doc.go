@@ -3,16 +3,17 @@
 //
 // # Model
 //
-// Every node gossips over UDP and TCP on one port. What the others must know to
-// talk to it, its gRPC and peer addresses, travels as its gossip metadata. A
-// view is a hint, never a proof: two nodes may differ about it for seconds, or
-// for as long as the network between them is cut. Shard locks decide.
+// Every node gossips over UDP and TCP on one port. What the others must know of it,
+// its gRPC and peer addresses and what its process is called in locks, travels as
+// its gossip metadata. A view is a hint, never a proof: two nodes may differ about it
+// for seconds, or for as long as the network between them is cut. Shard locks decide.
 //
 // Detection is tuned for a data centre: each node probes another one every
 // 500 ms and waits 250 ms for the answer, also by way of others and by TCP; a
 // suspect has 2 s to refute in clusters of up to ten, longer by the logarithm
 // of the size in larger ones (up to three times that while nobody confirms the
-// suspicion). A crash is noticed in about 3 to 4 s; a leave at once. A node that
+// suspicion). A crash is noticed in about 3 to 4 s, a leave at once. (A process that
+// has ended is known sooner by those whose connections it refuses.) A node that
 // feels slow itself suspects others more slowly: [Cluster] exports that as its
 // health score.
 //

@@ -7,6 +7,8 @@ import "encoding/json"
 type meta struct {
 	GRPC string `json:"g,omitempty"`
 	Peer string `json:"p,omitempty"`
+	// Process is the name of its process in locks.
+	Process string `json:"i,omitempty"`
 	// Version of its program.
 	Version string `json:"v,omitempty"`
 	// Aside: it should hold no shards.

@@ -6,10 +6,10 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/rpc"
 )
 
@@ -17,7 +17,7 @@ import (
 func (n *Node) otherNodes() []string {
 	var addresses []string
 	for _, m := range n.gossip.View().Members {
-		if m.Name != n.cfg.Name {
+		if m.Name != n.cfg.Name && !n.peers.Gone(m.Name) {
 			addresses = append(addresses, m.GRPCAddr)
 		}
 	}
@@ -78,7 +78,7 @@ func (v clusterView) Shards(ctx context.Context) ([]rpc.Shard, error) {
 	if err != nil {
 		return nil, err
 	}
-	stats, err := v.stats(ctx, v.allShards())
+	stats, err := laneStats(ctx, v.clientStore, v.allShards())
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (v clusterView) CheckShard(ctx context.Context, shard int, repair bool) (jo
 }
 
 func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue, error) {
-	stats, err := v.stats(ctx, v.allShards())
+	stats, err := laneStats(ctx, v.clientStore, v.allShards())
 	if err != nil {
 		return nil, err
 	}
@@ -170,62 +170,35 @@ func (n *Node) allShards() []int {
 	return shards
 }
 
-// statsParallel bounds the shards counted at once.
-const statsParallel = 8
-
-// stats counts the records of some shards by lane.
-func (n *Node) stats(ctx context.Context, shards []int) (map[int][]laneStat, error) {
-	heads, err := n.clientStore.Lanes(ctx, shards)
+// laneStats counts the records of some shards by lane, through one of the node's stores.
+func laneStats(ctx context.Context, store *redisstore.Store, shards []int) (map[int][]laneStat, error) {
+	heads, err := store.Lanes(ctx, shards)
 	if err != nil {
 		return nil, err
 	}
-	var (
-		mu    sync.Mutex
-		first error
-		out   = make(map[int][]laneStat, len(shards))
-		wg    sync.WaitGroup
-		turns = make(chan struct{}, statsParallel)
-	)
-	for _, shard := range shards {
-		lanes := make([]job.Lane, 0, len(heads[shard]))
-		for _, h := range heads[shard] {
-			lanes = append(lanes, h.Lane)
+	lanes := make(map[int][]job.Lane, len(shards))
+	for shard, list := range heads {
+		for _, h := range list {
+			lanes[shard] = append(lanes[shard], h.Lane)
 		}
-		if len(lanes) == 0 {
-			continue
+	}
+	counts, err := store.Stats(ctx, lanes)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[int][]laneStat, len(counts))
+	for shard, list := range counts {
+		now, err := store.Now(ctx, shard)
+		if err != nil {
+			return nil, err
 		}
-		turns <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-turns }()
-			counted, err := n.countLanes(ctx, shard, lanes)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				first = cmp.Or(first, err)
-				return
+		for _, c := range list {
+			s := laneStat{LaneStat: c}
+			if c.OldestDueMS > 0 && now > c.OldestDueMS {
+				s.overdue = time.Duration(now-c.OldestDueMS) * time.Millisecond
 			}
-			out[shard] = counted
-		})
-	}
-	wg.Wait()
-	return out, first
-}
-
-func (n *Node) countLanes(ctx context.Context, shard int, lanes []job.Lane) ([]laneStat, error) {
-	counts, err := n.clientStore.Stats(ctx, shard, lanes)
-	if err != nil {
-		return nil, err
-	}
-	now, err := n.clientStore.Now(ctx, shard)
-	if err != nil {
-		return nil, err
-	}
-	stats := make([]laneStat, len(counts))
-	for i, c := range counts {
-		stats[i].LaneStat = c
-		if c.OldestDueMS > 0 && now > c.OldestDueMS {
-			stats[i].overdue = time.Duration(now-c.OldestDueMS) * time.Millisecond
+			out[shard] = append(out[shard], s)
 		}
 	}
-	return stats, nil
+	return out, nil
 }

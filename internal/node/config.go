@@ -58,7 +58,7 @@ type Config struct {
 	// Network stands in for the host's network, for a cluster inside one process.
 	Network Network
 
-	LockTTL  time.Duration // of a shard; default 10 s
+	LockTTL  time.Duration // of a shard's lock without refresh; default 10 s
 	LeaseTTL time.Duration // of an attempt; default 30 s
 	Rescan   time.Duration // safety net of the holder's loop; default 1 s
 	Limits   job.Limits

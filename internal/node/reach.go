@@ -32,7 +32,8 @@ func (r *reach) asked(ok bool, now time.Time) (aside bool) {
 	return r.aside
 }
 
-// reachLoop asks Redis for nothing, several times in the life of a lock.
+// reachLoop asks Redis for nothing, several times in the life of a lock, while there
+// are others who could take over.
 func (n *Node) reachLoop(ctx context.Context) {
 	every := n.cfg.LockTTL / 6
 	ticker := time.NewTicker(every)
@@ -46,6 +47,10 @@ func (n *Node) reachLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		}
+		if !told && len(n.gossip.View().Members) < 2 {
+			r.answered = time.Now() // counts from when there are others
+			continue
 		}
 		ask, cancel := context.WithTimeout(ctx, every)
 		err := n.lockConns.Ping(ask).Err()

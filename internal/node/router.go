@@ -89,6 +89,12 @@ func (n *Node) OnDemand(peer string, demand []job.QueueDemand) { n.scheduler.Pee
 // OnLinkDown forgets a peer's free slots.
 func (n *Node) OnLinkDown(peer string) { n.scheduler.PeerDemand(peer, nil) }
 
+// OnGone moves the shards of a node whose process has ended.
+func (n *Node) OnGone(peer string) { n.locks.Gone(peer) }
+
+// OnBack takes OnGone back.
+func (n *Node) OnBack(peer string) { n.locks.Back(peer) }
+
 // OnNudge takes a peer's word that a lane became due earlier.
 func (n *Node) OnNudge(shard int, head job.LaneHead) {
 	n.scheduler.Nudge(shard, []job.LaneHead{head})

@@ -137,7 +137,7 @@ func (n *Node) build(context.Context) (err error) {
 	}
 	n.onStop("admission", func(context.Context) error { n.admission.Stop(); return nil })
 	n.locks, err = shardlock.New(shardlock.Options{
-		Client: n.lockConns, Key: n.store.LockKey, Shards: c.Shards, Node: c.Name, PeerAddr: n.peerAddr,
+		Client: n.lockConns, Key: n.store.LockKey, LifeKey: n.store.LifeKey, Shards: c.Shards, Node: c.Name, PeerAddr: n.peerAddr,
 		TTL:       c.LockTTL,
 		OnAcquire: func(shard int, _ string) { n.scheduler.Acquired(shard) },
 		OnLose:    func(shard int, _ string) { n.scheduler.Lost(shard) },
@@ -149,6 +149,7 @@ func (n *Node) build(context.Context) (err error) {
 	}
 	o := membership.Options{
 		Name: c.Name, Join: c.Join, Key: c.GossipKey, Label: c.Cluster, GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
+		Process:   n.locks.Process(),
 		Transport: c.Network.Gossip, Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if o.BindAddr, o.BindPort, err = splitHostPort(c.GossipAddr); err != nil {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,13 +54,13 @@ func (n *Node) countQueues(ctx context.Context) {
 			held = append(held, shard)
 		}
 	}
-	stats, err := n.stats(ctx, held)
+	counts, err := laneStats(ctx, n.store, held)
 	if err != nil {
 		return // the store logs what is wrong with Redis
 	}
 	type key struct{ namespace, queue string }
 	sums := make(map[key]*telemetry.QueueStat)
-	for _, lanes := range stats {
+	for _, lanes := range counts {
 		for _, s := range lanes {
 			k := key{s.Lane.Namespace, s.Lane.Queue}
 			if sums[k] == nil {
@@ -108,12 +109,12 @@ func (n *Node) checkRedis(ctx context.Context) error {
 // ErrSchema says that a later version has raised the schema of the keyspace.
 var ErrSchema = redisstore.ErrSchema
 
-// checkSchema gives up when the keyspace belongs to a later version: what this one
-// writes would not be understood any more.
+// checkSchema follows the schema of the keyspace, and gives up when it belongs to a
+// later version: what this one writes would not be understood any more.
 func (n *Node) checkSchema(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	err := n.clientStore.CheckSchema(ctx)
+	err := cmp.Or(n.store.CheckSchema(ctx), n.clientStore.CheckSchema(ctx))
 	if !errors.Is(err, ErrSchema) {
 		return // that Redis is away is told by others
 	}

@@ -16,4 +16,7 @@
 //  3. A link that comes up again starts with the latest demand. A link that goes
 //     down takes the demand it brought with it.
 //  4. What a peer says is checked for form before it goes further.
+//  5. A peer is said to be gone only if this node's link to it was up, has ended,
+//     and its address then refused a connection. Silence, slowness and a network
+//     that answers for it in another way are no proof.
 package peer

@@ -2,8 +2,11 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,6 +24,8 @@ type link struct {
 	client fermatav1.PeerServiceClient
 	queue  *queue
 	open   atomic.Bool
+	met    atomic.Bool // it was open once
+	gone   atomic.Bool // the process has ended
 	// departed: the member has left the view. The link stays for as long as its
 	// stream does, and is not opened again.
 	departed atomic.Bool
@@ -29,15 +34,27 @@ type link struct {
 }
 
 func (p *Peer) newLink(m ring.Member) (*link, error) {
-	conn, err := grpc.NewClient("passthrough:///"+m.PeerAddr, append(connection(), p.o.DialOptions...)...)
+	l := &link{p: p, member: m, queue: newQueue(p.demand)}
+	options := append(connection(), p.o.DialOptions...)
+	conn, err := grpc.NewClient("passthrough:///"+m.PeerAddr, append(options, grpc.WithContextDialer(l.dial))...)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(p.ctx)
-	return &link{
-		p: p, member: m, conn: conn, client: fermatav1.NewPeerServiceClient(conn),
-		queue: newQueue(p.demand), ctx: ctx, cancel: cancel,
-	}, nil
+	l.conn, l.client = conn, fermatav1.NewPeerServiceClient(conn)
+	l.ctx, l.cancel = context.WithCancel(p.ctx)
+	return l, nil
+}
+
+// dial opens a connection. A refusal by the address of a node that this link was up
+// to is proof that its process has ended: nobody listens there any more. One that is
+// slow or frozen still accepts, and a network that loses packets does not answer.
+func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := l.p.o.Dial(ctx, address)
+	if errors.Is(err, syscall.ECONNREFUSED) && l.met.Load() && !l.gone.Swap(true) {
+		l.p.o.Logger.Warn("node's process has ended", "node", l.member.Name, "addr", l.member.PeerAddr)
+		l.p.o.Handler.OnGone(l.member.Name)
+	}
+	return conn, err
 }
 
 // up tells whether a stream is open; without one, messages are not worth queueing.
@@ -87,6 +104,9 @@ func (l *link) session() (opened bool, err error) {
 	}
 	l.queue.reopened()
 	l.open.Store(true)
+	l.met.Store(true)
+	l.gone.Store(false)
+	l.p.o.Handler.OnBack(l.member.Name)
 	l.p.metrics.links.WithLabelValues("dialled").Inc()
 	l.p.o.Logger.Info("link is up", "node", l.member.Name, "addr", l.member.PeerAddr, "version", other.version)
 	ended := make(chan error, 1)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +24,11 @@ type Handler interface {
 	OnDemand(node string, demand []job.QueueDemand)
 	// OnLinkDown says that a peer's demand is void.
 	OnLinkDown(node string)
+	// OnGone says that a peer's process has ended: a link to it broke, and then its
+	// address refused connections, which that of a slow or frozen process does not.
+	OnGone(node string)
+	// OnBack says that a link to a peer is up.
+	OnBack(node string)
 	// OnNudge takes that a lane became due earlier.
 	OnNudge(shard int, head job.LaneHead)
 	// OnPermit takes a peer's permit to lease.
@@ -63,8 +67,10 @@ func (o Options) withDefaults() (Options, error) {
 	if len(o.DialOptions) == 0 {
 		o.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	}
-	if o.Dial != nil {
-		o.DialOptions = append(slices.Clone(o.DialOptions), grpc.WithContextDialer(o.Dial))
+	if o.Dial == nil {
+		o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", address)
+		}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

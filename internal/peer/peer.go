@@ -164,6 +164,15 @@ func (p *Peer) HandOver(shards []int) {
 	}
 }
 
+// Gone tells whether the process of a member has ended, as far as this node's link
+// to it has shown.
+func (p *Peer) Gone(node string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.links[node]
+	return l != nil && l.gone.Load()
+}
+
 // count counts what was not queued; sent messages are counted when they go out.
 func (p *Peer) count(kind string, queued bool) bool {
 	if !queued {

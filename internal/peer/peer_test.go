@@ -50,6 +50,8 @@ func (n *node) hear(format string, args ...any) {
 
 func (n *node) OnDemand(from string, d []job.QueueDemand)      { n.hear("demand %s %v", from, d) }
 func (n *node) OnLinkDown(from string)                         { n.hear("down %s", from) }
+func (n *node) OnGone(peer string)                             { n.hear("gone %s", peer) }
+func (n *node) OnBack(peer string)                             { n.hear("back %s", peer) }
 func (n *node) OnNudge(shard int, h job.LaneHead)              { n.hear("nudge %d %s %d", shard, h.Lane, h.DueMS) }
 func (n *node) OnPermit(from string, p job.Permit)             { n.hear("permit %s %+v", from, p) }
 func (n *node) OnPermitResult(from string, r job.PermitResult) { n.hear("result %s %+v", from, r) }

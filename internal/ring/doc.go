@@ -2,18 +2,20 @@
 // member should hold a shard, and which Redis Cluster slot a shard's keys fall
 // into.
 //
-// A [View] is the list of live members as one node sees it. From it alone every
-// node computes, by rendezvous hashing, the same owner of each shard: the member
-// with the highest weight, a hash of its name and the shard. A view is a hint and
-// never a proof: two nodes may hold different views for a while. What makes a
-// node the holder of a shard is the shard's lock.
+// A [View] is the list of live members as one node sees them. From it alone every
+// node computes, by rendezvous hashing with equal parts, the same owner of each
+// shard: the member with the highest weight, a hash of its name and the shard, that
+// has not got its part yet. A view is a hint and never a proof: two nodes may hold
+// different views for a while. What makes a node the holder of a shard is the
+// shard's lock.
 //
 // Invariants:
 //
 //  1. Equal members give equal owners, on every node and in every version, in
 //     whatever order they are listed.
-//  2. A shard changes its owner only if its owner left, or if its new owner just
-//     came. A member that comes or goes moves about 1/n of the shards.
+//  2. No member owns two shards more than another. A member that comes or goes
+//     moves its own part, and a few shards more to keep the parts equal: 1 to 4 of
+//     64 on the average with up to eight members.
 //  3. ShardOf, Tag and Slot are part of the stored format: they depend on their
 //     arguments only and never change.
 //  4. Tag(i, n) falls into the i-th of n equal parts of Redis Cluster's slots, so

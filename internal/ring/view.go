@@ -11,6 +11,9 @@ type Member struct {
 	Name     string // unique in the cluster
 	GRPCAddr string // where workers and clients reach it, host:port
 	PeerAddr string // where other nodes reach it, host:port
+	// Process is what its present process is called in locks and signs of life; empty
+	// from a node that does not say.
+	Process string
 	// Aside: it lives, but should hold no shards, because it could not keep their
 	// locks. When all members say so, nobody is left out.
 	Aside bool
@@ -42,22 +45,6 @@ func (v View) Member(name string) (Member, bool) {
 	return v.Members[i], true
 }
 
-// Owner is the member that should hold the shard; false when there are no
-// members.
-func (v View) Owner(shard int) (Member, bool) {
-	if len(v.Members) == 0 {
-		return Member{}, false
-	}
-	standing := v.standing()
-	best, top := 0, uint64(0)
-	for i, m := range standing {
-		if w := weight(nameHash(m.Name), shard); i == 0 || heavier(w, m.Name, top, standing[best].Name) {
-			best, top = i, w
-		}
-	}
-	return standing[best], true
-}
-
 // standing are the members that shards are given to.
 func (v View) standing() []Member {
 	aside := func(m Member) bool { return m.Aside }
@@ -72,17 +59,35 @@ func (v View) standing() []Member {
 }
 
 // Assign is the name of the owner of each of so many shards; empty names when
-// there are no members. It agrees with Owner.
+// there are no members. Each member gets as many as any other, or one more: the
+// shards choose in their order, each the member with the greatest weight for it
+// that has room.
 func Assign(v View, shards int) []string {
 	owners := make([]string, max(shards, 0))
-	top := make([]uint64, len(owners))
-	for i, m := range v.standing() {
-		name := nameHash(m.Name)
-		for shard := range owners {
-			if w := weight(name, shard); i == 0 || heavier(w, m.Name, top[shard], owners[shard]) {
-				owners[shard], top[shard] = m.Name, w
+	members := v.standing()
+	if len(members) == 0 {
+		return owners
+	}
+	full, extra := len(owners)/len(members), len(owners)%len(members)
+	names, held := make([]uint64, len(members)), make([]int, len(members))
+	for i, m := range members {
+		names[i] = nameHash(m.Name)
+	}
+	for shard := range owners {
+		best, top := -1, uint64(0)
+		for i, m := range members {
+			if held[i] > full || held[i] == full && extra == 0 {
+				continue
+			}
+			if w := weight(names[i], shard); best < 0 || heavier(w, m.Name, top, members[best].Name) {
+				best, top = i, w
 			}
 		}
+		if held[best] == full {
+			extra--
+		}
+		held[best]++
+		owners[shard] = members[best].Name
 	}
 	return owners
 }

@@ -2,6 +2,7 @@ package ring_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -25,30 +26,49 @@ func TestOwnersGolden(t *testing.T) {
 	for i, o := range owners {
 		owners[i] = strings.TrimPrefix(o, "scheduler-")
 	}
-	if got, want := strings.Join(owners, ""), "1000020022101112"; got != want {
+	if got, want := strings.Join(owners, ""), "1000020022121112"; got != want {
 		t.Errorf("owners %s, want %s", got, want)
 	}
 }
 
-func TestOwnersAreBalanced(t *testing.T) {
-	for _, c := range []struct{ members, shards, low, high int }{
-		{1, 64, 64, 64},
-		{2, 64, 20, 44},
-		{3, 64, 12, 31},
-		{8, 256, 18, 48},
-		{10, 100_000, 9_600, 10_400},
-		{100, 100_000, 880, 1_120},
-	} {
-		count := map[string]int{}
-		for _, owner := range ring.Assign(ring.NewView(1, "", members(c.members)), c.shards) {
-			count[owner]++
+// However many there are, before and after any one of them has gone.
+func TestOwnersAreEven(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ms := drawMembers().Draw(t, "members")
+		shards := rapid.SampledFrom([]int{1, 5, 16, 64, 256}).Draw(t, "shards")
+		for gone := range len(ms) + 1 {
+			left := slices.Delete(slices.Clone(ms), max(0, gone-1), gone)
+			if len(left) == 0 {
+				continue
+			}
+			count := map[string]int{}
+			for _, owner := range ring.Assign(ring.NewView(1, "", left), shards) {
+				count[owner]++
+			}
+			for _, m := range left {
+				if n := count[m.Name]; n < shards/len(left) || n > (shards+len(left)-1)/len(left) {
+					t.Fatalf("%s owns %d of %d shards among %d: %v", m.Name, n, shards, len(left), count)
+				}
+			}
 		}
-		if len(count) != c.members {
-			t.Errorf("%d of %d members own something of %d shards", len(count), c.members, c.shards)
-		}
-		for name, n := range count {
-			if n < c.low || n > c.high {
-				t.Errorf("%s owns %d of %d shards among %d, want %d to %d", name, n, c.shards, c.members, c.low, c.high)
+	})
+}
+
+// After a take-over: 64 shards over what is left of three to five nodes, to a tenth
+// of the average.
+func TestOwnersAreEvenAfterATakeOver(t *testing.T) {
+	for n := 3; n <= 5; n++ {
+		for gone := range n {
+			left := slices.Delete(members(n), gone, gone+1)
+			count := map[string]int{}
+			for _, owner := range ring.Assign(ring.NewView(1, "", left), 64) {
+				count[owner]++
+			}
+			part := 64 / float64(n-1)
+			for name, shards := range count {
+				if off := math.Abs(float64(shards)/part - 1); off > 0.1 {
+					t.Errorf("%d nodes without scheduler-%d: %s owns %d, %.0f %% off", n, gone, name, shards, off*100)
+				}
 			}
 		}
 	}
@@ -65,8 +85,8 @@ func drawMembers() *rapid.Generator[[]ring.Member] {
 	})
 }
 
-// The order in which members are listed does not matter, sorted or not; Owner
-// and Assign agree; who looks does not matter.
+// The order in which members are listed does not matter, sorted or not, nor who
+// looks.
 func TestOwnersDependOnMembersOnly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ms := drawMembers().Draw(t, "members")
@@ -76,50 +96,43 @@ func TestOwnersDependOnMembersOnly(t *testing.T) {
 		if again := ring.Assign(unsorted, 32); !slices.Equal(again, owners) {
 			t.Fatalf("%v, then %v", owners, again)
 		}
-		for shard, want := range owners {
-			if got, ok := unsorted.Owner(shard); !ok || got.Name != want {
-				t.Fatalf("shard %d: Owner %v, Assign %v", shard, got.Name, want)
-			}
-		}
 	})
 }
 
-// A member that leaves gives its shards away and nothing else moves; one that
-// comes takes shards and nothing else moves.
+// A member that comes or goes moves little beside its own part.
 func TestOwnersMoveLittle(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		ms := drawMembers().Draw(t, "members")
-		gone := ms[rapid.IntRange(0, len(ms)-1).Draw(t, "gone")].Name
-		rest := slices.DeleteFunc(slices.Clone(ms), func(m ring.Member) bool { return m.Name == gone })
-		with := ring.Assign(ring.NewView(1, "", ms), 128)
-		without := ring.Assign(ring.NewView(2, "", rest), 128)
-		for shard := range with {
-			if with[shard] == gone {
+	const samples = 200
+	for _, c := range []struct {
+		members, shards int
+		most            float64 // shards moved between others, on the average
+	}{{3, 64, 2}, {4, 64, 3}, {5, 64, 4}, {8, 64, 6}, {3, 256, 4}, {8, 256, 11}} {
+		moved := 0
+		for sample := range samples {
+			ms := make([]ring.Member, c.members)
+			for i := range ms {
+				ms[i].Name = fmt.Sprintf("node-%d-%d", sample, i)
+			}
+			gone := ms[sample%c.members].Name
+			rest := slices.DeleteFunc(slices.Clone(ms), func(m ring.Member) bool { return m.Name == gone })
+			with := ring.Assign(ring.NewView(1, "", ms), c.shards)
+			without := ring.Assign(ring.NewView(2, "", rest), c.shards)
+			for shard := range with {
 				if without[shard] == gone {
 					t.Fatalf("shard %d belongs to a member that left", shard)
 				}
-			} else if with[shard] != without[shard] {
-				t.Fatalf("shard %d moves from %s to %s as %s leaves", shard, with[shard], without[shard], gone)
+				if with[shard] != gone && with[shard] != without[shard] {
+					moved++
+				}
 			}
 		}
-	})
-}
-
-func TestOwnersShareOfAMove(t *testing.T) {
-	const shards = 10_000
-	before := ring.Assign(ring.NewView(1, "", members(9)), shards)
-	after := ring.Assign(ring.NewView(2, "", members(10)), shards)
-	gained, lost := ring.Diff(before, after, "scheduler-9")
-	if len(lost) != 0 || len(gained) < 900 || len(gained) > 1100 {
-		t.Errorf("the tenth member gains %d and loses %d of %d", len(gained), len(lost), shards)
+		if mean := float64(moved) / samples; mean > c.most {
+			t.Errorf("%d members, %d shards: %.1f move between others, want %.0f at most", c.members, c.shards, mean, c.most)
+		}
 	}
 }
 
 func TestEmptyView(t *testing.T) {
 	var v ring.View
-	if _, ok := v.Owner(0); ok {
-		t.Error("an owner without members")
-	}
 	if got := ring.Assign(v, 2); !slices.Equal(got, []string{"", ""}) {
 		t.Errorf("%q", got)
 	}
@@ -176,11 +189,6 @@ func TestMembersThatStandAside(t *testing.T) {
 	one := ring.NewView(1, "a", all)
 	if got, want := ring.Assign(one, 64), ring.Assign(without, 64); !slices.Equal(got, want) {
 		t.Errorf("b stands aside:\n%v, want as without it\n%v", got, want)
-	}
-	for shard, owner := range ring.Assign(one, 64) {
-		if m, ok := one.Owner(shard); !ok || m.Name != owner {
-			t.Errorf("shard %d: %v, want %s", shard, m, owner)
-		}
 	}
 	all[0].Aside, all[2].Aside = true, true
 	if got, want := ring.Assign(ring.NewView(1, "a", all), 64), ring.Assign(whole, 64); !slices.Equal(got, want) {

@@ -194,6 +194,10 @@ func (st *fakeStore) Now(_ context.Context, shard int) (int64, error) {
 	return st.clock(shard) / 1000, nil
 }
 
+func (st *fakeStore) Ended(_ context.Context, lanes map[int][]job.Lane, _ ...job.Region) (map[int][]job.Lane, error) {
+	return lanes, nil
+}
+
 func (st *fakeStore) Expired(_ context.Context, _ int, _ string, _ []job.Lane, _ int) ([]job.Overdue, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -16,6 +16,8 @@ type Store interface {
 	Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply
 	Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error)
 	Now(ctx context.Context, shard int) (int64, error)
+	// Ended narrows lanes to those that Expired or Sweep have something to find in.
+	Ended(ctx context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.Lane, error)
 	Expired(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) ([]job.Overdue, error)
 	Sweep(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) (int, error)
 }

@@ -16,13 +16,19 @@ const (
 	maxRounds = 20
 )
 
-// eachHeld calls f for the shards whose locks can be trusted, with their lanes,
-// again and again while it finds that there is more. Failures are left to the next
-// period.
+// eachHeld calls f for the shards whose locks can be trusted, with those of their
+// lanes that have something to do in the regions, again and again while it finds that
+// there is more. Mostly there is nothing to do, which one look for all shards tells.
+// Failures are left to the next period.
 func (s *Scheduler) eachHeld(
-	ctx context.Context, what string, f func(shard int, lockValue string, lanes []job.Lane) (more bool, err error),
+	ctx context.Context, what string, regions []job.Region,
+	f func(shard int, lockValue string, lanes []job.Lane) (more bool, err error),
 ) {
-	for id, lanes := range s.lanes() {
+	ended, err := s.ended(ctx, regions)
+	if err != nil && ctx.Err() == nil {
+		s.o.Logger.Warn(what+" failed", "error", err)
+	}
+	for id, lanes := range ended {
 		for range maxRounds {
 			lockValue, held := s.o.Held(id)
 			if !held || ctx.Err() != nil {
@@ -37,6 +43,13 @@ func (s *Scheduler) eachHeld(
 			}
 		}
 	}
+}
+
+// ended lists the lanes of the shards that have something to do in the regions.
+func (s *Scheduler) ended(ctx context.Context, regions []job.Region) (map[int][]job.Lane, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	return s.o.Store.Ended(ctx, s.lanes(), regions...)
 }
 
 // lanes lists the lanes of the shards.
@@ -56,7 +69,7 @@ func (s *Scheduler) lanes() map[int][]job.Lane {
 // store's clock says that a lease has ended; the write is refused when it was
 // renewed meanwhile.
 func (s *Scheduler) reap(ctx context.Context) {
-	s.eachHeld(ctx, "reaping", func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
+	s.eachHeld(ctx, "reaping", []job.Region{job.RegionLeased}, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
 		ended, err := s.o.Store.Expired(ctx, shard, lockValue, lanes, reapLimit)
 		if err != nil {
 			return false, err
@@ -94,7 +107,7 @@ func (s *Scheduler) lose(ctx context.Context, ended []job.Overdue) bool {
 
 // sweep deletes finished and dead records whose time has come.
 func (s *Scheduler) sweep(ctx context.Context) {
-	s.eachHeld(ctx, "sweeping", func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
+	s.eachHeld(ctx, "sweeping", []job.Region{job.RegionDead, job.RegionDone}, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
 		n, err := s.o.Store.Sweep(ctx, shard, lockValue, lanes, sweepLimit)
 		s.metrics.swept.Add(float64(n))
 		return n >= sweepLimit, err

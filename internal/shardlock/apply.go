@@ -83,24 +83,39 @@ func (l *loop) refused(s *slot, out outcome, now time.Time) {
 		s.next = cooled
 	case l.lives(out.seen):
 		s.next = now.Add(patience)
+	case l.proven(out.seen) && out.life.known:
+		if wait, _ := out.life.wait(); wait > 0 {
+			s.next = now.Add(min(patience, wait+time.Millisecond))
+			break
+		}
+		// What has been refreshed since this look is not replaced.
+		s.expect, s.proven, s.below = out.seen, true, out.pttl+time.Millisecond
+		s.next = l.burials.reserve(now)
 	case out.pttl >= l.o.breakBelow():
 		s.next = now.Add(min(patience, out.pttl-l.o.breakBelow()+time.Millisecond))
 	default:
-		s.expect, s.next = out.seen, l.breaks.reserve(now)
+		s.expect, s.proven, s.below = out.seen, false, l.o.breakBelow()
+		s.next = l.breaks.reserve(now)
 	}
 	s.woken = false
 }
 
-// lives is true if gossip knows the holder. A lock in this node's own name that
-// it does not have is an orphan, most likely of the process before this one.
+// lives is true if gossip knows the holder, and does not name another process of
+// it. A lock in this node's own name that it does not have is an orphan, most likely
+// of the process before this one.
 func (l *loop) lives(value string) bool {
-	name := holderName(value)
-	return name != l.o.Node && l.members[name]
+	h := parse(value)
+	return h.node != l.o.Node && l.members[h.node] && !l.former(h)
+}
+
+// former is true of a process in whose place its node has another one.
+func (l *loop) former(h holder) bool {
+	now := l.process[h.node]
+	return now != "" && h.process != "" && now != h.process
 }
 
 func holderName(value string) string {
-	name, _, _ := ParseHolder(value)
-	return name
+	return parse(value).node
 }
 
 // lost is for a refresh that found another value, or none.

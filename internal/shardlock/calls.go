@@ -32,6 +32,8 @@ type call struct {
 	shard  int
 	token  string          // obtain, seize, discard
 	expect string          // seize: the value to replace
+	proven bool            // seize: only if the holder is still silent
+	below  time.Duration   // seize: only with a PTTL under this
 	lock   *redislock.Lock // refresh, release
 }
 
@@ -45,13 +47,20 @@ type outcome struct {
 	elapsed time.Duration
 	seen    string
 	pttl    time.Duration
+	life    life // of who holds it
 	err     error
 }
 
 // redisCalls carries calls out. It has no state of its own.
 type redisCalls struct {
-	o     Options
-	locks *redislock.Client
+	o       Options
+	locks   *redislock.Client
+	process string // the name of this process
+}
+
+// metadata is what a lock's value has after its token.
+func (c *redisCalls) metadata() string {
+	return c.o.Node + separator + c.o.PeerAddr + separator + c.process
 }
 
 func (c *redisCalls) do(ctx context.Context, job call) outcome {
@@ -84,7 +93,7 @@ func (c *redisCalls) obtain(ctx context.Context, out *outcome) {
 	out.start = time.Now()
 	err := c.bounded(ctx, func(ctx context.Context) (err error) {
 		out.got, err = c.locks.Obtain(ctx, c.o.Key(out.shard), c.o.TTL,
-			&redislock.Options{Token: out.token, Metadata: c.o.metadata()})
+			&redislock.Options{Token: out.token, Metadata: c.metadata()})
 		return err
 	})
 	if errors.Is(err, redislock.ErrNotObtained) {
@@ -97,10 +106,14 @@ func (c *redisCalls) obtain(ctx context.Context, out *outcome) {
 // seize replaces the value and then obtains with the same token: redislock
 // re-enters, and what it returns is a handle like any other.
 func (c *redisCalls) seize(ctx context.Context, out *outcome) {
+	if out.proven && !c.heard(ctx, parse(out.expect).process).silent() {
+		c.look(ctx, out)
+		return
+	}
 	var done bool
 	err := c.bounded(ctx, func(ctx context.Context) (err error) {
 		done, err = breakScript.Run(ctx, c.o.Client, []string{c.o.Key(out.shard)},
-			out.expect, out.token+c.o.metadata(), c.o.TTL.Milliseconds(), c.o.breakBelow().Milliseconds()).Bool()
+			out.expect, out.token+c.metadata(), c.o.TTL.Milliseconds(), out.below.Milliseconds()).Bool()
 		return err
 	})
 	switch {
@@ -113,8 +126,8 @@ func (c *redisCalls) seize(ctx context.Context, out *outcome) {
 	}
 }
 
-// look reads who holds the lock that we did not get. Not knowing is no error:
-// the answer "not obtained" stands.
+// look reads who holds the lock that we did not get, and what was last heard of
+// its process. Not knowing is no error: the answer "not obtained" stands.
 func (c *redisCalls) look(ctx context.Context, out *outcome) {
 	key := c.o.Key(out.shard)
 	_ = c.bounded(ctx, func(ctx context.Context) error {
@@ -133,6 +146,7 @@ func (c *redisCalls) look(ctx context.Context, out *outcome) {
 		}
 		return err
 	})
+	out.life = c.heard(ctx, parse(out.seen).process)
 }
 
 // unknownHolder stands for a holder that could not be read. No lock has it as

@@ -6,14 +6,17 @@
 // # Model
 //
 // A lock key holds 22 random characters, the token, followed by
-// "node|peer address" of its holder. The whole string is the lock's value.
+// "node|peer address|process" of its holder. The whole string is the lock's value.
 // Scripts that lease compare it with the value that their caller presents, and
 // whoever reads the key learns whom to talk to. Each acquisition has a new
-// token, so a value never comes back.
+// token, so a value never comes back. The process is another random name, new with
+// each Manager, under which it gives signs of life while it runs and is not alone: one
+// command every 400 ms, whatever the number of shards.
 //
 // One goroutine, [Manager.Run], owns the state of all shards and decides; a
 // small pool of goroutines talks to Redis, with at most one call in flight for
-// a shard. A shard is in one of these conditions:
+// a shard. Refreshes are gathered: one pipeline to each server renews all locks there.
+// A shard is in one of these conditions:
 //
 //	free      nothing of ours is known to be in Redis
 //	pending   a call to obtain ended in an error: its effect is unknown
@@ -39,14 +42,17 @@
 //     on: if that succeeds, the value was in Redis all the time and is valid again.
 //  5. A lock is broken only if its holder is in nobody's view as far as this
 //     node knows, and in one script its value is the one that was read and its
-//     PTTL is below TTL/3: two refreshes were missed. A healthy lock is never
-//     broken, whatever gossip says. (A key without any TTL, which only a
-//     person can make, counts as unrefreshed.)
-//  6. A node breaks at most a quarter of the shards in any second, and after it
-//     lost a shard to another node it waits TTL before it competes for it
-//     again, unless it is the only member. A lock that turned out to be free is
-//     taken at once: nobody is competing.
+//     PTTL is below TTL/3: two refreshes were missed. Or earlier, if the holder's
+//     process is known to have ended (Gone; or its node, this one or another, has
+//     another process now), three of its signs of life are missing just before, and
+//     in one script the value is the one that was read and has not been refreshed
+//     since. A healthy lock is never broken, whatever gossip or anybody says. (A key
+//     without any TTL, which only a person can make, counts as unrefreshed.)
+//  6. A node breaks at most a quarter of the shards in any second, or half of them
+//     if they are of processes known to have ended. After it lost a shard to another
+//     node it waits TTL before it competes for it again, unless it is the only
+//     member. A lock that turned out to be free is taken at once: nobody is competing.
 //  7. A member that stands aside ([ring.Member]) owns no shard, once nothing has
 //     changed about that for TTL/5. Its lock is not broken: it lives. It expires.
-//  8. No call is without a deadline, and none touches more than one key.
+//  8. No call is without a deadline, and no command touches more than one key.
 package shardlock

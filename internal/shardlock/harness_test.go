@@ -28,6 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func testKey(shard int) string { return "fermata:{" + strconv.Itoa(shard) + "}:lock" }
 
+func testLifeKey(process string) string { return "fermata:{meta}:life:" + process }
+
 // fleet is a set of nodes on one keyspace, wired as the product wires them: who
 // releases a shard tells the next owner. It notes everything that they report.
 type fleet struct {
@@ -56,7 +58,7 @@ func newFleet(t *testing.T, client redis.UniversalClient, shards int) *fleet {
 func (f *fleet) start(name string, change ...func(*Options)) *testNode {
 	f.t.Helper()
 	o := Options{
-		Client: f.client, Key: testKey, Shards: f.shards, Node: name, PeerAddr: name + ":7000",
+		Client: f.client, Key: testKey, LifeKey: testLifeKey, Shards: f.shards, Node: name, PeerAddr: name + ":7000",
 		TTL: testTTL, Settle: 100 * time.Millisecond, Registerer: prometheus.NewRegistry(),
 		OnAcquire: func(shard int, value string) { f.acquired(name, shard, value) },
 		OnLose:    func(shard int, reason string) { f.lost(name, shard, reason) },

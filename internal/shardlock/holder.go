@@ -32,14 +32,29 @@ func newToken() string {
 // ParseHolder splits a lock's value, as it was read from Redis, into the name
 // and the peer address of its holder. It is false if the value has another form.
 func ParseHolder(value string) (node, peerAddr string, ok bool) {
+	h := parse(value)
+	return h.node, h.peerAddr, h.node != ""
+}
+
+// holder is what a lock's value tells. Without a node it is no lock's value;
+// without a process, one of another version, whose signs of life nobody knows.
+type holder struct {
+	node, peerAddr, process string
+}
+
+func parse(value string) holder {
 	if len(value) <= tokenLen {
-		return "", "", false
+		return holder{}
 	}
-	node, peerAddr, ok = strings.Cut(value[tokenLen:], separator)
-	if !ok || node == "" {
-		return "", "", false
+	parts := strings.Split(value[tokenLen:], separator)
+	if len(parts) < 2 || parts[0] == "" {
+		return holder{}
 	}
-	return node, peerAddr, true
+	h := holder{node: parts[0], peerAddr: parts[1]}
+	if len(parts) > 2 {
+		h.process = parts[2]
+	}
+	return h
 }
 
 // Holder says who holds a shard, by what is in Redis.

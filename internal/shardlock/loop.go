@@ -2,9 +2,7 @@ package shardlock
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,20 +17,24 @@ type loop struct {
 	m        *Manager
 	o        Options
 	slots    []*slot
-	view     ring.View
-	members  map[string]bool // of the current view
-	aside    map[string]bool // members that hold no shards
-	asideAt  time.Time       // when those of the view do not, if that is to change
-	changed  time.Time       // when the members last changed
+	told     ring.View            // what gossip shows
+	gone     map[string]time.Time // nodes whose process has ended, until when that counts
+	view     ring.View            // those of told that are not gone
+	members  map[string]bool      // of view
+	process  map[string]string    // of the members that tell, the present one
+	aside    map[string]bool      // members that hold no shards
+	asideAt  time.Time            // when those of the view do not, if that is to change
+	changed  time.Time            // when the members last changed
 	draining bool
-	breaks   *limiter
-	failing  int // slots whose last call ended in an error
+	breaks   *limiter // of locks whose holder gossip has lost
+	burials  *limiter // of locks whose holder's process has ended for certain
+	failing  int      // slots whose last call ended in an error
 
 	// One call a slot is in flight at most, and each channel has room for one
 	// of every slot: sends never block.
-	urgent   chan call // refreshes and releases
+	urgent   chan []call // refreshes, and releases one by one
 	normal   chan call
-	outcomes chan outcome
+	outcomes chan []outcome
 }
 
 func newLoop(m *Manager) *loop {
@@ -40,11 +42,13 @@ func newLoop(m *Manager) *loop {
 		m:        m,
 		o:        m.o,
 		slots:    make([]*slot, m.o.Shards),
+		gone:     map[string]time.Time{},
 		aside:    map[string]bool{},
 		breaks:   newLimiter(m.o.Shards / 4),
-		urgent:   make(chan call, m.o.Shards),
+		burials:  newLimiter(m.o.Shards / 2),
+		urgent:   make(chan []call, m.o.Shards),
 		normal:   make(chan call, m.o.Shards),
-		outcomes: make(chan outcome, m.o.Shards),
+		outcomes: make(chan []outcome, m.o.Shards),
 	}
 	for i := range l.slots {
 		l.slots[i] = &slot{shard: i}
@@ -69,8 +73,10 @@ func (l *loop) run(ctx context.Context) {
 				l.lose(s, LossStopped)
 			}
 			return
-		case out := <-l.outcomes:
-			l.apply(out, time.Now())
+		case outs := <-l.outcomes:
+			for _, out := range outs {
+				l.apply(out, time.Now())
+			}
 		case <-l.m.poke:
 		case <-timer.C:
 		}
@@ -81,7 +87,7 @@ func (l *loop) run(ctx context.Context) {
 // gains them.
 func (l *loop) work(ctx context.Context) {
 	for {
-		var next call
+		var next []call
 		select {
 		case next = <-l.urgent:
 		default:
@@ -89,21 +95,22 @@ func (l *loop) work(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case next = <-l.urgent:
-			case next = <-l.normal:
+			case c := <-l.normal:
+				next = []call{c}
 			}
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		l.outcomes <- l.m.calls.do(ctx, next)
+		l.m.calls.all(ctx, next, func(outs []outcome) { l.outcomes <- outs })
 	}
 }
 
 // readMail takes over what the Manager's methods have left.
 func (l *loop) readMail(now time.Time) {
 	l.m.mu.Lock()
-	view, woken := l.m.mu.view, l.m.mu.woken
-	l.m.mu.view, l.m.mu.woken = nil, nil
+	view, fates, woken := l.m.mu.view, l.m.mu.fates, l.m.mu.woken
+	l.m.mu.view, l.m.mu.fates, l.m.mu.woken = nil, nil, nil
 	l.draining = l.m.mu.draining
 	drops := l.admit()
 	l.m.mu.Unlock()
@@ -111,56 +118,14 @@ func (l *loop) readMail(now time.Time) {
 	if view != nil {
 		l.setView(*view, now)
 	}
+	for _, f := range fates {
+		l.learn(f, now)
+	}
 	for _, shard := range woken {
 		l.slots[shard].wake(now)
 	}
 	for shard, reason := range drops {
 		l.giveUp(l.slots[shard], reason, now)
-	}
-}
-
-func (l *loop) setView(v ring.View, now time.Time) {
-	members := make(map[string]bool, len(v.Members))
-	for _, member := range v.Members {
-		members[member.Name] = true
-	}
-	if !maps.Equal(members, l.members) {
-		l.members, l.changed = members, now
-	}
-	l.view, l.asideAt = v, time.Time{}
-	if !maps.Equal(asideOf(v), l.aside) {
-		l.asideAt = now.Add(l.o.damping())
-	}
-	l.assign(now)
-}
-
-// asideOf are the members that stand aside.
-func asideOf(v ring.View) map[string]bool {
-	aside := map[string]bool{}
-	for _, m := range v.Members {
-		if m.Aside {
-			aside[m.Name] = true
-		}
-	}
-	return aside
-}
-
-// assign finds the owners of all shards.
-func (l *loop) assign(now time.Time) {
-	v := l.view
-	v.Members = slices.Clone(v.Members)
-	for i := range v.Members {
-		v.Members[i].Aside = l.aside[v.Members[i].Name]
-	}
-	for shard, owner := range ring.Assign(v, l.o.Shards) {
-		s := l.slots[shard]
-		if owner == l.o.Node && s.owner != owner && s.lock == nil {
-			s.next = now
-		}
-		s.owner = owner
-		if s.expect != "" && l.lives(s.expect) {
-			s.expect = ""
-		}
 	}
 }
 
@@ -180,7 +145,11 @@ func (l *loop) advance(now time.Time) time.Time {
 			l.assign(now)
 		}
 	}
+	if next := l.forget(now); !next.IsZero() {
+		sooner(next)
+	}
 	settled := l.changed.Add(l.o.Settle)
+	refreshDue := false
 	for _, s := range l.slots {
 		if g := l.m.grips[s.shard].Load(); g != nil {
 			if now.Before(g.ValidUntil) {
@@ -200,13 +169,34 @@ func (l *loop) advance(now time.Time) time.Time {
 		if what == none {
 			continue
 		}
-		if now.Before(at) {
+		switch {
+		case now.Before(at):
 			sooner(at)
-		} else {
+		case what == refresh:
+			refreshDue = true
+		default:
 			l.start(s, what, now)
 		}
 	}
+	if refreshDue {
+		l.refresh(now)
+	}
 	return wakeAt
+}
+
+// refresh renews the locks whose time has come, and with them those that have had half
+// of theirs, so that soon all of them go together.
+func (l *loop) refresh(now time.Time) {
+	var batch []call
+	for _, s := range l.slots {
+		what, at := s.due(l.wants(s))
+		if what != refresh || now.Before(at) && (s.failing || now.Sub(s.start) < l.o.refreshEvery()/2) {
+			continue
+		}
+		s.busy, s.start = true, now
+		batch = append(batch, call{kind: refresh, shard: s.shard, lock: s.lock})
+	}
+	l.urgent <- batch
 }
 
 func (l *loop) wants(s *slot) bool { return s.owner == l.o.Node && !l.draining }
@@ -223,7 +213,7 @@ func (l *loop) alone() bool {
 }
 
 func (l *loop) start(s *slot, what kind, now time.Time) {
-	c := call{kind: what, shard: s.shard, expect: s.expect, lock: s.lock}
+	c := call{kind: what, shard: s.shard, expect: s.expect, proven: s.proven, below: s.below, lock: s.lock}
 	if s.lock == nil {
 		if s.token == "" {
 			s.token = newToken()
@@ -231,13 +221,9 @@ func (l *loop) start(s *slot, what kind, now time.Time) {
 		c.token = s.token
 	}
 	s.busy = true
-	switch what {
-	case refresh:
-		s.start = now
-		l.urgent <- c
-	case release:
-		l.urgent <- c
-	default:
+	if what == release {
+		l.urgent <- []call{c}
+	} else {
 		l.normal <- c
 	}
 }

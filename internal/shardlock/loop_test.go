@@ -15,7 +15,7 @@ import (
 )
 
 func validOptions(t *testing.T) Options {
-	return Options{Client: clientThat(t, true), Key: testKey, Shards: 1, Node: "a", PeerAddr: "a:7000"}
+	return Options{Client: clientThat(t, true), Key: testKey, LifeKey: testLifeKey, Shards: 1, Node: "a", PeerAddr: "a:7000"}
 }
 
 // clientThat never dials.
@@ -48,7 +48,7 @@ func idleLoop(t *testing.T, change ...func(*Options)) *loop {
 func issued(l *loop) call {
 	select {
 	case c := <-l.urgent:
-		return c
+		return c[0]
 	case c := <-l.normal:
 		return c
 	default:
@@ -296,6 +296,7 @@ func TestOptions(t *testing.T) {
 		"ignores timeout": func(o *Options) { o.Client = clientThat(t, false) },
 		"cluster too":     func(o *Options) { o.Client = cluster },
 		"no key":          func(o *Options) { o.Key = nil },
+		"no life key":     func(o *Options) { o.LifeKey = nil },
 		"no shards":       func(o *Options) { o.Shards = 0 },
 		"no name":         func(o *Options) { o.Node = "" },
 		"name with bar":   func(o *Options) { o.Node = "a|b" },
@@ -327,6 +328,7 @@ func TestParseHolder(t *testing.T) {
 	}{
 		{token + "n1|10.0.0.1:7000", "n1", "10.0.0.1:7000", true},
 		{token + "n1|", "n1", "", true},
+		{token + "n1|10.0.0.1:7000|" + newToken(), "n1", "10.0.0.1:7000", true},
 		{token + "n1|[::1]:7000", "n1", "[::1]:7000", true},
 		{token + "n1", "", "", false},
 		{token + "|x", "", "", false},

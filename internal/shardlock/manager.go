@@ -20,6 +20,8 @@ type Manager struct {
 	calls   *redisCalls
 	grips   []atomic.Pointer[Grip]
 
+	company atomic.Bool   // others are, or may be, in the cluster
+	joined  chan struct{} // has a token when they have come
 	started atomic.Bool
 	stopped chan struct{} // closed when Run has returned
 	poke    chan struct{} // the mailbox has something
@@ -28,6 +30,7 @@ type Manager struct {
 		sync.Mutex
 		view     *ring.View
 		woken    []int
+		fates    []fate
 		requests []*dropRequest
 		draining bool
 	}
@@ -42,12 +45,16 @@ func New(o Options) (*Manager, error) {
 	return &Manager{
 		o:       o,
 		metrics: newMetrics(o.Registerer),
-		calls:   &redisCalls{o: o, locks: redislock.New(o.Client)},
+		calls:   &redisCalls{o: o, locks: redislock.New(gatherer{o.Client}), process: newToken()},
 		grips:   make([]atomic.Pointer[Grip], o.Shards),
+		joined:  make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 		poke:    make(chan struct{}, 1),
 	}, nil
 }
+
+// Process is the name of this process in the values of its locks.
+func (m *Manager) Process() string { return m.calls.process }
 
 // Run keeps the locks until ctx ends, and returns when all of its goroutines
 // have. It can be called once. What is still held then is given up without a
@@ -58,6 +65,9 @@ func (m *Manager) Run(ctx context.Context) error {
 		return errors.New("shardlock: Run called twice")
 	}
 	defer close(m.stopped)
+	var beating sync.WaitGroup
+	beating.Go(func() { m.keepAlive(ctx) })
+	defer beating.Wait()
 	newLoop(m).run(ctx)
 	return nil
 }

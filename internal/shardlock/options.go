@@ -20,6 +20,8 @@ const (
 	// pollEvery is the mean pause between two looks at a shard that somebody
 	// else holds.
 	pollEvery = time.Second
+	// beatEvery is the longest pause between two signs of life.
+	beatEvery = 400 * time.Millisecond
 	// shardsPerWorker and maxWorkers bound the calls in flight. A worker that
 	// waits for a dead Redis primary is busy for a call timeout, and the
 	// refreshes of the living ones must still come through in time.
@@ -28,7 +30,8 @@ const (
 	maxWorkers      = 64
 )
 
-// Options of a [Manager]. Client, Key, Shards, Node and PeerAddr are required.
+// Options of a [Manager]. Client, Key, LifeKey, Shards, Node and PeerAddr are
+// required.
 type Options struct {
 	// Client talks to the keyspace. It must honour deadlines
 	// (ContextTimeoutEnabled), and should be used for locks only, so that they
@@ -37,6 +40,9 @@ type Options struct {
 	Client redis.UniversalClient
 	// Key names the lock key of a shard. It carries the shard's hash tag.
 	Key func(shard int) string
+	// LifeKey names the key in which a process, named by 22 random characters,
+	// gives signs of life.
+	LifeKey func(process string) string
 	// Shards is the number of shards of the keyspace, 1 or more.
 	Shards int
 	// Node is this node's unique name, the one that the ring uses. It is not
@@ -104,6 +110,8 @@ func (o Options) validate() error {
 		return errors.New("the client ignores deadlines: set ContextTimeoutEnabled")
 	case o.Key == nil:
 		return errors.New("no key function")
+	case o.LifeKey == nil:
+		return errors.New("no function for keys of signs of life")
 	case o.Shards < 1:
 		return fmt.Errorf("%d shards", o.Shards)
 	case o.Node == "" || strings.Contains(o.Node, separator):
@@ -134,6 +142,9 @@ func honoursDeadlines(c redis.UniversalClient) bool {
 
 func (o Options) refreshEvery() time.Duration { return o.TTL / 3 }
 
+// beatEvery is the pause between two signs of life of this process.
+func (o Options) beatEvery() time.Duration { return min(o.TTL/5, beatEvery) }
+
 // breakBelow is the PTTL under which two refreshes were missed.
 func (o Options) breakBelow() time.Duration { return o.TTL / 3 }
 
@@ -154,5 +165,3 @@ func (o Options) retryAfter() time.Duration {
 func (o Options) workers() int {
 	return min(max(o.Shards/shardsPerWorker, minWorkers), maxWorkers)
 }
-
-func (o Options) metadata() string { return o.Node + separator + o.PeerAddr }

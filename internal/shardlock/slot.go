@@ -33,7 +33,9 @@ type slot struct {
 	start   time.Time // of the last call that may have set the TTL of lock
 	lostAt  time.Time // when we last lost the shard against our will, or zero
 
-	expect string // the dead holder's value that the next attempt replaces
+	expect string        // the dead holder's value that the next attempt replaces
+	proven bool          // its process is known to have ended
+	below  time.Duration // the PTTL under which it may be replaced
 }
 
 func (s *slot) value() string { return s.lock.Token() + s.lock.Metadata() }

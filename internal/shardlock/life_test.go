@@ -1,0 +1,451 @@
+package shardlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/ring"
+)
+
+// TestLockOfEndedProcess: gossip still shows the holder, but its process is known to
+// have ended. Its lock, which would live for a minute, is broken when three signs of
+// life are missing, not before.
+func TestLockOfEndedProcess(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Client(), 8)
+	slow := func(o *Options) { o.TTL = 2 * patience }
+	a, b := f.start("a", slow), f.start("b", slow)
+	f.see("a", "b")
+	f.converged("a", "b")
+	var ofA []int
+	for shard := range 8 {
+		if _, held := a.Held(shard); held {
+			ofA = append(ofA, shard)
+		}
+	}
+	a.crash()
+	last := time.Now()
+	left := f.observer.PTTL(t.Context(), testLifeKey(a.calls.process)).Val()
+	last = last.Add(left - 2*patience) // when it was last heard
+	b.Gone("a")
+	for _, shard := range ofA {
+		f.holds(b, shard)
+		if since := time.Since(last); since < beats*beatEvery {
+			t.Errorf("shard %d was taken %v after the last sign of life", shard, since)
+		}
+	}
+	if _, broken := b.taken(); broken != len(ofA) || broken == 0 {
+		t.Errorf("broke %d locks, a had %d", broken, len(ofA))
+	}
+	f.noDoubleHolding()
+}
+
+// TestProcessThatGivesSignsKeepsItsLocks, although somebody holds it for gone and
+// gossip for dead.
+func TestProcessThatGivesSignsKeepsItsLocks(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Client(), 8)
+	a, b := f.start("a"), f.start("b")
+	f.see("a", "b")
+	f.converged("a", "b")
+	var grips []Grip
+	for shard := range 8 {
+		if g, held := a.Held(shard); held {
+			grips = append(grips, g)
+		}
+	}
+	before, _ := b.taken()
+	b.Gone("a")
+	b.SetView(view("b", "b"))
+	f.eventually("two lives of a lock", func() error {
+		if g, ok := a.Held(grips[0].Shard); !ok || g.ValidUntil.Before(grips[0].ValidUntil.Add(2*testTTL)) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for _, g := range grips {
+		if f.value(g.Shard) != g.Value {
+			t.Errorf("shard %d: the value changed", g.Shard)
+		}
+	}
+	if free, broken := b.taken(); free != before || broken+f.lossCount() != 0 {
+		t.Errorf("b took %d more, broke %d; losses %v", free-before, broken, f.losses)
+	}
+}
+
+// TestSilentProcessOfThisName: a node that has crashed and is back breaks the locks of
+// its former process when three signs of life are missing, though they would live for
+// a minute.
+func TestSilentProcessOfThisName(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Client(), 1)
+	slow := func(o *Options) { o.TTL = 2 * patience }
+	v, _ := ownedBy(t, true)
+	old := f.start("a", slow)
+	old.SetView(v)
+	f.holds(old, 0)
+	f.eventually("a sign of life", func() error { return f.observer.Get(t.Context(), testLifeKey(old.calls.process)).Err() })
+	old.crash()
+	again := f.start("a", slow)
+	again.SetView(v)
+	f.holds(again, 0)
+	if free, broken := again.taken(); free != 0 || broken != 1 {
+		t.Errorf("took %d free locks, broke %d; want the orphan broken", free, broken)
+	}
+}
+
+// TestSecondProcessOfANameBreaksNothing: the first gives signs of life.
+func TestSecondProcessOfANameBreaksNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Client(), 1)
+	v, _ := ownedBy(t, true)
+	first := f.start("a")
+	first.SetView(v)
+	g := f.holds(first, 0)
+	second := f.start("a")
+	second.SetView(v)
+	f.eventually("two lives of a lock", func() error {
+		if now, ok := first.Held(0); !ok || now.ValidUntil.Before(g.ValidUntil.Add(2*testTTL)) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if free, broken := second.taken(); free+broken+f.lossCount() != 0 {
+		t.Errorf("the second took %d, broke %d; losses %v", free, broken, f.losses)
+	}
+}
+
+// A process that is heard of again between the look and the breaking keeps its lock,
+// as does one that has refreshed it meanwhile.
+func TestSeizeLooksAgain(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client()
+	o := validOptions(t)
+	o.Client = client
+	m, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := newToken()
+	value := newToken() + "a|a:1|" + process
+	for name, c := range map[string]struct {
+		beat   time.Duration // what is left of the last one, 0 for none
+		pttl   time.Duration
+		broken bool
+	}{
+		"silent":                  {5 * time.Second, 8 * time.Second, true},
+		"no sign is left":         {0, 8 * time.Second, false},
+		"heard again":             {9500 * time.Millisecond, 8 * time.Second, false},
+		"refreshed after looking": {5 * time.Second, 9900 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := client.Set(t.Context(), testKey(0), value, c.pttl).Err(); err != nil {
+				t.Fatal(err)
+			}
+			client.Del(t.Context(), testLifeKey(process))
+			if c.beat > 0 {
+				client.Set(t.Context(), testLifeKey(process), "400 10000", c.beat)
+			}
+			out := m.calls.do(t.Context(), call{
+				kind: seize, token: newToken(), expect: value, proven: true, below: 8*time.Second + time.Millisecond,
+			})
+			if out.err != nil || (out.got != nil) != c.broken {
+				t.Errorf("got %v, %v; want it broken: %t", out.got, out.err, c.broken)
+			}
+			if kept := client.Get(t.Context(), testKey(0)).Val() == value; kept == c.broken {
+				t.Errorf("the lock is as before: %t", kept)
+			}
+		})
+	}
+}
+
+func TestSignsOfLife(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		left time.Duration
+		wait time.Duration
+		ok   bool
+	}{
+		{"400 10000", 10 * time.Second, 1200 * time.Millisecond, true},
+		{"400 10000", 9 * time.Second, 200 * time.Millisecond, true},
+		{"400 10000", 8800 * time.Millisecond, 0, true},
+		{"400 10000", time.Second, 0, true},
+		{"1000 60000", 59 * time.Second, 2 * time.Second, true}, // a node with other settings
+		{"400 10000", -1, 0, false},                             // somebody made it live for ever
+		{"400", time.Second, 0, false},
+		{"0 10000", time.Second, 0, false},
+		{"-1 10000", time.Second, 0, false},
+		{"later version", time.Second, 0, false},
+		{"", -2, 0, false},
+	} {
+		if wait, ok := parseLife(c.text, c.left).wait(); wait != c.wait && c.ok || ok != c.ok {
+			t.Errorf("%q with %v left: %v, %t; want %v, %t", c.text, c.left, wait, ok, c.wait, c.ok)
+		}
+	}
+	if (life{}).silent() {
+		t.Error("one that gives no signs is not known to be silent")
+	}
+}
+
+// TestGoneHolder: what the loop makes of a lock whose holder's process has ended.
+func TestGoneHolder(t *testing.T) {
+	now := time.Now()
+	v, other := ownedBy(t, true)
+	value := newToken() + other + "|x:1|" + newToken()
+	fresh := life{known: true, age: 100 * time.Millisecond, every: 400 * time.Millisecond}
+	silent := life{known: true, age: 2 * time.Second, every: 400 * time.Millisecond}
+	for name, c := range map[string]struct {
+		value string
+		life  life
+		gone  bool
+		wait  time.Duration // until it is looked at again; 0 is: broken at once
+	}{
+		"gone and silent":            {value, silent, true, 0},
+		"restarted and silent":       {value, silent, false, 0},
+		"restarted, heard":           {value, fresh, false, 1101 * time.Millisecond},
+		"present process":            {newToken() + other + "|x:1|now", silent, false, pollEvery},
+		"gone, heard just now":       {value, fresh, true, 1101 * time.Millisecond},
+		"gone, signs cannot be read": {value, life{}, true, pollEvery},
+		"silent, not gone":           {value, silent, false, pollEvery},
+		"of another version":         {newToken() + other + "|x:1", silent, true, pollEvery},
+		"former process":             {newToken() + "a|x:1|" + newToken(), silent, false, 0},
+		"former process, heard":      {newToken() + "a|x:1|" + newToken(), fresh, false, 1101 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := idleLoop(t)
+			shown := ring.NewView(1, "a", v.Members)
+			if name == "present process" || strings.HasPrefix(name, "restarted") {
+				for i := range shown.Members { // gossip tells what its present process is called
+					shown.Members[i].Process = "now"
+				}
+			}
+			l.setView(shown, now)
+			if c.gone {
+				l.learn(fate{other, true}, now)
+			}
+			l.advance(now)
+			l.apply(outcome{call: issued(l), seen: c.value, pttl: 9 * time.Second, life: c.life}, now)
+			s := l.slots[0]
+			wait := s.next.Sub(now)
+			if c.wait == 0 {
+				if s.expect != c.value || !s.proven || wait != 0 || s.below != 9*time.Second+time.Millisecond {
+					t.Errorf("%+v, want it broken at once", s)
+				}
+			} else if s.expect != "" || wait < min(c.wait, pollEvery*3/4) || wait > max(c.wait, pollEvery*5/4) {
+				t.Errorf("again after %v, want %v; to break: %q", wait, c.wait, s.expect)
+			}
+		})
+	}
+}
+
+// TestGoneNodesShardsMove at once, come back when it is back, and are its own again
+// when gossip has shown it for half a minute.
+func TestGoneNodesShardsMove(t *testing.T) {
+	now := time.Now()
+	v, other := ownedBy(t, false)
+	for name, back := range map[string]func(l *loop) time.Time{
+		"it is back": func(l *loop) time.Time {
+			l.learn(fate{other, false}, now)
+			return now
+		},
+		"its time is over": func(l *loop) time.Time {
+			if at := l.advance(now.Add(goneFor - 1)); !at.Equal(now.Add(goneFor)) {
+				t.Errorf("wakes %v after the word", at.Sub(now))
+			}
+			l.advance(now.Add(goneFor))
+			return now.Add(goneFor)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := idleLoop(t)
+			l.setView(v, now)
+			l.learn(fate{"a", true}, now) // nonsense
+			l.advance(now)
+			if c := issued(l); c.kind != none {
+				t.Fatalf("call %+v for another's shard", c)
+			}
+			l.learn(fate{other, true}, now)
+			l.advance(now)
+			c := issued(l)
+			if c.kind != obtain || !l.alone() {
+				t.Fatalf("call %+v, want an obtain", c)
+			}
+			l.apply(outcome{call: c, seen: newToken() + other + "|x:1", pttl: DefaultTTL}, now)
+			l.setView(ring.NewView(2, "a", v.Members), now) // gossip goes on about it
+			if l.slots[0].owner != "a" {
+				t.Error("gossip outweighs proof")
+			}
+			at := back(l)
+			if l.slots[0].owner != other || l.alone() || len(l.gone) != 0 {
+				t.Errorf("the owner is %q, gone are %v", l.slots[0].owner, l.gone)
+			}
+			l.advance(at.Add(time.Minute))
+		})
+	}
+}
+
+// TestBurialsAreBounded: half of the shards in any second.
+func TestBurialsAreBounded(t *testing.T) {
+	now := time.Now()
+	silent := life{known: true, age: 2 * time.Second, every: 400 * time.Millisecond}
+	l := idleLoop(t, func(o *Options) { o.Shards = 64 })
+	l.setView(view("a", "a"), now)
+	l.learn(fate{"b", true}, now)
+	l.advance(now)
+	for c := issued(l); c.kind != none; c = issued(l) {
+		l.apply(outcome{call: c, seen: newToken() + "b|x:1|" + newToken(), pttl: time.Second, life: silent}, now)
+	}
+	count := func(at time.Time) (n int) {
+		l.advance(at)
+		for c := issued(l); c.kind != none; c = issued(l) {
+			if c.kind != seize || !c.proven {
+				t.Errorf("call %+v", c)
+			}
+			n++
+		}
+		return n
+	}
+	if n := count(now); n != 32 {
+		t.Errorf("%d are broken at once, want 32", n)
+	}
+	if n := count(now.Add(time.Second - 1)); n != 0 {
+		t.Errorf("%d more within a second", n)
+	}
+	if n := count(now.Add(time.Second)); n != 32 {
+		t.Errorf("%d after a second, want 32", n)
+	}
+}
+
+// TestSignsAreGivenInCompany, under the name that the locks' values carry. Alone, a
+// process gives none: nobody could ask.
+func TestSignsAreGivenInCompany(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Client(), 1)
+	a := f.start("a")
+	f.see("a")
+	h := parse(f.holds(a, 0).Value)
+	if h.process != a.calls.process || len(h.process) != tokenLen {
+		t.Errorf("the value names process %q, want %q", h.process, a.calls.process)
+	}
+	key := testLifeKey(h.process)
+	if n := f.observer.Exists(t.Context(), key).Val(); n != 0 {
+		t.Error("a sign of life without anybody there")
+	}
+	v, _ := ownedBy(t, true)
+	a.SetView(v)
+	f.eventually("a sign of life", func() error { return f.observer.Get(t.Context(), key).Err() })
+	if got, want := f.observer.Get(t.Context(), key).Val(), fmt.Sprintf("%d %d", beatEvery.Milliseconds(), testTTL.Milliseconds()); got != want {
+		t.Errorf("sign of life %q, want %q", got, want)
+	}
+	// A Redis without room still hears it.
+	f.observer.ConfigSet(t.Context(), "maxmemory", "1")
+	if err := f.observer.Set(t.Context(), "new", "1", 0).Err(); err == nil {
+		t.Fatal("there is room")
+	}
+	f.observer.PExpire(t.Context(), key, testTTL/2)
+	if err := a.calls.beat(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := f.observer.PTTL(t.Context(), key).Val(); left < testTTL*3/4 {
+		t.Errorf("%v are left of its last sign", left)
+	}
+	f.observer.ConfigSet(t.Context(), "maxmemory", "0")
+	if err := a.calls.takeBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("another one", func() error { return f.observer.Get(t.Context(), key).Err() })
+}
+
+// TestSignsEndInGoodOrder: a process that has been alone for long takes its last sign
+// back, trying until that has come through, and gives new ones when others come.
+func TestSignsEndInGoodOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var said []string
+		fails, there := 0, false
+		client := clientThat(t, true)
+		client.AddHook(sayer(func(cmd redis.Cmder) error {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, cmd.Name())
+			switch cmd := cmd.(type) {
+			case *redis.BoolCmd: // prolongs
+				cmd.SetVal(there)
+			case *redis.StatusCmd: // sets
+				there = true
+			case *redis.IntCmd: // deletes
+				if fails < 2 {
+					fails++
+					return errCut
+				}
+				there = false
+			}
+			return nil
+		}))
+		o := validOptions(t)
+		o.Client = client
+		m, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { m.keepAlive(ctx); close(done) }()
+		spell := func(d time.Duration, want ...string) {
+			t.Helper()
+			mu.Lock()
+			said = nil
+			mu.Unlock()
+			time.Sleep(d)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if got := slices.Compact(said); !slices.Equal(got, want) {
+				t.Errorf("said %q, want %q", got, want)
+			}
+		}
+		spell(time.Minute)
+		m.company.Store(true)
+		m.joined <- struct{}{}
+		spell(10*time.Minute, "pexpire", "set", "pexpire")
+		m.company.Store(false)
+		spell(lonelyAfter-time.Second, "pexpire")
+		spell(time.Minute, "pexpire", "del")
+		if fails != 2 {
+			t.Errorf("tried %d times in vain, want 2", fails)
+		}
+		spell(time.Hour)
+		m.company.Store(true)
+		m.joined <- struct{}{}
+		spell(time.Second, "pexpire", "set", "pexpire")
+		cancel()
+		<-done
+	})
+}
+
+// sayer answers all commands in place of a server.
+type sayer func(cmd redis.Cmder) error
+
+func (s sayer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s sayer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (s sayer) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		err := s(cmd)
+		cmd.SetErr(err)
+		return err
+	}
+}
