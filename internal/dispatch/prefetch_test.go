@@ -101,8 +101,10 @@ func TestWhatWaitsAtAWorker(t *testing.T) {
 		// Their deadlines begin with their start; what is returned is not counted
 		// and makes the handlers slow.
 		s.Results(ok(running[0]))
+		synctest.Wait()
 		out.took()
 		var waiting []string
+		b.d.mu.Lock()
 		for a := range s.attempts {
 			if !a.started && a.pending == nil {
 				waiting = append(waiting, a.id)
@@ -111,6 +113,7 @@ func TestWhatWaitsAtAWorker(t *testing.T) {
 				}
 			}
 		}
+		b.d.mu.Unlock()
 		if len(waiting) != 5 {
 			t.Fatalf("%d wait, want 5", len(waiting))
 		}
