@@ -92,6 +92,12 @@ func (b *batch) group(requests []job.CreateRequest) {
 }
 
 func (b *batch) run(ctx context.Context) {
+	if len(b.shards) == 1 {
+		for shard, items := range b.shards {
+			b.shard(ctx, shard, items)
+		}
+		return
+	}
 	slots := make(chan struct{}, parallelShards)
 	var wg sync.WaitGroup
 	for shard, items := range b.shards {
