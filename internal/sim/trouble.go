@@ -18,14 +18,18 @@ type trouble struct {
 // times that docs/guarantees.md states.
 func hold(k kind) time.Duration {
 	switch k {
-	case powerOffNode, freezeNode, cutRedis, cutNodes, loseReplies, twice, slowRedis, slowNetwork:
+	case freezeNode, cutRedis, cutNodes, loseReplies, twice, slowRedis, slowNetwork:
 		return lockTTL + 2*time.Second
 	case killWorker, powerOffWork, freezeWorker, cutWorker:
 		return leaseTTL + 2*time.Second
+	case killNode, powerOffNode:
+		// For what it had leased and no worker had heard of. What falls due later is
+		// not held up as long: TestTakeOver.
+		return max(lockTTL, leaseTTL) + 2*time.Second
 	case clockStep:
 		return lockTTL + 2*time.Second
 	}
-	return 2 * time.Second // also for a killed node: its death is proven
+	return 2 * time.Second
 }
 
 // inflict does one fault and takes it back. It returns when that is done.
