@@ -23,8 +23,6 @@ import (
 const (
 	DefaultSlots        = 16
 	DefaultDrainTimeout = 30 * time.Second
-	// MaxDefaultPrefetch bounds the default of [Options.Prefetch].
-	MaxDefaultPrefetch = 256
 )
 
 // Options configure a [Worker]. Addresses is required.
@@ -40,8 +38,9 @@ type Options struct {
 	Slots int
 	// Prefetch is how many attempts may wait here, unstarted, while all slots are
 	// taken; nodes make use of it while handlers are short. What has waited for
-	// 50 ms goes back, uncounted. Default four for each slot, at most 256; negative:
-	// none.
+	// 50 ms goes back, uncounted. It saves few slots from standing empty for a round
+	// trip; jobs that come while others wait are up to some 5 ms later. Nodes use four
+	// for each slot at most. Default 0: none.
 	Prefetch int
 	// ID is unique for this process, 1 to 128 of [A-Za-z0-9._:~-]. Default: host,
 	// process id and a random number.
@@ -74,9 +73,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Slots == 0 {
 		o.Slots = DefaultSlots
-	}
-	if o.Prefetch == 0 {
-		o.Prefetch = min(4*o.Slots, MaxDefaultPrefetch)
 	}
 	if o.ID == "" {
 		o.ID = processID()

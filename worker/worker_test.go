@@ -271,7 +271,7 @@ func TestPrefetchedLeasesRunInOrder(t *testing.T) {
 	const slots, prefetch = 2, 8
 	n := newNode(t)
 	gate := make(chan struct{})
-	run(t, worker.Options{Addresses: []string{n.addr}, Slots: slots}, map[string]worker.Handler{
+	run(t, worker.Options{Addresses: []string{n.addr}, Slots: slots, Prefetch: prefetch}, map[string]worker.Handler{
 		"gate": func(context.Context, *worker.Task) error { <-gate; return nil },
 	})
 	s := n.accept(ttl)
@@ -305,7 +305,7 @@ func TestPrefetchedLeasesRunInOrder(t *testing.T) {
 }
 
 func TestPrefetchOption(t *testing.T) {
-	for prefetch, want := range map[int]int32{-1: 0, 0: 256, 5: 5, 1000: 1000} {
+	for prefetch, want := range map[int]int32{-1: 0, 0: 0, 5: 5, 1000: 1000} {
 		n := newNode(t)
 		run(t, worker.Options{Addresses: []string{n.addr}, Slots: 100, Prefetch: prefetch}, newGates().handlers())
 		if got := n.accept(ttl).hello.Prefetch; got != want {
