@@ -96,6 +96,18 @@ func TestChaosRaces(t *testing.T) {
 		Power:  []shown{{"operations before the end", first, rounds * spread / 4}, {"after it", later, rounds * spread / 4}}})
 }
 
+// waitBegun waits for a job's run to be leased, which it is long since unless the
+// machine is slow: an edit before that would take the run's place.
+func (n *schedulerNode) waitBegun(ctx context.Context, id string) {
+	for ctx.Err() == nil {
+		j, err := n.jobs.GetJob(ctx, &fermatav1.GetJobRequest{Name: jobName(id)})
+		if s := j.GetStatus(); err == nil && (s.GetState() == fermatav1.JobStatus_STATE_RUNNING || s.GetRunsTotal() > 0) {
+			return
+		}
+		pause(time.Millisecond)
+	}
+}
+
 // raceAll tells how many operations were answered before their run had ended.
 func (c *cluster) raceAll(round, spread int, nodes []*schedulerNode) (before, after int) {
 	c.t.Helper()
@@ -119,6 +131,9 @@ func (c *cluster) raceAll(round, spread int, nodes []*schedulerNode) (before, af
 				pause(time.Until(at(k, i).Add(runs + time.Duration(i-spread/2)*time.Millisecond)))
 				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 				defer cancel()
+				if r.name == "update" || r.name == "pause" {
+					nodes[i%2].waitBegun(ctx, id(r, i))
+				}
 				if err := r.do(ctx, nodes[i%2], id(r, i)); err != nil {
 					c.t.Errorf("%s: %v", id(r, i), err)
 				}
