@@ -29,7 +29,7 @@ type Node struct {
 	cfg       Config
 	startedAt time.Time
 	draining  atomic.Bool
-	aside     atomic.Bool // Redis does not answer this node
+	dark      atomic.Bool // Redis has not answered this node for long
 	report    atomic.Pointer[redisstore.Report]
 
 	clients, others    net.Listener
