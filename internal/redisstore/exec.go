@@ -60,7 +60,7 @@ func (s *Store) again(ops []*op) []*op {
 		s.metrics.errors.WithLabelValues(v.kind).Inc()
 		o.uncertain = o.uncertain || v.ran
 		reload = reload || v.reload
-		if v.retry && !(s.shed && v.kind == poolKind) {
+		if v.retry && !(s.shedAfter > 0 && v.kind == poolKind) {
 			left = append(left, o)
 		}
 	}
@@ -100,7 +100,7 @@ func (s *Store) send(ctx context.Context, ops []*op) {
 // whole in a second one, which fills the cache, and what is moving to another
 // server goes there.
 func (s *Store) sendTo(ctx context.Context, to node, ops []*op) {
-	s.pipeline(ctx, to, ops, false, "")
+	s.funnelOf(to).send(ctx, ops, s.shedAfter, func(ctx context.Context, ops []*op) { s.pipeline(ctx, to, ops, false, "") })
 	var unknown []*op
 	asked := map[string][]*op{}
 	for _, o := range ops {
@@ -121,6 +121,16 @@ func (s *Store) sendTo(ctx context.Context, to node, ops []*op) {
 			s.pipeline(ctx, next, group, true, "asking")
 		}
 	}
+}
+
+// funnelOf is the one funnel of a server. There are as many as the store has met
+// servers.
+func (s *Store) funnelOf(to node) *funnel {
+	if f, ok := s.funnels.Load(to); ok {
+		return f.(*funnel)
+	}
+	f, _ := s.funnels.LoadOrStore(to, new(funnel))
+	return f.(*funnel)
 }
 
 // nodeAt finds a master of the cluster by its address.

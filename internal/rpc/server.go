@@ -23,6 +23,11 @@ const (
 	pingEvery   = 10 * time.Second
 	pingTimeout = 5 * time.Second
 
+	// stackKeepers are goroutines that serve calls one after the other, so that the
+	// stack which a call needs is grown once for many. Calls that find none of them
+	// free get a goroutine of their own.
+	stackKeepers = 64
+
 	handshakeTimeout = 10 * time.Second
 	maxHeaderBytes   = 16 << 10
 )
@@ -87,6 +92,7 @@ func serverOptions(o Options) []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, 16<<20)),
 		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, 1000)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.NumStreamWorkers(stackKeepers),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingTimeout}),
