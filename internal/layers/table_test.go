@@ -59,7 +59,7 @@ var table = []row{
 	{path: "internal/admission", floor: parts, foreign: []string{prometheus}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
-	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage},
+	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage, "internal/funnel"},
 		why: "definitions are stored as storage messages, which nobody else may see"},
 	{path: "internal/shardlock", floor: parts, foreign: []string{prometheus, redislock, goredis},
 		why: "redislock is driven through a go-redis client"},
@@ -68,6 +68,7 @@ var table = []row{
 	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/heap", floor: parts},
+	{path: "internal/funnel", floor: parts},
 
 	{path: "internal/node", floor: wiring, foreign: []string{"*"}, why: "it builds every part, with the client that the part needs"},
 	{path: "internal/dev", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler"},

@@ -34,7 +34,7 @@ type Store struct {
 	waitTimeout time.Duration
 	opTimeout   time.Duration
 	shedAfter   time.Duration // how long a call may wait in line, if Options.Shed; else 0
-	funnels     sync.Map      // *funnel by node
+	funnels     sync.Map      // of calls, by node
 	patience    time.Duration // how long the client waits for an answer
 	allowUnsafe bool
 	embedded    bool
