@@ -20,7 +20,7 @@ import (
 
 // scenarios in the order in which they are run and reported.
 func scenarios() []Scenario {
-	return []Scenario{drain, recurring, retry, cpu, lag, instant, submit, memory, idle, growth}
+	return []Scenario{drain, recurring, retry, cpu, lag, instant, submit, memory, idle, growth, scaling}
 }
 
 // quickScenarios are those that a quick look runs unless others are named: together

@@ -117,21 +117,6 @@ func answerTimeout(c redis.UniversalClient) time.Duration {
 	return timeout
 }
 
-// poolTimeout is how long a call waits for a connection.
-func poolTimeout(c redis.UniversalClient) time.Duration {
-	timeout := time.Duration(0)
-	switch c := c.(type) {
-	case *redis.Client:
-		timeout = c.Options().PoolTimeout
-	case *redis.ClusterClient:
-		timeout = c.Options().PoolTimeout
-	}
-	if timeout <= 0 {
-		return DefaultPoolTimeout
-	}
-	return timeout
-}
-
 // newCluster adds what the universal options cannot say: a map of the cluster
 // that is at most a second old, and renewed when a server cannot be dialled.
 func newCluster(u *redis.UniversalOptions) *redis.ClusterClient {

@@ -60,7 +60,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		opTimeout: o.OpTimeout, patience: answerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
 	}
 	if o.Shed {
-		s.shedAfter = poolTimeout(o.Client)
+		s.shedAfter = s.patience
 	}
 	report, err := Preflight(ctx, o)
 	if err != nil {
