@@ -39,6 +39,7 @@ type Node struct {
 	store       *redisstore.Store // of the engines
 	clientStore *redisstore.Store // of calls by clients
 	telemetry   *telemetry.Telemetry
+	gauges      *gauges
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
 	dispatcher  *dispatch.Dispatcher
