@@ -49,6 +49,9 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 	for _, reason := range []string{"expired", "lease_lost", "moved", "refused", "abandoned", "disclaimed"} {
 		m.lost.WithLabelValues(reason) // there from the start, so that the first one shows
 	}
+	for _, reason := range []string{"unsent", "worker", "closed", "late", "gated"} {
+		m.returned.WithLabelValues(reason)
+	}
 	if r == nil {
 		return m, nil
 	}

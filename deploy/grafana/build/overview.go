@@ -11,7 +11,7 @@ func overview() dashboard {
 			number("Lag, 99th percentile", "s", "Start minus due time. Rising with the backlog: add workers. Rising without one: look at Redis's latency.", quantile(.99, lag, inQueue, "")).warn(.25, 1),
 			number("Longest waiting", "s", "How long the due record that waits longest has waited. Above a minute: its queue has no free slot, or no worker.", greatest("fermata_queue_oldest_overdue_seconds", inQueue, "")).warn(5, 60),
 			number("Backlog", "short", "Due records without a slot. It should return to zero; if it only grows, add workers or slots.", sum("fermata_queue_backlog", inQueue, "")).warn(100, 1000),
-			number("Dead letters kept", "short", "Runs out of attempts that wait for a person. `fermata dead list`, then redrive or delete them.", sum("fermata_queue_records", inQueue+`,region="dead"`, "")).warn(1, 100),
+			number("Dead letters kept", "short", "Runs out of attempts that wait for a person. `fermata dead list`, then `fermata dead redrive`, or let them expire.", sum("fermata_queue_records", inQueue+`,region="dead"`, "")).warn(1, 100),
 			number("Shards nobody holds", "short", "Their jobs do not run. It is zero but for moments; if it stays, see Cluster, then the log of the node that should hold them.", greatest("fermata_shards_without_holder", "", "")).warn(1, 2),
 		),
 		part("Lateness",

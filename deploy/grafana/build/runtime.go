@@ -12,7 +12,7 @@ func goRuntime() dashboard {
 		part("Go",
 			graph("Goroutines", "short", "About two for each stream and call. If they only grow: a leak; take a goroutine profile.", series{"{{instance}}", greatest("go_goroutines", onNode, "instance")}),
 			graph("Heap in use", "bytes", "After a collection the saw tooth should return to the same level.", series{"{{instance}}", greatest("go_memstats_heap_inuse_bytes", onNode, "instance")}),
-			graph("Pauses of the collector", "s", "The longest of the last ones. Above 10 ms: the process has too little processor time.", series{"{{instance}}", greatest("go_gc_duration_seconds", onNode+`,quantile="1"`, "instance")}),
+			graph("Pauses of the collector", "s", "The longest of the last ones. Above 10 ms: the process has too little processor time.", series{"{{instance}}", greatest("go_gc_duration_seconds", onNode+`,quantile=~"1|1.0"`, "instance")}),
 			graph("Allocation", "Bps", "Bytes a second. Grows with throughput; by itself no cause for worry.", series{"{{instance}}", rate("go_memstats_alloc_bytes_total", onNode, "instance")}),
 			graph("Collections", "ops", "A second. More than a few: raise GOMEMLIMIT or GOGC.", series{"{{instance}}", rate("go_gc_duration_seconds_count", onNode, "instance")}),
 			graph("Threads", "short", "Of the operating system. Many: calls that block in the kernel.", series{"{{instance}}", greatest("go_threads", onNode, "instance")}),
