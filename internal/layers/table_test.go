@@ -37,12 +37,15 @@ const (
 	grpc       = "google.golang.org/grpc"
 	protobuf   = "google.golang.org/protobuf"
 	status     = "google.golang.org/genproto/googleapis/rpc"
+	xrate      = "golang.org/x/time/rate"
+	jose       = "github.com/go-jose/go-jose/v4"
 
 	api     = "proto/fermata/v1"
 	storage = "proto/fermata/storage/v1"
 )
 
 var table = []row{
+	{path: "internal/access", floor: arithmetic},
 	{path: "internal/backoff", floor: arithmetic},
 	{path: "internal/lease", floor: arithmetic},
 	{path: "internal/ring", floor: arithmetic},
@@ -64,7 +67,8 @@ var table = []row{
 	{path: "internal/shardlock", floor: parts, foreign: []string{prometheus, redislock, goredis},
 		why: "redislock is driven through a go-redis client"},
 	{path: "internal/membership", floor: parts, foreign: []string{prometheus, memberlist}},
-	{path: "internal/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
+	{path: "internal/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, xrate}, also: []string{api}},
+	{path: "internal/identity", floor: parts, foreign: []string{jose, "gopkg.in/yaml.v3"}},
 	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/heap", floor: parts},

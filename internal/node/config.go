@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/redisstore"
@@ -55,6 +56,13 @@ type Config struct {
 	Virtual bool
 	Now     func() int64
 
+	// AccessFile says who may do what: see docs/security/access.md. Empty: everybody
+	// may do anything.
+	AccessFile string
+	// ClientLimits bound what each host may ask of this node while there is no
+	// AccessFile, which has limits of its own. Zero: nothing.
+	ClientLimits access.Limits
+
 	// Network stands in for the host's network, for a cluster inside one process.
 	Network Network
 
@@ -75,6 +83,9 @@ type Network struct {
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
 	Gossip membership.Transport
 }
+
+// Authenticates tells whether callers have to say who they are.
+func (c *Config) Authenticates() bool { return c.AccessFile != "" }
 
 func (c *Config) setDefaults() error {
 	for _, d := range []struct {
@@ -119,6 +130,10 @@ func (c *Config) setDefaults() error {
 			errs = append(errs, fmt.Errorf("%s %q: want host:port", a.name, a.value))
 		}
 	}
+	if c.Authenticates() && c.ClientLimits != (access.Limits{}) {
+		errs = append(errs, errors.New("client limits are for nodes without access-file; set limits there"))
+	}
+	errs = append(errs, c.ClientLimits.Check("client limits"))
 	// WAIT is answered after at most one, the answer is waited for at most the other.
 	wait := cmp.Or(c.DurabilityTimeout, redisstore.DefaultWaitTimeout)
 	if read := cmp.Or(c.Redis.ReadTimeout, redisstore.DefaultReadTimeout); c.Durability == redisstore.DurabilityReplica && wait >= read {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/admission"
 	"github.com/fermata-io/fermata/internal/dispatch"
+	"github.com/fermata-io/fermata/internal/identity"
 	"github.com/fermata-io/fermata/internal/ledger"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/peer"
@@ -38,6 +39,7 @@ type Node struct {
 	lockConns   redis.UniversalClient
 	store       *redisstore.Store // of the engines
 	clientStore *redisstore.Store // of calls by clients
+	access      *identity.Source  // nil: everybody may do anything
 	telemetry   *telemetry.Telemetry
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
@@ -86,7 +88,7 @@ func New(cfg Config) (*Node, error) {
 // fails, what was opened is closed again.
 func (n *Node) Start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		n.openRedis, n.listen, n.build, n.serve, n.join, n.serveHTTP, n.run,
+		n.openAccess, n.openRedis, n.listen, n.build, n.serve, n.join, n.serveHTTP, n.run,
 	} {
 		if err := step(ctx); err != nil {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

@@ -165,15 +165,19 @@ func (n *Node) build(context.Context) (err error) {
 }
 
 // serve answers clients, workers and peers.
-func (n *Node) serve(context.Context) error {
+func (n *Node) serve(ctx context.Context) error {
 	workers := rpc.NewWorkerServer(n.dispatcher, n.cfg.Logger)
-	server, checks, err := rpc.NewServer(rpc.Options{
+	options, err := n.guarded(ctx, rpc.Options{
 		Jobs: n.registry, Cluster: clusterView{n}, Worker: workers,
 		Observe: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
 		Now: n.clock, Logger: n.cfg.Logger,
 	})
+	if err != nil {
+		return err
+	}
+	server, checks, err := rpc.NewServer(options)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@
 //	                    unit is reserved for it
 //	P:{T}:rate:<name>   string      rate limit
 //	P:{T}:cell:<name>   string      cell, a text under compare and set
-//	P:{meta}            hash        shards, schema, virtual
+//	P:{meta}            hash        shards, schema, virtual; secret:<name>
 //	P:{meta}:queues     hash        <ns>/<queue> -> settings of the queue, protobuf
 //	P:{meta}:life:<id>  string      a node's process lives, written by others
 //
@@ -30,7 +30,7 @@
 // which has none: its job's counts. All of them live in the job's shard.
 //
 // A record is a member of one lane. Its score says in which region it is and
-// since or until when (job.Score), so that a move is one ZADD. Thirteen scripts do
+// since or until when (job.Score), so that a move is one ZADD. Fourteen scripts do
 // all writing; the one that only Go's policy code drives, apply, is a compare and
 // set on token and revision. Each script file begins with its contract.
 //

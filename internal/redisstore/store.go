@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -79,6 +80,26 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.clocks, s.batches = make([]shardClock, shards), make([]batchSlots, shards)
 	return s, s.touchShards(ctx)
 }
+
+// Secret returns a secret of this name that all processes of the keyspace share:
+// random bytes, made when it is asked for first. Whoever may read the keyspace's hash
+// has it too.
+func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
+	var fresh [secretBytes]byte
+	// crypto/rand.Read never fails.
+	_, _ = rand.Read(fresh[:])
+	o := call(s.scripts.secret, noShard, []string{keyspaceKey(s.prefix)}, []any{"secret:" + name, hex.EncodeToString(fresh[:])})
+	if err := s.perform(ctx, o); err != nil {
+		return nil, err
+	}
+	secret, err := hex.DecodeString(o.reply.text(0))
+	if err != nil || len(secret) != secretBytes {
+		return nil, fmt.Errorf("%w: hash %s holds a secret %q that is none", ErrKeyspace, keyspaceKey(s.prefix), name)
+	}
+	return secret, nil
+}
+
+const secretBytes = 32
 
 // openKeyspace returns the number of shards.
 func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
