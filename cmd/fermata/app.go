@@ -25,6 +25,7 @@ type app struct {
 	output    string
 	timeout   time.Duration
 
+	tokenFile                             string
 	tls                                   bool
 	tlsCA, tlsCert, tlsKey, tlsServerName string
 }
@@ -63,6 +64,7 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.tlsCert, "tls-cert", "", "PEM file with this client's certificate")
 	f.StringVar(&a.tlsKey, "tls-key", "", "PEM file with this client's key")
 	f.StringVar(&a.tlsServerName, "tls-server-name", "", "name in the server's certificate (default: the host)")
+	f.StringVar(&a.tokenFile, "token-file", "", "file with the token of the caller; beyond this host it needs TLS")
 	f.String("config", "", "YAML file with values for the global flags")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.AddCommand(a.jobsCommand(), a.deadCommand(), a.queuesCommand(), a.previewCommand(), a.presetsCommand(), a.exportCommand(), a.importCommand(), a.clusterCommand(), a.versionCommand())
@@ -94,7 +96,13 @@ func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, c *client.Cl
 	if err != nil {
 		return usage(err)
 	}
-	c, err := client.Dial(a.addresses, client.Options{Namespace: a.namespace, TLS: secure})
+	o := client.Options{Namespace: a.namespace, TLS: secure}
+	if a.tokenFile != "" {
+		if o.Token, err = client.TokenFile(a.tokenFile); err != nil {
+			return usage(err)
+		}
+	}
+	c, err := client.Dial(a.addresses, o)
 	if err != nil {
 		return usage(err)
 	}

@@ -24,6 +24,7 @@ type flags struct {
 	httpAllow   []string
 	execAllow   []string
 	tls         tlsFiles
+	tokenFile   string
 	metricsAddr string
 	logFormat   string
 	logLevel    string
@@ -85,6 +86,7 @@ func command(halt context.Context) *cobra.Command {
 	flags.StringVar(&f.tls.cert, "tls-cert", "", "PEM file with this worker's certificate")
 	flags.StringVar(&f.tls.key, "tls-key", "", "PEM file with this worker's key")
 	flags.StringVar(&f.tls.serverName, "tls-server-name", "", "name in the nodes' certificates (default: the host)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with this worker's token, read again when it changes; beyond loopback it needs --tls-ca")
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz here (default: nowhere)")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -98,11 +100,14 @@ func (f flags) build(o worker.Options, logs io.Writer) (*service, error) {
 	logger, logErr := telemetry.NewLogger(logs, f.logFormat, f.logLevel)
 	secured, tlsErr := f.tls.config()
 	handlers, handlerErr := f.handlers()
-	var drainErr error
+	var drainErr, tokenErr error
+	if f.tokenFile != "" {
+		o.Token, tokenErr = worker.TokenFile(f.tokenFile)
+	}
 	if o.DrainTimeout <= 0 {
 		drainErr = fmt.Errorf("--drain-timeout %v: must be positive", o.DrainTimeout)
 	}
-	if err := errors.Join(logErr, tlsErr, handlerErr, drainErr); err != nil {
+	if err := errors.Join(logErr, tlsErr, tokenErr, handlerErr, drainErr); err != nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()

@@ -70,6 +70,7 @@ var table = []row{
 	{path: "internal/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, xrate}, also: []string{api}},
 	{path: "internal/identity", floor: parts, foreign: []string{jose, "gopkg.in/yaml.v3"}},
 	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
+	{path: "internal/bearer", floor: parts, foreign: []string{grpc}},
 	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/heap", floor: parts},
 
