@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,8 @@ func (s *quotas) of(subject string, l access.Limits) *quota {
 		if len(s.by) >= manyQuotas {
 			s.sweep()
 		}
-		q = &quota{bucket: rate.NewLimiter(rate.Inf, 0)}
+		// A bucket begins as full as its burst, to which set cuts it.
+		q = &quota{bucket: rate.NewLimiter(rate.Inf, math.MaxInt32)}
 		s.by[subject] = q
 	}
 	q.set(l)

@@ -33,7 +33,7 @@ const (
 	// streamAge is when a worker is asked to connect anew, give or take a tenth: to
 	// another node, so that workers spread over new nodes, and with the credential
 	// it has by then. It is less than the age of a connection.
-	streamAge = 25 * time.Minute
+	streamAge = 24 * time.Minute
 	// recheckEvery is how often the caller of a stream is looked at again.
 	recheckEvery = 10 * time.Second
 	// renewBefore is how long before its credential expires a worker is asked to
