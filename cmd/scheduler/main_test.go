@@ -31,6 +31,11 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 		"gossip key":       {[]string{"--gossip-key-file", file("key", "short")}, "16, 24 or 32 bytes"},
 		"missing secret":   {[]string{"--redis-password-file", filepath.Join(dir, "none")}, "none"},
 		"unknown in file":  {[]string{"--config", file("c.yaml", "no-such-key: 1\n")}, "no-such-key"},
+		"limits and file":  {[]string{"--client-calls", "1", "--access-file", file("a.yaml", "")}, "set limits there"},
+		"negative limit":   {[]string{"--client-calls", "-1"}, "client limits"},
+		"burst alone":      {[]string{"--client-burst", "1"}, "burst needs rate"},
+		"token's name":     {[]string{"token", "new", "a:b"}, "a:b"},
+		"no name":          {[]string{"token", "new"}, "accepts 1 arg"},
 		"stray argument":   {[]string{"stray"}, "stray"},
 		"dev unknown flag": {[]string{"dev", "--no-such-flag"}, "no-such-flag"},
 	} {

@@ -96,6 +96,7 @@ type gated struct {
 	registry *prometheus.Registry
 	logs     *bytes.Buffer
 	listener *bufconn.Listener
+	patience time.Duration // of a worker's stream; 0: for ever
 }
 
 func serveGated(t testing.TB, o Options) *gated {

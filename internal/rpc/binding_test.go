@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -30,7 +31,13 @@ import (
 // workAs opens the stream of a worker that has been welcomed.
 func (b *gated) workAs(t *testing.T, token, worker string, live ...string) workStream {
 	t.Helper()
-	s, err := fermatav1.NewWorkerServiceClient(b.dial(t)).Work(as(t.Context(), token))
+	ctx := t.Context()
+	if b.patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, b.patience)
+		t.Cleanup(cancel)
+	}
+	s, err := fermatav1.NewWorkerServiceClient(b.dial(t)).Work(as(ctx, token))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +82,7 @@ func report(t *testing.T, s workStream, ids ...string) []*fermatav1.ResultAck {
 func TestStolenLeases(t *testing.T) {
 	const lease = "1@default/ping"
 	b := serveGated(t, Options{Authority: newAuthority(t, access.Limits{}, allow(access.Worker, "*", "ann", "eve"))})
+	b.patience = 20 * time.Second
 	ann := b.workAs(t, "ann", "w-1")
 	sealed := give(t, b, ann, lease)
 	if sealed == lease || !strings.HasSuffix(sealed, "."+lease) {
