@@ -106,6 +106,13 @@ func (o Options) validate() error {
 			faults = append(faults, errors.New("an empty entry in Addresses"))
 		}
 	}
+	if o.Token != nil && o.TLS == nil && len(o.DialOptions) == 0 {
+		for _, a := range o.Addresses {
+			if !bearer.Local(a) {
+				faults = append(faults, fmt.Errorf("a token for %s, which is beyond this host, without TLS", a))
+			}
+		}
+	}
 	if o.DrainTimeout < 0 {
 		faults = append(faults, errors.New("DrainTimeout is negative"))
 	}

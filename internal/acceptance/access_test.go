@@ -15,7 +15,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/client"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
 )
 
 // guests are callers with tokens, as `scheduler token new` makes them.
@@ -139,6 +141,60 @@ func (w *rawWorker) report(id string) fermatav1.ResultAck_Status {
 	}
 }
 
+// file holds the token of a guest.
+func (g *guests) file(name string) string {
+	g.t.Helper()
+	path := filepath.Join(g.t.TempDir(), name+".token")
+	if err := os.WriteFile(path, []byte(g.tokens[name]+"\n"), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+	return path
+}
+
+// library uses the packages that users link, with tokens from files.
+func (g *guests) library(n *schedulerNode) {
+	g.t.Helper()
+	editor, err := client.TokenFile(g.file("editor"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	c, err := client.Dial([]string{n.grpc}, client.Options{Token: editor})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer c.Close()
+	o := worker.Options{Addresses: []string{n.grpc}, Queues: []string{"b"}}
+	if o.Token, err = worker.TokenFile(g.file("worker-b")); err != nil {
+		g.t.Fatal(err)
+	}
+	w, err := worker.New(o)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	ran := make(chan struct{})
+	w.Handle(handlerName, func(context.Context, *worker.Task) error {
+		close(ran)
+		return nil
+	})
+	ctx, stop := context.WithCancel(g.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	j := newJob(behaviour{})
+	j.Queue, j.Schedule = "b", once(time.Now())
+	if _, err := c.CreateJob(call(g.t), "library", j); err != nil {
+		g.t.Error(err)
+	}
+	select {
+	case <-ran:
+	case <-time.After(20 * time.Second):
+		g.t.Error("the worker with a token got no run")
+	}
+	stop()
+	if err := <-done; err != nil {
+		g.t.Error(err)
+	}
+}
+
 // TestAccess has two nodes with an access file: who may do what, and whose a lease is.
 func TestAccess(t *testing.T) {
 	inTurn(t)
@@ -210,6 +266,8 @@ func TestAccess(t *testing.T) {
 	if got := moved.report(lease.GetLeaseId()); got != fermatav1.ResultAck_STATUS_ACCEPTED {
 		t.Errorf("the own lease: %s", got)
 	}
+
+	g.library(first)
 
 	// Who is taken out of the file is out.
 	g.write("editor", "worker-a", "worker-b", "thief")
