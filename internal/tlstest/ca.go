@@ -29,7 +29,7 @@ func New(t testing.TB, name string) *Authority {
 	t.Helper()
 	a := &Authority{t: t, key: newKey(t)}
 	template := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name},
+		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name + " authority"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(365 * 24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
