@@ -94,6 +94,7 @@ var table = []row{
 	{path: storage, floor: beside, foreign: []string{protobuf}},
 
 	{path: "internal/tlstest", floor: support},
+	{path: "internal/gossiptest", floor: support},
 	{path: "internal/redistest", floor: support, foreign: []string{"*"}},
 	{path: "internal/faultproxy", floor: support, foreign: []string{"*"}},
 	{path: "internal/storetest", floor: support, foreign: []string{"*"}},

@@ -54,33 +54,41 @@ func ReadKeys(path string) ([][]byte, error) {
 }
 
 // install makes the ring hold these keys, the first of them as the one that encrypts.
-// The list that packets are decrypted with is read without a lock, and removing a key
-// moves those behind it: so what has to go is brought to the end before.
 func install(ring *memberlist.Keyring, keys [][]byte) error {
-	for _, key := range keys {
-		if err := ring.AddKey(key); err != nil {
-			return err
-		}
-	}
-	if err := ring.UseKey(keys[0]); err != nil {
+	if err := arrange(ring, keys); err != nil {
 		return err
 	}
-	obsolete := func() [][]byte {
-		return slices.DeleteFunc(slices.Clone(ring.GetKeys()), func(k []byte) bool { return holds(keys, k) })
-	}
-	if len(obsolete()) > 0 && len(keys) > 1 {
-		for _, key := range slices.Backward(keys) {
-			if err := ring.UseKey(key); err != nil {
-				return err
-			}
-		}
-	}
-	for _, key := range slices.Backward(obsolete()) {
+	for _, key := range slices.Backward(obsolete(ring, keys)) {
 		if err := ring.RemoveKey(key); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// arrange adds what is missing and brings what has to go to the end: packets are
+// decrypted with lists that are read without a lock, and the removal of a key moves
+// those behind it within such a list.
+func arrange(ring *memberlist.Keyring, keys [][]byte) error {
+	for _, key := range keys {
+		if err := ring.AddKey(key); err != nil {
+			return err
+		}
+	}
+	if len(obsolete(ring, keys)) == 0 {
+		return ring.UseKey(keys[0])
+	}
+	for _, key := range slices.Backward(keys) {
+		if err := ring.UseKey(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// obsolete are the keys of the ring that are not among these, in its order.
+func obsolete(ring *memberlist.Keyring, keys [][]byte) [][]byte {
+	return slices.DeleteFunc(slices.Clone(ring.GetKeys()), func(k []byte) bool { return holds(keys, k) })
 }
 
 func holds(keys [][]byte, key []byte) bool {

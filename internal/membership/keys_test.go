@@ -2,8 +2,6 @@ package membership
 
 import (
 	"bytes"
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/rand"
 	"encoding/base64"
 	"log/slog"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
+	"github.com/fermata-io/fermata/internal/gossiptest"
 	"github.com/fermata-io/fermata/internal/ring"
 )
 
@@ -103,32 +102,31 @@ func TestKeysAreRead(t *testing.T) {
 	}
 }
 
-// TestRingHoldsWhatItIsTold also looks at lists that were taken before: packets are
-// being decrypted with them.
 func TestRingHoldsWhatItIsTold(t *testing.T) {
 	a, b, c, d := newKey(), newKey(), newKey(), newKey()
 	keyring, err := memberlist.NewKeyring([][]byte{a}, a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, keys := range [][][]byte{{a, b}, {b, a}, {b}, {b, c, d}, {c, d}, {a, d}, {c, a, b, d}, {d}} {
-		before := keyring.GetKeys()
-		copied := append([][]byte{}, before...)
+	for i, keys := range [][][]byte{{a, b}, {b, a}, {b}, {b, c, d}, {c, d}, {a, d}, {c, a, b, d}, {d}, {d, d}} {
+		if err := arrange(keyring, keys); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keyring.GetKeys()[:min(len(keys), len(keyring.GetKeys()))] {
+			if !holds(keys, key) {
+				t.Errorf("%d: a key that has to go stands before one that stays", i)
+			}
+		}
 		if err := install(keyring, keys); err != nil {
 			t.Fatal(err)
 		}
 		got := keyring.GetKeys()
-		if len(got) != len(keys) || !bytes.Equal(got[0], keys[0]) {
-			t.Fatalf("%d keys, want %d", len(got), len(keys))
+		if !bytes.Equal(got[0], keys[0]) || len(obsolete(keyring, keys)) > 0 {
+			t.Fatalf("%d: %d keys, want %d", i, len(got), len(keys))
 		}
 		for _, k := range keys {
 			if !holds(got, k) {
-				t.Fatal("a key is missing")
-			}
-		}
-		for i := range copied {
-			if !bytes.Equal(copied[i], before[i]) {
-				t.Error("a list that was handed out has changed")
+				t.Fatalf("%d: a key is missing", i)
 			}
 		}
 	}
@@ -228,12 +226,12 @@ func TestForgedPacketsChangeNothing(t *testing.T) {
 	label := a.o.Label
 	before := a.View().Version
 	for _, forged := range [][]byte{
-		labelled(label, departure("b")), // in the clear
-		departure("b"),
-		labelled(label, sealed(t, newKey(), label, departure("b"))),
-		labelled(label, sealed(t, key, "other", departure("b"))), // replayed from there
-		labelled("other", sealed(t, key, "other", departure("b"))),
-		sealed(t, key, "", departure("b")),
+		gossiptest.Labelled(label, gossiptest.Departure("b", 1000)), // in the clear
+		gossiptest.Departure("b", 1000),
+		gossiptest.Labelled(label, gossiptest.Sealed(t, newKey(), label, gossiptest.Departure("b", 1000))),
+		gossiptest.Labelled(label, gossiptest.Sealed(t, key, "other", gossiptest.Departure("b", 1000))), // replayed from there
+		gossiptest.Labelled("other", gossiptest.Sealed(t, key, "other", gossiptest.Departure("b", 1000))),
+		gossiptest.Sealed(t, key, "", gossiptest.Departure("b", 1000)),
 	} {
 		refused := func() int { return logs.count("Decrypt packet failed") + logs.count("unacceptable label") }
 		told := refused()
@@ -245,43 +243,11 @@ func TestForgedPacketsChangeNothing(t *testing.T) {
 	if v := a.View().Version; v != before {
 		t.Errorf("the view changed: %d, was %d", v, before)
 	}
-	if _, err := conn.Write(labelled(label, sealed(t, key, label, departure("b")))); err != nil {
+	if _, err := conn.Write(gossiptest.Labelled(label, gossiptest.Sealed(t, key, label, gossiptest.Departure("b", 1000)))); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "a holder of the key is believed", func() bool { return a.View().Version > before })
 	sees(t, a, "a b c") // b objects
-}
-
-// departure is memberlist's word that a node has left, of a later incarnation than
-// any that it can have.
-func departure(node string) []byte {
-	const deadMsg = 5
-	text := func(s string) []byte { return append([]byte{0xa0 | byte(len(s))}, s...) }
-	return bytes.Join([][]byte{
-		{deadMsg, 0x83}, text("Incarnation"), {0xcd, 0x10, 0x00}, text("Node"), text(node), text("From"), text(node),
-	}, nil)
-}
-
-// sealed is a packet as memberlist encrypts it.
-func sealed(t *testing.T, key []byte, label string, plain []byte) []byte {
-	t.Helper()
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gcm, err := cipher.NewGCM(block)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nonce := make([]byte, gcm.NonceSize())
-	_, _ = rand.Read(nonce) // never fails
-	const version = 1
-	return gcm.Seal(append([]byte{version}, nonce...), nonce, plain, []byte(label))
-}
-
-func labelled(label string, packet []byte) []byte {
-	const hasLabel = 244
-	return append(append([]byte{hasLabel, byte(len(label))}, label...), packet...)
 }
 
 // TestNodesOfOtherNetworksStayOut: the stranger has the key, and is on this host.

@@ -1,8 +1,6 @@
 package node_test
 
 import (
-	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -54,10 +52,10 @@ func TestNoListenerIsOpenByAccident(t *testing.T) {
 }
 
 func TestWhatInsecureLetThroughIsSaid(t *testing.T) {
-	var log bytes.Buffer
+	log := &lines{}
 	cfg := node.Config{
 		Name: "n", GRPCAddr: "0.0.0.0:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", Insecure: true,
-		Redis: redisstore.ClientOptions{URL: redistest.Start(t).URL()}, AllowUnsafe: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Redis: redisstore.ClientOptions{URL: redistest.Start(t).URL()}, AllowUnsafe: true, Logger: log.logger(),
 	}
 	n, err := node.New(cfg)
 	if err != nil {
@@ -69,8 +67,7 @@ func TestWhatInsecureLetThroughIsSaid(t *testing.T) {
 	if err := n.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	text := log.String()
-	if strings.Count(text, "INSECURE") != 1 || !strings.Contains(text, "listener=grpc-addr addr=0.0.0.0:0") {
-		t.Error(text)
+	if log.count("INSECURE") != 1 || log.count("listener=grpc-addr addr=0.0.0.0:0") != 1 {
+		t.Errorf("not said, or said of too many: %s", log.text.String())
 	}
 }

@@ -21,6 +21,7 @@ func (s *Source) Server(auth ClientAuth) (credentials.TransportCredentials, erro
 	if s.o.Cert == "" {
 		return nil, errNoCertificate
 	}
+	s.listening()
 	return &transport{source: s, server: func() (*tls.Config, error) { return s.serverConfig(auth) }}, nil
 }
 
@@ -46,6 +47,7 @@ func (s *Source) Peers(list []string) (credentials.TransportCredentials, error) 
 	if len(allowed) == 0 && len(identities(s.current().pair.Leaf)) == 0 {
 		return nil, errNoIdentity
 	}
+	s.listening()
 	return &transport{
 		source: s,
 		server: func() (*tls.Config, error) { return s.peerServerConfig(allowed) },

@@ -46,7 +46,8 @@ type Source struct {
 	o       Options
 	inForce atomic.Pointer[material]
 	broken  atomic.Bool // the files are, and what is in force is older
-	refused prometheus.Counter
+	listens sync.Once
+	refused prometheus.Counter // of connections that come in
 
 	look struct {
 		sync.Mutex
@@ -106,9 +107,15 @@ func (s *Source) register(reg prometheus.Registerer) {
 		}
 		return 0
 	})
-	s.refused = f.NewCounter(prometheus.CounterOpts{
-		Name: "fermata_tls_handshakes_refused_total", ConstLabels: use,
-		Help: "Incoming connections that ended in their TLS handshake.",
+}
+
+// listening prepares for connections that come in.
+func (s *Source) listening() {
+	s.listens.Do(func() {
+		s.refused = promauto.With(s.o.Registerer).NewCounter(prometheus.CounterOpts{
+			Name: "fermata_tls_handshakes_refused_total", ConstLabels: prometheus.Labels{"use": s.o.Use},
+			Help: "Incoming connections that ended in their TLS handshake.",
+		})
 	})
 }
 
