@@ -93,7 +93,7 @@ func (t *transport) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 }
 
 func (t *transport) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", SecurityVersion: "1.2", ServerName: t.name}
+	return credentials.NewTLS(&tls.Config{ServerName: t.name, MinVersion: tls.VersionTLS12}).Info()
 }
 
 func (t *transport) Clone() credentials.TransportCredentials {
