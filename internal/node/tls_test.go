@@ -71,6 +71,8 @@ func dialWith(t *testing.T, addr string, c credentials.TransportCredentials) *gr
 func secured(redis tlsfiles.Files, x *actor, reg *prometheus.Registry) func(*node.Config) {
 	return func(c *node.Config) {
 		c.TLS, c.PeerTLS, c.RedisTLS = x.files(), x.files(), redis
+		// A machine that is busy with handshakes is not what is tested.
+		c.Redis.DialTimeout, c.Redis.ReadTimeout, c.Redis.PoolTimeout = 10*time.Second, 10*time.Second, 10*time.Second
 		c.Registerer, c.Gatherer = reg, reg
 	}
 }
