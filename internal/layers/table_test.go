@@ -69,6 +69,8 @@ var table = []row{
 	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/heap", floor: parts},
 	{path: "internal/funnel", floor: parts},
+	{path: "internal/tlsfiles", floor: parts, foreign: []string{prometheus, grpc},
+		why: "gRPC asks credentials, not configurations, at each handshake"},
 
 	{path: "internal/node", floor: wiring, foreign: []string{"*"}, why: "it builds every part, with the client that the part needs"},
 	{path: "internal/dev", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler"},
@@ -84,14 +86,16 @@ var table = []row{
 		why: "process groups are the operating system's"},
 
 	{path: "cmd/scheduler", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/heap"}},
-	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry", "internal/heap"},
+	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry", "internal/heap", "internal/tlsfiles"},
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
-	{path: "cmd/fermata", floor: commands, foreign: []string{"*"}, also: []string{api}},
+	{path: "cmd/fermata", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/tlsfiles"}},
 
 	{path: api, floor: beside, foreign: []string{grpc, protobuf, status}},
 	{path: storage, floor: beside, foreign: []string{protobuf}},
 
+	{path: "internal/tlstest", floor: support},
+	{path: "internal/gossiptest", floor: support},
 	{path: "internal/redistest", floor: support, foreign: []string{"*"}},
 	{path: "internal/faultproxy", floor: support, foreign: []string{"*"}},
 	{path: "internal/storetest", floor: support, foreign: []string{"*"}},

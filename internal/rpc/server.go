@@ -45,8 +45,8 @@ type Options struct {
 	MaxRecvMsgSize int
 	// MaxConcurrentStreams bounds the calls at once of one connection. Default 1000.
 	MaxConcurrentStreams uint32
-	// DisableReflection hides the description of the services.
-	DisableReflection bool
+	// Reflection describes the services to whoever asks.
+	Reflection bool
 	// Now tells what of a job's state has expired. Default: the clock of this node.
 	Now func() time.Time
 	// Observe hears of each call.
@@ -78,7 +78,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 		checks.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
 	}
 	grpc_health_v1.RegisterHealthServer(server, checks)
-	if !o.DisableReflection {
+	if o.Reflection {
 		reflection.Register(server)
 	}
 	return server, checks, nil
