@@ -134,9 +134,12 @@ release: binaries sbom ## archives, bills of materials and checksums for PLATFOR
 image: binaries ## the container image for linux PLATFORMS, into dist/image; PUSH=1 IMAGE=registry/name pushes it
 	$(RELEASE) image $(STAMP) -image '$(IMAGE)' $(if $(PUSH),-push)
 
+.PHONY: image-try
+image-try: ## run what `make image` made under a read-only root, as a user without rights; needs root on Linux
+	scripts/image-try.sh
+
 .PHONY: sbom
 sbom: binaries ## what is linked into the binaries, as CycloneDX, into dist/release
-	rm -rf dist/release
 	$(RELEASE) sbom $(STAMP)
 
 .PHONY: binaries

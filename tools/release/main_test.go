@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// product makes a module with the three commands, built for two platforms, and
-// its licences listed. The commands do nothing: what is packed is under test.
+// product makes a module with the three commands, as if built for two platforms,
+// and its licences listed. The commands do nothing: what is packed is under test.
 func product(t *testing.T) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -26,13 +26,18 @@ func product(t *testing.T) (root string) {
 	for _, name := range commands {
 		put(t, filepath.Join(root, "cmd", name, "main.go"), "package main\n\nfunc main() {}\n")
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(root, "dist/bin/linux_amd64")+"/", "./cmd/...")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", "built", "./cmd/fermata")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	if err := os.CopyFS(filepath.Join(root, "dist/bin/linux_arm64"), os.DirFS(filepath.Join(root, "dist/bin/linux_amd64"))); err != nil {
+	binary, err := os.ReadFile(filepath.Join(root, "built"))
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range commands {
+		put(t, filepath.Join(root, "dist/bin/linux_amd64", name), string(binary))
+		put(t, filepath.Join(root, "dist/bin/linux_arm64", name), string(binary))
 	}
 	must(t, root, "licences")
 	return root
@@ -51,7 +56,7 @@ func put(t *testing.T, file, text string) {
 func release(t *testing.T, root, task string, more ...string) error {
 	t.Helper()
 	return run(t.Context(), slices.Concat([]string{task, "-root", root, "-dist", filepath.Join(root, "dist"),
-		"-version", "v1.2.3", "-epoch", "1700000000", "-platforms", "linux/amd64 linux/arm64"}, more))
+		"-version", "v1.2.3", "-epoch", "1700000000", "-platforms", "linux/amd64"}, more))
 }
 
 func must(t *testing.T, root, task string, more ...string) {
@@ -61,8 +66,8 @@ func must(t *testing.T, root, task string, more ...string) {
 	}
 }
 
-// sums lists the files below a directory with their hashes.
-func sums(t *testing.T, dir string) []string {
+// contents lists the files below a directory with their hashes.
+func contents(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -88,9 +93,9 @@ func TestPackingTwiceGivesTheSameFiles(t *testing.T) {
 			}
 		}
 		for _, task := range []string{"sbom", "archives", "image"} {
-			must(t, root, task)
+			must(t, root, task, "-platforms", "linux/amd64 linux/arm64")
 		}
-		return sums(t, filepath.Join(root, "dist"))
+		return contents(t, filepath.Join(root, "dist"))
 	}
 	one, two := pack(), pack()
 	if !slices.Equal(one, two) {
@@ -113,6 +118,7 @@ func TestPackingTwiceGivesTheSameFiles(t *testing.T) {
 
 func TestArchiveHoldsCommandsAndLicences(t *testing.T) {
 	root := product(t)
+	must(t, root, "sbom")
 	must(t, root, "archives")
 	file, err := os.Open(filepath.Join(root, "dist/release/fermata_v1.2.3_linux_amd64.tar.gz"))
 	if err != nil {

@@ -59,9 +59,10 @@ func sboms(_ context.Context, s settings) error {
 	return nil
 }
 
-// archives writes one archive for each platform, and the checksums of all that
-// is in the directory of the release.
+// archives writes one archive for each platform, and the checksums of archives
+// and bills of materials.
 func archives(_ context.Context, s settings) error {
+	var names []string
 	for _, platform := range s.platforms {
 		archive, err := s.archive(platform)
 		if err != nil {
@@ -70,8 +71,9 @@ func archives(_ context.Context, s settings) error {
 		if err := s.write(s.base(platform)+".tar.gz", archive); err != nil {
 			return err
 		}
+		names = append(names, s.base(platform)+".cdx.json", s.base(platform)+".tar.gz")
 	}
-	sums, err := checksums(filepath.Join(s.dist, "release"))
+	sums, err := checksums(filepath.Join(s.dist, "release"), names)
 	if err != nil {
 		return err
 	}
@@ -150,20 +152,15 @@ func (s settings) write(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(dir, name), data, 0o644)
 }
 
-// checksums lists all files but an older list, as sha256sum does.
-func checksums(dir string) ([]byte, error) {
-	files, err := os.ReadDir(dir) // sorted by name
-	if err != nil {
-		return nil, err
-	}
-	files = slices.DeleteFunc(files, func(f os.DirEntry) bool { return f.Name() == "SHA256SUMS" })
+// checksums lists files as sha256sum does.
+func checksums(dir string, names []string) ([]byte, error) {
 	var out bytes.Buffer
-	for _, f := range files {
-		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&out, "%x  %s\n", sha256.Sum256(data), f.Name())
+		fmt.Fprintf(&out, "%x  %s\n", sha256.Sum256(data), name)
 	}
 	return out.Bytes(), nil
 }
