@@ -8,12 +8,18 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
 )
 
 // product makes a module with the three commands, as if built for two platforms,
@@ -143,6 +149,28 @@ func TestArchiveHoldsCommandsAndLicences(t *testing.T) {
 	want := []string{" 755", "LICENSE 644", "THIRD_PARTY_LICENSES.md 644", "fermata 755", "scheduler 755", "worker 755"}
 	if !slices.Equal(names, want) {
 		t.Errorf("files %q, want %q", names, want)
+	}
+}
+
+func TestImageIsPushedIfToldTo(t *testing.T) {
+	root := product(t)
+	var pushed atomic.Int32
+	store := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut && r.URL.Path == "/v2/fermata/manifests/v1.2.3" {
+			pushed.Add(1)
+		}
+		store.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	name := strings.TrimPrefix(server.URL, "http://") + "/fermata"
+	must(t, root, "image", "-image", name)
+	if pushed.Load() != 0 {
+		t.Error("pushed unasked")
+	}
+	must(t, root, "image", "-image", name, "-push")
+	if pushed.Load() != 1 {
+		t.Errorf("pushed %d times", pushed.Load())
 	}
 }
 
