@@ -104,6 +104,7 @@ var table = []row{
 	{path: "internal/sim", floor: support, foreign: []string{"*"}},
 	{path: "internal/check", floor: support},
 	{path: "internal/layers", floor: support},
+	{path: "internal/claims", floor: support},
 }
 
 // pureBans are what the two lowest floors must not import: time, chance and the
