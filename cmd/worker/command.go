@@ -23,7 +23,7 @@ type flags struct {
 	http        bool
 	httpAllow   []string
 	execAllow   []string
-	tls         tlsFiles
+	tls         tlsFlags
 	tokenFile   string
 	metricsAddr string
 	logFormat   string
@@ -82,11 +82,8 @@ func command(halt context.Context) *cobra.Command {
 	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "networks, such as 10.0.0.0/8, that requests may go to though they are not public")
 	flags.StringSliceVar(&f.execAllow, "exec-allow", nil, "programs, by absolute path, that jobs with the handler exec may run; none: no such handler")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout, "how long a stop may wait for running attempts")
-	flags.StringVar(&f.tls.ca, "tls-ca", "", "PEM file with the authority of the nodes' certificates; without it the connection is plaintext")
-	flags.StringVar(&f.tls.cert, "tls-cert", "", "PEM file with this worker's certificate")
-	flags.StringVar(&f.tls.key, "tls-key", "", "PEM file with this worker's key")
-	flags.StringVar(&f.tls.serverName, "tls-server-name", "", "name in the nodes' certificates (default: the host)")
-	flags.StringVar(&f.tokenFile, "token-file", "", "file with this worker's token, read again when it changes; beyond loopback it needs --tls-ca")
+	f.tls.register(flags)
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with this worker's token, read again when it changes; beyond loopback it needs TLS")
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz here (default: nowhere)")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -98,7 +95,8 @@ func command(halt context.Context) *cobra.Command {
 // build turns flags into a worker with its handlers. It reports all faults.
 func (f flags) build(o worker.Options, logs io.Writer) (*service, error) {
 	logger, logErr := telemetry.NewLogger(logs, f.logFormat, f.logLevel)
-	secured, tlsErr := f.tls.config()
+	registry := prometheus.NewRegistry()
+	security, tlsErr := f.tls.dial(logger, registry)
 	handlers, handlerErr := f.handlers()
 	var drainErr, tokenErr error
 	if f.tokenFile != "" {
@@ -110,9 +108,8 @@ func (f flags) build(o worker.Options, logs io.Writer) (*service, error) {
 	if err := errors.Join(logErr, tlsErr, tokenErr, handlerErr, drainErr); err != nil {
 		return nil, err
 	}
-	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	o.Version, o.TLS, o.Logger, o.Registerer = version, secured, logger, registry
+	o.Version, o.DialOptions, o.Logger, o.Registerer = version, security, logger, registry
 	w, err := worker.New(o)
 	if err != nil {
 		return nil, err

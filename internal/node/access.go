@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/grpc"
+
 	"github.com/fermata-io/fermata/internal/identity"
 	"github.com/fermata-io/fermata/internal/rpc"
 )
@@ -12,7 +14,7 @@ import (
 // callers must not come up without.
 func (n *Node) openAccess(ctx context.Context) (err error) {
 	if !n.cfg.Authenticates() {
-		n.cfg.Logger.Warn("callers are not authenticated: everybody who reaches this node may do anything; see --access-file")
+		n.cfg.Logger.Warn("callers have no roles: whoever is let in may do anything; see --access-file")
 		return nil
 	}
 	n.access, err = identity.Open(ctx, identity.Options{Path: n.cfg.AccessFile, Logger: n.cfg.Logger})
@@ -33,6 +35,15 @@ func (n *Node) guarded(ctx context.Context, o rpc.Options) (rpc.Options, error) 
 	o.Authority = n.access
 	o.Binding, err = n.store.Secret(ctx, "leases")
 	return o, err
+}
+
+// peerGuard lets only nodes link to this one, where the access file says which are
+// nodes and certificates prove it.
+func (n *Node) peerGuard() ([]grpc.ServerOption, error) {
+	if n.access == nil || n.security.peers == nil {
+		return nil, nil
+	}
+	return rpc.PeerGuard(n.access, rpc.Options{Logger: n.cfg.Logger, Registerer: n.cfg.Registerer})
 }
 
 // NewToken makes a token of this name, and its entry for the access file.

@@ -107,6 +107,7 @@ func serveGated(t testing.TB, o Options) *gated {
 	}
 	worker := NewWorkerServer(b.sessions, nil)
 	o.Jobs, o.Cluster, o.Worker, o.Registerer = b.jobs, fakeCluster{}, worker, b.registry
+	o.Reflection = true
 	o.Logger = slog.New(slog.NewTextHandler(b.logs, nil))
 	if o.Authority != nil {
 		o.Binding = bytes.Repeat([]byte("k"), MinBinding)

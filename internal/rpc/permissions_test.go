@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the generated part of docs/securi
 // descriptors.
 func servedMethods(t *testing.T) []string {
 	t.Helper()
-	server, _, err := NewServer(Options{Jobs: &fakeJobs{}, Cluster: fakeCluster{}, Worker: NewWorkerServer(nil, nil)})
+	server, _, err := NewServer(Options{Jobs: &fakeJobs{}, Cluster: fakeCluster{}, Worker: NewWorkerServer(nil, nil), Reflection: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,11 @@ const (
 	connectionAge   = 30 * time.Minute
 	connectionGrace = 5 * time.Minute
 
+	// stackKeepers are goroutines that serve calls one after the other, so that the
+	// stack which a call needs is grown once for many. Calls that find none of them
+	// free get a goroutine of their own.
+	stackKeepers = 64
+
 	handshakeTimeout = 10 * time.Second
 	maxHeaderBytes   = 16 << 10
 )
@@ -59,8 +64,8 @@ type Options struct {
 	Limits access.Limits
 	// Registerer is for metrics about refused calls; nil registers nothing.
 	Registerer prometheus.Registerer
-	// DisableReflection hides the description of the services.
-	DisableReflection bool
+	// Reflection describes the services to whoever asks.
+	Reflection bool
 	// Now tells what of a job's state has expired. Default: the clock of this node.
 	Now func() time.Time
 	// Observe hears of each call.
@@ -99,7 +104,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 		checks.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
 	}
 	grpc_health_v1.RegisterHealthServer(server, checks)
-	if !o.DisableReflection {
+	if o.Reflection {
 		reflection.Register(server)
 	}
 	return server, checks, checkDemands(server.GetServiceInfo())
@@ -126,6 +131,7 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, 16<<20)),
 		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, 250)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.NumStreamWorkers(stackKeepers),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
