@@ -233,7 +233,7 @@ func TestHide(t *testing.T) {
 		"cut at the end: " + secret[:9], secret[4:] + " cut at the beginning", secret[3:8],
 	} {
 		for _, piece := range []string{"s3cr", "one", "6f6e65", url.QueryEscape("/+one"), base64.RawStdEncoding.EncodeToString([]byte(secret))[:8]} {
-			if got := string(use.Hide([]byte(text))); strings.Contains(got, piece) && text != secret[3:8] {
+			if got := string(use.Hide([]byte(text))); strings.Contains(got, piece) {
 				t.Errorf("%q became %q", text, got)
 			}
 		}
@@ -258,9 +258,7 @@ func TestNoCutShowsASecret(t *testing.T) {
 		whole := text.String()
 		from := rapid.IntRange(0, len(whole)).Draw(t, "from")
 		to := rapid.IntRange(from, len(whole)).Draw(t, "to")
-		// A cut of one secret on both ends is a piece from its middle: nothing tells
-		// it from other text.
-		if to-from < len(secret) {
+		if to-from < telling { // nothing tells it from other text
 			return
 		}
 		if got := string(use.Hide([]byte(whole[from:to]))); strings.ContainsAny(got, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") {

@@ -18,7 +18,12 @@ const Mask = "[secret]"
 // MaxReferences bounds the references of one text.
 const MaxReferences = 16
 
-const begin = "${secret:"
+const (
+	begin = "${secret:"
+	// telling is how long a text is, at least, that is masked because a secret has
+	// it somewhere in its middle, in bytes.
+	telling = 4
+)
 
 // Use gives secrets to one destination and remembers what it gave. It is for one
 // goroutine.
@@ -60,13 +65,6 @@ func (u *Use) Expand(text string) (string, error) {
 // Given tells whether a secret was given.
 func (u *Use) Given() bool { return len(u.given) > 0 }
 
-// Conceal hides a text as well: what a secret became part of.
-func (u *Use) Conceal(text string) {
-	if text != "" {
-		u.remember(text)
-	}
-}
-
 func (u *Use) remember(secret string) {
 	// A string always encodes.
 	quoted, _ := json.Marshal(secret)
@@ -83,8 +81,9 @@ func (u *Use) remember(secret string) {
 }
 
 // Hide masks what was given in a text. The text may be the middle of a longer one:
-// an end of it that is the beginning of a secret is masked too, and a beginning that
-// is the end of one. It returns text itself if nothing was given.
+// an end of it that is the beginning of a secret is masked too, a beginning that is
+// the end of one, and a text that is nothing but a piece of one. It returns text
+// itself if nothing was given.
 func (u *Use) Hide(text []byte) []byte {
 	if !u.Given() {
 		return text
@@ -94,6 +93,9 @@ func (u *Use) Hide(text []byte) []byte {
 	}
 	head, tail := 0, 0
 	for _, secret := range u.given {
+		if len(text) >= telling && bytes.Contains(secret, text) {
+			return []byte(Mask)
+		}
 		head, tail = max(head, overlap(secret, text)), max(tail, overlap(text, secret))
 	}
 	if head+tail >= len(text) && head+tail > 0 {
