@@ -3,6 +3,7 @@ package job_test
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -235,11 +236,16 @@ func manyLabels(n int) map[string]string {
 // expressions and excluded dates, costs no more than to say so.
 func TestTooMuchIsRefusedCheaply(t *testing.T) {
 	const many = 1_000_000
+	labels := make(map[string]string, many)
+	for i := range many {
+		labels[strconv.Itoa(i)] = ""
+	}
 	for name, edit := range map[string]func(*job.Definition){
-		"labels": func(d *job.Definition) { d.Labels = manyLabels(many) },
-		"locks":  func(d *job.Definition) { d.Locks = make([]job.Lock, many) },
-		"cron":   func(d *job.Definition) { d.Schedule = cron(make([]string, many)...) },
-		"dates":  func(d *job.Definition) { d.Schedule.Exclude.Dates = make([]string, many) },
+		"labels":  func(d *job.Definition) { d.Labels = labels },
+		"locks":   func(d *job.Definition) { d.Locks = make([]job.Lock, many) },
+		"cron":    func(d *job.Definition) { d.Schedule = cron(make([]string, many)...) },
+		"periods": func(d *job.Definition) { d.Schedule.Exclude.Periods = make([]schedule.Period, many) },
+		"dates":   func(d *job.Definition) { d.Schedule.Exclude.Dates = make([]string, many) },
 	} {
 		d := good()
 		edit(&d)
