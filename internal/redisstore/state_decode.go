@@ -80,6 +80,10 @@ type field struct {
 
 func (r *tailReader) next() (field, error) {
 	f := field{letter: r.rest[0]}
+	if f.letter >= '0' && f.letter <= '9' {
+		// It would become part of the number before it. Scripts refuse it too.
+		return f, fmt.Errorf("%w: field %q is a digit", errCorrupt, f.letter)
+	}
 	i := 1
 	if i < len(r.rest) && r.rest[i] == '-' {
 		f.neg = true
