@@ -127,12 +127,12 @@ func allocated() uint64 {
 	return m.TotalAlloc
 }
 
-// TestGzipBomb: 1 GiB in 1 MiB. What is not asked for is not decompressed.
+// TestGzipBomb: a thousand to one. What is not asked for is not decompressed.
 func TestGzipBomb(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	zeros := make([]byte, 1<<20)
-	for range 256 {
+	for range 32 {
 		if _, err := z.Write(zeros); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestGzipBomb(t *testing.T) {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if ratio := 256 << 20 / bomb.Len(); ratio < 1000 {
+	if ratio := 32 << 20 / bomb.Len(); ratio < 1000 {
 		t.Fatalf("%d:1 is no bomb", ratio)
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
