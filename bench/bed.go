@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/bench/internal/fermata"
 	"github.com/fermata-io/fermata/bench/internal/load"
@@ -23,6 +27,8 @@ const patience = 30 * time.Second
 type bed struct {
 	dir     string
 	redis   *redisd.Server
+	masters []*redisd.Server // redis, and the further ones of a Redis Cluster
+	replica *redisd.Server
 	cluster *fermata.Cluster
 	worker  *load.Worker
 }
@@ -30,6 +36,8 @@ type bed struct {
 // bedOptions say what is needed.
 type bedOptions struct {
 	aof       bool
+	masters   int  // of a Redis Cluster; 0 or 1 is a single server
+	replica   bool // of the single server, which has to confirm what is written
 	redisArgs []string
 	nodes     int // of Fermata; 0 starts none
 	flags     []string
@@ -48,19 +56,21 @@ func (r *runner) newBed(ctx context.Context, o bedOptions) (b *bed, err error) {
 			b.close()
 		}
 	}()
-	b.redis, err = redisd.Start(ctx, redisd.Options{Dir: filepath.Join(dir, "redis"), AOF: o.aof, Args: o.redisArgs})
-	if err != nil {
+	if err = b.startRedis(ctx, o); err != nil {
 		return b, err
 	}
 	addresses := []string{b.redis.Addr}
 	if o.nodes > 0 {
 		durability := "memory"
-		if o.aof {
+		switch {
+		case o.replica:
+			durability = "replica"
+		case o.aof:
 			durability = "local"
 		}
 		b.cluster, err = fermata.Start(ctx, fermata.Options{
-			Binary: r.scheduler, Dir: filepath.Join(dir, "nodes"), RedisURL: b.redis.URL(), Nodes: o.nodes,
-			Durability: durability, Flags: append(o.flags, r.p.Flags...), Profiling: r.p.Profile != "",
+			Binary: r.scheduler, Dir: filepath.Join(dir, "nodes"), RedisURL: b.redisURL(), Nodes: o.nodes,
+			Durability: durability, Flags: slices.Concat(o.flags, r.p.Flags), Profiling: r.p.Profile != "",
 		})
 		if err != nil {
 			return b, err
@@ -74,6 +84,36 @@ func (r *runner) newBed(ctx context.Context, o bedOptions) (b *bed, err error) {
 	return b, err
 }
 
+func (b *bed) startRedis(ctx context.Context, o bedOptions) (err error) {
+	dir := filepath.Join(b.dir, "redis")
+	if o.masters > 1 {
+		b.masters, err = redisd.StartCluster(ctx, dir, o.masters)
+	} else {
+		args := o.redisArgs
+		if o.replica {
+			args = append(slices.Clone(args), "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
+		}
+		b.masters = make([]*redisd.Server, 1)
+		b.masters[0], err = redisd.Start(ctx, redisd.Options{Dir: dir, AOF: o.aof || o.replica, Args: args})
+	}
+	if err != nil {
+		b.masters = nil
+		return err
+	}
+	if b.redis = b.masters[0]; o.replica {
+		b.replica, err = redisd.StartReplica(ctx, filepath.Join(b.dir, "replica"), b.redis)
+	}
+	return err
+}
+
+// redisURL names the server, or the cluster by one of its masters.
+func (b *bed) redisURL() string {
+	if len(b.masters) > 1 {
+		return "redis+cluster://" + b.redis.Addr
+	}
+	return b.redis.URL()
+}
+
 func (b *bed) close() {
 	if b.worker != nil {
 		b.worker.Stop()
@@ -81,8 +121,11 @@ func (b *bed) close() {
 	if b.cluster != nil {
 		b.cluster.Stop()
 	}
-	if b.redis != nil {
-		b.redis.Stop()
+	if b.replica != nil {
+		b.replica.Stop()
+	}
+	for _, s := range b.masters {
+		s.Stop()
 	}
 	_ = os.RemoveAll(b.dir) // in a folder that is removed in the end
 }
@@ -98,12 +141,23 @@ func (b *bed) alive() error {
 }
 
 func (b *bed) processes() []*proc.Process {
-	out := []*proc.Process{b.redis.Process}
+	out := b.redisProcesses()
+	if b.replica != nil {
+		out = append(out, b.replica.Process)
+	}
 	if b.worker != nil {
 		out = append(out, b.worker.Process)
 	}
 	if b.cluster != nil {
 		out = append(out, b.cluster.Processes()...)
+	}
+	return out
+}
+
+// redisProcesses are the servers that are written to.
+func (b *bed) redisProcesses() (out []*proc.Process) {
+	for _, s := range b.masters {
+		out = append(out, s.Process)
 	}
 	return out
 }
@@ -154,4 +208,28 @@ func (b *bed) verify(expect, shards int) ([]record.Report, error) {
 		}
 	}
 	return reports, nil
+}
+
+func (b *bed) redisClients() (out []*redis.Client) {
+	for _, s := range b.masters {
+		out = append(out, s.Client)
+	}
+	return out
+}
+
+// redisReads is how often the servers have read from a connection: about the number of
+// round trips.
+func (b *bed) redisReads(ctx context.Context) (n int64, err error) {
+	for _, s := range b.masters {
+		fields, err := s.Info(ctx, "stats")
+		if err != nil {
+			return 0, err
+		}
+		reads, err := strconv.ParseInt(fields["total_reads_processed"], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("total_reads_processed %q: %w", fields["total_reads_processed"], err)
+		}
+		n += reads
+	}
+	return n, nil
 }

@@ -59,15 +59,26 @@ func drainCases(p Params) []Case {
 		}})
 	}
 	if len(p.Slots) == 0 {
-		cases = append(cases, Case{peerFermata, "500 slots, aof", func(ctx context.Context, r *runner) (Sample, error) {
-			return backlogFermata(ctx, r, backlog{n: full, slots: 500, aof: true})
-		}})
+		for _, c := range []struct {
+			name string
+			backlog
+		}{
+			{"500 slots, aof", backlog{slots: 500, aof: true}},
+			{"2000 slots, no history", backlog{slots: 2000, noHistory: true}},
+			{"64 slots, prefetch", backlog{slots: 64, prefetch: 1000}},
+			{"10 slots, prefetch", backlog{slots: 10, prefetch: 1000}},
+		} {
+			c.n = full
+			cases = append(cases, Case{peerFermata, c.name, func(ctx context.Context, r *runner) (Sample, error) {
+				return backlogFermata(ctx, r, c.backlog)
+			}})
+		}
 	}
 	for _, c := range []struct {
 		name string
 		backlog
 	}{
-		{"64", backlog{slots: 64}}, {"256", backlog{slots: 256}}, {"64 x 4 servers", backlog{slots: 64, servers: 4}},
+		{"10", backlog{slots: 10}}, {"64", backlog{slots: 64}}, {"256", backlog{slots: 256}}, {"64 x 4 servers", backlog{slots: 64, servers: 4}},
 		{"64, aof", backlog{slots: 64, aof: true}},
 	} {
 		if p.Quick && c.slots == 256 {
@@ -98,7 +109,8 @@ func drainTargets(r Results) []Target {
 		{Text: "one-time jobs, best setting, against asynq's best", Value: best / asynq, Required: 5, Aimed: 8, Unit: "x"},
 		{Text: "one-time jobs, best setting, against asynq's best with one server", Value: best / r.BestOf(peerAsynq, "rate", oneServer), Required: 5, Aimed: 8, Unit: "x"},
 		{Text: "one-time jobs, best setting, share of raw Redis", Value: 100 * best / raw, Required: 45, Aimed: 70, Unit: "%"},
-		{Text: "10 slots, against asynq's best", Value: r.Of(peerFermata, "10 slots", "rate") / asynq, Required: 3, Aimed: none, Unit: "x"},
+		{Text: "10 slots, against asynq with a concurrency of 10", Value: r.Of(peerFermata, "10 slots", "rate") / r.Of(peerAsynq, "10", "rate"), Required: 3, Aimed: none, Unit: "x"},
+		{Text: "10 slots with prefetch, against the same", Value: r.Of(peerFermata, "10 slots, prefetch", "rate") / r.Of(peerAsynq, "10", "rate"), Required: 3, Aimed: none, Unit: "x"},
 		{Text: "CPU of scheduler and worker a job, 500 slots", Value: goCPU("500 slots"), Required: 12, Aimed: 7, AtMost: true, Unit: "us"},
 		{Text: "CPU of scheduler and worker a job, 64 slots", Value: goCPU("64 slots"), Required: 22, Aimed: none, AtMost: true, Unit: "us"},
 	}
@@ -112,6 +124,12 @@ type backlog struct {
 	aof       bool
 	recurring bool // rather than one-time
 	failFirst bool // each job fails once
+	// What follows is of Fermata.
+	nodes     int // default 1
+	masters   int // of a Redis Cluster
+	replica   bool
+	prefetch  int
+	noHistory bool
 }
 
 // expect is how often each job runs.
@@ -128,8 +146,8 @@ func backlogFermata(ctx context.Context, r *runner, l backlog) (Sample, error) {
 }
 
 func (l backlog) fermata(ctx context.Context, r *runner, begin beginFunc) (Sample, error) {
-	b, err := r.newBed(ctx, bedOptions{aof: l.aof, nodes: 1, worker: load.Config{
-		Kind: load.Fermata, Slots: l.slots, Classes: []int{l.n}, FailFirst: l.failFirst,
+	b, err := r.newBed(ctx, bedOptions{aof: l.aof, nodes: max(l.nodes, 1), masters: l.masters, replica: l.replica, worker: load.Config{
+		Kind: load.Fermata, Slots: l.slots, Prefetch: l.prefetch, Classes: []int{l.n}, FailFirst: l.failFirst,
 	}})
 	if err != nil {
 		return nil, err
@@ -147,10 +165,19 @@ func (l backlog) fermata(ctx context.Context, r *runner, begin beginFunc) (Sampl
 		return nil, err
 	}
 	future := time.Now().Add(recurringEvery / 2)
-	sample, err := b.drain(ctx, l, func(ctx context.Context) (int, error) { return fermata.Open(ctx, b.redis.Client, future) })
+	before, err := b.redisReads(ctx)
 	if err != nil {
 		return nil, err
 	}
+	sample, err := b.drain(ctx, l, func(ctx context.Context) (int, error) { return fermata.Open(ctx, future, b.redisClients()...) })
+	if err != nil {
+		return nil, err
+	}
+	after, err := b.redisReads(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sample["reads"] = float64(after-before) / float64(l.n)
 	return sample, p.end(ctx, l.n)
 }
 
@@ -164,6 +191,9 @@ func (l backlog) register(ctx context.Context, b *bed, begin beginFunc) (time.Ti
 		j := onceJob(0, i, now.Add(-rand.N(time.Minute)))
 		if l.failFirst {
 			j.RetryPolicy = retryAtOnce
+		}
+		if l.noHistory {
+			j.HistoryLimit = new(int32)
 		}
 		return j
 	})

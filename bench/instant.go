@@ -115,7 +115,7 @@ func instantFermata(ctx context.Context, r *runner, n, slots int, begin beginFun
 		return nil, err
 	}
 	return b.instant(ctx, n, at, func(ctx context.Context) (int, error) {
-		return fermata.Open(ctx, b.redis.Client, time.Now().Add(time.Hour))
+		return fermata.Open(ctx, time.Now().Add(time.Hour), b.redisClients()...)
 	})
 }
 
@@ -239,7 +239,7 @@ func crowdFermata(ctx context.Context, r *runner, n, slots int, begin beginFunc)
 	stop()
 	slow := <-health
 	err = b.waitSettled(ctx, func(ctx context.Context) (int, error) {
-		return fermata.Open(ctx, b.redis.Client, time.Now().Add(time.Hour))
+		return fermata.Open(ctx, time.Now().Add(time.Hour), b.redisClients()...)
 	})
 	if err != nil {
 		return nil, err

@@ -147,7 +147,7 @@ func lagFermata(ctx context.Context, r *runner, l pace, begin beginFunc) (Sample
 		return nil, err
 	}
 	return b.lag(ctx, l, first, func(ctx context.Context) (int, error) {
-		return fermata.Open(ctx, b.redis.Client, time.Now().Add(time.Hour))
+		return fermata.Open(ctx, time.Now().Add(time.Hour), b.redisClients()...)
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 
 // scenarios in the order in which they are run and reported.
 func scenarios() []Scenario {
-	return []Scenario{drain, recurring, retry, cpu, lag, instant, submit, memory, idle, growth}
+	return []Scenario{drain, recurring, retry, cpu, lag, instant, submit, memory, idle, growth, scaling}
 }
 
 // quickScenarios are those that a quick look runs unless others are named: together
@@ -78,11 +78,12 @@ func parse(args []string) (c command, err error) {
 	}
 	peers := flags.String("peers", "fermata,asynq,raw", "which to run")
 	slots := flags.String("slots", "", "slots of Fermata's worker in drain, as 64,500 (empty: all of the scenario)")
+	flags.StringVar(&c.Only, "only", "", "run only the settings that contain this text, as \"64 in flight\"")
 	flags.IntVar(&c.Rounds, "rounds", 3, "how often each case is run")
 	flags.BoolVar(&c.Quick, "quick", false, "smaller sizes, and without the scenarios that take long even so")
 	flags.IntVar(&c.Jobs, "jobs", 0, "number of jobs (0: the scenario's own)")
 	flags.StringVar(&c.scheduler, "scheduler", "", "a scheduler that is built already, instead of one from the source")
-	flags.StringVar(&c.Profile, "profile", "", "write profiles of Fermata in drain, recurring and retry to this folder")
+	flags.StringVar(&c.Profile, "profile", "", "write profiles of Fermata in drain, recurring, retry and submit to this folder")
 	flags.StringVar(&c.json, "json", "", "write all samples to this file")
 	flags.BoolVar(&c.keep, "keep", false, "keep what the file of -json holds of other scenarios")
 	flags.StringVar(&c.docs, "docs", "", "write the document to this file")

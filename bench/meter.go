@@ -22,7 +22,7 @@ const (
 
 // meter starts measuring.
 func (b *bed) meter() *meter {
-	m := &meter{parts: map[string][]*proc.Process{partRedis: {b.redis.Process}}, base: map[string]time.Duration{}}
+	m := &meter{parts: map[string][]*proc.Process{partRedis: b.redisProcesses()}, base: map[string]time.Duration{}}
 	if b.cluster != nil {
 		m.parts[partScheduler] = b.cluster.Processes()
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 // profile is what is recorded over a measurement when that is asked for: CPU
-// profiles of the first scheduler node and of the worker, and Redis's commands.
+// profiles of the first scheduler node and of the worker, if there is one, and
+// Redis's commands.
 // Later measurements overwrite it.
 type profile struct {
 	dir    string
@@ -32,7 +33,11 @@ func (r *runner) startProfile(ctx context.Context, b *bed) (*profile, error) {
 	if err := b.cluster.Nodes[0].StartProfile(ctx); err != nil {
 		return nil, err
 	}
-	return &profile{dir: r.p.Profile, bed: b, before: before}, b.worker.Profile(filepath.Join(r.p.Profile, "worker.cpu"))
+	p := &profile{dir: r.p.Profile, bed: b, before: before}
+	if b.worker == nil {
+		return p, nil
+	}
+	return p, b.worker.Profile(filepath.Join(r.p.Profile, "worker.cpu"))
 }
 
 // end writes the files of a measurement of n jobs.
@@ -40,8 +45,10 @@ func (p *profile) end(ctx context.Context, n int) error {
 	if p == nil {
 		return nil
 	}
-	if err := p.bed.worker.EndProfile(); err != nil {
-		return err
+	if p.bed.worker != nil {
+		if err := p.bed.worker.EndProfile(); err != nil {
+			return err
+		}
 	}
 	node := p.bed.cluster.Nodes[0]
 	if err := node.EndProfile(ctx, filepath.Join(p.dir, "scheduler.cpu")); err != nil {

@@ -75,13 +75,17 @@ func submitBatches(ctx context.Context, r *runner, n, clients int) (Sample, erro
 	}
 	defer b.close()
 	due := time.Now().Add(time.Hour)
+	p, err := r.startProfile(ctx, b)
+	if err != nil {
+		return nil, err
+	}
 	m := b.meter()
 	if err := b.cluster.Register(ctx, 0, n, clients, func(i int) *client.Job { return onceJob(0, i, due) }); err != nil {
 		return nil, err
 	}
 	sample := Sample{}
 	m.stop().perJob(n, sample)
-	return sample, nil
+	return sample, p.end(ctx, n)
 }
 
 func submitSingly(ctx context.Context, r *runner, n, inFlight int) (Sample, error) {
@@ -95,11 +99,19 @@ func submitSingly(ctx context.Context, r *runner, n, inFlight int) (Sample, erro
 		return nil, err
 	}
 	defer c.Close()
+	p, err := r.startProfile(ctx, b)
+	if err != nil {
+		return nil, err
+	}
 	due := time.Now().Add(time.Hour)
-	return b.submit(n, inFlight, func(i int) error {
+	sample, err := b.submit(n, inFlight, func(i int) error {
 		_, err := c.CreateJob(ctx, record.ID(0, i), onceJob(0, i, due))
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return sample, p.end(ctx, n)
 }
 
 func submitAsynq(ctx context.Context, r *runner, n, inFlight int) (Sample, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fermata-io/fermata/bench/internal/proc"
@@ -55,6 +56,7 @@ func (s Scenario) columns() []Metric { return append(slices.Clone(s.Metrics), ot
 // Params are what the command line says.
 type Params struct {
 	Peers   map[string]bool
+	Only    string // a part of the settings to run; "": all
 	Rounds  int
 	Quick   bool
 	Jobs    int   // 0: the scenario's own number
@@ -95,7 +97,7 @@ type runner struct {
 func (r *runner) run(ctx context.Context, s Scenario) Results {
 	results := Results{Scenario: s}
 	for _, c := range s.Cases(r.p) {
-		if r.p.Peers[c.Peer] {
+		if r.p.Peers[c.Peer] && strings.Contains(c.Setting, r.p.Only) {
 			results.Rows = append(results.Rows, &Row{Peer: c.Peer, Setting: c.Setting, run: c.Run})
 		}
 	}

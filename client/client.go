@@ -79,7 +79,7 @@ func Dial(addresses []string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, options, err := targetOf(addresses)
+	target, options, err := targetOf(addresses, o.TLS)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,9 @@ func Dial(addresses []string, o Options) (*Client, error) {
 	}, nil
 }
 
-// targetOf leaves one address to the DNS resolver and lists several.
-func targetOf(addresses []string) (string, []grpc.DialOption, error) {
+// targetOf leaves one address to the DNS resolver and lists several. Each is verified
+// by its own host, unless the configuration names the servers.
+func targetOf(addresses []string, secure *tls.Config) (string, []grpc.DialOption, error) {
 	if len(addresses) == 0 {
 		return "", nil, errors.New("client: no address")
 	}
@@ -114,6 +115,9 @@ func targetOf(addresses []string) (string, []grpc.DialOption, error) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			return "", nil, fmt.Errorf("client: address %q is not host:port: %w", address, err)
+		}
+		if secure != nil && secure.ServerName != "" {
+			host = secure.ServerName
 		}
 		list = append(list, resolver.Address{Addr: address, ServerName: host})
 	}

@@ -18,7 +18,7 @@ import (
 // flags are those that do not go straight into the worker's options.
 type flags struct {
 	handlers    handlerFlags
-	tls         tlsFiles
+	tls         tlsFlags
 	metricsAddr string
 	logFormat   string
 	logLevel    string
@@ -76,10 +76,7 @@ func command(halt context.Context) *cobra.Command {
 	flags.StringToStringVar(&o.Labels, "labels", nil, "labels shown where workers are listed")
 	f.handlers.register(flags)
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout, "how long a stop may wait for running attempts")
-	flags.StringVar(&f.tls.ca, "tls-ca", "", "PEM file with the authority of the nodes' certificates; without it the connection is plaintext")
-	flags.StringVar(&f.tls.cert, "tls-cert", "", "PEM file with this worker's certificate")
-	flags.StringVar(&f.tls.key, "tls-key", "", "PEM file with this worker's key")
-	flags.StringVar(&f.tls.serverName, "tls-server-name", "", "name in the nodes' certificates (default: the host)")
+	f.tls.register(flags)
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz here (default: nowhere)")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -91,7 +88,8 @@ func command(halt context.Context) *cobra.Command {
 // build turns flags into a worker with its handlers. It reports all faults.
 func (f flags) build(o worker.Options, logs io.Writer) (*service, error) {
 	logger, logErr := telemetry.NewLogger(logs, f.logFormat, f.logLevel)
-	secured, tlsErr := f.tls.config()
+	registry := prometheus.NewRegistry()
+	security, tlsErr := f.tls.dial(logger, registry)
 	handlers, handlerErr := f.handlers.build()
 	var drainErr error
 	if o.DrainTimeout <= 0 {
@@ -100,9 +98,8 @@ func (f flags) build(o worker.Options, logs io.Writer) (*service, error) {
 	if err := errors.Join(logErr, tlsErr, handlerErr, drainErr); err != nil {
 		return nil, err
 	}
-	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	o.Version, o.TLS, o.Logger, o.Registerer = version, secured, logger, registry
+	o.Version, o.DialOptions, o.Logger, o.Registerer = version, security, logger, registry
 	w, err := worker.New(o)
 	if err != nil {
 		return nil, err

@@ -49,8 +49,8 @@ func TestWrongUsage(t *testing.T) {
 		"log level":        {[]string{"--log-level", "loud"}, `"loud"`},
 		"log format":       {[]string{"--log-format", "xml"}, `"xml"`},
 		"drain timeout":    {[]string{"--drain-timeout", "0s"}, "--drain-timeout"},
-		"key without cert": {[]string{"--tls-ca", empty, "--tls-key", empty}, "holds no certificate"},
-		"cert without ca":  {[]string{"--tls-cert", empty}, "need --tls-ca"},
+		"no authority":     {[]string{"--tls-ca", empty}, "holds no certificate"},
+		"key without cert": {[]string{"--tls-ca", empty, "--tls-key", empty}, "--tls-cert and --tls-key go together"},
 		"missing ca":       {[]string{"--tls-ca", "/nonexistent"}, "--tls-ca"},
 		"missing file":     {[]string{"--config", "/nonexistent"}, "/nonexistent"},
 	} {

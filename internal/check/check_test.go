@@ -169,6 +169,16 @@ func TestFindings(t *testing.T) {
 			s.h.Promises[0].UntilMS = second*1000 + 5500
 			return s
 		}(), nil},
+		{"edits before any run, all of whose windows a fault made wider", func() *script {
+			s := newScript().fault(stopped(0, 6000))
+			s.h.Promises[0].UntilMS = second*1000 + 5500
+			return s
+		}(), nil},
+		{"an edit before any run, after a window has ended", func() *script {
+			s := newScript().fault(stopped(2000, 6000))
+			s.h.Promises[0].UntilMS = second*1000 + 5500
+			return s
+		}(), []Kind{Lost}},
 		{"an edit after the window has ended", func() *script {
 			s := newScript().calm(0, 3000)
 			s.h.Promises[0].UntilMS = second*1000 + 4500

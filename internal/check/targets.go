@@ -14,8 +14,10 @@ type window struct{ from, until int64 }
 func (h *History) promise(p Promise, line *timeline, r *Report) {
 	targets := h.targets(p)
 	if line == nil {
-		if len(targets) > 0 {
-			r.find(Lost, p.Job, "%d nominal times have passed and no run ever started", len(targets))
+		owed := slices.DeleteFunc(targets, func(w window) bool { return h.edited(p, w) })
+		r.Excused += len(targets) - len(owed)
+		if len(owed) > 0 {
+			r.find(Lost, p.Job, "%d nominal times have passed and no run ever started", len(owed))
 		}
 		return
 	}

@@ -113,6 +113,11 @@ func (o Options) margin() time.Duration { return o.LeaseTTL / 10 }
 
 func (o Options) renewEvery() time.Duration { return o.LeaseTTL / 3 }
 
+// leastLife is what has to be left of a lease that is handed to a worker. With less
+// the handler could hear that it has lost the lease before the first renewal, and
+// begin for nothing.
+func (o Options) leastLife() time.Duration { return o.LeaseTTL / 6 }
+
 // tick is the grid that renewals are moved to, so that they come in batches.
 func (o Options) tick() time.Duration { return min(o.LeaseTTL/30, 100*time.Millisecond) }
 

@@ -183,7 +183,7 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 		left = min(left, time.Duration(l.DeadlineMS-nowMS)*time.Millisecond)
 	}
 	a.until = d.trust(now, left)
-	late := !a.until.After(now)
+	late := a.until.Sub(now) < d.o.leastLife()
 	s := r.take(d)
 	if s == nil || late {
 		why := "late"

@@ -63,12 +63,20 @@ func TestDeliverReturnsWhatCannotBeStarted(t *testing.T) {
 		b.wantSent(other, "lease moved")
 		b.wantEvents()
 
-		// A process that slept through the lease does not hand it on.
-		late := b.lease("late")
+		// A process that slept through the lease, or nearly so, does not hand it on.
+		for _, slept := range []time.Duration{23 * time.Second, 28 * time.Second, time.Minute} {
+			late := b.lease("late")
+			r = b.d.Reserve("ns", "q", 1)
+			b.store.setClockSkew(slept)
+			r.Deliver([]job.Leased{late})
+			b.wantEvents("Return late")
+			b.store.setClockSkew(0)
+		}
+		near := b.lease("near")
 		r = b.d.Reserve("ns", "q", 1)
-		b.store.setClockSkew(28 * time.Second)
-		r.Deliver([]job.Leased{late})
-		b.wantEvents("Return late")
+		b.store.setClockSkew(21 * time.Second)
+		r.Deliver([]job.Leased{near})
+		b.wantSent(other, "lease near")
 		b.store.setClockSkew(0)
 
 		other.mu.Lock()

@@ -59,7 +59,7 @@ var table = []row{
 	{path: "internal/admission", floor: parts, foreign: []string{prometheus}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
-	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage},
+	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage, "internal/funnel"},
 		why: "definitions are stored as storage messages, which nobody else may see"},
 	{path: "internal/shardlock", floor: parts, foreign: []string{prometheus, redislock, goredis},
 		why: "redislock is driven through a go-redis client"},
@@ -68,6 +68,9 @@ var table = []row{
 	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/heap", floor: parts},
+	{path: "internal/funnel", floor: parts},
+	{path: "internal/tlsfiles", floor: parts, foreign: []string{prometheus, grpc},
+		why: "gRPC asks credentials, not configurations, at each handshake"},
 
 	{path: "internal/node", floor: wiring, foreign: []string{"*"}, why: "it builds every part, with the client that the part needs"},
 	{path: "internal/dev", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler"},
@@ -86,14 +89,16 @@ var table = []row{
 		why: "process groups are the operating system's"},
 
 	{path: "cmd/scheduler", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/heap"}},
-	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry", "internal/heap"},
+	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry", "internal/heap", "internal/tlsfiles"},
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
-	{path: "cmd/fermata", floor: commands, foreign: []string{"*"}, also: []string{api}},
+	{path: "cmd/fermata", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/tlsfiles"}},
 
 	{path: api, floor: beside, foreign: []string{grpc, protobuf, status}},
 	{path: storage, floor: beside, foreign: []string{protobuf}},
 
+	{path: "internal/tlstest", floor: support},
+	{path: "internal/gossiptest", floor: support},
 	{path: "internal/redistest", floor: support, foreign: []string{"*"}},
 	{path: "internal/faultproxy", floor: support, foreign: []string{"*"}},
 	{path: "internal/storetest", floor: support, foreign: []string{"*"}},
@@ -102,6 +107,7 @@ var table = []row{
 	{path: "internal/sim", floor: support, foreign: []string{"*"}},
 	{path: "internal/check", floor: support},
 	{path: "internal/layers", floor: support},
+	{path: "internal/claims", floor: support},
 }
 
 // pureBans are what the two lowest floors must not import: time, chance and the

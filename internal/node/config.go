@@ -17,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/tlsfiles"
 )
 
 // Config describes one node. Name and Redis.URL are required. Addresses are
@@ -36,10 +37,30 @@ type Config struct {
 
 	// Join lists gossip addresses or DNS names of other nodes.
 	Join []string
-	// GossipKey encrypts the gossip: 16, 24 or 32 bytes. Empty: plain text.
-	GossipKey []byte
+	// GossipKeyFile holds the keys that encrypt the gossip; see
+	// membership.ReadKeys. Empty: plain text. GossipAllow are the networks, such as
+	// 10.0.0.0/8, that other nodes may be in. Empty: any.
+	GossipKeyFile string
+	GossipAllow   []string
 	// Cluster labels the gossip, so that clusters cannot mix. Default: Keyspace.
 	Cluster string
+
+	// TLS protects GRPCAddr: a certificate, its key, and with a CA the authority of
+	// clients' and workers' certificates. ClientAuth is "required", the default with
+	// a CA, or "optional". Without a certificate: plain text.
+	TLS        tlsfiles.Files
+	ClientAuth string
+	// PeerTLS protects the links between nodes, in both directions: certificate, key
+	// and CA. PeerNames are the names of which a peer's certificate must carry one;
+	// see tlsfiles.Source.Peers. Without files: plain text.
+	PeerTLS   tlsfiles.Files
+	PeerNames []string
+	// RedisTLS are the files for a rediss URL.
+	RedisTLS tlsfiles.Files
+	// Insecure accepts addresses that other hosts can reach and nothing protects.
+	Insecure bool
+	// Reflection describes the services to whoever reaches GRPCAddr.
+	Reflection bool
 
 	Redis    redisstore.ClientOptions
 	Keyspace string // prefix of all keys; default "fermata"
@@ -66,6 +87,8 @@ type Config struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Gatherer   prometheus.Gatherer
+
+	exposed []exposure // let through by Insecure
 }
 
 // Network is what a node reaches others by, but for Redis, whose dialer is an
@@ -89,6 +112,7 @@ func (c *Config) setDefaults() error {
 			*d.field = d.value
 		}
 	}
+	var errs []error
 	if c.Cluster == "" {
 		c.Cluster = c.Keyspace
 	}
@@ -101,6 +125,9 @@ func (c *Config) setDefaults() error {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.exposed = c.exposures(); !c.Insecure {
+		errs = append(errs, refused(c.exposed))
+	}
 	if c.Network.Listen == nil {
 		c.Network.Listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 	}
@@ -108,7 +135,6 @@ func (c *Config) setDefaults() error {
 		r := prometheus.NewRegistry()
 		c.Registerer, c.Gatherer = r, r
 	}
-	var errs []error
 	if c.Name == "" {
 		errs = append(errs, errors.New("a node needs a name"))
 	}

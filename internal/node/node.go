@@ -27,9 +27,10 @@ import (
 // Node is one scheduler node. Make it with New, run it from Start to Stop.
 type Node struct {
 	cfg       Config
+	security  security
 	startedAt time.Time
 	draining  atomic.Bool
-	aside     atomic.Bool // Redis does not answer this node
+	dark      atomic.Bool // Redis has not answered this node for long
 	report    atomic.Pointer[redisstore.Report]
 
 	clients, others    net.Listener
@@ -69,14 +70,19 @@ type cleanup struct {
 	do   func(context.Context) error
 }
 
-// New checks the configuration. It opens nothing.
+// New checks the configuration, with the files that it names. It opens no port and no
+// connection.
 func New(cfg Config) (*Node, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
+	security, err := openSecurity(cfg)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Node{
-		cfg: cfg, ctx: ctx, cancel: cancel, startedAt: time.Now(),
+		cfg: cfg, security: security, ctx: ctx, cancel: cancel, startedAt: time.Now(),
 		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
 		failed: make(chan error, 1),
 	}, nil
@@ -94,6 +100,7 @@ func (n *Node) Start(ctx context.Context) error {
 			return errors.Join(err, n.Stop(stopCtx))
 		}
 	}
+	n.warnOfExposure()
 	n.cfg.Logger.Info("node is up", "node", n.cfg.Name, "version", n.cfg.Version,
 		"grpc", n.grpcAddr, "peer", n.peerAddr, "gossip", n.gossip.LocalAddr(), "http", n.http.Addr(),
 		"keyspace", n.cfg.Keyspace, "shards", n.cfg.Shards, "durability", n.durability())

@@ -56,12 +56,18 @@ func (n *Node) reachLoop(ctx context.Context) {
 		err := n.lockConns.Ping(ask).Err()
 		cancel()
 		aside := r.asked(err == nil, time.Now())
-		if aside == told || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			continue
+		}
+		// Its workers serve as soon as Redis answers again; only shards have to wait
+		// until it has done so for a while.
+		if dark := aside && err != nil; n.dark.Swap(dark) != dark {
+			n.demandChanged()
+		}
+		if aside == told {
 			continue
 		}
 		told = aside
-		n.aside.Store(aside)
-		n.demandChanged()
 		if aside {
 			n.cfg.Logger.Warn("node stands aside: redis does not answer it", "error", err)
 		} else {

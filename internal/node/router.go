@@ -190,10 +190,10 @@ func (n *Node) demandLoop(ctx context.Context) {
 	}
 }
 
-// offered are the free slots that peers may send permits for. A node that stands
-// aside could not use one.
+// offered are the free slots that peers may send permits for. A node that Redis does
+// not answer could not use one.
 func (n *Node) offered() []job.QueueDemand {
-	if n.aside.Load() {
+	if n.dark.Load() {
 		return nil
 	}
 	return n.dispatcher.Demand()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/fermata-io/fermata/internal/admission"
@@ -46,6 +48,9 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 // connect opens a pool of connections.
 func (n *Node) connect(pool string) (redis.UniversalClient, error) {
 	options := n.cfg.Redis
+	if n.security.redis != nil {
+		options.TLS = n.security.redis
+	}
 	options.ClientName = "fermata-" + n.cfg.Name + "-" + pool
 	client, err := redisstore.NewClient(options)
 	if err != nil {
@@ -98,7 +103,10 @@ func (n *Node) listen(context.Context) error {
 // build connects engines and adapters to one another.
 func (n *Node) build(context.Context) (err error) {
 	c := n.cfg
-	n.peers, err = peer.New(peer.Options{Self: c.Name, Version: c.Version, Handler: n, Dial: c.Network.Dial, Logger: c.Logger, Registerer: c.Registerer})
+	n.peers, err = peer.New(peer.Options{
+		Self: c.Name, Version: c.Version, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
+		Logger: c.Logger, Registerer: c.Registerer,
+	})
 	if err != nil {
 		return err
 	}
@@ -148,7 +156,7 @@ func (n *Node) build(context.Context) (err error) {
 		return err
 	}
 	o := membership.Options{
-		Name: c.Name, Join: c.Join, Key: c.GossipKey, Label: c.Cluster, GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
+		Name: c.Name, Join: c.Join, KeyFile: c.GossipKeyFile, Allow: n.security.gossip, Label: c.Cluster, GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
 		Process:   n.locks.Process(),
 		Transport: c.Network.Gossip, Logger: c.Logger, Registerer: c.Registerer,
 	}
@@ -172,6 +180,7 @@ func (n *Node) serve(context.Context) error {
 		Observe: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
+		Credentials: n.security.clients, Reflection: n.cfg.Reflection,
 		Now: n.clock, Logger: n.cfg.Logger,
 	})
 	if err != nil {
@@ -179,6 +188,8 @@ func (n *Node) serve(context.Context) error {
 	}
 	n.health = checks
 	peerServer := grpc.NewServer(
+		grpc.Creds(cmp.Or(n.security.peers, insecure.NewCredentials())),
+		grpc.ConnectionTimeout(peerHandshake),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 5 * time.Second, Timeout: 3 * time.Second}),
 	)
@@ -197,6 +208,9 @@ func (n *Node) serve(context.Context) error {
 	})
 	return nil
 }
+
+// peerHandshake bounds the handshake of a connection from a peer.
+const peerHandshake = 5 * time.Second
 
 func (n *Node) background(s *grpc.Server, l net.Listener) {
 	n.serving.Go(func() {

@@ -37,6 +37,7 @@ func (n *Node) statsLoop(ctx context.Context) {
 			n.countQueues(ctx)
 			n.checkSchema(ctx)
 		case <-check.C:
+			n.security.look()
 			if err := n.checkRedis(ctx); err != nil && ctx.Err() == nil {
 				n.cfg.Logger.Warn("redis could not be checked", "error", err)
 			}

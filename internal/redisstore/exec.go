@@ -2,10 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/funnel"
 )
 
 const (
@@ -60,7 +64,7 @@ func (s *Store) again(ops []*op) []*op {
 		s.metrics.errors.WithLabelValues(v.kind).Inc()
 		o.uncertain = o.uncertain || v.ran
 		reload = reload || v.reload
-		if v.retry && !(s.shed && v.kind == poolKind) {
+		if v.retry && !(s.shedAfter > 0 && v.kind == poolKind) {
 			left = append(left, o)
 		}
 	}
@@ -100,7 +104,7 @@ func (s *Store) send(ctx context.Context, ops []*op) {
 // whole in a second one, which fills the cache, and what is moving to another
 // server goes there.
 func (s *Store) sendTo(ctx context.Context, to node, ops []*op) {
-	s.pipeline(ctx, to, ops, false, "")
+	s.gathered(ctx, to, ops)
 	var unknown []*op
 	asked := map[string][]*op{}
 	for _, o := range ops {
@@ -121,6 +125,43 @@ func (s *Store) sendTo(ctx context.Context, to node, ops []*op) {
 			s.pipeline(ctx, next, group, true, "asking")
 		}
 	}
+}
+
+const (
+	// underWay is how many pipelines a server has at once: one that it works on, and
+	// others that are being written or read meanwhile.
+	underWay = 4
+	// pipelineArgs bounds the arguments of calls of different callers in one pipeline,
+	// so that a small call does not wait for the answers to very many others.
+	pipelineArgs = 4096
+)
+
+// gathered sends a pipeline to a server, together with what other callers send there.
+func (s *Store) gathered(ctx context.Context, to node, ops []*op) {
+	args := 0
+	for _, o := range ops {
+		args += len(o.argv) + len(o.plain)
+	}
+	err := s.funnelOf(to).Do(ctx, ops, args, s.shedAfter, func(ctx context.Context, loads [][]*op) {
+		s.pipeline(ctx, to, slices.Concat(loads...), false, "")
+	})
+	if errors.Is(err, funnel.ErrPatience) {
+		err = redis.ErrPoolTimeout
+	}
+	if err != nil {
+		for _, o := range ops {
+			o.err = err
+		}
+	}
+}
+
+// funnelOf is the funnel of a server. There are as many as the store has met servers.
+func (s *Store) funnelOf(to node) *funnel.Funnel[[]*op] {
+	f, ok := s.funnels.Load(to)
+	if !ok {
+		f, _ = s.funnels.LoadOrStore(to, funnel.New[[]*op](underWay, pipelineArgs))
+	}
+	return f.(*funnel.Funnel[[]*op])
 }
 
 // nodeAt finds a master of the cluster by its address.

@@ -92,9 +92,9 @@ type Options struct {
 	// that cannot give the class demanded.
 	AllowUnsafe bool
 
-	// Shed has a call fail that got no connection while the pool was busy (after the
-	// client's PoolTimeout), instead of waiting in line again: for callers that are
-	// many, and can come back.
+	// Shed has a call fail that got no turn for as long as the client waits for an
+	// answer, or no connection within its PoolTimeout, instead of waiting on: for
+	// callers that are many, and can come back.
 	Shed bool
 
 	// OpTimeout bounds every call that has no earlier deadline, retries

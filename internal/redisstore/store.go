@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +33,8 @@ type Store struct {
 	replicas    int
 	waitTimeout time.Duration
 	opTimeout   time.Duration
-	shed        bool          // see Options.Shed
+	shedAfter   time.Duration // how long a call may wait in line, if Options.Shed; else 0
+	funnels     sync.Map      // of calls, by node
 	patience    time.Duration // how long the client waits for an answer
 	allowUnsafe bool
 	embedded    bool
@@ -55,7 +57,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
 		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
-		opTimeout: o.OpTimeout, shed: o.Shed, patience: answerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
+		opTimeout: o.OpTimeout, patience: answerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
+	}
+	if o.Shed {
+		s.shedAfter = s.patience
 	}
 	report, err := Preflight(ctx, o)
 	if err != nil {

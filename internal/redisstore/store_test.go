@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -189,7 +190,10 @@ func TestShed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &Store{shed: shed, metrics: m}
+		s := &Store{metrics: m}
+		if shed {
+			s.shedAfter = time.Second
+		}
 		left := s.again([]*op{{err: redis.ErrPoolTimeout}, {err: io.EOF}})
 		if want := map[bool]int{true: 1, false: 2}[shed]; len(left) != want {
 			t.Errorf("shed %v: %d of 2 calls are tried again, want %d", shed, len(left), want)

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"crypto/tls"
 	"fmt"
 	"strings"
 )
@@ -14,6 +15,7 @@ type options struct {
 	password string   // of the default user
 	cluster  bool
 	sentinel bool
+	tls      *TLS
 }
 
 func newOptions(opts []Option) *options {
@@ -53,6 +55,16 @@ func WithPassword(password string) Option {
 	}
 }
 
+// TLS are the files of a server that speaks nothing but TLS, and what its clients
+// need, whose certificates it demands.
+type TLS struct {
+	Cert, Key, CA string
+	Client        *tls.Config
+}
+
+// WithTLS makes a standalone server speak TLS only. Server.URL is a rediss one.
+func WithTLS(files TLS) Option { return func(o *options) { o.tls = &files } }
+
 // WithACL adds users by ACL rules, one string a user, as redis.conf has them
 // after the word "user": "app on >secret ~app:* +@all", "default off".
 // Server.Client keeps full access whatever the rules say.
@@ -77,12 +89,20 @@ func (o *options) line(name, value string) {
 	o.config = append(o.config, name+" "+value)
 }
 
+func (o *options) listen(port int) string {
+	if o.tls == nil {
+		return fmt.Sprintf("port %d", port)
+	}
+	return fmt.Sprintf("port 0\ntls-port %d\ntls-cert-file %q\ntls-key-file %q\ntls-ca-cert-file %q\ntls-auth-clients yes",
+		port, o.tls.Cert, o.tls.Key, o.tls.CA)
+}
+
 // render returns the configuration of a server that listens on port and keeps
 // its files in dir. The test's own lines come last, so that they win.
 func (o *options) render(port int, dir, adminPassword string) string {
 	lines := []string{
 		"bind 127.0.0.1",
-		fmt.Sprintf("port %d", port),
+		o.listen(port),
 		fmt.Sprintf("dir %q", dir),
 		"daemonize no",
 		"protected-mode no",

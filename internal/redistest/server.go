@@ -70,10 +70,13 @@ func start(t testing.TB, o *options) *Server {
 // Addr is the server's host:port.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.lease.port) }
 
-// URL is the server's redis:// address, with the password of the default user
+// URL is the server's redis:// or rediss:// address, with the password of the default user
 // if it has one.
 func (s *Server) URL() string {
 	u := url.URL{Scheme: "redis", Host: s.Addr(), Path: "/0"}
+	if s.opts.tls != nil {
+		u.Scheme = "rediss"
+	}
 	if s.opts.password != "" {
 		u.User = url.UserPassword("", s.opts.password)
 	}
@@ -196,6 +199,9 @@ func (s *Server) clientOptions() *redis.Options {
 	}
 	if !s.opts.sentinel {
 		o.Username, o.Password = adminUser, s.admin
+	}
+	if s.opts.tls != nil {
+		o.TLSConfig = s.opts.tls.Client
 	}
 	return o
 }

@@ -23,6 +23,11 @@ const (
 	pingEvery   = 10 * time.Second
 	pingTimeout = 5 * time.Second
 
+	// stackKeepers are goroutines that serve calls one after the other, so that the
+	// stack which a call needs is grown once for many. Calls that find none of them
+	// free get a goroutine of their own.
+	stackKeepers = 64
+
 	handshakeTimeout = 10 * time.Second
 	maxHeaderBytes   = 16 << 10
 )
@@ -40,8 +45,8 @@ type Options struct {
 	MaxRecvMsgSize int
 	// MaxConcurrentStreams bounds the calls at once of one connection. Default 1000.
 	MaxConcurrentStreams uint32
-	// DisableReflection hides the description of the services.
-	DisableReflection bool
+	// Reflection describes the services to whoever asks.
+	Reflection bool
 	// Now tells what of a job's state has expired. Default: the clock of this node.
 	Now func() time.Time
 	// Observe hears of each call.
@@ -73,7 +78,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 		checks.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
 	}
 	grpc_health_v1.RegisterHealthServer(server, checks)
-	if !o.DisableReflection {
+	if o.Reflection {
 		reflection.Register(server)
 	}
 	return server, checks, nil
@@ -87,6 +92,7 @@ func serverOptions(o Options) []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, 16<<20)),
 		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, 1000)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.NumStreamWorkers(stackKeepers),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingTimeout}),

@@ -69,8 +69,20 @@ func createJobs(ctx context.Context, cl *client.Client, class record.Class, from
 const region = 1 << 42
 
 // Open counts the records that are leased, or waiting and due before an instant. It
-// asks Redis for two ranges of each lane, whose keys it has to find first.
-func Open(ctx context.Context, r *redis.Client, before time.Time) (int, error) {
+// asks each server for two ranges of each lane, whose keys it has to find first.
+func Open(ctx context.Context, before time.Time, servers ...*redis.Client) (int, error) {
+	all := 0
+	for _, r := range servers {
+		n, err := open(ctx, before, r)
+		if err != nil {
+			return 0, err
+		}
+		all += n
+	}
+	return all, nil
+}
+
+func open(ctx context.Context, before time.Time, r *redis.Client) (int, error) {
 	var lanes []string
 	scan := r.Scan(ctx, 0, "*:l:*", 1000).Iterator()
 	for scan.Next(ctx) {

@@ -21,7 +21,7 @@ type fermataEngine struct {
 
 func (e fermataEngine) run(ctx context.Context) error {
 	w, err := worker.New(worker.Options{
-		Addresses: e.c.Addresses, Queues: e.c.Queues, Slots: e.c.Slots, DrainTimeout: 10 * time.Second,
+		Addresses: e.c.Addresses, Queues: e.c.Queues, Slots: e.c.Slots, Prefetch: e.c.Prefetch, DrainTimeout: 10 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {

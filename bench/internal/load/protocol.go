@@ -30,6 +30,8 @@ type Config struct {
 	// Slots is how many handlers run at once in a server, of which there are Servers.
 	Slots   int
 	Servers int
+	// Prefetch is how many jobs may wait at Fermata's worker for a slot.
+	Prefetch int
 	// PollMS is how often asynq looks for tasks that are due and for tasks to run; 0
 	// leaves its defaults.
 	PollMS int
