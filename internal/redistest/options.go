@@ -2,7 +2,10 @@ package redistest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/fermata-io/fermata/internal/redisacl"
 )
 
 // Option configures a server, or every data server of a Sentinel or Cluster
@@ -11,7 +14,8 @@ type Option func(*options)
 
 type options struct {
 	config   []string // lines of redis.conf, in order; Redis lets the last win
-	password string   // of the default user
+	users    []string // ACL rules, one string a user
+	password string   // of the product's users
 	cluster  bool
 	sentinel bool
 }
@@ -44,24 +48,18 @@ func WithConfig(pairs ...string) Option {
 	}
 }
 
-// WithPassword demands a password of the default user. Server.URL carries it.
+// WithPassword demands a password of the product's user and of the default one.
+// Server.URL carries it.
 func WithPassword(password string) Option {
-	return func(o *options) {
-		o.password = password
-		o.line("requirepass", password)
-		o.line("masterauth", password)
-	}
+	return func(o *options) { o.password = password }
 }
 
 // WithACL adds users by ACL rules, one string a user, as redis.conf has them
-// after the word "user": "app on >secret ~app:* +@all", "default off".
+// after the word "user": "app on >secret ~app:* +@all", "default off". They take the
+// place of the product's users of the same name.
 // Server.Client keeps full access whatever the rules say.
 func WithACL(users ...string) Option {
-	return func(o *options) {
-		for _, u := range users {
-			o.line("user", u)
-		}
-	}
+	return func(o *options) { o.users = append(o.users, users...) }
 }
 
 // WithMinReplicas makes a master refuse writes while fewer than n replicas
@@ -77,6 +75,31 @@ func (o *options) line(name, value string) {
 	o.config = append(o.config, name+" "+value)
 }
 
+// productUser is whom Server.URL names. It may do what redisacl grants and no more,
+// with the keys of any keyspace. So may the default user, for clients that come by
+// another address than Server.URL.
+const productUser = "fermata"
+
+// allUsers are the users of a server, the harness's own included.
+func (o *options) allUsers(adminPassword string) []string {
+	rules := redisacl.Rules("*")
+	if o.sentinel {
+		rules = redisacl.SentinelRules()
+	}
+	secret := "nopass"
+	if o.password != "" {
+		secret = ">" + o.password
+	}
+	users := []string{fmt.Sprintf("%s on >%s ~* &* +@all", adminUser, adminPassword)}
+	for _, name := range []string{"default", productUser} {
+		other := func(u string) bool { return strings.HasPrefix(u, name+" ") }
+		if !slices.ContainsFunc(o.users, other) {
+			users = append(users, fmt.Sprintf("%s reset on %s %s", name, secret, rules))
+		}
+	}
+	return append(users, o.users...)
+}
+
 // render returns the configuration of a server that listens on port and keeps
 // its files in dir. The test's own lines come last, so that they win.
 func (o *options) render(port int, dir, adminPassword string) string {
@@ -87,9 +110,13 @@ func (o *options) render(port int, dir, adminPassword string) string {
 		"daemonize no",
 		"protected-mode no",
 	}
+	for _, user := range o.allUsers(adminPassword) {
+		lines = append(lines, "user "+user)
+	}
 	if !o.sentinel {
 		lines = append(lines,
-			fmt.Sprintf("user %s on >%s ~* &* +@all", adminUser, adminPassword),
+			"masteruser "+adminUser,
+			"masterauth "+adminPassword,
 			`save ""`,
 			"enable-debug-command local",
 			"repl-diskless-sync-delay 0",

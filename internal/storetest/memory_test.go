@@ -97,7 +97,7 @@ func keysLike(t testing.TB, client redis.UniversalClient, suffix string) []strin
 // TestPlainJobsStaySmall bounds the texts of a plain job: with 4 bytes of overhead its
 // state is in the allocator's class of 64 bytes, and its definition in that of 256.
 func TestPlainJobsStaySmall(t *testing.T) {
-	w := storetest.NewWorld(t, dial(t, redistest.Start(t).URL()), func(o *redisstore.Options) { o.Shards = 1 })
+	w := storetest.NewWorld(t, redistest.Start(t).Client(), func(o *redisstore.Options) { o.Shards = 1 })
 	d := plainJob("default", 1, w.Clock.Load())
 	w.Add(d)
 	for key, most := range map[string]int{"st": 60, "def": 252} {
