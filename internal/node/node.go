@@ -22,6 +22,7 @@ import (
 	"github.com/fermata-io/fermata/internal/scheduler"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/trail"
 )
 
 // Node is one scheduler node. Make it with New, run it from Start to Stop.
@@ -41,6 +42,7 @@ type Node struct {
 	telemetry   *telemetry.Telemetry
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
+	trail       *trail.Recorder
 	dispatcher  *dispatch.Dispatcher
 	admission   *admission.Admission
 	scheduler   *scheduler.Scheduler

@@ -24,6 +24,7 @@ import (
 	"github.com/fermata-io/fermata/internal/scheduler"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/trail"
 )
 
 // openRedis connects three pools and opens the keyspace. Locks never wait behind
@@ -106,6 +107,11 @@ func (n *Node) build(context.Context) (err error) {
 		Store: n.store, Observer: n.telemetry, Nudger: n, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	n.onStop("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
+	n.trail, err = trail.New(trail.Options{Store: n.clientStore, Keep: c.AuditKeep, Logger: c.Logger, Registerer: c.Registerer})
+	if err != nil {
+		return err
+	}
+	n.onStop("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
 	n.registry, err = registry.New(registry.Options{
 		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
@@ -172,7 +178,7 @@ func (n *Node) serve(context.Context) error {
 		Observe: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
-		Now: n.clock, Logger: n.cfg.Logger,
+		Node: n.cfg.Name, Trail: n.trail, Now: n.clock, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err

@@ -166,6 +166,7 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 	return s.answer(s.jobs.Update(ctx, job.UpdateRequest{
 		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(),
 		Merge: func(present job.Definition) (job.Definition, error) {
+			noteBefore(ctx, &present)
 			merged := definitionToPB(&present)
 			copyPaths(merged, q.GetJob(), paths)
 			var r reader

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"time"
@@ -46,7 +47,13 @@ type Options struct {
 	Now func() time.Time
 	// Observe hears of each call.
 	Observe CallObserver
-	Logger  *slog.Logger
+	// Node is the name of this node in audit records.
+	Node string
+	// Who tells who makes a call, for audit records. Default: the peer's address.
+	Who func(context.Context) string
+	// Trail keeps audit records; nil keeps none.
+	Trail  Trail
+	Logger *slog.Logger
 }
 
 // NewServer returns a server that is ready to serve, and its health service,
@@ -61,10 +68,13 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Who == nil {
+		o.Who = peerAddress
+	}
 	server := grpc.NewServer(serverOptions(o)...)
 	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: o.Jobs, now: o.Now})
 	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: o.Jobs})
-	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster})
+	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
 	if o.Worker != nil {
 		fermatav1.RegisterWorkerServiceServer(server, o.Worker)
 	}
@@ -81,8 +91,9 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 
 func serverOptions(o Options) []grpc.ServerOption {
 	g := &guard{logger: o.Logger, observe: o.Observe}
+	a := &auditor{trail: o.Trail, jobs: o.Jobs, node: o.Node, who: o.Who, logger: o.Logger}
 	options := []grpc.ServerOption{
-		grpc.UnaryInterceptor(g.unary),
+		grpc.ChainUnaryInterceptor(g.unary, a.unary),
 		grpc.StreamInterceptor(g.stream),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, 16<<20)),
 		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, 1000)),

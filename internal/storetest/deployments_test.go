@@ -61,7 +61,7 @@ func TestCluster(t *testing.T) {
 // TestClusterFailover loses a master; its shards go on with its replica.
 func TestClusterFailover(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 1)
-	w := storetest.NewWorld(t, cluster.Client(), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
+	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
 	last := map[string]uint64{}
 	cycle := func(shard int) error {
 		w.Clock.Add(70_000)
@@ -119,7 +119,7 @@ func inStep(ctx context.Context, n *redistest.Server) error {
 // is at work: calls succeed or say that they may be repeated, and nothing is lost.
 func TestSlotMigration(t *testing.T) {
 	cluster := redistest.StartCluster(t, 2, 0)
-	w := storetest.NewWorld(t, cluster.Client(), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 2 })
+	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 2 })
 	ids := w.InShard(0, 20)
 	for _, id := range ids {
 		w.Add(storetest.Once(id, 0))

@@ -18,7 +18,7 @@ import (
 func TestReplicaClass(t *testing.T) {
 	s := redistest.StartSentinel(t, 1, 3, 2, redistest.WithMinReplicas(1, 10))
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
-	w := storetest.NewWorld(t, s.Client(), as(t, url), func(o *redisstore.Options) {
+	w := storetest.NewWorld(t, observe(t, s.Nodes()[0], url), as(t, url), func(o *redisstore.Options) {
 		o.Durability, o.WaitTimeout = redisstore.DurabilityReplica, 200*time.Millisecond
 	})
 	id := w.InShard(0, 1)[0]

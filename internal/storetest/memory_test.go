@@ -111,7 +111,7 @@ func TestPlainJobsStaySmall(t *testing.T) {
 // TestLanesAreReadPlainly: while the clock is known, due times are read without a
 // script, and what another process has changed is seen all the same.
 func TestLanesAreReadPlainly(t *testing.T) {
-	client := dial(t, redistest.Start(t).URL())
+	client := redistest.Start(t).Client()
 	realTime := func(o *redisstore.Options) { o.Virtual = nil }
 	w := storetest.NewWorld(t, client, realTime)
 	other := w.Open(realTime)

@@ -31,6 +31,18 @@ func as(t testing.TB, url string) func(*redisstore.Options) {
 	return func(o *redisstore.Options) { o.Client = client }
 }
 
+// observe makes a client as the product does that may do what the harness may.
+func observe(t testing.TB, server *redistest.Server, url string) redis.UniversalClient {
+	t.Helper()
+	admin := server.Client().Options()
+	c, err := redisstore.NewClient(redisstore.ClientOptions{URL: url, Username: admin.Username, Password: admin.Password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
 func TestRedis(t *testing.T) {
 	server := redistest.Start(t)
 	storetest.Run(t, func(testing.TB) redis.UniversalClient { return server.Client() },
