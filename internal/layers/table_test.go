@@ -59,6 +59,7 @@ var table = []row{
 	{path: "internal/scheduler", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/dispatch", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/admission", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/seal", floor: parts},
 	{path: "internal/trail", floor: parts, foreign: []string{prometheus}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.

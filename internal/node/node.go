@@ -20,6 +20,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/registry"
 	"github.com/fermata-io/fermata/internal/scheduler"
+	"github.com/fermata-io/fermata/internal/seal"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
 	"github.com/fermata-io/fermata/internal/trail"
@@ -43,6 +44,7 @@ type Node struct {
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
 	trail       *trail.Recorder
+	keys        *seal.Ring // nil: payloads are not sealed
 	dispatcher  *dispatch.Dispatcher
 	admission   *admission.Admission
 	scheduler   *scheduler.Scheduler

@@ -53,7 +53,7 @@ func drawState(t *rapid.T) job.State {
 		Waiting:  uint8(rapid.IntRange(0, job.MaxConcurrentRuns).Draw(t, "waiting")),
 		Recovery: rapid.Bool().Draw(t, "recovery"), Paced: rapid.Bool().Draw(t, "paced"),
 		Held: job.Hold{
-			Reason: job.HoldReason(rapid.IntRange(0, int(job.HeldQueue)).Draw(t, "held")), Key: text.Draw(t, "heldkey"),
+			Reason: job.HoldReason(rapid.IntRange(0, int(job.HeldPayload)).Draw(t, "held")), Key: text.Draw(t, "heldkey"),
 			By: text.Draw(t, "heldby"), SinceMS: ms.Draw(t, "heldsince"),
 		},
 		Fired: u32.Draw(t, "fired"), BufferedUntil: ms.Draw(t, "buffered"), Backfills: backfills,

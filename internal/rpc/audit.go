@@ -142,6 +142,9 @@ func definitionDigest(p *fermatav1.Job) []byte {
 	}
 	d := &fermatav1.Job{Name: p.GetName(), PayloadKeyId: p.GetPayloadKeyId(), PayloadSize: p.GetPayloadSize()}
 	copyPaths(d, p, settable)
+	if d.PayloadKeyId != "" {
+		d.Payload = nil // answers do not have it
+	}
 	return digest(d)
 }
 
