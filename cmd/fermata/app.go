@@ -65,7 +65,7 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.tlsServerName, "tls-server-name", "", "name in the server's certificate (default: the host)")
 	f.String("config", "", "YAML file with values for the global flags")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(a.jobsCommand(), a.deadCommand(), a.queuesCommand(), a.previewCommand(), a.presetsCommand(), a.exportCommand(), a.importCommand(), a.clusterCommand(), a.auditCommand(), a.redisCommand(), a.versionCommand())
+	root.AddCommand(a.jobsCommand(), a.deadCommand(), a.queuesCommand(), a.previewCommand(), a.presetsCommand(), a.exportCommand(), a.importCommand(), a.clusterCommand(), a.auditCommand(), a.payloadsCommand(), a.redisCommand(), a.versionCommand())
 	return root
 }
 

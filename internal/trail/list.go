@@ -3,6 +3,7 @@ package trail
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -63,15 +64,5 @@ func matches(f job.TrailFilter, r job.TrailRecord) bool {
 	if below, ok := strings.CutSuffix(f.Resource, "/"); ok {
 		return r.Resource == below || strings.HasPrefix(r.Resource, f.Resource)
 	}
-	return f.Resource == "" || r.Resource == f.Resource || names(r, f.Resource)
-}
-
-// names tells whether a call about many named this one.
-func names(r job.TrailRecord, resource string) bool {
-	for _, n := range r.Names {
-		if n == resource {
-			return true
-		}
-	}
-	return false
+	return f.Resource == "" || r.Resource == f.Resource || slices.Contains(r.Names, f.Resource)
 }
