@@ -192,7 +192,7 @@ func repeat[T any](t *testing.T, call func() (T, error)) T {
 func naiveControl(t *testing.T, server *redistest.Server, proxy *faultproxy.Proxy, n int) int {
 	t.Helper()
 	o := *server.Client().Options()
-	o.Addr = proxy.Addr()
+	o.Addr, o.MaxRetries = proxy.Addr(), -1
 	c := redis.NewClient(&o)
 	t.Cleanup(func() { _ = c.Close() })
 	for range n {

@@ -168,7 +168,7 @@ func TestEachGrantIsUsed(t *testing.T) {
 
 func harnessAt(t *testing.T, server *redistest.Server, db int) *redis.Client {
 	o := *server.Client().Options()
-	o.DB = db
+	o.DB, o.MaxRetries = db, -1
 	c := redis.NewClient(&o)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
