@@ -144,7 +144,7 @@ func TestSealedPayloads(t *testing.T) {
 		t.Fatalf("read: %v (%v)", read, err)
 	}
 	read.Labels = map[string]string{"a": "b"} // and sent back
-	if read, err = c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{Job: read, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}}}); err != nil {
+	if _, err = c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{Job: read, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if payload := run("new"); payload != canary {
@@ -175,6 +175,81 @@ func TestSealedPayloads(t *testing.T) {
 	case payload := <-got:
 		t.Errorf("a worker got %q of a payload that was moved", payload)
 	default:
+	}
+}
+
+// TestSealedBackup: an export holds what is sealed, and works where the key is, under
+// the same name; elsewhere it is refused.
+func TestSealedBackup(t *testing.T) {
+	const canary = "canary-of-a-backup"
+	redis := redistest.Start(t)
+	path := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte(keyLine(keyOne, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "others")
+	if err := os.WriteFile(other, []byte(keyLine(keyTwo, 2)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	backups := func(keyspace, keys string) (*node.Node, fermatav1.BackupServiceClient) {
+		n := startWith(t, redis.URL(), keyspace, func(c *node.Config) { c.Keyspace, c.PayloadKeyFile = keyspace, keys })
+		conn, err := grpc.NewClient(n.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return n, fermatav1.NewBackupServiceClient(conn)
+	}
+	from, source := backups("from", path)
+	create(t, jobs(t, from), "a", &fermatav1.Job{Handler: "h", Payload: []byte(canary)})
+	exported, err := source.ExportJobs(t.Context(), &fermatav1.ExportJobsRequest{Parent: "namespaces/default"})
+	if err != nil || len(exported.GetJobs()) != 1 || strings.Contains(exported.String(), canary) || len(exported.GetJobs()[0].GetJob().GetPayload()) == 0 {
+		t.Fatalf("export: %v (%v)", exported, err)
+	}
+	restore := func(c fermatav1.BackupServiceClient, parent string, jobs []*fermatav1.JobBackup) (codes.Code, fermatav1.RestoreJobsResponse_Result_Outcome) {
+		t.Helper()
+		r, err := c.RestoreJobs(t.Context(), &fermatav1.RestoreJobsRequest{Parent: parent, Jobs: jobs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return codes.Code(r.GetResults()[0].GetCode()), r.GetResults()[0].GetOutcome()
+	}
+	to, target := backups("to", path)
+	if code, _ := restore(target, "namespaces/elsewhere", exported.GetJobs()); code != codes.InvalidArgument {
+		t.Errorf("into another namespace: %v", code)
+	}
+	for _, want := range []fermatav1.RestoreJobsResponse_Result_Outcome{fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED, fermatav1.RestoreJobsResponse_Result_OUTCOME_UNCHANGED} {
+		if code, outcome := restore(target, "namespaces/default", exported.GetJobs()); code != codes.OK || outcome != want {
+			t.Errorf("where the key is: %v, %v, want %v", code, outcome, want)
+		}
+	}
+	got := make(chan string, 1)
+	work(t, to, 1, map[string]func(context.Context, *worker.Task) error{
+		"h": func(_ context.Context, task *worker.Task) error { got <- string(task.Payload); return nil },
+	})
+	if _, err := jobs(t, to).RunJob(t.Context(), &fermatav1.RunJobRequest{Name: name("a")}); err != nil {
+		t.Fatal(err)
+	}
+	if payload := <-got; payload != canary {
+		t.Errorf("the worker got %q", payload)
+	}
+	for keyspace, keys := range map[string]string{"without": "", "others": other} {
+		_, c := backups(keyspace, keys)
+		if code, _ := restore(c, "namespaces/default", exported.GetJobs()); code != codes.InvalidArgument {
+			t.Errorf("%s: %v", keyspace, code)
+		}
+	}
+	plain := []*fermatav1.JobBackup{{Job: &fermatav1.Job{Name: name("p"), Handler: "h", Payload: []byte(canary)}}}
+	for range 2 {
+		if code, _ := restore(target, "namespaces/default", plain); code != codes.OK {
+			t.Errorf("plain: %v", code)
+		}
+	}
+	if _, err := jobs(t, to).CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: "copy", Job: exported.GetJobs()[0].GetJob()}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a sealed payload in CreateJob: %v", err)
+	}
+	if strings.Contains(everything(t, redis), canary) {
+		t.Error("Redis holds the payload")
 	}
 }
 

@@ -32,10 +32,10 @@ var scripted = []string{
 // audit are the commands of the audit stream.
 var audit = []string{"xadd", "xrevrange"}
 
-// sentinel are commands that a client sends to Sentinel.
+// sentinel are commands that a client sends to Sentinel. It pings a subscription that
+// has been quiet for a while.
 var sentinel = []string{
-	"ping", "client|setname", "subscribe",
-	"sentinel|get-master-addr-by-name", "sentinel|sentinels", "sentinel|replicas",
+	"ping", "client|setname", "subscribe", "sentinel|get-master-addr-by-name", "sentinel|sentinels",
 }
 
 // Commands are the commands of the grant, as ACL rules have them after the '+'.
@@ -86,7 +86,7 @@ func CheckKeyspace(name string) error {
 // CheckUser tells what is wrong with the name of a user: as a keyspace, without ':'.
 func CheckUser(name string) error {
 	if CheckKeyspace(name) != nil || strings.ContainsRune(name, ':') {
-		return fmt.Errorf("user %.160q: want 1 to %d letters, digits and any of - _ .", name, MaxKeyspace)
+		return fmt.Errorf("user %.160q: must have 1 to %d letters, digits, dots, dashes and underscores", name, MaxKeyspace)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redisacl"
 )
 
-// ErrDenied: the user lacks a right that is needed.
+// ErrDenied says that the user lacks a right that is needed.
 var ErrDenied = errors.New("the Redis user lacks a right")
 
 // grantKey is a key that only the check of rights touches, and leaves empty.

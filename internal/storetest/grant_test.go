@@ -166,6 +166,32 @@ func TestEachGrantIsUsed(t *testing.T) {
 	}
 }
 
+// TestSentinelGrant: nodes need no more of the sentinels than operators are told to
+// grant, and what an intruder would try is not in it.
+func TestSentinelGrant(t *testing.T) {
+	s := redistest.StartSentinel(t, 1, 2, 2)
+	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
+	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: url, ClientName: "fermata"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range append(s.Sentinels(), s.Nodes()...) {
+		if refused := server.Refused(); len(refused) > 0 {
+			t.Errorf("refused: %v", refused)
+		}
+	}
+	intruder := dial(t, "redis://"+s.SentinelAddrs()[0])
+	for _, command := range [][]any{{"sentinel", "remove", s.MasterName()}, {"sentinel", "failover", s.MasterName()}, {"sentinel", "set", s.MasterName(), "quorum", "9"}, {"shutdown"}, {"publish", "c", "m"}} {
+		if err := intruder.Do(t.Context(), command...).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
+			t.Errorf("%v: %v", command, err)
+		}
+	}
+}
+
 func harnessAt(t *testing.T, server *redistest.Server, db int) *redis.Client {
 	o := *server.Client().Options()
 	o.DB, o.MaxRetries = db, -1
