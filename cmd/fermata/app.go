@@ -64,7 +64,7 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.tokenFile, "token-file", "", "file with the token of the caller; beyond this host it needs TLS")
 	f.String("config", "", "YAML file with values for the global flags")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(a.jobsCommand(), a.deadCommand(), a.queuesCommand(), a.previewCommand(), a.presetsCommand(), a.exportCommand(), a.importCommand(), a.clusterCommand(), a.versionCommand())
+	root.AddCommand(a.jobsCommand(), a.deadCommand(), a.queuesCommand(), a.previewCommand(), a.presetsCommand(), a.exportCommand(), a.importCommand(), a.clusterCommand(), a.auditCommand(), a.payloadsCommand(), a.redisCommand(), a.versionCommand())
 	return root
 }
 

@@ -83,6 +83,8 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.DurationVar(&cfg.LeaseTTL, "lease-ttl", 30*time.Second, "life of an attempt's lease without renewal: how long a dead worker keeps its runs")
 	flags.DurationVar(&cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes")
+	flags.StringVar(&cfg.PayloadKeyFile, "payload-key-file", "", "file with the keys that seal payloads in Redis, a line \"id base64key\" each, the sealing one first; see docs/security/payloads.md (default: payloads are stored as given)")
+	flags.IntVar(&cfg.AuditKeep, "audit-keep", 10_000, "about how many audit records are kept in Redis, 100 to 10,000,000; see docs/security/audit.md")
 	flags.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "how long a stop may wait for running work")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")

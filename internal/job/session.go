@@ -122,6 +122,15 @@ type Welcome struct {
 type Assignment struct {
 	LeaseID string
 	*Record
+	Opened []byte // the payload of a definition that has it sealed
+}
+
+// Payload is what the worker gets: never what is sealed.
+func (a *Assignment) Payload() []byte {
+	if a.Definition.PayloadKey != "" {
+		return a.Opened
+	}
+	return a.Definition.Payload
 }
 
 // Assignments hand out leases.

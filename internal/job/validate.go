@@ -69,7 +69,7 @@ func Validate(d *Definition, l Limits) []Violation {
 	v.add("queue", nameFault(d.Queue))
 	v.check(d.Priority <= MaxPriority, "priority", "is %d, want 0 to %d", d.Priority, MaxPriority)
 	v.text("handler", d.Handler, 1, MaxHandler)
-	v.check(len(d.Payload) <= l.MaxPayload, "payload", "has %d bytes, at most %d are allowed", len(d.Payload), l.MaxPayload)
+	v.check(d.PayloadSize() <= l.MaxPayload, "payload", "has %d bytes, at most %d are allowed", d.PayloadSize(), l.MaxPayload)
 	v.labels(d.Labels, l.MaxLabels)
 	v.list = append(v.list, ValidateSchedule("job.schedule", d.Schedule, time.UnixMilli(d.AnchorMS), l)...)
 	v.policies(d)

@@ -52,6 +52,8 @@ var table = []row{
 	{path: "internal/schedule", floor: arithmetic, foreign: []string{"github.com/netresearch/go-cron"},
 		why: "the cron grammar is the library's, the arithmetic our own"},
 
+	{path: "internal/redisacl", floor: arithmetic},
+
 	{path: "internal/job", floor: model},
 
 	// Engines.
@@ -60,6 +62,8 @@ var table = []row{
 	{path: "internal/scheduler", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/dispatch", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/admission", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/seal", floor: parts},
+	{path: "internal/trail", floor: parts, foreign: []string{prometheus}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
 	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage, "internal/funnel"},

@@ -91,6 +91,11 @@ type Config struct {
 	LeaseTTL time.Duration // of an attempt; default 30 s
 	Rescan   time.Duration // safety net of the holder's loop; default 1 s
 	Limits   job.Limits
+	// PayloadKeyFile holds the keys that seal payloads; empty: payloads are stored as
+	// they are given.
+	PayloadKeyFile string
+	// AuditKeep is about how many audit records are kept; default 10,000.
+	AuditKeep int
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

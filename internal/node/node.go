@@ -21,8 +21,10 @@ import (
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/registry"
 	"github.com/fermata-io/fermata/internal/scheduler"
+	"github.com/fermata-io/fermata/internal/seal"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/trail"
 )
 
 // Node is one scheduler node. Make it with New, run it from Start to Stop.
@@ -44,6 +46,8 @@ type Node struct {
 	telemetry   *telemetry.Telemetry
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
+	trail       *trail.Recorder
+	keys        *seal.Ring // nil: payloads are not sealed
 	dispatcher  *dispatch.Dispatcher
 	admission   *admission.Admission
 	scheduler   *scheduler.Scheduler

@@ -30,6 +30,16 @@ func start(t *testing.T, redis string, name string, join ...string) *node.Node {
 // startWith is start with a changed configuration.
 func startWith(t *testing.T, redis, name string, change func(*node.Config), join ...string) *node.Node {
 	t.Helper()
+	n, err := tryStart(t, redis, name, change, join...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// tryStart is startWith for a node that may not start.
+func tryStart(t *testing.T, redis, name string, change func(*node.Config), join ...string) (*node.Node, error) {
+	t.Helper()
 	cfg := node.Config{
 		Name: name, GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
 		Join: join, Redis: redisstore.ClientOptions{URL: redis}, AllowUnsafe: true,
@@ -42,7 +52,7 @@ func startWith(t *testing.T, redis, name string, change func(*node.Config), join
 		t.Fatal(err)
 	}
 	if err := n.Start(t.Context()); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -51,7 +61,7 @@ func startWith(t *testing.T, redis, name string, change func(*node.Config), join
 			t.Errorf("stopping %s: %v", name, err)
 		}
 	})
-	return n
+	return n, nil
 }
 
 func jobs(t *testing.T, n *node.Node) fermatav1.JobServiceClient {

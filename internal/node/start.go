@@ -24,8 +24,10 @@ import (
 	"github.com/fermata-io/fermata/internal/ring"
 	"github.com/fermata-io/fermata/internal/rpc"
 	"github.com/fermata-io/fermata/internal/scheduler"
+	"github.com/fermata-io/fermata/internal/seal"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/trail"
 )
 
 // openRedis connects three pools and opens the keyspace. Locks never wait behind
@@ -114,12 +116,25 @@ func (n *Node) build(context.Context) (err error) {
 		Store: n.store, Observer: n.telemetry, Nudger: n, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	n.onStop("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
-	n.registry, err = registry.New(registry.Options{
+	if c.PayloadKeyFile != "" {
+		if n.keys, err = seal.Load(c.PayloadKeyFile); err != nil {
+			return err
+		}
+	}
+	n.trail, err = trail.New(trail.Options{Store: n.clientStore, Keep: c.AuditKeep, Logger: c.Logger, Registerer: c.Registerer})
+	if err != nil {
+		return err
+	}
+	n.onStop("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
+	managed := registry.Options{
 		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
-	})
-	if err != nil {
+	}
+	if n.keys != nil {
+		managed.Sealer = n.keys
+	}
+	if n.registry, err = registry.New(managed); err != nil {
 		return err
 	}
 	n.dispatcher, err = dispatch.New(dispatch.Options{
@@ -136,11 +151,14 @@ func (n *Node) build(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.admission, err = admission.New(admission.Options{
+	admitted := admission.Options{
 		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: slots{n.dispatcher}, Canceller: n,
 		OnRoom: n.scheduler.LimitsChanged, LeaseTTL: c.LeaseTTL, Logger: c.Logger, Registerer: c.Registerer,
-	})
-	if err != nil {
+	}
+	if n.keys != nil {
+		admitted.Opener = n.keys
+	}
+	if n.admission, err = admission.New(admitted); err != nil {
 		return err
 	}
 	n.onStop("admission", func(context.Context) error { n.admission.Stop(); return nil })
@@ -181,7 +199,7 @@ func (n *Node) serve(ctx context.Context) error {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
 		Credentials: n.security.clients, Reflection: n.cfg.Reflection,
-		Now: n.clock, Logger: n.cfg.Logger,
+		Node: n.cfg.Name, Trail: n.trail, Now: n.clock, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err

@@ -48,13 +48,18 @@ type Store struct {
 // touches every shard, which also loads the scripts.
 //
 // It fails with ErrUnsafe where jobs would be lost, with ErrKeyspace where the
-// keyspace was made for something else, and with job.ErrUnavailable where Redis
-// cannot be asked.
+// keyspace was made for something else, with a list of commands where the user
+// lacks rights, and with job.ErrUnavailable where Redis cannot be asked.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
+	s, err := open(ctx, o)
+	return s, explainDenied(o.Prefix, err)
+}
+
+func open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
 		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
@@ -74,6 +79,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.scripts = loadScripts(s.embedded)
 	if s.metrics, err = newMetrics(o.Registerer); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
+	}
+	if err := s.checkGrant(ctx); err != nil {
+		return nil, err
 	}
 	shards, err := s.openKeyspace(ctx, o.Shards)
 	if err != nil {

@@ -3,7 +3,10 @@ package redistest
 import (
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/fermata-io/fermata/internal/redisacl"
 )
 
 // Option configures a server, or every data server of a Sentinel or Cluster
@@ -12,7 +15,8 @@ type Option func(*options)
 
 type options struct {
 	config   []string // lines of redis.conf, in order; Redis lets the last win
-	password string   // of the default user
+	users    []string // ACL rules, one string a user
+	password string   // of the product's users
 	cluster  bool
 	sentinel bool
 	tls      *TLS
@@ -46,13 +50,10 @@ func WithConfig(pairs ...string) Option {
 	}
 }
 
-// WithPassword demands a password of the default user. Server.URL carries it.
+// WithPassword demands a password of the product's user and of the default one.
+// Server.URL carries it.
 func WithPassword(password string) Option {
-	return func(o *options) {
-		o.password = password
-		o.line("requirepass", password)
-		o.line("masterauth", password)
-	}
+	return func(o *options) { o.password = password }
 }
 
 // TLS are the files of a server that speaks nothing but TLS, and what its clients
@@ -66,14 +67,11 @@ type TLS struct {
 func WithTLS(files TLS) Option { return func(o *options) { o.tls = &files } }
 
 // WithACL adds users by ACL rules, one string a user, as redis.conf has them
-// after the word "user": "app on >secret ~app:* +@all", "default off".
+// after the word "user": "app on >secret ~app:* +@all", "default off". They take the
+// place of the product's users of the same name.
 // Server.Client keeps full access whatever the rules say.
 func WithACL(users ...string) Option {
-	return func(o *options) {
-		for _, u := range users {
-			o.line("user", u)
-		}
-	}
+	return func(o *options) { o.users = append(o.users, users...) }
 }
 
 // WithMinReplicas makes a master refuse writes while fewer than n replicas
@@ -97,6 +95,31 @@ func (o *options) listen(port int) string {
 		port, o.tls.Cert, o.tls.Key, o.tls.CA)
 }
 
+// productUser is whom Server.URL names. It may do what redisacl grants and no more,
+// with the keys of any keyspace. So may the default user, for clients that come by
+// another address than Server.URL.
+const productUser = "fermata"
+
+// allUsers are the users of a server, the harness's own included.
+func (o *options) allUsers(adminPassword string) []string {
+	rules := redisacl.Rules("*")
+	if o.sentinel {
+		rules = redisacl.SentinelRules()
+	}
+	secret := "nopass"
+	if o.password != "" {
+		secret = ">" + o.password
+	}
+	users := []string{fmt.Sprintf("%s on >%s ~* &* +@all", adminUser, adminPassword)}
+	for _, name := range []string{"default", productUser} {
+		other := func(u string) bool { return strings.HasPrefix(u, name+" ") }
+		if !slices.ContainsFunc(o.users, other) {
+			users = append(users, fmt.Sprintf("%s reset on %s %s", name, secret, rules))
+		}
+	}
+	return append(users, o.users...)
+}
+
 // render returns the configuration of a server that listens on port and keeps
 // its files in dir. The test's own lines come last, so that they win.
 func (o *options) render(port int, dir, adminPassword string) string {
@@ -107,9 +130,13 @@ func (o *options) render(port int, dir, adminPassword string) string {
 		"daemonize no",
 		"protected-mode no",
 	}
+	for _, user := range o.allUsers(adminPassword) {
+		lines = append(lines, "user "+user)
+	}
 	if !o.sentinel {
 		lines = append(lines,
-			fmt.Sprintf("user %s on >%s ~* &* +@all", adminUser, adminPassword),
+			"masteruser "+adminUser,
+			"masterauth "+adminPassword,
 			`save ""`,
 			"enable-debug-command local",
 			"repl-diskless-sync-delay 0",

@@ -63,7 +63,8 @@ var demands = map[string]demand{
 	fermatav1.ClusterService_ListShards_FullMethodName:  {permission: access.ReadCluster},
 	fermatav1.ClusterService_ListWorkers_FullMethodName: {permission: access.ReadCluster},
 	// What it finds names jobs of all namespaces.
-	fermatav1.ClusterService_CheckShard_FullMethodName: {permission: access.AdministerCluster},
+	fermatav1.ClusterService_CheckShard_FullMethodName:       {permission: access.AdministerCluster},
+	fermatav1.ClusterService_ListAuditRecords_FullMethodName: {permission: access.AdministerCluster},
 
 	fermatav1.WorkerService_Work_FullMethodName: {permission: access.Work, hello: true},
 

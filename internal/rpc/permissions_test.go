@@ -96,7 +96,7 @@ func expected(role access.Role, method string) bool {
 	switch {
 	case strings.HasPrefix(service, "grpc.health"):
 		return true
-	case strings.HasPrefix(service, "grpc.reflection"), service == "fermata.v1.BackupService", has("CheckShard", "UpdateQueueSettings"):
+	case strings.HasPrefix(service, "grpc.reflection"), service == "fermata.v1.BackupService", has("CheckShard", "ListAuditRecords", "UpdateQueueSettings"):
 		return role == access.Admin
 	case service == "fermata.v1.PeerService":
 		return role == access.Node
@@ -117,10 +117,10 @@ func expected(role access.Role, method string) bool {
 // clusterWide tells whether a method is about all namespaces.
 func clusterWide(method string) bool {
 	return strings.Contains(method, "ListNodes") || strings.Contains(method, "ListShards") || strings.Contains(method, "ListWorkers") ||
-		strings.Contains(method, "CheckShard") || strings.Contains(method, "reflection") || strings.Contains(method, "PeerService")
+		strings.Contains(method, "CheckShard") || strings.Contains(method, "ListAuditRecords") || strings.Contains(method, "reflection") || strings.Contains(method, "PeerService")
 }
 
-func harmless(method string) bool {
+func forEverybody(method string) bool {
 	return strings.Contains(method, "Health") || strings.Contains(method, "PreviewSchedule") || strings.Contains(method, "ListPresets")
 }
 
@@ -195,7 +195,7 @@ func TestMatrix(t *testing.T) {
 				{string(role) + "-of-all", "team-a", true},
 				{string(role) + "-of-all", "team-b", true},
 			} {
-				want := harmless(method) || c.covered && expected(role, method)
+				want := forEverybody(method) || c.covered && expected(role, method)
 				code := knock(t, conn, method, c.token, c.namespace)
 				if in := code != codes.PermissionDenied && code != codes.Unauthenticated; in != want {
 					t.Errorf("%s as %s in %s: %s, want let in: %v", method, c.token, c.namespace, code, want)
@@ -209,7 +209,7 @@ func TestMatrix(t *testing.T) {
 			if token == "stranger" {
 				want = codes.PermissionDenied
 			}
-			if open := strings.Contains(method, "Health"); !open && code != want && !(token == "stranger" && harmless(method)) {
+			if open := strings.Contains(method, "Health"); !open && code != want && !(token == "stranger" && forEverybody(method)) {
 				t.Errorf("%s with the token %q: %s", method, token, code)
 			}
 			calls++

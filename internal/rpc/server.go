@@ -70,7 +70,11 @@ type Options struct {
 	Now func() time.Time
 	// Observe hears of each call.
 	Observe CallObserver
-	Logger  *slog.Logger
+	// Node is the name of this node in audit records.
+	Node string
+	// Trail keeps audit records; nil keeps none.
+	Trail  Trail
+	Logger *slog.Logger
 }
 
 // NewServer returns a server that is ready to serve, and its health service,
@@ -95,7 +99,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	server := grpc.NewServer(options...)
 	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: o.Jobs, now: o.Now})
 	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: o.Jobs})
-	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster})
+	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
 	if o.Worker != nil {
 		fermatav1.RegisterWorkerServiceServer(server, o.Worker)
 	}
@@ -112,6 +116,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 
 func serverOptions(o Options) ([]grpc.ServerOption, error) {
 	g := &guard{logger: o.Logger, observe: o.Observe}
+	a := &auditor{trail: o.Trail, jobs: o.Jobs, node: o.Node, logger: o.Logger}
 	unary, stream := []grpc.UnaryServerInterceptor{g.unary}, []grpc.StreamServerInterceptor{g.stream}
 	secure := o.Credentials
 	if o.Authority != nil || o.Limits != (access.Limits{}) {
@@ -126,7 +131,7 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 		secure = watchedCredentials{secure}
 	}
 	options := []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(unary...),
+		grpc.ChainUnaryInterceptor(append(unary, a.unary)...),
 		grpc.ChainStreamInterceptor(stream...),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, 16<<20)),
 		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, 250)),

@@ -100,7 +100,7 @@ func leaseToPB(l job.Assignment) *fermatav1.Lease {
 	d, s := l.Definition, l.State
 	run := s.RunID()
 	return &fermatav1.Lease{
-		LeaseId: l.LeaseID, Run: RunName(d.Key, run), Queue: s.Lane.Queue, Handler: d.Handler, Payload: d.Payload,
+		LeaseId: l.LeaseID, Run: RunName(d.Key, run), Queue: s.Lane.Queue, Handler: d.Handler, Payload: l.Payload(),
 		Attempt: int32(s.Attempt + 1), MaxAttempts: int32(d.Retry.MaxAttempts),
 		NominalTime: msToPB(s.Nominal), DueTime: msToPB(s.Due), Timeout: durationpb.New(d.Timeout),
 		Token: int64(s.Token), Labels: d.Labels, CorrelationId: job.Correlation(d.Key, run),

@@ -184,7 +184,7 @@ func split(m job.WorkerMessage) (head, rest job.WorkerMessage) {
 func fitting(leases job.Assignments) int {
 	size := 0
 	for i, l := range leases {
-		size += len(l.Definition.Payload) + 256
+		size += len(l.Payload()) + 256
 		for k, v := range l.Definition.Labels {
 			size += len(k) + len(v)
 		}
