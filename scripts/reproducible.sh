@@ -12,7 +12,8 @@ trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 
 # release DIR: clones there, builds, and lists all that came out.
 release() {
-  git clone --quiet "$here" "$1"
+  git clone --quiet --no-checkout "$here" "$1"
+  git -C "$1" checkout --quiet --detach "$commit"
   (
     cd "$1"
     export GOCACHE="$work/cache-$(basename "$1")"
@@ -22,7 +23,9 @@ release() {
   ) >"$work/$(basename "$1").sums"
 }
 
-version=$(git describe --tags --always --abbrev=12)
+# Of one commit, also where somebody commits meanwhile.
+commit=$(git rev-parse HEAD)
+version=$(git describe --tags --always --abbrev=12 "$commit")
 (umask 022 && TZ=UTC LANG=C release "$work/one")
 (umask 077 && TZ=Asia/Kathmandu LANG=de_DE.UTF-8 release "$work/at/a/longer/path/two")
 

@@ -37,7 +37,7 @@ func TestAuditAndReseal(t *testing.T) {
 	}
 	var text string
 	redistest.Eventually(t, 10*time.Second, "the records", func(context.Context) error {
-		if text = c.must("audit", "--job", "nightly"); strings.Count(text, "alice") < 2 {
+		if text = c.must("audit", "--job", "nightly"); strings.Count(text, "anonymous") < 2 {
 			return errors.New(text)
 		}
 		return nil
@@ -47,7 +47,7 @@ func TestAuditAndReseal(t *testing.T) {
 		t.Errorf("oldest first, of what changed something:\n%s", text)
 	}
 	var records []map[string]any
-	if err := json.Unmarshal([]byte(c.must("audit", "-o", "json", "--identity", "alice", "--limit", "1")), &records); err != nil || len(records) != 1 ||
+	if err := json.Unmarshal([]byte(c.must("audit", "-o", "json", "--identity", "anonymous", "--limit", "1")), &records); err != nil || len(records) != 1 ||
 		!strings.HasSuffix(records[0]["method"].(string), "PauseJob") {
 		t.Errorf("the newest: %v (%v)", records, err)
 	}

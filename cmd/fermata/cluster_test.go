@@ -68,7 +68,7 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { records.Stop(context.Background()) })
-	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{c.store}, Trail: records, Who: func(context.Context) string { return "alice" }, Now: func() time.Time { return time.UnixMilli(c.clock.Load()) }})
+	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{c.store}, Trail: records, Now: func() time.Time { return time.UnixMilli(c.clock.Load()) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ type TrailRecord struct {
 	ID   string // grows with time; set by the store
 	AtMS int64  // store's clock; set by the store
 
-	Identity string // who; the peer's address where nobody is asked who they are
+	Identity string // the subject of an identity, or "anonymous" where nobody is asked who they are
 	Peer     string // address that the call came from
 	Node     string // that answered
 	Method   string // package.Service/Method

@@ -82,13 +82,15 @@ func (a *auditor) present(ctx context.Context, row change, q proto.Message) []by
 	return row.digest(recordToPB(record, 0))
 }
 
-// who makes a call: the subject of an identity, or the address where callers are not
-// authenticated.
+// anonymous is who makes a call where callers are not authenticated.
+const anonymous = "anonymous"
+
+// who makes a call: the subject of an identity.
 func who(ctx context.Context) string {
 	if id, ok := CallerOf(ctx); ok {
 		return id.Subject
 	}
-	return peerAddress(ctx)
+	return anonymous
 }
 
 func (a *auditor) tell(ctx context.Context, method string, row change, q proto.Message, answer any, note *auditNote, code codes.Code) {
