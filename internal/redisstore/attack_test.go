@@ -126,7 +126,7 @@ func TestScriptsTakeTextAsData(t *testing.T) {
 		}
 		for _, m := range calls.FindAllStringSubmatch(code, -1) {
 			command, key := strings.TrimSpace(m[1]), strings.TrimSpace(m[2])
-			listed := path == "lua/grant.lua" && command == "name" // of a list that the script itself has
+			listed := path == "lua/grant.lua" && command == "name"                                         // of a list that the script itself has
 			if !regexp.MustCompile(`^'[a-z]+'$`).MatchString(command) && command != "command" && !listed { // which wide hands on
 				t.Errorf("%s: the command is %s", path, command)
 			}
