@@ -6,7 +6,14 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 TOOL := go tool -modfile=tools/go.mod
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION ?= $(shell scripts/version.sh)
+# What a release is built for; what its image is called, and whether to push it (PUSH=1).
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+IMAGE ?= ghcr.io/fermata-io/fermata
+PUSH ?=
+SOURCE_DATE_EPOCH ?= $(shell scripts/version.sh epoch)
+RELEASE = go run -C tools/release .
+STAMP = -version '$(VERSION)' -revision '$(shell scripts/version.sh commit)' -epoch '$(SOURCE_DATE_EPOCH)' -platforms '$(PLATFORMS)'
 TIMEOUT ?= 15m
 # Two packages at a time: each may run its own Redis servers.
 PARALLEL ?= 2
@@ -37,13 +44,12 @@ run: ## a one-node cluster on embedded Redis, a worker, sample jobs and a live v
 
 .PHONY: build
 build: ## build all commands into bin/
-	mkdir -p bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+	VERSION='$(VERSION)' scripts/build.sh bin
 
 ##@ Check
 
 .PHONY: test
-test: deps verify race lives bench-check ## everything that gates a merge
+test: deps verify race lives bench-check release-check vuln ## everything that gates a merge
 
 .PHONY: race
 race: ## all tests, with the race detector where there is anything to race
@@ -59,7 +65,7 @@ unit: ## all tests, without the race detector: quicker, cached
 	go test -timeout $(TIMEOUT) ./...
 
 .PHONY: verify
-verify: fmt-check tidy-check lint proto-check ## all checks that run no tests
+verify: fmt-check tidy-check lint proto-check licences-check ## all checks that run no tests
 
 .PHONY: lint
 lint: fmt-check ## gofmt, go vet, staticcheck
@@ -125,6 +131,54 @@ bench-check: deps # the module bench: its checks, its tests, a few jobs of each 
 	cd bench && go mod tidy -diff && go vet ./...
 	cd bench && go tool -modfile=../tools/go.mod staticcheck ./...
 	cd bench && go test -timeout $(TIMEOUT) ./...
+
+##@ Release
+
+.PHONY: release
+release: binaries sbom ## archives, bills of materials and checksums for PLATFORMS, into dist/release
+	$(RELEASE) archives $(STAMP)
+
+.PHONY: image
+image: binaries ## the container image for linux PLATFORMS, into dist/image; PUSH=1 IMAGE=registry/name pushes it
+	$(RELEASE) image $(STAMP) -image '$(IMAGE)' $(if $(PUSH),-push)
+
+.PHONY: image-try
+image-try: ## run what `make image` made under a read-only root, as a user without rights; needs root on Linux
+	scripts/image-try.sh
+
+.PHONY: sbom
+sbom: binaries ## what is linked into the binaries, as CycloneDX, into dist/release
+	$(RELEASE) sbom $(STAMP)
+
+.PHONY: binaries
+binaries:
+	rm -rf dist/bin
+	@for platform in $(PLATFORMS); do \
+		echo "dist/bin/$${platform/\//_}"; \
+		VERSION='$(VERSION)' GOOS=$${platform%/*} GOARCH=$${platform#*/} scripts/build.sh "dist/bin/$${platform/\//_}"; \
+	done
+
+.PHONY: reproducible
+reproducible: ## builds the release of the last commit twice, far apart, and compares every file: minutes
+	PLATFORMS='$(PLATFORMS)' scripts/reproducible.sh
+
+.PHONY: licences
+licences: ## write THIRD_PARTY_LICENSES.md; refuses licences that may not be linked
+	$(RELEASE) licences -platforms '$(PLATFORMS)'
+
+.PHONY: licences-check
+licences-check:
+	$(RELEASE) licences -check -platforms '$(PLATFORMS)'
+
+.PHONY: vuln
+vuln: ## known vulnerabilities in what is called; VULN=must fails without the database, VULN_DB=URL is a mirror
+	scripts/vuln.sh
+
+.PHONY: release-check
+release-check: # the module tools/release: its checks and tests
+	cd tools/release && go mod tidy -diff && go vet ./...
+	cd tools/release && go tool -modfile=../go.mod staticcheck ./...
+	cd tools/release && go test -timeout $(TIMEOUT) ./...
 
 ##@ Change
 

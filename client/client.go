@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/bearer"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -38,6 +39,9 @@ type Options struct {
 	Namespace string
 	// TLS secures connections; nil means plain text.
 	TLS *tls.Config
+	// Token gives the token that each call carries; see [TokenFile]. Without TLS all
+	// addresses have to be loopback. nil: no token.
+	Token func(context.Context) (string, error)
 	// Attempts bounds how often a call is tried, 1 to 20. Default 5.
 	Attempts int
 	// MaxMessage bounds an answer in bytes. Default 16 MiB.
@@ -79,7 +83,7 @@ func Dial(addresses []string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, options, err := targetOf(addresses)
+	target, options, err := targetOf(addresses, o.TLS)
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +94,9 @@ func Dial(addresses []string, o Options) (*Client, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxMessage)),
 		grpc.WithDisableServiceConfig(),
 	)
+	if o.Token != nil {
+		options = append(options, grpc.WithPerRPCCredentials(bearer.Credentials(o.Token, addresses...)))
+	}
 	conn, err := grpc.NewClient(target, append(options, o.DialOptions...)...)
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
@@ -101,8 +108,9 @@ func Dial(addresses []string, o Options) (*Client, error) {
 	}, nil
 }
 
-// targetOf leaves one address to the DNS resolver and lists several.
-func targetOf(addresses []string) (string, []grpc.DialOption, error) {
+// targetOf leaves one address to the DNS resolver and lists several. Each is verified
+// by its own host, unless the configuration names the servers.
+func targetOf(addresses []string, secure *tls.Config) (string, []grpc.DialOption, error) {
 	if len(addresses) == 0 {
 		return "", nil, errors.New("client: no address")
 	}
@@ -114,6 +122,9 @@ func targetOf(addresses []string) (string, []grpc.DialOption, error) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			return "", nil, fmt.Errorf("client: address %q is not host:port: %w", address, err)
+		}
+		if secure != nil && secure.ServerName != "" {
+			host = secure.ServerName
 		}
 		list = append(list, resolver.Address{Addr: address, ServerName: host})
 	}
@@ -131,6 +142,10 @@ func transport(config *tls.Config) credentials.TransportCredentials {
 	}
 	return credentials.NewTLS(config)
 }
+
+// TokenFile gives the token that a file holds, for Options.Token, and another one
+// soon after the file has changed. It fails if there is none now.
+func TokenFile(path string) (func(context.Context) (string, error), error) { return bearer.File(path) }
 
 // Close ends all connections.
 func (c *Client) Close() error { return c.conn.Close() }

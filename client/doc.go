@@ -16,7 +16,7 @@
 // them in turn, and around those that do not answer.
 //
 // Calls are repeated when the cluster says that this is worth while (UNAVAILABLE,
-// or ABORTED with a delay), up to [Options.Attempts] in all and never past the
+// or ABORTED or RESOURCE_EXHAUSTED with a delay), up to [Options.Attempts] in all and never past the
 // context's deadline. That is safe: each call that changes something carries a
 // request id, so that a repetition of one whose answer was lost gets the first
 // answer.

@@ -58,7 +58,7 @@ func waitAfter(err error, attempt int) (time.Duration, bool) {
 	case code == codes.Unavailable && !named:
 		wait := min(firstWait<<min(attempt-1, 10), maxWait)
 		return wait/2 + mathrand.N(wait/2+1), true
-	case code == codes.Unavailable || (code == codes.Aborted && named):
+	case code == codes.Unavailable || named && (code == codes.Aborted || code == codes.ResourceExhausted):
 		wait := min(asked, maxAsked)
 		return wait + mathrand.N(wait/4+1), true
 	}

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/fermata-io/fermata/internal/bearer"
 )
 
 const (
@@ -63,6 +65,9 @@ func (o Options) dial(address string, c *contact) (*grpc.ClientConn, error) {
 			Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true,
 		}),
 		grpc.WithUserAgent("fermata-worker/" + o.Version),
+	}
+	if o.Token != nil {
+		options = append(options, grpc.WithPerRPCCredentials(bearer.Credentials(o.Token, address)))
 	}
 	options = append(options, o.DialOptions...)
 	options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {

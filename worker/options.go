@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/fermata-io/fermata/internal/bearer"
 	"github.com/fermata-io/fermata/internal/job"
 )
 
@@ -54,6 +55,9 @@ type Options struct {
 
 	// TLS of the connection; nil means plaintext.
 	TLS *tls.Config
+	// Token gives the token that each stream begins with; see [TokenFile]. Without TLS
+	// it is sent to loopback addresses only. nil: no token.
+	Token func(context.Context) (string, error)
 	// DialOptions are added to those of the worker, for credentials for example.
 	DialOptions []grpc.DialOption
 	// Dialer opens connections. Default: TCP, without a proxy.
@@ -102,6 +106,13 @@ func (o Options) validate() error {
 			faults = append(faults, errors.New("an empty entry in Addresses"))
 		}
 	}
+	if o.Token != nil && o.TLS == nil && len(o.DialOptions) == 0 {
+		for _, a := range o.Addresses {
+			if !bearer.Local(a) {
+				faults = append(faults, fmt.Errorf("a token for %s, which is beyond this host, without TLS", a))
+			}
+		}
+	}
 	if o.DrainTimeout < 0 {
 		faults = append(faults, errors.New("DrainTimeout is negative"))
 	}
@@ -118,6 +129,10 @@ func (o Options) validate() error {
 	}
 	return nil
 }
+
+// TokenFile gives the token that a file holds, for Options.Token, and another one
+// soon after the file has changed. It fails if there is none now.
+func TokenFile(path string) (func(context.Context) (string, error), error) { return bearer.File(path) }
 
 // processID makes an id that no other process has.
 func processID() string {

@@ -3,16 +3,13 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/config"
+	"github.com/fermata-io/fermata/internal/tlsfiles"
 )
 
 // app is one invocation: its streams and the flags that all commands share.
@@ -25,8 +22,9 @@ type app struct {
 	output    string
 	timeout   time.Duration
 
-	tls                                   bool
-	tlsCA, tlsCert, tlsKey, tlsServerName string
+	tokenFile string
+	tls       bool
+	tlsFiles  tlsfiles.Files
 }
 
 const rootHelp = `Register jobs with a Fermata cluster, and see how they and the cluster are doing.
@@ -59,13 +57,14 @@ func (a *app) root() *cobra.Command {
 	f.StringVarP(&a.output, "output", "o", "table", "table, json or yaml")
 	f.DurationVar(&a.timeout, "request-timeout", 15*time.Second, "longest time for the whole command, repetitions included")
 	f.BoolVar(&a.tls, "tls", false, "use TLS; implied by the other --tls flags")
-	f.StringVar(&a.tlsCA, "tls-ca", "", "PEM file with the certificate authority (default: the system's)")
-	f.StringVar(&a.tlsCert, "tls-cert", "", "PEM file with this client's certificate")
-	f.StringVar(&a.tlsKey, "tls-key", "", "PEM file with this client's key")
-	f.StringVar(&a.tlsServerName, "tls-server-name", "", "name in the server's certificate (default: the host)")
+	f.StringVar(&a.tlsFiles.CA, "tls-ca", "", "PEM file with the certificate authority (default: the system's)")
+	f.StringVar(&a.tlsFiles.Cert, "tls-cert", "", "PEM file with this client's certificate")
+	f.StringVar(&a.tlsFiles.Key, "tls-key", "", "PEM file with this client's key")
+	f.StringVar(&a.tlsFiles.ServerName, "tls-server-name", "", "name in the server's certificate (default: the host)")
+	f.StringVar(&a.tokenFile, "token-file", "", "file with the token of the caller; beyond this host it needs TLS")
 	f.String("config", "", "YAML file with values for the global flags")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(a.jobsCommand(), a.deadCommand(), a.queuesCommand(), a.previewCommand(), a.presetsCommand(), a.exportCommand(), a.importCommand(), a.clusterCommand(), a.versionCommand())
+	root.AddCommand(a.jobsCommand(), a.deadCommand(), a.queuesCommand(), a.previewCommand(), a.presetsCommand(), a.exportCommand(), a.importCommand(), a.clusterCommand(), a.auditCommand(), a.payloadsCommand(), a.redisCommand(), a.versionCommand())
 	return root
 }
 
@@ -75,7 +74,7 @@ func (a *app) check() error {
 		return usagef("--output %q: want table, json or yaml", a.output)
 	case a.timeout <= 0:
 		return usagef("--request-timeout %v: must be positive", a.timeout)
-	case (a.tlsCert == "") != (a.tlsKey == ""):
+	case (a.tlsFiles.Cert == "") != (a.tlsFiles.Key == ""):
 		return usagef("--tls-cert and --tls-key go together")
 	}
 	return nil
@@ -94,7 +93,13 @@ func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, c *client.Cl
 	if err != nil {
 		return usage(err)
 	}
-	c, err := client.Dial(a.addresses, client.Options{Namespace: a.namespace, TLS: secure})
+	o := client.Options{Namespace: a.namespace, TLS: secure}
+	if a.tokenFile != "" {
+		if o.Token, err = client.TokenFile(a.tokenFile); err != nil {
+			return usage(err)
+		}
+	}
+	c, err := client.Dial(a.addresses, o)
 	if err != nil {
 		return usage(err)
 	}
@@ -105,26 +110,14 @@ func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, c *client.Cl
 }
 
 func (a *app) tlsConfig() (*tls.Config, error) {
-	if !a.tls && a.tlsCA == "" && a.tlsCert == "" && a.tlsServerName == "" {
+	if !a.tls && a.tlsFiles == (tlsfiles.Files{}) {
 		return nil, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.tlsServerName}
-	if a.tlsCA != "" {
-		text, err := os.ReadFile(a.tlsCA)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, errors.New("--tls-ca: holds no certificate")
-		}
+	source, err := tlsfiles.Open(tlsfiles.Options{
+		Files: a.tlsFiles, Called: tlsfiles.Files{Cert: "--tls-cert", Key: "--tls-key", CA: "--tls-ca"},
+	})
+	if err != nil {
+		return nil, err
 	}
-	if a.tlsCert != "" {
-		pair, err := tls.LoadX509KeyPair(a.tlsCert, a.tlsKey)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-cert: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
+	return source.ClientConfig(), nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/registry"
 	"github.com/fermata-io/fermata/internal/rpc"
+	"github.com/fermata-io/fermata/internal/trail"
 )
 
 // cluster is everything behind the command but the nodes' own loops: a real
@@ -38,7 +39,7 @@ type quiet struct{}
 func (quiet) Observe([]job.Notice)              {}
 func (quiet) Nudge(int, []job.LaneHead, string) {}
 
-func startCluster(t *testing.T) *cluster {
+func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
 	c.clock.Store(epoch.UnixMilli())
@@ -54,11 +55,20 @@ func startCluster(t *testing.T) *cluster {
 	}
 	c.ledger = ledger.New(ledger.Options{Store: c.store, Observer: quiet{}, Nudger: quiet{}})
 	t.Cleanup(c.ledger.Stop)
-	jobs, err := registry.New(registry.Options{Store: c.store, Ledger: c.ledger})
+	options := registry.Options{Store: c.store, Ledger: c.ledger}
+	for _, f := range change {
+		f(&options)
+	}
+	jobs, err := registry.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{c.store}, Now: func() time.Time { return time.UnixMilli(c.clock.Load()) }})
+	records, err := trail.New(trail.Options{Store: c.store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { records.Stop(context.Background()) })
+	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{c.store}, Trail: records, Now: func() time.Time { return time.UnixMilli(c.clock.Load()) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,6 +113,10 @@ func judge(err error) (code int, hint string) {
 		return exitUnavailable, hintTimeout
 	case codes.ResourceExhausted:
 		return exitFailed, "Redis, a message or the cluster has reached its limit; running jobs go on"
+	case codes.Unauthenticated:
+		return exitFailed, "name the file with your token by --token-file, or your certificate by --tls-cert and --tls-key"
+	case codes.PermissionDenied:
+		return exitFailed, "ask for a role that has this permission; roles are in the nodes' access file"
 	case codes.Unimplemented:
 		return exitFailed, "does {address} belong to a Fermata node of this version?"
 	}

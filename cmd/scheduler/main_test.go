@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"os"
 	"path/filepath"
@@ -29,8 +28,22 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 		"drain timeout":    {[]string{"--drain-timeout", "-1s"}, "must be positive"},
 		"address":          {[]string{"--grpc-addr", "nonsense"}, "host:port"},
 		"gossip key":       {[]string{"--gossip-key-file", file("key", "short")}, "16, 24 or 32 bytes"},
+		"gossip network":   {[]string{"--gossip-allow", "10.0.0.1"}, "10.0.0.0/8"},
+		"open to others":   {[]string{"--grpc-addr", ":7070", "--peer-addr", "0.0.0.0:7071", "--gossip-addr", "[::]:7946"}, "--insecure"},
+		"cert without key": {[]string{"--tls-cert", file("c.pem", "x")}, "--tls-cert and --tls-key go together"},
+		"no certificate":   {[]string{"--tls-cert", file("c.pem", "x"), "--tls-key", file("k.pem", "x")}, "--tls-cert"},
+		"ca alone":         {[]string{"--tls-client-ca", file("a.pem", "x")}, "need --tls-cert"},
+		"client auth":      {[]string{"--tls-cert", "x", "--tls-key", "y", "--tls-client-auth", "maybe"}, "none, optional or required"},
+		"half of peers":    {[]string{"--peer-tls-ca", file("a.pem", "x")}, "go together"},
+		"names alone":      {[]string{"--peer-tls-names", "a.example"}, "needs --peer-tls-cert"},
+		"redis ca":         {[]string{"--redis-tls-ca", file("a.pem", "x")}, "--redis-tls-ca"},
 		"missing secret":   {[]string{"--redis-password-file", filepath.Join(dir, "none")}, "none"},
 		"unknown in file":  {[]string{"--config", file("c.yaml", "no-such-key: 1\n")}, "no-such-key"},
+		"limits and file":  {[]string{"--client-calls", "1", "--access-file", file("a.yaml", "")}, "set limits there"},
+		"negative limit":   {[]string{"--client-calls", "-1"}, "client limits"},
+		"burst alone":      {[]string{"--client-burst", "1"}, "burst needs rate"},
+		"token's name":     {[]string{"token", "new", "a:b"}, "a:b"},
+		"no name":          {[]string{"token", "new"}, "accepts 1 arg"},
 		"stray argument":   {[]string{"stray"}, "stray"},
 		"dev unknown flag": {[]string{"dev", "--no-such-flag"}, "no-such-flag"},
 	} {
@@ -63,16 +76,5 @@ func TestHelpNamesEveryFlagAndItsVariable(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("help does not mention %s", want)
 		}
-	}
-}
-
-func TestGossipKeyIsBase64(t *testing.T) {
-	raw := strings.Repeat("k", 32)
-	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte(base64.StdEncoding.EncodeToString([]byte(raw))+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if key, err := gossipKey(path); err != nil || string(key) != raw {
-		t.Errorf("%q, %v", key, err)
 	}
 }

@@ -18,7 +18,6 @@ import (
 // nodeFlags are the flags of a node beside those that go straight into its
 // configuration.
 type nodeFlags struct {
-	gossipKeyFile     string
 	redisPasswordFile string
 	durability        string
 	logFormat         string
@@ -70,17 +69,40 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.StringVar(&cfg.AdvertisePeer, "advertise-peer", "", "address that other nodes are told")
 	flags.StringVar(&cfg.AdvertiseGossip, "advertise-gossip", "", "gossip address that other nodes are told")
 	flags.StringSliceVar(&cfg.Join, "join", nil, "gossip addresses or DNS names of other nodes")
-	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "file with the key that encrypts gossip: the base64 of 16, 24 or 32 bytes")
+	flags.StringVar(&cfg.GossipKeyFile, "gossip-key-file", "", "file with the keys that encrypt gossip, the base64 of 16, 24 or 32 bytes on each line; the first one encrypts, all decrypt; read again when it changes")
+	flags.StringSliceVar(&cfg.GossipAllow, "gossip-allow", nil, "networks, such as 10.0.0.0/8, that other nodes may be in (default: any)")
 	flags.StringVar(&cfg.Cluster, "cluster", "", "label of the cluster; nodes of another one are refused (default: the keyspace)")
+	flags.StringVar(&cfg.AccessFile, "access-file", "", "YAML file that says who may do what, read again when it changes; without it everybody may do anything")
+	flags.Float64Var(&cfg.ClientLimits.Rate, "client-rate", 0, "calls a second from each host, without --access-file; 0: no limit")
+	flags.IntVar(&cfg.ClientLimits.Burst, "client-burst", 0, "calls from each host at once beyond --client-rate")
+	flags.IntVar(&cfg.ClientLimits.Calls, "client-calls", 0, "calls and streams that each host may have open, without --access-file; 0: no limit")
+	flags.IntVar(&cfg.ClientLimits.Connections, "client-connections", 0, "connections of each host, without --access-file; 0: no limit")
+	tlsFlags(cmd, &cfg)
 	redisFlags(cmd, &cfg, &f)
 	flags.DurationVar(&cfg.LockTTL, "lock-ttl", 10*time.Second, "life of a shard's lock without refresh: how long a node that froze or lost its host keeps its shards")
 	flags.DurationVar(&cfg.LeaseTTL, "lease-ttl", 30*time.Second, "life of an attempt's lease without renewal: how long a dead worker keeps its runs")
 	flags.DurationVar(&cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes")
+	flags.StringVar(&cfg.PayloadKeyFile, "payload-key-file", "", "file with the keys that seal payloads in Redis, a line \"id base64key\" each, the sealing one first; see docs/security/payloads.md (default: payloads are stored as given)")
+	flags.IntVar(&cfg.AuditKeep, "audit-keep", 10_000, "about how many audit records are kept in Redis, 100 to 10,000,000; see docs/security/audit.md")
 	flags.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "how long a stop may wait for running work")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
+}
+
+func tlsFlags(cmd *cobra.Command, cfg *node.Config) {
+	flags := cmd.Flags()
+	flags.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM file with the certificate for clients and workers; without it they speak plain text. All TLS files are read again when they change")
+	flags.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM file with its key")
+	flags.StringVar(&cfg.TLS.CA, "tls-client-ca", "", "PEM file with the authority of clients' and workers' certificates; without it they need none")
+	flags.StringVar(&cfg.ClientAuth, "tls-client-auth", "", "none, optional or required: whether clients and workers need a certificate (default: required with --tls-client-ca)")
+	flags.StringVar(&cfg.PeerTLS.Cert, "peer-tls-cert", "", "PEM file with this node's certificate for other nodes; without it they speak plain text")
+	flags.StringVar(&cfg.PeerTLS.Key, "peer-tls-key", "", "PEM file with its key")
+	flags.StringVar(&cfg.PeerTLS.CA, "peer-tls-ca", "", "PEM file with the authority of the nodes' certificates")
+	flags.StringSliceVar(&cfg.PeerNames, "peer-tls-names", nil, "names of which a node's certificate must carry one: DNS names, *.example.org, URIs, spiffe://example.org/path/* (default: those of this node's own certificate)")
+	flags.BoolVar(&cfg.Insecure, "insecure", false, "listen where other hosts can reach it without TLS, or without a gossip key")
+	flags.BoolVar(&cfg.Reflection, "reflection", false, "describe the services to gRPC clients that ask, such as grpcurl")
 }
 
 func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
@@ -89,10 +111,10 @@ func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 		"redis://host:port/db, redis+sentinel://host:port,host:port/master?db=n or redis+cluster://host:port,host:port; rediss... for TLS")
 	flags.StringVar(&cfg.Redis.Username, "redis-username", "", "ACL user")
 	flags.StringVar(&f.redisPasswordFile, "redis-password-file", "", "file with the password")
-	flags.StringVar(&cfg.Redis.TLS.CAFile, "redis-tls-ca", "", "PEM file with the certificate authority (default: the system's)")
-	flags.StringVar(&cfg.Redis.TLS.CertFile, "redis-tls-cert", "", "PEM file with this client's certificate")
-	flags.StringVar(&cfg.Redis.TLS.KeyFile, "redis-tls-key", "", "PEM file with this client's key")
-	flags.StringVar(&cfg.Redis.TLS.ServerName, "redis-tls-server-name", "", "name in the server's certificate (default: the host)")
+	flags.StringVar(&cfg.RedisTLS.CA, "redis-tls-ca", "", "PEM file with the certificate authority (default: the system's)")
+	flags.StringVar(&cfg.RedisTLS.Cert, "redis-tls-cert", "", "PEM file with this client's certificate")
+	flags.StringVar(&cfg.RedisTLS.Key, "redis-tls-key", "", "PEM file with this client's key")
+	flags.StringVar(&cfg.RedisTLS.ServerName, "redis-tls-server-name", "", "name in the server's certificate (default: the host)")
 	flags.IntVar(&cfg.Redis.PoolSize, "redis-pool-size", 16, "connections to each Redis server")
 	flags.DurationVar(&cfg.Redis.ReadTimeout, "redis-timeout", time.Second, "longest wait for one answer of Redis")
 	flags.StringVar(&cfg.Keyspace, "keyspace", "fermata", "prefix of all keys; clusters with different ones can share a Redis")
@@ -113,10 +135,6 @@ func (f nodeFlags) complete(cfg *node.Config) (err error) {
 	var errs []error
 	if f.redisPasswordFile != "" {
 		cfg.Redis.Password, err = config.ReadSecretFile(f.redisPasswordFile)
-		errs = append(errs, err)
-	}
-	if f.gossipKeyFile != "" {
-		cfg.GossipKey, err = gossipKey(f.gossipKeyFile)
 		errs = append(errs, err)
 	}
 	cfg.Durability, err = node.ParseDurability(f.durability)

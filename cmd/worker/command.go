@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -14,16 +13,13 @@ import (
 	"github.com/fermata-io/fermata/internal/config"
 	"github.com/fermata-io/fermata/internal/telemetry"
 	"github.com/fermata-io/fermata/worker"
-	"github.com/fermata-io/fermata/worker/exechandler"
-	"github.com/fermata-io/fermata/worker/httphandler"
 )
 
 // flags are those that do not go straight into the worker's options.
 type flags struct {
-	http        bool
-	httpAllow   []string
-	execAllow   []string
-	tls         tlsFiles
+	handlers    handlerFlags
+	tls         tlsFlags
+	tokenFile   string
 	metricsAddr string
 	logFormat   string
 	logLevel    string
@@ -32,8 +28,10 @@ type flags struct {
 const help = `Run a worker with the ready-made handlers.
 
 Jobs with the handler "http" send one HTTP request an attempt. Requests go to public
-addresses only, and to the networks given with --http-allow. Jobs with the handler
-"exec" run one program an attempt; it is off until --exec-allow names programs.
+addresses at --http-ports only, and to the networks given with --http-allow; no proxy is
+used. Jobs with the handler "exec" run one program an attempt; it is off until
+--exec-allow names programs. Payloads may name secrets of --secrets-dir, which no
+scheduler and no store ever sees.
 
 Every flag can be set by an environment variable (--drain-timeout is
 FERMATA_DRAIN_TIMEOUT) or in a YAML file named by --config, in this order of
@@ -77,14 +75,10 @@ func command(halt context.Context) *cobra.Command {
 	flags.IntVar(&o.Slots, "slots", worker.DefaultSlots, "attempts that run at once")
 	flags.StringVar(&o.ID, "id", "", "id of this worker, unique for each process (default: host name, process id and a random suffix)")
 	flags.StringToStringVar(&o.Labels, "labels", nil, "labels shown where workers are listed")
-	flags.BoolVar(&f.http, "http", true, "run jobs with the handler http")
-	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "networks, such as 10.0.0.0/8, that requests may go to though they are not public")
-	flags.StringSliceVar(&f.execAllow, "exec-allow", nil, "programs, by absolute path, that jobs with the handler exec may run; none: no such handler")
+	f.handlers.register(flags)
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout, "how long a stop may wait for running attempts")
-	flags.StringVar(&f.tls.ca, "tls-ca", "", "PEM file with the authority of the nodes' certificates; without it the connection is plaintext")
-	flags.StringVar(&f.tls.cert, "tls-cert", "", "PEM file with this worker's certificate")
-	flags.StringVar(&f.tls.key, "tls-key", "", "PEM file with this worker's key")
-	flags.StringVar(&f.tls.serverName, "tls-server-name", "", "name in the nodes' certificates (default: the host)")
+	f.tls.register(flags)
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with this worker's token, read again when it changes; beyond loopback it needs TLS")
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz here (default: nowhere)")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -96,18 +90,21 @@ func command(halt context.Context) *cobra.Command {
 // build turns flags into a worker with its handlers. It reports all faults.
 func (f flags) build(o worker.Options, logs io.Writer) (*service, error) {
 	logger, logErr := telemetry.NewLogger(logs, f.logFormat, f.logLevel)
-	secured, tlsErr := f.tls.config()
-	handlers, handlerErr := f.handlers()
-	var drainErr error
+	registry := prometheus.NewRegistry()
+	security, tlsErr := f.tls.dial(logger, registry)
+	handlers, handlerErr := f.handlers.build()
+	var drainErr, tokenErr error
+	if f.tokenFile != "" {
+		o.Token, tokenErr = worker.TokenFile(f.tokenFile)
+	}
 	if o.DrainTimeout <= 0 {
 		drainErr = fmt.Errorf("--drain-timeout %v: must be positive", o.DrainTimeout)
 	}
-	if err := errors.Join(logErr, tlsErr, handlerErr, drainErr); err != nil {
+	if err := errors.Join(logErr, tlsErr, tokenErr, handlerErr, drainErr); err != nil {
 		return nil, err
 	}
-	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	o.Version, o.TLS, o.Logger, o.Registerer = version, secured, logger, registry
+	o.Version, o.DialOptions, o.Logger, o.Registerer = version, security, logger, registry
 	w, err := worker.New(o)
 	if err != nil {
 		return nil, err
@@ -116,31 +113,4 @@ func (f flags) build(o worker.Options, logs io.Writer) (*service, error) {
 		w.Handle(name, h)
 	}
 	return &service{worker: w, registry: registry, logger: logger, metricsAddr: f.metricsAddr}, nil
-}
-
-func (f flags) handlers() (map[string]worker.Handler, error) {
-	handlers := make(map[string]worker.Handler)
-	var faults []error
-	if f.http {
-		var allow []netip.Prefix
-		for _, text := range f.httpAllow {
-			p, err := netip.ParsePrefix(text)
-			if err != nil {
-				faults = append(faults, fmt.Errorf("--http-allow %q: want a network such as 10.0.0.0/8", text))
-			}
-			allow = append(allow, p)
-		}
-		handlers["http"] = httphandler.New(httphandler.Options{Allow: allow, Version: version})
-	}
-	if len(f.execAllow) > 0 {
-		h, err := exechandler.New(exechandler.Options{Allow: f.execAllow})
-		if err != nil {
-			faults = append(faults, fmt.Errorf("--exec-allow: %w", err))
-		}
-		handlers["exec"] = h
-	}
-	if len(handlers) == 0 {
-		faults = append(faults, errors.New("no handler is enabled: give --http or --exec-allow"))
-	}
-	return handlers, errors.Join(faults...)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -23,6 +24,8 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	heap.Reserve(heap.Node)
+	// The HTTP client says there what servers send unasked, which is anything.
+	stdlog.SetOutput(io.Discard)
 	os.Exit(run(os.Args[1:], signals, os.Stdout, os.Stderr))
 }
 

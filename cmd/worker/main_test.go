@@ -40,11 +40,17 @@ func TestWrongUsage(t *testing.T) {
 		"no handler":       {[]string{"--http=false"}, "no handler is enabled"},
 		"http network":     {[]string{"--http-allow", "10.0.0.1"}, `--http-allow "10.0.0.1"`},
 		"exec by name":     {[]string{"--exec-allow", "sh"}, `"sh" is not a clean absolute path`},
+		"http port":        {[]string{"--http-ports", "443,65536"}, "--http-ports 65536"},
+		"secrets":          {[]string{"--secrets-dir", "/nonexistent"}, "--secrets-dir: "},
+		"exec user":        {[]string{"--exec-allow", "/bin/echo", "--exec-user", "nobody"}, `--exec-user "nobody": want numbers`},
+		"exec as root":     {[]string{"--exec-allow", "/bin/echo", "--exec-user", "0:0"}, "would run as root"},
+		"exec limit":       {[]string{"--exec-allow", "/bin/echo", "--exec-max-files", "-1"}, "a limit is negative"},
+		"exec dir":         {[]string{"--exec-allow", "/bin/echo", "--exec-dir", "tmp"}, "is not an absolute path"},
 		"log level":        {[]string{"--log-level", "loud"}, `"loud"`},
 		"log format":       {[]string{"--log-format", "xml"}, `"xml"`},
 		"drain timeout":    {[]string{"--drain-timeout", "0s"}, "--drain-timeout"},
-		"key without cert": {[]string{"--tls-ca", empty, "--tls-key", empty}, "holds no certificate"},
-		"cert without ca":  {[]string{"--tls-cert", empty}, "need --tls-ca"},
+		"no authority":     {[]string{"--tls-ca", empty}, "holds no certificate"},
+		"key without cert": {[]string{"--tls-ca", empty, "--tls-key", empty}, "--tls-cert and --tls-key go together"},
 		"missing ca":       {[]string{"--tls-ca", "/nonexistent"}, "--tls-ca"},
 		"missing file":     {[]string{"--config", "/nonexistent"}, "/nonexistent"},
 	} {
@@ -153,7 +159,7 @@ func TestServesUntilSignalled(t *testing.T) {
 	t.Setenv("FERMATA_SLOTS", "5")
 	signals, stderr, code := make(chan os.Signal, 3), &log{}, make(chan int, 1)
 	go func() {
-		code <- run([]string{"--config", file, "--scheduler", addr, "--exec-allow", "/bin/echo",
+		code <- run([]string{"--config", file, "--scheduler", addr, "--exec-allow", "/bin/echo", "--exec-allow-root",
 			"--metrics-addr", "127.0.0.1:0", "--log-format", "json", "--labels", "zone=a"}, signals, io.Discard, stderr)
 	}()
 	hello := receive(t, n.hello)
@@ -186,7 +192,7 @@ func TestSecondSignalCutsOff(t *testing.T) {
 	n, addr := serve(t, `{"argv":["/bin/sleep","600"]}`)
 	signals, code := make(chan os.Signal, 3), make(chan int, 1)
 	go func() {
-		code <- run([]string{"--scheduler", addr, "--exec-allow", "/bin/sleep", "--drain-timeout", "10m"}, signals, io.Discard, io.Discard)
+		code <- run([]string{"--scheduler", addr, "--exec-allow", "/bin/sleep", "--exec-allow-root", "--drain-timeout", "10m"}, signals, io.Discard, io.Discard)
 	}()
 	receive(t, n.started)
 	signals <- syscall.SIGINT

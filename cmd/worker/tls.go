@@ -1,50 +1,40 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
-	"os"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+
+	"github.com/fermata-io/fermata/internal/tlsfiles"
 )
 
-// tlsFiles are where the parts of TLS are.
-type tlsFiles struct{ ca, cert, key, serverName string }
+// tlsFlags say how connections to nodes are secured.
+type tlsFlags struct {
+	on    bool
+	files tlsfiles.Files
+}
 
-// config is nil for plaintext. The worker's certificate is read for every
-// connection, so it can be replaced while the worker runs.
-func (f tlsFiles) config() (*tls.Config, error) {
-	if f.ca == "" {
-		if f.cert != "" || f.key != "" || f.serverName != "" {
-			return nil, errors.New("--tls-cert, --tls-key and --tls-server-name need --tls-ca")
-		}
+func (f *tlsFlags) register(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.on, "tls", false, "use TLS; implied by the other --tls flags. Files are read again when they change")
+	flags.StringVar(&f.files.CA, "tls-ca", "", "PEM file with the authority of the nodes' certificates (default: the system's)")
+	flags.StringVar(&f.files.Cert, "tls-cert", "", "PEM file with this worker's certificate")
+	flags.StringVar(&f.files.Key, "tls-key", "", "PEM file with this worker's key")
+	flags.StringVar(&f.files.ServerName, "tls-server-name", "", "name in the nodes' certificates (default: the host)")
+}
+
+// dial are the options of connections to nodes: none for plain text.
+func (f tlsFlags) dial(logger *slog.Logger, registerer prometheus.Registerer) ([]grpc.DialOption, error) {
+	if !f.on && f.files == (tlsfiles.Files{}) {
 		return nil, nil
 	}
-	pem, err := os.ReadFile(f.ca)
+	source, err := tlsfiles.Open(tlsfiles.Options{
+		Files: f.files, Use: "nodes", Logger: logger, Registerer: registerer,
+		Called: tlsfiles.Files{Cert: "--tls-cert", Key: "--tls-key", CA: "--tls-ca"},
+	})
 	if err != nil {
-		return nil, fmt.Errorf("--tls-ca: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--tls-ca %s: holds no certificate", f.ca)
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: f.serverName}
-	if (f.cert == "") != (f.key == "") {
-		return nil, errors.New("--tls-cert and --tls-key belong together")
-	}
-	if f.cert == "" {
-		return c, nil
-	}
-	load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-cert: %w", err)
-		}
-		return &pair, nil
-	}
-	if _, err := load(nil); err != nil {
 		return nil, err
 	}
-	c.GetClientCertificate = load
-	return c, nil
+	return []grpc.DialOption{grpc.WithTransportCredentials(source.Client())}, nil
 }

@@ -29,12 +29,14 @@ func forgetScripts(b *bed) {
 			if i%10 != 9 {
 				continue
 			}
-			// The nodes are the default user's; the tests have one of their own.
-			n, err := admin.ClientKillByFilter(call(b.t), "user", "default").Result()
-			if err != nil {
-				b.t.Fatal(err)
+			// The nodes are of these; the tests have a user of their own.
+			for _, user := range []string{"fermata", "default"} {
+				n, err := admin.ClientKillByFilter(call(b.t), "user", user).Result()
+				if err != nil {
+					b.t.Fatal(err)
+				}
+				killed += n
 			}
-			killed += n
 		}
 	})
 	b.power("scripts that Redis did not know", answered(b.t, b.server, "NOSCRIPT")-missed, 20)

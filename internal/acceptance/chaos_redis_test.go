@@ -89,9 +89,9 @@ func naiveSurplus(t testing.TB, addr string, n int) int {
 	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DisableIdentity: true, Protocol: 2})
 	defer c.Close()
 	ctx := call(t)
-	key := fmt.Sprintf("test:naive:%d", n)
+	key := fmt.Sprintf("test:{naive}:%d", n)
 	for range n {
-		for c.Eval(ctx, "return redis.call('incr', KEYS[1])", []string{key}).Err() != nil && ctx.Err() == nil {
+		for c.Eval(ctx, "return redis.call('set', KEYS[1], (redis.call('get', KEYS[1]) or 0) + 1)", []string{key}).Err() != nil && ctx.Err() == nil {
 		}
 	}
 	total, err := c.Get(ctx, key).Int()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fermata-io/fermata/internal/check"
@@ -33,12 +34,13 @@ type cluster struct {
 	redisURL string
 	virtual  bool // the nodes' clock is the test's
 	flags    []string
-	nodes    []*schedulerNode // those that should be members
-	evidence []evidence       // of all workers that ever ran
-	recorded []check.Event    // what was read of it
-	pulse    *pulse           // of Redis
-	plain    bool             // nodes have default settings, as far as that can be
-	looking  *looking         // nil until somebody does
+	nodes    []*schedulerNode                 // those that should be members
+	evidence []evidence                       // of all workers that ever ran
+	recorded []check.Event                    // what was read of it
+	pulse    *pulse                           // of Redis
+	plain    bool                             // nodes have default settings, as far as that can be
+	looking  *looking                         // nil until somebody does
+	secured  credentials.TransportCredentials // of the tests' own calls; nil: plain text
 	// spawned, if set, hears of each process before it can have connected anywhere.
 	spawned func(id string, pid int)
 }
@@ -142,6 +144,7 @@ type schedulerNode struct {
 	*process
 	id                       string
 	grpc, peer, gossip, http string
+	secured                  credentials.TransportCredentials
 	conn                     *grpc.ClientConn
 	jobs                     fermatav1.JobServiceClient
 	cluster                  fermatav1.ClusterServiceClient
@@ -185,7 +188,7 @@ func (c *cluster) startAs(id, binary string, env []string, flags ...string) *sch
 // adopt waits until a node process is up and connects to it.
 func (c *cluster) adopt(id string, p *process) *schedulerNode {
 	c.t.Helper()
-	n := &schedulerNode{process: p, id: id}
+	n := &schedulerNode{process: p, id: id, secured: c.secured}
 	up := p.logged(20*time.Second, "node is up")
 	for field, addr := range map[string]*string{"grpc": &n.grpc, "peer": &n.peer, "gossip": &n.gossip, "http": &n.http} {
 		text, ok := up[field].(string)
@@ -201,14 +204,23 @@ func (c *cluster) adopt(id string, p *process) *schedulerNode {
 
 // reach makes the node's clients use an address of it.
 func (n *schedulerNode) reach(addr string) {
-	n.conn = dial(n.t, addr)
+	if n.secured != nil {
+		n.conn = dialSecured(n.t, addr, n.secured)
+	} else {
+		n.conn = dial(n.t, addr)
+	}
 	n.jobs, n.cluster = fermatav1.NewJobServiceClient(n.conn), fermatav1.NewClusterServiceClient(n.conn)
 	n.workers = fermatav1.NewWorkerServiceClient(n.conn)
 }
 
 func dial(t testing.TB, addr string) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return dialSecured(t, addr, insecure.NewCredentials())
+}
+
+func dialSecured(t testing.TB, addr string, c credentials.TransportCredentials) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(c))
 	if err != nil {
 		t.Fatal(err)
 	}

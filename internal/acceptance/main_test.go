@@ -49,19 +49,28 @@ func testMain(m *testing.M) int {
 	return code
 }
 
-// schedulerBinary builds cmd/scheduler as the tests themselves are built.
-var schedulerBinary = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(buildDir, "scheduler")
-	args := []string{"build", "-o", path}
-	if raceDetector {
-		args = append(args, "-race")
-	}
-	out, err := exec.Command("go", append(args, "github.com/fermata-io/fermata/cmd/scheduler")...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
+// schedulerBinary builds cmd/scheduler as the tests themselves are built, workerBinary
+// and clientBinary the other two commands.
+var (
+	schedulerBinary = built("scheduler")
+	workerBinary    = built("worker")
+	clientBinary    = built("fermata")
+)
+
+func built(command string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		path := filepath.Join(buildDir, command)
+		args := []string{"build", "-o", path}
+		if raceDetector {
+			args = append(args, "-race")
+		}
+		out, err := exec.Command("go", append(args, "github.com/fermata-io/fermata/cmd/"+command)...).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("go build: %w\n%s", err, out)
+		}
+		return path, nil
+	})
+}
 
 // turns bounds how many tests run at once: each of them is a cluster.
 var turns = make(chan struct{}, 2)

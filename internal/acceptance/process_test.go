@@ -69,7 +69,8 @@ func (p *process) report() {
 		return
 	}
 	for _, sign := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: "} {
-		if i := bytes.Index(log, []byte(sign)); i >= 0 {
+		// At the beginning of a line: what a handler died of stands inside of one.
+		if i := bytes.Index(append([]byte("\n"), log...), []byte("\n"+sign)); i >= 0 {
 			p.t.Errorf("%s:\n%s", p.name, log[i:min(len(log), i+6000)])
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/fermata-io/fermata/internal/check"
@@ -163,13 +164,13 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 	roll(next)
 	marked := func(what string) (states, definitions, records int) {
 		t.Helper()
-		all := keysWith(t, c, ":st")
+		all := keysWith(t, server.Client(), ":st")
 		for _, text := range all {
 			if strings.Contains(text, nextState) {
 				states++
 			}
 		}
-		for _, text := range keysWith(t, c, ":def") {
+		for _, text := range keysWith(t, server.Client(), ":def") {
 			if strings.Contains(text, nextDefinition) {
 				definitions++
 			}
@@ -217,13 +218,8 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 }
 
 // keysWith reads the values of all hashes whose keys end like this.
-func keysWith(t *testing.T, c *cluster, suffix string) (values []string) {
+func keysWith(t *testing.T, client *redis.Client, suffix string) (values []string) {
 	t.Helper()
-	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: c.redisURL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
 	keys, err := client.Keys(call(t), "fermata:*"+suffix).Result()
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 )
 
 // clockKey is where tests keep the virtual time, Unix milliseconds.
-const clockKey = "test:clock"
+const clockKey = "test:{clock}"
 
 // virtualConfig configures a node whose clock is what a test says.
 type virtualConfig struct {

@@ -69,6 +69,11 @@ type Canceller interface {
 	CancelAttempt(record string, token uint64)
 }
 
+// Opener opens payloads that are stored sealed.
+type Opener interface {
+	Open(k job.Key, id string, sealed []byte) ([]byte, error)
+}
+
 // Options configure an Admission. Store, Limits, Ledger, Slots and Canceller are
 // required.
 type Options struct {
@@ -77,6 +82,8 @@ type Options struct {
 	Ledger    Ledger
 	Slots     Slots
 	Canceller Canceller
+	// Opener may be nil: runs whose payload is sealed are then held back.
+	Opener Opener
 	// OnRoom hears that a queue with limits may have room again. It must not block
 	// for long, nor call back. May be nil.
 	OnRoom func(namespace, queue string)

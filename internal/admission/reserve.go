@@ -105,7 +105,7 @@ func (a *Admission) pass(g *group) {
 	ctx, cancel := context.WithTimeout(context.Background(), a.o.budget())
 	defer cancel()
 	for _, gate := range []func(context.Context, *group){
-		a.clocks, a.arrivals, a.pace, a.units, a.targets, a.begin,
+		a.clocks, a.open, a.arrivals, a.pace, a.units, a.targets, a.begin,
 	} {
 		if len(g.items) > 0 {
 			gate(ctx, g)

@@ -148,6 +148,36 @@ func TestReconnectDuringARenewal(t *testing.T) {
 	})
 }
 
+// A worker's id belongs to the identity that is here under it, until nothing of its
+// is left.
+func TestWorkerOfAnotherIdentityIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		hello := job.Hello{WorkerID: "w", Namespace: "ns", Queues: []string{"q"}, Slots: 1, Epoch: 1, Identity: "token:ann"}
+		connect := func(identity string, epoch uint32) (job.WorkerSession, error) {
+			hello.Identity, hello.Epoch = identity, epoch
+			return b.d.Connect(hello, &fakeStream{})
+		}
+		s, err := connect("token:ann", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Started(b.deliver("a"))
+		for _, other := range []string{"token:eve", ""} {
+			if _, err := connect(other, 9); !errors.Is(err, job.ErrWorkerTaken) {
+				t.Errorf("%q beside it: %v", other, err)
+			}
+		}
+		s.Close("cut", nil)
+		if _, err := connect("token:eve", 9); !errors.Is(err, job.ErrWorkerTaken) {
+			t.Errorf("while its lease is kept: %v", err)
+		}
+		if _, err := connect("token:ann", 2); err != nil {
+			t.Errorf("itself: %v", err)
+		}
+	})
+}
+
 func TestOlderSessionIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

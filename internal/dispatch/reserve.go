@@ -157,7 +157,7 @@ func (r *Reservation) Deliver(leases []job.Leased) {
 			if batch == nil {
 				batch = make(job.Assignments, 0, len(leases))
 			}
-			batches[a.session] = append(batch, job.Assignment{LeaseID: a.id, Record: a.rec})
+			batches[a.session] = append(batch, job.Assignment{LeaseID: a.id, Record: a.rec, Opened: leases[i].Opened})
 			used++
 		}
 	}

@@ -32,8 +32,8 @@ var _ job.WorkerSession = (*Session)(nil)
 
 // Connect begins a session. The first message on out is Welcome. Leases that the
 // worker names in hello.Live are taken over, and those that cannot be come back
-// as cancelled. Errors: [job.ErrDraining], [job.ErrSuperseded], or that of the
-// stream.
+// as cancelled. Errors: [job.ErrDraining], [job.ErrSuperseded], [job.ErrWorkerTaken],
+// or that of the stream.
 func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
 	s := &Session{
 		d: d, key: hello.Namespace + "/" + hello.WorkerID, hello: hello, out: out,
@@ -66,7 +66,11 @@ func (d *Dispatcher) admit(s *Session, addresses []string) error {
 	if d.mu.draining {
 		return job.ErrDraining
 	}
-	if prev := d.mu.workers[s.key]; prev != nil && !prev.closed && prev.hello.Epoch >= s.hello.Epoch {
+	prev := d.mu.workers[s.key]
+	if prev != nil && prev.hello.Identity != s.hello.Identity {
+		return job.ErrWorkerTaken
+	}
+	if prev != nil && !prev.closed && prev.hello.Epoch >= s.hello.Epoch {
 		return job.ErrSuperseded
 	}
 	return s.out.Send(job.Welcome{Node: d.o.Node, LeaseTTL: d.o.LeaseTTL, Addresses: addresses})

@@ -17,7 +17,9 @@ func TestAnswererAnswersOnlyWhatItWasTold(t *testing.T) {
 	s := redistest.Start(t)
 	a := faultproxy.NewAnswerer(t, s.Addr())
 	for _, protocol := range []int{2, 3} {
-		c := redis.NewClient(&redis.Options{Addr: a.Addr(), MaxRetries: -1, PoolSize: 1, Protocol: protocol, DisableIdentity: true})
+		o := *s.Client().Options() // with all rights
+		o.Addr, o.MaxRetries, o.PoolSize, o.Protocol = a.Addr(), -1, 1, protocol
+		c := redis.NewClient(&o)
 		t.Cleanup(func() { _ = c.Close() })
 		ctx := t.Context()
 		if err := s.Client().FlushAll(ctx).Err(); err != nil {

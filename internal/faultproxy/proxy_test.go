@@ -67,7 +67,9 @@ func TestCutRepliesAgainstRedis(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := faultproxy.New(t, s.Addr())
-			c := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1, PoolSize: 1, Protocol: 2, DisableIdentity: true})
+			o := *s.Client().Options() // with all rights
+			o.Addr, o.MaxRetries, o.PoolSize, o.Protocol = p.Addr(), -1, 1, 2
+			c := redis.NewClient(&o)
 			defer c.Close()
 			var failed int64
 			for range 5 {

@@ -76,7 +76,7 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 func (d *Definition) Same(o *Definition) bool {
 	return d.Key == o.Key &&
 		d.Queue == o.Queue && d.Priority == o.Priority && d.Handler == o.Handler &&
-		bytes.Equal(d.Payload, o.Payload) && maps.Equal(d.Labels, o.Labels) &&
+		bytes.Equal(d.Payload, o.Payload) && d.PayloadKey == o.PayloadKey && maps.Equal(d.Labels, o.Labels) &&
 		d.Schedule.Equal(o.Schedule) && d.Retry == o.Retry && d.Backoff == o.Backoff &&
 		d.MinInterval == o.MinInterval && d.MaxInterval == o.MaxInterval &&
 		d.Overlap == o.Overlap && d.OverlapLimit == o.OverlapLimit && d.Misfire == o.Misfire &&

@@ -61,7 +61,9 @@ type Definition struct {
 	Priority uint8 // 0 lowest to 9 highest
 	Handler  string
 	Payload  []byte
-	Labels   map[string]string
+	// PayloadKey is the id of the key that seals the payload; empty: it is as given.
+	PayloadKey string
+	Labels     map[string]string
 
 	Schedule schedule.Spec
 	Retry    backoff.Retry

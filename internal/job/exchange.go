@@ -87,6 +87,7 @@ type Leased struct {
 	Definition *Definition // shared: see Record
 	State      State       // as leased
 	DeadlineMS int64       // shard clock
+	Opened     []byte      // the payload of a definition that has it sealed
 }
 
 // Write is one compare-and-set: Decision is stored if the record still has the

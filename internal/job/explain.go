@@ -31,6 +31,7 @@ const (
 	ReasonDead
 	ReasonDone     // there is nothing more to run
 	ReasonSchedule // the schedule has ended
+	ReasonPayload  // its payload cannot be opened
 )
 
 func (k ReasonKind) String() string {

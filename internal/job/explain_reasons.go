@@ -100,6 +100,9 @@ func (e *explainer) held() {
 	case h.Reason == HeldPace && !due:
 		r.Kind, r.UntilMS, r.Key = ReasonPace, e.s.Due, e.s.Lane.Queue
 		r.Message = fmt.Sprintf("recovery of queue %s is paced (recovery_rate): the turn of this run is at %s", r.Key, e.at(e.s.Due))
+	case h.Reason == HeldPayload:
+		r.Kind = ReasonPayload
+		r.Message = fmt.Sprintf("its payload is sealed with key %s, and cannot be opened: a node lacks the key, or the payload was changed; no attempt is used up", h.Key)
 	case h.Reason == HeldQueue && !due:
 		r.Kind, r.Message, r.Key = ReasonQueueConcurrency, e.concurrency(), e.s.Lane.Queue
 	default:

@@ -5,12 +5,13 @@ import "github.com/fermata-io/fermata/internal/schedule"
 // Gates are what a run that was leased has to pass before it is delivered.
 type Gates uint8
 
-// Gates, in the order in which they are passed.
+// Gates, in the order in which they are passed, but for GateSeal, which is the first.
 const (
 	GateArrival Gates = 1 << iota // overlap and misfire policy: Arrives tells
 	GatePace                      // the queue's recovery budget
 	GateLocks                     // Definition.Locks
 	GateTarget                    // the circuit of Definition.Target
+	GateSeal                      // the payload is sealed: it has to be opened
 )
 
 // GatesOf tells which gates a leased run has to pass; 0 for most. child is what
@@ -33,6 +34,9 @@ func GatesOf(d *Definition, s *State, child string, nowMS int64) Gates {
 	}
 	if d.Target != "" {
 		g |= GateTarget
+	}
+	if d.PayloadKey != "" {
+		g |= GateSeal
 	}
 	return g
 }

@@ -49,6 +49,8 @@ type UpdateRequest struct {
 	Etag      string
 	RequestID string
 	Merge     func(Definition) (Definition, error)
+	// Reseal asks for the payload to be sealed with the present key.
+	Reseal bool
 }
 
 // PreviewRequest asks for nominal times of a schedule that is not stored. A zero

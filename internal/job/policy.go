@@ -136,10 +136,11 @@ const (
 	HeldTarget             // Key: the target, which is backing off or being probed
 	HeldPace               // recovery is paced by the queue's budget
 	HeldQueue              // the queue is at its concurrency limit
+	HeldPayload            // Key: the key of the payload, which cannot be opened
 )
 
 func (r HoldReason) String() string {
-	return nameOf(r, "none", "overlap", "lock", "target", "pace", "queue")
+	return nameOf(r, "none", "overlap", "lock", "target", "pace", "queue", "payload")
 }
 
 // Hold tells what holds the current run back until its due time.

@@ -22,6 +22,9 @@ var (
 	// ErrSlowWorker: the worker does not read what it is sent, or sends results
 	// faster than they can be stored.
 	ErrSlowWorker = errors.New("worker does not keep up with its stream")
+	// ErrWorkerTaken: a worker of this id has a session, or leases, under another
+	// identity.
+	ErrWorkerTaken = errors.New("a worker of this id is here under another identity")
 )
 
 // Limits of a worker's session.
@@ -63,6 +66,9 @@ type Hello struct {
 	Version   string
 	Labels    map[string]string
 	Prefetch  int // attempts that may wait for a slot at the worker
+	// Identity is who the node found the worker to be, whatever it says of itself;
+	// empty where nobody is authenticated.
+	Identity string
 }
 
 // MaxLive bounds Hello.Live: what runs, and as much again that has ended and is
@@ -116,6 +122,15 @@ type Welcome struct {
 type Assignment struct {
 	LeaseID string
 	*Record
+	Opened []byte // the payload of a definition that has it sealed
+}
+
+// Payload is what the worker gets: never what is sealed.
+func (a *Assignment) Payload() []byte {
+	if a.Definition.PayloadKey != "" {
+		return a.Opened
+	}
+	return a.Definition.Payload
 }
 
 // Assignments hand out leases.

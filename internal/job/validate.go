@@ -54,6 +54,8 @@ const (
 	MaxTarget       = 128
 	MaxLockKey      = 128
 	MaxPauseAfter   = 1_000_000
+	// maxFilterLabels is more than clusters have a reason to allow of one job.
+	maxFilterLabels = 64
 	// MaxKept bounds retention and the life of dead letters.
 	MaxKept = backoff.Longest
 )
@@ -67,7 +69,7 @@ func Validate(d *Definition, l Limits) []Violation {
 	v.add("queue", nameFault(d.Queue))
 	v.check(d.Priority <= MaxPriority, "priority", "is %d, want 0 to %d", d.Priority, MaxPriority)
 	v.text("handler", d.Handler, 1, MaxHandler)
-	v.check(len(d.Payload) <= l.MaxPayload, "payload", "has %d bytes, at most %d are allowed", len(d.Payload), l.MaxPayload)
+	v.check(d.PayloadSize() <= l.MaxPayload, "payload", "has %d bytes, at most %d are allowed", d.PayloadSize(), l.MaxPayload)
 	v.labels(d.Labels, l.MaxLabels)
 	v.list = append(v.list, ValidateSchedule("job.schedule", d.Schedule, time.UnixMilli(d.AnchorMS), l)...)
 	v.policies(d)
@@ -84,6 +86,22 @@ func Validate(d *Definition, l Limits) []Violation {
 func ValidateKey(k Key) []Violation {
 	var v violations
 	v.key(k)
+	return v.list
+}
+
+// ValidateFilter checks what a request selects jobs by; paths are those of the API.
+// What no job can have is refused rather than looked for.
+func ValidateFilter(f Filter) []Violation {
+	// An id stands in, so that only the namespace can be at fault.
+	v := violations{list: ValidateKey(Key{Namespace: f.Namespace, ID: "x"})}
+	if f.Queue != "" {
+		v.add("queue", nameFault(f.Queue))
+	}
+	if f.IDPrefix != "" {
+		v.add("id_prefix", idFault(f.IDPrefix, MaxID))
+	}
+	v.labels(f.Labels, maxFilterLabels)
+	v.check(f.MinFailures >= 0, "min_consecutive_failures", "is negative")
 	return v.list
 }
 
@@ -130,13 +148,17 @@ func (v *violations) key(k Key) {
 func (v *violations) text(field, s string, low, high int) { v.add(field, textFault(s, low, high)) }
 
 func (v *violations) labels(labels map[string]string, most int) {
-	v.check(len(labels) <= most, "labels", "has %d entries, at most %d are allowed", len(labels), most)
+	if len(labels) > most {
+		// Of a million not one more is looked at.
+		v.add("labels", fmt.Sprintf("has %d entries, at most %d are allowed", len(labels), most))
+		return
+	}
 	keys := make([]string, 0, len(labels))
 	for k := range labels {
 		keys = append(keys, k)
 	}
 	sort.Strings(keys)
-	for _, k := range keys[:min(len(keys), most)] {
+	for _, k := range keys {
 		if fault := byteFault(k, 1); fault != "" {
 			v.add("labels", fmt.Sprintf("key %q %s", Clip(k, 40), fault))
 		}

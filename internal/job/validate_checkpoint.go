@@ -73,7 +73,7 @@ func (v *violations) run(field string, s *State) {
 	v.check(s.Nominal > 0 && s.Nominal < NeverMS, field+".nominal_time", "is not set, or out of range")
 	v.check(s.Due >= s.Nominal && s.Due < NeverMS, field+".due_time", "is before nominal_time, or out of range")
 	v.millis(field+".first_start_time", s.FirstMS)
-	v.check(s.Held.Reason <= HeldQueue, field+".hold.reason", "is unknown")
+	v.check(s.Held.Reason <= HeldPayload, field+".hold.reason", "is unknown")
 	v.stored(field+".hold.key", s.Held.Key, MaxNote)
 	v.stored(field+".hold.by", s.Held.By, MaxNote)
 	v.millis(field+".hold.since_time", s.Held.SinceMS)

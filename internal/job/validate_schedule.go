@@ -31,13 +31,17 @@ var schedulePaths = map[string]string{
 // compared with the least interval. A pattern of seconds repeats each minute.
 const checkedGaps = 128
 
+// checkedPeriods is more excluded periods than a schedule may have: with as many it
+// is refused for their number.
+const checkedPeriods = 128
+
 // ValidateSchedule lists what is wrong with a schedule. Paths start with prefix.
 func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits) []Violation {
 	v := violations{prefix: prefix + "."}
 	v.instant("once", s.At)
 	v.instant("start_time", s.StartAt)
 	v.instant("end_time", s.EndAt)
-	for i, p := range s.Exclude.Periods {
+	for i, p := range s.Exclude.Periods[:min(len(s.Exclude.Periods), checkedPeriods)] {
 		v.instant(fmt.Sprintf("exclusions.periods[%d].start_time", i), p.From)
 		v.instant(fmt.Sprintf("exclusions.periods[%d].end_time", i), p.To)
 	}

@@ -3,6 +3,7 @@ package job_test
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -229,4 +230,31 @@ func manyLabels(n int) map[string]string {
 		m["k"+strings.Repeat("x", i)] = strings.Repeat("v", 128)
 	}
 	return m
+}
+
+// TestTooMuchIsRefusedCheaply: a request of a million labels, or of as many locks,
+// expressions and excluded dates, costs no more than to say so.
+func TestTooMuchIsRefusedCheaply(t *testing.T) {
+	const many = 1_000_000
+	labels := make(map[string]string, many)
+	for i := range many {
+		labels[strconv.Itoa(i)] = ""
+	}
+	for name, edit := range map[string]func(*job.Definition){
+		"labels":  func(d *job.Definition) { d.Labels = labels },
+		"locks":   func(d *job.Definition) { d.Locks = make([]job.Lock, many) },
+		"cron":    func(d *job.Definition) { d.Schedule = cron(make([]string, many)...) },
+		"periods": func(d *job.Definition) { d.Schedule.Exclude.Periods = make([]schedule.Period, many) },
+		"dates":   func(d *job.Definition) { d.Schedule.Exclude.Dates = make([]string, many) },
+	} {
+		d := good()
+		edit(&d)
+		if n := testing.AllocsPerRun(1, func() {
+			if got := job.Validate(&d, job.DefaultLimits()); len(got) == 0 || len(got) > 50 {
+				t.Errorf("%s: %d violations", name, len(got))
+			}
+		}); n > 1000 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
 }

@@ -37,17 +37,22 @@ const (
 	grpc       = "google.golang.org/grpc"
 	protobuf   = "google.golang.org/protobuf"
 	status     = "google.golang.org/genproto/googleapis/rpc"
+	xrate      = "golang.org/x/time/rate"
+	jose       = "github.com/go-jose/go-jose/v4"
 
 	api     = "proto/fermata/v1"
 	storage = "proto/fermata/storage/v1"
 )
 
 var table = []row{
+	{path: "internal/access", floor: arithmetic},
 	{path: "internal/backoff", floor: arithmetic},
 	{path: "internal/lease", floor: arithmetic},
 	{path: "internal/ring", floor: arithmetic},
 	{path: "internal/schedule", floor: arithmetic, foreign: []string{"github.com/netresearch/go-cron"},
 		why: "the cron grammar is the library's, the arithmetic our own"},
+
+	{path: "internal/redisacl", floor: arithmetic},
 
 	{path: "internal/job", floor: model},
 
@@ -57,6 +62,8 @@ var table = []row{
 	{path: "internal/scheduler", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/dispatch", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/admission", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/seal", floor: parts},
+	{path: "internal/trail", floor: parts, foreign: []string{prometheus}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
 	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage, "internal/funnel"},
@@ -64,11 +71,15 @@ var table = []row{
 	{path: "internal/shardlock", floor: parts, foreign: []string{prometheus, redislock, goredis},
 		why: "redislock is driven through a go-redis client"},
 	{path: "internal/membership", floor: parts, foreign: []string{prometheus, memberlist}},
-	{path: "internal/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
+	{path: "internal/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, xrate}, also: []string{api}},
+	{path: "internal/identity", floor: parts, foreign: []string{jose, "gopkg.in/yaml.v3"}},
 	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
+	{path: "internal/bearer", floor: parts, foreign: []string{grpc}},
 	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/heap", floor: parts},
 	{path: "internal/funnel", floor: parts},
+	{path: "internal/tlsfiles", floor: parts, foreign: []string{prometheus, grpc},
+		why: "gRPC asks credentials, not configurations, at each handshake"},
 
 	{path: "internal/node", floor: wiring, foreign: []string{"*"}, why: "it builds every part, with the client that the part needs"},
 	{path: "internal/dev", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler"},
@@ -79,21 +90,26 @@ var table = []row{
 	{path: "worker", floor: wiring, foreign: []string{grpc, protobuf, status, prometheus}, also: []string{api},
 		not: []string{goredis, redislock, memberlist, "internal/node"}, why: "users link it: it must not bring a server along"},
 
-	{path: "worker/httphandler", floor: wiring, also: []string{"worker"}},
-	{path: "worker/exechandler", floor: wiring, foreign: []string{"golang.org/x/sys"}, also: []string{"worker"},
+	{path: "worker/secrets", floor: wiring},
+	{path: "worker/exechandler/internal/launch", floor: wiring, foreign: []string{"golang.org/x/sys"},
+		why: "it starts before everything else in the process, so that it imports next to nothing"},
+	{path: "worker/httphandler", floor: wiring, also: []string{"worker", "worker/secrets"}},
+	{path: "worker/exechandler", floor: wiring, foreign: []string{"golang.org/x/sys"}, also: []string{"worker", "worker/secrets", "worker/exechandler/internal/launch"},
 		why: "process groups are the operating system's"},
 
 	{path: "cmd/scheduler", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/heap"}},
-	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry", "internal/heap"},
+	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry", "internal/heap", "internal/tlsfiles"},
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
-	{path: "cmd/fermata", floor: commands, foreign: []string{"*"}, also: []string{api}},
+	{path: "cmd/fermata", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/tlsfiles"}},
 
 	{path: "deploy/grafana/build", floor: commands},
 
 	{path: api, floor: beside, foreign: []string{grpc, protobuf, status}},
 	{path: storage, floor: beside, foreign: []string{protobuf}},
 
+	{path: "internal/tlstest", floor: support},
+	{path: "internal/gossiptest", floor: support},
 	{path: "internal/redistest", floor: support, foreign: []string{"*"}},
 	{path: "internal/faultproxy", floor: support, foreign: []string{"*"}},
 	{path: "internal/storetest", floor: support, foreign: []string{"*"}},
@@ -103,6 +119,7 @@ var table = []row{
 	{path: "internal/sim", floor: support, foreign: []string{"*"}},
 	{path: "internal/check", floor: support},
 	{path: "internal/layers", floor: support},
+	{path: "internal/claims", floor: support},
 }
 
 // pureBans are what the two lowest floors must not import: time, chance and the

@@ -29,6 +29,7 @@ type Cluster struct {
 	addr   atomic.Value                          // string, gossip address
 	events chan struct{}                         // something about the nodes has changed
 	left   atomic.Bool
+	keys   [][]byte // of the ring; followKeys owns them once started
 
 	// life serialises Start, Leave and Stop.
 	life struct {
@@ -50,13 +51,23 @@ type subscriber struct {
 	seen uint64 // version that it was called with last
 }
 
-// New checks the options. It opens nothing: the view has this node alone.
+// New checks the options and reads the keys. It opens no port: the view has this
+// node alone.
 func New(o Options) (*Cluster, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{o: o, events: make(chan struct{}, 1)}
+	c := &Cluster{events: make(chan struct{}, 1)}
+	if o.KeyFile != "" {
+		if c.keys, err = ReadKeys(o.KeyFile); err != nil {
+			return nil, fmt.Errorf("membership: keys: %w", err)
+		}
+		if o.ring, err = memberlist.NewKeyring(c.keys, c.keys[0]); err != nil {
+			return nil, fmt.Errorf("membership: keys: %w", err)
+		}
+	}
+	c.o = o
 	c.running, c.end = context.WithCancel(context.Background())
 	c.nodes = newDelegate(o, c.signal)
 	c.addr.Store("")
@@ -72,6 +83,15 @@ func (c *Cluster) register(reg prometheus.Registerer) {
 		Name: "fermata_members",
 		Help: "Live nodes of the cluster as this node sees it, itself included.",
 	}, func() float64 { return float64(len(c.View().Members)) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fermata_gossip_keys",
+		Help: "Keys that decrypt gossip: 1, more while keys are being replaced, 0 when it is in the clear.",
+	}, func() float64 {
+		if c.o.ring == nil {
+			return 0
+		}
+		return float64(len(c.o.ring.GetKeys()))
+	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fermata_gossip_health_score",
 		Help: "How badly this node keeps up with gossip: 0 is healthy, 7 the worst.",
@@ -103,6 +123,9 @@ func (c *Cluster) Start(ctx context.Context) error {
 	joined := make(chan struct{})
 	c.background.Go(c.publish)
 	c.background.Go(func() { c.keepJoining(c.running, joined) })
+	if c.o.ring != nil {
+		c.background.Go(func() { c.followKeys(c.running) })
+	}
 	c.signal()
 	patience := time.NewTimer(firstJoin)
 	defer patience.Stop()

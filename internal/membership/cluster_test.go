@@ -282,24 +282,24 @@ func TestSubscribersSeeVersionsInOrder(t *testing.T) {
 
 func TestEncryptedClusterConverges(t *testing.T) {
 	t.Parallel()
-	trio(t, func(o *Options) { o.Key = []byte("0123456789abcdef0123456789abcdef") })
+	trio(t, func(o *Options) { o.KeyFile = keyFile(t, []byte("0123456789abcdef0123456789abcdef")) })
 }
 
 // TestStrangersStayOut lets a node of the cluster join at the same time, so that
 // "did not join" is observed against something that happened.
 func TestStrangersStayOut(t *testing.T) {
 	t.Parallel()
-	key := []byte("0123456789abcdef")
+	key := keyFile(t, []byte("0123456789abcdef"))
 	strangers := map[string]func(*Options){
-		"another key":   func(o *Options) { o.Key = []byte("fedcba9876543210") },
-		"no key":        func(o *Options) { o.Key = nil },
+		"another key":   func(o *Options) { o.KeyFile = keyFile(t, []byte("fedcba9876543210")) },
+		"no key":        func(o *Options) { o.KeyFile = "" },
 		"another label": func(o *Options) { o.Label = "other" },
 		"no label":      func(o *Options) { o.Label = "" },
 	}
 	for name, change := range strangers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			secure := func(o *Options) { o.Key = key }
+			secure := func(o *Options) { o.KeyFile = key }
 			a := startNode(t, "a", secure)
 			x := startNode(t, "x", secure, joining(a.LocalAddr()), change)
 			if n, err := x.list.Load().Join([]string{a.LocalAddr()}); n != 0 || err == nil {

@@ -28,9 +28,11 @@
 //  4. Failing to join is not fatal: the addresses to join are resolved and tried
 //     anew every RejoinEvery, and so are nodes that went away lately, so that a
 //     healed partition reunites whichever side has the seeds.
-//  5. With a key, nothing unencrypted is sent or accepted, and nothing is
+//  5. With keys, nothing unencrypted is sent or accepted, and nothing is
 //     compressed before encryption. With a label, packets of other clusters are
-//     refused.
+//     refused. Keys are replaced without a gap when the new one is known
+//     everywhere before the first node encrypts with it, and the old one goes when
+//     none does any more.
 //  6. A name may come back with another address 5 s after its node was found
 //     dead, and is known again with the next full exchange, 5 s later at most
 //     for small clusters: a pod that was rescheduled is not locked out. Two live nodes of one name are an

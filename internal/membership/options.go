@@ -1,10 +1,13 @@
 package membership
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -15,6 +18,7 @@ import (
 const (
 	DefaultBindAddr    = "0.0.0.0"
 	DefaultRejoinEvery = 10 * time.Second
+	DefaultKeysEvery   = 3 * time.Second
 )
 
 // Failure detection; doc.go says what follows from these.
@@ -49,9 +53,13 @@ type Options struct {
 	// DNS name, all of whose addresses are tried. Without a port, BindPort is
 	// meant. Empty: this node is the first, or the only one.
 	Join []string
-	// Key encrypts gossip: 16, 24 or 32 bytes (AES-128, -192, -256). Empty:
-	// gossip is in the clear.
-	Key []byte
+	// KeyFile holds the keys that encrypt gossip; see [ReadKeys]. Empty: gossip is
+	// in the clear. It is read again every KeysEvery, 3 s by default, so that keys
+	// can be replaced while the cluster runs.
+	KeyFile   string
+	KeysEvery time.Duration
+	// Allow are the networks that other nodes may be in. Empty: any.
+	Allow []netip.Prefix
 	// Label names the cluster, at most 255 bytes. Nodes with different labels
 	// do not talk.
 	Label string
@@ -72,6 +80,8 @@ type Options struct {
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+
+	ring *memberlist.Keyring // what KeyFile holds; nil without
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -83,6 +93,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.RejoinEvery == 0 {
 		o.RejoinEvery = DefaultRejoinEvery
+	}
+	if o.KeysEvery == 0 {
+		o.KeysEvery = DefaultKeysEvery
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -108,10 +121,8 @@ func (o Options) validate() error {
 			return fmt.Errorf("port %d is out of range", port)
 		}
 	}
-	if len(o.Key) > 0 {
-		if err := memberlist.ValidateKey(o.Key); err != nil {
-			return fmt.Errorf("key of %d bytes: want 16, 24 or 32", len(o.Key))
-		}
+	if own := net.ParseIP(cmp.Or(o.AdvertiseAddr, o.BindAddr)); len(o.Allow) > 0 && !own.IsUnspecified() && !o.allows(own) {
+		return fmt.Errorf("the networks that nodes may be in do not include this node's own address %v", own)
 	}
 	if len(o.Label) > memberlist.LabelMaxSize {
 		return fmt.Errorf("label of %d bytes: at most %d", len(o.Label), memberlist.LabelMaxSize)
@@ -121,10 +132,16 @@ func (o Options) validate() error {
 	if n := len(encodeMeta(longest)); n > memberlist.MetaMaxSize {
 		return fmt.Errorf("addresses make %d bytes of metadata: at most %d", n, memberlist.MetaMaxSize)
 	}
-	if o.RejoinEvery < 0 {
-		return fmt.Errorf("rejoin interval %v is negative", o.RejoinEvery)
+	if o.RejoinEvery < 0 || o.KeysEvery < 0 {
+		return fmt.Errorf("rejoin interval %v, interval of keys %v: negative", o.RejoinEvery, o.KeysEvery)
 	}
 	return nil
+}
+
+// allows tells whether a node may be at an address.
+func (o Options) allows(ip net.IP) bool {
+	addr, ok := netip.AddrFromSlice(ip)
+	return ok && slices.ContainsFunc(o.Allow, func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
 }
 
 // config is memberlist's, tuned for a data centre.
@@ -134,7 +151,10 @@ func (o Options) config(d *delegate) *memberlist.Config {
 	c.BindAddr, c.BindPort = o.BindAddr, o.BindPort
 	c.AdvertiseAddr, c.AdvertisePort = o.AdvertiseAddr, o.AdvertisePort
 	c.Transport = o.Transport
-	c.SecretKey = o.Key
+	c.Keyring = o.ring
+	for _, p := range o.Allow {
+		c.CIDRsAllowed = append(c.CIDRsAllowed, net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())})
+	}
 	c.Label = o.Label
 	c.ProbeInterval, c.ProbeTimeout = probeInterval, probeTimeout
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = suspicionMult, suspicionMaxMult
@@ -143,7 +163,7 @@ func (o Options) config(d *delegate) *memberlist.Config {
 	c.TCPTimeout = streamTimeout
 	c.DeadNodeReclaimTime = deadNodeReclaim
 	c.GossipVerifyIncoming, c.GossipVerifyOutgoing = true, true
-	c.EnableCompression = len(o.Key) == 0 // sizes of compressed metadata leak it
+	c.EnableCompression = o.ring == nil // sizes of compressed metadata leak it
 	c.LogOutput = &logBridge{logger: o.Logger}
 	c.Delegate, c.Events, c.Conflict = d, d, d
 	return c

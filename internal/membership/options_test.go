@@ -5,6 +5,7 @@ import (
 	"log"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,10 @@ func TestOptions(t *testing.T) {
 		"advertise a name":   {AdvertiseAddr: "node-1"},
 		"port":               {BindPort: 65536},
 		"advertised port":    {AdvertisePort: -1},
-		"short key":          {Key: []byte("short")},
+		"missing keys":       {KeyFile: "/does/not/exist"},
+		"short key":          {KeyFile: keyFile(t, []byte("short"))},
+		"negative polls":     {KeysEvery: -time.Second},
+		"not of its own":     {BindAddr: "127.0.0.1", Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 		"long label":         {Label: strings.Repeat("x", 256)},
 		"long addresses":     {GRPCAddr: strings.Repeat("x", 250), PeerAddr: strings.Repeat("y", 250)},
 		"negative intervals": {RejoinEvery: -time.Second},
@@ -41,11 +45,19 @@ func TestOptions(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	o, err := Options{Name: "a", Key: []byte("0123456789abcdef"), Label: "l"}.withDefaults()
+	cluster, err := New(Options{
+		Name: "a", KeyFile: keyFile(t, []byte("0123456789abcdef")), Label: "l",
+		Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := o.config(newDelegate(o, func() {}))
+	c := cluster.o.config(cluster.nodes)
+	for text, want := range map[string]bool{"10.1.2.3": true, "11.1.2.3": false, "fd00::1": true, "::ffff:10.1.2.3": true, "fe80::1": false} {
+		if err := c.IPAllowed(net.ParseIP(text)); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 	if c.EnableCompression || !c.GossipVerifyIncoming || !c.GossipVerifyOutgoing || c.Label != "l" {
 		t.Errorf("an encrypted cluster compresses or does not verify: %+v", c)
 	}

@@ -13,11 +13,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/tlsfiles"
 )
 
 // Config describes one node. Name and Redis.URL are required. Addresses are
@@ -37,10 +39,30 @@ type Config struct {
 
 	// Join lists gossip addresses or DNS names of other nodes.
 	Join []string
-	// GossipKey encrypts the gossip: 16, 24 or 32 bytes. Empty: plain text.
-	GossipKey []byte
+	// GossipKeyFile holds the keys that encrypt the gossip; see
+	// membership.ReadKeys. Empty: plain text. GossipAllow are the networks, such as
+	// 10.0.0.0/8, that other nodes may be in. Empty: any.
+	GossipKeyFile string
+	GossipAllow   []string
 	// Cluster labels the gossip, so that clusters cannot mix. Default: Keyspace.
 	Cluster string
+
+	// TLS protects GRPCAddr: a certificate, its key, and with a CA the authority of
+	// clients' and workers' certificates. ClientAuth is "required", the default with
+	// a CA, or "optional". Without a certificate: plain text.
+	TLS        tlsfiles.Files
+	ClientAuth string
+	// PeerTLS protects the links between nodes, in both directions: certificate, key
+	// and CA. PeerNames are the names of which a peer's certificate must carry one;
+	// see tlsfiles.Source.Peers. Without files: plain text.
+	PeerTLS   tlsfiles.Files
+	PeerNames []string
+	// RedisTLS are the files for a rediss URL.
+	RedisTLS tlsfiles.Files
+	// Insecure accepts addresses that other hosts can reach and nothing protects.
+	Insecure bool
+	// Reflection describes the services to whoever reaches GRPCAddr.
+	Reflection bool
 
 	Redis    redisstore.ClientOptions
 	Keyspace string // prefix of all keys; default "fermata"
@@ -56,6 +78,13 @@ type Config struct {
 	Virtual bool
 	Now     func() int64
 
+	// AccessFile says who may do what: see docs/security/access.md. Empty: everybody
+	// may do anything.
+	AccessFile string
+	// ClientLimits bound what each host may ask of this node while there is no
+	// AccessFile, which has limits of its own. Zero: nothing.
+	ClientLimits access.Limits
+
 	// Network stands in for the host's network, for a cluster inside one process.
 	Network Network
 
@@ -63,10 +92,17 @@ type Config struct {
 	LeaseTTL time.Duration // of an attempt; default 30 s
 	Rescan   time.Duration // safety net of the holder's loop; default 1 s
 	Limits   job.Limits
+	// PayloadKeyFile holds the keys that seal payloads; empty: payloads are stored as
+	// they are given.
+	PayloadKeyFile string
+	// AuditKeep is about how many audit records are kept; default 10,000.
+	AuditKeep int
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Gatherer   prometheus.Gatherer
+
+	exposed []exposure // let through by Insecure
 }
 
 // Network is what a node reaches others by, but for Redis, whose dialer is an
@@ -76,6 +112,9 @@ type Network struct {
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
 	Gossip membership.Transport
 }
+
+// Authenticates tells whether callers have to say who they are.
+func (c *Config) Authenticates() bool { return c.AccessFile != "" }
 
 func (c *Config) setDefaults() error {
 	for _, d := range []struct {
@@ -90,6 +129,7 @@ func (c *Config) setDefaults() error {
 			*d.field = d.value
 		}
 	}
+	var errs []error
 	if c.Cluster == "" {
 		c.Cluster = c.Keyspace
 	}
@@ -102,6 +142,9 @@ func (c *Config) setDefaults() error {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.exposed = c.exposures(); !c.Insecure {
+		errs = append(errs, refused(c.exposed))
+	}
 	if c.Network.Listen == nil {
 		c.Network.Listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 	}
@@ -110,7 +153,6 @@ func (c *Config) setDefaults() error {
 		r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		c.Registerer, c.Gatherer = r, r
 	}
-	var errs []error
 	if c.Name == "" {
 		errs = append(errs, errors.New("a node needs a name"))
 	}
@@ -121,6 +163,10 @@ func (c *Config) setDefaults() error {
 			errs = append(errs, fmt.Errorf("%s %q: want host:port", a.name, a.value))
 		}
 	}
+	if c.Authenticates() && c.ClientLimits != (access.Limits{}) {
+		errs = append(errs, errors.New("client limits are for nodes without access-file; set limits there"))
+	}
+	errs = append(errs, c.ClientLimits.Check("client limits"))
 	// WAIT is answered after at most one, the answer is waited for at most the other.
 	wait := cmp.Or(c.DurabilityTimeout, redisstore.DefaultWaitTimeout)
 	if read := cmp.Or(c.Redis.ReadTimeout, redisstore.DefaultReadTimeout); c.Durability == redisstore.DurabilityReplica && wait >= read {

@@ -14,19 +14,23 @@ import (
 
 	"github.com/fermata-io/fermata/internal/admission"
 	"github.com/fermata-io/fermata/internal/dispatch"
+	"github.com/fermata-io/fermata/internal/identity"
 	"github.com/fermata-io/fermata/internal/ledger"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/peer"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/registry"
 	"github.com/fermata-io/fermata/internal/scheduler"
+	"github.com/fermata-io/fermata/internal/seal"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/trail"
 )
 
 // Node is one scheduler node. Make it with New, run it from Start to Stop.
 type Node struct {
 	cfg       Config
+	security  security
 	startedAt time.Time
 	draining  atomic.Bool
 	dark      atomic.Bool // Redis has not answered this node for long
@@ -38,10 +42,13 @@ type Node struct {
 	lockConns   redis.UniversalClient
 	store       *redisstore.Store // of the engines
 	clientStore *redisstore.Store // of calls by clients
+	access      *identity.Source  // nil: everybody may do anything
 	telemetry   *telemetry.Telemetry
 	gauges      *gauges
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
+	trail       *trail.Recorder
+	keys        *seal.Ring // nil: payloads are not sealed
 	dispatcher  *dispatch.Dispatcher
 	admission   *admission.Admission
 	scheduler   *scheduler.Scheduler
@@ -70,14 +77,19 @@ type cleanup struct {
 	do   func(context.Context) error
 }
 
-// New checks the configuration. It opens nothing.
+// New checks the configuration, with the files that it names. It opens no port and no
+// connection.
 func New(cfg Config) (*Node, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
+	security, err := openSecurity(cfg)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Node{
-		cfg: cfg, ctx: ctx, cancel: cancel, startedAt: time.Now(),
+		cfg: cfg, security: security, ctx: ctx, cancel: cancel, startedAt: time.Now(),
 		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
 		failed: make(chan error, 1),
 	}, nil
@@ -87,7 +99,7 @@ func New(cfg Config) (*Node, error) {
 // fails, what was opened is closed again.
 func (n *Node) Start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		n.openRedis, n.listen, n.build, n.serve, n.join, n.serveHTTP, n.run,
+		n.openAccess, n.openRedis, n.listen, n.build, n.serve, n.join, n.serveHTTP, n.run,
 	} {
 		if err := step(ctx); err != nil {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -95,6 +107,7 @@ func (n *Node) Start(ctx context.Context) error {
 			return errors.Join(err, n.Stop(stopCtx))
 		}
 	}
+	n.warnOfExposure()
 	n.cfg.Logger.Info("node is up", "node", n.cfg.Name, "version", n.cfg.Version,
 		"grpc", n.grpcAddr, "peer", n.peerAddr, "gossip", n.gossip.LocalAddr(), "http", n.http.Addr(),
 		"keyspace", n.cfg.Keyspace, "shards", n.cfg.Shards, "durability", n.durability())

@@ -24,18 +24,35 @@ import (
 // start runs a node on free ports until the test ends.
 func start(t *testing.T, redis string, name string, join ...string) *node.Node {
 	t.Helper()
+	return startWith(t, redis, name, func(*node.Config) {}, join...)
+}
+
+// startWith is start with a changed configuration.
+func startWith(t *testing.T, redis, name string, change func(*node.Config), join ...string) *node.Node {
+	t.Helper()
+	n, err := tryStart(t, redis, name, change, join...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// tryStart is startWith for a node that may not start.
+func tryStart(t *testing.T, redis, name string, change func(*node.Config), join ...string) (*node.Node, error) {
+	t.Helper()
 	cfg := node.Config{
 		Name: name, GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
 		Join: join, Redis: redisstore.ClientOptions{URL: redis}, AllowUnsafe: true,
 		LockTTL: 2 * time.Second, LeaseTTL: 3 * time.Second,
 	}
 	cfg.Limits.MinInterval = 100 * time.Millisecond
+	change(&cfg)
 	n, err := node.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Start(t.Context()); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -44,7 +61,7 @@ func start(t *testing.T, redis string, name string, join ...string) *node.Node {
 			t.Errorf("stopping %s: %v", name, err)
 		}
 	})
-	return n
+	return n, nil
 }
 
 func jobs(t *testing.T, n *node.Node) fermatav1.JobServiceClient {
@@ -60,7 +77,12 @@ func jobs(t *testing.T, n *node.Node) fermatav1.JobServiceClient {
 // work runs a worker on a node until the test ends.
 func work(t *testing.T, n *node.Node, slots int, handlers map[string]func(context.Context, *worker.Task) error) {
 	t.Helper()
-	w, err := worker.New(worker.Options{Addresses: []string{n.GRPCAddr()}, Slots: slots})
+	workWith(t, worker.Options{Addresses: []string{n.GRPCAddr()}, Slots: slots}, handlers)
+}
+
+func workWith(t *testing.T, o worker.Options, handlers map[string]func(context.Context, *worker.Task) error) {
+	t.Helper()
+	w, err := worker.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

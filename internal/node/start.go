@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/fermata-io/fermata/internal/admission"
@@ -22,8 +24,10 @@ import (
 	"github.com/fermata-io/fermata/internal/ring"
 	"github.com/fermata-io/fermata/internal/rpc"
 	"github.com/fermata-io/fermata/internal/scheduler"
+	"github.com/fermata-io/fermata/internal/seal"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/trail"
 )
 
 // openRedis connects three pools and opens the keyspace. Locks never wait behind
@@ -47,6 +51,9 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 // connect opens a pool of connections.
 func (n *Node) connect(pool string) (redis.UniversalClient, error) {
 	options := n.cfg.Redis
+	if n.security.redis != nil {
+		options.TLS = n.security.redis
+	}
 	options.ClientName = "fermata-" + n.cfg.Name + "-" + pool
 	client, err := redisstore.NewClient(options)
 	if err != nil {
@@ -99,7 +106,10 @@ func (n *Node) listen(context.Context) error {
 // build connects engines and adapters to one another.
 func (n *Node) build(context.Context) (err error) {
 	c := n.cfg
-	n.peers, err = peer.New(peer.Options{Self: c.Name, Version: c.Version, Handler: n, Dial: c.Network.Dial, Logger: c.Logger, Registerer: c.Registerer})
+	n.peers, err = peer.New(peer.Options{
+		Self: c.Name, Version: c.Version, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
+		Logger: c.Logger, Registerer: c.Registerer,
+	})
 	if err != nil {
 		return err
 	}
@@ -107,12 +117,25 @@ func (n *Node) build(context.Context) (err error) {
 		Store: n.store, Observer: n.telemetry, Nudger: n, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	n.onStop("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
-	n.registry, err = registry.New(registry.Options{
+	if c.PayloadKeyFile != "" {
+		if n.keys, err = seal.Load(c.PayloadKeyFile); err != nil {
+			return err
+		}
+	}
+	n.trail, err = trail.New(trail.Options{Store: n.clientStore, Keep: c.AuditKeep, Logger: c.Logger, Registerer: c.Registerer})
+	if err != nil {
+		return err
+	}
+	n.onStop("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
+	managed := registry.Options{
 		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
-	})
-	if err != nil {
+	}
+	if n.keys != nil {
+		managed.Sealer = n.keys
+	}
+	if n.registry, err = registry.New(managed); err != nil {
 		return err
 	}
 	n.dispatcher, err = dispatch.New(dispatch.Options{
@@ -129,11 +152,14 @@ func (n *Node) build(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.admission, err = admission.New(admission.Options{
+	admitted := admission.Options{
 		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: slots{n.dispatcher}, Canceller: n,
 		OnRoom: n.scheduler.LimitsChanged, LeaseTTL: c.LeaseTTL, Logger: c.Logger, Registerer: c.Registerer,
-	})
-	if err != nil {
+	}
+	if n.keys != nil {
+		admitted.Opener = n.keys
+	}
+	if n.admission, err = admission.New(admitted); err != nil {
 		return err
 	}
 	n.onStop("admission", func(context.Context) error { n.admission.Stop(); return nil })
@@ -149,7 +175,7 @@ func (n *Node) build(context.Context) (err error) {
 		return err
 	}
 	o := membership.Options{
-		Name: c.Name, Join: c.Join, Key: c.GossipKey, Label: c.Cluster, GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
+		Name: c.Name, Join: c.Join, KeyFile: c.GossipKeyFile, Allow: n.security.gossip, Label: c.Cluster, GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
 		Process:   n.locks.Process(),
 		Transport: c.Network.Gossip, Logger: c.Logger, Registerer: c.Registerer,
 	}
@@ -166,23 +192,34 @@ func (n *Node) build(context.Context) (err error) {
 }
 
 // serve answers clients, workers and peers.
-func (n *Node) serve(context.Context) error {
+func (n *Node) serve(ctx context.Context) error {
 	workers := rpc.NewWorkerServer(n.dispatcher, n.cfg.Logger)
-	server, checks, err := rpc.NewServer(rpc.Options{
+	options, err := n.guarded(ctx, rpc.Options{
 		Jobs: n.registry, Cluster: clusterView{n}, Worker: workers,
 		Observe: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
-		Now: n.clock, Logger: n.cfg.Logger,
+		Credentials: n.security.clients, Reflection: n.cfg.Reflection,
+		Node: n.cfg.Name, Trail: n.trail, Now: n.clock, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
 	}
+	server, checks, err := rpc.NewServer(options)
+	if err != nil {
+		return err
+	}
 	n.health = checks
-	peerServer := grpc.NewServer(
+	guard, err := n.peerGuard()
+	if err != nil {
+		return err
+	}
+	peerServer := grpc.NewServer(append(guard,
+		grpc.Creds(cmp.Or(n.security.peers, insecure.NewCredentials())),
+		grpc.ConnectionTimeout(peerHandshake),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 5 * time.Second, Timeout: 3 * time.Second}),
-	)
+	)...)
 	n.peers.Register(peerServer)
 	n.background(peerServer, n.others)
 	n.onStop("peer links", func(ctx context.Context) error {
@@ -198,6 +235,9 @@ func (n *Node) serve(context.Context) error {
 	})
 	return nil
 }
+
+// peerHandshake bounds the handshake of a connection from a peer.
+const peerHandshake = 5 * time.Second
 
 func (n *Node) background(s *grpc.Server, l net.Listener) {
 	n.serving.Go(func() {

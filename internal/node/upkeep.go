@@ -34,14 +34,30 @@ func (n *Node) statsLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-stats.C:
+			n.reloadKeys()
 			n.countQueues(ctx)
 			n.gauges.look(ctx, n)
 			n.checkSchema(ctx)
 		case <-check.C:
+			n.security.look()
 			if err := n.checkRedis(ctx); err != nil && ctx.Err() == nil {
 				n.cfg.Logger.Warn("redis could not be checked", "error", err)
 			}
 		}
+	}
+}
+
+// reloadKeys takes over a payload key file that has changed.
+func (n *Node) reloadKeys() {
+	if n.keys == nil {
+		return
+	}
+	changed, err := n.keys.Reload()
+	switch {
+	case err != nil:
+		n.cfg.Logger.Error("payload keys could not be read again: those read last stay", "error", err)
+	case changed:
+		n.cfg.Logger.Info("payload keys are read again", "sealing", n.keys.Current())
 	}
 }
 

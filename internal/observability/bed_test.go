@@ -8,9 +8,10 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/tlstest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -38,11 +39,14 @@ func newBed(t *testing.T) *bed {
 	if err := redis.Client().ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil { // which is unsafe
 		t.Fatal(err)
 	}
+	authority := tlstest.New(t, "observed")
+	files := tlstest.NewDir(t, authority.Issue(tlstest.Identity{Name: "node", DNS: []string{"node.example"}}), authority)
 	b := &bed{t: t}
 	for i := range 3 {
 		args := []string{
 			"--name", fmt.Sprintf("n%d", i), "--redis-url", redis.URL(), "--shards", "16", "--min-interval", "1s",
-			"--allow-unsafe-redis", "--lock-ttl", "2s", "--lease-ttl", "3s", "--log-format", "json",
+			"--tls-cert", files.Cert, "--tls-key", files.Key,
+			"--peer-tls-cert", files.Cert, "--peer-tls-key", files.Key, "--peer-tls-ca", files.CA, "--allow-unsafe-redis", "--lock-ttl", "2s", "--lease-ttl", "3s", "--log-format", "json",
 			"--grpc-addr", "127.0.0.1:0", "--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0",
 		}
 		if i > 0 {
@@ -54,10 +58,14 @@ func newBed(t *testing.T) *bed {
 		b.nodes = append(b.nodes, n)
 	}
 	// The worker's node is not the one that will be killed first in line.
-	b.worker = spawn(t, "worker", worker, "--scheduler", b.nodes[1].grpc+","+b.nodes[2].grpc, "--slots", "6",
-		"--queues", "default,slow", "--exec-allow", "/bin/true,/bin/false,/bin/sleep", "--metrics-addr", "127.0.0.1:0", "--log-format", "json")
+	var root []string
+	if os.Geteuid() == 0 {
+		root = []string{"--exec-allow-root"}
+	}
+	b.worker = spawn(t, "worker", worker, append(root, "--tls-ca", files.CA, "--scheduler", b.nodes[1].grpc+","+b.nodes[2].grpc, "--slots", "6",
+		"--queues", "default,slow", "--exec-allow", "/bin/true,/bin/false,/bin/sleep", "--metrics-addr", "127.0.0.1:0", "--log-format", "json")...)
 	b.workerHTTP = b.worker.logged("serving metrics")["address"]
-	conn, err := grpc.NewClient(b.nodes[1].grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(b.nodes[1].grpc, grpc.WithTransportCredentials(credentials.NewTLS(authority.Client(tlstest.Pair{}))))
 	if err != nil {
 		t.Fatal(err)
 	}

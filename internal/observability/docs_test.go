@@ -10,7 +10,8 @@ import (
 
 // notHere are metrics that the test's cluster has no cause to have.
 var notHere = map[string]string{
-	"fermata_certificate_expiry_timestamp_seconds": "only with TLS",
+	"fermata_access_denied_total":         "only with --access-file, when somebody is refused",
+	"fermata_access_foreign_leases_total": "only with --access-file",
 }
 
 var metricRow = regexp.MustCompile("^\\| `(fermata_[a-z_]+)` \\| (\\w+) \\| (.*?) \\| (.*?) \\| (.*?) \\|$")

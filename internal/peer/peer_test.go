@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
@@ -95,8 +96,14 @@ func (n *node) wait(want string) {
 // start makes a node that listens on addr.
 func start(t *testing.T, name, addr string, r prometheus.Registerer) *node {
 	t.Helper()
+	return startSecured(t, name, addr, r, insecure.NewCredentials())
+}
+
+// startSecured is start with credentials for both directions.
+func startSecured(t *testing.T, name, addr string, r prometheus.Registerer, c credentials.TransportCredentials) *node {
+	t.Helper()
 	n := &node{t: t, name: name, news: make(chan struct{}, 1)}
-	p, err := New(Options{Self: name, Handler: n, Registerer: r})
+	p, err := New(Options{Self: name, Handler: n, Registerer: r, DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(c)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +113,7 @@ func start(t *testing.T, name, addr string, r prometheus.Registerer) *node {
 		t.Fatal(err)
 	}
 	n.addr = listener.Addr().String()
-	n.server = grpc.NewServer()
+	n.server = grpc.NewServer(grpc.Creds(c))
 	p.Register(n.server)
 	n.serve.Go(func() { _ = n.server.Serve(listener) })
 	t.Cleanup(n.stop)

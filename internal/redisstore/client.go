@@ -3,11 +3,9 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -41,25 +39,20 @@ type ClientOptions struct {
 	Username, Password string
 	// SentinelUsername and SentinelPassword are for the sentinels themselves.
 	SentinelUsername, SentinelPassword string
-	// TLS is used with rediss; with redis it is refused, so that nobody believes
-	// to be encrypted who is not.
-	TLS TLSOptions
+	// TLS is asked for the configuration of each new connection under rediss, so
+	// that certificates can be replaced; without a server name in it, it is for the
+	// host that is dialled. Default: the system's authorities. With redis it is
+	// refused, so that nobody believes to be encrypted who is not.
+	TLS func() *tls.Config
 	// ClientName shows in CLIENT LIST.
 	ClientName string
 	// PoolSize is the number of connections to each server. Default 16.
 	PoolSize int
-	// Dialer opens connections. Default: TCP, and TLS with rediss.
+	// Dialer opens connections, on which TLS is spoken with rediss. Default: TCP.
 	Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 	// DialTimeout, ReadTimeout (also for writes) and PoolTimeout default to 1 s,
 	// 1 s and 250 ms.
 	DialTimeout, ReadTimeout, PoolTimeout time.Duration
-}
-
-// TLSOptions are files in PEM form.
-type TLSOptions struct {
-	CAFile            string // default: the system's
-	CertFile, KeyFile string // of this client; both or none
-	ServerName        string // default: the host that is dialled
 }
 
 // NewClient makes a client that behaves as the store needs it: it honours
@@ -76,15 +69,17 @@ func NewClient(o ClientOptions) (redis.UniversalClient, error) {
 	if o.Password != "" {
 		target.password = o.Password
 	}
-	config, err := o.TLS.config(target.tls)
-	if err != nil {
-		return nil, fmt.Errorf("redis TLS: %w", err)
+	if o.TLS != nil && !target.tls {
+		return nil, errors.New("redis TLS: it is configured, but the URL does not begin with rediss: it would not be encrypted")
+	}
+	if target.tls {
+		o.Dialer = o.secured()
 	}
 	u := &redis.UniversalOptions{
 		Addrs: target.addrs, MasterName: target.master, DB: target.db, IsClusterMode: target.cluster,
 		Username: target.username, Password: target.password,
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
-		ClientName: o.ClientName, TLSConfig: config, Dialer: o.Dialer,
+		ClientName: o.ClientName, Dialer: o.Dialer,
 		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
 		DialTimeout: or(o.DialTimeout, DefaultDialTimeout),
 		ReadTimeout: or(o.ReadTimeout, DefaultReadTimeout), WriteTimeout: or(o.ReadTimeout, DefaultReadTimeout),
@@ -144,37 +139,6 @@ func (reloadHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return
 
 func (reloadHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
-}
-
-func (t TLSOptions) config(on bool) (*tls.Config, error) {
-	if !on {
-		if t != (TLSOptions{}) {
-			return nil, errors.New("files are given, but the URL does not begin with rediss: it would not be encrypted")
-		}
-		return nil, nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, err
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM form", t.CAFile)
-		}
-	}
-	if (t.CertFile == "") != (t.KeyFile == "") {
-		return nil, errors.New("certificate and key go together: one of the two files is not given")
-	}
-	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, err
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
 }
 
 func or[T comparable](v, byDefault T) T {

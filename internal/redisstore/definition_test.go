@@ -39,7 +39,7 @@ func drawDefinition(t *rapid.T) job.Definition {
 	}
 	d := job.Definition{
 		Key: job.Key{Namespace: "ns", ID: "job"}, Queue: text.Draw(t, "queue"), Priority: uint8(rapid.IntRange(0, 9).Draw(t, "priority")),
-		Handler: text.Draw(t, "handler"), Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
+		Handler: text.Draw(t, "handler"), Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"), PayloadKey: text.Draw(t, "payloadkey"),
 		Labels: rapid.MapOf(text, text).Draw(t, "labels"),
 		Schedule: schedule.Spec{
 			Kind: schedule.Kind(rapid.IntRange(0, 3).Draw(t, "kind")), At: at("at"), Every: dur("every"), FixedDelay: rapid.Bool().Draw(t, "fixed"),

@@ -21,17 +21,21 @@
 //	                    unit is reserved for it
 //	P:{T}:rate:<name>   string      rate limit
 //	P:{T}:cell:<name>   string      cell, a text under compare and set
-//	P:{meta}            hash        shards, schema, virtual
+//	P:{meta}            hash        shards, schema, virtual; secret:<name>
 //	P:{meta}:queues     hash        <ns>/<queue> -> settings of the queue, protobuf
 //	P:{meta}:life:<id>  string      a node's process lives, written by others
+//	P:{meta}:audit      stream      who changed what through the API, bounded
+//
+// The user of a store may touch keys that begin with "P:{", by the commands of package
+// redisacl and no others; [Open] fails where it lacks one.
 //
 // A record is a job, ns/id; a dead letter of it, ns/id#d<slot>, which keeps a copy
 // of the definition; or a run of it that is a record of its own, ns/id#r<slot>,
 // which has none: its job's counts. All of them live in the job's shard.
 //
 // A record is a member of one lane. Its score says in which region it is and
-// since or until when (job.Score), so that a move is one ZADD. Thirteen scripts do
-// all writing; the one that only Go's policy code drives, apply, is a compare and
+// since or until when (job.Score), so that a move is one ZADD. Scripts do all
+// writing of records; the one that only Go's policy code drives, apply, is a compare and
 // set on token and revision. Each script file begins with its contract.
 //
 // A limit has a name, and a home shard that the name alone decides: its keys are

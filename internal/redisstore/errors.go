@@ -50,9 +50,9 @@ var answers = map[string]verdict{
 	"NOREPLICAS":  {kind: "noreplicas", retry: true, as: job.ErrUnavailable},
 	"NOSCRIPT":    {kind: "noscript", retry: true, as: job.ErrUnavailable},
 	"OOM":         {kind: "oom", as: job.ErrNoMemory},
-	"NOAUTH":      {kind: "denied", as: job.ErrUnavailable},
-	"WRONGPASS":   {kind: "denied", as: job.ErrUnavailable},
-	"NOPERM":      {kind: "denied", as: job.ErrUnavailable},
+	"NOAUTH":      {kind: deniedKind, as: job.ErrUnavailable},
+	"WRONGPASS":   {kind: deniedKind, as: job.ErrUnavailable},
+	"NOPERM":      {kind: deniedKind, as: job.ErrUnavailable},
 	"MISCONF":     {kind: "misconf", as: job.ErrUnavailable},
 	"WRONGTYPE":   {kind: "script"},
 }
@@ -69,6 +69,9 @@ var errLate = errors.New("the call came too late")
 
 // poolKind is the kind of errors of calls that got no connection. Nothing was sent.
 const poolKind = "pool"
+
+// deniedKind is the kind of errors of a user that is unknown or lacks a right.
+const deniedKind = "denied"
 
 // classify judges an error of one command.
 func classify(err error) verdict {

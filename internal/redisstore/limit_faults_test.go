@@ -97,17 +97,6 @@ func TestLimitsAtMaxMemory(t *testing.T) {
 	}
 }
 
-// TestLimitsLeastRights: the commands that Commands lists are enough for limits, and
-// all keys are below the prefix.
-func TestLimitsLeastRights(t *testing.T) {
-	rights := strings.Join(append(Commands(), "ttl", "exists"), " +") // the tests look with these
-	server := redistest.Start(t, redistest.WithACL("default off", "app on >secret ~limits:* resetchannels -@all +"+rights))
-	runLimits(t, limitWorld{"redis://app:secret@" + server.Addr()})
-	if log := server.Client().Do(t.Context(), "acl", "log").Val(); len(log.([]any)) != 0 {
-		t.Errorf("refused: %v", log)
-	}
-}
-
 // TestLimitsUnconfirmed: what no replica confirms is answered in full, with the
 // error beside it; rates and what only reads need no confirmation.
 func TestLimitsUnconfirmed(t *testing.T) {

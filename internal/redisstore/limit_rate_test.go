@@ -176,7 +176,7 @@ func testRateOthers(t *testing.T, w limitWorld) {
 	// In real time an idle limit is cleared away.
 	real := w.store(t)
 	take(t, real, job.RateAsk{Name: "n", N: 10, Interval: time.Second, Burst: 20})
-	if ttl := real.client.TTL(t.Context(), real.shards[real.homeOf("n")].base+"rate:n").Val(); ttl < 70*time.Second || ttl > 81*time.Second {
+	if ttl := real.client.PTTL(t.Context(), real.shards[real.homeOf("n")].base+"rate:n").Val(); ttl < 70*time.Second || ttl > 81*time.Second {
 		t.Errorf("cleared away in %v", ttl)
 	}
 	for _, bad := range []job.RateAsk{

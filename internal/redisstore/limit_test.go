@@ -88,7 +88,11 @@ func TestLimitsEmbedded(t *testing.T) {
 }
 
 func TestLimitsRedis(t *testing.T) {
-	runLimits(t, limitWorld{redistest.Start(t).URL()})
+	server := redistest.Start(t)
+	runLimits(t, limitWorld{server.URL()})
+	if refused := server.Refused(); len(refused) > 0 {
+		t.Errorf("refused: %v", refused)
+	}
 }
 
 func TestLimitsCluster(t *testing.T) {

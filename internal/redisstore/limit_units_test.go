@@ -164,18 +164,18 @@ func testUnitsExpiry(t *testing.T, w limitWorld) {
 	acquire(t, s, waiting("n", 1, "b", 2))
 	base := s.shards[s.homeOf("n")].base
 	for _, suffix := range unitKeys {
-		if ttl := s.client.TTL(t.Context(), base+suffix+"n").Val(); ttl < 71*time.Hour || ttl > 72*time.Hour {
+		if ttl := s.client.PTTL(t.Context(), base+suffix+"n").Val(); ttl < 71*time.Hour || ttl > 72*time.Hour {
 			t.Errorf("%s is cleared away in %v", suffix, ttl)
 		}
 	}
 	acquire(t, s, waiting("n", 2, "b", 2)) // there are two now: it leaves the line unwoken
-	if n := s.client.Exists(t.Context(), base+"w:n", base+"q:n").Val(); n != 0 {
+	if n := s.client.Del(t.Context(), base+"w:n", base+"q:n").Val(); n != 0 {
 		t.Error("it is still in line")
 	}
 	expectWoken(t, release(t, s, "n", 2, "1@a"))
 	expectWoken(t, release(t, s, "n", 2, "1@b"))
 	for _, suffix := range unitKeys {
-		if n := s.client.Exists(t.Context(), base+suffix+"n").Val(); n != 0 {
+		if n := s.client.Del(t.Context(), base+suffix+"n").Val(); n != 0 {
 			t.Errorf("%s is left", suffix)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/redisacl"
 )
 
 // Defaults and limits of [Options].
@@ -65,7 +67,8 @@ func ParseDurability(name string) (Durability, error) {
 type Options struct {
 	// Client talks to the keyspace; see [NewClient]. The store does not close it.
 	Client redis.UniversalClient
-	// Prefix begins all keys. Letters, digits, '-', '_', '.' and ':'. Default "fermata".
+	// Prefix begins all keys. 1 to 128 letters, digits, '-', '_', '.' and ':'.
+	// Default "fermata".
 	Prefix string
 	// Shards is the number of shards, 1 to 4096, fixed when the keyspace is
 	// created. 0 takes what is stored, or 64 for a new one.
@@ -132,14 +135,12 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 func (o Options) validate() error {
-	allowed := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.:", r)
+	if err := redisacl.CheckKeyspace(o.Prefix); err != nil {
+		return err
 	}
 	switch {
 	case o.Client == nil:
 		return errors.New("a Client is required")
-	case strings.ContainsFunc(o.Prefix, func(r rune) bool { return !allowed(r) }):
-		return fmt.Errorf("key prefix %q: letters, digits and any of - _ . : are allowed", o.Prefix)
 	case o.Shards < 0 || o.Shards > MaxShards:
 		return fmt.Errorf("%d shards: must be 1 to %d, or 0 for what is stored", o.Shards, MaxShards)
 	case o.Durability > DurabilityReplica:

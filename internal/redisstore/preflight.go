@@ -116,6 +116,8 @@ func (r *Report) judge(i info, o Options) {
 	r.Version = i.text("redis_version")
 	if !i.atLeast(7, 0) {
 		r.find(Finding{Fatal, "version", i.addr, "Redis " + r.Version + " is too old: 7.0 or later is needed"})
+	} else if vulnerable(i) {
+		r.find(lua(i))
 	}
 	if i.text("role") != "master" {
 		r.find(Finding{Fatal, "role", i.addr, "this server is a replica: give the address of the primary, or use redis+sentinel://"})

@@ -28,8 +28,8 @@ type script struct {
 // clock that they need. Apply comes in two forms: apply, which carries history
 // and dead letters, and applyLean, which does without and always passes.
 type scripts struct {
-	create, read, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace *script
-	limits                                                                                      limitScripts
+	create, read, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant *script
+	limits                                                                                                     limitScripts
 }
 
 // loadScripts composes the scripts. An embedded server knows no flags; it has no
@@ -49,10 +49,13 @@ func loadScripts(embedded bool) scripts {
 		clock:     l.load("clock", "allow-oom"),
 		confirm:   l.load("clock", "allow-oom"),
 		keyspace:  l.load("keyspace", ""),
+		secret:    l.load("secret", ""),
+		grant:     l.load("grant", ""),
 		limits:    loadLimits(l),
 	}
 	s.reap.mutates, s.clock.mutates = false, false
-	s.keyspace.sharded, s.read.sharded, s.read.mutates = false, false, false
+	s.keyspace.sharded, s.secret.sharded, s.read.sharded, s.read.mutates = false, false, false, false
+	s.grant.sharded, s.grant.mutates = false, false
 	return s
 }
 

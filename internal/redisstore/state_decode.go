@@ -80,6 +80,10 @@ type field struct {
 
 func (r *tailReader) next() (field, error) {
 	f := field{letter: r.rest[0]}
+	if f.letter >= '0' && f.letter <= ':' {
+		// A digit or a colon would become part of the field before it.
+		return f, fmt.Errorf("%w: field %q is no letter", errCorrupt, f.letter)
+	}
 	i := 1
 	if i < len(r.rest) && r.rest[i] == '-' {
 		f.neg = true

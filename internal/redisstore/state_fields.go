@@ -188,7 +188,7 @@ func (f field) storeSmall(s *job.State) error {
 	case 's':
 		limit, put = uint64(job.DelayJitter), func(v uint64) { s.Source = job.DelaySource(v) }
 	case 'b':
-		limit, put = uint64(job.HeldQueue), func(v uint64) { s.Held.Reason = job.HoldReason(v) }
+		limit, put = uint64(job.HeldPayload), func(v uint64) { s.Held.Reason = job.HoldReason(v) }
 	case 'H':
 		limit, put = uint64(job.HintPlanner), func(v uint64) { s.Hint.Source = job.HintSource(v) }
 	case 'o':

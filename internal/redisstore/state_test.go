@@ -53,7 +53,7 @@ func drawState(t *rapid.T) job.State {
 		Waiting:  uint8(rapid.IntRange(0, job.MaxConcurrentRuns).Draw(t, "waiting")),
 		Recovery: rapid.Bool().Draw(t, "recovery"), Paced: rapid.Bool().Draw(t, "paced"),
 		Held: job.Hold{
-			Reason: job.HoldReason(rapid.IntRange(0, int(job.HeldQueue)).Draw(t, "held")), Key: text.Draw(t, "heldkey"),
+			Reason: job.HoldReason(rapid.IntRange(0, int(job.HeldPayload)).Draw(t, "held")), Key: text.Draw(t, "heldkey"),
 			By: text.Draw(t, "heldby"), SinceMS: ms.Draw(t, "heldsince"),
 		},
 		Fired: u32.Draw(t, "fired"), BufferedUntil: ms.Draw(t, "buffered"), Backfills: backfills,
@@ -160,7 +160,7 @@ func TestCorruptStates(t *testing.T) {
 		"", "x", good[:35], good[:35] + "0", good[:35] + "3", good[:16] + "5" + good[17:], good[:17] + "2" + good[18:], good[:34] + "2" + "1",
 		good[:18] + "9999999999" + good[28:], " " + good[1:], good[:35] + "x",
 		good + "q", good + "q5", good + "q9:cut", good + "q-1:", good + "q99999999999999999999:", good + "r99999999999999999999",
-		good + "r-1", good + "a4294967296", good + "p10", good + "t3", good + "s10", good + "o9", good + "c2", good + "M3", good + "W3", good + "P4", good + "b6", good + "H4",
+		good + "r-1", good + "a4294967296", good + "p10", good + "t3", good + "s10", good + "o9", good + "c2", good + "M3", good + "W3", good + "P4", good + "b7", good + "H4",
 		good + "i65", good + "O7:1 2 3 4", good + "O9:1 2 256 4", good + "O9:a 2 3 4 x", good + "O5", good + "d4:time", good + "n9223372036854775808",
 		good + "q18446744073709551615:x", good + "-", good + "r1 ",
 	} {

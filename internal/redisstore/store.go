@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -47,13 +48,18 @@ type Store struct {
 // touches every shard, which also loads the scripts.
 //
 // It fails with ErrUnsafe where jobs would be lost, with ErrKeyspace where the
-// keyspace was made for something else, and with job.ErrUnavailable where Redis
-// cannot be asked.
+// keyspace was made for something else, with a list of commands where the user
+// lacks rights, and with job.ErrUnavailable where Redis cannot be asked.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
+	s, err := open(ctx, o)
+	return s, explainDenied(o.Prefix, err)
+}
+
+func open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
 		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
@@ -74,6 +80,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if s.metrics, err = newMetrics(o.Registerer); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
+	if err := s.checkGrant(ctx); err != nil {
+		return nil, err
+	}
 	shards, err := s.openKeyspace(ctx, o.Shards)
 	if err != nil {
 		return nil, err
@@ -84,6 +93,26 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.clocks, s.batches = make([]shardClock, shards), make([]batchSlots, shards)
 	return s, s.touchShards(ctx)
 }
+
+// Secret returns a secret of this name that all processes of the keyspace share:
+// random bytes, made when it is asked for first. Whoever may read the keyspace's hash
+// has it too.
+func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
+	var fresh [secretBytes]byte
+	// crypto/rand.Read never fails.
+	_, _ = rand.Read(fresh[:])
+	o := call(s.scripts.secret, noShard, []string{keyspaceKey(s.prefix)}, []any{"secret:" + name, hex.EncodeToString(fresh[:])})
+	if err := s.perform(ctx, o); err != nil {
+		return nil, err
+	}
+	secret, err := hex.DecodeString(o.reply.text(0))
+	if err != nil || len(secret) != secretBytes {
+		return nil, fmt.Errorf("%w: hash %s holds a secret %q that is none", ErrKeyspace, keyspaceKey(s.prefix), name)
+	}
+	return secret, nil
+}
+
+const secretBytes = 32
 
 // openKeyspace returns the number of shards.
 func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {

@@ -121,7 +121,7 @@ func (a answer) Error() string { return string(a) }
 func (answer) RedisError()     {}
 
 func TestPreflightJudgement(t *testing.T) {
-	good := "redis_version:7.2.4\r\nrole:master\r\nmaxmemory:1000\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n" +
+	good := "redis_version:7.2.11\r\nrole:master\r\nmaxmemory:1000\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n" +
 		"slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0\r\nmin_slaves_good_slaves:1\r\n"
 	tests := []struct {
 		name, info string
@@ -131,8 +131,8 @@ func TestPreflightJudgement(t *testing.T) {
 		worst      Severity
 	}{
 		{"good", good, DurabilityReplica, DurabilityReplica, "", Info},
-		{"old", strings.Replace(good, "7.2.4", "6.2.14", 1), DurabilityMemory, DurabilityReplica, "version", Fatal},
-		{"two digits", strings.Replace(good, "7.2.4", "10.0.1", 1), DurabilityMemory, DurabilityReplica, "", Info},
+		{"old", strings.Replace(good, "7.2.11", "6.2.14", 1), DurabilityMemory, DurabilityReplica, "version", Fatal},
+		{"two digits", strings.Replace(good, "7.2.11", "10.0.1", 1), DurabilityMemory, DurabilityReplica, "", Info},
 		{"replica", strings.Replace(good, "role:master", "role:slave", 1), DurabilityMemory, DurabilityReplica, "role", Fatal},
 		{"evicts", strings.Replace(good, "noeviction", "allkeys-lru", 1), DurabilityMemory, DurabilityReplica, "eviction", Fatal},
 		{"no limit", strings.Replace(good, "maxmemory:1000", "maxmemory:0", 1), DurabilityMemory, DurabilityReplica, "maxmemory", Info},

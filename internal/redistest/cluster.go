@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -166,13 +167,22 @@ func (c *Cluster) WaitFailover(old string) string {
 	return c.owners[i]
 }
 
-// Client is a cluster client that never repeats a command by itself. It does
-// follow redirections.
-func (c *Cluster) Client() *redis.ClusterClient {
+// Client is the harness's own: a cluster client with full access that never repeats
+// a command by itself. It does follow redirections.
+func (c *Cluster) Client() *redis.ClusterClient { return c.client(adminUser, adminPassword) }
+
+// Granted is a cluster client as the product's; see [Server.Granted].
+func (c *Cluster) Granted() *redis.ClusterClient {
+	return c.client(productUser, cmp.Or(c.nodes[0].opts.password, "any"))
+}
+
+func (c *Cluster) client(user, password string) *redis.ClusterClient {
 	o := c.nodes[0].clientOptions()
+	o.Username, o.Password = user, password
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs:                    c.Addrs(),
-		Password:                 c.nodes[0].opts.password,
+		Username:                 o.Username,
+		Password:                 o.Password,
 		MaxRetries:               o.MaxRetries,
 		DisableIdentity:          o.DisableIdentity,
 		ContextTimeoutEnabled:    o.ContextTimeoutEnabled,

@@ -13,6 +13,10 @@
 //     kernel kills the servers of a test binary that died without cleanup.
 //  4. Nothing waits for time to pass. Each wait polls a condition and fails the
 //     test with the reason and the server's log when the deadline comes first.
+//  5. Whoever is not the harness has the rights that package redisacl grants and no
+//     others, by whatever address it comes; so does a client of the sentinels. The
+//     harness has a user of its own with all rights, and so have replicas, sentinels
+//     and nodes of a cluster among themselves.
 //
 // All methods that can fail call Fatal on the test that started the server, so
 // they belong in that test's goroutine. The server binary is redis-server from

@@ -81,7 +81,7 @@ func (c *Cluster) moveKeys(slot int, from, to *Server, between func()) int {
 	}
 	host, port, _ := net.SplitHostPort(to.Addr()) // made by Addr
 	for _, key := range keys {
-		c.do(from, "migrate", host, port, key, 0, 5000, "auth2", adminUser, to.admin)
+		c.do(from, "migrate", host, port, key, 0, 5000, "auth2", adminUser, adminPassword)
 		if between != nil {
 			between()
 		}

@@ -1,8 +1,12 @@
 package redistest
 
 import (
+	"crypto/tls"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/fermata-io/fermata/internal/redisacl"
 )
 
 // Option configures a server, or every data server of a Sentinel or Cluster
@@ -11,9 +15,11 @@ type Option func(*options)
 
 type options struct {
 	config   []string // lines of redis.conf, in order; Redis lets the last win
-	password string   // of the default user
+	users    []string // ACL rules, one string a user
+	password string   // of the product's users
 	cluster  bool
 	sentinel bool
+	tls      *TLS
 }
 
 func newOptions(opts []Option) *options {
@@ -44,24 +50,28 @@ func WithConfig(pairs ...string) Option {
 	}
 }
 
-// WithPassword demands a password of the default user. Server.URL carries it.
+// WithPassword demands a password of the product's user and of the default one.
+// Server.URL carries it.
 func WithPassword(password string) Option {
-	return func(o *options) {
-		o.password = password
-		o.line("requirepass", password)
-		o.line("masterauth", password)
-	}
+	return func(o *options) { o.password = password }
 }
 
+// TLS are the files of a server that speaks nothing but TLS, and what its clients
+// need, whose certificates it demands.
+type TLS struct {
+	Cert, Key, CA string
+	Client        *tls.Config
+}
+
+// WithTLS makes a standalone server speak TLS only. Server.URL is a rediss one.
+func WithTLS(files TLS) Option { return func(o *options) { o.tls = &files } }
+
 // WithACL adds users by ACL rules, one string a user, as redis.conf has them
-// after the word "user": "app on >secret ~app:* +@all", "default off".
+// after the word "user": "app on >secret ~app:* +@all", "default off". They take the
+// place of the product's users of the same name.
 // Server.Client keeps full access whatever the rules say.
 func WithACL(users ...string) Option {
-	return func(o *options) {
-		for _, u := range users {
-			o.line("user", u)
-		}
-	}
+	return func(o *options) { o.users = append(o.users, users...) }
 }
 
 // WithMinReplicas makes a master refuse writes while fewer than n replicas
@@ -77,19 +87,56 @@ func (o *options) line(name, value string) {
 	o.config = append(o.config, name+" "+value)
 }
 
+func (o *options) listen(port int) string {
+	if o.tls == nil {
+		return fmt.Sprintf("port %d", port)
+	}
+	return fmt.Sprintf("port 0\ntls-port %d\ntls-cert-file %q\ntls-key-file %q\ntls-ca-cert-file %q\ntls-auth-clients yes",
+		port, o.tls.Cert, o.tls.Key, o.tls.CA)
+}
+
+// productUser is whom Server.URL names. It may do what redisacl grants and no more,
+// with the keys of any keyspace. So may the default user, for clients that come by
+// another address than Server.URL.
+const productUser = "fermata"
+
+// allUsers are the users of a server, the harness's own included.
+func (o *options) allUsers(adminPassword string) []string {
+	rules := redisacl.Rules("*")
+	if o.sentinel {
+		rules = redisacl.SentinelRules()
+	}
+	secret := "nopass"
+	if o.password != "" {
+		secret = ">" + o.password
+	}
+	users := []string{fmt.Sprintf("%s on >%s ~* &* +@all", adminUser, adminPassword)}
+	for _, name := range []string{"default", productUser} {
+		other := func(u string) bool { return strings.HasPrefix(u, name+" ") }
+		if !slices.ContainsFunc(o.users, other) {
+			users = append(users, fmt.Sprintf("%s reset on %s %s", name, secret, rules))
+		}
+	}
+	return append(users, o.users...)
+}
+
 // render returns the configuration of a server that listens on port and keeps
 // its files in dir. The test's own lines come last, so that they win.
 func (o *options) render(port int, dir, adminPassword string) string {
 	lines := []string{
 		"bind 127.0.0.1",
-		fmt.Sprintf("port %d", port),
+		o.listen(port),
 		fmt.Sprintf("dir %q", dir),
 		"daemonize no",
 		"protected-mode no",
 	}
+	for _, user := range o.allUsers(adminPassword) {
+		lines = append(lines, "user "+user)
+	}
 	if !o.sentinel {
 		lines = append(lines,
-			fmt.Sprintf("user %s on >%s ~* &* +@all", adminUser, adminPassword),
+			"masteruser "+adminUser,
+			"masterauth "+adminPassword,
 			`save ""`,
 			"enable-debug-command local",
 			"repl-diskless-sync-delay 0",

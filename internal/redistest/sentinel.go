@@ -52,7 +52,7 @@ func StartSentinelBehind(t testing.TB, front func(addr string) string, replicas,
 		return replicasOnline(ctx, master, replicas)
 	})
 	for range sentinels {
-		s.sentinels = append(s.sentinels, startSentinel(t, s.front, master.opts.password, quorum))
+		s.sentinels = append(s.sentinels, startSentinel(t, s.front, quorum))
 	}
 	Eventually(t, topologyDeadline, "sentinels", func(ctx context.Context) error {
 		return s.discovered(ctx, replicas)
@@ -73,15 +73,17 @@ func (s *Sentinel) announce(master *Server) {
 	}
 }
 
-func startSentinel(t testing.TB, master, password string, quorum int) *Server {
+func startSentinel(t testing.TB, master string, quorum int) *Server {
 	t.Helper()
 	o := &options{sentinel: true}
 	o.line("sentinel", fmt.Sprintf("monitor %s %s %d", masterName, hostSpacePort(master), quorum))
 	o.line("sentinel", fmt.Sprintf("down-after-milliseconds %s 1000", masterName))
 	o.line("sentinel", fmt.Sprintf("failover-timeout %s 3000", masterName))
-	if password != "" {
-		o.line("sentinel", fmt.Sprintf("auth-pass %s %s", masterName, password))
-	}
+	o.line("sentinel", fmt.Sprintf("auth-user %s %s", masterName, adminUser))
+	o.line("sentinel", fmt.Sprintf("auth-pass %s %s", masterName, adminPassword))
+	// Among themselves.
+	o.line("sentinel", "sentinel-user "+adminUser)
+	o.line("sentinel", "sentinel-pass "+adminPassword)
 	return start(t, o)
 }
 
@@ -186,13 +188,14 @@ func (s *Sentinel) discovered(ctx context.Context, replicas int) error {
 	return nil
 }
 
-// Client is a failover client that never repeats a command by itself.
+// Client is the harness's own: a failover client with full access that never repeats a command by itself.
 func (s *Sentinel) Client() *redis.Client {
 	o := s.nodes[0].clientOptions()
 	c := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName:            masterName,
 		SentinelAddrs:         s.SentinelAddrs(),
-		Password:              s.nodes[0].opts.password,
+		Username:              o.Username,
+		Password:              o.Password,
 		MaxRetries:            o.MaxRetries,
 		DisableIdentity:       o.DisableIdentity,
 		ContextTimeoutEnabled: o.ContextTimeoutEnabled,

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -25,6 +26,10 @@ const (
 	portTries = 10
 )
 
+// adminPassword is of adminUser, on every server of the process: replicas and
+// sentinels use it for one another.
+var adminPassword = rand.Text()
+
 // Server is one Redis process, which may be stopped and started again at the
 // same address.
 type Server struct {
@@ -32,7 +37,6 @@ type Server struct {
 	opts   *options
 	path   string
 	dir    string
-	admin  string // password of adminUser
 	lease  *portLease
 	client *redis.Client
 	proc   *process
@@ -50,7 +54,7 @@ func start(t testing.TB, o *options) *Server {
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
-	s := &Server{t: t, opts: o, path: path, admin: rand.Text()}
+	s := &Server{t: t, opts: o, path: path}
 	s.dir = t.TempDir() // before Cleanup: files go after the process that writes them
 	t.Cleanup(s.close)
 	for try := 1; ; try++ {
@@ -70,12 +74,11 @@ func start(t testing.TB, o *options) *Server {
 // Addr is the server's host:port.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.lease.port) }
 
-// URL is the server's redis:// address, with the password of the default user
-// if it has one.
+// URL is the server's redis:// or rediss:// address, with the product's user.
 func (s *Server) URL() string {
-	u := url.URL{Scheme: "redis", Host: s.Addr(), Path: "/0"}
-	if s.opts.password != "" {
-		u.User = url.UserPassword("", s.opts.password)
+	u := url.URL{Scheme: "redis", Host: s.Addr(), Path: "/0", User: url.UserPassword(productUser, cmp.Or(s.opts.password, "any"))}
+	if s.opts.tls != nil {
+		u.Scheme = "rediss"
 	}
 	return u.String()
 }
@@ -83,9 +86,34 @@ func (s *Server) URL() string {
 // Dir is where the server keeps its files.
 func (s *Server) Dir() string { return s.dir }
 
-// Client is a client with full access that never repeats a command by itself.
-// It stays usable over Restart and is closed when the test ends.
+// Client is the harness's own: a client with full access that never repeats a command
+// by itself. It stays usable over Restart and is closed when the test ends.
 func (s *Server) Client() *redis.Client { return s.client }
+
+// Granted is a client as the product's: it may do what package redisacl grants and no
+// more. It is closed when the test ends.
+func (s *Server) Granted() *redis.Client {
+	o := s.clientOptions()
+	o.Username, o.Password = productUser, cmp.Or(s.opts.password, "any")
+	c := redis.NewClient(o)
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Refused are the commands that the server's access rules have refused so far, as ACL
+// LOG has them, newest first.
+func (s *Server) Refused() []string {
+	s.t.Helper()
+	log, err := s.client.ACLLog(s.t.Context(), 100).Result()
+	if err != nil {
+		s.t.Fatalf("redistest: acl log: %v", err)
+	}
+	list := make([]string, len(log))
+	for i, e := range log {
+		list[i] = fmt.Sprintf("%s of user %s in context %s, %d times, for its %s", e.Object, e.Username, e.Context, e.Count, e.Reason)
+	}
+	return list
+}
 
 // Log is what the server has written since the test began.
 func (s *Server) Log() string {
@@ -161,7 +189,7 @@ func (s *Server) mustSignal(sig syscall.Signal) {
 func (s *Server) launch() error {
 	conf := filepath.Join(s.dir, "redis.conf")
 	if _, err := os.Stat(conf); err != nil || !s.opts.sentinel { // a sentinel keeps its state there
-		text := s.opts.render(s.lease.port, s.dir, s.admin)
+		text := s.opts.render(s.lease.port, s.dir, adminPassword)
 		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 			return err
 		}
@@ -194,8 +222,9 @@ func (s *Server) clientOptions() *redis.Options {
 		ContextTimeoutEnabled:    true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	if !s.opts.sentinel {
-		o.Username, o.Password = adminUser, s.admin
+	o.Username, o.Password = adminUser, adminPassword
+	if s.opts.tls != nil {
+		o.TLSConfig = s.opts.tls.Client
 	}
 	return o
 }

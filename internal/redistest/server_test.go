@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 func TestStart(t *testing.T) {
 	s := Start(t)
 	ctx := t.Context()
-	if err := s.Client().Set(ctx, "k", "v", 0).Err(); err != nil {
+	if err := s.Client().Set(ctx, "a:{k}", "v", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	o, err := redis.ParseURL(s.URL())
@@ -37,7 +37,7 @@ func TestStart(t *testing.T) {
 	}
 	c := redis.NewClient(o)
 	defer c.Close()
-	if got := c.Get(ctx, "k").Val(); got != "v" {
+	if got := c.Get(ctx, "a:{k}").Val(); got != "v" {
 		t.Fatalf("over the URL %s: %q", s.URL(), got)
 	}
 	if o.Addr != s.Addr() {
@@ -131,8 +131,9 @@ func TestPasswordAndACL(t *testing.T) {
 	tests := []struct {
 		name, user, password, key, want string
 	}{
-		{"url", o.Username, o.Password, "elsewhere", ""},
-		{"no password", "", "", "elsewhere", "NOAUTH"},
+		{"url", o.Username, o.Password, "a:{k}", ""},
+		{"url outside", o.Username, o.Password, "elsewhere", "NOPERM"},
+		{"no password", "", "", "a:{k}", "NOAUTH"},
 		{"app inside", "app", "secret", "app:1", ""},
 		{"app outside", "app", "secret", "elsewhere", "NOPERM"},
 	}
@@ -199,7 +200,7 @@ func TestPortLeaseIsExclusiveAndAvoidsTakenPorts(t *testing.T) {
 // answers is not ours, and the launch must say so.
 func TestLaunchNoticesAPortTakenMeanwhile(t *testing.T) {
 	first := Start(t)
-	second := &Server{t: t, opts: newOptions(nil), path: first.path, dir: t.TempDir(), admin: first.admin, lease: first.lease}
+	second := &Server{t: t, opts: newOptions(nil), path: first.path, dir: t.TempDir(), lease: first.lease}
 	t.Cleanup(func() { second.Kill(); _ = second.client.Close() })
 	if err := second.launch(); err == nil {
 		t.Fatal("two servers on one port")

@@ -127,7 +127,7 @@ func (r *Registry) restore(ctx context.Context, shard int, items []*restoring, e
 	var good []*restoring
 	var plans []job.Restoration
 	for _, item := range items {
-		if done := item.prepare(now, r.o.Limits); !done {
+		if done := item.prepare(r, now); !done {
 			good, plans = append(good, item), append(plans, item.plan)
 		}
 	}
@@ -141,7 +141,7 @@ func (r *Registry) restore(ctx context.Context, shard int, items []*restoring, e
 	}
 	r.nudge(shard, reply.Earlier, reply.Holder)
 	for i, item := range good {
-		if item.judge(reply.Results[i], existing) {
+		if item.judge(r, reply.Results[i], existing) {
 			again = append(again, item)
 		} else if item.answer.Err == nil {
 			r.observe(item.notices(now))
@@ -156,7 +156,17 @@ func (r *Registry) restore(ctx context.Context, shard int, items []*restoring, e
 }
 
 // prepare plans the write; done when there is nothing to write.
-func (i *restoring) prepare(now int64, limits job.Limits) (done bool) {
+func (i *restoring) prepare(r *Registry, now int64) (done bool) {
+	if i.answer.Err = r.opens(&i.backup.Definition); i.answer.Err != nil {
+		return true
+	}
+	if i.present != nil {
+		r.align(&i.backup.Definition, i.present.Definition)
+	}
+	limits := r.o.Limits
+	if v := job.Validate(&i.backup.Definition, limits); len(v) == 0 { // what is too large is refused below
+		r.seal(&i.backup.Definition)
+	}
 	d, present := i.backup.Definition, i.present
 	if i.backup.Checkpoint == nil {
 		c := creation{request: job.CreateRequest{Definition: d}}
@@ -179,7 +189,7 @@ func (i *restoring) prepare(now int64, limits job.Limits) (done bool) {
 }
 
 // judge tells what became of the job, and whether it is to be tried again.
-func (i *restoring) judge(result job.CreateResult, existing job.Existing) (again bool) {
+func (i *restoring) judge(r *Registry, result job.CreateResult, existing job.Existing) (again bool) {
 	key, there := i.backup.Definition.Key, result.Existing
 	switch {
 	case result.Code == job.Created:
@@ -194,6 +204,7 @@ func (i *restoring) judge(result job.CreateResult, existing job.Existing) (again
 		i.present = nil
 		return true
 	}
+	r.align(&i.backup.Definition, there.Definition)
 	same := there.Definition.Same(&i.backup.Definition)
 	switch {
 	case existing == job.ExistingReplace && !(same && i.backup.Checkpoint == nil):

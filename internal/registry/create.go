@@ -41,7 +41,7 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 	b.group(requests)
 	b.run(ctx)
 	for _, again := range b.repeats {
-		answers[again.index] = judgeRepeat(answers[again.first], again.request)
+		answers[again.index] = r.judgeRepeat(answers[again.first], again.request)
 	}
 	return answers
 }
@@ -124,6 +124,11 @@ func (b *batch) shard(ctx context.Context, shard int, items []*creation) {
 			b.answers[c.index].Err = err
 			continue
 		}
+		if b.r.o.Sealer != nil {
+			sealed := *c.record.Definition // the request keeps its own, to be compared
+			b.r.seal(&sealed)
+			c.record.Definition = &sealed
+		}
 		good = append(good, c)
 		records = append(records, c.record)
 	}
@@ -164,7 +169,7 @@ func (b *batch) settle(c *creation, result job.CreateResult) {
 			b.answers[c.index].Err = job.ErrConflict
 			return
 		}
-		b.answers[c.index] = judge(result.Existing, &c.request)
+		b.answers[c.index] = b.r.judge(result.Existing, &c.request)
 	}
 }
 
@@ -188,8 +193,9 @@ func (c *creation) prepare(now int64, limits job.Limits) error {
 }
 
 // judge tells whether a job that exists is the one that is asked for.
-func judge(existing *job.Record, request *job.CreateRequest) job.CreateAnswer {
-	d := existing.Definition
+func (r *Registry) judge(existing *job.Record, request *job.CreateRequest) job.CreateAnswer {
+	d, asked := existing.Definition, request.Definition
+	r.align(&asked, d)
 	sameID := d.CreateRequestID == request.RequestID || d.CreateRequestID == "" || request.RequestID == ""
 	edited := d.Revision > 1 && request.RequestID != "" && d.CreateRequestID == request.RequestID
 	switch {
@@ -197,17 +203,17 @@ func judge(existing *job.Record, request *job.CreateRequest) job.CreateAnswer {
 		return job.CreateAnswer{Err: &job.BusyError{Key: d.Key}}
 	case !sameID:
 		return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it was created by another request"}}
-	case edited, d.Same(&request.Definition):
+	case edited, d.Same(&asked):
 		return job.CreateAnswer{Record: *existing}
 	}
 	return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}
 }
 
-func judgeRepeat(first job.CreateAnswer, request *job.CreateRequest) job.CreateAnswer {
+func (r *Registry) judgeRepeat(first job.CreateAnswer, request *job.CreateRequest) job.CreateAnswer {
 	if first.Err != nil {
 		return first
 	}
-	return judge(&first.Record, request)
+	return r.judge(&first.Record, request)
 }
 
 // makeID makes an id for a job without one: from its request id, so that a

@@ -45,9 +45,17 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (_ job.Re
 		return job.Record{}, false, err
 	}
 	merged = keepBookkeeping(merged, present)
+	if u.Reseal {
+		if done, err := r.reseal(&merged); done || err != nil {
+			return record, true, err
+		}
+	} else {
+		r.align(&merged, present)
+	}
 	if v := job.Validate(&merged, r.o.Limits); len(v) > 0 {
 		return job.Record{}, false, &job.InvalidError{Violations: v}
 	}
+	r.seal(&merged)
 	compiled, err := job.Compile(&merged)
 	if err != nil {
 		return job.Record{}, false, job.Invalid("job.schedule", "%v", err)

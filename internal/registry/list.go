@@ -68,9 +68,7 @@ func (r *Registry) jobs(f job.Filter, size int, token, call string, want func(jo
 }
 
 func validateFilter(f job.Filter, pageSize int) error {
-	var v []job.Violation
-	// An id stands in, so that only the namespace can be at fault.
-	v = append(v, job.ValidateKey(job.Key{Namespace: f.Namespace, ID: "x"})...)
+	v := job.ValidateFilter(f)
 	add := func(bad bool, field, description string) {
 		if bad {
 			v = append(v, job.Violation{Field: field, Description: description})
@@ -78,7 +76,6 @@ func validateFilter(f job.Filter, pageSize int) error {
 	}
 	add(pageSize < 0 || pageSize > MaxPageSize, "page_size", fmt.Sprintf("is %d, want 1 to %d, or 0 for %d", pageSize, MaxPageSize, DefaultPageSize))
 	add(f.Status > job.StatusDone, "state", "is unknown")
-	add(f.MinFailures < 0, "min_consecutive_failures", "is negative")
 	if len(v) > 0 {
 		return &job.InvalidError{Violations: v}
 	}

@@ -33,7 +33,8 @@ type rig struct {
 	*registry.Registry
 	store *redisstore.Store
 	book  *ledger.Ledger
-	redis redis.UniversalClient
+	redis redis.UniversalClient // of the store
+	admin *redis.Client
 	// leases counts the leasing calls: each has a batch of its own.
 	leases int
 }
@@ -67,7 +68,7 @@ func rigOn(t *testing.T, server *redistest.Server) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{Registry: r, store: store, book: book, redis: c}
+	return &rig{Registry: r, store: store, book: book, redis: c, admin: server.Client()}
 }
 
 func jobOf(id string) job.Definition {
@@ -296,7 +297,7 @@ func TestBadInputStoresNothing(t *testing.T) {
 	ctx := t.Context()
 	size := func() int64 {
 		var keys int64
-		for _, name := range r.redis.Keys(ctx, "*").Val() {
+		for _, name := range r.admin.Keys(ctx, "*").Val() {
 			n, err := r.redis.HLen(ctx, name).Result()
 			if err == nil && (strings.HasSuffix(name, ":def") || strings.HasSuffix(name, ":st")) {
 				keys += n
@@ -342,7 +343,7 @@ func TestFullRedisRefusesNewJobsOnly(t *testing.T) {
 	if _, err := r.Create(ctx, jobOf("ping"), ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.redis.ConfigSet(ctx, "maxmemory", "1mb").Err(); err != nil {
+	if err := r.admin.ConfigSet(ctx, "maxmemory", "1mb").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Create(ctx, jobOf("pong"), ""); !errors.Is(err, job.ErrNoMemory) {

@@ -75,6 +75,8 @@ type Options struct {
 	Canceller Canceller
 	// Cluster may be nil: explanations then say nothing of holders and workers.
 	Cluster Cluster
+	// Sealer seals payloads; nil leaves them as they are.
+	Sealer Sealer
 	// SettingsChanged hears that settings of a queue were stored. It may be nil, and
 	// must not block.
 	SettingsChanged func()

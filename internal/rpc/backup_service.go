@@ -71,6 +71,7 @@ func readBackup(namespace string, p *fermatav1.JobBackup) (job.Backup, error) {
 	}
 	var r reader
 	b := job.Backup{Definition: r.definition(key, p.GetJob())}
+	b.Definition.PayloadKey = p.GetJob().GetPayloadKeyId()
 	if p.GetCheckpoint() != nil {
 		b.Checkpoint = r.checkpoint("checkpoint", p.GetCheckpoint())
 	}

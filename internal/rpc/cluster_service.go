@@ -73,6 +73,7 @@ type Worker struct {
 type clusterService struct {
 	fermatav1.UnimplementedClusterServiceServer
 	cluster Cluster
+	trail   Trail // nil: none is kept
 }
 
 func (s *clusterService) ListNodes(ctx context.Context, _ *fermatav1.ListNodesRequest) (*fermatav1.ListNodesResponse, error) {

@@ -84,8 +84,25 @@ func (r *reader) priority(p int32) uint8 {
 	return uint8(p)
 }
 
-// definitionToPB writes the part of a job that clients set.
+// refuseSealed refuses to register a job as it was read while its payload was sealed:
+// what it would be given is not its payload.
+func (r *reader) refuseSealed(j *fermatav1.Job) {
+	if j.GetPayloadSealed() || j.GetPayloadKeyId() != "" {
+		r.refuse("job.payload_sealed", "a sealed payload is taken by RestoreJobs only (fermata import --states); give the payload itself, and leave payload_sealed and payload_key_id unset")
+	}
+}
+
+// definitionToPB writes the part of a job that clients set. A payload that is sealed
+// is written as it is stored, for backups.
 func definitionToPB(d *job.Definition) *fermatav1.Job {
+	p := unsealedToPB(d)
+	if d.PayloadKey != "" {
+		p.PayloadSealed, p.PayloadKeyId, p.PayloadSize = true, d.PayloadKey, int64(d.PayloadSize())
+	}
+	return p
+}
+
+func unsealedToPB(d *job.Definition) *fermatav1.Job {
 	return &fermatav1.Job{
 		Name:          jobName(d.Key),
 		Queue:         d.Queue,

@@ -103,6 +103,7 @@ var holdReasons = enum[fermatav1.Hold_Reason, job.HoldReason]{
 	{fermatav1.Hold_REASON_TARGET, job.HeldTarget},
 	{fermatav1.Hold_REASON_PACE, job.HeldPace},
 	{fermatav1.Hold_REASON_QUEUE, job.HeldQueue},
+	{fermatav1.Hold_REASON_PAYLOAD, job.HeldPayload},
 }
 
 var manualModes = enum[fermatav1.RunJobRequest_Backoff, job.ManualMode]{

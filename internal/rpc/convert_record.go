@@ -13,6 +13,9 @@ import (
 func recordToPB(r job.Record, nowMS int64) *fermatav1.Job {
 	d := r.Definition
 	j := definitionToPB(d)
+	if j.PayloadSealed {
+		j.Payload = nil
+	}
 	j.Etag = d.Etag()
 	j.Generation = int64(d.Generation)
 	j.CreateTime, j.UpdateTime = msToPB(d.CreatedMS), msToPB(d.UpdatedMS)

@@ -1,5 +1,6 @@
 // Package rpc translates between gRPC and the model: requests into values of
-// package job, answers and errors back. It decides nothing.
+// package job, answers and errors back. It decides nothing, but for whom to let in,
+// and that by what an [Authority] says.
 //
 // Invariants:
 //
@@ -11,4 +12,9 @@
 //     the field, codes that are worth repeating say when, and what the table does
 //     not know is INTERNAL: logged here, not shown to the client.
 //  4. A panic in a call ends that call only.
+//  5. No method is served without a row in the table of permissions.go. With an
+//     Authority no handler sees a request before its caller is known and allowed
+//     that; refusals tell what permission is missing and nothing else.
+//  6. A lease that a worker names is passed on only if it was given to that worker,
+//     by whatever node: see seal.
 package rpc

@@ -62,6 +62,7 @@ func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobReques
 		return nil, err
 	}
 	var r reader
+	r.refuseSealed(q.GetJob())
 	d := r.definition(job.Key{Namespace: namespace, ID: q.GetJobId()}, q.GetJob())
 	if err := r.err(); err != nil {
 		return nil, err
@@ -90,6 +91,7 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 			continue
 		}
 		var r reader
+		r.refuseSealed(item.GetJob())
 		d := r.definition(job.Key{Namespace: namespace, ID: item.GetJobId()}, item.GetJob())
 		if answers[i].Err = r.err(); answers[i].Err == nil {
 			good = append(good, job.CreateRequest{Definition: d, RequestID: item.GetRequestId()})
@@ -159,17 +161,21 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 	if err != nil {
 		return nil, err
 	}
-	paths, err := checkMask(q.GetUpdateMask())
+	paths, reseal, err := checkMask(q.GetUpdateMask())
 	if err != nil {
 		return nil, err
 	}
 	return s.answer(s.jobs.Update(ctx, job.UpdateRequest{
-		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(),
+		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(), Reseal: reseal,
 		Merge: func(present job.Definition) (job.Definition, error) {
+			noteBefore(ctx, &present)
 			merged := definitionToPB(&present)
 			copyPaths(merged, q.GetJob(), paths)
 			var r reader
 			d := r.definition(present.Key, merged)
+			if keepsPayload(&present, q.GetJob(), paths) {
+				d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
+			}
 			return d, r.err()
 		},
 	}))

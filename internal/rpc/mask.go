@@ -19,15 +19,29 @@ var settable = []string{
 	"overlap_policy", "overlap_limit", "misfire_policy", "locks", "target", "pause_after_failures",
 }
 
+// resealPath, alone in a mask, has the payload sealed with the present key.
+const resealPath = "payload_key_id"
+
+// keepsPayload tells whether an edit leaves the payload alone: it does not name it, or
+// sends a job back as it was read while its payload was sealed.
+func keepsPayload(present *job.Definition, sent *fermatav1.Job, paths []string) bool {
+	asRead := present.PayloadKey != "" && sent.GetPayloadSealed() && len(sent.GetPayload()) == 0
+	return asRead || !slices.Contains(paths, "payload")
+}
+
 // checkMask returns the paths to copy: those of the mask, or all settable fields
-// for "*". Paths may go into messages: "retry_policy.max_attempts".
-func checkMask(mask *fieldmaskpb.FieldMask) ([]string, error) {
+// for "*". Paths may go into messages: "retry_policy.max_attempts". reseal tells of a
+// mask that copies nothing.
+func checkMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool, err error) {
 	paths := mask.GetPaths()
 	if len(paths) == 0 {
-		return nil, job.Invalid("update_mask", "is empty; name the fields to change, or * for all")
+		return nil, false, job.Invalid("update_mask", "is empty; name the fields to change, or * for all")
 	}
 	if len(paths) == 1 && paths[0] == "*" {
-		return settable, nil
+		return settable, false, nil
+	}
+	if len(paths) == 1 && paths[0] == resealPath {
+		return nil, true, nil
 	}
 	var v []job.Violation
 	for _, path := range paths {
@@ -39,9 +53,9 @@ func checkMask(mask *fieldmaskpb.FieldMask) ([]string, error) {
 		}
 	}
 	if len(v) > 0 {
-		return nil, &job.InvalidError{Violations: v}
+		return nil, false, &job.InvalidError{Violations: v}
 	}
-	return paths, nil
+	return paths, false, nil
 }
 
 func settablePath(path string) bool {

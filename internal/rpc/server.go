@@ -3,16 +3,20 @@ package rpc
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/fermata-io/fermata/internal/access"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -22,6 +26,12 @@ const (
 	minPing     = 5 * time.Second
 	pingEvery   = 10 * time.Second
 	pingTimeout = 5 * time.Second
+
+	// connectionAge, give or take a tenth, is when clients are asked to connect anew,
+	// so that they spread over new nodes; what they have under way may end within
+	// connectionGrace. Streams of workers have moved before: see streamAge.
+	connectionAge   = 30 * time.Minute
+	connectionGrace = 5 * time.Minute
 
 	// stackKeepers are goroutines that serve calls one after the other, so that the
 	// stack which a call needs is grown once for many. Calls that find none of them
@@ -43,15 +53,28 @@ type Options struct {
 	// MaxRecvMsgSize bounds one request in bytes. Default 16 MiB, which holds a
 	// batch of 1,000 jobs with payloads of 16 KiB.
 	MaxRecvMsgSize int
-	// MaxConcurrentStreams bounds the calls at once of one connection. Default 1000.
+	// MaxConcurrentStreams bounds the calls at once of one connection. Default 250.
 	MaxConcurrentStreams uint32
-	// DisableReflection hides the description of the services.
-	DisableReflection bool
+	// Authority says who calls and what they may do; nil: everybody may do anything.
+	Authority Authority
+	// Binding is a key of MinBinding bytes that all nodes share, and nobody else has,
+	// which binds leases to the workers that got them. Required with an Authority.
+	Binding []byte
+	// Limits are those of each host that calls, where there is no Authority.
+	Limits access.Limits
+	// Registerer is for metrics about refused calls; nil registers nothing.
+	Registerer prometheus.Registerer
+	// Reflection describes the services to whoever asks.
+	Reflection bool
 	// Now tells what of a job's state has expired. Default: the clock of this node.
 	Now func() time.Time
 	// Observe hears of each call.
 	Observe CallObserver
-	Logger  *slog.Logger
+	// Node is the name of this node in audit records.
+	Node string
+	// Trail keeps audit records; nil keeps none.
+	Trail  Trail
+	Logger *slog.Logger
 }
 
 // NewServer returns a server that is ready to serve, and its health service,
@@ -66,10 +89,17 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	server := grpc.NewServer(serverOptions(o)...)
+	if o.Authority != nil && len(o.Binding) < MinBinding {
+		return nil, nil, fmt.Errorf("rpc: a binding key of %d bytes, want %d", len(o.Binding), MinBinding)
+	}
+	options, err := serverOptions(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	server := grpc.NewServer(options...)
 	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: o.Jobs, now: o.Now})
 	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: o.Jobs})
-	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster})
+	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
 	if o.Worker != nil {
 		fermatav1.RegisterWorkerServiceServer(server, o.Worker)
 	}
@@ -78,27 +108,43 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 		checks.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
 	}
 	grpc_health_v1.RegisterHealthServer(server, checks)
-	if !o.DisableReflection {
+	if o.Reflection {
 		reflection.Register(server)
 	}
-	return server, checks, nil
+	return server, checks, checkDemands(server.GetServiceInfo())
 }
 
-func serverOptions(o Options) []grpc.ServerOption {
+func serverOptions(o Options) ([]grpc.ServerOption, error) {
 	g := &guard{logger: o.Logger, observe: o.Observe}
+	a := &auditor{trail: o.Trail, jobs: o.Jobs, node: o.Node, logger: o.Logger}
+	unary, stream := []grpc.UnaryServerInterceptor{g.unary}, []grpc.StreamServerInterceptor{g.stream}
+	secure := o.Credentials
+	if o.Authority != nil || o.Limits != (access.Limits{}) {
+		gate, err := newGate(o)
+		if err != nil {
+			return nil, err
+		}
+		unary, stream = append(unary, gate.unary), append(stream, gate.stream)
+		if secure == nil {
+			secure = insecure.NewCredentials()
+		}
+		secure = watchedCredentials{secure}
+	}
 	options := []grpc.ServerOption{
-		grpc.UnaryInterceptor(g.unary),
-		grpc.StreamInterceptor(g.stream),
+		grpc.ChainUnaryInterceptor(append(unary, a.unary)...),
+		grpc.ChainStreamInterceptor(stream...),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, 16<<20)),
-		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, 1000)),
+		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, 250)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.NumStreamWorkers(stackKeepers),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: pingEvery, Timeout: pingTimeout, MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace,
+		}),
 	}
-	if o.Credentials != nil {
-		options = append(options, grpc.Creds(o.Credentials))
+	if secure != nil {
+		options = append(options, grpc.Creds(secure))
 	}
-	return options
+	return options, nil
 }

@@ -100,10 +100,10 @@ func (b *bench) observed() []string {
 	return slices.Clone(b.calls)
 }
 
-func serve(t *testing.T) *bench {
+func serve(t *testing.T, change ...func(*Options)) *bench {
 	t.Helper()
 	b := &bench{jobs: &fakeJobs{}}
-	server, _, err := NewServer(Options{
+	options := Options{
 		Jobs: b.jobs, Cluster: fakeCluster{}, MaxRecvMsgSize: 1 << 20,
 		Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
 		Observe: func(method string, code codes.Code, _ time.Duration) {
@@ -111,7 +111,11 @@ func serve(t *testing.T) *bench {
 			defer b.mu.Unlock()
 			b.calls = append(b.calls, method[strings.LastIndexByte(method, '/')+1:]+" "+code.String())
 		},
-	})
+	}
+	for _, c := range change {
+		c(&options)
+	}
+	server, _, err := NewServer(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,24 +278,29 @@ func TestErrorsPanicsAndObservers(t *testing.T) {
 	}
 }
 
+func TestReflectionIsOffUnlessAskedFor(t *testing.T) {
+	for on, b := range map[bool]*bench{false: serve(t), true: serve(t, func(o *Options) { o.Reflection = true })} {
+		stream, err := grpc_reflection_v1.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A refusal shows when the answer is read.
+		_ = stream.Send(&grpc_reflection_v1.ServerReflectionRequest{
+			MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{},
+		})
+		answer, err := stream.Recv()
+		if on && !strings.Contains(answer.String(), "fermata.v1.JobService") || !on && status.Code(err) != codes.Unimplemented {
+			t.Errorf("asked for: %v: %v %v", on, answer, err)
+		}
+	}
+}
+
 func TestServices(t *testing.T) {
 	b := serve(t)
 	ctx := t.Context()
 	check, err := grpc_health_v1.NewHealthClient(b.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "fermata.v1.JobService"})
 	if err != nil || check.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Errorf("health: %v %v", check, err)
-	}
-	stream, err := grpc_reflection_v1.NewServerReflectionClient(b.conn).ServerReflectionInfo(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Send(&grpc_reflection_v1.ServerReflectionRequest{
-		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if answer, err := stream.Recv(); err != nil || !strings.Contains(answer.String(), "fermata.v1.JobService") {
-		t.Errorf("reflection: %v %v", answer, err)
 	}
 	cluster := fermatav1.NewClusterServiceClient(b.conn)
 	nodes, err := cluster.ListNodes(ctx, &fermatav1.ListNodesRequest{})

@@ -71,6 +71,8 @@ func messageToPB(m job.WorkerMessage) *fermatav1.WorkResponse {
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Cancel{Cancel: &fermatav1.Cancel{
 			LeaseIds: m.LeaseIDs, Reason: cancelReasons[m.Reason],
 		}}}
+	case sealed:
+		return m.pb
 	case job.GoElsewhere:
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Drain{Drain: &fermatav1.Drain{Addresses: m.Addresses}}}
 	}
@@ -98,7 +100,7 @@ func leaseToPB(l job.Assignment) *fermatav1.Lease {
 	d, s := l.Definition, l.State
 	run := s.RunID()
 	return &fermatav1.Lease{
-		LeaseId: l.LeaseID, Run: RunName(d.Key, run), Queue: s.Lane.Queue, Handler: d.Handler, Payload: d.Payload,
+		LeaseId: l.LeaseID, Run: RunName(d.Key, run), Queue: s.Lane.Queue, Handler: d.Handler, Payload: l.Payload(),
 		Attempt: int32(s.Attempt + 1), MaxAttempts: int32(d.Retry.MaxAttempts),
 		NominalTime: msToPB(s.Nominal), DueTime: msToPB(s.Due), Timeout: durationpb.New(d.Timeout),
 		Token: int64(s.Token), Labels: d.Labels, CorrelationId: job.Correlation(d.Key, run),

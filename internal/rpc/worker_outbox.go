@@ -3,6 +3,7 @@ package rpc
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
@@ -27,6 +28,7 @@ type outbox struct {
 	queue  []job.WorkerMessage
 	items  int
 	limit  int
+	taken  time.Time // when the message that is being sent was taken; zero: none is
 	closed bool
 }
 
@@ -95,7 +97,23 @@ func (o *outbox) take() (m job.WorkerMessage, ok bool) {
 		o.queue = nil
 	}
 	o.items -= items(m)
+	o.taken = time.Now()
 	return m, true
+}
+
+// sent says that the message taken last has gone out.
+func (o *outbox) sent() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.taken = time.Time{}
+}
+
+// stuck tells whether a message has been on its way for longer than that: the worker
+// answers pings, or its connection would have ended, and yet does not read.
+func (o *outbox) stuck(limit time.Duration) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.taken.IsZero() && time.Since(o.taken) > limit
 }
 
 // close refuses further messages and returns those that were not taken. The
@@ -166,7 +184,7 @@ func split(m job.WorkerMessage) (head, rest job.WorkerMessage) {
 func fitting(leases job.Assignments) int {
 	size := 0
 	for i, l := range leases {
-		size += len(l.Definition.Payload) + 256
+		size += len(l.Payload()) + 256
 		for k, v := range l.Definition.Labels {
 			size += len(k) + len(v)
 		}

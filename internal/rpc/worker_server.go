@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -24,8 +25,21 @@ type Sessions interface {
 	Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error)
 }
 
-// helloTimeout is how long a stream may be silent before it says who it is.
-const helloTimeout = 10 * time.Second
+const (
+	// helloTimeout is how long a stream may be silent before it says who it is.
+	helloTimeout = 10 * time.Second
+	// stuckTimeout is how long a worker may leave a message unread.
+	stuckTimeout = 30 * time.Second
+	// streamAge is when a worker is asked to connect anew, give or take a tenth: to
+	// another node, so that workers spread over new nodes, and with the credential
+	// it has by then. It is less than the age of a connection.
+	streamAge = 24 * time.Minute
+	// recheckEvery is how often the caller of a stream is looked at again.
+	recheckEvery = 10 * time.Second
+	// renewBefore is how long before its credential expires a worker is asked to
+	// connect anew.
+	renewBefore = time.Minute
+)
 
 // WorkerServer carries the streams of workers. Each has one goroutine that reads
 // and one that writes; the handler itself only waits, so that it can end the
@@ -55,11 +69,15 @@ func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkReques
 		stream: stream, sessions: w.sessions, out: newOutbox(),
 		hello: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	s.caller = callerOf(stream.Context())
 	ended := make(chan error, 2)
 	w.loops.Go(func() { ended <- s.guarded(s.read) })
 	w.loops.Go(func() { ended <- s.guarded(s.write) })
-	late := time.NewTimer(helloTimeout)
+	late, old := time.NewTimer(helloTimeout), time.NewTimer(s.age())
 	defer late.Stop()
+	defer old.Stop()
+	recheck := time.NewTicker(recheckEvery)
+	defer recheck.Stop()
 	hello := s.hello
 	for {
 		select {
@@ -68,6 +86,12 @@ func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkReques
 			late.Stop()
 		case <-late.C:
 			return s.end(status.Error(codes.DeadlineExceeded, "no hello came"))
+		case <-old.C:
+			s.sendAway()
+		case <-recheck.C:
+			if err := s.recheck(); err != nil {
+				return s.end(err)
+			}
 		case err := <-ended:
 			return s.end(err)
 		case <-s.stopped:
@@ -82,6 +106,8 @@ type workerStream struct {
 	sessions Sessions
 	out      *outbox
 	hello    chan struct{} // closed when the session has begun
+	caller   *caller       // nil where callers are not authenticated
+	seal     *seal         // nil before the session, and where there are no callers; see write
 
 	once    sync.Once
 	stopped chan struct{}
@@ -89,7 +115,46 @@ type workerStream struct {
 
 	mu      sync.Mutex
 	session job.WorkerSession
+	said    job.Hello
 	over    bool
+}
+
+// age is when the worker is to connect anew.
+func (s *workerStream) age() time.Duration {
+	age := streamAge - streamAge/10 + rand.N(streamAge/5)
+	if s.caller != nil && !s.caller.identity.Expires.IsZero() {
+		age = min(age, max(recheckEvery, time.Until(s.caller.identity.Expires)-renewBefore))
+	}
+	return age
+}
+
+// sendAway asks the worker to connect anew. It takes its leases along.
+func (s *workerStream) sendAway() {
+	s.mu.Lock()
+	session := s.session
+	s.mu.Unlock()
+	if session == nil {
+		return
+	}
+	session.Draining()
+	if err := s.out.put(job.GoElsewhere{}); err != nil {
+		s.Stop(errors.Join(job.ErrSlowWorker, err))
+	}
+}
+
+// recheck ends a stream whose caller has lost what it began with: a token that was
+// taken back, a role, or time.
+func (s *workerStream) recheck() error {
+	if s.out.stuck(stuckTimeout) {
+		return stopStatus(job.ErrSlowWorker)
+	}
+	s.mu.Lock()
+	begun, hello := s.session != nil, s.said
+	s.mu.Unlock()
+	if s.caller == nil || !begun {
+		return nil
+	}
+	return s.caller.again(s.stream.Context(), hello)
 }
 
 // Send queues a message for the worker.
@@ -121,13 +186,13 @@ func (s *workerStream) end(err error) error {
 }
 
 // begin notes the session; false if the stream has ended meanwhile.
-func (s *workerStream) begin(session job.WorkerSession) bool {
+func (s *workerStream) begin(session job.WorkerSession, hello job.Hello) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
 		return false
 	}
-	s.session = session
+	s.session, s.said = session, hello
 	close(s.hello)
 	return true
 }
@@ -147,13 +212,26 @@ func (s *workerStream) read() error {
 		return withDetails(codes.InvalidArgument, "hello: "+violations[0].Field+" "+violations[0].Description, badRequest(violations)).Err()
 	}
 	s.out.bound(hello)
+	var foreign []string
+	if s.caller != nil {
+		if err := s.caller.serves(s.stream.Context(), hello); err != nil {
+			return err
+		}
+		hello.Identity = s.caller.identity.Subject
+		// The first message, which write waits for, is put after this.
+		s.seal = newSeal(s.caller.gate.binding, hello.Identity, hello)
+		hello.Live, foreign = s.seal.sort(hello.Live)
+	}
 	session, err := s.sessions.Connect(hello, s)
 	if err != nil {
 		return stopStatus(err)
 	}
-	if !s.begin(session) {
+	if !s.begin(session, hello) {
 		session.Close("stream ended", s.out.close())
 		return nil
+	}
+	if err := s.refuse(foreign, notYours); err != nil {
+		return err
 	}
 	for {
 		m, err := s.stream.Recv()
@@ -166,14 +244,69 @@ func (s *workerStream) read() error {
 	}
 }
 
+// refuse answers a worker that names leases which it was not given.
+func (s *workerStream) refuse(ids []string, answer func([]string) sealed) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	s.caller.foreign(s.stream.Context(), ids)
+	if answer == nil {
+		return nil
+	}
+	if err := s.out.put(answer(ids)); err != nil {
+		return stopStatus(errors.Join(job.ErrSlowWorker, err))
+	}
+	return nil
+}
+
+// own keeps the leases that the worker was given, and refuses the others.
+func (s *workerStream) own(ids []string) ([]string, error) {
+	if s.seal == nil {
+		return ids, nil
+	}
+	own, foreign := s.seal.sort(ids)
+	return own, s.refuse(foreign, nil)
+}
+
+// ownResults is own for results, which are answered.
+func (s *workerStream) ownResults(results []job.Result) ([]job.Result, error) {
+	if s.seal == nil {
+		return results, nil
+	}
+	var foreign []string
+	own := results[:0]
+	for _, r := range results {
+		id, ok := s.seal.open(r.LeaseID)
+		if !ok {
+			foreign = append(foreign, r.LeaseID)
+			continue
+		}
+		r.LeaseID = id
+		own = append(own, r)
+	}
+	return own, s.refuse(foreign, notTaken)
+}
+
 func (s *workerStream) take(session job.WorkerSession, m *fermatav1.WorkRequest) error {
 	switch m := m.GetMessage().(type) {
 	case *fermatav1.WorkRequest_Started:
-		session.Started(m.Started.GetLeaseIds())
+		ids, err := s.own(m.Started.GetLeaseIds())
+		if err != nil {
+			return err
+		}
+		session.Started(ids)
 	case *fermatav1.WorkRequest_Results:
-		session.Results(each(m.Results.GetResults(), resultFromPB))
+		results, err := s.ownResults(each(m.Results.GetResults(), resultFromPB))
+		if err != nil {
+			return err
+		}
+		session.Results(results)
 	case *fermatav1.WorkRequest_Returned:
-		session.Returned(m.Returned.GetLeaseIds())
+		ids, err := s.own(m.Returned.GetLeaseIds())
+		if err != nil {
+			return err
+		}
+		session.Returned(ids)
 	case *fermatav1.WorkRequest_Draining:
 		session.Draining()
 	case *fermatav1.WorkRequest_Hello:
@@ -199,7 +332,13 @@ func (s *workerStream) write() error {
 				return s.stream.Context().Err()
 			}
 		}
-		if err := s.stream.Send(messageToPB(m)); err != nil {
+		pb := messageToPB(m)
+		if _, done := m.(sealed); s.seal != nil && !done {
+			s.seal.closeAll(pb)
+		}
+		err := s.stream.Send(pb)
+		s.out.sent()
+		if err != nil {
 			return err
 		}
 	}
@@ -225,6 +364,7 @@ var stopReasons = []struct {
 	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one"},
 	{job.ErrSuperseded, codes.Aborted, "SESSION_SUPERSEDED", "a later session of this worker is open"},
 	{job.ErrSlowWorker, codes.ResourceExhausted, "WORKER_TOO_SLOW", "the worker does not keep up with its stream"},
+	{job.ErrWorkerTaken, codes.PermissionDenied, "WORKER_TAKEN", "a worker of this id is here under another identity"},
 }
 
 func stopStatus(err error) error {

@@ -19,7 +19,7 @@ import (
 func TestRefreshesGoTogether(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	o := *server.Client().Options()
+	o := *server.Granted().Options()
 	client := redis.NewClient(&o)
 	t.Cleanup(func() { _ = client.Close() })
 	pipes := &pipelines{}
@@ -88,7 +88,7 @@ func TestEachRefreshHasItsOwnOutcome(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	o := validOptions(t)
-	o.Client, o.Shards = server.Client(), 5
+	o.Client, o.Shards = server.Granted(), 5
 	m, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestServersDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	o := validOptions(t)
-	o.Client, o.Shards = cluster.Client(), 24
+	o.Client, o.Shards = cluster.Granted(), 24
 	m, err := New(o)
 	if err != nil {
 		t.Fatal(err)

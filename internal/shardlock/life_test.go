@@ -22,7 +22,7 @@ import (
 // life are missing, not before.
 func TestLockOfEndedProcess(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 8)
+	f := newFleet(t, redistest.Start(t).Granted(), 8)
 	slow := func(o *Options) { o.TTL = 2 * patience }
 	a, b := f.start("a", slow), f.start("b", slow)
 	f.see("a", "b")
@@ -54,7 +54,7 @@ func TestLockOfEndedProcess(t *testing.T) {
 // gossip for dead.
 func TestProcessThatGivesSignsKeepsItsLocks(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 8)
+	f := newFleet(t, redistest.Start(t).Granted(), 8)
 	a, b := f.start("a"), f.start("b")
 	f.see("a", "b")
 	f.converged("a", "b")
@@ -88,7 +88,7 @@ func TestProcessThatGivesSignsKeepsItsLocks(t *testing.T) {
 // a minute.
 func TestSilentProcessOfThisName(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 1)
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
 	slow := func(o *Options) { o.TTL = 2 * patience }
 	v, _ := ownedBy(t, true)
 	old := f.start("a", slow)
@@ -107,7 +107,7 @@ func TestSilentProcessOfThisName(t *testing.T) {
 // TestSecondProcessOfANameBreaksNothing: the first gives signs of life.
 func TestSecondProcessOfANameBreaksNothing(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 1)
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
 	v, _ := ownedBy(t, true)
 	first := f.start("a")
 	first.SetView(v)
@@ -129,7 +129,7 @@ func TestSecondProcessOfANameBreaksNothing(t *testing.T) {
 // as does one that has refreshed it meanwhile.
 func TestSeizeLooksAgain(t *testing.T) {
 	t.Parallel()
-	client := redistest.Start(t).Client()
+	client := redistest.Start(t).Granted()
 	o := validOptions(t)
 	o.Client = client
 	m, err := New(o)
@@ -330,7 +330,7 @@ func TestBurialsAreBounded(t *testing.T) {
 // process gives none: nobody could ask.
 func TestSignsAreGivenInCompany(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 1)
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
 	a := f.start("a")
 	f.see("a")
 	h := parse(f.holds(a, 0).Value)

@@ -46,7 +46,7 @@ func (c *cutter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func cutClient(t *testing.T, s *redistest.Server, word string, n int64) (*redis.Client, *cutter) {
 	t.Helper()
-	o := *s.Client().Options()
+	o := *s.Granted().Options()
 	client := redis.NewClient(&o)
 	t.Cleanup(func() { _ = client.Close() })
 	c := &cutter{word: word}
@@ -174,7 +174,7 @@ func TestReleaseWhoseAnswerWasLost(t *testing.T) {
 func TestDrainEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	f := newFleet(t, server.Client(), 2)
+	f := newFleet(t, server.Granted(), 2)
 	a := f.start("a")
 	f.see("a")
 	f.converged("a")

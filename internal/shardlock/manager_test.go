@@ -16,7 +16,7 @@ import (
 
 func TestTwoNodesSplitTheShards(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 16)
+	f := newFleet(t, redistest.Start(t).Granted(), 16)
 	a := f.start("a")
 	f.start("b")
 	f.see("a", "b")
@@ -43,7 +43,7 @@ func TestTwoNodesSplitTheShards(t *testing.T) {
 
 func TestThirdNodeGetsItsShardsWithoutDoubleHolding(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 24)
+	f := newFleet(t, redistest.Start(t).Granted(), 24)
 	f.start("a")
 	f.start("b")
 	f.see("a", "b")
@@ -62,7 +62,7 @@ func TestThirdNodeGetsItsShardsWithoutDoubleHolding(t *testing.T) {
 
 func TestLockOfDeadNodeIsBrokenBeforeItExpires(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 1)
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
 	a := f.start("a")
 	f.see("a")
 	grip := f.holds(a, 0)
@@ -96,7 +96,7 @@ func TestLockOfDeadNodeIsBrokenBeforeItExpires(t *testing.T) {
 
 func TestHealthyLockIsNotBrokenThoughGossipSaysDead(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 4)
+	f := newFleet(t, redistest.Start(t).Granted(), 4)
 	a := f.start("a")
 	f.see("a")
 	var first Grip
@@ -121,7 +121,7 @@ func TestHealthyLockIsNotBrokenThoughGossipSaysDead(t *testing.T) {
 
 func TestLockOfSilentButLiveNodeExpiresByItself(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 1)
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
 	a := f.start("a")
 	f.see("a")
 	f.holds(a, 0)
@@ -148,7 +148,7 @@ func TestLockOfSilentButLiveNodeExpiresByItself(t *testing.T) {
 
 func TestLockOfFormerProcessOfThisNode(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 1)
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
 	old := f.start("a")
 	f.see("a")
 	f.holds(old, 0)
@@ -164,7 +164,7 @@ func TestLockOfFormerProcessOfThisNode(t *testing.T) {
 func TestValidityEndsWhileRedisStalls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	f := newFleet(t, server.Client(), 3)
+	f := newFleet(t, server.Granted(), 3)
 	a := f.start("a", func(o *Options) { o.TTL = MinTTL })
 	f.see("a")
 	f.converged("a")
@@ -197,7 +197,7 @@ func TestValidityEndsWhileRedisStalls(t *testing.T) {
 
 func TestDeletedLockIsLostAndObtainedAnew(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 1)
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
 	a := f.start("a")
 	b := f.start("b")
 	f.see("a", "b")
@@ -227,7 +227,7 @@ func TestDeletedLockIsLostAndObtainedAnew(t *testing.T) {
 
 func TestDrainHandsOverAtOnce(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 16)
+	f := newFleet(t, redistest.Start(t).Granted(), 16)
 	a := f.start("a", func(o *Options) { o.OnRelease = nil })
 	b := f.start("b")
 	f.see("a", "b")
@@ -260,7 +260,7 @@ func TestDrainHandsOverAtOnce(t *testing.T) {
 
 func TestReleaseThenCompeteAgain(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 2)
+	f := newFleet(t, redistest.Start(t).Granted(), 2)
 	a := f.start("a")
 	f.see("a")
 	f.converged("a")
@@ -278,7 +278,7 @@ func TestReleaseThenCompeteAgain(t *testing.T) {
 
 func TestEndOfRun(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Client(), 2)
+	f := newFleet(t, redistest.Start(t).Granted(), 2)
 	a := f.start("a")
 	f.see("a")
 	f.converged("a")
@@ -319,7 +319,7 @@ func TestDrainBeforeRun(t *testing.T) {
 
 func TestOnRedisCluster(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.StartCluster(t, 3, 0).Client(), 12)
+	f := newFleet(t, redistest.StartCluster(t, 3, 0).Granted(), 12)
 	a := f.start("a")
 	f.start("b")
 	f.see("a", "b")
@@ -345,7 +345,7 @@ func TestOnRedisCluster(t *testing.T) {
 func TestHoldersReportsErrorsAndFreeShards(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	f := newFleet(t, server.Client(), 2)
+	f := newFleet(t, server.Granted(), 2)
 	a := f.start("a")
 	holders, err := a.Holders(t.Context())
 	if err != nil || len(holders) != 2 || holders[0] != (Holder{}) || holders[1] != (Holder{Shard: 1}) {

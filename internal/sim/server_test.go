@@ -87,19 +87,19 @@ func TestLocksLiveByTheBubblesClock(t *testing.T) {
 		}
 		s.must(t, "PEXPIRE", lock, "5000")
 		time.Sleep(4900 * time.Millisecond)
-		if got := s.must(t, "EXISTS", lock); got != ":1" {
-			t.Errorf("EXISTS before the end: %s", got)
+		if got := s.must(t, "PTTL", lock); got == ":-2" {
+			t.Errorf("PTTL before the end: %s", got)
 		}
 		time.Sleep(200 * time.Millisecond)
-		if got := s.must(t, "EXISTS", lock); got != ":0" {
-			t.Errorf("EXISTS after the end: %s", got)
+		if got := s.must(t, "PTTL", lock); got != ":-2" {
+			t.Errorf("PTTL after the end: %s", got)
 		}
 		s.must(t, "SET", lock, "b", "PX", "1000")
 		s.must(t, "DEL", lock)
 		s.must(t, "SET", lock, "c")
 		time.Sleep(time.Hour)
-		if got := s.must(t, "EXISTS", lock); got != ":1" {
-			t.Errorf("EXISTS of a lock without an end: %s", got)
+		if got := s.must(t, "PTTL", lock); got != ":-1" {
+			t.Errorf("PTTL of a lock without an end: %s", got)
 		}
 	})
 }

@@ -84,7 +84,7 @@ type answerBed struct {
 }
 
 func newAnswerBed(t *testing.T, server *redistest.Server) *answerBed {
-	b := &answerBed{t: t, w: storetest.NewWorld(t, dial(t, server.URL())), cuts: faultproxy.New(t, server.Addr())}
+	b := &answerBed{t: t, w: storetest.NewWorld(t, server.Client(), as(t, server.URL())), cuts: faultproxy.New(t, server.Addr())}
 	b.answerer = faultproxy.NewAnswerer(t, b.cuts.Addr())
 	client := dial(t, "redis://"+b.answerer.Addr())
 	b.s = b.w.Open(func(o *redisstore.Options) { o.Client = client })

@@ -22,8 +22,8 @@ func TestBusyServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	w := storetest.NewWorld(t, client, func(o *redisstore.Options) { o.Virtual = nil })
-	if n, err := server.Client().ClientKillByFilter(t.Context(), "user", "default").Result(); err != nil || n == 0 {
+	w := storetest.NewWorld(t, server.Client(), func(o *redisstore.Options) { o.Client = client }, func(o *redisstore.Options) { o.Virtual = nil })
+	if n, err := server.Client().ClientKillByFilter(t.Context(), "user", "fermata").Result(); err != nil || n == 0 {
 		t.Fatalf("%d connections cut (%v)", n, err)
 	}
 	ended := make(chan error, 1)

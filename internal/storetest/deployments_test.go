@@ -26,10 +26,10 @@ func clusterURL(c *redistest.Cluster) string {
 // leaves its slot.
 func TestCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
-	storetest.Run(t, func(t testing.TB) redis.UniversalClient { return dial(t, clusterURL(cluster)) })
+	storetest.Run(t, func(testing.TB) redis.UniversalClient { return cluster.Client() }, as(t, clusterURL(cluster)))
 	t.Run("slots", func(t *testing.T) {
-		client := dial(t, clusterURL(cluster))
-		w := storetest.NewWorld(t, client, func(o *redisstore.Options) { o.Shards = 64 })
+		client := cluster.Client()
+		w := storetest.NewWorld(t, client, as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 64 })
 		tags := ring.Tags(64)
 		for shard := range 64 {
 			for _, id := range w.InShard(shard, 2) {
@@ -61,7 +61,7 @@ func TestCluster(t *testing.T) {
 // TestClusterFailover loses a master; its shards go on with its replica.
 func TestClusterFailover(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 1)
-	w := storetest.NewWorld(t, dial(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
+	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
 	last := map[string]uint64{}
 	cycle := func(shard int) error {
 		w.Clock.Add(70_000)
@@ -119,7 +119,7 @@ func inStep(ctx context.Context, n *redistest.Server) error {
 // is at work: calls succeed or say that they may be repeated, and nothing is lost.
 func TestSlotMigration(t *testing.T) {
 	cluster := redistest.StartCluster(t, 2, 0)
-	w := storetest.NewWorld(t, dial(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 2 })
+	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 2 })
 	ids := w.InShard(0, 20)
 	for _, id := range ids {
 		w.Add(storetest.Once(id, 0))

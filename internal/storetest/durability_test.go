@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/redistest"
@@ -20,7 +18,7 @@ import (
 func TestReplicaClass(t *testing.T) {
 	s := redistest.StartSentinel(t, 1, 3, 2, redistest.WithMinReplicas(1, 10))
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
-	w := storetest.NewWorld(t, dial(t, url), func(o *redisstore.Options) {
+	w := storetest.NewWorld(t, observe(t, s.Nodes()[0], url), as(t, url), func(o *redisstore.Options) {
 		o.Durability, o.WaitTimeout = redisstore.DurabilityReplica, 200*time.Millisecond
 	})
 	id := w.InShard(0, 1)[0]
@@ -138,31 +136,4 @@ func severity(r redisstore.Report, code string) redisstore.Severity {
 		}
 	}
 	return redisstore.Info
-}
-
-// TestLeastRights runs the suite with the commands that Commands lists and no
-// others.
-func TestLeastRights(t *testing.T) {
-	rights := strings.Join(redisstore.Commands(), " +")
-	server := redistest.Start(t, redistest.WithACL("default off", "app on >secret ~t*:* resetchannels -@all +"+rights))
-	client, err := redisstore.NewClient(redisstore.ClientOptions{
-		URL: "redis://app@" + server.Addr(), Password: "secret", ClientName: "fermata",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	storetest.Run(t, func(testing.TB) redis.UniversalClient { return server.Client() },
-		func(o *redisstore.Options) { o.Client = client })
-	if _, err := storetest.NewWorld(t, server.Client(), func(o *redisstore.Options) { o.Client = client }).Store.Check(t.Context()); err != nil {
-		t.Errorf("check: %v", err)
-	}
-	if log := server.Client().Do(t.Context(), "acl", "log").Val(); len(log.([]any)) != 0 {
-		t.Errorf("refused: %v", log)
-	}
-	other := dial(t, "redis://app:secret@"+server.Addr())
-	if _, err := redisstore.Open(t.Context(), redisstore.Options{Client: other, Prefix: "elsewhere"}); !errors.Is(err, job.ErrUnavailable) ||
-		!strings.Contains(err.Error(), "elsewhere") && !strings.Contains(err.Error(), "NOPERM") {
-		t.Errorf("outside its keys: %v", err)
-	}
 }

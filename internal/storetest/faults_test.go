@@ -35,7 +35,7 @@ func TestLostAnswers(t *testing.T) {
 	})
 	proxy.CutReplies(0.2)
 
-	naive := naiveControl(t, proxy, 300)
+	naive := naiveControl(t, server, proxy, 300)
 	var wg sync.WaitGroup
 	for shard := range faulty.Shards() {
 		wg.Go(func() { settleThrough(t, w, faulty, shard) })
@@ -189,9 +189,12 @@ func repeat[T any](t *testing.T, call func() (T, error)) T {
 
 // naiveControl counts in a script that does not know its own repeats, as a
 // client does that sends it again after an error.
-func naiveControl(t *testing.T, proxy *faultproxy.Proxy, n int) int {
+func naiveControl(t *testing.T, server *redistest.Server, proxy *faultproxy.Proxy, n int) int {
 	t.Helper()
-	c := dial(t, "redis://"+proxy.Addr())
+	o := *server.Client().Options()
+	o.Addr, o.MaxRetries = proxy.Addr(), -1
+	c := redis.NewClient(&o)
+	t.Cleanup(func() { _ = c.Close() })
 	for range n {
 		for c.Eval(t.Context(), "return redis.call('incr', KEYS[1])", []string{"naive"}).Err() != nil {
 		}
@@ -225,7 +228,7 @@ func replays(t *testing.T, r *prometheus.Registry, script string) float64 {
 // TestScriptsForgotten empties the script cache between and under pipelines.
 func TestScriptsForgotten(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, dial(t, server.URL()))
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
 	for shard := range w.Store.Shards() {
 		for _, id := range w.InShard(shard, 30) {
 			w.Add(storetest.Once(id, 0))

@@ -59,7 +59,7 @@ func isolatePrimary(t *testing.T, class redisstore.Durability, opts ...redistest
 	old := s.Nodes()[0]
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
 	options := func(o *redisstore.Options) { o.Durability, o.WaitTimeout = class, 300*time.Millisecond }
-	w := storetest.NewWorld(t, dial(t, url), options)
+	w := storetest.NewWorld(t, observe(t, old, url), as(t, url), options)
 	inside = startIsolatedWriter(t, "inside", w, w.Open(options, func(o *redisstore.Options) { o.Client = dial(t, old.URL()) }))
 	outside = startIsolatedWriter(t, "outside", w, w.Store)
 	inside.reach(30)

@@ -20,7 +20,7 @@ import (
 // does not make the loss invisible.
 func TestKeyspaceLost(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, dial(t, server.URL()))
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
 	w.Damaged()
 	ctx, hash := t.Context(), w.Prefix+":{meta}"
 	finding := func() string {
@@ -66,7 +66,7 @@ func TestKeyspaceLost(t *testing.T) {
 // other masters' shards are answered beside the error.
 func TestLanesOfHealthyServers(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
-	w := storetest.NewWorld(t, dial(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
+	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
 	w.Damaged()
 	for shard := range 3 {
 		w.Add(storetest.Once(w.InShard(shard, 1)[0], time.Minute))

@@ -97,7 +97,7 @@ func keysLike(t testing.TB, client redis.UniversalClient, suffix string) []strin
 // TestPlainJobsStaySmall bounds the texts of a plain job: with 4 bytes of overhead its
 // state is in the allocator's class of 64 bytes, and its definition in that of 256.
 func TestPlainJobsStaySmall(t *testing.T) {
-	w := storetest.NewWorld(t, dial(t, redistest.Start(t).URL()), func(o *redisstore.Options) { o.Shards = 1 })
+	w := storetest.NewWorld(t, redistest.Start(t).Client(), func(o *redisstore.Options) { o.Shards = 1 })
 	d := plainJob("default", 1, w.Clock.Load())
 	w.Add(d)
 	for key, most := range map[string]int{"st": 60, "def": 252} {
@@ -111,7 +111,7 @@ func TestPlainJobsStaySmall(t *testing.T) {
 // TestLanesAreReadPlainly: while the clock is known, due times are read without a
 // script, and what another process has changed is seen all the same.
 func TestLanesAreReadPlainly(t *testing.T) {
-	client := dial(t, redistest.Start(t).URL())
+	client := redistest.Start(t).Client()
 	realTime := func(o *redisstore.Options) { o.Virtual = nil }
 	w := storetest.NewWorld(t, client, realTime)
 	other := w.Open(realTime)

@@ -22,7 +22,7 @@ import (
 func TestUnavailable(t *testing.T) {
 	server := redistest.Start(t, redistest.WithAOF("always"))
 	proxy := faultproxy.New(t, server.Addr())
-	w := storetest.NewWorld(t, dial(t, server.URL()))
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
 	s := w.Open(func(o *redisstore.Options) { o.Client = dial(t, "redis://"+proxy.Addr()) })
 	id := w.InShard(0, 1)[0]
 	w.Add(storetest.Definition(id))
@@ -64,7 +64,7 @@ func TestUnavailable(t *testing.T) {
 // lets work go on passes, and history is what is left out.
 func TestMemoryFull(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, dial(t, server.URL()))
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
 	ids := w.InShard(0, 12)
 	for _, id := range ids[:10] {
 		d := storetest.Definition(id)
@@ -121,7 +121,7 @@ var leaseLock = storetest.LeaseRequest(0, 1, "").LockValue
 // dead one again while Redis is full: only history and dead letters are left out.
 func TestMemoryFullForRuns(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, dial(t, server.URL()))
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
 	d := storetest.Overlapping(w.InShard(0, 1)[0])
 	w.Add(d)
 	fail := func(l job.Leased) []job.Write {
@@ -162,7 +162,7 @@ func fill(t *testing.T, c *redis.Client, maxmemory string) {
 func TestErrorsAreCounted(t *testing.T) {
 	server := redistest.Start(t)
 	registry := prometheus.NewRegistry()
-	w := storetest.NewWorld(t, dial(t, server.URL()), func(o *redisstore.Options) { o.Registerer = registry })
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), func(o *redisstore.Options) { o.Registerer = registry })
 	fill(t, server.Client(), "1")
 	w.Store.Create(t.Context(), 0, []job.Record{w.Record(storetest.Definition(w.InShard(0, 1)[0]))})
 	families, err := registry.Gather()

@@ -28,7 +28,7 @@ func asGolden(o *redisstore.Options) { o.Caller = "golden-node" }
 
 // TestWhatIsStored: this version stores, to the byte, what its golden dump holds.
 func TestWhatIsStored(t *testing.T) {
-	client := dial(t, redistest.Start(t).URL())
+	client := redistest.Start(t).Client()
 	w := storetest.NewWorldAt(t, client, goldenPrefix, storetest.Start, asGolden)
 	ids := storetest.Specimen(w)
 	dump := storetest.Dump(w)
@@ -94,7 +94,7 @@ func whatWasStored(t *testing.T, dir string, raised bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := dial(t, redistest.Start(t).URL())
+	client := redistest.Start(t).Client()
 	clock := storetest.Load(t, client, dump)
 	w := storetest.NewWorldAt(t, client, goldenPrefix, clock, asGolden)
 	plain := !raised && strings.HasPrefix(filepath.Base(dir), "schema-1")

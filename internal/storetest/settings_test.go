@@ -13,7 +13,7 @@ import (
 // that lose jobs: the next look says so, and says nothing when all is right again.
 func TestSettingsChangeUnderAStore(t *testing.T) {
 	server := redistest.Start(t, redistest.WithAOF("no"))
-	w := storetest.NewWorld(t, dial(t, server.URL()), func(o *redisstore.Options) { o.Durability = redisstore.DurabilityLocal })
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), func(o *redisstore.Options) { o.Durability = redisstore.DurabilityLocal })
 	set := func(name, value string) {
 		t.Helper()
 		if err := server.Client().ConfigSet(t.Context(), name, value).Err(); err != nil {

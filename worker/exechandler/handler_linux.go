@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,7 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermata-io/fermata/worker"
+	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
+	"github.com/fermata-io/fermata/worker/secrets"
 )
+
+type handler struct {
+	Options
+	programs programs
+}
 
 // New makes a handler. The error tells what is wrong with the options.
 func New(o Options) (worker.Handler, error) {
@@ -25,7 +32,28 @@ func New(o Options) (worker.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.handle, nil
+	if err := o.checkUser(os.Geteuid()); err != nil {
+		return nil, err
+	}
+	p, err := pin(o.Allow)
+	if err != nil {
+		return nil, err
+	}
+	return handler{o, p}.handle, nil
+}
+
+func (o Options) checkUser(euid int) error {
+	as := uint32(euid)
+	if o.User != nil {
+		as = o.User.UID
+	}
+	switch {
+	case as == 0 && !o.AllowRoot:
+		return errors.New("exec handler: programs would run as root; name another user, or allow root")
+	case as != uint32(euid) && euid != 0:
+		return fmt.Errorf("exec handler: only root can run programs as user %d", as)
+	}
+	return nil
 }
 
 // report is the output of an attempt.
@@ -37,46 +65,76 @@ type report struct {
 	Output     string `json:"output"`
 }
 
-func (o Options) handle(ctx context.Context, t *worker.Task) error {
+func (h handler) handle(ctx context.Context, t *worker.Task) error {
 	p, err := parse(t.Payload)
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(o.Allow, p.Argv[0]) {
-		return fmt.Errorf("program %.200q is not allowed on this worker", p.Argv[0])
+	use := h.Secrets.For(p.Argv[0])
+	return use.HideError(h.attempt(ctx, t, p, use))
+}
+
+func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *secrets.Use) error {
+	file, err := h.programs.find(p.Argv[0])
+	if err != nil {
+		return err
+	}
+	dir, err := directory(h.Dir, p.Dir)
+	if err != nil {
+		return err
+	}
+	if err := p.expand(use); err != nil {
+		return err
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	var written tail
-	cmd := &exec.Cmd{
-		Path: p.Argv[0], Args: p.Argv, Dir: p.Dir, Env: o.environment(p, t),
-		Stdin: strings.NewReader(p.Stdin), Stdout: &written, Stderr: &written,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
-		// Once the program has ended, its pipes have this long.
-		WaitDelay: o.Grace,
-	}
+	cmd := h.command(file, dir, p, t)
+	cmd.Stdout, cmd.Stderr = &written, &written
 	start := time.Now()
+	// The kernel kills the program if the thread that started it ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	err = o.wait(ctx, cmd)
-	t.SetOutput(encode(cmd.ProcessState, &written, time.Since(start)))
+	err = h.wait(ctx, cmd, t)
+	t.SetOutput(encode(cmd.ProcessState, &written, use, time.Since(start)))
 	return err
 }
 
+func (h handler) command(file, dir string, p *payload, t *worker.Task) *exec.Cmd {
+	l := h.Limits
+	program, args := launch.Command(launch.Limits{
+		CPU: uint64((l.CPU + time.Second - 1) / time.Second), Memory: uint64(l.Memory), Files: uint64(l.Files),
+		Processes: uint64(l.Processes), FileSize: uint64(l.FileSize),
+	}, file, p.Argv)
+	attributes := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if h.User != nil {
+		// Only root may set groups, and only root has a reason to.
+		attributes.Credential = &syscall.Credential{Uid: h.User.UID, Gid: h.User.GID, NoSetGroups: os.Geteuid() != 0}
+	}
+	return &exec.Cmd{
+		Path: program, Args: args, Dir: dir, Env: h.environment(dir, p, t), Stdin: strings.NewReader(p.Stdin), SysProcAttr: attributes,
+		// Once the program has ended, its pipes have this long.
+		WaitDelay: h.Grace,
+	}
+}
+
 // wait sees the program and its group to their end.
-func (o Options) wait(ctx context.Context, cmd *exec.Cmd) error {
+func (h handler) wait(ctx context.Context, cmd *exec.Cmd, t *worker.Task) error {
 	group := cmd.Process.Pid
 	ended := make(chan struct{})
 	var watcher sync.WaitGroup
-	watcher.Go(func() { o.watch(ctx, group, ended) })
+	watcher.Go(func() { h.watch(ctx, group, ended) })
 	// Until the leader is reaped, the group's number is its own: nothing else can
 	// be hit.
 	awaitLeader(group)
 	close(ended)
 	watcher.Wait()
 	signalGroup(group, unix.SIGKILL)
+	killStrays(t.Run, t.Token)
 	err := cmd.Wait()
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return fmt.Errorf("%w; the program ended with %w", cause, err)
@@ -87,41 +145,11 @@ func (o Options) wait(ctx context.Context, cmd *exec.Cmd) error {
 	return err
 }
 
-// watch ends the group when ctx ends before its leader.
-func (o Options) watch(ctx context.Context, group int, ended <-chan struct{}) {
-	select {
-	case <-ended:
-		return
-	case <-ctx.Done():
-	}
-	signalGroup(group, unix.SIGTERM)
-	grace := time.NewTimer(o.Grace)
-	defer grace.Stop()
-	select {
-	case <-ended:
-	case <-grace.C:
-		signalGroup(group, unix.SIGKILL)
-	}
-}
-
-// awaitLeader returns when the process has ended, without reaping it.
-func awaitLeader(pid int) {
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
-}
-
-func signalGroup(group int, s unix.Signal) {
-	// The group may have ended: that is what is wanted.
-	_ = unix.Kill(-group, s)
-}
-
-func (o Options) environment(p *payload, t *worker.Task) []string {
+func (h handler) environment(dir string, p *payload, t *worker.Task) []string {
 	env := []string{
-		"PATH=" + o.Path,
+		"PATH=" + h.Path,
+		"HOME=" + dir,
+		"LANG=C.UTF-8",
 		"FERMATA_RUN=" + t.Run,
 		"FERMATA_NAMESPACE=" + t.Namespace,
 		"FERMATA_JOB=" + t.Job,
@@ -135,8 +163,8 @@ func (o Options) environment(p *payload, t *worker.Task) []string {
 	return env
 }
 
-func encode(state *os.ProcessState, written *tail, took time.Duration) []byte {
-	r := report{DurationMS: took.Milliseconds(), Bytes: written.total, Output: worker.Excerpt(written.last(), MaxExcerpt)}
+func encode(state *os.ProcessState, written *tail, use *secrets.Use, took time.Duration) []byte {
+	r := report{DurationMS: took.Milliseconds(), Bytes: written.total, Output: worker.Excerpt(use.Hide(written.last()), MaxExcerpt)}
 	if state != nil {
 		r.ExitCode = state.ExitCode()
 		if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {

@@ -28,6 +28,7 @@ func newHandler(t *testing.T, o Options) worker.Handler {
 	if o.Allow == nil {
 		o.Allow = []string{"/bin/sh", "/usr/bin/env", "/bin/cat", "/bin/pwd", "/nonexistent/program", "/usr/bin/printf"}
 	}
+	o.AllowRoot = true // as which some run tests
 	h, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -78,12 +79,12 @@ func TestPrograms(t *testing.T) {
 		"dir":               {payload: payload{Argv: []string{"/bin/pwd"}, Dir: "/usr"}, output: "/usr\n"},
 		"no shell":          {payload: payload{Argv: []string{"/usr/bin/printf", "%s", nasty}}, output: nasty},
 		"environment": {payload: payload{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"REGION": "eu"}},
-			output: "PATH=" + DefaultPath + "\nFERMATA_RUN=namespaces/n/jobs/j/runs/r\nFERMATA_NAMESPACE=n\nFERMATA_JOB=j\n" +
+			output: "PATH=" + DefaultPath + "\nHOME=/\nLANG=C.UTF-8\nFERMATA_RUN=namespaces/n/jobs/j/runs/r\nFERMATA_NAMESPACE=n\nFERMATA_JOB=j\n" +
 				"FERMATA_ATTEMPT=2\nFERMATA_TOKEN=99\nFERMATA_CORRELATION_ID=c\nREGION=eu\n"},
 		"not allowed":    {payload: payload{Argv: []string{"/bin/ls"}}, err: `program "/bin/ls" is not allowed`},
 		"by name":        {payload: payload{Argv: []string{"sh"}}, err: `program "sh" is not allowed`},
 		"another way":    {payload: payload{Argv: []string{"/bin/../bin/sh"}}, err: "is not allowed"},
-		"missing":        {payload: payload{Argv: []string{"/nonexistent/program"}}, err: "start: fork/exec"},
+		"missing":        {payload: payload{Argv: []string{"/nonexistent/program"}}, err: "start: lstat /nonexistent"},
 		"no argv":        {payload: payload{}, err: "argv is empty"},
 		"NUL":            {payload: payload{Argv: []string{"/bin/sh", "\x00"}}, err: "NUL byte"},
 		"relative dir":   {payload: payload{Argv: []string{"/bin/pwd"}, Dir: "tmp"}, err: "dir is not an absolute path"},
@@ -92,6 +93,8 @@ func TestPrograms(t *testing.T) {
 		"path":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PATH": "/x"}}, err: "PATH cannot be set"},
 		"token":          {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"FERMATA_TOKEN": "1"}}, err: "FERMATA_TOKEN cannot be set"},
 		"bash functions": {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"BASH_FUNC_ls%%": "() { :; }"}}, err: "is not a name"},
+		"proxy":          {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"https_proxy": "http://x"}}, err: "https_proxy cannot be set"},
+		"home":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"HOME": "/x"}}, err: "HOME cannot be set"},
 		"python":         {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PYTHONSTARTUP": "/x"}}, err: "PYTHONSTARTUP cannot be set"},
 		"like a loader":  {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"ENVIRONMENT": "eu", "GOLD_": "x"}}, output: "/\n"},
 	}
@@ -199,10 +202,27 @@ func TestTheWholeGroupEnds(t *testing.T) {
 	}
 }
 
-func TestProcessThatLeftTheGroupDoesNotHoldTheHandler(t *testing.T) {
+// TestDaemonEnds: a process that made a session of its own and closed everything is
+// found by its variables.
+func TestDaemonEnds(t *testing.T) {
+	h := newHandler(t, Options{})
+	file := filepath.Join(t.TempDir(), "pids")
+	script := `setsid sh -c 'setsid sh -c "echo \$\$ >> \"\$0\"; exec sleep 600" "$0" <&- >&- 2>&- & echo $$ >> "$0"; exec sleep 600' "$1" <&- >&- 2>&- &
+		while [ "$(wc -l < "$1")" != 2 ]; do sleep 0.01; done 2>&-`
+	if err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", script, "sh", file}})); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range pids(t, file, 2) {
+		eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+	}
+}
+
+// TestProcessThatHidDoesNotHoldTheHandler: one that left the group and shed its
+// variables as well is not found, but neither is it waited for.
+func TestProcessThatHidDoesNotHoldTheHandler(t *testing.T) {
 	h := newHandler(t, Options{Grace: 100 * time.Millisecond})
 	file := filepath.Join(t.TempDir(), "pids")
-	err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", `setsid sh -c 'echo $$ > "$0"; exec sleep 600' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done`, "sh", file}}))
+	err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", `setsid env -i sh -c 'echo $$ > "$0"; exec sleep 600' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done`, "sh", file}}))
 	for _, pid := range pids(t, file, 1) {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Error(err)
@@ -232,6 +252,11 @@ func TestOptions(t *testing.T) {
 		"by name":         {Allow: []string{"sh"}},
 		"unclean":         {Allow: []string{"/bin/../bin/sh"}},
 		"negative grace":  {Allow: []string{"/bin/sh"}, Grace: -1},
+		"negative limit":  {Allow: []string{"/bin/sh"}, Limits: &Limits{Files: -1}},
+		"relative dir":    {Allow: []string{"/bin/sh"}, Dir: "tmp"},
+		"root":            {Allow: []string{"/bin/sh"}, User: &User{}},
+		"a directory":     {Allow: []string{"/bin"}, AllowRoot: true},
+		"no program":      {Allow: []string{"/etc/passwd"}, AllowRoot: true},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: taken", name)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+
+	"github.com/fermata-io/fermata/worker/secrets"
 )
 
 // payload is the program run that a job describes.
@@ -35,28 +37,54 @@ func parse(text []byte) (*payload, error) {
 		if strings.ContainsRune(a, 0) {
 			return nil, errors.New("payload: argv holds a NUL byte")
 		}
+		if secrets.Refers(a) {
+			return nil, errors.New("payload: argv: a reference to a secret may stand in env and stdin only")
+		}
 	}
 	for name, value := range p.Env {
 		if err := checkVariable(name, value); err != nil {
 			return nil, fmt.Errorf("payload: env: %w", err)
 		}
 	}
-	if p.Dir == "" {
-		p.Dir = "/"
-	}
-	if !filepath.IsAbs(p.Dir) || strings.ContainsRune(p.Dir, 0) {
+	if p.Dir != "" && (!filepath.IsAbs(p.Dir) || strings.ContainsRune(p.Dir, 0)) {
 		return nil, errors.New("payload: dir is not an absolute path")
 	}
 	return &p, nil
 }
 
-// loaders are variables that make a dynamic loader, a shell or an interpreter run
-// code of the payload's choice; PATH and FERMATA_ belong to the worker. A * ends
-// a prefix.
+// expand puts secrets in the place of references. Arguments have none: anybody on
+// the machine can read them.
+func (p *payload) expand(use *secrets.Use) error {
+	var err error
+	if p.Stdin, err = use.Expand(p.Stdin); err != nil {
+		return fmt.Errorf("stdin: %w", err)
+	}
+	for name, value := range p.Env {
+		full, err := use.Expand(value)
+		if err != nil {
+			return fmt.Errorf("env: %s: %w", name, err)
+		}
+		if strings.ContainsRune(full, 0) {
+			return fmt.Errorf("env: %s: the secret holds a NUL byte", name)
+		}
+		p.Env[name] = full
+	}
+	return nil
+}
+
+// loaders are variables that make a dynamic loader, a shell, an interpreter or a
+// common library run code of the payload's choice, or talk to a server of its
+// choice; PATH, HOME, LANG and FERMATA_ belong to the worker. A * at the end is any
+// ending, one at the beginning any beginning.
 var loaders = []string{
-	"LD_*", "DYLD_*", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_*", "BASH_*", "ENV", "SHELLOPTS", "PS4", "IFS", "PERL*",
-	"PYTHON*", "RUBY*", "NODE_*", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH", "GIT_*", "EDITOR",
-	"PAGER", "LESSOPEN", "PATH", "FERMATA_*",
+	"LD_*", "DYLD_*", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_*", "LOCPATH", "NLSPATH", "RES_OPTIONS", "HOSTALIASES", "LOCALDOMAIN",
+	"BASH_*", "ENV", "SHELLOPTS", "PS4", "IFS", "CDPATH", "ZDOTDIR", "FPATH", "PROMPT_COMMAND", "PERL*", "PYTHON*", "RUBY*", "GEM_*",
+	"BUNDLE_*", "NODE_*", "NPM_CONFIG_*", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH", "DOTNET_*",
+	"COMPLUS_*", "CORECLR_*", "PHPRC", "PHP_INI_SCAN_DIR", "LUA_*", "TCLLIBPATH", "R_*", "GODEBUG", "GOFLAGS", "GOGC", "GOMAXPROCS", "GOMEMLIMIT",
+	"GOPATH", "GOROOT", "GOTOOLCHAIN", "GOTRACEBACK", "GIT_*", "SSH_*", "CURL_HOME",
+	"OPENSSL_*", "SSL_CERT_*", "SSLKEYLOGFILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "*_PROXY", "KUBECONFIG", "DOCKER_*",
+	"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ENDPOINT_URL*", "EDITOR", "VISUAL", "PAGER", "LESS*", "XDG_*",
+	"PATH", "HOME", "LANG", "TMPDIR", "FERMATA_*",
 }
 
 func checkVariable(name, value string) error {
@@ -65,7 +93,9 @@ func checkVariable(name, value string) error {
 	}
 	for _, l := range loaders {
 		prefix, isPrefix := strings.CutSuffix(l, "*")
-		if upper := strings.ToUpper(name); upper == l || isPrefix && strings.HasPrefix(upper, prefix) {
+		suffix, isSuffix := strings.CutPrefix(l, "*")
+		upper := strings.ToUpper(name)
+		if upper == l || isPrefix && strings.HasPrefix(upper, prefix) || isSuffix && strings.HasSuffix(upper, suffix) {
 			return fmt.Errorf("%s cannot be set", name)
 		}
 	}

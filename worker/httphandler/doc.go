@@ -12,6 +12,9 @@
 //	  "max_body_bytes": 65536               // how much of the answer is read; 1 MiB when unset, and at most
 //	}
 //
+// A header may refer to secrets, "Authorization": "Bearer ${secret:billing-token}":
+// see package secrets. They go to the origin of url, if the secret allows it.
+//
 // The headers Fermata-Run, Fermata-Attempt and Fermata-Token are added; a
 // receiver that refuses tokens smaller than the greatest it has seen for a job is
 // safe from attempts that were superseded. The output is JSON with status, bytes,
@@ -23,10 +26,13 @@
 //
 // Invariants:
 //
-//  1. A connection is made only to public addresses and to those that
-//     Options.Allow holds, checked after name resolution, for redirects too.
+//  1. A connection is made only to public addresses, at the ports of Options.Ports,
+//     and to those that Options.Allow holds, checked after name resolution, for
+//     redirects too.
 //  2. At most 3 redirects are followed, none from https to http. One that leads to
 //     another origin loses the payload's headers and the fencing token.
-//  3. At most 1 MiB of an answer is read, decompressed.
+//  3. At most 1 MiB of an answer is read, decompressed, and it may not pause for
+//     longer than Options.IdleTimeout.
 //  4. Errors name host and path of a URL, never its user or query.
+//  5. A secret stands in no error and no output, even if the receiver sends it back.
 package httphandler

@@ -2,6 +2,7 @@ package httphandler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/worker"
+	"github.com/fermata-io/fermata/worker/secrets"
 )
 
 const (
@@ -24,16 +26,32 @@ const (
 	// MaxExcerpt bounds how much of it is kept, in bytes.
 	MaxExcerpt = 1 << 10
 
+	// DefaultIdleTimeout is how long the body of an answer may pause.
+	DefaultIdleTimeout = 30 * time.Second
+
 	maxRedirects = 3
 	dialTimeout  = 10 * time.Second
+	maxHeaders   = 64 << 10 // bytes of an answer's headers
 )
+
+// DefaultPorts are where public addresses are connected to.
+func DefaultPorts() []uint16 { return []uint16{80, 443} }
 
 // Options configure [New]. The zero value serves.
 type Options struct {
 	// Allow are networks that requests may go to although they are not public:
 	// those of the cluster for example. Without it only public addresses are
-	// reached.
+	// reached. The addresses at which clouds give credentials to their machines are
+	// reached only where a network of that one address is given.
 	Allow []netip.Prefix
+	// Ports are those of public addresses that may be connected to; in networks of
+	// Allow any port may. Default 80 and 443.
+	Ports []uint16
+	// Secrets are what headers may refer to. Default none.
+	Secrets *secrets.Dir
+	// IdleTimeout is how long the body of an answer may pause. Default 30 s. The
+	// whole attempt is bounded by its own timeout.
+	IdleTimeout time.Duration
 	// TLS for https; nil means the system's trust.
 	TLS *tls.Config
 	// Version is part of the User-Agent, fermata-worker/<version>.
@@ -41,16 +59,26 @@ type Options struct {
 }
 
 type handler struct {
-	client *http.Client
-	agent  string
+	client  *http.Client
+	agent   string
+	secrets *secrets.Dir
+	idle    time.Duration
 }
 
 // New makes a handler. All its attempts share one pool of connections. It uses no
-// proxy.
-func New(o Options) worker.Handler {
-	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: guard(o.Allow)}
-	h := &handler{
-		agent: "fermata-worker/" + o.Version,
+// proxy, whatever the environment says: the guard would see the proxy's address only.
+func New(o Options) worker.Handler { return newHandler(o, nil).handle }
+
+// newHandler looks names up with a resolver; nil is the system's.
+func newHandler(o Options, names *net.Resolver) *handler {
+	if o.Ports == nil {
+		o.Ports = DefaultPorts()
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: guard{o.Allow, o.Ports}.control, Resolver: names}
+	return &handler{
+		agent:   "fermata-worker/" + o.Version,
+		secrets: o.Secrets,
+		idle:    cmp.Or(o.IdleTimeout, DefaultIdleTimeout),
 		client: &http.Client{
 			CheckRedirect: redirect,
 			Transport: &http.Transport{
@@ -61,11 +89,10 @@ func New(o Options) worker.Handler {
 				MaxIdleConns:           256,
 				MaxIdleConnsPerHost:    16,
 				IdleConnTimeout:        90 * time.Second,
-				MaxResponseHeaderBytes: 64 << 10,
+				MaxResponseHeaderBytes: maxHeaders,
 			},
 		},
 	}
-	return h.handle
 }
 
 // report is the output of an attempt.
@@ -82,12 +109,18 @@ func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 	if err != nil {
 		return err
 	}
+	use := h.secrets.For(secrets.Origin(p.url))
+	return use.HideError(h.attempt(ctx, t, p, use))
+}
+
+func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *secrets.Use) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	if p.timeout > 0 {
-		bounded, stop := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %v", p.timeout))
-		defer stop()
-		ctx = bounded
+		limit := time.AfterFunc(p.timeout, func() { stop(fmt.Errorf("no answer within %v", p.timeout)) })
+		defer limit.Stop()
 	}
-	request, err := h.request(ctx, p, t)
+	request, err := h.request(ctx, p, t, use)
 	if err != nil {
 		return err
 	}
@@ -97,10 +130,10 @@ func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 		return sendError(ctx, request, err)
 	}
 	defer response.Body.Close()
-	body, truncated, err := read(response.Body, p.maxBody)
+	body, truncated, err := h.read(response.Body, p.maxBody, stop)
 	t.SetOutput(encode(report{
 		Status: response.StatusCode, Bytes: len(body), Truncated: truncated,
-		DurationMS: time.Since(start).Milliseconds(), Body: worker.Excerpt(body, MaxExcerpt),
+		DurationMS: time.Since(start).Milliseconds(), Body: excerpt(body, use),
 	}))
 	if !p.expects(response.StatusCode) {
 		failure := fmt.Errorf("%s %s: unexpected status %d %s", request.Method, plain(request.URL),
@@ -113,7 +146,7 @@ func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 	return nil
 }
 
-func (h *handler) request(ctx context.Context, p *payload, t *worker.Task) (*http.Request, error) {
+func (h *handler) request(ctx context.Context, p *payload, t *worker.Task, use *secrets.Use) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, p.method, p.url.String(), bytes.NewReader(p.body))
 	if err != nil {
 		// The text may hold the URL, which may hold secrets.
@@ -121,11 +154,19 @@ func (h *handler) request(ctx context.Context, p *payload, t *worker.Task) (*htt
 	}
 	request.Header.Set("User-Agent", h.agent)
 	for name, value := range p.headers {
+		full, err := use.Expand(value)
+		if err != nil {
+			return nil, fmt.Errorf("header %s: %w", http.CanonicalHeaderKey(name), err)
+		}
 		if http.CanonicalHeaderKey(name) == "Host" {
-			request.Host = value
+			request.Host = full
 			continue
 		}
-		request.Header.Set(name, value)
+		request.Header.Set(name, full)
+	}
+	if use.Given() && request.Host != p.url.Host {
+		// One address may serve many names: the secret is for that of the URL.
+		return nil, errors.New("payload: header Host cannot be set beside a reference to a secret")
 	}
 	request.Header.Set("Fermata-Run", t.Run)
 	request.Header.Set("Fermata-Attempt", strconv.Itoa(t.Attempt))
@@ -134,13 +175,29 @@ func (h *handler) request(ctx context.Context, p *payload, t *worker.Task) (*htt
 }
 
 // read takes up to n bytes. The rest is not worth reading: the connection is
-// given up then.
-func read(body io.Reader, n int) (b []byte, truncated bool, err error) {
-	b, err = io.ReadAll(io.LimitReader(body, int64(n)+1))
+// given up then. It calls stop when nothing has come for too long.
+func (h *handler) read(body io.Reader, n int, stop context.CancelCauseFunc) (b []byte, truncated bool, err error) {
+	idle := time.AfterFunc(h.idle, func() { stop(fmt.Errorf("the answer paused for %v", h.idle)) })
+	defer idle.Stop()
+	moving := readerFunc(func(p []byte) (int, error) {
+		idle.Reset(h.idle)
+		return body.Read(p)
+	})
+	b, err = io.ReadAll(io.LimitReader(moving, int64(n)+1))
 	if len(b) > n {
 		return b[:n], true, err
 	}
 	return b, false, err
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// excerpt is the beginning of an answer, without the secrets that were sent.
+func excerpt(body []byte, use *secrets.Use) string {
+	const enough = 8 * (MaxExcerpt + secrets.MaxSecret) // a masked secret takes less room
+	return worker.Excerpt(use.Hide(body[:min(len(body), enough)]), MaxExcerpt)
 }
 
 func encode(r report) []byte {

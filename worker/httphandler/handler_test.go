@@ -144,7 +144,7 @@ func TestRequests(t *testing.T) {
 		"zero timeout":       {payload: `{"url":"URL/echo","timeout":"0s"}`, err: `timeout: "0s"`},
 		"bad bound":          {payload: `{"url":"URL/echo","max_body_bytes":2000000}`, err: "max_body_bytes is 2000000"},
 		"reserved header":    {payload: `{"url":"URL/echo","headers":{"fermata-token":"1"}}`, err: "header Fermata-Token cannot be set"},
-		"malformed header":   {payload: `{"url":"URL/echo","headers":{"X-A":"a\nb"}}`, err: "invalid header field value"},
+		"malformed header":   {payload: `{"url":"URL/echo","headers":{"X-A":"a\nb"}}`, err: "header X-A has a line break"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestOnlyPublicAddresses(t *testing.T) {
 		t.Errorf("%d requests arrived", n)
 	}
 
-	check := guard([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")})
+	check := guard{[]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}, DefaultPorts()}.control
 	for address, want := range map[string]bool{
 		"93.184.216.34:443": true, "[2606:4700::1111]:443": true, "10.1.2.3:80": true, "[fd00::1]:80": true,
 		"[::ffff:10.1.2.3]:80": true,
@@ -209,6 +209,8 @@ func TestOnlyPublicAddresses(t *testing.T) {
 		"169.254.169.254:80": false, "[fe80::1%eth0]:80": false, "[fc00::1]:80": false, "224.0.0.1:80": false,
 		"[ff02::1]:80": false, "255.255.255.255:80": false, "[64:ff9b::a00:1]:80": false, "[2002:a00:1::]:80": false,
 		"[::ffff:169.254.169.254]:80": false, "[::10.0.0.1]:80": false, "0.0.0.0:80": false, "[::]:80": false,
+		"[::ffff:0:a00:1]:80": false, "[4000::1]:80": false, "[fd00:ec2::254]:80": false, "10.1.2.3:6379": true,
+		"93.184.216.34:22": false, "[2606:4700::1111]:6379": false,
 		"198.18.0.1:80": false, "240.0.0.1:80": false, "192.0.2.1:80": false, "nonsense": false,
 	} {
 		if err := check(t.Context(), "tcp", address, nil); (err == nil) != want {

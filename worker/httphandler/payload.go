@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fermata-io/fermata/worker/secrets"
 )
 
 // payload is the request that a job describes.
@@ -81,6 +83,9 @@ func (p *payload) setURL(w *wire) error {
 	case u.Hostname() == "":
 		return errors.New("url: host is missing")
 	}
+	if secrets.Refers(w.URL) {
+		return errors.New("url: a reference to a secret may stand in headers only")
+	}
 	p.url = u
 	return nil
 }
@@ -89,6 +94,8 @@ func (p *payload) setBody(w *wire) error {
 	switch {
 	case w.Body != nil && w.BodyBase64 != nil:
 		return errors.New("body and body_base64 exclude each other")
+	case w.Body != nil && secrets.Refers(*w.Body):
+		return errors.New("body: a reference to a secret may stand in headers only")
 	case w.Body != nil:
 		p.body = []byte(*w.Body)
 	case w.BodyBase64 != nil:
@@ -138,7 +145,16 @@ func (p *payload) setBounds(w *wire) error {
 }
 
 func (p *payload) checkHeaders(w *wire) error {
-	for name := range w.Headers {
+	seen := make(map[string]bool, len(w.Headers))
+	for name, value := range w.Headers {
+		canonical := http.CanonicalHeaderKey(name)
+		if seen[canonical] {
+			return fmt.Errorf("header %s occurs twice", canonical)
+		}
+		seen[canonical] = true
+		if strings.ContainsAny(value, "\r\n\x00") {
+			return fmt.Errorf("header %s has a line break or a NUL byte", canonical)
+		}
 		if reserved[http.CanonicalHeaderKey(name)] {
 			return fmt.Errorf("header %s cannot be set", http.CanonicalHeaderKey(name))
 		}

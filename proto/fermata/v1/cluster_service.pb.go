@@ -103,7 +103,321 @@ func (x Finding_Fault) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Finding_Fault.Descriptor instead.
 func (Finding_Fault) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{14, 0}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{17, 0}
+}
+
+type ListAuditRecordsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 1000, default 100. Pages may be short or even empty while next_page_token
+	// is set.
+	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Filters; all that are set must hold.
+	// The resource itself, or with a trailing `/` all below it.
+	Resource string `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
+	Identity string `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Inclusive.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Exclusive.
+	EndTime       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditRecordsRequest) Reset() {
+	*x = ListAuditRecordsRequest{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditRecordsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditRecordsRequest) ProtoMessage() {}
+
+func (x *ListAuditRecordsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditRecordsRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditRecordsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ListAuditRecordsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAuditRecordsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListAuditRecordsRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ListAuditRecordsRequest) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *ListAuditRecordsRequest) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *ListAuditRecordsRequest) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+type ListAuditRecordsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Records []*AuditRecord         `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	// Unset: there is no further page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditRecordsResponse) Reset() {
+	*x = ListAuditRecordsResponse{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditRecordsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditRecordsResponse) ProtoMessage() {}
+
+func (x *ListAuditRecordsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditRecordsResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditRecordsResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListAuditRecordsResponse) GetRecords() []*AuditRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ListAuditRecordsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// AuditRecord is one call that changed something, or may have.
+type AuditRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Grows with time.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// By the clock of Redis.
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// Who made the call; their address where identities are not asked for.
+	Identity string `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Address that the call came from.
+	Peer string `protobuf:"bytes,4,opt,name=peer,proto3" json:"peer,omitempty"`
+	// Node that answered.
+	Node string `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	// `fermata.v1.JobService/UpdateJob`.
+	Method string `protobuf:"bytes,6,opt,name=method,proto3" json:"method,omitempty"`
+	// What it was about; the parent for calls about many.
+	Resource string `protobuf:"bytes,7,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Of calls about many: the first 20 that were named.
+	Names []string `protobuf:"bytes,8,rep,name=names,proto3" json:"names,omitempty"`
+	// Of updates: the fields that were named.
+	ChangedFields []string `protobuf:"bytes,9,rep,name=changed_fields,json=changedFields,proto3" json:"changed_fields,omitempty"`
+	RequestId     string   `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// google.rpc.Code. Other than 0: the call failed, but may have taken effect.
+	Code int32 `protobuf:"varint,11,opt,name=code,proto3" json:"code,omitempty"`
+	// Of calls about many: how many were changed, and how many not.
+	Changed int64 `protobuf:"varint,12,opt,name=changed,proto3" json:"changed,omitempty"`
+	Refused int64 `protobuf:"varint,13,opt,name=refused,proto3" json:"refused,omitempty"`
+	// SHA-256 of what there was, read just before the call, and of what the call
+	// answered: of the definition, or of the status where only that changes. Empty
+	// where there was nothing, or nothing is known.
+	BeforeDigest  []byte `protobuf:"bytes,14,opt,name=before_digest,json=beforeDigest,proto3" json:"before_digest,omitempty"`
+	AfterDigest   []byte `protobuf:"bytes,15,opt,name=after_digest,json=afterDigest,proto3" json:"after_digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditRecord) Reset() {
+	*x = AuditRecord{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditRecord) ProtoMessage() {}
+
+func (x *AuditRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
+func (*AuditRecord) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AuditRecord) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetChangedFields() []string {
+	if x != nil {
+		return x.ChangedFields
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetChanged() int64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetBeforeDigest() []byte {
+	if x != nil {
+		return x.BeforeDigest
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetAfterDigest() []byte {
+	if x != nil {
+		return x.AfterDigest
+	}
+	return nil
 }
 
 type ListNodesRequest struct {
@@ -114,7 +428,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[0]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -126,7 +440,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[0]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -139,7 +453,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{0}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{3}
 }
 
 type ListNodesResponse struct {
@@ -151,7 +465,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[1]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -163,7 +477,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[1]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -176,7 +490,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{1}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -209,7 +523,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[2]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -221,7 +535,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[2]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -234,7 +548,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{2}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Node) GetName() string {
@@ -315,7 +629,7 @@ type ListShardsRequest struct {
 
 func (x *ListShardsRequest) Reset() {
 	*x = ListShardsRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[3]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +641,7 @@ func (x *ListShardsRequest) String() string {
 func (*ListShardsRequest) ProtoMessage() {}
 
 func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[3]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +654,7 @@ func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListShardsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{3}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{6}
 }
 
 type ListShardsResponse struct {
@@ -352,7 +666,7 @@ type ListShardsResponse struct {
 
 func (x *ListShardsResponse) Reset() {
 	*x = ListShardsResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[4]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -364,7 +678,7 @@ func (x *ListShardsResponse) String() string {
 func (*ListShardsResponse) ProtoMessage() {}
 
 func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[4]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -377,7 +691,7 @@ func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListShardsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{4}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListShardsResponse) GetShards() []*Shard {
@@ -403,7 +717,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[5]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -415,7 +729,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[5]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -428,7 +742,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{5}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Shard) GetShard() int32 {
@@ -476,7 +790,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[6]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +802,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[6]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +815,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{6}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListQueuesRequest) GetParent() string {
@@ -520,7 +834,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +846,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +859,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{7}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -574,7 +888,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +900,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +913,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{8}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Queue) GetNamespace() string {
@@ -680,7 +994,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +1006,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +1019,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{9}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{12}
 }
 
 type ListWorkersResponse struct {
@@ -717,7 +1031,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +1043,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +1056,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{10}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -770,7 +1084,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +1096,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +1109,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{11}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Worker) GetWorkerId() string {
@@ -881,7 +1195,7 @@ type CheckShardRequest struct {
 
 func (x *CheckShardRequest) Reset() {
 	*x = CheckShardRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +1207,7 @@ func (x *CheckShardRequest) String() string {
 func (*CheckShardRequest) ProtoMessage() {}
 
 func (x *CheckShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +1220,7 @@ func (x *CheckShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckShardRequest.ProtoReflect.Descriptor instead.
 func (*CheckShardRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{12}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CheckShardRequest) GetShard() int32 {
@@ -938,7 +1252,7 @@ type CheckShardResponse struct {
 
 func (x *CheckShardResponse) Reset() {
 	*x = CheckShardResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1264,7 @@ func (x *CheckShardResponse) String() string {
 func (*CheckShardResponse) ProtoMessage() {}
 
 func (x *CheckShardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1277,7 @@ func (x *CheckShardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckShardResponse.ProtoReflect.Descriptor instead.
 func (*CheckShardResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{13}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CheckShardResponse) GetFindings() []*Finding {
@@ -1006,7 +1320,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1332,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1345,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Finding) GetFault() Finding_Fault {
@@ -1081,7 +1395,37 @@ var File_fermata_v1_cluster_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\n" +
 	" fermata/v1/cluster_service.proto\x12\n" +
-	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
+	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x01\n" +
+	"\x17ListAuditRecordsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1a\n" +
+	"\bresource\x18\x03 \x01(\tR\bresource\x12\x1a\n" +
+	"\bidentity\x18\x04 \x01(\tR\bidentity\x129\n" +
+	"\n" +
+	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"u\n" +
+	"\x18ListAuditRecordsResponse\x121\n" +
+	"\arecords\x18\x01 \x03(\v2\x17.fermata.v1.AuditRecordR\arecords\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb1\x03\n" +
+	"\vAuditRecord\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\bidentity\x18\x03 \x01(\tR\bidentity\x12\x12\n" +
+	"\x04peer\x18\x04 \x01(\tR\x04peer\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x12\x16\n" +
+	"\x06method\x18\x06 \x01(\tR\x06method\x12\x1a\n" +
+	"\bresource\x18\a \x01(\tR\bresource\x12\x14\n" +
+	"\x05names\x18\b \x03(\tR\x05names\x12%\n" +
+	"\x0echanged_fields\x18\t \x03(\tR\rchangedFields\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\n" +
+	" \x01(\tR\trequestId\x12\x12\n" +
+	"\x04code\x18\v \x01(\x05R\x04code\x12\x18\n" +
+	"\achanged\x18\f \x01(\x03R\achanged\x12\x18\n" +
+	"\arefused\x18\r \x01(\x03R\arefused\x12#\n" +
+	"\rbefore_digest\x18\x0e \x01(\fR\fbeforeDigest\x12!\n" +
+	"\fafter_digest\x18\x0f \x01(\fR\vafterDigest\"\x12\n" +
 	"\x10ListNodesRequest\";\n" +
 	"\x11ListNodesResponse\x12&\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x10.fermata.v1.NodeR\x05nodes\"\xce\x02\n" +
@@ -1174,7 +1518,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\vFAULT_STATE\x10\t\x12\x0e\n" +
 	"\n" +
 	"FAULT_RUNS\x10\n" +
-	"2\x91\x03\n" +
+	"2\xf0\x03\n" +
 	"\x0eClusterService\x12H\n" +
 	"\tListNodes\x12\x1c.fermata.v1.ListNodesRequest\x1a\x1d.fermata.v1.ListNodesResponse\x12K\n" +
 	"\n" +
@@ -1183,7 +1527,8 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"ListQueues\x12\x1d.fermata.v1.ListQueuesRequest\x1a\x1e.fermata.v1.ListQueuesResponse\x12N\n" +
 	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\x12K\n" +
 	"\n" +
-	"CheckShard\x12\x1d.fermata.v1.CheckShardRequest\x1a\x1e.fermata.v1.CheckShardResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
+	"CheckShard\x12\x1d.fermata.v1.CheckShardRequest\x1a\x1e.fermata.v1.CheckShardResponse\x12]\n" +
+	"\x10ListAuditRecords\x12#.fermata.v1.ListAuditRecordsRequest\x1a$.fermata.v1.ListAuditRecordsResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
 var (
 	file_fermata_v1_cluster_service_proto_rawDescOnce sync.Once
@@ -1198,56 +1543,65 @@ func file_fermata_v1_cluster_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_cluster_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_fermata_v1_cluster_service_proto_goTypes = []any{
-	(Finding_Fault)(0),            // 0: fermata.v1.Finding.Fault
-	(*ListNodesRequest)(nil),      // 1: fermata.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 2: fermata.v1.ListNodesResponse
-	(*Node)(nil),                  // 3: fermata.v1.Node
-	(*ListShardsRequest)(nil),     // 4: fermata.v1.ListShardsRequest
-	(*ListShardsResponse)(nil),    // 5: fermata.v1.ListShardsResponse
-	(*Shard)(nil),                 // 6: fermata.v1.Shard
-	(*ListQueuesRequest)(nil),     // 7: fermata.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),    // 8: fermata.v1.ListQueuesResponse
-	(*Queue)(nil),                 // 9: fermata.v1.Queue
-	(*ListWorkersRequest)(nil),    // 10: fermata.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 11: fermata.v1.ListWorkersResponse
-	(*Worker)(nil),                // 12: fermata.v1.Worker
-	(*CheckShardRequest)(nil),     // 13: fermata.v1.CheckShardRequest
-	(*CheckShardResponse)(nil),    // 14: fermata.v1.CheckShardResponse
-	(*Finding)(nil),               // 15: fermata.v1.Finding
-	nil,                           // 16: fermata.v1.Worker.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(Finding_Fault)(0),               // 0: fermata.v1.Finding.Fault
+	(*ListAuditRecordsRequest)(nil),  // 1: fermata.v1.ListAuditRecordsRequest
+	(*ListAuditRecordsResponse)(nil), // 2: fermata.v1.ListAuditRecordsResponse
+	(*AuditRecord)(nil),              // 3: fermata.v1.AuditRecord
+	(*ListNodesRequest)(nil),         // 4: fermata.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 5: fermata.v1.ListNodesResponse
+	(*Node)(nil),                     // 6: fermata.v1.Node
+	(*ListShardsRequest)(nil),        // 7: fermata.v1.ListShardsRequest
+	(*ListShardsResponse)(nil),       // 8: fermata.v1.ListShardsResponse
+	(*Shard)(nil),                    // 9: fermata.v1.Shard
+	(*ListQueuesRequest)(nil),        // 10: fermata.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),       // 11: fermata.v1.ListQueuesResponse
+	(*Queue)(nil),                    // 12: fermata.v1.Queue
+	(*ListWorkersRequest)(nil),       // 13: fermata.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),      // 14: fermata.v1.ListWorkersResponse
+	(*Worker)(nil),                   // 15: fermata.v1.Worker
+	(*CheckShardRequest)(nil),        // 16: fermata.v1.CheckShardRequest
+	(*CheckShardResponse)(nil),       // 17: fermata.v1.CheckShardResponse
+	(*Finding)(nil),                  // 18: fermata.v1.Finding
+	nil,                              // 19: fermata.v1.Worker.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 20: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 21: google.protobuf.Duration
 }
 var file_fermata_v1_cluster_service_proto_depIdxs = []int32{
-	3,  // 0: fermata.v1.ListNodesResponse.nodes:type_name -> fermata.v1.Node
-	17, // 1: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
-	6,  // 2: fermata.v1.ListShardsResponse.shards:type_name -> fermata.v1.Shard
-	18, // 3: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
-	18, // 4: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
-	9,  // 5: fermata.v1.ListQueuesResponse.queues:type_name -> fermata.v1.Queue
-	18, // 6: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
-	12, // 7: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
-	17, // 8: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
-	16, // 9: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
-	15, // 10: fermata.v1.CheckShardResponse.findings:type_name -> fermata.v1.Finding
-	0,  // 11: fermata.v1.Finding.fault:type_name -> fermata.v1.Finding.Fault
-	1,  // 12: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
-	4,  // 13: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
-	7,  // 14: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
-	10, // 15: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
-	13, // 16: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
-	2,  // 17: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
-	5,  // 18: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
-	8,  // 19: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
-	11, // 20: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
-	14, // 21: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
-	17, // [17:22] is the sub-list for method output_type
-	12, // [12:17] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	20, // 0: fermata.v1.ListAuditRecordsRequest.start_time:type_name -> google.protobuf.Timestamp
+	20, // 1: fermata.v1.ListAuditRecordsRequest.end_time:type_name -> google.protobuf.Timestamp
+	3,  // 2: fermata.v1.ListAuditRecordsResponse.records:type_name -> fermata.v1.AuditRecord
+	20, // 3: fermata.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	6,  // 4: fermata.v1.ListNodesResponse.nodes:type_name -> fermata.v1.Node
+	20, // 5: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
+	9,  // 6: fermata.v1.ListShardsResponse.shards:type_name -> fermata.v1.Shard
+	21, // 7: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
+	21, // 8: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
+	12, // 9: fermata.v1.ListQueuesResponse.queues:type_name -> fermata.v1.Queue
+	21, // 10: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
+	15, // 11: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
+	20, // 12: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
+	19, // 13: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
+	18, // 14: fermata.v1.CheckShardResponse.findings:type_name -> fermata.v1.Finding
+	0,  // 15: fermata.v1.Finding.fault:type_name -> fermata.v1.Finding.Fault
+	4,  // 16: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
+	7,  // 17: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
+	10, // 18: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
+	13, // 19: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
+	16, // 20: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
+	1,  // 21: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
+	5,  // 22: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
+	8,  // 23: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
+	11, // 24: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
+	14, // 25: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
+	17, // 26: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
+	2,  // 27: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
+	22, // [22:28] is the sub-list for method output_type
+	16, // [16:22] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_cluster_service_proto_init() }
@@ -1261,7 +1615,7 @@ func file_fermata_v1_cluster_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_cluster_service_proto_rawDesc), len(file_fermata_v1_cluster_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,11 +19,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ClusterService_ListNodes_FullMethodName   = "/fermata.v1.ClusterService/ListNodes"
-	ClusterService_ListShards_FullMethodName  = "/fermata.v1.ClusterService/ListShards"
-	ClusterService_ListQueues_FullMethodName  = "/fermata.v1.ClusterService/ListQueues"
-	ClusterService_ListWorkers_FullMethodName = "/fermata.v1.ClusterService/ListWorkers"
-	ClusterService_CheckShard_FullMethodName  = "/fermata.v1.ClusterService/CheckShard"
+	ClusterService_ListNodes_FullMethodName        = "/fermata.v1.ClusterService/ListNodes"
+	ClusterService_ListShards_FullMethodName       = "/fermata.v1.ClusterService/ListShards"
+	ClusterService_ListQueues_FullMethodName       = "/fermata.v1.ClusterService/ListQueues"
+	ClusterService_ListWorkers_FullMethodName      = "/fermata.v1.ClusterService/ListWorkers"
+	ClusterService_CheckShard_FullMethodName       = "/fermata.v1.ClusterService/CheckShard"
+	ClusterService_ListAuditRecords_FullMethodName = "/fermata.v1.ClusterService/ListAuditRecords"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -39,6 +40,9 @@ type ClusterServiceClient interface {
 	// Compares all that is stored in a shard, beside the work that goes on, and
 	// repairs what can be repaired without a loss. It reads the whole shard.
 	CheckShard(ctx context.Context, in *CheckShardRequest, opts ...grpc.CallOption) (*CheckShardResponse, error)
+	// Who changed what through the API, newest first. Records appear shortly after the
+	// answer of the call that they are about.
+	ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error)
 }
 
 type clusterServiceClient struct {
@@ -99,6 +103,16 @@ func (c *clusterServiceClient) CheckShard(ctx context.Context, in *CheckShardReq
 	return out, nil
 }
 
+func (c *clusterServiceClient) ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditRecordsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListAuditRecords_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -112,6 +126,9 @@ type ClusterServiceServer interface {
 	// Compares all that is stored in a shard, beside the work that goes on, and
 	// repairs what can be repaired without a loss. It reads the whole shard.
 	CheckShard(context.Context, *CheckShardRequest) (*CheckShardResponse, error)
+	// Who changed what through the API, newest first. Records appear shortly after the
+	// answer of the call that they are about.
+	ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -136,6 +153,9 @@ func (UnimplementedClusterServiceServer) ListWorkers(context.Context, *ListWorke
 }
 func (UnimplementedClusterServiceServer) CheckShard(context.Context, *CheckShardRequest) (*CheckShardResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckShard not implemented")
+}
+func (UnimplementedClusterServiceServer) ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAuditRecords not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -248,6 +268,24 @@ func _ClusterService_CheckShard_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ListAuditRecords_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditRecordsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListAuditRecords(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListAuditRecords_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListAuditRecords(ctx, req.(*ListAuditRecordsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -274,6 +312,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CheckShard",
 			Handler:    _ClusterService_CheckShard_Handler,
+		},
+		{
+			MethodName: "ListAuditRecords",
+			Handler:    _ClusterService_ListAuditRecords_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -470,6 +470,8 @@ const (
 	Hold_REASON_PACE Hold_Reason = 4
 	// The queue is at its concurrency limit.
 	Hold_REASON_QUEUE Hold_Reason = 5
+	// The payload cannot be opened; `key` is the id of its key.
+	Hold_REASON_PAYLOAD Hold_Reason = 6
 )
 
 // Enum value maps for Hold_Reason.
@@ -481,6 +483,7 @@ var (
 		3: "REASON_TARGET",
 		4: "REASON_PACE",
 		5: "REASON_QUEUE",
+		6: "REASON_PAYLOAD",
 	}
 	Hold_Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED": 0,
@@ -489,6 +492,7 @@ var (
 		"REASON_TARGET":      3,
 		"REASON_PACE":        4,
 		"REASON_QUEUE":       5,
+		"REASON_PAYLOAD":     6,
 	}
 )
 
@@ -876,8 +880,16 @@ type Job struct {
 	Target string `protobuf:"bytes,24,opt,name=target,proto3" json:"target,omitempty"`
 	// Pause the job after so many failed runs in a row; 0 is never.
 	PauseAfterFailures int32 `protobuf:"varint,25,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Output only: the payload is stored sealed, and left out of answers; workers get
+	// it. An update that does not name it, or that sends a job back as it was read,
+	// keeps it. In backups the payload is there, sealed.
+	PayloadSealed bool `protobuf:"varint,26,opt,name=payload_sealed,json=payloadSealed,proto3" json:"payload_sealed,omitempty"`
+	// Output only: id of the key that seals it. Also read by RestoreJobs.
+	PayloadKeyId string `protobuf:"bytes,27,opt,name=payload_key_id,json=payloadKeyId,proto3" json:"payload_key_id,omitempty"`
+	// Output only, when it is sealed: its size in bytes before that.
+	PayloadSize   int64 `protobuf:"varint,28,opt,name=payload_size,json=payloadSize,proto3" json:"payload_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1081,6 +1093,27 @@ func (x *Job) GetTarget() string {
 func (x *Job) GetPauseAfterFailures() int32 {
 	if x != nil {
 		return x.PauseAfterFailures
+	}
+	return 0
+}
+
+func (x *Job) GetPayloadSealed() bool {
+	if x != nil {
+		return x.PayloadSealed
+	}
+	return false
+}
+
+func (x *Job) GetPayloadKeyId() string {
+	if x != nil {
+		return x.PayloadKeyId
+	}
+	return ""
+}
+
+func (x *Job) GetPayloadSize() int64 {
+	if x != nil {
+		return x.PayloadSize
 	}
 	return 0
 }
@@ -2636,7 +2669,8 @@ var File_fermata_v1_job_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14fermata/v1/job.proto\x12\n" +
-	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6\t\n" +
+	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc6\n" +
+	"\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1f\n" +
@@ -2667,7 +2701,10 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x0emisfire_policy\x18\x16 \x01(\v2\x19.fermata.v1.MisfirePolicyR\rmisfirePolicy\x12&\n" +
 	"\x05locks\x18\x17 \x03(\v2\x10.fermata.v1.LockR\x05locks\x12\x16\n" +
 	"\x06target\x18\x18 \x01(\tR\x06target\x120\n" +
-	"\x14pause_after_failures\x18\x19 \x01(\x05R\x12pauseAfterFailures\x1a9\n" +
+	"\x14pause_after_failures\x18\x19 \x01(\x05R\x12pauseAfterFailures\x12%\n" +
+	"\x0epayload_sealed\x18\x1a \x01(\bR\rpayloadSealed\x12$\n" +
+	"\x0epayload_key_id\x18\x1b \x01(\tR\fpayloadKeyId\x12!\n" +
+	"\fpayload_size\x18\x1c \x01(\x03R\vpayloadSize\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
@@ -2697,20 +2734,21 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSOURCE_WORKER\x10\x01\x12\x13\n" +
 	"\x0fSOURCE_OPERATOR\x10\x02\x12\x12\n" +
-	"\x0eSOURCE_PLANNER\x10\x03\"\x91\x02\n" +
+	"\x0eSOURCE_PLANNER\x10\x03\"\xa6\x02\n" +
 	"\x04Hold\x12/\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x17.fermata.v1.Hold.ReasonR\x06reason\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x129\n" +
 	"\n" +
-	"since_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\"{\n" +
+	"since_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\"\x8f\x01\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_OVERLAP\x10\x01\x12\x0f\n" +
 	"\vREASON_LOCK\x10\x02\x12\x11\n" +
 	"\rREASON_TARGET\x10\x03\x12\x0f\n" +
 	"\vREASON_PACE\x10\x04\x12\x10\n" +
-	"\fREASON_QUEUE\x10\x05\"\xb4\x01\n" +
+	"\fREASON_QUEUE\x10\x05\x12\x12\n" +
+	"\x0eREASON_PAYLOAD\x10\x06\"\xb4\x01\n" +
 	"\bBackfill\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12?\n" +
 	"\rprogress_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\fprogressTime\x125\n" +

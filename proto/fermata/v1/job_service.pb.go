@@ -57,6 +57,8 @@ const (
 	Reason_KIND_DONE Reason_Kind = 17
 	// The schedule left a time out: exclusions, end, number of runs.
 	Reason_KIND_SCHEDULE Reason_Kind = 18
+	// The payload is sealed with a key that the node does not have, or was tampered with.
+	Reason_KIND_PAYLOAD Reason_Kind = 19
 )
 
 // Enum value maps for Reason_Kind.
@@ -81,6 +83,7 @@ var (
 		16: "KIND_DEAD",
 		17: "KIND_DONE",
 		18: "KIND_SCHEDULE",
+		19: "KIND_PAYLOAD",
 	}
 	Reason_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":       0,
@@ -102,6 +105,7 @@ var (
 		"KIND_DEAD":              16,
 		"KIND_DONE":              17,
 		"KIND_SCHEDULE":          18,
+		"KIND_PAYLOAD":           19,
 	}
 )
 
@@ -2635,7 +2639,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12,\n" +
 	"\areasons\x18\x02 \x03(\v2\x12.fermata.v1.ReasonR\areasons\x12!\n" +
 	"\x03job\x18\x03 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12#\n" +
-	"\x04runs\x18\x04 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"\xc9\x04\n" +
+	"\x04runs\x18\x04 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"\xdb\x04\n" +
 	"\x06Reason\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.fermata.v1.Reason.KindR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x129\n" +
@@ -2644,7 +2648,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"until_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12\x10\n" +
 	"\x03key\x18\x05 \x01(\tR\x03key\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\tR\x02by\"\xdf\x02\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\"\xf1\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fKIND_NOT_DUE\x10\x01\x12\x0e\n" +
@@ -2666,7 +2670,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x0eKIND_NO_HOLDER\x10\x0f\x12\r\n" +
 	"\tKIND_DEAD\x10\x10\x12\r\n" +
 	"\tKIND_DONE\x10\x11\x12\x11\n" +
-	"\rKIND_SCHEDULE\x10\x12\"\xfb\x01\n" +
+	"\rKIND_SCHEDULE\x10\x12\x12\x10\n" +
+	"\fKIND_PAYLOAD\x10\x13\"\xfb\x01\n" +
 	"\x12BackfillJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +

@@ -59,7 +59,9 @@ type Definition struct {
 	PauseAfter      uint32                 `protobuf:"varint,28,opt,name=pause_after,json=pauseAfter,proto3" json:"pause_after,omitempty"`
 	// Groups of the fields above that are as usual, and left out. One bit each;
 	// package redisstore says which.
-	Usual         uint32 `protobuf:"varint,29,opt,name=usual,proto3" json:"usual,omitempty"`
+	Usual uint32 `protobuf:"varint,29,opt,name=usual,proto3" json:"usual,omitempty"`
+	// The key that seals the payload. Unset: the payload is as it was given.
+	PayloadKey    string `protobuf:"bytes,30,opt,name=payload_key,json=payloadKey,proto3" json:"payload_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -295,6 +297,13 @@ func (x *Definition) GetUsual() uint32 {
 		return x.Usual
 	}
 	return 0
+}
+
+func (x *Definition) GetPayloadKey() string {
+	if x != nil {
+		return x.PayloadKey
+	}
+	return ""
 }
 
 type Misfire struct {
@@ -1151,7 +1160,7 @@ var File_fermata_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
-	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\x87\t\n" +
+	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\xa8\t\n" +
 	"\n" +
 	"Definition\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1a\n" +
@@ -1189,7 +1198,9 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\x06target\x18\x1b \x01(\tR\x06target\x12\x1f\n" +
 	"\vpause_after\x18\x1c \x01(\rR\n" +
 	"pauseAfter\x12\x14\n" +
-	"\x05usual\x18\x1d \x01(\rR\x05usual\x1a9\n" +
+	"\x05usual\x18\x1d \x01(\rR\x05usual\x12\x1f\n" +
+	"\vpayload_key\x18\x1e \x01(\tR\n" +
+	"payloadKey\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/registry"
+	"github.com/fermata-io/fermata/internal/seal"
+)
+
+// TestAuditAndReseal changes jobs by the command line and reads who did it, and seals
+// payloads that were stored before there was a key.
+func TestAuditAndReseal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
+	if err := os.WriteFile(path, []byte("k1 "+key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ring, err := seal.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := startCluster(t, func(o *registry.Options) { o.Sealer = ring })
+	c.must("jobs", "create", "nightly", "--handler", "h", "--payload", "canary")
+	c.must("jobs", "pause", "nightly")
+	if code, _, _ := c.run("jobs", "pause", "none"); code != 3 {
+		t.Fatalf("exit code %d", code)
+	}
+	var text string
+	redistest.Eventually(t, 10*time.Second, "the records", func(context.Context) error {
+		if text = c.must("audit", "--job", "nightly"); strings.Count(text, "anonymous") < 2 {
+			return errors.New(text)
+		}
+		return nil
+	})
+	created, paused := strings.Index(text, "CreateJob"), strings.Index(text, "PauseJob")
+	if created < 0 || paused < created || strings.Contains(text, "canary") || strings.Contains(c.must("audit"), "jobs/none") {
+		t.Errorf("oldest first, of what changed something:\n%s", text)
+	}
+	var records []map[string]any
+	if err := json.Unmarshal([]byte(c.must("audit", "-o", "json", "--identity", "anonymous", "--limit", "1")), &records); err != nil || len(records) != 1 ||
+		!strings.HasSuffix(records[0]["method"].(string), "PauseJob") {
+		t.Errorf("the newest: %v (%v)", records, err)
+	}
+	for _, args := range [][]string{{"--job", "a", "--resource", "b"}, {"--limit", "0"}, {"--since", "-1h"}, {"--follow", "-o", "json"}} {
+		if code, _, _ := c.run(append([]string{"audit"}, args...)...); code != 2 {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+	}
+	if got := c.must("payloads", "reseal"); got != "sealed 0 payloads anew, left 1 as they are\n" {
+		t.Errorf("what is sealed with the present key: %q", got)
+	}
+	if err := os.WriteFile(path, []byte("k2 "+key+"\nk1 "+key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ring.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.must("payloads", "reseal"); got != "sealed 1 payload anew, left 0 as they are\n" {
+		t.Errorf("after a rotation: %q", got)
+	}
+	if got := c.must("jobs", "get", "nightly", "-o", "json"); !strings.Contains(got, "\"payload_key_id\": \"k2\"") || strings.Contains(got, "canary") {
+		t.Errorf("resealed: %s", got)
+	}
+}

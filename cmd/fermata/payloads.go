@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/client"
+)
+
+func (a *app) payloadsCommand() *cobra.Command {
+	payloads := &cobra.Command{Use: "payloads", Short: "Care for payloads that are stored sealed", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	payloads.AddCommand(a.resealCommand())
+	return payloads
+}
+
+func (a *app) resealCommand() *cobra.Command {
+	var which client.Selection
+	cmd := &cobra.Command{
+		Use: "reseal", Short: "Seal payloads with the present key", Args: noArgs,
+		Long: "Seal the payloads of the jobs of a namespace with the key that is first in the nodes' key file: those that\n" +
+			"another key sealed, and those that were never sealed. It is an edit of each job that changes nothing else, and\n" +
+			"may be repeated; what is sealed with the present key already is left alone.\n" +
+			"Give --request-timeout time for many jobs.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.reseal(ctx, c, which) })
+		},
+	}
+	selectFlags(cmd, &which)
+	return cmd
+}
+
+func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selection) error {
+	var failed []error
+	resealed, same := 0, 0
+	for j, err := range c.Jobs(ctx, client.Filter{Selection: which, PageSize: 1000}) {
+		if err != nil {
+			return err
+		}
+		after, err := c.UpdateJob(ctx, &client.Job{Name: client.JobID(j)}, "payload_key_id")
+		switch {
+		case client.IsNotFound(err): // deleted since it was listed
+		case err != nil:
+			failed = append(failed, a.failedItem(client.JobID(j), resealed+same, err))
+		case after.GetPayloadKeyId() == j.GetPayloadKeyId():
+			same++
+		default:
+			resealed++
+		}
+	}
+	if err := worst(failed); err != nil {
+		return err
+	}
+	return a.println(fmt.Sprintf("sealed %s anew, left %d as they are", plural(resealed, "payload", "payloads"), same))
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/internal/config"
+	"github.com/fermata-io/fermata/internal/redisacl"
+)
+
+func (a *app) redisCommand() *cobra.Command {
+	redis := &cobra.Command{Use: "redis", Short: "Help with the Redis of a cluster", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	redis.AddCommand(a.aclCommand())
+	return redis
+}
+
+func (a *app) aclCommand() *cobra.Command {
+	var keyspace, user, passwordFile string
+	var sentinel bool
+	cmd := &cobra.Command{
+		Use: "acl", Short: "Print the Redis user that scheduler nodes need", Args: noArgs,
+		Long: "Print the line of an ACL file, or of redis.conf, for the user of the scheduler nodes: single commands on the\n" +
+			"keys of one keyspace and nothing else. With --sentinel, the line for the Sentinel processes themselves.\n" +
+			"It asks no cluster.",
+		Example: `  fermata redis acl --keyspace fermata --user fermata --password-file redis-password >> users.acl
+  fermata redis acl --sentinel`,
+		RunE: func(*cobra.Command, []string) error {
+			if err := redisacl.CheckKeyspace(keyspace); err != nil {
+				return usagef("--keyspace: %v", err)
+			}
+			if err := redisacl.CheckUser(user); err != nil {
+				return usagef("--user: %v", err)
+			}
+			hash := "<SHA-256 of the password, in hexadecimal>"
+			if passwordFile != "" {
+				password, err := config.ReadSecretFile(passwordFile)
+				if err != nil {
+					return usage(err)
+				}
+				hash = redisacl.HashPassword(password)
+			}
+			rules := redisacl.Rules(keyspace)
+			if sentinel {
+				rules = redisacl.SentinelRules()
+			}
+			return a.println(redisacl.User(user, hash, rules))
+		},
+	}
+	cmd.Flags().StringVar(&keyspace, "keyspace", "fermata", "keyspace of the cluster")
+	cmd.Flags().StringVar(&user, "user", "fermata", "name of the user")
+	cmd.Flags().StringVar(&passwordFile, "password-file", "", "file with the password, whose hash is printed")
+	cmd.Flags().BoolVar(&sentinel, "sentinel", false, "print the user of Sentinel instead")
+	return cmd
+}

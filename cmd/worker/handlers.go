@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fermata-io/fermata/worker"
+	"github.com/fermata-io/fermata/worker/exechandler"
+	"github.com/fermata-io/fermata/worker/httphandler"
+	"github.com/fermata-io/fermata/worker/secrets"
+)
+
+// handlerFlags say which handlers there are and what they may do.
+type handlerFlags struct {
+	secretsDir string
+
+	http      bool
+	httpAllow []string
+	httpPorts []uint
+
+	execAllow     []string
+	execDir       string
+	execUser      string
+	execAllowRoot bool
+	execLimits    exechandler.Limits
+}
+
+func (f *handlerFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory of the secrets that payloads may name as ${secret:name}: a file name each, and name.allow beside it "+
+		"with the origins (https://example.com) and programs that it may go to, one a line")
+	flags.BoolVar(&f.http, "http", true, "run jobs with the handler http")
+	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "networks, such as 10.0.0.0/8, that requests may go to, at any port, though they are not public; "+
+		"a cloud's metadata address only if it is given by itself")
+	flags.UintSliceVar(&f.httpPorts, "http-ports", []uint{80, 443}, "ports of public addresses that requests may go to")
+	flags.StringSliceVar(&f.execAllow, "exec-allow", nil, "programs, by absolute path, that jobs with the handler exec may run; none: no such handler")
+	flags.StringVar(&f.execDir, "exec-dir", "/", "working directory of programs; that of a payload is in it or below")
+	flags.StringVar(&f.execUser, "exec-user", "", "uid:gid that programs run as; needs a worker that runs as root (default: the worker's own)")
+	flags.BoolVar(&f.execAllowRoot, "exec-allow-root", false, "let programs run as root")
+	f.execLimits = exechandler.DefaultLimits()
+	l := &f.execLimits
+	flags.DurationVar(&l.CPU, "exec-max-cpu", l.CPU, "CPU time of a program; 0 for no limit")
+	flags.Int64Var(&l.Memory, "exec-max-memory", l.Memory, "address space of a program, in bytes; 0 for no limit")
+	flags.IntVar(&l.Files, "exec-max-files", l.Files, "files that a program may have open; 0 for no limit")
+	flags.IntVar(&l.Processes, "exec-max-processes", l.Processes, "processes and threads that the user of programs may have, all together; 0 for no limit")
+	flags.Int64Var(&l.FileSize, "exec-max-file-size", l.FileSize, "size of a file that a program writes, in bytes; 0 for no limit")
+}
+
+// build makes the handlers by name. It reports all faults.
+func (f *handlerFlags) build() (map[string]worker.Handler, error) {
+	handlers := make(map[string]worker.Handler)
+	var faults []error
+	var kept *secrets.Dir
+	if f.secretsDir != "" {
+		var err error
+		if kept, err = secrets.Open(f.secretsDir); err != nil {
+			faults = append(faults, fmt.Errorf("--secrets-dir: %w", err))
+		}
+	}
+	if f.http {
+		o, err := f.httpOptions()
+		if err != nil {
+			faults = append(faults, err)
+		}
+		o.Secrets = kept
+		handlers["http"] = httphandler.New(o)
+	}
+	if len(f.execAllow) > 0 {
+		o, err := f.execOptions()
+		o.Secrets = kept
+		h, optionsErr := exechandler.New(o)
+		if optionsErr != nil {
+			err = errors.Join(err, fmt.Errorf("--exec-allow: %w (see --exec-user and --exec-allow-root)", optionsErr))
+		}
+		if err != nil {
+			faults = append(faults, err)
+		}
+		handlers["exec"] = h
+	}
+	if len(handlers) == 0 {
+		faults = append(faults, errors.New("no handler is enabled: give --http or --exec-allow"))
+	}
+	return handlers, errors.Join(faults...)
+}
+
+func (f *handlerFlags) httpOptions() (httphandler.Options, error) {
+	o := httphandler.Options{Version: version, Ports: []uint16{}}
+	var faults []error
+	for _, text := range f.httpAllow {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("--http-allow %q: want a network such as 10.0.0.0/8", text))
+		}
+		o.Allow = append(o.Allow, p)
+	}
+	for _, port := range f.httpPorts {
+		if port < 1 || port > 65535 {
+			faults = append(faults, fmt.Errorf("--http-ports %d: want 1 to 65535", port))
+		}
+		o.Ports = append(o.Ports, uint16(port))
+	}
+	return o, errors.Join(faults...)
+}
+
+func (f *handlerFlags) execOptions() (exechandler.Options, error) {
+	o := exechandler.Options{Allow: f.execAllow, Dir: f.execDir, AllowRoot: f.execAllowRoot, Limits: &f.execLimits}
+	if f.execUser == "" {
+		return o, nil
+	}
+	uid, gid, both := strings.Cut(f.execUser, ":")
+	u, uidErr := strconv.ParseUint(uid, 10, 32)
+	g, gidErr := strconv.ParseUint(gid, 10, 32)
+	if !both || uidErr != nil || gidErr != nil {
+		return o, fmt.Errorf("--exec-user %q: want numbers such as 65534:65534", f.execUser)
+	}
+	o.User = &exechandler.User{UID: uint32(u), GID: uint32(g)}
+	return o, nil
+}

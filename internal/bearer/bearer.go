@@ -1,0 +1,137 @@
+// Package bearer sends tokens with calls, and keeps them from being sent where
+// others could read them.
+package bearer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// Token gives the token for one call, or one stream.
+type Token = func(context.Context) (string, error)
+
+// perCall implements [credentials.PerRPCCredentials].
+type perCall struct {
+	token  Token
+	secure bool
+}
+
+// Credentials send a token with each call to addresses. Unless all of these are
+// loopback, gRPC refuses them without TLS.
+func Credentials(token Token, addresses ...string) credentials.PerRPCCredentials {
+	c := perCall{token: token}
+	for _, a := range addresses {
+		c.secure = c.secure || !Local(a)
+	}
+	return c
+}
+
+func (c perCall) RequireTransportSecurity() bool { return c.secure }
+
+func (c perCall) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	token, err := c.token(ctx)
+	if err == nil {
+		err = check(token)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"authorization": "Bearer " + token}, nil
+}
+
+// check refuses what would not arrive as it is.
+func check(token string) error {
+	if token == "" {
+		return errors.New("the token is empty")
+	}
+	for _, r := range token {
+		if r <= ' ' || r > '~' {
+			return errors.New("the token has characters that no token has")
+		}
+	}
+	return nil
+}
+
+// Local tells whether an address, host:port or a gRPC target, is on this host.
+func Local(address string) bool {
+	if strings.HasPrefix(address, "unix:") {
+		return true
+	}
+	if i := strings.LastIndex(address, "/"); i >= 0 {
+		address = address[i+1:]
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+const (
+	// rereadAfter is how old the token of a file may be.
+	rereadAfter = 2 * time.Second
+	maxToken    = 12 << 10
+)
+
+// File gives the token that a file holds, and another one soon after the file has
+// changed. A file that cannot be read any more leaves the last token in use.
+func File(path string) (Token, error) {
+	f := &file{path: path}
+	if err := f.read(); err != nil {
+		return nil, err
+	}
+	return f.get, nil
+}
+
+type file struct {
+	path string
+
+	mu    sync.Mutex
+	token string
+	at    time.Time
+}
+
+func (f *file) get(context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.at) > rereadAfter {
+		// What is wrong with it, the node will tell once the last token expires.
+		_ = f.read()
+	}
+	return f.token, nil
+}
+
+func (f *file) read() error {
+	f.at = time.Now()
+	in, err := os.Open(f.path)
+	if err != nil {
+		return fmt.Errorf("token file: %w", err)
+	}
+	defer in.Close()
+	text, err := io.ReadAll(io.LimitReader(in, maxToken+1))
+	if err != nil {
+		return fmt.Errorf("token file: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if len(text) > maxToken {
+		err = fmt.Errorf("longer than %d bytes", maxToken)
+	} else {
+		err = check(token)
+	}
+	if err != nil {
+		return fmt.Errorf("token file %s: %w", f.path, err)
+	}
+	f.token = token
+	return nil
+}

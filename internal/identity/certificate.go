@@ -1,0 +1,54 @@
+package identity
+
+import (
+	"crypto/x509"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/access"
+)
+
+// checkCertificates checks the patterns of the file.
+func checkCertificates(patterns []string) error {
+	for i, p := range patterns {
+		kind, name, _ := strings.Cut(p, ":")
+		good := kind == access.KindURI || kind == access.KindDNS || kind == access.KindCommonName
+		if !good || name == "" || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+			return fmt.Errorf("certificates[%d]: %q is not uri:, dns: or cn: and a name, which may end in *", i, p)
+		}
+	}
+	return nil
+}
+
+// fromCertificate finds the identity of a certificate that TLS has verified: the
+// first of its names that fits the first pattern. URIs come before DNS names, and
+// these before the common name.
+func fromCertificate(patterns []string, c *x509.Certificate, now time.Time) (access.Identity, error) {
+	if now.After(c.NotAfter) {
+		return access.Identity{}, fmt.Errorf("%w: the certificate has expired", access.ErrUnauthenticated)
+	}
+	names := certificateNames(c)
+	for _, p := range patterns {
+		for _, name := range names {
+			if access.Match(p, name) {
+				return access.Identity{Subject: name, Expires: c.NotAfter}, nil
+			}
+		}
+	}
+	return access.Identity{}, fmt.Errorf("%w: the certificate has none of the names in the access file", access.ErrUnauthenticated)
+}
+
+func certificateNames(c *x509.Certificate) []string {
+	var names []string
+	for _, u := range c.URIs {
+		names = append(names, access.Subject(access.KindURI, u.String()))
+	}
+	for _, n := range c.DNSNames {
+		names = append(names, access.Subject(access.KindDNS, n))
+	}
+	if n := c.Subject.CommonName; n != "" {
+		names = append(names, access.Subject(access.KindCommonName, n))
+	}
+	return names
+}

@@ -1,0 +1,127 @@
+package identity
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/fermata-io/fermata/internal/access"
+)
+
+// file is the access file as it is written.
+type file struct {
+	Tokens       []tokenEntry  `yaml:"tokens"`
+	Certificates []string      `yaml:"certificates"`
+	JWT          []issuerEntry `yaml:"jwt"`
+	Rules        []ruleEntry   `yaml:"rules"`
+	Limits       limitsEntry   `yaml:"limits"`
+}
+
+type tokenEntry struct {
+	Name      string    `yaml:"name"`
+	SHA256    string    `yaml:"sha256"`
+	TokenFile string    `yaml:"token-file"`
+	Expires   time.Time `yaml:"expires"`
+}
+
+type issuerEntry struct {
+	Name        string         `yaml:"name"`
+	Issuer      string         `yaml:"issuer"`
+	Audience    string         `yaml:"audience"`
+	JWKS        string         `yaml:"jwks"`
+	JWKSCA      string         `yaml:"jwks-ca"`
+	JWKSToken   string         `yaml:"jwks-token-file"`
+	Refetch     time.Duration  `yaml:"refetch"`
+	Leeway      *time.Duration `yaml:"leeway"`
+	Algorithms  []string       `yaml:"algorithms"`
+	NameClaim   string         `yaml:"name-claim"`
+	GroupsClaim string         `yaml:"groups-claim"`
+}
+
+type ruleEntry struct {
+	Subjects   []string    `yaml:"subjects"`
+	Role       access.Role `yaml:"role"`
+	Namespaces []string    `yaml:"namespaces"`
+	Queues     []string    `yaml:"queues"`
+	Limits     limitsEntry `yaml:"limits"`
+}
+
+type limitsEntry struct {
+	Rate        float64 `yaml:"rate"`
+	Burst       int     `yaml:"burst"`
+	Calls       int     `yaml:"calls"`
+	Connections int     `yaml:"connections"`
+}
+
+func (l limitsEntry) limits() access.Limits {
+	out := access.Limits(l)
+	if out.Rate > 0 && out.Burst == 0 {
+		out.Burst = max(1, int(out.Rate))
+	}
+	return out
+}
+
+// maxFile bounds the access file and every file that it names.
+const maxFile = 1 << 20
+
+// decode reads a file strictly: keys that are not known are faults.
+func decode(text []byte) (file, error) {
+	var f file
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&f); err != nil {
+		if errors.Is(err, io.EOF) {
+			return f, errors.New("it is empty")
+		}
+		return f, err
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return f, errors.New("it holds more than one document")
+	}
+	return f, nil
+}
+
+// policy checks the rules and that the subjects they name exactly can be proved.
+func (f file) policy() (*access.Policy, error) {
+	var faults []error
+	rules := make([]access.Rule, 0, len(f.Rules))
+	for i, r := range f.Rules {
+		for _, s := range r.Subjects {
+			if !f.provable(s) {
+				faults = append(faults, fmt.Errorf("rules[%d].subjects: %q cannot be proved by anything in this file", i, s))
+			}
+		}
+		rules = append(rules, access.Rule{
+			Subjects: r.Subjects, Role: r.Role, Namespaces: r.Namespaces, Queues: r.Queues, Limits: r.Limits.limits(),
+		})
+	}
+	policy, err := access.NewPolicy(rules, f.Limits.limits())
+	return policy, errors.Join(append(faults, err)...)
+}
+
+// provable tells whether some credential could have a subject.
+func (f file) provable(subject string) bool {
+	kind, name, _ := strings.Cut(subject, ":")
+	switch kind {
+	case access.KindToken:
+		return slices.ContainsFunc(f.Tokens, func(t tokenEntry) bool { return access.Match(name, t.Name) })
+	case access.KindURI, access.KindDNS, access.KindCommonName:
+		return slices.ContainsFunc(f.Certificates, func(p string) bool { return overlap(p, subject) })
+	case access.KindJWT, access.KindGroup:
+		return slices.ContainsFunc(f.JWT, func(e issuerEntry) bool { return overlap(e.Name+":*", name) })
+	}
+	return true // "*", or a fault that NewPolicy reports
+}
+
+// overlap tells whether some name fits both patterns.
+func overlap(a, b string) bool {
+	prefixA, openA := strings.CutSuffix(a, "*")
+	prefixB, openB := strings.CutSuffix(b, "*")
+	return openB && strings.HasPrefix(prefixA, prefixB) || openA && strings.HasPrefix(prefixB, prefixA) || a == b
+}

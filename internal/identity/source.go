@@ -1,0 +1,223 @@
+package identity
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/access"
+)
+
+// DefaultPoll is how often the access file is looked at.
+const DefaultPoll = 2 * time.Second
+
+// Options of a [Source]. Path is required.
+type Options struct {
+	Path string
+	// Poll is how often the files are looked at. Default [DefaultPoll].
+	Poll time.Duration
+	// Now is the clock that credentials expire by. Default: that of this host.
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Source proves and decides by an access file. It is safe for concurrent use; Run
+// keeps it up to date.
+type Source struct {
+	o       Options
+	current atomic.Pointer[snapshot]
+
+	// Of Run only.
+	sets  map[keySource]*keySet
+	fault string // the last one that was logged
+}
+
+// snapshot is what one state of the files says.
+type snapshot struct {
+	generation   uint64
+	print        [sha256.Size]byte // of all files
+	tokens       []staticToken
+	certificates []string
+	issuers      []*issuer
+	policy       *access.Policy
+}
+
+// Open reads an access file. It fails on any fault in it, and lists all of them. Keys
+// of issuers that cannot be had now are logged and tried again.
+func Open(ctx context.Context, o Options) (*Source, error) {
+	if o.Poll == 0 {
+		o.Poll = DefaultPoll
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Source{o: o, sets: make(map[keySource]*keySet)}
+	next, err := s.load()
+	if err != nil {
+		return nil, err
+	}
+	s.install(ctx, next)
+	return s, nil
+}
+
+// Run takes over changes of the files, and new keys, until ctx ends.
+func (s *Source) Run(ctx context.Context) {
+	ticker := time.NewTicker(s.o.Poll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.Reload(ctx)
+		}
+	}
+}
+
+// Reload looks at the files once. Run calls it; it must not be called beside.
+func (s *Source) Reload(ctx context.Context) {
+	next, err := s.load()
+	switch {
+	case err != nil:
+		if text := err.Error(); text != s.fault {
+			s.fault = text
+			s.o.Logger.Error("access file is at fault, the one before stays in force", "path", s.o.Path, "error", err)
+		}
+		return
+	case next.print != s.current.Load().print:
+		s.install(ctx, next)
+		s.o.Logger.Info("access file taken over", "path", s.o.Path, "tokens", len(next.tokens), "issuers", len(next.issuers))
+	}
+	s.fault = ""
+	for _, k := range s.sets {
+		k.refresh(ctx, refreshEvery)
+	}
+}
+
+// install puts a snapshot in force. Keys of places that it still names are kept.
+func (s *Source) install(ctx context.Context, next *snapshot) {
+	if before := s.current.Load(); before != nil {
+		next.generation = before.generation + 1
+	}
+	sets := make(map[keySource]*keySet)
+	for _, i := range next.issuers {
+		k := sets[i.source]
+		if k == nil {
+			k = s.sets[i.source]
+		}
+		if k == nil {
+			k = &keySet{from: i.source, logger: s.o.Logger, now: s.o.Now}
+			k.refresh(ctx, 0)
+		}
+		sets[i.source], i.keys = k, k
+	}
+	s.sets = sets
+	s.current.Store(next)
+}
+
+// load reads and checks everything.
+func (s *Source) load() (*snapshot, error) {
+	sum := sha256.New()
+	read := func(path string) ([]byte, error) {
+		text, err := readFile(path)
+		fmt.Fprintf(sum, "%s %d\n%s", path, len(text), text)
+		return text, err
+	}
+	text, err := read(s.o.Path)
+	if err != nil {
+		return nil, fmt.Errorf("access file: %w", err)
+	}
+	f, err := decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("access file %s: %w", s.o.Path, err)
+	}
+	next := &snapshot{certificates: f.Certificates}
+	faults := []error{checkCertificates(f.Certificates)}
+	names, hashes := map[string]bool{}, map[[sha256.Size]byte]bool{}
+	for i, e := range f.Tokens {
+		t, err := newToken(e, read)
+		if err == nil && (names[t.name] || hashes[t.hash]) {
+			err = fmt.Errorf("%q: its name or token is there twice", t.name)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("tokens[%d]: %w", i, err))
+		}
+		names[t.name], hashes[t.hash] = true, true
+		next.tokens = append(next.tokens, t)
+	}
+	issuers := map[string]bool{}
+	for i, e := range f.JWT {
+		is, err := newIssuer(e)
+		if issuers["n"+e.Name] || issuers["i"+e.Issuer] {
+			err = errors.Join(err, errors.New("its name or issuer is there twice"))
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("jwt[%d]: %w", i, err))
+		}
+		issuers["n"+e.Name], issuers["i"+e.Issuer] = true, true
+		next.issuers = append(next.issuers, is)
+	}
+	if next.policy, err = f.policy(); err != nil {
+		faults = append(faults, err)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, fmt.Errorf("access file %s: %w", s.o.Path, err)
+	}
+	sum.Sum(next.print[:0])
+	return next, nil
+}
+
+// readFile reads a file of bounded size.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readBounded(f, path)
+}
+
+// Generation grows with each change of the files: what was found out under another
+// one has to be found out again.
+func (s *Source) Generation() uint64 { return s.current.Load().generation }
+
+// Token finds the identity behind a bearer token. Errors wrap those of package
+// access and say why, but never what the token was.
+func (s *Source) Token(ctx context.Context, token string) (access.Identity, error) {
+	c, now := s.current.Load(), s.o.Now()
+	id, found, err := findToken(c.tokens, token, now)
+	if found {
+		return id, err
+	}
+	if len(c.issuers) > 0 && looksLikeJWT(token) {
+		return fromJWT(ctx, c.issuers, token, now)
+	}
+	return access.Identity{}, refuse("the token is not known")
+}
+
+// Certificate finds the identity of a certificate that TLS has verified.
+func (s *Source) Certificate(c *x509.Certificate) (access.Identity, error) {
+	return fromCertificate(s.current.Load().certificates, c, s.o.Now())
+}
+
+// Allows decides by the rules.
+func (s *Source) Allows(id access.Identity, want access.Permission, namespace, queue string) access.Decision {
+	return s.current.Load().policy.Allows(id, want, namespace, queue)
+}
+
+// Limits of an identity.
+func (s *Source) Limits(id access.Identity) access.Limits {
+	return s.current.Load().policy.LimitsOf(id)
+}
+
+// Gives tells whether any rule gives a role.
+func (s *Source) Gives(role access.Role) bool { return s.current.Load().policy.Gives(role) }

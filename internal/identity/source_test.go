@@ -1,0 +1,224 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/access"
+)
+
+const ruleText = `
+rules:
+  - {subjects: ["token:ci"], role: editor, namespaces: [team]}
+`
+
+func tokenText(name, token string) string {
+	return fmt.Sprintf("tokens:\n  - {name: %s, sha256: %s}\n", name, HashToken(token))
+}
+
+func open(t *testing.T, path string, logs *bytes.Buffer) (*Source, error) {
+	t.Helper()
+	return Open(t.Context(), Options{Path: path, Now: func() time.Time { return epoch }, Logger: slog.New(slog.NewTextHandler(logs, nil))})
+}
+
+func TestStaticTokens(t *testing.T) {
+	token, hash := NewToken()
+	second, _ := NewToken()
+	if token == second || hash != HashToken(token) || looksLikeJWT(token) || !strings.HasPrefix(token, "fermata_") || len(token) < 50 {
+		t.Errorf("token %q", token)
+	}
+	dir := t.TempDir()
+	secret := dir + "/secret"
+	if err := os.WriteFile(secret, []byte(second+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var logs bytes.Buffer
+	s, err := open(t, write(t, fmt.Sprintf(`
+tokens:
+  - {name: ci, sha256: %s, expires: 2026-11-01T12:00:01Z}
+  - {name: old, sha256: %s, expires: 2026-11-01T12:00:00Z}
+  - {name: file, token-file: %s}
+rules:
+  - {subjects: ["token:*"], role: editor, namespaces: [team]}
+`, hash, HashToken("expired-expired-expired"), secret)), &logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{token: "token:ci", second: "token:file", "expired-expired-expired": "", hash: "", "": "", token + " ": ""} {
+		id, err := s.Token(t.Context(), text)
+		if id.Subject != want || (want == "") != errors.Is(err, access.ErrUnauthenticated) {
+			t.Errorf("%q: %+v %v", text, id, err)
+		}
+	}
+	if strings.Contains(logs.String(), token) || strings.Contains(logs.String(), second) {
+		t.Error("a token was logged")
+	}
+}
+
+// TestFaultyFiles holds what a file must not be; each is a way in that nobody meant.
+func TestFaultyFiles(t *testing.T) {
+	empty := t.TempDir() + "/empty"
+	if err := os.WriteFile(empty, []byte(" \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := tokenText("ci", "good-good-good-good-good") + ruleText
+	jwt := func(fields string) string {
+		return "jwt:\n  - {name: idp, issuer: i, audience: a, " + fields + "}\n" + good
+	}
+	var logs bytes.Buffer
+	if _, err := open(t, write(t, good), &logs); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":                  {"", "empty"},
+		"only a comment":         {"# nothing\n", "empty"},
+		"not YAML":               {"\t{", "yaml"},
+		"unknown key":            {good + "allow-all: true\n", "allow-all"},
+		"unknown key of a rule":  {strings.Replace(good, "role:", "rolle: x, role:", 1), "rolle"},
+		"key twice":              {good + good, "already defined"},
+		"second document":        {good + "---\nrules: []\n", "more than one"},
+		"no rules":               {tokenText("ci", "good-good-good-good-good"), "rules"},
+		"empty hash":             {"tokens: [{name: ci, sha256: \"\"}]" + ruleText, "sha256"},
+		"hash of nothing":        {tokenText("ci", "") + ruleText, "empty token"},
+		"short hash":             {"tokens: [{name: ci, sha256: abcd}]" + ruleText, "64 hexadecimal"},
+		"a token for its hash":   {"tokens: [{name: ci, sha256: fermata_abc}]" + ruleText, "64 hexadecimal"},
+		"no hash":                {"tokens: [{name: ci}]" + ruleText, "sha256"},
+		"empty secret file":      {"tokens: [{name: ci, token-file: " + empty + "}]" + ruleText, "0 characters"},
+		"secret file missing":    {"tokens: [{name: ci, token-file: /nowhere}]" + ruleText, "/nowhere"},
+		"no name":                {tokenText(`""`, "good-good-good-good-good") + ruleText, "name"},
+		"name with a colon":      {tokenText(`"a:b"`, "good-good-good-good-good") + ruleText, "name"},
+		"name twice":             {tokenText("ci", "good-good-good-good-good") + "  - {name: ci, sha256: " + HashToken("x") + "}" + ruleText, "twice"},
+		"token twice":            {tokenText("ci", "good-good-good-good-good") + "  - {name: b, sha256: " + HashToken("good-good-good-good-good") + "}" + ruleText, "twice"},
+		"rule for nobody known":  {tokenText("other", "good-good-good-good-good") + ruleText, "cannot be proved"},
+		"rule for no issuer":     {strings.Replace(good, `"token:ci"`, `"jwt:idp:ann"`, 1), "cannot be proved"},
+		"rule for no name":       {strings.Replace(good, `"token:ci"`, `"uri:spiffe://x/*"`, 1), "cannot be proved"},
+		"certificate of no kind": {good + "certificates: [spiffe://x]\n", "certificates[0]"},
+		"certificate, star":      {good + "certificates: [\"dns:*.x\"]\n", "certificates[0]"},
+		"no issuer":              {"jwt: [{name: idp, audience: a, jwks: /x}]\n" + good, "issuer and audience"},
+		"no audience":            {"jwt: [{name: idp, issuer: a, jwks: /x}]\n" + good, "issuer and audience"},
+		"no keys":                {jwt(`jwks: ""`), "jwks"},
+		"keys over HTTP":         {jwt(`jwks: "http://idp.example.org/keys"`), "https"},
+		"keys over FTP":          {jwt(`jwks: "ftp://127.0.0.1/keys"`), "https"},
+		"password in the URL":    {jwt(`jwks: "https://u:p@idp/keys"`), "jwks"},
+		"none is allowed":        {jwt(`jwks: /x, algorithms: [none]`), "algorithms"},
+		"HS256 is allowed":       {jwt(`jwks: /x, algorithms: [RS256, HS256]`), "algorithms"},
+		"leeway of an hour":      {jwt(`jwks: /x, leeway: 1h`), "leeway"},
+		"refetch without pause":  {jwt(`jwks: /x, refetch: 1ms`), "refetch"},
+	} {
+		if _, err := open(t, write(t, c.text), &logs); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	if _, err := open(t, "/nowhere/access.yaml", &logs); err == nil {
+		t.Error("a file that is not there")
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	var logs bytes.Buffer
+	s, err := open(t, write(t, `
+certificates: ["uri:spiffe://x/worker/*", "dns:node.x", "cn:ops"]
+rules:
+  - {subjects: ["uri:spiffe://x/*"], role: worker, namespaces: ["*"]}
+`), &logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uri := func(text string) []*url.URL {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*url.URL{u}
+	}
+	for name, row := range map[string]struct {
+		c    x509.Certificate
+		want string
+	}{
+		"SPIFFE":             {x509.Certificate{URIs: uri("spiffe://x/worker/1"), Subject: pkix.Name{CommonName: "ops"}}, "uri:spiffe://x/worker/1"},
+		"other trust domain": {x509.Certificate{URIs: uri("spiffe://y/worker/1")}, ""},
+		"DNS":                {x509.Certificate{DNSNames: []string{"a", "node.x"}}, "dns:node.x"},
+		"longer DNS":         {x509.Certificate{DNSNames: []string{"node.x.evil"}}, ""},
+		"common name":        {x509.Certificate{Subject: pkix.Name{CommonName: "ops"}}, "cn:ops"},
+		"kind in the name":   {x509.Certificate{Subject: pkix.Name{CommonName: "dns:node.x"}}, ""},
+		"no names":           {x509.Certificate{}, ""},
+	} {
+		row.c.NotAfter = epoch.Add(time.Hour)
+		id, err := s.Certificate(&row.c)
+		if id.Subject != row.want || (row.want == "") != errors.Is(err, access.ErrUnauthenticated) {
+			t.Errorf("%s: %+v %v", name, id, err)
+		}
+		row.c.NotAfter = epoch.Add(-time.Second)
+		if _, err := s.Certificate(&row.c); err == nil {
+			t.Errorf("%s: expired, and accepted", name)
+		}
+	}
+}
+
+func TestReload(t *testing.T) {
+	const first, second = "first-first-first-first", "second-second-second-second"
+	var logs bytes.Buffer
+	path := write(t, tokenText("ci", first)+ruleText)
+	s, err := open(t, path, &logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.Reload(t.Context())
+	}
+	change(tokenText("ci", first) + ruleText)
+	if s.Generation() != 0 {
+		t.Error("the same text counts as a change")
+	}
+	for range 3 {
+		change("rules: []\n")
+	}
+	if n := strings.Count(logs.String(), "access file is at fault"); n != 1 {
+		t.Errorf("a broken file was logged %d times", n)
+	}
+	if _, err := s.Token(t.Context(), first); err != nil || s.Generation() != 0 {
+		t.Errorf("a broken file took effect: %v", err)
+	}
+	change(tokenText("ci", second) + ruleText)
+	if _, err := s.Token(t.Context(), first); err == nil || s.Generation() != 1 {
+		t.Error("the token that was taken out is still good")
+	}
+	if id, err := s.Token(t.Context(), second); err != nil || !s.Allows(id, access.EditJobs, "team", "").Allowed || s.Allows(id, access.EditJobs, "other", "").Allowed {
+		t.Errorf("%+v %v", id, err)
+	}
+	if !strings.Contains(logs.String(), "taken over") || strings.Contains(logs.String(), second) {
+		t.Errorf("log: %s", &logs)
+	}
+}
+
+func TestReloadOfASecretFile(t *testing.T) {
+	secret := t.TempDir() + "/secret"
+	put := func(token string) {
+		if err := os.WriteFile(secret, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("first-first-first-first")
+	var logs bytes.Buffer
+	s, err := open(t, write(t, "tokens: [{name: ci, token-file: "+secret+"}]"+ruleText), &logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("second-second-second-second")
+	s.Reload(t.Context())
+	if _, err := s.Token(t.Context(), "second-second-second-second"); err != nil {
+		t.Error(err)
+	}
+}

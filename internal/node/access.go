@@ -1,0 +1,56 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermata-io/fermata/internal/identity"
+	"github.com/fermata-io/fermata/internal/rpc"
+)
+
+// openAccess reads the access file, first of all: a node that is to authenticate its
+// callers must not come up without.
+func (n *Node) openAccess(ctx context.Context) (err error) {
+	if !n.cfg.Authenticates() {
+		n.cfg.Logger.Warn("callers have no roles: whoever is let in may do anything; see --access-file")
+		return nil
+	}
+	n.access, err = identity.Open(ctx, identity.Options{Path: n.cfg.AccessFile, Logger: n.cfg.Logger})
+	if err != nil {
+		return err
+	}
+	n.engines.Go(func() { n.access.Run(n.ctx) })
+	return nil
+}
+
+// guarded adds to the options of the server what lets callers in.
+func (n *Node) guarded(ctx context.Context, o rpc.Options) (rpc.Options, error) {
+	o.Registerer, o.Limits = n.cfg.Registerer, n.cfg.ClientLimits
+	if n.access == nil {
+		return o, nil
+	}
+	var err error
+	o.Authority = n.access
+	o.Binding, err = n.store.Secret(ctx, "leases")
+	return o, err
+}
+
+// peerGuard lets only nodes link to this one, where the access file says which are
+// nodes and certificates prove it.
+func (n *Node) peerGuard() ([]grpc.ServerOption, error) {
+	if n.access == nil || n.security.peers == nil {
+		return nil, nil
+	}
+	return rpc.PeerGuard(n.access, rpc.Options{Logger: n.cfg.Logger, Registerer: n.cfg.Registerer})
+}
+
+// NewToken makes a token of this name, and its entry for the access file.
+func NewToken(name string) (token, entry string, err error) {
+	if fault := identity.NameFault(name); fault != "" {
+		return "", "", fmt.Errorf("the name %q %s", name, fault)
+	}
+	token, hash := identity.NewToken()
+	return token, fmt.Sprintf("tokens:\n  - {name: %s, sha256: %s}\n", name, hash), nil
+}

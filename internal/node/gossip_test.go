@@ -1,0 +1,129 @@
+package node_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/fermata-io/fermata/internal/gossiptest"
+	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/redistest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
+)
+
+// TestForgedDeparturesMoveNothing has a holder of the gossip key tell each node, for
+// as long as a lock lives, that the other has left. Each then sees itself alone; the
+// shards stay where they are, and every run runs once.
+func TestForgedDeparturesMoveNothing(t *testing.T) {
+	redis, key := redistest.Start(t), []byte("0123456789abcdef0123456789abcdef")
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := &lines{}
+	keyed := func(c *node.Config) { c.GossipKeyFile, c.Logger = keys, log.logger() }
+	a := startWith(t, redis.URL(), "a", keyed)
+	b := startWith(t, redis.URL(), "b", keyed, a.GossipAddr())
+	var mu sync.Mutex
+	ran, twice := map[string]int{}, 0
+	work(t, a, 8, map[string]func(context.Context, *worker.Task) error{"h": func(_ context.Context, task *worker.Task) error {
+		mu.Lock()
+		defer mu.Unlock()
+		ran[task.Run]++
+		if ran[task.Run] > 1 {
+			twice++
+		}
+		return nil
+	}})
+	redistest.Eventually(t, 20*time.Second, "shards on both", func(context.Context) error {
+		if x, y := a.Describe().ShardsHeld, b.Describe().ShardsHeld; x == 0 || y == 0 || x+y != 64 {
+			return fmt.Errorf("%d and %d", x, y)
+		}
+		return nil
+	})
+	c := jobs(t, a)
+	for i := range 20 {
+		create(t, c, fmt.Sprint("j", i), every(200*time.Millisecond, "h"))
+	}
+	before := holders(t, a)
+	storm := time.NewTicker(10 * time.Millisecond)
+	defer storm.Stop()
+	for i := range uint32(200) {
+		<-storm.C
+		for victim, addr := range map[string]string{"b": a.GossipAddr(), "a": b.GossipAddr()} {
+			conn, err := net.Dial("udp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Write(gossiptest.Labelled("fermata", gossiptest.Sealed(t, key, "fermata", gossiptest.Departure(victim, 1000*(i+1))))); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.Close()
+		}
+	}
+	if n := log.count(`msg="members changed" members=1`); n < 2 {
+		t.Errorf("%d nodes believed the forger", n)
+	}
+	if after := holders(t, a); after != before {
+		t.Errorf("shards moved:\n%s\n%s", before, after)
+	}
+	redistest.Eventually(t, 20*time.Second, "runs", func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(ran) < 100 {
+			return fmt.Errorf("%d", len(ran))
+		}
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if twice > 0 {
+		t.Errorf("%d of %d runs ran more than once", twice, len(ran))
+	}
+}
+
+// lines is a log that can be asked while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// holders are the nodes that hold each shard.
+func holders(t *testing.T, n *node.Node) string {
+	t.Helper()
+	conn := dialWith(t, n.GRPCAddr(), insecure.NewCredentials())
+	answer, err := fermatav1.NewClusterServiceClient(conn).ListShards(t.Context(), &fermatav1.ListShardsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, s := range answer.GetShards() {
+		fmt.Fprint(&text, s.GetHolder())
+	}
+	return text.String()
+}

@@ -1,0 +1,326 @@
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/redisacl"
+	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/ring"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
+)
+
+const keyOne, keyTwo = "k1", "k2"
+
+func keyLine(id string, b byte) string {
+	return id + " " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)) + "\n"
+}
+
+// everything is all that the server holds, as one text.
+func everything(t *testing.T, s *redistest.Server) string {
+	t.Helper()
+	var all strings.Builder
+	keys, err := s.Client().Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		switch s.Client().Type(t.Context(), key).Val() {
+		case "hash":
+			fmt.Fprint(&all, key, s.Client().HGetAll(t.Context(), key).Val())
+		case "string":
+			fmt.Fprint(&all, key, s.Client().Get(t.Context(), key).Val())
+		case "stream":
+			fmt.Fprint(&all, key, s.Client().XRange(t.Context(), key, "-", "+").Val())
+		case "zset":
+			fmt.Fprint(&all, key, s.Client().ZRange(t.Context(), key, 0, -1).Val())
+		}
+	}
+	return all.String()
+}
+
+func name(id string) string { return "namespaces/default/jobs/" + id }
+
+// TestSealedPayloads follows payloads through Redis: nothing there shows them, workers
+// get them, edits keep them, and what cannot be opened waits without using up attempts.
+func TestSealedPayloads(t *testing.T) {
+	const canary = "canary-of-the-payload"
+	redis := redistest.Start(t)
+	path := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte(keyLine(keyOne, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := startWith(t, redis.URL(), "plain", func(c *node.Config) { c.Shards = 4 })
+	create(t, jobs(t, before), "old", &fermatav1.Job{Handler: "h", Payload: []byte("from before")})
+	if err := before.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n := startWith(t, redis.URL(), "sealing", func(c *node.Config) { c.Shards, c.PayloadKeyFile = 4, path })
+	c := jobs(t, n)
+	got := make(chan string, 10)
+	work(t, n, 2, map[string]func(context.Context, *worker.Task) error{
+		"h": func(_ context.Context, task *worker.Task) error { got <- string(task.Payload); return nil },
+	})
+	run := func(id string) string {
+		t.Helper()
+		if _, err := c.RunJob(t.Context(), &fermatav1.RunJobRequest{Name: name(id)}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case payload := <-got:
+			return payload
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s has not run", id)
+			return ""
+		}
+	}
+	for range 2 { // the same creation, repeated
+		create(t, c, "new", &fermatav1.Job{Handler: "h", Payload: []byte(canary)})
+	}
+	if _, err := c.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: "new", Job: &fermatav1.Job{Handler: "h", Payload: []byte("other")}}); status.Code(err) != codes.AlreadyExists {
+		t.Errorf("another payload under the same id: %v", err)
+	}
+	if payload := run("new"); payload != canary {
+		t.Errorf("the worker got %q", payload)
+	}
+	if payload := run("old"); payload != "from before" {
+		t.Errorf("of a job from before, the worker got %q", payload)
+	}
+	if strings.Contains(everything(t, redis), canary) || !strings.Contains(everything(t, redis), "from before") {
+		t.Error("Redis holds the payload, or the look at it sees nothing")
+	}
+	read, err := c.GetJob(t.Context(), &fermatav1.GetJobRequest{Name: name("new")})
+	if err != nil || len(read.GetPayload()) > 0 || !read.GetPayloadSealed() || read.GetPayloadKeyId() != keyOne || read.GetPayloadSize() != int64(len(canary)) {
+		t.Fatalf("read: %v (%v)", read, err)
+	}
+	read.Labels = map[string]string{"a": "b"} // and sent back
+	if _, err = c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{Job: read, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if payload := run("new"); payload != canary {
+		t.Errorf("after an edit the worker got %q", payload)
+	}
+	rotate(t, redis, c, path, run)
+	// A sealed payload under another job is not that job's.
+	create(t, c, "victim", &fermatav1.Job{Handler: "h", Payload: []byte("victim's")})
+	shard := func(id string) string { return "fermata:{" + ring.Tags(4)[ring.ShardOf("default", id, 4)] + "}:def" }
+	stolen := redis.Client().HGet(t.Context(), shard("new"), "default/new").Val()
+	redis.Client().HSet(t.Context(), shard("victim"), "default/victim", stolen)
+	if _, err := c.RunJob(t.Context(), &fermatav1.RunJobRequest{Name: name("victim")}); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, 20*time.Second, "the moved payload is held back", func(ctx context.Context) error {
+		e, err := c.ExplainJob(ctx, &fermatav1.ExplainJobRequest{Name: name("victim")})
+		if err != nil {
+			return err
+		}
+		for _, r := range e.GetReasons() {
+			if r.GetKind() == fermatav1.Reason_KIND_PAYLOAD && e.GetJob().GetStatus().GetCurrentAttempt() == 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("reasons %v", e.GetReasons())
+	})
+	select {
+	case payload := <-got:
+		t.Errorf("a worker got %q of a payload that was moved", payload)
+	default:
+	}
+}
+
+// TestSealedBackup: an export holds what is sealed, and works where the key is, under
+// the same name; elsewhere it is refused.
+func TestSealedBackup(t *testing.T) {
+	const canary = "canary-of-a-backup"
+	redis := redistest.Start(t)
+	path := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte(keyLine(keyOne, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "others")
+	if err := os.WriteFile(other, []byte(keyLine(keyTwo, 2)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	backups := func(keyspace, keys string) (*node.Node, fermatav1.BackupServiceClient) {
+		n := startWith(t, redis.URL(), keyspace, func(c *node.Config) { c.Keyspace, c.PayloadKeyFile = keyspace, keys })
+		conn, err := grpc.NewClient(n.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return n, fermatav1.NewBackupServiceClient(conn)
+	}
+	from, source := backups("from", path)
+	create(t, jobs(t, from), "a", &fermatav1.Job{Handler: "h", Payload: []byte(canary)})
+	exported, err := source.ExportJobs(t.Context(), &fermatav1.ExportJobsRequest{Parent: "namespaces/default"})
+	if err != nil || len(exported.GetJobs()) != 1 || strings.Contains(exported.String(), canary) || len(exported.GetJobs()[0].GetJob().GetPayload()) == 0 {
+		t.Fatalf("export: %v (%v)", exported, err)
+	}
+	restore := func(c fermatav1.BackupServiceClient, parent string, jobs []*fermatav1.JobBackup) (codes.Code, fermatav1.RestoreJobsResponse_Result_Outcome) {
+		t.Helper()
+		r, err := c.RestoreJobs(t.Context(), &fermatav1.RestoreJobsRequest{Parent: parent, Jobs: jobs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return codes.Code(r.GetResults()[0].GetCode()), r.GetResults()[0].GetOutcome()
+	}
+	to, target := backups("to", path)
+	if code, _ := restore(target, "namespaces/elsewhere", exported.GetJobs()); code != codes.InvalidArgument {
+		t.Errorf("into another namespace: %v", code)
+	}
+	for _, want := range []fermatav1.RestoreJobsResponse_Result_Outcome{fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED, fermatav1.RestoreJobsResponse_Result_OUTCOME_UNCHANGED} {
+		if code, outcome := restore(target, "namespaces/default", exported.GetJobs()); code != codes.OK || outcome != want {
+			t.Errorf("where the key is: %v, %v, want %v", code, outcome, want)
+		}
+	}
+	got := make(chan string, 1)
+	work(t, to, 1, map[string]func(context.Context, *worker.Task) error{
+		"h": func(_ context.Context, task *worker.Task) error { got <- string(task.Payload); return nil },
+	})
+	if _, err := jobs(t, to).RunJob(t.Context(), &fermatav1.RunJobRequest{Name: name("a")}); err != nil {
+		t.Fatal(err)
+	}
+	if payload := <-got; payload != canary {
+		t.Errorf("the worker got %q", payload)
+	}
+	for keyspace, keys := range map[string]string{"without": "", "others": other} {
+		_, c := backups(keyspace, keys)
+		if code, _ := restore(c, "namespaces/default", exported.GetJobs()); code != codes.InvalidArgument {
+			t.Errorf("%s: %v", keyspace, code)
+		}
+	}
+	plain := []*fermatav1.JobBackup{{Job: &fermatav1.Job{Name: name("p"), Handler: "h", Payload: []byte(canary)}}}
+	for range 2 {
+		if code, _ := restore(target, "namespaces/default", plain); code != codes.OK {
+			t.Errorf("plain: %v", code)
+		}
+	}
+	if _, err := jobs(t, to).CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: "copy", Job: exported.GetJobs()[0].GetJob()}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a sealed payload in CreateJob: %v", err)
+	}
+	if strings.Contains(everything(t, redis), canary) {
+		t.Error("Redis holds the payload")
+	}
+}
+
+// rotate seals with a second key, and reseals what the first one sealed.
+func rotate(t *testing.T, redis *redistest.Server, c fermatav1.JobServiceClient, path string, run func(string) string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(keyLine(keyTwo, 2)+keyLine(keyOne, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reseal := func(id string) (*fermatav1.Job, error) {
+		return c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{
+			Job: &fermatav1.Job{Name: name(id)}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"payload_key_id"}},
+		})
+	}
+	redistest.Eventually(t, 20*time.Second, "the second key", func(context.Context) error {
+		j, err := reseal("new")
+		if err == nil && j.GetPayloadKeyId() != keyTwo {
+			err = errors.New("still the first one")
+		}
+		return err
+	})
+	if j, err := reseal("old"); err != nil || j.GetPayloadKeyId() != keyTwo {
+		t.Errorf("a payload that was not sealed: %v, %v", j, err)
+	}
+	if strings.Contains(everything(t, redis), "from before") {
+		t.Error("Redis still holds the payload from before")
+	}
+	if err := os.WriteFile(path, []byte(keyLine(keyTwo, 2)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if payload := run("old"); payload != "from before" {
+		t.Errorf("resealed: %q", payload)
+	}
+}
+
+// TestAuditOfANode: what changed is in the cluster's records, newest first, with what
+// there was before, and survives the node that answered.
+func TestAuditOfANode(t *testing.T) {
+	redis := redistest.Start(t)
+	n := startWith(t, redis.URL(), "first", func(*node.Config) {})
+	c := jobs(t, n)
+	create(t, c, "a", &fermatav1.Job{Handler: "h", Payload: []byte("canary")})
+	if _, err := c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{
+		Job: &fermatav1.Job{Name: name("a"), Queue: "other"}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"queue"}}, RequestId: "r1",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.DeleteJob(t.Context(), &fermatav1.DeleteJobRequest{Name: name("a")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.DeleteJob(t.Context(), &fermatav1.DeleteJobRequest{Name: name("a")}); status.Code(err) != codes.NotFound {
+		t.Fatal(err)
+	}
+	if err := n.Stop(t.Context()); err != nil { // which writes what is in line
+		t.Fatal(err)
+	}
+	n = startWith(t, redis.URL(), "second", func(*node.Config) {})
+	conn, err := grpc.NewClient(n.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	cluster := fermatav1.NewClusterServiceClient(conn)
+	page, err := cluster.ListAuditRecords(t.Context(), &fermatav1.ListAuditRecordsRequest{Resource: name("a")})
+	if err != nil || len(page.GetRecords()) != 3 {
+		t.Fatalf("%v (%v)", page, err)
+	}
+	deleted, updated, created := page.GetRecords()[0], page.GetRecords()[1], page.GetRecords()[2]
+	if !strings.HasSuffix(deleted.GetMethod(), "/DeleteJob") || updated.GetRequestId() != "r1" || updated.GetChangedFields()[0] != "queue" ||
+		created.GetNode() != "first" || !strings.HasPrefix(created.GetIdentity(), "127.0.0.1:") || created.GetTime().AsTime().IsZero() {
+		t.Errorf("records %v", page.GetRecords())
+	}
+	if len(created.GetBeforeDigest()) != 0 || !bytes.Equal(created.GetAfterDigest(), updated.GetBeforeDigest()) ||
+		!bytes.Equal(updated.GetAfterDigest(), deleted.GetBeforeDigest()) || bytes.Equal(updated.GetBeforeDigest(), updated.GetAfterDigest()) {
+		t.Error("the digests do not follow one another")
+	}
+	text := fmt.Sprint(redis.Client().XRange(t.Context(), "fermata:{meta}:audit", "-", "+").Val())
+	if strings.Contains(text, "canary") {
+		t.Error("the records hold a payload")
+	}
+	rest, err := cluster.ListAuditRecords(t.Context(), &fermatav1.ListAuditRecordsRequest{PageSize: 1, PageToken: deleted.GetId()})
+	if err != nil || len(rest.GetRecords()) != 1 || rest.GetRecords()[0].GetId() != updated.GetId() {
+		t.Errorf("the page after the first record: %v (%v)", rest, err)
+	}
+	if _, err := cluster.ListAuditRecords(t.Context(), &fermatav1.ListAuditRecordsRequest{PageToken: "+"}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("odd page token: %v", err)
+	}
+}
+
+// TestEachRightIsNeeded takes one right away at a time: a node does not start, and
+// says which it lacks and where to read about it.
+func TestEachRightIsNeeded(t *testing.T) {
+	redis := redistest.Start(t, redistest.WithACL("default off"))
+	for _, command := range append(redisacl.Scripted(), "info", "evalsha") {
+		rules := redisacl.User("lacking", redisacl.HashPassword("pw"), redisacl.Rules("fermata")+" -"+command)
+		var args []any
+		for _, word := range append([]string{"acl", "setuser"}, strings.Fields(rules)[1:]...) {
+			args = append(args, word)
+		}
+		if err := redis.Client().Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := tryStart(t, "redis://lacking:pw@"+redis.Addr(), "n", func(*node.Config) {})
+		if err == nil || !strings.Contains(err.Error(), command) || !strings.Contains(err.Error(), redisacl.Doc) {
+			t.Errorf("without %s: %v", command, err)
+		}
+	}
+}

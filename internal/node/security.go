@@ -1,0 +1,123 @@
+package node
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/fermata-io/fermata/internal/membership"
+	"github.com/fermata-io/fermata/internal/tlsfiles"
+)
+
+// security is how the node proves who it is and what it asks of others. Nil
+// credentials mean plain text.
+type security struct {
+	clients, peers credentials.TransportCredentials
+	redis          func() *tls.Config // nil: as the URL says
+	gossip         []netip.Prefix
+	sources        []*tlsfiles.Source
+}
+
+// openSecurity reads the files, which have to be good at the start.
+func openSecurity(c Config) (security, error) {
+	var s security
+	errs := []error{s.openClients(c), s.openPeers(c), s.openRedis(c)}
+	if c.GossipKeyFile != "" {
+		if _, err := membership.ReadKeys(c.GossipKeyFile); err != nil {
+			errs = append(errs, fmt.Errorf("--gossip-key-file: %w", err))
+		}
+	}
+	for _, text := range c.GossipAllow {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--gossip-allow %q: want a network such as 10.0.0.0/8", text))
+		}
+		s.gossip = append(s.gossip, p)
+	}
+	return s, errors.Join(errs...)
+}
+
+// open reads the files of one use. prefix is that of their flags.
+func (s *security) open(c Config, use, prefix, ca string, files tlsfiles.Files) (*tlsfiles.Source, error) {
+	source, err := tlsfiles.Open(tlsfiles.Options{
+		Files: files, Use: use, Logger: c.Logger, Registerer: c.Registerer,
+		Called: tlsfiles.Files{Cert: prefix + "cert", Key: prefix + "key", CA: prefix + ca},
+	})
+	if err == nil {
+		s.sources = append(s.sources, source)
+	}
+	return source, err
+}
+
+func (s *security) openClients(c Config) error {
+	if c.TLS == (tlsfiles.Files{}) && c.ClientAuth == "" {
+		return nil
+	}
+	if c.TLS.Cert == "" {
+		return errors.New("--tls-client-ca and --tls-client-auth need --tls-cert and --tls-key")
+	}
+	byDefault := "none"
+	if c.TLS.CA != "" {
+		byDefault = "required"
+	}
+	auth, err := tlsfiles.ParseClientAuth(cmp.Or(c.ClientAuth, byDefault))
+	if err != nil {
+		return fmt.Errorf("--tls-client-auth: %w", err)
+	}
+	source, err := s.open(c, "clients", "--tls-", "client-ca", c.TLS)
+	if err == nil {
+		s.clients, err = source.Server(auth)
+	}
+	return err
+}
+
+func (s *security) openPeers(c Config) error {
+	if c.PeerTLS == (tlsfiles.Files{}) {
+		if len(c.PeerNames) > 0 {
+			return errors.New("--peer-tls-names needs --peer-tls-cert, --peer-tls-key and --peer-tls-ca")
+		}
+		return nil
+	}
+	if c.PeerTLS.Cert == "" || c.PeerTLS.CA == "" {
+		return errors.New("--peer-tls-cert, --peer-tls-key and --peer-tls-ca go together")
+	}
+	source, err := s.open(c, "peers", "--peer-tls-", "ca", c.PeerTLS)
+	if err != nil {
+		return err
+	}
+	if s.peers, err = source.Peers(c.PeerNames); err != nil {
+		return fmt.Errorf("--peer-tls-names: %w", err)
+	}
+	return nil
+}
+
+func (s *security) openRedis(c Config) error {
+	if c.RedisTLS == (tlsfiles.Files{}) {
+		return nil
+	}
+	source, err := s.open(c, "redis", "--redis-tls-", "ca", c.RedisTLS)
+	if err == nil {
+		s.redis = source.ClientConfig
+	}
+	return err
+}
+
+// dialPeers are the options of connections to other nodes.
+func (s *security) dialPeers() []grpc.DialOption {
+	if s.peers == nil {
+		return nil
+	}
+	return []grpc.DialOption{grpc.WithTransportCredentials(s.peers)}
+}
+
+// look follows the files while nobody connects.
+func (s *security) look() {
+	for _, source := range s.sources {
+		source.Look()
+	}
+}

@@ -1,0 +1,106 @@
+package peer
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/fermata-io/fermata/internal/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// checking is a handler that fails a test when what is handed to it is out of
+// bounds.
+type checking struct{ t *testing.T }
+
+func (c checking) bad(ok bool, format string, args ...any) {
+	if !ok {
+		c.t.Fatalf(format, args...)
+	}
+}
+func (c checking) OnDemand(_ string, d []job.QueueDemand) {
+	for _, q := range d {
+		c.bad(q.Free >= 0, "demand %+v", q)
+	}
+}
+func (c checking) OnNudge(shard int, h job.LaneHead) {
+	_, ok := job.ParseLane(h.Lane.String())
+	c.bad(shard >= 0 && ok, "nudge %d %+v", shard, h)
+}
+func (c checking) OnPermit(_ string, p job.Permit) {
+	c.bad(p.Shard >= 0 && p.N > 0 && p.LockValue != "" && p.ValidFor > 0 && p.ValidFor <= maxPermitLife, "permit %+v", p)
+}
+func (c checking) OnPermitResult(_ string, r job.PermitResult) { c.bad(r.Leased >= 0, "result %+v", r) }
+func (c checking) OnHandOver(shards []int) {
+	for _, s := range shards {
+		c.bad(s >= 0, "handover %v", shards)
+	}
+}
+func (c checking) OnCancel(string, uint64) {}
+func (c checking) OnLinkDown(string)       {}
+func (c checking) OnGone(string)           {}
+func (c checking) OnBack(string)           {}
+func (c checking) Describe() job.NodeInfo  { return job.NodeInfo{} }
+
+// script is a stream whose other end says what a test wrote down.
+type script struct {
+	linkStream
+	said []*fermatav1.LinkResponse
+}
+
+func (s *script) Recv() (*fermatav1.LinkResponse, error) {
+	if len(s.said) == 0 {
+		return nil, io.EOF
+	}
+	m := s.said[0]
+	s.said = s.said[1:]
+	return m, nil
+}
+
+// FuzzMessages: whatever another node says, on either side of a link or about
+// itself, is passed over or handed on within bounds.
+func FuzzMessages(f *testing.F) {
+	for _, m := range []proto.Message{
+		&fermatav1.LinkRequest{}, demandToPB([]job.QueueDemand{{Namespace: "n", Queue: "q", Free: 3}}), nudgeToPB(nudge{shard: 3, lane: job.Lane{Namespace: "n", Queue: "q"}}, 5),
+		permitResultToPB(job.PermitResult{ID: 1, Leased: 2, DueMS: 3}), cancelToPB("n/a#0", 1<<63),
+		&fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Nudge{Nudge: &fermatav1.Nudge{Shard: -1, Lane: "a/b/c", DueMs: -1}}},
+		permitToPB(job.Permit{ID: 1, Shard: 2, Lane: job.Lane{Namespace: "n", Queue: "q"}, N: 3, LockValue: "v", ValidFor: time.Second}),
+		&fermatav1.LinkResponse{Message: &fermatav1.LinkResponse_Permit{Permit: &fermatav1.Permit{Lane: "n/q/5", Count: -1, ValidFor: &durationpb.Duration{Seconds: 1 << 62, Nanos: -1}}}},
+		handOverToPB([]int{1, 2}), infoToPB(job.NodeInfo{Name: "n", Workers: []job.WorkerInfo{{ID: "w"}}}),
+		&fermatav1.DescribeNodeResponse{Node: &fermatav1.Node{StartTime: &timestamppb.Timestamp{Seconds: -1 << 62}}, Workers: []*fermatav1.Worker{nil}},
+	} {
+		wire, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(wire)
+	}
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		p, err := New(Options{Self: "self", Handler: checking{t}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Stop()
+		var request fermatav1.LinkRequest
+		if proto.Unmarshal(wire, &request) == nil {
+			_ = p.self().fits(aboutFromPB(request.GetHello())) // a peer that does not fit is turned away
+			(&server{p: p}).p.handle("other", &request)
+		}
+		var response fermatav1.LinkResponse
+		if proto.Unmarshal(wire, &response) == nil {
+			l := &link{p: p}
+			l.member.Name = "other"
+			if err := l.read(&script{said: []*fermatav1.LinkResponse{&response, &response}}); err != io.EOF {
+				t.Fatal(err)
+			}
+		}
+		var about fermatav1.DescribeNodeResponse
+		if proto.Unmarshal(wire, &about) == nil {
+			infoFromPB(&about)
+		}
+	})
+}

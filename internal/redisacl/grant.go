@@ -1,0 +1,96 @@
+package redisacl
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Doc is where operators read about the grant.
+const Doc = "docs/security/redis.md"
+
+// MaxKeyspace is the greatest length of a keyspace's name, in bytes.
+const MaxKeyspace = 128
+
+// direct are commands that no script calls.
+var direct = []string{
+	"ping", "client|setname", "info", "wait", "eval", "evalsha", "hscan",
+	"select",                             // only with a database other than 0
+	"cluster|slots", "command", "asking", // only in a Redis Cluster
+}
+
+// scripted are commands that scripts call, whether they are sent directly as well or
+// not. Redis checks them like any others.
+var scripted = []string{
+	"time",
+	"get", "set", "del", "mget", "mset", "msetnx", "getrange", "pexpire", "pttl",
+	"hget", "hmget", "hset", "hdel", "hlen", "hgetall",
+	"zadd", "zrem", "zrange", "zscore", "zmscore", "zcount", "zcard",
+}
+
+// audit are the commands of the audit stream.
+var audit = []string{"xadd", "xrevrange"}
+
+// sentinel are commands that a client sends to Sentinel. It pings a subscription that
+// has been quiet for a while.
+var sentinel = []string{
+	"ping", "client|setname", "subscribe", "sentinel|get-master-addr-by-name", "sentinel|sentinels",
+}
+
+// Commands are the commands of the grant, as ACL rules have them after the '+'.
+func Commands() []string {
+	return append(append(append([]string{}, direct...), scripted...), audit...)
+}
+
+// Scripted are the commands of the grant that scripts call.
+func Scripted() []string { return append([]string{}, scripted...) }
+
+// Rules are the rules of a keyspace's user, without name and password.
+func Rules(keyspace string) string {
+	return "resetkeys ~" + keyspace + ":{* resetchannels -@all +" + strings.Join(Commands(), " +")
+}
+
+// SentinelRules are the rules of the user that Sentinel itself knows.
+func SentinelRules() string {
+	return "resetkeys resetchannels &+switch-master &+replica-reconf-done -@all +" + strings.Join(sentinel, " +")
+}
+
+// User is a line for an ACL file: a user that is on, with the SHA-256 of its password
+// in hexadecimal.
+func User(name, passwordSHA256, rules string) string {
+	return fmt.Sprintf("user %s reset on #%s %s", name, passwordSHA256, rules)
+}
+
+// HashPassword is the form in which an ACL file has a password.
+func HashPassword(password string) string {
+	sum := sha256.Sum256([]byte(password))
+	return hex.EncodeToString(sum[:])
+}
+
+// CheckKeyspace tells what is wrong with the name of a keyspace: it has 1 to 128
+// letters, digits and any of - _ . : and so nothing that means something in a key
+// pattern or a hash tag.
+func CheckKeyspace(name string) error {
+	if name == "" || len(name) > MaxKeyspace {
+		return fmt.Errorf("key prefix of %d bytes: must have 1 to %d", len(name), MaxKeyspace)
+	}
+	for _, r := range name {
+		if !word(r) && r != ':' {
+			return fmt.Errorf("key prefix %.160q: letters, digits and any of - _ . : are allowed", name)
+		}
+	}
+	return nil
+}
+
+// CheckUser tells what is wrong with the name of a user: as a keyspace, without ':'.
+func CheckUser(name string) error {
+	if CheckKeyspace(name) != nil || strings.ContainsRune(name, ':') {
+		return fmt.Errorf("user %.160q: must have 1 to %d letters, digits, dots, dashes and underscores", name, MaxKeyspace)
+	}
+	return nil
+}
+
+func word(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)
+}

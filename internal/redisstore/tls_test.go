@@ -1,0 +1,137 @@
+package redisstore
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/tlsfiles"
+	"github.com/fermata-io/fermata/internal/tlstest"
+)
+
+// tlsServer is a Redis that speaks TLS alone, to who has a certificate of ours.
+func tlsServer(t *testing.T, ours *tlstest.Authority) *redistest.Server {
+	t.Helper()
+	files := tlstest.NewDir(t, ours.Issue(tlstest.Identity{Name: "redis", DNS: []string{"redis.example"}}), ours)
+	return redistest.Start(t, redistest.WithTLS(redistest.TLS{
+		Cert: files.Cert, Key: files.Key, CA: files.CA, Client: ours.Client(ours.Issue(tlstest.Identity{Name: "test"})),
+	}))
+}
+
+func TestRedisOverTLS(t *testing.T) {
+	ours, theirs := tlstest.New(t, "ours"), tlstest.New(t, "theirs")
+	server := tlsServer(t, ours)
+	mine := ours.Issue(tlstest.Identity{Name: "fermata"})
+	files := func(p tlstest.Pair, a *tlstest.Authority) tlsfiles.Files {
+		d := tlstest.NewDir(t, p, a)
+		return tlsfiles.Files{Cert: d.Cert, Key: d.Key, CA: d.CA}
+	}
+	good := files(mine, ours)
+	named, misnamed, anonymous := good, good, good
+	named.ServerName, misnamed.ServerName = "redis.example", "other.example"
+	anonymous.Cert, anonymous.Key = "", ""
+	for name, c := range map[string]struct {
+		url, want string
+		files     tlsfiles.Files
+	}{
+		"its own":                 {server.URL(), "", good},
+		"by name":                 {server.URL(), "", named},
+		"cluster":                 {strings.Replace(server.URL(), "rediss://", "rediss+cluster://", 1), "cluster support disabled", good},
+		"wrong name":              {server.URL(), "certificate is valid for redis.example, localhost, not other.example", misnamed},
+		"wrong authority":         {server.URL(), "certificate signed by unknown authority", files(mine, theirs)},
+		"system's authorities":    {server.URL(), "certificate signed by unknown authority", tlsfiles.Files{}},
+		"no certificate":          {server.URL(), "certificate required", anonymous},
+		"certificate of a forger": {server.URL(), "unknown certificate authority", files(theirs.Issue(tlstest.Identity{Name: "fermata"}), ours)},
+		"plain text":              {"redis://" + server.Addr(), "EOF", tlsfiles.Files{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := ClientOptions{URL: c.url}
+			if strings.HasPrefix(c.url, "rediss") {
+				source, err := tlsfiles.Open(tlsfiles.Options{Files: c.files})
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.TLS = source.ClientConfig
+			}
+			err := ping(t, o)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestUntrustedRedisIsNotOpened shows what an operator reads, and that a client
+// behaves as with a server that cannot be reached: nothing was sent.
+func TestUntrustedRedisIsNotOpened(t *testing.T) {
+	client, err := NewClient(ClientOptions{URL: tlsServer(t, tlstest.New(t, "ours")).URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_, err = Open(t.Context(), Options{Client: client})
+	if err == nil || !strings.Contains(err.Error(), "signed by unknown authority") {
+		t.Errorf("%v", err)
+	}
+	if v := classify(client.Ping(t.Context()).Err()); v.kind != "dial" || v.ran {
+		t.Errorf("judged %+v", v)
+	}
+}
+
+// TestRedisAuthorityIsReplaced changes both sides to another authority while a client
+// is connected.
+func TestRedisAuthorityIsReplaced(t *testing.T) {
+	first, second := tlstest.New(t, "first"), tlstest.New(t, "second")
+	old, fresh := tlsServer(t, first), tlsServer(t, second)
+	dir := tlstest.NewDir(t, first.Issue(tlstest.Identity{}), first)
+	var later atomic.Bool
+	now := func() time.Time {
+		if later.Load() {
+			return time.Now().Add(time.Minute)
+		}
+		return time.Now()
+	}
+	source, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: dir.Cert, Key: dir.Key, CA: dir.CA}, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	connected, err := NewClient(ClientOptions{URL: old.URL(), TLS: source.ClientConfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connected.Close()
+	if err := connected.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	dir.Replace(second.Issue(tlstest.Identity{}), second)
+	later.Store(true)
+	if err := ping(t, ClientOptions{URL: fresh.URL(), TLS: source.ClientConfig}); err != nil {
+		t.Errorf("with the new files: %v", err)
+	}
+	if err := ping(t, ClientOptions{URL: old.URL(), TLS: source.ClientConfig}); err == nil {
+		t.Error("the old authority is still trusted")
+	}
+	if err := connected.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("what was open is not any more: %v", err)
+	}
+}
+
+func ping(t *testing.T, o ClientOptions) error {
+	t.Helper()
+	client, err := NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if c, ok := client.(*redis.ClusterClient); ok {
+		return c.ClusterInfo(ctx).Err()
+	}
+	return client.Ping(ctx).Err()
+}

@@ -1,0 +1,361 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Authority proves who calls and decides what they may do. Errors wrap those of
+// package access.
+type Authority interface {
+	// Generation changes when an answer of any other method may have.
+	Generation() uint64
+	Token(ctx context.Context, token string) (access.Identity, error)
+	Certificate(*x509.Certificate) (access.Identity, error)
+	Allows(id access.Identity, want access.Permission, namespace, queue string) access.Decision
+	Limits(access.Identity) access.Limits
+}
+
+// gate lets calls in. Without an authority everybody is let in, within the limits
+// of their host.
+type gate struct {
+	authority Authority
+	limits    access.Limits // without an authority
+	binding   []byte        // see [Options]
+	quotas    quotas
+	denied    *prometheus.CounterVec
+	leases    prometheus.Counter
+	logger    *slog.Logger
+	loud      *rate.Limiter // bounds the log
+}
+
+func newGate(o Options) (*gate, error) {
+	g := &gate{
+		authority: o.Authority, limits: o.Limits, binding: o.Binding, logger: o.Logger,
+		quotas: quotas{by: make(map[string]*quota)}, loud: rate.NewLimiter(1, 20),
+		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and by what was amiss.",
+		}, []string{"method", "reason"}),
+		leases: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_access_foreign_leases_total", Help: "Leases that workers named without having got them.",
+		}),
+	}
+	if o.Registerer == nil {
+		return g, nil
+	}
+	var err error
+	if g.denied, err = registered(o.Registerer, g.denied); err != nil {
+		return nil, err
+	}
+	g.leases, err = registered(o.Registerer, g.leases)
+	return g, err
+}
+
+// registered registers a collector, or finds the one that is there: a node has two
+// gates, one for clients and one for peers.
+func registered[C prometheus.Collector](r prometheus.Registerer, c C) (C, error) {
+	err := r.Register(c)
+	var already prometheus.AlreadyRegisteredError
+	if errors.As(err, &already) {
+		if there, ok := already.ExistingCollector.(C); ok {
+			return there, nil
+		}
+	}
+	return c, err
+}
+
+// caller is who makes a call.
+type caller struct {
+	gate     *gate
+	method   string
+	identity access.Identity
+	quota    *quota
+}
+
+type callerKey struct{}
+
+// callerOf is nil where nothing is asked of callers.
+func callerOf(ctx context.Context) *caller {
+	c, _ := ctx.Value(callerKey{}).(*caller)
+	return c
+}
+
+// CallerOf returns who makes a call; false where callers are not authenticated.
+func CallerOf(ctx context.Context) (access.Identity, bool) {
+	c := callerOf(ctx)
+	if c == nil {
+		return access.Identity{}, false
+	}
+	return c.identity, true
+}
+
+func (g *gate) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	c, err := g.enter(ctx, info.FullMethod, q)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if c.known() {
+		ctx = context.WithValue(ctx, callerKey{}, c)
+	}
+	return next(ctx, q)
+}
+
+func (g *gate) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	c, err := g.enter(stream.Context(), info.FullMethod, nil)
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	if c.known() {
+		stream = &calledStream{ServerStream: stream, ctx: context.WithValue(stream.Context(), callerKey{}, c)}
+	}
+	return next(srv, stream)
+}
+
+// calledStream is a stream whose context knows its caller.
+type calledStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *calledStream) Context() context.Context { return s.ctx }
+
+func (c *caller) known() bool { return c.identity.Subject != "" }
+
+func (c *caller) leave() {
+	if c.quota != nil {
+		c.quota.end()
+	}
+}
+
+// enter decides on a call. Who is let in has to leave.
+func (g *gate) enter(ctx context.Context, method string, q any) (*caller, error) {
+	c := &caller{gate: g, method: method}
+	d, ok := demands[method]
+	if !ok {
+		return nil, c.deny(ctx, access.AdministerCluster, access.Everywhere, "", "no permission is decided for the method")
+	}
+	if d.open {
+		return c, nil
+	}
+	if err := c.authenticate(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.authorize(ctx, d, q); err != nil {
+		c.leave()
+		return nil, err
+	}
+	return c, nil
+}
+
+// authenticate finds who calls. A token counts before a certificate: a certificate
+// may be that of a proxy, a token is the caller's own. A token that is not good is
+// refused, whatever the certificate.
+func (c *caller) authenticate(ctx context.Context) error {
+	conn, g := connectionOf(ctx), c.gate
+	if conn == nil {
+		return errors.New("rpc: the server's credentials do not watch connections")
+	}
+	if g.authority == nil {
+		c.quota = g.quotas.of("host:"+conn.host, g.limits)
+		return c.counted(ctx, conn)
+	}
+	token, err := bearer(ctx)
+	if err != nil {
+		return c.unauthenticated(ctx, "invalid", err)
+	}
+	now, generation := time.Now(), g.authority.Generation()
+	p := conn.proof.Load()
+	if !p.fits(token, generation, now) {
+		if p, err = c.prove(ctx, conn, token, generation, now); err != nil {
+			return err
+		}
+		conn.proof.Store(p)
+	}
+	c.identity, c.quota = p.identity, p.quota
+	return c.counted(ctx, conn)
+}
+
+// counted counts the connection for its identity.
+func (c *caller) counted(ctx context.Context, conn *connection) error {
+	if !conn.belongs(c.quota) {
+		return c.exhausted(ctx, "connections", time.Second)
+	}
+	return nil
+}
+
+// prove asks the authority.
+func (c *caller) prove(ctx context.Context, conn *connection, token string, generation uint64, now time.Time) (*proof, error) {
+	var id access.Identity
+	var err error
+	authority := c.gate.authority
+	switch certificate := conn.certificate(); {
+	case token != "":
+		id, err = authority.Token(ctx, token)
+	case certificate != nil:
+		id, err = authority.Certificate(certificate)
+	default:
+		return nil, c.unauthenticated(ctx, "missing", errors.New("there is neither a token nor a verified certificate"))
+	}
+	switch {
+	case errors.Is(err, access.ErrUnavailable):
+		return nil, c.refuse(ctx, codes.Unavailable, "unavailable", "CREDENTIALS_UNCHECKED", "the credential cannot be checked now; repeat the call", err, retryInfo(time.Second))
+	case err != nil:
+		return nil, c.unauthenticated(ctx, "invalid", err)
+	}
+	p := &proof{token: token, generation: generation, until: now.Add(keptProof), identity: id}
+	if !id.Expires.IsZero() && id.Expires.Before(p.until) {
+		p.until = id.Expires
+	}
+	p.quota = c.gate.quotas.of(id.Subject, authority.Limits(id))
+	return p, nil
+}
+
+// bearer takes the token out of the metadata; "" if there is none.
+func bearer(ctx context.Context) (string, error) {
+	values := metadata.ValueFromIncomingContext(ctx, "authorization")
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+	default:
+		return "", errors.New("more than one authorization")
+	}
+	const scheme = "bearer "
+	if v := values[0]; len(v) > len(scheme) && strings.EqualFold(v[:len(scheme)], scheme) {
+		return v[len(scheme):], nil
+	}
+	return "", errors.New("authorization is not a bearer token")
+}
+
+// begin counts the call.
+func (c *caller) begin(ctx context.Context) error {
+	if limit, retry := c.quota.begin(); limit != "" {
+		return c.exhausted(ctx, limit, retry)
+	}
+	return nil
+}
+
+// authorize decides by the method's row.
+func (c *caller) authorize(ctx context.Context, d demand, q any) error {
+	if c.gate.authority == nil || d.hello {
+		return nil
+	}
+	namespace := access.Everywhere
+	if d.scope != nil {
+		var err error
+		if namespace, err = d.scope(q); err != nil {
+			return err
+		}
+	}
+	return c.allowed(ctx, d.permission, namespace, "")
+}
+
+// allowed asks for one permission.
+func (c *caller) allowed(ctx context.Context, want access.Permission, namespace, queue string) error {
+	if d := c.gate.authority.Allows(c.identity, want, namespace, queue); !d.Allowed {
+		return c.deny(ctx, want, namespace, queue, d.Reason)
+	}
+	return nil
+}
+
+// serves decides whether the caller may work on the queues of a hello.
+func (c *caller) serves(ctx context.Context, h job.Hello) error {
+	for _, queue := range h.Queues {
+		if err := c.allowed(ctx, access.Work, h.Namespace, queue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deny refuses a caller who is known. It tells what is missing, and neither who has
+// it nor whether what was asked for exists.
+func (c *caller) deny(ctx context.Context, want access.Permission, namespace, queue, why string) error {
+	lack := map[string]string{"permission": want.String(), "namespace": job.Clip(namespace, job.MaxID)}
+	text := fmt.Sprintf("the permission to %s in namespace %q is missing", want, lack["namespace"])
+	if namespace == access.Everywhere {
+		text = fmt.Sprintf("the permission to %s in all namespaces is missing", want)
+	}
+	if queue != "" {
+		lack["queue"] = job.Clip(queue, job.MaxID)
+		text += fmt.Sprintf(" for queue %q", lack["queue"])
+	}
+	c.note(ctx, "denied", errors.New(why), "permission", want.String(), "namespace", lack["namespace"], "queue", lack["queue"])
+	return withDetails(codes.PermissionDenied, text,
+		&errdetails.ErrorInfo{Reason: "PERMISSION_MISSING", Domain: errorDomain, Metadata: lack}).Err()
+}
+
+func (c *caller) unauthenticated(ctx context.Context, reason string, err error) error {
+	text := "the credential is not accepted"
+	if reason == "missing" {
+		text = "give a token, or a certificate that this node knows"
+	}
+	return c.refuse(ctx, codes.Unauthenticated, reason, "CREDENTIALS_"+strings.ToUpper(reason), text, err)
+}
+
+// exhausted refuses what is beyond a limit.
+func (c *caller) exhausted(ctx context.Context, limit string, retry time.Duration) error {
+	return c.refuse(ctx, codes.ResourceExhausted, limit, "LIMIT_"+strings.ToUpper(limit),
+		"this identity is at its limit of "+limit, errors.New("limit"), retryInfo(retry))
+}
+
+func (c *caller) refuse(ctx context.Context, code codes.Code, reason, public, text string, why error, more ...*errdetails.RetryInfo) error {
+	c.note(ctx, reason, why)
+	s := withDetails(code, text, &errdetails.ErrorInfo{Reason: public, Domain: errorDomain})
+	for _, m := range more {
+		if detailed, err := s.WithDetails(m); err == nil {
+			s = detailed
+		}
+	}
+	return s.Err()
+}
+
+// note counts a refusal, and logs it as long as there are few.
+func (c *caller) note(ctx context.Context, reason string, why error, more ...any) {
+	c.gate.denied.WithLabelValues(c.method, reason).Inc()
+	if c.gate.loud.Allow() {
+		c.gate.logger.WarnContext(ctx, "access denied", append([]any{
+			"method", c.method, "reason", reason, "subject", cmp.Or(c.identity.Subject, "unknown"), "peer", peerAddress(ctx), "error", why,
+		}, more...)...)
+	}
+}
+
+// again looks at the caller of a stream once more: whether its credential is still
+// good and still means the same, and its role still covers its queues.
+func (c *caller) again(ctx context.Context, h job.Hello) error {
+	now := &caller{gate: c.gate, method: c.method}
+	if err := now.authenticate(ctx); err != nil {
+		return err
+	}
+	if now.identity.Subject != c.identity.Subject {
+		return now.unauthenticated(ctx, "invalid", errors.New("the credential has come to mean somebody else"))
+	}
+	return now.serves(ctx, h)
+}
+
+// foreign counts and tells of leases that a worker was not given.
+func (c *caller) foreign(ctx context.Context, ids []string) {
+	c.gate.leases.Add(float64(len(ids)))
+	c.note(ctx, "foreign_lease", errors.New("the worker names leases that it was not given"), "leases", len(ids))
+}

@@ -1,0 +1,352 @@
+package rpc
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/fermata-io/fermata/internal/access"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+var update = flag.Bool("update", false, "write the generated part of docs/security/access.md")
+
+// servedMethods are the full names of all methods of a node's two servers, by their
+// descriptors.
+func servedMethods(t *testing.T) []string {
+	t.Helper()
+	server, _, err := NewServer(Options{Jobs: &fakeJobs{}, Cluster: fakeCluster{}, Worker: NewWorkerServer(nil, nil), Reflection: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fermatav1.RegisterPeerServiceServer(server, fermatav1.UnimplementedPeerServiceServer{})
+	if err := checkDemands(server.GetServiceInfo()); err != nil {
+		t.Error(err)
+	}
+	var methods []string
+	for name, service := range server.GetServiceInfo() {
+		for _, m := range service.Methods {
+			methods = append(methods, "/"+name+"/"+m.Name)
+		}
+	}
+	slices.Sort(methods)
+	return methods
+}
+
+func TestEveryMethodHasARow(t *testing.T) {
+	methods := servedMethods(t)
+	for _, m := range methods {
+		d, ok := demands[m]
+		if !ok {
+			t.Errorf("%s has no row", m)
+		}
+		if d.open && !strings.HasPrefix(m, "/grpc.health.v1.Health/") {
+			t.Errorf("%s is open to everybody", m)
+		}
+	}
+	for m := range demands {
+		if !slices.Contains(methods, m) {
+			t.Errorf("%s has a row and is no method", m)
+		}
+	}
+	// A method of the API that nobody registers yet is a method, too.
+	protoregistry.GlobalFiles.RangeFilesByPackage("fermata.v1", func(f protoreflect.FileDescriptor) bool {
+		for s := range f.Services().Len() {
+			service := f.Services().Get(s)
+			for m := range service.Methods().Len() {
+				name := fmt.Sprintf("/%s/%s", service.FullName(), service.Methods().Get(m).Name())
+				if !slices.Contains(methods, name) {
+					t.Errorf("%s is in the API and not in this test", name)
+				}
+			}
+		}
+		return true
+	})
+}
+
+func TestAMethodWithoutARowIsRefused(t *testing.T) {
+	server := grpc.NewServer()
+	defer server.Stop()
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "fermata.v1.NewService", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Wipe"}},
+	}, struct{}{})
+	if err := checkDemands(server.GetServiceInfo()); err == nil || !strings.Contains(err.Error(), "/fermata.v1.NewService/Wipe") {
+		t.Errorf("%v", err)
+	}
+}
+
+// expected is which roles may call what, written down a second time: by the verbs of
+// the methods, not by permissions.
+func expected(role access.Role, method string) bool {
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	people := role == access.Viewer || role == access.Operator || role == access.Editor || role == access.Admin
+	has := func(verbs ...string) bool {
+		return slices.ContainsFunc(verbs, func(v string) bool { return strings.HasPrefix(name, v) })
+	}
+	switch {
+	case strings.HasPrefix(service, "grpc.health"):
+		return true
+	case strings.HasPrefix(service, "grpc.reflection"), service == "fermata.v1.BackupService", has("CheckShard", "ListAuditRecords", "UpdateQueueSettings"):
+		return role == access.Admin
+	case service == "fermata.v1.PeerService":
+		return role == access.Node
+	case service == "fermata.v1.WorkerService":
+		return role == access.Worker
+	case has("PreviewSchedule", "ListPresets"):
+		return true
+	case has("Get", "List", "Explain"):
+		return people
+	case has("Create", "BatchCreate", "Update", "Delete"):
+		return role == access.Editor || role == access.Admin
+	case has("Pause", "Resume", "Run", "Cancel", "Hint", "Backfill", "Redrive"):
+		return people && role != access.Viewer
+	}
+	panic("no expectation for " + method)
+}
+
+// clusterWide tells whether a method is about all namespaces.
+func clusterWide(method string) bool {
+	return strings.Contains(method, "ListNodes") || strings.Contains(method, "ListShards") || strings.Contains(method, "ListWorkers") ||
+		strings.Contains(method, "CheckShard") || strings.Contains(method, "ListAuditRecords") || strings.Contains(method, "reflection") || strings.Contains(method, "PeerService")
+}
+
+func forEverybody(method string) bool {
+	return strings.Contains(method, "Health") || strings.Contains(method, "PreviewSchedule") || strings.Contains(method, "ListPresets")
+}
+
+// requestFor fills whatever names a place in a method's request.
+func requestFor(t *testing.T, method, namespace string) proto.Message {
+	t.Helper()
+	name := protoreflect.FullName(strings.ReplaceAll(method[1:], "/", "."))
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(d.(protoreflect.MethodDescriptor).Input().FullName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := kind.New()
+	place(m, method, "namespaces/"+namespace)
+	return m.Interface()
+}
+
+func place(m protoreflect.Message, method, namespace string) {
+	fields := m.Descriptor().Fields()
+	if f := fields.ByName("parent"); f != nil {
+		parent := namespace
+		if strings.HasSuffix(method, "/ListRuns") {
+			parent += "/jobs/x"
+		}
+		m.Set(f, protoreflect.ValueOfString(parent))
+	}
+	if f := fields.ByName("name"); f != nil {
+		path := "/jobs/x"
+		switch {
+		case strings.HasSuffix(method, "GetRun"), strings.HasSuffix(method, "CancelRun"):
+			path = "/jobs/x/runs/1-1"
+		case strings.HasSuffix(method, "QueueSettings"):
+			path = "/queues/q"
+		}
+		m.Set(f, protoreflect.ValueOfString(namespace+path))
+	}
+	for _, inner := range []protoreflect.Name{"job", "settings"} {
+		if f := fields.ByName(inner); f != nil && f.Message() != nil && strings.HasPrefix(method[strings.LastIndexByte(method, '/'):], "/Update") {
+			place(m.Mutable(f).Message(), method, namespace)
+		}
+	}
+}
+
+// TestMatrix calls every method with every role, in a namespace that the role is for,
+// in another one, and with the role for all of them.
+func TestMatrix(t *testing.T) {
+	var rules []access.Rule
+	for _, role := range access.Roles() {
+		if role != access.Node {
+			rules = append(rules, allow(role, "team-a", string(role)))
+		}
+		rules = append(rules, allow(role, "*", string(role)+"-of-all"))
+	}
+	b := serveGated(t, Options{Authority: newAuthority(t, access.Limits{}, rules...)})
+	conn := b.dial(t)
+	calls := 0
+	for _, method := range servedMethods(t) {
+		if strings.Contains(method, "PeerService") {
+			continue // on another server: TestPeerGuard
+		}
+		for _, role := range access.Roles() {
+			for _, c := range []struct {
+				token, namespace string
+				covered          bool
+			}{
+				{string(role), "team-a", role != access.Node && !clusterWide(method)},
+				{string(role), "team-b", false},
+				{string(role), "team-abc", false},
+				{string(role) + "-of-all", "team-a", true},
+				{string(role) + "-of-all", "team-b", true},
+			} {
+				want := forEverybody(method) || c.covered && expected(role, method)
+				code := knock(t, conn, method, c.token, c.namespace)
+				if in := code != codes.PermissionDenied && code != codes.Unauthenticated; in != want {
+					t.Errorf("%s as %s in %s: %s, want let in: %v", method, c.token, c.namespace, code, want)
+				}
+				calls++
+			}
+		}
+		for _, token := range []string{"", "bad", "stranger"} {
+			code := knock(t, conn, method, token, "team-a")
+			want := codes.Unauthenticated
+			if token == "stranger" {
+				want = codes.PermissionDenied
+			}
+			if open := strings.Contains(method, "Health"); !open && code != want && !(token == "stranger" && forEverybody(method)) {
+				t.Errorf("%s with the token %q: %s", method, token, code)
+			}
+			calls++
+		}
+	}
+	t.Logf("%d calls", calls)
+}
+
+// knock makes one call and tells its code.
+func knock(t *testing.T, conn *grpc.ClientConn, method, token, namespace string) codes.Code {
+	t.Helper()
+	ctx := t.Context()
+	if token != "" {
+		ctx = as(ctx, token)
+	}
+	if strings.HasSuffix(method, "/Work") {
+		return knockWork(t, conn, token, namespace, "mail")
+	}
+	if strings.Contains(method, "ServerReflection") || strings.HasSuffix(method, "/Watch") {
+		s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The end of the request ends a stream that was let in.
+		_ = s.SendMsg(&fermatav1.ListNodesRequest{})
+		_ = s.CloseSend()
+		if strings.HasSuffix(method, "/Watch") {
+			err = s.RecvMsg(&fermatav1.ListNodesResponse{})
+		} else {
+			for err = error(nil); err == nil; {
+				err = s.RecvMsg(&fermatav1.ListNodesResponse{})
+			}
+		}
+		return status.Code(err)
+	}
+	q := requestFor(t, method, namespace)
+	return status.Code(conn.Invoke(ctx, method, q, &fermatav1.ListNodesResponse{}))
+}
+
+// knockWork opens the stream of a worker and tells how that ends, or OK for a
+// welcome.
+func knockWork(t *testing.T, conn *grpc.ClientConn, token, namespace string, queues ...string) codes.Code {
+	t.Helper()
+	ctx := t.Context()
+	if token != "" {
+		ctx = as(ctx, token)
+	}
+	s, err := fermatav1.NewWorkerServiceClient(conn).Work(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := goodHello()
+	h.Namespace, h.Queues, h.Live = namespace, queues, nil
+	_ = s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: h}})
+	m, err := s.Recv()
+	_ = s.CloseSend()
+	if err == nil && m.GetWelcome() == nil {
+		t.Errorf("a stream begins with %v", m)
+	}
+	return status.Code(err)
+}
+
+func TestWorkersServeTheirQueuesOnly(t *testing.T) {
+	rule := allow(access.Worker, "team-a", "w")
+	rule.Queues = []string{"mail", "bulk-*"}
+	b := serveGated(t, Options{Authority: newAuthority(t, access.Limits{}, rule)})
+	conn := b.dial(t)
+	for _, c := range []struct {
+		queues []string
+		want   codes.Code
+	}{
+		{[]string{"mail"}, codes.OK}, {[]string{"mail", "bulk-1"}, codes.OK}, {[]string{"web"}, codes.PermissionDenied},
+		{[]string{"mail", "web"}, codes.PermissionDenied}, {[]string{"bulk"}, codes.PermissionDenied}, {[]string{"mailx"}, codes.PermissionDenied},
+	} {
+		if got := knockWork(t, conn, "w", "team-a", c.queues...); got != c.want {
+			t.Errorf("%v: %s", c.queues, got)
+		}
+	}
+	if got := knockWork(t, conn, "w", "team-b", "mail"); got != codes.PermissionDenied {
+		t.Errorf("another namespace: %s", got)
+	}
+}
+
+const (
+	matrixBegin = "<!-- generated by: go test ./internal/rpc -run TestMatrixIsDocumented -update -->\n"
+	matrixEnd   = "<!-- end of generated -->\n"
+)
+
+// TestMatrixIsDocumented keeps the table of the manual the one that decides.
+func TestMatrixIsDocumented(t *testing.T) {
+	const path = "../../docs/security/access.md"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(text), matrixBegin)
+	_, after, ok2 := strings.Cut(rest, matrixEnd)
+	if !ok1 || !ok2 {
+		t.Fatal("the marks of the generated part are gone")
+	}
+	want := before + matrixBegin + matrixText(servedMethods(t)) + matrixEnd + after
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(text) {
+		t.Errorf("the matrix in %s is not current: run go test ./internal/rpc -run TestMatrixIsDocumented -update", path)
+	}
+}
+
+func matrixText(methods []string) string {
+	var b strings.Builder
+	b.WriteString("| method | permission | of | viewer | operator | editor | admin | worker | node |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, m := range methods {
+		d := demands[m]
+		permission, where := d.permission.String(), "all namespaces"
+		switch {
+		case d.open:
+			permission, where = "none", ""
+		case d.permission == access.Anyone:
+			permission, where = "any role or none", ""
+		case d.hello:
+			where = "namespace and queues"
+		case d.scope != nil:
+			where = "namespace"
+		}
+		service, name, _ := strings.Cut(m[1:], "/")
+		service = strings.TrimPrefix(service, "fermata.v1.")
+		fmt.Fprintf(&b, "| %s/%s | %s | %s |", service, name, permission, where)
+		for _, role := range access.Roles() {
+			mark := ""
+			if d.open || role.Has(d.permission) {
+				mark = "yes"
+			}
+			fmt.Fprintf(&b, " %s |", mark)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,116 @@
+package seal
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Limits of a key file.
+const (
+	MaxKeys = 64
+	maxFile = 64 << 10
+	keySize = 32
+)
+
+var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
+
+// keys is one reading of a key file.
+type keys struct {
+	text  []byte // of the file
+	first string
+	byID  map[string]cipher.AEAD
+}
+
+// Ring holds the keys of a file. It is safe for concurrent use.
+type Ring struct {
+	path string
+	mu   sync.Mutex // of Reload
+	keys atomic.Pointer[keys]
+}
+
+// Load reads a key file: a line "id base64key" for each key of 32 bytes, the sealing
+// one first; empty lines and those that begin with # are left out.
+func Load(path string) (*Ring, error) {
+	r := &Ring{path: path}
+	_, err := r.Reload()
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Reload reads the file again and tells whether it has other keys now.
+func (r *Ring) Reload() (changed bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	file, err := os.Open(r.path)
+	if err != nil {
+		return false, fmt.Errorf("payload keys: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	switch before := r.keys.Load(); {
+	case err != nil:
+		return false, fmt.Errorf("payload keys: %w", err)
+	case len(text) > maxFile:
+		return false, fmt.Errorf("payload keys: %s is longer than %d bytes", r.path, maxFile)
+	case before != nil && bytes.Equal(before.text, text):
+		return false, nil
+	}
+	k, err := parse(text)
+	if err != nil {
+		return false, fmt.Errorf("payload keys: %s: %w", r.path, err)
+	}
+	r.keys.Store(k)
+	return true, nil
+}
+
+// Current is the id of the key that seals.
+func (r *Ring) Current() string { return r.keys.Load().first }
+
+// parse reads the lines of a key file. Its errors name lines, never what is in them.
+func parse(text []byte) (*keys, error) {
+	k := &keys{text: text, byID: map[string]cipher.AEAD{}}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		if len(fields) != 2 || !keyID.MatchString(fields[0]) {
+			return nil, fmt.Errorf("line %d: want an id of 1 to 32 letters, digits and any of . _ -, and a key", n)
+		}
+		raw, err := base64.StdEncoding.DecodeString(fields[1])
+		if err != nil || len(raw) != keySize {
+			return nil, fmt.Errorf("line %d: want the base64 of %d bytes; make one with: head -c 32 /dev/urandom | base64", n, keySize)
+		}
+		if k.byID[fields[0]] != nil || len(k.byID) == MaxKeys {
+			return nil, fmt.Errorf("line %d: an id that is there already, or more than %d keys", n, MaxKeys)
+		}
+		block, err := aes.NewCipher(raw)
+		if err != nil {
+			return nil, err
+		}
+		if k.byID[fields[0]], err = cipher.NewGCM(block); err != nil {
+			return nil, err
+		}
+		if k.first == "" {
+			k.first = fields[0]
+		}
+	}
+	if k.first == "" {
+		return nil, errors.New("holds no key")
+	}
+	return k, nil
+}

@@ -1,0 +1,108 @@
+package tlsfiles
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// errOneWay is met only by who uses credentials on the wrong side.
+var errOneWay = errors.New("these credentials are not for this side of a connection")
+
+// Server are the credentials of a gRPC server: TLS 1.2 or later. With anything but
+// NoClientCert the files need a CA.
+func (s *Source) Server(auth ClientAuth) (credentials.TransportCredentials, error) {
+	if auth != NoClientCert && s.o.CA == "" {
+		return nil, errors.New("clients' certificates cannot be verified without " + s.o.Called.CA)
+	}
+	if s.o.Cert == "" {
+		return nil, errNoCertificate
+	}
+	s.listening()
+	return &transport{source: s, server: func() (*tls.Config, error) { return s.serverConfig(auth) }}, nil
+}
+
+// Client are the credentials of gRPC connections to servers: TLS 1.2 or later.
+func (s *Source) Client() credentials.TransportCredentials {
+	return &transport{source: s, client: func() (*tls.Config, error) { return s.ClientConfig(), nil }, name: s.o.ServerName}
+}
+
+// Peers are the credentials of gRPC servers and connections among equals: mutual
+// TLS 1.3. A peer's certificate has to come from the CA of the files and to carry
+// one of the names: DNS names or URIs, where "*.example.org" stands for one label
+// and "spiffe://example.org/node/*" for any path below. Without names it has to
+// share a URI or a DNS name, other than localhost, with the own one. The name of the
+// host that is dialled is not looked at.
+func (s *Source) Peers(list []string) (credentials.TransportCredentials, error) {
+	allowed, err := parseNames(list)
+	if err != nil {
+		return nil, err
+	}
+	if s.o.Cert == "" || s.o.CA == "" {
+		return nil, errors.New("peers need all of " + s.o.Called.Cert + ", " + s.o.Called.Key + " and " + s.o.Called.CA)
+	}
+	if len(allowed) == 0 && len(identities(s.current().pair.Leaf)) == 0 {
+		return nil, errNoIdentity
+	}
+	s.listening()
+	return &transport{
+		source: s,
+		server: func() (*tls.Config, error) { return s.peerServerConfig(allowed) },
+		client: func() (*tls.Config, error) { return s.peerClientConfig(allowed) },
+	}, nil
+}
+
+// transport shakes hands as gRPC's own TLS does, with a configuration made for each
+// connection.
+type transport struct {
+	source         *Source
+	server, client func() (*tls.Config, error) // nil: not for that side
+	name           string                      // of the server, if it is fixed
+}
+
+func (t *transport) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if t.client == nil {
+		return nil, nil, errOneWay
+	}
+	c, err := t.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.name != "" {
+		authority = t.name
+	}
+	return credentials.NewTLS(c).ClientHandshake(ctx, authority, conn)
+}
+
+func (t *transport) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if t.server == nil {
+		return nil, nil, errOneWay
+	}
+	c, err := t.server()
+	if err != nil {
+		return nil, nil, err
+	}
+	secured, info, err := credentials.NewTLS(c).ServerHandshake(conn)
+	if err != nil {
+		t.source.refuse(conn.RemoteAddr().String(), err)
+	}
+	return secured, info, err
+}
+
+func (t *transport) Info() credentials.ProtocolInfo {
+	return credentials.NewTLS(&tls.Config{ServerName: t.name, MinVersion: tls.VersionTLS12}).Info()
+}
+
+func (t *transport) Clone() credentials.TransportCredentials {
+	c := *t
+	return &c
+}
+
+// OverrideServerName is deprecated by gRPC, which still demands it.
+func (t *transport) OverrideServerName(name string) error {
+	t.name = name
+	return nil
+}

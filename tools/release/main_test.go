@@ -1,0 +1,211 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+)
+
+// product makes a module with the three commands, as if built for two platforms,
+// and its licences listed. The commands do nothing: what is packed is under test.
+func product(t *testing.T) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	put(t, filepath.Join(root, "go.mod"), "module example.org/product\ngo 1.26.0\n")
+	put(t, filepath.Join(root, "LICENSE"), "free")
+	for _, name := range commands {
+		put(t, filepath.Join(root, "cmd", name, "main.go"), "package main\n\nfunc main() {}\n")
+	}
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", "built", "./cmd/fermata")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	binary, err := os.ReadFile(filepath.Join(root, "built"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range commands {
+		put(t, filepath.Join(root, "dist/bin/linux_amd64", name), string(binary))
+		put(t, filepath.Join(root, "dist/bin/linux_arm64", name), string(binary))
+	}
+	must(t, root, "licences")
+	return root
+}
+
+func put(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func release(t *testing.T, root, task string, more ...string) error {
+	t.Helper()
+	return run(t.Context(), slices.Concat([]string{task, "-root", root, "-dist", filepath.Join(root, "dist"),
+		"-version", "v1.2.3", "-epoch", "1700000000", "-platforms", "linux/amd64"}, more))
+}
+
+func must(t *testing.T, root, task string, more ...string) {
+	t.Helper()
+	if err := release(t, root, task, more...); err != nil {
+		t.Fatalf("%s: %v", task, err)
+	}
+}
+
+// contents lists the files below a directory with their hashes.
+func contents(t *testing.T, dir string) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all = append(all, fmt.Sprintf("%x  %s", sha256.Sum256(data), strings.TrimPrefix(path, dir+"/")))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestPackingTwiceGivesTheSameFiles(t *testing.T) {
+	root := product(t)
+	pack := func() []string {
+		for _, dir := range []string{"release", "image"} {
+			if err := os.RemoveAll(filepath.Join(root, "dist", dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, task := range []string{"sbom", "archives", "image"} {
+			must(t, root, task, "-platforms", "linux/amd64 linux/arm64")
+		}
+		return contents(t, filepath.Join(root, "dist"))
+	}
+	one, two := pack(), pack()
+	if !slices.Equal(one, two) {
+		t.Errorf("first\n%s\nthen\n%s", strings.Join(one, "\n"), strings.Join(two, "\n"))
+	}
+	for _, want := range []string{
+		"release/fermata_v1.2.3_linux_amd64.tar.gz", "release/fermata_v1.2.3_linux_arm64.cdx.json", "release/SHA256SUMS",
+		"image/oci/index.json", "image/fermata_v1.2.3_linux_arm64.docker.tar", "image/digest",
+	} {
+		if !slices.ContainsFunc(one, func(s string) bool { return strings.HasSuffix(s, "  "+want) }) {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	check := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
+	check.Dir = filepath.Join(root, "dist/release")
+	if out, err := check.CombinedOutput(); err != nil || strings.Count(string(out), ": OK") != 4 {
+		t.Errorf("sha256sum: %v\n%s", err, out)
+	}
+}
+
+func TestArchiveHoldsCommandsAndLicences(t *testing.T) {
+	root := product(t)
+	must(t, root, "sbom")
+	must(t, root, "archives")
+	file, err := os.Open(filepath.Join(root, "dist/release/fermata_v1.2.3_linux_amd64.tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	zip, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for r := tar.NewReader(zip); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, fmt.Sprintf("%s %o", strings.TrimPrefix(h.Name, "fermata_v1.2.3_linux_amd64/"), h.Mode))
+	}
+	want := []string{" 755", "LICENSE 644", "THIRD_PARTY_LICENSES.md 644", "fermata 755", "scheduler 755", "worker 755"}
+	if !slices.Equal(names, want) {
+		t.Errorf("files %q, want %q", names, want)
+	}
+}
+
+func TestImageIsPushedIfToldTo(t *testing.T) {
+	root := product(t)
+	var pushed atomic.Int32
+	store := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut && r.URL.Path == "/v2/fermata/manifests/v1.2.3" {
+			pushed.Add(1)
+		}
+		store.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	name := strings.TrimPrefix(server.URL, "http://") + "/fermata"
+	must(t, root, "image", "-image", name)
+	if pushed.Load() != 0 {
+		t.Error("pushed unasked")
+	}
+	must(t, root, "image", "-image", name, "-push")
+	if pushed.Load() != 1 {
+		t.Errorf("pushed %d times", pushed.Load())
+	}
+}
+
+func TestLicencesThatAreNotCurrent(t *testing.T) {
+	root := product(t)
+	must(t, root, "licences", "-check")
+	put(t, filepath.Join(root, thirdParty), "older")
+	if err := release(t, root, "licences", "-check"); err == nil || !strings.Contains(err.Error(), "make licences") {
+		t.Errorf("error %v, want one that says what to do", err)
+	}
+}
+
+func TestWrongUse(t *testing.T) {
+	empty := t.TempDir()
+	put(t, filepath.Join(empty, "LICENSE"), "free")
+	put(t, filepath.Join(empty, thirdParty), "all free")
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"nothing", nil, "say one of"},
+		{"no such task", []string{"publish"}, "say one of"},
+		{"no version", []string{"image"}, "-version"},
+		{"a date", []string{"image", "-version", "v1", "-epoch", "today"}, "-epoch"},
+		{"a word too many", []string{"image", "-version", "v1", "linux"}, "unexpected"},
+		{"nothing built", []string{"archives", "-version", "v1", "-dist", empty, "-root", empty}, "make binaries"},
+		{"no such platform", []string{"licences", "-platforms", "linux"}, "os/arch"},
+		{"an image for macOS", []string{"image", "-version", "v1", "-platforms", "darwin/arm64"}, "Linux"},
+		{"a version that is no tag", []string{"image", "-version", "v1+2"}, "tag"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := run(t.Context(), tt.args); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}

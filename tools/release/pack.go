@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fermata-io/fermata/tools/release/licence"
+	"github.com/fermata-io/fermata/tools/release/sbom"
+	"github.com/fermata-io/fermata/tools/release/tree"
+)
+
+// commands are the names of the binaries.
+var commands = []string{"fermata", "scheduler", "worker"}
+
+const thirdParty = "THIRD_PARTY_LICENSES.md"
+
+// licences writes the list of linked modules, or compares it.
+func licences(_ context.Context, s settings) error {
+	modules, err := licence.Linked(s.root, s.platforms)
+	if err != nil {
+		return err
+	}
+	file, want := filepath.Join(s.root, thirdParty), []byte(licence.Document(modules))
+	if !s.check {
+		return os.WriteFile(file, want, 0o644)
+	}
+	have, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(have, want) {
+		return fmt.Errorf("%s is not current: run 'make licences'", thirdParty)
+	}
+	return nil
+}
+
+// sboms writes a bill of materials for each platform.
+func sboms(_ context.Context, s settings) error {
+	modules, err := licence.Linked(s.root, s.platforms)
+	if err != nil {
+		return err
+	}
+	for _, platform := range s.platforms {
+		bill, err := s.bill(platform, modules, nil)
+		if err != nil {
+			return err
+		}
+		if err := s.write(s.base(platform)+".cdx.json", bill); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// archives writes one archive for each platform, and the checksums of archives
+// and bills of materials.
+func archives(_ context.Context, s settings) error {
+	var names []string
+	for _, platform := range s.platforms {
+		archive, err := s.archive(platform)
+		if err != nil {
+			return err
+		}
+		if err := s.write(s.base(platform)+".tar.gz", archive); err != nil {
+			return err
+		}
+		names = append(names, s.base(platform)+".cdx.json", s.base(platform)+".tar.gz")
+	}
+	sums, err := checksums(filepath.Join(s.dist, "release"), names)
+	if err != nil {
+		return err
+	}
+	return s.write("SHA256SUMS", sums)
+}
+
+func (s settings) archive(platform string) ([]byte, error) {
+	top := s.base(platform) + "/"
+	entries := []tree.Entry{{Path: top, Mode: 0o755}}
+	binaries, err := s.binaries(platform)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range binaries {
+		entries = append(entries, tree.Entry{Path: top + b.Name, Mode: 0o755, Data: b.Data})
+	}
+	docs, err := s.docs()
+	if err != nil {
+		return nil, err
+	}
+	for name, text := range docs {
+		entries = append(entries, tree.Entry{Path: top + name, Mode: 0o644, Data: text})
+	}
+	var out bytes.Buffer
+	err = tree.WriteGzip(&out, entries, s.at)
+	return out.Bytes(), err
+}
+
+// docs are the files that the licences want beside the binaries.
+func (s settings) docs() (map[string][]byte, error) {
+	docs := map[string][]byte{}
+	for _, name := range []string{"LICENSE", thirdParty} {
+		text, err := os.ReadFile(filepath.Join(s.root, name))
+		if err != nil {
+			return nil, err
+		}
+		docs[name] = text
+	}
+	return docs, nil
+}
+
+func (s settings) bill(platform string, modules, extra []licence.Module) ([]byte, error) {
+	binaries, err := s.binaries(platform)
+	if err != nil {
+		return nil, err
+	}
+	return sbom.Write(sbom.Product{Version: s.version, Platform: platform, At: s.at}, binaries, modules, extra)
+}
+
+func (s settings) binaries(platform string) ([]sbom.Binary, error) {
+	var all []sbom.Binary
+	for _, name := range commands {
+		data, err := os.ReadFile(filepath.Join(s.dist, "bin", flat(platform), name))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("%w: run 'make binaries' first", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sbom.Binary{Name: name, Data: data})
+	}
+	return all, nil
+}
+
+func (s settings) base(platform string) string {
+	return "fermata_" + s.version + "_" + flat(platform)
+}
+
+func flat(platform string) string { return strings.ReplaceAll(platform, "/", "_") }
+
+func (s settings) write(name string, data []byte) error {
+	dir := filepath.Join(s.dist, "release")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, name), data, 0o644)
+}
+
+// checksums lists files as sha256sum does.
+func checksums(dir string, names []string) ([]byte, error) {
+	var out bytes.Buffer
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&out, "%x  %s\n", sha256.Sum256(data), name)
+	}
+	return out.Bytes(), nil
+}

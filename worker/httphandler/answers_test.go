@@ -1,0 +1,253 @@
+package httphandler
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// mostAllocated bounds what one hostile answer may make this process allocate, in
+// all, the test's own server included.
+const mostAllocated = 20 << 20
+
+// hostile serves raw bytes: f writes what it likes until the handler hangs up.
+func hostile(t *testing.T, f func(net.Conn)) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer conn.Close()
+				_, _ = conn.Read(make([]byte, 64<<10)) // the request
+				f(conn)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		conns.Wait() // fails by timeout if the handler did not hang up
+	})
+	return "http://" + listener.Addr().String()
+}
+
+// untilClosed writes a piece again and again until the other side is gone.
+func untilClosed(conn net.Conn, pause time.Duration, head string, piece []byte) {
+	_, err := io.WriteString(conn, head)
+	for err == nil {
+		_, err = conn.Write(piece)
+		time.Sleep(pause) // slowness is what is played here
+	}
+}
+
+func TestHostileAnswers(t *testing.T) {
+	chunk := bytes.Repeat([]byte("x"), 64<<10)
+	const plain = "HTTP/1.1 200 OK\r\n"
+	for name, test := range map[string]struct {
+		serve func(net.Conn)
+		want  string // in the error; empty: none
+		bytes int    // read, -1: any
+	}{
+		"endless body":  {serve: func(c net.Conn) { untilClosed(c, 0, plain+"\r\n", chunk) }, bytes: MaxBody},
+		"ten gigabytes": {serve: func(c net.Conn) { untilClosed(c, 0, plain+"Content-Length: 10737418240\r\n\r\n", chunk) }, bytes: MaxBody},
+		"endless chunk": {serve: func(c net.Conn) {
+			untilClosed(c, 0, plain+"Transfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\n", chunk)
+		}, bytes: MaxBody},
+		"endless header":      {serve: func(c net.Conn) { untilClosed(c, 0, plain+"X: ", chunk) }, want: "server response headers exceeded"},
+		"many headers":        {serve: func(c net.Conn) { untilClosed(c, 0, plain, []byte("X: y\r\n")) }, want: "server response headers exceeded"},
+		"endless status line": {serve: func(c net.Conn) { untilClosed(c, 0, "HTTP/1.1 200 ", chunk) }, want: "server response headers exceeded"},
+		"endless 100":         {serve: func(c net.Conn) { untilClosed(c, 0, "", []byte("HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n")) }, want: "server response headers exceeded"},
+		"endless chunk line":  {serve: func(c net.Conn) { untilClosed(c, 0, plain+"Transfer-Encoding: chunked\r\n\r\n", []byte("0")) }, want: "read the answer", bytes: -1},
+		"endless trailer": {serve: func(c net.Conn) {
+			untilClosed(c, 0, plain+"Transfer-Encoding: chunked\r\n\r\n0\r\n", []byte("X: y\r\n"))
+		}, want: "read the answer", bytes: -1},
+		"chunk overhead": {serve: func(c net.Conn) {
+			untilClosed(c, 0, plain+"Transfer-Encoding: chunked\r\n\r\n", []byte("1;"+strings.Repeat("e", 2000)+"\r\nx\r\n"))
+		}, want: "read the answer", bytes: -1},
+		"body shorter than said": {serve: func(c net.Conn) { io.WriteString(c, plain+"Content-Length: 1000\r\n\r\nshort") }, want: "unexpected EOF", bytes: 5},
+		"body longer than said":  {serve: func(c net.Conn) { io.WriteString(c, plain+"Content-Length: 5\r\n\r\nshort and more") }, bytes: 5},
+		"two lengths":            {serve: func(c net.Conn) { io.WriteString(c, plain+"Content-Length: 5\r\nContent-Length: 6\r\n\r\nshort") }, want: "Content-Length"},
+		"negative length":        {serve: func(c net.Conn) { io.WriteString(c, plain+"Content-Length: -5\r\n\r\nshort") }, want: "Content-Length"},
+		"length and chunks": {serve: func(c net.Conn) {
+			io.WriteString(c, plain+"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n0\r\n\r\n")
+		}, bytes: 5},
+		"not HTTP":          {serve: func(c net.Conn) { io.WriteString(c, "-ERR unknown command 'GET'\r\n") }, want: "malformed HTTP"},
+		"nothing":           {serve: func(net.Conn) {}, want: "EOF"},
+		"gzip that is none": {serve: func(c net.Conn) { io.WriteString(c, plain+"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nshort") }, want: "unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := hostile(t, test.serve)
+			h := newHandler(Options{Allow: loopback}, nil)
+			defer h.client.CloseIdleConnections()
+			before := allocated()
+			task := task(`{"url":"` + url + `","timeout":"20s"}`)
+			err := h.handle(t.Context(), task)
+			if n := allocated() - before; n > mostAllocated {
+				t.Errorf("%d MiB were allocated", n>>20)
+			}
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("got %v, want %q", err, test.want)
+			}
+			var out report
+			if len(task.Output()) > 0 {
+				if err := json.Unmarshal(task.Output(), &out); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.bytes >= 0 && out.Bytes != test.bytes || out.Bytes > MaxBody || len(task.Output()) > 2*MaxExcerpt {
+				t.Errorf("output is %s", task.Output())
+			}
+		})
+	}
+}
+
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// TestGzipBomb: a thousand to one. What is not asked for is not decompressed.
+func TestGzipBomb(t *testing.T) {
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	zeros := make([]byte, 1<<20)
+	for range 32 {
+		if _, err := z.Write(zeros); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ratio := 32 << 20 / bomb.Len(); ratio < 1000 {
+		t.Fatalf("%d:1 is no bomb", ratio)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(bomb.Bytes()) // the handler hangs up
+	}))
+	defer s.Close()
+	h := newHandler(Options{Allow: loopback}, nil)
+	defer h.client.CloseIdleConnections()
+	before := allocated()
+	task := task(`{"url":"` + s.URL + `"}`)
+	if err := h.handle(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if n := allocated() - before; n > mostAllocated {
+		t.Errorf("%d MiB were allocated", n>>20)
+	}
+	if !strings.Contains(string(task.Output()), fmt.Sprintf(`"bytes":%d,"truncated":true`, MaxBody)) {
+		t.Errorf("output is %s", task.Output())
+	}
+}
+
+// TestSlowAnswers: who answers a byte at a time is given up: when its body pauses,
+// and at the end of the attempt's time in any case.
+func TestSlowAnswers(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\n"
+	idle := func(c net.Conn, text string) {
+		_, _ = io.WriteString(c, text)
+		_, _ = io.Copy(io.Discard, c) // until the handler hangs up
+	}
+	errTime := errors.New("the attempt's time is over")
+	for name, test := range map[string]struct {
+		serve func(net.Conn)
+		idle  time.Duration
+		want  string
+	}{
+		"no answer":           {func(c net.Conn) { idle(c, "") }, time.Hour, errTime.Error()},
+		"headers, drop wise":  {func(c net.Conn) { untilClosed(c, time.Millisecond, head+"X: ", []byte("y")) }, time.Hour, errTime.Error()},
+		"headers, then none":  {func(c net.Conn) { idle(c, head+"X: y\r\n") }, time.Hour, errTime.Error()},
+		"body, drop wise":     {func(c net.Conn) { untilClosed(c, time.Millisecond, head+"\r\n", []byte("y")) }, time.Hour, errTime.Error()},
+		"body that pauses":    {func(c net.Conn) { idle(c, head+"Content-Length: 9\r\n\r\nbegin") }, 20 * time.Millisecond, "the answer paused for 20ms"},
+		"body that is absent": {func(c net.Conn) { idle(c, head+"Content-Length: 9\r\n\r\n") }, 20 * time.Millisecond, "the answer paused for 20ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := hostile(t, test.serve)
+			h := newHandler(Options{Allow: loopback, IdleTimeout: test.idle}, nil)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if test.idle == time.Hour {
+				defer time.AfterFunc(100*time.Millisecond, func() { cancel(errTime) }).Stop()
+			}
+			if err := h.handle(ctx, task(`{"url":"`+url+`"}`)); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestSteadyBodyIsNoPause: what keeps coming is read for as long as the attempt may
+// run, though it takes longer than a pause may.
+func TestSteadyBodyIsNoPause(t *testing.T) {
+	const pause = 50 * time.Millisecond
+	var sent atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for start := time.Now(); time.Since(start) < 5*pause; {
+			sent.Add(1)
+			fmt.Fprint(w, "x")
+			w.(http.Flusher).Flush()
+			time.Sleep(time.Millisecond)
+		}
+	}))
+	defer s.Close()
+	h := newHandler(Options{Allow: loopback, IdleTimeout: pause * 4}, nil)
+	defer h.client.CloseIdleConnections()
+	task := task(`{"url":"` + s.URL + `"}`)
+	if err := h.handle(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(task.Output()), fmt.Sprintf(`"bytes":%d`, sent.Load())) {
+		t.Errorf("%d bytes were sent; output is %s", sent.Load(), task.Output())
+	}
+}
+
+func TestTLSIsVerified(t *testing.T) {
+	var asked atomic.Int32
+	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	s.Config.ErrorLog = nil
+	defer s.Close()
+	trust := s.Client().Transport.(*http.Transport).TLSClientConfig
+	other := trust.Clone()
+	other.ServerName = "not-the-server.example.org"
+	for name, test := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"unknown authority": {Options{Allow: loopback}, "certificate signed by unknown authority"},
+		"another name":      {Options{Allow: loopback, TLS: other}, "certificate is valid for"},
+		"right":             {Options{Allow: loopback, TLS: trust}, ""},
+	} {
+		h := newHandler(test.o, nil)
+		err := h.handle(t.Context(), task(`{"url":"`+s.URL+`"}`))
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+		h.client.CloseIdleConnections()
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("%d requests arrived, want 1", n)
+	}
+}

@@ -1,0 +1,157 @@
+package httphandler
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fermata-io/fermata/worker/secrets"
+)
+
+const canary = "CANARY-7f3a9c-secret"
+
+// keep makes a directory with the canary under the name token, for one destination.
+func keep(t testing.TB, destination string) *secrets.Dir {
+	t.Helper()
+	path := t.TempDir()
+	for name, text := range map[string]string{"token": canary + "\n", "token.allow": destination} {
+		if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := secrets.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestSecrets(t *testing.T) {
+	var got http.Header
+	mux := http.NewServeMux()
+	mux.HandleFunc("/take", func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
+	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
+		a := r.Header.Get("Authorization")
+		fmt.Fprintf(w, `{"plain":%q,"escaped":%q,"base64":%q,"hex":"%x","cut":%q`, a, url.QueryEscape(a),
+			base64.StdEncoding.EncodeToString([]byte(canary)), canary, a)
+	})
+	mux.HandleFunc("/fail", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprintf(w, "bad token: %s", r.Header.Get("Authorization"))
+	})
+	mux.HandleFunc("/reflect", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/"+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")+"/loop", http.StatusFound)
+	})
+	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusTemporaryRedirect)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) })
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	var stolen http.Header
+	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { stolen = r.Header }))
+	defer thief.Close()
+
+	h := newHandler(Options{Allow: loopback, Secrets: keep(t, s.URL)}, nil)
+	defer h.client.CloseIdleConnections()
+	const bearer = `"headers":{"Authorization":"Bearer ${secret:token}"}`
+	for name, test := range map[string]struct {
+		payload string
+		err     string
+		arrives bool
+	}{
+		"arrives":             {payload: `{"url":"URL/take",` + bearer + `}`, arrives: true},
+		"echoed":              {payload: `{"url":"URL/echo",` + bearer + `}`},
+		"echoed by a failure": {payload: `{"url":"URL/fail",` + bearer + `}`, err: "unexpected status 401"},
+		"in a redirect":       {payload: `{"url":"URL/reflect",` + bearer + `}`, err: "more than 3 redirects"},
+		"redirected away":     {payload: `{"url":"URL/away?to=THIEF/",` + bearer + `}`},
+		"to another host":     {payload: `{"url":"THIEF/",` + bearer + `}`, err: "does not allow it to go to http://127.0.0.1"},
+		"with user info":      {payload: `{"url":"http://HOST@THIEFHOST/",` + bearer + `}`, err: "does not allow it to go to http://127.0.0.1"},
+		"as another host":     {payload: `{"url":"URL/take","headers":{"Host":"thief.example","X":"${secret:token}"}}`, err: "header Host cannot be set"},
+		"host is the secret":  {payload: `{"url":"URL/take","headers":{"Host":"${secret:token}"}}`, err: "header Host cannot be set"},
+		"in the url":          {payload: `{"url":"URL/take?${secret:token}"}`, err: "may stand in headers only"},
+		"in the body":         {payload: `{"url":"URL/take","body":"${secret:token}"}`, err: "may stand in headers only"},
+		"in a name":           {payload: `{"url":"URL/take","headers":{"${secret:token}":"x"}}`, err: "invalid header field name"},
+		"unknown":             {payload: `{"url":"URL/take","headers":{"X":"${secret:other}"}}`, err: "header X: secret other: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, stolen = nil, nil
+			fill := strings.NewReplacer("URL", s.URL, "THIEFHOST", strings.TrimPrefix(thief.URL, "http://"), "THIEF", thief.URL,
+				"HOST", strings.TrimPrefix(s.URL, "http://"))
+			task := task(fill.Replace(test.payload))
+			err := h.handle(t.Context(), task)
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Fatalf("got %v, want %q", err, test.err)
+			}
+			if arrived := got.Get("Authorization") == "Bearer "+canary; arrived != test.arrives {
+				t.Errorf("arrived %v, headers %v", arrived, got)
+			}
+			seen := fmt.Sprint(err, string(task.Output()), stolen)
+			for _, form := range []string{canary, "CANARY", fmt.Sprintf("%x", canary)[:16], base64.StdEncoding.EncodeToString([]byte(canary))[:12]} {
+				if strings.Contains(seen, form) {
+					t.Errorf("%q is told: %s", form, seen)
+				}
+			}
+		})
+	}
+}
+
+// TestBoundDoesNotCutASecretOpen: max_body_bytes is the payload's, so that somebody
+// could read a secret that is sent back byte by byte.
+func TestBoundDoesNotCutASecretOpen(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Header.Get("X")) }))
+	defer s.Close()
+	h := newHandler(Options{Allow: loopback, Secrets: keep(t, s.URL)}, nil)
+	defer h.client.CloseIdleConnections()
+	for n := range len(canary) + 2 {
+		task := task(fmt.Sprintf(`{"url":"%s","max_body_bytes":%d,"headers":{"X":"${secret:token}"}}`, s.URL, n))
+		if err := h.handle(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		if out := string(task.Output()); strings.Contains(out, canary[:1]) || n > 0 && !strings.Contains(out, secrets.Mask) {
+			t.Errorf("%d bytes: %s", n, out)
+		}
+	}
+}
+
+// FuzzPayload: any payload is refused or makes a request that says what it says.
+func FuzzPayload(f *testing.F) {
+	for _, s := range []string{
+		`{"url":"https://example.com/hook"}`, `{"method":"POST","url":"http://u:p@[::1]:80/?q#f","body":"x","timeout":"5s"}`,
+		`{"url":"https://example.com","headers":{"Authorization":"Bearer ${secret:token}","host":"x"},"expected_status":["200-299","404"]}`,
+		`{"url":"https://example.com","body_base64":"aGk=","max_body_bytes":10}`, `{"url":"https://①②⑦.0.0.1"}`, `{"url":"https://h","headers":{"a":"1","A":"2"}}`,
+		`{"url":"https://h","headers":{"X":"${secret:"}}`, `null`, `[]`, `{}`, `{"URL":"https://h"}`,
+	} {
+		f.Add([]byte(s))
+	}
+	h := newHandler(Options{Secrets: keep(f, "https://example.com")}, nil)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := parse(text)
+		if err != nil {
+			return
+		}
+		if p.maxBody < 0 || p.maxBody > MaxBody || p.timeout < 0 || len(p.expected) == 0 || p.url.Hostname() == "" {
+			t.Fatalf("%+v", p)
+		}
+		use := h.secrets.For(secrets.Origin(p.url))
+		r, err := h.request(t.Context(), p, task(""), use)
+		if err != nil {
+			return
+		}
+		if r.Header.Get("Fermata-Token") != "99" || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
+			t.Fatalf("%+v", r)
+		}
+		for name, values := range r.Header {
+			if strings.Contains(strings.Join(values, ""), canary) && (r.URL.Scheme != "https" || !strings.EqualFold(strings.TrimSuffix(r.URL.Hostname(), "."), "example.com")) {
+				t.Fatalf("%s goes to %s", name, r.URL)
+			}
+		}
+	})
+}

@@ -1,0 +1,165 @@
+package secrets
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	// MaxSecret bounds a secret, in bytes: it has to fit in a header.
+	MaxSecret = 8 << 10
+	// MaxName bounds the name of a secret, in bytes.
+	MaxName = 63
+
+	maxAllow    = 64 << 10
+	allowSuffix = ".allow"
+)
+
+// Dir is a directory of secrets. A nil Dir has none.
+type Dir struct{ path string }
+
+// Open checks that path is a directory that can be read. Secrets may come and go
+// later on.
+func Open(path string) (*Dir, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("directory of secrets: %w", err)
+	}
+	return &Dir{path}, root.Close()
+}
+
+// For begins to give secrets to one destination: what [Origin] returns, or the
+// absolute path of a program.
+func (d *Dir) For(destination string) *Use { return &Use{dir: d, destination: destination} }
+
+// Origin is the destination that a request to u goes to: scheme, host and port, but
+// for the port that the scheme implies. It is empty for a URL whose host is not plain
+// ASCII: such a host may be another one by the time it is looked up.
+func Origin(u *url.URL) string {
+	host := strings.TrimSuffix(u.Hostname(), ".")
+	for i := range len(host) {
+		if host[i] <= ' ' || host[i] > '~' || host[i] == '%' {
+			return ""
+		}
+	}
+	host = strings.ToLower(host) // of Unicode, it would make ASCII of some letters
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	scheme, port := strings.ToLower(u.Scheme), u.Port()
+	if port != "" && !(scheme == "https" && port == "443") && !(scheme == "http" && port == "80") {
+		host += ":" + port
+	}
+	return scheme + "://" + host
+}
+
+// read returns the secret of this name if it may go to destination.
+func (d *Dir) read(name, destination string) (string, error) {
+	if !validName(name) {
+		return "", fmt.Errorf("%.80q is not the name of a secret", name)
+	}
+	if d == nil {
+		return "", fmt.Errorf("secret %s: this worker has no secrets", name)
+	}
+	root, err := os.OpenRoot(d.path)
+	if err != nil {
+		return "", fmt.Errorf("secret %s: the directory of secrets cannot be read", name)
+	}
+	defer root.Close()
+	allowed, err := file(root, name+allowSuffix, maxAllow)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("secret %s: %s: %w", name, name+allowSuffix, err)
+	}
+	if ok, err := allows(allowed, destination); err != nil {
+		return "", fmt.Errorf("secret %s: %s: %w", name, name+allowSuffix, err)
+	} else if !ok {
+		return "", fmt.Errorf("secret %s: this worker does not allow it to go to %s", name, destination)
+	}
+	text, err := file(root, name, MaxSecret)
+	if err != nil {
+		return "", fmt.Errorf("secret %s: %w", name, err)
+	}
+	text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
+	if text == "" {
+		return "", fmt.Errorf("secret %s: is empty", name)
+	}
+	return text, nil
+}
+
+// file reads a regular file of at most so many bytes.
+func file(root *os.Root, name string, most int) (string, error) {
+	// Opening what is not a file, a pipe say, may wait for ever.
+	about, err := root.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fs.ErrNotExist
+	case err != nil:
+		return "", errors.New("cannot be read")
+	case !about.Mode().IsRegular():
+		return "", errors.New("is not a file")
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return "", errors.New("cannot be read")
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	switch {
+	case err != nil:
+		return "", errors.New("cannot be read")
+	case len(text) > most:
+		return "", fmt.Errorf("has more than %d bytes", most)
+	}
+	return string(text), nil
+}
+
+// allows looks for a destination in the text of a file .allow.
+func allows(text, destination string) (bool, error) {
+	found := false
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		want, ok := parseDestination(line)
+		if !ok {
+			return false, fmt.Errorf("line %d is neither an origin such as https://example.com nor the absolute path of a program", n)
+		}
+		found = found || want == destination
+	}
+	return found && destination != "", nil
+}
+
+func parseDestination(line string) (string, bool) {
+	if filepath.IsAbs(line) {
+		return line, filepath.Clean(line) == line
+	}
+	u, err := url.Parse(line)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
+		return "", false
+	}
+	origin := Origin(u)
+	return origin, origin != "" && u.User == nil && (u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
+}
+
+func validName(name string) bool {
+	if name == "" || len(name) > MaxName || strings.HasSuffix(name, allowSuffix) {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		plain := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !plain && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return true
+}
