@@ -80,8 +80,12 @@ func (s slots) Describe(out chan<- *prometheus.Desc) {
 	out <- sessionsDesc
 }
 
+// maxQueues bounds the queues with series of their own, as internal/telemetry does;
+// the others are summed up under the namespace and queue "other".
+const maxQueues = 200
+
 func (s slots) Collect(out chan<- prometheus.Metric) {
-	for _, l := range s.d.Loads() {
+	for _, l := range bounded(s.d.Loads()) {
 		gauge := func(desc *prometheus.Desc, v int, labels ...string) {
 			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), append([]string{l.Namespace, l.Queue}, labels...)...)
 		}
@@ -89,4 +93,24 @@ func (s slots) Collect(out chan<- prometheus.Metric) {
 		gauge(slotsDesc, l.Running, "busy")
 		gauge(sessionsDesc, l.Workers)
 	}
+}
+
+// bounded sums up what is beyond maxQueues. A queue that is really called so goes with
+// the others: no series may come twice.
+func bounded(loads []job.QueueLoad) []job.QueueLoad {
+	if len(loads) <= maxQueues {
+		return loads
+	}
+	other := job.QueueLoad{Namespace: "other", Queue: "other"}
+	kept := make([]job.QueueLoad, 0, maxQueues+1)
+	for i, l := range loads {
+		if i < maxQueues && (l.Namespace != other.Namespace || l.Queue != other.Queue) {
+			kept = append(kept, l)
+			continue
+		}
+		other.Free += l.Free
+		other.Running += l.Running
+		other.Workers += l.Workers
+	}
+	return append(kept, other)
 }

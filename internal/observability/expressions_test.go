@@ -30,8 +30,8 @@ func filled(expr string) string {
 // mayBeEmpty are selectors that find nothing in the test's cluster, with the reason.
 var mayBeEmpty = map[string]string{
 	`fermata_access_denied_total`: "only with --access-file, when somebody is refused",
-	`code!="OK"`:       "the calls that fail do so once, before the window begins",
-	`code=~"Internal|`: "no call fails for such a reason here",
+	`code!="OK"`:                  "the calls that fail do so once, before the window begins",
+	`code=~"Internal|`:            "no call fails for such a reason here",
 }
 
 // emptyAnswers are whole expressions that find nothing though their selectors do.
