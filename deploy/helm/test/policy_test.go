@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 )
 
@@ -29,6 +31,22 @@ func TestEveryPodIsRestricted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestEveryPodIsAdmitted asks what a namespace with the label pod-security.kubernetes.io/enforce=restricted asks.
+func TestEveryPodIsAdmitted(t *testing.T) {
+	admission, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restricted := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	for _, name := range sets {
+		for _, p := range pods(objects(t, set(t, name))) {
+			if r := policy.AggregateCheckResults(admission.EvaluatePod(restricted, &metav1.ObjectMeta{Name: p.name}, &p.spec)); !r.Allowed {
+				t.Errorf("%s: %s is refused: %s (%s)", name, p.name, r.ForbiddenReason(), r.ForbiddenDetail())
+			}
+		}
 	}
 }
 
@@ -168,9 +186,9 @@ func TestChangesRoll(t *testing.T) {
 // TestNodesKeepToThemselves: nobody but nodes reaches the ports between nodes.
 func TestNodesKeepToThemselves(t *testing.T) {
 	all := objects(t, set(t, "production"))
-	policy := find[*networkingv1.NetworkPolicy](t, all, "blue-fermata-scheduler")
+	scheduler := find[*networkingv1.NetworkPolicy](t, all, "blue-fermata-scheduler")
 	seen := map[string]string{}
-	for _, rule := range policy.Spec.Ingress {
+	for _, rule := range scheduler.Spec.Ingress {
 		for _, port := range rule.Ports {
 			var from []string
 			for _, f := range rule.From {

@@ -73,6 +73,10 @@ func render(v values) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return renderChart(c, v)
+}
+
+func renderChart(c *chart.Chart, v values) (map[string]string, error) {
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	release := chartutil.ReleaseOptions{Name: "blue", Namespace: "jobs", Revision: 1, IsInstall: true}
 	all, err := chartutil.ToRenderValues(c, v, release, capabilities)
@@ -95,6 +99,11 @@ func objects(t *testing.T, v values) []object {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return decoded(t, files)
+}
+
+func decoded(t *testing.T, files map[string]string) []object {
+	t.Helper()
 	var out []object
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		if strings.HasSuffix(file, "NOTES.txt") {
