@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,22 +34,46 @@ scheduler: {config: {shards: 4, durability: memory, allow-unsafe-redis: true}}
 `
 
 // TestPodsWork runs what the pods of the chart would run, as processes: the commands with the rendered configuration, variables
-// and files. Only addresses and the directory of the files differ. The test pod's command then sees a job back off.
+// and files. Only addresses and the directory of the files differ. Two nodes meet, the one that has the worker is told to stop,
+// and the test pod's command sees a job back off at the other.
 func TestPodsWork(t *testing.T) {
 	all := objects(t, parse(t, live))
 	dir := t.TempDir()
 	redis := startRedis(t, dir)
 	secrets(t, dir)
-	here := strings.NewReplacer("/etc/fermata/", dir+"/", "0.0.0.0:7070", "127.0.0.1:0", "0.0.0.0:7071", "127.0.0.1:0",
-		"0.0.0.0:7072", "127.0.0.1:0", "0.0.0.0:7946", "127.0.0.1:0", "redis://redis:6379", "redis://"+redis, "blue-fermata-nodes.jobs.svc.cluster.local:7946", "127.0.0.1:1")
+	node := func(join string) (p *process, grpc, gossip string) {
+		p = start(t, all, "scheduler", strings.NewReplacer("/etc/fermata/", dir+"/", "0.0.0.0:7070", "127.0.0.1:0", "0.0.0.0:7071", "127.0.0.1:0",
+			"0.0.0.0:7072", "127.0.0.1:0", "0.0.0.0:7946", "127.0.0.1:0", "redis://redis:6379", "redis://"+redis, "blue-fermata-nodes.jobs.svc.cluster.local:7946", join),
+			"FERMATA_ADVERTISE_GRPC=", "FERMATA_ADVERTISE_PEER=", "FERMATA_ADVERTISE_GOSSIP=")
+		m := await(t, p, `"msg":"node is up".*"grpc":"([^"]+)".*"gossip":"([^"]+)"`)
+		return p, m[1], m[2]
+	}
+	first, firstAddress, gossip := node("127.0.0.1:1")
+	_, address, _ := node(gossip)
+	worker := start(t, all, "worker", strings.NewReplacer("/etc/fermata/", dir+"/", "0.0.0.0:7072", "127.0.0.1:0", "blue-fermata.jobs.svc:7070", firstAddress))
+	await(t, worker, `"msg":"connected"()`)
 
-	lines := start(t, all, "scheduler", here, "FERMATA_ADVERTISE_GRPC=", "FERMATA_ADVERTISE_PEER=", "FERMATA_ADVERTISE_GOSSIP=")
-	address := await(t, lines, regexp.MustCompile(`"msg":"node is up".*"grpc":"([^"]+)"`))
-	start(t, all, "worker", strings.NewReplacer("/etc/fermata/", dir+"/", "0.0.0.0:7072", "127.0.0.1:0", "blue-fermata.jobs.svc:7070", address))
+	p := all[slices.IndexFunc(all, func(o object) bool { return strings.HasSuffix(o.file, "tests/try.yaml") })].typed.(*corev1.Pod).Spec.Containers[0]
+	here := strings.NewReplacer("/etc/fermata/", dir+"/", "blue-fermata.jobs.svc:7070", address)
+	for met := false; !met && t.Context().Err() == nil; {
+		show := commandOf(p, here)
+		show.Args = []string{"fermata", "cluster", "nodes"}
+		out, err := show.CombinedOutput()
+		if err != nil {
+			t.Fatalf("fermata cluster nodes: %v\n%s", err, out)
+		}
+		met = strings.Count(string(out), " serving ") == 2
+	}
 
-	p := all[slices.IndexFunc(all, func(o object) bool { return strings.HasSuffix(o.file, "tests/try.yaml") })].typed.(*corev1.Pod)
-	try := commandOf(p.Spec.Containers[0], strings.NewReplacer("/etc/fermata/", dir+"/", "blue-fermata.jobs.svc:7070", address))
-	out, err := try.CombinedOutput()
+	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for range first.lines { // until it has ended
+	}
+	if err := first.cmd.Wait(); err != nil {
+		t.Errorf("a node that was told to stop: %v", err)
+	}
+	out, err := commandOf(p, here).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "now runs every 10s instead of 5s") {
 		t.Errorf("the test pod: %v\n%s", err, out)
 	}
@@ -70,8 +95,14 @@ func commandOf(c corev1.Container, here *strings.Replacer, env ...string) *exec.
 	return cmd
 }
 
-// start runs the container of a component until the test ends, and gives its log.
-func start(t *testing.T, all []object, component string, here *strings.Replacer, env ...string) <-chan string {
+// process is a container that runs as one, and its log, which ends with it.
+type process struct {
+	cmd   *exec.Cmd
+	lines chan string
+}
+
+// start runs the container of a component until the test ends.
+func start(t *testing.T, all []object, component string, here *strings.Replacer, env ...string) *process {
 	t.Helper()
 	p := pods(all)[slices.IndexFunc(pods(all), func(p pod) bool { return p.component == component })]
 	i := slices.IndexFunc(p.spec.Volumes, func(v corev1.Volume) bool { return v.Name == "config" })
@@ -105,21 +136,22 @@ func start(t *testing.T, all []object, component string, here *strings.Replacer,
 		}
 		_ = cmd.Wait()
 	})
-	return lines
+	return &process{cmd, lines}
 }
 
-// await reads a log up to a line, and returns the first group.
-func await(t *testing.T, lines <-chan string, want *regexp.Regexp) string {
+// await reads a log up to a line that matches, and returns its groups.
+func await(t *testing.T, p *process, pattern string) []string {
 	t.Helper()
+	want := regexp.MustCompile(pattern)
 	var seen []string
-	for line := range lines {
+	for line := range p.lines {
 		if m := want.FindStringSubmatch(line); m != nil {
-			return m[1]
+			return m
 		}
 		seen = append(seen, line)
 	}
-	t.Fatalf("the process ended before %v:\n%s", want, strings.Join(seen, "\n"))
-	return ""
+	t.Fatalf("the process ended before %s:\n%s", pattern, strings.Join(seen, "\n"))
+	return nil
 }
 
 func startRedis(t *testing.T, dir string) (address string) {

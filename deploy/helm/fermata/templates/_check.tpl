@@ -8,6 +8,9 @@
 {{- else if not (or $v.redis.dev.enabled $v.redis.url) -}}
 {{- $faults = append $faults "redis.url is missing: all state is in Redis (redis.dev.enabled=true runs one for trying out)" -}}
 {{- end -}}
+{{- if contains "@" $v.redis.url -}}
+{{- $faults = append $faults "redis.url has credentials in it, which would end in a ConfigMap: give redis.username and redis.existingSecret" -}}
+{{- end -}}
 {{- if and $v.redis.tls.existingSecret (not (hasPrefix "rediss" $v.redis.url)) -}}
 {{- $faults = append $faults "redis.tls.existingSecret is given, but redis.url is not a rediss URL" -}}
 {{- end -}}
