@@ -180,7 +180,18 @@ release-check: # the module tools/release: its checks and tests
 	cd tools/release && go tool -modfile=../go.mod staticcheck ./...
 	cd tools/release && go test -timeout $(TIMEOUT) ./...
 
+.PHONY: chart-test
+chart-test: deps ## the Helm chart, without a cluster: types, golden files, refusals, rules for pods, flags; first time three minutes
+	cd deploy/helm/test && go mod tidy -diff && go vet ./...
+	cd deploy/helm/test && go tool -modfile=../../../tools/go.mod staticcheck ./...
+	cd deploy/helm/test && go test -count=1 -timeout $(TIMEOUT) ./...
+
 ##@ Change
+
+.PHONY: chart-update
+chart-update: ## copy rules and dashboards into the chart; write its README and golden files
+	scripts/chart-files.sh
+	cd deploy/helm/test && go test -count=1 ./... -update
 
 .PHONY: fmt
 fmt: ## format all Go files

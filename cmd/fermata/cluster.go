@@ -27,7 +27,7 @@ func (a *app) clusterCommand() *cobra.Command {
 		queues,
 		lister(a, "workers", "Show connected workers",
 			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) { return c.Workers(ctx) }, a.workerTable),
-		a.checkCommand(),
+		a.checkCommand(), a.tryCommand(),
 	)
 	return cluster
 }

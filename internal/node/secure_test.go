@@ -285,7 +285,7 @@ func TestAuditOfANode(t *testing.T) {
 	}
 	deleted, updated, created := page.GetRecords()[0], page.GetRecords()[1], page.GetRecords()[2]
 	if !strings.HasSuffix(deleted.GetMethod(), "/DeleteJob") || updated.GetRequestId() != "r1" || updated.GetChangedFields()[0] != "queue" ||
-		created.GetNode() != "first" || !strings.HasPrefix(created.GetIdentity(), "127.0.0.1:") || created.GetTime().AsTime().IsZero() {
+		created.GetNode() != "first" || created.GetIdentity() != "anonymous" || !strings.HasPrefix(created.GetPeer(), "127.0.0.1:") || created.GetTime().AsTime().IsZero() {
 		t.Errorf("records %v", page.GetRecords())
 	}
 	if len(created.GetBeforeDigest()) != 0 || !bytes.Equal(created.GetAfterDigest(), updated.GetBeforeDigest()) ||

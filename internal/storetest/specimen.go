@@ -17,7 +17,7 @@ func Specimen(w *World) []string {
 	s := &specimen{World: w}
 	for _, step := range []func(){
 		s.due, s.backingOff, s.retrying, s.live, s.paused, s.dead, s.letters, s.done, s.manual, s.held, s.children, s.backfill,
-		s.hinted, s.deleting, s.everything, s.limits, s.usual,
+		s.hinted, s.deleting, s.everything, s.limits, s.usual, s.sealed,
 	} {
 		step()
 		w.Advance(time.Second)
@@ -110,6 +110,13 @@ func (s *specimen) usual() {
 	s.Add(d)
 	s.ids = append(s.ids, d.ID)
 	s.run(d, job.OutcomeSucceeded)
+}
+
+// sealed is a job whose payload is stored under a key.
+func (s *specimen) sealed() {
+	d := Definition("sealed")
+	d.Payload, d.PayloadKey = []byte("\x01 not to be read \xff"), "key-1"
+	s.add(d)
 }
 
 func (s *specimen) due() { s.add(Definition("due")) }

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const (
+	// tryPause lies between two looks at the job.
+	tryPause = 500 * time.Millisecond
+	// tryCleanup bounds the deletion of the job, also after the command's time is over.
+	tryCleanup = 5 * time.Second
+)
+
+func (a *app) tryCommand() *cobra.Command {
+	var queue string
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use: "try", Short: "See that jobs run and back off, with a job that is deleted again",
+		Long: "Register a job that fails, wait until a worker has run it and the cluster waits longer than its interval\n" +
+			"before the next run, and delete it. Its handler is http, and its address one that workers refuse, so nothing\n" +
+			"is called. Needs a worker of the queue with that handler. The exit code is 1 if no run was seen in time, which\n" +
+			"--request-timeout gives; 30s is enough in most clusters.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.try(ctx, c, queue, every) })
+		},
+	}
+	cmd.Flags().StringVar(&queue, "queue", "default", "queue of the job")
+	cmd.Flags().DurationVar(&every, "every", 5*time.Second, "interval of the job; nodes may demand a longer one")
+	return cmd
+}
+
+// try registers the job, and deletes it whatever happens.
+func (a *app) try(ctx context.Context, c *client.Client, queue string, every time.Duration) (err error) {
+	id := "fermata-try-" + strings.ToLower(rand.Text()[:10])
+	payload := client.HTTPRequest{URL: "http://127.0.0.1/"}.Payload()
+	_, err = c.CreateJob(ctx, id, &client.Job{Queue: queue, Handler: "http", Payload: payload, Schedule: client.Every(every)})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryCleanup)
+		defer cancel()
+		if deleteErr := c.DeleteJob(cleanup, id, ""); deleteErr != nil {
+			err = errors.Join(err, fmt.Errorf("delete %s: %w", id, deleteErr))
+		}
+	}()
+	if err := a.println("registered " + id + " in queue " + queue); err != nil {
+		return err
+	}
+	j, err := backedOff(ctx, c, id, every)
+	if err != nil {
+		return err
+	}
+	return a.println(fmt.Sprintf("it ran, failed as it should, and now runs every %v instead of %v", j.GetStatus().GetEffectiveInterval().AsDuration(), every))
+}
+
+// backedOff waits until the job has failed and its interval has grown.
+func backedOff(ctx context.Context, c *client.Client, id string, every time.Duration) (*client.Job, error) {
+	tick := time.NewTicker(tryPause)
+	defer tick.Stop()
+	for {
+		j, err := c.GetJob(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		s := j.GetStatus()
+		if s.GetConsecutiveFailures() > 0 && s.GetEffectiveInterval().AsDuration() > every {
+			return j, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if s.GetState() == fermatav1.JobStatus_STATE_RUNNING {
+				return nil, errors.New("a worker has the job, but no result came in time")
+			}
+			return nil, errors.New("no worker has run the job in time: is there one for this queue, with the handler http?")
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// jobs lists the ids of all jobs.
+func (c *cluster) jobs() []string {
+	c.t.Helper()
+	var ids []string
+	for i, line := range strings.Split(strings.TrimSpace(c.must("jobs", "list")), "\n") {
+		if i > 0 {
+			ids = append(ids, strings.Fields(line)[0])
+		}
+	}
+	return ids
+}
+
+func TestTrySeesAJobBackOff(t *testing.T) {
+	c := startCluster(t)
+	type result struct {
+		code      int
+		out, errs string
+	}
+	done := make(chan result, 1)
+	go func() {
+		code, out, errs := c.run("cluster", "try", "--request-timeout", "30s")
+		done <- result{code, out, errs}
+	}()
+	var id string
+	for id == "" && t.Context().Err() == nil {
+		if ids := c.jobs(); len(ids) == 1 {
+			id = ids[0]
+		}
+	}
+	c.attempt(id, job.OutcomeFailed, "refused")
+	r := <-done
+	if r.code != 0 || !strings.Contains(r.out, "now runs every 10s instead of 5s") {
+		t.Errorf("exit code %d: %s%s", r.code, r.out, r.errs)
+	}
+	if ids := c.jobs(); len(ids) > 0 {
+		t.Errorf("%v is left", ids)
+	}
+}
+
+func TestTryGivesUpWithoutWorkers(t *testing.T) {
+	c := startCluster(t)
+	code, out, errs := c.run("cluster", "try", "--request-timeout", "700ms")
+	if code != 1 || !strings.Contains(errs, "no worker has run the job in time") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	if ids := c.jobs(); len(ids) > 0 {
+		t.Errorf("%v is left", ids)
+	}
+}

@@ -1,0 +1,59 @@
+package chart
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v3/pkg/chart"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestRulesAndDashboards: each file becomes an object, with its text as it is, templates of alerts and Grafana included.
+func TestRulesAndDashboards(t *testing.T) {
+	c, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := *c
+	dashboard := `{"title": "A", "legend": "{{node}} 100%\n'quoted'", "n": 1.50}`
+	with.Files = append([]*chart.File{
+		{Name: "files/prometheus/sample.yaml", Data: []byte("groups:\n- name: sample\n  rules:\n  - alert: A\n    expr: up == 0\n    for: 5m\n    annotations: {summary: 'of {{ $labels.node }}'}\n")},
+		{Name: "files/grafana/a-name-that-is-longer-than-names-may-be.json", Data: []byte(dashboard)},
+	}, c.Files...)
+	files, err := renderChart(&with, parse(t, good+"monitoring: {rules: {enabled: true, labels: {release: p}}, dashboards: {enabled: true, annotations: {folder: F}}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := decoded(t, files)
+	rules := find[*monitoringv1.PrometheusRule](t, all, "blue-fermata")
+	sample := 0
+	for _, g := range rules.Spec.Groups {
+		if len(g.Rules) == 0 {
+			t.Errorf("group %s is empty", g.Name)
+		}
+		if g.Name == "sample" {
+			sample++
+			if r := g.Rules[0]; r.Annotations["summary"] != "of {{ $labels.node }}" || r.Expr.String() != "up == 0" {
+				t.Errorf("rule %+v", r)
+			}
+		}
+	}
+	if sample != 1 || rules.Labels["release"] != "p" {
+		t.Errorf("%d sample groups, labels %v", sample, rules.Labels)
+	}
+	maps := find[*corev1.ConfigMap](t, all, "blue-fermata-a-name-that-is-longe")
+	if got := maps.Data["a-name-that-is-longer-than-names-may-be.json"]; got != dashboard || maps.Labels["grafana_dashboard"] != "1" || maps.Annotations["folder"] != "F" {
+		t.Errorf("dashboard %q of %+v", got, maps.ObjectMeta)
+	}
+	for _, o := range all {
+		if m, ok := o.typed.(*corev1.ConfigMap); ok && strings.HasSuffix(o.file, "monitoring.yaml") {
+			for name, text := range m.Data {
+				if !json.Valid([]byte(text)) {
+					t.Errorf("%s is no JSON", name)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+)
+
+// good is the least that installs.
+const good = "insecure: true\nredis: {url: redis://redis:6379/0}\n"
+
+// TestRefusals: wrong values are refused before anything reaches a cluster, in words that name them.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		values string
+		want   []string
+	}{
+		"nothing given":        {"", []string{"redis.url is missing", "there is no TLS", "gossip.existingSecret is missing"}},
+		"two kinds of Redis":   {"insecure: true\nredis: {url: redis://r, dev: {enabled: true}}", []string{"redis.url and redis.dev.enabled"}},
+		"two kinds of TLS":     {"tls: {nodeSecret: a, workerSecret: b, certManager: {enabled: true, issuerRef: {name: x}}}", []string{"tls.nodeSecret and tls.certManager.enabled"}},
+		"no issuer":            {"tls: {certManager: {enabled: true}}", []string{"issuerRef.name is missing"}},
+		"workers without TLS":  {"tls: {nodeSecret: a}", []string{"tls.workerSecret is missing"}},
+		"token in plain text":  {good + "workers: {default: {token: {existingSecret: x}}}", []string{"workers.default.token needs TLS"}},
+		"two tokens":           {good + "tls: {nodeSecret: a, workerSecret: b}\nworkers: {default: {token: {existingSecret: one, audience: two}}}", []string{"give existingSecret or audience"}},
+		"rules without TLS":    {good + "access: {existingSecret: a}", []string{"access.existingSecret needs TLS"}},
+		"TLS on a plain URL":   {"insecure: true\nredis: {url: redis://r, tls: {existingSecret: a}}", []string{"is not a rediss URL"}},
+		"route without parent": {good + "grpcRoute: {enabled: true}", []string{"grpcRoute.parentRefs is missing"}},
+		"ingress for nobody":   {good + "ingress: {enabled: true}", []string{"ingress.hosts is missing"}},
+		"too little time":      {good + "scheduler: {terminationGracePeriodSeconds: 40}", []string{"scheduler.terminationGracePeriodSeconds is 40", "need 50"}},
+		"bounds reversed":      {good + "scheduler: {autoscaling: {enabled: true, minReplicas: 5, maxReplicas: 4}}", []string{"minReplicas is more than maxReplicas"}},
+		"nothing to scale by":  {good + "workers: {default: {autoscaling: {enabled: true, targetCPU: 0}}}", []string{"workers.default.autoscaling: there is nothing to scale by"}},
+
+		"misspelt top level":  {good + "schedular: {}", []string{"schedular"}},
+		"misspelt below":      {"insecure: true\nredis: {url: redis://r, pasword: x}", []string{"pasword"}},
+		"misspelt flag":       {good + "scheduler: {config: {lease_ttl: 5s}}", []string{"lease_ttl"}},
+		"flag of the chart":   {good + "scheduler: {config: {grpc-addr: '0.0.0.0:1'}}", []string{"grpc-addr"}},
+		"misspelt in a pool":  {good + "workers: {mail: {replica: 3}}", []string{"replica"}},
+		"flag of the other":   {good + "workers: {mail: {config: {shards: 3}}}", []string{"shards"}},
+		"no queue":            {good + "workers: {mail: {config: {queues: []}}}", []string{"queues"}},
+		"name of a pool":      {good + "workers: {Mail_1: {}}", []string{"Mail_1"}},
+		"drain without unit":  {good + "scheduler: {config: {drain-timeout: 30}}", []string{"drain-timeout"}},
+		"drain in two units":  {good + "scheduler: {config: {drain-timeout: 1m30s}}", []string{"drain-timeout"}},
+		"latest":              {good + "image: {tag: latest}", []string{"the tag latest says nothing"}},
+		"half a digest":       {good + "image: {digest: 'sha256:12'}", []string{"digest"}},
+		"password in the URL": {"insecure: true\nredis: {url: 'redis://u:p@r'}", []string{"redis.url has credentials in it"}},
+		"no memory limit":     {good + "scheduler: {resources: {requests: {}, limits: {memory: null, cpu: 1}}}", []string{"memory"}},
+		"no nodes":            {good + "scheduler: {replicas: 0}", []string{"replicas"}},
+		"a number as label":   {good + "commonLabels: {a: 1}", []string{"commonLabels"}},
+		"boolean as text":     {"insecure: 'true'\nredis: {url: redis://r}", []string{"insecure"}},
+		"relative program":    {good + "workers: {mail: {config: {exec-allow: [report]}}}", []string{"exec-allow"}},
+		"durability":          {good + "scheduler: {config: {durability: strong}}", []string{"durability"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := render(parse(t, c.values))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("does not speak of %q: %v", want, err)
+				}
+			}
+		})
+	}
+	if _, err := render(parse(t, good)); err != nil {
+		t.Errorf("the least that installs is refused: %v", err)
+	}
+}
