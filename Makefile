@@ -203,8 +203,9 @@ proto: ## generate Go code from proto/
 	scripts/proto-gen.sh
 
 .PHONY: dashboards
-dashboards: ## make deploy/grafana/*.json from their source
+dashboards: ## make deploy/grafana/*.json, and the chart's copies, from their source
 	go run ./deploy/grafana/build deploy/grafana
+	scripts/chart-files.sh
 
 ##@ Machine
 
