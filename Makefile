@@ -87,6 +87,10 @@ proto-check:
 	$(TOOL) buf breaking --against proto/baseline.binpb
 	scripts/proto-gen.sh --check
 
+.PHONY: observability-test
+observability-test: deps ## metrics, dashboards, alerts and runbooks on a cluster that a real Prometheus watches: half a minute
+	go test -count=1 -timeout $(TIMEOUT) ./internal/observability
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh $(FUZZTIME)
@@ -198,10 +202,14 @@ proto: ## generate Go code from proto/
 	$(TOOL) buf lint
 	scripts/proto-gen.sh
 
+.PHONY: dashboards
+dashboards: ## make deploy/grafana/*.json from their source
+	go run ./deploy/grafana/build deploy/grafana
+
 ##@ Machine
 
 .PHONY: deps
-deps: ## install what the checks need beside Go, if missing (redis-server)
+deps: ## install what the checks need beside Go, if missing (redis-server, prometheus)
 	@scripts/deps.sh
 
 .PHONY: clean
@@ -210,4 +218,4 @@ clean: ## remove what was built
 
 .PHONY: help
 help: ## this list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -268,7 +268,7 @@ func losses(m fermata.Metrics) float64 {
 	total := 0.0
 	for _, name := range []string{
 		"fermata_shard_lock_losses_total", "fermata_leases_ended_total", "fermata_dispatch_leases_lost_total",
-		"fermata_dispatch_store_failures_total", "fermata_stale_results_refused_total",
+		"fermata_dispatch_store_failures_total",
 	} {
 		total += m.Sum(name)
 	}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the checks need beside Go, where it is missing: make, a C
-# compiler (the race detector links with one) and redis-server 7.0 or newer,
-# which also serves as Sentinel.
+# compiler (the race detector links with one), redis-server 7.0 or newer, which
+# also serves as Sentinel, and prometheus with promtool.
 set -euo pipefail
 
 as_root() {
@@ -23,11 +23,14 @@ if command -v apt-get >/dev/null; then
   need make make
   need "$(go env CC)" gcc libc6-dev
   need redis-server redis-server
+  need prometheus prometheus
 elif command -v brew >/dev/null; then
   need make make
   need redis-server redis
+  need prometheus prometheus
 else
   need redis-server redis-server
+  need prometheus prometheus
 fi
 
 if [ "${#missing[@]}" -gt 0 ]; then
@@ -48,4 +51,4 @@ if [ -z "$have" ] || [ "${have%%.*}" -lt 7 ]; then
   echo "redis-server is of version ${have:-unknown}; 7.0 or newer is needed" >&2
   exit 1
 fi
-echo "redis-server $have"
+echo "redis-server $have, $(prometheus --version 2>&1 | sed -n 's/^\(prometheus\), version \([0-9.]*\).*/\1 \2/p')"

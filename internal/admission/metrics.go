@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/job"
 )
 
 type metrics struct {
@@ -32,6 +34,9 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "fermata_admission_gate_seconds", Help: "Time from the lease of a run with gates until it had passed them.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
+	}
+	for _, reason := range []job.HoldReason{job.HeldLock, job.HeldQueue} {
+		m.lost.WithLabelValues(reason.String()) // there from the start, so that the first one shows
 	}
 	if r == nil {
 		return m, nil

@@ -122,14 +122,19 @@ func (a *attempt) resumed(now time.Time, nowMS int64, margin time.Duration) {
 	}
 }
 
-// startNotice tells that the attempt started; DueMS and AtMS make its lag.
+// startNotice tells that the attempt started; DueMS and AtMS make its lag. A gate
+// that held the run had done so until it was due.
 func (a *attempt) startNotice() job.Notice {
 	s := &a.rec.State
-	return job.Notice{
+	n := job.Notice{
 		Kind: job.AttemptStarted, Key: a.rec.Definition.Key, Queue: s.Lane.Queue, RunID: s.RunID(),
 		Attempt: s.Attempt + 1, Trigger: s.Trigger, DueMS: s.Due, AtMS: a.startedMS, Failures: s.Failures,
 		Worker: a.session.hello.WorkerID,
 	}
+	if s.Held.Reason != job.HeldNone {
+		n.Held, n.HeldMS = s.Held.Reason, max(0, s.Due-s.Held.SinceMS)
+	}
+	return n
 }
 
 // change is the pending event as the ledger takes it. After a failed try it

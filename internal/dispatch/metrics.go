@@ -4,11 +4,13 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/job"
 )
 
 type metrics struct {
 	delivered     prometheus.Counter
-	acks          *prometheus.CounterVec
+	acks          [job.AckNotFound + 1]prometheus.Counter
 	lost          *prometheus.CounterVec
 	returned      *prometheus.CounterVec
 	timeouts      prometheus.Counter
@@ -25,9 +27,9 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 	vector := func(name, help, label string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermata_dispatch_" + name, Help: help}, []string{label})
 	}
+	acks := vector("result_acks_total", "Results acknowledged to workers, by what became of them; stale is a result under a token that no longer counts.", "status")
 	m := &metrics{
 		delivered: counter("leases_delivered_total", "Leases handed to the stream of a worker."),
-		acks:      vector("result_acks_total", "Results acknowledged to workers, by what became of them.", "status"),
 		lost: vector("leases_lost_total",
 			"Leases that ended without a result: expired (no renewal in time), lease_lost (refused by the store), moved (taken to another node), refused (could not be taken over), abandoned (something it held was lost), disclaimed (its worker does not know it any more).", "reason"),
 		returned: vector("leases_returned_total",
@@ -41,11 +43,20 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
 		}),
 	}
+	for status := range m.acks {
+		m.acks[status] = acks.WithLabelValues(job.AckStatus(status).String())
+	}
+	for _, reason := range []string{"expired", "lease_lost", "moved", "refused", "abandoned", "disclaimed"} {
+		m.lost.WithLabelValues(reason) // there from the start, so that the first one shows
+	}
+	for _, reason := range []string{"unsent", "worker", "closed", "late", "gated"} {
+		m.returned.WithLabelValues(reason)
+	}
 	if r == nil {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.delivered, m.acks, m.lost, m.returned, m.timeouts, m.adopted, m.resubmitted, m.storeFailures, m.settle, slots{d},
+		m.delivered, acks, m.lost, m.returned, m.timeouts, m.adopted, m.resubmitted, m.storeFailures, m.settle, slots{d},
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("dispatch: %w", err)
@@ -69,8 +80,12 @@ func (s slots) Describe(out chan<- *prometheus.Desc) {
 	out <- sessionsDesc
 }
 
+// maxQueues bounds the queues with series of their own, as internal/telemetry does;
+// the others are summed up under the namespace and queue "other".
+const maxQueues = 200
+
 func (s slots) Collect(out chan<- prometheus.Metric) {
-	for _, l := range s.d.Loads() {
+	for _, l := range bounded(s.d.Loads()) {
 		gauge := func(desc *prometheus.Desc, v int, labels ...string) {
 			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), append([]string{l.Namespace, l.Queue}, labels...)...)
 		}
@@ -78,4 +93,24 @@ func (s slots) Collect(out chan<- prometheus.Metric) {
 		gauge(slotsDesc, l.Running, "busy")
 		gauge(sessionsDesc, l.Workers)
 	}
+}
+
+// bounded sums up what is beyond maxQueues. A queue that is really called so goes with
+// the others: no series may come twice.
+func bounded(loads []job.QueueLoad) []job.QueueLoad {
+	if len(loads) <= maxQueues {
+		return loads
+	}
+	other := job.QueueLoad{Namespace: "other", Queue: "other"}
+	kept := make([]job.QueueLoad, 0, maxQueues+1)
+	for i, l := range loads {
+		if i < maxQueues && (l.Namespace != other.Namespace || l.Queue != other.Queue) {
+			kept = append(kept, l)
+			continue
+		}
+		other.Free += l.Free
+		other.Running += l.Running
+		other.Workers += l.Workers
+	}
+	return append(kept, other)
 }

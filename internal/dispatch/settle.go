@@ -175,7 +175,7 @@ func (d *Dispatcher) answered(a *attempt, status job.AckStatus, fx *effects) {
 
 func (d *Dispatcher) ack(s *Session, id string, status job.AckStatus) {
 	if s.send(job.ResultAcks{{LeaseID: id, Status: status}}) {
-		d.metrics.acks.WithLabelValues(status.String()).Inc()
+		d.metrics.acks[min(status, job.AckNotFound)].Inc()
 	}
 }
 

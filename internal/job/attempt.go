@@ -56,8 +56,12 @@ func (t *transition) failed(ev Settle, run Run, attempt uint32) {
 		kind = AttemptTimedOut
 		t.TimedOut++
 	}
-	t.notice(Notice{Kind: kind, Attempt: attempt, Error: t.LastError, Worker: ev.Worker})
 	due, source, again := t.c.retry(t.State, attempt, t.now, ev, t.child)
+	notice := Notice{Kind: kind, Attempt: attempt, Error: t.LastError, Worker: ev.Worker, StartedMS: ev.StartedMS}
+	if again {
+		notice.DueMS = due
+	}
+	t.notice(notice)
 	switch {
 	case again && t.manualWaits():
 		t.supersede(run)
@@ -114,7 +118,7 @@ func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Durati
 	run.Outcome, run.Error = outcome, t.LastError
 	run.DeadLetter = t.dead
 	t.ended = &run
-	n.DueMS = t.Due
+	n.DueMS, n.StartedMS, n.FirstMS = t.Due, run.StartedMS, t.FirstMS
 	t.notice(n)
 	t.Runs++
 	t.spendHint()

@@ -223,14 +223,21 @@ func (k NoticeKind) String() string {
 
 // Notice is one lifecycle event.
 type Notice struct {
-	Kind     NoticeKind
-	Key      Key
-	Queue    string
-	RunID    string
-	Attempt  uint32
-	Trigger  Trigger
-	DueMS    int64 // next due time, or the ended run's
-	AtMS     int64
+	Kind    NoticeKind
+	Key     Key
+	Queue   string
+	RunID   string
+	Attempt uint32
+	Trigger Trigger
+	DueMS   int64 // next due time, or the ended run's
+	AtMS    int64
+	// StartedMS is the start of the attempt that ended, FirstMS that of its run's first
+	// attempt; 0 where none has ended, or none had begun.
+	StartedMS, FirstMS int64
+	// HeldMS is how long a gate (Held) had held the run that starts, or a pause the job
+	// that resumes.
+	HeldMS   int64
+	Held     HoldReason
 	Failures uint32
 	Count    int64  // of skipped nominal times
 	Reason   string // why, for skipped, dead and cancelled

@@ -277,4 +277,7 @@ type LaneStat struct {
 	// OldestDueMS is the due time of the first record that is overdue; 0 when
 	// nothing is.
 	OldestDueMS int64
+	// DeadUntilMS is when the first of its dead letters is deleted; 0 when there is
+	// none.
+	DeadUntilMS int64
 }

@@ -33,6 +33,7 @@ func (t *transition) resume(ev Resume) Decision {
 	if !t.Paused {
 		return t.unchanged(Applied, before)
 	}
+	paused := max(0, t.now-t.PausedMS)
 	t.Paused, t.PausedMS, t.PauseNote = false, 0, ""
 	if t.Region == RegionPaused {
 		overdue := t.Due < t.now
@@ -44,7 +45,7 @@ func (t *transition) resume(ev Resume) Decision {
 			t.place()
 		}
 	}
-	t.notice(Notice{Kind: JobResumed, DueMS: t.Due})
+	t.notice(Notice{Kind: JobResumed, DueMS: t.Due, HeldMS: paused})
 	return t.decision(Applied)
 }
 

@@ -103,6 +103,8 @@ var table = []row{
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
 	{path: "cmd/fermata", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/tlsfiles"}},
 
+	{path: "deploy/grafana/build", floor: commands},
+
 	{path: api, floor: beside, foreign: []string{grpc, protobuf, status}},
 	{path: storage, floor: beside, foreign: []string{protobuf}},
 
@@ -112,6 +114,7 @@ var table = []row{
 	{path: "internal/faultproxy", floor: support, foreign: []string{"*"}},
 	{path: "internal/storetest", floor: support, foreign: []string{"*"}},
 	{path: "internal/acceptance", floor: support, foreign: []string{"*"}},
+	{path: "internal/observability", floor: support, foreign: []string{"*"}},
 	{path: "internal/simnet", floor: support, foreign: []string{memberlist}},
 	{path: "internal/sim", floor: support, foreign: []string{"*"}},
 	{path: "internal/check", floor: support},

@@ -156,10 +156,11 @@ func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue,
 	return queues, nil
 }
 
-// laneStat is a lane's counts with how long its oldest due record has waited.
+// laneStat is a lane's counts with the times that follow from them.
 type laneStat struct {
 	job.LaneStat
-	overdue time.Duration
+	overdue time.Duration // of its oldest due record
+	deadFor time.Duration // until its first dead letter is deleted
 }
 
 func (n *Node) allShards() []int {
@@ -196,6 +197,9 @@ func laneStats(ctx context.Context, store *redisstore.Store, shards []int) (map[
 			s := laneStat{LaneStat: c}
 			if c.OldestDueMS > 0 && now > c.OldestDueMS {
 				s.overdue = time.Duration(now-c.OldestDueMS) * time.Millisecond
+			}
+			if c.DeadUntilMS > 0 {
+				s.deadFor = time.Duration(max(0, c.DeadUntilMS-now)) * time.Millisecond
 			}
 			out[shard] = append(out[shard], s)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/job"
@@ -149,6 +150,7 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Registerer == nil || c.Gatherer == nil {
 		r := prometheus.NewRegistry()
+		r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		c.Registerer, c.Gatherer = r, r
 	}
 	if c.Name == "" {

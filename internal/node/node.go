@@ -44,6 +44,7 @@ type Node struct {
 	clientStore *redisstore.Store // of calls by clients
 	access      *identity.Source  // nil: everybody may do anything
 	telemetry   *telemetry.Telemetry
+	gauges      *gauges
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
 	trail       *trail.Recorder

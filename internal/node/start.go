@@ -34,6 +34,7 @@ import (
 // data for a connection, nor leases and results behind the calls of clients.
 func (n *Node) openRedis(ctx context.Context) (err error) {
 	n.telemetry = telemetry.New(n.cfg.Logger, n.cfg.Registerer, n.cfg.Version)
+	n.gauges = newGauges(n)
 	if n.lockConns, err = n.connect("locks"); err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (n *Node) connect(pool string) (redis.UniversalClient, error) {
 		return nil, err
 	}
 	n.onStop("redis "+pool, func(context.Context) error { return client.Close() })
-	return client, nil
+	return client, n.cfg.Registerer.Register(redisstore.NewPoolStats(pool, client))
 }
 
 // openStore opens the keyspace on a pool of its own. With shed, calls that find the

@@ -36,6 +36,7 @@ func (n *Node) statsLoop(ctx context.Context) {
 		case <-stats.C:
 			n.reloadKeys()
 			n.countQueues(ctx)
+			n.gauges.look(ctx, n)
 			n.checkSchema(ctx)
 		case <-check.C:
 			n.security.look()
@@ -74,27 +75,15 @@ func (n *Node) countQueues(ctx context.Context) {
 	if err != nil {
 		return // the store logs what is wrong with Redis
 	}
-	type key struct{ namespace, queue string }
-	sums := make(map[key]*telemetry.QueueStat)
+	var queues []telemetry.QueueStat
 	for _, lanes := range counts {
 		for _, s := range lanes {
-			k := key{s.Lane.Namespace, s.Lane.Queue}
-			if sums[k] == nil {
-				sums[k] = &telemetry.QueueStat{Namespace: k.namespace, Queue: k.queue}
-			}
-			q := sums[k]
-			q.Backlog += s.Backlog
-			q.Scheduled += s.Scheduled
-			q.Leased += s.Leased
-			q.Paused += s.Paused
-			q.Dead += s.Dead
-			q.Done += s.Done
-			q.OldestOverdue = max(q.OldestOverdue, s.overdue)
+			queues = append(queues, telemetry.QueueStat{
+				Namespace: s.Lane.Namespace, Queue: s.Lane.Queue,
+				Backlog: s.Backlog, Scheduled: s.Scheduled, Leased: s.Leased, Paused: s.Paused, Dead: s.Dead, Done: s.Done,
+				OldestOverdue: s.overdue, DeadFor: s.deadFor,
+			})
 		}
-	}
-	queues := make([]telemetry.QueueStat, 0, len(sums))
-	for _, q := range sums {
-		queues = append(queues, *q)
 	}
 	n.telemetry.SetQueues(queues)
 }
@@ -109,6 +98,7 @@ func (n *Node) checkRedis(ctx context.Context) error {
 		return err
 	}
 	before := n.report.Swap(&report)
+	n.gauges.report(report)
 	for _, f := range report.Findings {
 		if before != nil && knows(*before, f) {
 			continue

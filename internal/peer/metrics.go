@@ -28,6 +28,9 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "fermata_peer_messages_refused_total", Help: "Messages of other nodes that were not well formed.",
 		}),
 	}
+	for _, kind := range []string{"permit", "permit_result", "nudge", "cancel", "hand_over"} {
+		m.dropped.WithLabelValues(kind) // there from the start, so that the first one shows
+	}
 	if r == nil {
 		return m, nil
 	}

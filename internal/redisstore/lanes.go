@@ -93,7 +93,7 @@ func (s *Store) Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]
 	return out, nil
 }
 
-const countsPerLane = 7
+const countsPerLane = 8
 
 // laneCount reads the numbers of one lane.
 type laneCount struct {
@@ -112,6 +112,8 @@ func newLaneCount(key string, now int64, lane job.Lane, stat *job.LaneStat) *lan
 		count(job.RegionLeased, 0, job.NeverMS), count(job.RegionPaused, 0, job.NeverMS),
 		count(job.RegionDead, 0, job.NeverMS), count(job.RegionDone, 0, job.NeverMS),
 		command("zrange", key, "zrange", key, 0, 0, "withscores"),
+		command("zrange", key, "zrange", key, job.Score(job.RegionDead, 0), job.Score(job.RegionDead, job.NeverMS),
+			"byscore", "limit", 0, 1, "withscores"),
 	}}
 }
 
@@ -122,6 +124,9 @@ func (c *laneCount) read() {
 	}
 	if due := firstScore(c.ops[6].reply); n(0) > 0 && due <= c.now {
 		c.stat.OldestDueMS = due
+	}
+	if n(4) > 0 && len(c.ops[7].reply) > 0 { // the two were not read at one instant
+		c.stat.DeadUntilMS = firstScore(c.ops[7].reply) - job.Score(job.RegionDead, 0)
 	}
 }
 

@@ -38,6 +38,15 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Help: "Records that could not be read and were put out of the way of others.",
 		}),
 	}
+	// There from the start, so that the first one shows in rates.
+	for _, kind := range []string{
+		"connection", "timeout", "dial", poolKind, "late", "closed", "readonly", "loading", "clusterdown", "noreplicas", "oom", "misconf", "denied", "script",
+	} {
+		m.errors.WithLabelValues(kind)
+	}
+	for _, script := range []string{"apply", "create", "lease", "restore"} {
+		m.replays.WithLabelValues(script)
+	}
 	if r == nil {
 		return m, nil
 	}

@@ -17,6 +17,8 @@ import (
 type Telemetry struct {
 	logger  *slog.Logger
 	metrics *metrics
+	queues  queueTable
+	sizes   sizes
 }
 
 // New registers the metrics. version goes into fermata_build_info.
@@ -24,13 +26,17 @@ func New(logger *slog.Logger, r prometheus.Registerer, version string) *Telemetr
 	promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fermata_build_info", Help: "Always 1; the labels tell what runs.",
 	}, []string{"version"}).WithLabelValues(version).Set(1)
-	return &Telemetry{logger: logger, metrics: newMetrics(r)}
+	t := &Telemetry{logger: logger, metrics: newMetrics(r)}
+	t.queues = queueTable{metrics: t.metrics, known: make(map[queueKey]*queueSeries)}
+	r.MustRegister(&t.sizes)
+	return t
 }
 
 // Observe counts and logs what happened.
 func (t *Telemetry) Observe(notices []job.Notice) {
-	for _, n := range notices {
-		t.metrics.observe(n)
+	for i := range notices {
+		n := &notices[i]
+		t.metrics.observe(t.queues.of(n.Key.Namespace, n.Queue), n)
 		t.log(n)
 	}
 }
@@ -40,7 +46,7 @@ func (t *Telemetry) ObserveCall(method, code string, took time.Duration) {
 	t.metrics.calls.WithLabelValues(method, code).Observe(took.Seconds())
 }
 
-func (t *Telemetry) log(n job.Notice) {
+func (t *Telemetry) log(n *job.Notice) {
 	level := levels[n.Kind]
 	ctx := context.Background()
 	if !t.logger.Enabled(ctx, level) {

@@ -31,7 +31,10 @@ func TestNoticesAreCountedByBoundedLabels(t *testing.T) {
 # HELP fermata_attempts_total Attempts that ended, by outcome.
 # TYPE fermata_attempts_total counter
 fermata_attempts_total{namespace="ns",outcome="failed",queue="q"} 1
+fermata_attempts_total{namespace="ns",outcome="lost",queue="q"} 0
+fermata_attempts_total{namespace="ns",outcome="returned",queue="q"} 0
 fermata_attempts_total{namespace="ns",outcome="succeeded",queue="q"} 1
+fermata_attempts_total{namespace="ns",outcome="timed_out",queue="q"} 0
 # HELP fermata_early_starts_total Attempts that started before their due time; any is an error.
 # TYPE fermata_early_starts_total counter
 fermata_early_starts_total{namespace="ns",queue="q"} 1
@@ -40,7 +43,10 @@ fermata_early_starts_total{namespace="ns",queue="q"} 1
 fermata_nominal_skipped_total{namespace="ns",queue="q",reason="overlap"} 7
 # HELP fermata_runs_total Runs that ended, by outcome and trigger.
 # TYPE fermata_runs_total counter
+fermata_runs_total{namespace="ns",outcome="cancelled",queue="q",trigger="schedule"} 0
 fermata_runs_total{namespace="ns",outcome="dead",queue="q",trigger="manual"} 1
+fermata_runs_total{namespace="ns",outcome="dead",queue="q",trigger="schedule"} 0
+fermata_runs_total{namespace="ns",outcome="quarantined",queue="q",trigger="schedule"} 0
 fermata_runs_total{namespace="ns",outcome="succeeded",queue="q",trigger="schedule"} 1
 `
 	err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_attempts_total",

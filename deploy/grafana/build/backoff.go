@@ -1,0 +1,30 @@
+package main
+
+func backoff() dashboard {
+	return newDashboard("backoff", "Backoff & failures", "What fails, how long it is held back for that, and what was given up.", []variable{namespaceVar, queueVar, nodeVar},
+		part("Failures",
+			number("Attempts that failed", "percentunit", "Share of attempts that failed or ran out of time. A sudden step in all queues is something they share: a deploy of the workers, or what they call.", `sum(rate(fermata_attempts_total{`+inQueue+`,outcome=~"failed|timed_out"}[$__rate_interval])) / sum(rate(fermata_attempts_total{`+inQueue+`}[$__rate_interval]))`).warn(.05, .25),
+			number("Runs in backoff", "percentunit", "Share of ended runs that led to a backoff. Above 30 % is a storm: find the common cause before resuming or redriving anything.", rate("fermata_backoff_failures_count", inQueue, "")+" / "+rate("fermata_runs_total", inQueue, "")).warn(.1, .3),
+			number("Dead letters an hour", "short", "Runs given up. See the reasons below, then `fermata dead list`.", `sum(increase(fermata_dead_letters_total{`+inQueue+`}[1h]))`).warn(1, 100),
+			number("First dead letter is deleted in", "s", "Time left to look at it. Redrive or export before it is gone, or set a longer `dead_letter_ttl`.", `min(fermata_queue_dead_letter_kept_seconds{`+inQueue+`})`).warn(86400, 3600),
+			number("Circuits opened an hour", "short", "Targets that failed so often that their jobs wait together. `fermata jobs explain` of one of them names the target.", `sum(increase(fermata_admission_circuits_opened_total{`+onNode+`}[1h]))`).warn(1, 10),
+			number("Quarantined an hour", "short", "Runs that took their workers with them, three times. Look at the workers' memory and crashes before redriving.", `sum(increase(fermata_runs_total{`+inQueue+`,outcome="quarantined"}[1h]))`).warn(1, 5),
+		),
+		part("Attempts",
+			stacked("Attempts that ended", "ops", "`failed`: the handler's error. `timed_out`: its time was up. `lost`: the worker vanished. `returned`: never began, and costs nothing.", series{"{{outcome}}", rate("fermata_attempts_total", inQueue, "outcome")}),
+			graph("Failed attempts by queue", "ops", "By queue: where to look first. A queue that fails alone has a cause of its own, in its handlers or what they call.", series{"{{namespace}}/{{queue}}", rate("fermata_attempts_total", inQueue+`,outcome=~"failed|timed_out"`, "namespace, queue")}),
+			graph("Retries", "ops", "Attempts after a failed one. Many more than failed runs: retries help. As many: they only cost.", series{"{{namespace}}/{{queue}}", rate("fermata_retries_total", inQueue, "namespace, queue")}),
+			stacked("Dead letters by reason", "ops", "`out of attempts`, `permanent` (the handler said so), `poison` and `undelivered` (quarantine), `corrupt` (run `fermata cluster check`).", series{"{{reason}}", rate("fermata_dead_letters_total", inQueue, "reason")}),
+		),
+		part("Backoff",
+			graph("Backoffs", "ops", "Failed runs that made an interval longer, by queue.", series{"{{namespace}}/{{queue}}", rate("fermata_backoff_failures_count", inQueue, "namespace, queue")}),
+			graph("Depth of backoff", "short", "Failed runs in a row when a backoff was applied. A median that climbs is an outage that goes on; a low one with many backoffs is flapping.",
+				series{"median", quantile(.5, "fermata_backoff_failures", inQueue, "")}, series{"90 %", quantile(.9, "fermata_backoff_failures", inQueue, "")}),
+			stacked("Time held back by failures", "s", "Seconds of waiting decided each second. After a cause is mended, `fermata jobs hint` or a manual run ends a long backoff at once.", series{"{{reason}}", rate("fermata_held_seconds_total", inQueue+`,reason=~"backoff|retry|target"`, "reason")}),
+			bars("Dead letters kept", "short", "By queue. `fermata dead list --queue QUEUE`, then `fermata dead redrive`, or let them expire.", series{"{{namespace}}/{{queue}}", sum("fermata_queue_records", inQueue+`,region="dead"`, "namespace, queue")}).warn(1, 100),
+			stacked("Nominal times without a run", "ops", "By reason. A backoff does not count here: its interval is longer, nothing is left out.", series{"{{reason}}", rate("fermata_nominal_skipped_total", inQueue, "reason")}),
+			graph("Targets", "ops", "Circuits that opened, and runs that were sent to find out whether a target has recovered.",
+				series{"opened", rate("fermata_admission_circuits_opened_total", onNode, "")}, series{"probes", rate("fermata_admission_probes_total", onNode, "")}),
+		),
+	)
+}

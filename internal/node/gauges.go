@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/ring"
+)
+
+// clockTrust is the longest round trip whose half may be the error of a comparison
+// of clocks.
+const clockTrust = 250 * time.Millisecond
+
+// gauges are what no single part knows: who holds the shards of the whole cluster,
+// what Redis's clock shows, what is unsafe about Redis.
+type gauges struct {
+	unheld, ahead prometheus.Gauge
+	findings      *prometheus.GaugeVec
+	found         map[finding]int // at the last look
+}
+
+// finding is what the labels tell of one.
+type finding struct{ code, severity string }
+
+func newGauges(n *Node) *gauges {
+	f := promauto.With(n.cfg.Registerer)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fermata_shards", Help: "Shards of the keyspace.",
+	}, func() float64 { return float64(n.cfg.Shards) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fermata_shards_owned", Help: "Shards that this node should hold, by the members it sees.",
+	}, func() float64 { return float64(n.owned()) })
+	return &gauges{
+		unheld: f.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_shards_without_holder", Help: "Shards of the cluster that nobody holds, by their locks in Redis.",
+		}),
+		ahead: f.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_redis_clock_offset_seconds", Help: "Redis's clock minus this node's; scheduling goes by Redis's.",
+		}),
+		findings: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fermata_redis_findings", Help: "What is unsafe about Redis, by code and severity; the log has the words.",
+		}, []string{"code", "severity"}),
+	}
+}
+
+// owned counts the shards that the ring gives to this node.
+func (n *Node) owned() int {
+	if n.gossip == nil {
+		return 0
+	}
+	owned := 0
+	for _, owner := range ring.Assign(n.gossip.View(), n.cfg.Shards) {
+		if owner == n.cfg.Name {
+			owned++
+		}
+	}
+	return owned
+}
+
+// look refreshes what has to be asked for. What Redis does not answer stays as it
+// was: that Redis is away is told by other metrics.
+func (g *gauges) look(ctx context.Context, n *Node) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if holders, err := n.locks.Holders(ctx); err == nil {
+		unheld := 0
+		for _, h := range holders {
+			if h.Node == "" {
+				unheld++
+			}
+		}
+		g.unheld.Set(float64(unheld))
+	}
+	if n.cfg.Virtual {
+		return // there is no clock to compare
+	}
+	sent := time.Now()
+	there, err := n.lockConns.Time(ctx).Result()
+	if took := time.Since(sent); err == nil && took < clockTrust {
+		g.ahead.Set(there.Sub(sent.Add(took / 2)).Seconds())
+	}
+}
+
+// report shows what was found about Redis. It deletes what is not found any more
+// rather than all, so that no scrape in between misses what goes on.
+func (g *gauges) report(r redisstore.Report) {
+	now := make(map[finding]int)
+	for _, f := range r.Findings {
+		now[finding{f.Code, f.Severity.String()}]++
+	}
+	for f, count := range now {
+		g.findings.WithLabelValues(f.code, f.severity).Set(float64(count))
+	}
+	for f := range g.found {
+		if now[f] == 0 {
+			g.findings.DeleteLabelValues(f.code, f.severity)
+		}
+	}
+	g.found = now
+}

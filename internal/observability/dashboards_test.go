@@ -1,0 +1,138 @@
+package observability
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxSchema is the last that Grafana 9 reads.
+const maxSchema = 39
+
+// core are the panel types that come with Grafana 9.
+var core = []string{"row", "timeseries", "stat", "gauge", "bargauge", "table", "heatmap", "barchart", "state-timeline", "status-history", "piechart", "histogram", "text", "logs"}
+
+// dashboard is what is looked at of one.
+type dashboard struct {
+	UID           string
+	Title         string
+	SchemaVersion int
+	Links         []struct{ Tags []string }
+	Tags          []string
+	Annotations   struct {
+		List []struct {
+			Name, Expr string
+			Datasource struct{ UID string }
+		}
+	}
+	Templating struct {
+		List []struct{ Name, Type, Query string }
+	}
+	Panels []struct {
+		ID                       int
+		Type, Title, Description string
+		Datasource               struct{ UID string }
+		GridPos                  struct{ H, W, X, Y int }
+		FieldConfig              struct {
+			Defaults struct {
+				Unit       string
+				Thresholds struct{ Steps []any }
+			}
+		}
+		Targets []struct {
+			Expr       string
+			Datasource struct{ UID string }
+		}
+	}
+}
+
+// dashboards reads the shipped ones, by file.
+func dashboards(t *testing.T) map[string]*dashboard {
+	t.Helper()
+	paths, err := filepath.Glob(root + "/deploy/grafana/*.json")
+	if err != nil || len(paths) < 6 {
+		t.Fatalf("dashboards %v (%v)", paths, err)
+	}
+	all := make(map[string]*dashboard)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := new(dashboard)
+		if err := json.Unmarshal(text, d); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		all[filepath.Base(path)] = d
+	}
+	return all
+}
+
+func TestDashboardsAreCurrent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "run", "github.com/fermata-io/fermata/deploy/grafana/build", dir).CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	made, err := filepath.Glob(dir + "/*.json")
+	if err != nil || len(made) != len(dashboards(t)) {
+		t.Errorf("%d dashboards are made, %d shipped (%v)", len(made), len(dashboards(t)), err)
+	}
+	for _, path := range made {
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(root, "deploy/grafana", filepath.Base(path)))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what its source makes: run 'make dashboards' (%v)", filepath.Base(path), err)
+		}
+	}
+}
+
+func TestDashboardsAreWellFormed(t *testing.T) {
+	t.Parallel()
+	uids := make(map[string]bool)
+	for file, d := range dashboards(t) {
+		if d.SchemaVersion > maxSchema || uids[d.UID] || len(d.Links) == 0 || !slices.Contains(d.Tags, d.Links[0].Tags[0]) {
+			t.Errorf("%s: schema %d, uid %q, links %v, tags %v", file, d.SchemaVersion, d.UID, d.Links, d.Tags)
+		}
+		uids[d.UID] = true
+		known := map[string]bool{"__rate_interval": true, "__range": true}
+		for _, v := range d.Templating.List {
+			known[v.Name] = true
+		}
+		ids := make(map[int]bool)
+		for i, p := range d.Panels {
+			if ids[p.ID] || !slices.Contains(core, p.Type) {
+				t.Errorf("%s: %q has id %d, type %s", file, p.Title, p.ID, p.Type)
+			}
+			ids[p.ID] = true
+			for _, o := range d.Panels[:i] {
+				a, b := p.GridPos, o.GridPos
+				if a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H || a.X+a.W > 24 {
+					t.Errorf("%s: %q lies over %q, or beyond the page", file, p.Title, o.Title)
+				}
+			}
+			if p.Type == "row" {
+				continue
+			}
+			f := p.FieldConfig.Defaults
+			if len(strings.Fields(p.Description)) < 5 || f.Unit == "" || len(f.Thresholds.Steps) == 0 || len(p.Targets) == 0 || p.Datasource.UID != "${datasource}" {
+				t.Errorf("%s: %q needs a description, unit, thresholds, targets and the data source of the variable", file, p.Title)
+			}
+			for _, target := range p.Targets {
+				for _, name := range variable.FindAllString(target.Expr, -1) {
+					if !known[strings.Trim(name, "${}")] {
+						t.Errorf("%s: %q uses %s, which is no variable", file, p.Title, name)
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package observability
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// notHere are metrics that the test's cluster has no cause to have.
+var notHere = map[string]string{
+	"fermata_access_denied_total":         "only with --access-file, when somebody is refused",
+	"fermata_access_foreign_leases_total": "only with --access-file",
+}
+
+var metricRow = regexp.MustCompile("^\\| `(fermata_[a-z_]+)` \\| (\\w+) \\| (.*?) \\| (.*?) \\| (.*?) \\|$")
+
+// documented reads the tables of docs/metrics.md.
+func documented(t *testing.T) map[string]*family {
+	t.Helper()
+	all := make(map[string]*family)
+	for _, line := range lines(t, root+"/docs/metrics.md") {
+		m := metricRow.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		f := &family{name: m[1], kind: m[2]}
+		if m[3] != "—" {
+			f.labels = strings.Split(strings.ReplaceAll(m[3], "`", ""), ", ")
+		}
+		if all[f.name] != nil {
+			t.Errorf("docs/metrics.md has %s twice", f.name)
+		}
+		if m[4] == "" || m[5] == "" {
+			t.Errorf("docs/metrics.md says too little of %s", f.name)
+		}
+		all[f.name] = f
+	}
+	return all
+}
+
+// compareDocs compares docs/metrics.md with what was scraped.
+func compareDocs(t *testing.T, scraped map[string]*family) {
+	docs := documented(t)
+	for _, name := range slices.Sorted(maps.Keys(scraped)) {
+		f := scraped[name]
+		if !strings.HasPrefix(name, "fermata_") {
+			continue
+		}
+		d := docs[name]
+		switch {
+		case d == nil:
+			t.Errorf("docs/metrics.md does not know %s (%s, labels %v): %s", name, f.kind, f.labels, f.help)
+		case d.kind != f.kind || !slices.Equal(d.labels, f.labels):
+			t.Errorf("%s is a %s with labels %v, docs/metrics.md says %s, %v", name, f.kind, f.labels, d.kind, d.labels)
+		case f.help == "":
+			t.Errorf("%s has no help", name)
+		}
+		delete(docs, name)
+	}
+	for name := range docs {
+		if notHere[name] == "" {
+			t.Errorf("docs/metrics.md tells of %s, which no process has", name)
+		}
+	}
+}

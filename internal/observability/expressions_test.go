@@ -1,0 +1,133 @@
+package observability
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	variable = regexp.MustCompile(`\$\{?[a-zA-Z_]+\}?`)
+	// selector is one choice of series: what an expression is made of.
+	selector = regexp.MustCompile(`\b((?:fermata|go|process)[a-z0-9_:]*[a-z0-9]|up)\b(\{[^}]*\})?`)
+	groupBy  = regexp.MustCompile(`\b(?:by|on|without|ignoring) *\([^)]*\)`)
+	quoted   = regexp.MustCompile(`"[^"]*"`)
+)
+
+// filled is an expression as Grafana asks it when everything is chosen.
+func filled(expr string) string {
+	return variable.ReplaceAllStringFunc(expr, func(v string) string {
+		switch strings.Trim(v, "${}") {
+		case "__rate_interval", "__range":
+			return "20s"
+		}
+		return ".*"
+	})
+}
+
+// mayBeEmpty are selectors that find nothing in the test's cluster, with the reason.
+var mayBeEmpty = map[string]string{
+	`fermata_access_denied_total`: "only with --access-file, when somebody is refused",
+	`code!="OK"`:                  "the calls that fail do so once, before the window begins",
+	`code=~"Internal|`:            "no call fails for such a reason here",
+}
+
+// emptyAnswers are whole expressions that find nothing though their selectors do.
+var emptyAnswers = map[string]string{
+	"unless on (version) count by (version) (fermata_build_info offset": "no version appeared while the test looked",
+	`how="break"}[1m])) > 0`: "the take-over may be longer ago",
+}
+
+// excused tells why nothing may be found.
+func excused(reasons map[string]string, text string) bool {
+	for part := range reasons {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// selectorsOf are the choices of series in an expression.
+func selectorsOf(expr string) []string {
+	var found []string
+	plain := groupBy.ReplaceAllString(expr, "")
+	for _, at := range selector.FindAllStringSubmatchIndex(plain, -1) {
+		text := plain[at[0]:at[1]]
+		if inQuotes(plain, at[0]) {
+			continue
+		}
+		found = append(found, text)
+	}
+	return found
+}
+
+func inQuotes(text string, at int) bool {
+	for _, q := range quoted.FindAllStringIndex(text, -1) {
+		if q[0] < at && at < q[1] {
+			return true
+		}
+	}
+	return false
+}
+
+// question is an expression that somebody asks, and whether it must find something.
+type question struct {
+	what, expr string
+	answered   bool
+}
+
+// patience is how long new series may take until rates of them are there.
+const patience = 30 * time.Second
+
+// ask evaluates expressions, and each selector in them, until all are as they should
+// be or patience is over.
+func (p *prometheus) ask(t *testing.T, questions ...question) {
+	t.Helper()
+	poll := time.NewTicker(time.Second)
+	defer poll.Stop()
+	for deadline := time.Now().Add(patience); len(questions) > 0; <-poll.C {
+		last := time.Now().After(deadline)
+		var open []question
+		for _, q := range questions {
+			if fault := p.fault(q); fault != "" {
+				open = append(open, q)
+				if last {
+					t.Errorf("%s: %s", q.what, fault)
+				}
+			}
+		}
+		if last {
+			return
+		}
+		questions = open
+	}
+}
+
+// fault is what is wrong with an expression now.
+func (p *prometheus) fault(q question) string {
+	expr := filled(q.expr)
+	answer, err := p.query(expr)
+	switch {
+	case err != nil:
+		return expr + ": " + err.Error()
+	case q.answered && len(answer) == 0 && !excused(emptyAnswers, expr) && !excused(mayBeEmpty, expr):
+		return expr + " finds nothing"
+	}
+	selectors := selectorsOf(expr)
+	if len(selectors) == 0 {
+		return expr + " asks for no metric"
+	}
+	for _, s := range selectors {
+		if excused(mayBeEmpty, s) {
+			continue
+		}
+		// What was there lately counts: a gauge of a moment may be gone again.
+		if found, err := p.query("last_over_time(" + s + "[1m])"); err != nil || len(found) == 0 {
+			return fmt.Sprintf("there is no %s (%v)", s, err)
+		}
+	}
+	return ""
+}

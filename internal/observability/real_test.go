@@ -1,0 +1,65 @@
+package observability
+
+import (
+	"maps"
+	"slices"
+	"testing"
+)
+
+// TestOnRealParts watches a cluster with work and trouble through a real Prometheus.
+func TestOnRealParts(t *testing.T) {
+	b := newBed(t)
+	b.load()
+	scraped := make(map[string]*family)
+	b.prometheus.has(`sum by (queue) (fermata_queue_records{region="paused"}) > 0`)
+	b.prometheus.has(`sum(fermata_admission_circuits_opened_total) > 0 and sum(fermata_retries_total) > 0 and sum(fermata_runs_total{outcome="dead"}) > 0`)
+	b.resume()
+	b.prometheus.has(`fermata_held_seconds_total{reason="paused"} > 0`)
+	scrape(t, b.nodes[0].http, scraped)
+	b.takenOver()
+	for _, n := range b.nodes[1:] {
+		scrape(t, n.http, scraped)
+	}
+	scrape(t, b.workerHTTP, scraped)
+	t.Run("documentation", func(t *testing.T) { compareDocs(t, scraped) })
+	t.Run("held", func(t *testing.T) {
+		for _, reason := range []string{"slot", "backoff", "retry", "paused", "lock", "target"} {
+			b.prometheus.ask(t, question{"time held", `sum(fermata_held_seconds_total{reason="` + reason + `"}) > 0`, true})
+		}
+	})
+	t.Run("shards", func(t *testing.T) {
+		b.prometheus.ask(t,
+			question{"shards held", `sum(fermata_shards_held) == max(fermata_shards)`, true},
+			question{"shards owned", `sum(fermata_shards_owned{instance!="` + b.nodes[0].http + `"}) == max(fermata_shards)`, true},
+			question{"queue without a worker", `fermata:queue_unserved:backlog{queue="nobody"} > 0`, true},
+			question{"killed node", `up{job="fermata"} == 0`, true},
+			question{"what is held back by the want of a worker alerts", `ALERTS{alertname="FermataQueueWithoutWorker"} and on () fermata_shards`, true},
+			question{"an unsafe Redis alerts", `ALERTS{alertname="FermataRedisUnsafe",code="eviction"} and on (code) fermata_redis_findings`, true},
+			question{"a killed node alerts", `ALERTS{alertname="FermataNodeDown"} and on () fermata_shards`, true},
+		)
+	})
+	boards := dashboards(t)
+	for _, file := range slices.Sorted(maps.Keys(boards)) {
+		t.Run(file, func(t *testing.T) {
+			var all []question
+			d := boards[file]
+			for _, p := range d.Panels {
+				for _, target := range p.Targets {
+					all = append(all, question{p.Title, target.Expr, true})
+				}
+			}
+			for _, a := range d.Annotations.List {
+				all = append(all, question{a.Name, a.Expr, true})
+			}
+			b.prometheus.ask(t, all...)
+		})
+	}
+	t.Run("rules", func(t *testing.T) {
+		var all []question
+		for _, r := range rules(t) {
+			// An alert that does not fire finds nothing; what it asks for has to be there.
+			all = append(all, question{r.Alert + r.Record, r.Expr, r.Record != ""})
+		}
+		b.prometheus.ask(t, all...)
+	})
+}

@@ -1,0 +1,92 @@
+package telemetry
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// QueueStat is the size of one queue in the shards that a node holds.
+type QueueStat struct {
+	Namespace, Queue                               string
+	Backlog, Scheduled, Leased, Paused, Dead, Done int64
+	OldestOverdue                                  time.Duration
+	// DeadFor is how long the dead letter that is deleted first is still kept;
+	// meaningless when there is none.
+	DeadFor time.Duration
+}
+
+// add puts another queue's numbers to these.
+func (q *QueueStat) add(o QueueStat) {
+	if q.Dead == 0 || o.Dead > 0 && o.DeadFor < q.DeadFor {
+		q.DeadFor = o.DeadFor
+	}
+	q.Backlog += o.Backlog
+	q.Scheduled += o.Scheduled
+	q.Leased += o.Leased
+	q.Paused += o.Paused
+	q.Dead += o.Dead
+	q.Done += o.Done
+	q.OldestOverdue = max(q.OldestOverdue, o.OldestOverdue)
+}
+
+// SetQueues replaces the sizes of all queues.
+func (t *Telemetry) SetQueues(stats []QueueStat) {
+	sums := make(map[queueKey]*QueueStat, len(stats))
+	for _, o := range stats {
+		s := t.queues.of(o.Namespace, o.Queue)
+		k := queueKey{s.namespace, s.queue}
+		if sums[k] == nil {
+			sums[k] = &QueueStat{Namespace: k.namespace, Queue: k.queue}
+		}
+		sums[k].add(o)
+	}
+	t.sizes.now.Store(&sums)
+}
+
+var (
+	byQueue     = []string{"namespace", "queue"}
+	backlogDesc = prometheus.NewDesc("fermata_queue_backlog",
+		"Due records that wait for a slot, in the shards this node holds.", byQueue, nil)
+	recordsDesc = prometheus.NewDesc("fermata_queue_records",
+		"Records by region of the index, in the shards this node holds.", append(byQueue, "region"), nil)
+	overdueDesc = prometheus.NewDesc("fermata_queue_oldest_overdue_seconds",
+		"How long the longest waiting due record has waited, in the shards this node holds.", byQueue, nil)
+	deadForDesc = prometheus.NewDesc("fermata_queue_dead_letter_kept_seconds",
+		"How long the dead letter that is deleted first is still kept, in the shards this node holds.", byQueue, nil)
+)
+
+// sizes collects the sizes that were counted last. They are counted by a loop, so
+// that a scrape costs Redis nothing, however many jobs there are.
+type sizes struct {
+	now atomic.Pointer[map[queueKey]*QueueStat]
+}
+
+func (*sizes) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{backlogDesc, recordsDesc, overdueDesc, deadForDesc} {
+		out <- d
+	}
+}
+
+func (s *sizes) Collect(out chan<- prometheus.Metric) {
+	sums := s.now.Load()
+	if sums == nil {
+		return
+	}
+	for _, q := range *sums {
+		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{q.Namespace, q.Queue}, labels...)...)
+		}
+		gauge(backlogDesc, float64(q.Backlog))
+		gauge(overdueDesc, q.OldestOverdue.Seconds())
+		gauge(recordsDesc, float64(q.Backlog+q.Scheduled), "due")
+		gauge(recordsDesc, float64(q.Leased), "leased")
+		gauge(recordsDesc, float64(q.Paused), "paused")
+		gauge(recordsDesc, float64(q.Dead), "dead")
+		gauge(recordsDesc, float64(q.Done), "done")
+		if q.Dead > 0 {
+			gauge(deadForDesc, q.DeadFor.Seconds())
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package telemetry
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// MaxQueues bounds how many queues have series of their own. Those that are met
+// later share the labels of [OtherQueues], so that clients who make up namespaces
+// cannot fill the memory of nodes, or of those who scrape them.
+const MaxQueues = 200
+
+// OtherQueues is the namespace and the queue of those beyond [MaxQueues].
+const OtherQueues = "other"
+
+// queueKey names a queue.
+type queueKey struct{ namespace, queue string }
+
+// queueTable has the series of each queue, resolved once.
+type queueTable struct {
+	metrics *metrics
+	mu      sync.RWMutex
+	known   map[queueKey]*queueSeries
+}
+
+// of returns the series of a queue, and makes them when it is new.
+func (t *queueTable) of(namespace, queue string) *queueSeries {
+	k := queueKey{namespace, queue}
+	t.mu.RLock()
+	s := t.known[k]
+	full := len(t.known) >= MaxQueues
+	t.mu.RUnlock()
+	switch {
+	case s != nil:
+		return s
+	case full:
+		k = queueKey{OtherQueues, OtherQueues}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.known[k]; s != nil {
+		return s
+	}
+	s = newQueueSeries(t.metrics, k)
+	t.known[k] = s
+	return s
+}
+
+// queueSeries are the series of one queue. Those that matter for alerts are there
+// from the start, so that their first increase shows; the others come with their
+// first value.
+type queueSeries struct {
+	metrics          *metrics
+	namespace, queue string
+
+	lag, attemptSeconds, runSeconds prometheus.Observer
+	backoffDepth                    prometheus.Observer
+	early, retries                  prometheus.Counter
+	succeeded                       prometheus.Counter // attempts
+	attempts                        map[job.NoticeKind]prometheus.Counter
+	scheduled                       map[job.NoticeKind]prometheus.Counter // runs by the schedule
+	slot                            prometheus.Counter                    // held back by the want of one
+}
+
+func newQueueSeries(m *metrics, k queueKey) *queueSeries {
+	ns, q := k.namespace, k.queue
+	s := &queueSeries{
+		metrics: m, namespace: ns, queue: q,
+		lag: m.lag.WithLabelValues(ns, q), attemptSeconds: m.attemptSeconds.WithLabelValues(ns, q),
+		runSeconds: m.runSeconds.WithLabelValues(ns, q), backoffDepth: m.backoffDepth.WithLabelValues(ns, q),
+		early: m.early.WithLabelValues(ns, q), retries: m.retries.WithLabelValues(ns, q),
+		succeeded: m.attempts.WithLabelValues(ns, q, "succeeded"),
+		attempts:  make(map[job.NoticeKind]prometheus.Counter),
+		scheduled: make(map[job.NoticeKind]prometheus.Counter),
+		slot:      m.held.WithLabelValues(ns, q, "slot"),
+	}
+	for kind, outcome := range attemptOutcome {
+		s.attempts[kind] = m.attempts.WithLabelValues(ns, q, outcome)
+	}
+	for kind, outcome := range runOutcome {
+		s.scheduled[kind] = m.runs.WithLabelValues(ns, q, outcome, triggerName(job.TriggerSchedule))
+	}
+	m.deadLetters.WithLabelValues(ns, q, "out of attempts")
+	return s
+}
+
+func (s *queueSeries) started(n *job.Notice) {
+	lag := float64(n.AtMS-n.DueMS) / 1000
+	s.lag.Observe(lag)
+	switch {
+	case lag < 0:
+		s.early.Inc()
+	case lag > 0:
+		s.slot.Add(lag)
+	}
+	if n.Attempt > 1 {
+		s.retries.Inc()
+	}
+	if n.Held != job.HeldNone {
+		s.hold(n.Held.String(), n.HeldMS)
+	}
+}
+
+func (s *queueSeries) attemptEnded(n *job.Notice) {
+	s.attempts[n.Kind].Inc()
+	s.attemptTook(n)
+}
+
+func (s *queueSeries) attemptTook(n *job.Notice) {
+	if n.StartedMS > 0 {
+		s.attemptSeconds.Observe(span(n.StartedMS, n.AtMS))
+	}
+}
+
+func (s *queueSeries) runEnded(n *job.Notice) {
+	if n.Trigger == job.TriggerSchedule {
+		s.scheduled[n.Kind].Inc()
+	} else {
+		s.metrics.runs.WithLabelValues(s.namespace, s.queue, runOutcome[n.Kind], triggerName(n.Trigger)).Inc()
+	}
+	if n.FirstMS > 0 {
+		s.runSeconds.Observe(span(n.FirstMS, n.AtMS))
+	}
+	switch n.Kind {
+	case job.RunSucceeded:
+		s.succeeded.Inc()
+		s.attemptTook(n)
+	case job.RunDead, job.RunQuarantined:
+		s.metrics.deadLetters.WithLabelValues(s.namespace, s.queue, n.Reason).Inc()
+	}
+}
+
+// hold counts time that something held a run back.
+func (s *queueSeries) hold(reason string, ms int64) {
+	if ms > 0 {
+		s.metrics.held.WithLabelValues(s.namespace, s.queue, reason).Add(float64(ms) / 1000)
+	}
+}
+
+// span is in seconds; clocks that disagree make it zero, not negative.
+func span(fromMS, toMS int64) float64 { return float64(max(0, toMS-fromMS)) / 1000 }

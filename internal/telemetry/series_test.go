@@ -1,0 +1,98 @@
+package telemetry
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+func TestTimeHeldIsCountedByWhatHeld(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	tel := New(slog.New(slog.DiscardHandler), reg, "v1")
+	key := job.Key{Namespace: "ns", ID: "j"}
+	tel.Observe([]job.Notice{
+		{Kind: job.AttemptStarted, Key: key, Queue: "q", DueMS: 1000, AtMS: 1250, Held: job.HeldLock, HeldMS: 4000},
+		{Kind: job.AttemptFailed, Key: key, Queue: "q", AtMS: 2000, DueMS: 5000, StartedMS: 1250},
+		{Kind: job.AttemptStarted, Key: key, Queue: "q", DueMS: 5000, AtMS: 5000, Attempt: 2},
+		{Kind: job.BackoffApplied, Key: key, Queue: "q", AtMS: 6000, DueMS: 16000, Failures: 2},
+		{Kind: job.JobResumed, Key: key, Queue: "q", AtMS: 6000, HeldMS: 60000},
+	})
+	want := `
+# HELP fermata_held_seconds_total Time that runs were held back, by what held them: slot (due, but no worker had room), backoff, retry, paused, or a gate. Backoffs and retries count when they are decided, the others when they end.
+# TYPE fermata_held_seconds_total counter
+fermata_held_seconds_total{namespace="ns",queue="q",reason="backoff"} 10
+fermata_held_seconds_total{namespace="ns",queue="q",reason="lock"} 4
+fermata_held_seconds_total{namespace="ns",queue="q",reason="paused"} 60
+fermata_held_seconds_total{namespace="ns",queue="q",reason="retry"} 3
+fermata_held_seconds_total{namespace="ns",queue="q",reason="slot"} 0.25
+# HELP fermata_retries_total Attempts that started after an earlier one of their run had failed.
+# TYPE fermata_retries_total counter
+fermata_retries_total{namespace="ns",queue="q"} 1
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_held_seconds_total", "fermata_retries_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Names come from clients: however many they make up, the series stay bounded, and
+// nothing is left out of the sums.
+func TestSeriesStayBoundedHoweverManyQueuesThereAre(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	tel := New(slog.New(slog.DiscardHandler), reg, "v1")
+	const beyond = 50
+	var stats []QueueStat
+	for i := range MaxQueues + beyond {
+		ns := fmt.Sprintf("ns-%d", i)
+		tel.Observe([]job.Notice{{Kind: job.RunSucceeded, Key: job.Key{Namespace: ns, ID: "j"}, Queue: "q"}})
+		stats = append(stats, QueueStat{Namespace: ns, Queue: "q", Backlog: 2, Dead: 1, DeadFor: time.Duration(i) * time.Second, OldestOverdue: time.Duration(i) * time.Second})
+	}
+	tel.SetQueues(stats)
+	for name, want := range map[string]int{
+		"fermata_schedule_lag_seconds": MaxQueues + 1, "fermata_queue_backlog": MaxQueues + 1, "fermata_queue_records": 5 * (MaxQueues + 1),
+	} {
+		if got, err := testutil.GatherAndCount(reg, name); err != nil || got != want {
+			t.Errorf("%s has %d series (%v), want %d", name, got, err, want)
+		}
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{
+		"fermata_queue_backlog": 2 * beyond, "fermata_queue_dead_letter_kept_seconds": MaxQueues,
+		"fermata_queue_oldest_overdue_seconds": MaxQueues + beyond - 1,
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if strings.Contains(m.String(), `"other"`) && want[f.GetName()] != 0 {
+				if got := m.GetGauge().GetValue(); got != want[f.GetName()] {
+					t.Errorf("%s of all others is %v, want %v", f.GetName(), got, want[f.GetName()])
+				}
+				delete(want, f.GetName())
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no series of all others for %v", want)
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	tel := New(slog.New(slog.DiscardHandler), prometheus.NewRegistry(), "v1")
+	key := job.Key{Namespace: "ns", ID: "j"}
+	notices := []job.Notice{
+		{Kind: job.AttemptStarted, Key: key, Queue: "q", DueMS: 1000, AtMS: 1010, Attempt: 1},
+		{Kind: job.RunSucceeded, Key: key, Queue: "q", AtMS: 1020, StartedMS: 1010, FirstMS: 1010},
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		tel.Observe(notices)
+	}
+}
