@@ -184,7 +184,7 @@ func (l backlog) fermata(ctx context.Context, r *runner, begin beginFunc) (Sampl
 // register registers the jobs and tells from when on all of them are due.
 func (l backlog) register(ctx context.Context, b *bed, begin beginFunc) (time.Time, error) {
 	if l.recurring {
-		return registerRecurring(ctx, b, l.n, begin)
+		return l.registerRecurring(ctx, b, begin)
 	}
 	now := time.Now()
 	return now, b.cluster.Register(ctx, 0, l.n, 4, func(i int) *client.Job {
@@ -192,11 +192,16 @@ func (l backlog) register(ctx context.Context, b *bed, begin beginFunc) (time.Ti
 		if l.failFirst {
 			j.RetryPolicy = retryAtOnce
 		}
-		if l.noHistory {
-			j.HistoryLimit = new(int32)
-		}
-		return j
+		return l.kept(j)
 	})
+}
+
+// kept is a job that keeps as much history as is wanted.
+func (l backlog) kept(j *client.Job) *client.Job {
+	if l.noHistory {
+		j.HistoryLimit = new(int32)
+	}
+	return j
 }
 
 // onceJob is a one-time job, due at a whole millisecond.

@@ -35,6 +35,9 @@ var recurring = Scenario{
 			{peerFermata, "2000 slots", func(ctx context.Context, r *runner) (Sample, error) {
 				return backlogFermata(ctx, r, backlog{n: n, slots: 2000, recurring: true})
 			}},
+			{peerFermata, "2000 slots, no history", func(ctx context.Context, r *runner) (Sample, error) {
+				return backlogFermata(ctx, r, backlog{n: n, slots: 2000, recurring: true, noHistory: true})
+			}},
 			{peerAsynq, "64", func(ctx context.Context, r *runner) (Sample, error) {
 				return backlogAsynq(ctx, r, backlog{n: n / 2, slots: 64})
 			}},
@@ -54,14 +57,14 @@ var recurring = Scenario{
 	},
 }
 
-// registerRecurring registers n jobs and tells from when on all of them are due.
-func registerRecurring(ctx context.Context, b *bed, n int, begin beginFunc) (time.Time, error) {
-	first := begin(n)
+// registerRecurring registers the jobs and tells from when on all of them are due.
+func (l backlog) registerRecurring(ctx context.Context, b *bed, begin beginFunc) (time.Time, error) {
+	first := begin(l.n)
 	const over = 2 * time.Second
-	err := b.cluster.Register(ctx, 0, n, 4, func(i int) *client.Job {
+	err := b.cluster.Register(ctx, 0, l.n, 4, func(i int) *client.Job {
 		s := client.Every(recurringEvery)
 		s.StartTime = timestamppb.New(first.Add(rand.N(over)))
-		return &client.Job{Handler: load.Handler, Payload: record.Payload(0, i, time.Time{}, payloadSize), Schedule: s}
+		return l.kept(&client.Job{Handler: load.Handler, Payload: record.Payload(0, i, time.Time{}, payloadSize), Schedule: s})
 	})
 	if err == nil && time.Now().After(first) {
 		err = errLate
