@@ -136,8 +136,14 @@ const (
 	pipelineArgs = 4096
 )
 
-// gathered sends a pipeline to a server, together with what other callers send there.
+// gathered sends a pipeline to a server, for a store of clients together with what
+// other callers send there. The engines' calls go alone, each for no longer than its
+// own caller waits: what a leasing call gets after that is nobody's until it ends.
 func (s *Store) gathered(ctx context.Context, to node, ops []*op) {
+	if s.shedAfter == 0 {
+		s.pipeline(ctx, to, ops, false, "")
+		return
+	}
 	args := 0
 	for _, o := range ops {
 		args += len(o.argv) + len(o.plain)

@@ -95,9 +95,10 @@ type Options struct {
 	// that cannot give the class demanded.
 	AllowUnsafe bool
 
-	// Shed has a call fail that got no turn for as long as the client waits for an
-	// answer, or no connection within its PoolTimeout, instead of waiting on: for
-	// callers that are many, and can come back.
+	// Shed is for callers that are many, and can come back. It gathers their calls that
+	// wait for one another into one pipeline, and has a call fail that got no turn for
+	// as long as the client waits for an answer, or no connection within its
+	// PoolTimeout, instead of waiting on.
 	Shed bool
 
 	// OpTimeout bounds every call that has no earlier deadline, retries
