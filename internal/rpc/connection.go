@@ -21,9 +21,19 @@ type connection struct {
 	host  string // remote address without port
 	proof atomic.Pointer[proof]
 
+	unproved *unproved // nil where callers are not asked who they are
+	sent     int       // before the first proof; guarded by unproved
+
 	mu     sync.Mutex
 	quota  *quota // of the identity that called last
 	closed bool
+}
+
+// proved keeps a proof. From now on the connection may send what it likes.
+func (c *connection) proved(p *proof) {
+	if c.proof.Swap(p) == nil && c.unproved != nil {
+		c.unproved.give(&c.sent)
+	}
 }
 
 // proof is an identity that was found, and what for.
@@ -81,6 +91,7 @@ func connectionOf(ctx context.Context) *connection {
 // watchedCredentials make a connection of each handshake.
 type watchedCredentials struct {
 	credentials.TransportCredentials
+	unproved *unproved
 }
 
 func (w watchedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -88,12 +99,12 @@ func (w watchedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &connection{AuthInfo: info, host: hostOf(raw.RemoteAddr())}
+	c := &connection{AuthInfo: info, host: hostOf(raw.RemoteAddr()), unproved: w.unproved}
 	return &watchedConn{Conn: conn, c: c}, c, nil
 }
 
 func (w watchedCredentials) Clone() credentials.TransportCredentials {
-	return watchedCredentials{w.TransportCredentials.Clone()}
+	return watchedCredentials{w.TransportCredentials.Clone(), w.unproved}
 }
 
 func hostOf(a net.Addr) string {
@@ -113,6 +124,15 @@ type watchedConn struct {
 	c *connection
 }
 
+// Read counts what comes before the connection has proved anything.
+func (w *watchedConn) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if n > 0 && w.c.unproved != nil && w.c.proof.Load() == nil && !w.c.unproved.take(&w.c.sent, n) {
+		return 0, errUnproved
+	}
+	return n, err
+}
+
 func (w *watchedConn) Close() error {
 	w.c.close()
 	return w.Conn.Close()
@@ -123,6 +143,9 @@ func (c *connection) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
+	if c.unproved != nil {
+		c.unproved.give(&c.sent)
+	}
 	if c.quota != nil {
 		c.quota.leave()
 		c.quota = nil

@@ -190,7 +190,7 @@ func (c *caller) authenticate(ctx context.Context) error {
 		if p, err = c.prove(ctx, conn, token, generation, now); err != nil {
 			return err
 		}
-		conn.proof.Store(p)
+		conn.proved(p)
 	}
 	c.identity, c.quota = p.identity, p.quota
 	return c.counted(ctx, conn)

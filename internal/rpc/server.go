@@ -39,6 +39,7 @@ const (
 	stackKeepers = 64
 
 	handshakeTimeout = 10 * time.Second
+	maxRequest       = 16 << 20
 	maxHeaderBytes   = 16 << 10
 )
 
@@ -118,7 +119,7 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 	g := &guard{logger: o.Logger, observe: o.Observe}
 	a := &auditor{trail: o.Trail, jobs: o.Jobs, node: o.Node, logger: o.Logger}
 	unary, stream := []grpc.UnaryServerInterceptor{g.unary}, []grpc.StreamServerInterceptor{g.stream}
-	secure := o.Credentials
+	secure, early := o.Credentials, []grpc.ServerOption(nil)
 	if o.Authority != nil || o.Limits != (access.Limits{}) {
 		gate, err := newGate(o)
 		if err != nil {
@@ -128,12 +129,17 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 		if secure == nil {
 			secure = insecure.NewCredentials()
 		}
-		secure = watchedCredentials{secure}
+		watched := watchedCredentials{TransportCredentials: secure}
+		if o.Authority != nil {
+			watched.unproved = new(unproved)
+			early = append(early, grpc.InTapHandle(gate.tap))
+		}
+		secure = watched
 	}
-	options := []grpc.ServerOption{
+	options := append(early,
 		grpc.ChainUnaryInterceptor(append(unary, a.unary)...),
 		grpc.ChainStreamInterceptor(stream...),
-		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, 16<<20)),
+		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, maxRequest)),
 		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, 250)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.NumStreamWorkers(stackKeepers),
@@ -142,7 +148,7 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: pingEvery, Timeout: pingTimeout, MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace,
 		}),
-	}
+	)
 	if secure != nil {
 		options = append(options, grpc.Creds(secure))
 	}
