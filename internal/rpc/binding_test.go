@@ -316,7 +316,7 @@ func TestPeerGuard(t *testing.T) {
 			}
 			defer conn.Close()
 			peers := fermatav1.NewPeerServiceClient(conn)
-			// The service is not implemented here: who gets that far was let in.
+			// The stub answers UNIMPLEMENTED: who hears that was let in.
 			if _, err := peers.DescribeNode(t.Context(), &fermatav1.DescribeNodeRequest{}); status.Code(err) != c.code {
 				t.Errorf("call: %v", err)
 			}

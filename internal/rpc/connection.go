@@ -128,6 +128,7 @@ type watchedConn struct {
 func (w *watchedConn) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	if n > 0 && w.c.unproved != nil && w.c.proof.Load() == nil && !w.c.unproved.take(&w.c.sent, n) {
+		w.c.unproved.closed(w.c.host)
 		return 0, errUnproved
 	}
 	return n, err

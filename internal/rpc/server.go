@@ -131,7 +131,7 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 		}
 		watched := watchedCredentials{TransportCredentials: secure}
 		if o.Authority != nil {
-			watched.unproved = new(unproved)
+			watched.unproved = &unproved{closed: gate.flooded}
 			early = append(early, grpc.InTapHandle(gate.tap))
 		}
 		secure = watched

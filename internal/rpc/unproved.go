@@ -24,8 +24,17 @@ var errUnproved = errors.New("too much was sent before the caller was known")
 
 // unproved counts what connections have sent of which no caller is known yet.
 type unproved struct {
-	mu   sync.Mutex
-	used int
+	closed func(host string) // hears of each connection that is ended for it
+	mu     sync.Mutex
+	used   int
+}
+
+// flooded counts and tells of a connection that was closed for what it sent.
+func (g *gate) flooded(host string) {
+	g.denied.WithLabelValues("none", "unproved").Inc()
+	if g.loud.Allow() {
+		g.logger.Warn("connection closed", "peer", host, "error", errUnproved)
+	}
 }
 
 // take adds to what a connection has sent; false if that is too much.
