@@ -14,7 +14,7 @@ PUSH ?=
 SOURCE_DATE_EPOCH ?= $(shell scripts/version.sh epoch)
 RELEASE = go run -C tools/release .
 STAMP = -version '$(VERSION)' -revision '$(shell scripts/version.sh commit)' -epoch '$(SOURCE_DATE_EPOCH)' -platforms '$(PLATFORMS)'
-TIMEOUT ?= 15m
+TIMEOUT ?= 20m
 # Two packages at a time: each may run its own Redis servers.
 PARALLEL ?= 2
 # Packages without goroutines: the layer test keeps them so, and their exhaustive tests
@@ -31,6 +31,10 @@ RUN ?=
 REPORT ?=
 N ?= 20000
 KILLS ?= 30
+# How long the cluster of `make screens` works.
+SCREENS_TIME ?= 3m
+# Connections of `make flood`, as far as the limit of open files allows.
+CONNECTIONS ?= 10000
 # Rounds of `make bench`.
 ROUNDS ?= 3
 # Lives of the simulated cluster that a merge must survive.
@@ -49,7 +53,7 @@ build: ## build all commands into bin/
 ##@ Check
 
 .PHONY: test
-test: deps verify race lives bench-check release-check vuln ## everything that gates a merge
+test: deps verify race lives bench-check release-check screens-check vuln ## everything that gates a merge
 
 .PHONY: race
 race: ## all tests, with the race detector where there is anything to race
@@ -91,6 +95,17 @@ proto-check:
 observability-test: deps ## metrics, dashboards, alerts and runbooks on a cluster that a real Prometheus watches: half a minute
 	go test -count=1 -timeout $(TIMEOUT) ./internal/observability
 
+.PHONY: screens
+screens: deps ## draw the dashboards into docs/images, as a cluster under load with failures shows them: SCREENS_TIME (3m) and one minute
+	FERMATA_SCREENS='$(CURDIR)/docs/images' FERMATA_SCREENS_TIME='$(SCREENS_TIME)' \
+		go test -count=1 -timeout $(TIMEOUT) -v -run '^TestOnRealParts$$' ./internal/observability | grep -v '^=== '
+
+.PHONY: screens-check
+screens-check: # the module tools/screens: its checks and tests
+	cd tools/screens && go mod tidy -diff && go vet ./...
+	cd tools/screens && go tool -modfile=../go.mod staticcheck ./...
+	cd tools/screens && go test -timeout $(TIMEOUT) ./...
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh $(FUZZTIME)
@@ -107,6 +122,10 @@ chaos: deps ## the faults of docs/faults.md on real processes under JOBS (10000)
 .PHONY: takeover
 takeover: deps ## kill KILLS (30) nodes of a cluster with default settings, and measure how soon others have their work
 	FERMATA_TAKEOVERS=$(KILLS) go test -count=1 -timeout 30m -v -run '^TestTakeOver$$' ./internal/acceptance | grep -v '^=== '
+
+.PHONY: flood
+flood: deps ## CONNECTIONS (10000) of strangers to a node that serves a client and a worker meanwhile: a minute
+	FERMATA_FLOOD=$(CONNECTIONS) go test -count=1 -timeout 15m -v -run '^TestFlood$$' ./internal/acceptance | grep -v '^=== '
 
 .PHONY: sim
 sim: deps ## lives of a simulated cluster with faults: N (20000) seeds from SEED (1) on; of one that fails, the story
@@ -135,7 +154,7 @@ bench-check: deps # the module bench: its checks, its tests, a few jobs of each 
 ##@ Release
 
 .PHONY: release
-release: binaries sbom ## archives, bills of materials and checksums for PLATFORMS, into dist/release
+release: binaries sbom ## archives, bills of materials and checksums for PLATFORMS, and the Helm chart, into dist/release
 	$(RELEASE) archives $(STAMP)
 
 .PHONY: image
@@ -185,6 +204,10 @@ chart-test: deps ## the Helm chart, without a cluster: types, golden files, refu
 	cd deploy/helm/test && go mod tidy -diff && go vet ./...
 	cd deploy/helm/test && go tool -modfile=../../../tools/go.mod staticcheck ./...
 	cd deploy/helm/test && go test -count=1 -timeout $(TIMEOUT) ./...
+
+.PHONY: kube-test
+kube-test: ## chart and image on a real cluster of three machines, under load and disturbances: 15 minutes, the first time 30 more; needs root
+	deploy/helm/kube/try.sh
 
 ##@ Change
 

@@ -11,22 +11,27 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/fermata-io/fermata/bench/internal/asynqs"
+	"github.com/fermata-io/fermata/bench/internal/fermata"
 	"github.com/fermata-io/fermata/bench/internal/rawredis"
 	"github.com/fermata-io/fermata/bench/internal/record"
 	"github.com/fermata-io/fermata/bench/internal/stats"
 	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // submit measures registration: one-time jobs due in an hour, by BatchCreateJobs with
 // 1,000 jobs a call from one, two and four clients (each with a connection of its own, a
-// call at a time), and by CreateJob with 64 calls of one client in flight, and one. Raw
+// call at a time), and by CreateJob with 64 calls of one client in flight, and one: of
+// the Go client, which brings calls that wait for one another together, and of the bare
+// stub, each a call of its own. Raw
 // Redis adds 1,000 a pipeline. The clients run in the benchmark's own process, whose CPU
 // is not shown.
 var submit = Scenario{
 	Name:  "submit",
 	Title: "Registration",
-	Text: "One-time jobs due in an hour, 200-byte payloads. BatchCreateJobs: 1,000 a call, each client one call at a time. CreateJob: " +
-		"64 calls of one client in flight, or one; latencies are those of a call. asynq has no call for several tasks.",
+	Text: "One-time jobs due in an hour, 200-byte payloads. BatchCreateJobs: 1,000 a call, each client one call at a time; names only: without the jobs in the answer. CreateJob: " +
+		"64 calls of one Go client in flight, which brings those together that would wait for one another, or one; stub: without the client, " +
+		"each a call of its own. Latencies are those of a call. asynq has no call for several tasks.",
 	Metrics: []Metric{
 		{"rate", "jobs/s", 0}, {"p50", "call p50 ms", 2}, {"p99", "call p99 ms", 2}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "scheduler us/job", 1},
 	},
@@ -35,9 +40,12 @@ var submit = Scenario{
 		var cases []Case
 		for _, clients := range []int{1, 2, 4} {
 			cases = append(cases, Case{peerFermata, fmt.Sprintf("BatchCreateJobs, clients: %d", clients), func(ctx context.Context, r *runner) (Sample, error) {
-				return submitBatches(ctx, r, n, clients)
+				return submitBatches(ctx, r, n, clients, (*client.Client).CreateJobs)
 			}})
 		}
+		cases = append(cases, Case{peerFermata, "BatchCreateJobs, names only, clients: 4", func(ctx context.Context, r *runner) (Sample, error) {
+			return submitBatches(ctx, r, n, 4, (*client.Client).CreateJobNames)
+		}})
 		for _, inFlight := range []int{64, 1} {
 			jobs := n / 4
 			if inFlight == 1 {
@@ -45,12 +53,15 @@ var submit = Scenario{
 			}
 			cases = append(cases,
 				Case{peerFermata, fmt.Sprintf("CreateJob, %d in flight", inFlight), func(ctx context.Context, r *runner) (Sample, error) {
-					return submitSingly(ctx, r, jobs, inFlight)
+					return submitSingly(ctx, r, jobs, inFlight, (*client.Client).CreateJob)
 				}},
 				Case{peerAsynq, fmt.Sprintf("Enqueue, %d in flight", inFlight), func(ctx context.Context, r *runner) (Sample, error) {
 					return submitAsynq(ctx, r, jobs, inFlight)
 				}})
 		}
+		cases = append(cases, Case{peerFermata, "stub, 64 in flight", func(ctx context.Context, r *runner) (Sample, error) {
+			return submitSingly(ctx, r, n/4, 64, createByStub)
+		}})
 		return append(cases, Case{peerRaw, "ZADD + HSET, 1,000 a call", func(ctx context.Context, r *runner) (Sample, error) { return submitRaw(ctx, r, n) }})
 	},
 	Targets: func(r Results) []Target {
@@ -68,7 +79,7 @@ var submit = Scenario{
 	},
 }
 
-func submitBatches(ctx context.Context, r *runner, n, clients int) (Sample, error) {
+func submitBatches(ctx context.Context, r *runner, n, clients int, call fermata.Batch) (Sample, error) {
 	b, err := r.newBed(ctx, bedOptions{nodes: 1})
 	if err != nil {
 		return nil, err
@@ -80,7 +91,7 @@ func submitBatches(ctx context.Context, r *runner, n, clients int) (Sample, erro
 		return nil, err
 	}
 	m := b.meter()
-	if err := b.cluster.Register(ctx, 0, n, clients, func(i int) *client.Job { return onceJob(0, i, due) }); err != nil {
+	if err := b.cluster.RegisterBy(ctx, call, 0, n, clients, func(i int) *client.Job { return onceJob(0, i, due) }); err != nil {
 		return nil, err
 	}
 	sample := Sample{}
@@ -88,7 +99,14 @@ func submitBatches(ctx context.Context, r *runner, n, clients int) (Sample, erro
 	return sample, p.end(ctx, n)
 }
 
-func submitSingly(ctx context.Context, r *runner, n, inFlight int) (Sample, error) {
+// create registers one job.
+type create func(c *client.Client, ctx context.Context, id string, j *client.Job) (*client.Job, error)
+
+func createByStub(c *client.Client, ctx context.Context, id string, j *client.Job) (*client.Job, error) {
+	return c.JobService().CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: "namespaces/" + c.Namespace(), JobId: id, Job: j})
+}
+
+func submitSingly(ctx context.Context, r *runner, n, inFlight int, do create) (Sample, error) {
 	b, err := r.newBed(ctx, bedOptions{nodes: 1})
 	if err != nil {
 		return nil, err
@@ -105,7 +123,7 @@ func submitSingly(ctx context.Context, r *runner, n, inFlight int) (Sample, erro
 	}
 	due := time.Now().Add(time.Hour)
 	sample, err := b.submit(n, inFlight, func(i int) error {
-		_, err := c.CreateJob(ctx, record.ID(0, i), onceJob(0, i, due))
+		_, err := do(c, ctx, record.ID(0, i), onceJob(0, i, due))
 		return err
 	})
 	if err != nil {

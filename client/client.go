@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
@@ -66,6 +67,15 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
+// Behind one address, such as that of a Kubernetes service, some nodes may be gone while
+// others answer: what an attempt is refused, the next one may get. So connections are
+// tried again about as fast as calls are, and none is waited for long.
+const (
+	redialFirst    = 100 * time.Millisecond
+	redialMost     = 5 * time.Second
+	connectTimeout = 5 * time.Second
+)
+
 // Client talks to a cluster. It is safe for concurrent use.
 type Client struct {
 	o       Options
@@ -73,6 +83,8 @@ type Client struct {
 	jobs    fermatav1.JobServiceClient
 	cluster fermatav1.ClusterServiceClient
 	backups fermatav1.BackupServiceClient
+	gather  gather
+	events  fermatav1.EventServiceClient
 }
 
 // Dial makes a client for the nodes at the addresses (host:port). It does not
@@ -90,9 +102,14 @@ func Dial(addresses []string, o Options) (*Client, error) {
 	options = append(options,
 		grpc.WithTransportCredentials(transport(o.TLS)),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: redialFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: redialMost},
+			MinConnectTimeout: connectTimeout,
+		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxMessage)),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithChainUnaryInterceptor(passTrace),
 	)
 	if o.Token != nil {
 		options = append(options, grpc.WithPerRPCCredentials(bearer.Credentials(o.Token, addresses...)))
@@ -101,11 +118,13 @@ func Dial(addresses []string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	return &Client{
+	c := &Client{
 		o: o, conn: conn,
 		jobs: fermatav1.NewJobServiceClient(conn), cluster: fermatav1.NewClusterServiceClient(conn),
-		backups: fermatav1.NewBackupServiceClient(conn),
-	}, nil
+		backups: fermatav1.NewBackupServiceClient(conn), events: fermatav1.NewEventServiceClient(conn),
+	}
+	c.gather.send, c.gather.patience = c.createTogether, gatherPatience
+	return c, nil
 }
 
 // targetOf leaves one address to the DNS resolver and lists several. Each is verified
@@ -231,6 +250,14 @@ func (c *Client) SetQueueSettings(ctx context.Context, s *QueueSettings) (*Queue
 	q := proto.CloneOf(s)
 	q.Name = c.QueueName(s.GetName())
 	return call(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q})
+}
+
+// SwapQueueSettings is SetQueueSettings on the condition that the limits are still
+// those of before ([IsConflict]).
+func (c *Client) SwapQueueSettings(ctx context.Context, before, s *QueueSettings) (*QueueSettings, error) {
+	q := proto.CloneOf(s)
+	q.Name = c.QueueName(s.GetName())
+	return call(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q, Expected: before})
 }
 
 // Workers lists the workers that are connected.

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +38,8 @@ type node struct {
 	calls    int
 	missing  []bool // allow_missing of deletions
 	batches  []int
+	// namesOnly is what the last batch asked for.
+	namesOnly bool
 }
 
 func (n *node) next(requestID string) error {
@@ -91,7 +95,7 @@ func (n *node) ListJobs(_ context.Context, q *fermatav1.ListJobsRequest) (*ferma
 }
 
 func (n *node) BatchCreateJobs(_ context.Context, q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
-	n.batches = append(n.batches, len(q.GetRequests()))
+	n.batches, n.namesOnly = append(n.batches, len(q.GetRequests())), q.GetNamesOnly()
 	response := &fermatav1.BatchCreateJobsResponse{}
 	for i, item := range q.GetRequests() {
 		result := &fermatav1.BatchCreateJobsResponse_Result{Job: &fermatav1.Job{Name: item.GetJobId()}}
@@ -164,7 +168,11 @@ func TestCallsAreRepeatedWhenWorthwhile(t *testing.T) {
 			n := start(t)
 			n.fail = tt.fail
 			c := dial(t, client.Options{Attempts: 4}, n.address)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			limit := time.Minute
+			if tt.name == "too late" { // no delay is that long, whoever asks for it
+				limit = 8 * time.Second
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			_, _, err := c.RunJob(ctx, "ping", client.RunOptions{})
 			if status.Code(err) != tt.code || n.calls != tt.calls {
@@ -214,7 +222,7 @@ func TestDeletionWhoseAnswerWasLost(t *testing.T) {
 func TestSeveralAddresses(t *testing.T) {
 	a, b := start(t), start(t)
 	c := dial(t, client.Options{}, a.address, b.address)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for a.count() == 0 || b.count() == 0 {
 		if _, err := c.GetJob(ctx, "ping"); err != nil {
@@ -267,6 +275,9 @@ func TestBatchesAreSplit(t *testing.T) {
 	if !client.IsExists(results[1].Err) || results[2299].Job.GetName() != "2299" {
 		t.Errorf("results %v %v", results[1], results[2299])
 	}
+	if results, err := c.CreateJobNames(t.Context(), jobs[:3]); err != nil || len(results) != 3 || !n.namesOnly {
+		t.Errorf("names only: %v, %v", results, err)
+	}
 	n.batches = nil
 	large := make([]client.NewJob, 5)
 	for i := range large {
@@ -311,5 +322,23 @@ func TestBadOptions(t *testing.T) {
 		if _, err := dial(); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// One address may stand for several nodes: a connection that is refused says nothing
+// about the next one.
+func TestARefusedConnectionCostsOneAttempt(t *testing.T) {
+	n := start(t)
+	var dials atomic.Int32
+	refuseTwice := grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		if dials.Add(1) <= 2 {
+			return nil, syscall.ECONNREFUSED
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", address)
+	})
+	c := dial(t, client.Options{DialOptions: []grpc.DialOption{refuseTwice}}, n.address)
+	if _, err := c.GetJob(t.Context(), "j"); err != nil {
+		t.Errorf("after %d connections: %v", dials.Load(), err)
 	}
 }

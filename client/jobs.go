@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -15,13 +16,55 @@ import (
 // CreateJob registers a job under an id; the cluster makes one if it is empty.
 // The job's namespace is the client's. Creating the same job twice is no error;
 // another job under the same id is ([IsExists]).
+//
+// Calls of many goroutines at once share calls to the cluster. With metadata of its own,
+// or a sampled span, in ctx a call is always sent by itself.
 func (c *Client) CreateJob(ctx context.Context, id string, j *Job) (*Job, error) {
 	q := &fermatav1.CreateJobRequest{Parent: c.parent(), JobId: id, Job: j}
 	if id == "" {
 		// The cluster makes the id from it, so that a repetition finds the job.
 		q.RequestId = NewRequestID()
 	}
-	return call(ctx, c, c.jobs.CreateJob, q)
+	size := proto.Size(j)
+	if !gathers(ctx, size) {
+		return call(ctx, c, c.jobs.CreateJob, q)
+	}
+	place, result, err := c.gather.enter(ctx, q, size)
+	switch {
+	case err != nil:
+		return nil, status.FromContextError(err).Err()
+	case place:
+		return c.createInPlace(ctx, q)
+	case result == nil: // no batch came in time, or it failed as a whole
+		return call(ctx, c, c.jobs.CreateJob, q)
+	}
+	if _, again := waitAfter(result.Err, 1); again {
+		return call(ctx, c, c.jobs.CreateJob, q)
+	}
+	return result.Job, result.Err
+}
+
+// createInPlace registers a job by a call of its own, which others wait for: not while
+// it pauses before a repetition.
+func (c *Client) createInPlace(ctx context.Context, q *fermatav1.CreateJobRequest) (answer *Job, err error) {
+	leave := sync.OnceFunc(c.gather.leave)
+	defer leave()
+	err = c.retry(ctx, func(int) (err error) {
+		answer, err = c.jobs.CreateJob(ctx, q)
+		leave()
+		return err
+	})
+	return answer, err
+}
+
+// createTogether registers jobs by one call that is tried once.
+func (c *Client) createTogether(ctx context.Context, requests []*fermatav1.CreateJobRequest) ([]Created, error) {
+	answer, err := c.jobs.BatchCreateJobs(ctx, &fermatav1.BatchCreateJobsRequest{Parent: c.parent(), Requests: requests})
+	results := make([]Created, len(answer.GetResults()))
+	for i, r := range answer.GetResults() {
+		results[i] = created(r)
+	}
+	return results, err
 }
 
 // NewJob is one entry of CreateJobs.
@@ -46,9 +89,20 @@ const (
 // own; the error is that of a call that failed as a whole, after which the
 // results of the later ones are missing.
 func (c *Client) CreateJobs(ctx context.Context, jobs []NewJob) ([]Created, error) {
+	return c.createBatches(ctx, jobs, false)
+}
+
+// CreateJobNames is CreateJobs for callers that do not look at what was stored: the
+// jobs of the results have Name and Etag and nothing else, which costs both sides a good
+// deal less.
+func (c *Client) CreateJobNames(ctx context.Context, jobs []NewJob) ([]Created, error) {
+	return c.createBatches(ctx, jobs, true)
+}
+
+func (c *Client) createBatches(ctx context.Context, jobs []NewJob, namesOnly bool) ([]Created, error) {
 	results := make([]Created, 0, len(jobs))
 	for len(jobs) > 0 {
-		q := &fermatav1.BatchCreateJobsRequest{Parent: c.parent()}
+		q := &fermatav1.BatchCreateJobsRequest{Parent: c.parent(), NamesOnly: namesOnly}
 		size := 0
 		for _, j := range jobs {
 			size += proto.Size(j.Job)
@@ -192,6 +246,17 @@ func (c *Client) HintJob(ctx context.Context, job string, h *Hint) (*Job, error)
 // ExplainJob tells why the job does not run right now, and what it waits for.
 func (c *Client) ExplainJob(ctx context.Context, job string) (*fermatav1.ExplainJobResponse, error) {
 	return call(ctx, c, c.jobs.ExplainJob, &fermatav1.ExplainJobRequest{Name: c.JobName(job)})
+}
+
+// Top lists the jobs that are latest, or that fail longest, the worst first: of the
+// client's namespace, or of all. limit is 1 to 100, 0 is 20.
+func (c *Client) Top(ctx context.Context, kind fermatav1.TopJobsRequest_Kind, all bool, limit int) ([]*fermatav1.TopJob, error) {
+	q := &fermatav1.TopJobsRequest{Parent: c.parent(), Kind: kind, Limit: int32(limit)}
+	if all {
+		q.Parent = ""
+	}
+	r, err := call(ctx, c, c.jobs.TopJobs, q)
+	return r.GetJobs(), err
 }
 
 // PreviewSchedule returns due times of a schedule without storing it.

@@ -19,6 +19,9 @@ const (
 	keepaliveTimeout = 5 * time.Second
 	// maxMessage bounds what is received at once: leases carry payloads.
 	maxMessage = 64 << 20
+	// window is what a node may send ahead of being read. Where it is fixed gRPC does not
+	// find out by pings, which are as many as messages.
+	window = 1 << 20
 )
 
 // spread makes a name of many nodes lead to any of them.
@@ -60,6 +63,7 @@ func (o Options) dial(address string, c *contact) (*grpc.ClientConn, error) {
 		grpc.WithNoProxy(),
 		grpc.WithDefaultServiceConfig(spread),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: openTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true,

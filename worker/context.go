@@ -47,6 +47,13 @@ func (c *taskContext) watched() context.Context {
 	return c.std
 }
 
+// rebase puts a context that derives from base in its place. Nobody may have watched.
+func (c *taskContext) rebase(base context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base = base
+}
+
 // begin starts the clock of the timeout, if there is one.
 func (c *taskContext) begin(now time.Time, timeout time.Duration) {
 	if timeout <= 0 {

@@ -44,7 +44,8 @@
 //     says: these wait for a slot, and are Returned after 50 ms without one. For
 //     each: send Started, run the handler named by lease.handler for at most
 //     lease.timeout, send a Result. Where the Result can go out at once, Started
-//     may be left out.
+//     may be left out. A lease with a trace_context belongs to a trace: pass its
+//     headers on.
 //  3. Repeat a Result until a ResultAck names its lease_id. Every status is final.
 //  4. On Cancel end those handlers. REASON_REQUESTED: answer CANCELLED.
 //     REASON_TIMED_OUT: answer TIMED_OUT. REASON_LEASE_LOST: if it failed, or if

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -45,7 +44,7 @@ func (a *attempt) ending(err error, start time.Time) ending {
 func (w *Worker) call(a *attempt) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = w.panicked(&a.task, v)
+			err = w.panicked(a, v)
 		}
 	}()
 	if a.handler == nil {
@@ -56,10 +55,9 @@ func (w *Worker) call(a *attempt) (err error) {
 
 // panicked logs the whole stack and makes an error that holds the part of it that
 // fits in a stored error. It runs below the panic.
-func (w *Worker) panicked(t *Task, v any) error {
+func (w *Worker) panicked(a *attempt, v any) error {
 	stack := debug.Stack()
-	w.o.Logger.Error("handler panicked", "handler", t.Handler, "run", t.Run, "attempt", t.Attempt,
-		"correlation_id", t.CorrelationID, "panic", fmt.Sprint(v), "stack", job.Clip(string(stack), maxLoggedStack))
+	w.log(slog.LevelError, "handler panicked", a, slog.String("panic", fmt.Sprint(v)), slog.String("stack", job.Clip(string(stack), maxLoggedStack)))
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
 	var at []string
@@ -102,21 +100,19 @@ func (e ending) outcome() (outcome fermatav1.Result_Outcome, label string) {
 }
 
 // report makes the result of an attempt.
-func (w *Worker) report(a *attempt, e ending) *fermatav1.Result {
+func (w *Worker) report(a *attempt, e ending) result {
 	outcome, label := e.outcome()
 	w.metrics.ended(a.handler, label, e.took)
-	r := &fermatav1.Result{
-		LeaseId: a.id, Outcome: outcome, Output: a.task.Output(), Duration: durationpb.New(e.took),
+	if w.traces(a) {
+		endSpan(a, label, e)
 	}
+	r := result{outcome: outcome, output: a.task.Output(), took: e.took}
 	if e.err == nil {
 		return r
 	}
-	r.Error = errorText(e.err)
-	if d := retryAfterOf(e.err); d > 0 {
-		r.RetryAfter = durationpb.New(d)
-	}
-	w.o.Logger.Info("attempt failed", "outcome", label, "handler", a.task.Handler, "run", a.task.Run,
-		"attempt", a.task.Attempt, "correlation_id", a.task.CorrelationID, "error", r.Error)
+	r.text = errorText(e.err)
+	r.retryAfter = max(0, retryAfterOf(e.err))
+	w.log(slog.LevelInfo, "attempt failed", a, slog.String("outcome", label), slog.String("error", r.text))
 	return r
 }
 

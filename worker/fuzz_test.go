@@ -5,26 +5,28 @@ import (
 	"io"
 	"testing"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fermata-io/fermata/internal/frame"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // script is a stream whose node says what a test wrote down.
 type script struct {
 	fermatav1.WorkerService_WorkClient
-	said []*fermatav1.WorkResponse
+	said [][]byte
 }
 
-func (s *script) Recv() (*fermatav1.WorkResponse, error) {
+func (s *script) RecvMsg(m any) error {
 	if len(s.said) == 0 {
-		return nil, io.EOF
+		return io.EOF
 	}
-	m := s.said[0]
+	data := mem.BufferSlice{mem.SliceBuffer(s.said[0])}
 	s.said = s.said[1:]
-	return m, nil
+	return frame.Codec().Unmarshal(data, m)
 }
 
 // FuzzWorkResponses: whatever a node says, in whatever order, no handler is called
@@ -57,11 +59,10 @@ func FuzzWorkResponses(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		stream := &script{}
 		for _, wire := range [][]byte{first, second, first} {
-			m := &fermatav1.WorkResponse{}
-			if proto.Unmarshal(wire, m) != nil {
+			if proto.Unmarshal(wire, &fermatav1.WorkResponse{}) != nil {
 				return
 			}
-			stream.said = append(stream.said, m)
+			stream.said = append(stream.said, wire)
 		}
 		w, err := New(Options{Addresses: []string{"nowhere:1"}, Slots: 2})
 		if err != nil {
@@ -85,7 +86,11 @@ func FuzzWorkResponses(f *testing.F) {
 		w.dismiss()
 		w.working.Wait()
 		for _, m := range w.take(s) {
-			if _, err := proto.Marshal(m); err != nil {
+			data, err := frame.Codec().Marshal(m)
+			if err == nil {
+				err = frame.Codec().Unmarshal(data, &fermatav1.WorkRequest{})
+			}
+			if err != nil {
 				t.Fatalf("cannot be said: %v", err)
 			}
 		}
@@ -94,6 +99,7 @@ func FuzzWorkResponses(f *testing.F) {
 		defer w.mu.Unlock()
 		w.unarmLoss()
 		w.late.Stop()
+		w.gathered.Stop()
 		if ready := !w.table.ready.empty(); w.table.running < 0 || w.table.running > 0 && !ready {
 			t.Fatalf("%d slots are taken", w.table.running)
 		}

@@ -139,10 +139,13 @@ func (w *Worker) detach(s *session) {
 }
 
 // take hands the sender what waits for a session.
-func (w *Worker) take(s *session) []*fermatav1.WorkRequest {
+func (w *Worker) take(s *session) []any {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	messages := s.out.take()
+	if s == w.table.current {
+		w.allTold()
+	}
 	s.sending = len(messages) > 0
 	w.checkIdle()
 	return messages

@@ -39,13 +39,22 @@ func TestOutboxBoundsMessages(t *testing.T) {
 		o.started = append(o.started, &attempt{phase: ended, sentOn: &session{}})
 	}
 	starts := 0
-	for range 300 {
-		o.results = append(o.results, &fermatav1.Result{LeaseId: "x", Output: make([]byte, MaxOutput)})
+	const all, each = 12, maxBatch / 4
+	for range all {
+		o.results = append(o.results, &attempt{id: "x", result: result{output: make([]byte, each)}})
 	}
 	var kinds []string
 	results := 0
-	for _, m := range o.take() {
-		switch {
+	for _, message := range o.take() {
+		if f, ok := message.(*resultFrame); ok {
+			kinds = append(kinds, "results")
+			results += len(f.attempts)
+			if n := len(f.AppendFrame(nil)); n > maxBatch+each+resultRest || n > f.FrameSize() {
+				t.Errorf("%d results take %d bytes", len(f.attempts), n)
+			}
+			continue
+		}
+		switch m := message.(*fermatav1.WorkRequest); {
 		case m.GetDraining() != nil:
 			kinds = append(kinds, "draining")
 		case m.GetReturned() != nil:
@@ -57,20 +66,15 @@ func TestOutboxBoundsMessages(t *testing.T) {
 				t.Errorf("%d ids in one message", len(m.GetStarted().LeaseIds))
 			}
 		default:
-			kinds = append(kinds, "results")
-			n := len(m.GetResults().Results)
-			results += n
-			if n*MaxOutput > maxBatch+2*MaxOutput {
-				t.Errorf("%d results in one message", n)
-			}
+			t.Errorf("a message of another kind: %v", m)
 		}
 	}
 	want := []string{"draining", "returned", "started", "started", "started", "results", "results", "results"}
 	if starts != 2*maxIDs+1 {
 		t.Errorf("%d starts, want those without a result", starts)
 	}
-	if !slices.Equal(kinds, want) || results != 300 || !o.empty() {
-		t.Errorf("got %v with %d results, want %v with 300", kinds, results, want)
+	if !slices.Equal(kinds, want) || results != all || !o.empty() {
+		t.Errorf("got %v with %d results, want %v with %d", kinds, results, want, all)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait of a test: passing it is a failure.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -236,11 +236,12 @@ func receive[T any](t *testing.T, from <-chan T, what string) T {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); {
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for end := time.Now().Add(patience); !holds(); <-poll.C {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -275,12 +276,19 @@ type running struct {
 	done chan error
 }
 
+// run runs a worker whose attempts wait for slots as long as the test lasts.
 func run(t *testing.T, o worker.Options, handlers map[string]worker.Handler) *running {
+	t.Helper()
+	return runAs(t, o, handlers, func(w *worker.Worker) { w.KeepWaiting(time.Hour) })
+}
+
+func runAs(t *testing.T, o worker.Options, handlers map[string]worker.Handler, change func(*worker.Worker)) *running {
 	t.Helper()
 	w, err := worker.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	change(w)
 	for name, h := range handlers {
 		w.Handle(name, h)
 	}

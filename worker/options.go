@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	"github.com/fermata-io/fermata/internal/bearer"
@@ -40,8 +41,9 @@ type Options struct {
 	// Prefetch is how many attempts may wait here, unstarted, while all slots are
 	// taken; nodes make use of it while handlers are short. What has waited for
 	// 50 ms goes back, uncounted. It saves few slots from standing empty for a round
-	// trip; jobs that come while others wait are up to some 5 ms later. Nodes use four
-	// for each slot at most. Default 0: none.
+	// trip; jobs that come while others wait are up to some 5 ms later, and those that
+	// wait when this process dies wait on for the end of their leases. Nodes use 32 for
+	// each slot at most. Default 0: none.
 	Prefetch int
 	// ID is unique for this process, 1 to 128 of [A-Za-z0-9._:~-]. Default: host,
 	// process id and a random number.
@@ -58,10 +60,15 @@ type Options struct {
 	// Token gives the token that each stream begins with; see [TokenFile]. Without TLS
 	// it is sent to loopback addresses only. nil: no token.
 	Token func(context.Context) (string, error)
-	// DialOptions are added to those of the worker, for credentials for example.
+	// DialOptions are added to those of the worker, for credentials for example. The
+	// messages that an interceptor sees on the stream are not all of protobuf.
 	DialOptions []grpc.DialOption
 	// Dialer opens connections. Default: TCP, without a proxy.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
+
+	// TracerProvider makes the spans of handlers of runs that are traced; nil: none are
+	// made. Either way a handler's context carries the trace that its run belongs to.
+	TracerProvider trace.TracerProvider
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
@@ -79,7 +86,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Slots = DefaultSlots
 	}
 	if o.ID == "" {
-		o.ID = processID()
+		o.ID = NewID()
 	}
 	if o.DrainTimeout == 0 {
 		o.DrainTimeout = DefaultDrainTimeout
@@ -134,8 +141,8 @@ func (o Options) validate() error {
 // soon after the file has changed. It fails if there is none now.
 func TokenFile(path string) (func(context.Context) (string, error), error) { return bearer.File(path) }
 
-// processID makes an id that no other process has.
-func processID() string {
+// NewID makes an id that no other process has, as [Options].ID is by default.
+func NewID() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "worker"

@@ -1,16 +1,15 @@
 package worker
 
 import (
-	"google.golang.org/protobuf/proto"
-
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 const (
 	// maxIDs bounds the lease ids in one message.
-	maxIDs = 1000
-	// maxBatch bounds the results in one message, in bytes. Nodes take 4 MiB.
-	maxBatch = 512 << 10
+	maxIDs = 300
+	// maxBatch is how many bytes of results a message has before another one is begun:
+	// gRPC's next larger buffer is one of 1 MiB, which is cleared for each message.
+	maxBatch = 27 << 10
 )
 
 // outbox is what waits to be sent on a session. Messages are made of what waits,
@@ -19,17 +18,17 @@ type outbox struct {
 	draining bool
 	returned []string
 	started  []*attempt
-	results  []*fermatav1.Result
+	results  []*attempt // ended
 }
 
 func (o *outbox) empty() bool {
 	return !o.draining && len(o.returned) == 0 && len(o.started) == 0 && len(o.results) == 0
 }
 
-// take empties the outbox into messages. Starts come before ends; a start whose end
+// take empties the outbox into messages that gRPC takes. Starts come before ends; a start whose end
 // goes out along with it is not worth telling.
-func (o *outbox) take() []*fermatav1.WorkRequest {
-	var out []*fermatav1.WorkRequest
+func (o *outbox) take() []any {
+	var out []any
 	if o.draining {
 		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Draining{Draining: &fermatav1.Draining{}}})
 	}
@@ -42,11 +41,10 @@ func (o *outbox) take() []*fermatav1.WorkRequest {
 	for len(o.results) > 0 {
 		n, size := 0, 0
 		for n < len(o.results) && (n == 0 || size < maxBatch) {
-			size += proto.Size(o.results[n])
+			size += o.results[n].resultSize()
 			n++
 		}
-		batch := &fermatav1.Results{Results: o.results[:n:n]}
-		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Results{Results: batch}})
+		out = append(out, &resultFrame{o.results[:n:n]})
 		o.results = o.results[n:]
 	}
 	*o = outbox{}

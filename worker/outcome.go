@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"log/slog"
 	"time"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -21,7 +22,7 @@ func (w *Worker) deliver(a *attempt) {
 		return
 	}
 	a.sentOn, a.sentAt = s, time.Now()
-	s.out.results = append(s.out.results, a.result)
+	s.out.results = append(s.out.results, a)
 }
 
 // mustAnswer settles an attempt that failed because its lease was lost. Only a node
@@ -53,8 +54,7 @@ func (w *Worker) acknowledge(s *session, acks []*fermatav1.ResultAck) {
 		}
 		w.forget(a)
 		if ack.Status == fermatav1.ResultAck_STATUS_STALE {
-			w.o.Logger.Info("result came after the lease had ended: no effect", "run", a.task.Run,
-				"attempt", a.task.Attempt, "correlation_id", a.task.CorrelationID)
+			w.log(slog.LevelInfo, "result came after the lease had ended: no effect", a)
 		}
 	}
 	w.checkIdle()
@@ -104,7 +104,7 @@ func (w *Worker) endEarly(a *attempt, why error, outcome fermatav1.Result_Outcom
 		a.ctx.end(why, time.Now())
 	case queued:
 		a.phase = ended
-		a.result = &fermatav1.Result{LeaseId: a.id, Outcome: outcome, Error: why.Error() + " before it started"}
+		a.result = result{outcome: outcome, text: why.Error() + " before it started"}
 		w.deliver(a)
 	}
 }

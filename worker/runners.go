@@ -29,6 +29,9 @@ func (w *Worker) runner() {
 	w.mu.Unlock()
 	for a != nil {
 		a.ctx.begin(start, a.task.Timeout)
+		if w.traces(a) {
+			w.beginSpan(a, start)
+		}
 		err := w.call(a)
 		e := a.ending(err, start)
 		result := w.report(a, e)
@@ -56,27 +59,73 @@ func (w *Worker) await(now time.Time) (*attempt, time.Time) {
 	a := t.ready.pop()
 	if t.current != nil {
 		t.current.out.started = append(t.current.out.started, a)
-		w.tell(now)
+		t.latest, t.began, t.beganBefore = a, now, t.began
+		w.tell(now, nil)
 	}
 	w.summon()
 	return a, now
 }
 
-// tell has starts and results sent, but lets those gather that come in a row:
-// while more attempts are ready, the next of them is at hand.
-func (w *Worker) tell(now time.Time) {
+// tell has starts and results sent, but lets those gather that come in a row, so that
+// they go out in one message and what was leased together is settled together. A result
+// goes at once when no other is at hand: nothing is ready, and what else runs has done
+// so for a while. A start can wait: most often its result takes it along. Ended is the
+// attempt that has a result, nil if there is only a start.
+func (w *Worker) tell(now time.Time, ended *attempt) {
 	t := &w.table
-	if s := t.current; s != nil && (t.ready.empty() || len(s.out.results) >= enough || now.Sub(t.told) >= soon) {
-		t.told = now
+	s := t.current
+	if s == nil {
+		return
+	}
+	if t.untold.IsZero() {
+		t.untold = now
+	}
+	switch {
+	case len(s.out.results) >= enough || now.Sub(t.untold) >= soon || ended != nil && t.ready.empty() && t.alone(ended, now):
 		s.wakeUp()
+	case t.ready.empty() && !t.telling:
+		t.telling = true
+		w.gathered.Reset(pause)
+	}
+}
+
+// alone tells whether no other result is likely to come at once after this one.
+func (t *table) alone(ended *attempt, now time.Time) bool {
+	began := t.began // of the other handler that began last
+	if ended == t.latest {
+		began = t.beganBefore
+	}
+	return t.running == 0 || now.Sub(began) >= brief
+}
+
+// tellAll is the call of the timer that tell sets.
+func (w *Worker) tellAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.table.telling = false; w.table.current != nil {
+		w.table.current.wakeUp()
+	}
+}
+
+// allTold is for when everything has been taken that there was to tell.
+func (w *Worker) allTold() {
+	t := &w.table
+	t.untold = time.Time{}
+	if t.telling {
+		t.telling = false
+		w.gathered.Stop()
 	}
 }
 
 const (
 	// enough results make a message that is worth sending.
 	enough = 128
-	// soon is how long starts and results may gather.
+	// soon is how long starts and results may gather while others are at hand.
 	soon = 500 * time.Microsecond
+	// brief is how long a handler has run that is not expected to return at once.
+	brief = 50 * time.Microsecond
+	// pause is how long a start waits, or a result beside a handler that has just begun.
+	pause = 200 * time.Microsecond
 )
 
 // summon sees to it that a runner comes for what is ready. The next attempt has a

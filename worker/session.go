@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/fermata-io/fermata/internal/frame"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -83,7 +84,7 @@ func (w *Worker) open(ctx, life context.Context, address string) (*session, erro
 
 func (s *session) greet() error {
 	var err error
-	if s.stream, err = fermatav1.NewWorkerServiceClient(s.conn).Work(s.ctx); err != nil {
+	if s.stream, err = fermatav1.NewWorkerServiceClient(s.conn).Work(s.ctx, grpc.ForceCodecV2(frame.Codec())); err != nil {
 		return err
 	}
 	hello := s.w.hello(s)
@@ -180,7 +181,7 @@ func (s *session) flush() error {
 			return nil
 		}
 		for _, m := range messages {
-			if err := s.stream.Send(m); err != nil {
+			if err := s.stream.SendMsg(m); err != nil {
 				return err
 			}
 		}
@@ -189,16 +190,17 @@ func (s *session) flush() error {
 
 func (s *session) receive() error {
 	for {
-		m, err := s.stream.Recv()
-		if err != nil {
+		var f responseFrame
+		if err := s.stream.RecvMsg(&f); err != nil {
 			if cause := context.Cause(s.ctx); cause != nil {
 				return cause
 			}
 			return err
 		}
-		switch m := m.GetMessage().(type) {
-		case *fermatav1.WorkResponse_Leases:
-			s.w.accept(s, m.Leases.GetLeases())
+		if len(f.leases) > 0 {
+			s.w.accept(s, f.leases)
+		}
+		switch m := f.other.GetMessage().(type) {
 		case *fermatav1.WorkResponse_ResultAcks:
 			s.w.acknowledge(s, m.ResultAcks.GetAcks())
 		case *fermatav1.WorkResponse_Cancel:

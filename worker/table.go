@@ -20,14 +20,15 @@ const (
 // by the worker's mutex.
 type attempt struct {
 	id      string
-	handler *handler // nil: none has the name
+	handler *handler                // nil: none has the name
+	trace   *fermatav1.TraceContext // nil: the run is not traced
 	task    Task
 	came    time.Time
 	ctx     taskContext
 
 	phase  phase
-	result *fermatav1.Result // of an ended attempt
-	void   bool              // the result is a failure that comes from losing the lease
+	result result // of an ended attempt
+	void   bool   // the result is a failure that comes from losing the lease
 	// known is the epoch of the latest session whose node knows that the lease
 	// is here, because it gave it or read it in a Hello.
 	known int32
@@ -42,11 +43,14 @@ type attempt struct {
 
 // table is everything that the mutex of a worker guards.
 type table struct {
-	attempts map[string]*attempt
-	waiting  fifo      // queued ones, and some that are gone
-	watched  bool      // the timer of returnLate runs
-	told     time.Time // when starts and results were last sent for; see tell
-	running  int       // attempts that have a slot
+	attempts           map[string]*attempt
+	waiting            fifo      // queued ones, and some that are gone
+	watched            bool      // the timer of returnLate runs
+	untold             time.Time // since when starts and results gather, zero: there are none; see tell
+	latest             *attempt  // whose handler began last, and when; and when that before it did
+	began, beganBefore time.Time
+	telling            bool // the timer of tellAll runs
+	running            int  // attempts that have a slot
 
 	ready   fifo // have a slot and no runner yet
 	resting int  // runners that have nothing to do
@@ -69,11 +73,11 @@ type table struct {
 }
 
 // accept takes leases: those that find no slot wait in order.
-func (w *Worker) accept(s *session, leases []*fermatav1.Lease) {
+func (w *Worker) accept(s *session, leases []*attempt) {
 	now := time.Now()
 	w.mu.Lock()
-	for _, l := range leases {
-		id := l.GetLeaseId()
+	for _, a := range leases {
+		id := a.id
 		if have := w.table.attempts[id]; have != nil {
 			// The node repeats itself: so does the worker.
 			if have.phase == ended {
@@ -85,14 +89,16 @@ func (w *Worker) accept(s *session, leases []*fermatav1.Lease) {
 			s.out.returned = append(s.out.returned, id)
 			continue
 		}
-		a := &attempt{id: id, came: now, known: s.epoch}
-		a.task.fill(l)
+		a.came, a.known = now, s.epoch
 		a.handler = w.handlers[a.task.Handler]
 		a.ctx.base = w.base
+		if a.trace != nil {
+			a.ctx.base = traced(w.base, a.trace)
+		}
 		w.table.attempts[id] = a
 		if w.table.running >= w.o.Slots {
 			w.table.waiting.push(a)
-			w.watch(maxWait)
+			w.watch(w.maxWait)
 			continue
 		}
 		w.start(a)
@@ -114,10 +120,10 @@ func (w *Worker) start(a *attempt) {
 
 // finish takes the end of a handler and gives its slot to the first of those that
 // wait.
-func (w *Worker) finish(a *attempt, e ending, result *fermatav1.Result) {
+func (w *Worker) finish(a *attempt, e ending, r result) {
 	w.table.running--
 	w.metrics.running.Dec()
-	a.phase, a.result = ended, result
+	a.phase, a.result = ended, r
 	if e.err != nil && errors.Is(e.cause, ErrStopped) {
 		w.table.cutOff++
 		w.forget(a)
@@ -126,7 +132,7 @@ func (w *Worker) finish(a *attempt, e ending, result *fermatav1.Result) {
 		w.deliver(a)
 	}
 	w.startNext()
-	w.tell(e.at)
+	w.tell(e.at, a)
 	w.checkIdle()
 }
 
@@ -213,9 +219,9 @@ func (w *Worker) returnLate() {
 		return // what still waits at the next Hello is dropped there
 	}
 	now := time.Now()
-	w.giveBack(t.current, func(a *attempt) bool { return now.Sub(a.came) >= maxWait })
+	w.giveBack(t.current, func(a *attempt) bool { return now.Sub(a.came) >= w.maxWait })
 	if !t.waiting.empty() {
-		w.watch(max(time.Millisecond, maxWait-now.Sub(t.waiting.first().came)))
+		w.watch(max(time.Millisecond, w.maxWait-now.Sub(t.waiting.first().came)))
 	}
 	t.current.wakeUp()
 	w.checkIdle()

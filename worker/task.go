@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermata-io/fermata/internal/job"
-	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // MaxOutput bounds what [Task.SetOutput] keeps, in bytes.
@@ -50,23 +49,6 @@ type Task struct {
 	output []byte
 }
 
-// fill makes the task that a lease describes.
-func (t *Task) fill(l *fermatav1.Lease) {
-	t.Run, t.Queue, t.Handler, t.Payload, t.Labels = l.GetRun(), l.GetQueue(), l.GetHandler(), l.GetPayload(), l.GetLabels()
-	t.Attempt, t.MaxAttempts, t.Token = int(l.GetAttempt()), int(l.GetMaxAttempts()), l.GetToken()
-	t.CorrelationID = l.GetCorrelationId()
-	t.Namespace, t.Job = splitRun(t.Run)
-	if l.NominalTime != nil {
-		t.NominalTime = l.NominalTime.AsTime()
-	}
-	if l.DueTime != nil {
-		t.DueTime = l.DueTime.AsTime()
-	}
-	if l.Timeout != nil {
-		t.Timeout = max(0, l.Timeout.AsDuration())
-	}
-}
-
 // splitRun takes namespace and job out of namespaces/{n}/jobs/{j}/runs/{r}.
 func splitRun(run string) (namespace, job string) {
 	rest, named := strings.CutPrefix(run, "namespaces/")
@@ -77,6 +59,9 @@ func splitRun(run string) (namespace, job string) {
 	}
 	return namespace, job
 }
+
+// lastPart is the id at the end of a full name.
+func lastPart(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
 // LastAttempt tells whether a failure of this attempt ends the run.
 func (t *Task) LastAttempt() bool { return t.MaxAttempts > 0 && t.Attempt >= t.MaxAttempts }

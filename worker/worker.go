@@ -36,6 +36,10 @@ type Worker struct {
 	table table      // guarded by mu
 	more  *sync.Cond // on mu: something is ready, or all is over
 	late  *time.Timer
+	// gathered calls tellAll.
+	gathered *time.Timer
+
+	maxWait time.Duration // the constant, but for tests
 }
 
 // New makes a worker. The error lists all faults of the options.
@@ -45,11 +49,13 @@ func New(o Options) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		o: o, handlers: make(map[string]*handler), metrics: newMetrics(o.Registerer), stopNow: make(chan struct{}),
+		o: o, handlers: make(map[string]*handler), metrics: newMetrics(o.Registerer), stopNow: make(chan struct{}), maxWait: maxWait,
 	}
 	w.more = sync.NewCond(&w.mu)
 	w.late = time.AfterFunc(time.Hour, w.returnLate)
 	w.late.Stop()
+	w.gathered = time.AfterFunc(time.Hour, w.tellAll)
+	w.gathered.Stop()
 	w.table = table{
 		attempts: make(map[string]*attempt), idle: make(chan struct{}), linkErr: errors.New("not connected yet"),
 	}
@@ -109,6 +115,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.unarmLoss()
 	w.mu.Unlock()
 	w.late.Stop()
+	w.gathered.Stop()
 	return err
 }
 

@@ -316,9 +316,9 @@ func TestPrefetchOption(t *testing.T) {
 
 func TestWaitingLeasesGoBack(t *testing.T) {
 	n := newNode(t)
-	w := run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, map[string]worker.Handler{
+	w := runAs(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, map[string]worker.Handler{
 		"wait": func(ctx context.Context, _ *worker.Task) error { <-ctx.Done(); return ctx.Err() },
-	})
+	}, func(*worker.Worker) {})
 	s := n.accept(ttl)
 	came := time.Now()
 	s.lease(leaseOf("a", "wait"), leaseOf("b", "wait"))

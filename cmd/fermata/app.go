@@ -23,6 +23,7 @@ type app struct {
 	timeout   time.Duration
 
 	tokenFile string
+	traceTo   string
 	tls       bool
 	tlsFiles  tlsfiles.Files
 }
@@ -38,7 +39,8 @@ Exit codes:
   2  wrong usage, or the cluster refused a value
   3  no such job or run
   4  conflict: the id is taken, or somebody edited in between
-  5  no node, or no Redis behind it, could be reached in time`
+  5  no node, or no Redis behind it, could be reached in time
+  6  fermata diff --exit-code: there is something to do`
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -62,9 +64,15 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.tlsFiles.Key, "tls-key", "", "PEM file with this client's key")
 	f.StringVar(&a.tlsFiles.ServerName, "tls-server-name", "", "name in the server's certificate (default: the host)")
 	f.StringVar(&a.tokenFile, "token-file", "", "file with the token of the caller; beyond this host it needs TLS")
+	f.StringVar(&a.traceTo, "trace-endpoint", "", "send a span of the command to this OpenTelemetry collector: http://host:4317, or https://host:4317 for TLS (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere); TRACEPARENT in the environment is passed on in any case")
 	f.String("config", "", "YAML file with values for the global flags")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(a.jobsCommand(), a.deadCommand(), a.queuesCommand(), a.previewCommand(), a.presetsCommand(), a.exportCommand(), a.importCommand(), a.clusterCommand(), a.auditCommand(), a.payloadsCommand(), a.redisCommand(), a.versionCommand())
+	root.AddCommand(
+		a.jobsCommand(), a.topCommand(), a.lateCommand(), a.failingCommand(), a.deadCommand(), a.queuesCommand(),
+		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
+		a.clusterCommand(), a.eventsCommand(), a.webhooksCommand(), a.auditCommand(), a.payloadsCommand(),
+		a.redisCommand(), a.logLevelCommand(), a.versionCommand(),
+	)
 	return root
 }
 
@@ -89,24 +97,41 @@ func (a *app) versionCommand() *cobra.Command {
 
 // with runs one call or several against the cluster.
 func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
-	secure, err := a.tlsConfig()
-	if err != nil {
-		return usage(err)
-	}
-	o := client.Options{Namespace: a.namespace, TLS: secure}
-	if a.tokenFile != "" {
-		if o.Token, err = client.TokenFile(a.tokenFile); err != nil {
+	return a.withClient(func(c *client.Client) (err error) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+		defer cancel()
+		ctx, ended, err := a.trace(ctx, cmd.CommandPath())
+		if err != nil {
 			return usage(err)
 		}
-	}
-	c, err := client.Dial(a.addresses, o)
+		defer func() { ended(err) }()
+		return do(ctx, c)
+	})
+}
+
+// withClient makes the client for it.
+func (a *app) withClient(do func(*client.Client) error) error {
+	c, err := a.dial()
 	if err != nil {
 		return usage(err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-	defer cancel()
-	return do(ctx, c)
+	return do(c)
+}
+
+// dial makes a client by the flags. Its errors are those of wrong usage.
+func (a *app) dial() (*client.Client, error) {
+	secure, err := a.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	o := client.Options{Namespace: a.namespace, TLS: secure}
+	if a.tokenFile != "" {
+		if o.Token, err = client.TokenFile(a.tokenFile); err != nil {
+			return nil, err
+		}
+	}
+	return client.Dial(a.addresses, o)
 }
 
 func (a *app) tlsConfig() (*tls.Config, error) {

@@ -36,7 +36,7 @@ func TestAuditAndReseal(t *testing.T) {
 		t.Fatalf("exit code %d", code)
 	}
 	var text string
-	redistest.Eventually(t, 10*time.Second, "the records", func(context.Context) error {
+	redistest.Eventually(t, time.Minute, "the records", func(context.Context) error {
 		if text = c.must("audit", "--job", "nightly"); strings.Count(text, "anonymous") < 2 {
 			return errors.New(text)
 		}

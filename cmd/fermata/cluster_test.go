@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fermata-io/fermata/internal/events"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/ledger"
 	"github.com/fermata-io/fermata/internal/redisstore"
@@ -30,6 +31,7 @@ type cluster struct {
 	ledger  *ledger.Ledger
 	redis   redis.UniversalClient
 	batch   int
+	hooks   hooks
 }
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -45,11 +47,11 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	c.clock.Store(epoch.UnixMilli())
 	server := redistest.Start(t)
 	var err error
-	if c.redis, err = redisstore.NewClient(redisstore.ClientOptions{URL: server.URL()}); err != nil {
+	if c.redis, err = redisstore.NewClient(redisstore.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.redis.Close() })
-	c.store, err = redisstore.Open(t.Context(), redisstore.Options{Client: c.redis, Shards: 4, AllowUnsafe: true, Virtual: c.clock.Load})
+	c.store, err = redisstore.Open(t.Context(), redisstore.Options{Client: c.redis, Shards: 4, AllowUnsafe: true, Virtual: c.clock.Load, KeepEvents: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,11 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { records.Stop(context.Background()) })
-	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{c.store}, Trail: records, Now: func() time.Time { return time.UnixMilli(c.clock.Load()) }})
+	feed, err := events.New(events.Options{Store: c.store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{c.store}, Trail: records, Events: feed, Webhooks: &c.hooks, Now: func() time.Time { return time.UnixMilli(c.clock.Load()) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,9 +83,13 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 		t.Fatal(err)
 	}
 	c.address = listener.Addr().String()
-	served := make(chan error, 1)
+	served, fed := make(chan error, 1), make(chan error, 1)
+	ctx, stop := context.WithCancel(context.Background())
 	go func() { served <- api.Serve(listener) }()
+	go func() { fed <- feed.Run(ctx) }()
 	t.Cleanup(func() {
+		stop()
+		<-fed
 		api.Stop()
 		<-served
 	})

@@ -38,6 +38,7 @@ func (a *app) describe(j *client.Job) error {
 	if n := j.GetPauseAfterFailures(); n > 0 {
 		line("Pauses", fmt.Sprintf("after %d failed runs in a row", n))
 	}
+	line("Max lag", lagText(j))
 	line("State", enumName(s.GetState()))
 	if s.GetPauseTime() != nil {
 		line("Paused", strings.TrimSpace(a.ago(s.GetPauseTime())+" "+printable(s.GetPauseNote())))
@@ -176,6 +177,15 @@ func lockText(locks []*fermatav1.Lock) string {
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// lagText says by how much runs may be late, and by how much the last one was.
+func lagText(j *client.Job) string {
+	text := shortPB(j.GetMaxLag())
+	if d := j.GetStatus().GetBrokenLag().AsDuration(); d > 0 {
+		text += ", the last run was late by " + short(d)
+	}
+	return text
 }
 
 // holdText says what holds a run back.

@@ -21,7 +21,22 @@ const (
 	exitNotFound    = 3
 	exitConflict    = 4
 	exitUnavailable = 5
+	exitPending     = 6
 )
+
+// exitStatus is an exit code about which everything has been said.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// codedError is an error with an exit code of its own.
+type codedError struct {
+	err  error
+	code int
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
 
 // usageError is a fault of the command line or of a file.
 type usageError struct{ err error }
@@ -61,6 +76,10 @@ func argError(cmd *cobra.Command, err error) error {
 
 // fail prints an error with what to do about it and returns the exit code.
 func (a *app) fail(err error) int {
+	var said exitStatus
+	if errors.As(err, &said) {
+		return int(said)
+	}
 	code, hint := judge(err)
 	fmt.Fprintln(a.err, "error:", message(err))
 	for _, v := range client.Violations(err) {
@@ -90,7 +109,10 @@ func message(err error) string {
 // judge finds the exit code of an error, and a hint.
 func judge(err error) (code int, hint string) {
 	var u *usageError
+	var coded *codedError
 	switch {
+	case errors.As(err, &coded):
+		return coded.code, ""
 	case errors.As(err, &u):
 		return exitUsage, ""
 	case errors.Is(err, context.DeadlineExceeded):

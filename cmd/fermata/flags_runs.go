@@ -23,6 +23,7 @@ type runFlags struct {
 	locks      []string
 	target     string
 	pauseAfter int32
+	maxLag     time.Duration
 }
 
 func (r *runFlags) register(f *pflag.FlagSet) {
@@ -33,6 +34,7 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 	f.Int32Var(&r.maxCatchUp, "max-catch-up", 100, "with --misfire run-all: missed times that run, the newest ones")
 	f.StringArrayVar(&r.locks, "lock", nil, "run only while fewer than LIMIT (default 1) live runs hold KEY, as KEY[=LIMIT]; may be repeated; '' for none")
 	f.StringVar(&r.target, "target", "", "what the job depends on, say a host: jobs with the same target share one backoff")
+	f.DurationVar(&r.maxLag, "max-lag", 0, "lateness objective: by how much a run may start late; what breaks it is counted and in 'fermata late' (default none)")
 	f.Int32Var(&r.pauseAfter, "pause-after", 0, "pause the job after so many failed runs in a row (default never)")
 }
 
@@ -63,6 +65,7 @@ func (r *runFlags) fill(changed func(string) bool, j *client.Job) ([]string, err
 		{"lock", "locks", func() { j.Locks = locks }},
 		{"target", "target", func() { j.Target = r.target }},
 		{"pause-after", "pause_after_failures", func() { j.PauseAfterFailures = r.pauseAfter }},
+		{"max-lag", "max_lag", func() { j.MaxLag = durationpb.New(r.maxLag) }},
 	}
 	var paths []string
 	for _, field := range fields {

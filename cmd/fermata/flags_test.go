@@ -79,10 +79,10 @@ func TestFlagsDescribeAJob(t *testing.T) {
 				"end_time:2030-01-02T11:00:00Z}],time_zone:Europe/Berlin}}}",
 			paths: "schedule.start_time schedule.exclusions"},
 		{args: "--exclude-date=", want: "{schedule:{}}", paths: "schedule.exclusions"},
-		{args: "--overlap allow-all --overlap-limit 3 --misfire run_all --catch-up-window 1h --max-catch-up 7 --lock a --lock b=c=2 --target api --pause-after 4",
+		{args: "--overlap allow-all --overlap-limit 3 --misfire run_all --catch-up-window 1h --max-catch-up 7 --lock a --lock b=c=2 --target api --pause-after 4 --max-lag 90s",
 			want: "{overlap_policy:OVERLAP_POLICY_ALLOW_ALL,overlap_limit:3,misfire_policy:{policy:POLICY_RUN_ALL,catch_up_window:3600s,max_catch_up:7}," +
-				"locks:[{key:a},{key:b=c,limit:2}],target:api,pause_after_failures:4}",
-			paths: "overlap_policy overlap_limit misfire_policy.policy misfire_policy.catch_up_window misfire_policy.max_catch_up locks target pause_after_failures"},
+				"locks:[{key:a},{key:b=c,limit:2}],target:api,pause_after_failures:4,max_lag:90s}",
+			paths: "overlap_policy overlap_limit misfire_policy.policy misfire_policy.catch_up_window misfire_policy.max_catch_up locks target pause_after_failures max_lag"},
 		{args: "--lock= --target=", want: "{}", paths: "locks target"},
 		{args: "--within-slot --stale-after 1h --stale-halve --retry-exponent-offset 1 --retry-max-doublings 3",
 			want:  "{retry_policy:{exponent_offset:1,max_doublings:3},backoff_policy:{stale_after:3600s,stale_halve:true,within_slot:true}}",
@@ -269,6 +269,19 @@ func TestSettingsFromTheEnvironment(t *testing.T) {
 	}
 	if out := c.must("version"); strings.TrimSpace(out) == "" {
 		t.Error("no version")
+	}
+}
+
+// TestJSONSteersNoTerminal: what others wrote arrives as it is, and moves no cursor.
+func TestJSONSteersNoTerminal(t *testing.T) {
+	const text = "a\u009b31m b\u202etxt.exe c\u007f d\x1b[2J e\u200bf é 😀 \\u0041"
+	out, err := encode(&client.Job{Handler: text})
+	if err != nil || strings.ContainsAny(out, "\u009b\u202e\u007f\x1b\u200b") {
+		t.Errorf("%q, %v", out, err)
+	}
+	var back client.Job
+	if err := protojson.Unmarshal([]byte(out), &back); err != nil || back.GetHandler() != text {
+		t.Errorf("comes back as %q, %v", back.GetHandler(), err)
 	}
 }
 

@@ -90,7 +90,7 @@ func (a *app) printTexts(texts []string) error {
 		if err := json.Indent(&all, []byte("["+strings.Join(texts, ",")+"]"), "", "  "); err != nil {
 			return err
 		}
-		return a.println(all.String())
+		return a.println(tamed(all.String()))
 	}
 	for i, text := range texts {
 		if i > 0 {
@@ -116,7 +116,39 @@ func encode(m proto.Message) (string, error) {
 	if err := json.Indent(&out, text, "", "  "); err != nil {
 		return "", err
 	}
-	return out.String(), nil
+	return tamed(out.String()), nil
+}
+
+// tamed escapes what JSON may hold as it is and a terminal would obey, as [printable]
+// replaces it in tables: controls beyond ASCII, and marks that turn the direction of
+// text. It stays the same JSON.
+func tamed(text string) string {
+	steers := func(r rune) bool {
+		return r >= 0x7f && r <= 0xffff && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
+	}
+	if !strings.ContainsFunc(text, steers) {
+		return text
+	}
+	var out strings.Builder
+	for _, r := range text {
+		if steers(r) {
+			fmt.Fprintf(&out, `\u%04x`, r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
+}
+
+// encodeLine is encode without line breaks.
+func encodeLine(m proto.Message) (string, error) {
+	text, err := encode(m)
+	if err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	err = json.Compact(&out, []byte(text))
+	return out.String(), err
 }
 
 // printYAML writes JSON as YAML with the keys in their order.

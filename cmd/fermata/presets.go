@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/policypb"
 )
 
 // Paths of the policies in a job.
@@ -68,12 +69,12 @@ func presetText(p backoff.Preset) (string, error) {
 	}{Name: p.Name, Formula: p.Source, Description: p.Description, KnownAs: p.KnownAs}
 	var err error
 	if p.Retry != nil {
-		if shown.Retry, err = rawPolicy(retryPolicy(*p.Retry)); err != nil {
+		if shown.Retry, err = rawPolicy(policypb.Retry(*p.Retry)); err != nil {
 			return "", err
 		}
 	}
 	if p.Recurring != nil {
-		if shown.Backoff, err = rawPolicy(backoffPolicy(p)); err != nil {
+		if shown.Backoff, err = rawPolicy(policypb.Backoff(*p.Recurring, p.MinInterval, 0)); err != nil {
 			return "", err
 		}
 	}
@@ -97,10 +98,10 @@ func (p *policyFlags) fromPreset(j *client.Job) (path string, err error) {
 	case !ok:
 		return "", usagef("--preset %q: want one of %s", p.preset, presetNames())
 	case preset.Retry != nil:
-		j.RetryPolicy = retryPolicy(*preset.Retry)
+		j.RetryPolicy = policypb.Retry(*preset.Retry)
 		return retryPath, nil
 	}
-	j.BackoffPolicy = backoffPolicy(preset)
+	j.BackoffPolicy = policypb.Backoff(*preset.Recurring, preset.MinInterval, 0)
 	return backoffPath, nil
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/policypb"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 func TestPresets(t *testing.T) {
@@ -50,9 +52,9 @@ func TestPresetsArriveWhole(t *testing.T) {
 		c.must("jobs", "create", p.Name, "--every", "1m", "--handler", "h", "--preset", p.Name)
 		var got, want proto.Message = c.stored(p.Name).GetRetryPolicy(), nil
 		if p.Retry != nil {
-			want = retryPolicy(*p.Retry)
+			want = policypb.Retry(*p.Retry)
 		} else {
-			got, want = c.stored(p.Name).GetBackoffPolicy(), backoffPolicy(p)
+			got, want = c.stored(p.Name).GetBackoffPolicy(), policypb.Backoff(*p.Recurring, p.MinInterval, 0)
 		}
 		if !proto.Equal(got, want) {
 			t.Errorf("%s: stored %v\nwant %v", p.Name, got, want)
@@ -66,9 +68,9 @@ func TestPresetInAnUpdate(t *testing.T) {
 	c.must("jobs", "update", "ping", "--preset", "monitor", "--backoff-max-exponent", "3", "--jitter", "none")
 	j := c.stored("ping")
 	want, _ := backoff.PresetByName("monitor")
-	policy := backoffPolicy(want)
+	policy := policypb.Backoff(*want.Recurring, want.MinInterval, 0)
 	policy.MaxExponent, policy.Jitter.Fraction = proto.Int32(3), proto.Float64(0)
-	policy.Jitter.Kind = jitterPolicy(backoff.Jitter{Kind: backoff.JitterNone}).Kind
+	policy.Jitter.Kind = fermatav1.Jitter_KIND_NONE
 	if !proto.Equal(j.GetBackoffPolicy(), policy) {
 		t.Errorf("stored %v\nwant %v", j.GetBackoffPolicy(), policy)
 	}

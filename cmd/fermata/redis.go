@@ -10,19 +10,21 @@ import (
 func (a *app) redisCommand() *cobra.Command {
 	redis := &cobra.Command{Use: "redis", Short: "Help with the Redis of a cluster", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	redis.AddCommand(a.aclCommand())
+	redis.AddCommand(a.aclCommand(), a.functionsCommand())
 	return redis
 }
 
 func (a *app) aclCommand() *cobra.Command {
 	var keyspace, user, passwordFile string
-	var sentinel bool
+	var sentinel, functions, loader bool
 	cmd := &cobra.Command{
 		Use: "acl", Short: "Print the Redis user that scheduler nodes need", Args: noArgs,
 		Long: "Print the line of an ACL file, or of redis.conf, for the user of the scheduler nodes: single commands on the\n" +
-			"keys of one keyspace and nothing else. With --sentinel, the line for the Sentinel processes themselves.\n" +
+			"keys of one keyspace and nothing else. With --functions, for nodes that run with --redis-functions; with\n" +
+			"--loader, the line of the user that loads those functions; with --sentinel, that for the Sentinel processes.\n" +
 			"It asks no cluster.",
 		Example: `  fermata redis acl --keyspace fermata --user fermata --password-file redis-password >> users.acl
+  fermata redis acl --functions --keyspace fermata --user fermata --password-file redis-password >> users.acl
   fermata redis acl --sentinel`,
 		RunE: func(*cobra.Command, []string) error {
 			if err := redisacl.CheckKeyspace(keyspace); err != nil {
@@ -39,9 +41,12 @@ func (a *app) aclCommand() *cobra.Command {
 				}
 				hash = redisacl.HashPassword(password)
 			}
-			rules := redisacl.Rules(keyspace)
-			if sentinel {
+			rules := redisacl.Rules(keyspace, functions)
+			switch {
+			case sentinel:
 				rules = redisacl.SentinelRules()
+			case loader:
+				rules = redisacl.LoaderRules()
 			}
 			return a.println(redisacl.User(user, hash, rules))
 		},
@@ -49,6 +54,9 @@ func (a *app) aclCommand() *cobra.Command {
 	cmd.Flags().StringVar(&keyspace, "keyspace", "fermata", "keyspace of the cluster")
 	cmd.Flags().StringVar(&user, "user", "fermata", "name of the user")
 	cmd.Flags().StringVar(&passwordFile, "password-file", "", "file with the password, whose hash is printed")
+	cmd.Flags().BoolVar(&functions, "functions", false, "for nodes that run with --redis-functions: without EVAL")
+	cmd.Flags().BoolVar(&loader, "loader", false, "print the user that loads the functions instead")
 	cmd.Flags().BoolVar(&sentinel, "sentinel", false, "print the user of Sentinel instead")
+	cmd.MarkFlagsMutuallyExclusive("sentinel", "loader", "functions")
 	return cmd
 }

@@ -85,6 +85,8 @@ func (a *app) describeRun(r *client.Run) error {
 	line("Attempts", fmt.Sprintf("%d, %d workers lost", r.GetAttempts(), r.GetLosses()))
 	line("Outcome", enumName(r.GetOutcome()))
 	line("Worker", clip(r.GetWorker(), 128))
+	line("Correlation", clip(r.GetCorrelationId(), 64))
+	line("Trace", clip(r.GetTraceId(), 64))
 	line("Error", clip(r.GetError(), 512))
 	line("Output", clip(string(r.GetOutput()), 4096))
 	return a.printTable(t)

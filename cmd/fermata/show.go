@@ -70,7 +70,7 @@ func collect(ctx context.Context, c *client.Client, f client.Filter, limit int) 
 
 func (a *app) jobTable(jobs []*client.Job) error {
 	t := table{
-		heading: []string{"NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF", "LAST", "AGE", "LAST ERROR"},
+		heading: []string{"NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF", "MAX LAG", "LAST", "AGE", "LAST ERROR"},
 		empty:   "no jobs",
 	}
 	for _, j := range jobs {
@@ -80,7 +80,7 @@ func (a *app) jobTable(jobs []*client.Job) error {
 			last = enumName(s.GetLastOutcome()) + " " + a.ago(s.GetLastFinishTime())
 		}
 		t.add(clip(client.JobID(j), 40), j.GetQueue(), clip(scheduleText(j.GetSchedule()), 32), enumName(s.GetState()),
-			a.nextRun(j), fmt.Sprint(s.GetConsecutiveFailures()), backoffText(j), last, a.age(j.GetCreateTime()),
+			a.nextRun(j), fmt.Sprint(s.GetConsecutiveFailures()), backoffText(j), shortPB(j.GetMaxLag()), last, a.age(j.GetCreateTime()),
 			clip(s.GetLastError(), 48))
 	}
 	return a.printTable(t)

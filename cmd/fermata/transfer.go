@@ -25,7 +25,7 @@ func (a *app) importCommand() *cobra.Command {
 	var file, existing string
 	var states bool
 	cmd := &cobra.Command{
-		Use: "import [-f FILE]", Short: "Register the jobs that export wrote", Args: noArgs,
+		Use: "import [-f FILE]", Short: "Register the jobs that export wrote, or make files of other schedulers'", Args: noArgs,
 		Long: "Register jobs from JSON lines as fermata export writes them, in the namespace of --namespace, whatever theirs\n" +
 			"was. A job that is there already and differs is an error (--existing fail), stays (skip) or is replaced\n" +
 			"(replace); one that is the same is left alone. What can be imported is, also if something else cannot.\n" +
@@ -54,6 +54,7 @@ func (a *app) importCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&file, "file", "f", "-", "file with JSON lines; - is standard input")
 	cmd.Flags().StringVar(&existing, "existing", "fail", "what to do about jobs that are there and differ: fail, skip or replace")
 	cmd.Flags().BoolVar(&states, "states", false, "also restore what the cluster knew of each job")
+	cmd.AddCommand(a.importCrontabCommand(), a.importCronJobCommand())
 	return cmd
 }
 

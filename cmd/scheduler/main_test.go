@@ -38,6 +38,7 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 		"names alone":      {[]string{"--peer-tls-names", "a.example"}, "needs --peer-tls-cert"},
 		"redis ca":         {[]string{"--redis-tls-ca", file("a.pem", "x")}, "--redis-tls-ca"},
 		"missing secret":   {[]string{"--redis-password-file", filepath.Join(dir, "none")}, "none"},
+		"sentinel secret":  {[]string{"--redis-sentinel-password-file", filepath.Join(dir, "none")}, "none"},
 		"unknown in file":  {[]string{"--config", file("c.yaml", "no-such-key: 1\n")}, "no-such-key"},
 		"limits and file":  {[]string{"--client-calls", "1", "--access-file", file("a.yaml", "")}, "set limits there"},
 		"negative limit":   {[]string{"--client-calls", "-1"}, "client limits"},
@@ -61,6 +62,20 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 				t.Errorf("%v is not told apart as wrong usage", err)
 			}
 		})
+	}
+}
+
+// TestPasswordsAmongArguments are found, and no others are taken for one.
+func TestPasswordsAmongArguments(t *testing.T) {
+	for arg, want := range map[string]bool{
+		"--redis-url=redis://:s3cret@host:6379/0": true, "redis://user:s3cret@host": true, "REDISS+cluster://u:p/w@a:1,b:2": true,
+		"redis+sentinel://:p@a:1,b:2/master": true,
+		"redis://host:6379/0":                false, "redis://user@host:6379": false, "redis+cluster://a:1,b:2": false, "--trace-endpoint=http://u:p@host": false,
+		"--redis-password-file": false, "/run/secrets/redis": false, "": false,
+	} {
+		if got := redisPassword.MatchString(arg); got != want {
+			t.Errorf("%q: %v", arg, got)
+		}
 	}
 }
 

@@ -6,23 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/internal/config"
+	"github.com/fermata-io/fermata/internal/logs"
 	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/tracing"
 )
 
 // nodeFlags are the flags of a node beside those that go straight into its
 // configuration.
 type nodeFlags struct {
-	redisPasswordFile string
-	durability        string
-	logFormat         string
-	logLevel          string
-	drainTimeout      time.Duration
+	redisPasswordFile    string
+	sentinelPasswordFile string
+	durability           string
+	logs                 logs.Options
+	traceEndpoint        string
+	drainTimeout         time.Duration
 }
 
 const nodeHelp = `Run a scheduler node.
@@ -52,7 +57,11 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 			if err := config.Load(cmd, "FERMATA"); err != nil {
 				return usageError{err}
 			}
-			if err := f.complete(&cfg); err != nil {
+			share := ""
+			if s := cmd.Flags().Lookup("trace-sample"); s.Changed {
+				share = s.Value.String()
+			}
+			if err := f.complete(&cfg, share); err != nil {
 				return usageError{err}
 			}
 			return runNode(cmd.Context(), cfg, f.drainTimeout, abort)
@@ -77,6 +86,8 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.IntVar(&cfg.ClientLimits.Burst, "client-burst", 0, "calls from each host at once beyond --client-rate")
 	flags.IntVar(&cfg.ClientLimits.Calls, "client-calls", 0, "calls and streams that each host may have open, without --access-file; 0: no limit")
 	flags.IntVar(&cfg.ClientLimits.Connections, "client-connections", 0, "connections of each host, without --access-file; 0: no limit")
+	flags.IntVar(&cfg.NamespaceJobs, "namespace-jobs", 0, "jobs that each namespace may have of which the access file says nothing; 0: no limit")
+	flags.IntVar(&cfg.UnprovedConnections, "unproved-connections", 0, "connections that may be open of which no caller is known yet, a quarter of them from one address, each for a minute (default: 4096, or a quarter of the files that the process may open)")
 	tlsFlags(cmd, &cfg)
 	redisFlags(cmd, &cfg, &f)
 	flags.DurationVar(&cfg.LockTTL, "lock-ttl", 10*time.Second, "life of a shard's lock without refresh: how long a node that froze or lost its host keeps its shards")
@@ -84,10 +95,16 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.DurationVar(&cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes")
 	flags.StringVar(&cfg.PayloadKeyFile, "payload-key-file", "", "file with the keys that seal payloads in Redis, a line \"id base64key\" each, the sealing one first; see docs/security/payloads.md (default: payloads are stored as given)")
+	flags.IntVar(&cfg.WorstJobs, "worst-jobs", 0, "how many of the latest and of the longest failing jobs /metrics names, of those this node holds, 0 to 50; see docs/lateness.md")
+	flags.IntVar(&cfg.EventsKeep, "events-keep", 0, "about how many events are kept in Redis for watchers and webhooks, 1,000 to 10,000,000, the same on all nodes; see docs/events.md (default: none are recorded)")
+	flags.StringVar(&cfg.WebhooksFile, "webhooks-file", "", "YAML file with the webhooks that are told of events, read again when it changes; needs --events-keep")
 	flags.IntVar(&cfg.AuditKeep, "audit-keep", 10_000, "about how many audit records are kept in Redis, 100 to 10,000,000; see docs/security/audit.md")
 	flags.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "how long a stop may wait for running work")
-	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&f.traceEndpoint, "trace-endpoint", "", "send the traces of runs to this OpenTelemetry collector, by OTLP over gRPC: http://host:4317, or https://host:4317 for TLS; see docs/tracing.md (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")
+	flags.Float64("trace-sample", tracing.DefaultShare, "share of the runs that are traced, 0 to 1; those that a traced call asked for are in any case")
+	flags.StringVar(&f.logs.Format, "log-format", "text", "text or json")
+	flags.StringVar(&f.logs.Level, "log-level", "info", "debug, info, warn or error; fermata log-level changes it while the node runs")
+	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit, "lines with one message about one job in ten seconds, and ten times as many with one message; the others are counted; 0: no limit")
 	return cmd
 }
 
@@ -111,6 +128,8 @@ func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 		"redis://host:port/db, redis+sentinel://host:port,host:port/master?db=n or redis+cluster://host:port,host:port; rediss... for TLS")
 	flags.StringVar(&cfg.Redis.Username, "redis-username", "", "ACL user")
 	flags.StringVar(&f.redisPasswordFile, "redis-password-file", "", "file with the password")
+	flags.StringVar(&cfg.Redis.SentinelUsername, "redis-sentinel-username", "", "ACL user at the sentinels of a redis+sentinel URL, which have users of their own")
+	flags.StringVar(&f.sentinelPasswordFile, "redis-sentinel-password-file", "", "file with the password for the sentinels (default: none is shown to them)")
 	flags.StringVar(&cfg.RedisTLS.CA, "redis-tls-ca", "", "PEM file with the certificate authority (default: the system's)")
 	flags.StringVar(&cfg.RedisTLS.Cert, "redis-tls-cert", "", "PEM file with this client's certificate")
 	flags.StringVar(&cfg.RedisTLS.Key, "redis-tls-key", "", "PEM file with this client's key")
@@ -122,24 +141,34 @@ func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 	flags.StringVar(&f.durability, "durability", "local", "memory, local or replica: what an acknowledged write must survive; see docs/guarantees.md")
 	flags.IntVar(&cfg.DurabilityReplicas, "durability-replicas", 1, "replicas that confirm a write under --durability replica")
 	flags.DurationVar(&cfg.DurabilityTimeout, "durability-timeout", 500*time.Millisecond, "longest wait for their confirmation")
+	flags.BoolVar(&cfg.RedisFunctions, "redis-functions", false, "call functions that `fermata redis functions --load` has brought to Redis, so that the user of the nodes needs no EVAL; see docs/security/redis.md")
 	flags.BoolVar(&cfg.AllowUnsafe, "allow-unsafe-redis", false, "run on a Redis that may evict keys or lose writes")
 }
 
+// redisPassword is a URL of Redis that has a password.
+var redisPassword = regexp.MustCompile(`(^|=)(?i:rediss?(\+[a-z]+)?)://[^/@]*:[^@]+@`)
+
 // complete turns the remaining flags into configuration.
-func (f nodeFlags) complete(cfg *node.Config) (err error) {
+func (f nodeFlags) complete(cfg *node.Config, traceShare string) (err error) {
 	cfg.Version = version
 	if cfg.Name == "" {
 		host, _ := os.Hostname()
 		cfg.Name = strings.ToLower(strings.TrimSuffix(host+"-"+rand.Text()[:6], "-"))
 	}
 	var errs []error
-	if f.redisPasswordFile != "" {
-		cfg.Redis.Password, err = config.ReadSecretFile(f.redisPasswordFile)
-		errs = append(errs, err)
-	}
+	cfg.Redis.Password, err = config.ReadSecretFile(f.redisPasswordFile)
+	errs = append(errs, err)
+	cfg.Redis.SentinelPassword, err = config.ReadSecretFile(f.sentinelPasswordFile)
+	errs = append(errs, err)
 	cfg.Durability, err = node.ParseDurability(f.durability)
 	errs = append(errs, err)
-	cfg.Logger, err = node.NewLogger(os.Stderr, f.logFormat, f.logLevel)
+	logger, level, err := logs.New(os.Stderr, f.logs)
+	errs = append(errs, err)
+	cfg.Logger, cfg.LogLevel = logger, level
+	if err == nil && slices.ContainsFunc(os.Args[1:], redisPassword.MatchString) {
+		logger.Warn("the password of Redis is an argument of this process, which others on this host can read: use --redis-password-file or FERMATA_REDIS_URL")
+	}
+	cfg.Tracing, err = tracing.Settle(f.traceEndpoint, traceShare, os.Getenv)
 	errs = append(errs, err)
 	if f.drainTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("--drain-timeout %v: must be positive", f.drainTimeout))

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/internal/config"
-	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/logs"
+	"github.com/fermata-io/fermata/internal/tracing"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -21,8 +23,8 @@ type flags struct {
 	tls         tlsFlags
 	tokenFile   string
 	metricsAddr string
-	logFormat   string
-	logLevel    string
+	logs        logs.Options
+	traceTo     string
 }
 
 const help = `Run a worker with the ready-made handlers.
@@ -80,16 +82,19 @@ func command(halt context.Context) *cobra.Command {
 	f.tls.register(flags)
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with this worker's token, read again when it changes; beyond loopback it needs TLS")
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz here (default: nowhere)")
-	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&f.traceTo, "trace-endpoint", "", "send the spans of handlers to this OpenTelemetry collector, by OTLP over gRPC: http://host:4317, or https://host:4317 for TLS; "+
+		"which runs are traced is the schedulers' to say (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")
+	flags.StringVar(&f.logs.Format, "log-format", "text", "text or json")
+	flags.StringVar(&f.logs.Level, "log-level", "info", "debug, info, warn or error; with --metrics-addr, fermata log-level changes it while the worker runs")
+	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit, "lines with one message about one job in ten seconds, and ten times as many with one message; the others are counted; 0: no limit")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(versionCommand())
 	return cmd
 }
 
 // build turns flags into a worker with its handlers. It reports all faults.
-func (f flags) build(o worker.Options, logs io.Writer) (*service, error) {
-	logger, logErr := telemetry.NewLogger(logs, f.logFormat, f.logLevel)
+func (f flags) build(o worker.Options, lines io.Writer) (*service, error) {
+	logger, level, logErr := logs.New(lines, f.logs)
 	registry := prometheus.NewRegistry()
 	security, tlsErr := f.tls.dial(logger, registry)
 	handlers, handlerErr := f.handlers.build()
@@ -100,11 +105,16 @@ func (f flags) build(o worker.Options, logs io.Writer) (*service, error) {
 	if o.DrainTimeout <= 0 {
 		drainErr = fmt.Errorf("--drain-timeout %v: must be positive", o.DrainTimeout)
 	}
-	if err := errors.Join(logErr, tlsErr, tokenErr, handlerErr, drainErr); err != nil {
+	traced, traceErr := tracing.Settle(f.traceTo, "", os.Getenv)
+	if err := errors.Join(logErr, tlsErr, tokenErr, handlerErr, drainErr, traceErr); err != nil {
 		return nil, err
 	}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	o.Version, o.DialOptions, o.Logger, o.Registerer = version, security, logger, registry
+	s := &service{registry: registry, logger: logger, level: level, metricsAddr: f.metricsAddr}
+	if err := s.trace(&o, traced); err != nil {
+		return nil, err
+	}
 	w, err := worker.New(o)
 	if err != nil {
 		return nil, err
@@ -112,5 +122,6 @@ func (f flags) build(o worker.Options, logs io.Writer) (*service, error) {
 	for name, h := range handlers {
 		w.Handle(name, h)
 	}
-	return &service{worker: w, registry: registry, logger: logger, metricsAddr: f.metricsAddr}, nil
+	s.worker = w
+	return s, nil
 }

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/fermata-io/fermata/internal/logs"
 	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/tracing"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -22,7 +25,41 @@ type service struct {
 	worker      *worker.Worker
 	registry    *prometheus.Registry
 	logger      *slog.Logger
+	level       *logs.Level
 	metricsAddr string
+	spans       *sdktrace.TracerProvider // nil: none are sent
+}
+
+// lastSpans is how long the last spans may take.
+const lastSpans = 3 * time.Second
+
+// trace has the spans of handlers sent, if they have somewhere to go.
+func (s *service) trace(o *worker.Options, t tracing.Settings) (err error) {
+	if t.Endpoint == "" {
+		return nil
+	}
+	if o.ID == "" {
+		o.ID = worker.NewID() // which the spans are to name too
+	}
+	s.spans, err = tracing.Provider(context.Background(), t, tracing.Process{
+		Service: "fermata-worker", Version: version, Instance: o.ID, Logger: s.logger, Registerer: s.registry,
+	})
+	if err == nil {
+		o.TracerProvider = s.spans
+	}
+	return err
+}
+
+// flush sends the last spans.
+func (s *service) flush() {
+	if s.spans == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastSpans)
+	defer cancel()
+	if err := s.spans.Shutdown(ctx); err != nil {
+		s.logger.Warn("the last spans were not sent", "error", err)
+	}
 }
 
 // serve works until drain ends, then drains until halt ends.
@@ -32,7 +69,7 @@ func (s *service) serve(drain, halt context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("listen for metrics: %w", err)
 		}
-		server := telemetry.Serve(listener, s.registry, s.missing)
+		server := telemetry.Serve(listener, s.registry, s.missing, s.level)
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.Background(), stopMetrics)
 			defer cancel()
@@ -42,6 +79,7 @@ func (s *service) serve(drain, halt context.Context) (err error) {
 		}()
 		s.logger.Info("serving metrics", "address", server.Addr())
 	}
+	defer s.flush()
 	defer context.AfterFunc(halt, s.worker.Stop)()
 	return s.worker.Run(drain)
 }

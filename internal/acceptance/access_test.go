@@ -202,7 +202,7 @@ func TestAccess(t *testing.T) {
 	g := newGuests(t, everybody...)
 	g.write(everybody...)
 	server := newRedis(t)
-	c := newCluster(t, server.URL(), "--access-file", g.path)
+	c := newCluster(t, server.URL(), "--access-file", g.path, "--lease-ttl", "30s")
 	first, second := c.start("a"), c.start("b")
 
 	create := func(who, parent, id string) error {
@@ -271,7 +271,7 @@ func TestAccess(t *testing.T) {
 
 	// Who is taken out of the file is out.
 	g.write("editor", "worker-a", "worker-b", "thief")
-	eventually(t, 20*time.Second, "a token that was taken out is refused", func() error {
+	eventually(t, patience, "a token that was taken out is refused", func() error {
 		if _, err := first.jobs.GetJob(g.as("viewer"), &fermatav1.GetJobRequest{Name: jobName("first")}); status.Code(err) != codes.Unauthenticated {
 			return fmt.Errorf("%v", err)
 		}

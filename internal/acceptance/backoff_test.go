@@ -61,7 +61,7 @@ func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
 			t.Fatalf("a millisecond before it is due: %v", s)
 		}
 		set(due)
-		eventually(t, 10*time.Second, fmt.Sprintf("failure %d is stored", failures+1), func() error {
+		eventually(t, patience, fmt.Sprintf("failure %d is stored", failures+1), func() error {
 			return wantStatus(n.get("endpoint"), func(s *fermatav1.JobStatus) bool {
 				return s.GetConsecutiveFailures() == int64(failures+1) && s.GetState() == fermatav1.JobStatus_STATE_SCHEDULED
 			})
@@ -96,7 +96,7 @@ func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
 	}
 	c.startWorker("w-last", 1, n.grpc)
 	set(due)
-	eventually(t, 10*time.Second, "success is stored", func() error {
+	eventually(t, patience, "success is stored", func() error {
 		return wantStatus(n.get("endpoint"), func(s *fermatav1.JobStatus) bool {
 			return s.GetSucceededTotal() == 1 && s.GetState() == fermatav1.JobStatus_STATE_SCHEDULED
 		})

@@ -107,7 +107,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	write("secrets/key.allow", "/bin/sh")
 	w := spawn(t, "worker", nil, command(t, "worker"), "--scheduler", n.grpc, "--http-allow", "127.0.0.1/32", "--exec-allow", "/bin/sh", "--exec-allow-root",
 		"--secrets-dir", filepath.Join(dir, "secrets"), "--metrics-addr", "127.0.0.1:0", "--log-level", "debug", "--log-format", "json")
-	metrics, _ := w.logged(20*time.Second, "serving metrics")["address"].(string)
+	metrics, _ := w.logged(patience, "serving metrics")["address"].(string)
 
 	var panics journal
 	inside := runPanicking(t, n.grpc, &panics)
@@ -136,7 +136,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	var said bytes.Buffer // everything that is told to anybody
 	add := func(what, text string) { fmt.Fprintf(&said, "\n== %s\n%s\n", what, text) }
 	for id := range payloads {
-		eventually(t, 20*time.Second, id+" has run", func() error {
+		eventually(t, patience, id+" has run", func() error {
 			runs := n.runs(id)
 			if len(runs) == 0 || runs[0].GetState() != fermatav1.Run_STATE_FINISHED {
 				return fmt.Errorf("runs are %v", runs)

@@ -65,7 +65,8 @@ func newBed(t testing.TB, o bedOptions) *bed {
 	}
 	lock, lease := chaosTTLs()
 	b.cluster = newCluster(t, url, append([]string{"--lock-ttl", lock.String(), "--lease-ttl", lease.String()}, o.Flags...)...)
-	b.pulse, b.spawned = startPulse(t, clients...), b.origins.set
+	b.pulse.ask(clients...)
+	b.spawned = b.origins.set
 	for i := range o.Nodes {
 		b.startNode(string(rune('a' + i)))
 	}
@@ -75,7 +76,7 @@ func newBed(t testing.TB, o bedOptions) *bed {
 	}
 	b.load = b.registerLoad()
 	b.served = newService(b.load.promises)
-	eventually(t, 60*time.Second, "every job has run", func() error { return b.served.everyJobRan(b.events()) })
+	eventually(t, patience, "every job has run", func() error { return b.served.everyJobRan(b.events()) })
 	return b
 }
 

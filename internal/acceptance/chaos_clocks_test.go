@@ -35,7 +35,7 @@ const skewEnv = "FERMATA_TEST_CLOCK"
 // clocks, and nothing is early.
 func skewClocks(b *bed) {
 	for id, least := range map[string]time.Duration{"a": 4 * time.Minute, "b": 4 * time.Minute, "c": 3 * time.Second} {
-		at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(b.node(id).logged(time.Second, "node is up")["time"]))
+		at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(b.node(id).logged(patience, "node is up")["time"]))
 		if err != nil {
 			b.t.Fatal(err)
 		}

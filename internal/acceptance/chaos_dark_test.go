@@ -50,7 +50,7 @@ func darken(b *bed) {
 	failed := func(id string) bool {
 		return len(b.match(func(e check.Event) bool { return e.Job == id && e.Outcome == check.Failed })) > 0
 	}
-	eventually(b.t, 20*time.Second, "jobs have run and failed", func() error {
+	eventually(b.t, patience, "jobs have run and failed", func() error {
 		for i := range 3 {
 			if !failed(fmt.Sprintf("dark-failed-%d", i)) {
 				return fmt.Errorf("dark-failed-%d has not", i)
@@ -58,11 +58,11 @@ func darken(b *bed) {
 		}
 		return nil
 	})
-	b.saw(20*time.Second, "the others run", starts("dark-all", ""))
+	b.saw(patience, "the others run", starts("dark-all", ""))
 	before := map[string]*fermatav1.Job{}
 	for i := range 3 {
 		id := fmt.Sprintf("dark-failed-%d", i)
-		eventually(b.t, 10*time.Second, "its failure is stored", func() error {
+		eventually(b.t, patience, "its failure is stored", func() error {
 			before[id] = b.node("a").get(id)
 			return wantStatus(before[id], func(s *fermatav1.JobStatus) bool { return s.GetConsecutiveFailures() == 1 })
 		})

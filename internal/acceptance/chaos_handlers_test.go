@@ -42,8 +42,8 @@ func hangHandlers(b *bed) {
 		}
 		for i := range 2 * hanging {
 			id := fmt.Sprintf("hang-%02d", i)
-			started := b.saw(20*time.Second, "it starts", starts(id, ""))
-			eventually(b.t, 20*time.Second, "it is timed out", func() error {
+			started := b.saw(patience, "it starts", starts(id, ""))
+			eventually(b.t, patience, "it is timed out", func() error {
 				return wantStatus(b.node("b").get(id), func(s *fermatav1.JobStatus) bool {
 					return s.GetTimeoutTotal() == 1 && s.GetConcurrentRuns() == 0 && s.GetLostTotal() == 0
 				})
@@ -61,7 +61,7 @@ func hangHandlers(b *bed) {
 		j := newJob(behaviour{})
 		j.Queue, j.Schedule = "hang", once(time.Now())
 		b.makes(check.Promise{Job: id}, j)
-		b.saw(10*time.Second, "a slot is free", starts(id, "hang"))
+		b.saw(patience, "a slot is free", starts(id, "hang"))
 	}
 	told := b.match(func(e check.Event) bool { return e.Worker == "hang" && e.Kind == check.Told })
 	b.power("handlers that were told", len(told), hanging)

@@ -106,7 +106,7 @@ func (b *bed) startEditor(first time.Time) *editor {
 		j := newJob(behaviour{})
 		j.Schedule = every(time.Second, first)
 		b.node("a").create(id, j)
-		e.promise(id, first, time.Second, first)
+		e.promise(id, first, time.Second, time.Now())
 	}
 	e.working.Go(func() { e.work(ctx) })
 	b.t.Cleanup(e.stop)

@@ -48,7 +48,7 @@ func TestChaosPayloads(t *testing.T) {
 	}
 	for id, payload := range fits {
 		got.wait(t, id, payload)
-		eventually(t, 10*time.Second, id+" is settled", func() error {
+		eventually(t, patience, id+" is settled", func() error {
 			return wantStatus(n.get(id), func(s *fermatav1.JobStatus) bool { return s.GetState() == fermatav1.JobStatus_STATE_DONE })
 		})
 	}
@@ -78,12 +78,12 @@ func TestChaosPayloads(t *testing.T) {
 	got.wait(t, "later", []byte("as ever"))
 	// A payload that its handler cannot take ends as a dead run, and the worker lives.
 	n.create("poison", payloadJob([]byte("poison")))
-	eventually(t, 10*time.Second, "the poison is dead", func() error {
+	eventually(t, patience, "the poison is dead", func() error {
 		return wantStatus(n.get("poison"), func(s *fermatav1.JobStatus) bool { return s.GetDeadTotal() == 1 })
 	})
 	n.create("after", payloadJob([]byte("still here")))
 	got.wait(t, "after", []byte("still here"))
-	eventually(t, 10*time.Second, "the output is stored", func() error {
+	eventually(t, patience, "the output is stored", func() error {
 		for _, r := range n.runs("after") {
 			if len(r.GetOutput()) == worker.MaxOutput {
 				return nil
@@ -91,7 +91,7 @@ func TestChaosPayloads(t *testing.T) {
 		}
 		return errors.New("not in its length")
 	})
-	f := &figures{ID: "T37", Name: "payloads of all kinds", Faults: map[string]int{"refused": len(refused)}, Bound: calmBounds().Lag}
+	f := &figures{ID: "T37", Name: "payloads of all kinds", Faults: map[string]int{"refused": len(refused)}, Bound: calmLag}
 	addFigures(f)
 }
 
@@ -187,7 +187,7 @@ func startPayloadWorker(t testing.TB, addr string) *payloadWorker {
 
 func (p *payloadWorker) wait(t testing.TB, id string, payload []byte) {
 	t.Helper()
-	eventually(t, 10*time.Second, id+" arrives", func() error {
+	eventually(t, patience, id+" arrives", func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		sum, ran := p.sums[id]

@@ -38,7 +38,7 @@ func TestChaosClockSteps(t *testing.T) {
 		j.Schedule = every(time.Second, time.UnixMilli(clock.ms.Load()+500+int64(i)*45))
 		n.create(fmt.Sprintf("clock-%02d", i), j)
 	}
-	f := &figures{ID: "T32", Name: "Redis's clock steps", Faults: map[string]int{}, Bound: 2 * calmBounds().Lag}
+	f := &figures{ID: "T32", Name: "Redis's clock steps", Faults: map[string]int{}, Bound: 2 * calmLag}
 	began := time.Now()
 	const span = 10 * time.Second
 	const seconds = int(span / time.Second)

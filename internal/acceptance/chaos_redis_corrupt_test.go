@@ -82,7 +82,7 @@ func TestChaosCorruption(t *testing.T) {
 	inTurn(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
-	c.pulse = startPulse(t, redisBeside(t))
+	c.pulse.ask(redisBeside(t))
 	a, b := c.start("a"), c.start("b")
 	c.settle()
 	c.startWorkerOf("w1", 60, []string{"default", "victims"}, a.grpc)
@@ -94,9 +94,9 @@ func TestChaosCorruption(t *testing.T) {
 		each = 20
 	}
 	victims := a.createVictims(each)
-	c.waitAllRan(l, 20*time.Second)
+	c.waitAllRan(l, patience)
 
-	f := &figures{ID: "T17", Name: "what is stored is broken", Faults: map[string]int{}, Bound: calmBounds().Lag}
+	f := &figures{ID: "T17", Name: "what is stored is broken", Faults: map[string]int{}, Bound: calmLag}
 	from := time.Now()
 	for id, d := range victims {
 		if err := d.do(readStored(t, server.Client(), id)); err != nil {
@@ -107,9 +107,10 @@ func TestChaosCorruption(t *testing.T) {
 	// Through leasing, reaping, and one life of a lease.
 	c.waitEnds(time.Now().Add(leaseTTL + 4*time.Second))
 	f.Gap, f.Job = newService(l.promises).gap(c.events(), from.UnixNano(), time.Now().UnixNano())
-	if f.Gap > f.Bound+time.Second {
+	if f.Gap > f.Bound+c.pulse.Since(from)+busy() {
 		t.Errorf("T17: %s, which is whole, waited %v, want at most %v", f.Job, f.Gap, f.Bound)
 	}
+	audited := time.Now()
 	named := a.auditNames(t)
 	healed, found := 0, 0
 	for id, d := range victims {
@@ -118,10 +119,14 @@ func TestChaosCorruption(t *testing.T) {
 		switch {
 		case about != "":
 			found++
-		case c.runs(id, time.Now().Add(-3*time.Second)):
+		default: // it runs, as it should every second
+			eventually(t, patience, d.name+": it heals, as the audit knows nothing of it", func() error {
+				if !c.runs(id, audited) {
+					return errors.New("it does not run: " + id)
+				}
+				return nil
+			})
 			healed++
-		default:
-			t.Errorf("%s: neither does %s run nor does the audit know of it", d.name, id)
 		}
 	}
 	f.Power = []shown{{"faults found by the audit", found, 5 * each}, {"healed before it", healed, each}}
@@ -131,7 +136,7 @@ func TestChaosCorruption(t *testing.T) {
 	c.mend(a, victims)
 	f.Took = time.Since(from)
 	whole := c.judgeOnly(l, check.History{Promises: l.promises, Bounds: calmBounds(), Stored: stored(a.all())})
-	atLeast(t, "nominal times", whole.Targets, 200)
+	atLeast(t, "nominal times", whole.Targets, 150)
 	addHistory(whole)
 	t.Logf("T17: %v", f)
 	addFigures(f)
@@ -142,7 +147,7 @@ func (c *cluster) judgeOnly(l *load, h check.History) check.Report {
 	c.t.Helper()
 	h.EndNS = time.Now().UnixNano()
 	h.Events = c.match(func(e check.Event) bool { return l.jobs[e.Job] != nil })
-	h.Faults = append(h.Faults, c.pulse.seen()...)
+	h.Faults = append(h.Faults, c.pulse.faults()...)
 	r := check.Check(h)
 	for _, f := range r.Findings {
 		c.t.Errorf("%v", f)
@@ -176,7 +181,7 @@ func readStored(t testing.TB, c *redis.Client, id string) *rawJob {
 		key: func(part string) string { return fmt.Sprintf("fermata:{%s}:%s", strings.Trim(tag, "{}"), part) },
 	}
 	// Between two runs: what is live would be judged by its own rules.
-	eventually(t, 10*time.Second, id+" waits", func() (err error) {
+	eventually(t, patience, id+" waits", func() (err error) {
 		if s.state, err = c.HGet(call(t), s.key("st"), s.record).Result(); err == nil && s.state[16] != '0' {
 			err = errors.New("it runs")
 		}
@@ -230,7 +235,7 @@ func (c *cluster) mend(n *schedulerNode, victims map[string]damage) {
 	}
 	again := time.Now()
 	for id, d := range victims {
-		eventually(c.t, 20*time.Second, d.name+": it runs again", func() error {
+		eventually(c.t, patience, d.name+": it runs again", func() error {
 			if !c.runs(id, again) {
 				return fmt.Errorf("%s has not: %v", id, n.auditNames(c.t)["default/"+id])
 			}

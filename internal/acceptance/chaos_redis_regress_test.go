@@ -39,14 +39,14 @@ func TestChaosPromotedReplicaMissesGrants(t *testing.T) {
 	network.CloseAll() // all connect again, by name
 
 	c := newCluster(t, "redis+sentinel://"+strings.Join(sentinel.SentinelAddrs(), ",")+"/"+sentinel.MasterName())
-	c.pulse = startPulse(t, redisBeside(t))
+	c.pulse.ask(redisBeside(t))
 	a, b := c.start("a"), c.start("b")
 	c.settle()
 	c.startWorker("w1", 60, a.grpc)
 	c.startWorker("w2", 60, b.grpc)
 	l := newLoad(150, time.Now().Add(time.Second), "default")
 	a.register(l)
-	c.waitAllRan(l, 20*time.Second)
+	c.waitAllRan(l, patience)
 
 	f := &figures{ID: "T30", Name: "a promoted replica misses the last grants", Faults: map[string]int{"grants lost": 1}, Bound: lostGrants + clusterFailover}
 	began := time.Now()

@@ -66,7 +66,7 @@ func TestChaosSettingsChangeWhileRunning(t *testing.T) {
 	c.settle()
 	says := func(what string) {
 		t.Helper()
-		eventually(t, 40*time.Second, "the node says: "+what, func() error {
+		eventually(t, patience, "the node says: "+what, func() error {
 			err := ready(call(t), n.http)
 			switch {
 			case what == "" || err == nil && what != "":

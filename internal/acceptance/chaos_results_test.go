@@ -22,11 +22,12 @@ func TestChaosResults(t *testing.T) {
 		n = 1000
 	}
 	begun := time.Now()
-	c := newCluster(t, newRedis(t).URL())
+	c := newCluster(t, newRedis(t).URL(), "--lease-ttl", longLease.String())
 	a, b := c.start("a"), c.start("b")
 	c.settle()
-	at := time.Now().Add(2 * time.Second).Truncate(time.Millisecond)
 	for i := range n {
+		// Each is registered before it is due, however long all of them take.
+		at := time.Now().Add(4 * time.Second).Truncate(time.Millisecond)
 		j := newJob(behaviour{})
 		j.Schedule, j.BackoffPolicy = every(time.Hour, at), noBackoff()
 		j.RetryPolicy = &fermatav1.RetryPolicy{MaxAttempts: 1}

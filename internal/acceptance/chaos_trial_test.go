@@ -72,7 +72,7 @@ func eitherBound(lock, lease time.Duration) time.Duration {
 }
 
 // calmBound is for faults that hold nothing up.
-func calmBound(_, _ time.Duration) time.Duration { return calmBounds().Lag }
+func calmBound(_, _ time.Duration) time.Duration { return calmLag }
 
 // runTrials gives the trials their turns: all on one bed in the short form, each on
 // a bed of its own in the long one. A trial that fails ends the bed.
@@ -115,14 +115,8 @@ func (b *bed) run(x trial) {
 	until := time.Now()
 	f.Took, f.Calm = until.Sub(from), until.Sub(injected)
 	f.Gap, f.Job = b.served.gap(b.events(), from.UnixNano(), until.UnixNano())
-	stalls := time.Duration(0)
-	for _, s := range b.pulse.seen() {
-		if s.ToNS > from.UnixNano() {
-			stalls += time.Duration(s.ToNS - s.FromNS)
-		}
-	}
-	// A second for a busy machine, beside what it was seen to take.
-	if most := f.Bound + stalls + time.Second; f.Gap > most {
+	stalls := b.pulse.Since(from)
+	if most := f.Bound + stalls + busy(); f.Gap > most {
 		b.t.Errorf("%s: %s waited %v beyond its interval; %v is documented (the machine stalled for %v)", f.ID, f.Job, f.Gap, f.Bound, stalls)
 	}
 	if len(f.Faults) == 0 {
@@ -151,7 +145,7 @@ func (b *bed) fault(kind faultKind, do func()) {
 	m := begin(kind.Name, kind.Workers...)
 	m.Harmless = kind.Harmless
 	do()
-	b.faults = append(b.faults, m.done(max(0, kind.Within-b.bounds().Lag)))
+	b.faults = append(b.faults, m.done(max(0, kind.Within-calmLag)))
 	b.current.Faults[kind.Name]++
 }
 
@@ -181,15 +175,14 @@ func (b *bed) lasts(d time.Duration) {
 func (b *bed) calm(bound time.Duration) {
 	b.t.Helper()
 	b.settle()
-	lag := b.bounds().Lag
-	eventually(b.t, bound+30*time.Second, "all jobs are on time", func() error { return b.served.onTime(b.events(), lag) })
+	eventually(b.t, bound+patience, "all jobs are on time", func() error { return b.served.onTime(b.events(), calmLag) })
 }
 
 // finish ends the bed's history and judges it.
 func (b *bed) finish() {
 	b.t.Helper()
 	for _, f := range b.faults { // until then, what was due in it need not have begun
-		b.lasts(time.Until(time.Unix(0, f.ToNS).Add(f.Hold + b.bounds().Lag + time.Second)))
+		b.lasts(time.Until(time.Unix(0, f.ToNS).Add(f.Hold + calmLag + time.Second)))
 	}
 	b.load.editor.stop()
 	jobs := b.nodes[0].all()

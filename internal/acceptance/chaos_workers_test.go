@@ -51,7 +51,7 @@ func (b *bed) live(worker string) map[string]check.Event {
 // holding waits until a worker runs something long.
 func (b *bed) holding(worker string) {
 	b.t.Helper()
-	eventually(b.t, 15*time.Second, worker+" runs something", func() error {
+	eventually(b.t, patience, worker+" runs something", func() error {
 		if len(b.live(worker)) < 2 {
 			return errors.New("it does not")
 		}
@@ -112,7 +112,7 @@ func freezeWorker(b *bed) {
 	})
 	b.power("leases that ended", int(b.sum("fermata_leases_ended_total")-ended), 1)
 	back := time.Now().UnixNano()
-	b.saw(20*time.Second, "the worker works again", func(e check.Event) bool { return e.Worker == id && e.Kind == check.Start && e.AtNS > back })
+	b.saw(patience, "the worker works again", func(e check.Event) bool { return e.Worker == id && e.Kind == check.Start && e.AtNS > back })
 }
 
 // sum is a metric over all nodes.
@@ -131,6 +131,12 @@ func killWorkers(b *bed) {
 	kills, lost := 0, 0
 	for end := time.Now().Add(chaosSpan(3 * time.Second)); kills < 3 || time.Now().Before(end); kills++ {
 		id := b.busiest()
+		eventually(b.t, patience, id+" runs something", func() error {
+			if len(b.live(id)) == 0 {
+				return errors.New("it does not")
+			}
+			return nil
+		})
 		b.fault(faultKind{Name: "worker killed", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
 			b.killWorker(id)
 			lost += len(b.live(id))
@@ -179,7 +185,7 @@ func silenceWorker(b *bed) {
 			l.grpc.Only(id)
 			l.grpc.Blackhole(faultproxy.Both)
 		}
-		eventually(b.t, 15*time.Second, "packets of the worker are held", func() error {
+		eventually(b.t, patience, "packets of the worker are held", func() error {
 			if stalled() == before {
 				return errors.New("none is")
 			}
@@ -201,7 +207,7 @@ func silenceWorker(b *bed) {
 	})
 	b.power("packets held", int(stalled()-before), 1)
 	back := time.Now().UnixNano()
-	b.saw(20*time.Second, "the worker works again", func(e check.Event) bool { return e.Worker == id && e.Kind == check.Start && e.AtNS > back })
+	b.saw(patience, "the worker works again", func(e check.Event) bool { return e.Worker == id && e.Kind == check.Start && e.AtNS > back })
 }
 
 // stormStreams loses what nodes have sent to workers and breaks all streams, again

@@ -37,7 +37,7 @@ type cluster struct {
 	nodes    []*schedulerNode                 // those that should be members
 	evidence []evidence                       // of all workers that ever ran
 	recorded []check.Event                    // what was read of it
-	pulse    *pulse                           // of Redis
+	pulse    *pulse                           // of the machine
 	plain    bool                             // nodes have default settings, as far as that can be
 	looking  *looking                         // nil until somebody does
 	secured  credentials.TransportCredentials // of the tests' own calls; nil: plain text
@@ -48,7 +48,7 @@ type cluster struct {
 // newCluster is an empty cluster; flags are added to those of each node. What it
 // has stored is audited when all its processes are gone.
 func newCluster(t testing.TB, redisURL string, flags ...string) *cluster {
-	c := &cluster{t: t, redisURL: redisURL, flags: flags}
+	c := &cluster{t: t, redisURL: redisURL, flags: flags, pulse: startPulse(t)}
 	t.Cleanup(func() {
 		if !t.Failed() {
 			c.audit()
@@ -65,7 +65,7 @@ func (c *cluster) audit() {
 		c.t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	options := redisstore.Options{Client: client, Shards: c.shards(), AllowUnsafe: true}
 	if c.virtual {
@@ -101,7 +101,7 @@ func (c *cluster) shards() int {
 
 // locks are the values of all shard locks that are held.
 func (c *cluster) locks() (map[int]string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if c.looking == nil {
 		client, err := redisstore.NewClient(redisstore.ClientOptions{URL: c.redisURL})
@@ -189,7 +189,7 @@ func (c *cluster) startAs(id, binary string, env []string, flags ...string) *sch
 func (c *cluster) adopt(id string, p *process) *schedulerNode {
 	c.t.Helper()
 	n := &schedulerNode{process: p, id: id, secured: c.secured}
-	up := p.logged(20*time.Second, "node is up")
+	up := p.logged(patience, "node is up")
 	for field, addr := range map[string]*string{"grpc": &n.grpc, "peer": &n.peer, "gossip": &n.gossip, "http": &n.http} {
 		text, ok := up[field].(string)
 		if !ok {
@@ -251,12 +251,12 @@ func (c *cluster) retire(n *schedulerNode) {
 func (c *cluster) settle() {
 	c.t.Helper()
 	for _, n := range c.nodes {
-		eventually(c.t, 30*time.Second, n.name+" sees a settled cluster", func() error { return c.settled(n) })
+		eventually(c.t, patience, n.name+" sees a settled cluster", func() error { return c.settled(n) })
 	}
 }
 
 func (c *cluster) settled(n *schedulerNode) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := ready(ctx, n.http); err != nil {
 		return err

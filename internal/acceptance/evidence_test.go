@@ -104,7 +104,7 @@ func (c *cluster) judge(h check.History) check.Report {
 	c.t.Helper()
 	h.EndNS = time.Now().UnixNano() // before the reading, which takes its time
 	h.Events = c.events()
-	for _, stall := range c.pulse.seen() {
+	for _, stall := range c.pulse.faults() {
 		c.t.Logf("%s for %v at %v", stall.Name, time.Duration(stall.ToNS-stall.FromNS), time.Unix(0, stall.FromNS))
 		h.Faults = append(h.Faults, stall)
 	}
@@ -121,9 +121,22 @@ func (c *cluster) judge(h check.History) check.Report {
 	return r
 }
 
+// calmLag is the documented bound of the lag of a healthy cluster.
+const calmLag = 2 * time.Second
+
+// busy is what a machine with other work to do may add to a documented bound, beside what
+// it is seen to stand still: a second, and five in the short form, which runs beside the
+// tests of other packages.
+func busy() time.Duration {
+	if chaosLong() {
+		return time.Second
+	}
+	return 5 * time.Second
+}
+
 // calmBounds are what the tests expect of a healthy cluster on a busy machine.
 func calmBounds() check.Bounds {
-	return check.Bounds{Lag: 2 * time.Second, Settle: time.Second, LeaseTTL: leaseTTL, Longest: 10 * time.Second}
+	return check.Bounds{Lag: calmLag, Grace: busy(), Settle: time.Second, LeaseTTL: leaseTTL, Longest: 10 * time.Second}
 }
 
 // between are the lags of the runs that started in an interval, sorted.

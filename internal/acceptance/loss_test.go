@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -33,9 +35,9 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 	var killedAt time.Time
 	for loss := range 3 {
 		id := fmt.Sprintf("w%d", loss)
-		started := c.saw(15*time.Second, "the run starts on "+id, starts("poison", id))
+		started := c.saw(patience, "the run starts on "+id, starts("poison", id))
 		if loss > 0 {
-			if after := time.Unix(0, started.AtNS).Sub(killedAt); after > leaseTTL+2*time.Second {
+			if after := time.Unix(0, started.AtNS).Sub(killedAt); after > leaseTTL+2*time.Second+c.pulse.Since(killedAt)+busy() {
 				t.Errorf("started elsewhere %v after its worker was killed, want at most %v", after, leaseTTL+2*time.Second)
 			}
 		}
@@ -43,7 +45,7 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 			t.Errorf("attempt %d with token %d after loss %d, want attempt 1 and a token above %d", started.Attempt, started.Token, loss, lastToken)
 		}
 		lastToken = started.Token
-		eventually(t, 5*time.Second, "the run is shown as running", func() error {
+		eventually(t, patience, "the run is shown as running", func() error {
 			return wantStatus(n.get("poison"), func(s *fermatav1.JobStatus) bool {
 				return s.GetState() == fermatav1.JobStatus_STATE_RUNNING && s.GetCurrentAttempt() == 1 && int(s.GetCurrentLosses()) == loss &&
 					int(s.GetLostTotal()) == loss && s.GetConsecutiveFailures() == 0
@@ -59,7 +61,7 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 		faults = append(faults, killed.done(leaseTTL+2*time.Second))
 		w = next
 	}
-	eventually(t, leaseTTL+5*time.Second, "the run is quarantined", func() error {
+	eventually(t, patience, "the run is quarantined", func() error {
 		return wantStatus(n.get("poison"), func(s *fermatav1.JobStatus) bool {
 			return s.GetState() == fermatav1.JobStatus_STATE_DEAD && s.GetLostTotal() == 3
 		})
@@ -74,7 +76,7 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 	// The workers that follow get other jobs, and leave this one alone.
 	c.startWorker("w9", 1, n.grpc)
 	n.create("after", scheduled(once(time.Now())))
-	c.saw(10*time.Second, "other jobs run", starts("after", "w9"))
+	c.saw(patience, "other jobs run", starts("after", "w9"))
 	bounds := calmBounds()
 	bounds.Longest = 2 * time.Minute
 	r := c.judge(check.History{Promises: []check.Promise{{Job: "poison"}, {Job: "after"}}, Faults: faults, Bounds: bounds})
@@ -99,7 +101,7 @@ type rawStream struct {
 
 func openRaw(t *testing.T, n *schedulerNode, hello *fermatav1.Hello) *rawStream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
 	stream, err := n.workers.Work(ctx)
 	if err != nil {
@@ -107,7 +109,7 @@ func openRaw(t *testing.T, n *schedulerNode, hello *fermatav1.Hello) *rawStream 
 	}
 	s := &rawStream{t, stream, cancel}
 	s.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}})
-	if s.receive().GetWelcome().GetLeaseTtl().AsDuration() != leaseTTL {
+	if ttl := s.receive().GetWelcome().GetLeaseTtl().AsDuration(); ttl != leaseTTL && ttl != longLease {
 		t.Fatal("no welcome with the lease's life")
 	}
 	return s
@@ -168,7 +170,11 @@ func TestLateResultIsRefused(t *testing.T) {
 	c := newCluster(t, server.URL())
 	n, other := c.start("a"), c.start("b")
 	c.settle()
-	j := newJob(behaviour{Sleep: 4 * time.Second})
+	held := filepath.Join(t.TempDir(), "held")
+	if err := os.WriteFile(held, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := newJob(behaviour{While: held})
 	j.Schedule = once(time.Now())
 	n.create("late", j)
 
@@ -183,8 +189,8 @@ func TestLateResultIsRefused(t *testing.T) {
 
 	c.startWorker("w1", 1, other.grpc)
 	cut := time.Now()
-	started := c.saw(15*time.Second, "the run starts elsewhere", starts("late", "w1"))
-	if after := time.Unix(0, started.AtNS).Sub(cut); after > leaseTTL+2*time.Second {
+	started := c.saw(patience, "the run starts elsewhere", starts("late", "w1"))
+	if after := time.Unix(0, started.AtNS).Sub(cut); after > leaseTTL+2*time.Second+c.pulse.Since(cut)+busy() {
 		t.Errorf("started elsewhere after %v", after)
 	}
 	if started.Token <= lease.GetToken() || started.Attempt != 1 {
@@ -210,8 +216,11 @@ func TestLateResultIsRefused(t *testing.T) {
 		}
 		again.cancel()
 	}
-	c.saw(15*time.Second, "the run ends", func(e check.Event) bool { return e.Kind == check.End && e.Outcome == check.OK })
-	eventually(t, 5*time.Second, "its result counts", func() error {
+	if err := os.Remove(held); err != nil {
+		t.Fatal(err)
+	}
+	c.saw(patience, "the run ends", func(e check.Event) bool { return e.Kind == check.End && e.Outcome == check.OK })
+	eventually(t, patience, "its result counts", func() error {
 		return wantStatus(n.get("late"), func(s *fermatav1.JobStatus) bool {
 			return s.GetState() == fermatav1.JobStatus_STATE_DONE && s.GetSucceededTotal() == 1 && s.GetRunsTotal() == 1 && s.GetConsecutiveFailures() == 0
 		})
@@ -231,7 +240,7 @@ func TestLateResultIsRefused(t *testing.T) {
 func TestRepeatedResultCountsOnce(t *testing.T) {
 	inTurn(t)
 	server := newRedis(t)
-	c := newCluster(t, server.URL())
+	c := newCluster(t, server.URL(), "--lease-ttl", longLease.String())
 	n, other := c.start("a"), c.start("b")
 	c.settle()
 	j := newJob(behaviour{})

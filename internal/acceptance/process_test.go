@@ -111,7 +111,7 @@ func (p *process) kill() {
 func (p *process) freeze() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)
-	eventually(p.t, 5*time.Second, p.name+" stops", func() error {
+	eventually(p.t, patience, p.name+" stops", func() error {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 		if err != nil {
 			return err
@@ -176,6 +176,10 @@ func (p *process) logged(limit time.Duration, message string) map[string]any {
 	})
 	return found
 }
+
+// patience bounds every wait for what has to come. Passing it is a failure, so that it
+// costs nothing to have much of it.
+const patience = 3 * time.Minute
 
 // eventually polls a condition until it holds, and fails the test with its last
 // complaint if that takes longer than limit.

@@ -2,81 +2,64 @@ package acceptance
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/check"
+	"github.com/fermata-io/fermata/internal/stalltest"
 )
 
-// pulse tells the machine's troubles from the cluster's: it asks each Redis server
-// for nothing in particular, again and again, and notes when that takes long. A
-// disk or a processor that is taken away from the tests shows there too.
-type pulse struct {
-	mu     sync.Mutex
-	stalls []check.Fault
-}
+// pulse tells the machine's troubles from the cluster's: it watches the processor, the
+// disk and what Redis servers take to answer nothing in particular.
+type pulse struct{ *stalltest.Watch }
 
-const (
-	beat = 25 * time.Millisecond
-	// stalled is how long a beat may take on a busy machine; the scripts of the
-	// cluster are bounded to a fraction of it.
-	stalled = 400 * time.Millisecond
-)
+// stalled is how long the machine has to stand still to excuse what is late; the scripts
+// of the cluster are bounded to a fraction of it.
+const stalled = 250 * time.Millisecond
 
-func startPulse(t testing.TB, clients ...*redis.Client) *pulse {
-	p := &pulse{}
-	ctx, cancel := context.WithCancel(context.Background())
-	var beating sync.WaitGroup
-	for _, client := range clients {
-		beating.Go(func() { p.follow(ctx, client) })
+func startPulse(t testing.TB) *pulse {
+	t.Helper()
+	disk, err := os.Create(filepath.Join(t.TempDir(), "pulse"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		cancel()
-		beating.Wait()
+	t.Cleanup(func() { _ = disk.Close() })
+	p := &pulse{stalltest.Start(t)}
+	p.Ask(10*stalltest.Beat, func(context.Context) error {
+		_, err := disk.WriteAt([]byte{0}, 0)
+		return errors.Join(err, disk.Sync())
 	})
 	return p
 }
 
-func (p *pulse) follow(ctx context.Context, client *redis.Client) {
-	ticker := time.NewTicker(beat)
-	defer ticker.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if client.Ping(ctx).Err() != nil {
-			continue // the gap shows at the next success
-		}
-		if now := time.Now(); now.Sub(last) > stalled {
-			p.mu.Lock()
-			p.stalls = append(p.stalls, check.Fault{
-				Name: "machine stalled", FromNS: last.UnixNano(), ToNS: now.UnixNano(), Harmless: now.Sub(last) < time.Second,
-			})
-			p.mu.Unlock()
-		}
-		last = time.Now()
+// ask has it look at these servers too.
+func (p *pulse) ask(clients ...*redis.Client) {
+	for _, client := range clients {
+		p.Ask(stalltest.Beat, func(ctx context.Context) error { return client.Ping(ctx).Err() })
 	}
 }
 
-// seen are the stalls so far.
-func (p *pulse) seen() []check.Fault {
-	if p == nil {
-		return nil
+// faults are the stalls so far.
+func (p *pulse) faults() (all []check.Fault) {
+	for _, s := range p.Seen() {
+		if s.Length() >= stalled {
+			all = append(all, check.Fault{
+				Name: "machine stalled", FromNS: s.From.UnixNano(), ToNS: s.To.UnixNano(), Harmless: s.Length() < time.Second,
+			})
+		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.stalls)
+	return all
 }
 
 // undisturbed leaves out what stalls of the machine delayed.
 func (p *pulse) undisturbed(lags []check.Lag) []check.Lag {
-	stalls := p.seen()
+	stalls := p.faults()
 	return slices.DeleteFunc(slices.Clone(lags), func(l check.Lag) bool {
 		return slices.ContainsFunc(stalls, func(f check.Fault) bool {
 			return f.FromNS <= l.AtNS && l.AtNS-int64(l.Lag) <= f.ToNS+int64(time.Second)

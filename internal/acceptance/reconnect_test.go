@@ -12,7 +12,7 @@ import (
 
 // longLease leaves a worker some tries to come back: it gives its leases up after
 // half of their life without a stream, when they may not have been renewed.
-const longLease = 9 * time.Second
+const longLease = 12 * time.Second
 
 func longBounds() check.Bounds {
 	b := calmBounds()
@@ -48,7 +48,7 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 				n.create(fmt.Sprintf("cut-%d", i), j)
 			}
 			for i := range sleeps {
-				c.saw(5*time.Second, "the runs start", starts(fmt.Sprintf("cut-%d", i), "w1"))
+				c.saw(patience, "the runs start", starts(fmt.Sprintf("cut-%d", i), "w1"))
 			}
 			away := begin("stream cut")
 			away.Harmless = true
@@ -56,7 +56,7 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 			proxy.CloseAll()
 			if !elsewhere {
 				// Back again inside the lease, after one run has ended without a stream.
-				c.saw(5*time.Second, "a run ends without a stream", func(e check.Event) bool { return e.Kind == check.End })
+				c.saw(patience, "a run ends without a stream", func(e check.Event) bool { return e.Kind == check.End })
 				proxy.Refuse(false)
 			}
 			promises := []check.Promise{}
@@ -87,7 +87,7 @@ func TestResultsCountOnceOverCuts(t *testing.T) {
 	inTurn(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--lease-ttl", longLease.String())
-	c.pulse = startPulse(t, server.Client())
+	c.pulse.ask(server.Client())
 	n := c.start("a")
 	c.settle()
 	proxy := faultproxy.New(t, n.grpc)
@@ -103,13 +103,13 @@ func TestResultsCountOnceOverCuts(t *testing.T) {
 		l.promises[i].FromMS = l.promises[i].AnchorMS
 	}
 	n.register(l)
-	c.waitAllRan(l, 15*time.Second)
+	c.waitAllRan(l, patience)
 	var faults []check.Fault
 	for range 4 { // a worker whose stream breaks more often waits longer
 		cut := begin("answers lost")
 		heard := len(c.match(ended))
 		proxy.Blackhole(faultproxy.ToClient)
-		eventually(t, 10*time.Second, "results are sent that nobody answers", func() error {
+		eventually(t, patience, "results are sent that nobody answers", func() error {
 			if more := len(c.match(ended)) - heard; more < 4 {
 				return fmt.Errorf("%d results", more)
 			}
@@ -118,7 +118,7 @@ func TestResultsCountOnceOverCuts(t *testing.T) {
 		proxy.CloseAll()
 		proxy.Pass()
 		back := len(c.match(starts("load-0000", "")))
-		eventually(t, 10*time.Second, "the worker is back", func() error {
+		eventually(t, patience, "the worker is back", func() error {
 			if len(c.match(starts("load-0000", ""))) == back {
 				return fmt.Errorf("not yet")
 			}

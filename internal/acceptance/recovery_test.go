@@ -37,7 +37,7 @@ func TestPeopleTakeOver(t *testing.T) {
 	a.create("report", j)
 	status := func(what string, ok func(*fermatav1.JobStatus) bool) {
 		t.Helper()
-		eventually(t, 20*time.Second, what, func() error { return wantStatus(b.get("report"), ok) })
+		eventually(t, patience, what, func() error { return wantStatus(b.get("report"), ok) })
 	}
 	status("it pauses itself", func(s *fermatav1.JobStatus) bool {
 		return s.GetState() == fermatav1.JobStatus_STATE_PAUSED && s.GetConsecutiveFailures() == 3 && strings.Contains(s.GetPauseNote(), "3 failed runs")
@@ -50,7 +50,7 @@ func TestPeopleTakeOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.saw(10*time.Second, "the manual run starts", func(e check.Event) bool { return strings.HasSuffix(e.Run, "/m-try") && e.Kind == check.End })
+	c.saw(patience, "the manual run starts", func(e check.Event) bool { return strings.HasSuffix(e.Run, "/m-try") && e.Kind == check.End })
 	if !strings.HasSuffix(run.GetRun().GetName(), "/runs/m-try") {
 		t.Errorf("the manual run is %v", run)
 	}
@@ -83,7 +83,7 @@ func TestPeopleTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	filled := func(e check.Event) bool { return strings.Contains(e.Run, "/b-fill-") && e.Kind == check.Start }
-	eventually(t, 20*time.Second, "the backfill runs", func() error {
+	eventually(t, patience, "the backfill runs", func() error {
 		if n := len(c.match(filled)); n < 10 {
 			return fmt.Errorf("%d runs", n)
 		}

@@ -17,7 +17,7 @@ func TestLostRepliesOfRedisCountNothingTwice(t *testing.T) {
 	server := newRedis(t)
 	proxy := faultproxy.New(t, server.Addr())
 	c := newCluster(t, "redis://"+proxy.Addr()+"/0")
-	c.pulse = startPulse(t, server.Client())
+	c.pulse.ask(server.Client())
 	a, b := c.start("a"), c.start("b")
 	c.settle()
 	c.startWorker("w1", 40, a.grpc)
@@ -33,7 +33,7 @@ func TestLostRepliesOfRedisCountNothingTwice(t *testing.T) {
 		*p = check.Promise{Job: p.Job, AnchorMS: start.UnixMilli(), Every: time.Second, FromMS: start.UnixMilli()}
 	}
 	a.register(l)
-	c.waitAllRan(l, 15*time.Second)
+	c.waitAllRan(l, patience)
 
 	creators := startCreators(t, a, b)
 	lost := begin("replies of redis lost")
@@ -48,7 +48,7 @@ func TestLostRepliesOfRedisCountNothingTwice(t *testing.T) {
 	fault := lost.done(leaseTTL + 2*time.Second)
 	// What was in doubt when the fault ended is settled one lease later.
 	calm := time.Now().Add(leaseTTL + 2*time.Second)
-	eventually(t, 20*time.Second, "every job has run after the fault", func() error {
+	eventually(t, patience, "every job has run after the fault", func() error {
 		ran := map[string]bool{}
 		for _, e := range c.match(func(e check.Event) bool { return e.Kind == check.End && e.AtNS > calm.UnixNano() }) {
 			ran[e.Job] = true

@@ -3,6 +3,7 @@ package acceptance
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -108,13 +109,17 @@ func TestRestoreGoesOn(t *testing.T) {
 	if _, err := a.jobs.PauseJob(call(t), &fermatav1.PauseJobRequest{Name: jobName("paused"), Note: "until the audit is over"}); err != nil {
 		t.Fatal(err)
 	}
-	live := newJob(behaviour{Sleep: 2 * time.Second})
+	held := filepath.Join(t.TempDir(), "held")
+	if err := os.WriteFile(held, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	live := newJob(behaviour{While: held})
 	live.Schedule = once(time.Now().Add(3 * time.Second))
 	a.create("live", live)
 
 	wait := func(id string, fits func(*fermatav1.JobStatus) bool) {
 		t.Helper()
-		eventually(t, 20*time.Second, id+" is in its trouble", func() error { return wantStatus(a.get(id), fits) })
+		eventually(t, patience, id+" is in its trouble", func() error { return wantStatus(a.get(id), fits) })
 	}
 	wait("backing", func(s *fermatav1.JobStatus) bool { return s.GetConsecutiveFailures() == 1 })
 	wait("retrying", func(s *fermatav1.JobStatus) bool { return s.GetCurrentAttempt() == 2 })
@@ -127,6 +132,9 @@ func TestRestoreGoesOn(t *testing.T) {
 		t.Fatalf("exported\n%s", export)
 	}
 	first.startOver()
+	if err := os.Remove(held); err != nil {
+		t.Fatal(err)
+	}
 
 	second := newCluster(t, newRedis(t).URL())
 	b := second.start("b")
@@ -142,22 +150,24 @@ func TestRestoreGoesOn(t *testing.T) {
 	due := map[string]time.Time{}
 	for _, id := range []string{"backing", "retrying"} {
 		due[id] = b.get(id).GetStatus().GetNextDueTime().AsTime()
-		if left := time.Until(due[id]); left < time.Second {
-			t.Fatalf("%s is due in %v: the test took too long", id, left)
-		}
 	}
 
 	second.startWorker("w2", 20, b.grpc)
-	second.saw(10*time.Second, "the run that was live runs again", func(e check.Event) bool { return e.Job == "live" && e.Kind == check.Start })
+	ready := time.Now() // after what is due, perhaps, on a slow machine
+	second.saw(patience, "the run that was live runs again", func(e check.Event) bool { return e.Job == "live" && e.Kind == check.Start })
 	for id, at := range due {
-		e := second.saw(40*time.Second, id+" goes on", func(e check.Event) bool { return e.Job == id && e.Kind == check.Start })
-		if lag := time.Unix(0, e.AtNS).Sub(at); lag < 0 || lag > 2*time.Second {
+		e := second.saw(patience, id+" goes on", func(e check.Event) bool { return e.Job == id && e.Kind == check.Start })
+		lag := time.Unix(0, e.AtNS).Sub(at)
+		if ready.After(at) {
+			at = ready
+		}
+		if most := calmLag + second.pulse.Since(at) + busy(); lag < 0 || time.Unix(0, e.AtNS).Sub(at) > most {
 			t.Errorf("%s went on %v after it was due", id, lag)
 		}
 	}
 	status := func(id string, fits func(*fermatav1.JobStatus) bool) {
 		t.Helper()
-		eventually(t, 20*time.Second, id+" has gone on", func() error { return wantStatus(b.get(id), fits) })
+		eventually(t, patience, id+" has gone on", func() error { return wantStatus(b.get(id), fits) })
 	}
 	status("backing", func(s *fermatav1.JobStatus) bool { return s.GetConsecutiveFailures() == 2 && s.GetDeadTotal() == 2 })
 	status("retrying", func(s *fermatav1.JobStatus) bool { return s.GetSucceededTotal() == 1 && s.GetRunsTotal() == 1 })
@@ -181,7 +191,7 @@ func TestRestoreGoesOn(t *testing.T) {
 	got := backups(t, b.fermata(command, nil, "export", "--states", "--prefix", "paused"))
 	sameBackups(t, map[string]map[string]any{"paused": got["paused"]}, map[string]map[string]any{"paused": want["paused"]})
 	b.fermata(command, nil, "jobs", "resume", "paused")
-	status("paused", func(s *fermatav1.JobStatus) bool { return s.GetSucceededTotal() == 1 })
+	status("paused", func(s *fermatav1.JobStatus) bool { return s.GetSucceededTotal() >= 1 })
 }
 
 // startOver ends all nodes at once: everything is lost.

@@ -68,7 +68,7 @@ func TestEveryProcessOnTLS(t *testing.T) {
 	runs := func(what string) {
 		t.Helper()
 		before := hits.Load()
-		eventually(t, 20*time.Second, what, func() error {
+		eventually(t, patience, what, func() error {
 			if n := hits.Load() - before; n < 2 {
 				return fmt.Errorf("%d runs", n)
 			}
@@ -81,7 +81,7 @@ func TestEveryProcessOnTLS(t *testing.T) {
 	nodes.Replace(ours.Issue(role("node")), ours)
 	workers.Replace(ours.Issue(role("worker")), ours)
 	people.Replace(ours.Issue(role("person")), ours)
-	eventually(t, 20*time.Second, "the new certificate is served", func() error {
+	eventually(t, patience, "the new certificate is served", func() error {
 		if serial(t, a.grpc, mine) == served {
 			return errors.New("it is the old one")
 		}
@@ -108,11 +108,18 @@ func TestEveryProcessOnTLS(t *testing.T) {
 // person runs one command line.
 func person(t *testing.T, args ...string) (code int, output string) {
 	t.Helper()
+	return personIn(t, nil, args...)
+}
+
+// personIn is person with more in the environment.
+func personIn(t *testing.T, env []string, args ...string) (code int, output string) {
+	t.Helper()
 	binary, err := clientBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(binary, args...)
+	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		t.Fatal(err)

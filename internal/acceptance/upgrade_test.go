@@ -26,7 +26,7 @@ const nextVersion = "v1.99.0"
 
 // nextMarks are what it adds to a state and to a definition (field 1000, "next").
 const (
-	nextState      = "X4:next"
+	nextState      = "!4:next"
 	nextDefinition = "\xc2\x3e\x04next"
 )
 
@@ -50,9 +50,7 @@ var nextSources = map[string][][2]string{
 	return append(append(b, d.Unknown...), later...), nil`},
 	},
 	"internal/redisstore/policies.go": {
-		{"return nil, fmt.Errorf(\"run %s: %w\", r.ID, err)\n\t}\n\treturn b, nil", `return nil, fmt.Errorf("run %s: %w", r.ID, err)
-	}
-	return append(b, "\xc2\x3e\x04next"...), nil`},
+		{"return appendText(b, 60, encodeTraceID(r.Caller)), nil", `return append(appendText(b, 60, encodeTraceID(r.Caller)), "\xc2\x3e\x04next"...), nil`},
 	},
 	"internal/peer/version.go": {{"Protocol    = 1", "Protocol    = 2"}},
 	"internal/membership/meta.go": {
@@ -132,7 +130,7 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 	}
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
-	c.pulse = startPulse(t, server.Client())
+	c.pulse.ask(server.Client())
 	for _, id := range []string{"a", "b", "c"} {
 		c.start(id)
 	}
@@ -146,7 +144,7 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 		l.jobs[id] = j
 	}
 	c.nodes[0].register(l)
-	c.waitAllRan(l, 15*time.Second)
+	c.waitAllRan(l, patience)
 
 	roll := func(binary string) {
 		t.Helper()
@@ -181,12 +179,17 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 	edited, start := newJob(behaviour{}), time.Now().Add(time.Second).Truncate(time.Millisecond)
 	edited.Schedule = every(time.Second, start)
 	c.nodes[0].create("edited", edited)
-	l.promises = append(l.promises, check.Promise{Job: "edited", AnchorMS: start.UnixMilli(), Every: time.Second, FromMS: start.UnixMilli()})
+	l.promises = append(l.promises, check.Promise{
+		Job: "edited", AnchorMS: start.UnixMilli(), Every: time.Second, FromMS: max(start.UnixMilli(), time.Now().UnixMilli()),
+	})
 	// Every job runs once more, on nodes of the next version alone.
 	c.waitEnds(time.Now().Add(6 * time.Second))
-	if states, definitions, records := marked("after the upgrade"); states != records || definitions == 0 {
-		t.Errorf("the next version has written %d of %d states, %d definitions", states, records, definitions)
-	}
+	eventually(t, patience, "the next version has written every state", func() error {
+		if states, definitions, records := marked("after the upgrade"); states != records || definitions == 0 {
+			return fmt.Errorf("%d of %d states, %d definitions", states, records, definitions)
+		}
+		return nil
+	})
 	roll("")
 	edited.Name, edited.Labels = jobName("edited"), map[string]string{"by": "the present version"}
 	if _, err := c.nodes[0].jobs.UpdateJob(call(t), &fermatav1.UpdateJobRequest{
@@ -247,7 +250,7 @@ func TestALaterSchemaIsRefused(t *testing.T) {
 	j := newJob(behaviour{})
 	j.Schedule = every(time.Second, time.Now())
 	a.create("ping", j)
-	c.saw(10*time.Second, "work goes on", func(e check.Event) bool { return e.Kind == check.End })
+	c.saw(patience, "work goes on", func(e check.Event) bool { return e.Kind == check.End })
 
 	ctx := call(t)
 	if err := server.Client().HSet(ctx, "fermata:{meta}", "schema", redisstore.SchemaVersion+1).Err(); err != nil {

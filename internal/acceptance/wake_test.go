@@ -18,13 +18,13 @@ func TestJobDueSoonStartsOnTimeWhereverItsShardIs(t *testing.T) {
 	inTurn(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
-	c.pulse = startPulse(t, server.Client())
+	c.pulse.ask(server.Client())
 	a, b, d := c.start("a"), c.start("b"), c.start("c")
 	c.settle()
 	c.startWorker("w1", 10, d.grpc)
 	warm := "warm"
 	a.create(warm, scheduled(once(time.Now())))
-	c.saw(10*time.Second, "the worker works", starts(warm, ""))
+	c.saw(patience, "the worker works", starts(warm, ""))
 
 	const samples = 30
 	ids := heldBy(b, "b", "due", samples)
@@ -32,7 +32,7 @@ func TestJobDueSoonStartsOnTimeWhereverItsShardIs(t *testing.T) {
 	for _, id := range ids {
 		due[id] = time.Now().Add(200 * time.Millisecond).Truncate(time.Millisecond)
 		a.create(id, scheduled(once(due[id])))
-		c.saw(5*time.Second, id+" starts", starts(id, ""))
+		c.saw(patience, id+" starts", starts(id, ""))
 	}
 	var lags []time.Duration
 	for id, at := range due {
@@ -44,8 +44,9 @@ func TestJobDueSoonStartsOnTimeWhereverItsShardIs(t *testing.T) {
 	if lags[0] < 0 {
 		t.Errorf("a job started %v before it was due", -lags[0])
 	}
-	if median := lags[samples/2]; median > 50*time.Millisecond {
-		t.Errorf("median start is %v after due, want at most 50ms", median)
+	// What polls does so once a second: half a second would be its median.
+	if median := lags[samples/2]; median > 250*time.Millisecond {
+		t.Errorf("median start is %v after due, want at most 250ms", median)
 	}
 	promises := []check.Promise{{Job: warm}}
 	for _, id := range ids {

@@ -22,6 +22,8 @@ const handlerName = "acceptance"
 // behaviour is a job's payload: what its handler does.
 type behaviour struct {
 	Sleep time.Duration `json:"sleep,omitempty"`
+	// While lasts as long as the file exists.
+	While string `json:"while,omitempty"`
 	// Fail always; FailAttempts fails that many attempts of each run; FailWhile
 	// fails as long as the file exists.
 	Fail         bool   `json:"fail,omitempty"`
@@ -69,7 +71,7 @@ func (c *cluster) startWorkerOf(id string, slots int, queues []string, addresses
 	if c.spawned != nil {
 		c.spawned(id, p.cmd.Process.Pid)
 	}
-	p.logged(20*time.Second, "acceptance worker is up")
+	p.logged(patience, "acceptance worker is up")
 	return p
 }
 
@@ -152,6 +154,9 @@ func behave(ctx context.Context, t *worker.Task) error {
 			return ctx.Err()
 		}
 	}
+	if err := b.lasts(ctx); err != nil {
+		return err
+	}
 	if b.Poison {
 		os.Exit(3)
 	}
@@ -164,6 +169,25 @@ func behave(ctx context.Context, t *worker.Task) error {
 		return asking(b.RetryAfter, errors.New("told to fail"))
 	}
 	return nil
+}
+
+// lasts returns when the file is gone.
+func (b behaviour) lasts(ctx context.Context) error {
+	if b.While == "" {
+		return nil
+	}
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		if _, err := os.Stat(b.While); err != nil {
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // asking adds a wish for the next delay to an error.

@@ -32,8 +32,9 @@ type Limits struct {
 
 // Policy decides. The zero value denies everything.
 type Policy struct {
-	rules    []Rule
-	fallback Limits
+	rules      []Rule
+	fallback   Limits
+	namespaces []NamespaceLimits
 }
 
 // NewPolicy checks rules. fallback are the limits of whom no rule gives any. The

@@ -5,7 +5,7 @@ import "fmt"
 // Permission is one thing that can be allowed.
 type Permission uint8
 
-// Permissions. All but the last three are asked for in a namespace.
+// Permissions. All but ReadCluster, AdministerCluster and Relay are asked for in a namespace.
 const (
 	// Anyone: whoever is authenticated.
 	Anyone Permission = iota
@@ -26,12 +26,15 @@ const (
 	AdministerCluster
 	// Relay: speak as a node to other nodes; asked for everywhere.
 	Relay
+	// ReadQueues: see how much there is to do in queues, and nothing of the jobs.
+	ReadQueues
 	permissions
 )
 
 var permissionNames = [permissions]string{
 	Anyone: "anyone", ReadJobs: "read jobs", OperateJobs: "operate jobs", EditJobs: "edit jobs", Work: "work",
 	AdministerJobs: "administer jobs", ReadCluster: "read cluster", AdministerCluster: "administer cluster", Relay: "relay",
+	ReadQueues: "read queues",
 }
 
 func (p Permission) String() string {
@@ -52,21 +55,23 @@ const (
 	Worker   Role = "worker"
 	Admin    Role = "admin"
 	Node     Role = "node"
+	Scaler   Role = "scaler"
 )
 
 // roles are what each role allows. Workers and nodes can do nothing else: their
-// credentials lie on many machines.
+// credentials lie on many machines. An autoscaler's lie with somebody else.
 var roles = map[Role][]Permission{
-	Viewer:   {ReadJobs, ReadCluster},
-	Operator: {ReadJobs, ReadCluster, OperateJobs},
-	Editor:   {ReadJobs, ReadCluster, OperateJobs, EditJobs},
+	Viewer:   {ReadJobs, ReadQueues, ReadCluster},
+	Operator: {ReadJobs, ReadQueues, ReadCluster, OperateJobs},
+	Editor:   {ReadJobs, ReadQueues, ReadCluster, OperateJobs, EditJobs},
 	Worker:   {Work},
-	Admin:    {ReadJobs, ReadCluster, OperateJobs, EditJobs, AdministerJobs, AdministerCluster},
+	Admin:    {ReadJobs, ReadQueues, ReadCluster, OperateJobs, EditJobs, AdministerJobs, AdministerCluster},
 	Node:     {Relay},
+	Scaler:   {ReadQueues},
 }
 
 // Roles lists all roles, the weaker ones of people first.
-func Roles() []Role { return []Role{Viewer, Operator, Editor, Admin, Worker, Node} }
+func Roles() []Role { return []Role{Viewer, Operator, Editor, Admin, Worker, Node, Scaler} }
 
 // Valid tells whether there is such a role.
 func (r Role) Valid() bool { return roles[r] != nil }

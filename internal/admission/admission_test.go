@@ -164,10 +164,10 @@ func TestQueueConcurrency(t *testing.T) {
 	run(t, func(b *bed) {
 		b.settings(job.QueueSettings{MaxConcurrency: 2})
 		b.put(recurring("a"), recurring("b"), recurring("c"))
-		if g := b.take(5); g.N != 2 || g.Again <= 0 {
+		if g := b.take(5); g.N != 2 || g.Again <= 0 || g.Limit != job.LimitRoom {
 			t.Errorf("grant %+v, want room for 2", g)
 		}
-		if g := b.take(5); g.N != 0 {
+		if g := b.take(5); g.N != 0 || g.Limit != job.LimitRoom {
 			t.Errorf("grant %+v of room that is promised", g)
 		}
 		b.a.GiveBack([]job.QueueAsk{{Queue: queueQ, N: 1}})
@@ -182,15 +182,15 @@ func TestQueueConcurrency(t *testing.T) {
 			t.Errorf("grant %+v of a full queue", g)
 		}
 		calls := b.limits.count("rooms")
-		if b.take(1); b.limits.count("rooms") != calls {
-			t.Error("a queue that rests is asked for again")
+		if g := b.take(1); g.Limit != job.LimitRoom || b.limits.count("rooms") != calls {
+			t.Errorf("a queue that rests is asked for again, or forgets why: %+v", g)
 		}
 		b.rooms = nil
 		b.end("ns/a", success)
 		if !slices.Contains(b.rooms, "ns/q") {
 			t.Error("nobody is told of the room")
 		}
-		if g := b.take(1); g.N != 1 {
+		if g := b.take(1); g.N != 1 || g.Limit != job.NoLimit {
 			t.Errorf("grant %+v after a run ended", g)
 		}
 		if d := dueIn(b.store.state("ns/c")); d > 3*restRoom/2 {
@@ -205,7 +205,7 @@ func TestQueueRate(t *testing.T) {
 		if !b.a.Limited("ns", "q") || b.a.Limited("ns", "other") {
 			t.Error("Limited is wrong")
 		}
-		if g := b.take(5); g.N != 3 || g.Again != 100*time.Millisecond {
+		if g := b.take(5); g.N != 3 || g.Again != 100*time.Millisecond || g.Limit != job.LimitRate {
 			t.Errorf("grant %+v, want the burst", g)
 		}
 		b.a.GiveBack([]job.QueueAsk{{Queue: queueQ, N: 2}})
@@ -241,7 +241,7 @@ func TestUnknownSettings(t *testing.T) {
 		if !b.a.Limited("ns", "q") {
 			t.Error("not limited")
 		}
-		if g := b.take(1); g.N != 0 || g.Again <= 0 {
+		if g := b.take(1); g.N != 0 || g.Again <= 0 || g.Limit != job.NoLimit {
 			t.Errorf("grant %+v", g)
 		}
 		limits.set(func() { limits.down["settings"] = false })

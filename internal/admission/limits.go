@@ -19,8 +19,11 @@ const (
 	restError = 200 * time.Millisecond
 )
 
-// restingQueue is a queue that has nothing to grant until an instant.
-type restingQueue struct{ until time.Time }
+// restingQueue is a queue that has nothing to grant until an instant, for a limit.
+type restingQueue struct {
+	until time.Time
+	limit job.QueueLimit
+}
 
 // promise is how much of a queue's room was granted to runs that have not come to
 // their gate yet. What is not heard of within promiseLife is not counted any more.
@@ -92,12 +95,13 @@ func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGr
 	known := a.settings.Load() != nil
 	a.mu.Lock()
 	for i, ask := range asks {
-		rest := a.mu.rests[ask.Queue].until.Sub(now)
+		resting := a.mu.rests[ask.Queue]
+		rest := resting.until.Sub(now)
 		switch {
 		case !known:
 			grants[i].Again = restLeast
 		case rest > 0:
-			grants[i].Again = rest
+			grants[i].Again, grants[i].Limit = rest, resting.limit
 		default:
 			delete(a.mu.rests, ask.Queue)
 			grants[i].N = ask.N
@@ -110,7 +114,7 @@ func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGr
 	defer a.mu.Unlock()
 	for i, ask := range asks {
 		if grants[i].N == 0 && known {
-			a.mu.rests[ask.Queue] = restingQueue{now.Add(grants[i].Again)}
+			a.mu.rests[ask.Queue] = restingQueue{now.Add(grants[i].Again), grants[i].Limit}
 		}
 	}
 	return grants
@@ -138,11 +142,11 @@ func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, grants []
 	for i, place := range places {
 		g := &grants[place]
 		n := a.promise(asks[place].Queue, g.N, free[i])
-		if n < g.N {
-			g.Again = restRoom
-		}
-		if err != nil && n == 0 {
+		switch {
+		case err != nil && n == 0:
 			g.Again = restError
+		case n < g.N:
+			g.Again, g.Limit = restRoom, job.LimitRoom
 		}
 		g.N = n
 	}
@@ -172,7 +176,7 @@ func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, grants [
 			a.worked()
 			a.arrived(asks[places[i]].Queue, a.queue(asks[places[i]].Queue), g.N-taken.N)
 			next := time.Duration(taken.AtMS-taken.NowMS) * time.Millisecond
-			*g = job.QueueGrant{N: taken.N, Again: max(restLeast, min(next, restMost))}
+			*g = job.QueueGrant{N: taken.N, Again: max(restLeast, min(next, restMost)), Limit: job.LimitRate}
 		}
 	}
 }

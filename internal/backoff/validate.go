@@ -65,12 +65,18 @@ type checker struct{ errors []FieldError }
 
 func (c *checker) require(ok bool, field, format string, args ...any) {
 	if !ok {
-		c.errors = append(c.errors, FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
+		c.refuse(field, format, args...)
 	}
 }
 
+func (c *checker) refuse(field, format string, args ...any) {
+	c.errors = append(c.errors, FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
+}
+
 func (c *checker) duration(field string, d time.Duration) {
-	c.require(d >= 0 && d <= Longest, field, "is %v, want 0 to %v", d, Longest)
+	if d < 0 || d > Longest { // not require: its arguments would be allocated for each good policy
+		c.refuse(field, "is %v, want 0 to %v", d, Longest)
+	}
 }
 
 func (c *checker) within(field string, n, low, high int) {
@@ -78,10 +84,14 @@ func (c *checker) within(field string, n, low, high int) {
 }
 
 func (c *checker) multiplier(m float64) {
-	c.require(m >= 1 && m <= MaxMultiplier, "multiplier", "is %v, want 1 to %d", m, MaxMultiplier)
+	if !(m >= 1 && m <= MaxMultiplier) {
+		c.refuse("multiplier", "is %v, want 1 to %d", m, MaxMultiplier)
+	}
 }
 
 func (c *checker) jitter(j Jitter) {
 	c.require(int(j.Kind) < len(jitterNames), "jitter.kind", "is unknown")
-	c.require(j.Fraction >= 0 && j.Fraction <= 1, "jitter.fraction", "is %v, want 0 to 1", j.Fraction)
+	if !(j.Fraction >= 0 && j.Fraction <= 1) {
+		c.refuse("jitter.fraction", "is %v, want 0 to 1", j.Fraction)
+	}
 }

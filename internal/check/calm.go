@@ -34,7 +34,7 @@ func (h *History) silence(s Silence, line *timeline, r *Report) {
 	if line == nil {
 		return
 	}
-	from := h.by(s.FromNS, h.Bounds.Lag)
+	from := h.by(s.FromNS, h.Bounds.Lag+h.Bounds.Grace)
 	for _, e := range line.executions {
 		manual := strings.HasPrefix(path.Base(e.Run), "m-")
 		if e.AtNS > from && (s.ToNS == 0 || e.AtNS < s.ToNS) && !manual {

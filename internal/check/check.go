@@ -10,9 +10,9 @@ import (
 func Check(h History) Report {
 	var r Report
 	jobs := timelines(h.Events, &r)
-	known := map[string]bool{}
+	acknowledged := map[string]bool{} // of all that somebody tried to register
 	for _, p := range h.Promises {
-		known[p.Job] = true
+		acknowledged[p.Job] = acknowledged[p.Job] || !p.Unsure
 		h.promise(p, jobs[p.Job], &r)
 	}
 	for _, s := range h.Silences {
@@ -25,16 +25,16 @@ func Check(h History) Report {
 		h.shared(s, jobs, &r)
 	}
 	for job, line := range jobs {
-		if !known[job] {
+		if _, known := acknowledged[job]; !known {
 			r.find(Stray, job, "executed %d times, but nobody registered it", len(line.executions))
 		}
 		h.fences(line, &r)
 		h.repeats(line, &r)
 	}
 	if h.Stored != nil {
-		for job := range known {
+		for job, sure := range acknowledged {
 			deleted := slices.ContainsFunc(h.Silences, func(s Silence) bool { return s.Job == job && s.Deleted })
-			if !h.Stored[job] && !deleted {
+			if sure && !h.Stored[job] && !deleted {
 				r.find(Lost, job, "acknowledged, but no longer stored")
 			}
 		}
@@ -122,7 +122,7 @@ func (h *History) finished(run string, all []*execution, r *Report) {
 	last := all[len(all)-1]
 	limit := h.by(last.AtNS, h.Bounds.Longest+h.Bounds.Settle)
 	if h.explained(last) {
-		limit = h.by(limit, h.Bounds.LeaseTTL+h.Bounds.Lag)
+		limit = h.by(limit, h.Bounds.LeaseTTL+h.Bounds.Lag+h.Bounds.Grace)
 	}
 	if h.EndNS > limit {
 		r.find(Unfinished, last.Job, "%s started on %s at %s and never ended, nor was it repeated", run, last.Worker, clock(last.AtNS))

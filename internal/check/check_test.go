@@ -285,6 +285,36 @@ func TestCrossCheckDistrustsLabels(t *testing.T) {
 	}
 }
 
+// TestGrace: a start within the grace is not late, one after it is; a run may yet come
+// as long as the grace lasts, and is missed after it.
+func TestGrace(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		history *script
+		want    []Kind
+	}{
+		{"within", newScript().calm(0, 3000).add(call{nominal: 4000, start: 4900}).calm(5000, 9000), nil},
+		{"after", newScript().calm(0, 3000).add(call{nominal: 4000, start: 4910}).calm(5000, 9000), []Kind{Late}},
+		{"may yet come", newScript().calm(0, 8000), nil},
+		{"does not come", newScript().calm(0, 7000).add(call{nominal: 9000}), []Kind{Missed}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.history.h.Bounds.Grace = 600 * time.Millisecond
+			if tt.name == "may yet come" {
+				tt.history.h.EndNS = at(9500)
+			}
+			r := Check(tt.history.h)
+			var got []Kind
+			for _, f := range r.Findings {
+				got = append(got, f.Kind)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("found %v, want %v", r.Findings, tt.want)
+			}
+		})
+	}
+}
+
 func TestCountsShowPower(t *testing.T) {
 	r := Check(newScript().calm(0, 3000).add(call{nominal: 4000, length: 2500}).calm(7000, 8000).
 		add(call{nominal: 9000, outcome: Failed}).add(call{nominal: 9000, start: 9500, attempt: 2}).h)
@@ -304,5 +334,34 @@ func TestParseEvents(t *testing.T) {
 	}
 	if _, err := ParseEvents([]byte("{\n")); err == nil {
 		t.Error("half a line in the middle passed")
+	}
+}
+
+// TestStored: what was acknowledged has to be there in the end, or to have been
+// deleted; what was not may be there, run, or neither.
+func TestStored(t *testing.T) {
+	h := newScript().calm(0, 9000).h
+	h.Promises = append(h.Promises, Promise{Job: "unsure", Unsure: true}, Promise{Job: "deleted"})
+	h.Silences = []Silence{{Job: "deleted", FromNS: at(1000), Deleted: true}}
+	for _, test := range []struct {
+		name   string
+		stored []string
+		want   []Kind
+	}{
+		{"all that was acknowledged", []string{"a"}, nil},
+		{"and what was not", []string{"a", "unsure"}, nil},
+		{"not what was acknowledged", []string{"unsure"}, []Kind{Lost}},
+	} {
+		h.Stored = map[string]bool{}
+		for _, job := range test.stored {
+			h.Stored[job] = true
+		}
+		var got []Kind
+		for _, f := range Check(h).Findings {
+			got = append(got, f.Kind)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
 	}
 }

@@ -68,6 +68,8 @@ type Promise struct {
 	// Edited: an edit of a job began it. A run of the schedule before it, which a
 	// fault holds back, still counts as live, and may never start.
 	Edited bool
+	// Unsure: the registration was never acknowledged. The job may run, or not exist.
+	Unsure bool
 }
 
 // Fault is something that a test did to the cluster.
@@ -87,6 +89,9 @@ type Fault struct {
 type Bounds struct {
 	// Lag from a nominal time to the handler's start.
 	Lag time.Duration
+	// Grace is how much later than that a start is not held against the cluster: what
+	// else the machine has to do. It moves no other bound.
+	Grace time.Duration
 	// Settle from a handler's end to the moment its result is stored.
 	Settle time.Duration
 	// LeaseTTL of the cluster; leases are renewed every third of it.

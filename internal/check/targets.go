@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// window is a nominal time with the interval its run must start in.
+// window is a nominal time with the interval its run must start in, the grace included.
 type window struct{ from, until int64 }
 
 // promise looks for the run of each nominal time of one schedule.
 func (h *History) promise(p Promise, line *timeline, r *Report) {
 	targets := h.targets(p)
 	if line == nil {
-		owed := slices.DeleteFunc(targets, func(w window) bool { return h.edited(p, w) })
+		owed := slices.DeleteFunc(targets, func(w window) bool { return h.edited(p, w) || w.until > h.EndNS })
 		r.Excused += len(targets) - len(owed)
 		if len(owed) > 0 {
 			r.find(Lost, p.Job, "%d nominal times have passed and no run ever started", len(owed))
@@ -38,7 +38,7 @@ func (h *History) promise(p Promise, line *timeline, r *Report) {
 				clock(covered[next].start), time.Duration(covered[next].start-w.until))
 			reported = append(reported, w.from)
 		case own:
-		case w.from <= held, h.edited(p, w):
+		case w.from <= held, h.edited(p, w), w.until > h.EndNS: // or may yet run
 			r.Excused++
 			continue
 		default:
@@ -66,7 +66,7 @@ func (h *History) edited(p Promise, w window) bool {
 	return p.Edited && held > p.FromMS*1e6 && w.from <= held
 }
 
-// targets are the nominal times whose window has ended.
+// targets are the nominal times whose window has ended, but for the grace.
 func (h *History) targets(p Promise) []window {
 	if p.Every <= 0 {
 		return nil
@@ -87,6 +87,7 @@ func (h *History) targets(p Promise) []window {
 			break
 		}
 		if w.until <= h.EndNS {
+			w.until += int64(h.Bounds.Grace)
 			all = append(all, w)
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -19,8 +20,12 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 		return fmt.Errorf("configuration file: %w", err)
 	}
 	var document yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("configuration file %s: it holds more than one document, of which one would count", path)
 	}
 	if len(document.Content) == 0 {
 		return nil

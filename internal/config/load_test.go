@@ -131,6 +131,7 @@ func TestFaultsNameTheirKey(t *testing.T) {
 		"twice":         {file: "slots: 1\nslots: 2", want: []string{"slots: occurs twice"}},
 		"not a mapping": {file: "- a", want: []string{"top level"}},
 		"not yaml":      {file: "a: [", want: []string{"c.yaml"}},
+		"two documents": {file: "---\n{}\n---\n{}\n", want: []string{"more than one document"}},
 		"two at once":   {env: "abc", file: "speed: 2", want: []string{"FT_SLOTS", "speed"}},
 	}
 	for name, tt := range tests {

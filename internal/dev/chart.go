@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/screen"
 )
 
 // The bar of a job is as long as its wait, two cells for each doubling, and fills
@@ -11,9 +13,9 @@ import (
 const cellsPerDoubling = 2
 
 // bar shows a wait that began at since and ends at due.
-func bar(now, since, due time.Time, cells int, filled style) line {
+func bar(now, since, due time.Time, cells int, filled screen.Style) screen.Line {
 	if due.IsZero() {
-		return line{{plain, strings.Repeat(" ", cells)}}
+		return screen.Line{screen.Plain.Of(strings.Repeat(" ", cells))}
 	}
 	wait := due.Sub(since)
 	length := 1
@@ -26,10 +28,10 @@ func bar(now, since, due time.Time, cells int, filled style) line {
 		full = int(float64(length) * now.Sub(since).Seconds() / wait.Seconds())
 	}
 	full = max(0, min(full, length))
-	return line{
-		{filled, strings.Repeat("█", full)},
-		{dim, strings.Repeat("░", length-full)},
-		{plain, strings.Repeat(" ", cells-length)},
+	return screen.Line{
+		filled.Of(strings.Repeat("█", full)),
+		screen.Dim.Of(strings.Repeat("░", length-full)),
+		screen.Plain.Of(strings.Repeat(" ", cells-length)),
 	}
 }
 
@@ -44,7 +46,7 @@ func cellTime(cells int) time.Duration {
 
 // timeline shows results by when they came, the newest at the right. Cells are
 // aligned to the clock, so that marks move by whole cells and keep their distances.
-func timeline(now time.Time, marks []mark, cells int) line {
+func timeline(now time.Time, marks []mark, cells int) screen.Line {
 	each := cellTime(cells)
 	last := now.UnixNano() / int64(each)
 	results := make([]result, cells)
@@ -54,22 +56,22 @@ func timeline(now time.Time, marks []mark, cells int) line {
 			results[i] = m.last
 		}
 	}
-	var out line
+	var out screen.Line
 	for _, r := range results {
-		glyph, s := "·", dim
+		glyph, s := "·", screen.Dim
 		switch {
 		case r == succeeded:
-			glyph, s = "●", green
+			glyph, s = "●", screen.Green
 		case r.bad():
-			glyph, s = "✗", red
+			glyph, s = "✗", screen.Red
 		case r != noResult:
-			glyph, s = "○", yellow
+			glyph, s = "○", screen.Yellow
 		}
-		if n := len(out); n > 0 && out[n-1].style == s {
-			out[n-1].text += glyph
+		if n := len(out); n > 0 && out[n-1].Style == s {
+			out[n-1].Text += glyph
 			continue
 		}
-		out = append(out, span{s, glyph})
+		out = append(out, s.Of(glyph))
 	}
 	return out
 }

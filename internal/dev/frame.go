@@ -3,6 +3,8 @@ package dev
 import (
 	"fmt"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/screen"
 )
 
 // facts are what the header tells of a run.
@@ -37,8 +39,8 @@ const tallFrom = 20
 
 // lines lays the frame out for a terminal. Where there is no room for all, the
 // oldest events go first, then the addresses, then the last jobs.
-func (f frame) lines(width, height int) []line {
-	out := []line{f.title(width)}
+func (f frame) lines(width, height int) []screen.Line {
+	out := []screen.Line{f.title(width)}
 	if height >= tallFrom {
 		out = append(out, f.facts.lines(f.mode)...)
 	}
@@ -51,7 +53,7 @@ func (f frame) lines(width, height int) []line {
 		below += 1 + min(len(f.events), eventsAtLeast)
 	}
 	room := max(1, height-len(out)-2-below)
-	out = append(out, line{}, c.head())
+	out = append(out, screen.Line{}, c.head())
 	shown := f.rows
 	if len(shown) > room {
 		shown = shown[:room-1]
@@ -60,65 +62,65 @@ func (f frame) lines(width, height int) []line {
 		out = append(out, c.row(f.now, r))
 	}
 	if n := len(f.rows) - len(shown); n > 0 {
-		out = append(out, line{{dim, fmt.Sprintf("and %d more", n)}})
+		out = append(out, screen.Line{screen.Dim.Of(fmt.Sprintf("and %d more", n))})
 	}
 	out = append(out, f.footer(height-len(out))...)
 	out = out[:max(0, min(len(out), height))]
 	for i := range out {
-		out[i] = out[i].clip(width)
+		out[i] = out[i].Clip(width)
 	}
 	return out
 }
 
 // title is the first line.
-func (f frame) title(width int) line {
+func (f frame) title(width int) screen.Line {
 	failing := 0
 	for _, r := range f.rows {
 		if r.failures > 0 {
 			failing++
 		}
 	}
-	title := line{{bold, "Fermata dev"}, {dim, "  everything in one process; nothing is kept after exit"}}
-	status := fmt.Sprintf("%s  up %s", plural(int64(len(f.rows)), "job"), tidy(f.up.Truncate(time.Second)))
+	title := screen.Line{screen.Bold.Of("Fermata dev"), screen.Dim.Of("  everything in one process; nothing is kept after exit")}
+	status := fmt.Sprintf("%s  up %s", screen.Plural(int64(len(f.rows)), "job"), screen.Tidy(f.up.Truncate(time.Second)))
 	if failing > 0 {
 		status = fmt.Sprintf("%d failing  ", failing) + status
 	}
-	if gap := width - title.width() - len(status); gap > 0 {
-		title = append(title, span{plain, right("", gap)}, span{dim, status})
+	if gap := width - title.Width() - len(status); gap > 0 {
+		title = append(title, screen.Plain.Of(screen.Right("", gap)), screen.Dim.Of(status))
 	}
 	return title
 }
 
 // lines say how to reach what runs.
-func (a facts) lines(m mode) []line {
-	now := dim
+func (a facts) lines(m mode) []screen.Line {
+	now := screen.Dim
 	if m != scripted {
-		now = yellow
+		now = screen.Yellow
 	}
 	kept := "  (removed at exit)"
 	if a.keepLog {
 		kept = ""
 	}
-	return []line{
-		{{dim, "gRPC     "}, {cyan, a.grpc}, {dim, "  fermata --address " + a.grpc + " jobs list"}},
-		{{dim, "metrics  "}, {cyan, a.metrics}, {dim, "  redis: " + a.redis}},
-		{{dim, "target   "}, {cyan, a.target}, {now, "  " + string(m)}},
-		{{dim, "         break it: "}, {plain, "curl -X POST " + a.target + "/fail"}, {dim, "  or /heal, /reset"}},
-		{{dim, "logs     "}, {plain, a.log}, {dim, kept}},
+	return []screen.Line{
+		{screen.Dim.Of("gRPC     "), screen.Cyan.Of(a.grpc), screen.Dim.Of("  fermata --address " + a.grpc + " jobs list")},
+		{screen.Dim.Of("metrics  "), screen.Cyan.Of(a.metrics), screen.Dim.Of("  redis: " + a.redis)},
+		{screen.Dim.Of("target   "), screen.Cyan.Of(a.target), now.Of("  " + string(m))},
+		{screen.Dim.Of("         break it: "), screen.Plain.Of("curl -X POST " + a.target + "/fail"), screen.Dim.Of("  or /heal, /reset")},
+		{screen.Dim.Of("logs     "), screen.Plain.Of(a.log), screen.Dim.Of(kept)},
 	}
 }
 
 // footer is the last events, as many as fit, and the notice.
-func (f frame) footer(room int) []line {
-	var notice []line
+func (f frame) footer(room int) []screen.Line {
+	var notice []screen.Line
 	if f.notice != "" {
-		notice = []line{{}, {{yellow, f.notice}}}
+		notice = []screen.Line{{}, {screen.Yellow.Of(f.notice)}}
 	}
 	n := min(len(f.events), eventsShown, room-len(notice)-1)
 	if n <= 0 {
 		return notice
 	}
-	out := []line{{}}
+	out := []screen.Line{{}}
 	for _, e := range f.events[len(f.events)-n:] {
 		out = append(out, e.line())
 	}
@@ -126,20 +128,20 @@ func (f frame) footer(room int) []line {
 }
 
 // line words an event. The time is that of the terminal's zone.
-func (e event) line() line {
-	return line{
-		{dim, e.at.Local().Format("15:04:05") + "  "},
-		{plain, left(e.job, nameWidth) + "  "},
-		{styleOf(e.last), e.text},
+func (e event) line() screen.Line {
+	return screen.Line{
+		screen.Dim.Of(e.at.Local().Format("15:04:05") + "  "),
+		screen.Plain.Of(screen.Left(e.job, nameWidth) + "  "),
+		styleOf(e.last).Of(e.text),
 	}
 }
 
-func styleOf(r result) style {
+func styleOf(r result) screen.Style {
 	switch {
 	case r == succeeded:
-		return green
+		return screen.Green
 	case r.bad():
-		return red
+		return screen.Red
 	}
-	return plain
+	return screen.Plain
 }

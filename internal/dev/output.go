@@ -3,7 +3,8 @@ package dev
 import (
 	"fmt"
 	"io"
-	"os"
+
+	"github.com/fermata-io/fermata/internal/screen"
 )
 
 // output shows what happens, live or line by line.
@@ -17,34 +18,39 @@ type output interface {
 
 // outputFor chooses: a live view on a terminal that can show one, else lines.
 func outputFor(o Options) output {
-	file, isFile := o.Out.(*os.File)
-	if !isFile || o.Plain || os.Getenv("TERM") == "dumb" {
-		return &lines{out: o.Out}
+	if view, ok := screen.On(o.Out); ok && !o.Plain {
+		return live{view}
 	}
-	if _, _, ok := terminalSize(file); !ok {
-		return &lines{out: o.Out}
-	}
-	return screen{out: file, colours: os.Getenv("NO_COLOR") == "", size: func() (int, int) {
-		width, height, _ := terminalSize(file)
-		if width == 0 || height == 0 {
-			return 80, 24 // a terminal that does not know
-		}
-		return width, height
-	}}
+	return &lines{out: o.Out}
 }
 
-func (s screen) begin(f frame) {
-	s.enter()
-	s.draw(f)
+// live shows frames on a terminal.
+type live struct{ screen.Screen }
+
+func (l live) begin(f frame) {
+	l.Enter()
+	l.draw(f)
 }
 
-func (s screen) update(f frame, _ []event) { s.draw(f) }
+func (l live) update(f frame, _ []event) { l.draw(f) }
 
-func (s screen) end(f frame) {
-	s.leave()
-	s.keep(f)
+func (l live) end(f frame) {
+	l.Leave()
+	l.keep(f)
 	if f.notice != "" {
-		fmt.Fprintln(s.out, f.notice)
+		fmt.Fprintln(l.Out, f.notice)
+	}
+}
+
+func (l live) draw(f frame) { l.Draw(f.lines(l.Size())) }
+
+// keep prints the last state of the jobs below what the terminal showed before.
+func (l live) keep(f frame) {
+	width, _ := l.Size()
+	c := columnsFor(width)
+	fmt.Fprintln(l.Out, c.head().Clip(width).Text(l.Colours))
+	for _, r := range f.rows {
+		fmt.Fprintln(l.Out, c.row(f.now, r).Clip(width).Text(l.Colours))
 	}
 }
 
@@ -57,19 +63,19 @@ type lines struct {
 func (l *lines) begin(f frame) {
 	fmt.Fprintln(l.out, "Fermata dev: everything in one process; nothing is kept after exit")
 	for _, h := range f.facts.lines(f.mode) {
-		fmt.Fprintln(l.out, h.text(false))
+		fmt.Fprintln(l.out, h.Text(false))
 	}
 	for _, r := range f.rows {
-		fmt.Fprintln(l.out, event{at: f.now, job: r.name, text: "registered" + next(f.now, r)}.line().text(false))
+		fmt.Fprintln(l.out, event{at: f.now, job: r.name, text: "registered" + next(f.now, r)}.line().Text(false))
 	}
 }
 
 func (l *lines) update(f frame, fresh []event) {
 	for _, e := range fresh {
-		fmt.Fprintln(l.out, e.line().text(false))
+		fmt.Fprintln(l.out, e.line().Text(false))
 	}
 	if f.notice != l.notice && f.notice != "" {
-		fmt.Fprintln(l.out, event{at: f.now, text: f.notice}.line().text(false))
+		fmt.Fprintln(l.out, event{at: f.now, text: f.notice}.line().Text(false))
 	}
 	l.notice = f.notice
 }

@@ -137,7 +137,7 @@ func (p *playground) startNode(ctx context.Context) error {
 		Name: "dev", GRPCAddr: p.o.GRPCAddr, HTTPAddr: p.o.HTTPAddr,
 		PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
 		Redis: redisstore.ClientOptions{URL: redis.url}, Durability: redisstore.DurabilityMemory,
-		Reflection: true, AllowUnsafe: true, Shards: shards, Limits: limits,
+		Reflection: true, AllowUnsafe: true, Shards: shards, Limits: limits, EventsKeep: 10_000,
 		Logger: p.logger, Registerer: registry, Gatherer: registry,
 	})
 	if err != nil {

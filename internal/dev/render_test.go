@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/fermata-io/fermata/internal/screen"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -67,16 +69,18 @@ func picture() frame {
 	return f
 }
 
-func text(ls []line, colours bool) string {
+func text(ls []screen.Line, colours bool) string {
 	var b strings.Builder
 	for _, l := range ls {
-		b.WriteString(l.text(colours) + "\n")
+		b.WriteString(l.Text(colours) + "\n")
 	}
 	return b.String()
 }
 
+// Frames have local times; before anything runs, so that nobody reads it meanwhile.
+func init() { time.Local = time.UTC }
+
 func TestGoldenFrames(t *testing.T) {
-	time.Local = time.UTC
 	for _, tt := range []struct {
 		name          string
 		width, height int
@@ -126,8 +130,8 @@ func TestFramesFit(t *testing.T) {
 				t.Fatalf("%dx%d: %d lines", width, height, len(ls))
 			}
 			for _, l := range ls {
-				if n := utf8.RuneCountInString(l.text(false)); n > width || l.width() > width {
-					t.Fatalf("%dx%d: %d columns: %q", width, height, n, l.text(false))
+				if n := utf8.RuneCountInString(l.Text(false)); n > width || l.Width() > width {
+					t.Fatalf("%dx%d: %d columns: %q", width, height, n, l.Text(false))
 				}
 			}
 		}
@@ -160,13 +164,13 @@ func TestBar(t *testing.T) {
 		{-time.Second, 0, "█            "},
 		{5 * time.Second, -time.Second, "░░░░░░       "},
 	} {
-		l := bar(at.Add(tt.passed), at, at.Add(tt.wait), barWidth, yellow)
-		if got := l.text(true); strings.Contains(got, "\x1b") == false || l.width() != barWidth {
-			t.Errorf("%v: %q is %d wide", tt.wait, got, l.width())
+		l := bar(at.Add(tt.passed), at, at.Add(tt.wait), barWidth, screen.Yellow)
+		if got := l.Text(true); strings.Contains(got, "\x1b") == false || l.Width() != barWidth {
+			t.Errorf("%v: %q is %d wide", tt.wait, got, l.Width())
 		}
 		var got string
 		for _, s := range l {
-			got += s.text
+			got += s.Text
 		}
 		if got != tt.want {
 			t.Errorf("%v after %v: %q, want %q", tt.wait, tt.passed, got, tt.want)
@@ -179,14 +183,14 @@ func TestTimeline(t *testing.T) {
 	if each := cellTime(60); each != 2*time.Second {
 		t.Fatalf("cells of %v", each)
 	}
-	got := timeline(at, marks, 60).text(false)
+	got := timeline(at, marks, 60).Text(false)
 	want := "●" + strings.Repeat("·", 43) + "✗●" + strings.Repeat("·", 11) + "○·●"
 	// 30 s and 29 s ago share a cell, where the failure shows.
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	// Marks keep their distances while time passes inside a cell.
-	if later := timeline(at.Add(1900*time.Millisecond), marks, 60).text(false); later != got {
+	if later := timeline(at.Add(1900*time.Millisecond), marks, 60).Text(false); later != got {
 		t.Errorf("moved inside of a cell to %s", later)
 	}
 }
@@ -197,11 +201,11 @@ func TestTidy(t *testing.T) {
 		9960 * time.Millisecond: "10s", 64 * time.Second: "64s", 99600 * time.Millisecond: "1m40s", 128 * time.Second: "2m08s",
 		62 * time.Minute: "1h02m", 76 * time.Hour: "3d04h",
 	} {
-		if got := tidy(d); got != want {
+		if got := screen.Tidy(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}
-	if got := countdown(2 * time.Second); got != "2.0s" {
+	if got := screen.Countdown(2 * time.Second); got != "2.0s" {
 		t.Errorf("countdown %s", got)
 	}
 }
@@ -218,30 +222,21 @@ func TestGist(t *testing.T) {
 	}
 }
 
-func TestCleanTextOfOthers(t *testing.T) {
-	for in, want := range map[string]string{
-		" two\nlines\t": "two lines", "\x1b[2Jgone": "?[2Jgone", "日本": "??", "e\u0301": "e", "Zoë …": "Zoë …",
-	} {
-		if got := clean(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestScreenLeavesTheTerminalAsItWas(t *testing.T) {
 	var out bytes.Buffer
-	s := screen{out: &out, size: func() (int, int) { return 80, 24 }}
+	s := live{screen.Screen{Out: &out, Size: func() (int, int) { return 80, 24 }}}
 	f := picture()
 	s.begin(f)
 	s.update(f, nil)
-	live := out.String()
-	if frames := strings.Count(live, ctlHome); frames != 2 || strings.Contains(live, "\x1b[3") {
+	shown := out.String()
+	if frames := strings.Count(shown, "\x1b[H"); frames != 2 || strings.Contains(shown, "\x1b[3") {
 		t.Errorf("%d frames, or colours although there are none", frames)
 	}
 	f.notice = "Drained."
 	s.end(f)
-	after := strings.TrimPrefix(out.String(), live)
-	if !strings.HasPrefix(after, ctlLeave) || strings.Contains(after[len(ctlLeave):], "\x1b") {
+	const leave = "\x1b[?25h\x1b[?1049l"
+	after := strings.TrimPrefix(out.String(), shown)
+	if !strings.HasPrefix(after, leave) || strings.Contains(after[len(leave):], "\x1b") {
 		t.Errorf("after the live view: %q", after)
 	}
 	if !strings.Contains(after, "failing      backoff") || !strings.HasSuffix(after, "Drained.\n") {
@@ -250,7 +245,6 @@ func TestScreenLeavesTheTerminalAsItWas(t *testing.T) {
 }
 
 func TestPlainOutputHasNoControlCodes(t *testing.T) {
-	time.Local = time.UTC
 	var out bytes.Buffer
 	o := outputFor(Options{Out: &out})
 	f := picture()

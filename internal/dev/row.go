@@ -4,11 +4,12 @@ import (
 	"path"
 	"strings"
 	"time"
-	"unicode"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+
+	"github.com/fermata-io/fermata/internal/screen"
 )
 
 // phase is what a job is doing, in one word for the view.
@@ -73,14 +74,14 @@ type mark struct {
 func rowOf(j *fermatav1.Job) row {
 	s := j.GetStatus()
 	r := row{
-		name:      clean(path.Base(j.GetName())),
+		name:      screen.Clean(path.Base(j.GetName())),
 		failures:  s.GetConsecutiveFailures(),
 		effective: s.GetEffectiveInterval().AsDuration(),
 		attempt:   s.GetCurrentAttempt(),
 		attempts:  j.GetRetryPolicy().GetMaxAttempts(),
 		finished:  timeOf(s.GetLastFinishTime()),
 		last:      resultOf(s.GetLastOutcome()),
-		lastError: clean(s.GetLastError()),
+		lastError: screen.Clean(s.GetLastError()),
 		runs:      s.GetRunsTotal(),
 		lost:      s.GetLostTotal(),
 	}
@@ -144,7 +145,7 @@ func phaseOf(s *fermatav1.JobStatus, manual bool) phase {
 // gateOf names a gate as "lock ledger".
 func gateOf(h *fermatav1.Hold) string {
 	reason := strings.ToLower(strings.TrimPrefix(h.GetReason().String(), "REASON_"))
-	return strings.TrimSpace(reason + " " + clean(h.GetKey()))
+	return strings.TrimSpace(reason + " " + screen.Clean(h.GetKey()))
 }
 
 func resultOf(o fermatav1.Outcome) result {
@@ -177,20 +178,4 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 		return time.Time{}
 	}
 	return t.AsTime()
-}
-
-// clean makes a text of others fit for a terminal: one line, no control codes,
-// and no characters of more or less than one column.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Cf, r):
-			return -1
-		case !unicode.IsPrint(r), r >= 0x1100 && r < 0x2010, r > 0x22ff:
-			return '?'
-		}
-		return r
-	}, strings.TrimSpace(s))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/screen"
 )
 
 // everyJob asks for all jobs in large pages.
@@ -58,7 +59,7 @@ func (s *show) drain() {
 	if !s.draining.IsZero() {
 		return
 	}
-	if view, ok := s.out.(screen); ok {
+	if view, ok := s.out.(live); ok {
 		view.end(s.frame())
 		s.out = &lines{out: s.p.o.Out}
 	}
@@ -86,7 +87,7 @@ func (s *show) farewell(err error) error {
 	case err != nil:
 		s.bye = "Stopped before everything had ended; nothing is kept."
 	default:
-		s.bye = fmt.Sprintf("Drained in %s; nothing is kept.", tidy(time.Since(s.draining)))
+		s.bye = fmt.Sprintf("Drained in %s; nothing is kept.", screen.Tidy(time.Since(s.draining)))
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func (s *show) notice() string {
 		}
 		return "Draining: waiting for " + strings.Join(waits, ", ") + ". Ctrl-C again stops at once."
 	case s.trouble != nil:
-		return "The node does not answer: " + clean(s.trouble.Error())
+		return "The node does not answer: " + screen.Clean(s.trouble.Error())
 	}
 	return ""
 }

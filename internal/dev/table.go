@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/screen"
 )
 
 // Widths of the columns that are always there, each followed by a gap.
@@ -40,65 +42,65 @@ func columnsFor(width int) columns {
 	return c
 }
 
-func (c columns) head() line {
-	l := line{{ruled, left("JOB", nameWidth) + " " + left("STATE", phaseWidth) + " " + right("DUE IN", dueWidth) + " " +
-		right("FAIL", failsWidth) + " " + left("INTERVAL", c.interval) + " " + left("WAIT", barWidth) + " " + right("RUNS", runsWidth) + "  "}}
+func (c columns) head() screen.Line {
+	l := screen.Line{screen.Ruled.Of(screen.Left("JOB", nameWidth) + " " + screen.Left("STATE", phaseWidth) + " " + screen.Right("DUE IN", dueWidth) + " " +
+		screen.Right("FAIL", failsWidth) + " " + screen.Left("INTERVAL", c.interval) + " " + screen.Left("WAIT", barWidth) + " " + screen.Right("RUNS", runsWidth) + "  ")}
 	if c.timeline > 0 {
-		title := "LAST " + tidy(time.Duration(c.timeline)*cellTime(c.timeline))
-		l = append(l, span{ruled, left(title, c.timeline) + "  "})
+		title := "LAST " + screen.Tidy(time.Duration(c.timeline)*cellTime(c.timeline))
+		l = append(l, screen.Ruled.Of(screen.Left(title, c.timeline)+"  "))
 	}
-	return append(l, span{ruled, left("LAST RESULT", c.last)})
+	return append(l, screen.Ruled.Of(screen.Left("LAST RESULT", c.last)))
 }
 
-func (c columns) row(now time.Time, r row) line {
-	fails := span{dim, right("0", failsWidth) + " "}
+func (c columns) row(now time.Time, r row) screen.Line {
+	fails := screen.Dim.Of(screen.Right("0", failsWidth) + " ")
 	if r.failures > 0 {
-		fails = span{red, right(compact(r.failures), failsWidth) + " "}
+		fails = screen.Red.Of(screen.Right(screen.Compact(r.failures), failsWidth) + " ")
 	}
 	hue := r.style()
-	l := line{
-		{plain, left(r.name, nameWidth) + " "},
-		{hue, left(string(r.phase), phaseWidth) + " "},
-		{plain, right(r.dueIn(now), dueWidth) + " "},
+	l := screen.Line{
+		screen.Plain.Of(screen.Left(r.name, nameWidth) + " "),
+		hue.Of(screen.Left(string(r.phase), phaseWidth) + " "),
+		screen.Plain.Of(screen.Right(r.dueIn(now), dueWidth) + " "),
 		fails,
-		{r.intervalStyle(), left(r.interval(c.interval >= 13), c.interval) + " "},
+		r.intervalStyle().Of(screen.Left(r.interval(c.interval >= 13), c.interval) + " "),
 	}
 	l = append(l, bar(now, r.since, r.due, barWidth, hue)...)
-	l = append(l, span{plain, " " + right(compact(r.runs), runsWidth) + "  "})
+	l = append(l, screen.Plain.Of(" "+screen.Right(screen.Compact(r.runs), runsWidth)+"  "))
 	if c.timeline > 0 {
 		l = append(l, timeline(now, r.marks, c.timeline)...)
-		l = append(l, span{plain, "  "})
+		l = append(l, screen.Plain.Of("  "))
 	}
 	return append(l, r.lastResult()...)
 }
 
-func (r row) style() style {
+func (r row) style() screen.Style {
 	switch r.phase {
 	case running:
-		return cyan
+		return screen.Cyan
 	case backoff, retrying, hinted, held:
-		return yellow
+		return screen.Yellow
 	case dead:
-		return red
+		return screen.Red
 	case paused:
-		return magenta
+		return screen.Magenta
 	case waiting:
-		return green
+		return screen.Green
 	}
-	return dim
+	return screen.Dim
 }
 
 // dueIn counts down to the next run, or up since the live one started.
 func (r row) dueIn(now time.Time) string {
 	switch {
 	case r.phase == running && !r.started.IsZero():
-		return "+" + countdown(now.Sub(r.started))
+		return "+" + screen.Countdown(now.Sub(r.started))
 	case r.due.IsZero():
 		return "-"
 	case !r.due.After(now):
 		return "now"
 	}
-	return countdown(r.due.Sub(now))
+	return screen.Countdown(r.due.Sub(now))
 }
 
 // interval is the interval in force, and how many times longer than that of the
@@ -116,32 +118,32 @@ func (r row) interval(wide bool) string {
 	text := ""
 	switch {
 	case r.phase == hinted:
-		text = tidy(r.due.Sub(r.since)) + " ask"
+		text = screen.Tidy(r.due.Sub(r.since)) + " ask"
 	case r.effective > r.every:
 		factor := fmt.Sprintf("×%.1f", float64(r.effective)/float64(r.every))
-		text = tidy(r.effective) + " " + strings.TrimSuffix(factor, ".0")
+		text = screen.Tidy(r.effective) + " " + strings.TrimSuffix(factor, ".0")
 	default:
-		return tidy(r.every)
+		return screen.Tidy(r.every)
 	}
 	if wide {
-		text = tidy(r.every) + "→" + text
+		text = screen.Tidy(r.every) + "→" + text
 	}
 	return text
 }
 
-func (r row) intervalStyle() style {
+func (r row) intervalStyle() screen.Style {
 	switch {
 	case r.every == 0:
-		return dim
+		return screen.Dim
 	case r.effective > r.every || r.phase == hinted:
-		return yellow
+		return screen.Yellow
 	}
-	return plain
+	return screen.Plain
 }
 
-func (r row) lastResult() line {
+func (r row) lastResult() screen.Line {
 	if r.last == noResult {
-		return line{{dim, "-"}}
+		return screen.Line{screen.Dim.Of("-")}
 	}
 	text := r.last.String()
 	switch {
@@ -151,7 +153,7 @@ func (r row) lastResult() line {
 	default:
 		text += ": " + gist(r.lastError)
 	}
-	return line{{styleOf(r.last), text}}
+	return screen.Line{styleOf(r.last).Of(text)}
 }
 
 // gist is the end of an error's chain, where the reason is; what was tried is in

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/screen"
 )
 
 const (
@@ -123,7 +125,7 @@ func verdict(before, after row) string {
 	case after.last.bad() && after.failures > 1:
 		fmt.Fprintf(&b, "; %d failures in a row", after.failures)
 	case after.last == succeeded && before.failures > 0:
-		fmt.Fprintf(&b, "; backoff reset after %s", plural(before.failures, "failure"))
+		fmt.Fprintf(&b, "; backoff reset after %s", screen.Plural(before.failures, "failure"))
 	}
 	b.WriteString(next(after.finished, after))
 	if after.last.bad() && after.lastError != "" {
@@ -137,21 +139,14 @@ func next(from time.Time, r row) string {
 	if r.due.IsZero() {
 		return ""
 	}
-	wait := tidy(r.due.Sub(from))
+	wait := screen.Tidy(r.due.Sub(from))
 	switch r.phase {
 	case backoff:
-		return fmt.Sprintf("; next in %s instead of %s", wait, tidy(r.every))
+		return fmt.Sprintf("; next in %s instead of %s", wait, screen.Tidy(r.every))
 	case retrying:
 		return fmt.Sprintf("; attempt %d in %s", r.attempt, wait)
 	case hinted:
 		return fmt.Sprintf("; next in %s, as it asked", wait)
 	}
 	return "; next in " + wait
-}
-
-func plural(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

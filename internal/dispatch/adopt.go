@@ -46,7 +46,7 @@ func (d *Dispatcher) adoptKnown(s *Session, a *attempt, now time.Time, fx *effec
 			nowMS := a.nowMS(nil)
 			a.start(now, nowMS, d.o.margin())
 			a.startedMS = min(nowMS, a.leasedMS())
-			fx.notices = append(fx.notices, a.startNotice())
+			fx.notices = d.appendStart(fx.notices, a)
 		}
 		d.begin(a, now)
 	}

@@ -70,7 +70,7 @@ func TestReconnectToTheSameNode(t *testing.T) {
 			}
 			b.store.took()
 			s2, out := b.connect("w", 4, 2, ids[0], "nonsense")
-			b.wantSent(out)
+			b.wantSent(out, "cancel  lease_lost") // nonsense has no job
 			if !cut && !errors.Is(old.reason(), job.ErrSuperseded) {
 				t.Errorf("old stream goes on: %v", old.reason())
 			}
@@ -223,7 +223,7 @@ func TestAdoptionFromAnotherNode(t *testing.T) {
 		b.store.setFail(job.ErrUnavailable)
 		hello := append([]string{job.LeaseID("ns/gone", 77), job.LeaseID("theirs/a", 78)}, ids...)
 		s2, out := b.connect("w", 8, 2, hello...)
-		b.wantSent(out)
+		b.wantSent(out, "cancel a lease_lost") // of the other namespace; the rest is not known yet
 		b.wantFree(4)
 		b.store.setFail(nil)
 		time.Sleep(2 * time.Second)

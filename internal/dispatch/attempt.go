@@ -122,17 +122,31 @@ func (a *attempt) resumed(now time.Time, nowMS int64, margin time.Duration) {
 	}
 }
 
+// appendStart tells that the attempt started, and whether that was later than its job
+// allows.
+func (d *Dispatcher) appendStart(notices []job.Notice, a *attempt) []job.Notice {
+	notices = append(notices, d.startNotice(a))
+	if late, ok := job.LagNotice(a.rec.Definition, &a.rec.State, a.startedMS); ok {
+		late.Worker = a.session.hello.WorkerID
+		notices = append(notices, late)
+	}
+	return notices
+}
+
 // startNotice tells that the attempt started; DueMS and AtMS make its lag. A gate
 // that held the run had done so until it was due.
-func (a *attempt) startNotice() job.Notice {
+func (d *Dispatcher) startNotice(a *attempt) job.Notice {
 	s := &a.rec.State
 	n := job.Notice{
 		Kind: job.AttemptStarted, Key: a.rec.Definition.Key, Queue: s.Lane.Queue, RunID: s.RunID(),
 		Attempt: s.Attempt + 1, Trigger: s.Trigger, DueMS: s.Due, AtMS: a.startedMS, Failures: s.Failures,
-		Worker: a.session.hello.WorkerID,
+		Worker: a.session.hello.WorkerID, Labels: a.rec.Definition.Labels,
 	}
 	if s.Held.Reason != job.HeldNone {
 		n.Held, n.HeldMS = s.Held.Reason, max(0, s.Due-s.Held.SinceMS)
+	}
+	if d.o.TraceID != nil {
+		n.TraceID = d.o.TraceID(a.rec)
 	}
 	return n
 }

@@ -26,6 +26,7 @@ type Dispatcher struct {
 		io       []*attempt // wait for the store
 		pending  int        // events that the ledger has not answered for good
 		short    bool       // a reservation came out short since slots were last announced
+		reserved int        // reservations with slots that are not delivered
 		draining bool
 		failing  bool // the last call to the store failed
 		news     []news
@@ -84,19 +85,29 @@ func (d *Dispatcher) stopAll() {
 
 // effects are what has to be done after the mutex is released.
 type effects struct {
-	submissions []submission
-	notices     []job.Notice
-	demand      bool
-	news        bool // Attempts has to be told
-}
+	// submitted are the attempts of changes.
+	submitted []*attempt
+	changes   []job.Change
+	notices   []job.Notice
+	demand    bool
+	news      bool // Attempts has to be told
 
-type submission struct {
-	a      *attempt
-	change job.Change
+	// What is done under the mutex, but once for many attempts.
+	at   time.Time // see now
+	acks job.ResultAcks
+	to   *Session // of acks
 }
 
 func (fx *effects) submit(a *attempt) {
-	fx.submissions = append(fx.submissions, submission{a, a.change()})
+	fx.submitted, fx.changes = append(fx.submitted, a), append(fx.changes, a.change())
+}
+
+// now is about now.
+func (fx *effects) now() time.Time {
+	if fx.at.IsZero() {
+		fx.at = time.Now()
+	}
+	return fx.at
 }
 
 // finish does what was collected under the mutex.
@@ -104,8 +115,8 @@ func (d *Dispatcher) finish(fx *effects) {
 	if len(fx.notices) > 0 {
 		d.o.Observer.Observe(fx.notices)
 	}
-	for _, s := range fx.submissions {
-		d.o.Ledger.Submit(s.change, func(r job.ChangeResult) { d.settled(s.a, r) })
+	if attempts := fx.submitted; len(attempts) > 0 {
+		d.o.Ledger.SubmitAll(fx.changes, func(answers []job.Answered) { d.settled(attempts, answers) })
 	}
 	if fx.news {
 		d.tell()

@@ -12,8 +12,8 @@ import (
 const drainLook = 20 * time.Millisecond
 
 // Drain asks all workers to go to other nodes, refuses new ones, and waits until
-// every session has left or has nothing more to report, and all that was
-// reported is stored. It then ends the sessions that are left. When ctx ends
+// every session has left or has nothing more to report, all that was reported is
+// stored, and what is being leased meanwhile has been given back. It then ends the sessions that are left. When ctx ends
 // first it ends them at once and returns the error; their leases stay with the
 // workers, who take them along.
 func (d *Dispatcher) Drain(ctx context.Context) error {
@@ -36,7 +36,7 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			d.end()
-			return fmt.Errorf("drain: %d attempts left: %w", left, context.Cause(ctx))
+			return fmt.Errorf("drain: %d attempts and calls left: %w", left, context.Cause(ctx))
 		case <-ticker.C:
 		}
 	}
@@ -50,12 +50,13 @@ func (d *Dispatcher) end() {
 	d.stopAll()
 }
 
-// undrained counts the attempts that a drain waits for: those whose worker is
-// still here, whose event is not stored, or whose last renewal is not made.
+// undrained counts what a drain waits for: attempts whose worker is still here,
+// whose event is not stored, or whose last renewal is not made, and slots for which
+// a leasing call is under way.
 func (d *Dispatcher) undrained() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := 0
+	n := d.mu.reserved
 	for _, a := range d.mu.attempts {
 		switch {
 		case a.pending != nil:

@@ -49,3 +49,32 @@ func TestSeriesOfSlotsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestServedQueuesAreTold: when the first worker of a queue comes and its last one goes, and
+// not when one is replaced by its next session.
+func TestServedQueuesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var told []string
+		b.d.o.OnServed = func(namespace, queue string, served bool) {
+			told = append(told, fmt.Sprintf("%s/%s %v", namespace, queue, served))
+		}
+		connect := func(worker string, epoch uint32, queues ...string) *Session {
+			s, err := b.d.Connect(job.Hello{WorkerID: worker, Namespace: "ns", Queues: queues, Slots: 1, Epoch: epoch}, &fakeStream{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.(*Session)
+		}
+		first := connect("one", 1, "a", "b")
+		second := connect("two", 1, "b")
+		again := connect("one", 2, "a", "b")
+		first.Close("replaced", nil)
+		again.Close("gone", nil)
+		again.Close("gone", nil)
+		second.Close("gone", nil)
+		if got := strings.Join(told, ", "); got != "ns/a true, ns/b true, ns/a false, ns/b false" {
+			t.Errorf("told: %s", got)
+		}
+	})
+}

@@ -28,10 +28,11 @@ type Store interface {
 	ShardOf(job.Key) int
 }
 
-// Ledger decides and stores what happened to a record. Submit must not block;
-// done is called once, on another goroutine than Submit's or before it returns.
+// Ledger decides and stores what happened to records. SubmitAll must not block; done is
+// called with answers, several at a time and each of them once, on any goroutine and
+// maybe before SubmitAll returns.
 type Ledger interface {
-	Submit(change job.Change, done func(job.ChangeResult))
+	SubmitAll(changes []job.Change, done func([]job.Answered))
 }
 
 // Observer hears of what happened. It must not block.
@@ -66,8 +67,14 @@ type Options struct {
 	Observer Observer
 	// Attempts may be nil.
 	Attempts Attempts
+	// TraceID is the trace of a record's live run, nil if it is not traced. May be
+	// nil: nobody traces.
+	TraceID func(*job.Record) *job.TraceID
 	// OnDemand is called when slots became free. It must not block. May be nil.
 	OnDemand func()
+	// OnServed is called when the first worker of a queue has come, and when the last one
+	// has gone. It must neither block nor call back. May be nil.
+	OnServed func(namespace, queue string, served bool)
 	// Addresses are those of other nodes, for workers that have to leave. May
 	// be nil.
 	Addresses func() []string
@@ -86,6 +93,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.OnDemand == nil {
 		o.OnDemand = func() {}
+	}
+	if o.OnServed == nil {
+		o.OnServed = func(string, string, bool) {}
 	}
 	if o.Addresses == nil {
 		o.Addresses = func() []string { return nil }

@@ -9,8 +9,9 @@ const (
 	// maxWait is the work that may wait behind a session's slots: about two round
 	// trips' worth.
 	maxWait = 5 * time.Millisecond
-	// maxAheadPerSlot bounds what waits however short handlers are.
-	maxAheadPerSlot = 4
+	// maxAheadPerSlot bounds what waits however short handlers are: enough that with few
+	// slots a message of results and one of leases are about as large as with many.
+	maxAheadPerSlot = 32
 	// knownAfter is how many results show how long handlers take.
 	knownAfter = 16
 	// longest is the duration beyond which handlers are all the same.

@@ -21,7 +21,7 @@ func (s *Session) Started(leaseIDs []string) {
 			continue
 		}
 		a.start(now, a.nowMS(clocks), d.o.margin())
-		fx.notices = append(fx.notices, a.startNotice())
+		fx.notices = d.appendStart(fx.notices, a)
 		renew := a.until.Add(d.o.margin() - d.o.LeaseTTL + d.o.renewEvery())
 		if mark := now.Add(d.o.AckAfter); mark.Before(renew) {
 			renew = mark

@@ -13,6 +13,7 @@ type Reservation struct {
 	ahead bool // not of slots but of places to wait for one
 	count int
 	parts []part
+	open  bool // counted among those that a drain waits for
 	done  bool
 }
 
@@ -40,7 +41,16 @@ func (d *Dispatcher) reserve(r *Reservation, n int) *Reservation {
 	if r.count < n {
 		d.mu.short = true
 	}
+	d.open(r)
 	return r
+}
+
+// open has a drain wait for what is leased for these slots.
+func (d *Dispatcher) open(r *Reservation) {
+	if r.count > 0 {
+		r.open = true
+		d.mu.reserved++
+	}
 }
 
 // share takes n slots one by one, each from the session that is least loaded
@@ -124,6 +134,7 @@ func (r *Reservation) Split(n int) *Reservation {
 		}
 	}
 	r.count -= other.count
+	r.d.open(other)
 	return other
 }
 
@@ -145,6 +156,9 @@ func (r *Reservation) Deliver(leases []job.Leased) {
 		return
 	}
 	r.done = true
+	if r.open {
+		d.mu.reserved--
+	}
 	for _, p := range r.parts {
 		p.s.reserved -= p.n
 	}
@@ -208,8 +222,12 @@ func attemptOf(l *job.Leased, now time.Time) *attempt {
 }
 
 // take finds the session of the next lease: the reserved ones in turn, then any
-// other with a free slot.
+// other with a free slot. Workers that were told to go elsewhere get none: they may
+// have closed their side of the stream, and could not give it back.
 func (r *Reservation) take(d *Dispatcher) *Session {
+	if d.mu.draining {
+		return nil
+	}
 	for len(r.parts) > 0 {
 		p := r.parts[0]
 		r.parts = r.parts[1:]

@@ -237,7 +237,56 @@ func TestSlotsProperty(t *testing.T) {
 	})
 }
 
-// syncLedger accepts everything before Submit returns.
+// syncLedger accepts everything before SubmitAll returns.
 type syncLedger struct{}
 
-func (syncLedger) Submit(_ job.Change, done func(job.ChangeResult)) { done(job.ChangeResult{}) }
+func (syncLedger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
+	answers := make([]job.Answered, len(changes))
+	for i := range answers {
+		answers[i].Nth = i
+	}
+	done(answers)
+}
+
+// What was being leased when the drain began is given back, not sent to workers that
+// may have closed their side, and the drain waits until that is stored.
+func TestDrainWaitsForWhatIsBeingLeased(t *testing.T) {
+	for name, deliver := range map[string]func(b *bench, r *Reservation){
+		"leased": func(b *bench, r *Reservation) { r.Deliver([]job.Leased{b.lease("a")}) },
+		"in two parts": func(b *bench, r *Reservation) {
+			other := r.Split(1)
+			r.Deliver(nil)
+			synctest.Wait()
+			other.Deliver([]job.Leased{b.lease("a")})
+		},
+		"nothing": func(_ *bench, r *Reservation) { r.Deliver(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				s, out := b.connect("w", 4, 1)
+				r := b.d.Reserve("ns", "q", 2)
+				done := make(chan error, 1)
+				go func() { done <- b.d.Drain(t.Context()) }()
+				time.Sleep(time.Second)
+				s.Close("gone elsewhere", nil)
+				time.Sleep(time.Second)
+				select {
+				case err := <-done:
+					t.Fatalf("drained while leases may come: %v", err)
+				default:
+				}
+				deliver(b, r)
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+				if name == "nothing" {
+					b.wantEvents()
+				} else {
+					b.wantEvents("Return a")
+				}
+				b.wantSent(out, "elsewhere")
+			})
+		})
+	}
+}

@@ -50,6 +50,9 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 	d.mu.workers[s.key] = s
 	for _, q := range hello.Queues {
 		k := queueKey{hello.Namespace, q}
+		if len(d.mu.queues[k]) == 0 {
+			d.o.OnServed(k.namespace, k.queue, true)
+		}
 		d.mu.queues[k] = append(d.mu.queues[k], s)
 	}
 	d.takeOver(s, prev, &fx)
@@ -168,6 +171,7 @@ func (d *Dispatcher) detach(s *Session) {
 		rest := slices.DeleteFunc(d.mu.queues[k], func(o *Session) bool { return o == s })
 		if len(rest) == 0 {
 			delete(d.mu.queues, k)
+			d.o.OnServed(k.namespace, k.queue, false)
 			continue
 		}
 		d.mu.queues[k] = rest

@@ -17,11 +17,13 @@ func (s *Session) Results(results []job.Result) {
 	}
 	clocks := d.clocksOf(ids)
 	var fx effects
-	fx.submissions = make([]submission, 0, len(results))
+	fx.submitted, fx.changes = make([]*attempt, 0, len(results)), make([]job.Change, 0, len(results))
+	fx.notices = make([]job.Notice, 0, len(results))
 	d.mu.Lock()
 	for _, r := range results {
 		d.result(s, r, clocks, &fx)
 	}
+	d.sendAcks(&fx)
 	if s.pending > s.maxPending() {
 		s.stop(job.ErrSlowWorker)
 	}
@@ -33,13 +35,13 @@ func (d *Dispatcher) result(s *Session, r job.Result, clocks map[int]int64, fx *
 	a := d.mu.attempts[r.LeaseID]
 	if a == nil {
 		if a = d.foreign(s, r.LeaseID); a == nil {
-			d.ack(s, r.LeaseID, job.AckStale)
+			d.ack(s, r.LeaseID, job.AckStale, fx)
 			return
 		}
 	}
 	if a.session != s {
 		if a.session != nil && (a.session.key != s.key || !a.session.closed) {
-			d.ack(s, r.LeaseID, job.AckStale)
+			d.ack(s, r.LeaseID, job.AckStale, fx)
 			return
 		}
 		d.bind(a, s)
@@ -47,7 +49,7 @@ func (d *Dispatcher) result(s *Session, r job.Result, clocks map[int]int64, fx *
 	d.free(a, fx)
 	switch {
 	case a.settled:
-		d.ack(s, r.LeaseID, job.AckStale)
+		d.ack(s, r.LeaseID, job.AckStale, fx)
 		d.forget(a, fx)
 	case a.byNode:
 		a.reported = true
@@ -90,7 +92,7 @@ func (d *Dispatcher) began(a *attempt, r job.Result, clocks map[int]int64, fx *e
 	}
 	now := a.nowMS(clocks)
 	a.started, a.startedMS = true, min(now, max(now-r.Duration.Milliseconds(), a.leasedMS()))
-	fx.notices = append(fx.notices, a.startNotice())
+	fx.notices = d.appendStart(fx.notices, a)
 }
 
 // settle sends the worker's result to the ledger.
@@ -106,41 +108,34 @@ func (d *Dispatcher) leave(a *attempt, ev job.Event, fx *effects) {
 }
 
 func (d *Dispatcher) commit(a *attempt, ev job.Event, byNode bool, fx *effects) {
-	a.pending, a.byNode, a.since, a.tries, a.retryAt = ev, byNode, time.Now(), 0, time.Time{}
+	a.pending, a.byNode, a.since, a.tries, a.retryAt = ev, byNode, fx.now(), 0, time.Time{}
 	d.mu.pending++
 	fx.submit(a)
 	d.schedule(a)
 }
 
-// settled takes the ledger's answer. An answer that is not final makes the event
+// settled takes the ledger's answers. An answer that is not final makes the event
 // wait and go again; it is never forgotten before.
-func (d *Dispatcher) settled(a *attempt, r job.ChangeResult) {
+func (d *Dispatcher) settled(attempts []*attempt, answers []job.Answered) {
 	var fx effects
 	d.mu.Lock()
-	switch {
-	case r.Err != nil && !errors.Is(r.Err, job.ErrNotFound) && !errors.Is(r.Err, job.ErrCorrupt):
-		a.tries++
-		a.retryAt = time.Now().Add(resubmitPause(a.tries))
-		d.metrics.resubmitted.Inc()
-		d.schedule(a)
-	default:
-		if a.rec == nil {
-			a.rec = definedBy(r)
+	for i := range answers {
+		a, r := attempts[answers[i].Nth], &answers[i]
+		if r.Err != nil && !errors.Is(r.Err, job.ErrNotFound) && !errors.Is(r.Err, job.ErrCorrupt) {
+			a.tries++
+			a.retryAt = fx.now().Add(resubmitPause(a.tries))
+			d.metrics.resubmitted.Inc()
+			d.schedule(a)
+			continue
+		}
+		if a.rec == nil && r.Definition != nil {
+			a.rec = &job.Record{Definition: r.Definition}
 		}
 		d.answered(a, ackStatus(r), &fx)
 	}
+	d.sendAcks(&fx)
 	d.mu.Unlock()
 	d.finish(&fx)
-}
-
-// definedBy is a record with the definition that a change was about; nil when the
-// answer has none.
-func definedBy(r job.ChangeResult) *job.Record {
-	if r.Record.Definition != nil {
-		rec := r.Record
-		return &rec
-	}
-	return r.Parent
 }
 
 // answered ends a pending event.
@@ -157,29 +152,43 @@ func (d *Dispatcher) answered(a *attempt, status job.AckStatus, fx *effects) {
 		if a.session != nil {
 			a.session.pending--
 		}
-		d.metrics.settle.Observe(time.Since(a.since).Seconds())
+		d.metrics.settle.Observe(fx.now().Sub(a.since).Seconds())
 		a.pending = nil
 		if a.live() {
-			d.ack(a.session, a.id, status)
+			d.ack(a.session, a.id, status, fx)
 		}
 	case a.live() && a.busy && timedOut:
 		a.pending, a.byNode, a.over, a.settled = nil, false, true, true
 		d.schedule(a)
 		return
 	case a.live() && a.reported:
-		d.ack(a.session, a.id, job.AckStale)
+		d.ack(a.session, a.id, job.AckStale, fx)
 	}
 	a.pending = nil
 	d.forget(a, fx)
 }
 
-func (d *Dispatcher) ack(s *Session, id string, status job.AckStatus) {
-	if s.send(job.ResultAcks{{LeaseID: id, Status: status}}) {
-		d.metrics.acks[min(status, job.AckNotFound)].Inc()
+// ack acknowledges a result, together with those before it.
+func (d *Dispatcher) ack(s *Session, id string, status job.AckStatus, fx *effects) {
+	if fx.to != s {
+		d.sendAcks(fx)
+		fx.to = s
+	}
+	fx.acks = append(fx.acks, job.ResultAck{LeaseID: id, Status: status})
+}
+
+// sendAcks sends what ack has gathered, before the mutex is released.
+func (d *Dispatcher) sendAcks(fx *effects) {
+	acks := fx.acks
+	if fx.acks = nil; len(acks) == 0 || !fx.to.send(acks) {
+		return
+	}
+	for _, a := range acks {
+		d.metrics.acks[min(a.Status, job.AckNotFound)].Inc()
 	}
 }
 
-func ackStatus(r job.ChangeResult) job.AckStatus {
+func ackStatus(r *job.Answered) job.AckStatus {
 	switch {
 	case r.Err != nil: // there is no such job, or none that could take a result
 		return job.AckNotFound

@@ -185,7 +185,7 @@ func TestLatencyDelaysBothWays(t *testing.T) {
 	}
 	p.Latency(time.Hour)
 	write(t, conn, "y")
-	redistest.Eventually(t, 10*time.Second, "delay", func(context.Context) error {
+	redistest.Eventually(t, time.Minute, "delay", func(context.Context) error {
 		if p.Counters().Delayed < 3 {
 			return errors.New("not held yet")
 		}
@@ -245,7 +245,7 @@ func TestRefusalsAreMirrored(t *testing.T) {
 	if _, err := dial(t, p.Addr()).Read(make([]byte, 1)); err == nil {
 		t.Fatal("connected to nothing")
 	}
-	redistest.Eventually(t, 10*time.Second, "a refusal", func(context.Context) error {
+	redistest.Eventually(t, time.Minute, "a refusal", func(context.Context) error {
 		conn, err := net.Dial("tcp", p.Addr())
 		if err == nil {
 			_ = conn.Close()
@@ -260,7 +260,7 @@ func TestRefusalsAreMirrored(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	redistest.Eventually(t, 10*time.Second, "connections again", func(context.Context) error {
+	redistest.Eventually(t, time.Minute, "connections again", func(context.Context) error {
 		conn, err := net.Dial("tcp", p.Addr())
 		if err != nil {
 			return err
@@ -281,7 +281,7 @@ func TestCutRepliesRefusesNonsense(t *testing.T) {
 
 func waitOpen(t *testing.T, p *faultproxy.Proxy, want int) {
 	t.Helper()
-	redistest.Eventually(t, 10*time.Second, "open connections", func(context.Context) error {
+	redistest.Eventually(t, time.Minute, "open connections", func(context.Context) error {
 		if p.Open() != want {
 			return errors.New("other number")
 		}

@@ -21,6 +21,13 @@ type file struct {
 	JWT          []issuerEntry `yaml:"jwt"`
 	Rules        []ruleEntry   `yaml:"rules"`
 	Limits       limitsEntry   `yaml:"limits"`
+	// Namespaces bound namespaces, whoever acts in them.
+	Namespaces []spaceEntry `yaml:"namespaces"`
+}
+
+type spaceEntry struct {
+	Names []string `yaml:"names"`
+	Jobs  int      `yaml:"jobs"`
 }
 
 type tokenEntry struct {
@@ -102,6 +109,13 @@ func (f file) policy() (*access.Policy, error) {
 		})
 	}
 	policy, err := access.NewPolicy(rules, f.Limits.limits())
+	if err == nil {
+		spaces := make([]access.NamespaceLimits, len(f.Namespaces))
+		for i, e := range f.Namespaces {
+			spaces[i] = access.NamespaceLimits(e)
+		}
+		policy, err = policy.WithNamespaces(spaces)
+	}
 	return policy, errors.Join(append(faults, err)...)
 }
 

@@ -15,6 +15,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -224,6 +225,7 @@ func TestForgedTokens(t *testing.T) {
 		return forge(h, goodClaims(), eddsa)
 	}
 	hour := time.Hour
+	own := selfSigned(t, otherRSA)
 	forged := map[string]string{
 		"nothing":                      "",
 		"two dots":                     "..",
@@ -252,6 +254,20 @@ func TestForgedTokens(t *testing.T) {
 		"kid is a path":                forge(head("EdDSA", "../../dev/null"), goodClaims(), eddsa),
 		"its own key in the header":    forge(claims{"alg": "RS256", "kid": "rsa", "jwk": json.RawMessage(embedded)}, goodClaims(), rs256(otherRSA)),
 		"its own key by URL":           forge(claims{"alg": "RS256", "kid": "rsa", "jku": "https://evil/keys"}, goodClaims(), rs256(otherRSA)),
+		"its own chain in the header":  forge(claims{"alg": "RS256", "kid": "rsa", "x5c": []string{own}}, goodClaims(), rs256(otherRSA)),
+		"its own chain and no kid":     forge(claims{"alg": "RS256", "x5c": []string{own}}, goodClaims(), rs256(otherRSA)),
+		"its own chain by URL":         forge(claims{"alg": "RS256", "kid": "rsa", "x5u": "https://evil/chain"}, goodClaims(), rs256(otherRSA)),
+		"kid is a URL":                 forge(head("RS256", "https://evil/keys#rsa"), goodClaims(), rs256(otherRSA)),
+		"kid is a pattern":             forge(head("EdDSA", "*"), goodClaims(), eddsa),
+		"kid in other case":            forge(head("EdDSA", "ED"), goodClaims(), eddsa),
+		"kid is a list":                header(func(h claims) { h["kid"] = []string{"ed"} }),
+		"alg is a list":                header(func(h claims) { h["alg"] = []string{"EdDSA"} }),
+		"alg in other case":            header(func(h claims) { h["alg"] = "eddsa" }),
+		"signed as ES256, said RS256":  forge(head("RS256", "ec"), goodClaims(), es256),
+		"signature of the header only": parts[0] + "." + parts[1] + "." + b64(eddsa(parts[0])),
+		"JSON form":                    fmt.Sprintf(`{"payload":%q,"protected":%q,"signature":%q,"header":{"x":".."}}`, parts[1], parts[0], parts[2]),
+		"JSON form, two signatures": fmt.Sprintf(`{"payload":%q,"signatures":[{"protected":%q,"signature":%q},{"protected":%q,"signature":""}],"x":".."}`,
+			parts[1], parts[0], parts[2], b64(head("none", ""))),
 		"critical header":              header(func(h claims) { h["crit"] = []string{"x"}; h["x"] = 1 }),
 		"signature cut off":            parts[0] + "." + parts[1] + ".",
 		"signature of another token":   parts[0] + "." + b64(with(func(c claims) { c["sub"] = "root" })) + "." + parts[2],
@@ -262,14 +278,24 @@ func TestForgedTokens(t *testing.T) {
 		"no audience":                  ed(func(c claims) { delete(c, "aud") }),
 		"audiences without ours":       ed(func(c claims) { c["aud"] = []string{"a", "b"} }),
 		"wrong issuer":                 ed(func(c claims) { c["iss"] = "https://issuer/" }),
+		"audience in other case":       ed(func(c claims) { c["aud"] = "Fermata" }),
+		"audience with more":           ed(func(c claims) { c["aud"] = "fermata other" }),
+		"audience is an object":        ed(func(c claims) { c["aud"] = claims{"fermata": true} }),
+		"issuer is a list":             ed(func(c claims) { c["iss"] = []string{"https://issuer"} }),
+		"issuer in other case":         ed(func(c claims) { c["iss"] = "https://ISSUER" }),
 		"no issuer":                    ed(func(c claims) { delete(c, "iss") }),
 		"expired":                      ed(func(c claims) { c["exp"] = epoch.Add(-61 * time.Second).Unix() }),
 		"no expiry":                    ed(func(c claims) { delete(c, "exp") }),
+		"expiry below all time":        ed(func(c claims) { c["exp"] = -1e300 }),
+		"expired for long":             ed(func(c claims) { c["exp"] = 0 }),
+		"not valid for ages":           ed(func(c claims) { c["nbf"] = epoch.UnixMilli() }),
 		"expiry as text":               ed(func(c claims) { c["exp"] = "tomorrow" }),
 		"expiry as null":               ed(func(c claims) { c["exp"] = nil }),
 		"not valid yet":                ed(func(c claims) { c["nbf"] = epoch.Add(61 * time.Second).Unix() }),
 		"issued in the future":         ed(func(c claims) { c["iat"] = epoch.Add(hour).Unix() }),
 		"no name":                      ed(func(c claims) { delete(c, "sub") }),
+		"name is a number":             ed(func(c claims) { c["sub"] = 7 }),
+		"name is a list":               ed(func(c claims) { c["sub"] = []string{"ann"} }),
 		"empty name":                   ed(func(c claims) { c["sub"] = "" }),
 		"long name":                    ed(func(c claims) { c["sub"] = strings.Repeat("x", 257) }),
 		"too many groups":              ed(func(c claims) { c["groups"] = make([]string, 257) }),
@@ -292,6 +318,40 @@ func TestForgedTokens(t *testing.T) {
 	}
 	if _, err := b.Token(t.Context(), good); err != nil {
 		t.Errorf("the good token after all that: %v", err)
+	}
+}
+
+// selfSigned is a certificate, as headers carry it.
+func selfSigned(t *testing.T, key *rsa.PrivateKey) string {
+	t.Helper()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: epoch, NotAfter: epoch.Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(der)
+}
+
+// TestNamesAreNoSubjectsOfOthers: what an issuer calls somebody is neither a pattern nor
+// the name of somebody that is proved in another way.
+func TestNamesAreNoSubjectsOfOthers(t *testing.T) {
+	b := newIssuerBench(t, "", allKeys()...)
+	rules, err := access.NewPolicy([]access.Rule{
+		{Subjects: []string{"jwt:idp:ann", "token:ann", "cn:ann", "uri:spiffe://x/ann", "jwt:idp:ops", "group:idp:root", "jwt:other:*"}, Role: access.Admin, Namespaces: []string{"*"}},
+	}, access.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"*", "a*", "an", "Ann", "ann ", " ann", "ann\n", "ann\x00", "token:ann", "cn:ann", "uri:spiffe://x/ann", "group:idp:root", "idp:ann", "other:ann", ":ann", "\u0430nn"} {
+		// A group of somebody's name is no name either.
+		token := forge(head("EdDSA", "ed"), with(func(c claims) { c["sub"], c["groups"] = name, []string{"ann", "jwt:idp:ann", "*", "roo", ""} }), eddsa)
+		id, err := b.Token(t.Context(), token)
+		if err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		if rules.Allows(id, access.ReadJobs, "team", "").Allowed || !strings.HasPrefix(id.Subject, "jwt:idp:") {
+			t.Errorf("%q passes for somebody else: %+v", name, id)
+		}
 	}
 }
 

@@ -219,5 +219,14 @@ func (s *Source) Limits(id access.Identity) access.Limits {
 	return s.current.Load().policy.LimitsOf(id)
 }
 
+// Jobs is how many jobs a namespace may have, 0 if there is no limit; false if the file
+// says nothing of it.
+func (s *Source) Jobs(namespace string) (limit int, ok bool) {
+	return s.current.Load().policy.Jobs(namespace)
+}
+
+// LimitsJobs tells whether the file limits the jobs of any namespace.
+func (s *Source) LimitsJobs() bool { return s.current.Load().policy.LimitsJobs() }
+
 // Gives tells whether any rule gives a role.
 func (s *Source) Gives(role access.Role) bool { return s.current.Load().policy.Gives(role) }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -20,6 +21,15 @@ const ruleText = `
 rules:
   - {subjects: ["token:ci"], role: editor, namespaces: [team]}
 `
+
+// bombText is a few hundred bytes of YAML that stand for some gigabytes.
+var bombText = func() string {
+	text := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := 1; i < 10; i++ {
+		text += fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 9), i-1)
+	}
+	return text
+}()
 
 func tokenText(name, token string) string {
 	return fmt.Sprintf("tokens:\n  - {name: %s, sha256: %s}\n", name, HashToken(token))
@@ -85,6 +95,7 @@ func TestFaultyFiles(t *testing.T) {
 		"unknown key":            {good + "allow-all: true\n", "allow-all"},
 		"unknown key of a rule":  {strings.Replace(good, "role:", "rolle: x, role:", 1), "rolle"},
 		"key twice":              {good + good, "already defined"},
+		"bomb of aliases":        {bombText + good, "a0"},
 		"second document":        {good + "---\nrules: []\n", "more than one"},
 		"no rules":               {tokenText("ci", "good-good-good-good-good"), "rules"},
 		"empty hash":             {"tokens: [{name: ci, sha256: \"\"}]" + ruleText, "sha256"},
@@ -103,6 +114,9 @@ func TestFaultyFiles(t *testing.T) {
 		"rule for no name":       {strings.Replace(good, `"token:ci"`, `"uri:spiffe://x/*"`, 1), "cannot be proved"},
 		"certificate of no kind": {good + "certificates: [spiffe://x]\n", "certificates[0]"},
 		"certificate, star":      {good + "certificates: [\"dns:*.x\"]\n", "certificates[0]"},
+		"limit of no namespace":  {good + "namespaces: [{jobs: 5}]\n", "names"},
+		"limit below zero":       {good + "namespaces: [{names: [a], jobs: -5}]\n", "jobs"},
+		"limit of a pattern":     {good + "namespaces: [{names: [\"*a\"], jobs: 5}]\n", "names"},
 		"no issuer":              {"jwt: [{name: idp, audience: a, jwks: /x}]\n" + good, "issuer and audience"},
 		"no audience":            {"jwt: [{name: idp, issuer: a, jwks: /x}]\n" + good, "issuer and audience"},
 		"no keys":                {jwt(`jwks: ""`), "jwks"},
@@ -150,6 +164,14 @@ rules:
 		"longer DNS":         {x509.Certificate{DNSNames: []string{"node.x.evil"}}, ""},
 		"common name":        {x509.Certificate{Subject: pkix.Name{CommonName: "ops"}}, "cn:ops"},
 		"kind in the name":   {x509.Certificate{Subject: pkix.Name{CommonName: "dns:node.x"}}, ""},
+		"DNS in other case":  {x509.Certificate{DNSNames: []string{"NODE.X"}}, ""},
+		"DNS wildcard":       {x509.Certificate{DNSNames: []string{"*.x", "*"}}, ""},
+		"URI as a DNS name":  {x509.Certificate{DNSNames: []string{"spiffe://x/worker/1", "uri:spiffe://x/worker/1"}}, ""},
+		"URI in a query":     {x509.Certificate{URIs: uri("spiffe://y/?spiffe://x/worker/1")}, ""},
+		"user of a URI":      {x509.Certificate{URIs: uri("spiffe://x@y/worker/1")}, ""},
+		"address as a name":  {x509.Certificate{EmailAddresses: []string{"ops"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, ""},
+		"organization":       {x509.Certificate{Subject: pkix.Name{Organization: []string{"ops"}, OrganizationalUnit: []string{"ops"}}}, ""},
+		"common name, more":  {x509.Certificate{Subject: pkix.Name{CommonName: "ops\x00evil"}}, ""},
 		"no names":           {x509.Certificate{}, ""},
 	} {
 		row.c.NotAfter = epoch.Add(time.Hour)

@@ -40,6 +40,9 @@ func (t *transition) arrive(ev Arrive) Decision {
 // leaveOutRun gives the run up before it has begun.
 func (t *transition) leaveOutRun(reason string) Decision {
 	t.arrival = ArrivalSkipped
+	if reason == "misfire" {
+		t.keepLag(t.now)
+	}
 	t.LastNominal = max(t.LastNominal, t.Nominal)
 	t.skipped(1, reason)
 	t.spendHint()
@@ -103,7 +106,12 @@ func (t *transition) hold(ev HoldBack) {
 	} else {
 		t.notice(Notice{Kind: RunHeld, Attempt: t.Attempt + 1, Reason: ev.Reason.String(), DueMS: ev.UntilMS})
 	}
-	t.Held = Hold{Reason: ev.Reason, Key: Clip(ev.Key, MaxNote), By: Clip(ev.By, MaxNote), SinceMS: since}
+	due := t.Held.DueMS
+	if t.Held.Reason == HeldNone {
+		due = t.promised()
+	}
+	t.keepLag(t.now)
+	t.Held = Hold{DueMS: due, Reason: ev.Reason, Key: Clip(ev.Key, MaxNote), By: Clip(ev.By, MaxNote), SinceMS: since}
 	t.Paced = t.Paced || ev.Paced
 	t.Due, t.Source = max(ev.UntilMS, t.now, t.Nominal), DelayHeld
 	t.Acked, t.Epoch = false, 0

@@ -13,11 +13,11 @@ import (
 
 // settle takes the result of an attempt.
 func (t *transition) settle(ev Settle) Decision {
-	before := t.before()
 	if answer := t.fence(ev.Token); answer != Applied {
-		return t.unchanged(answer, before)
+		return t.unchanged(answer, t.before())
 	}
 	t.SettledToken = ev.Token
+	t.keepLag(ev.StartedMS)
 	t.LastStarted, t.LastFinished, t.LastOutcome = ev.StartedMS, t.now, ev.Outcome
 	t.LastError = ""
 	if ev.Outcome != OutcomeSucceeded {
@@ -119,6 +119,9 @@ func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Durati
 	run.DeadLetter = t.dead
 	t.ended = &run
 	n.DueMS, n.StartedMS, n.FirstMS = t.Due, run.StartedMS, t.FirstMS
+	if t.HasRun() && t.Due != 0 {
+		n.RunID, n.Trigger = run.ID, run.Trigger
+	}
 	t.notice(n)
 	t.Runs++
 	t.spendHint()
@@ -172,9 +175,8 @@ func (t *transition) vanish() {
 
 // lose takes the end of a lease without a result. Losses use up no attempts.
 func (t *transition) lose(ev Lose) Decision {
-	before := t.before()
 	if answer := t.fence(ev.Token); answer != Applied {
-		return t.unchanged(answer, before)
+		return t.unchanged(answer, t.before())
 	}
 	t.Lost++
 	t.LastOutcome, t.LastFinished = OutcomeLost, t.now
@@ -202,9 +204,8 @@ func (t *transition) lose(ev Lose) Decision {
 
 // giveBack returns an attempt that never started.
 func (t *transition) giveBack(ev Return) Decision {
-	before := t.before()
 	if answer := t.fence(ev.Token); answer != Applied {
-		return t.unchanged(answer, before)
+		return t.unchanged(answer, t.before())
 	}
 	t.notice(Notice{Kind: AttemptReturned, Attempt: t.Attempt + 1})
 	run := t.run(Settle{Token: ev.Token}, t.Attempt)
@@ -262,7 +263,7 @@ func (t *transition) run(ev Settle, attempts uint32) Run {
 	return Run{
 		ID: t.RunID(), Trigger: t.Trigger, ManualID: t.ManualID, NominalMS: t.Nominal, DueMS: t.Due,
 		StartedMS: ev.StartedMS, FinishedMS: t.now, Attempts: attempts, Losses: t.Losses,
-		Output: clipBytes(ev.Output, MaxOutput), Worker: ev.Worker,
+		Output: clipBytes(ev.Output, MaxOutput), Worker: ev.Worker, Caller: t.State.callerTrace(),
 	}
 }
 
@@ -284,5 +285,5 @@ func (n *Notice) Correlation() string {
 // Correlation is the id that links everything said about one run. It is
 // computed, so that every node and every attempt use the same.
 func Correlation(k Key, runID string) string {
-	return strconv.FormatUint(backoff.Seed(k.Record()+"@"+runID, 0, 0), 36)
+	return strconv.FormatUint(backoff.Seed(k.Namespace+"/"+k.ID+"@"+runID, 0, 0), 36)
 }

@@ -77,7 +77,7 @@ func (t *transition) addChild(run State, started bool) (slot int) {
 	}
 	// A slot is used again: with the parent's revision no state of two runs in it
 	// has the same guard.
-	run.Revision, run.Lane, run.Held = t.Revision, t.c.Lane(), Hold{}
+	run.Revision, run.Lane, run.Held = t.Revision, t.c.Lane(), Hold{DueMS: run.Held.DueMS}
 	if run.Region == RegionLeased {
 		run.Lane = t.Lane
 	}
@@ -90,8 +90,9 @@ func (t *transition) spawnManual(id string, mode ManualMode) {
 	t.Pending, t.PendingMode = id, mode
 	t.Waiting = uint8(1 + t.addChild(State{
 		Trigger: TriggerManual, ManualID: id, Mode: mode, Nominal: t.now, Due: t.now,
-		Source: DelayManual, Generation: t.c.Generation,
+		Source: DelayManual, Generation: t.c.Generation, Callers: callersOf(t.Callers, id),
 	}, false))
+	t.Callers = callersBut(t.Callers, id)
 	t.notice(Notice{Kind: ManualRunStarted, RunID: ManualRunID(id), Trigger: TriggerManual, DueMS: t.now})
 }
 
@@ -102,7 +103,7 @@ func runPart(s State) State {
 		Lane: s.Lane, Generation: s.Generation, Trigger: s.Trigger, ManualID: s.ManualID, Mode: s.Mode,
 		Nominal: s.Nominal, Due: s.Due, Source: s.Source, Attempt: s.Attempt, FirstMS: s.FirstMS,
 		Held: s.Held, Recovery: s.Recovery, Paced: s.Paced, Losses: s.Losses, Unacked: s.Unacked,
-		Cancel: s.Cancel, SettledToken: s.SettledToken,
+		Cancel: s.Cancel, SettledToken: s.SettledToken, Callers: s.Callers,
 	}
 }
 
@@ -112,7 +113,7 @@ func withRun(s, run State) State {
 	s.Lane, s.Generation, s.Trigger, s.ManualID, s.Mode = run.Lane, run.Generation, run.Trigger, run.ManualID, run.Mode
 	s.Nominal, s.Due, s.Source, s.Attempt, s.FirstMS = run.Nominal, run.Due, run.Source, run.Attempt, run.FirstMS
 	s.Held, s.Recovery, s.Paced, s.Losses, s.Unacked = run.Held, run.Recovery, run.Paced, run.Losses, run.Unacked
-	s.Cancel, s.SettledToken = run.Cancel, run.SettledToken
+	s.Cancel, s.SettledToken, s.Callers = run.Cancel, run.SettledToken, run.Callers
 	return s
 }
 
@@ -148,6 +149,7 @@ func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
 	pair.Child.Ended, pair.Child.DeadLetter, pair.Child.Notices = nil, false, nil
 
 	p := newTransition(c, withRun(t.State, parent), now)
+	p.ranks = parent.Ranks()
 	p.ended, p.dead, p.slot, p.notices = d.Ended, d.DeadLetter, d.DeadSlot, d.Notices
 	p.afterChild(child.Children, d.Delete, t.Failures != failures)
 	pair.Parent = p.decision(d.Answer)

@@ -31,9 +31,9 @@ func Decide(c *Compiled, s State, ev Event, now int64) Decision {
 	return t.take(ev)
 }
 
-func newTransition(c *Compiled, s State, now int64) *transition {
+func newTransition(c *Compiled, s State, now int64) transition {
 	s.Recent, s.Backfills = slices.Clone(s.Recent), slices.Clone(s.Backfills)
-	t := &transition{c: c, now: now, State: s}
+	t := transition{c: c, now: now, State: s, ranks: s.Ranks()}
 	t.Revision++
 	return t
 }
@@ -84,6 +84,7 @@ type transition struct {
 	State
 	c       *Compiled
 	now     int64
+	ranks   Ranks // before the decision
 	deleted bool
 	ended   *Run
 	dead    bool
@@ -102,7 +103,12 @@ type transition struct {
 }
 
 func (t *transition) decision(a Answer) Decision {
+	ranked := t.State.Ranks() != t.ranks
+	if t.deleted {
+		ranked = t.ranks != Ranks{}
+	}
 	return Decision{
+		Ranked: ranked && !t.child,
 		Answer: a, Changed: true, State: t.State, IndexMS: t.c.IndexMS(t.State, t.now), Delete: t.deleted,
 		Ended: t.ended, DeadLetter: t.dead, DeadSlot: t.slot, Definition: t.def, Notices: t.notices,
 		Arrival: t.arrival, Spawn: t.spawn, CancelChildren: t.cancel, TerminateChildren: t.kill,
@@ -187,6 +193,9 @@ func (t *transition) judge(o occurrence, p passed, reason string) {
 func (t *transition) skipped(n int64, reason string) {
 	t.Skipped += uint64(n)
 	t.notice(Notice{Kind: NominalSkipped, Count: n, Reason: reason})
+	if reason == "misfire" && t.c.MaxLag > 0 {
+		t.notice(Notice{Kind: LagBreached, Count: n, Reason: LagMissed})
+	}
 }
 
 // place puts a planned run where it belongs.
@@ -203,6 +212,7 @@ func (t *transition) clearRun() {
 	t.Attempt, t.FirstMS, t.Losses, t.Unacked, t.Cancel = 0, 0, 0, 0, false
 	t.Acked, t.Epoch = false, 0
 	t.Mode, t.Held, t.Recovery, t.Paced = ManualReset, Hold{}, false, false
+	t.uncall()
 }
 
 func (t *transition) planManual(requestID string) {

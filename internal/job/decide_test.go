@@ -91,6 +91,9 @@ func (w *walker) on(ev Event) Decision {
 	if d.Changed && d.State.Revision != before.Revision+1 {
 		w.t.Fatalf("revision went from %d to %d", before.Revision, d.State.Revision)
 	}
+	if d.Changed && !d.Delete && d.Ranked != (d.State.Ranks() != before.Ranks()) {
+		w.t.Fatalf("ranked is %v, but the ranks went from %+v to %+v", d.Ranked, before.Ranks(), d.State.Ranks())
+	}
 	if d.Definition != nil {
 		w.c = compile(w.t, *d.Definition)
 	}

@@ -80,7 +80,7 @@ func (d *Definition) Same(o *Definition) bool {
 		d.Schedule.Equal(o.Schedule) && d.Retry == o.Retry && d.Backoff == o.Backoff &&
 		d.MinInterval == o.MinInterval && d.MaxInterval == o.MaxInterval &&
 		d.Overlap == o.Overlap && d.OverlapLimit == o.OverlapLimit && d.Misfire == o.Misfire &&
-		slices.Equal(d.Locks, o.Locks) && d.Target == o.Target && d.PauseAfter == o.PauseAfter &&
+		slices.Equal(d.Locks, o.Locks) && d.Target == o.Target && d.PauseAfter == o.PauseAfter && d.MaxLag == o.MaxLag &&
 		d.Timeout == o.Timeout && d.TimeoutGrace == o.TimeoutGrace &&
 		d.HistoryLimit == o.HistoryLimit && d.Retention == o.Retention && d.DeadLetterTTL == o.DeadLetterTTL
 }

@@ -83,6 +83,8 @@ type Definition struct {
 	Target string
 	// PauseAfter pauses the job after so many failed runs in a row; 0 is never.
 	PauseAfter int
+	// MaxLag is by how much a run may start late; 0 is no objective. See lag.go.
+	MaxLag time.Duration
 
 	Timeout       time.Duration // of one attempt, from its start
 	TimeoutGrace  time.Duration // after which it is settled without its answer
@@ -91,12 +93,15 @@ type Definition struct {
 	DeadLetterTTL time.Duration
 
 	Generation      uint32 // grows when the schedule changes
-	AnchorMS        int64  // when this generation began
 	Revision        uint32 // grows with each edit
+	AnchorMS        int64  // when this generation began
 	CreatedMS       int64
 	UpdatedMS       int64
 	CreateRequestID string
 	UpdateRequestID string
+	// Trace is the context of the call that created the job; nil: none was sampled,
+	// or nodes do not trace.
+	Trace *Trace
 	// Unknown carries stored fields that this version does not know.
 	Unknown []byte
 }

@@ -110,6 +110,7 @@ func anyDefinition(t *rapid.T) Definition {
 		MaxCatchUp: number("catch up", 0, 0, 5, 10_000),
 	}
 	d.PauseAfter = number("pause after", 0, 0, 2)
+	d.MaxLag = span("max lag", 0, 0, time.Second, time.Hour)
 	for range rapid.IntRange(0, MaxLocks+1).Draw(t, "locks") {
 		d.Locks = append(d.Locks, Lock{Key: rapid.SampledFrom([]string{"a", "b", "c", "d", ""}).Draw(t, "key"), Limit: number("units", 1, 5, 0)})
 	}

@@ -38,6 +38,8 @@ type Resume struct {
 type RunNow struct {
 	RequestID string
 	Mode      ManualMode
+	// Trace is the context of the call; nil: not sampled.
+	Trace *Trace
 }
 
 // Arrive says that the run of this token was leased and asks what overlap and
@@ -171,6 +173,9 @@ type Decision struct {
 	TerminateChildren []int
 	// Definition must be written with the state.
 	Definition *Definition
+	// Ranked: the ranks of State are other ones than before; of a job that is deleted,
+	// it had some.
+	Ranked bool
 	// Notices are what happened, in order; the one source of metrics, logs and
 	// history.
 	Notices []Notice
@@ -205,6 +210,7 @@ const (
 	BackfillStarted // a range of past nominal times is to be run
 	BackfillDone
 	RunRedriven // a dead run is tried again
+	LagBreached // a run started later than its job allows, or never will
 )
 
 func (k NoticeKind) String() string {
@@ -213,7 +219,7 @@ func (k NoticeKind) String() string {
 		"manual_run_started", "attempt_started", "attempt_failed", "attempt_timed_out", "attempt_lost",
 		"attempt_returned", "run_succeeded", "run_dead", "run_quarantined", "run_cancelled",
 		"backoff_applied", "nominal_skipped", "stale_refused", "run_held", "hint_set", "backfill_started",
-		"backfill_done", "run_redriven",
+		"backfill_done", "run_redriven", "lag_breached",
 	}
 	if int(k) < len(names) {
 		return names[k]
@@ -239,8 +245,11 @@ type Notice struct {
 	HeldMS   int64
 	Held     HoldReason
 	Failures uint32
-	Count    int64  // of skipped nominal times
-	Reason   string // why, for skipped, dead and cancelled
+	Count    int64  // of skipped nominal times, and of broken promises
+	Reason   string // why, for skipped, dead and cancelled; LagLate or LagMissed
 	Error    string
 	Worker   string
+	Labels   map[string]string // the job's, of AttemptStarted and a late LagBreached; nobody may write to it
+	// TraceID is the trace of a run that is traced; nil: it is not.
+	TraceID *TraceID
 }

@@ -29,6 +29,8 @@ var (
 	// ErrCorrupt: what is stored of the job cannot be used, and repeating the call
 	// does not change that. Editing or deleting the job does.
 	ErrCorrupt = errors.New("stored job cannot be used")
+	// ErrCursor: a listing is to go on at a place that the store has never named.
+	ErrCursor = errors.New("cursor is not valid")
 	// ErrBusy: the job is deleted but its last run is still live.
 	ErrBusy = errors.New("deleted job is still running")
 )
@@ -47,6 +49,23 @@ type Record struct {
 type LaneHead struct {
 	Lane  Lane
 	DueMS int64
+}
+
+// Worst is an index of the worst jobs of a shard.
+type Worst uint8
+
+// Indexes of the worst jobs, by what they are ranked by: see Ranks.
+const (
+	Failing Worst = iota
+	Late
+	Worsts = 2
+)
+
+// Ranked is a job in such an index, or a record whose run is overdue.
+type Ranked struct {
+	Shard  int
+	Record string
+	Rank   int64
 }
 
 // LaneQuota asks for up to N leases from a lane.
@@ -155,6 +174,12 @@ type CreateResult struct {
 	Existing *Record
 }
 
+// CreateBatch asks for new records in one shard.
+type CreateBatch struct {
+	Shard   int
+	Records []Record
+}
+
 // CreateReply answers a batch of creations in one shard.
 type CreateReply struct {
 	Results []CreateResult
@@ -243,6 +268,16 @@ type ChangeResult struct {
 	Err                               error
 }
 
+// Answered is what callers of many changes hear of one of them. A [ChangeResult] is
+// more than they need, and large.
+type Answered struct {
+	Nth    int // among the changes
+	Answer Answer
+	// Definition is the job's, where the change found one.
+	Definition *Definition
+	Err        error
+}
+
 // QueueDemand is the number of free slots for a queue on one node.
 type QueueDemand struct {
 	Namespace, Queue string
@@ -277,7 +312,13 @@ type LaneStat struct {
 	// OldestDueMS is the due time of the first record that is overdue; 0 when
 	// nothing is.
 	OldestDueMS int64
+	// NextDueMS is when the first record will be due, where none is yet; 0 when none
+	// ever will, or one is.
+	NextDueMS int64
 	// DeadUntilMS is when the first of its dead letters is deleted; 0 when there is
 	// none.
 	DeadUntilMS int64
+	// OldestDeadMS is when the oldest of those dead letters died that are deleted first:
+	// the oldest of all, where all are kept equally long. 0 when there is none.
+	OldestDeadMS int64
 }

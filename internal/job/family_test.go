@@ -276,6 +276,7 @@ func TestLongTracesKeepAFamilyTogether(t *testing.T) {
 		d := familyDef(policy)
 		d.Misfire.Policy = MisfirePolicy(rapid.IntRange(0, 2).Draw(r, "misfire"))
 		d.PauseAfter = rapid.IntRange(0, 3).Draw(r, "pause after")
+		d.MaxLag = rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Minute}).Draw(r, "max lag")
 		d.Schedule.MaxRuns = rapid.SampledFrom([]int{0, 0, 5}).Draw(r, "max runs")
 		acts := familyActs(compile(t, editedFamily(policy)))
 		f := newFamily(t, d)

@@ -30,6 +30,23 @@ type QueueSettings struct {
 // ErrTooManyQueues means that no further queue can be given settings.
 var ErrTooManyQueues = errors.New("too many queues have settings")
 
+// ErrSettingsChanged means that the settings of a queue are no longer those that were
+// to be replaced.
+var ErrSettingsChanged = errors.New("the settings of the queue changed")
+
+// ErrTooManyWatches means that a node watches as many queues for others as it does.
+var ErrTooManyWatches = errors.New("too many queues are watched")
+
+// QuotaError says that a namespace has as many jobs as it may have.
+type QuotaError struct {
+	Namespace string
+	Limit     int
+}
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("namespace %s has its %d jobs: delete some, or ask for a greater limit", e.Namespace, e.Limit)
+}
+
 // DefaultRecoveryRate paces the recovery of a queue that sets no rate.
 const DefaultRecoveryRate = 50.0
 

@@ -17,6 +17,8 @@ import (
 type CreateRequest struct {
 	Definition Definition
 	RequestID  string
+	// PauseNote, when set, has the job paused from the start, with this as the reason.
+	PauseNote string
 }
 
 // CreateAnswer answers a CreateRequest.
@@ -122,8 +124,9 @@ const (
 // RunView is a run as people see it: finished, or the current one.
 type RunView struct {
 	Run
-	Phase RunPhase
-	Hold  Hold // what holds a waiting run back
+	Phase   RunPhase
+	Hold    Hold     // what holds a waiting run back
+	TraceID *TraceID // nil: it is not traced, or nobody here knows
 }
 
 // CurrentRun shows the planned or live run; ok is false when there is none.
@@ -133,7 +136,7 @@ func (s State) CurrentRun() (v RunView, ok bool) {
 	}
 	v.Run = Run{
 		ID: s.RunID(), Trigger: s.Trigger, NominalMS: s.Nominal, DueMS: s.Due,
-		Attempts: s.Attempt, Losses: s.Losses,
+		Attempts: s.Attempt, Losses: s.Losses, Caller: s.callerTrace(),
 	}
 	if !s.Live() {
 		v.Hold = s.Held
@@ -153,7 +156,7 @@ func (s State) PendingRun() (v RunView, ok bool) {
 	if s.Pending == "" {
 		return RunView{}, false
 	}
-	return RunView{Run: Run{ID: ManualRunID(s.Pending), Trigger: TriggerManual}}, true
+	return RunView{Run: Run{ID: ManualRunID(s.Pending), Trigger: TriggerManual, Caller: s.traceAskedBy(s.Pending)}}, true
 }
 
 // ManualRunID is the id of the run that a request for a manual run stands for.

@@ -42,6 +42,9 @@ func (t *transition) resume(ev Resume) Decision {
 			t.planNext(passed{drop: !ev.CatchUp, resumed: true}, cmp.Or(catchUpReason(ev), "paused"))
 		default:
 			t.Recovery = t.Recovery || overdue
+			if overdue {
+				t.Held.DueMS = t.now // the pause was somebody's will
+			}
 			t.place()
 		}
 	}
@@ -74,10 +77,12 @@ func (t *transition) runNow(ev RunNow) Decision {
 	switch {
 	case t.Live():
 		t.Pending, t.PendingMode = ev.RequestID, ev.Mode
+		t.called(ev.RequestID, ev.Trace)
 	case ev.Mode != ManualReset && t.c.Schedule.Kind != schedule.KindOnce:
 		if t.freeSlot() < 0 {
 			return t.unchanged(TooMany, before)
 		}
+		t.called(ev.RequestID, ev.Trace)
 		t.spawnManual(ev.RequestID, ev.Mode)
 	default:
 		t.stepIn()
@@ -85,6 +90,7 @@ func (t *transition) runNow(ev RunNow) Decision {
 		if ev.Mode == ManualReset {
 			t.Failures = 0
 		}
+		t.called(ev.RequestID, ev.Trace)
 		t.planManual(ev.RequestID)
 	}
 	return t.decision(Applied)
@@ -154,6 +160,9 @@ func (t *transition) update(ev Update) Decision {
 	}
 	t.c, t.def = compiled, &d
 	t.notice(Notice{Kind: JobUpdated})
+	if d.MaxLag == 0 {
+		t.LateMS = 0
+	}
 	switch {
 	case t.Live():
 	case rescheduled && t.Trigger == TriggerSchedule:

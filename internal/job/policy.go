@@ -149,6 +149,9 @@ type Hold struct {
 	Key     string
 	By      string
 	SinceMS int64 // when this gate first held the run
+	// DueMS is what the run is promised for where that is not its due time any more: when
+	// it was due before the first gate held it, or when a pause ended; 0 is none.
+	DueMS int64
 }
 
 // HintSource is who gave a hint.

@@ -12,11 +12,22 @@ type QueueAsk struct {
 }
 
 // QueueGrant answers a QueueAsk: how many may start now and, when that is fewer
-// than were asked for, after how long to ask again.
+// than were asked for, after how long to ask again, and which limit it is.
 type QueueGrant struct {
 	N     int
 	Again time.Duration
+	Limit QueueLimit
 }
+
+// QueueLimit is a limit of a queue that has been reached.
+type QueueLimit uint8
+
+// Limits of a queue.
+const (
+	NoLimit   QueueLimit = iota // or nobody could be asked
+	LimitRoom                   // runs at once
+	LimitRate                   // starts in a time
+)
 
 // Ending tells that an attempt is gone from a node.
 type Ending struct {

@@ -36,6 +36,31 @@ type LetterPage struct {
 	Next    string
 }
 
+// TopQuery asks for the worst jobs.
+type TopQuery struct {
+	Which     Worst
+	Namespace string // "": of all
+	Limit     int    // 1 to MaxTop; 0: DefaultTop
+	// Shards are those to look at; nil: all.
+	Shards []int
+}
+
+// Bounds of TopQuery.Limit.
+const (
+	DefaultTop = 20
+	MaxTop     = 100
+)
+
+// TopJob is one of the worst jobs.
+type TopJob struct {
+	Record
+	// Lag, of a late job: how long its run has waited, or by how much the last one was
+	// late.
+	Lag time.Duration
+	// Waiting: the run has not started.
+	Waiting bool
+}
+
 // RedriveRequest names dead letters by their records, or selects them: by
 // namespace, queue, prefix of the job's id, and labels.
 type RedriveRequest struct {

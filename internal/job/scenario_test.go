@@ -428,6 +428,8 @@ func (p *player) set(d *Definition, k, v string) {
 		d.Retry.MaxElapsed = p.duration(v)
 	case "pause-after":
 		d.PauseAfter = p.number(v)
+	case "max-lag":
+		d.MaxLag = p.duration(v)
 	case "stale-after":
 		d.Backoff.StaleAfter = p.duration(v)
 	case "min-interval":

@@ -39,7 +39,8 @@ const (
 
 // LeaseID names an attempt to the worker that has it.
 func LeaseID(record string, token uint64) string {
-	return strconv.FormatUint(token, 10) + "@" + record
+	id := strconv.AppendUint(make([]byte, 0, 128), token, 10)
+	return string(append(append(id, '@'), record...))
 }
 
 // ParseLeaseID undoes LeaseID, at any node.
@@ -228,6 +229,34 @@ type NodeInfo struct {
 	// Unreachable: the node did not answer; only name and addresses are known.
 	Unreachable bool
 	Workers     []WorkerInfo
+	Queues      []QueueRuns
+}
+
+// RecentRuns is what the workers of a node, or of all, did for a queue within the last
+// minute.
+type RecentRuns struct {
+	// Started, Succeeded and Failed count attempts; the last includes those that timed
+	// out.
+	Started, Succeeded, Failed int64
+	Breaches                   int64 // of lateness objectives
+	MaxLag                     time.Duration
+	// Span is what the counts are of: a minute, or less after a start.
+	Span time.Duration
+}
+
+// Add puts another node's to these.
+func (r *RecentRuns) Add(o RecentRuns) {
+	r.Started += o.Started
+	r.Succeeded += o.Succeeded
+	r.Failed += o.Failed
+	r.Breaches += o.Breaches
+	r.MaxLag, r.Span = max(r.MaxLag, o.MaxLag), max(r.Span, o.Span)
+}
+
+// QueueRuns is the RecentRuns of a queue.
+type QueueRuns struct {
+	Namespace, Queue string
+	RecentRuns
 }
 
 // QueueLoad is what one node's workers do for a queue.

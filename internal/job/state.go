@@ -99,9 +99,9 @@ func (o Outcome) String() string {
 // clock, zero means unset.
 type State struct {
 	// Header: the part that scripts read and write in place.
-	Region   Region
 	Token    uint64 // of the last lease; 0 before the first
-	Acked    bool   // the worker acknowledged the live attempt
+	Region   Region
+	Acked    bool // the worker acknowledged the live attempt
 	Revision uint32
 	Epoch    uint32 // of the session that renews the live lease
 
@@ -111,8 +111,8 @@ type State struct {
 	// The current run: planned, waiting for a retry, or live. Absent when the
 	// record is done.
 	Trigger  Trigger
-	ManualID string // request id of a manual run or of a backfill
 	Mode     ManualMode
+	ManualID string // request id of a manual run or of a backfill
 	Nominal  int64
 	Due      int64
 	Source   DelaySource
@@ -133,9 +133,9 @@ type State struct {
 	// plus one; 0: it waits for the live run.
 	Waiting   uint8
 	Paused    bool
+	Deleting  bool // deleted while live
 	PausedMS  int64
 	PauseNote string
-	Deleting  bool // deleted while live
 	// LastNominal is the nominal time of the last scheduled run of this
 	// generation that ended; what is planned next is later.
 	LastNominal int64
@@ -156,6 +156,8 @@ type State struct {
 	LastStarted  int64
 	LastFinished int64
 	LastError    string
+	// LateMS is the lag of the last run that was judged, if that broke Definition.MaxLag.
+	LateMS       int64
 	SettledToken uint64 // token of the last attempt that was settled
 	Runs         uint64 // ended
 	Succeeded    uint64
@@ -164,6 +166,9 @@ type State struct {
 	TimedOut     uint64   // attempts
 	Skipped      uint64   // nominal times
 	Recent       []string // request ids of the last manual runs, newest last
+	// Callers are the trace contexts of those who asked for the manual runs that are
+	// current or waiting. Shared with other states: nobody may write to it.
+	Callers []Caller
 
 	// Unknown carries stored fields that this version does not know, as they are
 	// written. They stay with their record whatever is decided.
@@ -193,7 +198,8 @@ func RunID(t Trigger, generation uint32, nominalMS int64, manualID string) strin
 	case TriggerBackfill:
 		return "b-" + manualID + "-" + strconv.FormatInt(nominalMS, 10)
 	}
-	return strconv.FormatUint(uint64(generation), 10) + "-" + strconv.FormatInt(nominalMS, 10)
+	id := strconv.AppendUint(make([]byte, 0, 32), uint64(generation), 10)
+	return string(strconv.AppendInt(append(id, '-'), nominalMS, 10))
 }
 
 // Leased returns the state as the leasing script leaves it: the only change of
@@ -218,8 +224,9 @@ type Run struct {
 	Error      string
 	Output     []byte
 	Worker     string
-	// Correlation is new for each run.
 	DeadLetter bool
+	// Caller is the trace of the sampled call that asked for the run; nil: there was none.
+	Caller *TraceID
 }
 
 // Limits of stored text.

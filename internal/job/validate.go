@@ -54,6 +54,7 @@ const (
 	MaxTarget       = 128
 	MaxLockKey      = 128
 	MaxPauseAfter   = 1_000_000
+	MaxMaxLag       = 30 * 24 * time.Hour
 	// maxFilterLabels is more than clusters have a reason to allow of one job.
 	maxFilterLabels = 64
 	// MaxKept bounds retention and the life of dead letters.
@@ -176,8 +177,10 @@ func byteFault(s string, low int) string {
 }
 
 func (v *violations) duration(field string, d, low, high time.Duration) {
-	v.check(d >= low && d <= high, field, "is %v, want %v to %v", d, low, high)
-	v.check(d%time.Millisecond == 0, field, "is %v, want whole milliseconds", d)
+	if d < low || d > high { // not check: its arguments would be allocated for each good job
+		v.add(field, fmt.Sprintf("is %v, want %v to %v", d, low, high))
+	}
+	v.wholeMS(field, d)
 }
 
 func (v *violations) policies(d *Definition) {
@@ -221,6 +224,7 @@ func (v *violations) runs(d *Definition) {
 		v.text("target", d.Target, 1, MaxTarget)
 	}
 	v.check(d.PauseAfter >= 0 && d.PauseAfter <= MaxPauseAfter, "pause_after_failures", "is %d, want 0 (never) to %d", d.PauseAfter, MaxPauseAfter)
+	v.duration("max_lag", d.MaxLag, 0, MaxMaxLag)
 	v.check(!d.Backoff.WithinSlot || d.Schedule.Kind == schedule.KindCron, "backoff_policy.within_slot", "is for cron schedules only")
 	v.check(!d.Backoff.WithinSlot || !d.Backoff.Disabled, "backoff_policy.within_slot", "contradicts disabled: there is no backoff to keep within the slot")
 }
@@ -239,7 +243,9 @@ func (v *violations) locks(locks []Lock) {
 
 // wholeMS checks the precision of a duration whose range its policy checks.
 func (v *violations) wholeMS(field string, d time.Duration) {
-	v.check(d%time.Millisecond == 0, field, "is %v, want whole milliseconds", d)
+	if d%time.Millisecond != 0 {
+		v.add(field, fmt.Sprintf("is %v, want whole milliseconds", d))
+	}
 }
 
 // nameFault checks a namespace or a queue: [A-Za-z0-9][A-Za-z0-9._-]{0,63}.

@@ -77,6 +77,7 @@ func (v *violations) run(field string, s *State) {
 	v.stored(field+".hold.key", s.Held.Key, MaxNote)
 	v.stored(field+".hold.by", s.Held.By, MaxNote)
 	v.millis(field+".hold.since_time", s.Held.SinceMS)
+	v.millis(field+".hold.due_time", s.Held.DueMS)
 }
 
 func (v *violations) children(cp *Checkpoint) {

@@ -39,8 +39,10 @@ const (
 	status     = "google.golang.org/genproto/googleapis/rpc"
 	xrate      = "golang.org/x/time/rate"
 	jose       = "github.com/go-jose/go-jose/v4"
+	otel       = "go.opentelemetry.io/otel"
 
 	api     = "proto/fermata/v1"
+	keda    = "proto/externalscaler"
 	storage = "proto/fermata/storage/v1"
 )
 
@@ -53,6 +55,8 @@ var table = []row{
 		why: "the cron grammar is the library's, the arithmetic our own"},
 
 	{path: "internal/redisacl", floor: arithmetic},
+	{path: "internal/scaling", floor: arithmetic},
+	{path: "internal/redisfunc", floor: arithmetic},
 
 	{path: "internal/job", floor: model},
 
@@ -63,7 +67,11 @@ var table = []row{
 	{path: "internal/dispatch", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/admission", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/seal", floor: parts},
+	{path: "internal/lookout", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/quota", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/trail", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/events", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/webhook", floor: parts, foreign: []string{prometheus, "gopkg.in/yaml.v3"}, also: []string{"internal/egress"}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
 	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage, "internal/funnel"},
@@ -71,13 +79,21 @@ var table = []row{
 	{path: "internal/shardlock", floor: parts, foreign: []string{prometheus, redislock, goredis},
 		why: "redislock is driven through a go-redis client"},
 	{path: "internal/membership", floor: parts, foreign: []string{prometheus, memberlist}},
-	{path: "internal/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, xrate}, also: []string{api}},
+	{path: "internal/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, xrate}, also: []string{api, keda, "internal/policypb", "internal/frame"},
+		why: "it serves two interfaces: ours, and that by which KEDA asks"},
+	{path: "internal/policypb", floor: parts, foreign: []string{protobuf}, also: []string{api},
+		why: "the server and the command line write policies alike"},
 	{path: "internal/identity", floor: parts, foreign: []string{jose, "gopkg.in/yaml.v3"}},
 	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/bearer", floor: parts, foreign: []string{grpc}},
 	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/tracing", floor: parts, foreign: []string{prometheus, otel, grpc}},
+	{path: "internal/logs", floor: parts},
 	{path: "internal/heap", floor: parts},
+	{path: "internal/screen", floor: parts, foreign: []string{"golang.org/x/term"}},
+	{path: "internal/egress", floor: parts},
 	{path: "internal/funnel", floor: parts},
+	{path: "internal/frame", floor: parts, foreign: []string{grpc, protobuf}},
 	{path: "internal/tlsfiles", floor: parts, foreign: []string{prometheus, grpc},
 		why: "gRPC asks credentials, not configurations, at each handshake"},
 
@@ -85,31 +101,38 @@ var table = []row{
 	{path: "internal/dev", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler"},
 		why: "a whole cluster in one process: what the commands start in several"},
 	{path: "internal/config", floor: wiring, foreign: []string{"github.com/spf13", "gopkg.in/yaml.v3"}},
-	{path: "client", floor: wiring, foreign: []string{grpc, protobuf, status}, also: []string{api},
+	{path: "internal/manifest", floor: wiring, foreign: []string{protobuf, "gopkg.in/yaml.v3"}, also: []string{api, "client"},
+		why: "files have the names of the API, and payloads of ready-made handlers are the client's"},
+	{path: "internal/importer", floor: wiring, foreign: []string{"gopkg.in/yaml.v3"}},
+	{path: "client", floor: wiring, foreign: []string{grpc, protobuf, status, otel}, also: []string{api},
 		not: []string{goredis, redislock, memberlist, "internal/node"}, why: "users link it: it must not bring a server along"},
-	{path: "worker", floor: wiring, foreign: []string{grpc, protobuf, status, prometheus}, also: []string{api},
+	{path: "worker", floor: wiring, foreign: []string{grpc, protobuf, status, prometheus, otel}, also: []string{api},
 		not: []string{goredis, redislock, memberlist, "internal/node"}, why: "users link it: it must not bring a server along"},
 
 	{path: "worker/secrets", floor: wiring},
 	{path: "worker/exechandler/internal/launch", floor: wiring, foreign: []string{"golang.org/x/sys"},
 		why: "it starts before everything else in the process, so that it imports next to nothing"},
-	{path: "worker/httphandler", floor: wiring, also: []string{"worker", "worker/secrets"}},
-	{path: "worker/exechandler", floor: wiring, foreign: []string{"golang.org/x/sys"}, also: []string{"worker", "worker/secrets", "worker/exechandler/internal/launch"},
+	{path: "worker/httphandler", floor: wiring, foreign: []string{otel}, also: []string{"worker", "worker/secrets"}},
+	{path: "worker/exechandler", floor: wiring, foreign: []string{"golang.org/x/sys", otel}, also: []string{"worker", "worker/secrets", "worker/exechandler/internal/launch"},
 		why: "process groups are the operating system's"},
 
-	{path: "cmd/scheduler", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/heap"}},
-	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry", "internal/heap", "internal/tlsfiles"},
+	{path: "cmd/scheduler", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/heap", "internal/logs", "internal/tracing"}},
+	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/telemetry", "internal/tracing", "internal/logs", "internal/heap", "internal/tlsfiles"},
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
-	{path: "cmd/fermata", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/tlsfiles"}},
+	{path: "cmd/fermata", floor: commands, foreign: []string{"*"},
+		also: []string{api, "internal/policypb", "internal/tlsfiles", "internal/screen", "internal/tracing", "internal/logs", "internal/redisstore", "internal/shardlock"},
+		why:  "it loads into Redis the functions that those two call"},
 
 	{path: "deploy/grafana/build", floor: commands},
 
+	{path: keda, floor: beside, foreign: []string{grpc, protobuf}},
 	{path: api, floor: beside, foreign: []string{grpc, protobuf, status}},
 	{path: storage, floor: beside, foreign: []string{protobuf}},
 
 	{path: "internal/tlstest", floor: support},
 	{path: "internal/gossiptest", floor: support},
+	{path: "internal/stalltest", floor: support},
 	{path: "internal/redistest", floor: support, foreign: []string{"*"}},
 	{path: "internal/faultproxy", floor: support, foreign: []string{"*"}},
 	{path: "internal/storetest", floor: support, foreign: []string{"*"}},
@@ -118,6 +141,8 @@ var table = []row{
 	{path: "internal/simnet", floor: support, foreign: []string{memberlist}},
 	{path: "internal/sim", floor: support, foreign: []string{"*"}},
 	{path: "internal/check", floor: support},
+	{path: "deploy/helm/kube/witness", floor: support, foreign: []string{protobuf},
+		why: "a pod of the trial of the chart on a real cluster: it judges by internal/check"},
 	{path: "internal/layers", floor: support},
 	{path: "internal/claims", floor: support},
 }

@@ -25,6 +25,7 @@ func (l *Ledger) commit(shard int, batch []*entry) {
 	for len(batch) > 0 {
 		round, rest := firstOfEachJob(batch)
 		again := l.round(ctx, shard, round)
+		tell(round)
 		batch = append(again, rest...)
 	}
 }
@@ -120,7 +121,7 @@ func (l *Ledger) stand(ctx context.Context, shard int, unchanged []*decided) {
 		if err == nil {
 			l.observe(it)
 		}
-		it.done(it.result(err))
+		it.conclude(err)
 	}
 }
 
@@ -194,7 +195,7 @@ func (l *Ledger) answer(it *decided, code job.WriteCode, unconfirmed error) (aga
 	switch code {
 	case job.Written:
 		l.observe(it)
-		it.done(it.result(firstError(unconfirmed, it.corrupt)))
+		it.conclude(firstError(unconfirmed, it.corrupt))
 	case job.NotFound:
 		it.done(job.ChangeResult{Err: firstError(unconfirmed, job.ErrNotFound)})
 	case job.NotExpired:

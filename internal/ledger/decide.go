@@ -6,8 +6,7 @@ import (
 
 // paired tells whether a change is decided on a record and its parent: that of a
 // run that is a record of its own, and the redriving of a dead letter.
-func paired(record string, ev job.Event) bool {
-	_, child, _ := job.ParseRecord(record)
+func paired(child string, ev job.Event) bool {
 	if _, isRun := job.ChildSlot(child); isRun {
 		return true
 	}
@@ -106,6 +105,15 @@ func verdict(results []job.WriteResult) job.WriteCode {
 	return code
 }
 
+// conclude answers with what was decided.
+func (it *decided) conclude(err error) {
+	if it.group != nil {
+		it.group.add(it.entry, it.own.Answer, err) // needs no record: they are large
+		return
+	}
+	it.done(it.result(err))
+}
+
 // result is the answer to a change that is stored as decided.
 func (it *decided) result(err error) job.ChangeResult {
 	r := it.refused(it.own.Answer, err)
@@ -153,8 +161,23 @@ func stored(before *job.Record, d *job.Decision) job.Record {
 }
 
 func (l *Ledger) observe(it *decided) {
+	if l.o.Tracer != nil && it.own.Changed {
+		it.trace(l.o.Tracer)
+	}
 	l.o.Observer.Observe(it.own.Notices)
 	if it.beside != nil && len(it.beside.Notices) > 0 {
 		l.o.Observer.Observe(it.beside.Notices)
 	}
+}
+
+// trace tells of the decision on the run that the change was about.
+func (it *decided) trace(t Tracer) {
+	definition, told := it.Known.Definition, &it.own
+	if it.paired {
+		definition = it.parent.Definition
+	}
+	if it.beside != nil {
+		told = it.beside // which has the child's run and notices
+	}
+	t.Decided(definition, &it.Known.State, it.Event, told.Ended, told.Notices)
 }

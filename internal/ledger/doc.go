@@ -14,7 +14,7 @@
 //  1. At most one batch of a shard is in flight, and one round of it holds at most
 //     one change of a job, its runs included. Changes of a job are taken in the
 //     order in which they were submitted.
-//  2. done is called exactly once for each change.
+//  2. Each change is answered exactly once.
 //  3. A change is answered without error only after the store has confirmed it to
 //     the durability class in force.
 //  4. A change whose answer is an error may have been applied. Submitting it

@@ -28,6 +28,12 @@ type Store interface {
 // Observer hears of what happened. It must not block.
 type Observer interface{ Observe([]job.Notice) }
 
+// Tracer makes the spans of what has ended, and notes the trace in the notices. It
+// must not block.
+type Tracer interface {
+	Decided(d *job.Definition, before *job.State, ev job.Event, ended *job.Run, notices []job.Notice)
+}
+
 // Nudger tells the holder of a shard that lanes became due earlier. It must not
 // block.
 type Nudger interface {
@@ -39,6 +45,8 @@ type Options struct {
 	Store    Store
 	Observer Observer
 	Nudger   Nudger
+	// Tracer hears of decisions before Observer does; nil: nobody traces.
+	Tracer Tracer
 	// Committers is the number of batches in flight at once, without those that
 	// take long. Default 8.
 	Committers int
@@ -78,9 +86,11 @@ type shardQueue struct {
 // entry is one change on its way.
 type entry struct {
 	job.Change
-	job   string // record of the job: of its parent, if there is one
-	done  func(job.ChangeResult)
-	tries int
+	job    string // record of the job: of its parent, if there is one
+	answer func(job.ChangeResult)
+	group  *group // takes the answer if nobody else does
+	nth    int    // in the group's submission
+	tries  int
 	// fresh: Known was read in this commit.
 	fresh bool
 	// paired: it is decided on the record and its parent, which is always read.
@@ -117,7 +127,7 @@ func New(o Options) *Ledger {
 // Submit queues a change. done is called once, on a goroutine of the ledger, and
 // must not block. A change of a record that cannot be parsed answers ErrNotFound.
 func (l *Ledger) Submit(c job.Change, done func(job.ChangeResult)) {
-	key, _, ok := job.ParseRecord(c.Record)
+	key, child, ok := job.ParseRecord(c.Record)
 	if !ok {
 		done(job.ChangeResult{Err: job.ErrNotFound})
 		return
@@ -129,16 +139,22 @@ func (l *Ledger) Submit(c job.Change, done func(job.ChangeResult)) {
 		done(job.ChangeResult{Err: ErrClosed})
 		return
 	}
+	l.queue(shard, &entry{Change: c, job: jobOf(c.Record, key), answer: done, paired: paired(child, c.Event)})
+	l.mu.Unlock()
+}
+
+// queue puts an entry in line. The caller holds the mutex.
+func (l *Ledger) queue(shard int, e *entry) {
 	q := &l.mu.queues[shard]
-	q.pending = append(q.pending, &entry{
-		Change: c, job: key.Record(), done: done, paired: paired(c.Record, c.Event),
-	})
+	q.pending = append(q.pending, e)
 	if !q.busy && len(q.pending) == 1 {
 		l.mu.ready = append(l.mu.ready, shard)
 		l.wake.Signal()
 	}
-	l.mu.Unlock()
 }
+
+// jobOf is the record of the job that a record belongs to: how it begins.
+func jobOf(record string, key job.Key) string { return record[:len(key.Namespace)+1+len(key.ID)] }
 
 // Do submits changes and waits for their results, which come in the order of the
 // changes. When ctx ends first, the changes still on their way answer its error;

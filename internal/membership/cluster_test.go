@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -224,17 +225,17 @@ func TestRestartThatNobodyNoticesIsTold(t *testing.T) {
 
 func TestLeaveIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
-	a, b, c := trio(t)
+	logs := &story{}
+	a, b, c := trio(t, func(o *Options) { o.Logger = logs.logger() })
 	start := time.Now()
 	if err := c.Leave(5 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	sees(t, a, "a b")
 	sees(t, b, "a b")
-	took := time.Since(start)
-	t.Logf("leave seen in %v", took)
-	if took > suspicionMult*probeInterval {
-		t.Errorf("leave seen after %v: as late as a crash", took)
+	t.Logf("leave seen in %v", time.Since(start))
+	if n := logs.count("Marking c as failed"); n > 0 {
+		t.Errorf("%d nodes took it for a crash", n)
 	}
 	sees(t, c, "a b") // the one that left goes on looking
 	if err := c.Stop(); err != nil {
@@ -377,7 +378,7 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	if err := c.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(start); d > firstJoin/2 {
+	if d := time.Since(start); d >= firstJoin {
 		t.Errorf("Start took %v", d)
 	}
 }
@@ -414,16 +415,16 @@ fermata_members 2
 	}
 }
 
-// freePort is free for TCP and UDP, and was not handed out by the kernel for
-// another socket in between in practice: the range is large.
+// freePort is free for TCP and UDP, and below what the kernel hands out by itself, so that
+// nobody gets it in between.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 50 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port := 3000 + rand.IntN(6000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
-		port := l.Addr().(*net.TCPAddr).Port
 		u, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port))
 		_ = l.Close()
 		if err == nil {

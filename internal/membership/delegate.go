@@ -37,6 +37,8 @@ type MemberInfo struct {
 	State State
 	// Version of its program; empty from a node that does not say.
 	Version string
+	// EventsKeep is how many events it is told to keep; -1 from a node that does not say.
+	EventsKeep int
 }
 
 type entry struct {
@@ -112,7 +114,7 @@ func (d *delegate) put(n *memberlist.Node, state State) {
 	e := entry{since: time.Now(), info: MemberInfo{
 		Member: ring.Member{Name: n.Name, GRPCAddr: about.GRPC, PeerAddr: about.Peer, Process: about.Process, Aside: about.Aside},
 		Addr:   n.Address(),
-		State:  state, Version: about.Version,
+		State:  state, Version: about.Version, EventsKeep: max(-1, about.Events-1),
 	}}
 	d.mu.Lock()
 	d.mu.nodes[n.Name] = e

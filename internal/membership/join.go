@@ -44,7 +44,7 @@ func (c *Cluster) join(ctx context.Context) {
 		n, err := c.list.Load().Join([]string{addr})
 		met += n
 		if err != nil {
-			c.o.Logger.Debug("cannot join", "addr", addr, "error", err)
+			c.o.Logger.Debug("cannot join", "address", addr, "error", err)
 		}
 	}
 	if tried > 0 && met == 0 {

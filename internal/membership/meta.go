@@ -11,12 +11,14 @@ type meta struct {
 	Process string `json:"i,omitempty"`
 	// Version of its program.
 	Version string `json:"v,omitempty"`
+	// Events that it is told to keep, and one more; 0: it does not say.
+	Events int `json:"k,omitempty"`
 	// Aside: it should hold no shards.
 	Aside bool `json:"a,omitempty"`
 }
 
 func encodeMeta(m meta) []byte {
-	b, _ := json.Marshal(m) // strings and a bool cannot fail
+	b, _ := json.Marshal(m) // strings, a number and a bool cannot fail
 	return b
 }
 

@@ -27,7 +27,7 @@ const (
 	probeTimeout     = 250 * time.Millisecond
 	suspicionMult    = 4
 	suspicionMaxMult = 3
-	gossipInterval   = 100 * time.Millisecond
+	gossipInterval   = 200 * time.Millisecond
 	pushPullInterval = 5 * time.Second
 	streamTimeout    = 3 * time.Second
 	deadNodeReclaim  = 5 * time.Second
@@ -64,12 +64,15 @@ type Options struct {
 	// do not talk.
 	Label string
 	// GRPCAddr and PeerAddr are told to the other members; together at most
-	// about 410 bytes. So is Process, the name of this process in locks.
+	// about 395 bytes. So is Process, the name of this process in locks.
 	GRPCAddr string
 	PeerAddr string
 	Process  string
 	// Version of this node's program is told to them too, cut off after 32 bytes.
 	Version string
+	// EventsKeep is how many events this node is told to keep. The others hear of it, so
+	// that those who are told otherwise can say so.
+	EventsKeep int
 	// RejoinEvery is the mean pause between attempts to meet nodes that are not
 	// members. Default 10 s.
 	RejoinEvery time.Duration
@@ -171,5 +174,7 @@ func (o Options) config(d *delegate) *memberlist.Config {
 
 // meta is what the others are told.
 func (o Options) meta() meta {
-	return meta{GRPC: o.GRPCAddr, Peer: o.PeerAddr, Process: o.Process, Version: o.Version[:min(len(o.Version), 32)]}
+	return meta{
+		GRPC: o.GRPCAddr, Peer: o.PeerAddr, Process: o.Process, Version: o.Version[:min(len(o.Version), 32)], Events: o.EventsKeep + 1,
+	}
 }

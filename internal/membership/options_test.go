@@ -67,8 +67,8 @@ func TestConfig(t *testing.T) {
 }
 
 func TestMeta(t *testing.T) {
-	m, err := decodeMeta(encodeMeta(meta{GRPC: "g:1", Peer: "p:2", Process: "x", Version: "1.2.3"}))
-	if err != nil || m != (meta{GRPC: "g:1", Peer: "p:2", Process: "x", Version: "1.2.3"}) {
+	m, err := decodeMeta(encodeMeta(meta{GRPC: "g:1", Peer: "p:2", Process: "x", Version: "1.2.3", Events: 1001}))
+	if err != nil || m != (meta{GRPC: "g:1", Peer: "p:2", Process: "x", Version: "1.2.3", Events: 1001}) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if m, err := decodeMeta([]byte(`{"g":"g:1","later":{"x":1}}`)); err != nil || m.GRPC != "g:1" {

@@ -25,9 +25,24 @@ func (n *Node) openAccess(ctx context.Context) (err error) {
 	return nil
 }
 
+// jobLimit is how many jobs a namespace may have; 0 is no limit.
+func (n *Node) jobLimit(namespace string) int {
+	if n.access != nil {
+		if limit, ok := n.access.Jobs(namespace); ok {
+			return limit
+		}
+	}
+	return n.cfg.NamespaceJobs
+}
+
+// limitsJobs tells whether any namespace has a limit of jobs.
+func (n *Node) limitsJobs() bool {
+	return n.cfg.NamespaceJobs > 0 || n.access != nil && n.access.LimitsJobs()
+}
+
 // guarded adds to the options of the server what lets callers in.
 func (n *Node) guarded(ctx context.Context, o rpc.Options) (rpc.Options, error) {
-	o.Registerer, o.Limits = n.cfg.Registerer, n.cfg.ClientLimits
+	o.Registerer, o.Limits, o.MaxUnproved = n.cfg.Registerer, n.cfg.ClientLimits, n.cfg.UnprovedConnections
 	if n.access == nil {
 		return o, nil
 	}

@@ -78,7 +78,7 @@ func (v clusterView) Shards(ctx context.Context) ([]rpc.Shard, error) {
 	if err != nil {
 		return nil, err
 	}
-	stats, err := laneStats(ctx, v.clientStore, v.allShards())
+	stats, err := laneStats(ctx, v.clientStore, v.allShards(), every)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (v clusterView) CheckShard(ctx context.Context, shard int, repair bool) (jo
 }
 
 func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue, error) {
-	stats, err := laneStats(ctx, v.clientStore, v.allShards())
+	stats, err := laneStats(ctx, v.clientStore, v.allShards(), every)
 	if err != nil {
 		return nil, err
 	}
@@ -131,9 +131,17 @@ func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue,
 			q.Paused += s.Paused
 			q.Dead += s.Dead
 			q.OldestOverdue = max(q.OldestOverdue, s.overdue)
+			q.OldestDeadLetter = max(q.OldestDeadLetter, s.deadAge)
 		}
 	}
 	for _, m := range v.describeAll(ctx) {
+		for _, r := range m.Queues {
+			// A queue that has nothing left, or of those that are summed up, is not shown
+			// for what it did.
+			if q := sums[key{r.Namespace, r.Queue}]; q != nil {
+				q.Recent.Add(r.RecentRuns)
+			}
+		}
 		for _, w := range m.Workers {
 			for _, name := range w.Queues {
 				q := at(w.Namespace, name)
@@ -161,7 +169,13 @@ type laneStat struct {
 	job.LaneStat
 	overdue time.Duration // of its oldest due record
 	deadFor time.Duration // until its first dead letter is deleted
+	deadAge time.Duration // since the oldest of its first dead letters died
+	ahead   bool          // nothing is due, and something will be
+	next    time.Duration // until then
 }
+
+// every takes all lanes.
+func every(job.Lane) bool { return true }
 
 func (n *Node) allShards() []int {
 	shards := make([]int, n.cfg.Shards)
@@ -171,8 +185,9 @@ func (n *Node) allShards() []int {
 	return shards
 }
 
-// laneStats counts the records of some shards by lane, through one of the node's stores.
-func laneStats(ctx context.Context, store *redisstore.Store, shards []int) (map[int][]laneStat, error) {
+// laneStats counts the records of some shards by lane, in the lanes that are wanted, through
+// one of the node's stores.
+func laneStats(ctx context.Context, store *redisstore.Store, shards []int, wanted func(job.Lane) bool) (map[int][]laneStat, error) {
 	heads, err := store.Lanes(ctx, shards)
 	if err != nil {
 		return nil, err
@@ -180,7 +195,9 @@ func laneStats(ctx context.Context, store *redisstore.Store, shards []int) (map[
 	lanes := make(map[int][]job.Lane, len(shards))
 	for shard, list := range heads {
 		for _, h := range list {
-			lanes[shard] = append(lanes[shard], h.Lane)
+			if wanted(h.Lane) {
+				lanes[shard] = append(lanes[shard], h.Lane)
+			}
 		}
 	}
 	counts, err := store.Stats(ctx, lanes)
@@ -198,8 +215,14 @@ func laneStats(ctx context.Context, store *redisstore.Store, shards []int) (map[
 			if c.OldestDueMS > 0 && now > c.OldestDueMS {
 				s.overdue = time.Duration(now-c.OldestDueMS) * time.Millisecond
 			}
+			if c.NextDueMS > 0 {
+				s.ahead, s.next = true, time.Duration(max(0, c.NextDueMS-now))*time.Millisecond
+			}
 			if c.DeadUntilMS > 0 {
 				s.deadFor = time.Duration(max(0, c.DeadUntilMS-now)) * time.Millisecond
+			}
+			if c.OldestDeadMS > 0 {
+				s.deadAge = time.Duration(max(0, now-c.OldestDeadMS)) * time.Millisecond
 			}
 			out[shard] = append(out[shard], s)
 		}

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,9 +17,10 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/rpc"
 	"github.com/fermata-io/fermata/internal/shardlock"
-	"github.com/fermata-io/fermata/internal/telemetry"
 	"github.com/fermata-io/fermata/internal/tlsfiles"
+	"github.com/fermata-io/fermata/internal/tracing"
 )
 
 // Config describes one node. Name and Redis.URL are required. Addresses are
@@ -71,6 +72,9 @@ type Config struct {
 	Durability         redisstore.Durability
 	DurabilityReplicas int
 	DurabilityTimeout  time.Duration
+	// RedisFunctions calls functions that an operator has loaded into Redis, in place of
+	// sending scripts; see docs/security/redis.md.
+	RedisFunctions bool
 	// AllowUnsafe accepts a Redis that may lose or evict keys.
 	AllowUnsafe bool
 	// Virtual makes a keyspace whose clock is Now. Only for tests: a keyspace that
@@ -85,6 +89,16 @@ type Config struct {
 	// AccessFile, which has limits of its own. Zero: nothing.
 	ClientLimits access.Limits
 
+	// UnprovedConnections is how many connections to GRPCAddr, and as many to PeerAddr,
+	// may be open of which no caller is known yet, a quarter of them from one address.
+	// Default: rpc.DefaultUnproved, or a quarter of the files that the process may open
+	// if that is less.
+	UnprovedConnections int
+
+	// NamespaceJobs is how many jobs each namespace may have of which AccessFile says
+	// nothing; 0 is no limit.
+	NamespaceJobs int
+
 	// Network stands in for the host's network, for a cluster inside one process.
 	Network Network
 
@@ -95,10 +109,23 @@ type Config struct {
 	// PayloadKeyFile holds the keys that seal payloads; empty: payloads are stored as
 	// they are given.
 	PayloadKeyFile string
+	// EventsKeep is about how many events are kept, all shards together, 1000 to
+	// 10,000,000, the same on all nodes. 0: none are recorded. See docs/events.md.
+	EventsKeep int
+	// WebhooksFile says who is told of events. Empty: nobody.
+	WebhooksFile string
 	// AuditKeep is about how many audit records are kept; default 10,000.
 	AuditKeep int
+	// WorstJobs is how many of the late and of the failing jobs /metrics names, 0 to
+	// 50; default none, for no other metric carries the id of a job.
+	WorstJobs int
 
-	Logger     *slog.Logger
+	// Tracing says where spans go; without an endpoint there are none.
+	Tracing tracing.Settings
+
+	Logger *slog.Logger
+	// LogLevel answers requests about the logger's level at HTTPAddr; nil: nobody does.
+	LogLevel   http.Handler
 	Registerer prometheus.Registerer
 	Gatherer   prometheus.Gatherer
 
@@ -136,6 +163,12 @@ func (c *Config) setDefaults() error {
 	if c.Shards == 0 {
 		c.Shards = 64
 	}
+	if c.UnprovedConnections == 0 {
+		c.UnprovedConnections = rpc.DefaultUnproved
+		if files := openFiles(); files > 0 && files/4 < rpc.DefaultUnproved {
+			c.UnprovedConnections = max(16, int(files/4))
+		}
+	}
 	if c.LockTTL == 0 {
 		c.LockTTL = shardlock.DefaultTTL
 	}
@@ -166,7 +199,22 @@ func (c *Config) setDefaults() error {
 	if c.Authenticates() && c.ClientLimits != (access.Limits{}) {
 		errs = append(errs, errors.New("client limits are for nodes without access-file; set limits there"))
 	}
+	if c.WorstJobs < 0 || c.WorstJobs > maxWorstJobs {
+		errs = append(errs, fmt.Errorf("worst-jobs %d: want 0 to %d", c.WorstJobs, maxWorstJobs))
+	}
 	errs = append(errs, c.ClientLimits.Check("client limits"))
+	if c.WebhooksFile != "" && c.EventsKeep == 0 {
+		errs = append(errs, errors.New("webhooks-file needs events-keep: without it no events are recorded"))
+	}
+	if k := c.EventsKeep; k != 0 && (k < redisstore.MinKeepEvents || k > redisstore.MaxKeepEvents) {
+		errs = append(errs, fmt.Errorf("events-keep %d: want %d to %d, or 0 for none", k, redisstore.MinKeepEvents, redisstore.MaxKeepEvents))
+	}
+	if c.NamespaceJobs < 0 || c.NamespaceJobs > access.MaxNamespaceJobs {
+		errs = append(errs, fmt.Errorf("namespace-jobs %d: want 0 (no limit) to %d", c.NamespaceJobs, access.MaxNamespaceJobs))
+	}
+	if c.UnprovedConnections < 4 {
+		errs = append(errs, fmt.Errorf("unproved-connections %d: want at least 4", c.UnprovedConnections))
+	}
 	// WAIT is answered after at most one, the answer is waited for at most the other.
 	wait := cmp.Or(c.DurabilityTimeout, redisstore.DefaultWaitTimeout)
 	if read := cmp.Or(c.Redis.ReadTimeout, redisstore.DefaultReadTimeout); c.Durability == redisstore.DurabilityReplica && wait >= read {
@@ -174,6 +222,9 @@ func (c *Config) setDefaults() error {
 	}
 	return errors.Join(errs...)
 }
+
+// maxWorstJobs bounds the series that carry the id of a job.
+const maxWorstJobs = 50
 
 // advertised is what others are told of an address that was listened on.
 func advertised(configured string, listening net.Addr) string {
@@ -207,9 +258,4 @@ func hostAddress() string {
 // ParseDurability reads a durability class by its name.
 func ParseDurability(name string) (redisstore.Durability, error) {
 	return redisstore.ParseDurability(name)
-}
-
-// NewLogger returns a logger of "text" or "json" lines at and above a level.
-func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
-	return telemetry.NewLogger(w, format, level)
 }

@@ -58,6 +58,6 @@ func loopback(addr string) bool {
 // warnOfExposure names what --insecure has let through.
 func (n *Node) warnOfExposure() {
 	for _, e := range n.cfg.exposed {
-		n.cfg.Logger.Warn("INSECURE: whoever reaches this listener can control the cluster; "+e.remedy, "listener", e.flag, "addr", e.addr)
+		n.cfg.Logger.Warn("INSECURE: whoever reaches this listener can control the cluster; "+e.remedy, "listener", e.flag, "address", e.addr)
 	}
 }

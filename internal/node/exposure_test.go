@@ -77,7 +77,7 @@ func TestWhatInsecureLetThroughIsSaid(t *testing.T) {
 	if err := n.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if log.count("INSECURE") != 1 || log.count("listener=grpc-addr addr=0.0.0.0:0") != 1 {
+	if log.count("INSECURE") != 1 || log.count("listener=grpc-addr address=0.0.0.0:0") != 1 {
 		t.Errorf("not said, or said of too many: %s", log.text.String())
 	}
 }

@@ -19,7 +19,7 @@ func TestFactsAreThoseOfTheWholeCluster(t *testing.T) {
 	queue := job.QueueKey{Namespace: "default", Queue: "default"}
 	expect := func(what string, good func(job.Facts) bool) {
 		t.Helper()
-		redistest.Eventually(t, 20*time.Second, what, func(ctx context.Context) error {
+		redistest.Eventually(t, time.Minute, what, func(ctx context.Context) error {
 			if f := a.Facts(ctx, 0, queue); !f.Asked || !good(f) {
 				return fmt.Errorf("facts %+v", f)
 			}
@@ -33,7 +33,7 @@ func TestFactsAreThoseOfTheWholeCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What the ledger calls now is a millisecond ahead for whoever explains, at times.
-	redistest.Eventually(t, 10*time.Second, "no worker is the reason", func(ctx context.Context) error {
+	redistest.Eventually(t, time.Minute, "no worker is the reason", func(ctx context.Context) error {
 		e, err := c.ExplainJob(ctx, &fermatav1.ExplainJobRequest{Name: "namespaces/default/jobs/idle"})
 		if err != nil || len(e.GetReasons()) == 0 || e.GetReasons()[0].GetKind() != fermatav1.Reason_KIND_NO_WORKER {
 			return fmt.Errorf("explained by %v (%v)", e, err)

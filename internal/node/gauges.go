@@ -21,6 +21,8 @@ type gauges struct {
 	unheld, ahead prometheus.Gauge
 	findings      *prometheus.GaugeVec
 	found         map[finding]int // at the last look
+	keepOther     prometheus.Gauge
+	keepers       string // as they were last logged
 }
 
 // finding is what the labels tell of one.
@@ -40,6 +42,9 @@ func newGauges(n *Node) *gauges {
 		}),
 		ahead: f.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_redis_clock_offset_seconds", Help: "Redis's clock minus this node's; scheduling goes by Redis's.",
+		}),
+		keepOther: f.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_events_keep_mismatches", Help: "Live nodes whose --events-keep is not that of this node.",
 		}),
 		findings: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fermata_redis_findings", Help: "What is unsafe about Redis, by code and severity; the log has the words.",

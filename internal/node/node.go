@@ -14,17 +14,22 @@ import (
 
 	"github.com/fermata-io/fermata/internal/admission"
 	"github.com/fermata-io/fermata/internal/dispatch"
+	"github.com/fermata-io/fermata/internal/events"
 	"github.com/fermata-io/fermata/internal/identity"
 	"github.com/fermata-io/fermata/internal/ledger"
+	"github.com/fermata-io/fermata/internal/lookout"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/peer"
+	"github.com/fermata-io/fermata/internal/quota"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/registry"
 	"github.com/fermata-io/fermata/internal/scheduler"
 	"github.com/fermata-io/fermata/internal/seal"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/tracing"
 	"github.com/fermata-io/fermata/internal/trail"
+	"github.com/fermata-io/fermata/internal/webhook"
 )
 
 // Node is one scheduler node. Make it with New, run it from Start to Stop.
@@ -44,14 +49,20 @@ type Node struct {
 	clientStore *redisstore.Store // of calls by clients
 	access      *identity.Source  // nil: everybody may do anything
 	telemetry   *telemetry.Telemetry
+	tracer      *tracing.Tracer // nil: nothing is traced
 	gauges      *gauges
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
+	quota       *quota.Quota
 	trail       *trail.Recorder
+	feed        *events.Feed
+	hooks       *webhook.Courier // nil: there are no webhooks
+	stopHooks   func()
 	keys        *seal.Ring // nil: payloads are not sealed
 	dispatcher  *dispatch.Dispatcher
 	admission   *admission.Admission
 	scheduler   *scheduler.Scheduler
+	lookout     *lookout.Lookout
 	locks       *shardlock.Manager
 	peers       *peer.Peer
 	gossip      *membership.Cluster

@@ -65,7 +65,13 @@ func (g gates) Prefetch(namespace, queue string, count int) scheduler.Reservatio
 func (g gates) Limited(namespace, queue string) bool { return g.admission.Limited(namespace, queue) }
 
 func (g gates) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
-	return g.admission.Take(ctx, asks)
+	grants := g.admission.Take(ctx, asks)
+	for i, grant := range grants {
+		if grant.Limit != job.NoLimit {
+			g.telemetry.QueueLimited(asks[i].Queue, grant.Limit, grant.Again)
+		}
+	}
+	return grants
 }
 
 func (g gates) GiveBack(unused []job.QueueAsk) { g.admission.GiveBack(unused) }
@@ -84,10 +90,13 @@ func (n *Node) CancelAttempt(record string, token uint64) {
 // The methods below are what the peer links call.
 
 // OnDemand takes a peer's free slots.
-func (n *Node) OnDemand(peer string, demand []job.QueueDemand) { n.scheduler.PeerDemand(peer, demand) }
+func (n *Node) OnDemand(peer string, demand []job.QueueDemand) {
+	n.telemetry.PeerServes(peer, demand)
+	n.scheduler.PeerDemand(peer, demand)
+}
 
 // OnLinkDown forgets a peer's free slots.
-func (n *Node) OnLinkDown(peer string) { n.scheduler.PeerDemand(peer, nil) }
+func (n *Node) OnLinkDown(peer string) { n.OnDemand(peer, nil) }
 
 // OnGone moves the shards of a node whose process has ended.
 func (n *Node) OnGone(peer string) { n.locks.Gone(peer) }
@@ -154,7 +163,7 @@ func (n *Node) Describe() job.NodeInfo {
 	return job.NodeInfo{
 		Name: n.cfg.Name, GRPCAddress: n.grpcAddr, PeerAddress: n.peerAddr, ShardsHeld: held,
 		Draining: n.draining.Load(), Version: n.cfg.Version, StartedAt: n.startedAt,
-		Durability: n.durability(), Workers: n.dispatcher.Workers(),
+		Durability: n.durability(), Workers: n.dispatcher.Workers(), Queues: n.telemetry.Recent(),
 	}
 }
 

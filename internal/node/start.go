@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -11,14 +10,15 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/fermata-io/fermata/internal/admission"
 	"github.com/fermata-io/fermata/internal/dispatch"
+	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/ledger"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/peer"
+	"github.com/fermata-io/fermata/internal/quota"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/registry"
 	"github.com/fermata-io/fermata/internal/ring"
@@ -27,6 +27,7 @@ import (
 	"github.com/fermata-io/fermata/internal/seal"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/tracing"
 	"github.com/fermata-io/fermata/internal/trail"
 )
 
@@ -73,7 +74,7 @@ func (n *Node) openStore(ctx context.Context, pool string, shed bool) (*redissto
 	o := redisstore.Options{
 		Client: client, Prefix: n.cfg.Keyspace, Shards: n.cfg.Shards, Caller: n.cfg.Name,
 		Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, WaitTimeout: n.cfg.DurabilityTimeout,
-		AllowUnsafe: n.cfg.AllowUnsafe, Shed: shed, Logger: n.cfg.Logger,
+		AllowUnsafe: n.cfg.AllowUnsafe, Functions: n.cfg.RedisFunctions, Shed: shed, KeepEvents: n.cfg.EventsKeep, Logger: n.cfg.Logger,
 		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool}, n.cfg.Registerer),
 	}
 	if n.cfg.Virtual {
@@ -81,6 +82,33 @@ func (n *Node) openStore(ctx context.Context, pool string, shed bool) (*redissto
 	}
 	return redisstore.Open(ctx, o)
 }
+
+// trace connects to the collector of spans, if there is one.
+func (n *Node) trace(ctx context.Context) (err error) {
+	if n.cfg.Tracing.Endpoint == "" {
+		return nil
+	}
+	n.tracer, err = tracing.New(ctx, n.cfg.Tracing, tracing.Process{
+		Service: "fermata-scheduler", Version: n.cfg.Version, Instance: n.cfg.Name,
+		Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	n.onStop("traces", func(ctx context.Context) error {
+		// What a collector does not take at once is not worth a slow end.
+		ctx, cancel := context.WithTimeout(ctx, lastSpans)
+		defer cancel()
+		if err := n.tracer.Stop(ctx); err != nil {
+			n.cfg.Logger.Warn("the last spans were not sent", "error", err)
+		}
+		return nil
+	})
+	return nil
+}
+
+// lastSpans is how long the last spans may take.
+const lastSpans = 3 * time.Second
 
 // listen opens the addresses that others are told.
 func (n *Node) listen(context.Context) error {
@@ -104,7 +132,7 @@ func (n *Node) listen(context.Context) error {
 }
 
 // build connects engines and adapters to one another.
-func (n *Node) build(context.Context) (err error) {
+func (n *Node) build(ctx context.Context) (err error) {
 	c := n.cfg
 	n.peers, err = peer.New(peer.Options{
 		Self: c.Name, Version: c.Version, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
@@ -113,9 +141,17 @@ func (n *Node) build(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.ledger = ledger.New(ledger.Options{
-		Store: n.store, Observer: n.telemetry, Nudger: n, Logger: c.Logger, Registerer: c.Registerer,
-	})
+	if err := n.trace(ctx); err != nil {
+		return err
+	}
+	if err := n.buildEvents(); err != nil {
+		return err
+	}
+	committed := ledger.Options{Store: n.store, Observer: n.telemetry, Nudger: n, Logger: c.Logger, Registerer: c.Registerer}
+	if n.tracer != nil {
+		committed.Tracer = n.tracer
+	}
+	n.ledger = ledger.New(committed)
 	n.onStop("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
 	if c.PayloadKeyFile != "" {
 		if n.keys, err = seal.Load(c.PayloadKeyFile); err != nil {
@@ -127,7 +163,17 @@ func (n *Node) build(context.Context) (err error) {
 		return err
 	}
 	n.onStop("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
+	n.quota, err = quota.New(quota.Options{
+		Store: n.clientStore, Limit: n.jobLimit, Limited: n.limitsJobs, Logger: c.Logger, Registerer: c.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	if err := n.quota.Look(ctx); err != nil {
+		return fmt.Errorf("counting the jobs of namespaces: %w", err)
+	}
 	managed := registry.Options{
+		Quota: n.quota,
 		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
@@ -135,13 +181,17 @@ func (n *Node) build(context.Context) (err error) {
 	if n.keys != nil {
 		managed.Sealer = n.keys
 	}
+	dispatched := dispatch.Options{
+		Node: c.Name, LeaseTTL: c.LeaseTTL, Store: n.store, Ledger: n.ledger, Observer: observers{n.telemetry, n.feed},
+		Attempts: gates{n}, OnDemand: n.demandChanged, OnServed: n.telemetry.QueueServed, Addresses: n.otherNodes, Logger: c.Logger, Registerer: c.Registerer,
+	}
+	if n.tracer != nil {
+		managed.Caller, managed.TraceID, dispatched.TraceID = n.tracer.Caller, n.tracer.RunTraceID, n.tracer.TraceID
+	}
 	if n.registry, err = registry.New(managed); err != nil {
 		return err
 	}
-	n.dispatcher, err = dispatch.New(dispatch.Options{
-		Node: c.Name, LeaseTTL: c.LeaseTTL, Store: n.store, Ledger: n.ledger, Observer: n.telemetry,
-		Attempts: gates{n}, OnDemand: n.demandChanged, Addresses: n.otherNodes, Logger: c.Logger, Registerer: c.Registerer,
-	})
+	n.dispatcher, err = dispatch.New(dispatched)
 	if err != nil {
 		return err
 	}
@@ -164,9 +214,9 @@ func (n *Node) build(context.Context) (err error) {
 	}
 	n.onStop("admission", func(context.Context) error { n.admission.Stop(); return nil })
 	n.locks, err = shardlock.New(shardlock.Options{
-		Client: n.lockConns, Key: n.store.LockKey, LifeKey: n.store.LifeKey, Shards: c.Shards, Node: c.Name, PeerAddr: n.peerAddr,
+		Client: n.lockConns, Functions: c.RedisFunctions, Key: n.store.LockKey, LifeKey: n.store.LifeKey, Shards: c.Shards, Node: c.Name, PeerAddr: n.peerAddr,
 		TTL:       c.LockTTL,
-		OnAcquire: func(shard int, _ string) { n.scheduler.Acquired(shard) },
+		OnAcquire: func(shard int, _ string) { n.scheduler.Acquired(shard); n.shardTaken(shard) },
 		OnLose:    func(shard int, _ string) { n.scheduler.Lost(shard) },
 		OnRelease: func(shard int, _ string) { n.peers.HandOver([]int{shard}) },
 		Logger:    c.Logger, Registerer: c.Registerer,
@@ -176,7 +226,7 @@ func (n *Node) build(context.Context) (err error) {
 	}
 	o := membership.Options{
 		Name: c.Name, Join: c.Join, KeyFile: c.GossipKeyFile, Allow: n.security.gossip, Label: c.Cluster, GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
-		Process:   n.locks.Process(),
+		Process: n.locks.Process(), EventsKeep: c.EventsKeep,
 		Transport: c.Network.Gossip, Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if o.BindAddr, o.BindPort, err = splitHostPort(c.GossipAddr); err != nil {
@@ -194,8 +244,17 @@ func (n *Node) build(context.Context) (err error) {
 // serve answers clients, workers and peers.
 func (n *Node) serve(ctx context.Context) error {
 	workers := rpc.NewWorkerServer(n.dispatcher, n.cfg.Logger)
+	if err := n.watchQueues(); err != nil {
+		return err
+	}
+	var calls rpc.CallTracer
+	if n.tracer != nil {
+		workers.Trace(n.tracer.Lease)
+		calls = n.tracer.Call
+	}
 	options, err := n.guarded(ctx, rpc.Options{
-		Jobs: n.registry, Cluster: clusterView{n}, Worker: workers,
+		Trace: calls,
+		Jobs:  n.registry, Cluster: clusterView{n}, Worker: workers, Events: n.feed, Webhooks: n.webhooks(), Sizes: n.lookout,
 		Observe: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
@@ -214,8 +273,13 @@ func (n *Node) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	peerServer := grpc.NewServer(append(guard,
-		grpc.Creds(cmp.Or(n.security.peers, insecure.NewCredentials())),
+	watched, err := rpc.PeerCredentials(n.security.peers, rpc.Options{
+		MaxUnproved: n.cfg.UnprovedConnections, Registerer: n.cfg.Registerer, Logger: n.cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	peerServer := grpc.NewServer(append(append(guard, watched...),
 		grpc.ConnectionTimeout(peerHandshake),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 5 * time.Second, Timeout: 3 * time.Second}),
@@ -229,6 +293,7 @@ func (n *Node) serve(ctx context.Context) error {
 	})
 	n.background(server, n.clients)
 	n.onStop("grpc server", func(ctx context.Context) error {
+		n.lookout.Stop() // its streams do not end by themselves
 		stopServer(ctx, server)
 		workers.Wait()
 		return nil
@@ -242,7 +307,7 @@ const peerHandshake = 5 * time.Second
 func (n *Node) background(s *grpc.Server, l net.Listener) {
 	n.serving.Go(func() {
 		if err := s.Serve(l); err != nil {
-			n.cfg.Logger.Error("grpc server ended", "addr", l.Addr().String(), "error", err)
+			n.cfg.Logger.Error("grpc server ended", "address", l.Addr().String(), "error", err)
 		}
 	})
 }
@@ -271,7 +336,7 @@ func (n *Node) join(ctx context.Context) error {
 // run starts the engines. Its cleanup is the drain: what is registered here is
 // undone first.
 func (n *Node) run(context.Context) error {
-	for _, loop := range []func(context.Context) error{n.dispatcher.Run, n.scheduler.Run, n.locks.Run} {
+	for _, loop := range []func(context.Context) error{n.dispatcher.Run, n.scheduler.Run, n.locks.Run, n.feed.Run, n.quota.Run} {
 		n.engines.Go(func() {
 			if err := loop(n.ctx); err != nil && n.ctx.Err() == nil {
 				n.cfg.Logger.Error("engine ended", "error", err)
@@ -287,8 +352,11 @@ func (n *Node) run(context.Context) error {
 	n.gossip.Subscribe(func(v ring.View) {
 		n.peers.SetView(v)
 		n.locks.SetView(v)
+		n.compareEventsKeep()
 	})
 	n.onStop("drain", n.drain)
+	n.runHooks()
+	n.announce(job.KindNodeJoined)
 	return nil
 }
 
@@ -301,6 +369,8 @@ func (n *Node) drain(ctx context.Context) error {
 		// handed over all the same.
 		n.cfg.Logger.Warn("leaving the gossip took too long", "error", err)
 	}
+	n.announce(job.KindNodeLeft)
+	n.stopHooks() // while the locks are held: how far they are is stored under them
 	released := n.locks.Drain(ctx)
 	n.peers.HandOver(released)
 	err := n.dispatcher.Drain(ctx)
@@ -318,7 +388,7 @@ func (n *Node) serveHTTP(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("http-addr: %w", err)
 	}
-	n.http = telemetry.Serve(listener, n.cfg.Gatherer, n.missing)
+	n.http = telemetry.Serve(listener, n.cfg.Gatherer, n.missing, n.cfg.LogLevel)
 	n.onStop("http", n.http.Stop)
 	return nil
 }

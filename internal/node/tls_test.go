@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -80,7 +81,7 @@ func secured(redis tlsfiles.Files, x *actor, reg *prometheus.Registry) func(*nod
 // inForce waits until every certificate of a node ends at this time.
 func inForce(t *testing.T, reg *prometheus.Registry, end time.Time) {
 	t.Helper()
-	redistest.Eventually(t, 20*time.Second, "the new files", func(context.Context) error {
+	redistest.Eventually(t, time.Minute, "the new files", func(context.Context) error {
 		families, err := reg.Gather()
 		if err != nil {
 			return err
@@ -94,6 +95,17 @@ func inForce(t *testing.T, reg *prometheus.Registry, end time.Time) {
 		}
 		return nil
 	})
+}
+
+// isAskedLater tells whether a node was reached and too busy, on a slow machine: it names
+// a delay, which no failed handshake does.
+func isAskedLater(err error) bool {
+	for _, d := range status.Convert(err).Details() {
+		if _, named := d.(*errdetails.RetryInfo); named {
+			return true
+		}
+	}
+	return false
 }
 
 // TestAClusterLivesThroughNewCertificates replaces the certificates of two nodes, a
@@ -121,11 +133,14 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 	var calls atomic.Int64
 	var busy sync.WaitGroup
 	get := func(c fermatav1.JobServiceClient) {
-		if _, err := c.GetJob(ctx, &fermatav1.GetJobRequest{Name: "namespaces/default/jobs/j"}); err != nil && ctx.Err() == nil {
+		switch _, err := c.GetJob(ctx, &fermatav1.GetJobRequest{Name: "namespaces/default/jobs/j"}); {
+		case ctx.Err() != nil || isAskedLater(err):
+		case err != nil:
 			t.Errorf("a call failed: %v", err)
 			cancel()
+		default:
+			calls.Add(1)
 		}
-		calls.Add(1)
 	}
 	busy.Go(func() {
 		for ctx.Err() == nil {
@@ -152,7 +167,7 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 			inForce(t, reg, end)
 		}
 		for _, x := range []*actor{workers, clients} {
-			redistest.Eventually(t, 20*time.Second, x.role+"'s new files", func(context.Context) error {
+			redistest.Eventually(t, time.Minute, x.role+"'s new files", func(context.Context) error {
 				if got := x.source.Look(); !got.Equal(end) {
 					return fmt.Errorf("until %v", got)
 				}
@@ -160,7 +175,7 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 			})
 		}
 		called, done := calls.Load(), ran.Load()
-		redistest.Eventually(t, 20*time.Second, "calls and runs go on", func(context.Context) error {
+		redistest.Eventually(t, time.Minute, "calls and runs go on", func(context.Context) error {
 			if calls.Load() < called+4 && ctx.Err() == nil || ran.Load() < done+2 {
 				return fmt.Errorf("%d calls, %d runs", calls.Load()-called, ran.Load()-done)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/telemetry"
 )
@@ -35,7 +36,9 @@ func (n *Node) statsLoop(ctx context.Context) {
 			return
 		case <-stats.C:
 			n.reloadKeys()
+			n.telemetry.Tick()
 			n.countQueues(ctx)
+			n.findWorst(ctx)
 			n.gauges.look(ctx, n)
 			n.checkSchema(ctx)
 		case <-check.C:
@@ -65,13 +68,7 @@ func (n *Node) reloadKeys() {
 func (n *Node) countQueues(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	var held []int
-	for _, shard := range n.allShards() {
-		if _, ok := n.locks.Held(shard); ok {
-			held = append(held, shard)
-		}
-	}
-	counts, err := laneStats(ctx, n.store, held)
+	counts, err := laneStats(ctx, n.store, n.heldShards(), every)
 	if err != nil {
 		return // the store logs what is wrong with Redis
 	}
@@ -81,11 +78,48 @@ func (n *Node) countQueues(ctx context.Context) {
 			queues = append(queues, telemetry.QueueStat{
 				Namespace: s.Lane.Namespace, Queue: s.Lane.Queue,
 				Backlog: s.Backlog, Scheduled: s.Scheduled, Leased: s.Leased, Paused: s.Paused, Dead: s.Dead, Done: s.Done,
-				OldestOverdue: s.overdue, DeadFor: s.deadFor,
+				OldestOverdue: s.overdue, DeadFor: s.deadFor, OldestDead: s.deadAge,
 			})
 		}
 	}
 	n.telemetry.SetQueues(queues)
+}
+
+// heldShards are those whose lock this node has.
+func (n *Node) heldShards() []int {
+	var held []int
+	for _, shard := range n.allShards() {
+		if _, ok := n.locks.Held(shard); ok {
+			held = append(held, shard)
+		}
+	}
+	return held
+}
+
+// findWorst counts the failing jobs of the shards that this node holds, and finds the
+// worst by name if that was asked for.
+func (n *Node) findWorst(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	held := n.heldShards()
+	ranks := make([]int64, len(telemetry.FailureDepths))
+	for i, failures := range telemetry.FailureDepths {
+		ranks[i] = job.RankOfFailures(failures)
+	}
+	var w telemetry.WorstJobs
+	var err error
+	if w.Failing, err = n.store.CountWorst(ctx, held, job.Failing, ranks); err != nil {
+		return // the store logs what is wrong with Redis
+	}
+	if limit := n.cfg.WorstJobs; limit > 0 && len(held) > 0 {
+		if w.MostFailing, err = n.registry.Top(ctx, job.TopQuery{Which: job.Failing, Limit: limit, Shards: held}); err != nil {
+			return
+		}
+		if w.Latest, err = n.registry.Top(ctx, job.TopQuery{Which: job.Late, Limit: limit, Shards: held}); err != nil {
+			return
+		}
+	}
+	n.telemetry.SetWorst(w)
 }
 
 // checkRedis looks at Redis and says plainly what is unsafe, once for each

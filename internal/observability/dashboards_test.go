@@ -95,6 +95,19 @@ func TestDashboardsAreCurrent(t *testing.T) {
 	}
 }
 
+// What docs/dashboards.md shows is there, and small enough for a page.
+func TestDashboardsArePictured(t *testing.T) {
+	t.Parallel()
+	page := strings.Join(lines(t, root+"/docs/dashboards.md"), "\n")
+	for file := range dashboards(t) {
+		picture := "images/" + strings.TrimSuffix(file, ".json") + ".png"
+		info, err := os.Stat(filepath.Join(root, "docs", picture))
+		if err != nil || info.Size() > 250_000 || !strings.Contains(page, "]("+picture+")") {
+			t.Errorf("docs/dashboards.md does not show %s, or it is too large: run 'make screens' (%v)", picture, err)
+		}
+	}
+}
+
 func TestDashboardsAreWellFormed(t *testing.T) {
 	t.Parallel()
 	uids := make(map[string]bool)

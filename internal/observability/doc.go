@@ -2,7 +2,8 @@
 // and runbooks, on real parts. It starts Redis, three scheduler processes, a worker
 // process and a Prometheus that scrapes them with the shipped rules, gives them work
 // that fails, waits, is paused, locked, lost and cancelled, kills a node, and asks
-// Prometheus every question that dashboards and rules ask.
+// Prometheus every question that dashboards and rules ask. For pictures of the dashboards
+// (make screens) it goes on for minutes, with more trouble, and has them drawn.
 //
 // Invariants:
 //

@@ -12,6 +12,10 @@ import (
 var notHere = map[string]string{
 	"fermata_access_denied_total":         "only with --access-file, when somebody is refused",
 	"fermata_access_foreign_leases_total": "only with --access-file",
+	"fermata_trace_spans_total":           "only with --trace-endpoint",
+	"fermata_trace_spans_exported_total":  "only with --trace-endpoint",
+	"fermata_namespace_jobs":              "only of namespaces that have a limit",
+	"fermata_namespace_jobs_limit":        "only of namespaces that have a limit",
 }
 
 var metricRow = regexp.MustCompile("^\\| `(fermata_[a-z_]+)` \\| (\\w+) \\| (.*?) \\| (.*?) \\| (.*?) \\|$")

@@ -11,7 +11,7 @@ import (
 var (
 	variable = regexp.MustCompile(`\$\{?[a-zA-Z_]+\}?`)
 	// selector is one choice of series: what an expression is made of.
-	selector = regexp.MustCompile(`\b((?:fermata|go|process)[a-z0-9_:]*[a-z0-9]|up)\b(\{[^}]*\})?`)
+	selector = regexp.MustCompile(`\b((?:fermata|go|process)[a-z0-9_:]*[a-z0-9]|up|ALERTS)\b(\{[^}]*\})?`)
 	groupBy  = regexp.MustCompile(`\b(?:by|on|without|ignoring) *\([^)]*\)`)
 	quoted   = regexp.MustCompile(`"[^"]*"`)
 )
@@ -32,12 +32,13 @@ var mayBeEmpty = map[string]string{
 	`fermata_access_denied_total`: "only with --access-file, when somebody is refused",
 	`code!="OK"`:                  "the calls that fail do so once, before the window begins",
 	`code=~"Internal|`:            "no call fails for such a reason here",
+	`alertstate="firing"`:         "alerts wait for minutes before they fire; that some are pending is asked for",
 }
 
 // emptyAnswers are whole expressions that find nothing though their selectors do.
 var emptyAnswers = map[string]string{
-	"unless on (version) count by (version) (fermata_build_info offset": "no version appeared while the test looked",
-	`how="break"}[1m])) > 0`: "the take-over may be longer ago",
+	"(last_over_time(fermata_build_info[15m] offset 1m))": "no version appeared while the test looked",
+	`how="break"}[1m])) > 0`:                              "the take-over may be longer ago",
 }
 
 // excused tells why nothing may be found.
@@ -80,7 +81,7 @@ type question struct {
 }
 
 // patience is how long new series may take until rates of them are there.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // ask evaluates expressions, and each selector in them, until all are as they should
 // be or patience is over.

@@ -65,6 +65,9 @@ func (b *bed) load() {
 	b.create("timeout", timeout)
 	nobody := every(time.Second, `"/bin/true"`)
 	nobody.Queue = "nobody"
+	late := every(time.Second, `"/bin/sleep", "0.3"`) // which waits for those with the lock
+	late.Locks, late.MaxLag = []*fermatav1.Lock{{Key: "one-at-a-time"}}, durationpb.New(100*time.Millisecond)
+	b.create("late", late)
 	b.create("nobody", nobody)
 	b.create("paused", every(time.Second, `"/bin/true"`))
 	b.create("manual", &fermatav1.Job{Handler: "exec", Payload: []byte(`{"argv": ["/bin/true"]}`)})
@@ -93,7 +96,7 @@ func (b *bed) resume() {
 func (b *bed) takenOver() {
 	b.t.Helper()
 	b.nodes[0].kill()
-	redistest.Eventually(b.t, 20*time.Second, "take-over", func(context.Context) error {
+	redistest.Eventually(b.t, time.Minute, "take-over", func(context.Context) error {
 		found, err := b.prometheus.query(`sum(fermata_shard_takeovers_total{how="break"}) > 0 and max(fermata_shards_without_holder) == 0`)
 		if err == nil && len(found) == 0 {
 			err = errors.New("none yet")

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,15 +19,18 @@ import (
 const root = "../.."
 
 // build makes a command once for a test and returns its path.
-func build(t *testing.T, dir, name string) string {
+func build(t *testing.T, dir, name string, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	out, err := exec.Command("go", "build", "-o", path, "github.com/fermata-io/fermata/cmd/"+name).CombinedOutput()
+	out, err := exec.Command("go", slices.Concat([]string{"build", "-o", path}, flags, []string{"github.com/fermata-io/fermata/cmd/" + name})...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("go build %s: %v\n%s", name, err, out)
 	}
 	return path
 }
+
+// version is the flag that has a command say which one it is.
+func version(v string) string { return "-ldflags=-X main.version=" + v }
 
 // process is a child that dies with the test.
 type process struct {
@@ -81,7 +85,7 @@ func (p *process) kill() {
 // logged waits for a line of the JSON log and returns its fields.
 func (p *process) logged(message string) (found map[string]string) {
 	p.t.Helper()
-	redistest.Eventually(p.t, 20*time.Second, p.name+" logs "+message, logLine(p, message, &found))
+	redistest.Eventually(p.t, time.Minute, p.name+" logs "+message, logLine(p, message, &found))
 	return found
 }
 

@@ -10,6 +10,8 @@ import (
 func TestOnRealParts(t *testing.T) {
 	b := newBed(t)
 	b.load()
+	told := newStory(t, b)
+	told.begin()
 	scraped := make(map[string]*family)
 	b.prometheus.has(`sum by (queue) (fermata_queue_records{region="paused"}) > 0`)
 	b.prometheus.has(`sum(fermata_admission_circuits_opened_total) > 0 and sum(fermata_retries_total) > 0 and sum(fermata_runs_total{outcome="dead"}) > 0`)
@@ -20,7 +22,9 @@ func TestOnRealParts(t *testing.T) {
 	for _, n := range b.nodes[1:] {
 		scrape(t, n.http, scraped)
 	}
-	scrape(t, b.workerHTTP, scraped)
+	for _, w := range b.workers {
+		scrape(t, w.http, scraped)
+	}
 	t.Run("documentation", func(t *testing.T) { compareDocs(t, scraped) })
 	t.Run("held", func(t *testing.T) {
 		for _, reason := range []string{"slot", "backoff", "retry", "paused", "lock", "target"} {
@@ -30,7 +34,7 @@ func TestOnRealParts(t *testing.T) {
 	t.Run("shards", func(t *testing.T) {
 		b.prometheus.ask(t,
 			question{"shards held", `sum(fermata_shards_held) == max(fermata_shards)`, true},
-			question{"shards owned", `sum(fermata_shards_owned{instance!="` + b.nodes[0].http + `"}) == max(fermata_shards)`, true},
+			question{"shards owned", `sum(fermata_shards_owned{instance!="` + b.nodes[0].name + `"}) == max(fermata_shards)`, true},
 			question{"queue without a worker", `fermata:queue_unserved:backlog{queue="nobody"} > 0`, true},
 			question{"killed node", `up{job="fermata"} == 0`, true},
 			question{"what is held back by the want of a worker alerts", `ALERTS{alertname="FermataQueueWithoutWorker"} and on () fermata_shards`, true},
@@ -62,4 +66,5 @@ func TestOnRealParts(t *testing.T) {
 		}
 		b.prometheus.ask(t, all...)
 	})
+	told.end()
 }

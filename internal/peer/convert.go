@@ -105,7 +105,14 @@ func infoToPB(n job.NodeInfo) *fermatav1.DescribeNodeResponse {
 			Version: w.Version, Labels: w.Labels,
 		}
 	}
-	return &fermatav1.DescribeNodeResponse{Workers: workers, Node: &fermatav1.Node{
+	queues := make([]*fermatav1.Queue, len(n.Queues))
+	for i, q := range n.Queues {
+		queues[i] = &fermatav1.Queue{Namespace: q.Namespace, Queue: q.Queue, Recent: &fermatav1.RecentRuns{
+			Started: q.Started, Succeeded: q.Succeeded, Failed: q.Failed, Breaches: q.Breaches,
+			MaxLag: durationpb.New(q.MaxLag), Span: durationpb.New(q.Span),
+		}}
+	}
+	return &fermatav1.DescribeNodeResponse{Workers: workers, Queues: queues, Node: &fermatav1.Node{
 		Name: n.Name, GrpcAddress: n.GRPCAddress, PeerAddress: n.PeerAddress, ShardsHeld: int32(n.ShardsHeld),
 		Workers: int32(len(n.Workers)), Draining: n.Draining, Version: n.Version, StartTime: instantToPB(n.StartedAt),
 		Durability: n.Durability,
@@ -125,6 +132,13 @@ func infoFromPB(r *fermatav1.DescribeNodeResponse) job.NodeInfo {
 			Slots: int(w.GetSlots()), Running: int(w.GetRunning()), Draining: w.GetDraining(),
 			ConnectedAt: instantFromPB(w.GetConnectTime()), Version: w.GetVersion(), Labels: w.GetLabels(),
 		})
+	}
+	for _, q := range r.GetQueues() {
+		p := q.GetRecent()
+		info.Queues = append(info.Queues, job.QueueRuns{Namespace: q.GetNamespace(), Queue: q.GetQueue(), RecentRuns: job.RecentRuns{
+			Started: p.GetStarted(), Succeeded: p.GetSucceeded(), Failed: p.GetFailed(), Breaches: p.GetBreaches(),
+			MaxLag: p.GetMaxLag().AsDuration(), Span: p.GetSpan().AsDuration(),
+		}})
 	}
 	return info
 }

@@ -51,7 +51,7 @@ func (p *Peer) newLink(m ring.Member) (*link, error) {
 func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
 	conn, err := l.p.o.Dial(ctx, address)
 	if errors.Is(err, syscall.ECONNREFUSED) && l.met.Load() && !l.gone.Swap(true) {
-		l.p.o.Logger.Warn("node's process has ended", "node", l.member.Name, "addr", l.member.PeerAddr)
+		l.p.o.Logger.Warn("node's process has ended", "node", l.member.Name, "address", l.member.PeerAddr)
 		l.p.o.Handler.OnGone(l.member.Name)
 	}
 	return conn, err
@@ -64,7 +64,7 @@ func (l *link) up() bool { return l.open.Load() }
 func (l *link) run() {
 	defer l.conn.Close()
 	defer l.cancel()
-	logger := l.p.o.Logger.With("node", l.member.Name, "addr", l.member.PeerAddr)
+	logger := l.p.o.Logger.With("node", l.member.Name, "address", l.member.PeerAddr)
 	for pause := retryMin; l.ctx.Err() == nil; {
 		opened, err := l.session()
 		if l.ctx.Err() != nil || l.p.retire(l) {
@@ -108,7 +108,7 @@ func (l *link) session() (opened bool, err error) {
 	l.gone.Store(false)
 	l.p.o.Handler.OnBack(l.member.Name)
 	l.p.metrics.links.WithLabelValues("dialled").Inc()
-	l.p.o.Logger.Info("link is up", "node", l.member.Name, "addr", l.member.PeerAddr, "version", other.version)
+	l.p.o.Logger.Info("link is up", "node", l.member.Name, "address", l.member.PeerAddr, "version", other.version)
 	ended := make(chan error, 1)
 	go func() { ended <- l.read(stream) }()
 	err = l.write(ctx, stream, ended)

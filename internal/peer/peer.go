@@ -76,7 +76,7 @@ func (p *Peer) SetView(v ring.View) {
 		}
 		l, err := p.newLink(m)
 		if err != nil {
-			p.o.Logger.Error("cannot link to node", "node", m.Name, "addr", m.PeerAddr, "error", err)
+			p.o.Logger.Error("cannot link to node", "node", m.Name, "address", m.PeerAddr, "error", err)
 			continue
 		}
 		p.links[m.Name] = l

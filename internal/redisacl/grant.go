@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -13,9 +14,18 @@ const Doc = "docs/security/redis.md"
 // MaxKeyspace is the greatest length of a keyspace's name, in bytes.
 const MaxKeyspace = 128
 
+// calls are how scripts are called: brought along, or as functions that an operator
+// has loaded.
+func calls(functions bool) []string {
+	if functions {
+		return []string{"fcall"}
+	}
+	return []string{"eval", "evalsha"}
+}
+
 // direct are commands that no script calls.
 var direct = []string{
-	"ping", "client|setname", "info", "wait", "eval", "evalsha", "hscan",
+	"ping", "client|setname", "info", "wait", "hscan",
 	"select",                             // only with a database other than 0
 	"cluster|slots", "command", "asking", // only in a Redis Cluster
 }
@@ -27,10 +37,11 @@ var scripted = []string{
 	"get", "set", "del", "mget", "mset", "msetnx", "getrange", "pexpire", "pttl",
 	"hget", "hmget", "hset", "hdel", "hlen", "hgetall",
 	"zadd", "zrem", "zrange", "zscore", "zmscore", "zcount", "zcard",
+	"xadd", "xrevrange", // of the audit stream as well
 }
 
-// audit are the commands of the audit stream.
-var audit = []string{"xadd", "xrevrange"}
+// events are the commands for those who read events.
+var events = []string{"xrange"}
 
 // sentinel are commands that a client sends to Sentinel. It pings a subscription that
 // has been quiet for a while.
@@ -38,17 +49,28 @@ var sentinel = []string{
 	"ping", "client|setname", "subscribe", "sentinel|get-master-addr-by-name", "sentinel|sentinels",
 }
 
-// Commands are the commands of the grant, as ACL rules have them after the '+'.
-func Commands() []string {
-	return append(append(append([]string{}, direct...), scripted...), audit...)
+// Commands are the commands of the grant, as ACL rules have them after the '+'. With
+// functions there is none that brings code along.
+func Commands(functions bool) []string {
+	return slices.Concat(calls(functions), direct, scripted, events)
 }
 
 // Scripted are the commands of the grant that scripts call.
 func Scripted() []string { return append([]string{}, scripted...) }
 
-// Rules are the rules of a keyspace's user, without name and password.
-func Rules(keyspace string) string {
-	return "resetkeys ~" + keyspace + ":{* resetchannels -@all +" + strings.Join(Commands(), " +")
+// Rules are the rules of a keyspace's user, without name and password, where nodes
+// call functions or bring their scripts along.
+func Rules(keyspace string, functions bool) string {
+	return "resetkeys ~" + keyspace + ":{* resetchannels -@all +" + strings.Join(Commands(functions), " +")
+}
+
+// loading are the commands of who loads the functions: once for each version, and
+// never as the user of the nodes.
+var loading = []string{"ping", "client|setname", "function|load", "function|list", "function|delete", "cluster|slots", "command"}
+
+// LoaderRules are the rules of the user that loads the functions. It reaches no key.
+func LoaderRules() string {
+	return "resetkeys resetchannels -@all +" + strings.Join(loading, " +")
 }
 
 // SentinelRules are the rules of the user that Sentinel itself knows.

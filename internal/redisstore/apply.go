@@ -35,7 +35,7 @@ func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.Ap
 		return job.ApplyReply{Err: err}
 	}
 	calls := s.applyCalls(shard, groups)
-	s.runApply(ctx, calls)
+	s.runApply(ctx, calls, writes)
 	return s.readApply(writes, calls)
 }
 
@@ -72,6 +72,7 @@ type applyCall struct {
 	items []*applyItem
 	lanes *laneKeys
 	op    *op
+	news  []string // events that go with it, of no record
 }
 
 // applyCalls cuts groups into calls. A record is in a call once at most, and a
@@ -79,7 +80,7 @@ type applyCall struct {
 func (s *Store) applyCalls(shard int, groups [][]*applyItem) []*applyCall {
 	var calls []*applyCall
 	var current *applyCall
-	seen, size := map[string]bool{}, 0
+	seen, size := make(map[string]bool, len(groups)), 0
 	for _, g := range groups {
 		if len(g) == 0 {
 			continue
@@ -87,7 +88,7 @@ func (s *Store) applyCalls(shard int, groups [][]*applyItem) []*applyCall {
 		bytes, again := 0, false
 		for _, i := range g {
 			bytes += i.size
-			again = again || seen[i.record] || seen[i.spawns]
+			again = again || seen[i.record] || i.spawns != "" && seen[i.spawns]
 		}
 		if current == nil || again || len(current.items)+len(g) > applyItems || size+bytes > callBytes {
 			current = &applyCall{shard: shard}
@@ -111,7 +112,7 @@ func (s *Store) applyCalls(shard int, groups [][]*applyItem) []*applyCall {
 // build makes the call's op. A lean one leaves out what may be left out. Plain items
 // of like steps in one lane are a group of the script's, any other item is one of its
 // own, of number 0.
-func (c *applyCall) build(s *Store, lean bool) *op {
+func (c *applyCall) build(s *Store, writes []job.Write, lean bool) *op {
 	keys := s.shards[c.shard]
 	fixed := []string{keys.meta, keys.state, keys.def, keys.hist, keys.lanes, keys.lock}
 	c.lanes = newLaneKeys(keys, len(fixed))
@@ -128,40 +129,53 @@ func (c *applyCall) build(s *Store, lean bool) *op {
 			size++
 			argv[sizeAt] = size
 		}
-		argv = append(argv, i.record, i.guard)
+		argv = append(argv, &i.record, &i.guard)
 		for _, a := range args {
-			if lane, ok := a.(job.Lane); ok {
-				a = c.lanes.at(lane)
+			switch of := a.(type) {
+			case job.Lane:
+				a = c.lanes.at(of)
+			case worstPlace:
+				a = c.lanes.worstAt()
 			}
 			argv = append(argv, a)
 		}
 	}
-	script := s.scripts.apply
 	if lean {
-		script = s.scripts.applyLean
+		c.op = call(s.scripts.applyLean, c.shard, c.lanes.appendTo(fixed), argv)
+		return c.op
 	}
-	c.op = call(script, c.shard, c.lanes.appendTo(fixed), argv)
+	names := c.lanes.appendTo(fixed)
+	if s.events != nil {
+		names, argv = append(names, keys.events), c.withEvents(s, argv, writes)
+	}
+	c.op = call(s.scripts.apply, c.shard, names, argv)
 	return c.op
 }
 
 // runApply sends the calls, and those that met a full memory again without what
 // may be left out.
-func (s *Store) runApply(ctx context.Context, calls []*applyCall) {
+func (s *Store) runApply(ctx context.Context, calls []*applyCall, writes []job.Write) {
 	ops := make([]*op, len(calls))
 	for i, c := range calls {
-		slices.SortStableFunc(c.items, compareItems)
-		ops[i] = c.build(s, false)
+		if !slices.IsSortedFunc(c.items, compareItems) { // most often all are alike
+			slices.SortStableFunc(c.items, compareItems)
+		}
+		ops[i] = c.build(s, writes, false)
 	}
 	s.run(ctx, ops)
 	var lean []*op
 	for _, c := range calls {
 		if redis.IsOOMError(c.op.err) {
 			uncertain := c.op.uncertain
-			lean = append(lean, c.build(s, true))
+			s.forgo(c)
+			lean = append(lean, c.build(s, writes, true))
 			c.op.uncertain = uncertain
 		}
 	}
 	s.run(ctx, lean)
+	if s.events != nil {
+		s.settleNews(calls)
+	}
 }
 
 // readApply takes over the answers:
@@ -242,7 +256,7 @@ func (s *Store) putAside(ctx context.Context, shard int, record string, state jo
 	item := &applyItem{record: record, guard: guardOf(state.Token, state.Revision), lane: state.Lane, write: -1}
 	item.step('q')
 	calls := s.applyCalls(shard, [][]*applyItem{{item.bounded()}})
-	s.runApply(ctx, calls)
+	s.runApply(ctx, calls, nil)
 	if err := calls[0].op.err; err != nil {
 		s.log.Warn("corrupt record could not be put aside", "record", record, "error", err)
 	} else if !strings.HasPrefix(calls[0].op.reply.text(2), "0") {

@@ -10,7 +10,8 @@ import (
 )
 
 // applyItem is what apply.lua does to one record. Arguments of type job.Lane
-// stand for the lane's place in KEYS, which the call gives them.
+// stand for the lane's place in KEYS, which the call gives them; so do those of type
+// worstPlace for that of the indexes of the worst.
 type applyItem struct {
 	form   form
 	record string
@@ -30,9 +31,12 @@ type applyItem struct {
 	partner int
 	size    int // bytes, about
 
-	// What nearly all items need, without an allocation of its own.
+	// What nearly all items need, without an allocation of its own: arguments are
+	// pointers to what the item has anyway.
 	someSteps [2]byte
 	someArgs  [4]any
+	state     string
+	score     int64
 }
 
 func (i *applyItem) step(letter byte, args ...any) {
@@ -42,6 +46,8 @@ func (i *applyItem) step(letter byte, args ...any) {
 		switch a := a.(type) {
 		case string:
 			i.size += len(a)
+		case *string:
+			i.size += len(*a)
 		case []byte:
 			i.size += len(a)
 		}
@@ -109,17 +115,19 @@ func (i *applyItem) plan(f form, w, before *job.Write, index int) error {
 	if d.Delete {
 		i.step('d')
 		i.forget(w)
+		i.rank(d)
 		i.bounded()
 		return nil
 	}
-	text, err := i.form.encodeState(d.State)
-	if err != nil {
+	var err error
+	if i.state, err = i.form.encodeState(d.State); err != nil {
 		return err
 	}
 	if d.State.Region == job.RegionLeased {
-		i.step('k', text)
+		i.step('k', &i.state)
 	} else {
-		i.step('w', text, job.Score(d.State.Region, d.IndexMS))
+		i.score = job.Score(d.State.Region, d.IndexMS)
+		i.step('w', &i.state, &i.score)
 	}
 	if d.State.Lane != w.From {
 		i.step('l', d.State.Lane)
@@ -131,7 +139,31 @@ func (i *applyItem) plan(f form, w, before *job.Write, index int) error {
 		return err
 	}
 	i.bounded()
+	i.rank(d)
 	return i.remember(w, before)
+}
+
+// worstPlace stands for the place of the first index of the worst jobs.
+type worstPlace struct{}
+
+// rank brings the indexes of the worst jobs up to date; most decisions leave them alone.
+func (i *applyItem) rank(d *job.Decision) {
+	if !d.Ranked {
+		return
+	}
+	var r job.Ranks
+	if !d.Delete {
+		r = d.State.Ranks()
+	}
+	i.step('r', worstPlace{}, rankText(r.Failing), rankText(r.Late))
+}
+
+// rankText leaves out of an index what has no rank.
+func rankText(rank int64) string {
+	if rank == 0 {
+		return ""
+	}
+	return strconv.FormatInt(rank, 10)
 }
 
 // spawn writes a run that becomes a record of its own. A live one takes the lease

@@ -77,9 +77,19 @@ func TestScriptsAreConstants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	events, err := os.ReadFile("lua/events.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, embedded := range []bool{true, false} {
-		s := loadScripts(embedded)
-		for _, sc := range []*script{s.create, s.read, s.restore, s.lease, s.apply, s.applyLean, s.renew, s.reap, s.mend, s.clock, s.confirm, s.keyspace} {
+		s := loadScripts(embedded, false)
+		e := loadScripts(embedded, true)
+		for _, sc := range []*script{e.create, e.restore, e.apply, e.announce} {
+			if !strings.Contains(sc.source, string(prelude)+string(events)) {
+				t.Errorf("%s with events begins with %.60q", sc.name, sc.source)
+			}
+		}
+		for _, sc := range []*script{s.create, s.read, s.restore, s.lease, s.apply, s.applyLean, s.renew, s.reap, s.mend, s.clock, s.confirm, s.keyspace, s.hook} {
 			body, err := os.ReadFile("lua/" + sc.name + ".lua")
 			if err != nil {
 				t.Fatal(err)
@@ -139,7 +149,7 @@ func TestScriptsTakeTextAsData(t *testing.T) {
 		}
 		for _, m := range patterns.FindAllStringSubmatch(code, -1) {
 			_, pattern, _ := strings.Cut(m[1], ", ")
-			if !slices.Contains([]string{`'^%d+'`, "DUE", "ARGV[a + 1]", "ARGV[5]"}, pattern) {
+			if !slices.Contains([]string{`'^%d+'`, "ARGV[a + 1]", "ARGV[5]", "'#'"}, pattern) {
 				t.Errorf("%s: the pattern is %s", path, pattern)
 			}
 		}
@@ -149,7 +159,7 @@ func TestScriptsTakeTextAsData(t *testing.T) {
 // TestGuardsArePlain: the one pattern that comes by ARGV is made of two numbers and
 // fits the header that has just these.
 func TestGuardsArePlain(t *testing.T) {
-	shape := regexp.MustCompile(`^\^[0-9]{16}%d%d[0-9]{10}(%d){8}%D$`)
+	shape := regexp.MustCompile(`^\^[0-9]{16}\.\.[0-9]{10}$`)
 	rapid.Check(t, func(t *rapid.T) {
 		tok, revision := rapid.Uint64Range(0, maxToken).Draw(t, "token"), rapid.Uint32().Draw(t, "revision")
 		if g := guardOf(tok, revision); !shape.MatchString(g) {
@@ -206,7 +216,7 @@ func TestNoTwoJobsShareAnything(t *testing.T) {
 		if parsed, ok := job.ParseLane(lane.String()); !ok || parsed != lane {
 			t.Fatalf("%v became %v", lane, parsed)
 		}
-		fixed := []string{keys.meta, keys.def, keys.state, keys.hist, keys.lanes, keys.lock}
+		fixed := []string{keys.meta, keys.def, keys.state, keys.hist, keys.lanes, keys.lock, keys.worst[job.Failing], keys.worst[job.Late]}
 		others := []string{keys.laneKey(lane)}
 		for _, suffix := range append([]string{"cell:", "rate:"}, unitKeys...) {
 			others = append(others, keys.base+suffix+job.LockName(a.Namespace, x))
@@ -245,7 +255,7 @@ func TestNamesAreNoPatterns(t *testing.T) {
 			Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
 		})
 		record := job.Record{Definition: &d, State: job.State{Revision: 1, Lane: job.Lane{Namespace: namespace, Queue: "q"}, Due: 1_900_000_000_000}}
-		if reply := s.Create(ctx, s.ShardOf(d.Key), []job.Record{record}); reply.Err != nil {
+		if reply := s.Create(ctx, []job.CreateBatch{{Shard: s.ShardOf(d.Key), Records: []job.Record{record}}})[0]; reply.Err != nil {
 			t.Fatal(reply.Err)
 		}
 	}

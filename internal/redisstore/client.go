@@ -37,7 +37,8 @@ type ClientOptions struct {
 	// Username and Password win over those of the URL. Without a username they
 	// are the default user's.
 	Username, Password string
-	// SentinelUsername and SentinelPassword are for the sentinels themselves.
+	// SentinelUsername and SentinelPassword are for the sentinels themselves; what is
+	// for the data is never shown to them. Without a URL of a Sentinel they are refused.
 	SentinelUsername, SentinelPassword string
 	// TLS is asked for the configuration of each new connection under rediss, so
 	// that certificates can be replaced; without a server name in it, it is for the
@@ -71,6 +72,9 @@ func NewClient(o ClientOptions) (redis.UniversalClient, error) {
 	}
 	if o.TLS != nil && !target.tls {
 		return nil, errors.New("redis TLS: it is configured, but the URL does not begin with rediss: it would not be encrypted")
+	}
+	if (o.SentinelUsername != "" || o.SentinelPassword != "") && target.master == "" {
+		return nil, errors.New("redis sentinel user: it is configured, but the URL does not name sentinels, as redis+sentinel://host:port/master does")
 	}
 	if target.tls {
 		o.Dialer = o.secured()

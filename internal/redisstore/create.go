@@ -8,38 +8,134 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Create stores new records of one shard, in atomic steps of up to 200. What
-// exists is returned as it is stored. A record that exists but cannot be read is
-// overwritten: registering a job again mends it. At maxmemory Err is
-// job.ErrNoMemory and nothing of that step was stored. A reply whose Err is
-// job.ErrDurability is complete; with any other Err it is empty, and the call may
-// be repeated.
-func (s *Store) Create(ctx context.Context, shard int, records []job.Record) job.CreateReply {
-	out := job.CreateReply{Results: make([]job.CreateResult, len(records))}
-	todo := make([]*newRecord, len(records))
-	for i := range records {
-		r, err := encodeNew(&records[i], i, s.form())
-		if err != nil {
-			return job.CreateReply{Err: err}
-		}
-		todo[i] = r
+// Create stores new records, in atomic steps of up to 200 of one shard, all in one
+// pipeline for each server. What exists is returned as it is stored. A record that
+// exists but cannot be read is overwritten: registering a job again mends it. At
+// maxmemory Err is job.ErrNoMemory and nothing of that step was stored. A reply whose
+// Err is job.ErrDurability is complete; with any other Err it is empty, and the batch
+// may be repeated.
+func (s *Store) Create(ctx context.Context, batches []job.CreateBatch) []job.CreateReply {
+	creations := make([]*creation, len(batches))
+	for i, b := range batches {
+		creations[i] = s.newCreation(b)
 	}
-	news := laneNews{}
-	for pass := 0; len(todo) > 0; pass++ {
-		taken, err := s.createPass(ctx, shard, todo, &out, &news)
+	for pass := 0; pass < 3; pass++ { // then they come and go: somebody else is at work on them
+		var ops []*op
+		for _, c := range creations {
+			ops = append(ops, c.prepare(s)...)
+		}
+		if len(ops) == 0 {
+			break
+		}
+		s.run(ctx, ops)
+		for _, c := range creations {
+			c.take(ctx, s)
+		}
+	}
+	replies := make([]job.CreateReply, len(creations))
+	for i, c := range creations {
+		replies[i] = c.reply()
+	}
+	return replies
+}
+
+// creation is a batch on its way.
+type creation struct {
+	shard  int
+	todo   []*newRecord
+	steps  []createStep // of this pass
+	out    job.CreateReply
+	news   laneNews
+	failed error
+}
+
+// createStep is one run of the script.
+type createStep struct {
+	op      *op
+	lanes   *laneKeys
+	records []*newRecord
+}
+
+func (s *Store) newCreation(b job.CreateBatch) *creation {
+	c := &creation{shard: b.Shard, out: job.CreateReply{Results: make([]job.CreateResult, len(b.Records))}}
+	all := make([]newRecord, len(b.Records))
+	c.todo = make([]*newRecord, len(b.Records))
+	for i := range b.Records {
+		c.todo[i] = &all[i]
+		if err := all[i].encode(&b.Records[i], i, s.form()); err != nil {
+			c.failed = err
+		}
+	}
+	return c
+}
+
+// prepare cuts what is to be done into steps.
+func (c *creation) prepare(s *Store) []*op {
+	c.steps = nil
+	if c.failed != nil {
+		return nil
+	}
+	var ops []*op
+	for rest := c.todo; len(rest) > 0; {
+		n := chunk(rest)
+		o, lanes := s.createOp(c.shard, rest[:n])
+		c.steps = append(c.steps, createStep{o, lanes, rest[:n]})
+		ops, rest = append(ops, o), rest[n:]
+	}
+	return ops
+}
+
+// take takes over the answers of a pass. What is to be tried again is left to do.
+func (c *creation) take(ctx context.Context, s *Store) {
+	if c.failed != nil {
+		return
+	}
+	var taken []*newRecord
+	for _, step := range c.steps {
+		err := wrap(step.op.name, step.op.err)
 		if err != nil && !errors.Is(err, job.ErrDurability) {
-			return job.CreateReply{Err: err}
+			c.failed = err
+			return
 		}
-		out.Err = errors.Join(out.Err, err)
-		if todo, err = s.readTaken(ctx, shard, taken, out.Results); err != nil {
-			return job.CreateReply{Err: err}
+		c.out.Err = errors.Join(c.out.Err, err)
+		again, err := c.read(s, step)
+		if err != nil {
+			c.failed = err
+			return
 		}
-		if pass == 2 {
-			break // they come and go: somebody else is at work on them
-		}
+		taken = append(taken, again...)
 	}
-	out.Earlier, out.Holder = news.heads, news.holder
-	return out
+	c.todo, c.failed = s.readTaken(ctx, c.shard, taken, c.out.Results)
+}
+
+// read takes over the script's answer and returns the records whose id is taken:
+// {code, clock, codes, {place, due ...}, lock value}.
+func (c *creation) read(s *Store, step createStep) (taken []*newRecord, err error) {
+	r := step.op.reply
+	codes := r.text(2)
+	if len(codes) < len(step.records) {
+		return nil, fmt.Errorf("create: %w: %d answers for %d records", errCorrupt, len(codes), len(step.records))
+	}
+	for k, n := range step.records {
+		switch codes[k] {
+		case '1', '2':
+			taken = append(taken, n)
+		case '3':
+			s.metrics.replayed("create", 1)
+		}
+		c.out.Results[n.index] = job.CreateResult{Code: createCode(codes[k])}
+	}
+	c.news.add(step.lanes, r.list(3), r.text(4))
+	c.out.NowUS = max(c.out.NowUS, r.int(1))
+	return taken, nil
+}
+
+func (c *creation) reply() job.CreateReply {
+	if c.failed != nil {
+		return job.CreateReply{Err: c.failed}
+	}
+	c.out.Earlier, c.out.Holder = c.news.heads, c.news.holder
+	return c.out
 }
 
 // newRecord is a record to be created.
@@ -51,57 +147,19 @@ type newRecord struct {
 	state    string
 	def      []byte
 	replaces string // unreadable state text that may be overwritten
+	record   *job.Record
 }
 
-func encodeNew(r *job.Record, index int, f form) (*newRecord, error) {
-	n := &newRecord{index: index, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS)}
-	var err error
+// encode fills in what is to be stored.
+func (n *newRecord) encode(r *job.Record, index int, f form) (err error) {
+	*n = newRecord{index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS)}
 	if n.state, err = f.encodeState(r.State); err != nil {
-		return nil, fmt.Errorf("create %s: %w", n.id, err)
+		return fmt.Errorf("create %s: %w", n.id, err)
 	}
 	if n.def, err = f.encodeDefinition(r.Definition); err != nil {
-		return nil, fmt.Errorf("create: %w", err)
+		return fmt.Errorf("create: %w", err)
 	}
-	return n, nil
-}
-
-// createPass tries to create all and returns those whose id is taken.
-func (s *Store) createPass(ctx context.Context, shard int, todo []*newRecord, out *job.CreateReply, news *laneNews) ([]*newRecord, error) {
-	var ops []*op
-	var lanes []*laneKeys
-	var parts [][]*newRecord
-	for rest := todo; len(rest) > 0; {
-		n := chunk(rest)
-		o, l := s.createOp(shard, rest[:n])
-		ops, lanes, parts = append(ops, o), append(lanes, l), append(parts, rest[:n])
-		rest = rest[n:]
-	}
-	err := s.perform(ctx, ops...)
-	if err != nil && !errors.Is(err, job.ErrDurability) {
-		return nil, err
-	}
-	var taken []*newRecord
-	for i, o := range ops {
-		if o.err != nil && !errors.Is(o.err, job.ErrDurability) {
-			return nil, o.err
-		}
-		codes := o.reply.text(2)
-		for k, r := range parts[i] {
-			if k >= len(codes) {
-				return nil, fmt.Errorf("create: %w: %d answers for %d records", errCorrupt, len(codes), len(parts[i]))
-			}
-			switch codes[k] {
-			case '1', '2':
-				taken = append(taken, r)
-			case '3':
-				s.metrics.replayed("create", 1)
-			}
-			out.Results[r.index] = job.CreateResult{Code: createCode(codes[k])}
-		}
-		news.add(lanes[i], o.reply.list(3), o.reply.text(4))
-		out.NowUS = max(out.NowUS, o.reply.int(1))
-	}
-	return taken, err
+	return nil
 }
 
 func createCode(digit byte) job.CreateCode {
@@ -132,9 +190,14 @@ func (s *Store) createOp(shard int, records []*newRecord) (*op, *laneKeys) {
 	lanes := newLaneKeys(keys, len(fixed))
 	argv := make([]any, 0, 6*len(records))
 	for _, r := range records {
-		argv = append(argv, r.id, lanes.at(r.lane), r.state, r.score, r.def, r.replaces)
+		// Pointers, so that nothing is copied to the heap once more.
+		argv = append(argv, &r.id, lanes.at(r.lane), &r.state, &r.score, r.def, &r.replaces)
 	}
-	return call(s.scripts.create, shard, lanes.appendTo(fixed), argv), lanes
+	names := lanes.appendTo(fixed)
+	if s.events != nil {
+		names, argv = append(names, keys.events), s.events.created(argv, records)
+	}
+	return call(s.scripts.create, shard, names, argv), lanes
 }
 
 // readTaken reads what holds the ids, and returns those to be tried again: the

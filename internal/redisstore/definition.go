@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"fmt"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -27,8 +26,6 @@ func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 		PayloadKey:      d.PayloadKey,
 		Labels:          d.Labels,
 		Schedule:        encodeSchedule(d.Schedule),
-		Retry:           encodeRetry(d.Retry),
-		Backoff:         encodeRecurring(d.Backoff),
 		MinIntervalMs:   d.MinInterval.Milliseconds(),
 		MaxIntervalMs:   d.MaxInterval.Milliseconds(),
 		Overlap:         uint32(d.Overlap),
@@ -37,6 +34,7 @@ func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 		Locks:           encodeLocks(d.Locks),
 		Target:          d.Target,
 		PauseAfter:      uint32(d.PauseAfter),
+		MaxLagMs:        d.MaxLag.Milliseconds(),
 		TimeoutMs:       d.Timeout.Milliseconds(),
 		TimeoutGraceMs:  d.TimeoutGrace.Milliseconds(),
 		HistoryLimit:    uint32(d.HistoryLimit),
@@ -50,8 +48,17 @@ func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 		CreateRequestId: d.CreateRequestID,
 		UpdateRequestId: d.UpdateRequestID,
 	}
+	if d.Trace != nil {
+		m.Trace, m.TraceState = encodeTrace(d.Trace), d.Trace.State
+	}
 	if f == formSpare {
 		leaveOut(m, d)
+	}
+	if m.Usual&usualRetry == 0 {
+		m.Retry = encodeRetry(d.Retry)
+	}
+	if m.Usual&usualBackoff == 0 {
+		m.Backoff = encodeRecurring(d.Backoff)
 	}
 	b, err := deterministic.Marshal(m)
 	if err != nil {
@@ -62,18 +69,39 @@ func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 
 // decodeDefinition reads the stored definition of a record.
 func decodeDefinition(record, text string) (*job.Definition, error) {
+	return new(definitionReader).decode(record, text)
+}
+
+// definitionReader reads definitions one after the other, in the same memory. What it
+// returns does not share it, but for handlers and queues that have the same name.
+type definitionReader struct {
+	message        storagev1.Definition
+	bytes          []byte
+	queue, handler string // of the last one
+}
+
+func (r *definitionReader) decode(record, text string) (*job.Definition, error) {
 	key, _, ok := job.ParseRecord(record)
 	if !ok {
 		return nil, fmt.Errorf("%w: record id %.64q", errCorrupt, record)
 	}
-	var m storagev1.Definition
-	if err := proto.Unmarshal([]byte(text), &m); err != nil {
+	r.bytes = append(r.bytes[:0], text...)
+	if d := r.plain(key); d != nil {
+		return d, nil
+	}
+	return r.general(key)
+}
+
+// general reads any definition.
+func (r *definitionReader) general(key job.Key) (*job.Definition, error) {
+	m := &r.message
+	if err := proto.Unmarshal(r.bytes, m); err != nil { // resets the message
 		return nil, fmt.Errorf("%w: definition: %w", errCorrupt, err)
 	}
 	if m.Usual&^usualAll != 0 {
 		return nil, fmt.Errorf("%w: definition leaves out more than is known: %b", errCorrupt, m.Usual)
 	}
-	unknown, err := unknownFields(&m)
+	unknown, err := unknownFields(m)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +124,7 @@ func decodeDefinition(record, text string) (*job.Definition, error) {
 		Locks:           decodeLocks(m.Locks),
 		Target:          m.Target,
 		PauseAfter:      int(m.PauseAfter),
+		MaxLag:          duration(m.MaxLagMs),
 		Timeout:         duration(m.TimeoutMs),
 		TimeoutGrace:    duration(m.TimeoutGraceMs),
 		HistoryLimit:    int(min(m.HistoryLimit, maxHistory)),
@@ -106,8 +135,9 @@ func decodeDefinition(record, text string) (*job.Definition, error) {
 		Revision:        m.Revision,
 		CreatedMS:       m.CreatedMs,
 		UpdatedMS:       m.UpdatedMs,
-		CreateRequestID: m.CreateRequestId,
-		UpdateRequestID: m.UpdateRequestId,
+		CreateRequestID: m.CreateRequestId + uuidText(m.CreateRequestUuid),
+		UpdateRequestID: m.UpdateRequestId + uuidText(m.UpdateRequestUuid),
+		Trace:           decodeTrace(m.Trace, m.TraceState),
 		Unknown:         unknown,
 	}
 	putBack(d, m.Usual)
@@ -119,10 +149,10 @@ func decodeDefinition(record, text string) (*job.Definition, error) {
 // ever any. What is repeated (locks, periods) cannot be told apart on a rewrite:
 // later versions put nothing new into it.
 func unknownFields(m *storagev1.Definition) ([]byte, error) {
-	from := messagesOf(m)
-	if !slices.ContainsFunc(from, func(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }) {
+	if !hasUnknown(m) {
 		return nil, nil
 	}
+	from := messagesOf(m)
 	rest := &storagev1.Definition{
 		Schedule: &storagev1.Schedule{Exclude: new(storagev1.Exclusions)},
 		Retry:    &storagev1.Retry{Jitter: new(storagev1.Jitter)},
@@ -134,6 +164,25 @@ func unknownFields(m *storagev1.Definition) ([]byte, error) {
 	}
 	return deterministic.Marshal(rest)
 }
+
+// hasUnknown looks into the messages of [messagesOf] that are there.
+func hasUnknown(m *storagev1.Definition) bool {
+	if unknownIn(m) {
+		return true
+	}
+	if s := m.GetSchedule(); s != nil && (unknownIn(s) || s.Exclude != nil && unknownIn(s.Exclude)) {
+		return true
+	}
+	if r := m.GetRetry(); r != nil && (unknownIn(r) || r.Jitter != nil && unknownIn(r.Jitter)) {
+		return true
+	}
+	if b := m.GetBackoff(); b != nil && (unknownIn(b) || b.Jitter != nil && unknownIn(b.Jitter)) {
+		return true
+	}
+	return m.GetMisfire() != nil && unknownIn(m.GetMisfire())
+}
+
+func unknownIn(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }
 
 // messagesOf lists a definition and the messages inside that there is one of.
 func messagesOf(m *storagev1.Definition) []proto.Message {

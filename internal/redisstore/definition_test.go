@@ -67,13 +67,16 @@ func drawDefinition(t *rapid.T) job.Definition {
 			Policy: job.MisfirePolicy(rapid.IntRange(0, int(job.MisfireRunAll)).Draw(t, "misfire")), Window: dur("window"),
 			MaxCatchUp: rapid.IntRange(0, job.MaxCatchUpRuns).Draw(t, "catchup"),
 		},
-		Target: text.Draw(t, "target"), PauseAfter: rapid.IntRange(0, 1000).Draw(t, "pauseafter"),
+		Target: text.Draw(t, "target"), PauseAfter: rapid.IntRange(0, 1000).Draw(t, "pauseafter"), MaxLag: dur("maxlag"),
 	}
 	for range rapid.IntRange(0, job.MaxLocks).Draw(t, "locks") {
 		d.Locks = append(d.Locks, job.Lock{Key: text.Draw(t, "lock"), Limit: rapid.IntRange(0, job.MaxLockLimit).Draw(t, "units")})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "periods") {
 		d.Schedule.Exclude.Periods = append(d.Schedule.Exclude.Periods, schedule.Period{From: at("from"), To: at("to")})
+	}
+	if rapid.Bool().Draw(t, "traced") {
+		d.Trace = new(drawTrace(t))
 	}
 	if as("lane") {
 		d.Queue, d.Priority = usual.Queue, usual.Priority
@@ -197,10 +200,133 @@ func TestDefinitionKeepsUnknownFields(t *testing.T) {
 	}
 }
 
+// drawPlain is a definition of the kind that most are.
+func drawPlain(t *rapid.T) job.Definition {
+	d := drawDefinition(t)
+	drawn := d
+	d = job.Definition{
+		Key: drawn.Key, Queue: drawn.Queue, Priority: drawn.Priority, Handler: drawn.Handler, Payload: drawn.Payload, Labels: drawn.Labels,
+		Schedule: schedule.Spec{
+			Kind: drawn.Schedule.Kind, At: drawn.Schedule.At, Every: drawn.Schedule.Every, FixedDelay: drawn.Schedule.FixedDelay,
+			StartAt: drawn.Schedule.StartAt, EndAt: drawn.Schedule.EndAt, Jitter: drawn.Schedule.Jitter, MaxRuns: drawn.Schedule.MaxRuns,
+		},
+		Backoff: usual.Backoff, Timeout: drawn.Timeout, TimeoutGrace: drawn.TimeoutGrace, HistoryLimit: drawn.HistoryLimit,
+		Retention: drawn.Retention, DeadLetterTTL: drawn.DeadLetterTTL, Generation: drawn.Generation, AnchorMS: drawn.AnchorMS,
+		Revision: drawn.Revision, CreatedMS: drawn.CreatedMS, UpdatedMS: drawn.UpdatedMS, CreateRequestID: drawn.CreateRequestID,
+		UpdateRequestID: drawn.UpdateRequestID, MaxLag: drawn.MaxLag,
+	}
+	d.Retry = usualRetryOf(&d)
+	return d
+}
+
+// What is read the plain way is what the general way would have read.
+func TestPlainDefinitionsAreReadAsAny(t *testing.T) {
+	var r definitionReader
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawPlain(t)
+		b, err := formSpare.encodeDefinition(&want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.bytes = append(r.bytes[:0], b...)
+		d := r.plain(want.Key)
+		if d == nil || !reflect.DeepEqual(d, &want) {
+			t.Fatalf("is   %+v\nwant %+v", d, want)
+		}
+		clear(r.bytes) // nothing of it is kept
+		if !reflect.DeepEqual(d, &want) {
+			t.Fatalf("became %+v", d)
+		}
+	})
+	for name, edit := range map[string]func(*job.Definition){
+		"retries": func(d *job.Definition) { d.Retry.MaxAttempts++ }, "backoff": func(d *job.Definition) { d.Backoff.Disabled = true },
+		"cron":   func(d *job.Definition) { d.Schedule.Cron = []string{"* * * * *"} },
+		"target": func(d *job.Definition) { d.Target = "t" }, "later": func(d *job.Definition) { d.Unknown = []byte{0xd8, 0x07, 5} },
+	} {
+		d := usual
+		d.Key = job.Key{Namespace: "ns", ID: "job"}
+		edit(&d)
+		var err error
+		if r.bytes, err = formSpare.encodeDefinition(&d); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.plain(d.Key); got != nil {
+			t.Errorf("%s: taken for plain: %+v", name, got)
+		}
+	}
+}
+
+func BenchmarkDecodeDefinition(b *testing.B) {
+	d := usual
+	d.Key, d.Handler, d.Payload, d.HistoryLimit = job.Key{Namespace: "ns", ID: "job"}, "noop", make([]byte, 200), 10
+	d.Schedule = schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour}
+	d.AnchorMS, d.CreatedMS, d.UpdatedMS = 1_800_000_000_000, 1_800_000_000_000, 1_800_000_000_000
+	d.CreateRequestID = "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"
+	d.Retry = usualRetryOf(&d)
+	text, err := formSpare.encodeDefinition(&d)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var r definitionReader
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.decode("ns/job", string(text)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkEncodeRun(b *testing.B) {
+	run := job.Run{
+		ID: "1-1800000000000", NominalMS: 1_800_000_000_000, DueMS: 1_800_000_000_000, StartedMS: 1_800_000_000_100,
+		FinishedMS: 1_800_000_000_101, Attempts: 1, Outcome: job.OutcomeSucceeded, Worker: "worker-1",
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := encodeRun(&run); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func drawRun(t *rapid.T) job.Run {
+	text, ms := rapid.String(), rapid.Int64()
+	return job.Run{
+		ID: text.Draw(t, "id"), Trigger: job.Trigger(rapid.IntRange(0, int(job.TriggerBackfill)).Draw(t, "trigger")),
+		NominalMS: ms.Draw(t, "nominal"), DueMS: ms.Draw(t, "due"), StartedMS: ms.Draw(t, "started"), FinishedMS: ms.Draw(t, "finished"),
+		Attempts: rapid.Uint32().Draw(t, "attempts"), Losses: rapid.Uint32().Draw(t, "losses"),
+		Outcome: job.Outcome(rapid.IntRange(0, int(job.OutcomeCancelled)).Draw(t, "outcome")), Error: text.Draw(t, "error"),
+		Output: rapid.SliceOf(rapid.Byte()).Draw(t, "output"), Worker: text.Draw(t, "worker"),
+		Caller: rapid.SampledFrom([]*job.TraceID{nil, {}, {1, 255}}).Draw(t, "caller"),
+	}
+}
+
+// An ended run is stored, to the byte, as protobuf writes it.
+func TestRunsAreWrittenAsProtobufDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRun(t)
+		have, err := encodeRun(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := deterministic.Marshal(&storagev1.Run{
+			Id: r.ID, Trigger: uint32(r.Trigger), NominalMs: r.NominalMS, DueMs: r.DueMS, StartedMs: r.StartedMS, FinishedMs: r.FinishedMS,
+			Attempts: r.Attempts, Losses: r.Losses, Outcome: uint32(r.Outcome), Error: r.Error, Output: r.Output, Worker: r.Worker,
+			CallerTrace: encodeTraceID(r.Caller),
+		})
+		if err != nil || !bytes.Equal(have, want) {
+			t.Fatalf("is   %x\nwant %x (%v)", have, want, err)
+		}
+	})
+	if _, err := encodeRun(&job.Run{Error: "\xff"}); err == nil {
+		t.Error("text that is not UTF-8 was written")
+	}
+}
+
 func TestRunRoundTrip(t *testing.T) {
 	want := job.Run{
 		ID: "3-1800", Trigger: job.TriggerManual, NominalMS: 1, DueMS: 2, StartedMS: 3, FinishedMS: 4, Attempts: 5, Losses: 6,
-		Outcome: job.OutcomeDead, Error: "no luck", Output: []byte{0, 255}, Worker: "w1",
+		Outcome: job.OutcomeDead, Error: "no luck", Output: []byte{0, 255}, Worker: "w1", Caller: &job.TraceID{9},
 	}
 	b, err := encodeRun(&want)
 	if err != nil {
@@ -217,6 +343,12 @@ func TestRunRoundTrip(t *testing.T) {
 func FuzzDecodeDefinition(f *testing.F) {
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
+		r := definitionReader{bytes: []byte(text)}
+		if plain := r.plain(job.Key{Namespace: "ns", ID: "job"}); plain != nil {
+			if general, err := r.general(plain.Key); err != nil || !reflect.DeepEqual(plain, general) {
+				t.Errorf("plain is %+v\nwant     %+v (%v)", plain, general, err)
+			}
+		}
 		d, err := decodeDefinition("ns/job", text)
 		if err != nil {
 			if !errors.Is(err, errCorrupt) {

@@ -14,6 +14,8 @@
 //	P:{T}:l:<ns>/<queue>/<priority>   sorted set: the lane
 //	P:{T}:lanes  sorted set: lane -> first due time
 //	P:{T}:lock   the shard's lock, written by others
+//	P:{T}:failing  sorted set: job -> rank among those that fail; bounded
+//	P:{T}:late     sorted set: job -> rank among those that are late; bounded
 //	P:{T}:u:<name>      sorted set: holder of a unit, by expiry
 //	P:{T}:s:<name>      hash        holder of a unit -> since when
 //	P:{T}:w:<name>      sorted set: waiter in line, by rank
@@ -23,6 +25,8 @@
 //	P:{T}:cell:<name>   string      cell, a text under compare and set
 //	P:{meta}            hash        shards, schema, virtual; secret:<name>
 //	P:{meta}:queues     hash        <ns>/<queue> -> settings of the queue, protobuf
+//	P:{meta}:jobs       hash        namespace -> its jobs, where they are limited
+//	P:{meta}:jobs:new   hash        namespace -> those since the last census began
 //	P:{meta}:life:<id>  string      a node's process lives, written by others
 //	P:{meta}:audit      stream      who changed what through the API, bounded
 //
@@ -40,8 +44,10 @@
 //
 // A limit has a name, and a home shard that the name alone decides: its keys are
 // there, and that shard's clock counts. Three of the scripts are about units, rates
-// and cells, a fourth about the settings of queues, which like the keyspace belong
-// to no shard.
+// and cells; two more, about the settings of queues and the jobs of namespaces, belong to
+// no shard, like the keyspace. How many jobs a namespace has is counted where they
+// are created, and put right by a census that counts the members of lanes: no other
+// script knows of it.
 //
 // # Invariants
 //

@@ -73,6 +73,9 @@ const poolKind = "pool"
 // deniedKind is the kind of errors of a user that is unknown or lacks a right.
 const deniedKind = "denied"
 
+// functionKind is the kind of errors of servers that lack a function.
+const functionKind = "nofunction"
+
 // classify judges an error of one command.
 func classify(err error) verdict {
 	var reply redis.Error
@@ -103,6 +106,10 @@ func classifyAnswer(text string) verdict {
 	text = strings.TrimPrefix(text, "-")
 	if strings.HasPrefix(text, "ERR max number of clients") {
 		return verdict{kind: "maxclients", retry: true, as: job.ErrUnavailable}
+	}
+	// A server that has just come into a cluster, or lost its data, may get it yet.
+	if strings.HasPrefix(text, "ERR Function not found") {
+		return verdict{kind: functionKind, retry: true, as: job.ErrUnavailable}
 	}
 	// An error of a command inside a script is quoted with the script's own.
 	if strings.Contains(text, "can't run this command") || strings.Contains(text, "has no permissions") {

@@ -36,10 +36,26 @@ func (s *Store) checkGrant(ctx context.Context) error {
 }
 
 // explainDenied says of a refusal what to do about it.
-func explainDenied(prefix string, err error) error {
+func explainDenied(o Options, err error) error {
 	if err == nil || !errors.Is(err, ErrDenied) && classify(err).kind != deniedKind {
 		return err
 	}
-	return fmt.Errorf("%w; the keys are those that begin with %q: `fermata redis acl --keyspace %s` prints all rights, %s tells more",
-		err, prefix+":{", prefix, redisacl.Doc)
+	more := ""
+	if o.Functions {
+		more = " --functions"
+	}
+	return fmt.Errorf("%w; the keys are those that begin with %q: `fermata redis acl --keyspace %s%s` prints all rights, %s tells more",
+		err, o.Prefix+":{", o.Prefix, more, redisacl.Doc)
+}
+
+// ErrFunctions says that a server lacks the functions of this version.
+var ErrFunctions = errors.New("the functions of this version are not loaded")
+
+// explainMissing says of a function that is not there what to do about it.
+func explainMissing(err error) error {
+	if err == nil || classify(err).kind != functionKind {
+		return err
+	}
+	return fmt.Errorf("%w on every primary of Redis: library %s: `fermata redis functions --load` does it, %s tells more (%w)",
+		ErrFunctions, Library().Name, redisacl.Doc, err)
 }

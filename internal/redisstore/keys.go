@@ -15,8 +15,14 @@ type shardKeys struct {
 	hist  string // hash: record.slot -> ended run
 	lanes string // sorted set: lane -> first due time
 	lock  string // the shard's redislock key
+	// worst are sorted sets: job -> its rank, by job.Worst. They are bounded.
+	worst [job.Worsts]string
 	lane  string // prefix of the sorted sets of lanes
 	base  string // prefix of all, for the keys of limits
+
+	events      string // stream: what happened
+	hooks       string // hash: webhook -> how far it is
+	hookLetters string // sorted set: what webhooks gave up on, by time
 }
 
 func newShardKeys(prefix, tag string) shardKeys {
@@ -24,6 +30,8 @@ func newShardKeys(prefix, tag string) shardKeys {
 	return shardKeys{
 		meta: p + "meta", def: p + "def", state: p + "st", hist: p + "hist",
 		lanes: p + "lanes", lock: p + "lock", lane: p + "l:", base: p,
+		worst:  [job.Worsts]string{job.Failing: p + "failing", job.Late: p + "late"},
+		events: p + "events", hooks: p + "hooks", hookLetters: p + "hookdead",
 	}
 }
 
@@ -70,12 +78,16 @@ func definedByAll(records []string) []string {
 }
 
 // laneKeys numbers the lanes that a script call names: KEYS holds each lane
-// once, and items refer to it by its place.
+// once, and items refer to it by its place. The indexes of the worst jobs are among
+// them where some item needs them: a key that is not there is in the way while a slot
+// of a Redis Cluster moves.
 type laneKeys struct {
 	base  int // KEYS before the first lane
 	keys  shardKeys
 	index map[job.Lane]int
-	list  []job.Lane
+	list  []job.Lane // of each place; the zero one at those of other keys
+	names []string
+	worst int // place of the first index of the worst; 0: not named
 }
 
 func newLaneKeys(keys shardKeys, base int) *laneKeys {
@@ -86,20 +98,31 @@ func newLaneKeys(keys shardKeys, base int) *laneKeys {
 func (l *laneKeys) at(lane job.Lane) int {
 	i, ok := l.index[lane]
 	if !ok {
-		l.list = append(l.list, lane)
-		i = l.base + len(l.list)
+		i = l.add(lane, l.keys.laneKey(lane))
 		l.index[lane] = i
 	}
 	return i
 }
 
-// appendTo appends the lanes' keys to the fixed ones.
-func (l *laneKeys) appendTo(fixed []string) []string {
-	for _, lane := range l.list {
-		fixed = append(fixed, l.keys.laneKey(lane))
-	}
-	return fixed
+func (l *laneKeys) add(lane job.Lane, key string) int {
+	l.list, l.names = append(l.list, lane), append(l.names, key)
+	return l.base + len(l.list)
 }
+
+// worstAt returns the place of the first index of the worst jobs; the others follow.
+func (l *laneKeys) worstAt() int {
+	if l.worst == 0 {
+		for i, key := range l.keys.worst {
+			if at := l.add(job.Lane{}, key); i == 0 {
+				l.worst = at
+			}
+		}
+	}
+	return l.worst
+}
+
+// appendTo appends the keys to the fixed ones.
+func (l *laneKeys) appendTo(fixed []string) []string { return append(fixed, l.names...) }
 
 // lane undoes at.
 func (l *laneKeys) lane(i int64) (job.Lane, bool) {

@@ -75,7 +75,7 @@ func (s *Store) Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]
 		}
 		out[shard] = make([]job.LaneStat, len(list))
 		for i, l := range list {
-			counts = append(counts, newLaneCount(s.shards[shard].laneKey(l), now, l, &out[shard][i]))
+			counts = append(counts, newLaneCount(s.shards[shard], now, l, &out[shard][i]))
 		}
 	}
 	for part := range slices.Chunk(counts, readsPerCall/countsPerLane) {
@@ -90,7 +90,7 @@ func (s *Store) Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]
 			c.read()
 		}
 	}
-	return out, nil
+	return out, s.readDeaths(ctx, counts)
 }
 
 const countsPerLane = 8
@@ -99,21 +99,23 @@ const countsPerLane = 8
 type laneCount struct {
 	now  int64
 	lane job.Lane
+	keys shardKeys
 	ops  [countsPerLane]*op
 	stat *job.LaneStat
 }
 
-func newLaneCount(key string, now int64, lane job.Lane, stat *job.LaneStat) *laneCount {
+func newLaneCount(keys shardKeys, now int64, lane job.Lane, stat *job.LaneStat) *laneCount {
+	key := keys.laneKey(lane)
 	count := func(region job.Region, from, to int64) *op {
 		return command("zcount", key, "zcount", key, job.Score(region, from), job.Score(region, to))
 	}
-	return &laneCount{now: now, lane: lane, stat: stat, ops: [countsPerLane]*op{
+	return &laneCount{now: now, lane: lane, keys: keys, stat: stat, ops: [countsPerLane]*op{
 		count(job.RegionDue, 0, now), count(job.RegionDue, now+1, job.NeverMS),
 		count(job.RegionLeased, 0, job.NeverMS), count(job.RegionPaused, 0, job.NeverMS),
 		count(job.RegionDead, 0, job.NeverMS), count(job.RegionDone, 0, job.NeverMS),
 		command("zrange", key, "zrange", key, 0, 0, "withscores"),
 		command("zrange", key, "zrange", key, job.Score(job.RegionDead, 0), job.Score(job.RegionDead, job.NeverMS),
-			"byscore", "limit", 0, 1, "withscores"),
+			"byscore", "limit", 0, deathsRead, "withscores"),
 	}}
 }
 
@@ -122,8 +124,11 @@ func (c *laneCount) read() {
 	*c.stat = job.LaneStat{
 		Lane: c.lane, Backlog: n(0), Scheduled: n(1), Leased: n(2), Paused: n(3), Dead: n(4), Done: n(5),
 	}
-	if due := firstScore(c.ops[6].reply); n(0) > 0 && due <= c.now {
+	switch due := firstScore(c.ops[6].reply); {
+	case n(0) > 0 && due <= c.now:
 		c.stat.OldestDueMS = due
+	case n(0) == 0 && n(1) > 0 && due > c.now && due < job.NeverMS:
+		c.stat.NextDueMS = due
 	}
 	if n(4) > 0 && len(c.ops[7].reply) > 0 { // the two were not read at one instant
 		c.stat.DeadUntilMS = firstScore(c.ops[7].reply) - job.Score(job.RegionDead, 0)

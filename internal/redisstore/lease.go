@@ -118,20 +118,26 @@ func (c *leaseCall) read(s *Store) job.LeaseReply {
 		s.metrics.replayed("lease", len(leased)/2)
 	}
 	out.Leased = make([]job.Leased, 0, len(leased)/2)
+	latest := uint64(0)
 	for i := 0; i+1 < len(leased); i += 2 {
-		record := leased.text(i)
-		state, err := decodeState(record, leased.text(i+1))
-		if err != nil {
-			s.corrupt(c.Shard, "lease", err, record)
+		n := len(out.Leased)
+		out.Leased = append(out.Leased, job.Leased{Shard: c.Shard, Record: leased.text(i), DeadlineMS: r.int(3)})
+		l := &out.Leased[n]
+		if err := readState(&l.State, l.Record, leased.text(i+1)); err != nil {
+			s.corrupt(c.Shard, "lease", err, l.Record)
+			out.Leased = out.Leased[:n]
 			continue
 		}
-		out.Leased = append(out.Leased, job.Leased{Shard: c.Shard, Record: record, State: state, DeadlineMS: r.int(3)})
-		s.clocks[c.Shard].sawToken(state.Token)
+		latest = max(latest, l.State.Token)
 	}
-	// A replay finds the records by their deadline, in no order.
-	slices.SortFunc(out.Leased, func(a, b job.Leased) int { return cmp.Compare(a.State.Token, b.State.Token) })
-	for _, l := range out.Leased {
-		c.records = append(c.records, l.Record)
+	s.clocks[c.Shard].sawToken(latest)
+	if r.int(2) == 1 {
+		// A replay finds the records by their deadline, in no order.
+		slices.SortFunc(out.Leased, func(a, b job.Leased) int { return cmp.Compare(a.State.Token, b.State.Token) })
+	}
+	c.records = make([]string, len(out.Leased))
+	for i := range out.Leased {
+		c.records[i] = out.Leased[i].Record
 	}
 	for i, q := range c.Quotas {
 		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: dues.int(i)})
@@ -150,9 +156,11 @@ func (s *Store) define(ctx context.Context, c *leaseCall, r *job.LeaseReply) {
 		*r = job.LeaseReply{Err: wrap("definitions", c.defs.err)}
 		return
 	}
-	good := r.Leased[:0]
-	for i, l := range r.Leased {
-		d, err := decodeDefinition(l.Record, c.defs.reply.text(i))
+	good := 0
+	var definitions definitionReader
+	for i := range r.Leased {
+		l := &r.Leased[i]
+		d, err := definitions.decode(l.Record, c.defs.reply.text(i))
 		if err == nil && !c.defs.reply.has(i) {
 			err = fmt.Errorf("%w: it has no definition", errCorrupt)
 		}
@@ -161,10 +169,13 @@ func (s *Store) define(ctx context.Context, c *leaseCall, r *job.LeaseReply) {
 			s.putAside(ctx, c.Shard, l.Record, l.State)
 			continue
 		}
-		l.Definition = d
-		good = append(good, l)
+		if good < i {
+			r.Leased[good] = *l
+		}
+		r.Leased[good].Definition = d
+		good++
 	}
-	r.Leased = good
+	r.Leased = r.Leased[:good]
 }
 
 // readFields reads fields of one of a shard's hashes.

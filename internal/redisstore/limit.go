@@ -21,6 +21,8 @@ import (
 //	P:{T}:rate:<name>  string      rate limit
 //	P:{T}:cell:<name>  string      cell: expiry and text
 //	P:{meta}:queues    hash        namespace/queue -> settings, protobuf
+//	P:{meta}:jobs      hash        namespace -> jobs, where their number is limited
+//	P:{meta}:jobs:new  hash        namespace -> jobs taken since the last census began
 //
 // What has expired by the shard's clock does not exist. The keys of a name that
 // nobody uses any more are cleared away by Redis: units and waiters after three
@@ -37,12 +39,12 @@ const (
 // to be given back, what is due to be started, and a limit to be changed. What they
 // store is bounded.
 type limitScripts struct {
-	units, count, rate, swap, read, queues *script
+	units, count, rate, swap, read, queues, jobs, census *script
 }
 
 // loadLimits composes the scripts. Only what others rely on is confirmed to the
 // durability class: a rate limit that a failover loses lets one burst through.
-func loadLimits(l loader) limitScripts {
+func loadLimits(l *loader) limitScripts {
 	load := func(name string, mutates bool) *script {
 		s := l.load(name, "allow-oom")
 		s.mutates = mutates
@@ -55,8 +57,10 @@ func loadLimits(l loader) limitScripts {
 		swap:   load("limit_cells", true),
 		read:   load("limit_cells", false),
 		queues: load("limit_queues", true),
+		jobs:   load("limit_jobs", false),
+		census: l.load("census", "no-writes"),
 	}
-	s.queues.sharded = false
+	s.queues.sharded, s.jobs.sharded, s.census.sharded, s.census.mutates = false, false, false, false
 	return s
 }
 

@@ -109,6 +109,20 @@ func testQueueSettings(t *testing.T, w limitWorld) {
 	put(b, job.QueueSettings{})
 	put(b, job.QueueSettings{})
 	expect(map[job.QueueKey]job.QueueSettings{a: full})
+	// A swap asks for what was seen; its repetition finds what it left.
+	for _, swap := range []struct {
+		old, next job.QueueSettings
+		want      error
+	}{
+		{job.QueueSettings{Burst: 9}, full, job.ErrSettingsChanged}, {job.QueueSettings{}, job.QueueSettings{Burst: 2}, nil},
+		{job.QueueSettings{}, job.QueueSettings{Burst: 2}, nil}, {job.QueueSettings{}, full, job.ErrSettingsChanged},
+		{job.QueueSettings{Burst: 2}, job.QueueSettings{}, nil},
+	} {
+		if err := s.SwapQueueSettings(ctx, b, swap.old, swap.next); !errors.Is(err, swap.want) {
+			t.Errorf("%+v to %+v: %v", swap.old, swap.next, err)
+		}
+	}
+	expect(map[job.QueueKey]job.QueueSettings{a: full})
 	for _, bad := range []job.QueueSettings{{MaxConcurrency: -1}, {Burst: -1}, {Rate: -1}, {Rate: math.NaN()}, {RecoveryRate: math.Inf(1)}} {
 		if err := s.PutQueueSettings(ctx, b, bad); err == nil {
 			t.Errorf("%+v is accepted", bad)

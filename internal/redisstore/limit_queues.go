@@ -63,6 +63,20 @@ func readHash(r reply) map[string]string {
 // PutQueueSettings replaces the settings of a queue; the zero value deletes them.
 // No more than 10,000 queues may have settings: job.ErrTooManyQueues.
 func (s *Store) PutQueueSettings(ctx context.Context, q job.QueueKey, settings job.QueueSettings) error {
+	return s.putQueueSettings(ctx, q, settings, "", "")
+}
+
+// SwapQueueSettings is PutQueueSettings on the condition that the settings are still
+// old: job.ErrSettingsChanged.
+func (s *Store) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, settings job.QueueSettings) error {
+	expected, err := encodeSettings(old)
+	if err != nil {
+		return err
+	}
+	return s.putQueueSettings(ctx, q, settings, "1", string(expected))
+}
+
+func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings job.QueueSettings, swap, expected string) error {
 	if q.Namespace == "" || q.Queue == "" || strings.Contains(q.Namespace, "/") {
 		return fmt.Errorf("settings of queue %q in namespace %q: not the name of a queue", q.Queue, q.Namespace)
 	}
@@ -71,14 +85,17 @@ func (s *Store) PutQueueSettings(ctx context.Context, q job.QueueKey, settings j
 		return err
 	}
 	put := call(s.scripts.limits.queues, noShard, []string{queuesKey(s.prefix)},
-		[]any{q.Namespace + "/" + q.Queue, value, maxQueueSettings})
+		[]any{q.Namespace + "/" + q.Queue, value, maxQueueSettings, swap, expected})
 	if err := s.perform(ctx, put); err != nil {
 		return err
 	}
-	if put.reply.int(0) != 0 {
-		return fmt.Errorf("settings of queue %s in namespace %s: %w", q.Queue, q.Namespace, job.ErrTooManyQueues)
+	switch put.reply.int(0) {
+	case 0:
+		return nil
+	case 2:
+		return fmt.Errorf("settings of queue %s in namespace %s: %w", q.Queue, q.Namespace, job.ErrSettingsChanged)
 	}
-	return nil
+	return fmt.Errorf("settings of queue %s in namespace %s: %w", q.Queue, q.Namespace, job.ErrTooManyQueues)
 }
 
 // encodeSettings gives nothing for settings that limit nothing.

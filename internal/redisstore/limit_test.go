@@ -19,7 +19,7 @@ type limitWorld struct{ url string }
 
 func (w limitWorld) client(t testing.TB, adjust ...func(*ClientOptions)) redis.UniversalClient {
 	t.Helper()
-	o := ClientOptions{URL: w.url, ReadTimeout: 5 * time.Second} // the embedded server is slow under -race
+	o := ClientOptions{URL: w.url, ReadTimeout: 20 * time.Second} // the embedded server is slow under -race
 	for _, f := range adjust {
 		f(&o)
 	}
@@ -34,7 +34,7 @@ func (w limitWorld) client(t testing.TB, adjust ...func(*ClientOptions)) redis.U
 // store opens a new keyspace of 8 shards in real time.
 func (w limitWorld) store(t testing.TB, adjust ...func(*Options)) *Store {
 	t.Helper()
-	o := Options{Client: w.client(t), Prefix: "limits:" + randomID(), Shards: 8}
+	o := Options{Client: w.client(t), Prefix: "limits:" + randomID(), Shards: 8, OpTimeout: time.Minute}
 	for _, f := range adjust {
 		f(&o)
 	}

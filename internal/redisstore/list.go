@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,9 +15,6 @@ const (
 	pageTime   = 50 * time.Millisecond // after which a page is handed out as it is
 	maxScanned = 5000
 )
-
-// ErrCursor says that a cursor is not one that List has returned.
-var ErrCursor = errors.New("cursor is not valid")
 
 // List walks the jobs of a namespace (of all, if it is empty) in no particular
 // order. It looks at about budget records (at most 5,000) or for 50 ms, so that a
@@ -86,7 +82,7 @@ func (s *Store) parseCursor(cursor string) (shard int, at string, err error) {
 	shard, err = strconv.Atoi(left)
 	_, err2 := strconv.ParseUint(at, 10, 64)
 	if !ok || err != nil || err2 != nil || shard < 0 || shard >= len(s.shards) {
-		return 0, "", fmt.Errorf("%w: %.40q", ErrCursor, cursor)
+		return 0, "", fmt.Errorf("%w: %.40q", job.ErrCursor, cursor)
 	}
 	return shard, at, nil
 }

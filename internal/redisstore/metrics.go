@@ -12,6 +12,8 @@ type metrics struct {
 	retries prometheus.Counter
 	replays *prometheus.CounterVec
 	corrupt prometheus.Counter
+
+	eventsLost prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -38,6 +40,9 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Help: "Records that could not be read and were put out of the way of others.",
 		}),
 	}
+	m.eventsLost = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "fermata_events_lost_total", Help: "Events that were not recorded: memory was short, or too many waited for Redis.",
+	})
 	// There from the start, so that the first one shows in rates.
 	for _, kind := range []string{
 		"connection", "timeout", "dial", poolKind, "late", "closed", "readonly", "loading", "clusterdown", "noreplicas", "oom", "misconf", "denied", "script",
@@ -50,7 +55,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.latency, m.errors, m.retries, m.replays, m.corrupt} {
+	for _, c := range []prometheus.Collector{m.latency, m.errors, m.retries, m.replays, m.corrupt, m.eventsLost} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -43,15 +43,18 @@ func call(s *script, shard int, keys []string, argv []any) *op {
 }
 
 // args is the command as sent. Scripts go by their hash, or whole if the server
-// does not know it.
+// does not know it; as functions by their name.
 func (o *op) args(common []any, whole bool) []any {
 	if o.script == nil {
 		return o.plain
 	}
 	a := make([]any, 0, 3+len(o.keys)+len(common)+len(o.argv))
-	if whole {
+	switch {
+	case o.script.function != "":
+		a = append(a, "fcall", o.script.function)
+	case whole:
 		a = append(a, "eval", o.script.source)
-	} else {
+	default:
 		a = append(a, "evalsha", o.script.sha)
 	}
 	a = append(a, len(o.keys))

@@ -21,6 +21,10 @@ const (
 	DefaultOpTimeout   = 5 * time.Second
 	DefaultWaitTimeout = 500 * time.Millisecond
 
+	// MinKeepEvents and MaxKeepEvents bound Options.KeepEvents.
+	MinKeepEvents = 1000
+	MaxKeepEvents = 10_000_000
+
 	// SchemaVersion is the latest that this package knows, and that of keyspaces that
 	// it creates. A keyspace keeps its own until somebody raises it; records are read
 	// as any of them has it, and written as that of the keyspace has it.
@@ -83,6 +87,10 @@ type Options struct {
 	// knows no script flags. It is detected by INFO without redis_version.
 	Embedded bool
 
+	// Functions calls the functions of [Library] in place of sending scripts, so that
+	// the user needs no EVAL. Somebody else has loaded the library on every primary.
+	Functions bool
+
 	// Durability is the class that is demanded; [Open] fails where the server
 	// cannot give it. Default memory.
 	Durability Durability
@@ -104,6 +112,10 @@ type Options struct {
 	// OpTimeout bounds every call that has no earlier deadline, retries
 	// included. Default 5 s.
 	OpTimeout time.Duration
+
+	// KeepEvents is about how many events the keyspace keeps, all shards together,
+	// 1000 to 10,000,000. 0: none are recorded.
+	KeepEvents int
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
@@ -150,6 +162,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("%d replicas: must be at least 1", o.Replicas)
 	case o.WaitTimeout < time.Millisecond:
 		return fmt.Errorf("wait timeout %v: must be at least 1ms", o.WaitTimeout)
+	case o.KeepEvents != 0 && (o.KeepEvents < MinKeepEvents || o.KeepEvents > MaxKeepEvents):
+		return fmt.Errorf("%d events to keep: must be %d to %d, or 0 for none", o.KeepEvents, MinKeepEvents, MaxKeepEvents)
 	case o.OpTimeout < 0:
 		return fmt.Errorf("operation timeout %v: must be positive", o.OpTimeout)
 	}

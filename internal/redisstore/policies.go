@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"fmt"
+	"unicode/utf8"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/internal/backoff"
@@ -98,26 +100,43 @@ func decodeLocks(locks []*storagev1.Lock) []job.Lock {
 	return out
 }
 
-// encodeRun writes an ended run for the history.
+// encodeRun writes an ended run for the history, as protobuf would write it. There is
+// one for each run, so that it is written by hand.
 func encodeRun(r *job.Run) ([]byte, error) {
-	b, err := deterministic.Marshal(&storagev1.Run{
-		Id:         r.ID,
-		Trigger:    uint32(r.Trigger),
-		NominalMs:  r.NominalMS,
-		DueMs:      r.DueMS,
-		StartedMs:  r.StartedMS,
-		FinishedMs: r.FinishedMS,
-		Attempts:   r.Attempts,
-		Losses:     r.Losses,
-		Outcome:    uint32(r.Outcome),
-		Error:      r.Error,
-		Output:     r.Output,
-		Worker:     r.Worker,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", r.ID, err)
+	if !utf8.ValidString(r.ID) || !utf8.ValidString(r.Error) || !utf8.ValidString(r.Worker) {
+		return nil, fmt.Errorf("run %q: text is not UTF-8", r.ID)
 	}
-	return b, nil
+	b := make([]byte, 0, 64+len(r.ID)+len(r.Error)+len(r.Output)+len(r.Worker))
+	b = appendText(b, 1, r.ID)
+	b = appendNumber(b, 2, int64(r.Trigger))
+	b = appendNumber(b, 3, r.NominalMS)
+	b = appendNumber(b, 4, r.DueMS)
+	b = appendNumber(b, 5, r.StartedMS)
+	b = appendNumber(b, 6, r.FinishedMS)
+	b = appendNumber(b, 7, int64(r.Attempts))
+	b = appendNumber(b, 8, int64(r.Losses))
+	b = appendNumber(b, 9, int64(r.Outcome))
+	b = appendText(b, 10, r.Error)
+	b = appendText(b, 11, r.Output)
+	b = appendText(b, 12, r.Worker)
+	return appendText(b, 60, encodeTraceID(r.Caller)), nil
+}
+
+// appendText appends a field of text or bytes, if it is not empty.
+func appendText[T string | []byte](b []byte, n protowire.Number, text T) []byte {
+	if len(text) == 0 {
+		return b
+	}
+	b = protowire.AppendVarint(protowire.AppendTag(b, n, protowire.BytesType), uint64(len(text)))
+	return append(b, text...)
+}
+
+// appendNumber appends a field of a number, if it is not zero.
+func appendNumber(b []byte, n protowire.Number, v int64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), uint64(v))
 }
 
 func decodeRun(text string) (job.Run, error) {
@@ -138,5 +157,6 @@ func decodeRun(text string) (job.Run, error) {
 		Error:      m.Error,
 		Output:     m.Output,
 		Worker:     m.Worker,
+		Caller:     decodeTraceID(m.CallerTrace),
 	}, nil
 }

@@ -54,7 +54,7 @@ func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []
 		}
 		writes[i] = job.Write{
 			Record: f.record, Token: f.state.Token, Revision: f.state.Revision, From: f.lane, Current: def,
-			Decision: &job.Decision{Delete: true, State: f.state},
+			Decision: &job.Decision{Delete: true, State: f.state, Notices: s.swept(f.record, f.lane)},
 		}
 	}
 	reply := s.Apply(ctx, shard, writes)
@@ -162,7 +162,7 @@ func (s *Store) mend(ctx context.Context, shard int, wrong []overdue) error {
 		return nil
 	}
 	calls := s.applyCalls(shard, groups)
-	s.runApply(ctx, calls)
+	s.runApply(ctx, calls, nil)
 	var all []error
 	for _, c := range calls {
 		all = append(all, wrap("mend", c.op.err))

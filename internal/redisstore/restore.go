@@ -103,5 +103,9 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 			return nil, nil, err
 		}
 	}
-	return call(s.scripts.restore, shard, lanes.appendTo(fixed), argv), lanes, nil
+	names := lanes.appendTo(fixed)
+	if s.events != nil {
+		names, argv = append(names, keys.events), s.events.restored(argv, &r.Record)
+	}
+	return call(s.scripts.restore, shard, names, argv), lanes, nil
 }

@@ -4,6 +4,9 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/redisfunc"
 )
 
 //go:embed lua/*.lua
@@ -14,6 +17,8 @@ type script struct {
 	name   string
 	source string
 	sha    string // its name in the server's cache
+	// function is its name where scripts are called as functions, else "".
+	function string
 	// mutates: its effects are confirmed to the durability class.
 	mutates bool
 	// sharded: it works on a shard, takes the common arguments and answers
@@ -30,18 +35,42 @@ type script struct {
 type scripts struct {
 	create, read, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant *script
 	limits                                                                                                     limitScripts
+	announce, hook                                                                                             *script
 }
 
 // loadScripts composes the scripts. An embedded server knows no flags; it has no
-// limit of memory either.
-func loadScripts(embedded bool) scripts {
-	l := loader{embedded: embedded, prelude: source("prelude")}
+// limit of memory either. Only where events are recorded do scripts know of them.
+func loadScripts(embedded, events bool) scripts {
+	return compose(&loader{embedded: embedded}, events)
+}
+
+// loadFunctions composes them to be called as functions of the library.
+func loadFunctions(events bool) scripts {
+	l, library := &loader{}, Library()
+	s := compose(l, events)
+	for _, made := range l.made {
+		made.script.function = library.Function(made.name())
+	}
+	return s
+}
+
+// Library is the library of the functions that a store calls under
+// [Options.Functions], with those of stores that record events.
+func Library() redisfunc.Library {
+	l := &loader{}
+	compose(l, false)
+	compose(l, true)
+	return l.library()
+}
+
+func compose(l *loader, events bool) scripts {
+	e := eventful{l, events}
 	s := scripts{
-		create:    l.load("create", ""),
+		create:    e.load("create", ""),
 		read:      l.load("read", "no-writes"),
-		restore:   l.load("restore", ""),
+		restore:   e.load("restore", ""),
 		lease:     l.load("lease", "allow-oom"),
-		apply:     l.load("apply", ""),
+		apply:     e.load("apply", ""),
 		applyLean: l.load("apply", "allow-oom"),
 		renew:     l.load("renew", "allow-oom"),
 		reap:      l.load("reap", "allow-oom"),
@@ -52,19 +81,60 @@ func loadScripts(embedded bool) scripts {
 		secret:    l.load("secret", ""),
 		grant:     l.load("grant", ""),
 		limits:    loadLimits(l),
+		announce:  e.load("announce", ""),
+		hook:      l.load("hook", "allow-oom"),
 	}
 	s.reap.mutates, s.clock.mutates = false, false
 	s.keyspace.sharded, s.secret.sharded, s.read.sharded, s.read.mutates = false, false, false, false
 	s.grant.sharded, s.grant.mutates = false, false
+	s.hook.sharded, s.announce.mutates = false, false
 	return s
 }
 
 type loader struct {
 	embedded bool
-	prelude  string
+	made     []madeScript
 }
 
-func (l loader) load(name, flags string) *script {
+// eventful loads the scripts that write events where they are recorded.
+type eventful struct {
+	*loader
+	events bool
+}
+
+func (e eventful) load(name, flags string) *script { return e.compile(name, flags, e.events) }
+
+// madeScript is what a script was made of.
+type madeScript struct {
+	script *script
+	flags  string
+	events bool
+}
+
+// name of the function: a file that comes with different flags, or with events as well,
+// makes several.
+func (m madeScript) name() string {
+	name := m.script.name
+	if m.events {
+		name += "_events"
+	}
+	if m.flags != "" {
+		name += "_" + strings.ReplaceAll(m.flags, "-", "_")
+	}
+	return name
+}
+
+// textOf is a script without what it says of itself to the server.
+func textOf(name string, events bool) string {
+	if events {
+		return source("prelude") + source("events") + source(name)
+	}
+	return source("prelude") + source(name)
+}
+
+func (l *loader) load(name, flags string) *script { return l.compile(name, flags, false) }
+
+func (l *loader) compile(name, flags string, events bool) *script {
 	head := "#!lua\n"
 	if flags != "" {
 		head = "#!lua flags=" + flags + "\n"
@@ -72,9 +142,29 @@ func (l loader) load(name, flags string) *script {
 	if l.embedded {
 		head = ""
 	}
-	text := head + l.prelude + source(name)
+	text := head + textOf(name, events)
 	sum := sha1.Sum([]byte(text))
-	return &script{name: name, source: text, sha: hex.EncodeToString(sum[:]), mutates: true, sharded: true}
+	s := &script{name: name, source: text, sha: hex.EncodeToString(sum[:]), mutates: true, sharded: true}
+	l.made = append(l.made, madeScript{s, flags, events})
+	return s
+}
+
+// library has each script once, in the order in which they were made.
+func (l *loader) library() redisfunc.Library {
+	var list []redisfunc.Script
+	known := map[string]bool{}
+	for _, m := range l.made {
+		if known[m.name()] {
+			continue
+		}
+		known[m.name()] = true
+		f := redisfunc.Script{Name: m.name(), Source: textOf(m.script.name, m.events)}
+		if m.flags != "" {
+			f.Flags = []string{m.flags}
+		}
+		list = append(list, f)
+	}
+	return redisfunc.New("store", list)
 }
 
 // source reads an embedded file. A missing one is a fault of the build.

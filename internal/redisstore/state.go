@@ -74,8 +74,12 @@ func (f form) encodeState(s job.State) (string, error) {
 	w.uint('x', s.Lost)
 	w.uint('y', s.TimedOut)
 	w.uint('j', s.Skipped)
+	w.duration('X', s.LateMS)
 	for _, id := range s.Recent {
 		w.string('R', id)
+	}
+	for i := range s.Callers {
+		w.string('Z', encodeCaller(&s.Callers[i]))
 	}
 	w.buf = append(w.buf, s.Unknown...)
 	if len(w.buf) == headerLen {
@@ -132,6 +136,7 @@ func (w *tailWriter) run(s, base job.State) {
 	w.text('B', s.Held.Key)
 	w.text('V', s.Held.By)
 	w.time('v', s.Held.SinceMS)
+	w.duration('Y', s.Held.DueMS)
 	w.flag('c', s.Cancel)
 	w.text('w', s.Pending)
 	w.uint('W', uint64(s.PendingMode))
@@ -185,13 +190,13 @@ func (f form) appendHeader(b []byte, s job.State) []byte {
 // microsecond.
 func tokenBase(nominal int64) uint64 { return uint64(nominal) * 1000 }
 
-// guardOf is what a script looks for before it writes: a pattern of Lua for a sane
-// header with this token and revision.
+// guardOf is what a script looks for before it writes: a pattern of Lua for a header
+// with this token and revision. Who sent it has seen that the header is sane; what
+// renewals write in it since is between and behind the two.
 func guardOf(token uint64, revision uint32) string {
-	b := make([]byte, 0, 64)
+	b := make([]byte, 0, 32)
 	b = appendFixed(append(b, '^'), token, 16)
-	b = appendFixed(append(b, "%d%d"...), uint64(revision), 10)
-	return string(append(b, "%d%d%d%d%d%d%d%d%D"...))
+	return string(appendFixed(append(b, ".."...), uint64(revision), 10))
 }
 
 // fixed returns n in decimal with leading zeros.

@@ -14,22 +14,28 @@ var errCorrupt = errors.New("stored record is corrupt")
 // decodeState reads the stored state of a record.
 func decodeState(record, text string) (job.State, error) {
 	var s job.State
-	key, _, ok := job.ParseRecord(record)
-	if !ok {
-		return s, fmt.Errorf("%w: record id %.64q", errCorrupt, record)
-	}
-	if len(text) >= headerLen && text[headerLen-1] == spareTail {
-		s = usualState
-	}
-	s.Lane.Namespace = key.Namespace
-	if err := decodeHeader(&s, text); err != nil {
-		return job.State{}, err
-	}
-	r := tailReader{rest: text[headerLen:], form: form(text[headerLen-1] - plainTail)}
-	if err := r.into(&s); err != nil {
+	if err := readState(&s, record, text); err != nil {
 		return job.State{}, err
 	}
 	return s, nil
+}
+
+// readState is decodeState into a state that is zero: states are large. With an error
+// it is of no use.
+func readState(s *job.State, record, text string) error {
+	key, _, ok := job.ParseRecord(record)
+	if !ok {
+		return fmt.Errorf("%w: record id %.64q", errCorrupt, record)
+	}
+	if len(text) >= headerLen && text[headerLen-1] == spareTail {
+		*s = usualState
+	}
+	s.Lane.Namespace = key.Namespace
+	if err := decodeHeader(s, text); err != nil {
+		return err
+	}
+	r := tailReader{rest: text[headerLen:], form: form(text[headerLen-1] - plainTail)}
+	return r.into(s)
 }
 
 func decodeHeader(s *job.State, text string) error {

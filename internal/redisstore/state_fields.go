@@ -158,11 +158,17 @@ func (f field) storeOther(s *job.State, how form) error {
 		}
 	case 'I':
 		s.Hint.IntervalMS, err = f.int()
+	case 'X':
+		s.LateMS, err = f.int()
+	case 'Y': // not counted from the nominal time, so that it outlives what an earlier version does
+		s.Held.DueMS, err = f.int()
 	case 'K':
 		n, err = f.int()
 		s.SettledToken = tokenBase(how.endedFrom(s)) + uint64(n)
 	case 'O':
 		err = f.storeBackfill(s)
+	case 'Z':
+		err = f.storeCaller(s)
 	default:
 		err = f.storeSmall(s)
 	}

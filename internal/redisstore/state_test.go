@@ -29,6 +29,10 @@ func drawState(t *rapid.T) job.State {
 			Concurrency: rapid.Uint8().Draw(t, "concurrency"), Slots: u64.Draw(t, "slots"),
 		})
 	}
+	var callers []job.Caller
+	for range rapid.IntRange(0, 2).Draw(t, "callers") {
+		callers = append(callers, job.Caller{RequestID: rapid.StringMatching(`[a-z0-9._:~-]{1,9}`).Draw(t, "caller"), Trace: drawTrace(t)})
+	}
 	mode := func(name string) job.ManualMode {
 		return job.ManualMode(rapid.IntRange(0, int(job.ManualResetOnSuccess)).Draw(t, name))
 	}
@@ -49,16 +53,16 @@ func drawState(t *rapid.T) job.State {
 		LastStarted: ms.Draw(t, "started"), LastFinished: ms.Draw(t, "finished"), LastError: text.Draw(t, "error"),
 		SettledToken: u64.Draw(t, "settled"), Runs: u64.Draw(t, "runs"), Succeeded: u64.Draw(t, "succeeded"),
 		Dead: u64.Draw(t, "dead"), Lost: u64.Draw(t, "lost"), TimedOut: u64.Draw(t, "timedout"), Skipped: u64.Draw(t, "skipped"),
-		Recent: recent, Mode: mode("mode"), PendingMode: mode("pendingmode"),
+		Recent: recent, Callers: callers, Mode: mode("mode"), PendingMode: mode("pendingmode"),
 		Waiting:  uint8(rapid.IntRange(0, job.MaxConcurrentRuns).Draw(t, "waiting")),
 		Recovery: rapid.Bool().Draw(t, "recovery"), Paced: rapid.Bool().Draw(t, "paced"),
 		Held: job.Hold{
 			Reason: job.HoldReason(rapid.IntRange(0, int(job.HeldPayload)).Draw(t, "held")), Key: text.Draw(t, "heldkey"),
-			By: text.Draw(t, "heldby"), SinceMS: ms.Draw(t, "heldsince"),
+			By: text.Draw(t, "heldby"), SinceMS: ms.Draw(t, "heldsince"), DueMS: ms.Draw(t, "helddue"),
 		},
-		Fired: u32.Draw(t, "fired"), BufferedUntil: ms.Draw(t, "buffered"), Backfills: backfills,
+		LateMS: ms.Draw(t, "late"), Fired: u32.Draw(t, "fired"), BufferedUntil: ms.Draw(t, "buffered"), Backfills: backfills,
 		Children: u64.Draw(t, "children"), Started: u64.Draw(t, "begun"),
-		Unknown: rapid.SampledFrom([]string{"", "X5", "Y3:a:bZ-7", "~0:"}).Draw(t, "unknown"),
+		Unknown: rapid.SampledFrom([]string{"", "@5", "!3:a:bZ-7", "~0:"}).Draw(t, "unknown"),
 		Hint: job.Hint{
 			Source: job.HintSource(rapid.IntRange(0, int(job.HintPlanner)).Draw(t, "hint")), AtMS: ms.Draw(t, "hintat"),
 			IntervalMS: ms.Draw(t, "hintinterval"), UntilMS: ms.Draw(t, "hintuntil"), Reason: text.Draw(t, "hintreason"),
@@ -124,7 +128,7 @@ func TestHeader(t *testing.T) {
 	if text != want {
 		t.Errorf("text\n%s, want\n%s", text, want)
 	}
-	if g := guardOf(s.Token, s.Revision); g != "^"+text[:16]+"%d%d"+text[18:28]+strings.Repeat("%d", 8)+"%D" {
+	if g := guardOf(s.Token, s.Revision); g != "^"+text[:16]+".."+text[18:28] {
 		t.Errorf("guard %s", g)
 	}
 	for _, bad := range []job.State{{Token: maxToken + 1}, {Epoch: maxEpoch + 1}, {Region: 5}} {
@@ -140,8 +144,8 @@ func TestStateFieldsOfLaterVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeState("ns/job", text+"Z5"+"Y3:a:b"+"X-7"+"k2")
-	s.Succeeded, s.Unknown = 2, "Z5Y3:a:bX-7"
+	got, err := decodeState("ns/job", text+"Z5"+"!3:a:b"+"@-7"+"k2")
+	s.Succeeded, s.Unknown = 2, "Z5!3:a:b@-7"
 	if err != nil || !reflect.DeepEqual(got, s) {
 		t.Errorf("state %+v (%v)", got, err)
 	}

@@ -42,6 +42,7 @@ type Store struct {
 	log         *slog.Logger
 	metrics     *metrics
 	now         func() time.Time
+	events      *eventLine // nil: none are recorded
 }
 
 // Open checks the server, creates the keyspace or checks that it fits, and
@@ -56,7 +57,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s, err := open(ctx, o)
-	return s, explainDenied(o.Prefix, err)
+	return s, explainMissing(explainDenied(o, err))
 }
 
 func open(ctx context.Context, o Options) (*Store, error) {
@@ -76,7 +77,13 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.embedded = report.Embedded
-	s.scripts = loadScripts(s.embedded)
+	s.scripts = loadScripts(s.embedded, o.KeepEvents > 0)
+	if o.Functions {
+		if s.embedded {
+			return nil, fmt.Errorf("%w: an embedded imitation of Redis has no functions", ErrUnsafe)
+		}
+		s.scripts = loadFunctions(o.KeepEvents > 0)
+	}
 	if s.metrics, err = newMetrics(o.Registerer); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
@@ -91,6 +98,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		s.shards = append(s.shards, newShardKeys(s.prefix, tag))
 	}
 	s.clocks, s.batches = make([]shardClock, shards), make([]batchSlots, shards)
+	s.events = newEventLine(o.KeepEvents, shards)
 	return s, s.touchShards(ctx)
 }
 

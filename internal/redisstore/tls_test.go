@@ -69,7 +69,7 @@ func TestRedisOverTLS(t *testing.T) {
 // TestUntrustedRedisIsNotOpened shows what an operator reads, and that a client
 // behaves as with a server that cannot be reached: nothing was sent.
 func TestUntrustedRedisIsNotOpened(t *testing.T) {
-	client, err := NewClient(ClientOptions{URL: tlsServer(t, tlstest.New(t, "ours")).URL()})
+	client, err := NewClient(ClientOptions{URL: tlsServer(t, tlstest.New(t, "ours")).URL(), DialTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestRedisAuthorityIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	connected, err := NewClient(ClientOptions{URL: old.URL(), TLS: source.ClientConfig})
+	connected, err := NewClient(ClientOptions{URL: old.URL(), TLS: source.ClientConfig, DialTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,12 +123,13 @@ func TestRedisAuthorityIsReplaced(t *testing.T) {
 
 func ping(t *testing.T, o ClientOptions) error {
 	t.Helper()
+	o.DialTimeout, o.ReadTimeout = 20*time.Second, 20*time.Second // handshakes take their time on a busy machine
 	client, err := NewClient(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if c, ok := client.(*redis.ClusterClient); ok {
 		return c.ClusterInfo(ctx).Err()

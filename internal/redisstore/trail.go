@@ -30,7 +30,7 @@ func (s *Store) AppendTrail(ctx context.Context, records []job.TrailRecord, keep
 func (s *Store) ReadTrail(ctx context.Context, before string, fromMS, toMS int64, n int) (records []job.TrailRecord, next string, err error) {
 	end, start := "+", "-"
 	if toMS > 0 {
-		end = fmt.Sprintf("(%d", toMS)
+		end = fmt.Sprintf("(%d-0", toMS)
 	}
 	if before != "" {
 		end = "(" + before

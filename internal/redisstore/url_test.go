@@ -94,6 +94,14 @@ func TestNewClient(t *testing.T) {
 	}
 }
 
+func TestSentinelCredentialsNeedAURLOfSentinels(t *testing.T) {
+	for _, o := range []ClientOptions{{URL: "redis://h", SentinelPassword: "s"}, {URL: "redis+cluster://h", SentinelUsername: "u"}} {
+		if _, err := NewClient(o); err == nil || !strings.Contains(err.Error(), "does not name sentinels") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
 func TestTLSNeedsAURLThatAsksForIt(t *testing.T) {
 	o := ClientOptions{URL: "redis://h", TLS: func() *tls.Config { return nil }}
 	if _, err := NewClient(o); err == nil || !strings.Contains(err.Error(), "not be encrypted") {

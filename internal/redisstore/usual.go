@@ -64,19 +64,20 @@ func usualRetryOf(d *job.Definition) backoff.Retry {
 	return retry
 }
 
-// leaveOut takes the groups that are as usual out of a definition's message.
+// leaveOut takes the groups that are as usual out of a definition's message, which has
+// no policies yet, and packs what can be told in fewer bytes.
 func leaveOut(m *storagev1.Definition, d *job.Definition) {
+	m.CreateRequestId, m.CreateRequestUuid = packUUID(m.CreateRequestId)
+	m.UpdateRequestId, m.UpdateRequestUuid = packUUID(m.UpdateRequestId)
 	if d.Queue == usual.Queue && d.Priority == usual.Priority {
 		m.Usual |= usualLane
 		m.Queue, m.Priority = "", 0
 	}
 	if d.Retry == usualRetryOf(d) {
 		m.Usual |= usualRetry
-		m.Retry = nil
 	}
 	if d.Backoff == usual.Backoff {
 		m.Usual |= usualBackoff
-		m.Backoff = nil
 	}
 	if d.Timeout == usual.Timeout && d.TimeoutGrace == usual.TimeoutGrace && d.Retention == usual.Retention &&
 		d.DeadLetterTTL == usual.DeadLetterTTL {

@@ -20,6 +20,8 @@ type options struct {
 	cluster  bool
 	sentinel bool
 	tls      *TLS
+	// functions: the product's users call functions and bring no scripts along.
+	functions bool
 }
 
 func newOptions(opts []Option) *options {
@@ -74,6 +76,10 @@ func WithACL(users ...string) Option {
 	return func(o *options) { o.users = append(o.users, users...) }
 }
 
+// WithFunctions gives the product's users the rights of one that calls functions, and
+// none to bring scripts along. It loads no functions.
+func WithFunctions() Option { return func(o *options) { o.functions = true } }
+
 // WithMinReplicas makes a master refuse writes while fewer than n replicas
 // have been heard from within maxLag seconds.
 func WithMinReplicas(n, maxLag int) Option {
@@ -102,7 +108,7 @@ const productUser = "fermata"
 
 // allUsers are the users of a server, the harness's own included.
 func (o *options) allUsers(adminPassword string) []string {
-	rules := redisacl.Rules("*")
+	rules := redisacl.Rules("*", o.functions)
 	if o.sentinel {
 		rules = redisacl.SentinelRules()
 	}

@@ -204,7 +204,10 @@ func (s *Server) launch() error {
 	}
 	s.proc = proc
 	if s.client == nil {
-		s.client = redis.NewClient(s.clientOptions())
+		o := s.clientOptions()
+		// What a test looks at may take as long as a busy machine takes.
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = lookDeadline, lookDeadline, lookDeadline
+		s.client = redis.NewClient(o)
 	}
 	if err := s.waitReady(); err != nil {
 		proc.kill()

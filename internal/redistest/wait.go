@@ -10,8 +10,9 @@ import (
 const (
 	pollEvery = 5 * time.Millisecond
 
-	startDeadline    = 20 * time.Second // one server, on a loaded machine
-	topologyDeadline = 60 * time.Second // discovery, replication, failover
+	startDeadline    = 60 * time.Second  // one server, on a loaded machine
+	topologyDeadline = 120 * time.Second // discovery, replication, failover
+	lookDeadline     = 20 * time.Second  // one command of the harness
 )
 
 // Eventually polls cond until it returns nil, and fails the test with its last
@@ -24,13 +25,13 @@ func Eventually(t testing.TB, limit time.Duration, what string, cond func(ctx co
 }
 
 // poll calls cond until it returns nil or the limit has passed. Each call has a
-// second, so that a server which hangs does not use up the whole wait.
+// few seconds, so that a server which hangs does not use up the whole wait.
 func poll(limit time.Duration, cond func(ctx context.Context) error) error {
 	deadline := time.Now().Add(limit)
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		err := cond(ctx)
 		cancel()
 		if err == nil {

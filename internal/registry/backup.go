@@ -79,8 +79,16 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 		}
 		return answers
 	}
+	keys := make([]job.Key, len(backups))
+	for i, b := range backups {
+		keys[i] = b.Definition.Key
+	}
+	reserved, faults := r.reserve(ctx, keys)
 	byShard := map[int][]*restoring{}
 	for i, b := range backups {
+		if answers[i].Err = faults[i]; faults[i] != nil {
+			continue
+		}
 		if v := job.ValidateKey(b.Definition.Key); len(v) > 0 {
 			answers[i].Err = &job.InvalidError{Violations: v}
 			continue
@@ -101,7 +109,22 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 			}
 		}
 	}
+	created := map[string]int{}
+	for i, a := range answers {
+		if faults[i] == nil && (a.Err == nil && a.Outcome == job.RestoreCreated || a.Err != nil && !certain(a.Err)) {
+			created[keys[i].Namespace]++
+		}
+	}
+	reserved.settle(context.WithoutCancel(ctx), created)
 	return answers
+}
+
+// certain tells of an error after which nothing was created.
+func certain(err error) bool {
+	var invalid *job.InvalidError
+	var exists *job.ExistsError
+	var busy *job.BusyError
+	return errors.As(err, &invalid) || errors.As(err, &exists) || errors.As(err, &busy)
 }
 
 // restoring is a backup on its way.
@@ -170,7 +193,7 @@ func (i *restoring) prepare(r *Registry, now int64) (done bool) {
 	d, present := i.backup.Definition, i.present
 	if i.backup.Checkpoint == nil {
 		c := creation{request: job.CreateRequest{Definition: d}}
-		if i.answer.Err = c.prepare(now, limits); i.answer.Err != nil {
+		if i.answer.Err = c.prepare(now, limits, nil); i.answer.Err != nil {
 			return true
 		}
 		i.plan = job.Restoration{Record: c.record}

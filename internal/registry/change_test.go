@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -316,5 +318,22 @@ func TestListFiltersAndRefuses(t *testing.T) {
 	}
 	if _, err := r.List(t.Context(), job.Filter{Namespace: "n"}, 1, "rubbish!"); violated(err) != "page_token" {
 		t.Errorf("rubbish: %v", err)
+	}
+	// One that is made by hand, for the right listing, of places that there are not.
+	var fields map[string]any
+	text, err := base64.RawURLEncoding.DecodeString(page.Next)
+	if err := errors.Join(err, json.Unmarshal(text, &fields)); err != nil {
+		t.Fatal(err)
+	}
+	for _, cursor := range []string{"-1", "9999", "0.0", "*", "n/*"} {
+		fields["c"] = cursor
+		forged, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.List(t.Context(), job.Filter{Namespace: "default"}, 1, base64.RawURLEncoding.EncodeToString(forged))
+		if violated(err) != "page_token" {
+			t.Errorf("cursor %q: %v", cursor, err)
+		}
 	}
 }

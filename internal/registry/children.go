@@ -63,7 +63,7 @@ func (r *Registry) cancelChild(ctx context.Context, record job.Record, v job.Run
 			if r.o.Canceller != nil {
 				r.o.Canceller.CancelAttempt(id, result.Record.State.Token)
 			}
-			return now, nil
+			return r.traced(record.Definition, now)[0], nil
 		}
 	}
 	// It has ended, by this call or before it.

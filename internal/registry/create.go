@@ -7,6 +7,8 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,8 +18,13 @@ import (
 // MaxBatch bounds CreateBatch.
 const MaxBatch = 1000
 
-// parallelShards is how many shards one batch writes to at once.
-const parallelShards = 8
+const (
+	// parts is into how many parts a batch is cut, each of some shards: one is decided
+	// and encoded while another is on its way or with Redis.
+	parts = 8
+	// partSize is how many jobs are worth a part of their own.
+	partSize = 64
+)
 
 // Create registers a job. See CreateBatch.
 func (r *Registry) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {
@@ -37,9 +44,11 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 		}
 		return answers
 	}
-	b := batch{r: r, answers: answers, shards: map[int][]*creation{}}
+	b := batch{r: r, answers: answers, shards: map[int][]*creation{}, trace: r.caller(ctx)}
 	b.group(requests)
+	settle := b.reserve(ctx)
 	b.run(ctx)
+	settle()
 	for _, again := range b.repeats {
 		answers[again.index] = r.judgeRepeat(answers[again.first], again.request)
 	}
@@ -52,6 +61,7 @@ type creation struct {
 	request job.CreateRequest
 	record  job.Record
 	notices []job.Notice
+	spare   bool // it is certain that this created nothing
 }
 
 // batch groups creations by shard.
@@ -60,6 +70,7 @@ type batch struct {
 	answers []job.CreateAnswer
 	shards  map[int][]*creation
 	repeats []repeat
+	trace   *job.Trace // of the call
 }
 
 // repeat is a request for the id of an earlier one of the same batch.
@@ -91,37 +102,93 @@ func (b *batch) group(requests []job.CreateRequest) {
 	}
 }
 
-func (b *batch) run(ctx context.Context) {
-	if len(b.shards) == 1 {
-		for shard, items := range b.shards {
-			b.shard(ctx, shard, items)
+// reserve takes out of the batch what is beyond the limit of its namespace. settle is to
+// be called when the rest has its answers.
+func (b *batch) reserve(ctx context.Context) (settle func()) {
+	if !b.r.limited() {
+		return func() {}
+	}
+	var all []*creation
+	var keys []job.Key
+	for _, items := range b.shards {
+		for _, c := range items {
+			all, keys = append(all, c), append(keys, c.request.Definition.Key)
 		}
+	}
+	res, faults := b.r.reserve(ctx, keys)
+	refused := map[*creation]bool{}
+	for i, err := range faults {
+		if err != nil {
+			refused[all[i]], b.answers[all[i].index].Err = true, err
+		}
+	}
+	for shard, items := range b.shards {
+		items = slices.DeleteFunc(items, func(c *creation) bool { return refused[c] })
+		if b.shards[shard] = items; len(items) == 0 {
+			delete(b.shards, shard)
+		}
+	}
+	return func() {
+		created := map[string]int{}
+		for i, c := range all {
+			if faults[i] == nil && !c.spare {
+				created[keys[i].Namespace]++
+			}
+		}
+		res.settle(context.WithoutCancel(ctx), created)
+	}
+}
+
+// run writes the creations. Parts have disjoint shards, and so disjoint answers.
+func (b *batch) run(ctx context.Context) {
+	n := min(parts, len(b.shards), 1+len(b.answers)/partSize)
+	if n <= 1 {
+		b.part(ctx, slices.Collect(maps.Keys(b.shards)))
 		return
 	}
-	slots := make(chan struct{}, parallelShards)
+	cut := make([][]int, n)
+	i := 0
+	for shard := range b.shards {
+		cut[i%n] = append(cut[i%n], shard)
+		i++
+	}
 	var wg sync.WaitGroup
-	for shard, items := range b.shards {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			b.shard(ctx, shard, items)
-		})
+	for _, shards := range cut {
+		wg.Go(func() { b.part(ctx, shards) })
 	}
 	wg.Wait()
 }
 
-// shard writes the creations of one shard. Shards have disjoint answers.
-func (b *batch) shard(ctx context.Context, shard int, items []*creation) {
+// part writes the creations of some shards.
+func (b *batch) part(ctx context.Context, shards []int) {
+	writes := make([]job.CreateBatch, 0, len(shards))
+	owners := make([][]*creation, 0, len(shards))
+	for _, shard := range shards {
+		if good, records := b.prepare(ctx, shard, b.shards[shard]); len(good) > 0 {
+			writes = append(writes, job.CreateBatch{Shard: shard, Records: records})
+			owners = append(owners, good)
+		}
+	}
+	if len(writes) == 0 {
+		return
+	}
+	for i, reply := range b.r.o.Store.Create(ctx, writes) {
+		b.settle(writes[i].Shard, owners[i], &reply)
+	}
+}
+
+// prepare completes what can be created and decides its first state; the rest is
+// answered.
+func (b *batch) prepare(ctx context.Context, shard int, items []*creation) ([]*creation, []job.Record) {
 	now, err := b.r.o.Store.Now(ctx, shard)
 	if err != nil {
 		b.fail(items, err)
-		return
+		return nil, nil
 	}
-	good := make([]*creation, 0, len(items))
-	records := make([]job.Record, 0, len(items))
+	good, records := items[:0], make([]job.Record, 0, len(items))
 	for _, c := range items {
-		if err := c.prepare(now, b.r.o.Limits); err != nil {
-			b.answers[c.index].Err = err
+		if err := c.prepare(now, b.r.o.Limits, b.trace); err != nil {
+			b.answers[c.index].Err, c.spare = err, true
 			continue
 		}
 		if b.r.o.Sealer != nil {
@@ -132,21 +199,21 @@ func (b *batch) shard(ctx context.Context, shard int, items []*creation) {
 		good = append(good, c)
 		records = append(records, c.record)
 	}
-	if len(good) == 0 {
-		return
-	}
-	reply := b.r.o.Store.Create(ctx, shard, records)
+	return good, records
+}
+
+func (b *batch) settle(shard int, items []*creation, reply *job.CreateReply) {
 	if reply.Err != nil && !errors.Is(reply.Err, job.ErrDurability) {
-		b.fail(good, reply.Err)
+		b.fail(items, reply.Err)
 		return
 	}
 	b.r.nudge(shard, reply.Earlier, reply.Holder)
-	for i, c := range good {
-		b.settle(c, reply.Results[i])
+	for i, c := range items {
+		b.answer(c, reply.Results[i])
 	}
 	if reply.Err != nil {
 		// The jobs are there and will run; only the caller has to ask again.
-		b.fail(good, reply.Err)
+		b.fail(items, reply.Err)
 	}
 }
 
@@ -156,8 +223,9 @@ func (b *batch) fail(items []*creation, err error) {
 	}
 }
 
-func (b *batch) settle(c *creation, result job.CreateResult) {
+func (b *batch) answer(c *creation, result job.CreateResult) {
 	key := c.record.Definition.Key
+	c.spare = result.Code != job.Created
 	switch result.Code {
 	case job.Created:
 		b.answers[c.index].Record = c.record
@@ -174,11 +242,12 @@ func (b *batch) settle(c *creation, result job.CreateResult) {
 }
 
 // prepare completes the definition and decides the first state.
-func (c *creation) prepare(now int64, limits job.Limits) error {
+func (c *creation) prepare(now int64, limits job.Limits, trace *job.Trace) error {
 	d := &c.request.Definition
 	d.Generation, d.Revision = 1, 1
 	d.AnchorMS, d.CreatedMS, d.UpdatedMS = now, now, now
 	d.CreateRequestID, d.UpdateRequestID, d.Unknown = c.request.RequestID, "", nil
+	d.Trace = trace
 	if v := job.Validate(d, limits); len(v) > 0 {
 		return &job.InvalidError{Violations: v}
 	}
@@ -187,8 +256,13 @@ func (c *creation) prepare(now int64, limits job.Limits) error {
 		return job.Invalid("job.schedule", "%v", err)
 	}
 	decision := job.New(compiled, now)
+	notices := decision.Notices
+	if note := c.request.PauseNote; note != "" {
+		decision = job.Decide(compiled, decision.State, job.Pause{Note: note}, now)
+		notices = append(notices, decision.Notices...)
+	}
 	c.record = job.Record{Definition: d, State: decision.State, IndexMS: compiled.IndexMS(decision.State, now)}
-	c.notices = decision.Notices
+	c.notices = notices
 	return nil
 }
 

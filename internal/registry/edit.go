@@ -74,7 +74,7 @@ func keepBookkeeping(d job.Definition, present *job.Definition) job.Definition {
 	d.Generation, d.AnchorMS, d.Revision = present.Generation, present.AnchorMS, present.Revision
 	d.CreatedMS, d.UpdatedMS = present.CreatedMS, present.UpdatedMS
 	d.CreateRequestID, d.UpdateRequestID = present.CreateRequestID, present.UpdateRequestID
-	d.Unknown = present.Unknown
+	d.Trace, d.Unknown = present.Trace, present.Unknown
 	return d
 }
 
@@ -102,6 +102,7 @@ func (r *Registry) Delete(ctx context.Context, key job.Key, etag string) error {
 	case !result.Deleted:
 		return r.dropWaiting(ctx, result.Record)
 	}
+	r.deleted(context.WithoutCancel(ctx), key)
 	return nil
 }
 

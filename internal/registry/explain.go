@@ -34,7 +34,7 @@ func (r *Registry) Explain(ctx context.Context, key job.Key) (job.Explained, err
 	return job.Explained{
 		Explanation: job.Explain(compiled, record.State, children, facts, now),
 		Record:      record,
-		Runs:        unfinished(record.State, children),
+		Runs:        r.traced(record.Definition, unfinished(record.State, children)...),
 	}, nil
 }
 

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -39,6 +40,10 @@ type fake struct {
 	cells    map[string]string
 	facts    job.Facts
 
+	worst    [job.Worsts][]job.Ranked
+	overdue  []job.Ranked
+	unranked []string
+
 	notices   []job.Notice
 	nudged    []job.LaneHead
 	cancelled []uint64
@@ -68,7 +73,15 @@ func (f *fake) ShardOf(k job.Key) int {
 
 func (f *fake) Now(context.Context, int) (int64, error) { return f.now, f.err }
 
-func (f *fake) Create(_ context.Context, shard int, records []job.Record) job.CreateReply {
+func (f *fake) Create(_ context.Context, batches []job.CreateBatch) []job.CreateReply {
+	replies := make([]job.CreateReply, len(batches))
+	for i, b := range batches {
+		replies[i] = f.create(b.Shard, b.Records)
+	}
+	return replies
+}
+
+func (f *fake) create(shard int, records []job.Record) job.CreateReply {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -113,6 +126,35 @@ func (f *fake) Get(_ context.Context, keys []job.Key) ([]*job.Record, error) {
 	return out, f.err
 }
 
+func (f *fake) Shards() int { return fakeShards }
+
+// Worst gives what the test has put in, whether it is true or not.
+func (f *fake) Worst(_ context.Context, shards []int, which job.Worst, namespace string, n int) ([]job.Ranked, error) {
+	return f.ranked(shards, f.worst[which], namespace, n), f.err
+}
+
+func (f *fake) Overdue(_ context.Context, shards []int, namespace string, n int) ([]job.Ranked, error) {
+	return f.ranked(shards, f.overdue, namespace, n), f.err
+}
+
+func (f *fake) ranked(shards []int, list []job.Ranked, namespace string, n int) (out []job.Ranked) {
+	for _, e := range list {
+		key, _, _ := job.ParseRecord(e.Record)
+		e.Shard = f.ShardOf(key)
+		if slices.Contains(shards, e.Shard) && (namespace == "" || key.Namespace == namespace) && len(out) < n {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (f *fake) Unrank(_ context.Context, which job.Worst, entries []job.Ranked) error {
+	for _, e := range entries {
+		f.unranked = append(f.unranked, e.Record)
+	}
+	return f.err
+}
+
 func (f *fake) List(_ context.Context, namespace, cursor string, budget int) ([]job.Record, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,7 +166,10 @@ func (f *fake) List(_ context.Context, namespace, cursor string, budget int) ([]
 	}
 	// By the reversed id, so that chunks are not sorted by id.
 	slices.SortFunc(all, func(a, b job.Record) int { return strings.Compare(reversed(a), reversed(b)) })
-	from, _ := strconv.Atoi(cursor)
+	from, err := strconv.Atoi(cursor)
+	if cursor != "" && (err != nil || from < 0 || from > len(all)) {
+		return nil, "", fmt.Errorf("%w: %q", job.ErrCursor, cursor)
+	}
 	to := min(from+budget, len(all))
 	next := ""
 	if to < len(all) {
@@ -282,6 +327,13 @@ func (f *fake) QueueSettings(context.Context) (map[job.QueueKey]job.QueueSetting
 func (f *fake) PutQueueSettings(_ context.Context, q job.QueueKey, s job.QueueSettings) error {
 	f.settings[q] = s
 	return f.err
+}
+
+func (f *fake) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings) error {
+	if f.settings[q] != old {
+		return job.ErrSettingsChanged
+	}
+	return f.PutQueueSettings(ctx, q, s)
 }
 
 func (f *fake) Facts(context.Context, int, job.QueueKey) job.Facts { return f.facts }

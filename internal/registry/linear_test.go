@@ -242,7 +242,7 @@ func TestJobAPIIsLinearizable(t *testing.T) {
 				faults[o.Output.(clientAnswer).fault]++
 			}
 		}
-		result, info := porcupine.CheckOperationsVerbose(jobAPI, history, time.Minute)
+		result, info := porcupine.CheckOperationsVerbose(jobAPI, history, 5*time.Minute)
 		if result != porcupine.Ok {
 			t.Fatalf("round %d is not linearizable (%s):\n%s", round, result, stuck(info, history))
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -135,6 +136,10 @@ func (l *listing[T]) chunk(ctx context.Context) (used, last bool, err error) {
 		size = l.step
 	}
 	items, next, err := l.source(ctx, l.at.Cursor, size)
+	if errors.Is(err, job.ErrCursor) {
+		// Tokens are not signed: anybody can make one.
+		return false, false, job.Invalid("page_token", "names no place in this listing")
+	}
 	if err != nil {
 		return false, false, err
 	}

@@ -388,7 +388,7 @@ func TestQueueSettings(t *testing.T) {
 		t.Errorf("none: %+v %v", got, err)
 	}
 	want := job.QueueSettings{MaxConcurrency: 5, Rate: 0.5, Burst: 2, RecoveryRate: 10}
-	if err := r.SetQueueSettings(t.Context(), q, want); err != nil {
+	if err := r.SetQueueSettings(t.Context(), q, want, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := r.QueueSettings(t.Context(), q); err != nil || got != want {
@@ -402,11 +402,11 @@ func TestQueueSettings(t *testing.T) {
 		"settings.burst":           {Burst: 3},
 		"settings.recovery_rate":   {RecoveryRate: nan},
 	} {
-		if err := r.SetQueueSettings(t.Context(), q, s); violated(err) != field {
+		if err := r.SetQueueSettings(t.Context(), q, s, nil); violated(err) != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if err := r.SetQueueSettings(t.Context(), job.QueueKey{Namespace: "a b", Queue: "q"}, want); violated(err) != "namespace" {
+	if err := r.SetQueueSettings(t.Context(), job.QueueKey{Namespace: "a b", Queue: "q"}, want, nil); violated(err) != "namespace" {
 		t.Errorf("bad name: %v", err)
 	}
 }

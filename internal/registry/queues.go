@@ -16,12 +16,18 @@ func (r *Registry) QueueSettings(ctx context.Context, q job.QueueKey) (job.Queue
 }
 
 // SetQueueSettings replaces the limits of a queue. Nodes follow within a second or
-// two. Zero settings forget it.
-func (r *Registry) SetQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings) error {
+// two. Zero settings forget it. When expected is not nil, other settings are not
+// replaced: job.ErrSettingsChanged.
+func (r *Registry) SetQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings, expected *job.QueueSettings) error {
 	if v := append(job.ValidateQueue(q), job.ValidateQueueSettings(s)...); len(v) > 0 {
 		return &job.InvalidError{Violations: v}
 	}
-	err := r.o.Store.PutQueueSettings(ctx, q, s)
+	var err error
+	if expected != nil {
+		err = r.o.Store.SwapQueueSettings(ctx, q, *expected, s)
+	} else {
+		err = r.o.Store.PutQueueSettings(ctx, q, s)
+	}
 	if err == nil && r.o.SettingsChanged != nil {
 		r.o.SettingsChanged()
 	}

@@ -53,12 +53,12 @@ func newRigs(t *testing.T) (first, second *rig) {
 
 func rigOn(t *testing.T, server *redistest.Server) *rig {
 	t.Helper()
-	c, err := redisstore.NewClient(redisstore.ClientOptions{URL: server.URL()})
+	c, err := redisstore.NewClient(redisstore.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	store, err := redisstore.Open(t.Context(), redisstore.Options{Client: c, Shards: 4, AllowUnsafe: true})
+	store, err := redisstore.Open(t.Context(), redisstore.Options{Client: c, Shards: 4, AllowUnsafe: true, OpTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +363,7 @@ func TestUnreachableRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.redis.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := r.Create(ctx, jobOf("pong"), ""); !errors.Is(err, job.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)

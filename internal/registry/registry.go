@@ -13,7 +13,7 @@ type Store interface {
 	ShardOf(job.Key) int
 	// Now is the clock of a shard, Unix milliseconds.
 	Now(ctx context.Context, shard int) (int64, error)
-	Create(ctx context.Context, shard int, records []job.Record) job.CreateReply
+	Create(ctx context.Context, batches []job.CreateBatch) []job.CreateReply
 	Get(ctx context.Context, keys []job.Key) ([]*job.Record, error)
 	List(ctx context.Context, namespace, cursor string, budget int) ([]job.Record, string, error)
 	// GetRecords reads records of one shard, children too; nil is none.
@@ -25,6 +25,12 @@ type Store interface {
 	Restore(ctx context.Context, shard int, jobs []job.Restoration) job.CreateReply
 	// ListLetters walks the dead letters of a namespace as List does its jobs.
 	ListLetters(ctx context.Context, namespace, cursor string, budget int) ([]job.Letter, string, error)
+	// Worst and Overdue list the worst of some shards, as far as indexes know; Unrank
+	// takes off what is out of date.
+	Worst(ctx context.Context, shards []int, which job.Worst, namespace string, n int) ([]job.Ranked, error)
+	Overdue(ctx context.Context, shards []int, namespace string, n int) ([]job.Ranked, error)
+	Unrank(ctx context.Context, which job.Worst, entries []job.Ranked) error
+	Shards() int
 	Limits
 }
 
@@ -35,6 +41,8 @@ type Limits interface {
 	Room(ctx context.Context, name string, limit int) (int, error)
 	QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error)
 	PutQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings) error
+	// SwapQueueSettings replaces settings that are still old.
+	SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings) error
 }
 
 // Cluster tells what an explanation needs to know beside what is stored: who holds
@@ -75,8 +83,16 @@ type Options struct {
 	Canceller Canceller
 	// Cluster may be nil: explanations then say nothing of holders and workers.
 	Cluster Cluster
+	// Quota bounds the jobs of namespaces; nil bounds none.
+	Quota Quota
 	// Sealer seals payloads; nil leaves them as they are.
 	Sealer Sealer
+	// Caller is the sampled trace context of a call; nil: it has none. May be nil:
+	// nobody traces.
+	Caller func(context.Context) *job.Trace
+	// TraceID is the trace of a job's run, nil if it is not traced. May be nil: nobody
+	// traces.
+	TraceID func(*job.Definition, *job.Run) *job.TraceID
 	// SettingsChanged hears that settings of a queue were stored. It may be nil, and
 	// must not block.
 	SettingsChanged func()
@@ -102,6 +118,24 @@ func (r *Registry) observe(notices []job.Notice) {
 	if r.o.Observer != nil && len(notices) > 0 {
 		r.o.Observer.Observe(notices)
 	}
+}
+
+// caller is the trace context that what a call leads to remembers.
+func (r *Registry) caller(ctx context.Context) *job.Trace {
+	if r.o.Caller == nil {
+		return nil
+	}
+	return r.o.Caller(ctx)
+}
+
+// traced notes the traces of a job's runs.
+func (r *Registry) traced(d *job.Definition, views ...job.RunView) []job.RunView {
+	if r.o.TraceID != nil {
+		for i := range views {
+			views[i].TraceID = r.o.TraceID(d, &views[i].Run)
+		}
+	}
+	return views
 }
 
 func (r *Registry) nudge(shard int, heads []job.LaneHead, holder string) {

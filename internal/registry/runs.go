@@ -21,7 +21,7 @@ func (r *Registry) RunNow(ctx context.Context, key job.Key, requestID string, mo
 	if mode > job.ManualResetOnSuccess {
 		return job.RunView{}, false, job.Invalid("backoff", "is unknown")
 	}
-	result, err := r.change(ctx, key, job.RunNow{RequestID: requestID, Mode: mode}, nil)
+	result, err := r.change(ctx, key, job.RunNow{RequestID: requestID, Mode: mode, Trace: r.caller(ctx)}, nil)
 	if err != nil {
 		return job.RunView{}, false, err
 	}
@@ -39,10 +39,10 @@ func (r *Registry) RunNow(ctx context.Context, key job.Key, requestID string, mo
 	}
 	if pending, ok := state.PendingRun(); ok {
 		v, err = r.waiting(ctx, result.Record, pending)
-		return v, result.Answer == job.Joined, err
+		return r.traced(result.Record.Definition, v)[0], result.Answer == job.Joined, err
 	}
 	current, _ := state.CurrentRun()
-	return current, result.Answer == job.Joined, nil
+	return r.traced(result.Record.Definition, current)[0], result.Answer == job.Joined, nil
 }
 
 // waiting completes the view of a manual run that waits, if it is a record of its
@@ -96,7 +96,7 @@ func (r *Registry) runs(ctx context.Context, record job.Record) ([]job.RunView, 
 	for _, run := range finished {
 		views = append(views, job.RunView{Run: run, Phase: job.RunFinished})
 	}
-	return views, nil
+	return r.traced(record.Definition, views...), nil
 }
 
 // unfinished are the runs that are planned, waiting or live.
@@ -168,7 +168,7 @@ func (r *Registry) Cancel(ctx context.Context, key job.Key, runID string) (job.R
 		if r.o.Canceller != nil {
 			r.o.Canceller.CancelAttempt(key.Record(), state.Token)
 		}
-		return now, nil
+		return r.traced(record.Definition, now)[0], nil
 	}
 	before.Phase, before.Outcome, before.FinishedMS = job.RunFinished, job.OutcomeCancelled, state.LastFinished
 	return before, nil

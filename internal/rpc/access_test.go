@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -36,6 +37,7 @@ type fakeAuthority struct {
 	mu         sync.Mutex
 	policy     *access.Policy
 	revoked    map[string]bool
+	renamed    map[string]string // tokens that mean somebody else
 	expires    time.Time
 	generation atomic.Uint64
 	asked      atomic.Int64
@@ -47,7 +49,7 @@ func newAuthority(t testing.TB, fallback access.Limits, rules ...access.Rule) *f
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fakeAuthority{policy: p, revoked: map[string]bool{}}
+	return &fakeAuthority{policy: p, revoked: map[string]bool{}, renamed: map[string]string{}}
 }
 
 func allow(role access.Role, namespace string, names ...string) access.Rule {
@@ -65,6 +67,39 @@ func (f *fakeAuthority) revoke(token string) {
 	f.generation.Add(1)
 }
 
+func (f *fakeAuthority) rename(token, name string) {
+	f.mu.Lock()
+	f.renamed[token] = name
+	f.mu.Unlock()
+	f.generation.Add(1)
+}
+
+// restore takes revoke back.
+func (f *fakeAuthority) restore(token string) {
+	f.mu.Lock()
+	delete(f.revoked, token)
+	f.mu.Unlock()
+	f.generation.Add(1)
+}
+
+func (f *fakeAuthority) decide(t testing.TB, rules ...access.Rule) {
+	t.Helper()
+	p, err := access.NewPolicy(rules, access.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	f.policy = p
+	f.mu.Unlock()
+	f.generation.Add(1)
+}
+
+func (f *fakeAuthority) rules() *access.Policy {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.policy
+}
+
 func (f *fakeAuthority) Generation() uint64 { return f.generation.Load() }
 func (f *fakeAuthority) Token(_ context.Context, token string) (access.Identity, error) {
 	f.asked.Add(1)
@@ -76,7 +111,7 @@ func (f *fakeAuthority) Token(_ context.Context, token string) (access.Identity,
 	case token == "unsure":
 		return access.Identity{}, access.ErrUnavailable
 	}
-	return access.Identity{Subject: "token:" + token, Expires: f.expires}, nil
+	return access.Identity{Subject: "token:" + cmp.Or(f.renamed[token], token), Expires: f.expires}, nil
 }
 
 func (f *fakeAuthority) Certificate(c *x509.Certificate) (access.Identity, error) {
@@ -84,15 +119,16 @@ func (f *fakeAuthority) Certificate(c *x509.Certificate) (access.Identity, error
 }
 
 func (f *fakeAuthority) Allows(id access.Identity, want access.Permission, namespace, queue string) access.Decision {
-	return f.policy.Allows(id, want, namespace, queue)
+	return f.rules().Allows(id, want, namespace, queue)
 }
-func (f *fakeAuthority) Limits(id access.Identity) access.Limits { return f.policy.LimitsOf(id) }
-func (f *fakeAuthority) Gives(r access.Role) bool                { return f.policy.Gives(r) }
+func (f *fakeAuthority) Limits(id access.Identity) access.Limits { return f.rules().LimitsOf(id) }
+func (f *fakeAuthority) Gives(r access.Role) bool                { return f.rules().Gives(r) }
 
 // gated is a server with a gate. Each dial is a connection of its own.
 type gated struct {
 	jobs     *fakeJobs
 	sessions *recorder
+	sizes    *fakeSizes
 	registry *prometheus.Registry
 	logs     *bytes.Buffer
 	listener *bufconn.Listener
@@ -107,6 +143,9 @@ func serveGated(t testing.TB, o Options) *gated {
 	}
 	worker := NewWorkerServer(b.sessions, nil)
 	o.Jobs, o.Cluster, o.Worker, o.Registerer = b.jobs, fakeCluster{}, worker, b.registry
+	if b.sizes = newFakeSizes(); o.Sizes == nil {
+		o.Sizes = b.sizes
+	}
 	o.Reflection = true
 	o.Logger = slog.New(slog.NewTextHandler(b.logs, nil))
 	if o.Authority != nil {

@@ -30,6 +30,7 @@ var changes = map[string]change{
 		}
 	})},
 	fermatav1.JobService_BatchCreateJobs_FullMethodName: {fill: filled(batchCreated)},
+	fermatav1.JobService_ApplyJobs_FullMethodName:       {fill: filled(applied)},
 	fermatav1.JobService_UpdateJob_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.UpdateJobRequest, a *fermatav1.Job) {
 		r.Resource, r.Fields, r.After = q.GetJob().GetName(), q.GetUpdateMask().GetPaths(), definitionDigest(a)
 	})},
@@ -67,6 +68,12 @@ var changes = map[string]change{
 		}
 	})},
 	fermatav1.BackupService_RestoreJobs_FullMethodName: {fill: filled(restored)},
+	fermatav1.EventService_RedeliverEvents_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.RedeliverEventsRequest, a *fermatav1.RedeliverEventsResponse) {
+		r.Resource, r.Changed = "webhooks/"+q.GetWebhook(), int64(a.GetDelivered())
+		if q.GetEventId() != "" {
+			r.Names = []string{"events/" + q.GetEventId()}
+		}
+	})},
 	fermatav1.ClusterService_CheckShard_FullMethodName: {
 		reads: func(q proto.Message) bool { return !q.(*fermatav1.CheckShardRequest).GetRepair() },
 		fill: filled(func(r *job.TrailRecord, q *fermatav1.CheckShardRequest, a *fermatav1.CheckShardResponse) {
@@ -85,11 +92,14 @@ var onlyRead = []string{
 	fermatav1.JobService_GetJob_FullMethodName, fermatav1.JobService_ListJobs_FullMethodName,
 	fermatav1.JobService_ListRuns_FullMethodName, fermatav1.JobService_GetRun_FullMethodName,
 	fermatav1.JobService_PreviewSchedule_FullMethodName, fermatav1.JobService_ListPresets_FullMethodName,
-	fermatav1.JobService_ExplainJob_FullMethodName, fermatav1.JobService_ListDeadLetters_FullMethodName,
+	fermatav1.JobService_PlanJobs_FullMethodName,
+	fermatav1.JobService_ExplainJob_FullMethodName, fermatav1.JobService_TopJobs_FullMethodName, fermatav1.JobService_ListDeadLetters_FullMethodName,
 	fermatav1.JobService_GetQueueSettings_FullMethodName, fermatav1.BackupService_ExportJobs_FullMethodName,
 	fermatav1.ClusterService_ListNodes_FullMethodName, fermatav1.ClusterService_ListShards_FullMethodName,
 	fermatav1.ClusterService_ListQueues_FullMethodName, fermatav1.ClusterService_ListWorkers_FullMethodName,
 	fermatav1.ClusterService_ListAuditRecords_FullMethodName,
+	fermatav1.EventService_WatchEvents_FullMethodName, fermatav1.EventService_ListWebhooks_FullMethodName,
+	fermatav1.EventService_ListUndeliveredEvents_FullMethodName,
 }
 
 // ofState is a method that changes the state of one job and answers the job.

@@ -59,25 +59,18 @@ func (s *seal) open(sealed string) (id string, ok bool) {
 	return id, hmac.Equal([]byte(sealed[:codeLength]), []byte(code(s.reading, id)))
 }
 
-// closeAll seals what a message names.
+// closeAll seals what a message names that does not do so itself.
 func (s *seal) closeAll(m *fermatav1.WorkResponse) {
-	switch m := m.GetMessage().(type) {
-	case *fermatav1.WorkResponse_Leases:
-		for _, l := range m.Leases.GetLeases() {
-			l.LeaseId = s.close(l.GetLeaseId())
-		}
-	case *fermatav1.WorkResponse_ResultAcks:
-		for _, a := range m.ResultAcks.GetAcks() {
-			a.LeaseId = s.close(a.GetLeaseId())
-		}
-	case *fermatav1.WorkResponse_Cancel:
-		// The ids may be shared with whoever sent the message.
-		ids := make([]string, len(m.Cancel.GetLeaseIds()))
-		for i, id := range m.Cancel.GetLeaseIds() {
-			ids[i] = s.close(id)
-		}
-		m.Cancel.LeaseIds = ids
+	c := m.GetCancel()
+	if c == nil {
+		return
 	}
+	// The ids may be shared with whoever sent the message.
+	ids := make([]string, len(c.GetLeaseIds()))
+	for i, id := range c.GetLeaseIds() {
+		ids[i] = s.close(id)
+	}
+	c.LeaseIds = ids
 }
 
 // sort tells the ids that this worker was given, open, from those that it was not.

@@ -156,7 +156,7 @@ func TestStolenLeases(t *testing.T) {
 			if strings.HasPrefix(e, "result "+lease+" ") {
 				return
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("the result of the worker that has the lease did not arrive")
 		}
 	}

@@ -97,6 +97,18 @@ func (s *jobService) UpdateQueueSettings(ctx context.Context, q *fermatav1.Updat
 	if err != nil {
 		return nil, err
 	}
+	settings := settingsFromPB(p)
+	var expected *job.QueueSettings
+	if q.GetExpected() != nil {
+		expected = new(settingsFromPB(q.GetExpected()))
+	}
+	if err := s.jobs.SetQueueSettings(ctx, queue, settings, expected); err != nil {
+		return nil, err
+	}
+	return settingsToPB(queue, settings), nil
+}
+
+func settingsFromPB(p *fermatav1.QueueSettings) job.QueueSettings {
 	settings := job.QueueSettings{
 		MaxConcurrency: int(p.GetMaxConcurrency()), Rate: p.GetRate(), Burst: int(p.GetBurst()), RecoveryRate: p.GetRecoveryRate(),
 	}
@@ -104,10 +116,7 @@ func (s *jobService) UpdateQueueSettings(ctx context.Context, q *fermatav1.Updat
 		// So that settings which limit nothing are none.
 		settings.RecoveryRate = 0
 	}
-	if err := s.jobs.SetQueueSettings(ctx, queue, settings); err != nil {
-		return nil, err
-	}
-	return settingsToPB(queue, settings), nil
+	return settings
 }
 
 func settingsToPB(q job.QueueKey, s job.QueueSettings) *fermatav1.QueueSettings {

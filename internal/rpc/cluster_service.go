@@ -54,6 +54,9 @@ type Queue struct {
 	Backlog, Running, Scheduled, Paused, Dead int64
 	FreeSlots, Workers                        int64
 	OldestOverdue                             time.Duration
+	OldestDeadLetter                          time.Duration
+	// Recent is of the last minute.
+	Recent job.RecentRuns
 }
 
 // Worker is one connected worker.
@@ -164,7 +167,15 @@ func queueToPB(q Queue) *fermatav1.Queue {
 	return &fermatav1.Queue{
 		Namespace: q.Namespace, Queue: q.Queue, Backlog: q.Backlog, Running: q.Running, Scheduled: q.Scheduled,
 		Paused: q.Paused, Dead: q.Dead, FreeSlots: q.FreeSlots, Workers: q.Workers,
-		OldestOverdue: durationpb.New(q.OldestOverdue),
+		OldestOverdue: durationpb.New(q.OldestOverdue), Recent: recentToPB(q.Recent),
+		OldestDeadLetter: durationpb.New(q.OldestDeadLetter),
+	}
+}
+
+func recentToPB(r job.RecentRuns) *fermatav1.RecentRuns {
+	return &fermatav1.RecentRuns{
+		Started: r.Started, Succeeded: r.Succeeded, Failed: r.Failed, Breaches: r.Breaches,
+		MaxLag: durationpb.New(r.MaxLag), Span: durationpb.New(r.Span),
 	}
 }
 

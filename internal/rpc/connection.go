@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"container/list"
 	"context"
 	"crypto/x509"
 	"net"
@@ -21,8 +22,17 @@ type connection struct {
 	host  string // remote address without port
 	proof atomic.Pointer[proof]
 
-	unproved *unproved // nil where callers are not asked who they are
-	sent     int       // before the first proof; guarded by unproved
+	unproved *unproved
+
+	// Before the first proof. The first three do not change, the others are guarded by
+	// unproved.
+	raw     net.Conn
+	entered time.Time
+	crowd   string // the addresses that it counts among
+	place   *list.Element
+	timer   *time.Timer
+	open    bool // it was served what is open to everybody
+	sent    int  // bytes
 
 	mu     sync.Mutex
 	quota  *quota // of the identity that called last
@@ -31,8 +41,8 @@ type connection struct {
 
 // proved keeps a proof. From now on the connection may send what it likes.
 func (c *connection) proved(p *proof) {
-	if c.proof.Swap(p) == nil && c.unproved != nil {
-		c.unproved.give(&c.sent)
+	if c.proof.Swap(p) == nil {
+		c.unproved.leave(c)
 	}
 }
 
@@ -71,6 +81,9 @@ func sameText(a, b string) bool {
 func (c *connection) certificate() *x509.Certificate { return certificateOf(c.AuthInfo) }
 
 func certificateOf(auth credentials.AuthInfo) *x509.Certificate {
+	if c, ok := auth.(*connection); ok {
+		auth = c.AuthInfo
+	}
 	info, ok := auth.(credentials.TLSInfo)
 	if !ok || len(info.State.VerifiedChains) == 0 || len(info.State.VerifiedChains[0]) == 0 {
 		return nil
@@ -95,11 +108,16 @@ type watchedCredentials struct {
 }
 
 func (w watchedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := w.TransportCredentials.ServerHandshake(raw)
-	if err != nil {
+	c := &connection{host: hostOf(raw.RemoteAddr()), unproved: w.unproved}
+	if err := w.unproved.enter(c, raw); err != nil {
 		return nil, nil, err
 	}
-	c := &connection{AuthInfo: info, host: hostOf(raw.RemoteAddr()), unproved: w.unproved}
+	conn, info, err := w.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		w.unproved.leave(c)
+		return nil, nil, err
+	}
+	c.AuthInfo = info
 	return &watchedConn{Conn: conn, c: c}, c, nil
 }
 
@@ -127,8 +145,8 @@ type watchedConn struct {
 // Read counts what comes before the connection has proved anything.
 func (w *watchedConn) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
-	if n > 0 && w.c.unproved != nil && w.c.proof.Load() == nil && !w.c.unproved.take(&w.c.sent, n) {
-		w.c.unproved.closed(w.c.host)
+	if n > 0 && w.c.proof.Load() == nil && !w.c.unproved.take(w.c, n) && w.c.proof.Load() == nil {
+		w.c.unproved.closed(w.c.host, errUnproved)
 		return 0, errUnproved
 	}
 	return n, err
@@ -144,9 +162,7 @@ func (c *connection) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	if c.unproved != nil {
-		c.unproved.give(&c.sent)
-	}
+	c.unproved.leave(c)
 	if c.quota != nil {
 		c.quota.leave()
 		c.quota = nil

@@ -158,6 +158,7 @@ func (r *reader) keptRun(field string, s *job.State, p *fermatav1.CheckpointRun)
 	if h := p.GetHold(); h != nil {
 		s.Held = job.Hold{
 			Reason: holdReasons.model(h.GetReason()), Key: h.GetKey(), By: h.GetBy(), SinceMS: r.millis(field+".hold.since_time", h.GetSinceTime()),
+			DueMS: r.millis(field+".hold.due_time", h.GetDueTime()),
 		}
 	}
 	s.Recovery, s.Paced = p.GetRecovery(), p.GetPaced()
@@ -210,7 +211,7 @@ func lastPart(name string) string { return name[strings.LastIndexByte(name, '/')
 
 // millis reads an instant as Unix milliseconds, 0 where it is unset.
 func (r *reader) millis(field string, t *timestamppb.Timestamp) int64 {
-	at := r.instant(field, t)
+	at := r.instant(field, "", t)
 	if at.IsZero() {
 		return 0
 	}

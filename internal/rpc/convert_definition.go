@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/policypb"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -26,23 +27,23 @@ func (r *reader) refuse(field, description string) {
 }
 
 // duration reads a duration; an unset one is byDefault.
-func (r *reader) duration(field string, d *durationpb.Duration, byDefault time.Duration) time.Duration {
+func (r *reader) duration(message, field string, d *durationpb.Duration, byDefault time.Duration) time.Duration {
 	if d == nil {
 		return byDefault
 	}
 	if err := d.CheckValid(); err != nil {
-		r.refuse(field, "is not a valid duration")
+		r.refuse(message+field, "is not a valid duration")
 	}
 	return d.AsDuration()
 }
 
 // instant reads a timestamp with the precision that is stored; unset is zero.
-func (r *reader) instant(field string, t *timestamppb.Timestamp) time.Time {
+func (r *reader) instant(message, field string, t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
 	}
 	if err := t.CheckValid(); err != nil {
-		r.refuse(field, "is not a valid timestamp")
+		r.refuse(message+field, "is not a valid timestamp")
 	}
 	return t.AsTime().Truncate(time.Millisecond)
 }
@@ -70,10 +71,10 @@ func (r *reader) definition(key job.Key, j *fermatav1.Job) job.Definition {
 		d.Backoff, d.MinInterval, d.MaxInterval = b.Recurring, b.min, b.max
 	}
 	r.runPolicies(&d, j)
-	d.Timeout = r.duration("job.timeout", j.GetTimeout(), d.Timeout)
-	d.TimeoutGrace = r.duration("job.timeout_grace", j.GetTimeoutGrace(), d.TimeoutGrace)
-	d.Retention = r.duration("job.retention", j.GetRetention(), d.Retention)
-	d.DeadLetterTTL = r.duration("job.dead_letter_ttl", j.GetDeadLetterTtl(), d.DeadLetterTTL)
+	d.Timeout = r.duration("job.timeout", "", j.GetTimeout(), d.Timeout)
+	d.TimeoutGrace = r.duration("job.timeout_grace", "", j.GetTimeoutGrace(), d.TimeoutGrace)
+	d.Retention = r.duration("job.retention", "", j.GetRetention(), d.Retention)
+	d.DeadLetterTTL = r.duration("job.dead_letter_ttl", "", j.GetDeadLetterTtl(), d.DeadLetterTTL)
 	return d
 }
 
@@ -111,8 +112,8 @@ func unsealedToPB(d *job.Definition) *fermatav1.Job {
 		Payload:       d.Payload,
 		Labels:        d.Labels,
 		Schedule:      scheduleToPB(d.Schedule),
-		RetryPolicy:   retryToPB(d.Retry),
-		BackoffPolicy: backoffToPB(d),
+		RetryPolicy:   policypb.Retry(d.Retry),
+		BackoffPolicy: policypb.Backoff(d.Backoff, d.MinInterval, d.MaxInterval),
 		Timeout:       durationpb.New(d.Timeout),
 		TimeoutGrace:  durationpb.New(d.TimeoutGrace),
 		HistoryLimit:  new(int32(d.HistoryLimit)),
@@ -125,6 +126,7 @@ func unsealedToPB(d *job.Definition) *fermatav1.Job {
 		Locks:              each(d.Locks, lockToPB),
 		Target:             d.Target,
 		PauseAfterFailures: int32(d.PauseAfter),
+		MaxLag:             positive(d.MaxLag),
 	}
 }
 

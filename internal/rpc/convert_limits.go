@@ -13,7 +13,7 @@ func (r *reader) runPolicies(d *job.Definition, j *fermatav1.Job) {
 	m := j.GetMisfirePolicy()
 	d.Misfire = job.Misfire{
 		Policy:     misfires.model(m.GetPolicy()),
-		Window:     r.duration("job.misfire_policy.catch_up_window", m.GetCatchUpWindow(), 0),
+		Window:     r.duration("job.misfire_policy.catch_up_window", "", m.GetCatchUpWindow(), 0),
 		MaxCatchUp: int(m.GetMaxCatchUp()),
 	}
 	d.Locks = nil
@@ -21,6 +21,7 @@ func (r *reader) runPolicies(d *job.Definition, j *fermatav1.Job) {
 		d.Locks = append(d.Locks, job.Lock{Key: l.GetKey(), Limit: cmp.Or(int(l.GetLimit()), 1)})
 	}
 	d.Target, d.PauseAfter = j.GetTarget(), int(j.GetPauseAfterFailures())
+	d.MaxLag = r.duration("job.max_lag", "", j.GetMaxLag(), 0)
 }
 
 func misfireToPB(m job.Misfire) *fermatav1.MisfirePolicy {
@@ -37,13 +38,13 @@ func lockToPB(l job.Lock) *fermatav1.Lock {
 func (r *reader) hint(field string, h *fermatav1.Hint) job.Hint {
 	out := job.Hint{
 		Source:     hintSources.model(h.GetSource()),
-		IntervalMS: r.duration(field+".interval", h.GetInterval(), 0).Milliseconds(),
+		IntervalMS: r.duration(field, ".interval", h.GetInterval(), 0).Milliseconds(),
 		Reason:     h.GetReason(),
 	}
-	if t := r.instant(field+".next_run_time", h.GetNextRunTime()); !t.IsZero() {
+	if t := r.instant(field, ".next_run_time", h.GetNextRunTime()); !t.IsZero() {
 		out.AtMS = t.UnixMilli()
 	}
-	if t := r.instant(field+".expire_time", h.GetExpireTime()); !t.IsZero() {
+	if t := r.instant(field, ".expire_time", h.GetExpireTime()); !t.IsZero() {
 		out.UntilMS = t.UnixMilli()
 	}
 	return out
@@ -63,7 +64,7 @@ func holdToPB(h job.Hold) *fermatav1.Hold {
 	if h.Reason == job.HeldNone {
 		return nil
 	}
-	return &fermatav1.Hold{Reason: holdReasons.pb(h.Reason), Key: h.Key, By: h.By, SinceTime: msToPB(h.SinceMS)}
+	return &fermatav1.Hold{Reason: holdReasons.pb(h.Reason), Key: h.Key, By: h.By, SinceTime: msToPB(h.SinceMS), DueTime: msToPB(h.DueMS)}
 }
 
 // backfillToPB writes the end as the request had it: not included.

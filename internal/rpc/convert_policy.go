@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/fermata-io/fermata/internal/backoff"
-	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/policypb"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -19,32 +17,18 @@ func (r *reader) retry(field string, p *fermatav1.RetryPolicy) backoff.Retry {
 	}
 	def := backoff.DefaultRetry()
 	retry := backoff.Retry{
-		Strategy:     strategyFromPB(p.GetStrategy()),
-		Base:         r.duration(field+".base_delay", p.GetBaseDelay(), def.Base),
+		Strategy:     policypb.Strategy(p.GetStrategy()),
+		Base:         r.duration(field, ".base_delay", p.GetBaseDelay(), def.Base),
 		Multiplier:   cmp.Or(p.GetMultiplier(), def.Multiplier),
 		Offset:       int(p.GetExponentOffset()),
 		MaxDoublings: int(p.GetMaxDoublings()),
 		MaxAttempts:  cmp.Or(int(p.GetMaxAttempts()), def.MaxAttempts),
-		MaxElapsed:   r.duration(field+".max_elapsed", p.GetMaxElapsed(), 0),
+		MaxElapsed:   r.duration(field, ".max_elapsed", p.GetMaxElapsed(), 0),
 		Jitter:       jitterFromPB(p.GetJitter()),
 	}
 	// A long base delay alone is no contradiction to a cap that nobody set.
-	retry.MaxDelay = r.duration(field+".max_delay", p.GetMaxDelay(), max(def.MaxDelay, min(retry.Base, backoff.Longest)))
+	retry.MaxDelay = r.duration(field, ".max_delay", p.GetMaxDelay(), max(def.MaxDelay, min(retry.Base, backoff.Longest)))
 	return retry
-}
-
-func retryToPB(r backoff.Retry) *fermatav1.RetryPolicy {
-	return &fermatav1.RetryPolicy{
-		Strategy:       strategyToPB(r.Strategy),
-		BaseDelay:      durationpb.New(r.Base),
-		Multiplier:     r.Multiplier,
-		ExponentOffset: int32(r.Offset),
-		MaxDoublings:   int32(r.MaxDoublings),
-		MaxDelay:       durationpb.New(r.MaxDelay),
-		MaxAttempts:    int32(r.MaxAttempts),
-		MaxElapsed:     positive(r.MaxElapsed),
-		Jitter:         jitterToPB(r.Jitter),
-	}
 }
 
 // recurring is a backoff policy with the bounds of the interval, which the model
@@ -64,10 +48,10 @@ func (r *reader) backoff(field string, p *fermatav1.BackoffPolicy) recurring {
 		Disabled:    p.GetDisabled(),
 		Multiplier:  cmp.Or(p.GetMultiplier(), def.Multiplier),
 		MaxExponent: def.MaxExponent,
-		MaxDelay:    r.duration(field+".max_delay", p.GetMaxDelay(), def.MaxDelay),
+		MaxDelay:    r.duration(field, ".max_delay", p.GetMaxDelay(), def.MaxDelay),
 		MaxRatio:    p.GetMaxRatio(),
 		Jitter:      jitterFromPB(p.GetJitter()),
-		StaleAfter:  r.duration(field+".stale_after", p.GetStaleAfter(), 0),
+		StaleAfter:  r.duration(field, ".stale_after", p.GetStaleAfter(), 0),
 		StaleHalve:  p.GetStaleHalve(),
 		WithinSlot:  p.GetWithinSlot(),
 	}
@@ -76,25 +60,8 @@ func (r *reader) backoff(field string, p *fermatav1.BackoffPolicy) recurring {
 	}
 	return recurring{
 		Recurring: b,
-		min:       r.duration(field+".min_interval", p.GetMinInterval(), 0),
-		max:       r.duration(field+".max_interval", p.GetMaxInterval(), 0),
-	}
-}
-
-func backoffToPB(d *job.Definition) *fermatav1.BackoffPolicy {
-	b := d.Backoff
-	return &fermatav1.BackoffPolicy{
-		Disabled:    b.Disabled,
-		Multiplier:  b.Multiplier,
-		MaxExponent: new(int32(b.MaxExponent)),
-		MaxDelay:    durationpb.New(b.MaxDelay),
-		MaxRatio:    b.MaxRatio,
-		Jitter:      jitterToPB(b.Jitter),
-		StaleAfter:  positive(b.StaleAfter),
-		StaleHalve:  b.StaleHalve,
-		WithinSlot:  b.WithinSlot,
-		MinInterval: positive(d.MinInterval),
-		MaxInterval: positive(d.MaxInterval),
+		min:       r.duration(field, ".min_interval", p.GetMinInterval(), 0),
+		max:       r.duration(field, ".max_interval", p.GetMaxInterval(), 0),
 	}
 }
 
@@ -102,7 +69,7 @@ func jitterFromPB(p *fermatav1.Jitter) backoff.Jitter {
 	if p == nil {
 		return backoff.DefaultJitter()
 	}
-	j := backoff.Jitter{Kind: jitterKinds.model(p.GetKind())}
+	j := backoff.Jitter{Kind: policypb.JitterKind(p.GetKind())}
 	switch {
 	case p.Fraction != nil:
 		j.Fraction = *p.Fraction
@@ -111,13 +78,6 @@ func jitterFromPB(p *fermatav1.Jitter) backoff.Jitter {
 	}
 	return j
 }
-
-func jitterToPB(j backoff.Jitter) *fermatav1.Jitter {
-	return &fermatav1.Jitter{Kind: jitterKinds.pb(j.Kind), Fraction: new(j.Fraction)}
-}
-
-func strategyFromPB(s fermatav1.RetryPolicy_Strategy) backoff.Strategy { return strategies.model(s) }
-func strategyToPB(s backoff.Strategy) fermatav1.RetryPolicy_Strategy   { return strategies.pb(s) }
 
 // pair is one name of an enum on both sides.
 type pair[P ~int32, M ~uint8] struct {
@@ -148,22 +108,4 @@ func (e enum[P, M]) pb(m M) P {
 		}
 	}
 	return 0
-}
-
-var strategies = enum[fermatav1.RetryPolicy_Strategy, backoff.Strategy]{
-	{fermatav1.RetryPolicy_STRATEGY_UNSPECIFIED, backoff.Exponential},
-	{fermatav1.RetryPolicy_STRATEGY_FIXED, backoff.Fixed},
-	{fermatav1.RetryPolicy_STRATEGY_LINEAR, backoff.Linear},
-	{fermatav1.RetryPolicy_STRATEGY_EXPONENTIAL, backoff.Exponential},
-	{fermatav1.RetryPolicy_STRATEGY_DECORRELATED, backoff.Decorrelated},
-}
-
-var jitterKinds = enum[fermatav1.Jitter_Kind, backoff.JitterKind]{
-	{fermatav1.Jitter_KIND_UNSPECIFIED, backoff.JitterDown},
-	{fermatav1.Jitter_KIND_NONE, backoff.JitterNone},
-	{fermatav1.Jitter_KIND_DOWN, backoff.JitterDown},
-	{fermatav1.Jitter_KIND_PROPORTIONAL, backoff.JitterProportional},
-	{fermatav1.Jitter_KIND_SPREAD, backoff.JitterSpread},
-	{fermatav1.Jitter_KIND_FULL, backoff.JitterFull},
-	{fermatav1.Jitter_KIND_EQUAL, backoff.JitterEqual},
 }

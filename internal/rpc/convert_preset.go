@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/policypb"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -52,11 +53,11 @@ const (
 func presetToPB(p backoff.Preset) *fermatav1.Preset {
 	out := &fermatav1.Preset{Name: p.Name, Description: p.Description}
 	if p.Retry != nil {
-		out.RetryPolicy = retryToPB(*p.Retry)
+		out.RetryPolicy = policypb.Retry(*p.Retry)
 		out.Waits = each(p.Retry.Ladder(presetWaits), durationpb.New)
 	}
 	if p.Recurring != nil {
-		out.BackoffPolicy = backoffToPB(&job.Definition{Backoff: *p.Recurring, MinInterval: p.MinInterval})
+		out.BackoffPolicy = policypb.Backoff(*p.Recurring, p.MinInterval, 0)
 		out.Waits = each(p.Recurring.Ladder(presetInterval), durationpb.New)
 	}
 	return out

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/hex"
 	"math/bits"
 	"time"
 
@@ -46,6 +47,7 @@ func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatu
 		ManualRunWaiting:    s.Pending != "",
 		ConcurrentRuns:      int32(bits.OnesCount64(s.Children)),
 		Backfills:           each(s.Backfills, backfillToPB),
+		BrokenLag:           positive(msToDuration(s.LateMS)),
 	}
 	if s.Hint.UntilMS > nowMS {
 		p.Hint = hintToPB(s.Hint)
@@ -68,7 +70,7 @@ func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatu
 }
 
 func runToPB(k job.Key, v job.RunView) *fermatav1.Run {
-	return &fermatav1.Run{
+	p := &fermatav1.Run{
 		Name:        RunName(k, v.ID),
 		State:       runStates.pb(v.Phase),
 		Trigger:     triggers.pb(v.Trigger),
@@ -84,7 +86,13 @@ func runToPB(k job.Key, v job.RunView) *fermatav1.Run {
 		Worker:      v.Worker,
 		DeadLetter:  v.DeadLetter,
 		Hold:        holdToPB(v.Hold),
+
+		CorrelationId: job.Correlation(k, v.ID),
 	}
+	if v.TraceID != nil {
+		p.TraceId = hex.EncodeToString(v.TraceID[:])
+	}
+	return p
 }
 
 func msToDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

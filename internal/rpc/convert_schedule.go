@@ -11,17 +11,17 @@ import (
 
 func (r *reader) schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 	spec := schedule.Spec{
-		StartAt: r.instant(field+".start_time", s.GetStartTime()),
-		EndAt:   r.instant(field+".end_time", s.GetEndTime()),
+		StartAt: r.instant(field, ".start_time", s.GetStartTime()),
+		EndAt:   r.instant(field, ".end_time", s.GetEndTime()),
 		Exclude: r.exclusions(field+".exclusions", s.GetExclusions()),
-		Jitter:  r.duration(field+".jitter", s.GetJitter(), 0),
+		Jitter:  r.duration(field, ".jitter", s.GetJitter(), 0),
 		MaxRuns: int(s.GetMaxRuns()),
 	}
 	zone := s.GetExclusions().GetTimeZone()
 	switch rule := s.GetRule().(type) {
 	case *fermatav1.Schedule_Interval:
 		spec.Kind = schedule.KindInterval
-		spec.Every = r.duration(field+".interval.every", rule.Interval.GetEvery(), 0)
+		spec.Every = r.duration(field, ".interval.every", rule.Interval.GetEvery(), 0)
 		spec.FixedDelay = rule.Interval.GetFixedDelay()
 		spec.TimeZone = zone
 	case *fermatav1.Schedule_Cron:
@@ -31,7 +31,7 @@ func (r *reader) schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 		spec.Gap, spec.Repeat = gaps.model(rule.Cron.GetDstGap()), repeats.model(rule.Cron.GetDstRepeat())
 	case *fermatav1.Schedule_Once:
 		spec.Kind = schedule.KindOnce
-		spec.At = r.instant(field+".once", rule.Once)
+		spec.At = r.instant(field, ".once", rule.Once)
 	}
 	if zone != "" && spec.Kind != schedule.KindInterval {
 		r.refuse(field+".exclusions.time_zone", "only for an interval schedule; a cron schedule has cron.time_zone")
@@ -44,8 +44,8 @@ func (r *reader) exclusions(field string, e *fermatav1.Exclusions) schedule.Excl
 	for i, p := range e.GetPeriods() {
 		at := fmt.Sprintf("%s.periods[%d]", field, i)
 		out.Periods = append(out.Periods, schedule.Period{
-			From: r.instant(at+".start_time", p.GetStartTime()),
-			To:   r.instant(at+".end_time", p.GetEndTime()),
+			From: r.instant(at, ".start_time", p.GetStartTime()),
+			To:   r.instant(at, ".end_time", p.GetEndTime()),
 		})
 	}
 	return out

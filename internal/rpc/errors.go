@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -29,11 +30,18 @@ var sentinels = []struct {
 	{job.ErrCorrupt, codes.DataLoss, "JOB_CORRUPT", "what is stored of the job cannot be used; edit or delete it", 0},
 	{job.ErrNoMemory, codes.ResourceExhausted, "REDIS_OUT_OF_MEMORY", "Redis has reached maxmemory; nothing was stored", 0},
 	{job.ErrTooManyQueues, codes.ResourceExhausted, "TOO_MANY_QUEUES", "10,000 queues have settings already; set all limits of one that is no longer used to 0 first", 0},
+	{job.ErrTooLarge, codes.ResourceExhausted, "TOO_LARGE", "the jobs are too large for one call; nothing was done, name fewer of them", 0},
+	{job.ErrSettingsChanged, codes.Aborted, "SETTINGS_CHANGED", "somebody changed the limits of the queue in between", 0},
+	{job.ErrTooManyWatches, codes.ResourceExhausted, "TOO_MANY_WATCHES", "as many queues are watched over this connection, or at this node, as may be; ask for them by calls, or use more connections or nodes", 10 * time.Second},
 	{job.ErrDurability, codes.Unavailable, "DURABILITY_UNCONFIRMED", "stored, but not confirmed as durable in time; repeat the call", time.Second},
 	{job.ErrUnavailable, codes.Unavailable, "REDIS_UNAVAILABLE", "Redis cannot be reached; repeat the call", 500 * time.Millisecond},
 	{job.ErrClockJump, codes.Unavailable, "REDIS_CLOCK_JUMPED", "the clock of Redis jumped ahead; nothing was stored", 5 * time.Second},
 	{job.ErrNotHolder, codes.Unavailable, "SHARD_MOVED", "the shard changed its holder; repeat the call", 100 * time.Millisecond},
 	{job.ErrConflict, codes.Aborted, "CONFLICT", "the job kept changing; repeat the call", 50 * time.Millisecond},
+	{job.ErrEventsOff, codes.FailedPrecondition, "EVENTS_OFF", "this cluster records no events: see --events-keep of the scheduler", 0},
+	{job.ErrEventsGone, codes.OutOfRange, "EVENTS_GONE", "events after the resume token are no longer kept; begin anew without it", 0},
+	{job.ErrTooManyWatchers, codes.ResourceExhausted, "TOO_MANY_WATCHERS", "this node has as many watchers as it takes; try another one", time.Second},
+	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one", 0},
 	{context.DeadlineExceeded, codes.DeadlineExceeded, "", "the deadline of the call passed; it may have taken effect", 0},
 	{context.Canceled, codes.Canceled, "", "the call was cancelled; it may have taken effect", 0},
 }
@@ -81,6 +89,7 @@ func typedStatus(err error) (*status.Status, bool) {
 		etag    *job.EtagError
 		part    *job.MissingPartError
 		unfit   *job.PreconditionError
+		quota   *job.QuotaError
 	)
 	switch {
 	case errors.As(err, &invalid):
@@ -104,6 +113,11 @@ func typedStatus(err error) (*status.Status, bool) {
 		return withDetails(codes.AlreadyExists, exists.Error(), jobInfo(exists.Key, exists.Reason)), true
 	case errors.As(err, &busy):
 		return withDetails(codes.Aborted, busy.Error(), retryInfo(busyRetry), jobInfo(busy.Key, "is deleted and still runs")), true
+	case errors.As(err, &quota):
+		reason := &errdetails.ErrorInfo{Reason: "NAMESPACE_JOBS", Domain: errorDomain, Metadata: map[string]string{
+			"namespace": quota.Namespace, "limit": strconv.Itoa(quota.Limit),
+		}}
+		return withDetails(codes.ResourceExhausted, quota.Error(), reason), true
 	case errors.As(err, &etag):
 		reason := &errdetails.ErrorInfo{Reason: "ETAG_MISMATCH", Domain: errorDomain, Metadata: map[string]string{"etag": etag.Have}}
 		return withDetails(codes.Aborted, etag.Error(), reason, jobInfo(etag.Key, "was edited in between")), true

@@ -153,6 +153,9 @@ func (g *gate) enter(ctx context.Context, method string, q any) (*caller, error)
 		return nil, c.deny(ctx, access.AdministerCluster, access.Everywhere, "", "no permission is decided for the method")
 	}
 	if d.open {
+		if conn := connectionOf(ctx); conn != nil {
+			conn.unproved.opened(conn)
+		}
 		return c, nil
 	}
 	if err := c.authenticate(ctx); err != nil {
@@ -186,14 +189,21 @@ func (c *caller) authenticate(ctx context.Context) error {
 	}
 	now, generation := time.Now(), g.authority.Generation()
 	p := conn.proof.Load()
-	if !p.fits(token, generation, now) {
+	fresh := !p.fits(token, generation, now)
+	if fresh {
 		if p, err = c.prove(ctx, conn, token, generation, now); err != nil {
 			return err
 		}
-		conn.proved(p)
 	}
 	c.identity, c.quota = p.identity, p.quota
-	return c.counted(ctx, conn)
+	if err := c.counted(ctx, conn); err != nil {
+		return err
+	}
+	if fresh {
+		// Only now: one that its identity has no place for is bounded as those of strangers.
+		conn.proved(p)
+	}
+	return nil
 }
 
 // counted counts the connection for its identity.
@@ -344,14 +354,23 @@ func (c *caller) note(ctx context.Context, reason string, why error, more ...any
 // again looks at the caller of a stream once more: whether its credential is still
 // good and still means the same, and its role still covers its queues.
 func (c *caller) again(ctx context.Context, h job.Hello) error {
-	now := &caller{gate: c.gate, method: c.method}
-	if err := now.authenticate(ctx); err != nil {
+	now, err := c.renewed(ctx)
+	if err != nil {
 		return err
 	}
-	if now.identity.Subject != c.identity.Subject {
-		return now.unauthenticated(ctx, "invalid", errors.New("the credential has come to mean somebody else"))
-	}
 	return now.serves(ctx, h)
+}
+
+// renewed is the caller of a stream as the credential says now.
+func (c *caller) renewed(ctx context.Context) (*caller, error) {
+	now := &caller{gate: c.gate, method: c.method}
+	if err := now.authenticate(ctx); err != nil {
+		return nil, err
+	}
+	if now.identity.Subject != c.identity.Subject {
+		return nil, now.unauthenticated(ctx, "invalid", errors.New("the credential has come to mean somebody else"))
+	}
+	return now, nil
 }
 
 // foreign counts and tells of leases that a worker was not given.

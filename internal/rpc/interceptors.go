@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -16,6 +17,23 @@ import (
 // CallObserver hears of each call that has ended: its full method, its code, and
 // how long it took. It must not block.
 type CallObserver func(method string, code codes.Code, took time.Duration)
+
+// CallTracer begins the span of a call to a method, in the context that it returns.
+// done ends it, with the code that is answered; nil: the call is not traced.
+type CallTracer func(ctx context.Context, method string) (_ context.Context, done func(codes.Code))
+
+func (t CallTracer) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	ctx, done := t(ctx, info.FullMethod)
+	if done == nil {
+		return next(ctx, q)
+	}
+	code := codes.Internal // of a panic
+	defer func() { done(code) }()
+	answer, err := next(ctx, q)
+	st, _ := toStatus(err)
+	code = st.Code()
+	return answer, err
+}
 
 // guard makes statuses of errors and panics, and tells what became of calls.
 type guard struct {
@@ -52,8 +70,13 @@ func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 func (g *guard) ended(ctx context.Context, method string, started time.Time, err error) error {
 	took := time.Since(started)
 	st, known := toStatus(err)
+	aged := errors.Is(err, errStreamAged)
 	if g.observe != nil {
-		g.observe(method, st.Code(), took)
+		code := st.Code()
+		if aged {
+			code = codes.OK
+		}
+		g.observe(method, code, took)
 	}
 	if err == nil {
 		return nil
@@ -65,7 +88,7 @@ func (g *guard) ended(ctx context.Context, method string, started time.Time, err
 	switch {
 	case !known || st.Code() == codes.Internal:
 		g.logger.ErrorContext(ctx, "call failed", attributes...)
-	case st.Code() == codes.Unavailable || st.Code() == codes.ResourceExhausted:
+	case !aged && (st.Code() == codes.Unavailable || st.Code() == codes.ResourceExhausted):
 		g.logger.WarnContext(ctx, "call failed", attributes...)
 	default:
 		g.logger.DebugContext(ctx, "call refused", attributes...)

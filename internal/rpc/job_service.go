@@ -30,13 +30,20 @@ type Jobs interface {
 	// Hint takes a hint; one without a source clears the one there is.
 	Hint(ctx context.Context, key job.Key, h job.Hint) (job.Record, error)
 	Explain(ctx context.Context, key job.Key) (job.Explained, error)
+	// Top lists the worst jobs, the worst first.
+	Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error)
 	Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error)
 	CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error)
 	Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error)
 	Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error)
 	ResumeAll(ctx context.Context, f job.Filter, catchUp bool, token string) (job.Bulk, error)
 	QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
-	SetQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings) error
+	// SetQueueSettings replaces settings, if they are still expected when that is not nil.
+	SetQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings, expected *job.QueueSettings) error
+
+	// PlanWishes tells what Apply would do.
+	PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer
+	Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer
 
 	// Backups lists jobs with their checkpoints; Restore takes them.
 	Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error)
@@ -101,17 +108,20 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 	for i, answer := range s.jobs.CreateBatch(ctx, good) {
 		answers[place[i]] = answer
 	}
-	return s.batch(answers), nil
+	return s.batch(answers, q.GetNamesOnly()), nil
 }
 
-func (s *jobService) batch(answers []job.CreateAnswer) *fermatav1.BatchCreateJobsResponse {
+func (s *jobService) batch(answers []job.CreateAnswer, namesOnly bool) *fermatav1.BatchCreateJobsResponse {
 	response := &fermatav1.BatchCreateJobsResponse{Results: make([]*fermatav1.BatchCreateJobsResponse_Result, len(answers))}
 	for i := range answers {
 		answer := &answers[i]
 		result := &fermatav1.BatchCreateJobsResponse_Result{}
-		if answer.Err == nil {
+		switch d := answer.Record.Definition; {
+		case answer.Err == nil && namesOnly:
+			result.Job = &fermatav1.Job{Name: jobName(d.Key), Etag: d.Etag()}
+		case answer.Err == nil:
 			result.Job = s.record(answer.Record)
-		} else {
+		default:
 			st, _ := toStatus(answer.Err)
 			p := st.Proto()
 			result.Code, result.Message, result.Details = p.GetCode(), p.GetMessage(), p.GetDetails()

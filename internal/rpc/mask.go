@@ -16,7 +16,7 @@ import (
 var settable = []string{
 	"queue", "priority", "handler", "payload", "labels", "schedule", "retry_policy", "backoff_policy",
 	"timeout", "timeout_grace", "history_limit", "retention", "dead_letter_ttl",
-	"overlap_policy", "overlap_limit", "misfire_policy", "locks", "target", "pause_after_failures",
+	"overlap_policy", "overlap_limit", "misfire_policy", "locks", "target", "pause_after_failures", "max_lag",
 }
 
 // resealPath, alone in a mask, has the payload sealed with the present key.

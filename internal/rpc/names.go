@@ -12,10 +12,16 @@ import (
 func namespaceName(namespace string) string { return "namespaces/" + namespace }
 
 // jobName returns "namespaces/{n}/jobs/{j}".
-func jobName(k job.Key) string { return namespaceName(k.Namespace) + "/jobs/" + k.ID }
+func jobName(k job.Key) string { return "namespaces/" + k.Namespace + "/jobs/" + k.ID }
 
 // RunName returns "namespaces/{n}/jobs/{j}/runs/{r}".
-func RunName(k job.Key, runID string) string { return jobName(k) + "/runs/" + runID }
+func RunName(k job.Key, runID string) string { return string(appendRunName(nil, k, runID)) }
+
+func appendRunName(b []byte, k job.Key, runID string) []byte {
+	b = append(append(b, "namespaces/"...), k.Namespace...)
+	b = append(append(b, "/jobs/"...), k.ID...)
+	return append(append(b, "/runs/"...), runID...)
+}
 
 // parseName splits a resource name by its collections.
 func parseName(field, name string, collections ...string) ([]string, error) {

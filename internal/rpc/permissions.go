@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/proto/externalscaler"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -33,7 +34,9 @@ var demands = map[string]demand{
 	fermatav1.JobService_GetRun_FullMethodName:           {permission: access.ReadJobs, scope: byRun((*fermatav1.GetRunRequest).GetName)},
 	fermatav1.JobService_ExplainJob_FullMethodName:       {permission: access.ReadJobs, scope: byJob((*fermatav1.ExplainJobRequest).GetName)},
 	fermatav1.JobService_ListDeadLetters_FullMethodName:  {permission: access.ReadJobs, scope: byParent},
+	fermatav1.JobService_TopJobs_FullMethodName:          {permission: access.ReadJobs, scope: byParentOrAll},
 	fermatav1.JobService_GetQueueSettings_FullMethodName: {permission: access.ReadJobs, scope: byQueue((*fermatav1.GetQueueSettingsRequest).GetName)},
+	fermatav1.JobService_PlanJobs_FullMethodName:         {permission: access.ReadJobs, scope: byParent},
 	// These two tell nothing that is stored.
 	fermatav1.JobService_PreviewSchedule_FullMethodName: {permission: access.Anyone},
 	fermatav1.JobService_ListPresets_FullMethodName:     {permission: access.Anyone},
@@ -51,6 +54,7 @@ var demands = map[string]demand{
 	fermatav1.JobService_CreateJob_FullMethodName:       {permission: access.EditJobs, scope: byParent},
 	fermatav1.JobService_BatchCreateJobs_FullMethodName: {permission: access.EditJobs, scope: byParent},
 	fermatav1.JobService_UpdateJob_FullMethodName:       {permission: access.EditJobs, scope: byUpdate},
+	fermatav1.JobService_ApplyJobs_FullMethodName:       {permission: access.EditJobs, scope: byParent},
 	fermatav1.JobService_DeleteJob_FullMethodName:       {permission: access.EditJobs, scope: byJob((*fermatav1.DeleteJobRequest).GetName)},
 
 	// Exports hold every payload, and a restore sets states that no edit could.
@@ -65,6 +69,17 @@ var demands = map[string]demand{
 	// What it finds names jobs of all namespaces.
 	fermatav1.ClusterService_CheckShard_FullMethodName:       {permission: access.AdministerCluster},
 	fermatav1.ClusterService_ListAuditRecords_FullMethodName: {permission: access.AdministerCluster},
+
+	// Its handler decides by the request: without a namespace it is about all.
+	fermatav1.EventService_WatchEvents_FullMethodName: {permission: access.ReadJobs, scope: byParentOrAll, hello: true},
+	// Webhooks and what they gave up on are about all namespaces.
+	fermatav1.EventService_ListWebhooks_FullMethodName:          {permission: access.ReadCluster},
+	fermatav1.EventService_ListUndeliveredEvents_FullMethodName: {permission: access.AdministerCluster},
+	fermatav1.EventService_RedeliverEvents_FullMethodName:       {permission: access.AdministerCluster},
+	externalscaler.ExternalScaler_IsActive_FullMethodName:       {permission: access.ReadQueues, scope: byTrigger},
+	externalscaler.ExternalScaler_StreamIsActive_FullMethodName: {permission: access.ReadQueues, scope: byTrigger, hello: true},
+	externalscaler.ExternalScaler_GetMetricSpec_FullMethodName:  {permission: access.ReadQueues, scope: byTrigger},
+	externalscaler.ExternalScaler_GetMetrics_FullMethodName:     {permission: access.ReadQueues, scope: byTrigger},
 
 	fermatav1.WorkerService_Work_FullMethodName: {permission: access.Work, hello: true},
 
@@ -110,6 +125,12 @@ func byUpdate(q any) (string, error) {
 func bySettings(q any) (string, error) {
 	queue, err := parseQueue("settings.name", q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings().GetName())
 	return queue.Namespace, err
+}
+
+// byTrigger scopes requests of autoscalers.
+func byTrigger(q any) (string, error) {
+	t, err := parseTrigger(q)
+	return t.Namespace, err
 }
 
 // byParent scopes requests about the jobs of a namespace.

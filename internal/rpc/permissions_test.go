@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -25,7 +26,7 @@ var update = flag.Bool("update", false, "write the generated part of docs/securi
 // descriptors.
 func servedMethods(t *testing.T) []string {
 	t.Helper()
-	server, _, err := NewServer(Options{Jobs: &fakeJobs{}, Cluster: fakeCluster{}, Worker: NewWorkerServer(nil, nil), Reflection: true})
+	server, _, err := NewServer(Options{Jobs: &fakeJobs{}, Cluster: fakeCluster{}, Worker: NewWorkerServer(nil, nil), Sizes: newFakeSizes(), Reflection: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,17 +97,19 @@ func expected(role access.Role, method string) bool {
 	switch {
 	case strings.HasPrefix(service, "grpc.health"):
 		return true
-	case strings.HasPrefix(service, "grpc.reflection"), service == "fermata.v1.BackupService", has("CheckShard", "ListAuditRecords", "UpdateQueueSettings"):
+	case strings.HasPrefix(service, "grpc.reflection"), service == "fermata.v1.BackupService", has("CheckShard", "ListAuditRecords", "UpdateQueueSettings", "ListUndelivered", "Redeliver"):
 		return role == access.Admin
 	case service == "fermata.v1.PeerService":
 		return role == access.Node
 	case service == "fermata.v1.WorkerService":
 		return role == access.Worker
+	case service == "externalscaler.ExternalScaler":
+		return people || role == access.Scaler
 	case has("PreviewSchedule", "ListPresets"):
 		return true
-	case has("Get", "List", "Explain"):
+	case has("Get", "List", "Explain", "Plan", "Top", "WatchEvents"):
 		return people
-	case has("Create", "BatchCreate", "Update", "Delete"):
+	case has("Create", "BatchCreate", "Update", "Delete", "Apply"):
 		return role == access.Editor || role == access.Admin
 	case has("Pause", "Resume", "Run", "Cancel", "Hint", "Backfill", "Redrive"):
 		return people && role != access.Viewer
@@ -117,7 +120,7 @@ func expected(role access.Role, method string) bool {
 // clusterWide tells whether a method is about all namespaces.
 func clusterWide(method string) bool {
 	return strings.Contains(method, "ListNodes") || strings.Contains(method, "ListShards") || strings.Contains(method, "ListWorkers") ||
-		strings.Contains(method, "CheckShard") || strings.Contains(method, "ListAuditRecords") || strings.Contains(method, "reflection") || strings.Contains(method, "PeerService")
+		strings.Contains(method, "CheckShard") || strings.Contains(method, "Webhooks") || strings.Contains(method, "deliver") || strings.Contains(method, "ListAuditRecords") || strings.Contains(method, "reflection") || strings.Contains(method, "PeerService")
 }
 
 func forEverybody(method string) bool {
@@ -143,6 +146,16 @@ func requestFor(t *testing.T, method, namespace string) proto.Message {
 
 func place(m protoreflect.Message, method, namespace string) {
 	fields := m.Descriptor().Fields()
+	if f := fields.ByName("scaledObjectRef"); f != nil {
+		place(m.Mutable(f).Message(), method, namespace)
+	}
+	if f := fields.ByName("scalerMetadata"); f != nil {
+		texts := m.Mutable(f).Map()
+		for key, text := range map[string]string{"namespace": strings.TrimPrefix(namespace, "namespaces/"), "queue": "mail", "targetBacklog": "5"} {
+			texts.Set(protoreflect.ValueOfString(key).MapKey(), protoreflect.ValueOfString(text))
+		}
+		return
+	}
 	if f := fields.ByName("parent"); f != nil {
 		parent := namespace
 		if strings.HasSuffix(method, "/ListRuns") {
@@ -246,7 +259,28 @@ func knock(t *testing.T, conn *grpc.ClientConn, method, token, namespace string)
 		return status.Code(err)
 	}
 	q := requestFor(t, method, namespace)
+	if strings.HasSuffix(method, "/StreamIsActive") {
+		return knockStream(t, ctx, conn, method, q)
+	}
 	return status.Code(conn.Invoke(ctx, method, q, &fermatav1.ListNodesResponse{}))
+}
+
+// knockStream opens a stream of answers and tells how it begins: with a header, while
+// there is nothing to say, or with its end.
+func knockStream(t *testing.T, ctx context.Context, conn *grpc.ClientConn, method string, q proto.Message) codes.Code {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.SendMsg(q)
+	_ = s.CloseSend()
+	if header, err := s.Header(); err == nil && header != nil {
+		return codes.OK
+	}
+	return status.Code(s.RecvMsg(&fermatav1.ListNodesResponse{}))
 }
 
 // knockWork opens the stream of a worker and tells how that ends, or OK for a
@@ -322,7 +356,7 @@ func TestMatrixIsDocumented(t *testing.T) {
 
 func matrixText(methods []string) string {
 	var b strings.Builder
-	b.WriteString("| method | permission | of | viewer | operator | editor | admin | worker | node |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| method | permission | of | viewer | operator | editor | admin | worker | node | scaler |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, m := range methods {
 		d := demands[m]
 		permission, where := d.permission.String(), "all namespaces"
@@ -331,10 +365,10 @@ func matrixText(methods []string) string {
 			permission, where = "none", ""
 		case d.permission == access.Anyone:
 			permission, where = "any role or none", ""
-		case d.hello:
-			where = "namespace and queues"
 		case d.scope != nil:
 			where = "namespace"
+		case d.hello:
+			where = "namespace and queues"
 		}
 		service, name, _ := strings.Cut(m[1:], "/")
 		service = strings.TrimPrefix(service, "fermata.v1.")

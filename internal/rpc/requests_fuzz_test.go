@@ -11,10 +11,12 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/fermata-io/fermata/internal/frame"
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -45,6 +47,9 @@ func (a anyJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) 
 		answers[i].Record, answers[i].Err = a.Create(ctx, q.Definition, q.RequestID)
 	}
 	return answers
+}
+func (a anyJobs) Top(context.Context, job.TopQuery) ([]job.TopJob, error) {
+	return []job.TopJob{{Record: a.record(key), Lag: time.Minute, Waiting: true}}, nil
 }
 func (a anyJobs) Get(_ context.Context, key job.Key) (job.Record, error) { return a.record(key), nil }
 func (a anyJobs) List(context.Context, job.Filter, int, string) (job.Page, error) {
@@ -108,7 +113,7 @@ func (a anyJobs) QueueSettings(context.Context, job.QueueKey) (job.QueueSettings
 	return job.QueueSettings{}, nil
 }
 
-func (a anyJobs) SetQueueSettings(_ context.Context, _ job.QueueKey, s job.QueueSettings) error {
+func (a anyJobs) SetQueueSettings(_ context.Context, _ job.QueueKey, s job.QueueSettings, _ *job.QueueSettings) error {
 	if v := job.ValidateQueueSettings(s); len(v) > 0 {
 		return &job.InvalidError{Violations: v}
 	}
@@ -116,6 +121,23 @@ func (a anyJobs) SetQueueSettings(_ context.Context, _ job.QueueKey, s job.Queue
 }
 func (a anyJobs) Backups(context.Context, job.Filter, int, string) (job.BackupPage, error) {
 	return job.BackupPage{Backups: []job.Backup{{Definition: a.present}}}, nil
+}
+
+func (a anyJobs) PlanWishes(_ context.Context, wishes []job.Wish, _ bool) []job.WishAnswer {
+	answers := make([]job.WishAnswer, len(wishes))
+	for i, w := range wishes {
+		before, d := a.record(w.Definition.Key), w.Definition
+		answers[i] = job.WishAnswer{Action: job.WishUpdate, Before: &before, After: &job.Record{Definition: &d}, PauseChanges: true, Err: w.Err}
+		d.AnchorMS = 1_800_000_000_000
+		if v := job.Validate(&d, job.DefaultLimits()); len(v) > 0 {
+			answers[i].Err = &job.InvalidError{Violations: v}
+		}
+	}
+	return answers
+}
+
+func (a anyJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+	return a.PlanWishes(ctx, wishes, force)
 }
 
 func (a anyJobs) Restore(_ context.Context, backups []job.Backup, _ job.Existing) []job.RestoreAnswer {
@@ -223,23 +245,26 @@ func FuzzRequests(f *testing.F) {
 type script struct {
 	grpc.ServerStream
 	ctx  context.Context
-	said []*fermatav1.WorkRequest
+	said [][]byte
 }
 
 func (s *script) Context() context.Context { return s.ctx }
 
-func (s *script) Recv() (*fermatav1.WorkRequest, error) {
+func (s *script) RecvMsg(m any) error {
 	if len(s.said) == 0 {
-		return nil, io.EOF
+		return io.EOF
 	}
-	m := s.said[0]
+	data := mem.BufferSlice{mem.SliceBuffer(s.said[0])}
 	s.said = s.said[1:]
-	return m, nil
+	return frame.Codec().Unmarshal(data, m)
 }
-func (s *script) Send(m *fermatav1.WorkResponse) error {
-	_, err := proto.Marshal(m)
-	return err
+
+func (s *script) Recv() (*fermatav1.WorkRequest, error) {
+	m := &fermatav1.WorkRequest{}
+	return m, s.RecvMsg(m)
 }
+
+func (s *script) Send(*fermatav1.WorkResponse) error { return nil } // nobody asks for it
 
 // anySession takes whatever a worker says.
 type anySession struct{ t *testing.T }
@@ -296,11 +321,10 @@ func FuzzWorkRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		stream := &script{ctx: t.Context()}
 		for _, wire := range [][]byte{first, second, second} {
-			m := &fermatav1.WorkRequest{}
-			if proto.Unmarshal(wire, m) != nil {
+			if proto.Unmarshal(wire, &fermatav1.WorkRequest{}) != nil {
 				return
 			}
-			stream.said = append(stream.said, m)
+			stream.said = append(stream.said, wire)
 		}
 		s := &workerStream{
 			stream: stream, sessions: anySession{t}, out: newOutbox(), hello: make(chan struct{}), stopped: make(chan struct{}),

@@ -10,13 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/frame"
+	"github.com/fermata-io/fermata/proto/externalscaler"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -38,6 +39,12 @@ const (
 	// free get a goroutine of their own.
 	stackKeepers = 64
 
+	// What a caller may send ahead of being read, by stream and connection. Where it is
+	// fixed gRPC does not find out by pings, which are as many as messages. A message
+	// that is larger gets the room that it takes.
+	streamWindow     = 256 << 10
+	connectionWindow = 1 << 20
+
 	handshakeTimeout = 10 * time.Second
 	maxRequest       = 16 << 20
 	maxHeaderBytes   = 16 << 10
@@ -49,6 +56,8 @@ type Options struct {
 	Cluster Cluster
 	// Worker serves the streams of workers; nil serves none.
 	Worker fermatav1.WorkerServiceServer
+	// Sizes answers autoscalers; nil serves none.
+	Sizes Sizes
 	// Credentials default to none (plain text).
 	Credentials credentials.TransportCredentials
 	// MaxRecvMsgSize bounds one request in bytes. Default 16 MiB, which holds a
@@ -63,16 +72,28 @@ type Options struct {
 	Binding []byte
 	// Limits are those of each host that calls, where there is no Authority.
 	Limits access.Limits
+	// MaxUnproved is how many connections may be open of which no caller is known yet, a
+	// quarter of them from one address: with an Authority those whose credential was not
+	// accepted so far, else those that have not called. Default [DefaultUnproved].
+	MaxUnproved int
+	// UnprovedAge is how long each may be so. Default [DefaultUnprovedAge].
+	UnprovedAge time.Duration
 	// Registerer is for metrics about refused calls; nil registers nothing.
 	Registerer prometheus.Registerer
 	// Reflection describes the services to whoever asks.
 	Reflection bool
 	// Now tells what of a job's state has expired. Default: the clock of this node.
 	Now func() time.Time
+	// Trace begins the span of a call; nil: calls are not traced.
+	Trace CallTracer
 	// Observe hears of each call.
 	Observe CallObserver
 	// Node is the name of this node in audit records.
 	Node string
+	// Events are told to watchers, and Webhooks are who is told besides; nil: there are
+	// none.
+	Events   Events
+	Webhooks Webhooks
 	// Trail keeps audit records; nil keeps none.
 	Trail  Trail
 	Logger *slog.Logger
@@ -101,8 +122,15 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: o.Jobs, now: o.Now})
 	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: o.Jobs})
 	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
+	if o.Events == nil {
+		o.Events = noEvents{}
+	}
+	fermatav1.RegisterEventServiceServer(server, &eventService{events: o.Events, hooks: o.Webhooks})
 	if o.Worker != nil {
 		fermatav1.RegisterWorkerServiceServer(server, o.Worker)
+	}
+	if o.Sizes != nil {
+		externalscaler.RegisterExternalScalerServer(server, &scalerService{sizes: o.Sizes})
 	}
 	checks := health.NewServer()
 	for name := range server.GetServiceInfo() {
@@ -119,27 +147,27 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 	g := &guard{logger: o.Logger, observe: o.Observe}
 	a := &auditor{trail: o.Trail, jobs: o.Jobs, node: o.Node, logger: o.Logger}
 	unary, stream := []grpc.UnaryServerInterceptor{g.unary}, []grpc.StreamServerInterceptor{g.stream}
-	secure, early := o.Credentials, []grpc.ServerOption(nil)
-	if o.Authority != nil || o.Limits != (access.Limits{}) {
-		gate, err := newGate(o)
-		if err != nil {
-			return nil, err
-		}
-		unary, stream = append(unary, gate.unary), append(stream, gate.stream)
-		if secure == nil {
-			secure = insecure.NewCredentials()
-		}
-		watched := watchedCredentials{TransportCredentials: secure}
-		if o.Authority != nil {
-			watched.unproved = &unproved{closed: gate.flooded}
-			early = append(early, grpc.InTapHandle(gate.tap))
-		}
-		secure = watched
+	gate, err := newGate(o)
+	if err != nil {
+		return nil, err
 	}
-	options := append(early,
+	if o.Authority != nil || o.Limits != (access.Limits{}) {
+		unary, stream = append(unary, gate.unary), append(stream, gate.stream)
+	}
+	if o.Trace != nil {
+		unary = append(unary, o.Trace.unary)
+	}
+	watched := gate.watched(o.Credentials, o)
+	if err := gate.count(watched.unproved, o.Registerer); err != nil {
+		return nil, err
+	}
+	options := []grpc.ServerOption{
+		grpc.Creds(watched), grpc.InTapHandle(gate.tap), uncompressed,
 		grpc.ChainUnaryInterceptor(append(unary, a.unary)...),
 		grpc.ChainStreamInterceptor(stream...),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, maxRequest)),
+		grpc.ForceServerCodecV2(frame.Codec()),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
 		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, 250)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.NumStreamWorkers(stackKeepers),
@@ -148,9 +176,6 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: pingEvery, Timeout: pingTimeout, MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace,
 		}),
-	)
-	if secure != nil {
-		options = append(options, grpc.Creds(secure))
 	}
 	return options, nil
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -46,6 +47,12 @@ type fakeJobs struct {
 	preview  job.PreviewRequest
 	backups  []job.Backup
 	existing job.Existing
+
+	expected *job.QueueSettings
+
+	wishes []job.Wish
+	wished []job.WishAnswer
+	force  bool
 }
 
 func (f *fakeJobs) Create(_ context.Context, d job.Definition, _ string) (job.Record, error) {
@@ -239,6 +246,19 @@ func TestBatch(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+	response, err = jobs.BatchCreateJobs(t.Context(), &fermatav1.BatchCreateJobsRequest{
+		Parent: "namespaces/default", Requests: []*fermatav1.CreateJobRequest{item("f", ""), item("taken", "")}, NamesOnly: true,
+	})
+	if err != nil || len(response.GetResults()) != 2 {
+		t.Fatalf("names only: %v, %v", response, err)
+	}
+	named, refused := response.GetResults()[0], response.GetResults()[1]
+	if only := (&fermatav1.Job{Name: "namespaces/default/jobs/f", Etag: named.GetJob().GetEtag()}); only.Etag == "" || !proto.Equal(named.GetJob(), only) {
+		t.Errorf("names only: %v", named)
+	}
+	if codes.Code(refused.GetCode()) != codes.AlreadyExists || refused.GetJob() != nil {
+		t.Errorf("names only, a taken id: %v", refused)
 	}
 	_, err = jobs.BatchCreateJobs(t.Context(), &fermatav1.BatchCreateJobsRequest{
 		Parent: "namespaces/default", Requests: make([]*fermatav1.CreateJobRequest, 1001),

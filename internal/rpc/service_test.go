@@ -73,9 +73,18 @@ func (f *fakeJobs) QueueSettings(_ context.Context, q job.QueueKey) (job.QueueSe
 	return f.settings, f.err
 }
 
-func (f *fakeJobs) SetQueueSettings(_ context.Context, q job.QueueKey, s job.QueueSettings) error {
-	f.queue, f.settings = q, s
+func (f *fakeJobs) SetQueueSettings(_ context.Context, q job.QueueKey, s job.QueueSettings, expected *job.QueueSettings) error {
+	f.queue, f.settings, f.expected = q, s, expected
 	return f.err
+}
+
+func (f *fakeJobs) PlanWishes(_ context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+	f.wishes, f.force = wishes, force
+	return f.wished
+}
+
+func (f *fakeJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+	return f.PlanWishes(ctx, wishes, force)
 }
 
 func (f *fakeJobs) Preview(_ context.Context, p job.PreviewRequest) (job.Preview, error) {
@@ -173,6 +182,14 @@ func TestQueueSettings(t *testing.T) {
 	want := job.QueueSettings{MaxConcurrency: 5, Rate: 2.5, Burst: 3, RecoveryRate: 7}
 	if err != nil || b.jobs.settings != want || b.jobs.queue != (job.QueueKey{Namespace: "default", Queue: "mail"}) || got.GetRate() != 2.5 {
 		t.Errorf("set: %+v %v %v", b.jobs.settings, got, err)
+	}
+	if b.jobs.expected != nil {
+		t.Errorf("expected %+v", b.jobs.expected)
+	}
+	if _, err = jobs.UpdateQueueSettings(ctx, &fermatav1.UpdateQueueSettingsRequest{
+		Settings: &fermatav1.QueueSettings{Name: name}, Expected: &fermatav1.QueueSettings{Burst: 3, RecoveryRate: job.DefaultRecoveryRate},
+	}); err != nil || b.jobs.expected == nil || *b.jobs.expected != (job.QueueSettings{Burst: 3}) {
+		t.Errorf("expected %+v, %v", b.jobs.expected, err)
 	}
 	for _, bad := range []string{"", "namespaces/default", "namespaces/a b/queues/c", "namespaces/a/queues/.x"} {
 		if _, err := jobs.GetQueueSettings(ctx, &fermatav1.GetQueueSettingsRequest{Name: bad}); !slices.Contains(fields(err), "name") {

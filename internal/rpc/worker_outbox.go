@@ -8,11 +8,17 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Bounds of one message to a worker; clients take 4 MiB.
+// Bounds of one message to a worker. Several small messages are cheaper than a large
+// one: gRPC keeps buffers of 32 KiB and of 1 MiB, and clears the whole of one for each
+// message, at either end.
 const (
-	maxMessageItems = 1000
-	maxMessageBytes = 1 << 20
+	maxMessageItems = 300
+	maxMessageBytes = 31 << 10
 )
+
+// ackPause is how long acknowledgements wait for a message to go along with. Nobody
+// waits for them: a slot is free with the result.
+const ackPause = 5 * time.Millisecond
 
 var (
 	errOutboxFull   = errors.New("the stream's queue is full")
@@ -24,8 +30,14 @@ var (
 type outbox struct {
 	wake chan struct{} // has a token when there is something to take
 
-	mu     sync.Mutex
-	queue  []job.WorkerMessage
+	mu    sync.Mutex
+	queue []job.WorkerMessage
+	// acks wait until they are due: another message goes out, they are many, or late
+	// rings, which is set.
+	acks   job.ResultAcks
+	due    bool
+	late   *time.Timer
+	set    bool
 	items  int
 	limit  int
 	taken  time.Time // when the message that is being sent was taken; zero: none is
@@ -57,6 +69,10 @@ func (o *outbox) put(m job.WorkerMessage) error {
 		return errOutboxFull
 	}
 	o.items += n
+	if acks, ok := m.(job.ResultAcks); ok {
+		o.hold(acks)
+		return nil
+	}
 	if last := len(o.queue) - 1; last >= 0 {
 		if joined := join(o.queue[last], m); joined != nil {
 			o.queue[last] = joined
@@ -66,6 +82,36 @@ func (o *outbox) put(m job.WorkerMessage) error {
 	o.queue = append(o.queue, m)
 	o.signal()
 	return nil
+}
+
+// hold has acknowledgements wait.
+func (o *outbox) hold(acks job.ResultAcks) {
+	if o.acks == nil {
+		o.acks = acks
+	} else {
+		o.acks = append(o.acks, acks...)
+	}
+	switch {
+	case o.due:
+	case len(o.acks) >= maxMessageItems:
+		o.due = true
+		o.signal()
+	case o.late == nil:
+		o.late, o.set = time.AfterFunc(ackPause, o.ring), true
+	case !o.set:
+		o.late.Reset(ackPause)
+		o.set = true
+	}
+}
+
+// ring is the call of the timer.
+func (o *outbox) ring() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.set = false; len(o.acks) > 0 && !o.closed {
+		o.due = true
+		o.signal()
+	}
 }
 
 func (o *outbox) signal() {
@@ -83,8 +129,26 @@ func (o *outbox) take() (m job.WorkerMessage, ok bool) {
 	if o.closed {
 		return nil, false
 	}
-	if len(o.queue) == 0 {
-		return nil, true
+	if m = o.next(); m != nil {
+		o.items -= items(m)
+		o.taken = time.Now()
+	}
+	return m, true
+}
+
+// next takes the next message. After each of the queue come the acknowledgements that
+// wait, so that neither keeps the other waiting for long.
+func (o *outbox) next() job.WorkerMessage {
+	switch {
+	case o.due:
+		n := min(len(o.acks), maxMessageItems)
+		m := o.acks[:n:n]
+		if o.acks = o.acks[n:]; len(o.acks) == 0 {
+			o.acks, o.due = nil, false
+		}
+		return m
+	case len(o.queue) == 0:
+		return nil
 	}
 	m, rest := split(o.queue[0])
 	if rest != nil {
@@ -96,9 +160,8 @@ func (o *outbox) take() (m job.WorkerMessage, ok bool) {
 	if len(o.queue) == 0 {
 		o.queue = nil
 	}
-	o.items -= items(m)
-	o.taken = time.Now()
-	return m, true
+	o.due = len(o.acks) > 0
+	return m
 }
 
 // sent says that the message taken last has gone out.
@@ -123,7 +186,13 @@ func (o *outbox) close() []job.WorkerMessage {
 	defer o.mu.Unlock()
 	o.closed = true
 	unsent := o.queue
-	o.queue = nil
+	if len(o.acks) > 0 {
+		unsent = append(unsent, o.acks)
+	}
+	o.queue, o.acks, o.due = nil, nil, false
+	if o.late != nil {
+		o.late.Stop()
+	}
 	o.signal()
 	return unsent
 }
@@ -147,10 +216,6 @@ func join(a, b job.WorkerMessage) job.WorkerMessage {
 		if b, ok := b.(job.Assignments); ok {
 			return append(a, b...)
 		}
-	case job.ResultAcks:
-		if b, ok := b.(job.ResultAcks); ok {
-			return append(a, b...)
-		}
 	case job.Cancellation:
 		if b, ok := b.(job.Cancellation); ok && a.Reason == b.Reason {
 			a.LeaseIDs = append(a.LeaseIDs, b.LeaseIDs...)
@@ -165,10 +230,6 @@ func split(m job.WorkerMessage) (head, rest job.WorkerMessage) {
 	switch m := m.(type) {
 	case job.Assignments:
 		if n := fitting(m); n < len(m) {
-			return m[:n:n], m[n:]
-		}
-	case job.ResultAcks:
-		if n := maxMessageItems; n < len(m) {
 			return m[:n:n], m[n:]
 		}
 	case job.Cancellation:

@@ -48,8 +48,16 @@ type WorkerServer struct {
 	fermatav1.UnimplementedWorkerServiceServer
 	sessions Sessions
 	logger   *slog.Logger
+	trace    LeaseTracer
 	loops    sync.WaitGroup
 }
+
+// LeaseTracer gives the trace context of a record's live attempt, as the headers of
+// the W3C recommendation; empty if the run is not traced.
+type LeaseTracer func(*job.Record) (traceparent, tracestate string)
+
+// Trace has leases carry trace contexts. Call it before serving.
+func (w *WorkerServer) Trace(t LeaseTracer) { w.trace = t }
 
 // NewWorkerServer serves sessions. A nil logger discards.
 func NewWorkerServer(sessions Sessions, logger *slog.Logger) *WorkerServer {
@@ -66,7 +74,7 @@ func (w *WorkerServer) Wait() { w.loops.Wait() }
 // Work serves one stream until the worker, the session or the connection ends it.
 func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkRequest, fermatav1.WorkResponse]) error {
 	s := &workerStream{
-		stream: stream, sessions: w.sessions, out: newOutbox(),
+		stream: stream, sessions: w.sessions, trace: w.trace, out: newOutbox(),
 		hello: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	s.caller = callerOf(stream.Context())
@@ -104,6 +112,7 @@ func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkReques
 type workerStream struct {
 	stream   grpc.BidiStreamingServer[fermatav1.WorkRequest, fermatav1.WorkResponse]
 	sessions Sessions
+	trace    LeaseTracer
 	out      *outbox
 	hello    chan struct{} // closed when the session has begun
 	caller   *caller       // nil where callers are not authenticated
@@ -234,11 +243,11 @@ func (s *workerStream) read() error {
 		return err
 	}
 	for {
-		m, err := s.stream.Recv()
-		if err != nil {
+		var f requestFrame
+		if err := s.stream.RecvMsg(&f); err != nil {
 			return err
 		}
-		if err := s.take(session, m); err != nil {
+		if err := s.take(session, &f); err != nil {
 			return err
 		}
 	}
@@ -287,20 +296,21 @@ func (s *workerStream) ownResults(results []job.Result) ([]job.Result, error) {
 	return own, s.refuse(foreign, notTaken)
 }
 
-func (s *workerStream) take(session job.WorkerSession, m *fermatav1.WorkRequest) error {
-	switch m := m.GetMessage().(type) {
+func (s *workerStream) take(session job.WorkerSession, f *requestFrame) error {
+	if len(f.results) > 0 {
+		results, err := s.ownResults(f.results)
+		if err != nil {
+			return err
+		}
+		session.Results(results)
+	}
+	switch m := f.other.GetMessage().(type) {
 	case *fermatav1.WorkRequest_Started:
 		ids, err := s.own(m.Started.GetLeaseIds())
 		if err != nil {
 			return err
 		}
 		session.Started(ids)
-	case *fermatav1.WorkRequest_Results:
-		results, err := s.ownResults(each(m.Results.GetResults(), resultFromPB))
-		if err != nil {
-			return err
-		}
-		session.Results(results)
 	case *fermatav1.WorkRequest_Returned:
 		ids, err := s.own(m.Returned.GetLeaseIds())
 		if err != nil {
@@ -332,16 +342,29 @@ func (s *workerStream) write() error {
 				return s.stream.Context().Err()
 			}
 		}
-		pb := messageToPB(m)
-		if _, done := m.(sealed); s.seal != nil && !done {
-			s.seal.closeAll(pb)
-		}
-		err := s.stream.Send(pb)
+		err := s.stream.SendMsg(s.frame(m))
 		s.out.sent()
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// frame is a message as it goes out.
+func (s *workerStream) frame(m job.WorkerMessage) any {
+	switch m := m.(type) {
+	case job.Assignments:
+		return &leaseFrame{leases: m, seal: s.seal, trace: s.trace}
+	case job.ResultAcks:
+		return &ackFrame{acks: m, seal: s.seal}
+	case sealed:
+		return m.pb
+	}
+	pb := messageToPB(m)
+	if s.seal != nil {
+		s.seal.closeAll(pb)
+	}
+	return pb
 }
 
 // guarded makes an error of a panic, so that it ends this stream only.

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/frame"
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -74,7 +75,7 @@ func workBench(t *testing.T, r *recorder) workStream {
 	listener := bufconn.Listen(1 << 20)
 	worker := NewWorkerServer(r, nil)
 	g := &guard{logger: worker.logger}
-	server := grpc.NewServer(grpc.StreamInterceptor(g.stream))
+	server := grpc.NewServer(grpc.StreamInterceptor(g.stream), grpc.ForceServerCodecV2(frame.Codec()))
 	fermatav1.RegisterWorkerServiceServer(server, worker)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })
@@ -83,7 +84,7 @@ func workBench(t *testing.T, r *recorder) workStream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(func() {
 		cancel()
 		_ = conn.Close()
@@ -140,7 +141,7 @@ func (r *recorder) want(t *testing.T, want ...string) {
 			if got != w {
 				t.Errorf("session was told %q, want %q", got, w)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("session was never told %q", w)
 		}
 	}
@@ -360,7 +361,7 @@ func TestSlowWorkerDoesNotHoldTheSession(t *testing.T) {
 func TestOutboxJoinsAndSplits(t *testing.T) {
 	o := newOutbox()
 	o.bound(job.Hello{Slots: 10_000})
-	big := make([]byte, 400<<10)
+	big := make([]byte, maxMessageBytes*2/5)
 	put := func(m job.WorkerMessage) {
 		t.Helper()
 		if err := o.put(m); err != nil {
@@ -370,7 +371,7 @@ func TestOutboxJoinsAndSplits(t *testing.T) {
 	for range 5 {
 		put(job.Assignments{{Record: &job.Record{Definition: &job.Definition{Payload: big}}}})
 	}
-	for range 2500 {
+	for range 700 {
 		put(job.ResultAcks{{}})
 	}
 	put(job.Cancellation{LeaseIDs: []string{"a"}})
@@ -387,7 +388,7 @@ func TestOutboxJoinsAndSplits(t *testing.T) {
 		got = append(got, fmt.Sprintf("%T:%d", m, items(m))[4:])
 	}
 	want := []string{
-		"Assignments:2", "Assignments:2", "Assignments:1", "ResultAcks:1000", "ResultAcks:1000", "ResultAcks:500",
+		"ResultAcks:300", "ResultAcks:300", "ResultAcks:100", "Assignments:2", "Assignments:2", "Assignments:1",
 		"Cancellation:2", "Cancellation:1", "GoElsewhere:1", "GoElsewhere:1",
 	}
 	if !slices.Equal(got, want) {
@@ -396,4 +397,71 @@ func TestOutboxJoinsAndSplits(t *testing.T) {
 	if o.items != 0 {
 		t.Errorf("%d items are left", o.items)
 	}
+}
+
+// Acknowledgements go along with what is sent anyway, or after a moment; never later,
+// however much else there is.
+func TestAcknowledgementsWaitForCompany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutbox()
+		o.bound(job.Hello{Slots: 100})
+		lease := func() job.Assignments {
+			return job.Assignments{{Record: &job.Record{Definition: &job.Definition{}}}}
+		}
+		put := func(list ...job.WorkerMessage) {
+			for _, m := range list {
+				if err := o.put(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		took := func(want ...string) {
+			t.Helper()
+			var got []string
+			for m, _ := o.take(); m != nil; m, _ = o.take() {
+				got = append(got, fmt.Sprintf("%T:%d", m, items(m))[4:])
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("took %v, want %v", got, want)
+			}
+		}
+		woken := func() bool {
+			select {
+			case <-o.wake:
+				return true
+			default:
+				return false
+			}
+		}
+		for range 2 { // the timer is used again
+			put(job.ResultAcks{{}}, job.ResultAcks{{}})
+			time.Sleep(ackPause - time.Microsecond)
+			synctest.Wait()
+			if took(); woken() {
+				t.Error("woken for acknowledgements alone")
+			}
+			time.Sleep(time.Microsecond)
+			synctest.Wait()
+			if !woken() {
+				t.Error("not woken after the pause")
+			}
+			took("ResultAcks:2")
+		}
+		put(job.ResultAcks{{}}, lease())
+		took("Assignments:1", "ResultAcks:1")
+		put(lease(), job.GoElsewhere{}, job.ResultAcks{{}}, job.ResultAcks{{}})
+		took("Assignments:1", "ResultAcks:2", "GoElsewhere:1")
+		woken()
+		put(make(job.ResultAcks, maxMessageItems))
+		if !woken() {
+			t.Error("not woken for a full message")
+		}
+		put(job.ResultAcks{{}})
+		took("ResultAcks:300", "ResultAcks:1")
+		put(job.ResultAcks{{LeaseID: "a"}})
+		if left := o.close(); len(left) != 1 || o.items != 1 {
+			t.Errorf("closed with %v", left)
+		}
+		time.Sleep(time.Second) // rings in vain, or not at all
+	})
 }

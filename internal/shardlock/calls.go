@@ -54,6 +54,7 @@ type outcome struct {
 // redisCalls carries calls out. It has no state of its own.
 type redisCalls struct {
 	o       Options
+	scripts redis.Scripter
 	locks   *redislock.Client
 	process string // the name of this process
 }
@@ -112,7 +113,7 @@ func (c *redisCalls) seize(ctx context.Context, out *outcome) {
 	}
 	var done bool
 	err := c.bounded(ctx, func(ctx context.Context) (err error) {
-		done, err = breakScript.Run(ctx, c.o.Client, []string{c.o.Key(out.shard)},
+		done, err = breakScript.Run(ctx, c.scripts, []string{c.o.Key(out.shard)},
 			out.expect, out.token+c.metadata(), c.o.TTL.Milliseconds(), out.below.Milliseconds()).Bool()
 		return err
 	})

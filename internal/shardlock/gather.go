@@ -71,7 +71,10 @@ func (c *redisCalls) together(ctx context.Context, jobs []call) []outcome {
 
 // gatherer is a client for redislock, which makes one call for each lock: those made
 // under the context of a gathering are sent together.
-type gatherer struct{ redis.Scripter }
+type gatherer struct {
+	redis.Scripter
+	bySHA map[string]string // functions to call in place of scripts; nil: none
+}
 
 type gatheringKey struct{}
 
@@ -87,14 +90,19 @@ type gathering struct {
 // the server does not know the script, Eval, goes its own way.
 func (g gatherer) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	if all, ok := ctx.Value(gatheringKey{}).(*gathering); ok {
-		return all.evalSha(ctx, sha, keys, args)
+		return all.evalSha(ctx, func(p redis.Pipeliner) *redis.Cmd {
+			if g.bySHA != nil {
+				return p.FCall(ctx, g.bySHA[sha], keys, args...)
+			}
+			return p.EvalSha(ctx, sha, keys, args...)
+		})
 	}
 	return g.Scripter.EvalSha(ctx, sha, keys, args...)
 }
 
-func (g *gathering) evalSha(ctx context.Context, sha string, keys []string, args []any) *redis.Cmd {
+func (g *gathering) evalSha(ctx context.Context, add func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
 	g.mu.Lock()
-	cmd := g.pipe.EvalSha(ctx, sha, keys, args...)
+	cmd := add(g.pipe)
 	g.missing--
 	last := g.missing == 0
 	g.mu.Unlock()

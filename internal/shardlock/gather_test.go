@@ -3,6 +3,7 @@ package shardlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/stalltest"
 )
 
 // TestRefreshesGoTogether: locks that were obtained at different times are refreshed
@@ -112,7 +114,12 @@ func TestEachRefreshHasItsOwnOutcome(t *testing.T) {
 	client.Del(t.Context(), testKey(1))
 	client.Set(t.Context(), testKey(3), "another's", time.Minute)
 	client.ScriptFlush(t.Context())
-	for shard, out := range refreshed() {
+	outs := refreshed()
+	unanswered := func(o outcome) bool { return o.err != nil && !errors.Is(o.err, redislock.ErrNotObtained) }
+	for tries := 0; tries < 10 && slices.ContainsFunc(outs, unanswered); tries++ {
+		outs = refreshed() // the machine stood still for longer than a call may take
+	}
+	for shard, out := range outs {
 		lost := shard == 1 || shard == 3
 		if out.shard != shard || errors.Is(out.err, redislock.ErrNotObtained) != lost || !lost && out.err != nil || out.start.IsZero() {
 			t.Errorf("shard %d: %+v", shard, out)
@@ -128,7 +135,7 @@ func TestEachRefreshHasItsOwnOutcome(t *testing.T) {
 			t.Errorf("shard %d: %v from a server that does not answer", out.shard, out.err)
 		}
 	}
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > patience {
 		t.Errorf("the calls ended after %v", took)
 	}
 	server.Resume()
@@ -157,23 +164,27 @@ func TestServersDoNotWaitForEachOther(t *testing.T) {
 	if len(groups) != 3 || len(groups[0])+len(groups[1])+len(groups[2]) != o.Shards {
 		t.Fatalf("%d groups", len(groups))
 	}
+	machine, begun := stalltest.Start(t), time.Now()
 	frozen := cluster.Master(0)
 	frozen.Pause()
 	defer frozen.Resume()
 	var mu sync.Mutex
-	failed, quick := 0, 0
+	failed, others := 0, []time.Duration{}
 	m.calls.all(t.Context(), jobs, func(outs []outcome) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, out := range outs {
 			if out.err != nil {
 				failed++
-			} else if out.elapsed < m.o.callTimeout()/2 {
-				quick++
+			} else {
+				others = append(others, out.elapsed)
 			}
 		}
 	})
-	if failed == 0 || quick == 0 || failed+quick != o.Shards {
-		t.Errorf("%d refreshes failed, %d were quick, of %d", failed, quick, o.Shards)
+	if failed == 0 || len(others) == 0 || failed+len(others) != o.Shards {
+		t.Errorf("%d refreshes failed, %d did not, of %d", failed, len(others), o.Shards)
+	}
+	if most := m.o.callTimeout()/2 + machine.Since(begun); slices.Max(append(others, 0)) > most {
+		t.Errorf("a refresh at a server that answers took %v, want at most %v", slices.Max(others), most)
 	}
 }

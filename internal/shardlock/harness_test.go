@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,11 +18,15 @@ import (
 
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/stalltest"
 )
 
 const (
-	testTTL  = 4 * time.Second
-	patience = 30 * time.Second
+	testTTL  = 6 * time.Second
+	patience = time.Minute
+	// longTTL leaves a third of it, in which a lock is broken and has not expired yet, to a
+	// machine that stands still.
+	longTTL = 2 * testTTL
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -179,6 +184,36 @@ func (f *fleet) converged(names ...string) {
 func (f *fleet) eventually(what string, cond func() error) {
 	f.t.Helper()
 	redistest.Eventually(f.t, patience, what, func(context.Context) error { return cond() })
+}
+
+// settledScene plays a scene in which processes give signs of life and nothing changes
+// hands, and fails the test with what did. On a machine that stands still for as long as
+// a sign of life may take, they may be given too late: the scene is played again, on a
+// server of its own.
+func settledScene(t *testing.T, scene func(f *fleet) (wrong []string)) {
+	t.Helper()
+	for range 5 {
+		server := redistest.Start(t)
+		machine, begun := stalltest.Start(t), time.Now()
+		machine.Ask(stalltest.Beat, func(ctx context.Context) error { return server.Client().Ping(ctx).Err() })
+		f := newFleet(t, server.Granted(), 8)
+		wrong := scene(f)
+		f.mu.Lock()
+		nodes := slices.Collect(maps.Values(f.nodes))
+		f.mu.Unlock()
+		for _, n := range nodes {
+			n.crash()
+		}
+		stood := machine.Longest(begun)
+		if len(wrong) == 0 {
+			return
+		}
+		if stood < beatEvery {
+			t.Fatalf("%v; the machine stood still for %v at most", wrong, stood)
+		}
+		t.Logf("%v; the machine stood still for %v", wrong, stood)
+	}
+	t.Fatal("the machine never let a process give its signs of life in time")
 }
 
 // holds waits until the node holds the shard and returns its grip.

@@ -54,33 +54,36 @@ func TestLockOfEndedProcess(t *testing.T) {
 // gossip for dead.
 func TestProcessThatGivesSignsKeepsItsLocks(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Granted(), 8)
-	a, b := f.start("a"), f.start("b")
-	f.see("a", "b")
-	f.converged("a", "b")
-	var grips []Grip
-	for shard := range 8 {
-		if g, held := a.Held(shard); held {
-			grips = append(grips, g)
+	settledScene(t, func(f *fleet) (wrong []string) {
+		a, b := f.start("a"), f.start("b")
+		f.see("a", "b")
+		f.converged("a", "b")
+		var grips []Grip
+		for shard := range 8 {
+			if g, held := a.Held(shard); held {
+				grips = append(grips, g)
+			}
 		}
-	}
-	before, _ := b.taken()
-	b.Gone("a")
-	b.SetView(view("b", "b"))
-	f.eventually("two lives of a lock", func() error {
-		if g, ok := a.Held(grips[0].Shard); !ok || g.ValidUntil.Before(grips[0].ValidUntil.Add(2*testTTL)) {
-			return errors.New("not yet")
+		before, _ := b.taken()
+		lost := f.lossCount()
+		b.Gone("a")
+		b.SetView(view("b", "b"))
+		f.eventually("two lives of a lock", func() error {
+			if g, ok := a.Held(grips[0].Shard); f.lossCount() == lost && (!ok || g.ValidUntil.Before(grips[0].ValidUntil.Add(2*testTTL))) {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		for _, g := range grips {
+			if f.value(g.Shard) != g.Value {
+				wrong = append(wrong, fmt.Sprintf("shard %d: the value changed", g.Shard))
+			}
 		}
-		return nil
+		if free, broken := b.taken(); free != before || broken+f.lossCount()-lost != 0 {
+			wrong = append(wrong, fmt.Sprintf("b took %d more, broke %d; %d losses", free-before, broken, f.lossCount()-lost))
+		}
+		return wrong
 	})
-	for _, g := range grips {
-		if f.value(g.Shard) != g.Value {
-			t.Errorf("shard %d: the value changed", g.Shard)
-		}
-	}
-	if free, broken := b.taken(); free != before || broken+f.lossCount() != 0 {
-		t.Errorf("b took %d more, broke %d; losses %v", free-before, broken, f.losses)
-	}
 }
 
 // TestSilentProcessOfThisName: a node that has crashed and is back breaks the locks of
@@ -107,22 +110,26 @@ func TestSilentProcessOfThisName(t *testing.T) {
 // TestSecondProcessOfANameBreaksNothing: the first gives signs of life.
 func TestSecondProcessOfANameBreaksNothing(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, redistest.Start(t).Granted(), 1)
-	v, _ := ownedBy(t, true)
-	first := f.start("a")
-	first.SetView(v)
-	g := f.holds(first, 0)
-	second := f.start("a")
-	second.SetView(v)
-	f.eventually("two lives of a lock", func() error {
-		if now, ok := first.Held(0); !ok || now.ValidUntil.Before(g.ValidUntil.Add(2*testTTL)) {
-			return errors.New("not yet")
+	settledScene(t, func(f *fleet) (wrong []string) {
+		f.shards = 1
+		v, _ := ownedBy(t, true)
+		first := f.start("a")
+		first.SetView(v)
+		g := f.holds(first, 0)
+		second := f.start("a")
+		second.SetView(v)
+		f.eventually("two lives of a lock", func() error {
+			if now, ok := first.Held(0); f.lossCount() == 0 && (!ok || now.ValidUntil.Before(g.ValidUntil.Add(2*testTTL))) {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		if free, broken := second.taken(); free+broken+f.lossCount() != 0 {
+			wrong = append(wrong, fmt.Sprintf("the second took %d, broke %d; %d losses", free, broken, f.lossCount()))
 		}
-		return nil
+		first.crash() // whom the fleet knows no more by its name
+		return wrong
 	})
-	if free, broken := second.taken(); free+broken+f.lossCount() != 0 {
-		t.Errorf("the second took %d, broke %d; losses %v", free, broken, f.losses)
-	}
 }
 
 // A process that is heard of again between the look and the breaking keeps its lock,
@@ -331,7 +338,8 @@ func TestBurialsAreBounded(t *testing.T) {
 func TestSignsAreGivenInCompany(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, redistest.Start(t).Granted(), 1)
-	a := f.start("a")
+	const ttl = time.Minute
+	a := f.start("a", func(o *Options) { o.TTL = ttl })
 	f.see("a")
 	h := parse(f.holds(a, 0).Value)
 	if h.process != a.calls.process || len(h.process) != tokenLen {
@@ -344,7 +352,7 @@ func TestSignsAreGivenInCompany(t *testing.T) {
 	v, _ := ownedBy(t, true)
 	a.SetView(v)
 	f.eventually("a sign of life", func() error { return f.observer.Get(t.Context(), key).Err() })
-	if got, want := f.observer.Get(t.Context(), key).Val(), fmt.Sprintf("%d %d", beatEvery.Milliseconds(), testTTL.Milliseconds()); got != want {
+	if got, want := f.observer.Get(t.Context(), key).Val(), fmt.Sprintf("%d %d", beatEvery.Milliseconds(), ttl.Milliseconds()); got != want {
 		t.Errorf("sign of life %q, want %q", got, want)
 	}
 	// A Redis without room still hears it.
@@ -352,11 +360,11 @@ func TestSignsAreGivenInCompany(t *testing.T) {
 	if err := f.observer.Set(t.Context(), "new", "1", 0).Err(); err == nil {
 		t.Fatal("there is room")
 	}
-	f.observer.PExpire(t.Context(), key, testTTL/2)
+	f.observer.PExpire(t.Context(), key, ttl/2)
 	if err := a.calls.beat(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if left := f.observer.PTTL(t.Context(), key).Val(); left < testTTL*3/4 {
+	if left := f.observer.PTTL(t.Context(), key).Val(); left < ttl*3/4 {
 		t.Errorf("%v are left of its last sign", left)
 	}
 	f.observer.ConfigSet(t.Context(), "maxmemory", "0")
@@ -403,9 +411,6 @@ func TestSignsEndInGoodOrder(t *testing.T) {
 		go func() { m.keepAlive(ctx); close(done) }()
 		spell := func(d time.Duration, want ...string) {
 			t.Helper()
-			mu.Lock()
-			said = nil
-			mu.Unlock()
 			time.Sleep(d)
 			synctest.Wait()
 			mu.Lock()
@@ -413,6 +418,7 @@ func TestSignsEndInGoodOrder(t *testing.T) {
 			if got := slices.Compact(said); !slices.Equal(got, want) {
 				t.Errorf("said %q, want %q", got, want)
 			}
+			said = nil
 		}
 		spell(time.Minute)
 		m.company.Store(true)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bsm/redislock"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/ring"
 )
@@ -42,10 +43,16 @@ func New(o Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	g, scripter := gatherer{Scripter: o.Client}, redis.Scripter(o.Client)
+	if o.Functions {
+		_, g.bySHA = functions()
+		scripter = functionCaller{Scripter: o.Client, client: o.Client, bySHA: g.bySHA}
+		g.Scripter = scripter
+	}
 	return &Manager{
 		o:       o,
 		metrics: newMetrics(o.Registerer),
-		calls:   &redisCalls{o: o, locks: redislock.New(gatherer{o.Client}), process: newToken()},
+		calls:   &redisCalls{o: o, scripts: scripter, locks: redislock.New(g), process: newToken()},
 		grips:   make([]atomic.Pointer[Grip], o.Shards),
 		joined:  make(chan struct{}, 1),
 		stopped: make(chan struct{}),

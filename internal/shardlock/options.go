@@ -38,6 +38,8 @@ type Options struct {
 	// never wait behind batches for a connection. Between 4 and 64 calls are in
 	// flight at once: one for four shards.
 	Client redis.UniversalClient
+	// Functions calls the functions of [Library] in place of sending scripts.
+	Functions bool
 	// Key names the lock key of a shard. It carries the shard's hash tag.
 	Key func(shard int) string
 	// LifeKey names the key in which a process, named by 22 random characters,

@@ -25,7 +25,7 @@ func (b *answerBed) jobCalls() []answerCall {
 	var settle job.Write
 	return []answerCall{
 		{name: "create", call: func(ctx context.Context) error {
-			reply := s.Create(ctx, 0, []job.Record{created})
+			reply := storetest.Create(ctx, s, 0, []job.Record{created})
 			if reply.Err == nil && reply.Results[0].Code != job.Created {
 				return errors.New("it says that the job exists")
 			}

@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -170,15 +172,25 @@ func (w *World) scores(key string) map[string]int64 {
 func (w *World) keys(pattern string) []string {
 	w.T.Helper()
 	pattern = strings.NewReplacer("[", `\[`, "]", `\]`).Replace(pattern)
-	client := redis.Cmdable(w.Client)
-	if cluster, ok := w.Client.(*redis.ClusterClient); ok {
-		master, err := cluster.MasterForKey(contextOf(w.T), pattern)
-		if err != nil {
-			w.T.Fatalf("audit: %v", err)
-		}
-		client = master
+	cluster, ok := w.Client.(*redis.ClusterClient)
+	if !ok {
+		return w.mustKeys(w.Client.Keys(contextOf(w.T), pattern).Result())
 	}
-	found, err := client.Keys(contextOf(w.T), pattern).Result()
+	// All masters: KEYS is not redirected, and a slot may just have moved.
+	var mu sync.Mutex
+	var found []string
+	err := cluster.ForEachMaster(contextOf(w.T), func(ctx context.Context, master *redis.Client) error {
+		keys, err := master.Keys(ctx, pattern).Result()
+		mu.Lock()
+		defer mu.Unlock()
+		found = append(found, keys...)
+		return err
+	})
+	return w.mustKeys(found, err)
+}
+
+func (w *World) mustKeys(found []string, err error) []string {
+	w.T.Helper()
 	if err != nil {
 		w.T.Fatalf("audit: %v", err)
 	}

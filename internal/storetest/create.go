@@ -10,7 +10,7 @@ import (
 func testCreate(w *World) {
 	ids := w.InShard(0, 2)
 	first, second := w.Record(Once(ids[0], time.Hour)), w.Record(Once(ids[1], 2*time.Hour))
-	reply := w.Store.Create(w.T.Context(), 0, []job.Record{second})
+	reply := Create(w.T.Context(), w.Store, 0, []job.Record{second})
 	due := Start + (2 * time.Hour).Milliseconds()
 	if want := []job.LaneHead{{Lane: Lane(), DueMS: due}}; reply.Err != nil || !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lock {
 		w.T.Fatalf("first record of a lane: %+v", reply)
@@ -18,12 +18,12 @@ func testCreate(w *World) {
 	if reply.NowUS != Start*1000 {
 		w.T.Errorf("clock %d, want %d: %+v", reply.NowUS, Start*1000, reply)
 	}
-	reply = w.Store.Create(w.T.Context(), 0, []job.Record{first})
+	reply = Create(w.T.Context(), w.Store, 0, []job.Record{first})
 	if len(reply.Earlier) != 1 || reply.Earlier[0].DueMS != first.IndexMS {
 		w.T.Errorf("an earlier record: %+v", reply)
 	}
 	third := Once(w.InShard(0, 3)[2], 3*time.Hour)
-	reply = w.Store.Create(w.T.Context(), 0, []job.Record{w.Record(third)})
+	reply = Create(w.T.Context(), w.Store, 0, []job.Record{w.Record(third)})
 	if len(reply.Earlier) != 0 || reply.Holder != "" {
 		w.T.Errorf("a later record is no news: %+v", reply)
 	}
@@ -46,21 +46,21 @@ func testCreateExists(w *World) {
 	other.Definition.Handler = "another"
 	other.Definition.CreateRequestID = "another"
 	batch[2] = other
-	reply := w.Store.Create(ctx, 1, batch)
+	reply := Create(ctx, w.Store, 1, batch)
 	if reply.Err != nil || reply.Results[0].Code != job.Created || reply.Results[1].Code != job.Created || reply.Results[2].Code != job.Exists {
 		w.T.Fatalf("same id twice in a batch: %+v", reply)
 	}
 	if e := reply.Results[2].Existing; e == nil || e.Definition.Handler != r.Definition.Handler {
 		w.T.Errorf("existing record: %+v", e)
 	}
-	if reply = w.Store.Create(ctx, 1, []job.Record{r}); reply.Results[0].Code != job.Created {
+	if reply = Create(ctx, w.Store, 1, []job.Record{r}); reply.Results[0].Code != job.Created {
 		w.T.Errorf("an identical creation is the same creation: %+v", reply)
 	}
 	w.Advance(time.Minute)
 	live := w.Lease(1, 1)[0]
 	w.MustWrite(1, w.Decide(live.Record, live.Definition, live.State, job.Delete{}))
 	again := w.Record(*live.Definition)
-	reply = w.Store.Create(ctx, 1, []job.Record{again})
+	reply = Create(ctx, w.Store, 1, []job.Record{again})
 	if reply.Results[0].Code != job.Tombstone || reply.Results[0].Existing == nil {
 		w.T.Errorf("deleted while live: %+v", reply)
 	}
@@ -74,7 +74,7 @@ func testCreateLarge(w *World) {
 		d.Payload = make([]byte, 8<<10) // three megabytes: cut by bytes, too
 		records = append(records, w.Record(d))
 	}
-	reply := w.Store.Create(w.T.Context(), 2, records)
+	reply := Create(w.T.Context(), w.Store, 2, records)
 	if reply.Err != nil || len(reply.Results) != n {
 		w.T.Fatalf("create %d: %v", n, reply.Err)
 	}
@@ -103,7 +103,7 @@ func testCreateMends(w *World) {
 			w.T.Errorf("%s can be read", id)
 		}
 		r := w.Record(Definition(id))
-		reply := w.Store.Create(ctx, 0, []job.Record{r})
+		reply := Create(ctx, w.Store, 0, []job.Record{r})
 		if reply.Err != nil || reply.Results[0].Code != job.Created {
 			w.T.Fatalf("registered again: %+v", reply)
 		}

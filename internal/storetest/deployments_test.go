@@ -60,7 +60,8 @@ func TestCluster(t *testing.T) {
 
 // TestClusterFailover loses a master; its shards go on with its replica.
 func TestClusterFailover(t *testing.T) {
-	cluster := redistest.StartCluster(t, 3, 1)
+	// What the other masters serve does not depend on how soon this one is replaced.
+	cluster := redistest.StartCluster(t, 3, 1, redistest.WithConfig("cluster-require-full-coverage", "no"))
 	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
 	last := map[string]uint64{}
 	cycle := func(shard int) error {
@@ -90,14 +91,14 @@ func TestClusterFailover(t *testing.T) {
 		}
 	}
 	for _, n := range cluster.Nodes() {
-		redistest.Eventually(t, 20*time.Second, "replicas that have all", func(ctx context.Context) error { return inStep(ctx, n) })
+		redistest.Eventually(t, time.Minute, "replicas that have all", func(ctx context.Context) error { return inStep(ctx, n) })
 	}
 	old := cluster.KillMaster(1)
 	if err := cycle(0); err != nil {
 		t.Errorf("a shard of another master: %v", err)
 	}
 	cluster.WaitFailover(old)
-	redistest.Eventually(t, 20*time.Second, "leasing after the failover", func(context.Context) error { return cycle(1) })
+	redistest.Eventually(t, time.Minute, "leasing after the failover", func(context.Context) error { return cycle(1) })
 }
 
 // inStep answers nil for a server whose replicas have all that it has written.
@@ -137,7 +138,7 @@ func TestSlotMigration(t *testing.T) {
 	settled := 0
 	work := func() {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		reply := w.Store.Lease(ctx, []job.LeaseRequest{storetest.LeaseRequest(0, 2, "")})[0]
 		if reply.Err != nil && !errors.Is(reply.Err, job.ErrUnavailable) {
@@ -165,7 +166,7 @@ func TestSlotMigration(t *testing.T) {
 	work()
 	node(to, "cluster", "setslot", slot, "node", toID)
 	node(from, "cluster", "setslot", slot, "node", toID)
-	redistest.Eventually(t, 20*time.Second, "the rest after the migration", func(context.Context) error {
+	redistest.Eventually(t, time.Minute, "the rest after the migration", func(context.Context) error {
 		work()
 		if settled < len(ids) {
 			return fmt.Errorf("%d of %d jobs have run", settled, len(ids))

@@ -18,7 +18,15 @@ import (
 func TestReplicaClass(t *testing.T) {
 	s := redistest.StartSentinel(t, 1, 3, 2, redistest.WithMinReplicas(1, 10))
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
-	w := storetest.NewWorld(t, observe(t, s.Nodes()[0], url), as(t, url), func(o *redisstore.Options) {
+	patient, err := redisstore.NewClient(redisstore.ClientOptions{URL: url, ReadTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = patient.Close() })
+	w := storetest.NewWorld(t, observe(t, s.Nodes()[0], url), func(o *redisstore.Options) {
+		o.Client, o.Durability, o.WaitTimeout = patient, redisstore.DurabilityReplica, 20*time.Second
+	})
+	hasty := w.Open(as(t, url), func(o *redisstore.Options) {
 		o.Durability, o.WaitTimeout = redisstore.DurabilityReplica, 200*time.Millisecond
 	})
 	id := w.InShard(0, 1)[0]
@@ -28,13 +36,13 @@ func TestReplicaClass(t *testing.T) {
 	replica := s.Nodes()[1]
 	replica.Pause()
 	settle := w.Settle(l, job.OutcomeSucceeded)
-	reply := w.Store.Apply(t.Context(), 0, []job.Write{settle})
+	reply := hasty.Apply(t.Context(), 0, []job.Write{settle})
 	if !errors.Is(reply.Err, job.ErrDurability) || len(reply.Results) != 1 || reply.Results[0].Code != job.Written {
 		t.Errorf("the replica is frozen: %+v", reply)
 	}
 	replica.Resume()
-	redistest.Eventually(t, 10*time.Second, "confirmation of a repeat", func(context.Context) error {
-		return w.Store.Apply(t.Context(), 0, []job.Write{settle}).Err
+	redistest.Eventually(t, time.Minute, "confirmation of a repeat", func(context.Context) error {
+		return hasty.Apply(t.Context(), 0, []job.Write{settle}).Err
 	})
 	if got := w.Get(id).State; got.Runs != 1 {
 		t.Errorf("state %+v", got)
@@ -92,7 +100,7 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 	// Online is not enough: it must have confirmed something.
 	conn := server.Client().Conn()
 	defer conn.Close()
-	redistest.Eventually(t, 20*time.Second, "a replica that confirms", func(ctx context.Context) error {
+	redistest.Eventually(t, time.Minute, "a replica that confirms", func(ctx context.Context) error {
 		if err := conn.Set(ctx, "probe", "1", 0).Err(); err != nil {
 			return err
 		}
@@ -113,19 +121,24 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 	}
 	check := func(want redisstore.Severity, class redisstore.Durability) {
 		t.Helper()
-		report, err := s.Check(t.Context())
-		if got := severity(report, "durability"); err != nil || got != want || report.Class != class {
-			t.Errorf("durability is %s, want %s; report %+v (%v)", got, want, report, err)
-		}
+		// The replica may take its time to confirm.
+		redistest.Eventually(t, time.Minute, "the class that is kept", func(context.Context) error {
+			report, err := s.Check(t.Context())
+			if got := severity(report, "durability"); err != nil || got != want || report.Class != class {
+				return fmt.Errorf("durability is %s, want %s; report %+v (%w)", got, want, report, err)
+			}
+			return nil
+		})
 	}
 	check(redisstore.Fatal, redisstore.DurabilityLocal)
 	if err := server.Client().ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 	check(redisstore.Info, redisstore.DurabilityReplica)
-	if _, err := redisstore.Open(t.Context(), o); err != nil {
-		t.Errorf("with a minimum: %v", err)
-	}
+	redistest.Eventually(t, time.Minute, "with a minimum", func(context.Context) error {
+		_, err := redisstore.Open(t.Context(), o)
+		return err
+	})
 }
 
 // severity is that of the finding with a code, Info without one.

@@ -54,7 +54,7 @@ func (e *explorer) acts() []exploreAct {
 
 func (e *explorer) create(s *scene) bool {
 	fresh := e.Record(e.definition())
-	reply := e.Store.Create(e.T.Context(), 0, []job.Record{fresh})
+	reply := Create(e.T.Context(), e.Store, 0, []job.Record{fresh})
 	if reply.Err != nil {
 		e.T.Fatal(reply.Err)
 	}

@@ -75,7 +75,7 @@ func TestOneLostAnswer(t *testing.T) {
 	id := w.InShard(0, 1)[0]
 	d := storetest.Once(id, 0)
 	lose()
-	created := s.Create(ctx, 0, []job.Record{w.Record(d)})
+	created := storetest.Create(ctx, s, 0, []job.Record{w.Record(d)})
 	if created.Err != nil || created.Results[0].Code != job.Created {
 		t.Errorf("create: %+v", created)
 	}
@@ -121,7 +121,7 @@ func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard 
 		d.Retry.MaxAttempts = 3
 		r := w.Record(d)
 		created := repeat(t, func() (job.CreateReply, error) {
-			reply := s.Create(ctx, shard, []job.Record{r})
+			reply := storetest.Create(ctx, s, shard, []job.Record{r})
 			return reply, reply.Err
 		})
 		if created.Results[0].Code != job.Created {
@@ -275,14 +275,19 @@ func TestLateLeaseIsRefused(t *testing.T) {
 	w.Add(d)
 
 	proxy.Blackhole(faultproxy.ToServer)
-	ctx, cancel := context.WithTimeout(t.Context(), redisstore.DefaultReadTimeout/2)
-	defer cancel()
-	if reply := far.Lease(ctx, []job.LeaseRequest{storetest.LeaseRequest(0, 1, "lost")})[0]; !errors.Is(reply.Err, job.ErrUnavailable) {
-		t.Fatalf("a call that did not get through: %+v", reply)
-	}
-	held := proxy.Counters().Stalled
+	redistest.Eventually(t, time.Minute, "a call is held back", func(context.Context) error {
+		ctx, cancel := context.WithTimeout(t.Context(), redisstore.DefaultReadTimeout/2)
+		defer cancel()
+		if reply := far.Lease(ctx, []job.LeaseRequest{storetest.LeaseRequest(0, 1, "lost")})[0]; !errors.Is(reply.Err, job.ErrUnavailable) {
+			t.Fatalf("a call that did not get through: %+v", reply)
+		}
+		if proxy.Counters().Stalled == 0 {
+			return errors.New("none was sent")
+		}
+		return nil
+	})
 	begun := time.Now()
-	redistest.Eventually(t, 5*time.Second, "the caller's patience ends", func(context.Context) error {
+	redistest.Eventually(t, time.Minute, "the caller's patience ends", func(context.Context) error {
 		if waited := time.Since(begun); waited < redisstore.DefaultReadTimeout {
 			return fmt.Errorf("%v have passed", waited)
 		}
@@ -290,15 +295,12 @@ func TestLateLeaseIsRefused(t *testing.T) {
 	})
 	calls := scriptCalls(t, server)
 	proxy.Pass()
-	redistest.Eventually(t, 5*time.Second, "the call arrives", func(context.Context) error {
+	redistest.Eventually(t, time.Minute, "the call arrives", func(context.Context) error {
 		if n := scriptCalls(t, server) - calls; n < 1 {
 			return fmt.Errorf("%d have", n)
 		}
 		return nil
 	})
-	if held == 0 {
-		t.Error("nothing was held back")
-	}
 	if leased := w.Lease(0, 1); len(leased) != 1 {
 		t.Errorf("%d leases are left for a call in time, want 1", len(leased))
 	}

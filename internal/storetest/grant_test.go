@@ -27,7 +27,7 @@ import (
 // setUser makes a user by the line that operators are told to use.
 func setUser(t *testing.T, server *redistest.Server, name, keyspace string) (url string) {
 	t.Helper()
-	line := redisacl.User(name, redisacl.HashPassword("secret"), redisacl.Rules(keyspace))
+	line := redisacl.User(name, redisacl.HashPassword("secret"), redisacl.Rules(keyspace, false))
 	args := []any{"acl", "setuser"}
 	for _, word := range strings.Fields(line)[1:] {
 		args = append(args, word)
@@ -114,7 +114,7 @@ func TestTheGrantRefuses(t *testing.T) {
 	}
 }
 
-// TestEachGrantIsUsed: the store, the locks and the audit trail call every command of
+// TestEachGrantIsUsed: the store, the locks, the audit trail and events call every command of
 // the grant that concerns one server, and those of a cluster the rest.
 func TestEachGrantIsUsed(t *testing.T) {
 	server := redistest.Start(t)
@@ -129,7 +129,10 @@ func TestEachGrantIsUsed(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	storetest.Run(t, func(testing.TB) redis.UniversalClient { return harnessAt(t, server, 3) }, func(o *redisstore.Options) { o.Client = client })
-	w := storetest.NewWorld(t, harnessAt(t, server, 3), func(o *redisstore.Options) { o.Client = client })
+	w := storetest.NewWorld(t, harnessAt(t, server, 3), recording, func(o *redisstore.Options) { o.Client = client })
+	if _, err := w.Store.Events(t.Context(), []job.EventsAsk{{Limit: 1}}); err != nil {
+		t.Fatal(err)
+	}
 	if err := w.Store.AppendTrail(t.Context(), []job.TrailRecord{{Method: "m"}}, 100); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +159,7 @@ func TestEachGrantIsUsed(t *testing.T) {
 	// A slot has to move for ASKING (TestSlotMigration), replicas have to be asked
 	// for WAIT (TestReplicaClass).
 	used["asking"], used["wait"] = true, true
-	for _, name := range redisacl.Commands() {
+	for _, name := range redisacl.Commands(false) {
 		if !used[name] {
 			t.Errorf("%s is granted, and nothing calls it", name)
 		}
@@ -167,7 +170,8 @@ func TestEachGrantIsUsed(t *testing.T) {
 }
 
 // TestSentinelGrant: nodes need no more of the sentinels than operators are told to
-// grant, and what an intruder would try is not in it.
+// grant, and what an intruder would try is not in it. Sentinels that let in who has a
+// password get the one that is for them.
 func TestSentinelGrant(t *testing.T) {
 	s := redistest.StartSentinel(t, 1, 2, 2)
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
@@ -190,6 +194,34 @@ func TestSentinelGrant(t *testing.T) {
 			t.Errorf("%v: %v", command, err)
 		}
 	}
+
+	const password = "for-sentinels-only"
+	rules := strings.Fields(redisacl.SentinelRules())
+	for _, sentinel := range s.Sentinels() {
+		user := []any{"acl", "setuser", "nodes", "reset", "on", ">" + password}
+		for _, rule := range rules {
+			user = append(user, rule)
+		}
+		for _, command := range [][]any{user, {"acl", "setuser", "default", "off"}} {
+			if err := sentinel.Client().Do(t.Context(), command...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		user, password string
+		good           bool
+	}{{"", "", false}, {"nodes", "", false}, {"nodes", "wrong", false}, {"", password, false}, {"nodes", password, true}} {
+		client, err := redisstore.NewClient(redisstore.ClientOptions{URL: url, SentinelUsername: c.user, SentinelPassword: c.password})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = client.Ping(t.Context()).Err()
+		if (err == nil) != c.good {
+			t.Errorf("user %q, password %q: %v", c.user, c.password, err)
+		}
+		_ = client.Close()
+	}
 }
 
 func harnessAt(t *testing.T, server *redistest.Server, db int) *redis.Client {
@@ -201,15 +233,19 @@ func harnessAt(t *testing.T, server *redistest.Server, db int) *redis.Client {
 }
 
 // locksOn has two nodes take and hand over the locks of a keyspace.
-func locksOn(t *testing.T, client redis.UniversalClient, w *storetest.World) {
+func locksOn(t *testing.T, client redis.UniversalClient, w *storetest.World, adjust ...func(*shardlock.Options)) {
 	t.Helper()
 	for shard := range w.Store.Shards() {
 		client.Del(t.Context(), w.Store.LockKey(shard))
 	}
-	m, err := shardlock.New(shardlock.Options{
+	o := shardlock.Options{
 		Client: client, Key: w.Store.LockKey, LifeKey: w.Store.LifeKey, Shards: w.Store.Shards(), Node: "a", PeerAddr: "a:1", TTL: 2 * time.Second,
 		OnAcquire: func(int, string) {}, OnLose: func(int, string) {}, OnRelease: func(int, string) {},
-	})
+	}
+	for _, f := range adjust {
+		f(&o)
+	}
+	m, err := shardlock.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +253,7 @@ func locksOn(t *testing.T, client redis.UniversalClient, w *storetest.World) {
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()
 	m.SetView(viewOf("a"))
-	redistest.Eventually(t, 20*time.Second, "locks", func(context.Context) error {
+	redistest.Eventually(t, time.Minute, "locks", func(context.Context) error {
 		for shard := range w.Store.Shards() {
 			if _, held := m.Held(shard); !held {
 				return errors.New("not all are held")
@@ -255,13 +291,15 @@ func TestTheDocumentHasTheGrant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{redisacl.User("fermata", "<sha256>", redisacl.Rules("fermata")), redisacl.User("fermata", "<sha256>", redisacl.SentinelRules())} {
+	for _, line := range []string{redisacl.User("fermata", "<sha256>", redisacl.Rules("fermata", false)), redisacl.User("fermata", "<sha256>", redisacl.Rules("fermata", true)), redisacl.User("fermata", "<sha256>", redisacl.SentinelRules())} {
 		if !strings.Contains(string(text), line+"\n") {
 			t.Errorf("%s does not have the line\n%s", redisacl.Doc, line)
 		}
 	}
-	if c := redisacl.Commands(); len(slices.Compact(slices.Sorted(slices.Values(c)))) != len(c) {
-		t.Error("a command is granted twice")
+	for _, functions := range []bool{false, true} {
+		if c := redisacl.Commands(functions); len(slices.Compact(slices.Sorted(slices.Values(c)))) != len(c) {
+			t.Error("a command is granted twice")
+		}
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // What a later version may add to a state and to a definition.
 const (
-	laterState  = "X4:next~-7"
+	laterState  = "!4:next~-7"
 	laterNumber = protowire.Number(1000)
 )
 

@@ -186,7 +186,7 @@ func testDeleteWithRuns(w *World) {
 	remove := w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Delete{})
 	w.MustWrite(0, remove)
 	w.MustWrite(0, remove)
-	taken := w.Store.Create(w.T.Context(), 0, []job.Record{w.Record(d)})
+	taken := Create(w.T.Context(), w.Store, 0, []job.Record{w.Record(d)})
 	if taken.Err != nil || taken.Results[0].Code != job.Tombstone {
 		w.T.Errorf("created while runs are live: %+v", taken)
 	}

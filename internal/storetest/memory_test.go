@@ -40,7 +40,7 @@ func memory(b *testing.B, namespace string) {
 		for i := range batch {
 			records = append(records, w.Record(plainJob(namespace, from+i, storetest.Start)))
 		}
-		if r := w.Store.Create(b.Context(), from/batch%8, records); r.Err != nil {
+		if r := storetest.Create(b.Context(), w.Store, from/batch%8, records); r.Err != nil {
 			b.Fatal(r.Err)
 		}
 	}
@@ -131,7 +131,7 @@ func TestLanesAreReadPlainly(t *testing.T) {
 	w.Clock.Store(time.Now().UnixMilli())
 	d := storetest.Once(w.InShard(0, 1)[0], 0)
 	d.Schedule.At = time.Now().Add(time.Hour).Truncate(time.Millisecond).UTC()
-	if r := other.Create(t.Context(), 0, []job.Record{w.Record(d)}); r.Err != nil {
+	if r := storetest.Create(t.Context(), other, 0, []job.Record{w.Record(d)}); r.Err != nil {
 		t.Fatal(r.Err)
 	}
 	before := scripts()

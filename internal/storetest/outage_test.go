@@ -38,7 +38,8 @@ func TestUnavailable(t *testing.T) {
 	unavailable := func(when string) {
 		t.Helper()
 		reply, took := lease("lost")
-		if !errors.Is(reply.Err, job.ErrUnavailable) || took > time.Second {
+		// It ends with its context, not with the store's own patience.
+		if !errors.Is(reply.Err, job.ErrUnavailable) || took > 20*time.Second {
 			t.Errorf("%s: %v after %v", when, reply.Err, took)
 		}
 	}
@@ -46,14 +47,18 @@ func TestUnavailable(t *testing.T) {
 	unavailable("answers vanish")
 	proxy.Blackhole(0)
 	// The lease took place; the same batch finds it.
-	reply, _ := lease("lost")
-	if reply.Err != nil || len(reply.Leased) != 1 {
+	var reply job.LeaseReply
+	redistest.Eventually(t, time.Minute, "the lost lease", func(context.Context) error {
+		reply, _ = lease("lost")
+		return reply.Err
+	})
+	if len(reply.Leased) != 1 {
 		t.Fatalf("after the answers have vanished: %+v", reply)
 	}
 	server.Kill()
 	unavailable("killed")
 	server.Restart()
-	redistest.Eventually(t, 10*time.Second, "lease after a restart", func(context.Context) error {
+	redistest.Eventually(t, time.Minute, "lease after a restart", func(context.Context) error {
 		reply, _ := lease("after")
 		return reply.Err
 	})
@@ -75,7 +80,7 @@ func TestMemoryFull(t *testing.T) {
 	leased := w.Lease(0, 5)
 	fill(t, server.Client(), "1")
 
-	reply := w.Store.Create(t.Context(), 0, []job.Record{w.Record(storetest.Definition(ids[10])), w.Record(storetest.Definition(ids[11]))})
+	reply := storetest.Create(t.Context(), w.Store, 0, []job.Record{w.Record(storetest.Definition(ids[10])), w.Record(storetest.Definition(ids[11]))})
 	if !errors.Is(reply.Err, job.ErrNoMemory) || errors.Is(reply.Err, job.ErrUnavailable) {
 		t.Errorf("create: %+v", reply)
 	}
@@ -164,7 +169,7 @@ func TestErrorsAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), func(o *redisstore.Options) { o.Registerer = registry })
 	fill(t, server.Client(), "1")
-	w.Store.Create(t.Context(), 0, []job.Record{w.Record(storetest.Definition(w.InShard(0, 1)[0]))})
+	storetest.Create(t.Context(), w.Store, 0, []job.Record{w.Record(storetest.Definition(w.InShard(0, 1)[0]))})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

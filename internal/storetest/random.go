@@ -21,7 +21,7 @@ func Random(w *World) {
 			h.compare()
 		}
 	}
-	for what, n := range map[string]int{"spawned": h.spawned, "ended": h.ended, "redriven": h.redriven, "in the same slot": h.reused} {
+	for what, n := range map[string]int{"spawned": h.spawned, "ended": h.ended, "redriven": h.redriven, "in the same slot": h.reused, "failing": h.ranked[job.Failing], "late": h.ranked[job.Late]} {
 		if n < 3 {
 			w.T.Errorf("runs of their own: %d %s", n, what)
 		}
@@ -46,6 +46,7 @@ type history struct {
 	created func(*job.Record)
 
 	spawned, ended, redriven, reused int
+	ranked                           [job.Worsts]int
 }
 
 func (h *history) step() {
@@ -90,8 +91,11 @@ func (h *history) create(id string) {
 		d.Overlap = job.Overlap(h.rng.IntN(int(job.OverlapTerminateOther) + 1))
 	}
 	d.Queue, d.CreateRequestID = fmt.Sprint("q", h.rng.IntN(3)), fmt.Sprint(h.seq)
+	if h.seq%2 == 0 {
+		d.MaxLag = 5 * time.Second
+	}
 	r := h.Record(d)
-	reply := h.Store.Create(h.T.Context(), 0, []job.Record{r})
+	reply := Create(h.T.Context(), h.Store, 0, []job.Record{r})
 	if reply.Err != nil {
 		h.T.Fatal(reply.Err)
 	}
@@ -239,6 +243,37 @@ func (h *history) compare() {
 		case got == nil:
 		case fmt.Sprintf("%+v", got.State) != fmt.Sprintf("%+v", known.State):
 			h.T.Fatalf("%s: stored\n%+v, known\n%+v", record, got.State, known.State)
+		}
+	}
+	h.compareRanks()
+}
+
+// compareRanks: the indexes of the worst have the jobs with a rank, and no others.
+func (h *history) compareRanks() {
+	h.T.Helper()
+	for _, which := range []job.Worst{job.Failing, job.Late} {
+		indexed := map[string]int64{}
+		for _, e := range h.worst(which, "", 100) {
+			indexed[e.Record] = e.Rank
+		}
+		for record, r := range h.known {
+			if r == nil || job.ParentOf(record) != record {
+				continue
+			}
+			rank := r.State.Ranks().Failing
+			if which == job.Late {
+				rank = r.State.Ranks().Late
+			}
+			if indexed[record] != rank {
+				h.T.Fatalf("index %d has %s with rank %d, want %d: %+v", which, record, indexed[record], rank, r.State)
+			}
+			if rank > 0 {
+				h.ranked[which]++
+			}
+			delete(indexed, record)
+		}
+		if len(indexed) > 0 {
+			h.T.Fatalf("index %d has what has no rank: %v", which, indexed)
 		}
 	}
 }

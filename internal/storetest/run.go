@@ -56,6 +56,8 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"audit of work in progress finds nothing", testAuditOfWork},
 		{"lanes and stats", testLanesAndStats},
 		{"what has ended", testEnded},
+		{"the worst jobs are indexed, in bounds", testWorst},
+		{"what waits longest is found", testOverdue},
 		{"list walks everything", testList},
 		{"clock never goes back", testClock},
 		{"keyspace is fixed", testKeyspace},

@@ -17,7 +17,7 @@ func Specimen(w *World) []string {
 	s := &specimen{World: w}
 	for _, step := range []func(){
 		s.due, s.backingOff, s.retrying, s.live, s.paused, s.dead, s.letters, s.done, s.manual, s.held, s.children, s.backfill,
-		s.hinted, s.deleting, s.everything, s.limits, s.usual, s.sealed,
+		s.hinted, s.deleting, s.everything, s.limits, s.usual, s.sealed, s.traced, s.late,
 	} {
 		step()
 		w.Advance(time.Second)
@@ -106,6 +106,7 @@ func (s *specimen) usual() {
 		Backoff:  backoff.Recurring{Multiplier: 2, MaxExponent: 5, MaxDelay: time.Hour, Jitter: down},
 		Timeout:  30 * time.Second, TimeoutGrace: 5 * time.Second, Retention: time.Hour, DeadLetterTTL: 7 * 24 * time.Hour,
 		Generation: 1, Revision: 1, AnchorMS: now, CreatedMS: now, UpdatedMS: now,
+		CreateRequestID: "0d5b8c3e-1f2a-4b6c-8d7e-9fa0b1c2d3e4",
 	}
 	s.Add(d)
 	s.ids = append(s.ids, d.ID)
@@ -117,6 +118,28 @@ func (s *specimen) sealed() {
 	d := Definition("sealed")
 	d.Payload, d.PayloadKey = []byte("\x01 not to be read \xff"), "key-1"
 	s.add(d)
+}
+
+// traced is a job that was registered, and is run by hand, in a trace.
+func (s *specimen) traced() {
+	trace := &job.Trace{
+		TraceID: job.TraceID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 255}, SpanID: job.SpanID{8, 7, 6, 5, 4, 3, 2, 1}, State: "vendor=x, other=y",
+	}
+	d := Definition("traced")
+	d.Trace = trace
+	s.event(s.add(d), job.RunNow{RequestID: "by-hand", Trace: trace})
+}
+
+// late is a job that broke its lateness objective, and is held back by a gate.
+func (s *specimen) late() {
+	d := Definition("late")
+	d.MaxLag = time.Second
+	d = s.add(d)
+	s.Clock.Store(s.Get(d.ID).IndexMS + 5000)
+	s.run(d, job.OutcomeSucceeded)
+	l := s.lease(d)
+	s.Advance(2 * time.Second)
+	s.event(d, job.HoldBack{Token: l.State.Token, Reason: job.HeldLock, Key: "lock", By: "ns/other", UntilMS: s.Clock.Load() + 5000})
 }
 
 func (s *specimen) due() { s.add(Definition("due")) }

@@ -26,22 +26,30 @@ func testLanesAndStats(w *World) {
 	w.Lease(0, 1)
 	paused := w.Get(ids[7])
 	w.MustWrite(0, w.Decide("ns/"+ids[7], paused.Definition, paused.State, job.Pause{}))
-	counts, err := w.Store.Stats(ctx, map[int][]job.Lane{0: {Lane(), {Namespace: "ns", Queue: "none"}}})
+	later := Once(w.InShard(0, 9)[8], 9*time.Second)
+	later.Queue = "later"
+	w.Add(later)
+	lane := Lane()
+	lane.Queue = later.Queue
+	counts, err := w.Store.Stats(ctx, map[int][]job.Lane{0: {Lane(), {Namespace: "ns", Queue: "none"}, lane}})
 	if err != nil {
 		w.T.Fatal(err)
 	}
 	stats := counts[0]
 	got := stats[0]
 	want := job.LaneStat{Lane: Lane(), Backlog: 2, Scheduled: 2, Leased: 1, Paused: 1, Dead: 1, Done: 1, OldestDueMS: Start + 3000,
-		DeadUntilMS: w.Get(ids[1]).IndexMS}
+		DeadUntilMS: w.Get(ids[1]).IndexMS, OldestDeadMS: w.Get(ids[1]).State.LastFinished}
 	if got != want {
 		w.T.Errorf("stats\n%+v, want\n%+v", got, want)
 	}
-	if empty := stats[1]; empty.Backlog+empty.Scheduled+empty.Done != 0 || empty.OldestDueMS != 0 {
+	if empty := stats[1]; empty.Backlog+empty.Scheduled+empty.Done != 0 || empty.OldestDueMS != 0 || empty.NextDueMS != 0 {
 		w.T.Errorf("a lane without records: %+v", empty)
 	}
+	if want := (job.LaneStat{Lane: lane, Scheduled: 1, NextDueMS: Start + 9000}); stats[2] != want {
+		w.T.Errorf("a lane of the future\n%+v, want\n%+v", stats[2], want)
+	}
 	heads, err := w.Store.Lanes(ctx, []int{0, 1})
-	if err != nil || len(heads[0]) != 1 || len(heads[1]) != 0 || heads[0][0].DueMS != got.OldestDueMS {
+	if err != nil || len(heads[0]) != 2 || len(heads[1]) != 0 || heads[0][0].DueMS != got.OldestDueMS {
 		w.T.Errorf("lanes %+v (%v)", heads, err)
 	}
 	if now, err := w.Store.Now(ctx, 0); err != nil || now != w.Clock.Load() {
@@ -127,7 +135,7 @@ func testList(w *World) {
 		w.T.Errorf("a namespace is no pattern: %v", got)
 	}
 	for _, bad := range []string{"x", "1", "9.0", "-1.0", "0.x", "0.-1"} {
-		if _, _, err := w.Store.List(w.T.Context(), "", bad, 1); !errors.Is(err, redisstore.ErrCursor) {
+		if _, _, err := w.Store.List(w.T.Context(), "", bad, 1); !errors.Is(err, job.ErrCursor) {
 			w.T.Errorf("cursor %q: %v", bad, err)
 		}
 	}

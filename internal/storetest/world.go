@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -62,7 +63,8 @@ func NewWorldAt(t testing.TB, client redis.UniversalClient, prefix string, atMS 
 // Open opens another store on the same keyspace.
 func (w *World) Open(adjust ...func(*redisstore.Options)) *redisstore.Store {
 	w.T.Helper()
-	o := redisstore.Options{Client: w.Client, Prefix: w.Prefix, Shards: 4, Virtual: w.Clock.Load}
+	// A machine that stands still for some seconds is not what is tested.
+	o := redisstore.Options{Client: w.Client, Prefix: w.Prefix, Shards: 4, Virtual: w.Clock.Load, OpTimeout: time.Minute}
 	for _, f := range adjust {
 		f(&o)
 	}
@@ -129,6 +131,11 @@ func (w *World) compile(d *job.Definition) *job.Compiled {
 	return c
 }
 
+// Create stores new records of one shard.
+func Create(ctx context.Context, s *redisstore.Store, shard int, records []job.Record) job.CreateReply {
+	return s.Create(ctx, []job.CreateBatch{{Shard: shard, Records: records}})[0]
+}
+
 // Add creates jobs, each in its shard.
 func (w *World) Add(definitions ...job.Definition) {
 	w.T.Helper()
@@ -138,7 +145,7 @@ func (w *World) Add(definitions ...job.Definition) {
 		byShard[shard] = append(byShard[shard], w.Record(d))
 	}
 	for shard, records := range byShard {
-		reply := w.Store.Create(w.T.Context(), shard, records)
+		reply := Create(w.T.Context(), w.Store, shard, records)
 		if reply.Err != nil {
 			w.T.Fatalf("create: %v", reply.Err)
 		}

@@ -6,6 +6,10 @@
 // namespace, queue, outcome and trigger, never a job's id. Log lines carry ids and
 // the run's correlation id, never payloads or outputs.
 //
+// What a run waited for before its lease no notice tells. Nodes say which queues have
+// workers and which are at a limit, and the last such time of each queue is remembered
+// until a run of it starts late.
+//
 // What an operator would act on is logged as a warning (dead and quarantined
 // runs, lost workers, refused stale results), what changes a schedule as info,
 // what happens to every run as debug.

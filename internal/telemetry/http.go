@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Server answers /metrics, /healthz and /readyz.
+// Server answers /metrics, /healthz, /readyz and /loglevel.
 type Server struct {
 	listener net.Listener
 	server   *http.Server
@@ -21,9 +21,13 @@ type Server struct {
 }
 
 // Serve answers on a listener, which it closes in the end. /healthz says that the process answers at all; /readyz
-// asks ready, which returns what is missing (nothing: ready).
-func Serve(l net.Listener, g prometheus.Gatherer, ready func() []string) *Server {
+// asks ready, which returns what is missing (nothing: ready); /loglevel is level's, and
+// nobody's if that is nil.
+func Serve(l net.Listener, g prometheus.Gatherer, ready func() []string, level http.Handler) *Server {
 	mux := http.NewServeMux()
+	if level != nil {
+		mux.Handle("/loglevel", level)
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -35,7 +39,7 @@ func Serve(l net.Listener, g prometheus.Gatherer, ready func() []string) *Server
 	})
 	s := &Server{
 		listener: l,
-		server:   &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
+		server:   &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute},
 		done:     make(chan error, 1),
 	}
 	go func() { s.done <- s.server.Serve(l) }()

@@ -22,8 +22,9 @@ type metrics struct {
 	early, retries                  *prometheus.CounterVec
 	attempts, runs                  *prometheus.CounterVec
 	held, skipped, deadLetters      *prometheus.CounterVec
-	jobs                            *prometheus.CounterVec
+	jobs, breaches                  *prometheus.CounterVec
 	calls                           *prometheus.HistogramVec
+	waits                           *waits
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -52,13 +53,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		attempts: counter("fermata_attempts_total", "Attempts that ended, by outcome.", "namespace", "queue", "outcome"),
 		runs:     counter("fermata_runs_total", "Runs that ended, by outcome and trigger.", "namespace", "queue", "outcome", "trigger"),
 		held: counter("fermata_held_seconds_total", "Time that runs were held back, by what held them: "+
-			"slot (due, but no worker had room), backoff, retry, paused, or a gate. Backoffs and retries count when they are decided, the others when they end.",
+			"no_worker (due, and no worker served the queue), slot (due, and its workers had no room), rate and queue (limits of the queue), backoff, retry, paused, or a gate. "+
+			"Backoffs and retries count when they are decided, the others when they end.",
 			"namespace", "queue", "reason"),
 		skipped:     counter("fermata_nominal_skipped_total", "Nominal times that passed without a run, by reason.", "namespace", "queue", "reason"),
 		deadLetters: counter("fermata_dead_letters_total", "Runs that ended as dead letters, by reason.", "namespace", "queue", "reason"),
+		breaches:    counter("fermata_lag_breaches_total", "Runs that broke their job's lateness objective: late (started later than max_lag) or missed (a nominal time passed with nobody there).", "namespace", "queue", "reason"),
 		jobs:        counter("fermata_job_changes_total", "Changes of jobs by clients and operators.", "namespace", "change"),
 		calls: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fermata_rpc_seconds", Help: "Time that calls of clients took, by method and status code; streams count when they end.",
+			Name: "fermata_rpc_seconds", Help: "Time that calls of clients took, by method and status code; streams count when they end, those that ended of age as OK.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, []string{"method", "code"}),
 	}
@@ -71,6 +74,9 @@ func (m *metrics) observe(s *queueSeries, n *job.Notice) {
 		s.started(n)
 	case job.AttemptFailed, job.AttemptTimedOut, job.AttemptLost, job.AttemptReturned:
 		s.attemptEnded(n)
+		if n.Kind == job.AttemptFailed || n.Kind == job.AttemptTimedOut {
+			s.recent.failed.Add(1)
+		}
 		if n.DueMS > n.AtMS {
 			s.hold("retry", n.DueMS-n.AtMS)
 		}
@@ -79,6 +85,8 @@ func (m *metrics) observe(s *queueSeries, n *job.Notice) {
 	case job.BackoffApplied:
 		s.backoffDepth.Observe(float64(n.Failures))
 		s.hold("backoff", n.DueMS-n.AtMS)
+	case job.LagBreached:
+		s.breached(n)
 	case job.NominalSkipped:
 		m.skipped.WithLabelValues(s.namespace, s.queue, n.Reason).Add(float64(n.Count))
 	case job.JobResumed:

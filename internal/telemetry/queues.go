@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/job"
 )
 
 // QueueStat is the size of one queue in the shards that a node holds.
@@ -15,6 +17,10 @@ type QueueStat struct {
 	// DeadFor is how long the dead letter that is deleted first is still kept;
 	// meaningless when there is none.
 	DeadFor time.Duration
+	// OldestDead is how long ago the oldest dead letter that was looked at died.
+	OldestDead time.Duration
+
+	unserved int64 // the backlog, if no worker serves the queue
 }
 
 // add puts another queue's numbers to these.
@@ -23,18 +29,23 @@ func (q *QueueStat) add(o QueueStat) {
 		q.DeadFor = o.DeadFor
 	}
 	q.Backlog += o.Backlog
+	q.unserved += o.unserved
 	q.Scheduled += o.Scheduled
 	q.Leased += o.Leased
 	q.Paused += o.Paused
 	q.Dead += o.Dead
 	q.Done += o.Done
 	q.OldestOverdue = max(q.OldestOverdue, o.OldestOverdue)
+	q.OldestDead = max(q.OldestDead, o.OldestDead)
 }
 
 // SetQueues replaces the sizes of all queues.
 func (t *Telemetry) SetQueues(stats []QueueStat) {
 	sums := make(map[queueKey]*QueueStat, len(stats))
 	for _, o := range stats {
+		if !t.waits.served(job.QueueKey{Namespace: o.Namespace, Queue: o.Queue}) {
+			o.unserved = o.Backlog
+		}
 		s := t.queues.of(o.Namespace, o.Queue)
 		k := queueKey{s.namespace, s.queue}
 		if sums[k] == nil {
@@ -49,12 +60,16 @@ var (
 	byQueue     = []string{"namespace", "queue"}
 	backlogDesc = prometheus.NewDesc("fermata_queue_backlog",
 		"Due records that wait for a slot, in the shards this node holds.", byQueue, nil)
+	unservedDesc = prometheus.NewDesc("fermata_queue_unserved_backlog",
+		"Due records of queues that no worker of any node serves, as far as this node knows, in the shards this node holds.", byQueue, nil)
 	recordsDesc = prometheus.NewDesc("fermata_queue_records",
 		"Records by region of the index, in the shards this node holds.", append(byQueue, "region"), nil)
 	overdueDesc = prometheus.NewDesc("fermata_queue_oldest_overdue_seconds",
 		"How long the longest waiting due record has waited, in the shards this node holds.", byQueue, nil)
 	deadForDesc = prometheus.NewDesc("fermata_queue_dead_letter_kept_seconds",
 		"How long the dead letter that is deleted first is still kept, in the shards this node holds.", byQueue, nil)
+	deadAgeDesc = prometheus.NewDesc("fermata_queue_oldest_dead_letter_seconds",
+		"How long ago the oldest dead letter died, of those that are deleted first, in the shards this node holds.", byQueue, nil)
 )
 
 // sizes collects the sizes that were counted last. They are counted by a loop, so
@@ -64,7 +79,7 @@ type sizes struct {
 }
 
 func (*sizes) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{backlogDesc, recordsDesc, overdueDesc, deadForDesc} {
+	for _, d := range []*prometheus.Desc{backlogDesc, unservedDesc, recordsDesc, overdueDesc, deadForDesc, deadAgeDesc} {
 		out <- d
 	}
 }
@@ -79,6 +94,7 @@ func (s *sizes) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{q.Namespace, q.Queue}, labels...)...)
 		}
 		gauge(backlogDesc, float64(q.Backlog))
+		gauge(unservedDesc, float64(q.unserved))
 		gauge(overdueDesc, q.OldestOverdue.Seconds())
 		gauge(recordsDesc, float64(q.Backlog+q.Scheduled), "due")
 		gauge(recordsDesc, float64(q.Leased), "leased")
@@ -87,6 +103,7 @@ func (s *sizes) Collect(out chan<- prometheus.Metric) {
 		gauge(recordsDesc, float64(q.Done), "done")
 		if q.Dead > 0 {
 			gauge(deadForDesc, q.DeadFor.Seconds())
+			gauge(deadAgeDesc, q.OldestDead.Seconds())
 		}
 	}
 }

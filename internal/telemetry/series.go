@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -62,7 +63,9 @@ type queueSeries struct {
 	succeeded                       prometheus.Counter // attempts
 	attempts                        map[job.NoticeKind]prometheus.Counter
 	scheduled                       map[job.NoticeKind]prometheus.Counter // runs by the schedule
-	slot                            prometheus.Counter                    // held back by the want of one
+	worker, slot                    prometheus.Counter                    // held back by the want of one
+	breaches                        prometheus.Counter                    // by starting late
+	recent                          recent
 }
 
 func newQueueSeries(m *metrics, k queueKey) *queueSeries {
@@ -75,7 +78,9 @@ func newQueueSeries(m *metrics, k queueKey) *queueSeries {
 		succeeded: m.attempts.WithLabelValues(ns, q, "succeeded"),
 		attempts:  make(map[job.NoticeKind]prometheus.Counter),
 		scheduled: make(map[job.NoticeKind]prometheus.Counter),
-		slot:      m.held.WithLabelValues(ns, q, "slot"),
+		worker:    m.held.WithLabelValues(ns, q, heldWorker),
+		slot:      m.held.WithLabelValues(ns, q, heldSlot),
+		breaches:  m.breaches.WithLabelValues(ns, q, job.LagLate),
 	}
 	for kind, outcome := range attemptOutcome {
 		s.attempts[kind] = m.attempts.WithLabelValues(ns, q, outcome)
@@ -84,17 +89,20 @@ func newQueueSeries(m *metrics, k queueKey) *queueSeries {
 		s.scheduled[kind] = m.runs.WithLabelValues(ns, q, outcome, triggerName(job.TriggerSchedule))
 	}
 	m.deadLetters.WithLabelValues(ns, q, "out of attempts")
+	m.breaches.WithLabelValues(ns, q, job.LagMissed)
 	return s
 }
 
 func (s *queueSeries) started(n *job.Notice) {
 	lag := float64(n.AtMS-n.DueMS) / 1000
-	s.lag.Observe(lag)
+	observe(s.lag, lag, n.TraceID)
+	s.recent.started.Add(1)
+	s.recent.sawLag(n.AtMS - n.DueMS)
 	switch {
 	case lag < 0:
 		s.early.Inc()
 	case lag > 0:
-		s.slot.Add(lag)
+		s.waited(n)
 	}
 	if n.Attempt > 1 {
 		s.retries.Inc()
@@ -104,6 +112,20 @@ func (s *queueSeries) started(n *job.Notice) {
 	}
 }
 
+// waited counts the lag of a start by what there was to wait for.
+func (s *queueSeries) waited(n *job.Notice) {
+	lag := time.Duration(n.AtMS-n.DueMS) * time.Millisecond
+	if lag < noticeable {
+		s.slot.Add(lag.Seconds())
+		return
+	}
+	worker, room, rate := s.metrics.waits.split(job.QueueKey{Namespace: n.Key.Namespace, Queue: n.Queue}, lag)
+	s.worker.Add(worker.Seconds())
+	s.hold(job.HeldQueue.String(), room.Milliseconds())
+	s.hold(heldRate, rate.Milliseconds())
+	s.slot.Add((lag - worker - room - rate).Seconds())
+}
+
 func (s *queueSeries) attemptEnded(n *job.Notice) {
 	s.attempts[n.Kind].Inc()
 	s.attemptTook(n)
@@ -111,7 +133,7 @@ func (s *queueSeries) attemptEnded(n *job.Notice) {
 
 func (s *queueSeries) attemptTook(n *job.Notice) {
 	if n.StartedMS > 0 {
-		s.attemptSeconds.Observe(span(n.StartedMS, n.AtMS))
+		observe(s.attemptSeconds, span(n.StartedMS, n.AtMS), n.TraceID)
 	}
 }
 
@@ -122,15 +144,26 @@ func (s *queueSeries) runEnded(n *job.Notice) {
 		s.metrics.runs.WithLabelValues(s.namespace, s.queue, runOutcome[n.Kind], triggerName(n.Trigger)).Inc()
 	}
 	if n.FirstMS > 0 {
-		s.runSeconds.Observe(span(n.FirstMS, n.AtMS))
+		observe(s.runSeconds, span(n.FirstMS, n.AtMS), n.TraceID)
 	}
 	switch n.Kind {
 	case job.RunSucceeded:
 		s.succeeded.Inc()
+		s.recent.succeeded.Add(1)
 		s.attemptTook(n)
 	case job.RunDead, job.RunQuarantined:
 		s.metrics.deadLetters.WithLabelValues(s.namespace, s.queue, n.Reason).Inc()
 	}
+}
+
+// breached counts broken lateness objectives.
+func (s *queueSeries) breached(n *job.Notice) {
+	s.recent.breaches.Add(n.Count)
+	if n.Reason == job.LagLate {
+		s.breaches.Add(float64(n.Count))
+		return
+	}
+	s.metrics.breaches.WithLabelValues(s.namespace, s.queue, n.Reason).Add(float64(n.Count))
 }
 
 // hold counts time that something held a run back.

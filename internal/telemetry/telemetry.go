@@ -2,9 +2,9 @@ package telemetry
 
 import (
 	"context"
-	"fmt"
-	"io"
+	"encoding/hex"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +19,10 @@ type Telemetry struct {
 	metrics *metrics
 	queues  queueTable
 	sizes   sizes
+	worst   worst
+	waits   *waits
+	ticks   atomic.Int64
+	now     func() time.Time
 }
 
 // New registers the metrics. version goes into fermata_build_info.
@@ -26,9 +30,12 @@ func New(logger *slog.Logger, r prometheus.Registerer, version string) *Telemetr
 	promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fermata_build_info", Help: "Always 1; the labels tell what runs.",
 	}, []string{"version"}).WithLabelValues(version).Set(1)
-	t := &Telemetry{logger: logger, metrics: newMetrics(r)}
+	t := &Telemetry{logger: logger, metrics: newMetrics(r), now: time.Now}
+	t.ticks.Store(t.now().UnixNano())
+	t.waits = newWaits(func() time.Time { return t.now() })
+	t.metrics.waits = t.waits
 	t.queues = queueTable{metrics: t.metrics, known: make(map[queueKey]*queueSeries)}
-	r.MustRegister(&t.sizes)
+	r.MustRegister(&t.sizes, &t.worst)
 	return t
 }
 
@@ -36,7 +43,8 @@ func New(logger *slog.Logger, r prometheus.Registerer, version string) *Telemetr
 func (t *Telemetry) Observe(notices []job.Notice) {
 	for i := range notices {
 		n := &notices[i]
-		t.metrics.observe(t.queues.of(n.Key.Namespace, n.Queue), n)
+		s := t.queues.of(n.Key.Namespace, n.Queue)
+		t.metrics.observe(s, n)
 		t.log(n)
 	}
 }
@@ -60,6 +68,9 @@ func (t *Telemetry) log(n *job.Notice) {
 	}
 	add("run", n.RunID)
 	add("correlation_id", n.Correlation())
+	if n.TraceID != nil {
+		add("trace_id", hex.EncodeToString(n.TraceID[:]))
+	}
 	add("reason", n.Reason)
 	add("worker", n.Worker)
 	add("error", n.Error)
@@ -74,6 +85,9 @@ func (t *Telemetry) log(n *job.Notice) {
 	}
 	if n.DueMS > 0 {
 		attrs = append(attrs, slog.Int64("due_ms", n.DueMS))
+	}
+	if n.Kind == job.LagBreached {
+		attrs = append(attrs, slog.Int64("lag_ms", n.AtMS-n.DueMS))
 	}
 	t.logger.LogAttrs(ctx, level, n.Kind.String(), attrs...)
 }
@@ -92,21 +106,5 @@ var levels = map[job.NoticeKind]slog.Level{
 	job.RunDead:         slog.LevelWarn,
 	job.RunQuarantined:  slog.LevelWarn,
 	job.StaleRefused:    slog.LevelWarn,
-}
-
-// NewLogger returns a logger that writes "json" or "text" lines at and above a
-// level ("debug", "info", "warn", "error").
-func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
-	}
-	opts := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, opts)), nil
-	case "text":
-		return slog.New(slog.NewTextHandler(w, opts)), nil
-	}
-	return nil, fmt.Errorf("log format %q: want json or text", format)
+	job.LagBreached:     slog.LevelWarn,
 }

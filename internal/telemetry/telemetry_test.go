@@ -67,11 +67,7 @@ fermata_runs_total{namespace="ns",outcome="succeeded",queue="q",trigger="schedul
 
 func TestWarningsAreOneLineWithIds(t *testing.T) {
 	var out bytes.Buffer
-	logger, err := NewLogger(&out, "json", "info")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tel := New(logger, prometheus.NewRegistry(), "v1")
+	tel := New(slog.New(slog.NewJSONHandler(&out, nil)), prometheus.NewRegistry(), "v1")
 	tel.Observe([]job.Notice{
 		{Kind: job.RunSucceeded, Key: job.Key{Namespace: "ns", ID: "quiet"}},
 		{Kind: job.RunDead, Key: job.Key{Namespace: "ns", ID: "a"}, RunID: "1-2", Error: "boom", Attempt: 3, Failures: 2},
@@ -91,21 +87,13 @@ func TestWarningsAreOneLineWithIds(t *testing.T) {
 	}
 }
 
-func TestLoggerRefusesUnknownFormatAndLevel(t *testing.T) {
-	for _, c := range []struct{ format, level string }{{"xml", "info"}, {"json", "loud"}} {
-		if _, err := NewLogger(io.Discard, c.format, c.level); err == nil {
-			t.Errorf("NewLogger(%q, %q) accepted", c.format, c.level)
-		}
-	}
-}
-
 func TestEndpoints(t *testing.T) {
 	missing := []string{"redis: unreachable"}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Serve(listener, prometheus.NewRegistry(), func() []string { return missing })
+	s := Serve(listener, prometheus.NewRegistry(), func() []string { return missing }, nil)
 	get := func(path string) (int, string) {
 		resp, err := http.Get("http://" + s.Addr() + path)
 		if err != nil {

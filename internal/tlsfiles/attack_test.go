@@ -3,6 +3,7 @@ package tlsfiles
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"testing"
@@ -32,8 +33,11 @@ func TestServerTakesOnlyTheClientsItShould(t *testing.T) {
 		"no certificate":  {credentials.NewTLS(ours.Client(tlstest.Pair{})), [3]string{"", "", "didn't provide a certificate"}},
 		"wrong authority": {credentials.NewTLS(ours.Client(theirs.Issue(tlstest.Identity{Name: "client"}))), [3]string{"", "unknown authority", "unknown authority"}},
 		"expired":         {credentials.NewTLS(ours.Client(expired)), [3]string{"", "has expired", "has expired"}},
-		"plain text":      {insecure.NewCredentials(), [3]string{notTLS, notTLS, notTLS}},
-		"TLS 1.1":         {oldTLS{credentials.NewTLS(old), old}, [3]string{tooOld, tooOld, tooOld}},
+		"their authority under our name": {credentials.NewTLS(ours.Client(tlstest.New(t, "ours").Issue(tlstest.Identity{Name: "client"}))),
+			[3]string{"", "unknown authority", "unknown authority"}},
+		"for servers": {credentials.NewTLS(ours.Client(ours.Issue(tlstest.Identity{Usage: serving}))), [3]string{"", wrongUse, wrongUse}},
+		"plain text":  {insecure.NewCredentials(), [3]string{notTLS, notTLS, notTLS}},
+		"TLS 1.1":     {oldTLS{credentials.NewTLS(old), old}, [3]string{tooOld, tooOld, tooOld}},
 	} {
 		for auth, want := range c.want {
 			t.Run(fmt.Sprint(name, auth), func(t *testing.T) {
@@ -45,6 +49,11 @@ func TestServerTakesOnlyTheClientsItShould(t *testing.T) {
 		}
 	}
 }
+
+// Usages of certificates that are for one side only.
+var serving, calling = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+
+const wrongUse = "incompatible key usage"
 
 // What servers say of clients that do not speak what they do.
 const (
@@ -69,6 +78,7 @@ func TestClientTrustsOnlyTheServerItShould(t *testing.T) {
 		"wrong authority":  {server(theirs, tlstest.Identity{Name: "server"}), "", "unknown authority"},
 		"expired":          {server(ours, tlstest.Identity{NotAfter: time.Now().Add(-time.Hour)}), "", "expired"},
 		"of another place": {server(ours, tlstest.Identity{DNS: []string{"fermata.example"}, Elsewhere: true}), "", "127.0.0.1"},
+		"for clients":      {server(ours, tlstest.Identity{Usage: calling}), "", wrongUse},
 		"plain text":       {serve(t), "", "first record does not look like a TLS handshake"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,6 +133,7 @@ func TestPeersKnowEachOther(t *testing.T) {
 		"a worker, by names": {[]string{role + "/*", "*.nodes.example"}, creds(t, ours, worker, role+"/a"), "not that of a peer"},
 		"wrong authority":    {nil, creds(t, theirs, same, role+"/a"), "unknown authority"},
 		"expired":            {nil, creds(t, ours, tlstest.Identity{URIs: same.URIs, NotAfter: time.Now().Add(-time.Hour)}), "expired"},
+		"for servers":        {nil, creds(t, ours, tlstest.Identity{URIs: same.URIs, Usage: serving}), wrongUse},
 		"no certificate":     {nil, credentials.NewTLS(ours.Client(tlstest.Pair{})), "didn't provide a certificate"},
 		"plain text":         {nil, insecure.NewCredentials(), notTLS},
 		"TLS 1.2":            {nil, upTo12(ours.Client(ours.Issue(same))), tooOld},
@@ -137,6 +148,10 @@ func TestPeersKnowEachOther(t *testing.T) {
 	t.Run("not who is asked for", func(t *testing.T) {
 		addr := serve(t, grpc.Creds(creds(t, ours, worker, role+"/a")))
 		wants(t, try(t, addr, creds(t, ours, node)), "not that of a peer")
+	})
+	t.Run("for clients", func(t *testing.T) {
+		addr := serve(t, grpc.Creds(creds(t, ours, tlstest.Identity{URIs: node.URIs, Usage: calling})))
+		wants(t, try(t, addr, creds(t, ours, node)), wrongUse)
 	})
 	t.Run("server of another authority", func(t *testing.T) {
 		impostor := theirs.Issue(same)

@@ -18,7 +18,7 @@ import (
 	"github.com/fermata-io/fermata/internal/tlstest"
 )
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // clock is a time that only the test moves, and that of this host to begin with.
 type clock struct {
@@ -151,7 +151,9 @@ func (l *lines) wants(t *testing.T, err error, text string) {
 		wants(t, err, text)
 		return
 	}
-	for deadline := time.Now().Add(patience); l.count(text) == 0; time.Sleep(time.Millisecond) {
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for deadline := time.Now().Add(patience); l.count(text) == 0; <-poll.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("refused, but the server does not say %q:\n%s", text, l.buf.String())
 		}

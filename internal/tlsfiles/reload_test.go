@@ -182,7 +182,9 @@ func TestRotationFailsNoCall(t *testing.T) {
 		dir.Replace(step.pair, step.cas...)
 		now.pass(lookEvery)
 		before := calls.Load()
-		for deadline := time.Now().Add(patience); calls.Load() < before+6 && !t.Failed(); time.Sleep(time.Millisecond) {
+		poll := time.NewTicker(time.Millisecond)
+		defer poll.Stop()
+		for deadline := time.Now().Add(patience); calls.Load() < before+6 && !t.Failed(); <-poll.C {
 			if time.Now().After(deadline) {
 				t.Fatal("no calls")
 			}

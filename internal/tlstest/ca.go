@@ -60,12 +60,14 @@ type Identity struct {
 	Elsewhere bool
 	// NotAfter defaults to a day from now. It may have passed.
 	NotAfter time.Time
+	// Usage defaults to that of servers and of clients.
+	Usage []x509.ExtKeyUsage
 }
 
 // Pair is a certificate and its key in PEM form.
 type Pair struct{ Cert, Key []byte }
 
-// Issue makes a certificate for servers and clients.
+// Issue makes a certificate.
 func (a *Authority) Issue(id Identity) Pair {
 	a.t.Helper()
 	key := newKey(a.t)
@@ -73,7 +75,10 @@ func (a *Authority) Issue(id Identity) Pair {
 		SerialNumber: serial(a.t), Subject: pkix.Name{CommonName: id.Name},
 		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: id.NotAfter, DNSNames: id.DNS,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage: id.Usage,
+	}
+	if len(id.Usage) == 0 {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	}
 	if id.NotAfter.IsZero() {
 		template.NotAfter = time.Now().Add(24 * time.Hour)

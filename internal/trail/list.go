@@ -2,8 +2,8 @@ package trail
 
 import (
 	"context"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -17,8 +17,13 @@ const (
 	scanned = 5000
 )
 
-// position is the id of a record, which serves as page token.
-var position = regexp.MustCompile(`^[0-9]{1,20}-[0-9]{1,20}$`)
+// isID tells whether a text is the id of a record, which serves as page token.
+func isID(text string) bool {
+	ms, seq, _ := strings.Cut(text, "-")
+	first, err1 := strconv.ParseUint(ms, 10, 64)
+	second, err2 := strconv.ParseUint(seq, 10, 64)
+	return err1 == nil && err2 == nil && first|second != 0
+}
 
 // List returns up to size records (0: 100), newest first. A page may be short, or
 // empty, while Next is set.
@@ -26,7 +31,7 @@ func (r *Recorder) List(ctx context.Context, f job.TrailFilter, size int, token 
 	switch {
 	case size < 0 || size > MaxPageSize:
 		return job.TrailPage{}, job.Invalid("page_size", "is %d, want 1 to %d, or 0 for %d", size, MaxPageSize, DefaultPageSize)
-	case token != "" && !position.MatchString(token):
+	case token != "" && !isID(token):
 		return job.TrailPage{}, job.Invalid("page_token", "is not one that ListAuditRecords gave")
 	case f.FromMS < 0 || f.ToMS < 0:
 		return job.TrailPage{}, job.Invalid("start_time", "start_time and end_time must not be before 1970")

@@ -154,7 +154,7 @@ func TestList(t *testing.T) {
 			t.Errorf("%+v: %d, want %d", c.f, seen, c.want)
 		}
 	}
-	for _, token := range []string{"+", "1", "1-0 COUNT 5", "(1-0"} {
+	for _, token := range []string{"+", "1", "1-", "-1", "1-0 COUNT 5", "(1-0", "+1-0", "0-0", "99999999999999999999-0", "1-99999999999999999999"} {
 		if _, err := r.List(t.Context(), job.TrailFilter{}, 0, token); err == nil {
 			t.Errorf("token %q is taken", token)
 		}

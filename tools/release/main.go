@@ -3,7 +3,7 @@
 //
 //	release licences   THIRD_PARTY_LICENSES.md: what is linked, under which licence
 //	release sbom       one bill of materials for each platform
-//	release archives   one archive for each platform, and checksums of all
+//	release archives   one archive for each platform, the Helm chart, and checksums of all
 //	release image      the container image for the Linux platforms
 //
 // It reads binaries from DIST/bin/OS_ARCH and writes below DIST. The same

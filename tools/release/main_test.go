@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,24 +31,33 @@ func product(t *testing.T) (root string) {
 	root = t.TempDir()
 	put(t, filepath.Join(root, "go.mod"), "module example.org/product\ngo 1.26.0\n")
 	put(t, filepath.Join(root, "LICENSE"), "free")
+	putChart(t, root)
 	for _, name := range commands {
 		put(t, filepath.Join(root, "cmd", name, "main.go"), "package main\n\nfunc main() {}\n")
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", "built", "./cmd/fermata")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	binary, err := os.ReadFile(filepath.Join(root, "built"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range commands {
-		put(t, filepath.Join(root, "dist/bin/linux_amd64", name), string(binary))
-		put(t, filepath.Join(root, "dist/bin/linux_arm64", name), string(binary))
+	for _, arch := range []string{"amd64", "arm64"} {
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", "built", "./cmd/fermata")
+		build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("go build: %v\n%s", err, out)
+		}
+		binary, err := os.ReadFile(filepath.Join(root, "built"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range commands {
+			put(t, filepath.Join(root, "dist/bin/linux_"+arch, name), string(binary))
+		}
 	}
 	must(t, root, "licences")
 	return root
+}
+
+func putChart(t *testing.T, root string) {
+	t.Helper()
+	put(t, filepath.Join(root, chartDir, "Chart.yaml"), "apiVersion: v2\nname: fermata\nversion: 0.1.0\nappVersion: v0.1.0\n")
+	put(t, filepath.Join(root, chartDir, "templates/tests/try.yaml"), "kind: Pod\n")
+	put(t, filepath.Join(root, chartDir, ".helmignore"), ".git\n")
 }
 
 func put(t *testing.T, file, text string) {
@@ -108,7 +119,7 @@ func TestPackingTwiceGivesTheSameFiles(t *testing.T) {
 		t.Errorf("first\n%s\nthen\n%s", strings.Join(one, "\n"), strings.Join(two, "\n"))
 	}
 	for _, want := range []string{
-		"release/fermata_v1.2.3_linux_amd64.tar.gz", "release/fermata_v1.2.3_linux_arm64.cdx.json", "release/SHA256SUMS",
+		"release/fermata-1.2.3.tgz", "release/fermata_v1.2.3_linux_amd64.tar.gz", "release/fermata_v1.2.3_linux_arm64.cdx.json", "release/SHA256SUMS",
 		"image/oci/index.json", "image/fermata_v1.2.3_linux_arm64.docker.tar", "image/digest",
 	} {
 		if !slices.ContainsFunc(one, func(s string) bool { return strings.HasSuffix(s, "  "+want) }) {
@@ -117,8 +128,32 @@ func TestPackingTwiceGivesTheSameFiles(t *testing.T) {
 	}
 	check := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
 	check.Dir = filepath.Join(root, "dist/release")
-	if out, err := check.CombinedOutput(); err != nil || strings.Count(string(out), ": OK") != 4 {
+	if out, err := check.CombinedOutput(); err != nil || strings.Count(string(out), ": OK") != 5 {
 		t.Errorf("sha256sum: %v\n%s", err, out)
+	}
+}
+
+// unpacked are the files of an archive, with their modes.
+func unpacked(t *testing.T, archive []byte) (files map[string]string, modes map[string]int64) {
+	t.Helper()
+	zip, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, modes = map[string]string{}, map[string]int64{}
+	for r := tar.NewReader(zip); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files, modes
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[h.Name], modes[h.Name] = string(data), h.Mode
 	}
 }
 
@@ -126,29 +161,46 @@ func TestArchiveHoldsCommandsAndLicences(t *testing.T) {
 	root := product(t)
 	must(t, root, "sbom")
 	must(t, root, "archives")
-	file, err := os.Open(filepath.Join(root, "dist/release/fermata_v1.2.3_linux_amd64.tar.gz"))
+	archive, err := os.ReadFile(filepath.Join(root, "dist/release/fermata_v1.2.3_linux_amd64.tar.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	zip, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
+	_, modes := unpacked(t, archive)
+	want := map[string]int64{}
+	for name, mode := range map[string]int64{"": 0o755, "LICENSE": 0o644, thirdParty: 0o644, "fermata": 0o755, "scheduler": 0o755, "worker": 0o755} {
+		want["fermata_v1.2.3_linux_amd64/"+name] = mode
 	}
-	var names []string
-	for r := tar.NewReader(zip); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		names = append(names, fmt.Sprintf("%s %o", strings.TrimPrefix(h.Name, "fermata_v1.2.3_linux_amd64/"), h.Mode))
+	if !maps.Equal(modes, want) {
+		t.Errorf("files %v, want %v", modes, want)
 	}
-	want := []string{" 755", "LICENSE 644", "THIRD_PARTY_LICENSES.md 644", "fermata 755", "scheduler 755", "worker 755"}
-	if !slices.Equal(names, want) {
-		t.Errorf("files %q, want %q", names, want)
+}
+
+// TestChartIsOfTheRelease: the chart that is packed runs the image of the release.
+func TestChartIsOfTheRelease(t *testing.T) {
+	root := t.TempDir()
+	putChart(t, root)
+	for version, c := range map[string]struct{ file, version string }{
+		"v1.2.3":                 {"fermata-1.2.3.tgz", "1.2.3"},
+		"v1.2.3-4-g1a2d10f4c7b2": {"fermata-1.2.3-4-g1a2d10f4c7b2.tgz", "1.2.3-4-g1a2d10f4c7b2"},
+		"012345678901-dirty":     {"fermata-0.0.0-at-012345678901-dirty.tgz", "0.0.0-at-012345678901-dirty"},
+		"dev":                    {"fermata-0.0.0-at-dev.tgz", "0.0.0-at-dev"},
+	} {
+		name, archive, err := settings{root: root, version: version}.chart()
+		if err != nil || name != c.file {
+			t.Fatalf("%s is %s (%v), want %s", version, name, err, c.file)
+		}
+		files, _ := unpacked(t, archive)
+		want := map[string]string{
+			"fermata/Chart.yaml":               fmt.Sprintf("apiVersion: v2\nname: fermata\nversion: %q\nappVersion: %q\n", c.version, version),
+			"fermata/templates/tests/try.yaml": "kind: Pod\n",
+		}
+		if !maps.Equal(files, want) {
+			t.Errorf("%s: %q, want %q", version, files, want)
+		}
+	}
+	put(t, filepath.Join(root, chartDir, "Chart.yaml"), "name: fermata\nversion: 0.1.0\n")
+	if _, _, err := (settings{root: root, version: "v1.2.3"}).chart(); err == nil || !strings.Contains(err.Error(), "appVersion") {
+		t.Errorf("a chart without an image: %v", err)
 	}
 }
 

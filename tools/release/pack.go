@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
@@ -59,8 +60,8 @@ func sboms(_ context.Context, s settings) error {
 	return nil
 }
 
-// archives writes one archive for each platform, and the checksums of archives
-// and bills of materials.
+// archives writes one archive for each platform, that of the Helm chart, and the
+// checksums of archives and bills of materials.
 func archives(_ context.Context, s settings) error {
 	var names []string
 	for _, platform := range s.platforms {
@@ -73,7 +74,14 @@ func archives(_ context.Context, s settings) error {
 		}
 		names = append(names, s.base(platform)+".cdx.json", s.base(platform)+".tar.gz")
 	}
-	sums, err := checksums(filepath.Join(s.dist, "release"), names)
+	name, chart, err := s.chart()
+	if err != nil {
+		return err
+	}
+	if err := s.write(name, chart); err != nil {
+		return err
+	}
+	sums, err := checksums(filepath.Join(s.dist, "release"), append(names, name))
 	if err != nil {
 		return err
 	}
@@ -123,6 +131,23 @@ func (s settings) bill(platform string, modules, extra []licence.Module) ([]byte
 	return sbom.Write(sbom.Product{Version: s.version, Platform: platform, At: s.at}, binaries, modules, extra)
 }
 
+// builtFor fails for a binary of another platform than it was put under, which nobody would notice before it is started
+// there.
+func builtFor(binary []byte, platform string) error {
+	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		return err
+	}
+	set := map[string]string{}
+	for _, s := range info.Settings {
+		set[s.Key] = s.Value
+	}
+	if got := set["GOOS"] + "/" + set["GOARCH"]; got != platform {
+		return fmt.Errorf("it is built for %s", got)
+	}
+	return nil
+}
+
 func (s settings) binaries(platform string) ([]sbom.Binary, error) {
 	var all []sbom.Binary
 	for _, name := range commands {
@@ -132,6 +157,9 @@ func (s settings) binaries(platform string) ([]sbom.Binary, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if err := builtFor(data, platform); err != nil {
+			return nil, fmt.Errorf("%s of %s: %w: run 'make binaries'", name, platform, err)
 		}
 		all = append(all, sbom.Binary{Name: name, Data: data})
 	}

@@ -312,7 +312,7 @@ func FuzzPayload(f *testing.F) {
 		}
 		h := handler{Options: Options{Path: DefaultPath}}
 		seen := map[string]int{}
-		for _, variable := range h.environment("/", p, task(payload{})) {
+		for _, variable := range h.environment("/", p, task(payload{}), nil) {
 			name, _, ok := strings.Cut(variable, "=")
 			if !ok || name == "" || strings.ContainsRune(variable, 0) {
 				t.Fatalf("%q", variable)

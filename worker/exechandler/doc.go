@@ -16,7 +16,7 @@
 //
 // The program sees PATH, HOME (its directory), LANG, what env names, and FERMATA_RUN,
 // FERMATA_NAMESPACE, FERMATA_JOB, FERMATA_ATTEMPT, FERMATA_TOKEN and
-// FERMATA_CORRELATION_ID. An exit status other than 0 fails the attempt; 126 may say
+// FERMATA_CORRELATION_ID; of a traced run also TRACEPARENT and TRACESTATE. An exit status other than 0 fails the attempt; 126 may say
 // that the program could not be started. The output is JSON with exit_code, signal,
 // duration_ms, bytes, and the end of what was written to stdout and stderr.
 //

@@ -90,7 +90,7 @@ func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *s
 		return cause
 	}
 	var written tail
-	cmd := h.command(file, dir, p, t)
+	cmd := h.command(file, dir, p, t, traceOf(ctx))
 	cmd.Stdout, cmd.Stderr = &written, &written
 	start := time.Now()
 	// The kernel kills the program if the thread that started it ends.
@@ -104,7 +104,7 @@ func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *s
 	return err
 }
 
-func (h handler) command(file, dir string, p *payload, t *worker.Task) *exec.Cmd {
+func (h handler) command(file, dir string, p *payload, t *worker.Task, traced []string) *exec.Cmd {
 	l := h.Limits
 	program, args := launch.Command(launch.Limits{
 		CPU: uint64((l.CPU + time.Second - 1) / time.Second), Memory: uint64(l.Memory), Files: uint64(l.Files),
@@ -116,7 +116,7 @@ func (h handler) command(file, dir string, p *payload, t *worker.Task) *exec.Cmd
 		attributes.Credential = &syscall.Credential{Uid: h.User.UID, Gid: h.User.GID, NoSetGroups: os.Geteuid() != 0}
 	}
 	return &exec.Cmd{
-		Path: program, Args: args, Dir: dir, Env: h.environment(dir, p, t), Stdin: strings.NewReader(p.Stdin), SysProcAttr: attributes,
+		Path: program, Args: args, Dir: dir, Env: h.environment(dir, p, t, traced), Stdin: strings.NewReader(p.Stdin), SysProcAttr: attributes,
 		// Once the program has ended, its pipes have this long.
 		WaitDelay: h.Grace,
 	}
@@ -145,8 +145,8 @@ func (h handler) wait(ctx context.Context, cmd *exec.Cmd, t *worker.Task) error 
 	return err
 }
 
-func (h handler) environment(dir string, p *payload, t *worker.Task) []string {
-	env := []string{
+func (h handler) environment(dir string, p *payload, t *worker.Task, traced []string) []string {
+	env := append([]string{
 		"PATH=" + h.Path,
 		"HOME=" + dir,
 		"LANG=C.UTF-8",
@@ -156,7 +156,7 @@ func (h handler) environment(dir string, p *payload, t *worker.Task) []string {
 		"FERMATA_ATTEMPT=" + strconv.Itoa(t.Attempt),
 		"FERMATA_TOKEN=" + strconv.FormatInt(t.Token, 10),
 		"FERMATA_CORRELATION_ID=" + t.CorrelationID,
-	}
+	}, traced...)
 	for name, value := range p.Env {
 		env = append(env, name+"="+value)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -96,6 +96,9 @@ func TestPrograms(t *testing.T) {
 		"proxy":          {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"https_proxy": "http://x"}}, err: "https_proxy cannot be set"},
 		"home":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"HOME": "/x"}}, err: "HOME cannot be set"},
 		"python":         {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PYTHONSTARTUP": "/x"}}, err: "PYTHONSTARTUP cannot be set"},
+		"tar":            {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"TAR_OPTIONS": "--to-command=/x"}}, err: "TAR_OPTIONS cannot be set"},
+		"make":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"makeflags": "--eval=$(shell /x)"}}, err: "makeflags cannot be set"},
+		"psql":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PSQLRC": "/x"}}, err: "PSQLRC cannot be set"},
 		"like a loader":  {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"ENVIRONMENT": "eu", "GOLD_": "x"}}, output: "/\n"},
 	}
 	for name, test := range tests {
@@ -139,11 +142,12 @@ func alive(pid int) bool {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); {
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for end := time.Now().Add(patience); !holds(); <-poll.C {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -17,7 +17,11 @@
 //
 // The headers Fermata-Run, Fermata-Attempt and Fermata-Token are added; a
 // receiver that refuses tokens smaller than the greatest it has seen for a job is
-// safe from attempts that were superseded. The output is JSON with status, bytes,
+// safe from attempts that were superseded. Fermata-Nominal-Time is when the run was
+// to be by its schedule, Fermata-Due-Time that after jitter and backoff, both in UTC
+// as 2026-01-31T12:00:00.000Z: what a receiver calculates with in place of its own
+// clock. traceparent and tracestate are added for a traced run, where the payload
+// does not set them. The output is JSON with status, bytes,
 // duration_ms, and the beginning of the answer's body.
 //
 // Every fault is a plain failure, a payload that makes no sense as well: the job
@@ -30,7 +34,8 @@
 //     and to those that Options.Allow holds, checked after name resolution, for
 //     redirects too.
 //  2. At most 3 redirects are followed, none from https to http. One that leads to
-//     another origin loses the payload's headers and the fencing token.
+//     another origin loses the payload's headers and the fencing token, which no
+//     further one gets back.
 //  3. At most 1 MiB of an answer is read, decompressed, and it may not pause for
 //     longer than Options.IdleTimeout.
 //  4. Errors name host and path of a URL, never its user or query.

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/egress"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
 )
@@ -74,25 +75,22 @@ func newHandler(o Options, names *net.Resolver) *handler {
 	if o.Ports == nil {
 		o.Ports = DefaultPorts()
 	}
-	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: guard{o.Allow, o.Ports}.control, Resolver: names}
-	return &handler{
-		agent:   "fermata-worker/" + o.Version,
-		secrets: o.Secrets,
-		idle:    cmp.Or(o.IdleTimeout, DefaultIdleTimeout),
-		client: &http.Client{
-			CheckRedirect: redirect,
-			Transport: &http.Transport{
-				DialContext:            dialer.DialContext,
-				TLSClientConfig:        o.TLS,
-				TLSHandshakeTimeout:    dialTimeout,
-				ForceAttemptHTTP2:      true,
-				MaxIdleConns:           256,
-				MaxIdleConnsPerHost:    16,
-				IdleConnTimeout:        90 * time.Second,
-				MaxResponseHeaderBytes: maxHeaders,
-			},
+	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: egress.Guard{Allow: o.Allow, Ports: o.Ports}.Control, Resolver: names}
+	h := &handler{agent: "fermata-worker/" + o.Version, secrets: o.Secrets, idle: cmp.Or(o.IdleTimeout, DefaultIdleTimeout)}
+	h.client = &http.Client{
+		CheckRedirect: h.redirect,
+		Transport: &http.Transport{
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        o.TLS,
+			TLSHandshakeTimeout:    dialTimeout,
+			ForceAttemptHTTP2:      true,
+			MaxIdleConns:           256,
+			MaxIdleConnsPerHost:    16,
+			IdleConnTimeout:        90 * time.Second,
+			MaxResponseHeaderBytes: maxHeaders,
 		},
 	}
+	return h
 }
 
 // report is the output of an attempt.
@@ -124,8 +122,10 @@ func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *
 	if err != nil {
 		return err
 	}
+	request, answered := follow(request)
 	start := time.Now()
 	response, err := h.client.Do(request)
+	answered(response, err)
 	if err != nil {
 		return sendError(ctx, request, err)
 	}
@@ -171,8 +171,20 @@ func (h *handler) request(ctx context.Context, p *payload, t *worker.Task, use *
 	request.Header.Set("Fermata-Run", t.Run)
 	request.Header.Set("Fermata-Attempt", strconv.Itoa(t.Attempt))
 	request.Header.Set("Fermata-Token", strconv.FormatInt(t.Token, 10))
+	setTime(request.Header, "Fermata-Nominal-Time", t.NominalTime)
+	setTime(request.Header, "Fermata-Due-Time", t.DueTime)
 	return request, nil
 }
+
+// setTime leaves out what a manual run does not have.
+func setTime(h http.Header, name string, at time.Time) {
+	if !at.IsZero() {
+		h.Set(name, at.UTC().Format(timeLayout))
+	}
+}
+
+// timeLayout is RFC 3339 with the milliseconds that schedules are exact to.
+const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
 // read takes up to n bytes. The rest is not worth reading: the connection is
 // given up then. It calls stop when nothing has come for too long.

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fermata-io/fermata/internal/egress"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -125,6 +126,8 @@ func TestRequests(t *testing.T) {
 			output: "POST /echo hi|k|fermata-worker/v9|namespaces/n/jobs/j/runs/r|2|99"},
 		"redirect elsewhere": {payload: `{"url":"URL/to?url=OTHER/echo","headers":{"X-Key":"k"}}`,
 			output: "GET /echo ||fermata-worker/v9|namespaces/n/jobs/j/runs/r|2|\""},
+		"redirect elsewhere and back": {payload: `{"method":"POST","url":"URL/to?url=OTHER/to%3Furl=URL/echo","body":"hi","headers":{"X-Key":"k"}}`,
+			output: "POST /echo hi||fermata-worker/v9|namespaces/n/jobs/j/runs/r|2|\""},
 		"redirect to file": {payload: `{"url":"URL/to?url=file:///etc/passwd"}`, err: "redirect to another scheme"},
 		"nobody listens":   {payload: `{"url":"http://127.0.0.1:1/x?secret=1"}`, err: "GET http://127.0.0.1:1/x: dial tcp 127.0.0.1:1: connect: connection refused"},
 
@@ -185,6 +188,53 @@ func wantHint(t *testing.T, err error, after time.Duration) {
 	}
 }
 
+// TestNothingIsInjected: what a payload says is one request, and no part of it another
+// header or another request.
+func TestNothingIsInjected(t *testing.T) {
+	for name, payload := range map[string]string{
+		"header value":    `{"url":"URL/","headers":{"X-A":"a\r\nInjected: 1"}}`,
+		"value, LF":       `{"url":"URL/","headers":{"X-A":"a\nInjected: 1"}}`,
+		"value, folded":   `{"url":"URL/","headers":{"X-A":"a\r\n Injected: 1"}}`,
+		"value, NUL":      `{"url":"URL/","headers":{"X-A":"a\u0000Injected: 1"}}`,
+		"header name":     `{"url":"URL/","headers":{"X-A: a\r\nInjected":"1"}}`,
+		"name, space":     `{"url":"URL/","headers":{"Transfer-Encoding ":"chunked"}}`,
+		"name, colon":     `{"url":"URL/","headers":{"X-A:":"1"}}`,
+		"name, pseudo":    `{"url":"URL/","headers":{":path":"/injected"}}`,
+		"name, empty":     `{"url":"URL/","headers":{"":"1"}}`,
+		"length":          `{"method":"POST","url":"URL/","body":"a","headers":{"content-length":"99"}}`,
+		"host":            `{"url":"URL/","headers":{"Host":"a\r\nInjected: 1"}}`,
+		"host, space":     `{"url":"URL/","headers":{"Host":"a Injected"}}`,
+		"method":          `{"method":"GET / HTTP/1.1\r\nInjected: 1\r\n\r\nGET","url":"URL/"}`,
+		"method, space":   `{"method":"GET /injected","url":"URL/"}`,
+		"path":            `{"url":"URL/a b\r\nInjected: 1"}`,
+		"path, escaped":   `{"url":"URL/%0d%0aInjected:%201"}`,
+		"query":           `{"url":"URL/?a\r\nInjected: 1"}`,
+		"query, escaped":  `{"url":"URL/?a%0d%0aInjected:%201"}`,
+		"user":            `{"url":"http://u%0d%0aInjected:%201:p@HOST/"}`,
+		"fragment":        `{"url":"URL/#\r\nInjected: 1"}`,
+		"user agent":      `{"url":"URL/","headers":{"User-Agent":"a\u0085\u2028Injected: 1"}}`,
+		"another request": `{"url":"URL/","body":"GET /injected HTTP/1.1\r\nInjected: 1\r\n\r\n"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int32
+			s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				if r.Header.Get("Injected") != "" || strings.HasPrefix(r.URL.Path, "/injected") {
+					t.Errorf("%s %s %v", r.Method, r.URL, r.Header)
+				}
+			}))
+			defer s.Close()
+			h := newHandler(Options{Allow: loopback}, nil)
+			defer h.client.CloseIdleConnections()
+			fill := strings.NewReplacer("URL", s.URL, "HOST", strings.TrimPrefix(s.URL, "http://"))
+			err := h.handle(t.Context(), task(fill.Replace(payload)))
+			if n := requests.Load(); n > 1 || err == nil && n != 1 {
+				t.Errorf("%d requests arrived, %v", n, err)
+			}
+		})
+	}
+}
+
 func TestOnlyPublicAddresses(t *testing.T) {
 	var connections atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { connections.Add(1) }))
@@ -201,7 +251,7 @@ func TestOnlyPublicAddresses(t *testing.T) {
 		t.Errorf("%d requests arrived", n)
 	}
 
-	check := guard{[]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}, DefaultPorts()}.control
+	check := egress.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}, Ports: DefaultPorts()}.Control
 	for address, want := range map[string]bool{
 		"93.184.216.34:443": true, "[2606:4700::1111]:443": true, "10.1.2.3:80": true, "[fd00::1]:80": true,
 		"[::ffff:10.1.2.3]:80": true,
@@ -255,5 +305,27 @@ func TestCancelled(t *testing.T) {
 	cancel(worker.ErrCancelled)
 	if err := h(ctx, task(`{"url":"`+s.URL+`/hang"}`)); !errors.Is(err, worker.ErrCancelled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestReceiverIsToldTheTimesOfTheRun(t *testing.T) {
+	var got http.Header
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
+	defer s.Close()
+	h := New(Options{Allow: loopback})
+	run := task(`{"url":"` + s.URL + `"}`)
+	east := time.FixedZone("east", 7200)
+	run.NominalTime, run.DueTime = time.UnixMilli(1767225600000).In(east), time.UnixMilli(1767225601234).In(east)
+	if err := h(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	if nominal, due := got.Get("Fermata-Nominal-Time"), got.Get("Fermata-Due-Time"); nominal != "2026-01-01T00:00:00.000Z" || due != "2026-01-01T00:00:01.234Z" {
+		t.Errorf("nominal %s, due %s", nominal, due)
+	}
+	if err := h(t.Context(), task(`{"url":"`+s.URL+`"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, given := got["Fermata-Nominal-Time"]; given {
+		t.Errorf("a run without times says %v", got)
 	}
 }

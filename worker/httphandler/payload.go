@@ -45,6 +45,7 @@ type wire struct {
 var reserved = map[string]bool{
 	"Connection": true, "Content-Length": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true, "Trailer": true,
 	"Transfer-Encoding": true, "Upgrade": true, "Fermata-Run": true, "Fermata-Attempt": true, "Fermata-Token": true,
+	"Fermata-Nominal-Time": true, "Fermata-Due-Time": true,
 }
 
 func parse(text []byte) (*payload, error) {
@@ -155,8 +156,11 @@ func (p *payload) checkHeaders(w *wire) error {
 		if strings.ContainsAny(value, "\r\n\x00") {
 			return fmt.Errorf("header %s has a line break or a NUL byte", canonical)
 		}
-		if reserved[http.CanonicalHeaderKey(name)] {
-			return fmt.Errorf("header %s cannot be set", http.CanonicalHeaderKey(name))
+		if reserved[canonical] {
+			return fmt.Errorf("header %s cannot be set", canonical)
+		}
+		if canonical == "Content-Type" && secrets.Refers(value) {
+			return errors.New("header Content-Type: a reference to a secret may not stand in it, as it goes wherever the body does")
 		}
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/fermata-io/fermata/internal/egress"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -308,8 +309,22 @@ func TestMetadataNeedsLeaveOfItsOwn(t *testing.T) {
 		{"168.63.129.16/31", "168.63.129.16:80", false},
 		{"169.254.169.254/32", "169.254.169.254:80", true},
 		{"fd00:ec2::254/128", "[fd00:ec2::254]:80", true},
+		// By a translator, which may well be allowed.
+		{"64:ff9b::/96", "[64:ff9b::a9fe:a9fe]:80", false},
+		{"64:ff9b::/96", "[64:ff9b::808:808]:80", true},
+		{"64:ff9b:1::/48", "[64:ff9b:1::a83f:8110]:80", false},
+		{"64:ff9b::a9fe:a9fe/128", "[64:ff9b::a9fe:a9fe]:80", true},
+		{"169.254.169.254/32", "[64:ff9b::a9fe:a9fe]:80", false},
+		{"::/0", "[2002:a9fe:a9fe::1]:80", false},
+		{"::/0", "[::169.254.169.254]:80", false},
+		{"::/0", "[::1]:80", true},
+		// Of clouds that have others.
+		{"fe80::/10", "[fe80::a9fe:a9fe%eth0]:80", false},
+		{"fe80::/10", "[fe80::1%eth0]:80", true},
+		{"fd00::/8", "[fd00:42::42]:80", false},
+		{"169.254.0.0/16", "169.254.42.42:80", false},
 	} {
-		check := guard{[]netip.Prefix{netip.MustParsePrefix(test.allow)}, DefaultPorts()}.control
+		check := egress.Guard{Allow: []netip.Prefix{netip.MustParsePrefix(test.allow)}, Ports: DefaultPorts()}.Control
 		if err := check(t.Context(), "tcp", test.address, nil); (err == nil) != test.want {
 			t.Errorf("%s with %s: %v", test.address, test.allow, err)
 		}
@@ -317,7 +332,7 @@ func TestMetadataNeedsLeaveOfItsOwn(t *testing.T) {
 }
 
 func TestPorts(t *testing.T) {
-	check := guard{nil, DefaultPorts()}.control
+	check := egress.Guard{Allow: nil, Ports: DefaultPorts()}.Control
 	for port := range 1 << 16 {
 		err := check(t.Context(), "tcp", fmt.Sprintf("93.184.216.34:%d", port), nil)
 		if want := port == 80 || port == 443; (err == nil) != want {
@@ -349,7 +364,7 @@ func TestNoProxy(t *testing.T) {
 // the standard library knows, or allowed.
 func FuzzGuard(f *testing.F) {
 	allowed := netip.MustParsePrefix("10.1.0.0/16")
-	check := guard{[]netip.Prefix{allowed}, DefaultPorts()}.control
+	check := egress.Guard{Allow: []netip.Prefix{allowed}, Ports: DefaultPorts()}.Control
 	for _, s := range []string{"93.184.216.34:443", "[::ffff:10.1.2.3]:80", "[fe80::1%eth0]:80", "10.1.2.3:1", "[2606:4700::1111]:443", "127.0.0.1:80", "x", ""} {
 		f.Add(s)
 	}

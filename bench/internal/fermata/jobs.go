@@ -20,6 +20,14 @@ const perCall = 1000
 // Register registers n jobs of a class, over so many clients at once; job tells what
 // the i-th is.
 func (c *Cluster) Register(ctx context.Context, class record.Class, n, clients int, job func(i int) *client.Job) error {
+	return c.RegisterBy(ctx, (*client.Client).CreateJobNames, class, n, clients, job)
+}
+
+// Batch registers jobs by one call.
+type Batch func(*client.Client, context.Context, []client.NewJob) ([]client.Created, error)
+
+// RegisterBy is Register by a certain call.
+func (c *Cluster) RegisterBy(ctx context.Context, call Batch, class record.Class, n, clients int, job func(i int) *client.Job) error {
 	var next atomic.Int64
 	errs := make([]error, clients)
 	var all sync.WaitGroup
@@ -36,7 +44,7 @@ func (c *Cluster) Register(ctx context.Context, class record.Class, n, clients i
 				if from >= n {
 					return
 				}
-				if errs[k] = createJobs(ctx, cl, class, from, min(n, from+perCall), job); errs[k] != nil {
+				if errs[k] = createJobs(ctx, cl, call, class, from, min(n, from+perCall), job); errs[k] != nil {
 					return
 				}
 			}
@@ -47,12 +55,12 @@ func (c *Cluster) Register(ctx context.Context, class record.Class, n, clients i
 }
 
 // createJobs registers the jobs from one index to another, all of which must be new.
-func createJobs(ctx context.Context, cl *client.Client, class record.Class, from, to int, job func(int) *client.Job) error {
+func createJobs(ctx context.Context, cl *client.Client, call Batch, class record.Class, from, to int, job func(int) *client.Job) error {
 	batch := make([]client.NewJob, 0, to-from)
 	for i := from; i < to; i++ {
 		batch = append(batch, client.NewJob{ID: record.ID(class, i), Job: job(i)})
 	}
-	results, err := cl.CreateJobs(ctx, batch)
+	results, err := call(cl, ctx, batch)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func fill(ctx context.Context, b *testing.B, w *storetest.World, jobs, history i
 			d.Schedule.Every = every
 			records = append(records, w.Record(d))
 		}
-		if r := w.Store.Create(ctx, 0, records); r.Err != nil {
+		if r := storetest.Create(ctx, w.Store, 0, records); r.Err != nil {
 			b.Fatal(r.Err)
 		}
 	}

@@ -82,7 +82,7 @@ func spread(ctx context.Context, b *testing.B, w *storetest.World, active, waiti
 			}
 			records = append(records, w.Record(d))
 		}
-		if r := w.Store.Create(ctx, shard, records); r.Err != nil {
+		if r := storetest.Create(ctx, w.Store, shard, records); r.Err != nil {
 			b.Fatal(r.Err)
 		}
 	}

@@ -20,6 +20,12 @@ func mean(metric, selector, by string) string {
 	return rate(metric+"_sum", selector, by) + " / " + rate(metric+"_count", selector, by)
 }
 
+// worst is a table of jobs by name. Nodes name none unless they are told to: then a row
+// says so.
+func worst(metric string) string {
+	return fmt.Sprintf(`topk(20, max by (namespace, queue, job_id) (%s{%s})) or label_replace(vector(0), "job_id", "none, or nodes run without --worst-jobs", "", "")`, metric, inQueue)
+}
+
 // sum and greatest are of a gauge, by some labels.
 func sum(metric, selector, by string) string {
 	return fmt.Sprintf("sum%s (%s{%s})", grouped(by), metric, selector)

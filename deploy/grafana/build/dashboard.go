@@ -102,9 +102,10 @@ var takeOvers = annotation{
 	TitleFormat: "Take-over", TextFormat: "{{instance}} took shards over from a dead node",
 }
 
+// A version that nobody had in the quarter of an hour before: a scrape that failed is no deploy.
 var deploys = annotation{
 	Name: "Deploys", Datasource: prometheus, Enable: true, IconColor: "blue", Step: "30s",
-	Expr:        `count by (version) (fermata_build_info) unless on (version) count by (version) (fermata_build_info offset 2m)`,
+	Expr:        `count by (version) (fermata_build_info) unless on (version) count by (version) (last_over_time(fermata_build_info[15m] offset 1m))`,
 	TitleFormat: "Deploy", TextFormat: "version {{version}} appeared",
 }
 

@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // panel is one figure on a page.
 type panel struct {
 	ID          int            `json:"id"`
@@ -11,6 +13,8 @@ type panel struct {
 	Targets     []target       `json:"targets,omitempty"`
 	FieldConfig *fieldConfig   `json:"fieldConfig,omitempty"`
 	Options     map[string]any `json:"options,omitempty"`
+	Links       []panelLink    `json:"links,omitempty"`
+	Transforms  []transform    `json:"transformations,omitempty"`
 	Collapsed   *bool          `json:"collapsed,omitempty"` // rows only
 }
 
@@ -32,8 +36,8 @@ type target struct {
 }
 
 type fieldConfig struct {
-	Defaults  defaults `json:"defaults"`
-	Overrides []any    `json:"overrides"`
+	Defaults  defaults   `json:"defaults"`
+	Overrides []override `json:"overrides"`
 }
 
 type defaults struct {
@@ -55,6 +59,18 @@ type step struct {
 	Value *float64 `json:"value"`
 }
 
+// panelLink leads from a panel's corner to where its cause is seen.
+type panelLink struct {
+	Title string `json:"title"`
+	URL   string `json:"url"`
+}
+
+// transform changes the columns of a table.
+type transform struct {
+	ID      string         `json:"id"`
+	Options map[string]any `json:"options"`
+}
+
 // series is one line of a panel: what is asked, and the name of the answer.
 type series struct{ legend, expr string }
 
@@ -70,7 +86,7 @@ func newPanel(kind, title, unit, description string, all []series) panel {
 	zero := 0.0
 	return panel{
 		Type: kind, Title: title, Description: description, Datasource: &prometheus, Targets: targets(all),
-		FieldConfig: &fieldConfig{Overrides: []any{}, Defaults: defaults{
+		FieldConfig: &fieldConfig{Overrides: []override{}, Defaults: defaults{
 			Unit: unit, Min: &zero, Thresholds: thresholds{"absolute", []step{{Color: "green"}}},
 		}},
 	}
@@ -85,8 +101,14 @@ func graph(title, unit, description string, all ...series) panel {
 		"drawStyle": "line", "lineWidth": 1, "fillOpacity": 8, "showPoints": "never", "spanNulls": false,
 		"thresholdsStyle": map[string]any{"mode": "off"},
 	}
+	if slices.ContainsFunc(all, named) {
+		p.FieldConfig.Overrides = byMeaning("^")
+	}
 	p.Options = map[string]any{
-		"legend":  map[string]any{"displayMode": "table", "placement": "bottom", "calcs": []string{"mean", "max", "lastNotNull"}},
+		"legend": map[string]any{
+			"displayMode": "table", "placement": "bottom", "showLegend": true, "calcs": []string{"mean", "max", "lastNotNull"},
+			"sortBy": "Max", "sortDesc": true, // of many, the worst are in sight
+		},
 		"tooltip": map[string]any{"mode": "multi", "sort": "desc"},
 	}
 	return p
@@ -104,6 +126,10 @@ func stacked(title, unit, description string, all ...series) panel {
 func number(title, unit, description, expr string) panel {
 	p := newPanel("stat", title, unit, description, []series{{title, expr}})
 	p.GridPos = gridPos{H: 4, W: 4}
+	if unit == "short" { // what is counted is whole, though increase() guesses between two scrapes
+		none := 0
+		p.FieldConfig.Defaults.Decimals = &none
+	}
 	p.FieldConfig.Defaults.Color = map[string]any{"mode": "thresholds"}
 	p.Options = map[string]any{
 		"colorMode": "value", "graphMode": "area", "justifyMode": "auto", "textMode": "value",
@@ -147,11 +173,41 @@ func list(title, unit, description, expr string) panel {
 	p.GridPos = gridPos{H: 8, W: 12}
 	p.Targets[0].Format, p.Targets[0].Instant, p.Targets[0].Range = "table", true, false
 	p.Options = map[string]any{"showHeader": true}
+	return p.columns(map[string]string{})
+}
+
+// columns names the columns of a table; those named "" are hidden, as is the time, which
+// is now.
+func (p panel) columns(names map[string]string) panel {
+	hidden, renamed := map[string]bool{"Time": true}, make(map[string]string)
+	for column, name := range names {
+		if name == "" {
+			hidden[column] = true
+		} else {
+			renamed[column] = name
+		}
+	}
+	p.Transforms = []transform{{"organize", map[string]any{"excludeByName": hidden, "renameByName": renamed, "indexByName": map[string]int{}}}}
 	return p
 }
 
 // size sets width (of 24 columns) and height.
 func (p panel) size(w, h int) panel { p.GridPos.W, p.GridPos.H = w, h; return p }
+
+// tinted has series coloured by the meaning of the last word of their names.
+func (p panel) tinted() panel { p.FieldConfig.Overrides = byMeaning(" "); return p }
+
+// shortened leaves out of the names of methods what all of them begin with.
+func (p panel) shortened() panel {
+	p.Transforms = append(p.Transforms, transform{"renameByRegex", map[string]any{"regex": `/^\/fermata\.v1\.(.*)$/`, "renamePattern": "$1"}})
+	return p
+}
+
+// to leads from the panel to another dashboard, with the same choices and time.
+func (p panel) to(uid, title string) panel {
+	p.Links = append(p.Links, panelLink{title, "/d/fermata-" + uid + "?${__url_time_range}&${__all_variables}"})
+	return p
+}
 
 // signed shows values below zero too.
 func (p panel) signed() panel { p.FieldConfig.Defaults.Min = nil; return p }

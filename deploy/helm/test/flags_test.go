@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -56,8 +57,8 @@ var decided = map[string][]string{
 	"scheduler": {
 		"config", "help", "name", "grpc-addr", "peer-addr", "gossip-addr", "http-addr", "advertise-grpc", "advertise-peer", "advertise-gossip", "join",
 		"insecure", "gossip-key-file", "tls-cert", "tls-key", "tls-client-ca", "tls-client-auth", "peer-tls-cert", "peer-tls-key", "peer-tls-ca", "peer-tls-names",
-		"redis-url", "redis-username", "redis-password-file", "redis-tls-ca", "redis-tls-cert", "redis-tls-key", "redis-tls-server-name",
-		"access-file", "payload-key-file",
+		"redis-url", "redis-username", "redis-password-file", "redis-sentinel-username", "redis-sentinel-password-file", "redis-tls-ca", "redis-tls-cert", "redis-tls-key", "redis-tls-server-name",
+		"access-file", "payload-key-file", "webhooks-file",
 	},
 	"worker": {
 		"config", "help", "id", "scheduler", "metrics-addr", "tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "token-file", "secrets-dir",
@@ -169,9 +170,14 @@ func pods(all []object) []pod {
 			out = append(out, pod{w.Name, w.Spec.Template.Labels["app.kubernetes.io/component"], w.Spec.Template.Labels, w.Spec.Template.Spec, w.Spec.Selector.MatchLabels})
 		case *appsv1.Deployment:
 			out = append(out, pod{w.Name, w.Spec.Template.Labels["app.kubernetes.io/component"], w.Spec.Template.Labels, w.Spec.Template.Spec, w.Spec.Selector.MatchLabels})
+		case *batchv1.Job:
+			out = append(out, pod{w.Name, w.Spec.Template.Labels["app.kubernetes.io/component"], w.Spec.Template.Labels, w.Spec.Template.Spec, nil})
 		case *corev1.Pod:
 			out = append(out, pod{w.Name, w.Labels["app.kubernetes.io/component"], w.Labels, w.Spec, nil})
 		}
 	}
 	return out
 }
+
+// runsOnce tells of pods that end by themselves.
+func runsOnce(p pod) bool { return p.component == "test" || p.component == "apply" }

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -31,6 +32,8 @@ tls: {nodeSecret: node-tls, workerSecret: worker-tls}
 gossip: {existingSecret: gossip}
 redis: {url: "redis://redis:6379/0", existingSecret: redis}
 scheduler: {config: {shards: 4, durability: memory, allow-unsafe-redis: true}}
+jobs: {ping: {http: {url: "http://127.0.0.1:9/"}, schedule: {interval: {every: 1h}}}}
+queues: {mail: {rate: 5}}
 `
 
 // TestPodsWork runs what the pods of the chart would run, as processes: the commands with the rendered configuration, variables
@@ -65,6 +68,8 @@ func TestPodsWork(t *testing.T) {
 		met = strings.Count(string(out), " serving ") == 2
 	}
 
+	applies(t, dir, here)
+
 	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +81,42 @@ func TestPodsWork(t *testing.T) {
 	out, err := commandOf(p, here).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "now runs every 10s instead of 5s") {
 		t.Errorf("the test pod: %v\n%s", err, out)
+	}
+}
+
+// applies runs what the hook would run after some upgrades. What nodes refuse ends with the code that fails the hook at once.
+func applies(t *testing.T, dir string, here *strings.Replacer) {
+	t.Helper()
+	every := func(interval string) values {
+		return values{"handler": "h", "schedule": values{"interval": values{"every": interval}}}
+	}
+	before := parse(t, live)
+	for _, c := range []struct {
+		values  values
+		want    string
+		refused bool
+	}{
+		{before, "applied: 1 created, 1 queue limited\n", false},
+		{before, "applied: nothing to do, 1 unchanged\n", false},
+		{with(before, []string{"jobs"}, values{"pong": every("1m")}), "applied: 1 created, 1 deleted\n", false},
+		{with(before, []string{"jobs"}, values{"pong": every("1ms")}), "schedule.interval.every: ", true},
+		{with(with(before, []string{"jobs"}, values{}), []string{"apply"}, values{"allowEmpty": true}), "applied: 1 deleted\n", false},
+	} {
+		all := objects(t, c.values)
+		hook := find[*batchv1.Job](t, all, "blue-fermata-apply").Spec
+		pod := hook.Template.Spec
+		for name, text := range find[*corev1.ConfigMap](t, all, pod.Volumes[0].ConfigMap.Name).Data {
+			write(t, filepath.Join(dir, "jobs", name), text)
+		}
+		code := 0
+		if c.refused {
+			code = int(hook.PodFailurePolicy.Rules[0].OnExitCodes.Values[0])
+		}
+		cmd := commandOf(pod.Containers[0], here)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), c.want) {
+			t.Errorf("the hook: %v, want exit code %d and %q\n%s", err, code, c.want, out)
+		}
 	}
 }
 
@@ -156,28 +197,42 @@ func await(t *testing.T, p *process, pattern string) []string {
 
 func startRedis(t *testing.T, dir string) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// An address of this host that nobody else uses, so that its port stays free.
+	own := make([]byte, 3)
+	if _, err := rand.Read(own); err != nil {
+		t.Fatal(err)
+	}
+	host := net.IPv4(127, 1+own[0]%250, own[1], 1+own[2]%250).String()
+	const port = "6379"
+	address = net.JoinHostPort(host, port)
+	write(t, filepath.Join(dir, "redis", "password"), "hunter2\n")
+	server := exec.Command("redis-server", "--port", port, "--bind", host, "--save", "", "--dir", dir, "--requirepass", "hunter2", "--logfile", "")
+	log, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address = l.Addr().String()
-	l.Close()
-	_, port, _ := net.SplitHostPort(address)
-	write(t, filepath.Join(dir, "redis", "password"), "hunter2\n")
-	server := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", dir, "--requirepass", "hunter2")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	for t.Context().Err() == nil {
-		if c, err := net.Dial("tcp", address); err == nil {
-			c.Close()
-			return address
+	lines, over := make(chan string, 1000), make(chan struct{})
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(log); s.Scan(); {
+			select {
+			case lines <- s.Text():
+			case <-over:
+			}
 		}
-		time.Sleep(10 * time.Millisecond) // between two tries: nothing tells when a server listens
-	}
-	t.Fatal("redis-server does not listen")
-	return ""
+	}()
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		close(over)
+		for range lines {
+		}
+		_ = server.Wait()
+	})
+	await(t, &process{server, lines}, "Ready to accept connections")
+	return address
 }
 
 func write(t *testing.T, path, text string) {

@@ -16,16 +16,16 @@ var axes = [][]string{
 		"redis: {url: redis://r}",
 		"redis: {url: 'redis+cluster://a:1,b:2', username: u, existingSecret: p, passwordKey: k}",
 		"redis: {url: 'rediss://r/1', tls: {existingSecret: t, clientCertificate: true}}",
-		"redis: {dev: {enabled: true}, existingSecret: p}",
+		"redis: {dev: {enabled: true, nodeSelector: {a: b}, tolerations: [{operator: Exists}]}, existingSecret: p}",
 	},
 	{
 		"",
 		"workers: {default: null}",
-		"workers: {a: {antiAffinity: none}, b: {antiAffinity: hard, config: {exec-allow: [/bin/a]}, secretsSecret: s}}",
+		"workers: {a: {antiAffinity: none}, b: {antiAffinity: hard, config: {exec-allow: [/bin/a]}, secretsSecret: s, autoscaling: {enabled: true}}}",
 	},
-	{"", "serviceAccount: {create: false}\nnetworkPolicy: {enabled: false}", "networkPolicy: {egress: {enabled: true}}\nipFamily: IPv6"},
+	{"", "serviceAccount: {create: false}\nnetworkPolicy: {enabled: false}", "networkPolicy: {egress: {enabled: true, to: [{ports: [{port: 6379}]}]}}\nipFamily: IPv6"},
 	{"", "scheduler: {preStopSeconds: 0, podDisruptionBudget: {enabled: false}, antiAffinity: none, topologySpreadConstraints: []}"},
-	{"", "monitoring: {podMonitor: {enabled: true}}\nfullnameOverride: jobs\npayloadKeys: {existingSecret: k}"},
+	{"", "monitoring: {serviceMonitor: {enabled: true}}\nfullnameOverride: jobs\npayloadKeys: {existingSecret: k}"},
 }
 
 // TestEveryCombination renders all combinations of the axes: each gives objects that decode, no two with the same name, and mounts

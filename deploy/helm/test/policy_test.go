@@ -14,6 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/pod-security-admission/api"
@@ -79,7 +80,7 @@ func faultsOf(p pod) (faults []string) {
 		must(!c.Resources.Requests.Cpu().IsZero() && !c.Resources.Requests.Memory().IsZero(), "%s requests nothing", c.Name)
 		_, version, tagged := strings.Cut(c.Image[strings.LastIndexByte(c.Image, '/')+1:], ":")
 		must(tagged && version != "latest", "%s has the image %s", c.Name, c.Image)
-		must(p.component == "test" || c.StartupProbe != nil && c.ReadinessProbe != nil && c.LivenessProbe != nil, "%s lacks a probe", c.Name)
+		must(runsOnce(p) || c.StartupProbe != nil && c.ReadinessProbe != nil && c.LivenessProbe != nil, "%s lacks a probe", c.Name)
 		for _, e := range c.Env {
 			must(e.Value == "" || !strings.Contains(e.Name, "PASSWORD"), "%s has a secret in plain sight", c.Name)
 		}
@@ -110,19 +111,24 @@ func TestPodsAreFound(t *testing.T) {
 				return components
 			}
 			for _, p := range everyone {
-				if p.component != "test" && len(matching(p.selector)) != 1 {
+				if !runsOnce(p) && len(matching(p.selector)) != 1 {
 					t.Errorf("the selector of %s is met by %v", p.name, matching(p.selector))
 				}
 			}
 			for _, o := range all {
 				switch x := o.typed.(type) {
 				case *corev1.Service:
-					if got := matching(x.Spec.Selector); len(got) != 1 {
+					got := matching(x.Spec.Selector)
+					if one := len(slices.Compact(got)) == 1; !one || len(got) > 1 && got[0] != "worker" {
 						t.Errorf("service %s selects %v", x.Name, got)
 					}
 				case *policyv1.PodDisruptionBudget:
 					if got := matching(x.Spec.Selector.MatchLabels); len(got) != 1 {
 						t.Errorf("budget %s is for %v", x.Name, got)
+					}
+				case *unstructured.Unstructured:
+					if name, ok, _ := unstructured.NestedString(x.Object, "spec", "scaleTargetRef", "name"); ok && !slices.ContainsFunc(everyone, func(p pod) bool { return p.name == name }) {
+						t.Errorf("%s %s is for nobody", x.GetKind(), x.GetName())
 					}
 				case *networkingv1.NetworkPolicy:
 					if got := matching(x.Spec.PodSelector.MatchLabels); len(got) == 0 {
@@ -201,7 +207,7 @@ func TestNodesKeepToThemselves(t *testing.T) {
 	node := "app.kubernetes.io/component=scheduler,app.kubernetes.io/instance=blue,app.kubernetes.io/name=fermata"
 	want := map[string]string{
 		"7071": node, "7946": node,
-		"7070": node + " | " + strings.ReplaceAll(node, "=scheduler", "=test") + " | " + strings.ReplaceAll(node, "=scheduler", "=worker") + " | team=billing",
+		"7070": strings.ReplaceAll(node, "=scheduler", "=apply") + " | " + node + " | " + strings.ReplaceAll(node, "=scheduler", "=test") + " | " + strings.ReplaceAll(node, "=scheduler", "=worker") + " | kubernetes.io/metadata.name=keda | team=billing",
 		"7072": "kubernetes.io/metadata.name=monitoring",
 	}
 	if !maps.Equal(seen, want) {

@@ -1,9 +1,10 @@
 -- apply.lua: compare and set. One script for settling, pausing, editing,
 -- deleting, manual runs: what changes is decided by the caller.
--- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records
+-- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records; among them, if
+--       a step r names them, failing jobs and late jobs, one after the other
 -- ARGV  1-3 common  4.. groups of records, a record at most once:
 --       steps, place of the lane, number of records, and of each record its id,
---       guard (a pattern: what a header with this token and revision looks like) and
+--       guard (a pattern: how a header with this token and revision begins) and
 --       what each letter of steps asks for. A group of number 0 is one record that is
 --       judged with care; any other group is plain: its steps are w, wh, d or dz, and
 --       its records concern no other ones.
@@ -24,6 +25,7 @@
 --       c  id, state, score, definition, field, run   write a dead letter into the lane
 --       m  place            the dead letter has been in the lane there so far
 --       z  first, last      delete these history slots
+--       r  place, failing, late   ranks among the worst jobs, whose indexes begin there; "" takes it off that index
 -- Reply {code, clock, one digit per record, {states of conflicts}, {place, due ... of lanes that became earlier}, lock value}
 --       0 written  1 conflict  2 not found  3 lease has not ended  4 corrupt  5 written by an earlier copy of this call
 -- Guards: token and revision are as stored. A record to be spawned does not exist, or
@@ -35,7 +37,7 @@
 local code = start()
 if code ~= 0 then return {code, clock.us} end
 
-local takes = {a = 0, t = 0, x = 0, w = 2, k = 1, d = 0, q = 0, u = 0, l = 1, s = 4, f = 1, h = 2, c = 6, m = 1, z = 2}
+local takes = {a = 0, t = 0, x = 0, w = 2, k = 1, d = 0, q = 0, u = 0, l = 1, s = 4, f = 1, h = 2, c = 6, m = 1, z = 2, r = 3}
 
 -- A plain group is {first record, last one, place of the lane, place in ARGV of the
 -- first one's id, arguments of each, steps}. Others are items {n = number of the record,
@@ -54,7 +56,7 @@ local function item_at(n, at, steps, lane)
 end
 
 local function parse()
-	local a, n, total = 4, 0, #ARGV
+	local a, n, total = 4, 0, ARGS
 	while a <= total do
 		local steps, lane, count = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
 		a = a + 3
@@ -148,6 +150,7 @@ local states, defs, runs = {}, {}, {}             -- HSET
 local no_states, no_defs, no_runs = {}, {}, {}    -- HDEL
 local scores, aside, leaving = {}, {}, {} -- ZADD, ZADD XX, ZREM; by place
 local places, known = {}, {}
+local worst, ranked, unranked = 0, {{}, {}}, {{}, {}} -- place, and of each index ZADD, ZREM
 local born = {} -- places of spawned records: one may have the name of one that goes
 
 local function touch(k)
@@ -213,6 +216,13 @@ local function write(item, text)
 	if item.f then push(defs, id, ARGV[item.f]) end
 	if item.h then push(runs, ARGV[item.h], ARGV[item.h + 1]) end
 	if item.c then dead_letter(item, to) end
+	if item.r then
+		worst = tonumber(ARGV[item.r])
+		for k = 1, 2 do
+			local rank = ARGV[item.r + k]
+			if rank == '' then unranked[k][#unranked[k] + 1] = id else push(ranked[k], rank, id) end
+		end
+	end
 	if item.z then
 		for slot = tonumber(ARGV[item.z]), tonumber(ARGV[item.z + 1]) do
 			no_runs[#no_runs + 1] = id .. '.' .. slot
@@ -271,6 +281,8 @@ for _, item in ipairs(list) do
 	end
 end
 
+if record then record(codes) end
+
 -- left takes out of a list those that are spawned at this place, or anywhere.
 local function left(names, place)
 	local out = {}
@@ -292,5 +304,17 @@ for _, k in ipairs(places) do wide('zrem', KEYS[k], left(leaving[k], k)) end
 wide('hdel', KEYS[2], left(no_states))
 wide('hdel', KEYS[3], no_defs)
 wide('hdel', KEYS[4], no_runs)
+
+-- An index of the worst keeps so many; those with the least rank give way.
+local WORST = 1000
+for k = 1, worst > 0 and 2 or 0 do
+	local key = KEYS[worst + k - 1]
+	wide('zrem', key, unranked[k])
+	if #ranked[k] > 0 then
+		wide('zadd', key, ranked[k])
+		local over = call('zcard', key) - WORST
+		if over > 0 then wide('zrem', key, call('zrange', key, '0', int(over - 1))) end
+	end
+end
 local changed, holder = news(KEYS[5], KEYS[6], places)
 return {0, clock.us, table.concat(codes, '', 1, records), conflicts, changed, holder}

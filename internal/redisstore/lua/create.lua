@@ -10,9 +10,10 @@ local code = start()
 if code ~= 0 then return {code, clock.us} end
 
 local ids = {}
-for a = 4, #ARGV, 6 do ids[#ids + 1] = ARGV[a] end
+for a = 4, ARGS, 6 do ids[#ids + 1] = ARGV[a] end
 local texts = call('hmget', KEYS[2], unpack(ids))
 local codes, states, defs, scores, places, taken = {}, {}, {}, {}, {}, {}
+local least = {} -- the lowest new score of each place
 for i, id in ipairs(ids) do
 	local a = 4 + 6 * (i - 1)
 	local text = taken[id] or texts[i]
@@ -30,15 +31,26 @@ for i, id in ipairs(ids) do
 		defs[#defs + 1], defs[#defs + 2] = id, ARGV[a + 4]
 		local k = tonumber(ARGV[a + 1])
 		if not scores[k] then
-			scores[k] = {}
+			scores[k], least[k] = {}, NEVER
 			places[#places + 1] = k
 		end
 		scores[k][#scores[k] + 1] = ARGV[a + 3]
 		scores[k][#scores[k] + 1] = id
+		least[k] = math.min(least[k], tonumber(ARGV[a + 3]))
 	end
 end
+if record then record(codes) end
 wide('hset', KEYS[3], defs)
 wide('hset', KEYS[2], states)
 for _, k in ipairs(places) do wide('zadd', KEYS[k], scores[k]) end
-local list, holder = news(KEYS[4], KEYS[5], places)
+-- Only a lane that may have become due earlier is looked at.
+local list, holder = {}, ''
+if #places > 0 then
+	local skip, names, earlier = #KEYS[4] - 2, {}, {}
+	for i, k in ipairs(places) do names[i] = sub(KEYS[k], skip) end
+	for i, due in ipairs(call('zmscore', KEYS[4], unpack(names))) do
+		if not due or least[places[i]] < tonumber(due) then earlier[#earlier + 1] = places[i] end
+	end
+	list, holder = news(KEYS[4], KEYS[5], earlier)
+end
 return {0, clock.us, table.concat(codes), list, holder}

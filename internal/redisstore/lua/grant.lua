@@ -12,7 +12,8 @@ local harmless = {
 	zrem = {key, 'm'}, zrange = {key, 0, 0}, zscore = {key, 'm'}, zmscore = {key, 'm'},
 	zcount = {key, 0, 0}, zcard = {key}, zadd = {key, 'xx', 0, 'm'},
 	-- These store something, which goes again: the script is one step.
-	mset = {key, ''}, msetnx = {key, ''}, hset = {key, 'f', ''},
+	mset = {key, ''}, msetnx = {key, ''}, hset = {key, 'f', ''}, xadd = {key, '*', 'f', ''},
+	xrevrange = {key, '+', '-', 'count', 1},
 }
 local refused = {}
 for _, name in ipairs(ARGV) do

@@ -12,6 +12,10 @@
 --                   1 clock jump  2 not the holder  3 virtual clock mismatch
 
 local call, fmt, sub, find = redis.call, string.format, string.sub, string.find
+local KEYS, ARGV = KEYS, ARGV -- globals are slower
+-- Where events are recorded, events.lua comes after this file: it sets record, and ends
+-- a script's own arguments before those of the events.
+local record, ARGS = nil, #ARGV
 local REGION = 4398046511104 -- 2^42: scores of region r begin at r * REGION
 local NEVER = REGION - 1
 local JUMP = 60000 -- ms that the clock may be ahead of what the caller expects

@@ -27,7 +27,7 @@ if not free and not asked then
 end
 
 local ids, places, known = {}, {}, {}
-for a = 10, #ARGV, 6 do ids[#ids + 1] = ARGV[a] end
+for a = 10, ARGS, 6 do ids[#ids + 1] = ARGV[a] end
 local there = call('hmget', KEYS[2], unpack(ids))
 local states, defs, runs, scores = {}, {}, {}, {}
 
@@ -56,6 +56,7 @@ for i = 1, #ids do
 	end
 end
 if ARGV[7] ~= '' then push(runs, ARGV[7], ARGV[8]) end
+if record then record({'0'}) end
 wide('hset', KEYS[3], defs)
 wide('hset', KEYS[4], runs)
 wide('hset', KEYS[2], states)

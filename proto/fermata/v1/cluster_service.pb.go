@@ -103,7 +103,7 @@ func (x Finding_Fault) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Finding_Fault.Descriptor instead.
 func (Finding_Fault) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{17, 0}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{18, 0}
 }
 
 type ListAuditRecordsRequest struct {
@@ -882,8 +882,13 @@ type Queue struct {
 	FreeSlots     int64                `protobuf:"varint,8,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
 	Workers       int64                `protobuf:"varint,9,opt,name=workers,proto3" json:"workers,omitempty"`
 	OldestOverdue *durationpb.Duration `protobuf:"bytes,10,opt,name=oldest_overdue,json=oldestOverdue,proto3" json:"oldest_overdue,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Of the last minute, as the nodes saw it whose workers ran them.
+	Recent *RecentRuns `protobuf:"bytes,65,opt,name=recent,proto3" json:"recent,omitempty"`
+	// How long ago the oldest dead letter died. Where dead letters are kept for different
+	// times it is that of those that are deleted first. Zero when there is none.
+	OldestDeadLetter *durationpb.Duration `protobuf:"bytes,66,opt,name=oldest_dead_letter,json=oldestDeadLetter,proto3" json:"oldest_dead_letter,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
@@ -986,6 +991,109 @@ func (x *Queue) GetOldestOverdue() *durationpb.Duration {
 	return nil
 }
 
+func (x *Queue) GetRecent() *RecentRuns {
+	if x != nil {
+		return x.Recent
+	}
+	return nil
+}
+
+func (x *Queue) GetOldestDeadLetter() *durationpb.Duration {
+	if x != nil {
+		return x.OldestDeadLetter
+	}
+	return nil
+}
+
+// RecentRuns is what happened in a queue within the last minute.
+type RecentRuns struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Attempts that started, that succeeded, and that failed or timed out.
+	Started   int64 `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"`
+	Succeeded int64 `protobuf:"varint,2,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	Failed    int64 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Runs that started later than max_lag allows, and nominal times that were missed.
+	Breaches int64 `protobuf:"varint,4,opt,name=breaches,proto3" json:"breaches,omitempty"`
+	// The longest time from due to start.
+	MaxLag *durationpb.Duration `protobuf:"bytes,5,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
+	// What the figures span: a minute, or less where a node has just started.
+	Span          *durationpb.Duration `protobuf:"bytes,6,opt,name=span,proto3" json:"span,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecentRuns) Reset() {
+	*x = RecentRuns{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecentRuns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecentRuns) ProtoMessage() {}
+
+func (x *RecentRuns) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecentRuns.ProtoReflect.Descriptor instead.
+func (*RecentRuns) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RecentRuns) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *RecentRuns) GetSucceeded() int64 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *RecentRuns) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *RecentRuns) GetBreaches() int64 {
+	if x != nil {
+		return x.Breaches
+	}
+	return 0
+}
+
+func (x *RecentRuns) GetMaxLag() *durationpb.Duration {
+	if x != nil {
+		return x.MaxLag
+	}
+	return nil
+}
+
+func (x *RecentRuns) GetSpan() *durationpb.Duration {
+	if x != nil {
+		return x.Span
+	}
+	return nil
+}
+
 type ListWorkersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -994,7 +1102,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1114,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1127,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{12}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{13}
 }
 
 type ListWorkersResponse struct {
@@ -1031,7 +1139,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1151,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1164,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{13}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -1084,7 +1192,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1204,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1217,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Worker) GetWorkerId() string {
@@ -1195,7 +1303,7 @@ type CheckShardRequest struct {
 
 func (x *CheckShardRequest) Reset() {
 	*x = CheckShardRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1315,7 @@ func (x *CheckShardRequest) String() string {
 func (*CheckShardRequest) ProtoMessage() {}
 
 func (x *CheckShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1328,7 @@ func (x *CheckShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckShardRequest.ProtoReflect.Descriptor instead.
 func (*CheckShardRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{15}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CheckShardRequest) GetShard() int32 {
@@ -1252,7 +1360,7 @@ type CheckShardResponse struct {
 
 func (x *CheckShardResponse) Reset() {
 	*x = CheckShardResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1372,7 @@ func (x *CheckShardResponse) String() string {
 func (*CheckShardResponse) ProtoMessage() {}
 
 func (x *CheckShardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1385,7 @@ func (x *CheckShardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckShardResponse.ProtoReflect.Descriptor instead.
 func (*CheckShardResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{16}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CheckShardResponse) GetFindings() []*Finding {
@@ -1320,7 +1428,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1440,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1453,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{17}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Finding) GetFault() Finding_Fault {
@@ -1457,7 +1565,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\x11ListQueuesRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\"?\n" +
 	"\x12ListQueuesResponse\x12)\n" +
-	"\x06queues\x18\x01 \x03(\v2\x11.fermata.v1.QueueR\x06queues\"\xb4\x02\n" +
+	"\x06queues\x18\x01 \x03(\v2\x11.fermata.v1.QueueR\x06queues\"\xad\x03\n" +
 	"\x05Queue\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x18\n" +
@@ -1470,7 +1578,17 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"free_slots\x18\b \x01(\x03R\tfreeSlots\x12\x18\n" +
 	"\aworkers\x18\t \x01(\x03R\aworkers\x12@\n" +
 	"\x0eoldest_overdue\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\roldestOverdue\"\x14\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\roldestOverdue\x12.\n" +
+	"\x06recent\x18A \x01(\v2\x16.fermata.v1.RecentRunsR\x06recent\x12G\n" +
+	"\x12oldest_dead_letter\x18B \x01(\v2\x19.google.protobuf.DurationR\x10oldestDeadLetter\"\xdb\x01\n" +
+	"\n" +
+	"RecentRuns\x12\x18\n" +
+	"\astarted\x18\x01 \x01(\x03R\astarted\x12\x1c\n" +
+	"\tsucceeded\x18\x02 \x01(\x03R\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\x03R\x06failed\x12\x1a\n" +
+	"\bbreaches\x18\x04 \x01(\x03R\bbreaches\x122\n" +
+	"\amax_lag\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06maxLag\x12-\n" +
+	"\x04span\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04span\"\x14\n" +
 	"\x12ListWorkersRequest\"C\n" +
 	"\x13ListWorkersResponse\x12,\n" +
 	"\aworkers\x18\x01 \x03(\v2\x12.fermata.v1.WorkerR\aworkers\"\x87\x03\n" +
@@ -1543,7 +1661,7 @@ func file_fermata_v1_cluster_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_cluster_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fermata_v1_cluster_service_proto_goTypes = []any{
 	(Finding_Fault)(0),               // 0: fermata.v1.Finding.Fault
 	(*ListAuditRecordsRequest)(nil),  // 1: fermata.v1.ListAuditRecordsRequest
@@ -1558,50 +1676,55 @@ var file_fermata_v1_cluster_service_proto_goTypes = []any{
 	(*ListQueuesRequest)(nil),        // 10: fermata.v1.ListQueuesRequest
 	(*ListQueuesResponse)(nil),       // 11: fermata.v1.ListQueuesResponse
 	(*Queue)(nil),                    // 12: fermata.v1.Queue
-	(*ListWorkersRequest)(nil),       // 13: fermata.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),      // 14: fermata.v1.ListWorkersResponse
-	(*Worker)(nil),                   // 15: fermata.v1.Worker
-	(*CheckShardRequest)(nil),        // 16: fermata.v1.CheckShardRequest
-	(*CheckShardResponse)(nil),       // 17: fermata.v1.CheckShardResponse
-	(*Finding)(nil),                  // 18: fermata.v1.Finding
-	nil,                              // 19: fermata.v1.Worker.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 20: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 21: google.protobuf.Duration
+	(*RecentRuns)(nil),               // 13: fermata.v1.RecentRuns
+	(*ListWorkersRequest)(nil),       // 14: fermata.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),      // 15: fermata.v1.ListWorkersResponse
+	(*Worker)(nil),                   // 16: fermata.v1.Worker
+	(*CheckShardRequest)(nil),        // 17: fermata.v1.CheckShardRequest
+	(*CheckShardResponse)(nil),       // 18: fermata.v1.CheckShardResponse
+	(*Finding)(nil),                  // 19: fermata.v1.Finding
+	nil,                              // 20: fermata.v1.Worker.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 21: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 22: google.protobuf.Duration
 }
 var file_fermata_v1_cluster_service_proto_depIdxs = []int32{
-	20, // 0: fermata.v1.ListAuditRecordsRequest.start_time:type_name -> google.protobuf.Timestamp
-	20, // 1: fermata.v1.ListAuditRecordsRequest.end_time:type_name -> google.protobuf.Timestamp
+	21, // 0: fermata.v1.ListAuditRecordsRequest.start_time:type_name -> google.protobuf.Timestamp
+	21, // 1: fermata.v1.ListAuditRecordsRequest.end_time:type_name -> google.protobuf.Timestamp
 	3,  // 2: fermata.v1.ListAuditRecordsResponse.records:type_name -> fermata.v1.AuditRecord
-	20, // 3: fermata.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	21, // 3: fermata.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
 	6,  // 4: fermata.v1.ListNodesResponse.nodes:type_name -> fermata.v1.Node
-	20, // 5: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
+	21, // 5: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
 	9,  // 6: fermata.v1.ListShardsResponse.shards:type_name -> fermata.v1.Shard
-	21, // 7: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
-	21, // 8: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
+	22, // 7: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
+	22, // 8: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
 	12, // 9: fermata.v1.ListQueuesResponse.queues:type_name -> fermata.v1.Queue
-	21, // 10: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
-	15, // 11: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
-	20, // 12: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
-	19, // 13: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
-	18, // 14: fermata.v1.CheckShardResponse.findings:type_name -> fermata.v1.Finding
-	0,  // 15: fermata.v1.Finding.fault:type_name -> fermata.v1.Finding.Fault
-	4,  // 16: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
-	7,  // 17: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
-	10, // 18: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
-	13, // 19: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
-	16, // 20: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
-	1,  // 21: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
-	5,  // 22: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
-	8,  // 23: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
-	11, // 24: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
-	14, // 25: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
-	17, // 26: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
-	2,  // 27: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
-	22, // [22:28] is the sub-list for method output_type
-	16, // [16:22] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	22, // 10: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
+	13, // 11: fermata.v1.Queue.recent:type_name -> fermata.v1.RecentRuns
+	22, // 12: fermata.v1.Queue.oldest_dead_letter:type_name -> google.protobuf.Duration
+	22, // 13: fermata.v1.RecentRuns.max_lag:type_name -> google.protobuf.Duration
+	22, // 14: fermata.v1.RecentRuns.span:type_name -> google.protobuf.Duration
+	16, // 15: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
+	21, // 16: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
+	20, // 17: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
+	19, // 18: fermata.v1.CheckShardResponse.findings:type_name -> fermata.v1.Finding
+	0,  // 19: fermata.v1.Finding.fault:type_name -> fermata.v1.Finding.Fault
+	4,  // 20: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
+	7,  // 21: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
+	10, // 22: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
+	14, // 23: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
+	17, // 24: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
+	1,  // 25: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
+	5,  // 26: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
+	8,  // 27: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
+	11, // 28: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
+	15, // 29: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
+	18, // 30: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
+	2,  // 31: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
+	26, // [26:32] is the sub-list for method output_type
+	20, // [20:26] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_cluster_service_proto_init() }
@@ -1615,7 +1738,7 @@ func file_fermata_v1_cluster_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_cluster_service_proto_rawDesc), len(file_fermata_v1_cluster_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -887,7 +887,12 @@ type Job struct {
 	// Output only: id of the key that seals it. Also read by RestoreJobs.
 	PayloadKeyId string `protobuf:"bytes,27,opt,name=payload_key_id,json=payloadKeyId,proto3" json:"payload_key_id,omitempty"`
 	// Output only, when it is sealed: its size in bytes before that.
-	PayloadSize   int64 `protobuf:"varint,28,opt,name=payload_size,json=payloadSize,proto3" json:"payload_size,omitempty"`
+	PayloadSize int64 `protobuf:"varint,28,opt,name=payload_size,json=payloadSize,proto3" json:"payload_size,omitempty"`
+	// Lateness objective: by how much a run may start late, 1 ms to 30 days, by the
+	// instant that schedule, backoff or a caller wanted it to start. What gates hold back
+	// counts as late, what is caught up counts from its nominal time; retries, backfills
+	// and redriven runs are not judged. Unset: no objective.
+	MaxLag        *durationpb.Duration `protobuf:"bytes,65,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1118,6 +1123,13 @@ func (x *Job) GetPayloadSize() int64 {
 	return 0
 }
 
+func (x *Job) GetMaxLag() *durationpb.Duration {
+	if x != nil {
+		return x.MaxLag
+	}
+	return nil
+}
+
 // MisfirePolicy is what becomes of nominal times that passed without a run
 // although no earlier run was live.
 type MisfirePolicy struct {
@@ -1324,11 +1336,13 @@ func (x *Hint) GetReason() string {
 
 // Hold tells which gate holds a run back. Being held is not a failure.
 type Hold struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        Hold_Reason            `protobuf:"varint,1,opt,name=reason,proto3,enum=fermata.v1.Hold_Reason" json:"reason,omitempty"`
-	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	SinceTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Reason    Hold_Reason            `protobuf:"varint,1,opt,name=reason,proto3,enum=fermata.v1.Hold_Reason" json:"reason,omitempty"`
+	Key       string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	By        string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	SinceTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	// When the run was due before the first gate held it.
+	DueTime       *timestamppb.Timestamp `protobuf:"bytes,65,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1387,6 +1401,13 @@ func (x *Hold) GetBy() string {
 func (x *Hold) GetSinceTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.SinceTime
+	}
+	return nil
+}
+
+func (x *Hold) GetDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueTime
 	}
 	return nil
 }
@@ -1518,8 +1539,10 @@ type JobStatus struct {
 	// Runs beside the current one: allow_all, cancel_other, backfills, redriven runs.
 	ConcurrentRuns int32       `protobuf:"varint,27,opt,name=concurrent_runs,json=concurrentRuns,proto3" json:"concurrent_runs,omitempty"`
 	Backfills      []*Backfill `protobuf:"bytes,28,rep,name=backfills,proto3" json:"backfills,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// By how much the last run that was judged broke max_lag. Unset: it kept it.
+	BrokenLag     *durationpb.Duration `protobuf:"bytes,65,opt,name=broken_lag,json=brokenLag,proto3" json:"broken_lag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobStatus) Reset() {
@@ -1744,6 +1767,13 @@ func (x *JobStatus) GetConcurrentRuns() int32 {
 func (x *JobStatus) GetBackfills() []*Backfill {
 	if x != nil {
 		return x.Backfills
+	}
+	return nil
+}
+
+func (x *JobStatus) GetBrokenLag() *durationpb.Duration {
+	if x != nil {
+		return x.BrokenLag
 	}
 	return nil
 }
@@ -2471,7 +2501,12 @@ type Run struct {
 	// True for a dead letter that is still kept.
 	DeadLetter bool `protobuf:"varint,14,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
 	// What holds a waiting run back.
-	Hold          *Hold `protobuf:"bytes,15,opt,name=hold,proto3" json:"hold,omitempty"`
+	Hold *Hold `protobuf:"bytes,15,opt,name=hold,proto3" json:"hold,omitempty"`
+	// The same in every log line, event and span about this run.
+	CorrelationId string `protobuf:"bytes,60,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
+	// The trace of this run, 32 hexadecimal digits. Unset where it is not traced, or the
+	// node that answers traces nothing.
+	TraceId       string `protobuf:"bytes,61,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2611,6 +2646,20 @@ func (x *Run) GetHold() *Hold {
 	return nil
 }
 
+func (x *Run) GetCorrelationId() string {
+	if x != nil {
+		return x.CorrelationId
+	}
+	return ""
+}
+
+func (x *Run) GetTraceId() string {
+	if x != nil {
+		return x.TraceId
+	}
+	return ""
+}
+
 type Exclusions_Period struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
@@ -2669,7 +2718,7 @@ var File_fermata_v1_job_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14fermata/v1/job.proto\x12\n" +
-	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc6\n" +
+	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\n" +
 	"\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -2704,7 +2753,8 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x14pause_after_failures\x18\x19 \x01(\x05R\x12pauseAfterFailures\x12%\n" +
 	"\x0epayload_sealed\x18\x1a \x01(\bR\rpayloadSealed\x12$\n" +
 	"\x0epayload_key_id\x18\x1b \x01(\tR\fpayloadKeyId\x12!\n" +
-	"\fpayload_size\x18\x1c \x01(\x03R\vpayloadSize\x1a9\n" +
+	"\fpayload_size\x18\x1c \x01(\x03R\vpayloadSize\x122\n" +
+	"\amax_lag\x18A \x01(\v2\x19.google.protobuf.DurationR\x06maxLag\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
@@ -2734,13 +2784,14 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSOURCE_WORKER\x10\x01\x12\x13\n" +
 	"\x0fSOURCE_OPERATOR\x10\x02\x12\x12\n" +
-	"\x0eSOURCE_PLANNER\x10\x03\"\xa6\x02\n" +
+	"\x0eSOURCE_PLANNER\x10\x03\"\xdd\x02\n" +
 	"\x04Hold\x12/\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x17.fermata.v1.Hold.ReasonR\x06reason\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x129\n" +
 	"\n" +
-	"since_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\"\x8f\x01\n" +
+	"since_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x125\n" +
+	"\bdue_time\x18A \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\"\x8f\x01\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_OVERLAP\x10\x01\x12\x0f\n" +
@@ -2753,7 +2804,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12?\n" +
 	"\rprogress_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\fprogressTime\x125\n" +
 	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12 \n" +
-	"\vconcurrency\x18\x04 \x01(\x05R\vconcurrency\"\x92\v\n" +
+	"\vconcurrency\x18\x04 \x01(\x05R\vconcurrency\"\xcc\v\n" +
 	"\tJobStatus\x121\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1b.fermata.v1.JobStatus.StateR\x05state\x12F\n" +
 	"\x11next_nominal_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextNominalTime\x12>\n" +
@@ -2790,7 +2841,9 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x05probe\x18\x19 \x01(\bR\x05probe\x12 \n" +
 	"\truns_left\x18\x1a \x01(\x03H\x00R\brunsLeft\x88\x01\x01\x12'\n" +
 	"\x0fconcurrent_runs\x18\x1b \x01(\x05R\x0econcurrentRuns\x122\n" +
-	"\tbackfills\x18\x1c \x03(\v2\x14.fermata.v1.BackfillR\tbackfills\"x\n" +
+	"\tbackfills\x18\x1c \x03(\v2\x14.fermata.v1.BackfillR\tbackfills\x128\n" +
+	"\n" +
+	"broken_lag\x18A \x01(\v2\x19.google.protobuf.DurationR\tbrokenLag\"x\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTATE_SCHEDULED\x10\x01\x12\x11\n" +
@@ -2892,7 +2945,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\tKIND_FULL\x10\x05\x12\x0e\n" +
 	"\n" +
 	"KIND_EQUAL\x10\x06B\v\n" +
-	"\t_fraction\"\x95\x06\n" +
+	"\t_fraction\"\xd7\x06\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.fermata.v1.Run.StateR\x05state\x121\n" +
@@ -2912,7 +2965,9 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x06worker\x18\r \x01(\tR\x06worker\x12\x1f\n" +
 	"\vdead_letter\x18\x0e \x01(\bR\n" +
 	"deadLetter\x12$\n" +
-	"\x04hold\x18\x0f \x01(\v2\x10.fermata.v1.HoldR\x04hold\"X\n" +
+	"\x04hold\x18\x0f \x01(\v2\x10.fermata.v1.HoldR\x04hold\x12%\n" +
+	"\x0ecorrelation_id\x18< \x01(\tR\rcorrelationId\x12\x19\n" +
+	"\btrace_id\x18= \x01(\tR\atraceId\"X\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x01\x12\x11\n" +
@@ -3026,65 +3081,68 @@ var file_fermata_v1_job_proto_depIdxs = []int32{
 	0,  // 11: fermata.v1.Job.overlap_policy:type_name -> fermata.v1.OverlapPolicy
 	14, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
 	15, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
-	5,  // 14: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
-	30, // 15: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
-	6,  // 16: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
-	31, // 17: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
-	30, // 18: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
-	31, // 19: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
-	7,  // 20: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
-	31, // 21: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
-	31, // 22: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
-	31, // 23: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
-	8,  // 24: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
-	31, // 25: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
-	31, // 26: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	30, // 27: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
-	4,  // 28: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
-	31, // 29: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
-	31, // 30: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
-	31, // 31: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
-	1,  // 32: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
-	16, // 33: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
-	17, // 34: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
-	18, // 35: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
-	22, // 36: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
-	23, // 37: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
-	31, // 38: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
-	31, // 39: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
-	31, // 40: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
-	21, // 41: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
-	30, // 42: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	29, // 43: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
-	30, // 44: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
-	2,  // 45: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
-	3,  // 46: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
-	9,  // 47: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
-	30, // 48: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
-	30, // 49: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	30, // 50: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
-	26, // 51: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
-	30, // 52: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
-	26, // 53: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
-	30, // 54: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
-	30, // 55: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
-	30, // 56: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
-	10, // 57: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
-	11, // 58: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
-	12, // 59: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
-	31, // 60: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
-	31, // 61: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	31, // 62: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	31, // 63: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
-	4,  // 64: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
-	17, // 65: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
-	31, // 66: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
-	31, // 67: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	30, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
+	5,  // 15: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
+	30, // 16: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
+	6,  // 17: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
+	31, // 18: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
+	30, // 19: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
+	31, // 20: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
+	7,  // 21: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
+	31, // 22: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
+	31, // 23: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
+	31, // 24: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
+	31, // 25: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
+	8,  // 26: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
+	31, // 27: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
+	31, // 28: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	30, // 29: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
+	4,  // 30: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
+	31, // 31: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
+	31, // 32: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
+	31, // 33: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
+	1,  // 34: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
+	16, // 35: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
+	17, // 36: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
+	18, // 37: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
+	30, // 38: fermata.v1.JobStatus.broken_lag:type_name -> google.protobuf.Duration
+	22, // 39: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
+	23, // 40: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
+	31, // 41: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
+	31, // 42: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
+	31, // 43: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
+	21, // 44: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
+	30, // 45: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	29, // 46: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
+	30, // 47: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
+	2,  // 48: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
+	3,  // 49: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
+	9,  // 50: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
+	30, // 51: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
+	30, // 52: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	30, // 53: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
+	26, // 54: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
+	30, // 55: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
+	26, // 56: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
+	30, // 57: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
+	30, // 58: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
+	30, // 59: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
+	10, // 60: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
+	11, // 61: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
+	12, // 62: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
+	31, // 63: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
+	31, // 64: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	31, // 65: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	31, // 66: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
+	4,  // 67: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
+	17, // 68: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
+	31, // 69: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
+	31, // 70: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_proto_init() }

@@ -26,6 +26,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type TopJobsRequest_Kind int32
+
+const (
+	TopJobsRequest_KIND_UNSPECIFIED TopJobsRequest_Kind = 0
+	// Jobs whose run waits longer than max_lag (a second where none is set) after it was
+	// due, and jobs whose last run broke max_lag.
+	TopJobsRequest_KIND_LATE TopJobsRequest_Kind = 1
+	// Jobs whose last runs failed, by failed runs in a row; after them those whose current
+	// run has failed three attempts or more. Jobs that have ended are not among them.
+	TopJobsRequest_KIND_FAILING TopJobsRequest_Kind = 2
+)
+
+// Enum value maps for TopJobsRequest_Kind.
+var (
+	TopJobsRequest_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_LATE",
+		2: "KIND_FAILING",
+	}
+	TopJobsRequest_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED": 0,
+		"KIND_LATE":        1,
+		"KIND_FAILING":     2,
+	}
+)
+
+func (x TopJobsRequest_Kind) Enum() *TopJobsRequest_Kind {
+	p := new(TopJobsRequest_Kind)
+	*p = x
+	return p
+}
+
+func (x TopJobsRequest_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TopJobsRequest_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_service_proto_enumTypes[0].Descriptor()
+}
+
+func (TopJobsRequest_Kind) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_service_proto_enumTypes[0]
+}
+
+func (x TopJobsRequest_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TopJobsRequest_Kind.Descriptor instead.
+func (TopJobsRequest_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{4, 0}
+}
+
 type Reason_Kind int32
 
 const (
@@ -120,11 +173,11 @@ func (x Reason_Kind) String() string {
 }
 
 func (Reason_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_service_proto_enumTypes[0].Descriptor()
+	return file_fermata_v1_job_service_proto_enumTypes[1].Descriptor()
 }
 
 func (Reason_Kind) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_service_proto_enumTypes[0]
+	return &file_fermata_v1_job_service_proto_enumTypes[1]
 }
 
 func (x Reason_Kind) Number() protoreflect.EnumNumber {
@@ -133,7 +186,7 @@ func (x Reason_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Reason_Kind.Descriptor instead.
 func (Reason_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{6, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{9, 0}
 }
 
 type RunJobRequest_Backoff int32
@@ -177,11 +230,11 @@ func (x RunJobRequest_Backoff) String() string {
 }
 
 func (RunJobRequest_Backoff) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_service_proto_enumTypes[1].Descriptor()
+	return file_fermata_v1_job_service_proto_enumTypes[2].Descriptor()
 }
 
 func (RunJobRequest_Backoff) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_service_proto_enumTypes[1]
+	return &file_fermata_v1_job_service_proto_enumTypes[2]
 }
 
 func (x RunJobRequest_Backoff) Number() protoreflect.EnumNumber {
@@ -190,7 +243,68 @@ func (x RunJobRequest_Backoff) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunJobRequest_Backoff.Descriptor instead.
 func (RunJobRequest_Backoff) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{29, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{32, 0}
+}
+
+type JobChange_Action int32
+
+const (
+	JobChange_ACTION_UNSPECIFIED JobChange_Action = 0
+	JobChange_ACTION_CREATE      JobChange_Action = 1
+	JobChange_ACTION_UPDATE      JobChange_Action = 2
+	// The job is as it is wished.
+	JobChange_ACTION_UNCHANGED JobChange_Action = 3
+	JobChange_ACTION_DELETE    JobChange_Action = 4
+	// A one-time job that is not there, and whose time has passed: it has run and is
+	// gone. PlanJobs only; ApplyJobs creates what it is told.
+	JobChange_ACTION_PASSED JobChange_Action = 5
+)
+
+// Enum value maps for JobChange_Action.
+var (
+	JobChange_Action_name = map[int32]string{
+		0: "ACTION_UNSPECIFIED",
+		1: "ACTION_CREATE",
+		2: "ACTION_UPDATE",
+		3: "ACTION_UNCHANGED",
+		4: "ACTION_DELETE",
+		5: "ACTION_PASSED",
+	}
+	JobChange_Action_value = map[string]int32{
+		"ACTION_UNSPECIFIED": 0,
+		"ACTION_CREATE":      1,
+		"ACTION_UPDATE":      2,
+		"ACTION_UNCHANGED":   3,
+		"ACTION_DELETE":      4,
+		"ACTION_PASSED":      5,
+	}
+)
+
+func (x JobChange_Action) Enum() *JobChange_Action {
+	p := new(JobChange_Action)
+	*p = x
+	return p
+}
+
+func (x JobChange_Action) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JobChange_Action) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_service_proto_enumTypes[3].Descriptor()
+}
+
+func (JobChange_Action) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_service_proto_enumTypes[3]
+}
+
+func (x JobChange_Action) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JobChange_Action.Descriptor instead.
+func (JobChange_Action) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42, 0}
 }
 
 type ListPresetsRequest struct {
@@ -407,6 +521,176 @@ func (x *HintJobRequest) GetHint() *Hint {
 	return nil
 }
 
+type TopJobsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{namespace}`; unset means all.
+	Parent string              `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	Kind   TopJobsRequest_Kind `protobuf:"varint,2,opt,name=kind,proto3,enum=fermata.v1.TopJobsRequest_Kind" json:"kind,omitempty"`
+	// 1 to 100, default 20.
+	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopJobsRequest) Reset() {
+	*x = TopJobsRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopJobsRequest) ProtoMessage() {}
+
+func (x *TopJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopJobsRequest.ProtoReflect.Descriptor instead.
+func (*TopJobsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TopJobsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *TopJobsRequest) GetKind() TopJobsRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return TopJobsRequest_KIND_UNSPECIFIED
+}
+
+func (x *TopJobsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type TopJobsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The worst first. Of each shard at most 1,000 late and 1,000 failing jobs are known.
+	Jobs          []*TopJob `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopJobsResponse) Reset() {
+	*x = TopJobsResponse{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopJobsResponse) ProtoMessage() {}
+
+func (x *TopJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopJobsResponse.ProtoReflect.Descriptor instead.
+func (*TopJobsResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TopJobsResponse) GetJobs() []*TopJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type TopJob struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Without its payload.
+	Job *Job `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Of late jobs: how long the run has waited, or by how much the last one was late.
+	Lag *durationpb.Duration `protobuf:"bytes,2,opt,name=lag,proto3" json:"lag,omitempty"`
+	// Of late jobs: the run has not started yet.
+	Waiting       bool `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopJob) Reset() {
+	*x = TopJob{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopJob) ProtoMessage() {}
+
+func (x *TopJob) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopJob.ProtoReflect.Descriptor instead.
+func (*TopJob) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TopJob) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *TopJob) GetLag() *durationpb.Duration {
+	if x != nil {
+		return x.Lag
+	}
+	return nil
+}
+
+func (x *TopJob) GetWaiting() bool {
+	if x != nil {
+		return x.Waiting
+	}
+	return false
+}
+
 type ExplainJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -416,7 +700,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[4]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +712,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[4]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,7 +725,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{4}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExplainJobRequest) GetName() string {
@@ -466,7 +750,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[5]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +762,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[5]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +775,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{5}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExplainJobResponse) GetSummary() string {
@@ -541,7 +825,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[6]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +837,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[6]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +850,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{6}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Reason) GetKind() Reason_Kind {
@@ -631,7 +915,7 @@ type BackfillJobRequest struct {
 
 func (x *BackfillJobRequest) Reset() {
 	*x = BackfillJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +927,7 @@ func (x *BackfillJobRequest) String() string {
 func (*BackfillJobRequest) ProtoMessage() {}
 
 func (x *BackfillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +940,7 @@ func (x *BackfillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillJobRequest.ProtoReflect.Descriptor instead.
 func (*BackfillJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{7}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *BackfillJobRequest) GetName() string {
@@ -704,7 +988,7 @@ type CancelBackfillRequest struct {
 
 func (x *CancelBackfillRequest) Reset() {
 	*x = CancelBackfillRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +1000,7 @@ func (x *CancelBackfillRequest) String() string {
 func (*CancelBackfillRequest) ProtoMessage() {}
 
 func (x *CancelBackfillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +1013,7 @@ func (x *CancelBackfillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackfillRequest.ProtoReflect.Descriptor instead.
 func (*CancelBackfillRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{8}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelBackfillRequest) GetName() string {
@@ -763,7 +1047,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +1059,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +1072,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{9}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListDeadLettersRequest) GetParent() string {
@@ -843,7 +1127,7 @@ type ListDeadLettersResponse struct {
 
 func (x *ListDeadLettersResponse) Reset() {
 	*x = ListDeadLettersResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +1139,7 @@ func (x *ListDeadLettersResponse) String() string {
 func (*ListDeadLettersResponse) ProtoMessage() {}
 
 func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +1152,7 @@ func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{10}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListDeadLettersResponse) GetDeadLetters() []*DeadLetter {
@@ -900,7 +1184,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1196,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1209,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{11}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeadLetter) GetName() string {
@@ -975,7 +1259,7 @@ type RedriveDeadLettersRequest struct {
 
 func (x *RedriveDeadLettersRequest) Reset() {
 	*x = RedriveDeadLettersRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1271,7 @@ func (x *RedriveDeadLettersRequest) String() string {
 func (*RedriveDeadLettersRequest) ProtoMessage() {}
 
 func (x *RedriveDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1284,7 @@ func (x *RedriveDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*RedriveDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{12}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RedriveDeadLettersRequest) GetParent() string {
@@ -1066,7 +1350,7 @@ type RedriveDeadLettersResponse struct {
 
 func (x *RedriveDeadLettersResponse) Reset() {
 	*x = RedriveDeadLettersResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1362,7 @@ func (x *RedriveDeadLettersResponse) String() string {
 func (*RedriveDeadLettersResponse) ProtoMessage() {}
 
 func (x *RedriveDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1375,7 @@ func (x *RedriveDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*RedriveDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{13}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RedriveDeadLettersResponse) GetRedriven() int32 {
@@ -1131,7 +1415,7 @@ type ResumeJobsRequest struct {
 
 func (x *ResumeJobsRequest) Reset() {
 	*x = ResumeJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1427,7 @@ func (x *ResumeJobsRequest) String() string {
 func (*ResumeJobsRequest) ProtoMessage() {}
 
 func (x *ResumeJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1440,7 @@ func (x *ResumeJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobsRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResumeJobsRequest) GetParent() string {
@@ -1211,7 +1495,7 @@ type ResumeJobsResponse struct {
 
 func (x *ResumeJobsResponse) Reset() {
 	*x = ResumeJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1507,7 @@ func (x *ResumeJobsResponse) String() string {
 func (*ResumeJobsResponse) ProtoMessage() {}
 
 func (x *ResumeJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1520,7 @@ func (x *ResumeJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobsResponse.ProtoReflect.Descriptor instead.
 func (*ResumeJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{15}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResumeJobsResponse) GetResumed() int32 {
@@ -1273,7 +1557,7 @@ type QueueSettings struct {
 
 func (x *QueueSettings) Reset() {
 	*x = QueueSettings{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1569,7 @@ func (x *QueueSettings) String() string {
 func (*QueueSettings) ProtoMessage() {}
 
 func (x *QueueSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1582,7 @@ func (x *QueueSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueSettings.ProtoReflect.Descriptor instead.
 func (*QueueSettings) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{16}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QueueSettings) GetName() string {
@@ -1345,7 +1629,7 @@ type GetQueueSettingsRequest struct {
 
 func (x *GetQueueSettingsRequest) Reset() {
 	*x = GetQueueSettingsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1641,7 @@ func (x *GetQueueSettingsRequest) String() string {
 func (*GetQueueSettingsRequest) ProtoMessage() {}
 
 func (x *GetQueueSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1654,7 @@ func (x *GetQueueSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueSettingsRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{17}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetQueueSettingsRequest) GetName() string {
@@ -1381,15 +1665,18 @@ func (x *GetQueueSettingsRequest) GetName() string {
 }
 
 type UpdateQueueSettingsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Settings      *QueueSettings         `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Settings *QueueSettings         `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
+	// When set, the limits that the caller has seen: others are not replaced (ABORTED,
+	// reason SETTINGS_CHANGED). Its name does not count.
+	Expected      *QueueSettings `protobuf:"bytes,75,opt,name=expected,proto3" json:"expected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateQueueSettingsRequest) Reset() {
 	*x = UpdateQueueSettingsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1688,7 @@ func (x *UpdateQueueSettingsRequest) String() string {
 func (*UpdateQueueSettingsRequest) ProtoMessage() {}
 
 func (x *UpdateQueueSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,12 +1701,19 @@ func (x *UpdateQueueSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateQueueSettingsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateQueueSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{18}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UpdateQueueSettingsRequest) GetSettings() *QueueSettings {
 	if x != nil {
 		return x.Settings
+	}
+	return nil
+}
+
+func (x *UpdateQueueSettingsRequest) GetExpected() *QueueSettings {
+	if x != nil {
+		return x.Expected
 	}
 	return nil
 }
@@ -1440,7 +1734,7 @@ type CreateJobRequest struct {
 
 func (x *CreateJobRequest) Reset() {
 	*x = CreateJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1746,7 @@ func (x *CreateJobRequest) String() string {
 func (*CreateJobRequest) ProtoMessage() {}
 
 func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1759,7 @@ func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
 func (*CreateJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{19}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CreateJobRequest) GetParent() string {
@@ -1499,15 +1793,18 @@ func (x *CreateJobRequest) GetRequestId() string {
 type BatchCreateJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`; the parent of each request is this one or unset.
-	Parent        string              `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	Requests      []*CreateJobRequest `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
+	Parent   string              `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	Requests []*CreateJobRequest `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
+	// The jobs in the results have name and etag and nothing else: enough for a caller
+	// that registers very many, and half of what the call costs.
+	NamesOnly     bool `protobuf:"varint,3,opt,name=names_only,json=namesOnly,proto3" json:"names_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BatchCreateJobsRequest) Reset() {
 	*x = BatchCreateJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1816,7 @@ func (x *BatchCreateJobsRequest) String() string {
 func (*BatchCreateJobsRequest) ProtoMessage() {}
 
 func (x *BatchCreateJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1829,7 @@ func (x *BatchCreateJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsRequest.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{20}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BatchCreateJobsRequest) GetParent() string {
@@ -1549,6 +1846,13 @@ func (x *BatchCreateJobsRequest) GetRequests() []*CreateJobRequest {
 	return nil
 }
 
+func (x *BatchCreateJobsRequest) GetNamesOnly() bool {
+	if x != nil {
+		return x.NamesOnly
+	}
+	return false
+}
+
 type BatchCreateJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the requests.
@@ -1559,7 +1863,7 @@ type BatchCreateJobsResponse struct {
 
 func (x *BatchCreateJobsResponse) Reset() {
 	*x = BatchCreateJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1875,7 @@ func (x *BatchCreateJobsResponse) String() string {
 func (*BatchCreateJobsResponse) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1888,7 @@ func (x *BatchCreateJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsResponse.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{21}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BatchCreateJobsResponse) GetResults() []*BatchCreateJobsResponse_Result {
@@ -1603,7 +1907,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1919,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1932,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{22}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -1658,7 +1962,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1974,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1987,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{23}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListJobsRequest) GetParent() string {
@@ -1753,7 +2057,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +2069,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +2082,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{24}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1809,7 +2113,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +2125,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2138,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{25}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UpdateJobRequest) GetJob() *Job {
@@ -1870,7 +2174,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2186,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2199,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{26}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -1930,7 +2234,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2246,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2259,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{27}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -1983,7 +2287,7 @@ type ResumeJobRequest struct {
 
 func (x *ResumeJobRequest) Reset() {
 	*x = ResumeJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2299,7 @@ func (x *ResumeJobRequest) String() string {
 func (*ResumeJobRequest) ProtoMessage() {}
 
 func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2312,7 @@ func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{28}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResumeJobRequest) GetName() string {
@@ -2038,7 +2342,7 @@ type RunJobRequest struct {
 
 func (x *RunJobRequest) Reset() {
 	*x = RunJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2354,7 @@ func (x *RunJobRequest) String() string {
 func (*RunJobRequest) ProtoMessage() {}
 
 func (x *RunJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2367,7 @@ func (x *RunJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJobRequest.ProtoReflect.Descriptor instead.
 func (*RunJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{29}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RunJobRequest) GetName() string {
@@ -2099,7 +2403,7 @@ type RunJobResponse struct {
 
 func (x *RunJobResponse) Reset() {
 	*x = RunJobResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2415,7 @@ func (x *RunJobResponse) String() string {
 func (*RunJobResponse) ProtoMessage() {}
 
 func (x *RunJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2428,7 @@ func (x *RunJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJobResponse.ProtoReflect.Descriptor instead.
 func (*RunJobResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{30}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunJobResponse) GetRun() *Run {
@@ -2151,7 +2455,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2467,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2480,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{31}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -2195,7 +2499,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2511,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2524,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{32}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -2239,7 +2543,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2555,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2568,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{33}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -2283,7 +2587,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2599,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2612,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{34}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -2337,7 +2641,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2653,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2666,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{35}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PreviewScheduleRequest) GetSchedule() *Schedule {
@@ -2417,7 +2721,7 @@ type ScheduledTime struct {
 
 func (x *ScheduledTime) Reset() {
 	*x = ScheduledTime{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2733,7 @@ func (x *ScheduledTime) String() string {
 func (*ScheduledTime) ProtoMessage() {}
 
 func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2746,7 @@ func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledTime.ProtoReflect.Descriptor instead.
 func (*ScheduledTime) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{36}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ScheduledTime) GetNominalTime() *timestamppb.Timestamp {
@@ -2488,7 +2792,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2804,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2817,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{37}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PreviewScheduleResponse) GetDueTimes() []*timestamppb.Timestamp {
@@ -2544,6 +2848,409 @@ func (x *PreviewScheduleResponse) GetBackoffIntervals() []*durationpb.Duration {
 	return nil
 }
 
+// JobWish is what a job should be.
+type JobWish struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// The whole definition; what it leaves unset gets its default. The label
+	// `fermata.io/owner` tells whose it is. Its etag and all that is output only do not
+	// count; a job as it was read while its payload was sealed keeps that payload.
+	Job *Job `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// Etag that PlanJobs saw: ApplyJobs refuses when the job was edited since
+	// (ABORTED). Unset: there was no job of the id, and there must be none now
+	// (ALREADY_EXISTS), unless it is the same. PlanJobs does not look at it.
+	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Delete the job, which must have the etag; `job` is unset. One that is gone is no
+	// error. PlanJobs refuses it.
+	Delete bool `protobuf:"varint,4,opt,name=delete,proto3" json:"delete,omitempty"`
+	// Set: whether the job is paused. One that is to be created paused never runs
+	// before that. Unset: a pause stays what it is.
+	Paused        *bool `protobuf:"varint,5,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobWish) Reset() {
+	*x = JobWish{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobWish) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobWish) ProtoMessage() {}
+
+func (x *JobWish) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobWish.ProtoReflect.Descriptor instead.
+func (*JobWish) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *JobWish) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *JobWish) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *JobWish) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *JobWish) GetDelete() bool {
+	if x != nil {
+		return x.Delete
+	}
+	return false
+}
+
+func (x *JobWish) GetPaused() bool {
+	if x != nil && x.Paused != nil {
+		return *x.Paused
+	}
+	return false
+}
+
+// JobChange is what becomes of a wish.
+type JobChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Set when code is 0.
+	Action JobChange_Action `protobuf:"varint,1,opt,name=action,proto3,enum=fermata.v1.JobChange_Action" json:"action,omitempty"`
+	// Of PlanJobs: the job as it was found, unset when there was none.
+	Before *Job `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
+	// The job as it will be (PlanJobs) or is (ApplyJobs), every field that has a default
+	// filled in. Unset when code is not 0, and after a deletion. Of PlanJobs there is no
+	// status, and no etag.
+	After *Job `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	// Fields of Job that differ between the two, in the order of their numbers, and
+	// "paused".
+	Fields []string `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`
+	// google.rpc.Code: 0 is OK.
+	Code    int32  `protobuf:"varint,5,opt,name=code,proto3" json:"code,omitempty"`
+	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	// As in google.rpc.Status.
+	Details       []*anypb.Any `protobuf:"bytes,7,rep,name=details,proto3" json:"details,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobChange) Reset() {
+	*x = JobChange{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobChange) ProtoMessage() {}
+
+func (x *JobChange) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobChange.ProtoReflect.Descriptor instead.
+func (*JobChange) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *JobChange) GetAction() JobChange_Action {
+	if x != nil {
+		return x.Action
+	}
+	return JobChange_ACTION_UNSPECIFIED
+}
+
+func (x *JobChange) GetBefore() *Job {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *JobChange) GetAfter() *Job {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *JobChange) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *JobChange) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *JobChange) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *JobChange) GetDetails() []*anypb.Any {
+	if x != nil {
+		return x.Details
+	}
+	return nil
+}
+
+type PlanJobsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{namespace}`.
+	Parent string     `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	Wishes []*JobWish `protobuf:"bytes,2,rep,name=wishes,proto3" json:"wishes,omitempty"`
+	// Plan to take over jobs of other owners.
+	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanJobsRequest) Reset() {
+	*x = PlanJobsRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanJobsRequest) ProtoMessage() {}
+
+func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanJobsRequest.ProtoReflect.Descriptor instead.
+func (*PlanJobsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *PlanJobsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *PlanJobsRequest) GetWishes() []*JobWish {
+	if x != nil {
+		return x.Wishes
+	}
+	return nil
+}
+
+func (x *PlanJobsRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type PlanJobsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the wishes.
+	Changes       []*JobChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanJobsResponse) Reset() {
+	*x = PlanJobsResponse{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanJobsResponse) ProtoMessage() {}
+
+func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanJobsResponse.ProtoReflect.Descriptor instead.
+func (*PlanJobsResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *PlanJobsResponse) GetChanges() []*JobChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+type ApplyJobsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{namespace}`.
+	Parent string     `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	Wishes []*JobWish `protobuf:"bytes,2,rep,name=wishes,proto3" json:"wishes,omitempty"`
+	// Take over jobs of other owners.
+	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyJobsRequest) Reset() {
+	*x = ApplyJobsRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyJobsRequest) ProtoMessage() {}
+
+func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyJobsRequest.ProtoReflect.Descriptor instead.
+func (*ApplyJobsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ApplyJobsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *ApplyJobsRequest) GetWishes() []*JobWish {
+	if x != nil {
+		return x.Wishes
+	}
+	return nil
+}
+
+func (x *ApplyJobsRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type ApplyJobsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the wishes.
+	Changes       []*JobChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyJobsResponse) Reset() {
+	*x = ApplyJobsResponse{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyJobsResponse) ProtoMessage() {}
+
+func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyJobsResponse.ProtoReflect.Descriptor instead.
+func (*ApplyJobsResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ApplyJobsResponse) GetChanges() []*JobChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
 type BatchCreateJobsResponse_Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set when code is 0.
@@ -2559,7 +3266,7 @@ type BatchCreateJobsResponse_Result struct {
 
 func (x *BatchCreateJobsResponse_Result) Reset() {
 	*x = BatchCreateJobsResponse_Result{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2571,7 +3278,7 @@ func (x *BatchCreateJobsResponse_Result) String() string {
 func (*BatchCreateJobsResponse_Result) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2584,7 +3291,7 @@ func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsResponse_Result.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsResponse_Result) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{21, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{24, 0}
 }
 
 func (x *BatchCreateJobsResponse_Result) GetJob() *Job {
@@ -2632,7 +3339,21 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x05waits\x18\x05 \x03(\v2\x19.google.protobuf.DurationR\x05waits\"J\n" +
 	"\x0eHintJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
-	"\x04hint\x18\x02 \x01(\v2\x10.fermata.v1.HintR\x04hint\"'\n" +
+	"\x04hint\x18\x02 \x01(\v2\x10.fermata.v1.HintR\x04hint\"\xb2\x01\n" +
+	"\x0eTopJobsRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x123\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1f.fermata.v1.TopJobsRequest.KindR\x04kind\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"=\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tKIND_LATE\x10\x01\x12\x10\n" +
+	"\fKIND_FAILING\x10\x02\"9\n" +
+	"\x0fTopJobsResponse\x12&\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x12.fermata.v1.TopJobR\x04jobs\"r\n" +
+	"\x06TopJob\x12!\n" +
+	"\x03job\x18\x01 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12+\n" +
+	"\x03lag\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03lag\x12\x18\n" +
+	"\awaiting\x18\x03 \x01(\bR\awaiting\"'\n" +
 	"\x11ExplainJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\xa4\x01\n" +
 	"\x12ExplainJobResponse\x12\x18\n" +
@@ -2742,18 +3463,21 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x05burst\x18\x04 \x01(\x05R\x05burst\x12#\n" +
 	"\rrecovery_rate\x18\x05 \x01(\x01R\frecoveryRate\"-\n" +
 	"\x17GetQueueSettingsRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"S\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x8a\x01\n" +
 	"\x1aUpdateQueueSettingsRequest\x125\n" +
-	"\bsettings\x18\x01 \x01(\v2\x19.fermata.v1.QueueSettingsR\bsettings\"\x83\x01\n" +
+	"\bsettings\x18\x01 \x01(\v2\x19.fermata.v1.QueueSettingsR\bsettings\x125\n" +
+	"\bexpected\x18K \x01(\v2\x19.fermata.v1.QueueSettingsR\bexpected\"\x83\x01\n" +
 	"\x10CreateJobRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12!\n" +
 	"\x03job\x18\x03 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"j\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\"\x89\x01\n" +
 	"\x16BatchCreateJobsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x128\n" +
-	"\brequests\x18\x02 \x03(\v2\x1c.fermata.v1.CreateJobRequestR\brequests\"\xeb\x01\n" +
+	"\brequests\x18\x02 \x03(\v2\x1c.fermata.v1.CreateJobRequestR\brequests\x12\x1d\n" +
+	"\n" +
+	"names_only\x18\x03 \x01(\bR\tnamesOnly\"\xeb\x01\n" +
 	"\x17BatchCreateJobsResponse\x12D\n" +
 	"\aresults\x18\x01 \x03(\v2*.fermata.v1.BatchCreateJobsResponse.ResultR\aresults\x1a\x89\x01\n" +
 	"\x06Result\x12!\n" +
@@ -2831,7 +3555,41 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\tdue_times\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\bdueTimes\x12/\n" +
 	"\x05times\x18\x03 \x03(\v2\x19.fermata.v1.ScheduledTimeR\x05times\x12J\n" +
 	"\x13projected_due_times\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x11projectedDueTimes\x12F\n" +
-	"\x11backoff_intervals\x18\x02 \x03(\v2\x19.google.protobuf.DurationR\x10backoffIntervals2\x83\r\n" +
+	"\x11backoff_intervals\x18\x02 \x03(\v2\x19.google.protobuf.DurationR\x10backoffIntervals\"\x97\x01\n" +
+	"\aJobWish\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12!\n" +
+	"\x03job\x18\x02 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag\x12\x16\n" +
+	"\x06delete\x18\x04 \x01(\bR\x06delete\x12\x1b\n" +
+	"\x06paused\x18\x05 \x01(\bH\x00R\x06paused\x88\x01\x01B\t\n" +
+	"\a_paused\"\x8c\x03\n" +
+	"\tJobChange\x124\n" +
+	"\x06action\x18\x01 \x01(\x0e2\x1c.fermata.v1.JobChange.ActionR\x06action\x12'\n" +
+	"\x06before\x18\x02 \x01(\v2\x0f.fermata.v1.JobR\x06before\x12%\n" +
+	"\x05after\x18\x03 \x01(\v2\x0f.fermata.v1.JobR\x05after\x12\x16\n" +
+	"\x06fields\x18\x04 \x03(\tR\x06fields\x12\x12\n" +
+	"\x04code\x18\x05 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12.\n" +
+	"\adetails\x18\a \x03(\v2\x14.google.protobuf.AnyR\adetails\"\x82\x01\n" +
+	"\x06Action\x12\x16\n" +
+	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rACTION_CREATE\x10\x01\x12\x11\n" +
+	"\rACTION_UPDATE\x10\x02\x12\x14\n" +
+	"\x10ACTION_UNCHANGED\x10\x03\x12\x11\n" +
+	"\rACTION_DELETE\x10\x04\x12\x11\n" +
+	"\rACTION_PASSED\x10\x05\"l\n" +
+	"\x0fPlanJobsRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12+\n" +
+	"\x06wishes\x18\x02 \x03(\v2\x13.fermata.v1.JobWishR\x06wishes\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\"C\n" +
+	"\x10PlanJobsResponse\x12/\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges\"m\n" +
+	"\x10ApplyJobsRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12+\n" +
+	"\x06wishes\x18\x02 \x03(\v2\x13.fermata.v1.JobWishR\x06wishes\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
+	"\x11ApplyJobsResponse\x12/\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xd8\x0e\n" +
 	"\n" +
 	"JobService\x12:\n" +
 	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\x12Z\n" +
@@ -2848,7 +3606,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\tCancelRun\x12\x1c.fermata.v1.CancelRunRequest\x1a\x0f.fermata.v1.Run\x12Z\n" +
 	"\x0fPreviewSchedule\x12\".fermata.v1.PreviewScheduleRequest\x1a#.fermata.v1.PreviewScheduleResponse\x12N\n" +
 	"\vListPresets\x12\x1e.fermata.v1.ListPresetsRequest\x1a\x1f.fermata.v1.ListPresetsResponse\x126\n" +
-	"\aHintJob\x12\x1a.fermata.v1.HintJobRequest\x1a\x0f.fermata.v1.Job\x12K\n" +
+	"\aHintJob\x12\x1a.fermata.v1.HintJobRequest\x1a\x0f.fermata.v1.Job\x12B\n" +
+	"\aTopJobs\x12\x1a.fermata.v1.TopJobsRequest\x1a\x1b.fermata.v1.TopJobsResponse\x12K\n" +
 	"\n" +
 	"ExplainJob\x12\x1d.fermata.v1.ExplainJobRequest\x1a\x1e.fermata.v1.ExplainJobResponse\x12>\n" +
 	"\vBackfillJob\x12\x1e.fermata.v1.BackfillJobRequest\x1a\x0f.fermata.v1.Job\x12D\n" +
@@ -2856,7 +3615,9 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x0fListDeadLetters\x12\".fermata.v1.ListDeadLettersRequest\x1a#.fermata.v1.ListDeadLettersResponse\x12c\n" +
 	"\x12RedriveDeadLetters\x12%.fermata.v1.RedriveDeadLettersRequest\x1a&.fermata.v1.RedriveDeadLettersResponse\x12K\n" +
 	"\n" +
-	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\x12R\n" +
+	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\x12E\n" +
+	"\bPlanJobs\x12\x1b.fermata.v1.PlanJobsRequest\x1a\x1c.fermata.v1.PlanJobsResponse\x12H\n" +
+	"\tApplyJobs\x12\x1c.fermata.v1.ApplyJobsRequest\x1a\x1d.fermata.v1.ApplyJobsResponse\x12R\n" +
 	"\x10GetQueueSettings\x12#.fermata.v1.GetQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettings\x12X\n" +
 	"\x13UpdateQueueSettings\x12&.fermata.v1.UpdateQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettingsB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
@@ -2872,164 +3633,195 @@ func file_fermata_v1_job_service_proto_rawDescGZIP() []byte {
 	return file_fermata_v1_job_service_proto_rawDescData
 }
 
-var file_fermata_v1_job_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_fermata_v1_job_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_fermata_v1_job_service_proto_goTypes = []any{
-	(Reason_Kind)(0),                       // 0: fermata.v1.Reason.Kind
-	(RunJobRequest_Backoff)(0),             // 1: fermata.v1.RunJobRequest.Backoff
-	(*ListPresetsRequest)(nil),             // 2: fermata.v1.ListPresetsRequest
-	(*ListPresetsResponse)(nil),            // 3: fermata.v1.ListPresetsResponse
-	(*Preset)(nil),                         // 4: fermata.v1.Preset
-	(*HintJobRequest)(nil),                 // 5: fermata.v1.HintJobRequest
-	(*ExplainJobRequest)(nil),              // 6: fermata.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),             // 7: fermata.v1.ExplainJobResponse
-	(*Reason)(nil),                         // 8: fermata.v1.Reason
-	(*BackfillJobRequest)(nil),             // 9: fermata.v1.BackfillJobRequest
-	(*CancelBackfillRequest)(nil),          // 10: fermata.v1.CancelBackfillRequest
-	(*ListDeadLettersRequest)(nil),         // 11: fermata.v1.ListDeadLettersRequest
-	(*ListDeadLettersResponse)(nil),        // 12: fermata.v1.ListDeadLettersResponse
-	(*DeadLetter)(nil),                     // 13: fermata.v1.DeadLetter
-	(*RedriveDeadLettersRequest)(nil),      // 14: fermata.v1.RedriveDeadLettersRequest
-	(*RedriveDeadLettersResponse)(nil),     // 15: fermata.v1.RedriveDeadLettersResponse
-	(*ResumeJobsRequest)(nil),              // 16: fermata.v1.ResumeJobsRequest
-	(*ResumeJobsResponse)(nil),             // 17: fermata.v1.ResumeJobsResponse
-	(*QueueSettings)(nil),                  // 18: fermata.v1.QueueSettings
-	(*GetQueueSettingsRequest)(nil),        // 19: fermata.v1.GetQueueSettingsRequest
-	(*UpdateQueueSettingsRequest)(nil),     // 20: fermata.v1.UpdateQueueSettingsRequest
-	(*CreateJobRequest)(nil),               // 21: fermata.v1.CreateJobRequest
-	(*BatchCreateJobsRequest)(nil),         // 22: fermata.v1.BatchCreateJobsRequest
-	(*BatchCreateJobsResponse)(nil),        // 23: fermata.v1.BatchCreateJobsResponse
-	(*GetJobRequest)(nil),                  // 24: fermata.v1.GetJobRequest
-	(*ListJobsRequest)(nil),                // 25: fermata.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),               // 26: fermata.v1.ListJobsResponse
-	(*UpdateJobRequest)(nil),               // 27: fermata.v1.UpdateJobRequest
-	(*DeleteJobRequest)(nil),               // 28: fermata.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),                // 29: fermata.v1.PauseJobRequest
-	(*ResumeJobRequest)(nil),               // 30: fermata.v1.ResumeJobRequest
-	(*RunJobRequest)(nil),                  // 31: fermata.v1.RunJobRequest
-	(*RunJobResponse)(nil),                 // 32: fermata.v1.RunJobResponse
-	(*ListRunsRequest)(nil),                // 33: fermata.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),               // 34: fermata.v1.ListRunsResponse
-	(*GetRunRequest)(nil),                  // 35: fermata.v1.GetRunRequest
-	(*CancelRunRequest)(nil),               // 36: fermata.v1.CancelRunRequest
-	(*PreviewScheduleRequest)(nil),         // 37: fermata.v1.PreviewScheduleRequest
-	(*ScheduledTime)(nil),                  // 38: fermata.v1.ScheduledTime
-	(*PreviewScheduleResponse)(nil),        // 39: fermata.v1.PreviewScheduleResponse
-	nil,                                    // 40: fermata.v1.ListDeadLettersRequest.LabelsEntry
-	nil,                                    // 41: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	nil,                                    // 42: fermata.v1.ResumeJobsRequest.LabelsEntry
-	(*BatchCreateJobsResponse_Result)(nil), // 43: fermata.v1.BatchCreateJobsResponse.Result
-	nil,                                    // 44: fermata.v1.ListJobsRequest.LabelsEntry
-	(*RetryPolicy)(nil),                    // 45: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),                  // 46: fermata.v1.BackoffPolicy
-	(*durationpb.Duration)(nil),            // 47: google.protobuf.Duration
-	(*Hint)(nil),                           // 48: fermata.v1.Hint
-	(*Job)(nil),                            // 49: fermata.v1.Job
-	(*Run)(nil),                            // 50: fermata.v1.Run
-	(*timestamppb.Timestamp)(nil),          // 51: google.protobuf.Timestamp
-	(OverlapPolicy)(0),                     // 52: fermata.v1.OverlapPolicy
-	(JobStatus_State)(0),                   // 53: fermata.v1.JobStatus.State
-	(*fieldmaskpb.FieldMask)(nil),          // 54: google.protobuf.FieldMask
-	(*Schedule)(nil),                       // 55: fermata.v1.Schedule
-	(*anypb.Any)(nil),                      // 56: google.protobuf.Any
-	(*emptypb.Empty)(nil),                  // 57: google.protobuf.Empty
+	(TopJobsRequest_Kind)(0),               // 0: fermata.v1.TopJobsRequest.Kind
+	(Reason_Kind)(0),                       // 1: fermata.v1.Reason.Kind
+	(RunJobRequest_Backoff)(0),             // 2: fermata.v1.RunJobRequest.Backoff
+	(JobChange_Action)(0),                  // 3: fermata.v1.JobChange.Action
+	(*ListPresetsRequest)(nil),             // 4: fermata.v1.ListPresetsRequest
+	(*ListPresetsResponse)(nil),            // 5: fermata.v1.ListPresetsResponse
+	(*Preset)(nil),                         // 6: fermata.v1.Preset
+	(*HintJobRequest)(nil),                 // 7: fermata.v1.HintJobRequest
+	(*TopJobsRequest)(nil),                 // 8: fermata.v1.TopJobsRequest
+	(*TopJobsResponse)(nil),                // 9: fermata.v1.TopJobsResponse
+	(*TopJob)(nil),                         // 10: fermata.v1.TopJob
+	(*ExplainJobRequest)(nil),              // 11: fermata.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),             // 12: fermata.v1.ExplainJobResponse
+	(*Reason)(nil),                         // 13: fermata.v1.Reason
+	(*BackfillJobRequest)(nil),             // 14: fermata.v1.BackfillJobRequest
+	(*CancelBackfillRequest)(nil),          // 15: fermata.v1.CancelBackfillRequest
+	(*ListDeadLettersRequest)(nil),         // 16: fermata.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),        // 17: fermata.v1.ListDeadLettersResponse
+	(*DeadLetter)(nil),                     // 18: fermata.v1.DeadLetter
+	(*RedriveDeadLettersRequest)(nil),      // 19: fermata.v1.RedriveDeadLettersRequest
+	(*RedriveDeadLettersResponse)(nil),     // 20: fermata.v1.RedriveDeadLettersResponse
+	(*ResumeJobsRequest)(nil),              // 21: fermata.v1.ResumeJobsRequest
+	(*ResumeJobsResponse)(nil),             // 22: fermata.v1.ResumeJobsResponse
+	(*QueueSettings)(nil),                  // 23: fermata.v1.QueueSettings
+	(*GetQueueSettingsRequest)(nil),        // 24: fermata.v1.GetQueueSettingsRequest
+	(*UpdateQueueSettingsRequest)(nil),     // 25: fermata.v1.UpdateQueueSettingsRequest
+	(*CreateJobRequest)(nil),               // 26: fermata.v1.CreateJobRequest
+	(*BatchCreateJobsRequest)(nil),         // 27: fermata.v1.BatchCreateJobsRequest
+	(*BatchCreateJobsResponse)(nil),        // 28: fermata.v1.BatchCreateJobsResponse
+	(*GetJobRequest)(nil),                  // 29: fermata.v1.GetJobRequest
+	(*ListJobsRequest)(nil),                // 30: fermata.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),               // 31: fermata.v1.ListJobsResponse
+	(*UpdateJobRequest)(nil),               // 32: fermata.v1.UpdateJobRequest
+	(*DeleteJobRequest)(nil),               // 33: fermata.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),                // 34: fermata.v1.PauseJobRequest
+	(*ResumeJobRequest)(nil),               // 35: fermata.v1.ResumeJobRequest
+	(*RunJobRequest)(nil),                  // 36: fermata.v1.RunJobRequest
+	(*RunJobResponse)(nil),                 // 37: fermata.v1.RunJobResponse
+	(*ListRunsRequest)(nil),                // 38: fermata.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),               // 39: fermata.v1.ListRunsResponse
+	(*GetRunRequest)(nil),                  // 40: fermata.v1.GetRunRequest
+	(*CancelRunRequest)(nil),               // 41: fermata.v1.CancelRunRequest
+	(*PreviewScheduleRequest)(nil),         // 42: fermata.v1.PreviewScheduleRequest
+	(*ScheduledTime)(nil),                  // 43: fermata.v1.ScheduledTime
+	(*PreviewScheduleResponse)(nil),        // 44: fermata.v1.PreviewScheduleResponse
+	(*JobWish)(nil),                        // 45: fermata.v1.JobWish
+	(*JobChange)(nil),                      // 46: fermata.v1.JobChange
+	(*PlanJobsRequest)(nil),                // 47: fermata.v1.PlanJobsRequest
+	(*PlanJobsResponse)(nil),               // 48: fermata.v1.PlanJobsResponse
+	(*ApplyJobsRequest)(nil),               // 49: fermata.v1.ApplyJobsRequest
+	(*ApplyJobsResponse)(nil),              // 50: fermata.v1.ApplyJobsResponse
+	nil,                                    // 51: fermata.v1.ListDeadLettersRequest.LabelsEntry
+	nil,                                    // 52: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	nil,                                    // 53: fermata.v1.ResumeJobsRequest.LabelsEntry
+	(*BatchCreateJobsResponse_Result)(nil), // 54: fermata.v1.BatchCreateJobsResponse.Result
+	nil,                                    // 55: fermata.v1.ListJobsRequest.LabelsEntry
+	(*RetryPolicy)(nil),                    // 56: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),                  // 57: fermata.v1.BackoffPolicy
+	(*durationpb.Duration)(nil),            // 58: google.protobuf.Duration
+	(*Hint)(nil),                           // 59: fermata.v1.Hint
+	(*Job)(nil),                            // 60: fermata.v1.Job
+	(*Run)(nil),                            // 61: fermata.v1.Run
+	(*timestamppb.Timestamp)(nil),          // 62: google.protobuf.Timestamp
+	(OverlapPolicy)(0),                     // 63: fermata.v1.OverlapPolicy
+	(JobStatus_State)(0),                   // 64: fermata.v1.JobStatus.State
+	(*fieldmaskpb.FieldMask)(nil),          // 65: google.protobuf.FieldMask
+	(*Schedule)(nil),                       // 66: fermata.v1.Schedule
+	(*anypb.Any)(nil),                      // 67: google.protobuf.Any
+	(*emptypb.Empty)(nil),                  // 68: google.protobuf.Empty
 }
 var file_fermata_v1_job_service_proto_depIdxs = []int32{
-	4,  // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
-	45, // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
-	46, // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	47, // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
-	48, // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
-	8,  // 5: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
-	49, // 6: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
-	50, // 7: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
-	0,  // 8: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
-	51, // 9: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
-	51, // 10: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
-	51, // 11: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
-	51, // 12: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
-	52, // 13: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
-	40, // 14: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
-	13, // 15: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
-	50, // 16: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
-	51, // 17: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
-	41, // 18: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	42, // 19: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
-	18, // 20: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
-	49, // 21: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
-	21, // 22: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
-	43, // 23: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
-	53, // 24: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
-	44, // 25: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
-	49, // 26: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
-	49, // 27: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
-	54, // 28: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 29: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	50, // 30: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
-	50, // 31: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
-	55, // 32: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
-	51, // 33: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	46, // 34: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	51, // 35: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
-	51, // 36: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
-	51, // 37: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
-	51, // 38: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	38, // 39: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
-	51, // 40: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
-	47, // 41: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	49, // 42: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	56, // 43: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	21, // 44: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	22, // 45: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	24, // 46: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	25, // 47: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	27, // 48: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	28, // 49: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	29, // 50: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	30, // 51: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	31, // 52: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	33, // 53: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	35, // 54: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	36, // 55: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	37, // 56: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	2,  // 57: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
-	5,  // 58: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
-	6,  // 59: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
-	9,  // 60: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
-	10, // 61: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
-	11, // 62: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
-	14, // 63: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
-	16, // 64: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
-	19, // 65: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	20, // 66: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	49, // 67: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	23, // 68: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	49, // 69: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	26, // 70: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	49, // 71: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	57, // 72: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	49, // 73: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	49, // 74: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	32, // 75: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	34, // 76: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	50, // 77: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	50, // 78: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	39, // 79: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	3,  // 80: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	49, // 81: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	7,  // 82: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	49, // 83: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	49, // 84: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	12, // 85: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	15, // 86: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	17, // 87: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	18, // 88: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	18, // 89: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	67, // [67:90] is the sub-list for method output_type
-	44, // [44:67] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	6,  // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
+	56, // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
+	57, // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	58, // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
+	59, // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
+	0,  // 5: fermata.v1.TopJobsRequest.kind:type_name -> fermata.v1.TopJobsRequest.Kind
+	10, // 6: fermata.v1.TopJobsResponse.jobs:type_name -> fermata.v1.TopJob
+	60, // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
+	58, // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
+	13, // 9: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
+	60, // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
+	61, // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
+	1,  // 12: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
+	62, // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
+	62, // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
+	62, // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
+	62, // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
+	63, // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
+	51, // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
+	18, // 19: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
+	61, // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
+	62, // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
+	52, // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	53, // 23: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
+	23, // 24: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
+	23, // 25: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
+	60, // 26: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
+	26, // 27: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
+	54, // 28: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
+	64, // 29: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
+	55, // 30: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
+	60, // 31: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
+	60, // 32: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
+	65, // 33: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,  // 34: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	61, // 35: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
+	61, // 36: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
+	66, // 37: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
+	62, // 38: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	57, // 39: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	62, // 40: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	62, // 41: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	62, // 42: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	62, // 43: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	43, // 44: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	62, // 45: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	58, // 46: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	60, // 47: fermata.v1.JobWish.job:type_name -> fermata.v1.Job
+	3,  // 48: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
+	60, // 49: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
+	60, // 50: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
+	67, // 51: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
+	45, // 52: fermata.v1.PlanJobsRequest.wishes:type_name -> fermata.v1.JobWish
+	46, // 53: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
+	45, // 54: fermata.v1.ApplyJobsRequest.wishes:type_name -> fermata.v1.JobWish
+	46, // 55: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
+	60, // 56: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	67, // 57: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	26, // 58: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	27, // 59: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	29, // 60: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	30, // 61: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	32, // 62: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	33, // 63: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	34, // 64: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	35, // 65: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	36, // 66: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	38, // 67: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	40, // 68: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	41, // 69: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	42, // 70: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	4,  // 71: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	7,  // 72: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	8,  // 73: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
+	11, // 74: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	14, // 75: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	15, // 76: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	16, // 77: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	19, // 78: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	21, // 79: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	47, // 80: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
+	49, // 81: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
+	24, // 82: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	25, // 83: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	60, // 84: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	28, // 85: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	60, // 86: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	31, // 87: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	60, // 88: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	68, // 89: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	60, // 90: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	60, // 91: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	37, // 92: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	39, // 93: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	61, // 94: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	61, // 95: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	44, // 96: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,  // 97: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	60, // 98: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,  // 99: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12, // 100: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	60, // 101: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	60, // 102: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17, // 103: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20, // 104: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	22, // 105: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	48, // 106: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	50, // 107: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	23, // 108: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	23, // 109: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	84, // [84:110] is the sub-list for method output_type
+	58, // [58:84] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }
@@ -3038,13 +3830,14 @@ func file_fermata_v1_job_service_proto_init() {
 		return
 	}
 	file_fermata_v1_job_proto_init()
+	file_fermata_v1_job_service_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_service_proto_rawDesc), len(file_fermata_v1_job_service_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   43,
+			NumEnums:      4,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

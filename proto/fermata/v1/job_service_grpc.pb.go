@@ -35,12 +35,15 @@ const (
 	JobService_PreviewSchedule_FullMethodName     = "/fermata.v1.JobService/PreviewSchedule"
 	JobService_ListPresets_FullMethodName         = "/fermata.v1.JobService/ListPresets"
 	JobService_HintJob_FullMethodName             = "/fermata.v1.JobService/HintJob"
+	JobService_TopJobs_FullMethodName             = "/fermata.v1.JobService/TopJobs"
 	JobService_ExplainJob_FullMethodName          = "/fermata.v1.JobService/ExplainJob"
 	JobService_BackfillJob_FullMethodName         = "/fermata.v1.JobService/BackfillJob"
 	JobService_CancelBackfill_FullMethodName      = "/fermata.v1.JobService/CancelBackfill"
 	JobService_ListDeadLetters_FullMethodName     = "/fermata.v1.JobService/ListDeadLetters"
 	JobService_RedriveDeadLetters_FullMethodName  = "/fermata.v1.JobService/RedriveDeadLetters"
 	JobService_ResumeJobs_FullMethodName          = "/fermata.v1.JobService/ResumeJobs"
+	JobService_PlanJobs_FullMethodName            = "/fermata.v1.JobService/PlanJobs"
+	JobService_ApplyJobs_FullMethodName           = "/fermata.v1.JobService/ApplyJobs"
 	JobService_GetQueueSettings_FullMethodName    = "/fermata.v1.JobService/GetQueueSettings"
 	JobService_UpdateQueueSettings_FullMethodName = "/fermata.v1.JobService/UpdateQueueSettings"
 )
@@ -95,6 +98,8 @@ type JobServiceClient interface {
 	// Overrides when the job runs next, or how often, for a while. Reason NO_INTERVAL:
 	// the job is not a recurring one.
 	HintJob(ctx context.Context, in *HintJobRequest, opts ...grpc.CallOption) (*Job, error)
+	// The jobs that are latest, or that fail longest, the worst first.
+	TopJobs(ctx context.Context, in *TopJobsRequest, opts ...grpc.CallOption) (*TopJobsResponse, error)
 	// Tells why the job does not run right now, and what it waits for.
 	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
 	// Runs the nominal times of a past range, paced by the queue's recovery budget.
@@ -109,6 +114,16 @@ type JobServiceClient interface {
 	RedriveDeadLetters(ctx context.Context, in *RedriveDeadLettersRequest, opts ...grpc.CallOption) (*RedriveDeadLettersResponse, error)
 	// Ends the pause of all jobs that a filter selects, a page of them a call.
 	ResumeJobs(ctx context.Context, in *ResumeJobsRequest, opts ...grpc.CallOption) (*ResumeJobsResponse, error)
+	// What ApplyJobs would do, field by field, without changing anything. Every wish
+	// is checked, so that all that is wrong is told at once.
+	PlanJobs(ctx context.Context, in *PlanJobsRequest, opts ...grpc.CallOption) (*PlanJobsResponse, error)
+	// Makes jobs what files of configuration say: creates, replaces or deletes up to
+	// 1,000 of them, each on the condition that it is still what PlanJobs saw. A job
+	// that is as it is wished is left alone with all that is known of it, so that the
+	// call may be repeated. Each has a status of its own. Reason OTHER_OWNER: the job
+	// has another owner. Reason TOO_LARGE of this method and PlanJobs, for a call as a
+	// whole: the payloads that are stored of its jobs are more than 6 MiB.
+	ApplyJobs(ctx context.Context, in *ApplyJobsRequest, opts ...grpc.CallOption) (*ApplyJobsResponse, error)
 	// Limits of a queue. A queue without settings has none.
 	GetQueueSettings(ctx context.Context, in *GetQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
 	// Replaces the limits of a queue. Nodes take them over within a second or two.
@@ -273,6 +288,16 @@ func (c *jobServiceClient) HintJob(ctx context.Context, in *HintJobRequest, opts
 	return out, nil
 }
 
+func (c *jobServiceClient) TopJobs(ctx context.Context, in *TopJobsRequest, opts ...grpc.CallOption) (*TopJobsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TopJobsResponse)
+	err := c.cc.Invoke(ctx, JobService_TopJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainJobResponse)
@@ -327,6 +352,26 @@ func (c *jobServiceClient) ResumeJobs(ctx context.Context, in *ResumeJobsRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ResumeJobsResponse)
 	err := c.cc.Invoke(ctx, JobService_ResumeJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) PlanJobs(ctx context.Context, in *PlanJobsRequest, opts ...grpc.CallOption) (*PlanJobsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanJobsResponse)
+	err := c.cc.Invoke(ctx, JobService_PlanJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ApplyJobs(ctx context.Context, in *ApplyJobsRequest, opts ...grpc.CallOption) (*ApplyJobsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ApplyJobsResponse)
+	err := c.cc.Invoke(ctx, JobService_ApplyJobs_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -403,6 +448,8 @@ type JobServiceServer interface {
 	// Overrides when the job runs next, or how often, for a while. Reason NO_INTERVAL:
 	// the job is not a recurring one.
 	HintJob(context.Context, *HintJobRequest) (*Job, error)
+	// The jobs that are latest, or that fail longest, the worst first.
+	TopJobs(context.Context, *TopJobsRequest) (*TopJobsResponse, error)
 	// Tells why the job does not run right now, and what it waits for.
 	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)
 	// Runs the nominal times of a past range, paced by the queue's recovery budget.
@@ -417,6 +464,16 @@ type JobServiceServer interface {
 	RedriveDeadLetters(context.Context, *RedriveDeadLettersRequest) (*RedriveDeadLettersResponse, error)
 	// Ends the pause of all jobs that a filter selects, a page of them a call.
 	ResumeJobs(context.Context, *ResumeJobsRequest) (*ResumeJobsResponse, error)
+	// What ApplyJobs would do, field by field, without changing anything. Every wish
+	// is checked, so that all that is wrong is told at once.
+	PlanJobs(context.Context, *PlanJobsRequest) (*PlanJobsResponse, error)
+	// Makes jobs what files of configuration say: creates, replaces or deletes up to
+	// 1,000 of them, each on the condition that it is still what PlanJobs saw. A job
+	// that is as it is wished is left alone with all that is known of it, so that the
+	// call may be repeated. Each has a status of its own. Reason OTHER_OWNER: the job
+	// has another owner. Reason TOO_LARGE of this method and PlanJobs, for a call as a
+	// whole: the payloads that are stored of its jobs are more than 6 MiB.
+	ApplyJobs(context.Context, *ApplyJobsRequest) (*ApplyJobsResponse, error)
 	// Limits of a queue. A queue without settings has none.
 	GetQueueSettings(context.Context, *GetQueueSettingsRequest) (*QueueSettings, error)
 	// Replaces the limits of a queue. Nodes take them over within a second or two.
@@ -476,6 +533,9 @@ func (UnimplementedJobServiceServer) ListPresets(context.Context, *ListPresetsRe
 func (UnimplementedJobServiceServer) HintJob(context.Context, *HintJobRequest) (*Job, error) {
 	return nil, status.Error(codes.Unimplemented, "method HintJob not implemented")
 }
+func (UnimplementedJobServiceServer) TopJobs(context.Context, *TopJobsRequest) (*TopJobsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TopJobs not implemented")
+}
 func (UnimplementedJobServiceServer) ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainJob not implemented")
 }
@@ -493,6 +553,12 @@ func (UnimplementedJobServiceServer) RedriveDeadLetters(context.Context, *Redriv
 }
 func (UnimplementedJobServiceServer) ResumeJobs(context.Context, *ResumeJobsRequest) (*ResumeJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeJobs not implemented")
+}
+func (UnimplementedJobServiceServer) PlanJobs(context.Context, *PlanJobsRequest) (*PlanJobsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanJobs not implemented")
+}
+func (UnimplementedJobServiceServer) ApplyJobs(context.Context, *ApplyJobsRequest) (*ApplyJobsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApplyJobs not implemented")
 }
 func (UnimplementedJobServiceServer) GetQueueSettings(context.Context, *GetQueueSettingsRequest) (*QueueSettings, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetQueueSettings not implemented")
@@ -791,6 +857,24 @@ func _JobService_HintJob_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_TopJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TopJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).TopJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_TopJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).TopJobs(ctx, req.(*TopJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_ExplainJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainJobRequest)
 	if err := dec(in); err != nil {
@@ -899,6 +983,42 @@ func _JobService_ResumeJobs_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_PlanJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).PlanJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_PlanJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).PlanJobs(ctx, req.(*PlanJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ApplyJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApplyJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ApplyJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ApplyJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ApplyJobs(ctx, req.(*ApplyJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_GetQueueSettings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetQueueSettingsRequest)
 	if err := dec(in); err != nil {
@@ -1003,6 +1123,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _JobService_HintJob_Handler,
 		},
 		{
+			MethodName: "TopJobs",
+			Handler:    _JobService_TopJobs_Handler,
+		},
+		{
 			MethodName: "ExplainJob",
 			Handler:    _JobService_ExplainJob_Handler,
 		},
@@ -1025,6 +1149,14 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResumeJobs",
 			Handler:    _JobService_ResumeJobs_Handler,
+		},
+		{
+			MethodName: "PlanJobs",
+			Handler:    _JobService_PlanJobs_Handler,
+		},
+		{
+			MethodName: "ApplyJobs",
+			Handler:    _JobService_ApplyJobs_Handler,
 		},
 		{
 			MethodName: "GetQueueSettings",

@@ -757,9 +757,11 @@ func (*DescribeNodeRequest) Descriptor() ([]byte, []int) {
 }
 
 type DescribeNodeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Workers       []*Worker              `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Node    *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Workers []*Worker              `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
+	// Only names and `recent` are set; at most 201.
+	Queues        []*Queue `protobuf:"bytes,65,rep,name=queues,proto3" json:"queues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -804,6 +806,13 @@ func (x *DescribeNodeResponse) GetNode() *Node {
 func (x *DescribeNodeResponse) GetWorkers() []*Worker {
 	if x != nil {
 		return x.Workers
+	}
+	return nil
+}
+
+func (x *DescribeNodeResponse) GetQueues() []*Queue {
+	if x != nil {
+		return x.Queues
 	}
 	return nil
 }
@@ -858,10 +867,11 @@ const file_fermata_v1_peer_service_proto_rawDesc = "" +
 	"\rCancelAttempt\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\tR\x06record\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\"\x15\n" +
-	"\x13DescribeNodeRequest\"j\n" +
+	"\x13DescribeNodeRequest\"\x95\x01\n" +
 	"\x14DescribeNodeResponse\x12$\n" +
 	"\x04node\x18\x01 \x01(\v2\x10.fermata.v1.NodeR\x04node\x12,\n" +
-	"\aworkers\x18\x02 \x03(\v2\x12.fermata.v1.WorkerR\aworkers2\x9f\x01\n" +
+	"\aworkers\x18\x02 \x03(\v2\x12.fermata.v1.WorkerR\aworkers\x12)\n" +
+	"\x06queues\x18A \x03(\v2\x11.fermata.v1.QueueR\x06queues2\x9f\x01\n" +
 	"\vPeerService\x12=\n" +
 	"\x04Link\x12\x17.fermata.v1.LinkRequest\x1a\x18.fermata.v1.LinkResponse(\x010\x01\x12Q\n" +
 	"\fDescribeNode\x12\x1f.fermata.v1.DescribeNodeRequest\x1a .fermata.v1.DescribeNodeResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
@@ -895,6 +905,7 @@ var file_fermata_v1_peer_service_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),  // 12: google.protobuf.Duration
 	(*Node)(nil),                 // 13: fermata.v1.Node
 	(*Worker)(nil),               // 14: fermata.v1.Worker
+	(*Queue)(nil),                // 15: fermata.v1.Queue
 }
 var file_fermata_v1_peer_service_proto_depIdxs = []int32{
 	2,  // 0: fermata.v1.LinkRequest.hello:type_name -> fermata.v1.LinkHello
@@ -908,15 +919,16 @@ var file_fermata_v1_peer_service_proto_depIdxs = []int32{
 	12, // 8: fermata.v1.Permit.valid_for:type_name -> google.protobuf.Duration
 	13, // 9: fermata.v1.DescribeNodeResponse.node:type_name -> fermata.v1.Node
 	14, // 10: fermata.v1.DescribeNodeResponse.workers:type_name -> fermata.v1.Worker
-	0,  // 11: fermata.v1.PeerService.Link:input_type -> fermata.v1.LinkRequest
-	10, // 12: fermata.v1.PeerService.DescribeNode:input_type -> fermata.v1.DescribeNodeRequest
-	1,  // 13: fermata.v1.PeerService.Link:output_type -> fermata.v1.LinkResponse
-	11, // 14: fermata.v1.PeerService.DescribeNode:output_type -> fermata.v1.DescribeNodeResponse
-	13, // [13:15] is the sub-list for method output_type
-	11, // [11:13] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	15, // 11: fermata.v1.DescribeNodeResponse.queues:type_name -> fermata.v1.Queue
+	0,  // 12: fermata.v1.PeerService.Link:input_type -> fermata.v1.LinkRequest
+	10, // 13: fermata.v1.PeerService.DescribeNode:input_type -> fermata.v1.DescribeNodeRequest
+	1,  // 14: fermata.v1.PeerService.Link:output_type -> fermata.v1.LinkResponse
+	11, // 15: fermata.v1.PeerService.DescribeNode:output_type -> fermata.v1.DescribeNodeResponse
+	14, // [14:16] is the sub-list for method output_type
+	12, // [12:14] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_peer_service_proto_init() }

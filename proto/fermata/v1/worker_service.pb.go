@@ -81,7 +81,7 @@ func (x Result_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Result_Outcome.Descriptor instead.
 func (Result_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{8, 0}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{9, 0}
 }
 
 type ResultAck_Status int32
@@ -140,7 +140,7 @@ func (x ResultAck_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ResultAck_Status.Descriptor instead.
 func (ResultAck_Status) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{10, 0}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{11, 0}
 }
 
 type Cancel_Reason int32
@@ -194,7 +194,7 @@ func (x Cancel_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Cancel_Reason.Descriptor instead.
 func (Cancel_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{11, 0}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{12, 0}
 }
 
 type WorkRequest struct {
@@ -709,6 +709,8 @@ type Lease struct {
 	Labels map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// New for each run; in logs and events of every part.
 	CorrelationId string `protobuf:"bytes,13,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
+	// Of a run that is traced: the span that the handler's belongs to.
+	TraceContext  *TraceContext `protobuf:"bytes,60,opt,name=trace_context,json=traceContext,proto3" json:"trace_context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -834,6 +836,66 @@ func (x *Lease) GetCorrelationId() string {
 	return ""
 }
 
+func (x *Lease) GetTraceContext() *TraceContext {
+	if x != nil {
+		return x.TraceContext
+	}
+	return nil
+}
+
+// TraceContext is that of the W3C recommendation: the values of the two headers.
+type TraceContext struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Traceparent   string                 `protobuf:"bytes,1,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Tracestate    string                 `protobuf:"bytes,2,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceContext) Reset() {
+	*x = TraceContext{}
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceContext) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceContext) ProtoMessage() {}
+
+func (x *TraceContext) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceContext.ProtoReflect.Descriptor instead.
+func (*TraceContext) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TraceContext) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *TraceContext) GetTracestate() string {
+	if x != nil {
+		return x.Tracestate
+	}
+	return ""
+}
+
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	LeaseIds      []string               `protobuf:"bytes,1,rep,name=lease_ids,json=leaseIds,proto3" json:"lease_ids,omitempty"`
@@ -843,7 +905,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[6]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +917,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[6]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +930,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{6}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Started) GetLeaseIds() []string {
@@ -887,7 +949,7 @@ type Results struct {
 
 func (x *Results) Reset() {
 	*x = Results{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +961,7 @@ func (x *Results) String() string {
 func (*Results) ProtoMessage() {}
 
 func (x *Results) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +974,7 @@ func (x *Results) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Results.ProtoReflect.Descriptor instead.
 func (*Results) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{7}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Results) GetResults() []*Result {
@@ -941,7 +1003,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1015,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1028,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{8}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Result) GetLeaseId() string {
@@ -1020,7 +1082,7 @@ type ResultAcks struct {
 
 func (x *ResultAcks) Reset() {
 	*x = ResultAcks{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1094,7 @@ func (x *ResultAcks) String() string {
 func (*ResultAcks) ProtoMessage() {}
 
 func (x *ResultAcks) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1107,7 @@ func (x *ResultAcks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAcks.ProtoReflect.Descriptor instead.
 func (*ResultAcks) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{9}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResultAcks) GetAcks() []*ResultAck {
@@ -1065,7 +1127,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1139,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1152,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{10}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ResultAck) GetLeaseId() string {
@@ -1117,7 +1179,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1191,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1204,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{11}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Cancel) GetLeaseIds() []string {
@@ -1168,7 +1230,7 @@ type Returned struct {
 
 func (x *Returned) Reset() {
 	*x = Returned{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1242,7 @@ func (x *Returned) String() string {
 func (*Returned) ProtoMessage() {}
 
 func (x *Returned) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1255,7 @@ func (x *Returned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Returned.ProtoReflect.Descriptor instead.
 func (*Returned) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{12}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Returned) GetLeaseIds() []string {
@@ -1211,7 +1273,7 @@ type Draining struct {
 
 func (x *Draining) Reset() {
 	*x = Draining{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1285,7 @@ func (x *Draining) String() string {
 func (*Draining) ProtoMessage() {}
 
 func (x *Draining) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1298,7 @@ func (x *Draining) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draining.ProtoReflect.Descriptor instead.
 func (*Draining) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{13}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{14}
 }
 
 type Drain struct {
@@ -1248,7 +1310,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1322,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1335,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Drain) GetAddresses() []string {
@@ -1322,7 +1384,7 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\tlease_ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bleaseTtl\x12\x1c\n" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\"3\n" +
 	"\x06Leases\x12)\n" +
-	"\x06leases\x18\x01 \x03(\v2\x11.fermata.v1.LeaseR\x06leases\"\x95\x04\n" +
+	"\x06leases\x18\x01 \x03(\v2\x11.fermata.v1.LeaseR\x06leases\"\xd4\x04\n" +
 	"\x05Lease\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\tR\aleaseId\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\x12\x14\n" +
@@ -1337,10 +1399,16 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x14\n" +
 	"\x05token\x18\v \x01(\x03R\x05token\x125\n" +
 	"\x06labels\x18\f \x03(\v2\x1d.fermata.v1.Lease.LabelsEntryR\x06labels\x12%\n" +
-	"\x0ecorrelation_id\x18\r \x01(\tR\rcorrelationId\x1a9\n" +
+	"\x0ecorrelation_id\x18\r \x01(\tR\rcorrelationId\x12=\n" +
+	"\rtrace_context\x18< \x01(\v2\x18.fermata.v1.TraceContextR\ftraceContext\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"&\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"P\n" +
+	"\fTraceContext\x12 \n" +
+	"\vtraceparent\x18\x01 \x01(\tR\vtraceparent\x12\x1e\n" +
+	"\n" +
+	"tracestate\x18\x02 \x01(\tR\n" +
+	"tracestate\"&\n" +
 	"\aStarted\x12\x1b\n" +
 	"\tlease_ids\x18\x01 \x03(\tR\bleaseIds\"7\n" +
 	"\aResults\x12,\n" +
@@ -1402,7 +1470,7 @@ func file_fermata_v1_worker_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_worker_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fermata_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_fermata_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_fermata_v1_worker_service_proto_goTypes = []any{
 	(Result_Outcome)(0),           // 0: fermata.v1.Result.Outcome
 	(ResultAck_Status)(0),         // 1: fermata.v1.ResultAck.Status
@@ -1413,52 +1481,54 @@ var file_fermata_v1_worker_service_proto_goTypes = []any{
 	(*Welcome)(nil),               // 6: fermata.v1.Welcome
 	(*Leases)(nil),                // 7: fermata.v1.Leases
 	(*Lease)(nil),                 // 8: fermata.v1.Lease
-	(*Started)(nil),               // 9: fermata.v1.Started
-	(*Results)(nil),               // 10: fermata.v1.Results
-	(*Result)(nil),                // 11: fermata.v1.Result
-	(*ResultAcks)(nil),            // 12: fermata.v1.ResultAcks
-	(*ResultAck)(nil),             // 13: fermata.v1.ResultAck
-	(*Cancel)(nil),                // 14: fermata.v1.Cancel
-	(*Returned)(nil),              // 15: fermata.v1.Returned
-	(*Draining)(nil),              // 16: fermata.v1.Draining
-	(*Drain)(nil),                 // 17: fermata.v1.Drain
-	nil,                           // 18: fermata.v1.Hello.LabelsEntry
-	nil,                           // 19: fermata.v1.Lease.LabelsEntry
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*TraceContext)(nil),          // 9: fermata.v1.TraceContext
+	(*Started)(nil),               // 10: fermata.v1.Started
+	(*Results)(nil),               // 11: fermata.v1.Results
+	(*Result)(nil),                // 12: fermata.v1.Result
+	(*ResultAcks)(nil),            // 13: fermata.v1.ResultAcks
+	(*ResultAck)(nil),             // 14: fermata.v1.ResultAck
+	(*Cancel)(nil),                // 15: fermata.v1.Cancel
+	(*Returned)(nil),              // 16: fermata.v1.Returned
+	(*Draining)(nil),              // 17: fermata.v1.Draining
+	(*Drain)(nil),                 // 18: fermata.v1.Drain
+	nil,                           // 19: fermata.v1.Hello.LabelsEntry
+	nil,                           // 20: fermata.v1.Lease.LabelsEntry
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
 }
 var file_fermata_v1_worker_service_proto_depIdxs = []int32{
 	5,  // 0: fermata.v1.WorkRequest.hello:type_name -> fermata.v1.Hello
-	9,  // 1: fermata.v1.WorkRequest.started:type_name -> fermata.v1.Started
-	10, // 2: fermata.v1.WorkRequest.results:type_name -> fermata.v1.Results
-	15, // 3: fermata.v1.WorkRequest.returned:type_name -> fermata.v1.Returned
-	16, // 4: fermata.v1.WorkRequest.draining:type_name -> fermata.v1.Draining
+	10, // 1: fermata.v1.WorkRequest.started:type_name -> fermata.v1.Started
+	11, // 2: fermata.v1.WorkRequest.results:type_name -> fermata.v1.Results
+	16, // 3: fermata.v1.WorkRequest.returned:type_name -> fermata.v1.Returned
+	17, // 4: fermata.v1.WorkRequest.draining:type_name -> fermata.v1.Draining
 	6,  // 5: fermata.v1.WorkResponse.welcome:type_name -> fermata.v1.Welcome
 	7,  // 6: fermata.v1.WorkResponse.leases:type_name -> fermata.v1.Leases
-	12, // 7: fermata.v1.WorkResponse.result_acks:type_name -> fermata.v1.ResultAcks
-	14, // 8: fermata.v1.WorkResponse.cancel:type_name -> fermata.v1.Cancel
-	17, // 9: fermata.v1.WorkResponse.drain:type_name -> fermata.v1.Drain
-	18, // 10: fermata.v1.Hello.labels:type_name -> fermata.v1.Hello.LabelsEntry
-	20, // 11: fermata.v1.Welcome.lease_ttl:type_name -> google.protobuf.Duration
+	13, // 7: fermata.v1.WorkResponse.result_acks:type_name -> fermata.v1.ResultAcks
+	15, // 8: fermata.v1.WorkResponse.cancel:type_name -> fermata.v1.Cancel
+	18, // 9: fermata.v1.WorkResponse.drain:type_name -> fermata.v1.Drain
+	19, // 10: fermata.v1.Hello.labels:type_name -> fermata.v1.Hello.LabelsEntry
+	21, // 11: fermata.v1.Welcome.lease_ttl:type_name -> google.protobuf.Duration
 	8,  // 12: fermata.v1.Leases.leases:type_name -> fermata.v1.Lease
-	21, // 13: fermata.v1.Lease.nominal_time:type_name -> google.protobuf.Timestamp
-	21, // 14: fermata.v1.Lease.due_time:type_name -> google.protobuf.Timestamp
-	20, // 15: fermata.v1.Lease.timeout:type_name -> google.protobuf.Duration
-	19, // 16: fermata.v1.Lease.labels:type_name -> fermata.v1.Lease.LabelsEntry
-	11, // 17: fermata.v1.Results.results:type_name -> fermata.v1.Result
-	0,  // 18: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
-	20, // 19: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
-	20, // 20: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
-	13, // 21: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
-	1,  // 22: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
-	2,  // 23: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
-	3,  // 24: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
-	4,  // 25: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
-	25, // [25:26] is the sub-list for method output_type
-	24, // [24:25] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	22, // 13: fermata.v1.Lease.nominal_time:type_name -> google.protobuf.Timestamp
+	22, // 14: fermata.v1.Lease.due_time:type_name -> google.protobuf.Timestamp
+	21, // 15: fermata.v1.Lease.timeout:type_name -> google.protobuf.Duration
+	20, // 16: fermata.v1.Lease.labels:type_name -> fermata.v1.Lease.LabelsEntry
+	9,  // 17: fermata.v1.Lease.trace_context:type_name -> fermata.v1.TraceContext
+	12, // 18: fermata.v1.Results.results:type_name -> fermata.v1.Result
+	0,  // 19: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
+	21, // 20: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
+	21, // 21: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
+	14, // 22: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
+	1,  // 23: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
+	2,  // 24: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
+	3,  // 25: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
+	4,  // 26: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
+	26, // [26:27] is the sub-list for method output_type
+	25, // [25:26] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_worker_service_proto_init() }
@@ -1486,7 +1556,7 @@ func file_fermata_v1_worker_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_worker_service_proto_rawDesc), len(file_fermata_v1_worker_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -11,6 +11,17 @@
 {{- if contains "@" $v.redis.url -}}
 {{- $faults = append $faults "redis.url has credentials in it, which would end in a ConfigMap: give redis.username and redis.existingSecret" -}}
 {{- end -}}
+{{- if and $v.redis.dev.enabled $v.redis.username -}}
+{{- $faults = append $faults "redis.username: the Redis of redis.dev has the default user only" -}}
+{{- end -}}
+{{- range $at, $who := dict "redis" $v.redis "redis.sentinel" $v.redis.sentinel -}}
+{{- if and $who.username (not $who.existingSecret) -}}
+{{- $faults = append $faults (printf "%s.username needs %s.existingSecret: a user without a password is never named to Redis" $at $at) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (or $v.redis.sentinel.username $v.redis.sentinel.existingSecret) (not (contains "+sentinel://" $v.redis.url)) -}}
+{{- $faults = append $faults "redis.sentinel is given, but redis.url is not a redis+sentinel URL" -}}
+{{- end -}}
 {{- if and $v.redis.tls.existingSecret (not (hasPrefix "rediss" $v.redis.url)) -}}
 {{- $faults = append $faults "redis.tls.existingSecret is given, but redis.url is not a rediss URL" -}}
 {{- end -}}
@@ -37,15 +48,53 @@
 {{- if and $v.access.existingSecret (not $tls) -}}
 {{- $faults = append $faults "access.existingSecret needs TLS: certificates prove who is there, and tokens are not sent without it" -}}
 {{- end -}}
+{{- if and $v.webhooks.existingSecret (not (index $v.scheduler.config "events-keep")) -}}
+{{- $faults = append $faults "webhooks.existingSecret needs scheduler.config.events-keep: without it no events are recorded" -}}
+{{- end -}}
 {{- range $name, $own := $v.workers -}}
 {{- $pool := deepCopy $v.workerDefaults -}}
 {{- include "fermata.over" (dict "into" $pool "from" (default dict $own)) -}}
 {{- if and (or $pool.token.existingSecret $pool.token.audience) (not $tls) -}}
 {{- $faults = append $faults (printf "workers.%s.token needs TLS: a token is not sent without it" $name) -}}
 {{- end -}}
+{{- if and $pool.keda.enabled $pool.autoscaling.enabled -}}
+{{- $faults = append $faults (printf "workers.%s: autoscaling.enabled and keda.enabled: give one of them, as two autoscalers undo each other's work" $name) -}}
+{{- end -}}
+{{- if $pool.keda.enabled -}}
+{{- if gt (int $pool.keda.minReplicas) (int $pool.keda.maxReplicas) -}}
+{{- $faults = append $faults (printf "workers.%s.keda: minReplicas is more than maxReplicas" $name) -}}
+{{- end -}}
+{{- if and $pool.keda.fallback $pool.keda.targetLag (not $pool.keda.targetBacklog) -}}
+{{- $faults = append $faults (printf "workers.%s.keda.fallback needs targetBacklog: KEDA has no fallback for a lag" $name) -}}
+{{- end -}}
+{{- if gt (len $pool.config.queues) 50 -}}
+{{- $faults = append $faults (printf "workers.%s.keda: a pool is scaled by at most 50 queues, and this one has %d" $name (len $pool.config.queues)) -}}
+{{- end -}}
+{{- if and $v.tls.nodeSecret (not $v.tls.scalerSecret) -}}
+{{- $faults = append $faults (printf "workers.%s.keda needs tls.scalerSecret: KEDA has to know the nodes' authority, and to show a certificate" $name) -}}
+{{- end -}}
+{{- if and $v.access.existingSecret (eq $v.tls.clientAuth "none") -}}
+{{- $faults = append $faults (printf "workers.%s.keda: with access.existingSecret KEDA has to show a certificate, which tls.clientAuth=none does not ask for" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- if and $pool.token.existingSecret $pool.token.audience -}}
 {{- $faults = append $faults (printf "workers.%s.token: give existingSecret or audience" $name) -}}
 {{- end -}}
+{{- end -}}
+{{- if and $v.networkPolicy.enabled $v.networkPolicy.egress.enabled (not (or $v.networkPolicy.egress.to $v.redis.dev.enabled)) -}}
+{{- $faults = append $faults "networkPolicy.egress.to is missing: nodes could not reach Redis" -}}
+{{- end -}}
+{{- if and $v.apply.tokenSecret (not $tls) -}}
+{{- $faults = append $faults "apply.tokenSecret needs TLS: a token is not sent without it" -}}
+{{- end -}}
+{{- if and (or $v.jobs $v.queues $v.apply.allowEmpty) $v.access.existingSecret (eq $v.tls.clientAuth "none") (not $v.apply.tokenSecret) -}}
+{{- $faults = append $faults "apply.tokenSecret is missing: with access.existingSecret and tls.clientAuth=none the hook has nothing to show" -}}
+{{- end -}}
+{{- if and $v.monitoring.podMonitor.enabled $v.monitoring.serviceMonitor.enabled -}}
+{{- $faults = append $faults "monitoring.podMonitor and monitoring.serviceMonitor: give one of them, or everything is counted twice" -}}
+{{- end -}}
+{{- if and $v.grpcRoute.backendCA (not (and $v.grpcRoute.enabled $tls)) -}}
+{{- $faults = append $faults "grpcRoute.backendCA needs grpcRoute.enabled and TLS at the nodes" -}}
 {{- end -}}
 {{- if and $v.grpcRoute.enabled (not $v.grpcRoute.parentRefs) -}}
 {{- $faults = append $faults "grpcRoute.parentRefs is missing" -}}

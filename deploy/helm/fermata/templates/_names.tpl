@@ -105,6 +105,20 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- if .Values.tls.certManager.enabled -}}{{ include "fermata.fullname" . }}-worker-tls{{- else -}}{{ .Values.tls.workerSecret }}{{- end -}}
 {{- end -}}
 
+{{/* Secret that KEDA shows. Empty: nodes have no TLS. */}}
+{{- define "fermata.scalerSecret" -}}
+{{- if .Values.tls.certManager.enabled -}}{{ include "fermata.fullname" . }}-scaler-tls{{- else if .Values.tls.nodeSecret -}}{{ .Values.tls.scalerSecret }}{{- end -}}
+{{- end -}}
+
+{{/* Whether any pool is scaled by KEDA. */}}
+{{- define "fermata.keda" -}}
+{{- range $pool, $given := .Values.workers -}}
+{{- $own := deepCopy $.Values.workerDefaults -}}
+{{- include "fermata.over" (dict "into" $own "from" (default dict $given)) -}}
+{{- if $own.keda.enabled }}yes{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "fermata.redisURL" -}}
 {{- if .Values.redis.dev.enabled -}}redis://{{ include "fermata.fullname" . }}-redis.{{ .Release.Namespace }}.svc:6379/0
 {{- else -}}{{ .Values.redis.url }}

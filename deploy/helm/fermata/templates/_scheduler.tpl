@@ -8,6 +8,8 @@
 {{- $_ := set $c "redis-url" (include "fermata.redisURL" .) -}}
 {{- with $v.redis.username }}{{ $_ := set $c "redis-username" . }}{{ end -}}
 {{- with $v.redis.existingSecret }}{{ $_ := set $c "redis-password-file" (printf "/etc/fermata/redis/%s" $v.redis.passwordKey) }}{{ end -}}
+{{- with $v.redis.sentinel.username }}{{ $_ := set $c "redis-sentinel-username" . }}{{ end -}}
+{{- if $v.redis.sentinel.existingSecret }}{{ $_ := set $c "redis-sentinel-password-file" (printf "/etc/fermata/redis-sentinel/%s" $v.redis.sentinel.passwordKey) }}{{ end -}}
 {{- with $v.redis.tls.existingSecret -}}
 {{- $_ := set $c "redis-tls-ca" (printf "/etc/fermata/redis-tls/%s" $v.redis.tls.caKey) -}}
 {{- if $v.redis.tls.clientCertificate -}}
@@ -30,6 +32,7 @@
 {{- end -}}
 {{- if $v.gossip.existingSecret }}{{ $_ := set $c "gossip-key-file" (printf "/etc/fermata/gossip/%s" $v.gossip.key) }}{{ end -}}
 {{- if $v.access.existingSecret }}{{ $_ := set $c "access-file" (printf "/etc/fermata/access/%s" $v.access.key) }}{{ end -}}
+{{- if $v.webhooks.existingSecret }}{{ $_ := set $c "webhooks-file" (printf "/etc/fermata/webhooks/%s" $v.webhooks.key) }}{{ end -}}
 {{- if $v.payloadKeys.existingSecret }}{{ $_ := set $c "payload-key-file" (printf "/etc/fermata/payload-keys/%s" $v.payloadKeys.key) }}{{ end -}}
 {{- if $v.insecure }}{{ $_ := set $c "insecure" true }}{{ end -}}
 {{- range $key, $value := $v.scheduler.config }}{{ $_ := set $c $key $value }}{{ end -}}
@@ -39,7 +42,7 @@
 {{/* Secrets of nodes as name and Secret of their volumes, mounted at /etc/fermata/<name>. */}}
 {{- define "fermata.schedulerSecrets" -}}
 {{- $v := .Values -}}
-{{- range $name, $secret := dict "redis" $v.redis.existingSecret "redis-tls" $v.redis.tls.existingSecret "tls" (include "fermata.nodeSecret" .) "gossip" $v.gossip.existingSecret "access" $v.access.existingSecret "payload-keys" $v.payloadKeys.existingSecret -}}
+{{- range $name, $secret := dict "redis" $v.redis.existingSecret "redis-sentinel" $v.redis.sentinel.existingSecret "redis-tls" $v.redis.tls.existingSecret "tls" (include "fermata.nodeSecret" .) "gossip" $v.gossip.existingSecret "access" $v.access.existingSecret "payload-keys" $v.payloadKeys.existingSecret "webhooks" $v.webhooks.existingSecret -}}
 {{- if $secret }}
 {{ $name }}: {{ $secret }}
 {{- end }}

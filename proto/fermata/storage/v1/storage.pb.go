@@ -61,7 +61,15 @@ type Definition struct {
 	// package redisstore says which.
 	Usual uint32 `protobuf:"varint,29,opt,name=usual,proto3" json:"usual,omitempty"`
 	// The key that seals the payload. Unset: the payload is as it was given.
-	PayloadKey    string `protobuf:"bytes,30,opt,name=payload_key,json=payloadKey,proto3" json:"payload_key,omitempty"`
+	PayloadKey string `protobuf:"bytes,30,opt,name=payload_key,json=payloadKey,proto3" json:"payload_key,omitempty"`
+	// The request ids, if they are UUIDs in lower case, which takes half as much.
+	CreateRequestUuid []byte `protobuf:"bytes,31,opt,name=create_request_uuid,json=createRequestUuid,proto3" json:"create_request_uuid,omitempty"`
+	UpdateRequestUuid []byte `protobuf:"bytes,32,opt,name=update_request_uuid,json=updateRequestUuid,proto3" json:"update_request_uuid,omitempty"`
+	MaxLagMs          int64  `protobuf:"varint,65,opt,name=max_lag_ms,json=maxLagMs,proto3" json:"max_lag_ms,omitempty"`
+	// The sampled trace context of the call that created the job: 16 bytes of trace
+	// id and 8 of the span's, and the tracestate. Unset: none.
+	Trace         []byte `protobuf:"bytes,60,opt,name=trace,proto3" json:"trace,omitempty"`
+	TraceState    string `protobuf:"bytes,61,opt,name=trace_state,json=traceState,proto3" json:"trace_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -302,6 +310,41 @@ func (x *Definition) GetUsual() uint32 {
 func (x *Definition) GetPayloadKey() string {
 	if x != nil {
 		return x.PayloadKey
+	}
+	return ""
+}
+
+func (x *Definition) GetCreateRequestUuid() []byte {
+	if x != nil {
+		return x.CreateRequestUuid
+	}
+	return nil
+}
+
+func (x *Definition) GetUpdateRequestUuid() []byte {
+	if x != nil {
+		return x.UpdateRequestUuid
+	}
+	return nil
+}
+
+func (x *Definition) GetMaxLagMs() int64 {
+	if x != nil {
+		return x.MaxLagMs
+	}
+	return 0
+}
+
+func (x *Definition) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
+func (x *Definition) GetTraceState() string {
+	if x != nil {
+		return x.TraceState
 	}
 	return ""
 }
@@ -1025,19 +1068,21 @@ func (x *Recurring) GetWithinSlot() bool {
 
 // Run is a finished run in a job's history.
 type Run struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Trigger       uint32                 `protobuf:"varint,2,opt,name=trigger,proto3" json:"trigger,omitempty"`
-	NominalMs     int64                  `protobuf:"varint,3,opt,name=nominal_ms,json=nominalMs,proto3" json:"nominal_ms,omitempty"`
-	DueMs         int64                  `protobuf:"varint,4,opt,name=due_ms,json=dueMs,proto3" json:"due_ms,omitempty"`
-	StartedMs     int64                  `protobuf:"varint,5,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"`
-	FinishedMs    int64                  `protobuf:"varint,6,opt,name=finished_ms,json=finishedMs,proto3" json:"finished_ms,omitempty"`
-	Attempts      uint32                 `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	Losses        uint32                 `protobuf:"varint,8,opt,name=losses,proto3" json:"losses,omitempty"`
-	Outcome       uint32                 `protobuf:"varint,9,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Error         string                 `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
-	Output        []byte                 `protobuf:"bytes,11,opt,name=output,proto3" json:"output,omitempty"`
-	Worker        string                 `protobuf:"bytes,12,opt,name=worker,proto3" json:"worker,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Id         string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Trigger    uint32                 `protobuf:"varint,2,opt,name=trigger,proto3" json:"trigger,omitempty"`
+	NominalMs  int64                  `protobuf:"varint,3,opt,name=nominal_ms,json=nominalMs,proto3" json:"nominal_ms,omitempty"`
+	DueMs      int64                  `protobuf:"varint,4,opt,name=due_ms,json=dueMs,proto3" json:"due_ms,omitempty"`
+	StartedMs  int64                  `protobuf:"varint,5,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"`
+	FinishedMs int64                  `protobuf:"varint,6,opt,name=finished_ms,json=finishedMs,proto3" json:"finished_ms,omitempty"`
+	Attempts   uint32                 `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Losses     uint32                 `protobuf:"varint,8,opt,name=losses,proto3" json:"losses,omitempty"`
+	Outcome    uint32                 `protobuf:"varint,9,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Error      string                 `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
+	Output     []byte                 `protobuf:"bytes,11,opt,name=output,proto3" json:"output,omitempty"`
+	Worker     string                 `protobuf:"bytes,12,opt,name=worker,proto3" json:"worker,omitempty"`
+	// The trace id, 16 bytes, of the sampled call that asked for the run. Unset: none.
+	CallerTrace   []byte `protobuf:"bytes,60,opt,name=caller_trace,json=callerTrace,proto3" json:"caller_trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1156,11 +1201,19 @@ func (x *Run) GetWorker() string {
 	return ""
 }
 
+func (x *Run) GetCallerTrace() []byte {
+	if x != nil {
+		return x.CallerTrace
+	}
+	return nil
+}
+
 var File_fermata_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
-	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\xa8\t\n" +
+	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\xdd\n" +
+	"\n" +
 	"\n" +
 	"Definition\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1a\n" +
@@ -1200,7 +1253,14 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"pauseAfter\x12\x14\n" +
 	"\x05usual\x18\x1d \x01(\rR\x05usual\x12\x1f\n" +
 	"\vpayload_key\x18\x1e \x01(\tR\n" +
-	"payloadKey\x1a9\n" +
+	"payloadKey\x12.\n" +
+	"\x13create_request_uuid\x18\x1f \x01(\fR\x11createRequestUuid\x12.\n" +
+	"\x13update_request_uuid\x18  \x01(\fR\x11updateRequestUuid\x12\x1c\n" +
+	"\n" +
+	"max_lag_ms\x18A \x01(\x03R\bmaxLagMs\x12\x14\n" +
+	"\x05trace\x18< \x01(\fR\x05trace\x12\x1f\n" +
+	"\vtrace_state\x18= \x01(\tR\n" +
+	"traceState\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
@@ -1273,7 +1333,7 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\vstale_halve\x18\b \x01(\bR\n" +
 	"staleHalve\x12\x1f\n" +
 	"\vwithin_slot\x18\t \x01(\bR\n" +
-	"withinSlot\"\xb9\x02\n" +
+	"withinSlot\"\xdc\x02\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\atrigger\x18\x02 \x01(\rR\atrigger\x12\x1d\n" +
@@ -1290,7 +1350,8 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\x05error\x18\n" +
 	" \x01(\tR\x05error\x12\x16\n" +
 	"\x06output\x18\v \x01(\fR\x06output\x12\x16\n" +
-	"\x06worker\x18\f \x01(\tR\x06workerBBZ@github.com/fermata-io/fermata/proto/fermata/storage/v1;storagev1b\x06proto3"
+	"\x06worker\x18\f \x01(\tR\x06worker\x12!\n" +
+	"\fcaller_trace\x18< \x01(\fR\vcallerTraceBBZ@github.com/fermata-io/fermata/proto/fermata/storage/v1;storagev1b\x06proto3"
 
 var (
 	file_fermata_storage_v1_storage_proto_rawDescOnce sync.Once

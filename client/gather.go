@@ -1,0 +1,173 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const (
+	// gatherWidth is how many registrations are under way, each alone or as a batch,
+	// before others wait for one another: one that the cluster works on, and others
+	// that are on their way to it or back.
+	gatherWidth = 2
+	// gatherPatience is how long a registration waits for those under way, one of which
+	// may be stuck with a node that is gone, before it is a call of its own.
+	gatherPatience = 50 * time.Millisecond
+	// gatherJobs and gatherBytes bound a batch, so that nobody waits for very many
+	// others. What is larger than gatherLone is always sent alone.
+	gatherJobs  = 100
+	gatherBytes = 256 << 10
+	gatherLone  = 32 << 10
+)
+
+// gather brings registrations of many goroutines together. One that finds a place is a
+// call of its own; what comes while all places are taken goes out as one batch when the
+// next call ends. So a client that registers a job now and then pays nothing, and one
+// that registers from many goroutines needs a call for dozens of jobs.
+//
+// A job of a batch that could not be registered is its own caller's to repeat, by
+// itself: see [Client.CreateJob].
+type gather struct {
+	send     func(context.Context, []*fermatav1.CreateJobRequest) ([]Created, error)
+	patience time.Duration
+
+	mu      sync.Mutex
+	under   int
+	waiting []*gathered
+}
+
+// gathered is one registration in line.
+type gathered struct {
+	ctx     context.Context
+	request *fermatav1.CreateJobRequest
+	size    int
+	sent    bool          // or about to be; it is not in line any more
+	turn    chan struct{} // closed when it was sent with others
+	result  *Created      // of the batch; nil: the batch failed as a whole
+}
+
+// enter gives a caller a place for a call of its own, which it gives back by leave. If
+// there is none, it waits for the result of a batch; without a result it has to call for
+// itself after all, without a place.
+func (g *gather) enter(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool, result *Created, err error) {
+	g.mu.Lock()
+	if g.under < gatherWidth {
+		g.under++
+		g.mu.Unlock()
+		return true, nil, nil
+	}
+	// A copy: who gives up may change its job while the batch is being written.
+	w := &gathered{ctx: ctx, request: proto.CloneOf(q), size: size, turn: make(chan struct{})}
+	g.waiting = append(g.waiting, w)
+	g.mu.Unlock()
+	patience := time.NewTimer(g.patience)
+	defer patience.Stop()
+	select {
+	case <-w.turn:
+		return false, w.result, nil
+	case <-ctx.Done():
+		return false, nil, ctx.Err()
+	case <-patience.C:
+		if g.withdraw(w) {
+			return false, nil, nil
+		}
+	}
+	select {
+	case <-w.turn:
+		return false, w.result, nil
+	case <-ctx.Done():
+		return false, nil, ctx.Err()
+	}
+}
+
+// withdraw takes a registration out of the line; false when it is under way.
+func (g *gather) withdraw(w *gathered) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w.sent {
+		return false
+	}
+	g.waiting = slices.DeleteFunc(g.waiting, func(other *gathered) bool { return other == w })
+	return true
+}
+
+// leave ends a call and sends what waits, in the background: no caller works for others.
+func (g *gather) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	batch := g.next()
+	if len(batch) == 0 {
+		g.under--
+		return
+	}
+	go func() {
+		defer g.leave()
+		g.sendAll(batch)
+	}()
+}
+
+// next takes what goes out together. Those who have given up are left out.
+func (g *gather) next() []*gathered {
+	var batch []*gathered
+	n, bytes := 0, 0
+	for _, w := range g.waiting {
+		if len(batch) == gatherJobs || len(batch) > 0 && bytes+w.size > gatherBytes {
+			break
+		}
+		n++
+		w.sent = true
+		if w.ctx.Err() == nil {
+			bytes += w.size
+			batch = append(batch, w)
+		}
+	}
+	g.waiting = slices.Delete(g.waiting, 0, n)
+	return batch
+}
+
+// sendAll sends a batch. It ends with the last of its callers' deadlines.
+func (g *gather) sendAll(batch []*gathered) {
+	ctx, cancel := lastDeadline(batch)
+	defer cancel()
+	requests := make([]*fermatav1.CreateJobRequest, len(batch))
+	for i, w := range batch {
+		requests[i] = w.request
+	}
+	results, err := g.send(ctx, requests)
+	for i, w := range batch {
+		if err == nil && i < len(results) {
+			w.result = &results[i]
+		}
+		close(w.turn)
+	}
+}
+
+func lastDeadline(batch []*gathered) (context.Context, context.CancelFunc) {
+	var last time.Time
+	for _, w := range batch {
+		deadline, ok := w.ctx.Deadline()
+		if !ok {
+			return context.WithCancel(context.Background())
+		}
+		if deadline.After(last) {
+			last = deadline
+		}
+	}
+	return context.WithDeadline(context.Background(), last)
+}
+
+// gathers tells whether a registration may go out with others: a call with metadata of
+// its own, or of a trace that is sampled, is not like another one, and a large one keeps
+// others waiting.
+func gathers(ctx context.Context, size int) bool {
+	_, own := metadata.FromOutgoingContext(ctx)
+	return !own && !trace.SpanContextFromContext(ctx).IsSampled() && size <= gatherLone
+}

@@ -1,0 +1,295 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// registrar is a server that holds back single registrations until it is told to go
+// on, and counts how jobs arrive.
+type registrar struct {
+	fermatav1.UnimplementedJobServiceServer
+	held chan struct{}
+
+	mu      sync.Mutex
+	calls   map[string]int // of CreateJob, by id
+	batches []int
+	refuse  map[string]codes.Code // in batches, by id
+	broken  bool                  // batches fail as a whole
+}
+
+func (r *registrar) CreateJob(_ context.Context, q *fermatav1.CreateJobRequest) (*fermatav1.Job, error) {
+	r.mu.Lock()
+	r.calls[q.GetJobId()]++
+	r.mu.Unlock()
+	<-r.held
+	return &fermatav1.Job{Name: q.GetParent() + "/jobs/" + q.GetJobId(), Handler: "alone"}, nil
+}
+
+func (r *registrar) BatchCreateJobs(_ context.Context, q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.batches = append(r.batches, len(q.GetRequests()))
+	if r.broken {
+		return nil, status.Error(codes.ResourceExhausted, "no batches")
+	}
+	response := &fermatav1.BatchCreateJobsResponse{}
+	for _, item := range q.GetRequests() {
+		result := &fermatav1.BatchCreateJobsResponse_Result{Job: &fermatav1.Job{Name: q.GetParent() + "/jobs/" + item.GetJobId()}}
+		if code := r.refuse[item.GetJobId()]; code != codes.OK {
+			result = &fermatav1.BatchCreateJobsResponse_Result{Code: int32(code), Message: "no"}
+		}
+		response.Results = append(response.Results, result)
+	}
+	return response, nil
+}
+
+func (r *registrar) singly(id string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls[id]
+}
+
+// waitUntil polls a condition of other goroutines.
+func waitUntil(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for end := time.Now().Add(time.Minute); !ok(); <-poll.C {
+		if time.Now().After(end) {
+			t.Fatal("waited in vain until ", what)
+		}
+	}
+}
+
+// busy returns a client with as many registrations under way as go alone, and a
+// function that lets them end and waits for them.
+func busy(t *testing.T) (r *registrar, c *Client, release func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = &registrar{held: make(chan struct{}), calls: map[string]int{}, refuse: map[string]codes.Code{}}
+	server := grpc.NewServer()
+	fermatav1.RegisterJobServiceServer(server, r)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	if c, err = Dial([]string{listener.Addr().String()}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	c.gather.patience = time.Hour
+	t.Cleanup(func() { c.Close(); server.Stop(); <-served })
+	var first sync.WaitGroup
+	for i := range gatherWidth {
+		first.Go(func() {
+			if _, err := c.CreateJob(t.Context(), fmt.Sprint("first-", i), &Job{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	waitUntil(t, "the first are under way", func() bool {
+		n := 0
+		for i := range gatherWidth {
+			n += r.singly(fmt.Sprint("first-", i))
+		}
+		return n == gatherWidth
+	})
+	return r, c, func() { close(r.held); first.Wait() }
+}
+
+func (g *gather) line() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting)
+}
+
+// create registers jobs at once, each from a goroutine of its own, and waits until they
+// are in line.
+func create(t *testing.T, c *Client, n int) (done func() []error) {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			id := fmt.Sprint("job-", i)
+			j, err := c.CreateJob(t.Context(), id, &Job{})
+			if err == nil && j.GetName() != "namespaces/default/jobs/"+id {
+				err = fmt.Errorf("job %s was answered by %s", id, j.GetName())
+			}
+			errs[i] = err
+		})
+	}
+	waitUntil(t, "all are in line", func() bool { return c.gather.line() == n })
+	return func() []error { all.Wait(); return errs }
+}
+
+// TestCreateJobGathers: registrations that would wait for one another share calls, and
+// each gets its own answer.
+func TestCreateJobGathers(t *testing.T) {
+	r, c, release := busy(t)
+	const n = 2*gatherJobs + 10
+	r.refuse["job-7"] = codes.AlreadyExists
+	done := create(t, c, n)
+	release()
+	for i, err := range done() {
+		if want := r.refuse[fmt.Sprint("job-", i)]; status.Code(err) != want {
+			t.Errorf("job %d: %v, want %v", i, err, want)
+		}
+		if singly := r.singly(fmt.Sprint("job-", i)); singly != 0 {
+			t.Errorf("job %d came by %d calls of its own", i, singly)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	total := 0
+	for _, size := range r.batches {
+		if total += size; size > gatherJobs {
+			t.Errorf("a batch of %d", size)
+		}
+	}
+	if total != n || len(r.batches) != 3 {
+		t.Errorf("batches of %v, want %d jobs in 3", r.batches, n)
+	}
+	waitUntil(t, "nothing is under way", func() bool {
+		c.gather.mu.Lock()
+		defer c.gather.mu.Unlock()
+		return c.gather.under == 0
+	})
+}
+
+// TestCreateJobAloneAfterBatch: what a batch could not do is tried by itself: a job that
+// may go better, and all if the batch failed.
+func TestCreateJobAloneAfterBatch(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		r, c, release := busy(t)
+		r.broken = broken
+		r.refuse["job-1"] = codes.Unavailable
+		done := create(t, c, 3)
+		release()
+		if err := errors.Join(done()...); err != nil {
+			t.Error(err)
+		}
+		for i := range 3 {
+			if again := r.singly(fmt.Sprint("job-", i)); (again == 1) != (broken || i == 1) {
+				t.Errorf("broken %v: job %d came by %d calls of its own", broken, i, again)
+			}
+		}
+	}
+}
+
+// TestCreateJobGivesUp: a caller in line leaves when its context ends, and its job is
+// not sent; one with metadata of its own does not stand in line.
+func TestCreateJobGivesUp(t *testing.T) {
+	r, c, release := busy(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := c.CreateJob(ctx, "gone", &Job{})
+		gone <- err
+	}()
+	waitUntil(t, "it is in line", func() bool { return c.gather.line() == 1 })
+	cancel()
+	if err := <-gone; status.Code(err) != codes.Canceled {
+		t.Errorf("it left with %v", err)
+	}
+	own := make(chan error, 1)
+	go func() {
+		_, err := c.CreateJob(metadata.AppendToOutgoingContext(t.Context(), "trace", "1"), "own", &Job{})
+		own <- err
+	}()
+	waitUntil(t, "the call with metadata has come", func() bool { return r.singly("own") == 1 })
+	traced := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
+	if gathers(trace.ContextWithSpanContext(t.Context(), traced), 1) || !gathers(t.Context(), gatherLone) || gathers(t.Context(), gatherLone+1) {
+		t.Error("a traced call is not by itself, or sizes are not bounded")
+	}
+	release()
+	if err := <-own; err != nil {
+		t.Error(err)
+	}
+	if len(r.batches) != 0 || r.singly("gone") != 0 {
+		t.Errorf("batches of %v, %d calls for who had left", r.batches, r.singly("gone"))
+	}
+}
+
+// TestGatherEndsWithItsCallers: a batch has the latest of its callers' deadlines, none
+// if one has none.
+func TestGatherEndsWithItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gather{under: gatherWidth, patience: time.Hour}
+		var until []time.Duration
+		start := time.Now()
+		g.send = func(ctx context.Context, q []*fermatav1.CreateJobRequest) ([]Created, error) {
+			deadline, ok := ctx.Deadline()
+			if !ok {
+				deadline = start
+			}
+			until = append(until, deadline.Sub(start))
+			return make([]Created, len(q)), nil
+		}
+		enter := func(ctx context.Context) {
+			if place, result, err := g.enter(ctx, &fermatav1.CreateJobRequest{}, 1); place || result == nil || err != nil {
+				t.Errorf("place %v, result %v, error %v", place, result, err)
+			}
+		}
+		for _, limits := range [][]time.Duration{{time.Second, time.Minute}, {time.Second, 0}} {
+			for _, limit := range limits {
+				ctx := t.Context()
+				if limit > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, limit)
+					defer cancel()
+				}
+				go enter(ctx)
+			}
+			synctest.Wait()
+			g.leave()
+			synctest.Wait()
+			g.under++
+		}
+		if len(until) != 2 || until[0] != time.Minute || until[1] != 0 {
+			t.Errorf("batches ended after %v", until)
+		}
+	})
+}
+
+// TestGatherPatience: calls that are stuck hold up nobody for long, and what left the
+// line is in no batch.
+func TestGatherPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gather{under: gatherWidth, patience: gatherPatience}
+		g.send = func(_ context.Context, q []*fermatav1.CreateJobRequest) ([]Created, error) {
+			t.Errorf("%d sent after they left the line", len(q))
+			return nil, nil
+		}
+		start := time.Now()
+		for range 3 {
+			go func() {
+				place, result, err := g.enter(t.Context(), &fermatav1.CreateJobRequest{}, 1)
+				if place || result != nil || err != nil || time.Since(start) != gatherPatience {
+					t.Errorf("place %v, result %v, error %v after %v", place, result, err, time.Since(start))
+				}
+			}()
+		}
+		time.Sleep(gatherPatience)
+		synctest.Wait()
+		g.leave()
+		synctest.Wait()
+		if len(g.waiting) != 0 || g.under != gatherWidth-1 {
+			t.Errorf("%d in line, %d under way", len(g.waiting), g.under)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/manifest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// planner compares files with a cluster.
+type planner struct {
+	app    *app
+	client *client.Client
+	flags  *applyFlags
+	set    *manifest.Set
+
+	// wishes and changes are those of the jobs of the files, in their order.
+	wishes  []*client.Wish
+	changes []*client.Change
+	// surplus are jobs of the owner that the files do not have, in order of their ids.
+	surplus []*client.Job
+	queues  []queueChange
+}
+
+// queueChange is what becomes of the limits of a queue.
+type queueChange struct {
+	name          string
+	before, after *client.QueueSettings
+}
+
+// plan finds out what there is to do. It fails with all that is wrong with the files.
+func (p *planner) plan(ctx context.Context) error {
+	for _, j := range p.set.Jobs {
+		p.wishes = append(p.wishes, &client.Wish{JobId: j.ID, Job: j.Job, Paused: j.Paused})
+	}
+	var err error
+	if p.changes, err = p.client.PlanJobs(ctx, p.wishes, p.flags.force); err != nil {
+		return err
+	}
+	if err := p.faults(); err != nil {
+		return err
+	}
+	if err := p.planQueues(ctx); err != nil {
+		return err
+	}
+	if p.flags.prune {
+		return p.findSurplus(ctx)
+	}
+	return nil
+}
+
+// faults are what the cluster says of the wishes, at the lines that it is about.
+func (p *planner) faults() error {
+	var faults manifest.Faults
+	conflict := false
+	for i, c := range p.changes {
+		err := client.ChangeError(c)
+		if err == nil {
+			continue
+		}
+		j := &p.set.Jobs[i]
+		switch code := status.Code(err); code {
+		case codes.InvalidArgument:
+			for _, v := range client.Violations(err) {
+				faults = append(faults, j.Locate(v.Field, v.Description))
+			}
+		case codes.FailedPrecondition, codes.Aborted:
+			conflict = true
+			text := status.Convert(err).Message()
+			if code == codes.FailedPrecondition {
+				text += "; --force takes it over"
+			}
+			faults = append(faults, j.Locate("", text))
+		default:
+			return err
+		}
+	}
+	switch {
+	case len(faults) == 0:
+		return nil
+	case conflict:
+		return &codedError{faults.Sorted(), exitConflict}
+	}
+	return usage(faults.Sorted())
+}
+
+// findSurplus lists jobs of the owner that the files do not have.
+func (p *planner) findSurplus(ctx context.Context) error {
+	wanted := map[string]bool{}
+	for _, j := range p.set.Jobs {
+		wanted[j.ID] = true
+	}
+	of := client.Filter{PageSize: 1000, Selection: client.Selection{Labels: map[string]string{client.OwnerLabel: p.flags.owner}}}
+	for j, err := range p.client.Jobs(ctx, of) {
+		if err != nil {
+			return err
+		}
+		if !wanted[client.JobID(j)] {
+			p.surplus = append(p.surplus, j)
+		}
+	}
+	slices.SortFunc(p.surplus, func(a, b *client.Job) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return nil
+}
+
+func (p *planner) planQueues(ctx context.Context) error {
+	var faults manifest.Faults
+	for i := range p.set.Queues {
+		q := &p.set.Queues[i]
+		before, err := p.client.QueueSettings(ctx, q.Name)
+		if status.Code(err) == codes.InvalidArgument {
+			for _, v := range client.Violations(err) {
+				faults = append(faults, q.Locate("", v.Description))
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p.queues = append(p.queues, queueChange{name: q.Name, before: before, after: withDefaults(q.Settings, before.GetName())})
+	}
+	if len(faults) > 0 {
+		return usage(faults.Sorted())
+	}
+	return nil
+}
+
+func (p *planner) pending() bool {
+	for _, c := range p.changes {
+		if a := c.GetAction(); a == fermatav1.JobChange_ACTION_CREATE || a == fermatav1.JobChange_ACTION_UPDATE {
+			return true
+		}
+	}
+	return len(p.surplus) > 0 || slices.ContainsFunc(p.queues, queueChange.differs)
+}
+
+// do makes the changes of the plan, and says how many. What fails is told and does
+// not stop the rest.
+func (p *planner) do(ctx context.Context) error {
+	var wishes []*client.Wish
+	for i, c := range p.changes {
+		switch c.GetAction() {
+		case fermatav1.JobChange_ACTION_CREATE, fermatav1.JobChange_ACTION_UPDATE:
+			p.wishes[i].Etag = c.GetBefore().GetEtag()
+			wishes = append(wishes, p.wishes[i])
+		}
+	}
+	for _, j := range p.surplus {
+		wishes = append(wishes, &client.Wish{JobId: client.JobID(j), Delete: true, Etag: j.GetEtag()})
+	}
+	queues, failed := p.setQueues(ctx)
+	changes, err := p.client.ApplyJobs(ctx, wishes, p.flags.force)
+	sum := p.sum()
+	sum.created, sum.updated, sum.deleted, sum.queues = 0, 0, 0, queues
+	for i, c := range changes {
+		if err := client.ChangeError(c); err != nil {
+			failed = append(failed, p.app.failedItem(wishes[i].GetJobId(), i, err))
+			continue
+		}
+		sum.count(c.GetAction())
+	}
+	if err != nil {
+		failed = append(failed, err)
+	}
+	if p.app.output != "table" {
+		return worst(failed)
+	}
+	return errors.Join(p.app.println("applied: "+sum.text(pastWords)), worst(failed))
+}
+
+// setQueues replaces limits that are still those that were compared.
+func (p *planner) setQueues(ctx context.Context) (set int, failed []error) {
+	for i, q := range p.queues {
+		if !q.differs() {
+			continue
+		}
+		if _, err := p.client.SwapQueueSettings(ctx, q.before, q.after); err != nil {
+			failed = append(failed, p.app.failedItem(fmt.Sprintf("queue %s", q.name), i, err))
+			continue
+		}
+		set++
+	}
+	return set, failed
+}

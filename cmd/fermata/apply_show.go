@@ -1,0 +1,226 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// row is one change, as it is shown.
+type row struct {
+	Action string      `json:"action"` // create, update, delete, unchanged, passed
+	Kind   string      `json:"kind"`   // job, queue
+	Name   string      `json:"name"`
+	Fields []fieldDiff `json:"fields,omitempty"`
+}
+
+var actionNames = map[fermatav1.JobChange_Action]string{
+	fermatav1.JobChange_ACTION_CREATE: "create", fermatav1.JobChange_ACTION_UPDATE: "update",
+	fermatav1.JobChange_ACTION_UNCHANGED: "unchanged", fermatav1.JobChange_ACTION_DELETE: "delete",
+	fermatav1.JobChange_ACTION_PASSED: "passed",
+}
+
+// rows are all changes, in the order of the files.
+func (p *planner) rows() []row {
+	var out []row
+	for _, q := range p.queues {
+		r := row{Action: "unchanged", Kind: "queue", Name: q.name}
+		if q.differs() {
+			r.Action, r.Fields = "update", diffMessages("", q.before, q.after)
+		}
+		out = append(out, r)
+	}
+	for i, c := range p.changes {
+		r := row{Action: actionNames[c.GetAction()], Kind: "job", Name: p.wishes[i].GetJobId()}
+		switch c.GetAction() {
+		case fermatav1.JobChange_ACTION_CREATE:
+			r.Fields = p.diff(&client.Job{}, p.wishes[i].GetJob(), p.wishes[i])
+		case fermatav1.JobChange_ACTION_UPDATE:
+			r.Fields = only(c.GetFields(), p.diff(c.GetBefore(), c.GetAfter(), p.wishes[i]))
+		}
+		out = append(out, r)
+	}
+	for _, j := range p.surplus {
+		out = append(out, row{Action: "delete", Kind: "job", Name: client.JobID(j)})
+	}
+	return out
+}
+
+// only keeps what the cluster says will change: a later one may answer more than is set.
+func only(fields []string, diffs []fieldDiff) []fieldDiff {
+	return slices.DeleteFunc(diffs, func(d fieldDiff) bool {
+		root, _, _ := strings.Cut(d.Path, ".")
+		root, _, _ = strings.Cut(root, "[")
+		return !slices.Contains(fields, root)
+	})
+}
+
+// diff compares what may be set of two jobs.
+func (p *planner) diff(before, after *client.Job, w *client.Wish) []fieldDiff {
+	x, y := settable(before), settable(after)
+	payload := diffPayload(before, after, p.flags.hidePayloads)
+	x.Payload, y.Payload = nil, nil
+	out := append(diffMessages("", x, y), payload...)
+	if w.Paused != nil {
+		was := before.GetStatus().GetPauseTime() != nil
+		if was != w.GetPaused() {
+			out = append(out, fieldDiff{Path: "paused", Before: fmt.Sprint(was), After: fmt.Sprint(w.GetPaused())})
+		}
+	}
+	return out
+}
+
+// settable is a job without what is output only.
+func settable(j *client.Job) *client.Job {
+	out := proto.CloneOf(j)
+	out.Name, out.Etag, out.Generation, out.CreateTime, out.UpdateTime, out.Status = "", "", 0, nil, nil, nil
+	out.PayloadSealed, out.PayloadKeyId, out.PayloadSize = false, "", 0
+	return out
+}
+
+// show writes the plan; end, if any, begins its last line.
+func (p *planner) show(end string) error {
+	rows := p.rows()
+	if p.app.output != "table" {
+		texts := make([]string, len(rows))
+		for i, r := range rows {
+			text, err := json.Marshal(r)
+			if err != nil {
+				return err
+			}
+			texts[i] = string(text)
+		}
+		return p.app.printTexts(texts)
+	}
+	var b strings.Builder
+	paint := p.app.painter(p.flags.color)
+	for _, r := range rows {
+		r.write(&b, paint)
+	}
+	if end != "" {
+		fmt.Fprintf(&b, "%s: %s\n", end, p.sum().text(futureWords))
+	}
+	_, err := p.app.out.Write([]byte(b.String()))
+	return err
+}
+
+// signs begin the lines of changes.
+var signs = map[string]struct{ sign, color string }{
+	"create": {"+", "32"}, "update": {"~", "33"}, "delete": {"-", "31"}, "passed": {".", "2"},
+}
+
+func (r row) write(b *strings.Builder, paint func(color, text string) string) {
+	s, ok := signs[r.Action]
+	if !ok {
+		return // what is unchanged is counted
+	}
+	name := printable(r.Name)
+	if r.Kind == "queue" {
+		name = "queue " + name
+	}
+	text := fmt.Sprintf("%s %s", s.sign, name)
+	if r.Action == "passed" {
+		text += ": its time has passed, it is not made again"
+	}
+	b.WriteString(paint(s.color, text) + "\n")
+	for _, f := range r.Fields {
+		before, after := printable(f.Before), printable(f.After)
+		switch {
+		case r.Action == "create":
+			fmt.Fprintf(b, "    %s: %s\n", printable(f.Path), paint("32", after))
+		default:
+			fmt.Fprintf(b, "    %s: %s → %s\n", printable(f.Path), paint("31", orNone(before)), paint("32", orNone(after)))
+		}
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "(unset)"
+	}
+	return s
+}
+
+// painter colours text where that is wanted.
+func (a *app) painter(when string) func(color, text string) string {
+	on := when == "always"
+	if file, ok := a.out.(*os.File); ok && when == "auto" && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+		info, err := file.Stat()
+		on = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return func(color, text string) string {
+		if !on {
+			return text
+		}
+		return "\x1b[" + color + "m" + text + "\x1b[0m"
+	}
+}
+
+// sums count changes.
+type sums struct {
+	created, updated, deleted, unchanged, passed, queues int
+}
+
+func (s *sums) count(a fermatav1.JobChange_Action) {
+	switch a {
+	case fermatav1.JobChange_ACTION_CREATE:
+		s.created++
+	case fermatav1.JobChange_ACTION_UPDATE:
+		s.updated++
+	case fermatav1.JobChange_ACTION_DELETE:
+		s.deleted++
+	case fermatav1.JobChange_ACTION_PASSED:
+		s.passed++
+	default:
+		s.unchanged++
+	}
+}
+
+func (p *planner) sum() *sums {
+	s := &sums{deleted: len(p.surplus)}
+	for _, c := range p.changes {
+		s.count(c.GetAction())
+	}
+	for _, q := range p.queues {
+		if q.differs() {
+			s.queues++
+		}
+	}
+	return s
+}
+
+// words name changes that are to come, or that have been made.
+type words struct{ create, update, delete, queues string }
+
+var (
+	futureWords = words{"to create", "to update", "to delete", "to limit"}
+	pastWords   = words{"created", "updated", "deleted", "limited"}
+)
+
+func (s *sums) text(w words) string {
+	var parts []string
+	add := func(n int, word string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, word))
+		}
+	}
+	add(s.created, w.create)
+	add(s.updated, w.update)
+	add(s.deleted, w.delete)
+	if s.queues > 0 {
+		parts = append(parts, plural(s.queues, "queue ", "queues ")+w.queues)
+	}
+	if len(parts) == 0 {
+		parts = []string{"nothing to do"}
+	}
+	add(s.unchanged, "unchanged")
+	add(s.passed, "passed")
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// hooks are webhooks that are not there.
+type hooks struct{ letters []job.HookLetter }
+
+func (h *hooks) Statuses(context.Context) ([]job.HookStatus, error) {
+	return []job.HookStatus{{Name: "ops", URL: "https://hooks.example.com/in", Behind: 2, Failing: 1, Lag: 90 * time.Second, Letters: len(h.letters)}}, nil
+}
+
+func (h *hooks) Letters(context.Context, string, int) ([]job.HookLetter, error) {
+	return h.letters, nil
+}
+
+func (h *hooks) Redeliver(_ context.Context, hook, event string) (int, string, error) {
+	if hook != "ops" {
+		return 0, "", job.Invalid("webhook", "there is no webhook %q", hook)
+	}
+	if event != "" {
+		return 1, "", nil
+	}
+	return 0, "status 500", nil
+}
+
+// TestEvents is a failing run as the command line shows it, and webhooks.
+func TestEvents(t *testing.T) {
+	c := startCluster(t)
+	text := c.script("events")
+	c.must("jobs", "create", "nightly", "--every", "1m", "--handler", "h", "--label", "team=ops", "--jitter", "none", "--retry-attempts", "2", "--retry-base", "10s")
+	c.pass(time.Second)
+	c.attempt("nightly", job.OutcomeFailed, "no luck")
+	c.attempt("nightly", job.OutcomeFailed, "no luck again")
+	c.must("jobs", "pause", "nightly", "--note", "until Monday")
+	text += c.script("events", "events --kind run.dead,job.paused --job nightly", "events --label team=dev", "events --since 1s -A --kind run.*",
+		"events --kind run.dade", "events -o yaml", "events --resume nonsense")
+	c.hooks.letters = []job.HookLetter{{
+		Hook: "ops", Tries: 12, AtMS: epoch.UnixMilli(), Reason: "status 503",
+		Happening: job.Happening{Shard: 3, Place: job.Place{MS: epoch.UnixMilli(), Seq: 7}, Kind: job.KindRunDead, Key: job.Key{Namespace: "default", ID: "nightly"}},
+	}}
+	text += c.script("webhooks list", "webhooks dead", "webhooks redeliver ops --event 3-1772366400000-7", "webhooks redeliver ops", "webhooks redeliver other")
+	golden(t, "events", text)
+}
+
+// TestEventsFollow: what comes is shown until it is interrupted, one object a line; the
+// file with the place has the next call go on, and a token on the command line too.
+func TestEventsFollow(t *testing.T) {
+	c := startCluster(t)
+	place := filepath.Join(t.TempDir(), "place")
+	follow := func(until string, args ...string) (out, errs string) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stdout, stderr := &interrupting{until: until, interrupt: cancel}, &bytes.Buffer{}
+		code := run(ctx, append([]string{"--address", c.address, "events", "-f", "-o", "json"}, args...),
+			streams{strings.NewReader(""), stdout, stderr}, func() time.Time { return time.UnixMilli(c.clock.Load()).UTC() })
+		if code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
+		}
+		return stdout.String(), stderr.String()
+	}
+	c.must("jobs", "create", "a", "--handler", "h")
+	first, _ := follow("job.created", "--resume-file", place, "--since", "1h")
+	c.must("jobs", "pause", "a")
+	second, _ := follow("job.paused", "--resume-file", place)
+	c.must("jobs", "delete", "a")
+	token, err := os.ReadFile(place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	third, hint := follow("job.deleted", "--resume", strings.TrimSpace(string(token)))
+	for text, want := range map[string]string{first: "job.created", second: "job.paused", third: "job.deleted"} {
+		var e struct{ Kind, Job string }
+		if err := json.Unmarshal([]byte(text), &e); err != nil || e.Kind != want || e.Job != "namespaces/default/jobs/a" {
+			t.Errorf("%s: %v in %q", want, err, text)
+		}
+	}
+	if !strings.HasPrefix(hint, "go on with: --resume ") {
+		t.Errorf("%q", hint)
+	}
+}
+
+// interrupting is an output that interrupts the command when it has seen a text.
+type interrupting struct {
+	bytes.Buffer
+	until     string
+	interrupt func()
+}
+
+func (i *interrupting) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), i.until) {
+		i.interrupt()
+	}
+	return i.Buffer.Write(p)
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/internal/importer"
+)
+
+// foreign is what imports of other schedulers' files have in common.
+type foreign struct {
+	zone   string
+	queue  string
+	prefix string
+	strict bool
+}
+
+func (o *foreign) register(cmd *cobra.Command, zone string) {
+	f := cmd.Flags()
+	f.StringVar(&o.zone, "tz", "", "IANA time zone of what names none (default "+zone+")")
+	f.StringVar(&o.queue, "queue", "", "queue of the jobs (default the default queue)")
+	f.StringVar(&o.prefix, "prefix", "", "what the ids of the jobs begin with")
+	f.BoolVar(&o.strict, "strict", false, "exit with 1 if anything cannot be carried over")
+}
+
+var idPrefix = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._:~-]{0,19})?$`)
+
+func (o *foreign) check() error {
+	if !idPrefix.MatchString(o.prefix) {
+		return usagef("--prefix %q: want up to 20 letters, digits and ._:~-, the first a letter or digit", clip(o.prefix, 40))
+	}
+	if _, err := time.LoadLocation(o.zone); err != nil || o.zone == "" || o.zone == "Local" {
+		return usagef("--tz %q: want an IANA name such as Europe/Berlin", o.zone)
+	}
+	return nil
+}
+
+const foreignHelp = "Write a file for fermata apply to standard output. What cannot be carried over is said on standard error, with its\n" +
+	"line, and in a comment above the job. Nothing is registered; read it, and apply it:\n\n"
+
+func (a *app) importCrontabCommand() *cobra.Command {
+	var flags foreign
+	var system string
+	o := importer.CrontabOptions{}
+	cmd := &cobra.Command{
+		Use: "crontab [FILE...]", Short: "Make jobs of crontabs",
+		Long: foreignHelp + "  crontab -l | fermata import crontab > jobs.yaml\n  fermata import crontab /etc/crontab /etc/cron.d/* > jobs.yaml\n\n" +
+			"A job runs as cron ran it: beside an earlier run that has not ended, not at all for times that were missed, and as\n" +
+			"long as it takes, up to a day. Variables above an entry, CRON_TZ, RANDOM_DELAY, @daily and the like, input after a\n" +
+			"percent sign and numbers by chance (~) are read. A command of plain words that begins with an absolute path runs\n" +
+			"without a shell.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if flags.zone == "" {
+				flags.zone = localZone()
+			}
+			if err := flags.check(); err != nil {
+				return err
+			}
+			if system != "auto" && system != "yes" && system != "no" {
+				return usagef("--user-column %q: want auto, yes or no", system)
+			}
+			if o.Timeout < time.Second || o.Timeout > 24*time.Hour {
+				return usagef("--timeout %v: want 1s to 24h", o.Timeout)
+			}
+			switch o.Overlap {
+			case "allow_all", "skip", "buffer_one", "cancel_other":
+			default:
+				return usagef("--overlap %q: want allow_all, skip, buffer_one or cancel_other", o.Overlap)
+			}
+			o.Zone, o.Queue, o.Prefix = flags.zone, flags.queue, flags.prefix
+			return a.importForeign(args, flags.strict, func(file string, text []byte) []importer.Entry {
+				of := o
+				of.System = system == "yes" || system == "auto" && isSystem(file)
+				return importer.Crontab(file, text, of)
+			})
+		},
+	}
+	flags.register(cmd, "that of this machine")
+	cmd.Flags().StringVar(&system, "user-column", "auto", "whether a column says the user: yes, no, or auto (of /etc/crontab and files in a cron.d)")
+	cmd.Flags().StringVar(&o.Overlap, "overlap", "allow_all", "what becomes of a time while a run is live: allow_all, as cron does, skip, buffer_one or cancel_other")
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", 24*time.Hour, "longest time of a run")
+	cmd.Flags().Lookup("queue").Usage = "queue of the jobs; {user} in it stands for the user of the column (default the default queue)"
+	return cmd
+}
+
+func isSystem(file string) bool {
+	dir, name := filepath.Split(filepath.Clean(file))
+	return strings.HasSuffix(filepath.Clean(dir), "cron.d") || name == "crontab" && filepath.Clean(dir) == "/etc"
+}
+
+func (a *app) importCronJobCommand() *cobra.Command {
+	var flags foreign
+	cmd := &cobra.Command{
+		Use: "cronjob [FILE...]", Short: "Make jobs of Kubernetes CronJobs",
+		Long: foreignHelp + "  kubectl get cronjobs -o yaml | fermata import cronjob > jobs.yaml\n\n" +
+			"Schedule, time zone, concurrencyPolicy, startingDeadlineSeconds, backoffLimit, activeDeadlineSeconds, suspend and\n" +
+			"the history limits become the job's policies; command, arguments and variables of the first container a payload\n" +
+			"of the handler exec. Programs come from the worker's image: the image that is named is not pulled.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if flags.zone == "" {
+				flags.zone = "UTC"
+			}
+			if err := flags.check(); err != nil {
+				return err
+			}
+			o := importer.CronJobOptions{Zone: flags.zone, Queue: flags.queue, Prefix: flags.prefix}
+			return a.importForeign(args, flags.strict, func(file string, text []byte) []importer.Entry {
+				return importer.CronJobs(file, text, o)
+			})
+		},
+	}
+	flags.register(cmd, "UTC, that of most controllers")
+	return cmd
+}
+
+// importForeign reads files, or standard input, and writes jobs.
+func (a *app) importForeign(files []string, strict bool, read func(file string, text []byte) []importer.Entry) error {
+	if len(files) == 0 {
+		files = []string{"-"}
+	}
+	var all []importer.Entry
+	for _, file := range files {
+		text, err := a.readFile(file)
+		if err != nil {
+			return err
+		}
+		all = append(all, read(file, text)...)
+	}
+	jobs, notes := 0, 0
+	for i := range all {
+		if all[i].Job() {
+			jobs++
+		}
+		for _, n := range all[i].Notes {
+			notes++
+			fmt.Fprintln(a.err, "note:", printable(n.String()))
+		}
+	}
+	text, err := importer.Write("Jobs for fermata apply. Read the notes, and choose --owner.", all)
+	if err != nil {
+		return err
+	}
+	if _, err := a.out.Write(text); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "%s, %s\n", plural(jobs, "job", "jobs"), plural(notes, "note", "notes"))
+	if strict && notes > 0 {
+		return exitStatus(exitFailed)
+	}
+	return nil
+}
+
+// localZone is the name of this machine's time zone, as far as it can be found out.
+func localZone() string {
+	if name := os.Getenv("TZ"); name != "" {
+		return strings.TrimPrefix(name, ":")
+	}
+	if target, err := os.Readlink("/etc/localtime"); err == nil {
+		if _, name, ok := strings.Cut(target, "zoneinfo/"); ok {
+			return name
+		}
+	}
+	return "UTC"
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/internal/config"
+	"github.com/fermata-io/fermata/internal/redisfunc"
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/shardlock"
+	"github.com/fermata-io/fermata/internal/tlsfiles"
+)
+
+// redisTarget is how the command reaches Redis.
+type redisTarget struct {
+	o                                  redisstore.ClientOptions
+	passwordFile, sentinelPasswordFile string
+	tls                                tlsfiles.Files
+}
+
+func (a *app) functionsCommand() *cobra.Command {
+	var to redisTarget
+	var load, prune bool
+	var show string
+	cmd := &cobra.Command{
+		Use: "functions", Short: "Print or load the functions that nodes call with --redis-functions", Args: noArgs,
+		Long: "Scheduler nodes that run with --redis-functions call functions in place of sending scripts, so that their\n" +
+			"Redis user needs no EVAL. The functions are those of this version: load them before nodes of it start.\n\n" +
+			"Without flags it names the libraries. --show prints one of them, for `redis-cli -x FUNCTION LOAD`; --load\n" +
+			"brings them to every primary that lacks them, as the user of `fermata redis acl --loader`; --prune also\n" +
+			"deletes those of other versions, when no node of them is left.\n\n" +
+			"The flags of Redis can also be set by the environment (--redis-url is FERMATA_REDIS_URL).",
+		Example: `  fermata redis functions --load --redis-url rediss://redis:6379 --redis-username loader --redis-password-file password
+  fermata redis functions --show store | redis-cli -x FUNCTION LOAD`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			libraries := map[string]redisfunc.Library{"store": redisstore.Library(), "locks": shardlock.Library()}
+			list := []redisfunc.Library{libraries["store"], libraries["locks"]}
+			switch {
+			case load || prune:
+				if err := config.Fill(cmd.LocalNonPersistentFlags(), "FERMATA"); err != nil {
+					return usage(err)
+				}
+				return a.loadFunctions(cmd.Context(), to, list, prune)
+			case show != "":
+				l, ok := libraries[show]
+				if !ok {
+					return usagef("--show %q: want store or locks", show)
+				}
+				return a.println(strings.TrimSuffix(l.Code, "\n"))
+			}
+			for _, l := range list {
+				if err := a.println(l.Name); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&load, "load", false, "load the libraries where they are missing")
+	f.BoolVar(&prune, "prune", false, "load, and delete the libraries of other versions")
+	f.StringVar(&show, "show", "", "print a library: store or locks")
+	f.StringVar(&to.o.URL, "redis-url", "redis://127.0.0.1:6379/0", "redis://host:port, redis+sentinel://host:port,host:port/master or redis+cluster://host:port,host:port; rediss... for TLS")
+	f.StringVar(&to.o.Username, "redis-username", "", "ACL user")
+	f.StringVar(&to.passwordFile, "redis-password-file", "", "file with the password")
+	f.StringVar(&to.o.SentinelUsername, "redis-sentinel-username", "", "ACL user at the sentinels of a redis+sentinel URL, which have users of their own")
+	f.StringVar(&to.sentinelPasswordFile, "redis-sentinel-password-file", "", "file with the password for the sentinels (default: none is shown to them)")
+	f.StringVar(&to.tls.CA, "redis-tls-ca", "", "PEM file with the certificate authority (default: the system's)")
+	f.StringVar(&to.tls.Cert, "redis-tls-cert", "", "PEM file with this client's certificate")
+	f.StringVar(&to.tls.Key, "redis-tls-key", "", "PEM file with its key")
+	f.StringVar(&to.tls.ServerName, "redis-tls-server-name", "", "name in the server's certificate (default: the host)")
+	cmd.MarkFlagsMutuallyExclusive("load", "show")
+	cmd.MarkFlagsMutuallyExclusive("prune", "show")
+	return cmd
+}
+
+func (a *app) loadFunctions(ctx context.Context, to redisTarget, list []redisfunc.Library, prune bool) error {
+	var err, sentinelErr error
+	to.o.Password, err = config.ReadSecretFile(to.passwordFile)
+	to.o.SentinelPassword, sentinelErr = config.ReadSecretFile(to.sentinelPasswordFile)
+	if err := errors.Join(err, sentinelErr); err != nil {
+		return usage(err)
+	}
+	if to.tls != (tlsfiles.Files{}) {
+		source, err := tlsfiles.Open(tlsfiles.Options{
+			Files: to.tls, Called: tlsfiles.Files{Cert: "--redis-tls-cert", Key: "--redis-tls-key", CA: "--redis-tls-ca"},
+		})
+		if err != nil {
+			return usage(err)
+		}
+		to.o.TLS = source.ClientConfig
+	}
+	to.o.ClientName = "fermata-functions"
+	c, err := redisstore.NewClient(to.o)
+	if err != nil {
+		return usage(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	servers, err := redisstore.LoadLibraries(ctx, c, list, prune)
+	for _, s := range servers {
+		what := "has them already"
+		if len(s.Loaded) > 0 {
+			what = "loaded " + strings.Join(s.Loaded, ", ")
+		}
+		if len(s.Deleted) > 0 {
+			what += "; deleted " + strings.Join(s.Deleted, ", ")
+		}
+		if err == nil || len(s.Loaded)+len(s.Deleted) > 0 {
+			if printed := a.println(s.Server + ": " + what); printed != nil {
+				return printed
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the functions are not on every primary: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/screen"
+)
+
+// topFlags are those of fermata top.
+type topFlags struct {
+	all, once bool
+	interval  time.Duration
+	order     string
+}
+
+const leastInterval = 500 * time.Millisecond
+
+func (a *app) topCommand() *cobra.Command {
+	var f topFlags
+	cmd := &cobra.Command{
+		Use: "top", Short: "Watch the cluster: queues, failing and late jobs, nodes", Args: noArgs,
+		Long: `Watch the cluster: queues with what waits and how fast it runs, the jobs that fail
+longest, the latest jobs, and the nodes. Rates and lag are of the last minute.
+
+Keys: ` + keyHelp + `.
+
+Where output or input is no terminal, or with --once, one picture is printed. What the
+caller may not see is left out.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			order, ok := orders[f.order]
+			switch {
+			case a.output != "table":
+				return usagef("top shows a picture: for data, use cluster queues, cluster nodes, late and failing with --output")
+			case !ok:
+				return usagef("--sort %q: want backlog, oldest, lag, starts, failures or name", f.order)
+			case f.interval < leastInterval:
+				return usagef("--interval %v: want at least %v", f.interval, leastInterval)
+			}
+			c, err := a.dial()
+			if err != nil {
+				return usage(err)
+			}
+			defer c.Close()
+			return a.top(cmd.Context(), c, f, order)
+		},
+	}
+	cmd.Flags().BoolVarP(&f.all, "all", "A", true, "of all namespaces; --all=false: of --namespace only")
+	cmd.Flags().BoolVar(&f.once, "once", false, "print one picture and exit")
+	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "how often to look, at least 500ms")
+	cmd.Flags().StringVar(&f.order, "sort", "backlog", "order of the queues: backlog, oldest, lag, starts, failures or name")
+	return cmd
+}
+
+// top shows one picture, or one after the other until somebody quits.
+func (a *app) top(ctx context.Context, c *client.Client, f topFlags, order order) error {
+	v := &topView{app: a, order: order, interval: f.interval}
+	ask := func(ctx context.Context) picture { return a.look(ctx, c, f.all) }
+	terminal, live := screen.On(a.out)
+	keys, restore, ok := (<-chan rune)(nil), func() {}, false
+	if live && !f.once {
+		keys, restore, ok = screen.Keys(a.in)
+	}
+	if !ok {
+		v.take(ask(ctx))
+		if v.trouble != nil {
+			return v.trouble
+		}
+		width := plainWidth
+		if live {
+			width, _ = terminal.Size()
+		}
+		return printLines(a.out, v.lines(width, 0), live && terminal.Colours)
+	}
+	terminal.Enter()
+	defer func() {
+		terminal.Leave()
+		restore()
+	}()
+	return v.run(ctx, ask, keys, func(lines []screen.Line) { terminal.Draw(lines) }, terminal.Size)
+}
+
+// plainWidth is the width of a picture that goes to no terminal.
+const plainWidth = 140
+
+func printLines(out io.Writer, lines []screen.Line, colours bool) error {
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(out, l.Text(colours)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run draws until q, Control-C, or the end of ctx. Looking takes its time, and keys are
+// heard meanwhile.
+func (v *topView) run(ctx context.Context, ask func(context.Context) picture, keys <-chan rune, draw func([]screen.Line), size func() (int, int)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	answers := make(chan picture, 1)
+	asking := false
+	begin := func() {
+		if !asking && !v.paused {
+			asking = true
+			go func() { answers <- ask(ctx) }()
+		}
+	}
+	defer func() {
+		cancel()
+		if asking {
+			<-answers
+		}
+	}()
+	show := func() { draw(v.lines(size())) }
+	show()
+	begin()
+	again := time.NewTicker(v.interval)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case p := <-answers:
+			asking = false
+			v.take(p)
+		case <-again.C:
+			begin() // a picture without news follows a terminal that changed its size
+		case key, open := <-keys:
+			if !open || v.press(key) {
+				return nil
+			}
+		}
+		show()
+	}
+}
+
+// press takes a key; quit tells that it was the last.
+func (v *topView) press(key rune) (quit bool) {
+	switch key {
+	case 'q', 'Q', '\x03', '\x04':
+		return true
+	case ' ':
+		v.paused = !v.paused
+	default:
+		for _, o := range orders {
+			if o.key == key {
+				v.order = o
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// picture is what the cluster said at one look.
+type picture struct {
+	at      time.Time
+	queues  []*fermatav1.Queue
+	failing []*fermatav1.TopJob
+	late    []*fermatav1.TopJob
+	nodes   []*fermatav1.Node
+	workers []*fermatav1.Worker
+	shards  []*fermatav1.Shard
+	// denied are what the caller may not see.
+	denied []string
+	err    error
+}
+
+// jobsShown is how many of the worst jobs are asked for.
+const jobsShown = 20
+
+// look asks for everything at once, within --request-timeout.
+func (a *app) look(ctx context.Context, c *client.Client, all bool) picture {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	var p picture
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	part := func(name string, ask func() error) {
+		group.Go(func() {
+			err := ask()
+			mu.Lock()
+			defer mu.Unlock()
+			if status.Code(err) == codes.PermissionDenied {
+				p.denied = append(p.denied, name)
+			} else {
+				p.err = cmp.Or(p.err, err)
+			}
+		})
+	}
+	part("queues", func() (err error) { p.queues, err = c.Queues(ctx, all); return err })
+	part("failing jobs", func() (err error) {
+		p.failing, err = c.Top(ctx, fermatav1.TopJobsRequest_KIND_FAILING, all, jobsShown)
+		return err
+	})
+	part("late jobs", func() (err error) {
+		p.late, err = c.Top(ctx, fermatav1.TopJobsRequest_KIND_LATE, all, jobsShown)
+		return err
+	})
+	part("nodes", func() (err error) { p.nodes, err = c.Nodes(ctx); return err })
+	part("workers", func() (err error) { p.workers, err = c.Workers(ctx); return err })
+	part("shards", func() (err error) { p.shards, err = c.Shards(ctx); return err })
+	group.Wait()
+	slices.Sort(p.denied)
+	p.at = a.now()
+	return p
+}
+
+// order is one of the orders of the queues.
+type order struct {
+	name string
+	key  rune
+	// more is greater for what comes first.
+	more func(q *fermatav1.Queue) float64
+}
+
+var orders = map[string]order{
+	"backlog":  {"backlog", 'b', func(q *fermatav1.Queue) float64 { return float64(q.GetBacklog()) }},
+	"oldest":   {"oldest", 'o', func(q *fermatav1.Queue) float64 { return q.GetOldestOverdue().AsDuration().Seconds() }},
+	"lag":      {"lag", 'l', func(q *fermatav1.Queue) float64 { return q.GetRecent().GetMaxLag().AsDuration().Seconds() }},
+	"starts":   {"starts", 's', func(q *fermatav1.Queue) float64 { return float64(q.GetRecent().GetStarted()) }},
+	"failures": {"failures", 'f', func(q *fermatav1.Queue) float64 { return float64(q.GetRecent().GetFailed()) }},
+	"name":     {"name", 'n', func(*fermatav1.Queue) float64 { return 0 }},
+}
+
+// sorted are the queues in this order, equals by name.
+func (o order) sorted(queues []*fermatav1.Queue) []*fermatav1.Queue {
+	out := slices.Clone(queues)
+	slices.SortFunc(out, func(a, b *fermatav1.Queue) int {
+		return cmp.Or(cmp.Compare(o.more(b), o.more(a)), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetQueue(), b.GetQueue()))
+	})
+	return out
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/screen"
+)
+
+const keyHelp = "q quits; b, o, l, s, f, n sort the queues by backlog, oldest, lag, starts, failures, name; space holds the picture"
+
+// topView is what fermata top shows, and how.
+type topView struct {
+	app      *app
+	order    order
+	interval time.Duration
+	paused   bool
+	last     picture
+	trouble  error // of the last look
+}
+
+// take learns from a look. What was seen before stays while the cluster does not answer.
+func (v *topView) take(p picture) {
+	if v.trouble = p.err; p.err == nil {
+		v.last = p
+	}
+}
+
+// section is a table of the view.
+type section struct {
+	head screen.Line
+	rows []screen.Line
+	none string // what is said without rows
+}
+
+// lines lays the view out for a terminal; height 0 is without bound. Where there is no
+// room for all, each section gets as much as others leave, the first ones first.
+func (v *topView) lines(width, height int) []screen.Line {
+	out := []screen.Line{v.title(width), v.summary()}
+	foot := v.footer(height == 0)
+	sections := v.sections(width)
+	room := -1
+	if height > 0 {
+		room = max(0, height-len(out)-len(foot))
+	}
+	for i, n := range shares(sections, room) {
+		out = append(out, sections[i].lines(n)...)
+	}
+	out = append(out, foot...)
+	if height > 0 {
+		out = out[:min(len(out), height)]
+	}
+	for i := range out {
+		out[i] = out[i].Clip(width)
+	}
+	return out
+}
+
+// sections are those of which something is known.
+func (v *topView) sections(width int) (all []section) {
+	if v.last.at.IsZero() {
+		return nil
+	}
+	for _, s := range []struct {
+		name string
+		make func(int) section
+	}{{"queues", v.queues}, {"failing jobs", v.failing}, {"late jobs", v.late}, {"nodes", v.nodes}} {
+		if !v.last.isDenied(s.name) {
+			all = append(all, s.make(width))
+		}
+	}
+	return all
+}
+
+// frameLines are the empty line before a section and its heading.
+const frameLines = 2
+
+// shares says how many rows each section shows; -1 for one that is left out. A room
+// below 0 is without bound.
+func shares(sections []section, room int) []int {
+	shown := make([]int, len(sections))
+	if room < 0 {
+		for i, s := range sections {
+			shown[i] = len(s.rows)
+		}
+		return shown
+	}
+	for i, s := range sections {
+		if need := frameLines + 1; room >= need {
+			shown[i] = min(1, len(s.rows))
+			room -= need
+		} else {
+			shown[i] = -1
+		}
+	}
+	for more := true; more && room > 0; {
+		more = false
+		for i, s := range sections {
+			if shown[i] >= 0 && shown[i] < len(s.rows) && room > 0 {
+				shown[i]++
+				room--
+				more = true
+			}
+		}
+	}
+	return shown
+}
+
+// lines of a section that shows n rows. The last one tells of those that do not fit.
+func (s section) lines(n int) []screen.Line {
+	if n < 0 {
+		return nil
+	}
+	out := []screen.Line{{}, s.head}
+	switch {
+	case len(s.rows) == 0:
+		return append(out, screen.Line{screen.Dim.Of(s.none)})
+	case n > 1 && n < len(s.rows):
+		more := len(s.rows) - n + 1
+		return append(append(out, s.rows[:n-1]...), screen.Line{screen.Dim.Of(fmt.Sprintf("and %d more", more))})
+	}
+	return append(out, s.rows[:n]...)
+}
+
+func (v *topView) title(width int) screen.Line {
+	l := screen.Line{screen.Bold.Of("Fermata top")}
+	state := fmt.Sprintf("every %s", screen.Tidy(v.interval))
+	if v.paused {
+		state = "held: space goes on"
+	}
+	if !v.last.at.IsZero() {
+		state += "  " + v.last.at.Local().Format("15:04:05")
+	}
+	if gap := width - l.Width() - len(state); gap > 0 {
+		l = append(l, screen.Plain.Of(screen.Right("", gap)), screen.Dim.Of(state))
+	}
+	return l
+}
+
+// summary is the cluster in one line.
+func (v *topView) summary() screen.Line {
+	p := v.last
+	if p.at.IsZero() {
+		return screen.Line{screen.Dim.Of("asking")}
+	}
+	var l screen.Line
+	add := func(style screen.Style, format string, args ...any) {
+		if len(l) > 0 {
+			l = append(l, screen.Dim.Of("  "))
+		}
+		l = append(l, style.Of(fmt.Sprintf(format, args...)))
+	}
+	if !p.isDenied("nodes") {
+		add(screen.Plain, "%s", screen.Plural(int64(len(p.nodes)), "node"))
+	}
+	if !p.isDenied("shards") {
+		unheld := 0
+		for _, s := range p.shards {
+			if s.GetHolder() == "" {
+				unheld++
+			}
+		}
+		add(screen.Plain, "%s", screen.Plural(int64(len(p.shards)), "shard"))
+		if unheld > 0 {
+			add(screen.Red, "%d without a holder", unheld)
+		}
+	}
+	if !p.isDenied("workers") {
+		running, slots := p.slots("")
+		add(screen.Plain, "%s", screen.Plural(int64(len(p.workers)), "worker"))
+		add(screen.Plain, "%d of %d slots busy", running, slots)
+	}
+	var backlog, started, failed int64
+	for _, q := range p.queues {
+		backlog += q.GetBacklog()
+		started += q.GetRecent().GetStarted()
+		failed += q.GetRecent().GetFailed()
+	}
+	add(screen.Plain, "backlog %d", backlog)
+	add(screen.Plain, "%d starts, %d failures in the last minute", started, failed)
+	return l
+}
+
+func (p picture) isDenied(what string) bool { return slices.Contains(p.denied, what) }
+
+// slots counts those of the workers of a node, or of all.
+func (p picture) slots(node string) (running, slots int32) {
+	for _, w := range p.workers {
+		if node == "" || w.GetNode() == node {
+			running += w.GetRunning()
+			slots += w.GetSlots()
+		}
+	}
+	return running, slots
+}
+
+// footer says what is wrong, and which keys there are.
+func (v *topView) footer(printed bool) []screen.Line {
+	var out []screen.Line
+	if v.trouble != nil {
+		out = append(out, screen.Line{}, screen.Line{screen.Yellow.Of("The cluster does not answer: " + screen.Clean(said(v.trouble)))})
+	}
+	if len(v.last.denied) > 0 {
+		out = append(out, screen.Line{}, screen.Line{screen.Yellow.Of("Not allowed to see " + strings.Join(v.last.denied, ", ") + ".")})
+	}
+	if !printed {
+		out = append(out, screen.Line{}, screen.Line{screen.Dim.Of("q quit  sort: "), screen.Plain.Of(v.order.name),
+			screen.Dim.Of("  b backlog  o oldest  l lag  s starts  f failures  n name  space hold")})
+	}
+	return out
+}

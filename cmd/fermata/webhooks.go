@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/client"
+)
+
+func (a *app) webhooksCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "webhooks", Short: "Show the webhooks that are told of events, and deliver what they missed",
+		Long: "Webhooks are set up in the file that --webhooks-file of the scheduler names: see docs/events.md.",
+	}
+	cmd.AddCommand(a.webhooksList(), a.webhooksDead(), a.webhooksRedeliver())
+	return cmd
+}
+
+func (a *app) webhooksList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the webhooks, and how far the cluster is with them", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				hooks, err := c.Webhooks(ctx)
+				if err != nil {
+					return err
+				}
+				return printAll(a, hooks, a.webhookTable)
+			})
+		},
+	}
+}
+
+func (a *app) webhookTable(hooks []*client.Webhook) error {
+	t := table{heading: []string{"NAME", "LAG", "SHARDS BEHIND", "FAILING", "UNDELIVERED", "URL"}, empty: "no webhooks"}
+	for _, h := range hooks {
+		t.add(clip(h.GetName(), 63), shortPB(h.GetLag()), strconv.Itoa(int(h.GetBehindShards())), strconv.Itoa(int(h.GetFailingShards())),
+			strconv.Itoa(int(h.GetUndelivered())), clip(h.GetUrl(), 120))
+	}
+	return a.printTable(t)
+}
+
+func (a *app) webhooksDead() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use: "dead [NAME]", Short: "List events that webhooks gave up on, newest first", Args: rangeArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 || limit > 1000 {
+				return usagef("--limit %d: want 1 to 1000", limit)
+			}
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+			}
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				list, err := c.UndeliveredEvents(ctx, name, limit)
+				if err != nil {
+					return err
+				}
+				return printAll(a, list, a.undeliveredTable)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many")
+	return cmd
+}
+
+func (a *app) undeliveredTable(list []*client.UndeliveredEvent) error {
+	t := table{heading: []string{"GIVEN UP", "WEBHOOK", "EVENT", "KIND", "JOB", "TRIES", "REASON"}, empty: "no undelivered events"}
+	for _, u := range list {
+		e := u.GetEvent()
+		t.add(u.GetTime().AsTime().UTC().Format(time.RFC3339), clip(u.GetWebhook(), 63), clip(e.GetId(), 48), clip(e.GetKind(), 24),
+			clip(e.GetJob(), 96), strconv.Itoa(int(u.GetTries())), clip(u.GetReason(), 120))
+	}
+	return a.printTable(t)
+}
+
+func (a *app) webhooksRedeliver() *cobra.Command {
+	var event string
+	cmd := &cobra.Command{
+		Use: "redeliver NAME", Short: "Try to deliver events that a webhook gave up on once more", Args: exactArgs(1),
+		Long: "Try to deliver up to 100 events that a webhook gave up on once more, oldest first, until one fails again.\n" +
+			"Repeat it until none are left.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				n, failure, err := c.RedeliverEvents(ctx, args[0], event)
+				if err != nil {
+					return err
+				}
+				if err := a.println("delivered " + plural(n, "event", "events")); err != nil {
+					return err
+				}
+				if failure != "" {
+					return fmt.Errorf("the next one failed again: %s", printable(failure))
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&event, "event", "", "only the event of this id")
+	return cmd
+}

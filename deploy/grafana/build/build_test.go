@@ -1,0 +1,173 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+
+	"github.com/fermata-io/fermata/proto/externalscaler"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// What of the JSON model Grafana 9 can read is tested in internal/observability, on the files
+// that are shipped. Here are the promises to those who look at the dashboards.
+
+// node of a metric that a worker has, and what rules record, is not chosen by $node.
+var (
+	metric    = regexp.MustCompile(`\b(fermata|go|process)[a-z0-9_:]*[a-z0-9](\{[^}]*\})?`)
+	elsewhere = regexp.MustCompile(`^fermata(:|_worker_)`)
+	grouping  = regexp.MustCompile(`\b(by|on) *\([^)]*\)`)
+)
+
+// An expression looks at what is chosen, and every choice that is offered does something.
+func TestVariablesAreUsed(t *testing.T) {
+	for _, make := range dashboards {
+		d := make()
+		var names []string
+		for _, v := range d.Templating.List {
+			names = append(names, v.Name)
+		}
+		if names[0] != "datasource" || !slices.Contains(names, "node") {
+			t.Errorf("%s has the variables %v, want datasource first, and node", d.UID, names)
+		}
+		used := map[string]bool{"datasource": true}
+		for _, p := range d.Panels {
+			for _, target := range p.Targets {
+				for _, name := range names {
+					used[name] = used[name] || strings.Contains(target.Expr, `"$`+name+`"`)
+				}
+				for _, m := range metric.FindAllString(grouping.ReplaceAllString(target.Expr, ""), -1) {
+					if !elsewhere.MatchString(m) && !strings.Contains(m, onNode) {
+						t.Errorf("%s, %q: %s does not look at $node", d.UID, p.Title, m)
+					}
+				}
+			}
+		}
+		for _, name := range names {
+			if !used[name] {
+				t.Errorf("%s offers $%s, which no panel looks at", d.UID, name)
+			}
+		}
+	}
+}
+
+// The dashboards of queues can be narrowed to one.
+func TestQueuesCanBeChosen(t *testing.T) {
+	for _, d := range []dashboard{overview(), backoff(), queues()} {
+		for _, p := range d.Panels {
+			for _, target := range p.Targets {
+				byQueue := strings.Contains(target.LegendFormat, "{{queue}}")
+				if byQueue && !strings.Contains(target.Expr, inQueue) {
+					t.Errorf("%s, %q: %s shows queues that are not chosen", d.UID, p.Title, target.Expr)
+				}
+			}
+		}
+	}
+}
+
+// A description tells what is seen, and then what to do about it.
+func TestDescriptionsSayWhatToDo(t *testing.T) {
+	sentence := regexp.MustCompile(`[.:;] `)
+	for _, make := range dashboards {
+		d := make()
+		said := map[string]string{}
+		for _, p := range d.Panels {
+			if p.Type == "row" {
+				continue
+			}
+			if len(strings.Fields(p.Description)) < 9 || !sentence.MatchString(p.Description) || !strings.HasSuffix(p.Description, ".") {
+				t.Errorf("%s, %q: %q does not say what to do", d.UID, p.Title, p.Description)
+			}
+			if other := said[p.Description]; other != "" {
+				t.Errorf("%s: %q says what %q says", d.UID, p.Title, other)
+			}
+			said[p.Description] = p.Title
+		}
+	}
+}
+
+// From each dashboard one gets to all others, and from some panels to their causes; what
+// was chosen comes along.
+func TestLinksLeadSomewhere(t *testing.T) {
+	uids, to := make(map[string]bool), 0
+	for _, make := range dashboards {
+		uids[make().UID] = true
+	}
+	for _, make := range dashboards {
+		d := make()
+		if l := d.Links[0]; !l.IncludeVars || !l.KeepTime || !slices.Contains(d.Tags, l.Tags[0]) {
+			t.Errorf("%s has the link %+v", d.UID, l)
+		}
+		for _, p := range d.Panels {
+			for _, l := range p.Links {
+				to++
+				uid, query, _ := strings.Cut(strings.TrimPrefix(l.URL, "/d/"), "?")
+				if !uids[uid] || uid == d.UID || query != "${__url_time_range}&${__all_variables}" || l.Title == "" {
+					t.Errorf("%s, %q leads to %+v", d.UID, p.Title, l)
+				}
+			}
+		}
+	}
+	if to < 8 {
+		t.Errorf("only %d panels lead to their causes", to)
+	}
+}
+
+// Take-overs and deploys are marked in all graphs.
+func TestEventsAreMarked(t *testing.T) {
+	for _, make := range dashboards {
+		d := make()
+		var names []string
+		for _, a := range d.Annotations.List {
+			if a.Enable && a.Datasource == prometheus && a.Expr != "" {
+				names = append(names, a.Name)
+			}
+		}
+		if !slices.Equal(names, []string{"Take-overs", "Deploys"}) {
+			t.Errorf("%s marks %v", d.UID, names)
+		}
+	}
+}
+
+// The latency of calls is that of calls: streams last as long as somebody stays.
+func TestLatencyLeavesStreamsOut(t *testing.T) {
+	stream := regexp.MustCompile("^(" + streams + ")$")
+	for _, service := range []grpc.ServiceDesc{
+		fermatav1.JobService_ServiceDesc, fermatav1.ClusterService_ServiceDesc, fermatav1.BackupService_ServiceDesc,
+		fermatav1.EventService_ServiceDesc, fermatav1.WorkerService_ServiceDesc, externalscaler.ExternalScaler_ServiceDesc,
+		grpc_health_v1.Health_ServiceDesc, grpc_reflection_v1.ServerReflection_ServiceDesc,
+	} {
+		for _, m := range service.Methods {
+			if name := "/" + service.ServiceName + "/" + m.MethodName; stream.MatchString(name) {
+				t.Errorf("%s is left out", name)
+			}
+		}
+		for _, s := range service.Streams {
+			if name := "/" + service.ServiceName + "/" + s.StreamName; !stream.MatchString(name) {
+				t.Errorf("%s is shown", name)
+			}
+		}
+	}
+}
+
+// A word has one colour.
+func TestMeaningsAreDistinct(t *testing.T) {
+	seen := make(map[string]string)
+	for i, o := range byMeaning("^") {
+		pattern := strings.Trim(o.Matcher.Options, "/")
+		if _, err := regexp.Compile(pattern); err != nil {
+			t.Error(err)
+		}
+		for word := range strings.SplitSeq(meanings[i].words, "|") {
+			if seen[word] != "" {
+				t.Errorf("%q is %s and %s", word, seen[word], meanings[i].color)
+			}
+			seen[word] = meanings[i].color
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package main
+
+import "strings"
+
+// meanings are the colours of words that labels have: what is good is green, what somebody
+// has to look at is red, in every panel. All others have the palette's next colour.
+var meanings = []struct{ words, color string }{
+	{`succeeded|accepted|free|stored|leased`, "green"},
+	{`slot|overlap|returned|due|schedule`, "light-blue"},
+	{`cancelled|handover|moved`, "blue"},
+	{`retry|timed_out|duplicate|manual`, "yellow"},
+	{`backoff`, "orange"},
+	{`failed|dead|target|misfire|no_worker|stale|expired|out of attempts`, "red"},
+	{`lost|quarantined|poison|corrupt|undelivered|abandoned|lock`, "purple"},
+	{`paused|done|drained`, "text"},
+}
+
+// named tells whether a series is named by a word that may have a meaning: its own, or that
+// of a label whose values do not depend on the installation.
+func named(s series) bool {
+	switch s.legend {
+	case "{{outcome}}", "{{reason}}", "{{region}}", "{{status}}", "{{trigger}}", "{{kind}}", "{{change}}":
+		return true
+	}
+	return !strings.Contains(s.legend, "{{")
+}
+
+// override is a property of those series whose names match.
+type override struct {
+	Matcher    matcher    `json:"matcher"`
+	Properties []property `json:"properties"`
+}
+
+type matcher struct {
+	ID      string `json:"id"`
+	Options string `json:"options"`
+}
+
+type property struct {
+	ID    string `json:"id"`
+	Value any    `json:"value"`
+}
+
+// byMeaning are the colours of series whose names end with a word of meaning, which comes
+// after what matches before: "^" for series that are named by one label's value alone.
+func byMeaning(before string) []override {
+	var all []override
+	for _, m := range meanings {
+		all = append(all, override{
+			matcher{"byRegexp", "/" + before + "(" + m.words + ")$/"},
+			[]property{{"color", map[string]any{"mode": "fixed", "fixedColor": m.color}}},
+		})
+	}
+	return all
+}

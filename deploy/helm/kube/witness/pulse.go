@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/check"
+)
+
+const (
+	beat = 25 * time.Millisecond
+	// stalled is how long a beat may take on a busy machine.
+	stalled = 400 * time.Millisecond
+	// costly is a stall in which leases and results may be lost, beside time.
+	costly = time.Second
+)
+
+// pulse tells the machine's troubles from the cluster's: it notes when this process,
+// which has next to nothing to do, did not come to do it.
+type pulse struct {
+	mu     sync.Mutex
+	stalls []check.Fault
+}
+
+func (p *pulse) follow(ctx context.Context) {
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	for last := time.Now(); ; last = time.Now() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		p.note(last, time.Now())
+	}
+}
+
+func (p *pulse) note(last, now time.Time) {
+	gap := now.Sub(last)
+	if gap <= stalled {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stalls = append(p.stalls, check.Fault{
+		Name: "machine stalled", FromNS: last.UnixNano(), ToNS: now.UnixNano(), Harmless: gap < costly,
+	})
+}
+
+func (p *pulse) seen() []check.Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.stalls)
+}
+
+// since is how long the machine stood still after an instant, in all.
+func (p *pulse) since(fromNS int64) (sum time.Duration) {
+	for _, s := range p.seen() {
+		if s.ToNS > fromNS {
+			sum += time.Duration(s.ToNS - s.FromNS)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,308 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Defaults of [Options].
+const (
+	DefaultPoll     = 200 * time.Millisecond
+	DefaultWatchers = 100
+
+	// window is how many entries of a shard are kept at hand.
+	window = 256
+	// pageSize is how many entries of a shard are read at once.
+	pageSize = 128
+	// flushEvery is how long what is announced may wait for a decision to go along with.
+	flushEvery = 100 * time.Millisecond
+)
+
+// Store is what the feed needs of the store.
+type Store interface {
+	Shards() int
+	// RecordsEvents tells whether there is anything to see at all.
+	RecordsEvents() bool
+	Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error)
+	LastEvents(ctx context.Context) ([]job.Place, error)
+	Announce(...job.Happening)
+	FlushEvents(ctx context.Context) error
+}
+
+// Options configure a Feed. Store is required.
+type Options struct {
+	Store Store
+	// Poll is the pause between two looks, while somebody watches. Default 200 ms.
+	Poll time.Duration
+	// Watchers is how many there may be at once. Default 100.
+	Watchers int
+	// Logger defaults to one that discards; Registerer nil registers nothing.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Feed is the one look of a node at the streams.
+type Feed struct {
+	o       Options
+	metrics metrics
+
+	mu       sync.Mutex
+	users    int
+	watchers int
+	known    bool // last is what is there
+	last     []job.Place
+	windows  [][]job.Happening // newest last, without gaps
+	changed  chan struct{}     // closed when there is news
+	wanted   chan struct{}     // tells Run that there is a user
+	done     chan struct{}     // closed when Run has ended
+	ended    bool
+}
+
+// New makes a feed; Run makes it work.
+func New(o Options) (*Feed, error) {
+	if o.Store == nil {
+		return nil, errors.New("events: Store is required")
+	}
+	o.Poll, o.Watchers = cmp.Or(o.Poll, DefaultPoll), cmp.Or(o.Watchers, DefaultWatchers)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	f := &Feed{
+		o: o, metrics: newMetrics(), windows: make([][]job.Happening, o.Store.Shards()),
+		changed: make(chan struct{}), wanted: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	return f, f.metrics.register(o.Registerer)
+}
+
+// Observe takes notices that no decision stores. It does not block.
+func (f *Feed) Observe(notices []job.Notice) {
+	if !f.o.Store.RecordsEvents() {
+		return
+	}
+	for i := range notices {
+		if n := &notices[i]; undecided(n) {
+			if h, ok := job.Happened(n, n.Labels); ok {
+				f.o.Store.Announce(h)
+			}
+		}
+	}
+}
+
+// undecided tells whether a notice is one of an attempt's start, which no decision
+// stores.
+func undecided(n *job.Notice) bool {
+	return n.Kind == job.AttemptStarted || n.Kind == job.LagBreached && n.Reason == job.LagLate
+}
+
+// Run looks at the streams while somebody watches, and writes what is announced, until
+// ctx ends.
+func (f *Feed) Run(ctx context.Context) error {
+	defer f.end()
+	if !f.o.Store.RecordsEvents() {
+		<-ctx.Done()
+		return nil
+	}
+	flush := time.NewTicker(flushEvery)
+	defer flush.Stop()
+	look := time.NewTimer(0)
+	defer look.Stop()
+	fault := ""
+	for {
+		select {
+		case <-ctx.Done():
+			f.lastFlush(ctx)
+			return nil
+		case <-flush.C:
+			// What cannot be written stays in line.
+			_ = f.o.Store.FlushEvents(ctx)
+		case <-f.wanted:
+			look.Reset(0)
+		case <-look.C:
+			if !f.used() {
+				continue // the next user begins anew
+			}
+			more, err := f.look(ctx)
+			if text := textOf(err); text != fault && ctx.Err() == nil {
+				if fault = text; err != nil {
+					f.o.Logger.Warn("events cannot be read", "error", err)
+				}
+			}
+			pause := f.o.Poll
+			if more {
+				pause = 0
+			}
+			look.Reset(pause)
+		}
+	}
+}
+
+// lastFlush writes what a node that stops has announced.
+func (f *Feed) lastFlush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := f.o.Store.FlushEvents(ctx); err != nil {
+		f.o.Logger.Warn("the last events of this node are not recorded", "error", err)
+	}
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func (f *Feed) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	close(f.done)
+}
+
+// Use keeps the feed looking until the returned function is called.
+func (f *Feed) Use() (release func()) {
+	f.mu.Lock()
+	f.users++
+	first := f.users == 1
+	f.mu.Unlock()
+	if first {
+		select {
+		case f.wanted <- struct{}{}:
+		default:
+		}
+	}
+	return sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.users--; f.users == 0 {
+			f.known = false
+			clear(f.windows)
+		}
+	})
+}
+
+func (f *Feed) used() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.users > 0
+}
+
+// look reads what is new; more tells that there is more of it already.
+func (f *Feed) look(ctx context.Context) (more bool, err error) {
+	f.mu.Lock()
+	known, last := f.known, f.last
+	f.mu.Unlock()
+	if !known {
+		if last, err = f.o.Store.LastEvents(ctx); err != nil {
+			return false, err
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.users > 0 { // or the next user would begin with places of long ago
+			f.known, f.last = true, last
+			f.announceLocked()
+		}
+		return false, nil
+	}
+	asks := make([]job.EventsAsk, len(last))
+	for shard, place := range last {
+		asks[shard] = job.EventsAsk{Shard: shard, After: place, Limit: pageSize}
+	}
+	pages, err := f.o.Store.Events(ctx, asks)
+	if err != nil {
+		return false, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.known {
+		return false, nil // the last user has gone meanwhile
+	}
+	news := false
+	f.last = append([]job.Place(nil), last...)
+	for shard, page := range pages {
+		n := len(page.Happenings)
+		if n == 0 {
+			continue
+		}
+		news, more = true, more || n == pageSize
+		f.last[shard] = page.Happenings[n-1].Place
+		w := f.windows[shard]
+		if page.Gap {
+			w = nil
+		}
+		w = append(w, page.Happenings...)
+		if len(w) > 2*window {
+			w = append([]job.Happening(nil), w[len(w)-window:]...)
+		}
+		f.windows[shard] = w
+	}
+	if news {
+		f.announceLocked()
+	}
+	return more, nil
+}
+
+func (f *Feed) announceLocked() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// News returns the place of the newest entry of each shard, once that is known, and a
+// channel that is closed when there is something newer. Nobody may write to the
+// places.
+func (f *Feed) News() (last []job.Place, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.known {
+		return nil, f.changed
+	}
+	return f.last, f.changed
+}
+
+// Read reads what was asked for, from what is at hand where that will do.
+func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+	pages := make([]job.EventsPage, len(asks))
+	var far []job.EventsAsk
+	var places []int
+	f.mu.Lock()
+	for i, a := range asks {
+		if list, ok := f.atHandLocked(a); ok {
+			pages[i].Happenings = list
+			continue
+		}
+		far, places = append(far, a), append(places, i)
+	}
+	f.mu.Unlock()
+	if len(far) == 0 {
+		return pages, nil
+	}
+	read, err := f.o.Store.Events(ctx, far)
+	for k, page := range read {
+		pages[places[k]] = page
+	}
+	return pages, err
+}
+
+func (f *Feed) atHandLocked(a job.EventsAsk) ([]job.Happening, bool) {
+	w := f.windows[a.Shard]
+	if !f.known || !a.After.Exact() || len(w) == 0 || a.After.Seq+1 < w[0].Place.Seq {
+		return nil, false
+	}
+	from := a.After.Seq + 1 - w[0].Place.Seq
+	if from > uint64(len(w)) || from > 0 && w[from-1].Place != a.After {
+		return nil, false
+	}
+	if from == 0 && !a.After.Before(w[0].Place) {
+		return nil, false
+	}
+	w = w[from:]
+	return w[:min(len(w), a.Limit)], true
+}

@@ -1,0 +1,373 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memory is a store of three shards.
+type memory struct {
+	mu      sync.Mutex
+	off     bool
+	streams [3][]job.Happening
+	trimmed [3]int
+	reads   int
+	flushes int
+	news    []job.Happening
+	err     error
+	// meanwhile is done while the last places are read, once.
+	meanwhile func()
+}
+
+func (m *memory) Shards() int         { return len(m.streams) }
+func (m *memory) RecordsEvents() bool { return !m.off }
+
+// happen appends an event of a job at an instant.
+func (m *memory) happen(shard int, ms int64, kind, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seq := uint64(len(m.streams[shard]) + 1)
+	m.streams[shard] = append(m.streams[shard], job.Happening{
+		Shard: shard, Place: job.Place{MS: ms, Seq: seq}, Kind: kind, AtMS: ms, Key: job.Key{Namespace: "ns", ID: id},
+	})
+}
+
+func (m *memory) Events(_ context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads++
+	pages := make([]job.EventsPage, len(asks))
+	for i, a := range asks {
+		for _, h := range m.streams[a.Shard][m.trimmed[a.Shard]:] {
+			if a.After.Before(h.Place) && len(pages[i].Happenings) < a.Limit {
+				pages[i].Happenings = append(pages[i].Happenings, h)
+			}
+		}
+		if list := pages[i].Happenings; len(list) > 0 && a.After.Exact() {
+			pages[i].Gap = list[0].Place.Seq != a.After.Seq+1
+		}
+	}
+	return pages, m.err
+}
+
+func (m *memory) LastEvents(context.Context) ([]job.Place, error) {
+	if m.meanwhile != nil {
+		m.meanwhile()
+		m.meanwhile = nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads++
+	places := make([]job.Place, len(m.streams))
+	for i, s := range m.streams {
+		if len(s) > 0 {
+			places[i] = s[len(s)-1].Place
+		}
+	}
+	return places, m.err
+}
+
+func (m *memory) Announce(h ...job.Happening) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.news = append(m.news, h...)
+}
+
+func (m *memory) FlushEvents(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.flushes++
+	return nil
+}
+
+func (m *memory) readsSoFar() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reads
+}
+
+// feed runs one until the test ends, in the bubble of the test.
+func feed(t *testing.T, m *memory, watchers int) (*Feed, func()) {
+	t.Helper()
+	f, err := New(Options{Store: m, Watchers: watchers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = f.Run(ctx)
+	}()
+	return f, func() { cancel(); <-done }
+}
+
+// watcher gathers what it is told.
+type watcher struct {
+	told  []string // kind and job
+	token string
+	err   error
+	stop  func()
+}
+
+func (w *watcher) take(b job.EventBatch) error {
+	for _, h := range b.Happenings {
+		w.told = append(w.told, h.Kind+" "+h.Key.ID)
+	}
+	w.token = b.Token
+	return nil
+}
+
+// follow watches in the background until stop.
+func follow(f *Feed, q job.EventQuery) *watcher {
+	w := &watcher{}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.err = f.Watch(ctx, q, w.take)
+	}()
+	w.stop = func() { cancel(); <-done }
+	return w
+}
+
+func wantTold(t *testing.T, what string, w *watcher, want ...string) {
+	t.Helper()
+	if !slices.Equal(w.told, want) {
+		t.Errorf("%s: %v, want %v", what, w.told, want)
+	}
+}
+
+// TestNothingIsReadForNobody, and with watchers one look serves all of them.
+func TestNothingIsReadForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		f, stop := feed(t, m, 0)
+		defer stop()
+		m.happen(0, 1, job.KindRunDead, "a")
+		time.Sleep(time.Minute)
+		if n := m.readsSoFar(); n != 0 {
+			t.Errorf("%d reads for nobody", n)
+		}
+		var all []*watcher
+		for range 20 {
+			all = append(all, follow(f, job.EventQuery{}))
+		}
+		time.Sleep(time.Second)
+		before := m.readsSoFar()
+		for i := range 10 {
+			m.happen(i%3, int64(i+10), job.KindRunDead, fmt.Sprint(i))
+			time.Sleep(DefaultPoll)
+		}
+		time.Sleep(time.Second)
+		if n := m.readsSoFar() - before; n > 20 {
+			t.Errorf("%d reads in three seconds for twenty watchers", n)
+		}
+		for _, w := range all {
+			w.stop()
+			if len(w.told) != 10 || !errors.Is(w.err, context.Canceled) {
+				t.Errorf("told %v, %v", w.told, w.err)
+			}
+		}
+		time.Sleep(time.Second)
+		before = m.readsSoFar()
+		time.Sleep(time.Minute)
+		if n := m.readsSoFar() - before; n != 0 {
+			t.Errorf("%d reads after the last one has gone", n)
+		}
+	})
+}
+
+// TestNobodyLeavesOldPlacesBehind: who leaves while the feed begins to look does not leave
+// it with places that the next user would begin at, whenever that is.
+func TestNobodyLeavesOldPlacesBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		m.happen(0, 1000, job.KindRunDead, "a")
+		asked := make(chan func(), 1)
+		m.meanwhile = func() { (<-asked)() }
+		f, stop := feed(t, m, 0)
+		defer stop()
+		asked <- f.Use()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if m.readsSoFar() != 1 {
+			t.Fatalf("%d reads", m.readsSoFar())
+		}
+		if last, _ := f.News(); last != nil {
+			t.Errorf("for nobody the feed knows %v", last)
+		}
+	})
+}
+
+// TestOrderAndResume: what is far behind is told in the order of the clocks over all
+// shards, however long their streams; a token goes on after what it came with.
+func TestOrderAndResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		for i := range 1000 { // shard 0 has most of them, and pages of the others reach further
+			m.happen([]int{0, 0, 0, 0, 1, 0, 0, 0, 0, 2}[i%10], int64(i+1), job.KindRunDead, fmt.Sprint(i))
+		}
+		f, stop := feed(t, m, 0)
+		defer stop()
+		w := &watcher{}
+		if err := f.Watch(t.Context(), job.EventQuery{FromMS: 101, ToNow: true}, w.take); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for i := 100; i < 1000; i++ {
+			want = append(want, fmt.Sprintf("run.dead %d", i))
+		}
+		wantTold(t, "from an instant to now", w, want...)
+		m.happen(1, 2000, job.KindRunSucceeded, "x")
+		m.happen(2, 2000, job.KindRunDead, "y")
+		next := follow(f, job.EventQuery{Token: w.token, Filter: job.HappeningFilter{Kinds: []string{"run.*"}, Jobs: []string{"y", "z"}}})
+		time.Sleep(time.Second)
+		m.happen(0, 3000, job.KindRunDead, "z")
+		m.happen(0, 3000, job.KindJobPaused, "z")
+		time.Sleep(time.Second)
+		next.stop()
+		wantTold(t, "after the token", next, "run.dead y", "run.dead z")
+	})
+}
+
+// TestAWatcherThatIsNotToldOfAnythingHearsHowFarItIs: its token does not grow old.
+func TestAWatcherThatIsNotToldOfAnythingHearsHowFarItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		f, stop := feed(t, m, 0)
+		defer stop()
+		w := follow(f, job.EventQuery{Filter: job.HappeningFilter{Jobs: []string{"other"}}})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		first := w.token
+		m.happen(0, 5, job.KindRunDead, "a")
+		time.Sleep(2 * markEvery)
+		w.stop()
+		places, ok := job.DecodePlaces(w.token)
+		if first == "" || w.token == first || !ok || places[0].Seq != 1 || len(w.told) != 0 {
+			t.Errorf("token %q after %q: %v", w.token, first, places)
+		}
+	})
+}
+
+// TestWhoComesTooLate hears that what follows is gone: trimmed, or lost by Redis. One
+// who does not read holds up nobody, and hears it as well.
+func TestWhoComesTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		for i := range 10 {
+			m.happen(0, int64(i+1), job.KindRunDead, "a")
+		}
+		f, stop := feed(t, m, 0)
+		defer stop()
+		m.trimmed[0] = 5
+		for _, place := range []job.Place{{}, {MS: 3, Seq: 3}, {MS: 100, Seq: 100}} {
+			w := &watcher{}
+			err := f.Watch(t.Context(), job.EventQuery{Token: job.EncodePlaces([]job.Place{place, {}, {}})}, w.take)
+			if !errors.Is(err, job.ErrEventsGone) || len(w.told) != 0 {
+				t.Errorf("after %v: %v, %v", place, err, w.told)
+			}
+		}
+		reading, asleep := make(chan struct{}), make(chan error, 1)
+		go func() {
+			first := true
+			asleep <- f.Watch(context.Background(), job.EventQuery{Token: job.EncodePlaces([]job.Place{{MS: 5, Seq: 5}, {}, {}})}, func(job.EventBatch) error {
+				if first {
+					first = false
+					<-reading
+				}
+				return nil
+			})
+		}()
+		for i := range 1000 {
+			m.happen(0, int64(i+20), job.KindRunDead, "a")
+		}
+		m.mu.Lock()
+		m.trimmed[0] = 900
+		m.mu.Unlock()
+		awake := follow(f, job.EventQuery{})
+		time.Sleep(time.Second)
+		m.happen(0, 5000, job.KindRunDead, "b")
+		time.Sleep(time.Second)
+		awake.stop()
+		wantTold(t, "beside one who does not read", awake, "run.dead b")
+		close(reading)
+		if err := <-asleep; !errors.Is(err, job.ErrEventsGone) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestWatchesEnd where they must: too many, off, a token of another cluster, a node that
+// stops, a store that fails.
+func TestWatchesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		f, stop := feed(t, m, 2)
+		one, two := follow(f, job.EventQuery{}), follow(f, job.EventQuery{})
+		time.Sleep(time.Second)
+		nobody := func(job.EventBatch) error { return nil }
+		if err := f.Watch(t.Context(), job.EventQuery{}, nobody); !errors.Is(err, job.ErrTooManyWatchers) {
+			t.Errorf("a third: %v", err)
+		}
+		one.stop()
+		var invalid *job.InvalidError
+		for _, token := range []string{"x", job.EncodePlaces([]job.Place{{}}), job.EncodePlaces(make([]job.Place, 3))[1:]} {
+			if err := f.Watch(t.Context(), job.EventQuery{Token: token}, nobody); !errors.As(err, &invalid) {
+				t.Errorf("token %q: %v", token, err)
+			}
+		}
+		full := errors.New("full")
+		if err := f.Watch(t.Context(), job.EventQuery{}, func(job.EventBatch) error { return full }); !errors.Is(err, full) {
+			t.Errorf("%v", err)
+		}
+		stop()
+		synctest.Wait()
+		two.stop()
+		if !errors.Is(two.err, job.ErrDraining) {
+			t.Errorf("a node that stops: %v", two.err)
+		}
+		if err := f.Watch(t.Context(), job.EventQuery{}, nobody); !errors.Is(err, job.ErrDraining) {
+			t.Errorf("a node that has stopped: %v", err)
+		}
+		off, end := feed(t, &memory{off: true}, 0)
+		if err := off.Watch(t.Context(), job.EventQuery{}, nobody); !errors.Is(err, job.ErrEventsOff) {
+			t.Errorf("%v", err)
+		}
+		end()
+		failing := &memory{err: job.ErrUnavailable}
+		broken, end := feed(t, failing, 0)
+		if err := broken.Watch(t.Context(), job.EventQuery{}, nobody); !errors.Is(err, job.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		end()
+	})
+}
+
+// TestOnlyStartsAreAnnounced: all else is stored with its decision.
+func TestOnlyStartsAreAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		f, stop := feed(t, m, 0)
+		f.Observe([]job.Notice{{Kind: job.AttemptStarted, Attempt: 2, Labels: map[string]string{"a": "b"}}, {Kind: job.RunSucceeded}, {Kind: job.StaleRefused},
+			{Kind: job.LagBreached, Reason: job.LagMissed}, {Kind: job.LagBreached, Reason: job.LagLate, Attempt: 2}})
+		time.Sleep(time.Second)
+		stop()
+		if len(m.news) != 2 || m.news[0].Kind != job.KindRunStarted || m.news[1].Kind != job.KindRunLate || m.news[1].Attempt != 2 || m.news[0].Labels["a"] != "b" || m.flushes < 9 {
+			t.Errorf("%+v, %d flushes", m.news, m.flushes)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package events
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type metrics struct {
+	watchers prometheus.Gauge
+	sent     prometheus.Counter
+	gone     prometheus.Counter
+}
+
+func newMetrics() metrics {
+	return metrics{
+		watchers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_event_watchers", Help: "Open streams of events of this node."}),
+		sent: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_events_sent_total", Help: "Events that this node sent to watchers."}),
+		gone: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_events_gone_total", Help: "Watches that ended because what they were to be told next was no longer kept."}),
+	}
+}
+
+func (m metrics) register(r prometheus.Registerer) error {
+	if r == nil {
+		return nil
+	}
+	for _, c := range []prometheus.Collector{m.watchers, m.sent, m.gone} {
+		if err := r.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package importer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/fermata-io/fermata/internal/schedule"
+)
+
+// CronJobOptions say how CronJobs are read.
+type CronJobOptions struct {
+	// Zone is that of the controller, for CronJobs that name none.
+	Zone string
+	// Queue of the jobs. Empty: the default one.
+	Queue string
+	// Prefix of ids.
+	Prefix string
+}
+
+// longest is the longest time that one attempt may take.
+const longest = 24 * time.Hour
+
+// CronJobs makes a job of each CronJob in a file of Kubernetes manifests; other kinds
+// are named and left out.
+func CronJobs(file string, text []byte, o CronJobOptions) []Entry {
+	r := manifests{file: file, o: o, namespaces: map[string]bool{}}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var document yaml.Node
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			r.drop(1, "", "not YAML: "+strings.TrimPrefix(err.Error(), "yaml: "))
+			break
+		}
+		var value any
+		if err := document.Decode(&value); err != nil {
+			r.drop(document.Line, "", "not YAML as it is wanted here: "+err.Error())
+			continue
+		}
+		r.object(value, content(&document), 0)
+	}
+	if len(r.namespaces) > 1 {
+		r.qualify()
+	}
+	unique(r.entries)
+	return r.entries
+}
+
+func content(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
+		return n.Content[0]
+	}
+	return n
+}
+
+// manifests is a file that is being read.
+type manifests struct {
+	file       string
+	o          CronJobOptions
+	entries    []Entry
+	namespaces map[string]bool
+	of         []string // the namespace of each entry
+}
+
+func (r *manifests) add(e Entry, namespace string) {
+	r.entries, r.of = append(r.entries, e), append(r.of, namespace)
+}
+
+func (r *manifests) drop(line int, what, text string) {
+	line = max(1, line)
+	r.add(Entry{Source: strings.TrimSpace(fmt.Sprintf("%s:%d: %s", r.file, line, what)), Notes: []Note{{r.file, line, text}}}, "")
+}
+
+// qualify puts the namespace into ids where there are several.
+func (r *manifests) qualify() {
+	for i := range r.entries {
+		if e := &r.entries[i]; e.fields != nil {
+			e.id = r.o.Prefix + r.of[i] + "." + strings.TrimPrefix(e.id, r.o.Prefix)
+		}
+	}
+}
+
+// object reads a CronJob, or a list of objects.
+func (r *manifests) object(value any, node *yaml.Node, depth int) {
+	o, ok := value.(map[string]any)
+	if !ok {
+		if value != nil {
+			r.drop(node.Line, "", "is no object of Kubernetes")
+		}
+		return
+	}
+	kind, _ := o["kind"].(string)
+	if items, ok := o["items"].([]any); ok && strings.HasSuffix(kind, "List") && depth < 4 {
+		lines := below(node, "items")
+		for i, item := range items {
+			at := node
+			if lines != nil && i < len(lines.Content) {
+				at = lines.Content[i]
+			}
+			r.object(item, at, depth+1)
+		}
+		return
+	}
+	if kind != "CronJob" {
+		r.drop(node.Line, kind, fmt.Sprintf("is a %q and no CronJob; it is left out", clip(kind, 64)))
+		return
+	}
+	c := cronJob{r: r, node: node, all: tree{o}}
+	c.read()
+}
+
+// below is the value of a key, nil if there is none.
+func below(node *yaml.Node, keys ...string) *yaml.Node {
+	for _, key := range keys {
+		var next *yaml.Node
+		for node != nil && node.Kind == yaml.AliasNode {
+			node = node.Alias
+		}
+		for i := 0; node != nil && node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == key {
+				next = node.Content[i+1]
+			}
+		}
+		if next == nil {
+			return nil
+		}
+		node = next
+	}
+	return node
+}
+
+// cronJob is one CronJob that is being read.
+type cronJob struct {
+	r     *manifests
+	node  *yaml.Node
+	all   tree
+	notes []Note
+	out   *mapping
+}
+
+// note tells of something at a path, or at the object.
+func (c *cronJob) note(text string, path ...string) {
+	line := c.node.Line
+	for i := range path {
+		if n := below(c.node, path[:i+1]...); n != nil {
+			line = n.Line
+		}
+	}
+	c.notes = append(c.notes, Note{c.r.file, max(1, line), text})
+}
+
+func (c *cronJob) read() {
+	name, namespace := c.all.text("metadata", "name"), c.all.text("metadata", "namespace")
+	e := Entry{Source: fmt.Sprintf("%s:%d: CronJob %s", c.r.file, max(1, c.node.Line), strings.TrimPrefix(namespace+"/"+name, "/"))}
+	c.out = newMapping()
+	id := dnsName(name)
+	if id == "" {
+		c.note("has no name that an id can be made of; nothing was made of it", "metadata", "name")
+	} else if c.schedule(); c.out.empty() {
+		id = ""
+	}
+	if id != "" {
+		e.id = c.r.o.Prefix + id
+		head := newMapping().set("id", e.id)
+		if c.r.o.Queue != "" {
+			head.set("queue", c.r.o.Queue)
+		}
+		rule := c.out
+		c.out = head
+		c.labels()
+		c.program()
+		c.out.node.Content = append(c.out.node.Content, rule.node.Content...)
+		c.policies()
+		c.leftOut()
+		e.fields = c.out
+		if namespace != "" {
+			c.r.namespaces[namespace] = true
+		}
+	}
+	e.Notes = c.notes
+	c.r.add(e, namespace)
+}
+
+func dnsName(name string) string {
+	if len(name) > 100 || strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.'
+	}) || strings.Trim(name, "-.") == "" {
+		return ""
+	}
+	return strings.TrimLeft(name, "-.")
+}
+
+// schedule reads when the CronJob is due. It writes nothing for what it does not
+// understand.
+func (c *cronJob) schedule() {
+	expression, zone := c.all.text("spec", "schedule"), c.all.text("spec", "timeZone")
+	for _, prefix := range []string{"CRON_TZ=", "TZ="} { // taken by Kubernetes before 1.29
+		if rest, ok := strings.CutPrefix(expression, prefix); ok {
+			name, words, _ := strings.Cut(rest, " ")
+			expression, zone = strings.TrimSpace(words), name
+		}
+	}
+	if zone == "" {
+		zone = c.r.o.Zone
+	}
+	if every, ok := strings.CutPrefix(expression, "@every "); ok {
+		d, err := time.ParseDuration(strings.TrimSpace(every))
+		if err != nil || d < 5*time.Second || d > 366*24*time.Hour {
+			c.note(fmt.Sprintf("schedule %q: an interval is 5 s to a year; nothing was made of it", clip(expression, 80)), "spec", "schedule")
+			return
+		}
+		c.out.set("schedule", newMapping().set("interval", newMapping().set("every", d.Truncate(time.Millisecond).String()).flow()))
+		return
+	}
+	spec := schedule.Spec{Kind: schedule.KindCron, Cron: []string{expression}, TimeZone: zone}
+	if _, err := schedule.Compile(spec, time.Unix(1_700_000_000, 0), 1); err != nil || len(expression) > 256 {
+		c.note(fmt.Sprintf("schedule %q in time zone %q: not understood: %v; nothing was made of it", clip(expression, 80), clip(zone, 80), err), "spec", "schedule")
+		return
+	}
+	c.out.set("schedule", newMapping().set("cron", newMapping().set("expressions", []string{expression}).set("time_zone", zone).flow()))
+}
+
+func (c *cronJob) labels() {
+	given, _ := c.all.get("metadata", "labels").(map[string]any)
+	labels := newMapping()
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		value, ok := given[key].(string)
+		if !ok || len(key) > 128 || len(value) > 128 || len(labels.node.Content) >= 2*30 || printable(key+value) != key+value || key == "" {
+			c.note("label "+clip(key, 80)+" is left out: up to 30 of text, 128 bytes each", "metadata", "labels", key)
+			continue
+		}
+		labels.set(key, value)
+	}
+	if !labels.empty() {
+		c.out.set("labels", labels)
+	}
+}

@@ -1,0 +1,174 @@
+package importer
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tree reads what YAML decoded by paths.
+type tree struct{ root map[string]any }
+
+func (t tree) get(path ...string) any {
+	var v any = t.root
+	for _, key := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[key]
+	}
+	return v
+}
+
+func (t tree) text(path ...string) string {
+	s, _ := t.get(path...).(string)
+	return s
+}
+
+// number reads a whole number; ok is false if there is none, or it is out of range.
+func (t tree) number(path ...string) (n int64, ok bool) {
+	switch v := t.get(path...).(type) {
+	case int:
+		return int64(v), v >= 0
+	case float64:
+		return int64(v), v >= 0 && v == float64(int64(v)) && v < 1<<40
+	}
+	return 0, false
+}
+
+// policies reads what governs the runs.
+func (c *cronJob) policies() {
+	c.overlap()
+	if n, ok := c.all.number("spec", "startingDeadlineSeconds"); ok {
+		window := min(n, 365*24*3600)
+		c.out.set("misfire_policy", newMapping().set("policy", "run_once").set("catch_up_window", (time.Duration(window)*time.Second).String()).flow())
+		if n < 10 {
+			c.note("startingDeadlineSeconds below 10: the controller would miss runs; here each is started within it", "spec", "startingDeadlineSeconds")
+		}
+	}
+	c.retries()
+	if paused, ok := c.all.get("spec", "suspend").(bool); ok {
+		c.out.set("paused", paused)
+	}
+	c.history()
+}
+
+func (c *cronJob) overlap() {
+	switch policy := c.all.text("spec", "concurrencyPolicy"); policy {
+	case "", "Allow":
+		c.out.set("overlap_policy", "allow_all")
+		c.note("concurrencyPolicy Allow: up to ten runs at once (overlap_limit)", "spec", "concurrencyPolicy")
+	case "Forbid":
+		// The controller starts the last one missed when the live run has ended.
+		c.out.set("overlap_policy", "buffer_one")
+	case "Replace":
+		c.out.set("overlap_policy", "cancel_other")
+	default:
+		c.out.set("overlap_policy", "skip")
+		c.note(fmt.Sprintf("concurrencyPolicy %q is unknown; skip is taken", clip(policy, 40)), "spec", "concurrencyPolicy")
+	}
+}
+
+// Backoff of the Job controller between pods.
+const (
+	firstPodDelay = "10s"
+	maxPodDelay   = "6m0s"
+	defaultLimit  = 6
+)
+
+// retries reads attempts and their time. backoffLimit counts retries, not attempts.
+func (c *cronJob) retries() {
+	limit, ok := c.all.number("spec", "jobTemplate", "spec", "backoffLimit")
+	if !ok {
+		limit = defaultLimit
+	}
+	if limit > 999 {
+		c.note("backoffLimit: at most 999 retries", "spec", "jobTemplate", "spec", "backoffLimit")
+	}
+	retry := newMapping().set("max_attempts", min(limit, 999)+1)
+	if limit > 0 {
+		retry.set("base_delay", firstPodDelay).set("max_delay", maxPodDelay)
+		c.note("a retry never passes the next run of the schedule: the run ends instead")
+	}
+	timeout := longest
+	seconds, ok := c.all.number("spec", "jobTemplate", "spec", "activeDeadlineSeconds")
+	if pod, alsoPod := c.all.number("spec", "jobTemplate", "spec", "template", "spec", "activeDeadlineSeconds"); alsoPod && (!ok || pod < seconds) {
+		timeout = min(timeout, time.Duration(max(pod, 1))*time.Second)
+	}
+	switch {
+	case ok:
+		whole := time.Duration(min(max(seconds, 1), 365*24*3600)) * time.Second
+		retry.set("max_elapsed", whole.String())
+		if whole > longest {
+			c.note("activeDeadlineSeconds: one attempt takes at most 24 h", "spec", "jobTemplate", "spec", "activeDeadlineSeconds")
+		}
+		timeout = min(timeout, whole)
+	case timeout == longest:
+		c.note("there is no activeDeadlineSeconds: an attempt ends after 24 h, the longest there is")
+	}
+	c.out.set("retry_policy", retry.flow()).set("timeout", timeout.String())
+	if grace, ok := c.all.number("spec", "jobTemplate", "spec", "template", "spec", "terminationGracePeriodSeconds"); ok {
+		c.out.set("timeout_grace", (time.Duration(min(grace, 300)) * time.Second).String())
+	}
+}
+
+// history is one number here.
+func (c *cronJob) history() {
+	good, ok1 := c.all.number("spec", "successfulJobsHistoryLimit")
+	bad, ok2 := c.all.number("spec", "failedJobsHistoryLimit")
+	if !ok1 && !ok2 {
+		return
+	}
+	if !ok1 {
+		good = 3
+	}
+	if !ok2 {
+		bad = 1
+	}
+	c.out.set("history_limit", min(good+bad, 100))
+	if good+bad > 0 {
+		c.note("history limits: the last runs are kept, good or bad, as many as both together", "spec", "successfulJobsHistoryLimit")
+	}
+}
+
+// known are the fields that are in the job, or in a note of their own, or make no
+// difference, by the path of the mapping that has them.
+var known = map[string][]string{
+	"spec":                  {"schedule", "timeZone", "concurrencyPolicy", "startingDeadlineSeconds", "suspend", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "jobTemplate"},
+	"spec.jobTemplate":      {"metadata", "spec"},
+	"spec.jobTemplate.spec": {"backoffLimit", "activeDeadlineSeconds", "template"},
+	"spec.jobTemplate.spec.template.spec": {
+		"containers", "restartPolicy", "activeDeadlineSeconds", "terminationGracePeriodSeconds", "dnsPolicy", "schedulerName", "enableServiceLinks", "imagePullSecrets",
+	},
+}
+
+// leftOut tells of every field that a job has nothing for.
+func (c *cronJob) leftOut() {
+	for _, where := range slices.Sorted(maps.Keys(known)) {
+		path := strings.Split(where, ".")
+		fields, _ := c.all.get(path...).(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(fields)) {
+			if !slices.Contains(known[where], key) && !isEmpty(fields[key]) {
+				c.note(clip(key, 64)+" is left out: it is a matter of pods, and runs happen in workers", append(path, key)...)
+			}
+		}
+	}
+	if c.all.text("spec", "jobTemplate", "spec", "template", "spec", "restartPolicy") == "OnFailure" {
+		c.note("restartPolicy OnFailure: a failed program is tried again as another attempt", "spec", "jobTemplate", "spec", "template", "spec", "restartPolicy")
+	}
+}
+
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return false
+}

@@ -1,0 +1,122 @@
+package importer
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var containersPath = []string{"spec", "jobTemplate", "spec", "template", "spec", "containers"}
+
+// program makes the payload of the first container.
+func (c *cronJob) program() {
+	list, _ := c.all.get(containersPath...).([]any)
+	var first map[string]any
+	if len(list) > 0 {
+		first, _ = list[0].(map[string]any)
+	}
+	if len(list) > 1 {
+		c.note(fmt.Sprintf("only the first of %d containers is taken", len(list)), containersPath...)
+	}
+	box := tree{first}
+	env := c.environment(box)
+	argv := append(c.words(box.get("command"), env), c.words(box.get("args"), env)...)
+	image := box.text("image")
+	if len(c.words(box.get("command"), env)) == 0 {
+		id := c.out.node.Content[1].Value
+		c.note(fmt.Sprintf("there is no command, and what image %q starts is not known here: register a handler %q with workers, or write exec: {argv: [...]}",
+			clip(image, 128), id), containersPath...)
+		c.out.set("handler", id)
+		if len(argv) > 0 {
+			c.out.set("payload_text", strings.Join(argv, "\n"))
+		}
+		return
+	}
+	if image != "" {
+		c.note(fmt.Sprintf("image %q: workers need its programs, and --exec-allow %s", clip(image, 128), clip(argv[0], 128)), containersPath...)
+	}
+	if !strings.HasPrefix(argv[0], "/") {
+		c.note(fmt.Sprintf("program %q has no absolute path, which workers ask for: complete it", clip(argv[0], 128)), containersPath...)
+	}
+	exec := newMapping().set("argv", argv)
+	if len(env) > 0 {
+		variables := newMapping()
+		for _, name := range slices.Sorted(maps.Keys(env)) {
+			variables.set(name, env[name])
+		}
+		exec.set("env", variables)
+	}
+	if dir := box.text("workingDir"); dir != "" {
+		exec.set("dir", dir)
+	}
+	c.out.set("exec", exec)
+	for _, key := range slices.Sorted(maps.Keys(first)) {
+		switch key {
+		case "name", "image", "command", "args", "env", "workingDir", "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy", "envFrom":
+		default:
+			if !isEmpty(first[key]) {
+				c.note("containers: "+clip(key, 64)+" is left out: it is a matter of pods, and runs happen in workers", containersPath...)
+			}
+		}
+	}
+}
+
+// environment reads variables, which may refer to earlier ones.
+func (c *cronJob) environment(box tree) map[string]string {
+	env := map[string]string{}
+	list, _ := box.get("env").([]any)
+	for _, item := range list {
+		fields, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		v := tree{fields}
+		name := v.text("name")
+		secret, key := v.text("valueFrom", "secretKeyRef", "name"), v.text("valueFrom", "secretKeyRef", "key")
+		switch {
+		case name == "":
+		case secret != "" && key != "":
+			ref := slug(secret+"-"+key, 64)
+			env[name] = "${secret:" + ref + "}"
+			c.note(fmt.Sprintf("variable %s: give workers the key %q of Secret %q as the secret %s (--secrets-dir)", clip(name, 64), clip(key, 64), clip(secret, 64), ref), containersPath...)
+		case fields["valueFrom"] != nil:
+			c.note(fmt.Sprintf("variable %s is left out: its value comes from elsewhere in Kubernetes", clip(name, 64)), containersPath...)
+		default:
+			env[name] = c.expand(v.text("value"), env)
+		}
+	}
+	if !isEmpty(box.get("envFrom")) {
+		c.note("envFrom is left out: name the variables", containersPath...)
+	}
+	return env
+}
+
+func (c *cronJob) words(v any, env map[string]string) (out []string) {
+	list, _ := v.([]any)
+	for _, item := range list {
+		out = append(out, c.expand(fmt.Sprint(item), env))
+	}
+	return out
+}
+
+var reference = regexp.MustCompile(`\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)`)
+
+// expand replaces $(NAME); what is not known stays, as in Kubernetes.
+func (c *cronJob) expand(s string, env map[string]string) string {
+	return reference.ReplaceAllStringFunc(s, func(ref string) string {
+		if ref == "$$" {
+			return "$"
+		}
+		value, ok := env[ref[2:len(ref)-1]]
+		switch {
+		case !ok:
+			return ref
+		case strings.Contains(value, "${secret:"):
+			c.note(fmt.Sprintf("%s is a secret, which stands in variables and input only", clip(ref, 64)), containersPath...)
+			return ref
+		}
+		return value
+	})
+}

@@ -1,0 +1,201 @@
+package job
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kinds of happenings, as subscribers name them. Later versions may add some; none
+// changes its meaning.
+const (
+	KindJobCreated     = "job.created"
+	KindJobUpdated     = "job.updated"
+	KindJobDeleted     = "job.deleted"
+	KindJobPaused      = "job.paused"
+	KindJobResumed     = "job.resumed"
+	KindJobRestored    = "job.restored"
+	KindJobRescheduled = "job.rescheduled"
+	KindJobBackoff     = "job.backoff"
+	KindJobHint        = "job.hint"
+
+	KindRunTriggered   = "run.triggered"
+	KindRunStarted     = "run.started"
+	KindRunFailed      = "run.failed"
+	KindRunTimedOut    = "run.timed_out"
+	KindRunLost        = "run.lost"
+	KindRunHeld        = "run.held"
+	KindRunSucceeded   = "run.succeeded"
+	KindRunDead        = "run.dead"
+	KindRunQuarantined = "run.quarantined"
+	KindRunCancelled   = "run.cancelled"
+	KindRunMissed      = "run.missed"
+	KindRunLate        = "run.late"
+	KindRunRedriven    = "run.redriven"
+
+	KindBackfillStarted = "backfill.started"
+	KindBackfillDone    = "backfill.done"
+
+	KindNodeJoined = "node.joined"
+	KindNodeLeft   = "node.left"
+	KindShardTaken = "shard.taken"
+)
+
+// kindOf has the notices that subscribers hear of.
+var kindOf = map[NoticeKind]string{
+	JobCreated: KindJobCreated, JobUpdated: KindJobUpdated, JobDeleted: KindJobDeleted,
+	JobPaused: KindJobPaused, JobResumed: KindJobResumed, ScheduleUpdated: KindJobRescheduled,
+	BackoffApplied: KindJobBackoff, HintSet: KindJobHint,
+	ManualRunStarted: KindRunTriggered, AttemptStarted: KindRunStarted, AttemptFailed: KindRunFailed,
+	AttemptTimedOut: KindRunTimedOut, AttemptLost: KindRunLost, RunHeld: KindRunHeld,
+	RunSucceeded: KindRunSucceeded, RunDead: KindRunDead, RunQuarantined: KindRunQuarantined,
+	RunCancelled: KindRunCancelled, NominalSkipped: KindRunMissed, LagBreached: KindRunLate, RunRedriven: KindRunRedriven,
+	BackfillStarted: KindBackfillStarted, BackfillDone: KindBackfillDone,
+}
+
+// Kinds are all kinds, sorted.
+func Kinds() []string {
+	all := []string{KindJobRestored, KindNodeJoined, KindNodeLeft, KindShardTaken}
+	for _, kind := range kindOf {
+		all = append(all, kind)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Place is where a happening stands in the stream of its shard: an instant by the
+// shard's clock, which never steps back, and a number that grows by one.
+type Place struct {
+	MS  int64
+	Seq uint64
+}
+
+// Before tells whether p comes earlier in the stream.
+func (p Place) Before(o Place) bool { return p.MS < o.MS || p.MS == o.MS && p.Seq < o.Seq }
+
+// PlaceBefore is the place before all that is of an instant or later.
+func PlaceBefore(ms int64) Place { return Place{MS: max(0, ms-1), Seq: math.MaxUint64} }
+
+// Exact tells whether p is the place of an event, or the beginning of the stream, so
+// that the number of the next one is known.
+func (p Place) Exact() bool { return p.Seq != math.MaxUint64 }
+
+// Happening is what subscribers hear of: a notice that was stored, or news of the
+// cluster, which have no Key. What does not apply is zero.
+type Happening struct {
+	Shard int
+	Place Place
+
+	Kind     string
+	AtMS     int64
+	Key      Key
+	Queue    string
+	RunID    string
+	Attempt  uint32
+	Trigger  Trigger
+	DueMS    int64 // when the run was due, or the next one, or the next attempt, is
+	StartMS  int64 // of the attempt that ended
+	Failures uint32
+	Count    int64
+	Reason   string
+	Error    string
+	Worker   string
+	Node     string
+	Labels   map[string]string // the job's; nobody may write to it
+}
+
+// Happened makes a happening of a notice; false for one that subscribers do not hear
+// of.
+func Happened(n *Notice, labels map[string]string) (Happening, bool) {
+	kind, ok := kindOf[n.Kind]
+	if !ok {
+		return Happening{}, false
+	}
+	return Happening{
+		Kind: kind, AtMS: n.AtMS, Key: n.Key, Queue: n.Queue, RunID: n.RunID, Attempt: n.Attempt, Trigger: n.Trigger,
+		DueMS: n.DueMS, StartMS: n.StartedMS, Failures: n.Failures, Count: n.Count, Reason: n.Reason, Error: n.Error,
+		Worker: n.Worker, Labels: labels,
+	}, true
+}
+
+// ID is unique in the cluster.
+func (h *Happening) ID() string {
+	return strconv.Itoa(h.Shard) + "-" + strconv.FormatInt(h.Place.MS, 10) + "-" + strconv.FormatUint(h.Place.Seq, 10)
+}
+
+// Correlation is that of the run that the happening is about; "" if it is about none.
+func (h *Happening) Correlation() string {
+	if h.RunID == "" {
+		return ""
+	}
+	return Correlation(h.Key, h.RunID)
+}
+
+// HappeningFilter selects happenings; what is empty selects all.
+type HappeningFilter struct {
+	Namespaces, Queues, Jobs []string
+	// Kinds are kinds, or a part of one before its dot and ".*".
+	Kinds  []string
+	Labels map[string]string
+}
+
+// Limits of a HappeningFilter.
+const maxFilterTerms = 64
+
+// Matches tells whether a happening is selected. News of the cluster are of no
+// namespace, queue or job.
+func (f *HappeningFilter) Matches(h *Happening) bool {
+	for name, value := range f.Labels {
+		if has, ok := h.Labels[name]; !ok || has != value {
+			return false
+		}
+	}
+	return among(f.Namespaces, h.Key.Namespace) && among(f.Queues, h.Queue) && among(f.Jobs, h.Key.ID) && f.wants(h.Kind)
+}
+
+func among(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
+
+func (f *HappeningFilter) wants(kind string) bool {
+	if len(f.Kinds) == 0 {
+		return true
+	}
+	family, _, _ := strings.Cut(kind, ".")
+	for _, k := range f.Kinds {
+		if before, all := strings.CutSuffix(k, ".*"); k == kind || all && before == family {
+			return true
+		}
+	}
+	return false
+}
+
+// Validate lists what is wrong with a filter. Fields are called with this prefix.
+func (f *HappeningFilter) Validate(prefix string) []Violation {
+	v := violations{prefix: prefix}
+	for _, list := range []struct {
+		field string
+		terms []string
+		fault func(string) string
+	}{
+		{"namespaces", f.Namespaces, nameFault}, {"queues", f.Queues, nameFault},
+		{"job_ids", f.Jobs, func(id string) string { return idFault(id, MaxID) }},
+		{"kinds", f.Kinds, kindFault},
+	} {
+		v.check(len(list.terms) <= maxFilterTerms, list.field, "has %d entries, at most %d are allowed", len(list.terms), maxFilterTerms)
+		for _, term := range list.terms[:min(len(list.terms), maxFilterTerms)] {
+			v.add(list.field, list.fault(term))
+		}
+	}
+	v.labels(f.Labels, maxFilterLabels)
+	return v.list
+}
+
+func kindFault(kind string) string {
+	for _, known := range Kinds() {
+		family, _, _ := strings.Cut(known, ".")
+		if kind == known || kind == family+".*" {
+			return ""
+		}
+	}
+	return "has " + Clip(kind, 40) + ", which is no kind of event; want one of " + strings.Join(Kinds(), ", ") + ", or job.*, run.* ..."
+}

@@ -1,0 +1,79 @@
+package job
+
+import (
+	"errors"
+	"time"
+)
+
+// Errors of those who read happenings.
+var (
+	// ErrEventsOff: this cluster records none.
+	ErrEventsOff = errors.New("events are not recorded")
+	// ErrEventsGone: what follows the place asked for is no longer kept.
+	ErrEventsGone = errors.New("events are no longer kept")
+	// ErrTooManyWatchers: this node has as many as it takes.
+	ErrTooManyWatchers = errors.New("too many watchers")
+)
+
+// EventsAsk asks for what follows a place of a shard.
+type EventsAsk struct {
+	Shard int
+	After Place
+	Limit int
+}
+
+// EventsPage answers an EventsAsk. Gap: what followed After at once is gone. A place
+// made of an instant knows of no gap.
+type EventsPage struct {
+	Happenings []Happening
+	Gap        bool
+}
+
+// EventQuery is what a watcher wants.
+type EventQuery struct {
+	Filter HappeningFilter
+	// Token is where it left off; "" begins with what comes, or at FromMS.
+	Token  string
+	FromMS int64
+	// ToNow ends the watch when what was there when it began has been told.
+	ToNow bool
+}
+
+// EventBatch is what a watcher is told at once. Token is the place after it, which may
+// have moved without anything to tell.
+type EventBatch struct {
+	Happenings []Happening
+	Token      string
+}
+
+// HookState is how far a webhook is with a shard.
+type HookState struct {
+	After Place
+	// Tries are those in a row of the event after that; none is made before RetryMS.
+	Tries   uint32
+	FirstMS int64 // of these tries
+	RetryMS int64
+	// UpdatedMS is when this was written.
+	UpdatedMS int64
+}
+
+// HookLetter is an event that a webhook was not able to deliver.
+type HookLetter struct {
+	ID        string // set by the store, which alone reads it
+	Hook      string
+	Happening Happening
+	Tries     uint32
+	AtMS      int64
+	Reason    string
+}
+
+// HookStatus is how far the cluster is with a webhook.
+type HookStatus struct {
+	Name, URL string
+	// Behind are shards with events that are still to be looked at, Lag the age of the
+	// oldest of these, and Failing the shards whose next event is tried again later.
+	Behind, Failing int
+	Lag             time.Duration
+	// Letters are events that were given up on.
+	Letters int
+}

@@ -1,0 +1,69 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+)
+
+// This file holds what jobs as configuration ask: definitions that jobs should
+// have, and what becomes of them.
+
+// OwnerLabel tells which set of files a job belongs to.
+const OwnerLabel = "fermata.io/owner"
+
+// ReasonOtherOwner is the reason of a PreconditionError about a job that belongs to
+// another set of files.
+const ReasonOtherOwner = "OTHER_OWNER"
+
+// ErrTooLarge means that what a call is about is more than it may read at once. A
+// smaller call does it.
+var ErrTooLarge = errors.New("too much for one call")
+
+// Wish is what a job should be.
+type Wish struct {
+	Definition Definition
+	// Err is what could not be read of the wish; what could is in Definition.
+	Err error
+	// AsRead: the definition was read while its payload was sealed, so that it has
+	// none of its own and keeps what is stored.
+	AsRead bool
+	// Etag of the job that is to be replaced or deleted; "": there must be none.
+	Etag   string
+	Delete bool
+	// Pause and Resume set whether the job is paused; neither leaves it as it is.
+	Pause, Resume bool
+}
+
+// WishAction is what becomes of a wish.
+type WishAction uint8
+
+// Actions.
+const (
+	WishNone WishAction = iota
+	WishCreate
+	WishUpdate
+	WishUnchanged
+	WishDelete
+	// WishPassed: a one-time job that is not there and whose time has passed.
+	WishPassed
+)
+
+// WishAnswer answers a Wish.
+type WishAnswer struct {
+	Action WishAction
+	// Before is the job as it was found, After as it is or is to be; nil is none.
+	Before, After *Record
+	// PauseChanges tells that the job is to be paused, or is to be resumed.
+	PauseChanges bool
+	Err          error
+}
+
+// MayTake refuses to give a job a definition of another owner. A job that has no owner
+// may be taken by anybody.
+func MayTake(present, wished *Definition) error {
+	owner := present.Labels[OwnerLabel]
+	if owner == "" || owner == wished.Labels[OwnerLabel] {
+		return nil
+	}
+	return &PreconditionError{Key: present.Key, Reason: ReasonOtherOwner, Text: fmt.Sprintf("it belongs to owner %q", Clip(owner, MaxLabel))}
+}

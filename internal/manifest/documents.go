@@ -1,0 +1,130 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"gopkg.in/yaml.v3"
+)
+
+// documents splits a file into its documents.
+func (r *reader) documents(text []byte) []*yaml.Node {
+	if lines := jsonLines(text); len(lines) > 1 {
+		return r.lines(lines)
+	}
+	var out []*yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		node := &yaml.Node{}
+		err := decoder.Decode(node)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			r.refuse(err, 1)
+			return out
+		}
+		out = append(out, node)
+	}
+}
+
+// jsonLines are the lines of an export: each a JSON object.
+func jsonLines(text []byte) (lines [][]byte) {
+	for line := range bytes.SplitSeq(bytes.TrimSpace(text), []byte("\n")) {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 && (line[0] != '{' || line[len(line)-1] != '}') {
+			return nil
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// lines reads jobs that are a line each. They may be a hundred thousand, with large
+// payloads, which the YAML library is slow at; all that they need of it is the line.
+func (r *reader) lines(lines [][]byte) (rest []*yaml.Node) {
+	for i, line := range lines {
+		if len(line) == 0 {
+			continue
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(line, &fields); err != nil {
+			r.wrong(i+1, "", "is no JSON, as the lines of an export are")
+			continue
+		}
+		_, jobs := fields["jobs"]
+		if _, queues := fields["queues"]; !jobs && !queues {
+			r.job(fields, &yaml.Node{Line: i + 1}, "")
+			continue
+		}
+		node := &yaml.Node{}
+		if err := yaml.Unmarshal(line, node); err != nil {
+			r.refuse(err, i+1)
+			continue
+		}
+		shift(node, i, 0)
+		rest = append(rest, node)
+	}
+	return rest
+}
+
+// maxDepth is more than any job is deep.
+const maxDepth = 64
+
+func shift(node *yaml.Node, by, depth int) {
+	node.Line += by
+	if depth == maxDepth {
+		return
+	}
+	for _, child := range node.Content {
+		shift(child, by, depth+1)
+	}
+}
+
+var lineOf = regexp.MustCompile(`line (\d+): `)
+
+// refuse tells of what the YAML library refuses, each fault at the line it names.
+func (r *reader) refuse(err error, line int) {
+	texts := []string{err.Error()}
+	var several *yaml.TypeError
+	if errors.As(err, &several) {
+		texts = several.Errors
+	}
+	for _, text := range texts {
+		at := line
+		if m := lineOf.FindStringSubmatch(text); m != nil {
+			at, _ = strconv.Atoi(m[1])
+			text = strings.Replace(text, m[0], "", 1)
+		}
+		r.wrong(at, "", "not YAML as it is wanted here: "+strings.TrimPrefix(text, "yaml: "))
+	}
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// printable keeps what a file says from steering a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' || r == '\n' || r == '\r' {
+			return ' '
+		}
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return '\uFFFD'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}

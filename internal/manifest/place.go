@@ -1,0 +1,148 @@
+package manifest
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// place is where something was read.
+type place struct {
+	file string
+	node *yaml.Node
+}
+
+func (p place) fault(path, text string) Fault {
+	return Fault{File: p.file, Line: p.line(path), Field: printable(path), Text: printable(text)}
+}
+
+// line is that of a field, or of what comes nearest to it.
+func (p place) line(path string) int {
+	if p.node == nil {
+		return 1
+	}
+	line, node := p.node.Line, p.node
+	for i, name := range steps(path) {
+		next, at := child(node, name)
+		if next == nil && i == 0 {
+			for _, other := range instead[name] {
+				if next, at = child(node, other); next != nil {
+					break
+				}
+			}
+		}
+		if next == nil {
+			break
+		}
+		line, node = at, next
+	}
+	return max(1, line)
+}
+
+// instead are the fields of a file that stand for one of the API.
+var instead = map[string][]string{
+	"handler": {"http", "exec"}, "payload": {"http", "exec", "payload_text"}, "id": {"name"}, "job_id": {"id", "name"},
+}
+
+// find is the node of a path, nil if there is none.
+func (p place) find(path string) *yaml.Node {
+	node := p.node
+	for _, name := range steps(path) {
+		if node, _ = child(node, name); node == nil {
+			return nil
+		}
+	}
+	return node
+}
+
+// maxMerges bounds how deep mappings are merged into others ("<<").
+const maxMerges = 16
+
+// child is a field or an element of a node, and its line: that of its key.
+func child(node *yaml.Node, name string) (*yaml.Node, int) { return childIn(node, name, maxMerges) }
+
+func childIn(node *yaml.Node, name string, depth int) (*yaml.Node, int) {
+	node = resolve(node)
+	if node == nil || depth == 0 {
+		return nil, 0
+	}
+	switch node.Kind {
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(node.Content) {
+			return node.Content[i], node.Content[i].Line
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if key := node.Content[i]; key.Value == name || camel(name) == key.Value {
+				return node.Content[i+1], key.Line
+			}
+		}
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Tag != "!!merge" {
+				continue
+			}
+			merged := resolve(node.Content[i+1])
+			if merged == nil {
+				continue
+			}
+			all := []*yaml.Node{merged}
+			if merged.Kind == yaml.SequenceNode {
+				all = merged.Content
+			}
+			for _, m := range all {
+				if found, line := childIn(m, name, depth-1); found != nil {
+					return found, line
+				}
+			}
+		}
+	}
+	return nil, 0
+}
+
+// resolve follows an alias.
+func resolve(node *yaml.Node) *yaml.Node {
+	for range maxMerges {
+		if node == nil || node.Kind != yaml.AliasNode {
+			break
+		}
+		node = node.Alias
+	}
+	return node
+}
+
+var stepPattern = regexp.MustCompile(`\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)`)
+
+// steps splits `schedule.cron.expressions[0]` and `labels["a.b"]`.
+func steps(path string) (out []string) {
+	for _, m := range stepPattern.FindAllStringSubmatch(path, -1) {
+		switch {
+		case m[2] != "":
+			out = append(out, m[2])
+		case m[3] != "":
+			out = append(out, m[3])
+		default:
+			text, err := strconv.Unquote(`"` + m[1] + `"`)
+			if err != nil {
+				text = m[1]
+			}
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// step is a path of one name, whatever characters it has.
+func step(name string) string { return "[" + strconv.Quote(name) + "]" }
+
+// camel is the name of a field in JSON: retryPolicy for retry_policy.
+func camel(name string) string {
+	parts := strings.Split(name, "_")
+	for i, part := range parts[1:] {
+		if part != "" {
+			parts[i+1] = strings.ToUpper(part[:1]) + part[1:]
+		}
+	}
+	return strings.Join(parts, "")
+}

@@ -1,0 +1,100 @@
+package manifest
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+func isBase64(text string) bool {
+	text = strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(text), "=")
+	_, err := base64.RawStdEncoding.DecodeString(text)
+	return err == nil
+}
+
+// longEnum turns "equal" into "KIND_EQUAL".
+func longEnum(e protoreflect.EnumDescriptor, text string) string {
+	long := enumPrefix(e) + strings.ToUpper(strings.ReplaceAll(text, "-", "_"))
+	if e.Values().ByName(protoreflect.Name(long)) != nil {
+		return long
+	}
+	return text
+}
+
+func enumPrefix(e protoreflect.EnumDescriptor) string {
+	return strings.TrimSuffix(string(e.Values().Get(0).Name()), "UNSPECIFIED")
+}
+
+func enumNames(e protoreflect.EnumDescriptor) string {
+	var names []string
+	for i := 1; i < e.Values().Len(); i++ {
+		names = append(names, strings.ToLower(strings.TrimPrefix(string(e.Values().Get(i).Name()), enumPrefix(e))))
+	}
+	return strings.Join(names, ", ")
+}
+
+// longDuration turns "5m" into "300s".
+func longDuration(text string) (string, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a duration such as 90s or 5m", text)
+	}
+	long, err := protojson.Marshal(durationpb.New(d))
+	return strings.Trim(string(long), `"`), err
+}
+
+// kindOf names what YAML made of a value.
+func kindOf(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "nothing"
+	case bool:
+		return strconv.FormatBool(v)
+	case int, int64, uint64, float64:
+		return fmt.Sprintf("the number %v", v)
+	case string:
+		if len(v) > 40 {
+			v = v[:40] + "..."
+		}
+		return fmt.Sprintf("the text %q", v)
+	case time.Time:
+		return "a time"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a mapping"
+	case map[any]any:
+		return "a mapping with keys that are no text"
+	}
+	return "something else"
+}
+
+// distance is how many letters have to change, up to a bound.
+func distance(a, b string, most int) int {
+	if len(a)-len(b) >= most || len(b)-len(a) >= most || len(a) > 64 {
+		return most
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := last
+			if a[i] != b[j] {
+				cost++
+			}
+			last = row[j+1]
+			row[j+1] = min(cost, row[j]+1, last+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,119 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/fermata-io/fermata/internal/events"
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/membership"
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/rpc"
+	"github.com/fermata-io/fermata/internal/webhook"
+)
+
+// observers hear of notices, one after the other.
+type observers []interface{ Observe([]job.Notice) }
+
+func (o observers) Observe(notices []job.Notice) {
+	for _, each := range o {
+		each.Observe(notices)
+	}
+}
+
+// eventStore reads events beside the calls of clients. What is announced goes along with
+// the decisions of the engines.
+type eventStore struct {
+	*redisstore.Store
+	engines *redisstore.Store
+}
+
+func (s eventStore) Announce(h ...job.Happening)           { s.engines.Announce(h...) }
+func (s eventStore) FlushEvents(ctx context.Context) error { return s.engines.FlushEvents(ctx) }
+
+// buildEvents makes what tells watchers and webhooks.
+func (n *Node) buildEvents() (err error) {
+	c := n.cfg
+	n.stopHooks = func() {}
+	n.feed, err = events.New(events.Options{
+		Store: eventStore{n.clientStore, n.store}, Logger: c.Logger, Registerer: c.Registerer,
+	})
+	if err != nil || c.WebhooksFile == "" {
+		return err
+	}
+	n.hooks, err = webhook.New(webhook.Options{
+		Store: n.clientStore, Feed: n.feed, Held: n.heldLocks, Path: c.WebhooksFile, Source: "urn:fermata:" + c.Keyspace,
+		Version: c.Version, Logger: c.Logger, Registerer: c.Registerer,
+	})
+	return err
+}
+
+// webhooks is nil where there are none.
+func (n *Node) webhooks() rpc.Webhooks {
+	if n.hooks == nil {
+		return nil
+	}
+	return n.hooks
+}
+
+// runHooks delivers until the node drains.
+func (n *Node) runHooks() {
+	if n.hooks == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(n.ctx)
+	done := make(chan struct{})
+	n.engines.Go(func() {
+		defer close(done)
+		_ = n.hooks.Run(ctx) // it ends with its context only
+	})
+	n.stopHooks = sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+}
+
+// heldLocks are the shards that this node holds, with the values of their locks.
+func (n *Node) heldLocks() map[int]string {
+	held := map[int]string{}
+	for _, shard := range n.allShards() {
+		if grip, ok := n.locks.Held(shard); ok {
+			held[shard] = grip.Value
+		}
+	}
+	return held
+}
+
+// compareEventsKeep says when other nodes are told to keep another number of events, once
+// for each change of them. It is called for one view after the other.
+func (n *Node) compareEventsKeep() {
+	var others []string
+	for _, m := range n.gossip.Members() {
+		if m.State == membership.StateAlive && m.EventsKeep >= 0 && m.EventsKeep != n.cfg.EventsKeep {
+			others = append(others, fmt.Sprintf("%s=%d", m.Name, m.EventsKeep))
+		}
+	}
+	g := n.gauges
+	g.keepOther.Set(float64(len(others)))
+	text := strings.Join(others, " ")
+	if text == g.keepers {
+		return
+	}
+	if g.keepers = text; text == "" {
+		n.cfg.Logger.Info("all nodes keep as many events", "events_keep", n.cfg.EventsKeep)
+		return
+	}
+	n.cfg.Logger.Warn("nodes differ in --events-keep: decisions of those with 0 leave no events, and the least of the others is what is kept",
+		"events_keep", n.cfg.EventsKeep, "others", text)
+}
+
+// announce tells news of this node.
+func (n *Node) announce(kind string) {
+	n.store.Announce(job.Happening{Kind: kind, Node: n.cfg.Name})
+}
+
+func (n *Node) shardTaken(shard int) {
+	n.store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: shard, Node: n.cfg.Name})
+}

@@ -1,0 +1,131 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/redistest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
+)
+
+func metricsOf(ctx context.Context, n *node.Node) (string, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.HTTPAddr()+"/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return string(text), err
+}
+
+// TestLateAndFailingJobsAreFound: jobs that wait, that broke their objective and that
+// fail are listed by any node, also by one that took over what it lists, with figures
+// of the node whose worker ran them.
+func TestLateAndFailingJobsAreFound(t *testing.T) {
+	redis := redistest.Start(t)
+	a := start(t, redis.URL(), "a")
+	b := startWith(t, redis.URL(), "b", func(c *node.Config) { c.WorstJobs = 5 }, a.GossipAddr())
+	c := jobs(t, b)
+	late := &fermatav1.Job{
+		Handler: "ok", MaxLag: durationpb.New(time.Millisecond),
+		Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(time.Now().Add(-2 * time.Second))}},
+	}
+	create(t, c, "late", late)
+	top := func(kind fermatav1.TopJobsRequest_Kind, check func(*fermatav1.TopJob) bool) {
+		t.Helper()
+		redistest.Eventually(t, time.Minute, kind.String(), func(ctx context.Context) error {
+			r, err := c.TopJobs(ctx, &fermatav1.TopJobsRequest{Kind: kind})
+			if err != nil {
+				return err
+			}
+			for _, j := range r.GetJobs() {
+				if check(j) {
+					return nil
+				}
+			}
+			return fmt.Errorf("not among %v", r.GetJobs())
+		})
+	}
+	top(fermatav1.TopJobsRequest_KIND_LATE, func(j *fermatav1.TopJob) bool {
+		return j.GetWaiting() && strings.HasSuffix(j.GetJob().GetName(), "/late") && j.GetLag().AsDuration() > time.Second
+	})
+
+	// A worker of the first node runs it, late, and one that fails.
+	failing := every(100*time.Millisecond, "fails")
+	failing.BackoffPolicy = &fermatav1.BackoffPolicy{Disabled: true}
+	create(t, c, "failing", failing)
+	work(t, a, 2, map[string]func(context.Context, *worker.Task) error{
+		"ok":    func(context.Context, *worker.Task) error { return nil },
+		"fails": func(context.Context, *worker.Task) error { return fmt.Errorf("boom") },
+	})
+	top(fermatav1.TopJobsRequest_KIND_FAILING, func(j *fermatav1.TopJob) bool {
+		return strings.HasSuffix(j.GetJob().GetName(), "/failing") && j.GetJob().GetStatus().GetConsecutiveFailures() > 1
+	})
+	redistest.Eventually(t, time.Minute, "the broken objective", func(ctx context.Context) error {
+		text, err := metricsOf(ctx, a)
+		if err == nil && !strings.Contains(text, `fermata_lag_breaches_total{namespace="default",queue="default",reason="late"} 1`) {
+			err = fmt.Errorf("it is not counted")
+		}
+		return err
+	})
+	conn, err := grpc.NewClient(b.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	redistest.Eventually(t, time.Minute, "figures of the other node", func(ctx context.Context) error {
+		r, err := fermatav1.NewClusterServiceClient(conn).ListQueues(ctx, &fermatav1.ListQueuesRequest{})
+		if err != nil {
+			return err
+		}
+		for _, q := range r.GetQueues() {
+			recent := q.GetRecent()
+			if recent.GetStarted() > 1 && recent.GetFailed() > 0 && recent.GetBreaches() == 1 && recent.GetSpan().AsDuration() > 0 &&
+				recent.GetMaxLag().AsDuration() > time.Second && q.GetDead() > 0 {
+				return nil
+			}
+		}
+		return fmt.Errorf("not in %v", r.GetQueues())
+	})
+
+	// The second node takes over, and lists what the first one ran, by name too.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := a.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	top(fermatav1.TopJobsRequest_KIND_FAILING, func(j *fermatav1.TopJob) bool {
+		return strings.HasSuffix(j.GetJob().GetName(), "/failing")
+	})
+	redistest.Eventually(t, time.Minute, "names in the metrics", func(ctx context.Context) error {
+		text, err := metricsOf(ctx, b)
+		if err != nil {
+			return err
+		}
+		for _, want := range []string{
+			`fermata_worst_job_failures{job_id="failing",namespace="default",queue="default"}`, `fermata_failing_jobs{failures="2"} 1`,
+			`fermata_queue_oldest_dead_letter_seconds{namespace="default",queue="default"}`,
+		} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("no %s", want)
+			}
+		}
+		return nil
+	})
+}

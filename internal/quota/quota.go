@@ -1,0 +1,175 @@
+package quota
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// DefaultEvery is the least pause between two censuses.
+const DefaultEvery = 10 * time.Second
+
+const (
+	// looks is how many times in a pause each node looks whether a census is due: one
+	// whose node dies is made up for by another.
+	looks = 4
+	// share of the time that a census may take: one in so many.
+	share = 50
+	// maxSeries bounds the namespaces that have metrics: those nearest to their limit.
+	maxSeries = 200
+)
+
+// Store keeps the counts.
+type Store interface {
+	// TakeJobs counts up to n new jobs, as many as the limit leaves.
+	TakeJobs(ctx context.Context, namespace string, n, limit int) (granted, jobs int, err error)
+	GiveJobs(ctx context.Context, namespace string, n int) error
+	// Jobs are all counts, and whether there has been a census.
+	Jobs(ctx context.Context) (jobs map[string]int, counted bool, err error)
+	// Census puts the counts of namespaces right, unless another one began less than a
+	// pause ago.
+	Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (done bool, err error)
+}
+
+// Options of a [Quota]. Store, Limit and Limited are required.
+type Options struct {
+	Store Store
+	// Limit is how many jobs a namespace may have; 0 is no limit. Limited tells whether
+	// any has one. Both are asked anew each time.
+	Limit   func(namespace string) int
+	Limited func() bool
+	// Every is the least pause between two censuses. Default [DefaultEvery].
+	Every      time.Duration
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Quota bounds the jobs of namespaces. It is safe for concurrent use.
+type Quota struct {
+	o     Options
+	pause atomic.Int64 // until the next census, ns
+	now   atomic.Pointer[map[string]int]
+}
+
+// New makes a quota. [Quota.Run] keeps its counts right.
+func New(o Options) (*Quota, error) {
+	if o.Store == nil || o.Limit == nil || o.Limited == nil {
+		return nil, errors.New("quota: Store, Limit and Limited are required")
+	}
+	if o.Every <= 0 {
+		o.Every = DefaultEvery
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	q := &Quota{o: o}
+	q.pause.Store(int64(o.Every))
+	if o.Registerer == nil {
+		return q, nil
+	}
+	return q, o.Registerer.Register(q)
+}
+
+// Limit is how many jobs a namespace may have; 0 is no limit.
+func (q *Quota) Limit(namespace string) int { return q.o.Limit(namespace) }
+
+// Limited tells whether any namespace has a limit.
+func (q *Quota) Limited() bool { return q.o.Limited() }
+
+// Take counts up to n new jobs, as many as the limit leaves.
+func (q *Quota) Take(ctx context.Context, namespace string, n, limit int) (granted int, err error) {
+	granted, _, err = q.o.Store.TakeJobs(ctx, namespace, n, limit)
+	return granted, err
+}
+
+// Give takes jobs off the count. If that fails the next census does it.
+func (q *Quota) Give(ctx context.Context, namespace string, n int) {
+	if err := q.o.Store.GiveJobs(ctx, namespace, n); err != nil {
+		q.o.Logger.Debug("jobs are counted that are not there, until the next census", "namespace", namespace, "jobs", n, "error", err)
+	}
+}
+
+// Run takes a census now and then, until ctx ends.
+func (q *Quota) Run(ctx context.Context) error {
+	failing := false
+	for {
+		err := q.Look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if (err != nil) != failing {
+			if failing = err != nil; failing {
+				q.o.Logger.Warn("the jobs of namespaces could not be counted: limits go by the last count", "error", err)
+			} else {
+				q.o.Logger.Info("the jobs of namespaces are counted again")
+			}
+		}
+		wait := q.o.Every / looks
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait/2 + rand.N(wait)):
+		}
+	}
+}
+
+// Look takes a census if one is due, and reads the counts.
+func (q *Quota) Look(ctx context.Context) error {
+	if !q.o.Limited() {
+		q.now.Store(nil)
+		return nil
+	}
+	began := time.Now()
+	done, err := q.o.Store.Census(ctx, time.Duration(q.pause.Load()), func(namespace string) bool { return q.o.Limit(namespace) > 0 })
+	if err != nil {
+		return err
+	}
+	if done {
+		q.pause.Store(int64(max(q.o.Every, share*time.Since(began))))
+	}
+	jobs, _, err := q.o.Store.Jobs(ctx)
+	if err == nil {
+		q.now.Store(&jobs)
+	}
+	return err
+}
+
+var (
+	jobsDesc = prometheus.NewDesc("fermata_namespace_jobs",
+		"Jobs of a namespace that has a limit of them, in the whole cluster.", []string{"namespace"}, nil)
+	limitDesc = prometheus.NewDesc("fermata_namespace_jobs_limit",
+		"How many jobs a namespace may have.", []string{"namespace"}, nil)
+)
+
+// Describe makes a Quota a collector of its counts.
+func (q *Quota) Describe(out chan<- *prometheus.Desc) { out <- jobsDesc; out <- limitDesc }
+
+// Collect tells of the namespaces that are nearest to their limits.
+func (q *Quota) Collect(out chan<- prometheus.Metric) {
+	jobs := q.now.Load()
+	if jobs == nil {
+		return
+	}
+	type use struct {
+		namespace   string
+		jobs, limit float64
+	}
+	var uses []use
+	for namespace, n := range *jobs {
+		if limit := q.o.Limit(namespace); limit > 0 {
+			uses = append(uses, use{namespace, float64(n), float64(limit)})
+		}
+	}
+	slices.SortFunc(uses, func(a, b use) int { return cmp.Compare(b.jobs/b.limit, a.jobs/a.limit) })
+	for _, u := range uses[:min(len(uses), maxSeries)] {
+		out <- prometheus.MustNewConstMetric(jobsDesc, prometheus.GaugeValue, u.jobs, u.namespace)
+		out <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, u.limit, u.namespace)
+	}
+}

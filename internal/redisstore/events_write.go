@@ -1,0 +1,218 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/ring"
+)
+
+// newsPerShard bounds the events of a shard that wait to be written and that no record
+// is written with. What comes beyond them is lost, and counted.
+const newsPerShard = 4096
+
+// eventLine is what writing events needs. A nil one records none.
+type eventLine struct {
+	keep string // of each stream, about
+	mu   sync.Mutex
+	news [][]string // by shard
+	some map[int]bool
+}
+
+// newEventLine returns nil for no events to keep.
+func newEventLine(keep, shards int) *eventLine {
+	if keep == 0 {
+		return nil
+	}
+	return &eventLine{
+		keep: strconv.Itoa(max(100, keep/shards)), news: make([][]string, shards), some: map[int]bool{},
+	}
+}
+
+// RecordsEvents tells whether events are recorded.
+func (s *Store) RecordsEvents() bool { return s.events != nil }
+
+// Announce puts happenings that are no decisions in line: they are written with what is
+// next written in their shard, or by FlushEvents, and lost with this process before.
+// One without a key goes to the shard that its node's name decides.
+func (s *Store) Announce(happenings ...job.Happening) {
+	l := s.events
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range happenings {
+		h := &happenings[i]
+		shard := s.shardOfHappening(h)
+		if len(l.news[shard]) >= newsPerShard {
+			s.metrics.eventsLost.Inc()
+			continue
+		}
+		l.news[shard] = append(l.news[shard], encodeHappening(h))
+		l.some[shard] = true
+	}
+}
+
+func (s *Store) shardOfHappening(h *job.Happening) int {
+	switch {
+	case h.Kind == job.KindShardTaken:
+		return h.Shard
+	case h.Key == (job.Key{}):
+		return ring.ShardOf("", h.Node, len(s.shards))
+	}
+	return s.ShardOf(h.Key)
+}
+
+// take hands out what waits in a shard, at most what one call carries.
+func (l *eventLine) take(shard int) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.some[shard] {
+		return nil
+	}
+	all := l.news[shard]
+	n := min(len(all), applyItems)
+	if l.news[shard] = all[n:]; len(all) == n {
+		l.news[shard] = nil
+		delete(l.some, shard)
+	}
+	return all[:n:n]
+}
+
+// back undoes take.
+func (l *eventLine) back(shard int, texts []string) {
+	if len(texts) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.news[shard] = append(texts, l.news[shard]...)
+	l.some[shard] = true
+}
+
+// waiting lists the shards that have something in line.
+func (l *eventLine) waiting() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	shards := make([]int, 0, len(l.some))
+	for shard := range l.some {
+		shards = append(shards, shard)
+	}
+	return shards
+}
+
+// FlushEvents writes what Announce has put in line.
+func (s *Store) FlushEvents(ctx context.Context) error {
+	if s.events == nil {
+		return nil
+	}
+	var ops []*op
+	taken := map[*op][]string{}
+	for _, shard := range s.events.waiting() {
+		texts := s.events.take(shard)
+		if len(texts) == 0 {
+			continue
+		}
+		argv := make([]any, 0, 2*len(texts)+2)
+		for _, text := range texts {
+			argv = append(argv, 0, text)
+		}
+		keys := s.shards[shard]
+		o := call(s.scripts.announce, shard, []string{keys.meta, keys.events}, s.events.close(argv, len(texts)))
+		ops, taken[o] = append(ops, o), texts
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	err := s.perform(ctx, ops...)
+	for _, o := range ops {
+		switch {
+		case o.err == nil:
+		case errors.Is(o.err, job.ErrNoMemory):
+			s.metrics.eventsLost.Add(float64(len(taken[o])))
+		default:
+			s.events.back(o.shard, taken[o])
+		}
+	}
+	return err
+}
+
+// close ends the arguments of a script that records events.
+func (l *eventLine) close(argv []any, events int) []any { return append(argv, l.keep, events) }
+
+// withEvents adds the events of the writes, and what waits in line before them.
+func (c *applyCall) withEvents(s *Store, argv []any, writes []job.Write) []any {
+	n := 0
+	c.news = s.events.take(c.shard)
+	for _, text := range c.news {
+		argv, n = append(argv, 0, text), n+1
+	}
+	for i, item := range c.items {
+		if item.write < 0 || writes == nil {
+			continue
+		}
+		w := &writes[item.write]
+		labels := w.Current.Labels
+		if d := w.Decision.Definition; d != nil {
+			labels = d.Labels
+		}
+		for k := range w.Decision.Notices {
+			if h, ok := job.Happened(&w.Decision.Notices[k], labels); ok {
+				argv, n = append(argv, i+1, encodeHappening(&h)), n+1
+			}
+		}
+	}
+	return s.events.close(argv, n)
+}
+
+// forgo is for a call that is made again without events, for lack of memory.
+func (s *Store) forgo(c *applyCall) {
+	if s.events == nil {
+		return
+	}
+	n, _ := c.op.argv[len(c.op.argv)-1].(int)
+	s.metrics.eventsLost.Add(float64(n))
+	c.news = nil
+}
+
+// settleNews puts what calls that failed were to write back in line.
+func (s *Store) settleNews(calls []*applyCall) {
+	for _, c := range calls {
+		if c.op.err != nil && !errors.Is(c.op.err, errUnconfirmed) {
+			s.events.back(c.shard, c.news)
+		}
+	}
+}
+
+// created adds the events of new jobs.
+func (l *eventLine) created(argv []any, records []*newRecord) []any {
+	for i, r := range records {
+		argv = append(argv, i+1, encodeHappening(firstHappening(job.KindJobCreated, r.record)))
+	}
+	return l.close(argv, len(records))
+}
+
+// restored adds the event of a job that came back.
+func (l *eventLine) restored(argv []any, r *job.Record) []any {
+	return l.close(append(argv, 1, encodeHappening(firstHappening(job.KindJobRestored, r))), 1)
+}
+
+func firstHappening(kind string, r *job.Record) *job.Happening {
+	d := r.Definition
+	return &job.Happening{
+		Kind: kind, AtMS: d.UpdatedMS, Key: d.Key, Queue: r.State.Lane.Queue, DueMS: r.State.Due, Failures: r.State.Failures, Labels: d.Labels,
+	}
+}
+
+// swept is what there is to tell of a job that is deleted because its time has come.
+func (s *Store) swept(record string, lane job.Lane) []job.Notice {
+	key, child, ok := job.ParseRecord(record)
+	if s.events == nil || !ok || child != "" {
+		return nil
+	}
+	return []job.Notice{{Kind: job.JobDeleted, Key: key, Queue: lane.Queue, Reason: "retention"}}
+}

@@ -1,0 +1,289 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/storetest"
+)
+
+func recording(o *redisstore.Options) { o.KeepEvents = 1000 }
+
+// onServers runs a test on a server of its own, under the user of the keyspace, and on
+// the embedded one.
+func onServers(t *testing.T, test func(t *testing.T, w *storetest.World)) {
+	t.Run("redis", func(t *testing.T) {
+		server := redistest.Start(t)
+		test(t, storetest.NewWorld(t, server.Client(), as(t, server.URL()), recording))
+	})
+	t.Run("embedded", func(t *testing.T) {
+		url := "redis://" + miniredis.RunT(t).Addr()
+		test(t, storetest.NewWorld(t, dial(t, url), recording))
+	})
+}
+
+// eventsAfter are all that follow a place.
+func eventsAfter(t *testing.T, w *storetest.World, shard int, p job.Place) (list []job.Happening) {
+	t.Helper()
+	pages, err := w.Store.Events(t.Context(), []job.EventsAsk{{Shard: shard, After: p, Limit: 10_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pages[0].Gap {
+		t.Errorf("a gap after %v", p)
+	}
+	return pages[0].Happenings
+}
+
+func kindsOf(list []job.Happening) (kinds []string) {
+	for _, h := range list {
+		kinds = append(kinds, h.Kind)
+	}
+	return kinds
+}
+
+func wantKinds(t *testing.T, what string, list []job.Happening, want ...string) {
+	t.Helper()
+	if got := kindsOf(list); !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// TestEventsAreThoseOfWhatWasWritten: an event is in the stream if and only if its
+// decision is stored, once, after what was announced before; its place grows by one.
+func TestEventsAreThoseOfWhatWasWritten(t *testing.T) {
+	onServers(t, func(t *testing.T, w *storetest.World) {
+		ids := w.InShard(0, 3)
+		for _, id := range ids {
+			d := storetest.Definition(id)
+			d.Labels = map[string]string{"team": "ops"}
+			d.Retry.MaxAttempts = 1
+			record := w.Record(d)
+			for range 2 { // the second finds the work of the first
+				if r := storetest.Create(t.Context(), w.Store, 0, []job.Record{record}); r.Err != nil {
+					t.Fatal(r.Err)
+				}
+			}
+		}
+		wantKinds(t, "creations", eventsAfter(t, w, 0, job.Place{}), job.KindJobCreated, job.KindJobCreated, job.KindJobCreated)
+		w.Advance(61 * time.Second)
+		leased := w.Lease(0, 3)
+		place := func() job.Place {
+			last, err := w.Store.LastEvents(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return last[0]
+		}
+
+		before := place()
+		w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Definition.Key, AtMS: w.Clock.Load()})
+		settle := w.Settle(leased[0], job.OutcomeFailed)
+		w.MustWrite(0, settle)
+		got := eventsAfter(t, w, 0, before)
+		wantKinds(t, "a failed run", got, job.KindRunStarted, job.KindRunFailed, job.KindRunDead, job.KindJobBackoff)
+		if h := got[1]; h.Error != "no luck" || h.Worker != "w1" || h.Labels["team"] != "ops" || h.Key != leased[0].Definition.Key || h.AtMS != w.Clock.Load() {
+			t.Errorf("%+v", h)
+		}
+		for i, h := range got {
+			if h.Place.Seq != before.Seq+1+uint64(i) || h.ID() != fmt.Sprintf("0-%d-%d", h.Place.MS, h.Place.Seq) {
+				t.Errorf("event %d is at %v after %v", i, h.Place, before)
+			}
+		}
+
+		before = place()
+		w.MustWrite(0, settle) // it is written already
+		stale := w.Settle(leased[1], job.OutcomeSucceeded)
+		stale.Revision++
+		if r := w.Apply(0, stale, w.Settle(leased[2], job.OutcomeSucceeded)); r.Results[0].Code != job.Conflict || r.Results[1].Code != job.Written {
+			t.Fatalf("%+v", r.Results)
+		}
+		got = eventsAfter(t, w, 0, before)
+		wantKinds(t, "a copy, a conflict and a success", got, job.KindRunSucceeded)
+		if len(got) > 0 && got[0].Key != leased[2].Definition.Key {
+			t.Errorf("of %v", got[0].Key)
+		}
+		if err := w.Store.FlushEvents(t.Context()); err != nil || len(eventsAfter(t, w, 0, place())) != 0 {
+			t.Errorf("nothing was announced: %v", err)
+		}
+	})
+}
+
+// TestStreamsOfEventsAreBounded: what is trimmed is a gap for those who come too late,
+// and nobody else.
+func TestStreamsOfEventsAreBounded(t *testing.T) {
+	onServers(t, func(t *testing.T, w *storetest.World) {
+		for range 2000 {
+			w.Store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 1, Node: "n"})
+		}
+		for range 5 {
+			if err := w.Store.FlushEvents(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n, err := w.Client.XLen(t.Context(), w.Key(1, "events")).Result()
+		if err != nil || n < 250 || n > 400 { // a quarter of 1000 for each of four shards, and what a node of the stream holds
+			t.Errorf("%d are kept, %v", n, err)
+		}
+		last, err := w.Store.LastEvents(t.Context())
+		if err != nil || last[1].Seq != 2000 {
+			t.Fatalf("%v, %v", last, err)
+		}
+		for _, c := range []struct {
+			after job.Place
+			gap   bool
+		}{
+			{job.Place{}, true}, {job.Place{MS: last[1].MS, Seq: 1000}, true}, {job.PlaceBefore(1), false},
+			{job.Place{MS: last[1].MS, Seq: 1900}, false}, {last[1], false},
+		} {
+			pages, err := w.Store.Events(t.Context(), []job.EventsAsk{{Shard: 1, After: c.after, Limit: 10}})
+			if err != nil || pages[0].Gap != c.gap {
+				t.Errorf("after %v: gap %v, %v", c.after, pages[0].Gap, err)
+			}
+		}
+	})
+}
+
+// TestNothingIsKnownOfEventsWhereTheyAreOff: no key, and no argument more.
+func TestNothingIsKnownOfEventsWhereTheyAreOff(t *testing.T) {
+	server := redistest.Start(t)
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
+	w.Add(storetest.Definition(w.InShard(0, 1)[0]))
+	w.Store.Announce(job.Happening{Kind: job.KindNodeJoined, Node: "n"})
+	if err := w.Store.FlushEvents(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n, err := w.Client.Exists(t.Context(), w.Key(0, "events")).Result(); n != 0 || err != nil {
+		t.Errorf("%d streams, %v", n, err)
+	}
+	if _, err := w.Store.LastEvents(t.Context()); !errors.Is(err, job.ErrEventsOff) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAWebhooksPlaceIsTheHolders: only the holder of the lock moves it, and what it gave
+// up on is stored with that, once.
+func TestAWebhooksPlaceIsTheHolders(t *testing.T) {
+	onServers(t, func(t *testing.T, w *storetest.World) {
+		ctx := t.Context()
+		holder, err := w.Client.Get(ctx, w.Store.LockKey(2)).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := job.HookState{After: job.Place{MS: 7, Seq: 3}, Tries: 2, FirstMS: 5, RetryMS: 9, UpdatedMS: 6}
+		letter := &job.HookLetter{
+			Hook: "ops", Tries: 12, AtMS: 6, Reason: "status 500",
+			Happening: job.Happening{Shard: 2, Place: job.Place{MS: 7, Seq: 3}, Kind: job.KindRunDead, AtMS: 7, Key: job.Key{Namespace: "ns", ID: "a"}},
+		}
+		if err := w.Store.SaveHook(ctx, 2, "somebody else", "ops", state, letter); !errors.Is(err, job.ErrNotHolder) {
+			t.Errorf("%v", err)
+		}
+		for range 2 { // the second is a copy of the first
+			if err := w.Store.SaveHook(ctx, 2, holder, "ops", state, letter); err != nil {
+				t.Error(err)
+			}
+		}
+		states, err := w.Store.HookStates(ctx, []int{1, 2})
+		if err != nil || len(states[0]) != 0 || states[1]["ops"] != state {
+			t.Errorf("%v, %v", states, err)
+		}
+		letters, err := w.Store.HookLetters(ctx, "ops", 10)
+		if err != nil || len(letters) != 1 || letters[0].Happening.ID() != "2-7-3" || letters[0].Reason != "status 500" || letters[0].Tries != 12 {
+			t.Fatalf("%+v, %v", letters, err)
+		}
+		if other, err := w.Store.HookLetters(ctx, "other", 10); err != nil || len(other) != 0 {
+			t.Errorf("%v, %v", other, err)
+		}
+		err = errors.Join(w.Store.DropHookLetter(ctx, letters[0]), w.Store.ForgetHooks(ctx, 2, []string{"ops"}))
+		letters, err2 := w.Store.HookLetters(ctx, "", 10)
+		states, err3 := w.Store.HookStates(ctx, []int{2})
+		if err := errors.Join(err, err2, err3); err != nil || len(letters)+len(states[0]) != 0 {
+			t.Errorf("%v, %v, %v", letters, states, err)
+		}
+	})
+}
+
+// TestTheNewestLettersAreKept: what webhooks gave up on is bounded in each shard.
+func TestTheNewestLettersAreKept(t *testing.T) {
+	server := redistest.Start(t)
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), recording)
+	ctx := t.Context()
+	holder, err := w.Client.Get(ctx, w.Store.LockKey(2)).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const kept, more = 1000, 5
+	for i := range kept + more {
+		letter := &job.HookLetter{Hook: "ops", AtMS: int64(i), Happening: job.Happening{Shard: 2, Place: job.Place{MS: 7, Seq: uint64(i)}}}
+		if err := w.Store.SaveHook(ctx, 2, holder, "ops", job.HookState{After: job.Place{MS: 7, Seq: uint64(i)}}, letter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	letters, err := w.Store.HookLetters(ctx, "ops", 2*kept)
+	if err != nil || len(letters) != kept || letters[0].AtMS != kept+more-1 || letters[kept-1].AtMS != more {
+		t.Errorf("%d are kept, %v", len(letters), err)
+	}
+}
+
+// TestEventsMakeRoomForDecisions: at maxmemory decisions are stored without their events,
+// which are counted; those that follow leave no gap.
+func TestEventsMakeRoomForDecisions(t *testing.T) {
+	server := redistest.Start(t)
+	registry := prometheus.NewRegistry()
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), recording, func(o *redisstore.Options) { o.Registerer = registry })
+	for _, id := range w.InShard(0, 2) {
+		w.Add(storetest.Definition(id))
+	}
+	w.Advance(61 * time.Second)
+	leased := w.Lease(0, 2)
+	before, err := w.Store.LastEvents(t.Context())
+	if err != nil || len(leased) != 2 {
+		t.Fatal(leased, err)
+	}
+	w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Definition.Key})
+	fill(t, server.Client(), "1")
+	w.MustWrite(0, w.Settle(leased[0], job.OutcomeSucceeded))
+	fill(t, server.Client(), "0")
+	w.MustWrite(0, w.Settle(leased[1], job.OutcomeSucceeded))
+	got := eventsAfter(t, w, 0, before[0])
+	wantKinds(t, "after memory was short", got, job.KindRunSucceeded)
+	if len(got) > 0 && got[0].Key != leased[1].Definition.Key {
+		t.Errorf("of %v", got[0].Key)
+	}
+	const lost = `
+# HELP fermata_events_lost_total Events that were not recorded: memory was short, or too many waited for Redis.
+# TYPE fermata_events_lost_total counter
+fermata_events_lost_total 2
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(lost), "fermata_events_lost_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnnouncementsOutliveAServerThatIsAway: they wait in line.
+func TestAnnouncementsOutliveAServerThatIsAway(t *testing.T) {
+	server := redistest.Start(t)
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), recording)
+	w.Store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 3, Node: "n"})
+	away, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Store.FlushEvents(away); err == nil {
+		t.Error("no error")
+	}
+	if err := w.Store.FlushEvents(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantKinds(t, "announced", eventsAfter(t, w, 3, job.Place{}), job.KindShardTaken)
+}

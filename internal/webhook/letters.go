@@ -1,0 +1,130 @@
+package webhook
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+const (
+	// redeliverLimit bounds one Redeliver.
+	redeliverLimit = 100
+	// countedLetters bounds what Statuses counts of one webhook.
+	countedLetters = 1_000_000
+)
+
+// Letters lists events that a webhook ("": any) gave up on, newest first.
+func (c *Courier) Letters(ctx context.Context, hook string, n int) ([]job.HookLetter, error) {
+	return c.o.Store.HookLetters(ctx, hook, n)
+}
+
+// Redeliver tries up to 100 events that a webhook gave up on, or that of one id, once
+// more, oldest first, until one fails. What it meets is the failure.
+func (c *Courier) Redeliver(ctx context.Context, hook, event string) (delivered int, failure string, err error) {
+	s := c.senderOf(hook)
+	if s == nil {
+		return 0, "", job.Invalid("webhook", "there is no webhook %q", job.Clip(hook, 64))
+	}
+	letters, err := c.o.Store.HookLetters(ctx, hook, countedLetters)
+	if err != nil {
+		return 0, "", err
+	}
+	slices.Reverse(letters)
+	if event != "" {
+		letters = slices.DeleteFunc(letters, func(l job.HookLetter) bool { return l.Happening.ID() != event })
+		if len(letters) == 0 {
+			return 0, "", job.Invalid("event_id", "there is no such undelivered event")
+		}
+	}
+	for i := range letters[:min(len(letters), redeliverLimit)] {
+		l := &letters[i]
+		if f := s.send(ctx, &l.Happening); f != nil {
+			return delivered, f.reason, ctx.Err()
+		}
+		if err := c.o.Store.DropHookLetter(ctx, *l); err != nil {
+			return delivered, "", err
+		}
+		delivered++
+	}
+	return delivered, "", nil
+}
+
+// Statuses tells how far the cluster is with each webhook of this node's file.
+func (c *Courier) Statuses(ctx context.Context) ([]job.HookStatus, error) {
+	last, err := c.o.Store.LastEvents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shards := make([]int, len(last))
+	for i := range shards {
+		shards[i] = i
+	}
+	states, err := c.o.Store.HookStates(ctx, shards)
+	if err != nil {
+		return nil, err
+	}
+	letters, err := c.o.Store.HookLetters(ctx, "", countedLetters)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	var out []job.HookStatus
+	for name, s := range c.senders {
+		out = append(out, job.HookStatus{Name: name, URL: plainURL(s.hook.url)})
+	}
+	c.mu.Unlock()
+	slices.SortFunc(out, func(a, b job.HookStatus) int { return strings.Compare(a.Name, b.Name) })
+	for i := range out {
+		if err := c.measure(ctx, &out[i], states, last); err != nil {
+			return nil, err
+		}
+		for _, l := range letters {
+			if l.Hook == out[i].Name {
+				out[i].Letters++
+			}
+		}
+	}
+	return out, nil
+}
+
+// measure finds what is behind by the first event after each place.
+func (c *Courier) measure(ctx context.Context, h *job.HookStatus, states []map[string]job.HookState, last []job.Place) error {
+	var asks []job.EventsAsk
+	for shard := range last {
+		state, known := states[shard][h.Name]
+		if !known || !state.After.Before(last[shard]) {
+			continue
+		}
+		if state.Tries > 0 {
+			h.Failing++
+		}
+		asks = append(asks, job.EventsAsk{Shard: shard, After: state.After, Limit: 1})
+	}
+	if h.Behind = len(asks); h.Behind == 0 {
+		return nil
+	}
+	pages, err := c.o.Store.Events(ctx, asks)
+	if err != nil {
+		return err
+	}
+	for i, page := range pages {
+		now, err := c.o.Store.Now(ctx, asks[i].Shard)
+		if err != nil {
+			return err
+		}
+		if len(page.Happenings) > 0 {
+			h.Lag = max(h.Lag, time.Duration(now-page.Happenings[0].AtMS)*time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// plainURL leaves out what may be nobody's business.
+func plainURL(u *url.URL) string {
+	plain := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	return plain.String()
+}

@@ -1,0 +1,65 @@
+package webhook
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Outcomes of deliveries.
+const (
+	delivered = "delivered"
+	retried   = "retried"
+	dead      = "dead_lettered"
+)
+
+type metrics struct {
+	deliveries *prometheus.CounterVec
+	lost       *prometheus.CounterVec
+	lag        *prometheus.GaugeVec
+	seconds    *prometheus.HistogramVec
+}
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	hook := []string{"webhook"}
+	m := &metrics{
+		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fermata_webhook_deliveries_total",
+			Help: "Events that webhooks took (delivered), did not take and get again (retried), or that were given up on (dead_lettered).",
+		}, []string{"webhook", "outcome"}),
+		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fermata_webhook_lost_total",
+			Help: "Events that were no longer kept when a webhook came to them, whether it would have been told of them or not.",
+		}, hook),
+		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fermata_webhook_lag_seconds",
+			Help: "Age of the oldest event that a webhook has not come past, in the shards that this node holds.",
+		}, hook),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fermata_webhook_request_seconds", Help: "How long endpoints took to answer, or not to.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 3, 9),
+		}, hook),
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.deliveries, m.lost, m.lag, m.seconds} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// begin makes the series of a webhook, so that the first of each outcome shows in rates.
+func (m *metrics) begin(hook string) {
+	for _, outcome := range []string{delivered, retried, dead} {
+		m.deliveries.WithLabelValues(hook, outcome)
+	}
+	m.lost.WithLabelValues(hook)
+	m.lag.WithLabelValues(hook)
+	m.seconds.WithLabelValues(hook)
+}
+
+func (m *metrics) forget(hook string) {
+	m.deliveries.DeletePartialMatch(prometheus.Labels{"webhook": hook})
+	m.lost.DeleteLabelValues(hook)
+	m.lag.DeleteLabelValues(hook)
+	m.seconds.DeleteLabelValues(hook)
+}

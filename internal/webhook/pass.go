@@ -1,0 +1,159 @@
+package webhook
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// pass takes over shards, lets go of others, and starts deliveries where there is
+// something to deliver.
+func (c *Courier) pass(ctx context.Context, last []job.Place) {
+	held := c.o.Held()
+	c.letGo(held)
+	c.takeOver(ctx, held, last)
+	now := time.Now()
+	oldest := map[string]int64{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, s := range c.lanes {
+		for name := range c.senders {
+			l := s.lanes[name]
+			if l == nil || !l.busy && !l.state.After.Before(last[id]) {
+				continue
+			}
+			if since := l.since; since != 0 && (oldest[name] == 0 || since < oldest[name]) {
+				oldest[name] = since
+			}
+			if l.busy || now.Before(l.due) || c.busy[name] >= c.senders[name].hook.concurrency {
+				continue
+			}
+			l.busy = true
+			c.busy[name]++
+			c.wg.Go(func() { c.deliver(l, c.senderOf(name)) })
+		}
+	}
+	for name := range c.senders {
+		lag := 0.0
+		if oldest[name] != 0 {
+			lag = max(0, float64(now.UnixMilli()-oldest[name])/1000)
+		}
+		c.metrics.lag.WithLabelValues(name).Set(lag)
+	}
+}
+
+func (c *Courier) senderOf(name string) *sender {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.senders[name]
+}
+
+// letGo forgets shards that this node holds no longer, or anew.
+func (c *Courier) letGo(held map[int]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, s := range c.lanes {
+		if held[id] == s.lock {
+			continue
+		}
+		for _, l := range s.lanes {
+			l.cancel()
+		}
+		delete(c.lanes, id)
+	}
+}
+
+// takeOver reads how far the webhooks are with shards that are new here. One that has
+// never been in a shard begins with what comes.
+func (c *Courier) takeOver(ctx context.Context, held map[int]string, last []job.Place) {
+	var shards []int
+	c.mu.Lock()
+	names := make([]string, 0, len(c.senders))
+	for name := range c.senders {
+		names = append(names, name)
+	}
+	for id := range held {
+		if s := c.lanes[id]; s == nil || len(s.lanes) < len(names) {
+			shards = append(shards, id)
+		}
+	}
+	c.mu.Unlock()
+	if len(shards) == 0 {
+		return
+	}
+	states, err := c.o.Store.HookStates(ctx, shards)
+	if err != nil {
+		return // the store logs what is wrong with Redis; the next pass tries again
+	}
+	for i, id := range shards {
+		for _, name := range names {
+			c.begin(ctx, id, held[id], name, states[i], last[id])
+		}
+		c.tidy(ctx, id, names, states[i])
+	}
+}
+
+// begin makes a lane.
+func (c *Courier) begin(ctx context.Context, id int, lock, name string, states map[string]job.HookState, last job.Place) {
+	c.mu.Lock()
+	s := c.lanes[id]
+	if s == nil {
+		s = &shard{lock: lock, lanes: map[string]*lane{}}
+		c.lanes[id] = s
+	}
+	there := s.lanes[name] != nil
+	c.mu.Unlock()
+	if there {
+		return
+	}
+	now, err := c.o.Store.Now(ctx, id)
+	if err != nil {
+		return
+	}
+	state, known := states[name]
+	if !known {
+		// Stored at once: what happens before its first delivery is not to be left
+		// out when this node dies.
+		state = job.HookState{After: last, UpdatedMS: now}
+		if c.o.Store.SaveHook(ctx, id, lock, name, state, nil) != nil {
+			return
+		}
+	}
+	// Of one that fails its first failure tells how old what it stands before is, at least.
+	l := &lane{hook: name, lock: lock, shard: id, state: state, since: state.FirstMS}
+	if state.RetryMS > now {
+		l.due = time.Now().Add(time.Duration(state.RetryMS-now) * time.Millisecond)
+	}
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.senders[name] == nil || c.lanes[id] != s {
+		l.cancel()
+		return
+	}
+	s.lanes[name] = l
+}
+
+// tidy deletes what is left of webhooks that have long gone.
+func (c *Courier) tidy(ctx context.Context, id int, names []string, states map[string]job.HookState) {
+	now, err := c.o.Store.Now(ctx, id)
+	if err != nil {
+		return
+	}
+	known := map[string]bool{}
+	for _, name := range names {
+		known[name] = true
+	}
+	var gone []string
+	for name, state := range states {
+		if !known[name] && now-state.UpdatedMS > keepStates.Milliseconds() {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) > 0 {
+		if err := c.o.Store.ForgetHooks(ctx, id, gone); err != nil {
+			c.o.Logger.Warn("states of webhooks that are no more cannot be deleted", "shard", id, "error", err)
+		}
+	}
+}

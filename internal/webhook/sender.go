@@ -1,0 +1,126 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/egress"
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	maxHeaders  = 64 << 10
+	// maxExcerpt is how much of an answer is told of in a reason.
+	maxExcerpt = 200
+	// maxDrain is how much of an answer is read so that its connection can be used again.
+	maxDrain = 64 << 10
+	// maxAsked bounds the wait that an endpoint asks for.
+	maxAsked = time.Hour
+)
+
+// sender posts events of one webhook.
+type sender struct {
+	hook   *hook
+	client *http.Client
+	agent  string
+	source string
+}
+
+func newSender(h *hook, source, version string) *sender {
+	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: egress.Guard{Allow: h.allow, Ports: h.ports}.Control}
+	return &sender{
+		hook: h, agent: "fermata/" + version, source: source,
+		client: &http.Client{
+			Timeout:       h.timeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			// No proxy: the guard would see the proxy's address only.
+			Transport: &http.Transport{
+				DialContext: dialer.DialContext, TLSClientConfig: h.tls, TLSHandshakeTimeout: dialTimeout, ForceAttemptHTTP2: true,
+				MaxIdleConnsPerHost: h.concurrency, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxHeaders,
+			},
+		},
+	}
+}
+
+func (s *sender) close() { s.client.CloseIdleConnections() }
+
+// failure is why an event was not taken.
+type failure struct {
+	reason string
+	// refused: a repetition would be refused as well.
+	refused bool
+	after   time.Duration // that the endpoint asks to wait
+}
+
+// send posts an event; nil: the endpoint has it.
+func (s *sender) send(ctx context.Context, h *job.Happening) *failure {
+	body, err := envelope(s.source, h)
+	if err != nil {
+		return &failure{reason: "cannot be written: " + err.Error(), refused: true}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.hook.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return &failure{reason: "no request can be made", refused: true}
+	}
+	id, now := h.ID(), time.Now()
+	request.Header.Set("Content-Type", "application/cloudevents+json; charset=utf-8")
+	request.Header.Set("User-Agent", s.agent)
+	request.Header.Set("Webhook-Id", id)
+	request.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
+	request.Header.Set("Webhook-Signature", signature(s.hook.keys, id, now, body))
+	response, err := s.client.Do(request)
+	if err != nil {
+		return &failure{reason: job.Clip(plainError(err), job.MaxError)}
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= 200 && response.StatusCode < 300 {
+		// An answer that breaks off after its status has come all the same.
+		_, _ = io.CopyN(io.Discard, response.Body, maxDrain)
+		return nil
+	}
+	excerpt, _ := io.ReadAll(io.LimitReader(response.Body, maxExcerpt))
+	reason := fmt.Sprintf("status %d", response.StatusCode)
+	if text := strings.TrimSpace(string(excerpt)); text != "" {
+		reason += ": " + text
+	}
+	return &failure{
+		reason: job.Clip(reason, job.MaxError), refused: refusals[response.StatusCode], after: retryAfter(response.Header, now),
+	}
+}
+
+// refusals are answers about the event, not about the endpoint or its credentials.
+var refusals = map[int]bool{
+	http.StatusBadRequest: true, http.StatusRequestEntityTooLarge: true, http.StatusUnsupportedMediaType: true, http.StatusUnprocessableEntity: true,
+}
+
+// plainError leaves out the URL, whose query may hold what is nobody's business.
+func plainError(err error) string {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err.Error()
+	}
+	return err.Error()
+}
+
+// retryAfter reads the header of that name: seconds, or a date.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxAsked)
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return max(0, min(at.Sub(now), maxAsked))
+}

@@ -1,0 +1,7 @@
+package worker
+
+import "time"
+
+// KeepWaiting has attempts wait for a slot for so long, where a test is about what becomes
+// of those that wait, and not about how long they may.
+func (w *Worker) KeepWaiting(d time.Duration) { w.maxWait = d }

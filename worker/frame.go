@@ -1,0 +1,167 @@
+package worker
+
+import (
+	"bytes"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fermata-io/fermata/internal/frame"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Leases and results, nearly all there is on a stream, come from and go to the wire
+// without a message of protobuf between. The numbers of their fields:
+const (
+	// Of WorkResponse, of WorkRequest, and of the lists in them.
+	workLeases  = 2
+	workResults = 3
+	listItem    = 1
+	// Of Lease.
+	leaseID, leaseRun, leaseQueue, leaseHandler, leasePayload           = 1, 2, 3, 4, 5
+	leaseAttempt, leaseMaxAttempts, leaseNominal, leaseDue              = 6, 7, 8, 9
+	leaseTimeout, leaseToken, leaseLabels, leaseCorrelation, leaseTrace = 10, 11, 12, 13, 60
+	// Of Result.
+	resultLease, resultOutcome, resultError, resultOutput, resultRetry, resultTook = 1, 2, 3, 4, 5, 6
+)
+
+// responseFrame is a WorkResponse: leases, or any other message.
+type responseFrame struct {
+	leases []*attempt
+	other  fermatav1.WorkResponse
+}
+
+func (f *responseFrame) ReadFrame(data []byte) error {
+	return frame.Fields(data, func(field frame.Field, raw []byte) error {
+		if field.Number == workLeases && field.Bytes != nil {
+			return f.readLeases(field.Bytes)
+		}
+		return proto.UnmarshalOptions{Merge: true}.Unmarshal(raw, &f.other)
+	})
+}
+
+func (f *responseFrame) readLeases(data []byte) error {
+	last := &Task{} // what leases have alike is kept once
+	return frame.Fields(data, func(field frame.Field, _ []byte) error {
+		if field.Number != listItem || field.Bytes == nil {
+			return nil
+		}
+		a := &attempt{}
+		if err := a.read(field.Bytes, last); err != nil {
+			return err
+		}
+		last = &a.task
+		f.leases = append(f.leases, a)
+		return nil
+	})
+}
+
+// read takes the attempt and its task from a lease.
+func (a *attempt) read(lease []byte, last *Task) error {
+	t := &a.task
+	err := frame.Fields(lease, func(f frame.Field, _ []byte) (err error) {
+		switch f.Number {
+		case leaseID:
+			a.id, err = f.Text()
+		case leaseRun:
+			t.Run, err = f.Text()
+		case leaseQueue:
+			t.Queue, err = f.TextLike(last.Queue)
+		case leaseHandler:
+			t.Handler, err = f.TextLike(last.Handler)
+		case leasePayload:
+			t.Payload = bytes.Clone(f.Bytes)
+		case leaseAttempt:
+			t.Attempt = int(int32(f.Int))
+		case leaseMaxAttempts:
+			t.MaxAttempts = int(int32(f.Int))
+		case leaseNominal:
+			t.NominalTime, err = f.Time()
+		case leaseDue:
+			t.DueTime, err = f.Time()
+		case leaseTimeout:
+			t.Timeout, err = f.Duration()
+		case leaseToken:
+			t.Token = int64(f.Int)
+		case leaseLabels:
+			err = t.readLabel(f.Bytes)
+		case leaseCorrelation:
+			t.CorrelationID, err = f.Text()
+		case leaseTrace:
+			a.trace = &fermatav1.TraceContext{}
+			err = proto.Unmarshal(f.Bytes, a.trace)
+		}
+		return err
+	})
+	t.Namespace, t.Job = splitRun(t.Run)
+	t.Timeout = max(0, t.Timeout)
+	return err
+}
+
+func (t *Task) readLabel(entry []byte) error {
+	key, value := "", ""
+	err := frame.Fields(entry, func(f frame.Field, _ []byte) (err error) {
+		switch f.Number {
+		case 1:
+			key, err = f.Text()
+		case 2:
+			value, err = f.Text()
+		}
+		return err
+	})
+	if t.Labels == nil {
+		t.Labels = make(map[string]string)
+	}
+	t.Labels[key] = value
+	return err
+}
+
+// result is what is reported of an attempt that has ended.
+type result struct {
+	outcome    fermatav1.Result_Outcome
+	text       string // what went wrong
+	output     []byte
+	retryAfter time.Duration // 0: nothing is wished
+	took       time.Duration // of the handler
+}
+
+// resultRest is what a result takes beside lease id, text and output, at most.
+const resultRest = 48
+
+// resultSize is about how many bytes the attempt's result takes.
+func (a *attempt) resultSize() int {
+	return resultRest + len(a.id) + len(a.result.text) + len(a.result.output)
+}
+
+// resultFrame is a WorkRequest with the results of attempts that have ended, which do
+// not change any more.
+type resultFrame struct{ attempts []*attempt }
+
+func (f *resultFrame) FrameSize() int {
+	size := resultRest
+	for _, a := range f.attempts {
+		size += a.resultSize()
+	}
+	return size
+}
+
+func (f *resultFrame) AppendFrame(b []byte) []byte {
+	b, all := frame.Open(b, workResults)
+	for _, a := range f.attempts {
+		r := &a.result
+		var each int
+		b, each = frame.Open(b, listItem)
+		b = frame.AppendText(b, resultLease, a.id)
+		b = frame.AppendInt(b, resultOutcome, int64(r.outcome))
+		b = frame.AppendText(b, resultError, r.text)
+		b = frame.AppendText(b, resultOutput, r.output)
+		if r.retryAfter > 0 {
+			b = frame.AppendDuration(b, resultRetry, r.retryAfter)
+		}
+		if r.took > 0 {
+			b = frame.AppendDuration(b, resultTook, r.took)
+		}
+		b = frame.Close(b, each)
+	}
+	return frame.Close(b, all)
+}

@@ -1,0 +1,44 @@
+package httphandler
+
+import (
+	"net/http"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// scope is the instrumentation scope of requests.
+const scope = "github.com/fermata-io/fermata/worker/httphandler"
+
+// follow makes a request part of the trace of its run, if that is traced: the headers
+// name it, unless the payload does, and the request has a span, which ends with the
+// headers of the answer. It comes from whoever made the handler's.
+func follow(q *http.Request) (_ *http.Request, answered func(*http.Response, error)) {
+	parent := trace.SpanFromContext(q.Context())
+	if !parent.SpanContext().IsSampled() {
+		return q, func(*http.Response, error) {}
+	}
+	ctx, span := parent.TracerProvider().Tracer(scope).Start(q.Context(), q.Method, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(
+			attribute.String("http.request.method", q.Method), attribute.String("url.full", plain(q.URL)),
+			attribute.String("server.address", q.URL.Hostname())))
+	q = q.WithContext(ctx)
+	if q.Header.Get("Traceparent") == "" {
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(q.Header))
+	}
+	return q, func(a *http.Response, err error) {
+		switch {
+		case err != nil:
+			// Its text may hold the URL: the handler's span has it, without secrets.
+			span.SetStatus(codes.Error, "no answer")
+		default:
+			span.SetAttributes(attribute.Int("http.response.status_code", a.StatusCode))
+			if a.StatusCode >= http.StatusBadRequest {
+				span.SetStatus(codes.Error, "")
+			}
+		}
+		span.End()
+	}
+}
