@@ -72,7 +72,7 @@ type applyCall struct {
 	items []*applyItem
 	lanes *laneKeys
 	op    *op
-	news  []string // events that go with it, of no record
+	news  []announced // events that go with it, of no record
 }
 
 // applyCalls cuts groups into calls. A record is in a call once at most, and a
@@ -112,7 +112,7 @@ func (s *Store) applyCalls(shard int, groups [][]*applyItem) []*applyCall {
 // build makes the call's op. A lean one leaves out what may be left out. Plain items
 // of like steps in one lane are a group of the script's, any other item is one of its
 // own, of number 0.
-func (c *applyCall) build(s *Store, writes []job.Write, lean bool) *op {
+func (c *applyCall) build(ctx context.Context, s *Store, writes []job.Write, lean bool) *op {
 	keys := s.shards[c.shard]
 	fixed := []string{keys.meta, keys.state, keys.def, keys.hist, keys.lanes, keys.lock}
 	c.lanes = newLaneKeys(keys, len(fixed))
@@ -146,7 +146,7 @@ func (c *applyCall) build(s *Store, writes []job.Write, lean bool) *op {
 	}
 	names := c.lanes.appendTo(fixed)
 	if s.events != nil {
-		names, argv = append(names, keys.events), c.withEvents(s, argv, writes)
+		names, argv = append(names, keys.events), c.withEvents(ctx, s, argv, writes)
 	}
 	c.op = call(s.scripts.apply, c.shard, names, argv)
 	return c.op
@@ -160,7 +160,7 @@ func (s *Store) runApply(ctx context.Context, calls []*applyCall, writes []job.W
 		if !slices.IsSortedFunc(c.items, compareItems) { // most often all are alike
 			slices.SortStableFunc(c.items, compareItems)
 		}
-		ops[i] = c.build(s, writes, false)
+		ops[i] = c.build(ctx, s, writes, false)
 	}
 	s.run(ctx, ops)
 	var lean []*op
@@ -168,7 +168,7 @@ func (s *Store) runApply(ctx context.Context, calls []*applyCall, writes []job.W
 		if redis.IsOOMError(c.op.err) {
 			uncertain := c.op.uncertain
 			s.forgo(c)
-			lean = append(lean, c.build(s, writes, true))
+			lean = append(lean, c.build(ctx, s, writes, true))
 			c.op.uncertain = uncertain
 		}
 	}

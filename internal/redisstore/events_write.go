@@ -15,11 +15,22 @@ import (
 const newsPerShard = 4096
 
 // eventLine is what writing events needs. A nil one records none.
+//
+// An announcement is written no later than a decision that is made after it, of the same
+// job: what carries decisions carries all announcements of their jobs before them, and
+// waits while FlushEvents is on its way with what the shard had.
 type eventLine struct {
 	keep string // of each stream, about
-	mu   sync.Mutex
-	news [][]string // by shard
-	some map[int]bool
+
+	mu       sync.Mutex
+	news     [][]announced // by shard
+	some     map[int]bool
+	flushing map[int]chan struct{} // shards that FlushEvents writes to; closed when it has
+}
+
+type announced struct {
+	key  job.Key
+	text string
 }
 
 // newEventLine returns nil for no events to keep.
@@ -28,7 +39,8 @@ func newEventLine(keep, shards int) *eventLine {
 		return nil
 	}
 	return &eventLine{
-		keep: strconv.Itoa(max(100, keep/shards)), news: make([][]string, shards), some: map[int]bool{},
+		keep: strconv.Itoa(max(100, keep/shards)), news: make([][]announced, shards),
+		some: map[int]bool{}, flushing: map[int]chan struct{}{},
 	}
 }
 
@@ -52,7 +64,7 @@ func (s *Store) Announce(happenings ...job.Happening) {
 			s.metrics.eventsLost.Inc()
 			continue
 		}
-		l.news[shard] = append(l.news[shard], encodeHappening(h))
+		l.news[shard] = append(l.news[shard], announced{h.Key, encodeHappening(h)})
 		l.some[shard] = true
 	}
 }
@@ -67,15 +79,48 @@ func (s *Store) shardOfHappening(h *job.Happening) int {
 	return s.ShardOf(h.Key)
 }
 
-// take hands out what waits in a shard, at most what one call carries.
-func (l *eventLine) take(shard int) []string {
+// take hands out what has to be written before decisions on these records: the first in
+// line, as many as one call carries, and all that is of their jobs. It waits while the
+// shard is flushed; when ctx ends meanwhile there is nothing.
+func (l *eventLine) take(ctx context.Context, shard int, items []*applyItem) []announced {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.some[shard] {
-		return nil
+	for flushed := l.flushing[shard]; flushed != nil; flushed = l.flushing[shard] {
+		l.mu.Unlock()
+		select {
+		case <-flushed:
+		case <-ctx.Done():
+		}
+		l.mu.Lock()
+		if ctx.Err() != nil {
+			return nil
+		}
 	}
+	n := min(len(l.news[shard]), applyItems)
+	if rest := l.news[shard][n:]; len(rest) > 0 {
+		n += lastOf(rest, items)
+	}
+	return l.cutLocked(shard, n)
+}
+
+// lastOf is the length of the part of the line that holds all that is of the items' jobs.
+func lastOf(line []announced, items []*applyItem) int {
+	jobs := make(map[job.Key]bool, len(items))
+	for _, i := range items {
+		if key, _, ok := job.ParseRecord(i.record); ok {
+			jobs[key] = true
+		}
+	}
+	for n := len(line); n > 0; n-- {
+		if jobs[line[n-1].key] {
+			return n
+		}
+	}
+	return 0
+}
+
+func (l *eventLine) cutLocked(shard, n int) []announced {
 	all := l.news[shard]
-	n := min(len(all), applyItems)
 	if l.news[shard] = all[n:]; len(all) == n {
 		l.news[shard] = nil
 		delete(l.some, shard)
@@ -83,26 +128,39 @@ func (l *eventLine) take(shard int) []string {
 	return all[:n:n]
 }
 
+// flush hands out what waits in each shard, at most what one call carries. Until flushed,
+// nobody else takes anything of these shards.
+func (l *eventLine) flush() map[int][]announced {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := make(map[int][]announced, len(l.some))
+	for shard := range l.some {
+		if l.flushing[shard] == nil {
+			l.flushing[shard] = make(chan struct{})
+			taken[shard] = l.cutLocked(shard, min(len(l.news[shard]), applyItems))
+		}
+	}
+	return taken
+}
+
+// flushed lets the shard go on, with what could not be written first in line again.
+func (l *eventLine) flushed(shard int, failed []announced) {
+	l.back(shard, failed)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.flushing[shard])
+	delete(l.flushing, shard)
+}
+
 // back undoes take.
-func (l *eventLine) back(shard int, texts []string) {
-	if len(texts) == 0 {
+func (l *eventLine) back(shard int, taken []announced) {
+	if len(taken) == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.news[shard] = append(texts, l.news[shard]...)
+	l.news[shard] = append(taken, l.news[shard]...)
 	l.some[shard] = true
-}
-
-// waiting lists the shards that have something in line.
-func (l *eventLine) waiting() []int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	shards := make([]int, 0, len(l.some))
-	for shard := range l.some {
-		shards = append(shards, shard)
-	}
-	return shards
 }
 
 // FlushEvents writes what Announce has put in line.
@@ -110,33 +168,30 @@ func (s *Store) FlushEvents(ctx context.Context) error {
 	if s.events == nil {
 		return nil
 	}
-	var ops []*op
-	taken := map[*op][]string{}
-	for _, shard := range s.events.waiting() {
-		texts := s.events.take(shard)
-		if len(texts) == 0 {
-			continue
-		}
-		argv := make([]any, 0, 2*len(texts)+2)
-		for _, text := range texts {
-			argv = append(argv, 0, text)
+	taken := s.events.flush()
+	ops := make([]*op, 0, len(taken))
+	for shard, line := range taken {
+		argv := make([]any, 0, 2*len(line)+2)
+		for _, a := range line {
+			argv = append(argv, 0, a.text)
 		}
 		keys := s.shards[shard]
-		o := call(s.scripts.announce, shard, []string{keys.meta, keys.events}, s.events.close(argv, len(texts)))
-		ops, taken[o] = append(ops, o), texts
+		ops = append(ops, call(s.scripts.announce, shard, []string{keys.meta, keys.events}, s.events.close(argv, len(line))))
 	}
 	if len(ops) == 0 {
 		return nil
 	}
 	err := s.perform(ctx, ops...)
 	for _, o := range ops {
+		failed := taken[o.shard]
 		switch {
 		case o.err == nil:
+			failed = nil
 		case errors.Is(o.err, job.ErrNoMemory):
-			s.metrics.eventsLost.Add(float64(len(taken[o])))
-		default:
-			s.events.back(o.shard, taken[o])
+			s.metrics.eventsLost.Add(float64(len(failed)))
+			failed = nil
 		}
+		s.events.flushed(o.shard, failed)
 	}
 	return err
 }
@@ -145,11 +200,11 @@ func (s *Store) FlushEvents(ctx context.Context) error {
 func (l *eventLine) close(argv []any, events int) []any { return append(argv, l.keep, events) }
 
 // withEvents adds the events of the writes, and what waits in line before them.
-func (c *applyCall) withEvents(s *Store, argv []any, writes []job.Write) []any {
+func (c *applyCall) withEvents(ctx context.Context, s *Store, argv []any, writes []job.Write) []any {
 	n := 0
-	c.news = s.events.take(c.shard)
-	for _, text := range c.news {
-		argv, n = append(argv, 0, text), n+1
+	c.news = s.events.take(ctx, c.shard, c.items)
+	for _, a := range c.news {
+		argv, n = append(argv, 0, a.text), n+1
 	}
 	for i, item := range c.items {
 		if item.write < 0 || writes == nil {

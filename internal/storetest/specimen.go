@@ -127,7 +127,10 @@ func (s *specimen) traced() {
 	}
 	d := Definition("traced")
 	d.Trace = trace
-	s.event(s.add(d), job.RunNow{RequestID: "by-hand", Trace: trace})
+	d = s.add(d)
+	s.event(d, job.RunNow{RequestID: "done-by-hand", Trace: trace})
+	s.run(d, job.OutcomeSucceeded)
+	s.event(d, job.RunNow{RequestID: "by-hand", Trace: trace})
 }
 
 // late is a job that broke its lateness objective, and is held back by a gate.
