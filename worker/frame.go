@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/fermata-io/fermata/internal/frame"
+	"github.com/fermata-io/fermata/internal/wire"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -32,7 +32,7 @@ type responseFrame struct {
 }
 
 func (f *responseFrame) ReadFrame(data []byte) error {
-	return frame.Fields(data, func(field frame.Field, raw []byte) error {
+	return wire.Fields(data, func(field wire.Field, raw []byte) error {
 		if field.Number == workLeases && field.Bytes != nil {
 			return f.readLeases(field.Bytes)
 		}
@@ -42,7 +42,7 @@ func (f *responseFrame) ReadFrame(data []byte) error {
 
 func (f *responseFrame) readLeases(data []byte) error {
 	last := &Task{} // what leases have alike is kept once
-	return frame.Fields(data, func(field frame.Field, _ []byte) error {
+	return wire.Fields(data, func(field wire.Field, _ []byte) error {
 		if field.Number != listItem || field.Bytes == nil {
 			return nil
 		}
@@ -59,7 +59,7 @@ func (f *responseFrame) readLeases(data []byte) error {
 // read takes the attempt and its task from a lease.
 func (a *attempt) read(lease []byte, last *Task) error {
 	t := &a.task
-	err := frame.Fields(lease, func(f frame.Field, _ []byte) (err error) {
+	err := wire.Fields(lease, func(f wire.Field, _ []byte) (err error) {
 		switch f.Number {
 		case leaseID:
 			a.id, err = f.Text()
@@ -100,7 +100,7 @@ func (a *attempt) read(lease []byte, last *Task) error {
 
 func (t *Task) readLabel(entry []byte) error {
 	key, value := "", ""
-	err := frame.Fields(entry, func(f frame.Field, _ []byte) (err error) {
+	err := wire.Fields(entry, func(f wire.Field, _ []byte) (err error) {
 		switch f.Number {
 		case 1:
 			key, err = f.Text()
@@ -146,22 +146,22 @@ func (f *resultFrame) FrameSize() int {
 }
 
 func (f *resultFrame) AppendFrame(b []byte) []byte {
-	b, all := frame.Open(b, workResults)
+	b, all := wire.Open(b, workResults)
 	for _, a := range f.attempts {
 		r := &a.result
 		var each int
-		b, each = frame.Open(b, listItem)
-		b = frame.AppendText(b, resultLease, a.id)
-		b = frame.AppendInt(b, resultOutcome, int64(r.outcome))
-		b = frame.AppendText(b, resultError, r.text)
-		b = frame.AppendText(b, resultOutput, r.output)
+		b, each = wire.Open(b, listItem)
+		b = wire.AppendText(b, resultLease, a.id)
+		b = wire.AppendInt(b, resultOutcome, int64(r.outcome))
+		b = wire.AppendText(b, resultError, r.text)
+		b = wire.AppendText(b, resultOutput, r.output)
 		if r.retryAfter > 0 {
-			b = frame.AppendDuration(b, resultRetry, r.retryAfter)
+			b = wire.AppendDuration(b, resultRetry, r.retryAfter)
 		}
 		if r.took > 0 {
-			b = frame.AppendDuration(b, resultTook, r.took)
+			b = wire.AppendDuration(b, resultTook, r.took)
 		}
-		b = frame.Close(b, each)
+		b = wire.Close(b, each)
 	}
-	return frame.Close(b, all)
+	return wire.Close(b, all)
 }

@@ -151,8 +151,8 @@ func (g *guests) file(name string) string {
 	return path
 }
 
-// library uses the packages that users link, with tokens from files.
-func (g *guests) library(n *schedulerNode) {
+// linked uses the packages that users link, with tokens from files.
+func (g *guests) linked(n *schedulerNode) {
 	g.t.Helper()
 	editor, err := client.TokenFile(g.file("editor"))
 	if err != nil {
@@ -267,7 +267,7 @@ func TestAccess(t *testing.T) {
 		t.Errorf("the own lease: %s", got)
 	}
 
-	g.library(first)
+	g.linked(first)
 
 	// Who is taken out of the file is out.
 	g.write("editor", "worker-a", "worker-b", "thief")

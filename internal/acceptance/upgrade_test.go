@@ -50,7 +50,7 @@ var nextSources = map[string][][2]string{
 	return append(append(b, d.Unknown...), later...), nil`},
 	},
 	"internal/redisstore/policies.go": {
-		{"return appendText(b, 60, encodeTraceID(r.Caller)), nil", `return append(appendText(b, 60, encodeTraceID(r.Caller)), "\xc2\x3e\x04next"...), nil`},
+		{"return wire.AppendText(b, 60, encodeTraceID(r.Caller)), nil", `return append(wire.AppendText(b, 60, encodeTraceID(r.Caller)), "\xc2\x3e\x04next"...), nil`},
 	},
 	"internal/peer/version.go": {{"Protocol    = 1", "Protocol    = 2"}},
 	"internal/membership/meta.go": {

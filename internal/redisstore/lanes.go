@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"slices"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
@@ -65,8 +64,11 @@ const readsPerCall = 2000
 // Stats counts the records of lanes by region, shard by shard in the order of the
 // lanes. The counts are taken one after the other while work goes on, so they need
 // not add up.
+//
+// Where nothing happens all of a lane is scheduled, which its size and its two ends tell;
+// only the others are counted.
 func (s *Store) Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]job.LaneStat, error) {
-	var counts []*laneCount
+	var looks []*laneLook
 	out := make(map[int][]job.LaneStat, len(lanes))
 	for shard, list := range lanes {
 		now, err := s.Now(ctx, shard)
@@ -75,41 +77,103 @@ func (s *Store) Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]
 		}
 		out[shard] = make([]job.LaneStat, len(list))
 		for i, l := range list {
-			counts = append(counts, newLaneCount(s.shards[shard], now, l, &out[shard][i]))
+			looks = append(looks, newLaneLook(s.shards[shard], now, l, &out[shard][i]))
 		}
 	}
-	for part := range slices.Chunk(counts, readsPerCall/countsPerLane) {
-		var ops []*op
-		for _, c := range part {
-			ops = append(ops, c.ops[:]...)
+	if err := readParts(ctx, s, looks); err != nil {
+		return nil, err
+	}
+	var counts []*laneCount
+	for _, l := range looks {
+		if !l.plain() {
+			counts = append(counts, newLaneCount(l))
 		}
-		if err := s.perform(ctx, ops...); err != nil {
-			return nil, err
-		}
-		for _, c := range part {
-			c.read()
-		}
+	}
+	if err := readParts(ctx, s, counts); err != nil {
+		return nil, err
 	}
 	return out, s.readDeaths(ctx, counts)
 }
 
-const countsPerLane = 8
+// readParts does many small reads, and has each part understand its answers.
+func readParts[R interface {
+	reads() []*op
+	read()
+}](ctx context.Context, s *Store, all []R) error {
+	for len(all) > 0 {
+		var ops []*op
+		n := 0
+		for ; n < len(all) && (n == 0 || len(ops)+len(all[n].reads()) <= readsPerCall); n++ {
+			ops = append(ops, all[n].reads()...)
+		}
+		if err := s.perform(ctx, ops...); err != nil {
+			return err
+		}
+		for _, r := range all[:n] {
+			r.read()
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// laneLook is a look at the size and the ends of a lane.
+type laneLook struct {
+	now  int64
+	lane job.Lane
+	keys shardKeys
+	ops  [3]*op
+	stat *job.LaneStat
+}
+
+func newLaneLook(keys shardKeys, now int64, lane job.Lane, stat *job.LaneStat) *laneLook {
+	key := keys.laneKey(lane)
+	return &laneLook{now: now, lane: lane, keys: keys, stat: stat, ops: [3]*op{
+		command("zcard", key, "zcard", key),
+		command("zrange", key, "zrange", key, 0, 0, "withscores"),
+		command("zrange", key, "zrange", key, -1, -1, "withscores"),
+	}}
+}
+
+func (l *laneLook) reads() []*op { return l.ops[:] }
+
+func (l *laneLook) read() {
+	*l.stat = job.LaneStat{Lane: l.lane}
+	if first := firstScore(l.ops[1].reply); l.plain() && l.size() > 0 {
+		l.stat.Scheduled = l.size()
+		if first < job.NeverMS {
+			l.stat.NextDueMS = first
+		}
+	}
+}
+
+func (l *laneLook) size() int64 { return l.ops[0].reply.int(0) }
+
+// plain tells whether all of the lane is scheduled.
+func (l *laneLook) plain() bool {
+	if l.size() == 0 {
+		return true
+	}
+	// The three were not read at one instant: the lane may have become empty.
+	return len(l.ops[1].reply) > 0 && len(l.ops[2].reply) > 0 &&
+		firstScore(l.ops[1].reply) > l.now && firstScore(l.ops[2].reply) <= job.Score(job.RegionDue, job.NeverMS)
+}
 
 // laneCount reads the numbers of one lane.
 type laneCount struct {
 	now  int64
 	lane job.Lane
 	keys shardKeys
-	ops  [countsPerLane]*op
+	ops  [8]*op
 	stat *job.LaneStat
 }
 
-func newLaneCount(keys shardKeys, now int64, lane job.Lane, stat *job.LaneStat) *laneCount {
-	key := keys.laneKey(lane)
+func newLaneCount(l *laneLook) *laneCount {
+	key, now := l.keys.laneKey(l.lane), l.now
 	count := func(region job.Region, from, to int64) *op {
 		return command("zcount", key, "zcount", key, job.Score(region, from), job.Score(region, to))
 	}
-	return &laneCount{now: now, lane: lane, keys: keys, stat: stat, ops: [countsPerLane]*op{
+	return &laneCount{now: now, lane: l.lane, keys: l.keys, stat: l.stat, ops: [8]*op{
 		count(job.RegionDue, 0, now), count(job.RegionDue, now+1, job.NeverMS),
 		count(job.RegionLeased, 0, job.NeverMS), count(job.RegionPaused, 0, job.NeverMS),
 		count(job.RegionDead, 0, job.NeverMS), count(job.RegionDone, 0, job.NeverMS),
@@ -118,6 +182,8 @@ func newLaneCount(keys shardKeys, now int64, lane job.Lane, stat *job.LaneStat) 
 			"byscore", "limit", 0, deathsRead, "withscores"),
 	}}
 }
+
+func (c *laneCount) reads() []*op { return c.ops[:] }
 
 func (c *laneCount) read() {
 	n := func(k int) int64 { return c.ops[k].reply.int(0) }

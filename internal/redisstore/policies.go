@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/wire"
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
@@ -107,36 +107,19 @@ func encodeRun(r *job.Run) ([]byte, error) {
 		return nil, fmt.Errorf("run %q: text is not UTF-8", r.ID)
 	}
 	b := make([]byte, 0, 64+len(r.ID)+len(r.Error)+len(r.Output)+len(r.Worker))
-	b = appendText(b, 1, r.ID)
-	b = appendNumber(b, 2, int64(r.Trigger))
-	b = appendNumber(b, 3, r.NominalMS)
-	b = appendNumber(b, 4, r.DueMS)
-	b = appendNumber(b, 5, r.StartedMS)
-	b = appendNumber(b, 6, r.FinishedMS)
-	b = appendNumber(b, 7, int64(r.Attempts))
-	b = appendNumber(b, 8, int64(r.Losses))
-	b = appendNumber(b, 9, int64(r.Outcome))
-	b = appendText(b, 10, r.Error)
-	b = appendText(b, 11, r.Output)
-	b = appendText(b, 12, r.Worker)
-	return appendText(b, 60, encodeTraceID(r.Caller)), nil
-}
-
-// appendText appends a field of text or bytes, if it is not empty.
-func appendText[T string | []byte](b []byte, n protowire.Number, text T) []byte {
-	if len(text) == 0 {
-		return b
-	}
-	b = protowire.AppendVarint(protowire.AppendTag(b, n, protowire.BytesType), uint64(len(text)))
-	return append(b, text...)
-}
-
-// appendNumber appends a field of a number, if it is not zero.
-func appendNumber(b []byte, n protowire.Number, v int64) []byte {
-	if v == 0 {
-		return b
-	}
-	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), uint64(v))
+	b = wire.AppendText(b, 1, r.ID)
+	b = wire.AppendInt(b, 2, int64(r.Trigger))
+	b = wire.AppendInt(b, 3, r.NominalMS)
+	b = wire.AppendInt(b, 4, r.DueMS)
+	b = wire.AppendInt(b, 5, r.StartedMS)
+	b = wire.AppendInt(b, 6, r.FinishedMS)
+	b = wire.AppendInt(b, 7, int64(r.Attempts))
+	b = wire.AppendInt(b, 8, int64(r.Losses))
+	b = wire.AppendInt(b, 9, int64(r.Outcome))
+	b = wire.AppendText(b, 10, r.Error)
+	b = wire.AppendText(b, 11, r.Output)
+	b = wire.AppendText(b, 12, r.Worker)
+	return wire.AppendText(b, 60, encodeTraceID(r.Caller)), nil
 }
 
 func decodeRun(text string) (job.Run, error) {

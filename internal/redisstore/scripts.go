@@ -60,7 +60,7 @@ func Library() redisfunc.Library {
 	l := &loader{}
 	compose(l, false)
 	compose(l, true)
-	return l.library()
+	return l.functions()
 }
 
 func compose(l *loader, events bool) scripts {
@@ -149,8 +149,8 @@ func (l *loader) compile(name, flags string, events bool) *script {
 	return s
 }
 
-// library has each script once, in the order in which they were made.
-func (l *loader) library() redisfunc.Library {
+// functions has each script once, in the order in which they were made.
+func (l *loader) functions() redisfunc.Library {
 	var list []redisfunc.Script
 	known := map[string]bool{}
 	for _, m := range l.made {

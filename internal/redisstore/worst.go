@@ -105,8 +105,25 @@ func (s *Store) Unrank(ctx context.Context, which job.Worst, entries []job.Ranke
 }
 
 // CountWorst counts the entries of some shards by rank: how many are at least as bad as
-// each of these, which ascend.
+// each of these, which ascend. Most shards have none that is as bad as the first, and are
+// asked for no more.
 func (s *Store) CountWorst(ctx context.Context, shards []int, which job.Worst, ranks []int64) ([]int64, error) {
+	counts := make([]int64, len(ranks))
+	if len(ranks) == 0 {
+		return counts, nil
+	}
+	some, err := s.countRanked(ctx, shards, which, ranks[:1], counts[:1])
+	if err == nil {
+		_, err = s.countRanked(ctx, some, which, ranks[1:], counts[1:])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return counts, nil
+}
+
+// countRanked adds to the counts of the ranks, and lists the shards that had any.
+func (s *Store) countRanked(ctx context.Context, shards []int, which job.Worst, ranks, counts []int64) (some []int, err error) {
 	ops := make([]*op, 0, len(shards)*len(ranks))
 	for _, shard := range shards {
 		key := s.shards[shard].worst[which]
@@ -117,11 +134,14 @@ func (s *Store) CountWorst(ctx context.Context, shards []int, which job.Worst, r
 	if err := s.perform(ctx, ops...); err != nil {
 		return nil, err
 	}
-	counts := make([]int64, len(ranks))
 	for i, o := range ops {
-		counts[i%len(ranks)] += o.reply.int(0)
+		n := o.reply.int(0)
+		counts[i%len(ranks)] += n
+		if shard := shards[i/len(ranks)]; n > 0 && (len(some) == 0 || some[len(some)-1] != shard) {
+			some = append(some, shard)
+		}
 	}
-	return counts, nil
+	return some, nil
 }
 
 // appendRanked reads an answer of members with their scores.

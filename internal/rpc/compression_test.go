@@ -33,7 +33,7 @@ func TestCompressedRequestsAreRefused(t *testing.T) {
 	jobs := &floodJobs{}
 	f := serveFlooded(t, Options{}, jobs, nil)
 	defer f.others(t)()
-	w, body := f.wire(t, window), bomb(t)
+	w, body := f.rude(t, window), bomb(t)
 	compressed := hpack.HeaderField{Name: "grpc-encoding", Value: "gzip"}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -179,8 +179,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// wire is a connection of HTTP/2 without any manners. Writing is for one goroutine.
-type wire struct {
+// rude is a connection of HTTP/2 without any manners. Writing is for one goroutine.
+type rude struct {
 	conn    net.Conn
 	framer  *http2.Framer
 	block   bytes.Buffer
@@ -198,14 +198,14 @@ type wire struct {
 // window is what a client that reads grants to all its streams together.
 const window = 1 << 30
 
-// wire connects. With a window of 0 it is the 64 KiB that every connection has.
-func (f *flooded) wire(t *testing.T, window uint32) *wire {
+// rude connects. With a window of 0 it is the 64 KiB that every connection has.
+func (f *flooded) rude(t *testing.T, window uint32) *rude {
 	t.Helper()
 	conn, err := net.Dial("tcp", f.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{conn: conn, framer: http2.NewFramer(conn, conn), status: map[uint32]codes.Code{}, resets: map[uint32]http2.ErrCode{}}
+	w := &rude{conn: conn, framer: http2.NewFramer(conn, conn), status: map[uint32]codes.Code{}, resets: map[uint32]http2.ErrCode{}}
 	w.encoder = hpack.NewEncoder(&w.block)
 	w.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	_ = conn.SetWriteDeadline(time.Now().Add(patience))
@@ -223,7 +223,7 @@ func (f *flooded) wire(t *testing.T, window uint32) *wire {
 	return w
 }
 
-func (w *wire) must(t *testing.T, errs ...error) {
+func (w *rude) must(t *testing.T, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
 		if err != nil {
@@ -232,7 +232,7 @@ func (w *wire) must(t *testing.T, errs ...error) {
 	}
 }
 
-func (w *wire) read() {
+func (w *rude) read() {
 	for {
 		frame, err := w.framer.ReadFrame()
 		w.mu.Lock()
@@ -261,7 +261,7 @@ func (w *wire) read() {
 	}
 }
 
-func (w *wire) holds(is func() bool) func() bool {
+func (w *rude) holds(is func() bool) func() bool {
 	return func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -270,7 +270,7 @@ func (w *wire) holds(is func() bool) func() bool {
 }
 
 // headers encodes those of a call; without a token there is no authorization.
-func (w *wire) headers(token, method string, more ...hpack.HeaderField) []byte {
+func (w *rude) headers(token, method string, more ...hpack.HeaderField) []byte {
 	w.block.Reset()
 	if token != "" {
 		more = append(more, hpack.HeaderField{Name: "authorization", Value: "Bearer " + token})
@@ -285,14 +285,14 @@ func (w *wire) headers(token, method string, more ...hpack.HeaderField) []byte {
 }
 
 // start sends a whole request and returns the number of its stream.
-func (w *wire) start(t *testing.T, token, method string, body []byte) uint32 {
+func (w *rude) start(t *testing.T, token, method string, body []byte) uint32 {
 	t.Helper()
 	id, err := w.push(token, method, body)
 	w.must(t, err)
 	return id
 }
 
-func (w *wire) push(token, method string, body []byte) (uint32, error) {
+func (w *rude) push(token, method string, body []byte) (uint32, error) {
 	id, err := w.open(token, method)
 	if err != nil {
 		return 0, err
@@ -304,14 +304,14 @@ func (w *wire) push(token, method string, body []byte) (uint32, error) {
 func prefix(length int) []byte { return binary.BigEndian.AppendUint32([]byte{0}, uint32(length)) }
 
 // open sends the headers of a request.
-func (w *wire) open(token, method string, more ...hpack.HeaderField) (uint32, error) {
+func (w *rude) open(token, method string, more ...hpack.HeaderField) (uint32, error) {
 	w.last += 2
 	id := w.last - 1
 	return id, w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: w.headers(token, method, more...), EndHeaders: true})
 }
 
 // begin sends headers and the beginning of what says to be a message of this length.
-func (w *wire) begin(t *testing.T, length int, body []byte) uint32 {
+func (w *rude) begin(t *testing.T, length int, body []byte) uint32 {
 	t.Helper()
 	id, err := w.open("flood", fermatav1.JobService_CreateJob_FullMethodName)
 	w.must(t, err, w.framer.WriteData(id, false, append(prefix(length), body...)))
@@ -319,7 +319,7 @@ func (w *wire) begin(t *testing.T, length int, body []byte) uint32 {
 }
 
 // answer waits for the status of a stream.
-func (w *wire) answer(t *testing.T, id uint32) codes.Code {
+func (w *rude) answer(t *testing.T, id uint32) codes.Code {
 	t.Helper()
 	eventually(t, "a call has a status", w.holds(func() bool { _, ok := w.status[id]; return ok || w.closed }))
 	w.mu.Lock()
@@ -331,7 +331,7 @@ func (w *wire) answer(t *testing.T, id uint32) codes.Code {
 	return code
 }
 
-func (w *wire) call(t *testing.T, token, method string, body []byte) codes.Code {
+func (w *rude) call(t *testing.T, token, method string, body []byte) codes.Code {
 	t.Helper()
 	return w.answer(t, w.start(t, token, method, body))
 }
@@ -372,14 +372,14 @@ func TestFloodOfIdleConnections(t *testing.T) {
 			}
 			defer f.others(t)()
 			before := runtime.NumGoroutine()
-			var silent []*wire
+			var silent []*rude
 			for range beyond {
-				silent = append(silent, f.wire(t, window))
+				silent = append(silent, f.rude(t, window))
 			}
 			const method = fermatav1.ClusterService_ListNodes_FullMethodName
-			var in, out []*wire
+			var in, out []*rude
 			for range limit + beyond {
-				w := f.wire(t, window)
+				w := f.rude(t, window)
 				switch code := w.call(t, "many", method, nil); code {
 				case codes.OK:
 					in = append(in, w)
@@ -424,7 +424,7 @@ func TestFloodOfResets(t *testing.T) {
 	stop, body := f.others(t), createBody(t)
 	before := runtime.NumGoroutine()
 
-	w := f.wire(t, window)
+	w := f.rude(t, window)
 	for range streams {
 		w.start(t, "flood", fermatav1.JobService_CreateJob_FullMethodName, body)
 	}
@@ -471,7 +471,7 @@ func TestFloodOfResets(t *testing.T) {
 func TestFloodOfPings(t *testing.T) {
 	f := serveFlooded(t, Options{}, &floodJobs{}, nil)
 	defer f.others(t)()
-	w := f.wire(t, window)
+	w := f.rude(t, window)
 	if code := w.call(t, "flood", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
 		t.Fatal(code)
 	}
@@ -496,7 +496,7 @@ func TestFloodOfStreams(t *testing.T) {
 	f := serveFlooded(t, Options{MaxConcurrentStreams: streams}, jobs, nil)
 	t.Cleanup(release)
 	defer f.others(t)()
-	w, body := f.wire(t, window), createBody(t)
+	w, body := f.rude(t, window), createBody(t)
 	for range flood {
 		w.start(t, "flood", fermatav1.JobService_CreateJob_FullMethodName, body)
 	}
@@ -522,7 +522,7 @@ func TestFloodOfHeaders(t *testing.T) {
 	defer f.others(t)()
 	body := createBody(t)
 
-	w := f.wire(t, window)
+	w := f.rude(t, window)
 	bomb := slices.Repeat([]hpack.HeaderField{{Name: "x", Value: string(bytes.Repeat([]byte("x"), 3000))}}, 1000)
 	id, err := w.open("flood", fermatav1.JobService_CreateJob_FullMethodName, bomb...)
 	w.must(t, err)
@@ -534,7 +534,7 @@ func TestFloodOfHeaders(t *testing.T) {
 		t.Errorf("a call with headers as they should be, after that: %s", code)
 	}
 
-	w = f.wire(t, window)
+	w = f.rude(t, window)
 	block := slices.Clone(w.headers("flood", fermatav1.JobService_CreateJob_FullMethodName))
 	w.must(t, w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block}))
 	w.block.Reset()
@@ -557,7 +557,7 @@ func TestFloodOfBytes(t *testing.T) {
 	f := serveFlooded(t, Options{MaxRecvMsgSize: 1 << 20}, jobs, nil)
 	defer f.others(t)()
 	before := heap()
-	w := f.wire(t, window)
+	w := f.rude(t, window)
 	var ids []uint32
 	for _, claimed := range []int{1<<20 + 1, 1 << 30, 1<<32 - 1} {
 		for range 50 {
@@ -590,7 +590,7 @@ func TestFloodOfBadText(t *testing.T) {
 	jobs := &floodJobs{}
 	f := serveFlooded(t, Options{}, jobs, nil)
 	defer f.others(t)()
-	w := f.wire(t, window)
+	w := f.rude(t, window)
 	for _, token := range []string{"flood", "bad"} {
 		for name, body := range map[string][]byte{
 			"parent":          {0x0a, 2, 'n', 0xff},
@@ -618,7 +618,7 @@ func TestFloodOfUnreadAnswers(t *testing.T) {
 	stop := f.others(t)
 	goroutines, before := runtime.NumGoroutine(), heap()
 	body := encoded(t, &fermatav1.ListJobsRequest{Parent: "namespaces/n"})
-	w := f.wire(t, 0)
+	w := f.rude(t, 0)
 	ask := func() {
 		for range flood {
 			w.start(t, "flood", fermatav1.JobService_ListJobs_FullMethodName, body)
@@ -769,7 +769,7 @@ func TestFloodBeforeProof(t *testing.T) {
 	f := serveFlooded(t, Options{Registerer: counted}, jobs, nil)
 	defer f.others(t)()
 	before := heap()
-	f.wire(t, window).pour(t, "bad")
+	f.rude(t, window).pour(t, "bad")
 	if n, err := testutil.GatherAndCount(counted, "fermata_access_denied_total"); err != nil || n != 1 {
 		t.Errorf("%d series count it (%v)", n, err)
 	}
@@ -782,7 +782,7 @@ func TestFloodBeforeProof(t *testing.T) {
 }
 
 // pour sends much on many streams, until the connection is closed, as it has to be.
-func (w *wire) pour(t *testing.T, token string) {
+func (w *rude) pour(t *testing.T, token string) {
 	t.Helper()
 	var ids []uint32
 	for range 50 {
@@ -815,7 +815,7 @@ func TestFloodBeyondConnections(t *testing.T) {
 	f := serveFlooded(t, Options{Authority: newAuthority(t, access.Limits{}, rule, allow(access.Viewer, "*", "*"))}, &floodJobs{}, nil)
 	defer f.others(t)()
 	before := heap()
-	in, out := f.wire(t, window), f.wire(t, window)
+	in, out := f.rude(t, window), f.rude(t, window)
 	for range 2 {
 		if code := in.call(t, "one", method, nil); code != codes.OK {
 			t.Fatalf("the connection that has the place: %s", code)
@@ -837,7 +837,7 @@ func TestFloodBeyondConnections(t *testing.T) {
 func TestFloodWithoutCredential(t *testing.T) {
 	jobs := &floodJobs{}
 	f := serveFlooded(t, Options{}, jobs, nil)
-	w := f.wire(t, window)
+	w := f.rude(t, window)
 	id, err := w.open("", fermatav1.JobService_CreateJob_FullMethodName)
 	w.must(t, err)
 	if code := w.answer(t, id); code != codes.Unauthenticated {

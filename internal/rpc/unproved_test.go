@@ -153,15 +153,15 @@ func TestConnectionsThatCallNothing(t *testing.T) {
 	counted := prometheus.NewRegistry()
 	f := serveFlooded(t, Options{Registerer: counted, UnprovedAge: age}, &floodJobs{}, nil)
 	stop := f.others(t)
-	var silent []*wire
+	var silent []*rude
 	for range 20 {
-		silent = append(silent, f.wire(t, window))
+		silent = append(silent, f.rude(t, window))
 	}
-	stranger := f.wire(t, window)
+	stranger := f.rude(t, window)
 	if code := stranger.call(t, "bad", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.Unauthenticated {
 		t.Fatal(code)
 	}
-	known, healthy := f.wire(t, window), f.wire(t, window)
+	known, healthy := f.rude(t, window), f.rude(t, window)
 	if code := known.call(t, "flood", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
 		t.Fatal(code)
 	}
@@ -188,7 +188,7 @@ fermata_connections_unproved 0
 	}
 
 	open := serveFlooded(t, Options{Limits: access.Limits{Calls: 100}, UnprovedAge: age}, &floodJobs{}, nil)
-	mute, calls := open.wire(t, window), open.wire(t, window)
+	mute, calls := open.rude(t, window), open.rude(t, window)
 	if code := calls.call(t, "", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
 		t.Fatal(code)
 	}
@@ -208,7 +208,7 @@ fermata_connections_unproved 0
 	}
 	go func() { _ = peers.Serve(listener) }()
 	t.Cleanup(peers.Stop)
-	nobody := (&flooded{address: listener.Addr().String()}).wire(t, window)
+	nobody := (&flooded{address: listener.Addr().String()}).rude(t, window)
 	eventually(t, "where peers link too", nobody.holds(func() bool { return nobody.closed }))
 }
 

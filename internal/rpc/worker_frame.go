@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/fermata-io/fermata/internal/frame"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/wire"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -57,44 +57,44 @@ func (f *leaseFrame) FrameSize() int {
 }
 
 func (f *leaseFrame) AppendFrame(b []byte) []byte {
-	b, all := frame.Open(b, workLeases)
+	b, all := wire.Open(b, workLeases)
 	for i := range f.leases {
 		var each int
-		b, each = frame.Open(b, listItem)
-		b = frame.Close(f.appendLease(b, &f.leases[i]), each)
+		b, each = wire.Open(b, listItem)
+		b = wire.Close(f.appendLease(b, &f.leases[i]), each)
 	}
-	return frame.Close(b, all)
+	return wire.Close(b, all)
 }
 
 func (f *leaseFrame) appendLease(b []byte, l *job.Assignment) []byte {
 	d, s := l.Definition, &l.State
 	run := s.RunID()
 	b = appendID(b, leaseID, f.seal, l.LeaseID)
-	b, at := frame.Open(b, leaseRun)
-	b = frame.Close(appendRunName(b, d.Key, run), at)
-	b = frame.AppendText(b, leaseQueue, s.Lane.Queue)
-	b = frame.AppendText(b, leaseHandler, d.Handler)
-	b = frame.AppendText(b, leasePayload, l.Payload())
-	b = frame.AppendInt(b, leaseAttempt, int64(s.Attempt)+1)
-	b = frame.AppendInt(b, leaseMaxAttempts, int64(d.Retry.MaxAttempts))
+	b, at := wire.Open(b, leaseRun)
+	b = wire.Close(appendRunName(b, d.Key, run), at)
+	b = wire.AppendText(b, leaseQueue, s.Lane.Queue)
+	b = wire.AppendText(b, leaseHandler, d.Handler)
+	b = wire.AppendText(b, leasePayload, l.Payload())
+	b = wire.AppendInt(b, leaseAttempt, int64(s.Attempt)+1)
+	b = wire.AppendInt(b, leaseMaxAttempts, int64(d.Retry.MaxAttempts))
 	b = appendMS(b, leaseNominal, s.Nominal)
 	b = appendMS(b, leaseDue, s.Due)
-	b = frame.AppendDuration(b, leaseTimeout, d.Timeout)
-	b = frame.AppendInt(b, leaseToken, int64(s.Token))
+	b = wire.AppendDuration(b, leaseTimeout, d.Timeout)
+	b = wire.AppendInt(b, leaseToken, int64(s.Token))
 	if len(d.Labels) > 0 {
 		b = appendLabels(b, d.Labels)
 	}
-	b = frame.AppendText(b, leaseCorrelation, job.Correlation(d.Key, run))
+	b = wire.AppendText(b, leaseCorrelation, job.Correlation(d.Key, run))
 	return f.appendTrace(b, l.Record)
 }
 
 func appendLabels(b []byte, labels map[string]string) []byte {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		var at int
-		b, at = frame.Open(b, leaseLabels)
+		b, at = wire.Open(b, leaseLabels)
 		b = protowire.AppendString(protowire.AppendTag(b, 1, protowire.BytesType), k)
 		b = protowire.AppendString(protowire.AppendTag(b, 2, protowire.BytesType), labels[k])
-		b = frame.Close(b, at)
+		b = wire.Close(b, at)
 	}
 	return b
 }
@@ -108,8 +108,8 @@ func (f *leaseFrame) appendTrace(b []byte, r *job.Record) []byte {
 	if parent == "" {
 		return b
 	}
-	b, at := frame.Open(b, leaseTrace)
-	return frame.Close(frame.AppendText(frame.AppendText(b, 1, parent), 2, state), at)
+	b, at := wire.Open(b, leaseTrace)
+	return wire.Close(wire.AppendText(wire.AppendText(b, 1, parent), 2, state), at)
 }
 
 // appendMS appends an instant, if it is one.
@@ -117,7 +117,7 @@ func appendMS(b []byte, n protowire.Number, ms int64) []byte {
 	if ms == 0 || ms >= job.NeverMS {
 		return b
 	}
-	return frame.AppendTime(b, n, time.UnixMilli(ms))
+	return wire.AppendTime(b, n, time.UnixMilli(ms))
 }
 
 // appendID appends the id of a lease as its worker has to name it.
@@ -125,7 +125,7 @@ func appendID(b []byte, n protowire.Number, s *seal, id string) []byte {
 	if s != nil {
 		id = s.close(id)
 	}
-	return frame.AppendText(b, n, id)
+	return wire.AppendText(b, n, id)
 }
 
 // ackFrame is a WorkResponse with acknowledgements.
@@ -143,15 +143,15 @@ func (f *ackFrame) FrameSize() int {
 }
 
 func (f *ackFrame) AppendFrame(b []byte) []byte {
-	b, all := frame.Open(b, workAcks)
+	b, all := wire.Open(b, workAcks)
 	for i := range f.acks {
 		a := &f.acks[i]
 		var each int
-		b, each = frame.Open(b, listItem)
+		b, each = wire.Open(b, listItem)
 		b = appendID(b, ackLease, f.seal, a.LeaseID)
-		b = frame.Close(frame.AppendInt(b, ackStatusField, int64(ackStatuses[a.Status])), each)
+		b = wire.Close(wire.AppendInt(b, ackStatusField, int64(ackStatuses[a.Status])), each)
 	}
-	return frame.Close(b, all)
+	return wire.Close(b, all)
 }
 
 // requestFrame is a WorkRequest: results, or any other message.
@@ -161,7 +161,7 @@ type requestFrame struct {
 }
 
 func (f *requestFrame) ReadFrame(data []byte) error {
-	return frame.Fields(data, func(field frame.Field, raw []byte) error {
+	return wire.Fields(data, func(field wire.Field, raw []byte) error {
 		if field.Number == workResults && field.Bytes != nil {
 			return f.readResults(field.Bytes)
 		}
@@ -173,7 +173,7 @@ func (f *requestFrame) readResults(data []byte) error {
 	if f.results == nil {
 		f.results = make([]job.Result, 0, len(data)/leastResult)
 	}
-	return frame.Fields(data, func(field frame.Field, _ []byte) error {
+	return wire.Fields(data, func(field wire.Field, _ []byte) error {
 		if field.Number != listItem || field.Bytes == nil {
 			return nil
 		}
@@ -200,7 +200,7 @@ var resultOutcomes = map[fermatav1.Result_Outcome]job.Outcome{
 // have to be kept while Redis is away.
 func readResult(data []byte) (r job.Result, err error) {
 	var outcome fermatav1.Result_Outcome
-	err = frame.Fields(data, func(f frame.Field, _ []byte) (err error) {
+	err = wire.Fields(data, func(f wire.Field, _ []byte) (err error) {
 		switch f.Number {
 		case resultLease:
 			r.LeaseID, err = f.Text()

@@ -61,7 +61,7 @@ func Write(product Product, binaries []Binary, modules, extra []licence.Module) 
 		parts = append(parts, reference(binary.Name))
 	}
 	for _, m := range extra {
-		parts = append(parts, b.library(m))
+		parts = append(parts, b.component(m))
 	}
 	b.depend(root.BOMRef, parts)
 
@@ -101,7 +101,7 @@ func (b *bill) add(binary Binary, version string) error {
 	}
 	var parts []string
 	for _, m := range linked {
-		parts = append(parts, b.library(m))
+		parts = append(parts, b.component(m))
 	}
 	b.depend(ref, parts)
 	return nil
@@ -128,7 +128,7 @@ func (b *bill) linked(info *debug.BuildInfo) ([]licence.Module, error) {
 	return all, nil
 }
 
-func (b *bill) library(m licence.Module) string {
+func (b *bill) component(m licence.Module) string {
 	purl := PackageURL(m.Path, m.Version)
 	b.components[purl] = cdx.Component{
 		Type: cdx.ComponentTypeLibrary, BOMRef: purl, Name: m.Path, Version: m.Version, PackageURL: purl,
