@@ -99,6 +99,35 @@ func (n *schedulerNode) all() map[string]*fermatav1.Job {
 	}
 }
 
+// letters lists all dead letters of the namespace.
+func (n *schedulerNode) letters() (letters []*fermatav1.DeadLetter) {
+	n.t.Helper()
+	for token := ""; ; {
+		page := insist(n.t, "list dead letters", func(ctx context.Context) (*fermatav1.ListDeadLettersResponse, error) {
+			return n.jobs.ListDeadLetters(ctx, &fermatav1.ListDeadLettersRequest{Parent: namespace, PageToken: token})
+		})
+		letters = append(letters, page.GetDeadLetters()...)
+		if token = page.GetNextPageToken(); token == "" {
+			return letters
+		}
+	}
+}
+
+// redrive redrives the dead letters of jobs whose ids begin so, and counts them.
+func (n *schedulerNode) redrive(idPrefix string) (redriven int) {
+	n.t.Helper()
+	for token := ""; ; {
+		page, err := n.jobs.RedriveDeadLetters(call(n.t), &fermatav1.RedriveDeadLettersRequest{Parent: namespace, IdPrefix: idPrefix, PageToken: token})
+		if err != nil {
+			n.t.Fatalf("redrive %s: %v", idPrefix, err)
+		}
+		redriven += int(page.GetRedriven())
+		if token = page.GetNextPageToken(); token == "" {
+			return redriven
+		}
+	}
+}
+
 // load is a set of interval jobs with what was promised of them.
 type load struct {
 	jobs     map[string]*fermatav1.Job

@@ -62,17 +62,15 @@ func TestPeopleTakeOver(t *testing.T) {
 	if err := os.Remove(broken); err != nil {
 		t.Fatal(err)
 	}
-	letters, err := b.jobs.ListDeadLetters(call(t), &fermatav1.ListDeadLettersRequest{Parent: namespace})
-	if err != nil || len(letters.GetDeadLetters()) != 3 {
-		t.Fatalf("dead letters: %v, %v; want the last three", letters, err)
+	if letters := b.letters(); len(letters) != 3 {
+		t.Fatalf("dead letters: %v; want the last three", letters)
 	}
-	redriven, err := b.jobs.RedriveDeadLetters(call(t), &fermatav1.RedriveDeadLettersRequest{Parent: namespace, IdPrefix: "rep"})
-	if err != nil || redriven.GetRedriven() != 3 {
-		t.Fatalf("redriven %v, %v; want 3", redriven, err)
+	if redriven := b.redrive("rep"); redriven != 3 {
+		t.Fatalf("redriven %d; want 3", redriven)
 	}
 	status("the redriven runs succeed", func(s *fermatav1.JobStatus) bool { return s.GetSucceededTotal() == 3 && s.GetConcurrentRuns() == 0 })
-	if letters, err := b.jobs.ListDeadLetters(call(t), &fermatav1.ListDeadLettersRequest{Parent: namespace}); err != nil || len(letters.GetDeadLetters()) != 0 {
-		t.Errorf("dead letters after redriving: %v, %v", letters, err)
+	if letters := b.letters(); len(letters) != 0 {
+		t.Errorf("dead letters after redriving: %v", letters)
 	}
 
 	// A range is backfilled, each nominal time once.

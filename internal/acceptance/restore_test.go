@@ -143,9 +143,8 @@ func TestRestoreGoesOn(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	sameBackups(t, backups(t, b.fermata(command, nil, "export", "--states")), want)
-	letters, err := b.jobs.ListDeadLetters(call(t), &fermatav1.ListDeadLettersRequest{Parent: namespace})
-	if err != nil || len(letters.GetDeadLetters()) != 1+3+1 {
-		t.Errorf("dead letters: %v %v", letters, err)
+	if letters := b.letters(); len(letters) != 1+3+1 {
+		t.Errorf("dead letters: %v", letters)
 	}
 	due := map[string]time.Time{}
 	for _, id := range []string{"backing", "retrying"} {

@@ -272,6 +272,30 @@ func TestListVisitsEveryJobOnce(t *testing.T) {
 	}
 }
 
+// TestPagesEndInTime: one that has looked for its time ends, also if it is empty, and the
+// next goes on.
+func TestPagesEndInTime(t *testing.T) {
+	_, r := newFake(t)
+	var requests []job.CreateRequest
+	for i := range 2 * filterChunk {
+		requests = append(requests, job.CreateRequest{Definition: definition(fmt.Sprint("j", i))})
+	}
+	r.CreateBatch(t.Context(), requests)
+	hasty := *r
+	hasty.o.ScanTime = 1
+	pages := 0
+	for token, first := "", true; first || token != ""; first = false {
+		page, err := hasty.List(t.Context(), job.Filter{Namespace: "default", IDPrefix: "none"}, 1, token)
+		if err != nil || len(page.Records) > 0 {
+			t.Fatalf("%v, %v", page, err)
+		}
+		pages, token = pages+1, page.Next
+	}
+	if whole, err := r.List(t.Context(), job.Filter{Namespace: "default", IDPrefix: "none"}, 1, ""); pages < 2 || whole.Next != "" || err != nil {
+		t.Errorf("%d hasty pages; without haste: %v, %v", pages, whole, err)
+	}
+}
+
 func TestListFiltersAndRefuses(t *testing.T) {
 	f, r := newFake(t)
 	mustCreate(t, r, "ping", "")

@@ -58,7 +58,7 @@ func newFake(t *testing.T) (*fake, *Registry) {
 		children: map[string]job.State{}, letters: map[string]job.Letter{},
 		settings: map[job.QueueKey]job.QueueSettings{}, cells: map[string]string{},
 	}
-	r, err := New(Options{Store: f, Ledger: f, Observer: f, Nudger: f, Canceller: f, Cluster: f})
+	r, err := New(Options{Store: f, Ledger: f, Observer: f, Nudger: f, Canceller: f, Cluster: f, ScanTime: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (r *Registry) letters(f job.Filter, size int, token, call string) (*listing
 		size:    size,
 		step:    filterChunk,
 		at:      at,
-		started: time.Now(),
+		started: time.Now(), patience: r.o.ScanTime,
 	}, nil
 }
 

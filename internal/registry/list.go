@@ -19,8 +19,8 @@ const (
 	DefaultPageSize = 100
 	MaxPageSize     = 1000
 
-	scanRecords = 5000
-	scanTime    = 50 * time.Millisecond
+	scanRecords     = 5000
+	defaultScanTime = 50 * time.Millisecond
 	// pageBytes keeps a page of large payloads below the usual limit of a
 	// message, 4 MiB.
 	pageBytes = 2 << 20
@@ -64,7 +64,7 @@ func (r *Registry) jobs(f job.Filter, size int, token, call string, want func(jo
 		size:    size,
 		step:    chunkSize(f, size),
 		at:      at,
-		started: time.Now(),
+		started: time.Now(), patience: r.o.ScanTime,
 	}, nil
 }
 
@@ -85,16 +85,17 @@ func validateFilter(f job.Filter, pageSize int) error {
 
 // listing fills one page.
 type listing[T any] struct {
-	source  func(ctx context.Context, cursor string, n int) ([]T, string, error)
-	id      func(T) string
-	want    func(T) bool
-	weight  func(T) int // bytes of the answer
-	size    int         // of a page
-	step    int         // of a chunk
-	at      position
-	started time.Time
-	scanned int
-	bytes   int
+	source   func(ctx context.Context, cursor string, n int) ([]T, string, error)
+	id       func(T) string
+	want     func(T) bool
+	weight   func(T) int // bytes of the answer
+	size     int         // of a page
+	step     int         // of a chunk
+	at       position
+	started  time.Time
+	patience time.Duration // how long a page looks
+	scanned  int
+	bytes    int
 
 	items []T
 	next  string // token of the page that follows
@@ -121,7 +122,7 @@ func (l *listing[T]) fill(ctx context.Context) error {
 		case used && last:
 			return nil
 		case !used, len(l.items) >= l.size, l.scanned >= scanRecords,
-			l.bytes >= pageBytes, time.Since(l.started) >= scanTime:
+			l.bytes >= pageBytes, time.Since(l.started) >= l.patience:
 			l.next = l.at.token()
 			return nil
 		}

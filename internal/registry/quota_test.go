@@ -30,7 +30,7 @@ func withQuota(t *testing.T, r *rig, limit *atomic.Int64) (*registry.Registry, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited, err := registry.New(registry.Options{Store: r.store, Ledger: r.book, Quota: q})
+	limited, err := registry.New(registry.Options{Store: r.store, Ledger: r.book, Quota: q, ScanTime: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,10 @@ func rigOn(t *testing.T, server *redistest.Server) *rig {
 	}
 	book := ledger.New(ledger.Options{Store: store, Observer: quiet{}, Nudger: quiet{}})
 	t.Cleanup(book.Stop)
-	r, err := registry.New(registry.Options{Store: store, Ledger: book, Observer: quiet{}, Nudger: quiet{}, Canceller: quiet{}})
+	r, err := registry.New(registry.Options{
+		Store: store, Ledger: book, Observer: quiet{}, Nudger: quiet{}, Canceller: quiet{},
+		ScanTime: time.Minute, // no page is short because the machine is slow
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

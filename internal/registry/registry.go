@@ -1,9 +1,11 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
@@ -96,7 +98,10 @@ type Options struct {
 	// SettingsChanged hears that settings of a queue were stored. It may be nil, and
 	// must not block.
 	SettingsChanged func()
-	Logger          *slog.Logger
+	// ScanTime is how long one page looks for records before it ends as it is. Default
+	// 50 ms.
+	ScanTime time.Duration
+	Logger   *slog.Logger
 }
 
 // Registry manages jobs. It has no goroutines of its own beyond those of a call.
@@ -108,6 +113,7 @@ func New(o Options) (*Registry, error) {
 		return nil, errors.New("registry: Store and Ledger are required")
 	}
 	o.Limits = o.Limits.WithDefaults()
+	o.ScanTime = cmp.Or(o.ScanTime, defaultScanTime)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
