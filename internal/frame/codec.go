@@ -31,15 +31,14 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return c.CodecV2.Marshal(v)
 	}
-	pool := mem.DefaultBufferPool()
-	buf := pool.Get(w.FrameSize())
+	buf := buffers.Get(w.FrameSize())
 	b := w.AppendFrame((*buf)[:0])
 	if cap(b) != cap(*buf) { // it took more than was thought
-		pool.Put(buf)
+		buffers.Put(buf)
 		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 	}
 	*buf = b
-	return mem.BufferSlice{mem.NewBuffer(buf, pool)}, nil
+	return mem.BufferSlice{mem.NewBuffer(buf, buffers)}, nil
 }
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
@@ -47,7 +46,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	buf := data.MaterializeToBuffer(buffers)
 	defer buf.Free()
 	return r.ReadFrame(buf.ReadOnlyData())
 }
