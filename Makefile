@@ -17,6 +17,8 @@ STAMP = -version '$(VERSION)' -revision '$(shell scripts/version.sh commit)' -ep
 TIMEOUT ?= 20m
 # Two packages at a time: each may run its own Redis servers.
 PARALLEL ?= 2
+# Packages whose tests take longest begin first, so that no core waits for them at the end.
+LONG := ./internal/acceptance ./internal/storetest
 # Packages without goroutines: the layer test keeps them so, and their exhaustive tests
 # take five times as long under the race detector.
 PURE := ./internal/backoff ./internal/job ./internal/lease ./internal/ring ./internal/schedule
@@ -58,7 +60,7 @@ test: deps verify race lives bench-check release-check screens-check vuln ## eve
 .PHONY: race
 race: ## all tests, with the race detector where there is anything to race
 	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PURE)
-	go test -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $$(go list ./... | grep -vxF $(foreach p,$(PURE),-e github.com/fermata-io/fermata/$(p:./%=%)))
+	go test -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
 
 .PHONY: lives
 lives: deps # without the race detector, which would leave a fifth of them
