@@ -50,8 +50,8 @@
 //  4. On Cancel end those handlers. REASON_REQUESTED: answer CANCELLED.
 //     REASON_TIMED_OUT: answer TIMED_OUT. REASON_LEASE_LOST: if it failed, or if
 //     the lease is unknown, send Returned, which frees the slot; else the Result.
-//  5. When the stream breaks, wait 100 ms to 5 s, growing, and open one to the
-//     next address, with session_epoch + 1 and Hello.live naming every lease that
+//  5. When the stream breaks, wait 100 ms to 5 s, growing, and open one to
+//     another address, with session_epoch + 1 and Hello.live naming every lease that
 //     runs or whose Result is not acknowledged. Then repeat those Results. Without a
 //     stream for lease_ttl, end the handlers: their leases are gone.
 //  6. On Drain do the same at once, closing the old stream after the new Welcome;

@@ -24,6 +24,7 @@ type link struct {
 	w        *Worker
 	cursor   int
 	learnt   []string      // addresses that nodes have told
+	dead     string        // where the last session was lost, while there is none
 	failures int           // since a session lasted
 	longest  time.Duration // pause between two tries
 	sessions sync.WaitGroup
@@ -64,7 +65,8 @@ func (l *link) run(ctx context.Context) {
 }
 
 // connect tries nodes until one welcomes the worker or ctx ends. The node of the
-// session before is avoided while that stands and others are known.
+// session before is avoided while that stands and others are known, and in the
+// first round so is the address where one was lost.
 func (l *link) connect(ctx, life context.Context, before *session) *session {
 	for tries := 0; ctx.Err() == nil; tries++ {
 		address := l.pick(before, tries)
@@ -84,6 +86,7 @@ func (l *link) connect(ctx, life context.Context, before *session) *session {
 
 func (l *link) attach(s *session) {
 	l.w.attach(s)
+	l.dead = ""
 	l.longest = min(backoffMax, lossAfter(s.ttl())/4)
 	if told := s.welcome.GetAddresses(); len(told) > 0 {
 		l.learnt = nil // the older ones may be gone
@@ -105,8 +108,12 @@ func (l *link) report(address string, err error) {
 	}
 }
 
-// lost counts a session that ended by itself.
+// lost counts a session that ended by itself. A host that has died is noticed when
+// little is left of the leases, and a try at its address, or at one that may still
+// lead there, takes longer than that: what the node had told of comes first.
 func (l *link) lost(s *session) {
+	l.dead, l.cursor = s.address, 0
+	rand.Shuffle(len(l.learnt), func(i, j int) { l.learnt[i], l.learnt[j] = l.learnt[j], l.learnt[i] })
 	l.failures++
 	if time.Since(s.began) >= settledAfter {
 		l.failures = 1
@@ -169,9 +176,9 @@ func (l *link) pick(before *session, tries int) string {
 	for range all {
 		address := all[l.cursor%len(all)]
 		l.cursor++
-		if before == nil || tries >= len(all) || address != before.address {
+		if tries >= len(all) || address != l.dead && (before == nil || address != before.address) {
 			return address
 		}
 	}
-	return before.address
+	return all[l.cursor%len(all)]
 }

@@ -92,6 +92,16 @@ func TestReconnectKeepsWhatRuns(t *testing.T) {
 	s.ack(stale, "runs")
 }
 
+// TestWhereAStreamWasLostIsTriedLast: a host that has died costs a try seconds, which leases may not have.
+func TestWhereAStreamWasLostIsTriedLast(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	run(t, worker.Options{Addresses: []string{a.addr}}, newGates().handlers())
+	for range 3 {
+		a.accept(ttl, b.addr).end <- status.Error(codes.Unavailable, "bye")
+		b.accept(ttl, a.addr).end <- status.Error(codes.Unavailable, "bye")
+	}
+}
+
 func TestUnacknowledgedResultIsRepeatedOnItsStream(t *testing.T) {
 	n := newNode(t)
 	g := newGates("j")

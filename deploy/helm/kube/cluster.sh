@@ -101,11 +101,11 @@ power_on() {
   ip link set "m$n" master wire up
 }
 
-# wait_for SECONDS WHAT COMMAND...
+# wait_for SECONDS WHAT COMMAND...: commands that end by themselves.
 wait_for() {
-  local seconds=$1 what=$2 said
+  local seconds=$1 what=$2 end=$((SECONDS + $1)) said
   shift 2
-  for _ in $(seq "$seconds"); do
+  while ((SECONDS <= end)); do
     if said=$("$@" 2>&1); then return; fi
     [ -d "/proc/$(cat "$run/m1.pid")" ] || die "machine 1 has ended: $(tail -n 5 "$logs/m1.log")"
     sleep 1
@@ -126,23 +126,23 @@ up() {
     while read -r at; do echo "$BASHPID" >"$at/cgroup.procs"; done <"$run/groups"
     boot 1
   )
-  wait_for 180 "API server" first kubectl get --raw /readyz
+  wait_for 180 "API server" first timeout 10 kubectl get --raw /readyz
   local n
   for n in $(seq 2 $machines); do first "$here/cluster.sh" power-on "$n"; done
-  for n in $(seq "$machines"); do wait_for 60 "container runtime of m$n" on_machine "$n" ctr -a $containerd_socket version; done
+  for n in $(seq "$machines"); do wait_for 60 "container runtime of m$n" on_machine "$n" timeout 10 ctr -a $containerd_socket version; done
   mkdir -p "$run/pause"
   cp "$bin/pause" "$run/pause/"
   pack trial.local/pause:1 "$run/pause" /pause
-  for n in $(seq "$machines"); do wait_for 180 "machine m$n" first kubectl wait --for=condition=Ready "node/m$n" --timeout=1s; done
-  wait_for 60 "DNS" first curl -sf "http://$dns_ip:8181/ready"
-  wait_for 60 "service accounts" first kubectl -n default get serviceaccount default
+  for n in $(seq "$machines"); do wait_for 180 "machine m$n" first timeout 10 kubectl wait --for=condition=Ready "node/m$n" --timeout=1s; done
+  wait_for 60 "DNS" first curl -sf -m 10 "http://$dns_ip:8181/ready"
+  wait_for 60 "service accounts" first timeout 10 kubectl -n default get serviceaccount default
 }
 
 # load ARCHIVE: into the container runtime of every machine that is on.
 load() {
   local n
   for n in $(seq "$machines"); do
-    if [ -e "$run/m$n.pid" ]; then on_machine "$n" ctr -a $containerd_socket -n k8s.io images import "$1" >/dev/null; fi
+    if [ -e "$run/m$n.pid" ]; then on_machine "$n" timeout 300 ctr -a $containerd_socket -n k8s.io images import "$1" >/dev/null; fi
   done
 }
 

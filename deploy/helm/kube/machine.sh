@@ -55,7 +55,9 @@ network() {
   local other
   ip link set lo up
   if [ "$n" = 1 ]; then
-    ip link add wire type bridge
+    # Without an address of its own it would take that of a cable, and another one when the power of that machine is cut: those that
+    # still have power would go on writing to the old one, for half a minute.
+    ip link add wire address 02:fe:00:00:00:01 type bridge
     ip addr add "$address/24" dev wire
     ip addr add "$dns_ip/24" dev wire
     ip link set wire up

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tries the chart and the image on a real cluster (cluster.sh), under load, while a witness beside them (witness/) records what
 # every attempt of every job was: install, upgrade, rollback, jobs in the values, pods killed, a machine lost and back, a drain,
-# a failover of Redis, more and fewer nodes, uninstall. Each line says what was done, what held, and how long it took. The cluster
-# is ended whatever happens.
+# a failover of Redis, more and fewer nodes, uninstall; and then a release that brings its own Redis. Each line says what was done,
+# what held, and how long it took. The cluster is ended whatever happens.
 #
 #   JOBS   jobs of the load (120), each due every 1 to 5 s
 set -euo pipefail
@@ -11,27 +11,43 @@ root=$(cd "$here/../../.." && pwd)
 space=trial
 work=$(mktemp -d)
 started=$(date +%s.%N)
+doing=preparation # what a failure is a failure of
+limit=15m         # of any command on the cluster: more than each of them waits, for a cluster that does not answer at all
 
 cluster() { "$here/cluster.sh" "$@"; }
-kube() { cluster in kubectl -n $space "$@"; }
-helm() { cluster in helm -n $space "$@"; }
+on_cluster() { cluster in timeout --foreground --kill-after=10s $limit "$@"; }
+kubectl() { on_cluster kubectl "$@"; }
+kube() { kubectl -n $space "$@"; }
+helm() { on_cluster helm -n $space "$@"; }
 witness() { kube exec witness -- /usr/bin/witness tell "$1"; }
 fermata() {
   kube exec witness -- /usr/bin/fermata --address fermata.$space.svc:7070 --tls-server-name fermata.$space.svc \
     --tls-ca /etc/tls/ca.crt --tls-cert /etc/tls/tls.crt --tls-key /etc/tls/tls.key "$@"
 }
-release() { helm "$1" fermata "$root/deploy/helm/fermata" -f "$here/values.yaml" --set-string "image.repository=${image%:*},image.tag=${image##*:}" --wait --timeout 10m "${@:2}"; }
+release() { helm "$1" fermata "$root/deploy/helm/fermata" -f "$here/values.yaml" --set-string "image.repository=${image%:*},image.tag=${image##*:}" --wait --timeout 5m "${@:2}"; }
+
+# report: what is to be seen after a failure. Not all of it is there after every one.
+report() {
+  local pod
+  say "failed: $doing (code $1)"
+  tail -v -n 30 "$work"/*.log
+  if [ ! -s "$run/m1.pid" ]; then return; fi
+  limit=1m
+  kubectl get nodes
+  kube get statefulsets,deployments,jobs,pods,persistentvolumeclaims -o wide
+  kube get events --sort-by=.lastTimestamp >"$logs/events.log"
+  tail -n 40 "$logs/events.log"
+  for pod in $(kube get pods --no-headers | awk '{ split($2, of, "/") } of[1] != of[2] && $3 != "Completed" { print $1 }'); do
+    kube describe pod "$pod" | tail -n 25
+    kube logs "$pod" --all-containers --prefix --tail=20
+  done
+  say "what the parts of the cluster and all pods had to say, those that are gone too, is in $logs"
+}
 
 finish() {
   local code=$?
   set +e
-  if [ $code != 0 ]; then
-    say "failed:"
-    cat "$work"/*.log 2>/dev/null
-    kube get pods -o wide || true
-    kube get events --sort-by=.lastTimestamp >"$logs/events.log"
-    say "what the parts of the cluster and the pods had to say is in $logs"
-  fi >&2
+  if [ $code != 0 ]; then report $code >&2; fi
   cluster down || code=1
   rm -rf "$work"
   if [ $code = 0 ]; then say "ok, all in $(since "$started")"; fi
@@ -48,6 +64,7 @@ since() { awk -v a="$1" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f s", b - a }'
 step() {
   local from
   from=$(date +%s.%N)
+  doing=$1
   "${@:2}" >"$work/step.log"
   cp "$work/step.log" "$work/out.log"
   say "$1: $(tail -n 1 "$work/out.log") ($(since "$from"))"
@@ -58,6 +75,7 @@ step() {
 act() {
   local from
   from=$(date +%s.%N)
+  doing=$1
   witness "/begin?name=${1// /+}&within=$2&$3" >/dev/null
   "$4" >"$work/out.log" 2>&1
   witness /done >/dev/null
@@ -142,8 +160,8 @@ serving() { [ "$(fermata cluster nodes | grep -c ' serving ')" = "$1" ]; }
 # whole [NODES]: pods are as wanted and ready, and the nodes have found each other.
 whole() {
   local pool
-  kube rollout status statefulset/fermata --timeout 10m
-  for pool in default mail; do kube rollout status "deployment/fermata-worker-$pool" --timeout 10m; done
+  kube rollout status statefulset/fermata --timeout 5m
+  for pool in default mail; do kube rollout status "deployment/fermata-worker-$pool" --timeout 5m; done
   eventually 120 serving "${1:-3}"
 }
 
@@ -166,7 +184,7 @@ no_restarts() {
 
 nothing() { sleep 15; } # what the others are to be compared with
 upgrade() { release upgrade --set scheduler.config.max-payload=300000,workers.mail.config.slots=20; }
-rollback() { helm rollback fermata 1 --wait --timeout 10m; }
+rollback() { helm rollback fermata 1 --wait --timeout 5m; }
 rolled() {
   local now
   now=$(revision)
@@ -184,8 +202,8 @@ pool_worker() {
   read -r victim address < <(kube get pods -l fermata.io/pool="$1" --field-selector status.phase=Running \
     -o jsonpath='{.items[0].metadata.name} {.items[0].status.podIP}{"\n"}')
 }
-kill_node() { kube delete pod fermata-1 --force --grace-period=0; }
-kill_worker() { kube delete pod "$victim" --force --grace-period=0; }
+kill_node() { kube delete pod fermata-1 --force --grace-period=0 --timeout=2m; }
+kill_worker() { kube delete pod "$victim" --force --grace-period=0 --timeout=2m; }
 # crash POD: its process ends, and nobody is told.
 crash() {
   crashed+=" $1=1"
@@ -202,20 +220,20 @@ whole_and_calm() {
 
 lose_machine() { cluster off 2; }
 machine_lost() {
-  cluster in kubectl wait --for=condition=Ready=Unknown node/m2 --timeout=3m
+  kubectl wait --for=condition=Ready=Unknown node/m2 --timeout=3m
   eventually 180 serving 2
   local pool
   for pool in default mail; do kube rollout status "deployment/fermata-worker-$pool" --timeout 5m; done
 }
 return_machine() { cluster on 2; }
 machine_back() {
-  cluster in kubectl wait --for=condition=Ready node/m2 --timeout=3m
+  kubectl wait --for=condition=Ready node/m2 --timeout=3m
   whole
 }
 
 evict() {
   printf '{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"%s","namespace":"%s"}}' "$1" $space >"$work/eviction.json"
-  cluster in kubectl create --raw "/api/v1/namespaces/$space/pods/$1/eviction" -f "$work/eviction.json"
+  kubectl create --raw "/api/v1/namespaces/$space/pods/$1/eviction" -f "$work/eviction.json"
 }
 evict_two() {
   evict fermata-0
@@ -225,17 +243,17 @@ evict_two() {
   fi
   grep -q 'disruption budget' "$work/second.log"
 }
-drain() { cluster in kubectl drain m3 --ignore-daemonsets --delete-emptydir-data --timeout=10m; }
+drain() { kubectl drain m3 --ignore-daemonsets --delete-emptydir-data --timeout=5m; }
 drained() {
   whole
   if kube get pods -l app.kubernetes.io/instance=fermata -o wide --field-selector spec.nodeName=m3 --no-headers | grep .; then return 1; fi
-  cluster in kubectl uncordon m3
+  kubectl uncordon m3
 }
 
 fail_over() {
   local old
   old=$(primary)
-  kube delete pod "$old" --force --grace-period=0
+  kube delete pod "$old" --force --grace-period=0 --timeout=2m
   eventually 120 writes "$old"
 }
 writes() { # OLD: another one is primary, and takes writes
@@ -293,34 +311,34 @@ END
 # uninstall: Helm does not wait for pods, and keeps those of hooks.
 uninstall() {
   helm uninstall fermata --wait --timeout 5m >/dev/null
-  eventually 120 nothing_left
+  eventually 120 nothing_left fermata fermata
   echo "nothing is left but $(redis "$(primary)" dbsize) keys in Redis"
 }
-nothing_left() {
+nothing_left() { # RELEASE NAME
   local all left
-  all=$(kube get all,poddisruptionbudget,networkpolicy,configmap,secret,serviceaccount -l app.kubernetes.io/instance=fermata -o name)
-  # Helm forgets what only a failed revision had: the jobs that were refused.
-  left=$(grep -vxE 'pod/fermata-test|job.batch/fermata-apply|pod/fermata-apply-[a-z0-9]+|configmap/fermata-jobs-[0-9a-f]{10}' <<<"$all" || true)
+  all=$(kube get all,poddisruptionbudget,networkpolicy,configmap,secret,serviceaccount -l app.kubernetes.io/instance="$1" -o name) || return
+  left=$(grep -vxE "pod/$2-test|job.batch/$2-apply|pod/$2-apply-[a-z0-9]+" <<<"$all" || true)
   echo "left behind: $left"
   [ -z "$left" ]
 }
 
-# try_out: what the chart's README begins with, a release that brings its own Redis.
+# try_out: what docs/kubernetes.md begins with, a release that brings its own Redis. There are no volumes here.
 try_out() {
   helm install look "$root/deploy/helm/fermata" --wait --timeout 5m --set insecure=true \
     --set-string "image.repository=${image%:*},image.tag=${image##*:}" --set redis.dev.enabled=true,redis.dev.persistence.enabled=false \
     --set-string redis.dev.image.repository=trial.local/redis,redis.dev.image.tag=1 >/dev/null
   helm test look --timeout 5m --logs >"$work/out.log" 2>&1
-  grep -o 'it ran, failed.*' "$work/out.log"
   helm uninstall look --wait --timeout 5m >/dev/null
+  eventually 120 nothing_left look look-fermata
+  grep -o 'it ran, failed.*' "$work/out.log"
 }
 
 # ---- the trial ----
 
 prepare() {
   cluster up >&2
-  cluster in kubectl create namespace $space >/dev/null
-  cluster in kubectl label namespace $space pod-security.kubernetes.io/enforce=restricted >/dev/null
+  kubectl create namespace $space >/dev/null
+  kubectl label namespace $space pod-security.kubernetes.io/enforce=restricted >/dev/null
   certificates >"$work/out.log" 2>&1
   own_images >&2
   start_redis >"$work/out.log"

@@ -105,8 +105,10 @@ func applies(t *testing.T, dir string, here *strings.Replacer) {
 		all := objects(t, c.values)
 		hook := find[*batchv1.Job](t, all, "blue-fermata-apply").Spec
 		pod := hook.Template.Spec
-		for name, text := range find[*corev1.ConfigMap](t, all, pod.Volumes[0].ConfigMap.Name).Data {
-			write(t, filepath.Join(dir, "jobs", name), text)
+		source := pod.Volumes[0].ConfigMap
+		jobs := find[*corev1.ConfigMap](t, all, source.Name).Data
+		for _, item := range source.Items {
+			write(t, filepath.Join(dir, "jobs", item.Path), jobs[item.Key])
 		}
 		code := 0
 		if c.refused {

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -186,6 +187,30 @@ func TestChangesRoll(t *testing.T) {
 	sameNode, otherWorker := checksums("workerDefaults: {config: {slots: 3}}")
 	if node == "" || node == otherNode || node != sameNode || worker == "" || worker == otherWorker || worker != sameWorker {
 		t.Errorf("checksums %q", []string{node, otherNode, sameNode, worker, otherWorker, sameWorker})
+	}
+}
+
+// TestTheHookMountsItsOwnJobs: other jobs are in a ConfigMap of the same name, which Helm knows whatever became of an upgrade, and
+// a machine that sees the one of before does not find in it what the pod mounts.
+func TestTheHookMountsItsOwnJobs(t *testing.T) {
+	mounted := func(id string) (keys []string, jobs *corev1.ConfigMap) {
+		all := objects(t, with(set(t, "trying"), []string{"jobs"}, values{id: values{"handler": "h"}}))
+		source := find[*batchv1.Job](t, all, "blue-fermata-apply").Spec.Template.Spec.Volumes[0].ConfigMap
+		for _, item := range source.Items {
+			keys = append(keys, item.Key)
+		}
+		return keys, find[*corev1.ConfigMap](t, all, source.Name)
+	}
+	has := func(c *corev1.ConfigMap, keys []string) bool {
+		return !slices.ContainsFunc(keys, func(key string) bool { _, ok := c.Data[key]; return !ok })
+	}
+	keys, now := mounted("new")
+	_, before := mounted("old")
+	if now.Name != before.Name {
+		t.Errorf("the ConfigMap was %s and is %s", before.Name, now.Name)
+	}
+	if !has(now, keys) || has(before, keys) {
+		t.Errorf("the pod mounts %q; its jobs have %v, those of before %v", keys, has(now, keys), has(before, keys))
 	}
 }
 
