@@ -39,6 +39,23 @@ func TestCutStreamLeavesItsLeases(t *testing.T) {
 	})
 }
 
+// TestALeaseThatMeetsAWorkerThatLeftGoesBack: nobody will start it, so that it need not
+// wait for its end. What had started may come back with its worker.
+func TestALeaseThatMeetsAWorkerThatLeftGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connect("w", 3, 1)
+		s.Started(b.deliver("started", "late")[:1])
+		s.Draining()
+		s.Left()
+		s.Close("worker left", nil)
+		b.wantEvents("Return late")
+		if got := b.store.took(); len(got) != 1 || got[0].Record != "ns/started" {
+			t.Errorf("renewed %+v", got)
+		}
+	})
+}
+
 func TestFinalRenewalIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

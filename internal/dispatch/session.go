@@ -24,6 +24,7 @@ type Session struct {
 	pending  int // results on their way to the ledger
 	pace     pace
 	draining bool
+	left     bool
 	stopping bool // the stream was told to end
 	closed   bool
 }
@@ -140,9 +141,16 @@ func (s *Session) Draining() {
 	s.draining = true
 }
 
-// Close ends the session. Leases that never left this process are returned;
-// those that started are renewed once more and left to the worker's next
-// session. Calls after the first do nothing.
+// Left says that the worker drained and has ended the stream.
+func (s *Session) Left() {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	s.left = true
+}
+
+// Close ends the session. Leases that never left this process are returned, and those
+// that met a worker which had left; those that started are renewed once more and left
+// to the worker's next session. Calls after the first do nothing.
 func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 	d := s.d
 	var fx effects
@@ -155,6 +163,10 @@ func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 	d.detach(s)
 	d.giveBackUnsent(s, unsent, &fx)
 	for a := range s.attempts {
+		if s.left && !a.started && !a.over && a.pending == nil {
+			d.giveBack(a, "closed", &fx)
+			continue
+		}
 		d.orphan(a, &fx)
 	}
 	d.dropEmpty(s)

@@ -202,6 +202,9 @@ type WorkerSession interface {
 	Results([]Result)
 	Returned(leaseIDs []string)
 	Draining()
+	// Left says that the worker drained and has ended the stream by itself: it runs nothing
+	// any more, and starts nothing that may still be on its way to it. Close follows.
+	Left()
 	// Close ends the session: no call follows. Unsent are messages that were
 	// queued and provably never left this process.
 	Close(reason string, unsent []WorkerMessage)

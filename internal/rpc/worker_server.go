@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -122,6 +123,8 @@ type workerStream struct {
 	stopped chan struct{}
 	reason  error // set before stopped is closed
 
+	drained atomic.Bool // the worker said so
+
 	mu      sync.Mutex
 	session job.WorkerSession
 	said    job.Hello
@@ -180,7 +183,8 @@ func (s *workerStream) Stop(reason error) {
 // end closes the session, with what was not sent, and returns the stream's
 // status. Reader and writer end when the handler has returned.
 func (s *workerStream) end(err error) error {
-	if errors.Is(err, io.EOF) {
+	left := errors.Is(err, io.EOF)
+	if left {
 		err = nil
 	}
 	s.mu.Lock()
@@ -189,6 +193,9 @@ func (s *workerStream) end(err error) error {
 	s.mu.Unlock()
 	unsent := s.out.close()
 	if session != nil {
+		if left && s.drained.Load() {
+			session.Left()
+		}
 		session.Close(closeReason(err), unsent)
 	}
 	return err
@@ -318,6 +325,7 @@ func (s *workerStream) take(session job.WorkerSession, f *requestFrame) error {
 		}
 		session.Returned(ids)
 	case *fermatav1.WorkRequest_Draining:
+		s.drained.Store(true)
 		session.Draining()
 	case *fermatav1.WorkRequest_Hello:
 		return withDetails(codes.InvalidArgument, "hello is said once",
