@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Buffers of 2^10 to 2^20 bytes are kept.
-const smallest, largest = 10, 20
+// Buffers of 2^11 to 2^20 bytes are kept: gRPC gives none of 1 KiB or less back.
+const smallest, largest = 11, 20
 
 // pool keeps buffers for messages, as they were left: all of a buffer that is used is
 // written. gRPC's own pool clears each from end to end, and has nothing between 32 KiB and
