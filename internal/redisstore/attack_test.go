@@ -73,32 +73,38 @@ func TestScriptsAreConstants(t *testing.T) {
 	if loads < 18 || uses == 0 {
 		t.Fatalf("%d loads and %d uses were found: this test looks at the wrong thing", loads, uses)
 	}
-	prelude, err := os.ReadFile("lua/prelude.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	events, err := os.ReadFile("lua/events.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, embedded := range []bool{true, false} {
 		s := loadScripts(embedded, false)
 		e := loadScripts(embedded, true)
 		for _, sc := range []*script{e.create, e.restore, e.apply, e.announce} {
-			if !strings.Contains(sc.source, string(prelude)+string(events)) {
-				t.Errorf("%s with events begins with %.60q", sc.name, sc.source)
-			}
+			checkSource(t, sc, "events")
 		}
-		for _, sc := range []*script{s.create, s.read, s.restore, s.lease, s.apply, s.applyLean, s.renew, s.reap, s.mend, s.clock, s.confirm, s.keyspace, s.hook} {
-			body, err := os.ReadFile("lua/" + sc.name + ".lua")
-			if err != nil {
-				t.Fatal(err)
-			}
-			head, ok := strings.CutSuffix(sc.source, string(prelude)+string(body))
-			if !ok || !regexp.MustCompile(`^(#!lua( flags=[a-z-]+)?\n)?$`).MatchString(head) {
-				t.Errorf("%s begins with %.60q", sc.name, sc.source)
-			}
+		for _, sc := range []*script{s.create, s.restore, s.apply, s.applyLean, s.mend} {
+			checkSource(t, sc, "prelude", "time", "lanes")
 		}
+		for _, sc := range []*script{s.lease, s.renew, s.reap, s.clock, s.confirm, s.limits.units} {
+			checkSource(t, sc, "prelude", "time")
+		}
+		for _, sc := range []*script{s.read, s.keyspace, s.hook, s.limits.jobs} {
+			checkSource(t, sc, "prelude")
+		}
+	}
+}
+
+// checkSource fails unless a script is flags, these parts and the file of its name.
+func checkSource(t *testing.T, sc *script, parts ...string) {
+	t.Helper()
+	want := ""
+	for _, part := range append(parts, "../"+sc.name) {
+		text, err := os.ReadFile("lua/parts/" + part + ".lua")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want += string(text)
+	}
+	head, ok := strings.CutSuffix(sc.source, want)
+	if !ok || parts[0] == "prelude" && !regexp.MustCompile(`^(#!lua( flags=[a-z-]+)?\n)?$`).MatchString(head) {
+		t.Errorf("%s begins with %.60q", sc.name, sc.source)
 	}
 }
 
@@ -118,6 +124,8 @@ func isLoad(f ast.Expr) bool {
 // of a key of what it is given.
 func TestScriptsTakeTextAsData(t *testing.T) {
 	paths, err := filepath.Glob("lua/*.lua")
+	parts, _ := filepath.Glob("lua/parts/*.lua")
+	paths = append(paths, parts...)
 	if err != nil || len(paths) < 12 {
 		t.Fatal(paths, err)
 	}
@@ -149,7 +157,7 @@ func TestScriptsTakeTextAsData(t *testing.T) {
 		}
 		for _, m := range patterns.FindAllStringSubmatch(code, -1) {
 			_, pattern, _ := strings.Cut(m[1], ", ")
-			if !slices.Contains([]string{`'^%d+'`, "ARGV[a + 1]", "ARGV[5]", "'#'"}, pattern) {
+			if !slices.Contains([]string{`'^%d+'`, "ARGV[a + 1]", "ARGV[item.at + 1]", "ARGV[5]", "'#'", "'#', 1, true"}, pattern) {
 				t.Errorf("%s: the pattern is %s", path, pattern)
 			}
 		}

@@ -68,15 +68,6 @@ func isRun(child string) bool {
 	return ok
 }
 
-// definedByAll is definedBy for each.
-func definedByAll(records []string) []string {
-	out := make([]string, len(records))
-	for i, r := range records {
-		out[i] = definedBy(r)
-	}
-	return out
-}
-
 // laneKeys numbers the lanes that a script call names: KEYS holds each lane
 // once, and items refer to it by its place. The indexes of the worst jobs are among
 // them where some item needs them: a key that is not there is in the way while a slot

@@ -10,10 +10,9 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Lease hands out due records, one script a request, all in one pipeline for
-// each server; the definitions follow by plain reads, those of parents for runs
-// that are records of their own. A reply whose Err is
-// job.ErrDurability is complete; with any other Err it is empty, and the request
+// Lease hands out due records, one script a request, all in one pipeline for each server.
+// Their definitions, those of parents for runs that are records of their own, come along
+// or, where there are many, by plain reads after that. A reply whose Err is job.ErrDurability is complete; with any other Err it is empty, and the request
 // may be repeated with the same batch id. A request for no leases brings those that
 // its batch has got, and sees to it that a copy still on its way gets none.
 func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply {
@@ -30,23 +29,12 @@ func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.Le
 		ops = append(ops, c.op)
 	}
 	s.run(ctx, ops)
-	var reads []*op
+	s.readDefinitions(ctx, calls)
 	for i, c := range calls {
 		if c == nil {
 			continue
 		}
-		replies[i] = c.read(s)
-		if len(replies[i].Leased) > 0 {
-			c.defs = s.readFields(c.Shard, s.shards[c.Shard].def, definedByAll(c.records))
-			reads = append(reads, c.defs)
-		}
-	}
-	s.run(ctx, reads)
-	for i, c := range calls {
-		if c == nil {
-			continue
-		}
-		s.define(ctx, c, &replies[i])
+		replies[i] = c.read(ctx, s)
 		err := replies[i].Err
 		s.batches[c.Shard].give(c.slot, err == nil || errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrClockJump))
 	}
@@ -56,10 +44,9 @@ func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.Le
 // leaseCall is a request on its way.
 type leaseCall struct {
 	job.LeaseRequest
-	slot    int
-	op      *op
-	records []string // leased
-	defs    *op      // their definitions
+	slot int
+	op   *op
+	defs *op // the definitions, if they did not come along
 }
 
 func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
@@ -71,7 +58,7 @@ func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
 	}
 	keys := s.shards[r.Shard]
 	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].take(r.Batch)}
-	names := []string{keys.meta, keys.state, keys.lanes, keys.lock}
+	names := []string{keys.meta, keys.state, keys.lanes, keys.lock, keys.def}
 	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.floor(r.Shard), s.batchField(c.slot), r.Batch, 0}
 	latestAt := len(argv) - 1
 	for _, q := range r.Quotas {
@@ -104,78 +91,80 @@ func checkLease(r job.LeaseRequest, shards int) error {
 	return nil
 }
 
+// readDefinitions reads what did not come along.
+func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
+	var reads []*op
+	for _, c := range calls {
+		if c == nil || c.op.err != nil && !errors.Is(wrap("lease", c.op.err), job.ErrDurability) {
+			continue
+		}
+		leased := c.op.reply.list(4)
+		if len(leased) == 0 || c.op.reply.list(5) != nil {
+			continue
+		}
+		names := make([]string, 0, len(leased)/2)
+		for i := 0; i+1 < len(leased); i += 2 {
+			names = append(names, definedBy(leased.text(i)))
+		}
+		c.defs = s.readFields(c.Shard, s.shards[c.Shard].def, names)
+		reads = append(reads, c.defs)
+	}
+	s.run(ctx, reads)
+}
+
 // read takes over the script's answer:
-// {code, clock, replayed, deadline, {record, state ...}, dues, corrupt}.
-func (c *leaseCall) read(s *Store) job.LeaseReply {
+// {code, clock, replayed, deadline, {record, state ...}, definitions, corrupt, due ...}.
+func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
 	err := wrap("lease", c.op.err)
 	if err != nil && !errors.Is(err, job.ErrDurability) {
 		return job.LeaseReply{Err: err}
 	}
 	r := c.op.reply
 	out := job.LeaseReply{NowUS: r.int(1), Err: err}
-	leased, dues := r.list(4), r.list(5)
+	leased, defs := r.list(4), r.list(5)
+	if c.defs != nil {
+		if c.defs.err != nil {
+			return job.LeaseReply{Err: wrap("definitions", c.defs.err)}
+		}
+		defs = c.defs.reply
+	}
 	if r.int(2) == 1 {
 		s.metrics.replayed("lease", len(leased)/2)
 	}
 	out.Leased = make([]job.Leased, 0, len(leased)/2)
 	latest := uint64(0)
+	var definitions definitionReader
 	for i := 0; i+1 < len(leased); i += 2 {
 		n := len(out.Leased)
 		out.Leased = append(out.Leased, job.Leased{Shard: c.Shard, Record: leased.text(i), DeadlineMS: r.int(3)})
 		l := &out.Leased[n]
-		if err := readState(&l.State, l.Record, leased.text(i+1)); err != nil {
+		err := readState(&l.State, l.Record, leased.text(i+1))
+		latest = max(latest, l.State.Token)
+		if err == nil {
+			l.Definition, err = definitions.decode(l.Record, defs.text(i/2))
+			if err == nil && !defs.has(i/2) {
+				err = fmt.Errorf("%w: it has no definition", errCorrupt)
+			}
+			if err != nil {
+				// It would only be leased and lost again and again.
+				s.putAside(ctx, c.Shard, l.Record, l.State)
+			}
+		}
+		if err != nil {
 			s.corrupt(c.Shard, "lease", err, l.Record)
 			out.Leased = out.Leased[:n]
-			continue
 		}
-		latest = max(latest, l.State.Token)
 	}
 	s.clocks[c.Shard].sawToken(latest)
 	if r.int(2) == 1 {
 		// A replay finds the records by their deadline, in no order.
 		slices.SortFunc(out.Leased, func(a, b job.Leased) int { return cmp.Compare(a.State.Token, b.State.Token) })
 	}
-	c.records = make([]string, len(out.Leased))
-	for i := range out.Leased {
-		c.records[i] = out.Leased[i].Record
-	}
 	for i, q := range c.Quotas {
-		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: dues.int(i)})
+		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: r.int(7 + i)})
 	}
 	s.corrupt(c.Shard, "lease", nil, r.list(6).texts()...)
 	return out
-}
-
-// define adds the definitions. What has none that can be read is taken out of
-// the schedule: it would only be leased and lost again and again.
-func (s *Store) define(ctx context.Context, c *leaseCall, r *job.LeaseReply) {
-	if c.defs == nil {
-		return
-	}
-	if c.defs.err != nil {
-		*r = job.LeaseReply{Err: wrap("definitions", c.defs.err)}
-		return
-	}
-	good := 0
-	var definitions definitionReader
-	for i := range r.Leased {
-		l := &r.Leased[i]
-		d, err := definitions.decode(l.Record, c.defs.reply.text(i))
-		if err == nil && !c.defs.reply.has(i) {
-			err = fmt.Errorf("%w: it has no definition", errCorrupt)
-		}
-		if err != nil {
-			s.corrupt(c.Shard, "lease", err, l.Record)
-			s.putAside(ctx, c.Shard, l.Record, l.State)
-			continue
-		}
-		if good < i {
-			r.Leased[good] = *l
-		}
-		r.Leased[good].Definition = d
-		good++
-	}
-	r.Leased = r.Leased[:good]
 }
 
 // readFields reads fields of one of a shard's hashes.

@@ -60,7 +60,7 @@ func loadLimits(l *loader) limitScripts {
 		jobs:   load("limit_jobs", false),
 		census: l.load("census", "no-writes"),
 	}
-	s.queues.sharded, s.jobs.sharded, s.census.sharded, s.census.mutates = false, false, false, false
+	s.census.mutates = false
 	return s
 }
 

@@ -4,12 +4,13 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/redisfunc"
 )
 
-//go:embed lua/*.lua
+//go:embed lua/*.lua lua/parts/*.lua
 var sources embed.FS
 
 // script is one Lua script, made ready for the kind of server at hand.
@@ -84,10 +85,7 @@ func compose(l *loader, events bool) scripts {
 		announce:  e.load("announce", ""),
 		hook:      l.load("hook", "allow-oom"),
 	}
-	s.reap.mutates, s.clock.mutates = false, false
-	s.keyspace.sharded, s.secret.sharded, s.read.sharded, s.read.mutates = false, false, false, false
-	s.grant.sharded, s.grant.mutates = false, false
-	s.hook.sharded, s.announce.mutates = false, false
+	s.reap.mutates, s.clock.mutates, s.read.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false
 	return s
 }
 
@@ -124,12 +122,35 @@ func (m madeScript) name() string {
 	return name
 }
 
+// clockless are the scripts that work on no shard, or without its clock.
+var clockless = []string{"keyspace", "secret", "read", "grant", "hook", "census", "limit_jobs", "limit_queues"}
+
+// laneWriters are the scripts that may make a lane due earlier.
+var laneWriters = []string{"create", "restore", "apply", "mend"}
+
+// partsOf are what is put before a script.
+func partsOf(name string, events bool) []string {
+	parts := []string{"prelude"}
+	if !slices.Contains(clockless, name) {
+		parts = append(parts, "time")
+	}
+	if slices.Contains(laneWriters, name) {
+		parts = append(parts, "lanes")
+	}
+	if events {
+		parts = append(parts, "events")
+	}
+	return parts
+}
+
 // textOf is a script without what it says of itself to the server.
 func textOf(name string, events bool) string {
-	if events {
-		return source("prelude") + source("events") + source(name)
+	var text strings.Builder
+	for _, part := range partsOf(name, events) {
+		text.WriteString(source("parts/" + part))
 	}
-	return source("prelude") + source(name)
+	text.WriteString(source(name))
+	return text.String()
 }
 
 func (l *loader) load(name, flags string) *script { return l.compile(name, flags, false) }
@@ -144,7 +165,7 @@ func (l *loader) compile(name, flags string, events bool) *script {
 	}
 	text := head + textOf(name, events)
 	sum := sha1.Sum([]byte(text))
-	s := &script{name: name, source: text, sha: hex.EncodeToString(sum[:]), mutates: true, sharded: true}
+	s := &script{name: name, source: text, sha: hex.EncodeToString(sum[:]), mutates: true, sharded: !slices.Contains(clockless, name)}
 	l.made = append(l.made, madeScript{s, flags, events})
 	return s
 }

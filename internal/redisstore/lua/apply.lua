@@ -6,8 +6,8 @@
 --       steps, place of the lane, number of records, and of each record its id,
 --       guard (a pattern: how a header with this token and revision begins) and
 --       what each letter of steps asks for. A group of number 0 is one record that is
---       judged with care; any other group is plain: its steps are w, wh, d or dz, and
---       its records concern no other ones.
+--       judged with care. Before those come the plain groups: their steps are w, wh, d or
+--       dz, and their records concern no other ones.
 --       a  only if the record before it in ARGV was written
 --       t  together with the record before it in ARGV: both are written, or neither
 --       x  only if the lease has ended
@@ -34,60 +34,6 @@
 -- May be repeated: a record that has the state (and definition) to be written is one that was written.
 --       With what it spawned it may have been leased since; so may two that were written
 --       together, and of these the one to be deleted is one that is gone.
-local code = start()
-if code ~= 0 then return {code, clock.us} end
-
-local takes = {a = 0, t = 0, x = 0, w = 2, k = 1, d = 0, q = 0, u = 0, l = 1, s = 4, f = 1, h = 2, c = 6, m = 1, z = 2, r = 3}
-
--- A plain group is {first record, last one, place of the lane, place in ARGV of the
--- first one's id, arguments of each, steps}. Others are items {n = number of the record,
--- at = place in ARGV of its id, lane = place, x = place of the arguments of step x ...}.
--- ids are those of all records, and after them those to be spawned, at item.child.
-local plain, list, ids = {}, {}, {}
-
-local function item_at(n, at, steps, lane)
-	local item, a = {n = n, at = at, lane = lane}, at + 2
-	for i = 1, #steps do
-		local step = sub(steps, i, i)
-		item[step] = a
-		a = a + takes[step]
-	end
-	return item, a
-end
-
-local function parse()
-	local a, n, total = 4, 0, ARGS
-	while a <= total do
-		local steps, lane, count = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-		a = a + 3
-		if count == 0 then
-			n = n + 1
-			ids[n] = ARGV[a]
-			list[#list + 1], a = item_at(n, a, steps, lane)
-		else
-			local width = 2
-			for i = 1, #steps do width = width + takes[sub(steps, i, i)] end
-			plain[#plain + 1] = {n + 1, n + count, lane, a, width, steps}
-			for i = n + 1, n + count do
-				ids[i] = ARGV[a]
-				a = a + width
-			end
-			n = n + count
-		end
-	end
-	local last = n
-	for _, item in ipairs(list) do
-		if item.s then
-			last = last + 1
-			ids[last] = ARGV[item.s]
-			item.child = last
-		end
-	end
-	return n
-end
-
-local records = parse()
-local texts = call('hmget', KEYS[2], unpack(ids))
 
 -- same tells whether a stored state is the new one, but for what renewals write.
 local function same(stored, new)
@@ -95,156 +41,94 @@ local function same(stored, new)
 		and sub(stored, 35) == sub(new, 35)
 end
 
--- descends tells whether a stored state is the new one, but for what renewals and
--- leases write.
-local function descends(stored, new)
-	return sane(stored) and sub(stored, 19, 28) == sub(new, 19, 28) and sub(stored, 35) == sub(new, 35)
-end
-
--- mine tells whether a record whose guard does not fit is as this call leaves it.
-local function mine(i, item, text)
-	local new, a = item.w or item.k, item.at
-	if not new then return false end
-	-- Two edits may lead to one state: then the definition tells them apart.
-	if item.f and call('hget', KEYS[3], ARGV[a]) ~= ARGV[item.f] then return false end
-	if item.s then
-		return descends(text, ARGV[new]) and descends(texts[item.child], ARGV[item.s + 2])
+-- ids are those of all records, and after them those to be spawned.
+local ids, records, groups = {}, 0, 0
+local a = 4
+while a <= ARGS and ARGV[a + 2] ~= '0' do
+	local steps, count = ARGV[a], tonumber(ARGV[a + 2])
+	local width = steps == 'w' and 4 or steps == 'wh' and 6 or steps == 'd' and 2 or 4
+	a = a + 3
+	for i = records + 1, records + count do
+		ids[i] = ARGV[a]
+		a = a + width
 	end
-	if item.t or (list[i + 1] and list[i + 1].t) then return descends(text, ARGV[new]) end
-	return same(text, ARGV[new])
+	records, groups = records + count, groups + 1
 end
 
--- replaces tells whether what a record spawns takes the place of the one that it
--- is together with, which goes.
-local function replaces(i, item)
-	return item.t and list[i - 1].d and ids[item.n - 1] == ids[item.child]
-end
-
-local function judge(i, item, text)
-	if not text then return '2' end
-	if not sane(text) then return item.q and '0' or '4' end
-	local a = item.at
-	if not find(text, ARGV[a + 1]) then return mine(i, item, text) and '5' or '1' end
-	if item.s and texts[item.child] and not replaces(i, item) then return '1' end
-	if item.x then
-		local score = call('zscore', KEYS[item.lane], ARGV[a])
-		if score and tonumber(score) > REGION + clock.ms then return '3' end
-	end
-	return '0'
-end
-
--- together makes one answer of two: both are written, or were, or neither is.
-local function together(i, item, first, second)
-	if first == '0' and second == '0' then return first, second end
-	if second == '5' then
-		local gone = list[i - 1].d and (first == '2' or item.s and replaces(i, item))
-		if first == '5' or gone then return '5', '5' end
-	end
-	if first == '0' or first == '5' then first = '1' end
-	if second == '0' or second == '5' then second = '1' end
-	return first, second
-end
-
-local codes, conflicts = {}, {}
-local states, defs, runs = {}, {}, {}             -- HSET
-local no_states, no_defs, no_runs = {}, {}, {}    -- HDEL
-local scores, aside, leaving = {}, {}, {} -- ZADD, ZADD XX, ZREM; by place
-local places, known = {}, {}
-local worst, ranked, unranked = 0, {{}, {}}, {{}, {}} -- place, and of each index ZADD, ZREM
-local born = {} -- places of spawned records: one may have the name of one that goes
-
-local function touch(k)
-	if not known[k] then
-		known[k] = true
-		places[#places + 1] = k
-		scores[k], aside[k], leaving[k] = {}, {}, {}
-	end
-end
-
-local function push(list, x, y)
-	list[#list + 1] = x
-	list[#list + 1] = y
-end
-
-local function dead_letter(item, lane)
-	local c, from = item.c, item.m and tonumber(ARGV[item.m]) or lane
-	touch(from)
-	if from ~= lane then leaving[from][#leaving[from] + 1] = ARGV[c] end
-	push(states, ARGV[c], ARGV[c + 1])
-	push(scores[lane], ARGV[c + 2], ARGV[c])
-	push(defs, ARGV[c], ARGV[c + 3])
-	push(runs, ARGV[c + 4], ARGV[c + 5])
-end
-
-local function spawn(item, lane, text)
-	local id, to, new, score = ARGV[item.s], tonumber(ARGV[item.s + 1]), ARGV[item.s + 2], ARGV[item.s + 3]
-	touch(to)
-	if score == '' then
-		-- Without an index entry the lease is over at once.
-		score = int(tonumber(call('zscore', KEYS[lane], ARGV[item.at]) or REGION))
-		new = sub(new, 1, 17) .. sub(text, 18, 18) .. sub(new, 19, 28) .. sub(text, 29, 34) .. sub(new, 35)
-	end
-	push(states, id, new)
-	push(scores[to], score, id)
-	born[id] = to
-end
-
--- write plans the writes of a record that was judged good.
-local function write(item, text)
-	local id, lane = ARGV[item.at], item.lane
-	touch(lane)
-	local to = item.l and tonumber(ARGV[item.l]) or lane
-	if to ~= lane then
-		touch(to)
-		leaving[lane][#leaving[lane] + 1] = id
-	end
-	if item.w then
-		push(states, id, ARGV[item.w])
-		push(scores[to], ARGV[item.w + 1], id)
-	elseif item.k then
-		local new = ARGV[item.k]
-		push(states, id, sub(new, 1, 17) .. sub(text, 18, 18) .. sub(new, 19, 28) .. sub(text, 29, 34) .. sub(new, 35))
-	elseif item.d then
-		no_states[#no_states + 1], no_defs[#no_defs + 1] = id, id
-		leaving[lane][#leaving[lane] + 1] = id
-	elseif item.u then
-		leaving[lane][#leaving[lane] + 1] = id
-	elseif item.q then
-		push(aside[lane], int(3 * REGION + NEVER), id)
-	end
-	if item.s then spawn(item, lane, text) end
-	if item.f then push(defs, id, ARGV[item.f]) end
-	if item.h then push(runs, ARGV[item.h], ARGV[item.h + 1]) end
-	if item.c then dead_letter(item, to) end
-	if item.r then
-		worst = tonumber(ARGV[item.r])
-		for k = 1, 2 do
-			local rank = ARGV[item.r + k]
-			if rank == '' then unranked[k][#unranked[k] + 1] = id else push(ranked[k], rank, id) end
+-- Items are what is judged with care: {n = number of the record, at = place in ARGV of its id,
+-- lane = place, x = place of the arguments of step x ..., child = place in ids of what it spawns}.
+local items
+if a <= ARGS then
+	local takes = {a = 0, t = 0, x = 0, w = 2, k = 1, d = 0, q = 0, u = 0, l = 1, s = 4, f = 1, h = 2, c = 6, m = 1, z = 2, r = 3}
+	items = {}
+	while a <= ARGS do
+		local steps, item = ARGV[a], {n = records + 1, at = a + 3, lane = tonumber(ARGV[a + 1])}
+		a = a + 5
+		for i = 1, #steps do
+			local step = sub(steps, i, i)
+			item[step] = a
+			a = a + takes[step]
 		end
+		records = item.n
+		ids[records], items[#items + 1] = ARGV[item.at], item
 	end
-	if item.z then
-		for slot = tonumber(ARGV[item.z]), tonumber(ARGV[item.z + 1]) do
-			no_runs[#no_runs + 1] = id .. '.' .. slot
+	local last = records
+	for _, item in ipairs(items) do
+		if item.s then
+			last = last + 1
+			ids[last], item.child = ARGV[item.s], last
 		end
 	end
 end
 
--- settle judges and plans a plain group: nearly all there is to write, so that it is
--- spelled out, and does no more for a record than it takes.
-local function settle(first, last, lane, a, width, steps)
-	touch(lane)
-	local written, runs_too = sub(steps, 1, 1) == 'w', steps == 'wh'
-	local s, r, scored, gone = #states, #runs, #scores[lane], #leaving[lane]
-	local to, away = scores[lane], leaving[lane]
-	for n = first, last do
-		local text, id = texts[n], ARGV[a]
-		if not text or not find(text, ARGV[a + 1]) then
-			local item = item_at(n, a, steps, lane)
-			codes[n] = judge(0, item, text)
-			if codes[n] == '1' then conflicts[#conflicts + 1] = text end
+local texts = call('hmget', KEYS[2], unpack(ids))
+local codes, conflicts = {}, ''
+local states, runs, defs = {}, {}, nil            -- HSET
+local no_states, no_defs, no_runs = nil, nil, nil -- HDEL
+local places, scores, aside, leaving = {}, {}, nil, nil -- ZADD, ZADD XX, ZREM; by place
+local worst, ranked, unranked = 0, nil, nil       -- place, and of each index ZADD, ZREM
+local born                                        -- places of spawned records: one may have the name of one that goes
+
+local function conflict(text)
+	if conflicts == '' then conflicts = {} end
+	conflicts[#conflicts + 1] = text
+end
+
+-- Plain groups are nearly all there is to write, so that this is spelled out, and does no
+-- more for a record than it takes.
+local n, s, r, scored, going = 0, 0, 0, 0, 0
+a = 4
+for _ = 1, groups do
+	local steps, lane, count = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+	local written, runs_too = byte(steps) == 119, steps == 'wh' -- w
+	local width = written and (runs_too and 6 or 4) or steps == 'd' and 2 or 4
+	local to, away = scores[lane], leaving and leaving[lane]
+	if not to then
+		to = {}
+		scores[lane] = to
+		places[#places + 1] = lane
+	end
+	if not written and not away then
+		leaving, no_states, no_defs, no_runs = leaving or {}, no_states or {}, no_defs or {}, no_runs or {}
+		away = {}
+		leaving[lane] = away
+	end
+	a, scored = a + 3, #to
+	for i = n + 1, n + count do
+		local text, id = texts[i], ARGV[a]
+		if not text then
+			codes[i] = '2'
+		elseif not find(text, ARGV[a + 1]) then
+			if not sane(text) then
+				codes[i] = '4'
+			elseif written and same(text, ARGV[a + 2]) then
+				codes[i] = '5'
+			else
+				codes[i] = '1'
+				conflict(text)
+			end
 		elseif written then
-			codes[n] = '0'
+			codes[i] = '0'
 			states[s + 1], states[s + 2] = id, ARGV[a + 2]
 			to[scored + 1], to[scored + 2] = ARGV[a + 3], id
 			s, scored = s + 2, scored + 2
@@ -253,9 +137,9 @@ local function settle(first, last, lane, a, width, steps)
 				r = r + 2
 			end
 		else
-			codes[n] = '0'
-			gone = gone + 1
-			away[gone], no_states[#no_states + 1], no_defs[#no_defs + 1] = id, id, id
+			codes[i] = '0'
+			going = going + 1
+			away[#away + 1], no_states[going], no_defs[going] = id, id, id
 			if width > 2 then
 				for slot = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]) do
 					no_runs[#no_runs + 1] = id .. '.' .. slot
@@ -264,46 +148,184 @@ local function settle(first, last, lane, a, width, steps)
 		end
 		a = a + width
 	end
+	n = n + count
 end
 
-for _, group in ipairs(plain) do settle(unpack(group)) end
-for i, item in ipairs(list) do
-	local n = item.n
-	codes[n] = item.a and codes[n - 1] ~= '0' and '1' or judge(i, item, texts[n])
-	if item.t then codes[n - 1], codes[n] = together(i, item, codes[n - 1], codes[n]) end
-end
-for _, item in ipairs(list) do
-	local text = texts[item.n]
-	if codes[item.n] == '1' then
-		conflicts[#conflicts + 1] = text or ''
-	elseif codes[item.n] == '0' then
-		write(item, text)
+if items then
+	defs, aside, leaving, born = {}, {}, leaving or {}, {}
+	no_states, no_defs, no_runs = no_states or {}, no_defs or {}, no_runs or {}
+	ranked, unranked = {{}, {}}, {{}, {}}
+	for _, k in ipairs(places) do aside[k], leaving[k] = {}, leaving[k] or {} end
+
+	-- descends tells whether a stored state is the new one, but for what renewals and
+	-- leases write.
+	local function descends(stored, new)
+		return sane(stored) and sub(stored, 19, 28) == sub(new, 19, 28) and sub(stored, 35) == sub(new, 35)
+	end
+
+	-- mine tells whether a record whose guard does not fit is as this call leaves it.
+	local function mine(i, item, text)
+		local new, at = item.w or item.k, item.at
+		if not new then return false end
+		-- Two edits may lead to one state: then the definition tells them apart.
+		if item.f and call('hget', KEYS[3], ARGV[at]) ~= ARGV[item.f] then return false end
+		if item.s then
+			return descends(text, ARGV[new]) and descends(texts[item.child], ARGV[item.s + 2])
+		end
+		if item.t or (items[i + 1] and items[i + 1].t) then return descends(text, ARGV[new]) end
+		return same(text, ARGV[new])
+	end
+
+	-- replaces tells whether what a record spawns takes the place of the one that it
+	-- is together with, which goes.
+	local function replaces(i, item)
+		return item.t and items[i - 1].d and ids[item.n - 1] == ids[item.child]
+	end
+
+	local function judge(i, item, text)
+		if not text then return '2' end
+		if not sane(text) then return item.q and '0' or '4' end
+		if not find(text, ARGV[item.at + 1]) then return mine(i, item, text) and '5' or '1' end
+		if item.s and texts[item.child] and not replaces(i, item) then return '1' end
+		if item.x then
+			local score = call('zscore', KEYS[item.lane], ARGV[item.at])
+			if score and tonumber(score) > REGION + clock_ms then return '3' end
+		end
+		return '0'
+	end
+
+	-- together makes one answer of two: both are written, or were, or neither is.
+	local function together(i, item, first, second)
+		if first == '0' and second == '0' then return first, second end
+		if second == '5' then
+			local gone = items[i - 1].d and (first == '2' or item.s and replaces(i, item))
+			if first == '5' or gone then return '5', '5' end
+		end
+		if first == '0' or first == '5' then first = '1' end
+		if second == '0' or second == '5' then second = '1' end
+		return first, second
+	end
+
+	local function touch(k)
+		if not scores[k] then
+			places[#places + 1] = k
+			scores[k], aside[k], leaving[k] = {}, {}, {}
+		end
+	end
+
+	local function push(list, x, y)
+		list[#list + 1] = x
+		list[#list + 1] = y
+	end
+
+	local function dead_letter(item, lane)
+		local c, from = item.c, item.m and tonumber(ARGV[item.m]) or lane
+		touch(from)
+		if from ~= lane then leaving[from][#leaving[from] + 1] = ARGV[c] end
+		push(states, ARGV[c], ARGV[c + 1])
+		push(scores[lane], ARGV[c + 2], ARGV[c])
+		push(defs, ARGV[c], ARGV[c + 3])
+		push(runs, ARGV[c + 4], ARGV[c + 5])
+	end
+
+	local function spawn(item, lane, text)
+		local id, to, new, score = ARGV[item.s], tonumber(ARGV[item.s + 1]), ARGV[item.s + 2], ARGV[item.s + 3]
+		touch(to)
+		if score == '' then
+			-- Without an index entry the lease is over at once.
+			score = int(tonumber(call('zscore', KEYS[lane], ARGV[item.at]) or REGION))
+			new = sub(new, 1, 17) .. sub(text, 18, 18) .. sub(new, 19, 28) .. sub(text, 29, 34) .. sub(new, 35)
+		end
+		push(states, id, new)
+		push(scores[to], score, id)
+		born[id] = to
+	end
+
+	-- write plans the writes of a record that was judged good.
+	local function write(item, text)
+		local id, lane = ARGV[item.at], item.lane
+		touch(lane)
+		local to = item.l and tonumber(ARGV[item.l]) or lane
+		if to ~= lane then
+			touch(to)
+			leaving[lane][#leaving[lane] + 1] = id
+		end
+		if item.w then
+			push(states, id, ARGV[item.w])
+			push(scores[to], ARGV[item.w + 1], id)
+		elseif item.k then
+			local new = ARGV[item.k]
+			push(states, id, sub(new, 1, 17) .. sub(text, 18, 18) .. sub(new, 19, 28) .. sub(text, 29, 34) .. sub(new, 35))
+		elseif item.d then
+			no_states[#no_states + 1], no_defs[#no_defs + 1] = id, id
+			leaving[lane][#leaving[lane] + 1] = id
+		elseif item.u then
+			leaving[lane][#leaving[lane] + 1] = id
+		elseif item.q then
+			push(aside[lane], int(3 * REGION + NEVER), id)
+		end
+		if item.s then spawn(item, lane, text) end
+		if item.f then push(defs, id, ARGV[item.f]) end
+		if item.h then push(runs, ARGV[item.h], ARGV[item.h + 1]) end
+		if item.c then dead_letter(item, to) end
+		if item.r then
+			worst = tonumber(ARGV[item.r])
+			for k = 1, 2 do
+				local rank = ARGV[item.r + k]
+				if rank == '' then unranked[k][#unranked[k] + 1] = id else push(ranked[k], rank, id) end
+			end
+		end
+		if item.z then
+			for slot = tonumber(ARGV[item.z]), tonumber(ARGV[item.z + 1]) do
+				no_runs[#no_runs + 1] = id .. '.' .. slot
+			end
+		end
+	end
+
+	for i, item in ipairs(items) do
+		local at = item.n
+		codes[at] = item.a and codes[at - 1] ~= '0' and '1' or judge(i, item, texts[at])
+		if item.t then codes[at - 1], codes[at] = together(i, item, codes[at - 1], codes[at]) end
+	end
+	for _, item in ipairs(items) do
+		local text = texts[item.n]
+		if codes[item.n] == '1' then
+			conflict(text or '')
+		elseif codes[item.n] == '0' then
+			write(item, text)
+		end
+	end
+
+	-- left takes out of a list those that are spawned at this place, or anywhere.
+	local function left(names, place)
+		local out = {}
+		for _, id in ipairs(names) do
+			if not born[id] or place and born[id] ~= place then out[#out + 1] = id end
+		end
+		return out
+	end
+	if next(born) then
+		for _, k in ipairs(places) do leaving[k] = left(leaving[k], k) end
+		no_states = left(no_states)
 	end
 end
 
 if record then record(codes) end
 
--- left takes out of a list those that are spawned at this place, or anywhere.
-local function left(names, place)
-	local out = {}
-	for _, id in ipairs(names) do
-		if not born[id] or place and born[id] ~= place then out[#out + 1] = id end
-	end
-	return out
-end
-
 -- To the destination first, away from the source last.
-wide('hset', KEYS[3], defs)
+if defs then wide('hset', KEYS[3], defs) end
 wide('hset', KEYS[4], runs)
 wide('hset', KEYS[2], states)
 for _, k in ipairs(places) do
 	wide('zadd', KEYS[k], scores[k])
-	wide('zadd', KEYS[k], aside[k], 'xx')
+	if aside then wide('zadd', KEYS[k], aside[k], 'xx') end
 end
-for _, k in ipairs(places) do wide('zrem', KEYS[k], left(leaving[k], k)) end
-wide('hdel', KEYS[2], left(no_states))
-wide('hdel', KEYS[3], no_defs)
-wide('hdel', KEYS[4], no_runs)
+if leaving then
+	for _, k in ipairs(places) do wide('zrem', KEYS[k], leaving[k] or {}) end
+	wide('hdel', KEYS[2], no_states)
+	wide('hdel', KEYS[3], no_defs)
+	wide('hdel', KEYS[4], no_runs)
+end
 
 -- An index of the worst keeps so many; those with the least rank give way.
 local WORST = 1000
@@ -317,4 +339,4 @@ for k = 1, worst > 0 and 2 or 0 do
 	end
 end
 local changed, holder = news(KEYS[5], KEYS[6], places)
-return {0, clock.us, table.concat(codes, '', 1, records), conflicts, changed, holder}
+return {0, clock_us, table.concat(codes, '', 1, records), conflicts, changed, holder}

@@ -3,8 +3,6 @@
 -- ARGV  1-3 common  4 most lanes to list
 -- Reply {code, clock, {lane, due, lane, due ...}}
 -- May be repeated: the clock only grows.
-local code = start()
-if code ~= 0 then return {code, clock.us} end
 local last = tonumber(ARGV[4]) - 1
-if last < 0 then return {0, clock.us, {}} end
-return {0, clock.us, call('zrange', KEYS[2], '0', int(last), 'withscores')}
+if last < 0 then return {0, clock_us, {}} end
+return {0, clock_us, call('zrange', KEYS[2], '0', int(last), 'withscores')}

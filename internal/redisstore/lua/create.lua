@@ -6,8 +6,6 @@
 --       0 created  1 exists  2 exists, deleted but still running  3 created by an earlier copy of this call
 -- Guards: the id is free, or holds exactly the text that may be overwritten.
 -- May be repeated: a record with the same state and definition is what this call stored.
-local code = start()
-if code ~= 0 then return {code, clock.us} end
 
 local ids = {}
 for a = 4, ARGS, 6 do ids[#ids + 1] = ARGV[a] end
@@ -53,4 +51,4 @@ if #places > 0 then
 	end
 	list, holder = news(KEYS[4], KEYS[5], earlier)
 end
-return {0, clock.us, table.concat(codes), list, holder}
+return {0, clock_us, table.concat(codes), list, holder}

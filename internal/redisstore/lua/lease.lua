@@ -1,31 +1,55 @@
 -- lease.lua: hand out due records, oldest first in each lane.
--- KEYS  1 meta  2 states  3 lanes  4 lock  5.. lanes asked
+-- KEYS  1 meta  2 states  3 lanes  4 lock  5 definitions  6.. lanes asked
 -- ARGV  1-3 common  4 lock value  5 TTL, ms  6 greatest token that the caller has seen
 --       7 meta field of the caller's last batch  8 batch id
 --       9 until when the caller waits, by the shard's clock in ms; 0 unknown  10.. quota of each lane
--- Reply {code, clock, replayed, deadline, {record, state ...}, {first due of each lane}, {corrupt records}}
+-- Reply {code, clock, replayed, deadline, {record, state ...}, {definition of each},
+--       {corrupt records}, first due of each lane ...}. A run that is a record of its own has
+--       the definition of its job; false is none. More than FEW definitions are not sent:
+--       a plain read brings them for less than a script, and for one more round trip.
 --       code 4: too late, nobody waits for the answer any more
--- Guards: the lock has the caller's value. A record without a sane state is moved
---       out of the way, to the dead region for ever, and reported.
+-- Guards: the lock has the caller's value. A record whose state's header is not as long as
+--       it should be is moved out of the way, to the dead region for ever, and reported;
+--       what else may be wrong with a state its reader finds.
 -- May be repeated: a batch is kept as (first token, count, deadline, id). A repeat
 --       answers the records that still have its tokens, even if the lock has gone. A batch
 --       without records is kept too: a copy that arrives after its repeat gets nothing.
-local HEAD = 5
-local byte = string.byte
-local meta = call('hmget', KEYS[1], 'c', ARGV[7])
-local code = advance(meta[1])
-if code ~= 0 then return {code, clock.us} end
+local HEAD, FEW = 6, 64
 local latest = tonumber(ARGV[9])
-if latest > 0 and clock.ms > latest then return {4, clock.us} end
+if latest > 0 and clock_ms > latest then return {4, clock_us} end
 
-local places = {}
-for k = HEAD, #KEYS do places[#places + 1] = k end
+-- defined returns the definitions of records that were leased, of few.
+local function defined(leased)
+	if #leased == 0 or #leased > 2 * FEW then return '' end
+	local names = {}
+	for i = 1, #leased, 2 do
+		local id = leased[i]
+		local at = find(id, '#', 1, true)
+		names[#names + 1] = at and sub(id, 1, at - 1) or id
+	end
+	return call('hmget', KEYS[5], unpack(names))
+end
 
--- replay finds the records of a batch: all have its deadline as score.
-local function replay(first, count, deadline)
-	local score = int(REGION + deadline)
-	local leased = {}
-	for _, k in ipairs(places) do
+-- answer brings the index of lanes in line with the lanes and ends the reply with them. A
+-- lane's name is what follows "...l:" in its key, whose prefix is two bytes shorter than
+-- "...lanes".
+local function answer(reply)
+	local skip = #KEYS[3] - 2
+	for k = HEAD, #KEYS do
+		local first, name = call('zrange', KEYS[k], '0', '0', 'withscores')[2], sub(KEYS[k], skip)
+		local due = first and math.min(tonumber(first), NEVER) or NEVER
+		if first then call('zadd', KEYS[3], int(due), name) else call('zrem', KEYS[3], name) end
+		reply[#reply + 1] = due
+	end
+	return reply
+end
+
+local last = call('hget', KEYS[1], ARGV[7])
+if last and sub(last, 37) == ARGV[8] then
+	-- All records of the batch have its deadline as score.
+	local first, count, deadline = tonumber(sub(last, 1, 16)), tonumber(sub(last, 17, 20)), tonumber(sub(last, 21, 36))
+	local score, leased = int(REGION + deadline), {}
+	for k = HEAD, #KEYS do
 		local ids = call('zrange', KEYS[k], score, score, 'byscore', 'limit', '0', '1000')
 		local texts = #ids > 0 and call('hmget', KEYS[2], unpack(ids)) or {}
 		for i, text in ipairs(texts) do
@@ -36,34 +60,37 @@ local function replay(first, count, deadline)
 			end
 		end
 	end
-	call('hset', KEYS[1], 'c', keep())
-	return {0, clock.us, 1, deadline, leased, (heads(KEYS[3], places)), {}}
+	return answer({0, clock_us, 1, deadline, leased, defined(leased), ''})
 end
+if call('get', KEYS[4]) ~= ARGV[4] then return {2, clock_us} end
 
-local last = meta[2]
-if last and sub(last, 37) == ARGV[8] then
-	return replay(tonumber(sub(last, 1, 16)), tonumber(sub(last, 17, 20)), tonumber(sub(last, 21, 36)))
-end
-if call('get', KEYS[4]) ~= ARGV[4] then return {2, clock.us} end
-
-local deadline = clock.ms + tonumber(ARGV[5])
-local score = int(REGION + deadline)
-local first = math.max(clock.token + 1, tonumber(ARGV[6]) + 1, clock.ms * 1000)
-local count, now = 0, int(clock.ms)
-local leased, corrupt = {}, {} -- record, state ...
-for i, k in ipairs(places) do
+local deadline = clock_ms + tonumber(ARGV[5])
+local score, now = int(REGION + deadline), int(clock_ms)
+local first = math.max(tonumber(clock_token) + 1, tonumber(ARGV[6]) + 1, clock_ms * 1000)
+local count, leased, corrupt = 0, {}, '' -- record, state ...
+-- Of tokens that follow each other the last digit is looked up: to format a number takes
+-- longer than all else that is done to a state.
+local digit, tens = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}, nil
+local place = first % 10
+for k = HEAD, #KEYS do
 	-- No score is below 0. One that somebody wrote would keep its lane due for ever.
-	local ids = call('zrange', KEYS[k], '-inf', now, 'byscore', 'limit', '0', ARGV[HEAD + 4 + i])
+	local ids = call('zrange', KEYS[k], '-inf', now, 'byscore', 'limit', '0', ARGV[k + 4])
 	if #ids > 0 then
-		local moves = {}
-		for j, text in ipairs(call('hmget', KEYS[2], unpack(ids))) do
-			local id, to = ids[j], score
-			if sane(text) and byte(text, 17) == 48 then -- in the region of due records
+		local moves, texts = {}, call('hmget', KEYS[2], unpack(ids))
+		for j = 1, #ids do
+			local id, text, to = ids[j], texts[j], score
+			local region, ending, tail
+			if text then region, ending, tail = byte(text, 17), byte(text, 36, 37) end
+			if region == 48 and tail and ending < 58 and tail > 57 then -- in the region of due records
+				if place == 10 or not tens then
+					place = (first + count) % 10
+					tens = fmt('%015d', (first + count - place) / 10)
+				end
 				-- token, region leased, not acked, same revision, no session yet
-				local state = fmt(TOKEN, first + count) .. '10' .. sub(text, 19, 28) .. '000000' .. sub(text, 35)
-				count = count + 1
-				leased[2 * count - 1], leased[2 * count] = id, state
+				leased[2 * count + 1], leased[2 * count + 2] = id, tens .. digit[place] .. '10' .. sub(text, 19, 28) .. '000000' .. sub(text, 35)
+				count, place = count + 1, place + 1
 			else
+				if corrupt == '' then corrupt = {} end
 				corrupt[#corrupt + 1] = id
 				to = int(3 * REGION + NEVER)
 			end
@@ -72,21 +99,21 @@ for i, k in ipairs(places) do
 		call('zadd', KEYS[k], 'xx', unpack(moves))
 	end
 end
+local token = clock_token
 if count > 0 then
 	wide('hset', KEYS[2], leased)
-	clock.token = first + count - 1
+	token = fmt('%016d', first + count - 1)
 end
-local batch = fmt('%016.0f%04.0f%016.0f', first, count, deadline) .. ARGV[8]
 -- Callers that have gone leave their field behind: the first call of a new
 -- one clears those whose leases have ended.
 if not last and call('hlen', KEYS[1]) > 64 then
 	local all, old = call('hgetall', KEYS[1]), {}
 	for i = 1, #all, 2 do
-		if sub(all[i], 1, 2) == 'b:' and tonumber(sub(all[i + 1], 21, 36)) < clock.ms then
+		if sub(all[i], 1, 2) == 'b:' and tonumber(sub(all[i + 1], 21, 36)) < clock_ms then
 			old[#old + 1] = all[i]
 		end
 	end
 	wide('hdel', KEYS[1], old)
 end
-call('hset', KEYS[1], 'c', keep(), ARGV[7], batch)
-return {0, clock.us, 0, deadline, leased, (heads(KEYS[3], places)), corrupt}
+call('hset', KEYS[1], 'c', clock_before .. token .. clock_kind, ARGV[7], fmt('%016d%04d%016d', first, count, deadline) .. ARGV[8])
+return answer({0, clock_us, 0, deadline, leased, defined(leased), corrupt})

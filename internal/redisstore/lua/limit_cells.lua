@@ -5,14 +5,12 @@
 -- Guards: the text is the old one. A cell that has expired by the shard's clock is none;
 --       Redis's own expiry only clears it away.
 -- May be repeated: a cell that has the new text was swapped.
-local code = start()
-if code ~= 0 then return {code, clock.us} end
 
 local LIFE = 604800000 -- ms; a week
 
 local function read(key)
 	local text = call('get', key)
-	if not text or (tonumber(sub(text, 1, 16)) or 0) <= clock.ms then return '' end
+	if not text or (tonumber(sub(text, 1, 16)) or 0) <= clock_ms then return '' end
 	return sub(text, 17)
 end
 
@@ -20,9 +18,9 @@ local function write(key, text)
 	if text == '' then
 		call('del', key)
 	elseif ARGV[3] ~= '' then
-		call('set', key, fmt('%016.0f', clock.ms + LIFE) .. text)
+		call('set', key, fmt('%016.0f', clock_ms + LIFE) .. text)
 	else
-		call('set', key, fmt('%016.0f', clock.ms + LIFE) .. text, 'px', int(2 * LIFE))
+		call('set', key, fmt('%016.0f', clock_ms + LIFE) .. text, 'px', int(2 * LIFE))
 	end
 end
 
@@ -40,4 +38,4 @@ for a = 4, #ARGV, 3 do
 	end
 	answers[#answers + 1] = {swapped, text}
 end
-return {0, clock.us, answers}
+return {0, clock_us, answers}

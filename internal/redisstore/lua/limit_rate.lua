@@ -11,8 +11,6 @@
 --       it took while it was slow.
 -- May be repeated: one of the last 8 calls is answered as it was. One that is forgotten
 --       takes, or gives back, twice.
-local code = start()
-if code ~= 0 then return {code, clock.us} end
 
 local HEAD, CALL, CALLS = 35, 36, 8
 local FAR = 8640000000000000 -- ns; 100 days
@@ -21,7 +19,7 @@ local IDLE = 60000           -- ms that an idle limit remembers its last calls
 -- taken returns how far ahead of the clock starts are taken, ns, and the last calls.
 local function taken(text, interval)
 	if not text or #text < HEAD then return 0, '' end
-	local ahead = (tonumber(sub(text, 1, 16)) - clock.us) * 1000 + tonumber(sub(text, 17, 19))
+	local ahead = (tonumber(sub(text, 1, 16)) - clock_us) * 1000 + tonumber(sub(text, 17, 19))
 	local old = tonumber(sub(text, 20, HEAD))
 	if ahead <= 0 then ahead = 0 elseif old ~= interval then ahead = math.floor(ahead * interval / old) end
 	return ahead, sub(text, HEAD + 1)
@@ -37,12 +35,12 @@ end
 
 -- instant rounds up, so that whoever comes then is let in.
 local function instant(ahead)
-	if ahead <= 0 then return clock.ms end
-	return math.ceil((clock.us + math.ceil(ahead / 1000)) / 1000)
+	if ahead <= 0 then return clock_ms end
+	return math.ceil((clock_us + math.ceil(ahead / 1000)) / 1000)
 end
 
 local function store(key, ahead, interval, calls)
-	local text = fmt('%016.0f%03.0f%016.0f', clock.us + math.floor(ahead / 1000), ahead % 1000, interval)
+	local text = fmt('%016.0f%03.0f%016.0f', clock_us + math.floor(ahead / 1000), ahead % 1000, interval)
 		.. sub(calls, 1, CALL * CALLS)
 	if ARGV[3] ~= '' then
 		call('set', key, text)
@@ -76,4 +74,4 @@ for a = 4, #ARGV, 5 do
 	answers[#answers + 1] = take(KEYS[2 + #answers], ARGV[a], tonumber(ARGV[a + 1]),
 		tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]), ARGV[a + 4] == '1')
 end
-return {0, clock.us, answers}
+return {0, clock_us, answers}

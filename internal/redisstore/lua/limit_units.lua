@@ -15,8 +15,6 @@
 --       that nobody has used for days, whatever that clock does meanwhile.
 -- May be repeated: a holder that asks again has its unit already. Releasing what is not
 --       held tells again for whom units are reserved. A repeat of keep prolongs again.
-local code = start()
-if code ~= 0 then return {code, clock.us} end
 
 local LINE = 10000     -- most waiters of a name; others come back by themselves
 local STALE = 60000    -- ms after which a waiter that has not asked again is forgotten
@@ -24,7 +22,7 @@ local RESERVED = 2000  -- ms that a woken waiter has to come
 local SOME = 100       -- most that are cleared away or woken at a time
 local LIFE = 259200000 -- ms; three days: twice the longest TTL, because the clock may go at half speed, and one more
 
-local now, past, future = clock.ms, int(clock.ms), int(clock.ms + 1)
+local now, past, future = clock_ms, int(clock_ms), int(clock_ms + 1)
 local holders, since, line, times -- keys of the item at hand
 
 local function live(key) return call('zcount', key, future, '+inf') end
@@ -138,4 +136,4 @@ for a = 4, #ARGV, 6 do
 	end
 	answers[#answers + 1] = answer
 end
-return {0, clock.us, answers}
+return {0, clock_us, answers}

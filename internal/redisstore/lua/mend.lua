@@ -5,8 +5,6 @@
 -- Reply {code, clock, one digit per item: 1 taken out, {place, due ... of lanes that became earlier}, lock value}
 -- Guards: a record that has a state is left alone.
 -- May be repeated.
-local code = start()
-if code ~= 0 then return {code, clock.us} end
 
 local done = {}
 for a = 4, #ARGV, 3 do
@@ -23,4 +21,4 @@ end
 local places = {}
 for k = 6, #KEYS do places[#places + 1] = k end
 local earlier, holder = news(KEYS[4], KEYS[5], places)
-return {0, clock.us, table.concat(done), earlier, holder}
+return {0, clock_us, table.concat(done), earlier, holder}

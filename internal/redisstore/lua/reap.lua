@@ -7,16 +7,14 @@
 --       out of the way, to the dead region for ever, and reported.
 -- May be repeated: it changes no record. What is done about the records is
 --       compare and set, by apply.
-local code = start()
-if code ~= 0 then return {code, clock.us} end
-if call('get', KEYS[3]) ~= ARGV[4] then return {2, clock.us} end
+if call('get', KEYS[3]) ~= ARGV[4] then return {2, clock_us} end
 
 local left = tonumber(ARGV[5])
 local places, records, states, corrupt = {}, {}, {}, {}
 for k = 4, #KEYS do
 	for r = 6, #ARGV do
 		local from = tonumber(ARGV[r]) * REGION
-		local ids = left > 0 and call('zrange', KEYS[k], int(from), int(from + clock.ms), 'byscore', 'limit', '0', int(left)) or {}
+		local ids = left > 0 and call('zrange', KEYS[k], int(from), int(from + clock_ms), 'byscore', 'limit', '0', int(left)) or {}
 		if #ids > 0 then
 			local bad = {}
 			for i, text in ipairs(call('hmget', KEYS[2], unpack(ids))) do
@@ -32,4 +30,4 @@ for k = 4, #KEYS do
 		end
 	end
 end
-return {0, clock.us, places, records, states, corrupt}
+return {0, clock_us, places, records, states, corrupt}

@@ -6,13 +6,11 @@
 --       0 renewed  1 lease lost  2 moved to a later session
 -- Guards: the token is that of a live lease; its session is not a later one.
 -- May be repeated: renewing twice only prolongs twice.
-local code = start()
-if code ~= 0 then return {code, clock.us} end
 
 local ids, codes, revisions, fields, scores = {}, {}, {}, {}, {}
 for a = 5, #ARGV, 6 do ids[#ids + 1] = ARGV[a] end
 local texts = call('hmget', KEYS[2], unpack(ids))
-local until_ms = clock.ms + tonumber(ARGV[4])
+local until_ms = clock_ms + tonumber(ARGV[4])
 for i, id in ipairs(ids) do
 	local a, text = 5 + 6 * (i - 1), texts[i]
 	revisions[i] = 0
@@ -37,4 +35,4 @@ for i, id in ipairs(ids) do
 end
 wide('hset', KEYS[2], fields)
 for k, list in pairs(scores) do wide('zadd', KEYS[k], list, 'xx') end
-return {0, clock.us, table.concat(codes), revisions}
+return {0, clock_us, table.concat(codes), revisions}

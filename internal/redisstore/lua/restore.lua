@@ -10,12 +10,10 @@
 --       3 written by an earlier copy of this call
 -- Guards: the job is as the guard says. A dead letter that is there stays.
 -- May be repeated: a job with the same state and definition is what this call stored.
-local code = start()
-if code ~= 0 then return {code, clock.us} end
 
 local function answer(digit, places)
 	local list, holder = news(KEYS[5], KEYS[6], places or {})
-	return {0, clock.us, digit, list, holder}
+	return {0, clock_us, digit, list, holder}
 end
 
 local id, state = ARGV[4], ARGV[12]

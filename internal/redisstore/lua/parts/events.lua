@@ -19,7 +19,7 @@ function record(codes)
 				local last = call('xrevrange', stream, '+', '-', 'count', '1')
 				local id = last[1] and last[1][1] or '0-0'
 				local _, digits = find(id, '^%d+')
-				ms, seq = math.max(clock.ms, tonumber(sub(id, 1, digits))), tonumber(sub(id, digits + 2))
+				ms, seq = math.max(clock_ms, tonumber(sub(id, 1, digits))), tonumber(sub(id, digits + 2))
 			end
 			seq = seq + 1
 			call('xadd', stream, 'maxlen', '~', keep, int(ms) .. '-' .. int(seq), 'e', ARGV[a + 1])
