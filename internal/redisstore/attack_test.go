@@ -80,11 +80,12 @@ func TestScriptsAreConstants(t *testing.T) {
 			checkSource(t, sc, "events")
 		}
 		for _, sc := range []*script{s.create, s.restore, s.apply, s.applyLean, s.mend} {
-			checkSource(t, sc, "prelude", "time", "lanes")
+			checkSource(t, sc, "prelude", "time", "tick", "lanes")
 		}
-		for _, sc := range []*script{s.lease, s.renew, s.reap, s.clock, s.confirm, s.limits.units} {
-			checkSource(t, sc, "prelude", "time")
+		for _, sc := range []*script{s.renew, s.reap, s.clock, s.confirm, s.limits.units} {
+			checkSource(t, sc, "prelude", "time", "tick")
 		}
+		checkSource(t, s.lease, "prelude", "time")
 		for _, sc := range []*script{s.read, s.keyspace, s.hook, s.limits.jobs} {
 			checkSource(t, sc, "prelude")
 		}

@@ -133,6 +133,9 @@ func partsOf(name string, events bool) []string {
 	parts := []string{"prelude"}
 	if !slices.Contains(clockless, name) {
 		parts = append(parts, "time")
+		if name != "lease" { // which keeps its batch with the clock
+			parts = append(parts, "tick")
+		}
 	}
 	if slices.Contains(laneWriters, name) {
 		parts = append(parts, "lanes")

@@ -60,6 +60,7 @@ if last and sub(last, 37) == ARGV[8] then
 			end
 		end
 	end
+	call('hset', KEYS[1], 'c', clock_before .. clock_token .. clock_kind)
 	return answer({0, clock_us, 1, deadline, leased, defined(leased), ''})
 end
 if call('get', KEYS[4]) ~= ARGV[4] then return {2, clock_us} end

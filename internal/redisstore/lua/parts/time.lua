@@ -1,6 +1,6 @@
 -- time.lua: put before every script of a shard. It moves the shard's clock, as
--- Clock.Advance of package lease does, and refuses the call if it cannot. The clock is
--- written at once: it is right whatever the script does then.
+-- Clock.Advance of package lease does, and refuses the call if it cannot. tick.lua writes
+-- it, or the script itself.
 --
 -- The meta field "c" is fixed text:
 --   clock, ms (16) | anchor, real (16) | anchor, clock (16) | token (16) | virtual (1)
@@ -49,6 +49,4 @@ do
 		end
 	end
 	clock_ms, clock_us, clock_before = now, now * 1000 + usec, fmt('%016d', now) .. anchor
-	local kept = clock_before .. clock_token .. clock_kind
-	if kept ~= text then call('hset', KEYS[1], 'c', kept) end
 end
