@@ -28,6 +28,7 @@ type Cluster struct {
 	list   atomic.Pointer[memberlist.Memberlist] // nil before Start
 	addr   atomic.Value                          // string, gossip address
 	events chan struct{}                         // something about the nodes has changed
+	back   chan struct{}                         // this node stands with the others again
 	left   atomic.Bool
 	keys   [][]byte // of the ring; followKeys owns them once started
 
@@ -58,7 +59,7 @@ func New(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{events: make(chan struct{}, 1)}
+	c := &Cluster{events: make(chan struct{}, 1), back: make(chan struct{}, 1)}
 	if o.KeyFile != "" {
 		if c.keys, err = ReadKeys(o.KeyFile); err != nil {
 			return nil, fmt.Errorf("membership: keys: %w", err)
@@ -159,7 +160,9 @@ func (c *Cluster) Members() []MemberInfo { return c.nodes.list(time.Now()) }
 
 // SetAside tells the others, and this node's own view, whether it should hold
 // shards. It waits up to timeout for the message to be on its way; what has not
-// come through by then does with the next full exchange.
+// come through by then does with the next full exchange. A node that does not stand
+// aside any more looks for nodes that it has lost sight of at once: what kept it from
+// Redis may have kept it from them.
 func (c *Cluster) SetAside(aside bool, timeout time.Duration) error {
 	c.life.Lock()
 	list, over := c.list.Load(), c.life.stopped
@@ -170,6 +173,12 @@ func (c *Cluster) SetAside(aside bool, timeout time.Duration) error {
 	m := c.o.meta()
 	m.Aside = aside
 	c.nodes.tell(m)
+	if !aside {
+		select {
+		case c.back <- struct{}{}:
+		default:
+		}
+	}
 	if err := list.UpdateNode(timeout); err != nil {
 		return fmt.Errorf("membership: tell metadata: %w", err)
 	}

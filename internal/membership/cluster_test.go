@@ -324,6 +324,21 @@ func TestJoinsWhenTheSeedAppearsLater(t *testing.T) {
 	sees(t, b, "a b")
 }
 
+// TestANodeThatIsBackLooksForTheOthers: not at the next round, which is an hour away.
+func TestANodeThatIsBackLooksForTheOthers(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	a := startNode(t, "a", joining(fmt.Sprintf("127.0.0.1:%d", port)), func(o *Options) { o.RejoinEvery = time.Hour })
+	startNode(t, "b", func(o *Options) { o.BindPort = port })
+	if err := a.SetAside(true, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.SetAside(false, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	sees(t, a, "a b")
+}
+
 // TestPartitionHeals needs no seeds on the side that was cut off: the others
 // remember where it was.
 func TestPartitionHeals(t *testing.T) {

@@ -27,7 +27,9 @@
 //     gossip, which a slow one would stall.
 //  4. Failing to join is not fatal: the addresses to join are resolved and tried
 //     anew every RejoinEvery, and so are nodes that went away lately, so that a
-//     healed partition reunites whichever side has the seeds.
+//     healed partition reunites whichever side has the seeds. A node that stood aside
+//     does so as soon as it is back: until it knows the others it holds the shards
+//     that they leave to it and knows nobody whose workers could run what is due.
 //  5. With keys, nothing unencrypted is sent or accepted, and nothing is
 //     compressed before encryption. With a label, packets of other clusters are
 //     refused. Keys are replaced without a gap when the new one is known

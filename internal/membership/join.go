@@ -16,8 +16,8 @@ const (
 	resolveTimeout = 3 * time.Second
 )
 
-// keepJoining tries to meet nodes that are not members, now and then, until ctx
-// ends. It closes first after the first round.
+// keepJoining tries to meet nodes that are not members, now and then and when this node
+// is back, until ctx ends. It closes first after the first round.
 func (c *Cluster) keepJoining(ctx context.Context, first chan<- struct{}) {
 	c.join(ctx)
 	close(first)
@@ -28,8 +28,10 @@ func (c *Cluster) keepJoining(ctx context.Context, first chan<- struct{}) {
 			pause.Stop()
 			return
 		case <-pause.C:
-			c.join(ctx)
+		case <-c.back:
+			pause.Stop()
 		}
+		c.join(ctx)
 	}
 }
 

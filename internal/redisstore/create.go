@@ -188,16 +188,43 @@ func (s *Store) createOp(shard int, records []*newRecord) (*op, *laneKeys) {
 	keys := s.shards[shard]
 	fixed := []string{keys.meta, keys.state, keys.def, keys.lanes, keys.lock}
 	lanes := newLaneKeys(keys, len(fixed))
-	argv := make([]any, 0, 6*len(records))
-	for _, r := range records {
-		// Pointers, so that nothing is copied to the heap once more.
-		argv = append(argv, &r.id, lanes.at(r.lane), &r.state, &r.score, r.def, &r.replaces)
+	argv := make([]any, 0, 4*len(records)+4)
+	for rest := records; len(rest) > 0; {
+		group := rest[:alikeFrom(rest)]
+		rest = rest[len(group):]
+		least, width := group[0].score, 4
+		if group[0].replaces != "" {
+			width = 5
+		}
+		for _, r := range group {
+			least = min(least, r.score)
+		}
+		argv = append(argv, lanes.at(group[0].lane), len(group), least, width)
+		for _, r := range group {
+			// Pointers, so that nothing is copied to the heap once more.
+			argv = append(argv, &r.id, &r.state, &r.score, r.def)
+			if width > 4 {
+				argv = append(argv, &r.replaces)
+			}
+		}
 	}
 	names := lanes.appendTo(fixed)
 	if s.events != nil {
 		names, argv = append(names, keys.events), s.events.created(argv, records)
 	}
 	return call(s.scripts.create, shard, names, argv), lanes
+}
+
+// alikeFrom returns how many of the records, from the first one on, are one group of
+// the script's.
+func alikeFrom(records []*newRecord) int {
+	first := records[0]
+	for i, r := range records {
+		if r.lane != first.lane || (r.replaces == "") != (first.replaces == "") {
+			return i
+		}
+	}
+	return len(records)
 }
 
 // readTaken reads what holds the ids, and returns those to be tried again: the
