@@ -50,6 +50,33 @@ func testLeaseOrder(w *World) {
 	}
 }
 
+// testLeaseDefinitions leases few, whose definitions come along, and many, whose
+// definitions are read after that; a repeat brings the same.
+func testLeaseDefinitions(w *World) {
+	ids := w.InShard(0, 200)
+	definitions := make([]job.Definition, len(ids))
+	for i, id := range ids {
+		definitions[i] = Once(id, time.Duration(i)*time.Millisecond)
+		definitions[i].Payload = []byte("payload of " + id)
+	}
+	w.Add(definitions...)
+	w.Advance(time.Second)
+	for _, n := range []int{1, 64, 65} {
+		request := LeaseRequest(0, n, fmt.Sprint("batch of ", n))
+		for range 2 {
+			reply := w.Store.Lease(w.T.Context(), []job.LeaseRequest{request})[0]
+			if reply.Err != nil || len(reply.Leased) != n {
+				w.T.Fatalf("leased %d of %d: %v", len(reply.Leased), n, reply.Err)
+			}
+			for _, l := range reply.Leased {
+				if d := l.Definition; d.Record() != l.Record || string(d.Payload) != "payload of "+d.ID {
+					w.T.Errorf("%s came with the definition of %s, %q", l.Record, d.Record(), d.Payload)
+				}
+			}
+		}
+	}
+}
+
 func testLeaseReplay(w *World) {
 	ids := w.InShard(0, 10)
 	for i, id := range ids {

@@ -22,6 +22,7 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"create mends what cannot be read", testCreateMends},
 		{"lease takes the oldest due, by lane", testLeaseOrder},
 		{"lease of a batch can be repeated", testLeaseReplay},
+		{"leases come with their definitions", testLeaseDefinitions},
 		{"lease needs the lock", testLeaseLock},
 		{"lease refuses senseless requests", testLeaseRefuses},
 		{"lease of nothing keeps late copies out", testLeaseOfNothing},
