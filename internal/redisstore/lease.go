@@ -12,9 +12,10 @@ import (
 
 // Lease hands out due records, one script a request, all in one pipeline for each server.
 // Their definitions, those of parents for runs that are records of their own, come along
-// or, where there are many, by plain reads after that. A reply whose Err is job.ErrDurability is complete; with any other Err it is empty, and the request
-// may be repeated with the same batch id. A request for no leases brings those that
-// its batch has got, and sees to it that a copy still on its way gets none.
+// or, where there are many, by plain reads after that. A reply whose Err is
+// job.ErrDurability is complete; with any other Err it is empty, and the request may be
+// repeated with the same batch id. A request for no leases brings those that its batch
+// has got, and sees to it that a copy still on its way gets none.
 func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply {
 	replies := make([]job.LeaseReply, len(requests))
 	calls := make([]*leaseCall, len(requests))
@@ -139,8 +140,8 @@ func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
 		out.Leased = append(out.Leased, job.Leased{Shard: c.Shard, Record: leased.text(i), DeadlineMS: r.int(3)})
 		l := &out.Leased[n]
 		err := readState(&l.State, l.Record, leased.text(i+1))
-		latest = max(latest, l.State.Token)
 		if err == nil {
+			latest = max(latest, l.State.Token) // what cannot be read teaches no token
 			l.Definition, err = definitions.decode(l.Record, defs.text(i/2))
 			if err == nil && !defs.has(i/2) {
 				err = fmt.Errorf("%w: it has no definition", errCorrupt)
