@@ -146,7 +146,7 @@ func lagFermata(ctx context.Context, r *runner, l pace, begin beginFunc) (Sample
 	if err := b.cluster.Register(ctx, 0, n, 4, func(i int) *client.Job { return onceJob(0, i, dues[i]) }); err != nil {
 		return nil, err
 	}
-	return b.lag(ctx, l, first, func(ctx context.Context) (int, error) {
+	return b.lag(ctx, r, l, first, func(ctx context.Context) (int, error) {
 		return fermata.Open(ctx, time.Now().Add(time.Hour), b.redisClients()...)
 	})
 }
@@ -179,15 +179,19 @@ func lagAsynq(ctx context.Context, r *runner, l pace, begin beginFunc) (Sample, 
 	if err != nil {
 		return nil, err
 	}
-	return b.lag(ctx, l, first, func(ctx context.Context) (int, error) { return asynqs.Open(ctx, b.redis.Client, "default") })
+	return b.lag(ctx, r, l, first, func(ctx context.Context) (int, error) { return asynqs.Open(ctx, b.redis.Client, "default") })
 }
 
 // lag measures jobs that are registered already and due from first on.
-func (b *bed) lag(ctx context.Context, l pace, first time.Time, open func(context.Context) (int, error)) (Sample, error) {
+func (b *bed) lag(ctx context.Context, r *runner, l pace, first time.Time, open func(context.Context) (int, error)) (Sample, error) {
 	if time.Now().After(first) {
 		return nil, errLate
 	}
 	if err := sleepUntil(ctx, first); err != nil {
+		return nil, err
+	}
+	p, err := r.startProfile(ctx, b)
+	if err != nil {
 		return nil, err
 	}
 	m := b.meter()
@@ -195,6 +199,9 @@ func (b *bed) lag(ctx context.Context, l pace, first time.Time, open func(contex
 		return nil, err
 	}
 	measured := m.stop()
+	if err := p.end(ctx, l.jobs()); err != nil {
+		return nil, err
+	}
 	if err := b.waitExecuted(ctx, l.jobs()); err != nil {
 		return nil, err
 	}

@@ -139,6 +139,7 @@ func (n *Node) permitLoop(ctx context.Context) {
 		case p := <-n.permits:
 			p.permit.ValidFor -= time.Since(p.arrived)
 			n.scheduler.Permitted(ctx, p.peer, p.permit)
+			n.wakeDemand() // the peer may have used up what it knew of
 		}
 	}
 }
@@ -171,8 +172,7 @@ const (
 	// demandGap is the least pause between two words about free slots. Slots come
 	// free one by one; peers need not hear of each.
 	demandGap = 2 * time.Millisecond
-	// demandEvery is when peers hear of them anyway: what they remember shrinks
-	// with each permit they send.
+	// demandEvery is when all peers hear of them anyway.
 	demandEvery = time.Second
 )
 
@@ -187,9 +187,12 @@ func (n *Node) demandLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-n.demand:
+			if n.peers.Offer(n.offered()) {
+				n.wakeDemand()
+			}
 		case <-again.C:
+			n.peers.Restate(n.offered())
 		}
-		n.peers.BroadcastDemand(n.offered())
 		gap.Reset(demandGap)
 		select {
 		case <-ctx.Done():
@@ -211,6 +214,11 @@ func (n *Node) offered() []job.QueueDemand {
 // demandChanged wakes whoever waits for free slots.
 func (n *Node) demandChanged() {
 	n.scheduler.DemandChanged()
+	n.wakeDemand()
+}
+
+// wakeDemand has demandLoop look who needs to hear of free slots.
+func (n *Node) wakeDemand() {
 	select {
 	case n.demand <- struct{}{}:
 	default:

@@ -13,10 +13,12 @@
 //  2. No sender blocks. Queues are bounded; what does not fit is dropped and
 //     counted. Of demand only the latest is kept, of nudges the earliest due
 //     time of each lane.
-//  3. A link that comes up again starts with the latest demand. A link that goes
+//  3. A peer hears of free slots when it has used up those that it knows of, and
+//     of several such peers one after the other. See [Peer.Offer].
+//  4. A link that comes up again starts with the latest demand. A link that goes
 //     down takes the demand it brought with it.
-//  4. What a peer says is checked for form before it goes further.
-//  5. A peer is said to be gone only if this node's link to it was up, has ended,
+//  5. What a peer says is checked for form before it goes further.
+//  6. A peer is said to be gone only if this node's link to it was up, has ended,
 //     and its address then refused a connection. Silence, slowness and a network
 //     that answers for it in another way are no proof.
 package peer

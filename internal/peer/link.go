@@ -169,6 +169,7 @@ func (l *link) read(stream linkStream) error {
 				l.p.metrics.refused.Inc()
 				continue
 			}
+			l.queue.permitted(permit)
 			l.p.o.Handler.OnPermit(l.member.Name, permit)
 		case *fermatav1.LinkResponse_HandOver:
 			l.p.o.Handler.OnHandOver(handOverFromPB(m.HandOver))

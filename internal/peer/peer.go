@@ -107,17 +107,6 @@ func (p *Peer) Stop() {
 	p.loops.Wait()
 }
 
-// BroadcastDemand tells all peers what this node's workers could take. It is kept
-// for links that come up later.
-func (p *Peer) BroadcastDemand(demand []job.QueueDemand) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.demand = demand
-	for _, l := range p.links {
-		l.queue.setDemand(demand)
-	}
-}
-
 // SendPermit lets a peer lease; false if it is not linked, so that the permit is
 // free at once.
 func (p *Peer) SendPermit(node string, permit job.Permit) bool {
@@ -132,6 +121,9 @@ func (p *Peer) SendPermitResult(node string, r job.PermitResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.links[node]
+	if l != nil && r.Leased == 0 && r.DueMS <= 0 {
+		l.queue.disappointed()
+	}
 	p.count("permit_result", l != nil && l.up() && l.queue.put(permitResultToPB(r)))
 }
 

@@ -140,7 +140,7 @@ func cluster(t *testing.T) (a, b, c *node) {
 	a, b, c = start(t, "a", "127.0.0.1:0", nil), start(t, "b", "127.0.0.1:0", nil), start(t, "c", "127.0.0.1:0", nil)
 	all := []*node{a, b, c}
 	for i, n := range all {
-		n.peer.BroadcastDemand(demandOf(i))
+		n.peer.Offer(demandOf(i))
 		n.peer.SetView(ring.NewView(1, n.name, members(all...)))
 	}
 	for i, n := range all {
@@ -179,7 +179,7 @@ func TestEverythingArrives(t *testing.T) {
 	a.wait("handover [1 2]")
 	b.wait("handover [1 2]")
 	c.peer.HandOver(nil)
-	b.peer.BroadcastDemand(nil)
+	b.peer.Offer(nil)
 	a.wait("demand b []")
 
 	if a.peer.SendPermit("nobody", permit) {
@@ -197,7 +197,7 @@ func TestANodeThatComesBack(t *testing.T) {
 	if a.peer.SendPermit("b", job.Permit{ID: 1}) {
 		t.Error("sent a permit over a dead link")
 	}
-	a.peer.BroadcastDemand(demandOf(11))
+	a.peer.Offer(demandOf(11))
 
 	// The same name and address again: what is known is said without being asked.
 	again := start(t, "b", b.addr, nil)
@@ -375,13 +375,13 @@ func TestQueueKeepsWhatMatters(t *testing.T) {
 		t.Fatalf("took %v before the link was open", m)
 	}
 	q.reopened()
-	q.setDemand(demandOf(2))
-	q.setDemand(demandOf(3))
+	q.state(demandOf(2))
+	q.state(demandOf(3))
 	if m, _, _ := q.take(now); m.GetDemand().GetQueues()[0].GetFreeSlots() != 3 {
 		t.Errorf("took %v, want the latest demand", m)
 	}
 	// Demand is not stated more often than its pause allows.
-	q.setDemand(demandOf(4))
+	q.state(demandOf(4))
 	if m, _, wait := q.take(now.Add(demandPause / 4)); m != nil || wait != demandPause*3/4 {
 		t.Errorf("took %v, wait %v", m, wait)
 	}
@@ -430,4 +430,10 @@ func TestDropsAreCounted(t *testing.T) {
 	if _, err := New(Options{Self: "m"}); err == nil {
 		t.Error("made without a handler")
 	}
+}
+
+// state has a demand sent.
+func (q *queue) state(demand []job.QueueDemand) {
+	q.offer(demand)
+	q.say()
 }

@@ -14,7 +14,9 @@ type queue struct {
 
 	mu       sync.Mutex
 	demand   []job.QueueDemand
-	unsaid   bool // demand is newer than what was sent
+	unsaid   bool // demand is to be sent
+	said     []job.QueueDemand
+	left     map[job.QueueKey]int // of what was said, what the peer has not permitted since
 	lastSaid time.Time
 	nudges   map[nudge]int64 // earliest due time
 	messages []*fermatav1.LinkRequest
@@ -27,7 +29,9 @@ type nudge struct {
 }
 
 func newQueue(demand []job.QueueDemand) *queue {
-	return &queue{wake: make(chan struct{}, 1), demand: demand, nudges: make(map[nudge]int64)}
+	return &queue{
+		wake: make(chan struct{}, 1), demand: demand, left: make(map[job.QueueKey]int), nudges: make(map[nudge]int64),
+	}
 }
 
 func (q *queue) signal() {
@@ -35,13 +39,6 @@ func (q *queue) signal() {
 	case q.wake <- struct{}{}:
 	default:
 	}
-}
-
-func (q *queue) setDemand(demand []job.QueueDemand) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.demand, q.unsaid = demand, true
-	q.signal()
 }
 
 // nudge notes that a lane became due earlier; false if it has to be dropped.
@@ -90,7 +87,7 @@ func (q *queue) take(now time.Time) (m *fermatav1.LinkRequest, kind string, wait
 	defer q.mu.Unlock()
 	if q.unsaid {
 		if wait = q.lastSaid.Add(demandPause).Sub(now); q.lastSaid.IsZero() || wait <= 0 {
-			q.unsaid, q.lastSaid = false, now
+			q.saying(now)
 			return demandToPB(q.demand), "demand", 0
 		}
 	}

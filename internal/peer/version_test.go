@@ -114,7 +114,7 @@ func TestALinkToALaterProtocolIsNotUsed(t *testing.T) {
 		<-served
 	}()
 	n := start(t, "n", "127.0.0.1:0", nil)
-	n.peer.BroadcastDemand([]job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1}})
+	n.peer.Offer([]job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1}})
 	l, err := n.peer.newLink(ring.Member{Name: "later", PeerAddr: listener.Addr().String()})
 	if err != nil {
 		t.Fatal(err)

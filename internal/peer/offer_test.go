@@ -1,0 +1,155 @@
+package peer
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Slots go to peers that have used up what they knew, to one at a time.
+func TestFreeSlotsAreOfferedInTurn(t *testing.T) {
+	a, b, c := cluster(t) // b and c know of no free slots at a
+	peers := map[string]*node{"b": b, "c": c}
+	// told waits until a peer has heard of so many free slots.
+	told := func(free int) string {
+		t.Helper()
+		want := fmt.Sprintf("demand a %v", demandOf(free))
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
+			for name, n := range peers {
+				if n.has(want) {
+					return name
+				}
+			}
+		}
+		t.Fatalf("nobody heard %s", want)
+		return ""
+	}
+	if !a.peer.Offer(demandOf(7)) {
+		t.Error("two peers wait, and no other one is left")
+	}
+	first := told(7)
+	if a.peer.Offer(demandOf(8)) {
+		t.Error("one peer waited, and another one is left")
+	}
+	second := told(8)
+	if first == second {
+		t.Fatalf("%s was told twice", first)
+	}
+	// Both know of slots. What changes is no news to them, and neither is it to one that
+	// has used a part of what it was told.
+	a.permitted(first, 6)
+	a.offersNobody(demandOf(9))
+	a.permitted(first, 1)
+	a.offersNobody(demandOf(0))
+	a.peer.Offer(demandOf(4))
+	if now := told(4); now != first {
+		t.Errorf("%s was told, want %s, which has used up its slots", now, first)
+	}
+	// A peer that hears that there are no slots waits for news of some.
+	a.peer.SendPermitResult(second, job.PermitResult{ID: 1})
+	peers[second].wait(fmt.Sprintf("result a %+v", job.PermitResult{ID: 1}))
+	a.peer.Offer(demandOf(5))
+	if now := told(5); now != second {
+		t.Errorf("%s was told, want %s, which had none", now, second)
+	}
+}
+
+// Which queues are served is said to all at once, whatever they know, and so is
+// everything now and then.
+func TestServedQueuesAreSaidAtOnce(t *testing.T) {
+	a, b, c := cluster(t)
+	two := append(demandOf(3), job.QueueDemand{Namespace: "ns", Queue: "other"})
+	for _, demand := range [][]job.QueueDemand{two, demandOf(3), nil} {
+		if a.peer.Offer(demand) {
+			t.Error("somebody is left to be told")
+		}
+		b.wait(fmt.Sprintf("demand a %v", listed(demand)))
+		c.wait(fmt.Sprintf("demand a %v", listed(demand)))
+	}
+	for range 2 {
+		a.peer.Restate(demandOf(6))
+		b.wait(fmt.Sprintf("demand a %v", demandOf(6)))
+		c.wait(fmt.Sprintf("demand a %v", demandOf(6)))
+	}
+}
+
+// A peer whose link is down is nobody's turn.
+func TestOnlyThoseThatHearAreOffered(t *testing.T) {
+	a, b, c := cluster(t)
+	c.stop()
+	for len(a.statements()) > 1 {
+		runtime.Gosched()
+	}
+	a.peer.Offer(demandOf(1))
+	b.wait(fmt.Sprintf("demand a %v", demandOf(1)))
+	a.offersNobody(demandOf(2))
+}
+
+// has tells whether a message was heard, and forgets it.
+func (n *node) has(want string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	i := slices.Index(n.heard, want)
+	if i >= 0 {
+		n.heard = slices.Delete(n.heard, i, i+1)
+	}
+	return i >= 0
+}
+
+func (n *node) linked(to string) *link {
+	n.peer.mu.Lock()
+	defer n.peer.mu.Unlock()
+	return n.peer.links[to]
+}
+
+// permitted has a peer use free slots, and waits until that is known.
+func (n *node) permitted(by string, count int) {
+	n.t.Helper()
+	n.linked(by).queue.permitted(job.Permit{Lane: lane, N: count})
+}
+
+// offersNobody offers free slots that no peer is to hear of. What was said before has
+// been heard.
+func (n *node) offersNobody(demand []job.QueueDemand) {
+	n.t.Helper()
+	before := n.statements()
+	if n.peer.Offer(demand) {
+		n.t.Errorf("%v: somebody is left to be told", demand)
+	}
+	if after := n.statements(); !maps.Equal(before, after) {
+		n.t.Errorf("%v: somebody was told, %v, before %v", demand, after, before)
+	}
+}
+
+// statement is the last one on a link.
+type statement struct {
+	coming bool
+	said   time.Time
+}
+
+func (n *node) statements() map[string]statement {
+	n.peer.mu.Lock()
+	defer n.peer.mu.Unlock()
+	all := make(map[string]statement)
+	for name, l := range n.peer.links {
+		l.queue.mu.Lock()
+		if l.up() {
+			all[name] = statement{l.queue.unsaid, l.queue.lastSaid}
+		}
+		l.queue.mu.Unlock()
+	}
+	return all
+}
+
+// listed is a demand as it is heard.
+func listed(d []job.QueueDemand) []job.QueueDemand {
+	if d == nil {
+		return []job.QueueDemand{}
+	}
+	return d
+}
