@@ -52,7 +52,7 @@ type attempt struct {
 	told          bool // Attempts knows that it has ended
 
 	at    time.Time // next point in time to act at
-	index int       // in the heap; -1 outside
+	place int       // among the timers, see [minheap.Item]
 }
 
 // key is the job of the attempt.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/lease"
+	"github.com/fermata-io/fermata/internal/minheap"
 )
 
 // Dispatcher owns the sessions of a node's workers. Make one with New and keep
@@ -19,9 +20,11 @@ type Dispatcher struct {
 	mu struct {
 		sync.Mutex
 		workers  map[string]*Session // latest session by namespace/worker, closed ones while they have attempts
-		queues   map[queueKey][]*Session
+		crews    map[queueKey]*crew  // of the queues that somebody serves
+		changed  []*Session          // whose crews have to look at them
+		turns    uint64              // grants of slots so far
 		attempts map[string]*attempt // by lease id
-		timers   timers
+		timers   minheap.Heap[*attempt]
 		armed    time.Time  // what the clock sleeps until
 		io       []*attempt // wait for the store
 		pending  int        // events that the ledger has not answered for good
@@ -51,7 +54,7 @@ func New(o Options) (*Dispatcher, error) {
 		clockWake: make(chan struct{}, 1), ioWake: make(chan struct{}, 1),
 	}
 	d.mu.workers = make(map[string]*Session)
-	d.mu.queues = make(map[queueKey][]*Session)
+	d.mu.crews = make(map[queueKey]*crew)
 	d.mu.attempts = make(map[string]*attempt)
 	if d.metrics, err = newMetrics(o.Registerer, d); err != nil {
 		return nil, err
@@ -128,7 +131,6 @@ func (d *Dispatcher) finish(fx *effects) {
 
 // add makes an attempt known. The caller holds the mutex.
 func (d *Dispatcher) add(a *attempt, s *Session) {
-	a.index = -1
 	d.mu.attempts[a.id] = a
 	d.bind(a, s)
 }
@@ -136,6 +138,7 @@ func (d *Dispatcher) add(a *attempt, s *Session) {
 // bind makes the attempt one of the session's. The slot it takes goes with it.
 func (d *Dispatcher) bind(a *attempt, s *Session) {
 	if old := a.session; old != nil {
+		old.changed()
 		if a.busy {
 			old.busy--
 		}
@@ -151,6 +154,7 @@ func (d *Dispatcher) bind(a *attempt, s *Session) {
 		return
 	}
 	s.attempts[a] = struct{}{}
+	s.changed()
 	if a.busy {
 		s.busy++
 	}
@@ -166,6 +170,7 @@ func (d *Dispatcher) free(a *attempt, fx *effects) {
 	}
 	a.busy = false
 	a.session.busy--
+	a.session.changed()
 	fx.demand = fx.demand || a.live()
 }
 
@@ -178,7 +183,7 @@ func (d *Dispatcher) forget(a *attempt, fx *effects) {
 	d.free(a, fx)
 	d.bind(a, nil)
 	a.gone = true
-	d.mu.timers.remove(a)
+	d.wakeAt(a, time.Time{})
 	delete(d.mu.attempts, a.id)
 }
 

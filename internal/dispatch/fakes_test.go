@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/minheap"
 )
 
 // fakeStore keeps leases as the renewing script would: token, epoch, acked and
@@ -516,16 +517,36 @@ func (d *Dispatcher) audit(t testing.TB) {
 				t.Errorf("attempt %s is not among its session's", id)
 			}
 		}
-		if at := a.next(); (a.index >= 0) != !at.IsZero() {
-			t.Errorf("attempt %s: next %v, index %d", id, at, a.index)
+		if at := a.next(); (a.place > 0) != !at.IsZero() {
+			t.Errorf("attempt %s: next %v, place %d", id, at, a.place)
 		}
 	}
 	if pending != d.mu.pending {
 		t.Errorf("pending: %d, counted %d", d.mu.pending, pending)
 	}
 	for i, a := range d.mu.timers {
-		if a.index != i || i > 0 && a.at.Before(d.mu.timers[(i-1)/2].at) {
+		if a.place != i+1 || i > 0 && a.at.Before(d.mu.timers[(i-1)/2].at) {
 			t.Errorf("heap is out of order at %d", i)
+		}
+	}
+	d.look()
+	for k, c := range d.mu.crews {
+		free := 0
+		for i, x := range c.seats {
+			free += x.s.free()
+			if x.place != i || x.crew != c || (x.slots.at > 0) != (x.s.free() > 0) || (x.ahead.at > 0) != (x.s.ahead() > 0) {
+				t.Errorf("seat %d of %s: %+v", i, k.queue, x)
+			}
+		}
+		if free != c.free || len(c.seats) == 0 {
+			t.Errorf("queue %s: %d slots are free, counted %d; %d seats", k.queue, free, c.free, len(c.seats))
+		}
+		for _, h := range []minheap.Heap[*turn]{c.slots, c.ahead} {
+			for i, x := range h {
+				if x.at != i+1 || x.load != x.s.load() || x.last != x.s.last || x.Before(h[0]) {
+					t.Errorf("turn %d of queue %s: %+v", i, k.queue, x)
+				}
+			}
 		}
 	}
 	for key, s := range d.mu.workers {

@@ -12,9 +12,10 @@ import (
 func (d *Dispatcher) Demand() []job.QueueDemand {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	demand := make([]job.QueueDemand, 0, len(d.mu.queues))
-	for k, sessions := range d.mu.queues {
-		demand = append(demand, job.QueueDemand{Namespace: k.namespace, Queue: k.queue, Free: d.freeSlots(sessions)})
+	d.look()
+	demand := make([]job.QueueDemand, 0, len(d.mu.crews))
+	for k, c := range d.mu.crews {
+		demand = append(demand, job.QueueDemand{Namespace: k.namespace, Queue: k.queue, Free: d.freeSlots(c)})
 	}
 	slices.SortFunc(demand, func(a, b job.QueueDemand) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
@@ -22,14 +23,12 @@ func (d *Dispatcher) Demand() []job.QueueDemand {
 	return demand
 }
 
-func (d *Dispatcher) freeSlots(sessions []*Session) int {
-	n := 0
-	for _, s := range sessions {
-		if !d.mu.draining {
-			n += s.free()
-		}
+// freeSlots are those of a crew that was looked at. A node that drains has none.
+func (d *Dispatcher) freeSlots(c *crew) int {
+	if d.mu.draining {
+		return 0
 	}
-	return n
+	return c.free
 }
 
 // Loads returns what this node's workers do for each queue that they serve or
@@ -38,17 +37,18 @@ func (d *Dispatcher) freeSlots(sessions []*Session) int {
 func (d *Dispatcher) Loads() []job.QueueLoad {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	running := make(map[queueKey]int, len(d.mu.queues))
+	running := make(map[queueKey]int, len(d.mu.crews))
 	for _, a := range d.mu.attempts {
 		if a.rec != nil && a.busy && a.live() {
 			running[queueKey{a.rec.State.Lane.Namespace, a.rec.State.Lane.Queue}]++
 		}
 	}
-	loads := make([]job.QueueLoad, 0, len(d.mu.queues))
-	for k, sessions := range d.mu.queues {
+	d.look()
+	loads := make([]job.QueueLoad, 0, len(d.mu.crews))
+	for k, c := range d.mu.crews {
 		loads = append(loads, job.QueueLoad{
 			Namespace: k.namespace, Queue: k.queue,
-			Running: running[k], Free: d.freeSlots(sessions), Workers: len(sessions),
+			Running: running[k], Free: d.freeSlots(c), Workers: len(c.seats),
 		})
 		delete(running, k)
 	}

@@ -83,6 +83,7 @@ func (s *Session) Returned(leaseIDs []string) {
 			}, &fx)
 		default:
 			s.pace.forget()
+			s.changed()
 			d.giveBack(a, "worker", &fx)
 		}
 	}

@@ -20,7 +20,7 @@ type Reservation struct {
 // part is what a reservation holds of one session.
 type part struct {
 	s       *Session
-	n, free int
+	n, left int // left is only for share
 }
 
 // Reserve takes up to n free slots of workers that serve the queue, of the least
@@ -33,11 +33,7 @@ func (d *Dispatcher) Reserve(namespace, queue string, n int) *Reservation {
 func (d *Dispatcher) reserve(r *Reservation, n int) *Reservation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r.parts = d.share(r, n)
-	for _, p := range r.parts {
-		r.count += p.n
-		p.s.reserved += p.n
-	}
+	d.share(r, n)
 	if r.count < n {
 		d.mu.short = true
 	}
@@ -53,68 +49,50 @@ func (d *Dispatcher) open(r *Reservation) {
 	}
 }
 
-// share takes n slots one by one, each from the session that is least loaded
-// then.
-func (d *Dispatcher) share(r *Reservation, n int) []part {
-	if d.mu.draining {
-		return nil
+// share takes up to n slots for the reservation, each from the session that is least
+// loaded then.
+func (d *Dispatcher) share(r *Reservation, n int) {
+	c := d.crewOf(r.queue)
+	if c == nil || d.mu.draining {
+		return
 	}
-	var open byLoad
-	for _, s := range d.mu.queues[r.queue] {
-		if free := r.free(s); free > 0 {
-			open = append(open, part{s: s, free: free})
-		}
-	}
-	if len(open) == 1 {
-		open[0].n = min(max(0, n), open[0].free)
-		return open
-	}
-	for i := len(open)/2 - 1; i >= 0; i-- {
-		open.down(i)
-	}
-	var full []part
-	for ; n > 0 && len(open) > 0; n-- {
-		if open[0].n++; open[0].n == open[0].free {
-			full = append(full, open[0])
-			open[0] = open[len(open)-1]
-			open = open[:len(open)-1]
-		}
-		open.down(0)
-	}
-	return append(full, open...)
-}
-
-// free is what a session has to be reserved.
-func (r *Reservation) free(s *Session) int {
+	h, room := &c.slots, (*Session).free
 	if r.ahead {
-		return s.ahead()
+		h, room = &c.ahead, (*Session).ahead
 	}
-	return s.free()
+	if len(*h) == 1 { // most often there is one worker, or one that has slots
+		s := h.Top().s
+		r.parts = []part{{s: s, n: min(max(0, n), room(s))}}
+		n = 0
+	}
+	for ; n > 0 && len(*h) > 0; n-- {
+		t := h.Top()
+		p := r.partOf(t, room)
+		p.n, p.left = p.n+1, p.left-1
+		if p.left == 0 {
+			h.Remove(t)
+			continue
+		}
+		t.load = float64(t.s.busy+t.s.reserved+p.n) / float64(t.s.hello.Slots)
+		h.Fix(t)
+	}
+	d.mu.turns++
+	for _, p := range r.parts {
+		p.s.reserved += p.n
+		p.s.last = d.mu.turns
+		p.s.changed()
+		r.count += p.n
+	}
 }
 
-// byLoad is a binary heap of sessions, the least loaded on top.
-type byLoad []part
-
-func (h byLoad) down(i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(h) {
-			return
-		}
-		if child+1 < len(h) && h[child+1].load() < h[child].load() {
-			child++
-		}
-		if h[i].load() <= h[child].load() {
-			return
-		}
-		h[i], h[child] = h[child], h[i]
-		i = child
+// partOf returns the session's part of the reservation; a new one has the room that the
+// session has by now.
+func (r *Reservation) partOf(t *turn, room func(*Session) int) *part {
+	if t.part >= len(r.parts) || r.parts[t.part].s != t.s {
+		t.part = len(r.parts)
+		r.parts = append(r.parts, part{s: t.s, left: room(t.s)})
 	}
-}
-
-// load is the part of a session's slots that is taken, with this reservation.
-func (p part) load() float64 {
-	return float64(p.s.busy+p.s.reserved+p.n) / float64(p.s.hello.Slots)
+	return &r.parts[t.part]
 }
 
 // Count is the number of slots reserved.
@@ -128,7 +106,7 @@ func (r *Reservation) Split(n int) *Reservation {
 	for i := range r.parts {
 		p := &r.parts[i]
 		if moved := min(p.n, n-other.count); moved > 0 && !r.done {
-			other.parts = append(other.parts, part{s: p.s, n: moved, free: p.free})
+			other.parts = append(other.parts, part{s: p.s, n: moved})
 			p.n -= moved
 			other.count += moved
 		}
@@ -161,6 +139,7 @@ func (r *Reservation) Deliver(leases []job.Leased) {
 	}
 	for _, p := range r.parts {
 		p.s.reserved -= p.n
+		p.s.changed()
 	}
 	now := time.Now()
 	batches := make(map[*Session]job.Assignments, len(r.parts))
@@ -241,10 +220,8 @@ func (r *Reservation) take(d *Dispatcher) *Session {
 			return p.s
 		}
 	}
-	for _, s := range d.mu.queues[r.queue] {
-		if s.free() > 0 {
-			return s
-		}
+	if c := d.crewOf(r.queue); c != nil && len(c.slots) > 0 {
+		return c.slots.Top().s
 	}
 	return nil
 }

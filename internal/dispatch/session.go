@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -19,9 +18,12 @@ type Session struct {
 
 	// Guarded by the dispatcher's mutex.
 	attempts map[*attempt]struct{}
-	busy     int // slots taken by attempts
-	reserved int // slots taken by reservations
-	pending  int // results on their way to the ledger
+	seats    []*seat // in the crews of its queues
+	stale    bool    // its crews have to look at it
+	last     uint64  // the dispatcher's turn in which it was last given a slot
+	busy     int     // slots taken by attempts
+	reserved int     // slots taken by reservations
+	pending  int     // results on their way to the ledger
 	pace     pace
 	draining bool
 	left     bool
@@ -51,11 +53,15 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 	d.mu.workers[s.key] = s
 	for _, q := range hello.Queues {
 		k := queueKey{hello.Namespace, q}
-		if len(d.mu.queues[k]) == 0 {
+		c := d.mu.crews[k]
+		if c == nil {
+			c = new(crew)
+			d.mu.crews[k] = c
 			d.o.OnServed(k.namespace, k.queue, true)
 		}
-		d.mu.queues[k] = append(d.mu.queues[k], s)
+		c.join(s)
 	}
+	s.changed()
 	d.takeOver(s, prev, &fx)
 	fx.demand = true
 	d.mu.Unlock()
@@ -92,6 +98,9 @@ func (s *Session) room(waiting int) int {
 	}
 	return min(s.hello.Slots+waiting-s.busy, s.hello.Slots+pendingSlack-s.pending) - s.reserved
 }
+
+// load is the part of the slots that is taken.
+func (s *Session) load() float64 { return float64(s.busy+s.reserved) / float64(s.hello.Slots) }
 
 // holds tells whether the session still takes what it was reserved for. What came
 // meanwhile may wait in the slot that was free then, and pending results may be more.
@@ -131,6 +140,7 @@ func (s *Session) stop(reason error) {
 		return
 	}
 	s.stopping = true
+	s.changed()
 	s.out.Stop(reason)
 }
 
@@ -139,6 +149,7 @@ func (s *Session) Draining() {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	s.draining = true
+	s.changed()
 }
 
 // Left says that the worker drained and has ended the stream.
@@ -175,19 +186,19 @@ func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 	d.o.Logger.Info("worker disconnected", "worker", s.hello.WorkerID, "namespace", s.hello.Namespace, "reason", reason, "attempts", held)
 }
 
-// detach takes a session out of all queues.
+// detach takes a session out of the crews of its queues.
 func (d *Dispatcher) detach(s *Session) {
 	s.closed = true
-	for _, q := range s.hello.Queues {
-		k := queueKey{s.hello.Namespace, q}
-		rest := slices.DeleteFunc(d.mu.queues[k], func(o *Session) bool { return o == s })
-		if len(rest) == 0 {
-			delete(d.mu.queues, k)
+	for i, q := range s.hello.Queues {
+		x := s.seats[i]
+		x.crew.leave(x)
+		if len(x.crew.seats) == 0 {
+			k := queueKey{s.hello.Namespace, q}
+			delete(d.mu.crews, k)
 			d.o.OnServed(k.namespace, k.queue, false)
-			continue
 		}
-		d.mu.queues[k] = rest
 	}
+	s.seats = nil
 }
 
 // giveBackUnsent returns the leases among messages that never left.

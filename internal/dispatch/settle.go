@@ -57,6 +57,7 @@ func (d *Dispatcher) result(s *Session, r job.Result, clocks map[int]int64, fx *
 		// A repetition; the answer is on its way.
 	default:
 		s.pace.note(r.Duration)
+		s.changed()
 		d.began(a, r, clocks, fx)
 		a.over = false
 		a.until = time.Time{}
@@ -98,6 +99,7 @@ func (d *Dispatcher) began(a *attempt, r job.Result, clocks map[int]int64, fx *e
 // settle sends the worker's result to the ledger.
 func (d *Dispatcher) settle(a *attempt, ev job.Event, fx *effects) {
 	a.session.pending++
+	a.session.changed()
 	d.commit(a, ev, false, fx)
 }
 
@@ -151,6 +153,7 @@ func (d *Dispatcher) answered(a *attempt, status job.AckStatus, fx *effects) {
 	case !a.byNode:
 		if a.session != nil {
 			a.session.pending--
+			a.session.changed()
 		}
 		d.metrics.settle.Observe(fx.now().Sub(a.since).Seconds())
 		a.pending = nil

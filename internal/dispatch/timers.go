@@ -5,70 +5,27 @@ import (
 	"time"
 )
 
-// timers is a binary heap of attempts, earliest first.
-type timers []*attempt
+// Before orders attempts by their next point in time.
+func (a *attempt) Before(other *attempt) bool { return a.at.Before(other.at) }
 
-func (h timers) less(i, j int) bool { return h[i].at.Before(h[j].at) }
+// Place is that among the timers.
+func (a *attempt) Place() *int { return &a.place }
 
-func (h timers) swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-func (h timers) up(i int) {
-	for i > 0 && h.less(i, (i-1)/2) {
-		h.swap(i, (i-1)/2)
-		i = (i - 1) / 2
-	}
-}
-
-func (h timers) down(i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(h) {
-			return
-		}
-		if child+1 < len(h) && h.less(child+1, child) {
-			child++
-		}
-		if !h.less(child, i) {
-			return
-		}
-		h.swap(i, child)
-		i = child
-	}
-}
-
-// set moves an attempt to its new time; the zero time takes it out.
-func (h *timers) set(a *attempt, at time.Time) {
+// wakeAt moves an attempt to its new time; the zero time takes it out.
+func (d *Dispatcher) wakeAt(a *attempt, at time.Time) {
+	h := &d.mu.timers
 	switch {
 	case at.IsZero():
-		h.remove(a)
-		return
-	case a.index < 0:
-		a.index = len(*h)
-		*h = append(*h, a)
+		if a.place > 0 {
+			h.Remove(a)
+		}
+	case a.place > 0:
+		a.at = at
+		h.Fix(a)
+	default:
+		a.at = at
+		h.Push(a)
 	}
-	a.at = at
-	h.up(a.index)
-	h.down(a.index)
-}
-
-func (h *timers) remove(a *attempt) {
-	i, last := a.index, len(*h)-1
-	if i < 0 {
-		return
-	}
-	if i != last {
-		h.swap(i, last)
-	}
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	if i != last {
-		h.up(i)
-		h.down(i)
-	}
-	a.index = -1
 }
 
 // schedule puts the attempt where its next point in time belongs and wakes the
@@ -78,7 +35,7 @@ func (d *Dispatcher) schedule(a *attempt) {
 		return
 	}
 	at := a.next()
-	d.mu.timers.set(a, at)
+	d.wakeAt(a, at)
 	if !at.IsZero() && at.Before(d.mu.armed) {
 		d.mu.armed = at
 		signal(d.clockWake)
@@ -114,14 +71,14 @@ func (d *Dispatcher) expire() time.Duration {
 	var fx effects
 	d.mu.Lock()
 	now := time.Now()
-	for len(d.mu.timers) > 0 && !d.mu.timers[0].at.After(now) {
-		a := d.mu.timers[0]
+	for len(d.mu.timers) > 0 && !d.mu.timers.Top().at.After(now) {
+		a := d.mu.timers.Top()
 		d.act(a, now, &fx)
 		d.schedule(a)
 	}
 	wait := idlePause
 	if len(d.mu.timers) > 0 {
-		wait = d.mu.timers[0].at.Sub(now)
+		wait = d.mu.timers.Top().at.Sub(now)
 	}
 	d.mu.armed = now.Add(wait)
 	d.mu.Unlock()

@@ -50,6 +50,7 @@ var table = []row{
 	{path: "internal/access", floor: arithmetic},
 	{path: "internal/backoff", floor: arithmetic},
 	{path: "internal/lease", floor: arithmetic},
+	{path: "internal/minheap", floor: arithmetic},
 	{path: "internal/ring", floor: arithmetic},
 	{path: "internal/schedule", floor: arithmetic, foreign: []string{"github.com/netresearch/go-cron"},
 		why: "the cron grammar is the library's, the arithmetic our own"},

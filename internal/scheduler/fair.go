@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/minheap"
 )
 
 // backlog has the lanes that are due and wait for slots, in the order in which
@@ -21,7 +22,7 @@ type backlog struct {
 	now    float64 // start of the service given last
 	flows  map[job.Lane]*flow
 	queues map[queue]*queueFlows
-	open   heap[*queueFlows] // neither dry nor resting nor empty
+	open   minheap.Heap[*queueFlows] // neither dry nor resting nor empty
 	dry    map[*queueFlows]struct{}
 	rests  map[*queueFlows]time.Time
 }
@@ -34,14 +35,14 @@ const credit = 1.0
 type flow struct {
 	lane  job.Lane
 	queue *queueFlows
-	start float64     // on the virtual clock, of its next service
-	due   heap[*lane] // of the shards, oldest first
+	start float64             // on the virtual clock, of its next service
+	due   minheap.Heap[*lane] // of the shards, oldest first
 	pos   int
 }
 
-func (f *flow) place() *int { return &f.pos }
+func (f *flow) Place() *int { return &f.pos }
 
-func (f *flow) before(other *flow) bool {
+func (f *flow) Before(other *flow) bool {
 	return cmp.Or(
 		cmp.Compare(f.start, other.start),
 		cmp.Compare(other.lane.Priority, f.lane.Priority),
@@ -56,14 +57,14 @@ func (f *flow) weight() float64 { return float64(f.lane.Priority) + 1 }
 // queueFlows are the flows that the same slots can serve.
 type queueFlows struct {
 	name    queue
-	members int         // flows of this queue
-	waiting heap[*flow] // those with something due
+	members int                 // flows of this queue
+	waiting minheap.Heap[*flow] // those with something due
 	pos     int
 }
 
-func (q *queueFlows) place() *int { return &q.pos }
-func (q *queueFlows) before(other *queueFlows) bool {
-	return q.waiting.top().before(other.waiting.top())
+func (q *queueFlows) Place() *int { return &q.pos }
+func (q *queueFlows) Before(other *queueFlows) bool {
+	return q.waiting.Top().Before(other.waiting.Top())
 }
 
 func newBacklog() backlog {
@@ -78,16 +79,16 @@ func (b *backlog) next() *lane {
 	if len(b.open) == 0 {
 		return nil
 	}
-	return b.open.top().waiting.top().due.top()
+	return b.open.Top().waiting.Top().due.Top()
 }
 
 // add takes a lane that became due.
 func (b *backlog) add(l *lane) {
 	f := b.flow(l.key)
 	if len(f.due) == 0 {
-		f.queue.waiting.push(f)
+		f.queue.waiting.Push(f)
 	}
-	f.due.push(l)
+	f.due.Push(l)
 	l.flow = f
 	b.settle(f.queue)
 }
@@ -95,10 +96,10 @@ func (b *backlog) add(l *lane) {
 // remove takes a lane out.
 func (b *backlog) remove(l *lane) {
 	f := l.flow
-	f.due.remove(l)
+	f.due.Remove(l)
 	l.flow = nil
 	if len(f.due) == 0 {
-		f.queue.waiting.remove(f)
+		f.queue.waiting.Remove(f)
 	}
 	b.settle(f.queue)
 }
@@ -116,7 +117,7 @@ func (b *backlog) charge(key job.Lane, n int) {
 	}
 	f.start += float64(n) / f.weight()
 	if len(f.due) > 0 {
-		f.queue.waiting.fix(f)
+		f.queue.waiting.Fix(f)
 		b.settle(f.queue)
 	}
 }
@@ -190,11 +191,11 @@ func (b *backlog) settle(q *queueFlows) {
 	_, rests := b.rests[q]
 	switch belongs := !dry && !rests && len(q.waiting) > 0; {
 	case belongs && q.pos > 0:
-		b.open.fix(q)
+		b.open.Fix(q)
 	case belongs:
-		b.open.push(q)
+		b.open.Push(q)
 	case q.pos > 0:
-		b.open.remove(q)
+		b.open.Remove(q)
 	}
 }
 

@@ -196,7 +196,7 @@ func TestBacklogModel(t *testing.T) {
 				if dry[l.key.Queue] {
 					continue
 				}
-				if best == nil || l.flow != best.flow && l.flow.before(best.flow) || l.flow == best.flow && l.due < best.due {
+				if best == nil || l.flow != best.flow && l.flow.Before(best.flow) || l.flow == best.flow && l.due < best.due {
 					best = l
 				}
 			}

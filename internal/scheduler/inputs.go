@@ -81,7 +81,7 @@ func (s *Scheduler) setDue(l *lane, due int64) {
 	l.shard.take(l, &s.backlog)
 	l.due = due
 	if due < job.NeverMS && !l.pending() {
-		l.shard.later.push(l)
+		l.shard.later.Push(l)
 	}
 }
 
@@ -91,7 +91,7 @@ func (sh *shard) take(l *lane, b *backlog) {
 	case l.flow != nil:
 		b.remove(l)
 	case l.pos > 0:
-		sh.later.remove(l)
+		sh.later.Remove(l)
 	}
 }
 

@@ -70,9 +70,9 @@ func (s *Scheduler) promote(now time.Time) {
 			continue
 		}
 		nowMS := sh.clock.show(now) / 1000
-		for len(sh.later) > 0 && sh.later.top().due <= nowMS {
-			l := sh.later.top()
-			sh.later.remove(l)
+		for len(sh.later) > 0 && sh.later.Top().due <= nowMS {
+			l := sh.later.Top()
+			sh.later.Remove(l)
 			s.backlog.add(l)
 		}
 	}
@@ -91,7 +91,7 @@ func (s *Scheduler) nextDue() (next time.Time) {
 		if len(sh.later) == 0 || !s.usable(sh) {
 			continue
 		}
-		t := sh.clock.when(sh.later.top().due)
+		t := sh.clock.when(sh.later.Top().due)
 		if t.Before(sh.rest) {
 			t = sh.rest
 		}
@@ -155,7 +155,7 @@ func (s *Scheduler) served(l *lane, n int) {
 // park puts a lane aside until its shard can be leased from.
 func (s *Scheduler) park(l *lane) {
 	s.backlog.remove(l)
-	l.shard.later.push(l)
+	l.shard.later.Push(l)
 }
 
 // add puts a lane into the shard's call.

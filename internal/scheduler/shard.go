@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/minheap"
 )
 
 // shard is one that this node holds.
@@ -12,7 +13,7 @@ type shard struct {
 	lanes map[job.Lane]*lane
 	// later has the lanes that are due at some time and do not wait for slots.
 	// Lanes that are due but cannot be leased from just now are here as well.
-	later heap[*lane]
+	later minheap.Heap[*lane]
 	rest  time.Time // no leasing before, after an error
 	clock reading
 	call  *call // being put together by pick
@@ -35,8 +36,8 @@ type lane struct {
 	pos     int   // in later or in flow.due
 }
 
-func (l *lane) before(other *lane) bool { return l.due < other.due }
-func (l *lane) place() *int             { return &l.pos }
+func (l *lane) Before(other *lane) bool { return l.due < other.due }
+func (l *lane) Place() *int             { return &l.pos }
 
 // pending lanes learn their first due time from the answer they wait for.
 func (l *lane) pending() bool { return l.asked || l.permit != nil }

@@ -1,0 +1,119 @@
+package dispatch
+
+import (
+	"github.com/fermata-io/fermata/internal/minheap"
+)
+
+// crew are the sessions that serve a queue. Those that can take an attempt wait in
+// heaps, the least loaded first, so that to find one costs the same however many there
+// are.
+type crew struct {
+	seats []*seat
+	slots minheap.Heap[*turn] // sessions with free slots
+	ahead minheap.Heap[*turn] // those with places to wait for a slot
+	free  int                 // slots of all
+}
+
+// seat is a session's in one of its crews.
+type seat struct {
+	s     *Session
+	crew  *crew
+	place int // in the crew's seats
+	free  int // counted in the crew
+	slots turn
+	ahead turn
+}
+
+// turn is a seat's place in a heap. The key is that of the last time it was looked at:
+// what changed since has its session among Dispatcher.mu.changed.
+type turn struct {
+	s    *Session
+	load float64 // part of the slots that is taken
+	last uint64  // when the session was last given something, in turns of the dispatcher
+	at   int
+	part int // of the reservation that is being made, see partOf
+}
+
+// Before orders sessions by load, and those of equal load by when they had their last
+// turn: a worker that fails everything at once is always idle, and must not get all.
+func (t *turn) Before(other *turn) bool {
+	if t.load != other.load {
+		return t.load < other.load
+	}
+	return t.last < other.last
+}
+
+// Place is that in the heap.
+func (t *turn) Place() *int { return &t.at }
+
+// join gives the session a seat in the crew.
+func (c *crew) join(s *Session) {
+	x := &seat{s: s, crew: c, place: len(c.seats), slots: turn{s: s}, ahead: turn{s: s}}
+	c.seats = append(c.seats, x)
+	s.seats = append(s.seats, x)
+}
+
+// leave ends a seat.
+func (c *crew) leave(x *seat) {
+	x.put(&c.slots, &x.slots, 0)
+	x.put(&c.ahead, &x.ahead, 0)
+	c.free -= x.free
+	last := len(c.seats) - 1
+	c.seats[x.place] = c.seats[last]
+	c.seats[x.place].place = x.place
+	c.seats[last] = nil
+	c.seats = c.seats[:last]
+}
+
+// look brings the seat in line with its session.
+func (x *seat) look() {
+	free := x.s.free()
+	x.crew.free += free - x.free
+	x.free = free
+	x.put(&x.crew.slots, &x.slots, free)
+	x.put(&x.crew.ahead, &x.ahead, x.s.ahead())
+}
+
+// put brings a turn in line with its session, which has room for so many.
+func (x *seat) put(h *minheap.Heap[*turn], t *turn, room int) {
+	if room <= 0 {
+		if t.at > 0 {
+			h.Remove(t)
+		}
+		return
+	}
+	t.load, t.last = x.s.load(), x.s.last
+	if t.at > 0 {
+		h.Fix(t)
+	} else {
+		h.Push(t)
+	}
+}
+
+// changed notes that the session's room or load is not what its crews have. The caller
+// holds the mutex.
+func (s *Session) changed() {
+	if !s.stale {
+		s.stale = true
+		s.d.mu.changed = append(s.d.mu.changed, s)
+	}
+}
+
+// crewOf returns the sessions that serve a queue as they are now; nil if there are none.
+// The caller holds the mutex.
+func (d *Dispatcher) crewOf(k queueKey) *crew {
+	d.look()
+	return d.mu.crews[k]
+}
+
+// look brings all crews in line with their sessions.
+func (d *Dispatcher) look() {
+	for i, s := range d.mu.changed {
+		s.stale = false
+		for _, x := range s.seats {
+			x.look()
+		}
+		d.mu.changed[i] = nil
+	}
+	d.mu.changed = d.mu.changed[:0]
+}

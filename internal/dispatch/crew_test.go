@@ -1,0 +1,85 @@
+package dispatch
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Idle workers take turns: one whose attempts end at once must not get them all.
+func TestIdleWorkersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		const workers, rounds = 3, 4
+		got := map[string]int{}
+		sessions := map[string]*Session{}
+		streams := map[string]*fakeStream{}
+		for i := range workers {
+			name := fmt.Sprint("w", i)
+			sessions[name], streams[name] = b.connect(name, 4, 1)
+		}
+		for i := range workers * rounds {
+			id := b.deliver(fmt.Sprint("j", i))[0]
+			synctest.Wait()
+			for name, out := range streams {
+				if len(out.took()) > 0 {
+					got[name]++
+					sessions[name].Results(ok(id))
+					synctest.Wait()
+					out.took() // the acknowledgement
+				}
+			}
+		}
+		for name := range streams {
+			if got[name] != rounds {
+				t.Errorf("%s got %d attempts, want %d", name, got[name], rounds)
+			}
+		}
+		b.wantFree(workers * 4)
+	})
+}
+
+// A worker of several queues has its slots once.
+func TestQueuesShareTheSlotsOfAWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		free := func(q, p int) {
+			t.Helper()
+			b.d.audit(t)
+			want := []job.QueueDemand{{Namespace: "ns", Queue: "p", Free: p}, {Namespace: "ns", Queue: "q", Free: q}}
+			if got := b.d.Demand(); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("demand: %v, want %v", got, want)
+			}
+		}
+		connect := func(name string, slots int, queues ...string) *Session {
+			s, err := b.d.Connect(job.Hello{WorkerID: name, Namespace: "ns", Queues: queues, Slots: slots, Epoch: 1}, &fakeStream{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.(*Session)
+		}
+		both, one := connect("both", 3, "p", "q"), connect("one", 5, "q")
+		free(8, 3)
+		p := b.d.Reserve("ns", "p", 2)
+		free(6, 1)
+		q := b.d.Reserve("ns", "q", 6)
+		free(0, 0)
+		if n := b.d.Reserve("ns", "p", 1).Count(); n != 0 {
+			t.Errorf("reserved %d slots that another queue has", n)
+		}
+		p.Deliver(nil)
+		free(2, 2)
+		one.Close("done", nil)
+		free(2, 2)
+		q.Deliver(nil)
+		free(3, 3)
+		both.Draining()
+		free(0, 0)
+		both.Close("done", nil)
+		if got := b.d.Demand(); len(got) != 0 {
+			t.Errorf("demand without workers: %v", got)
+		}
+	})
+}

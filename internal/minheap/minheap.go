@@ -1,0 +1,86 @@
+// Package minheap is a binary heap whose items know their place in it, so that each of
+// them can be moved or taken out from the middle.
+//
+// Invariant: while an item is in a heap, what Before compares changes only together with
+// a call of Fix for that item, before another item changes.
+package minheap
+
+// Item is what a heap orders. It sits in one heap at a time.
+type Item[T any] interface {
+	comparable
+	// Before tells whether it goes nearer to the top.
+	Before(T) bool
+	// Place is the item's position in the heap plus one, 0 outside of it.
+	Place() *int
+}
+
+// Heap has the least item on top. The zero value is empty; its length is the number of
+// items, and its elements may be read in no particular order.
+type Heap[T Item[T]] []T
+
+// Top returns the least item of a heap that is not empty.
+func (h Heap[T]) Top() T { return h[0] }
+
+// Push puts an item in that is in no heap.
+func (h *Heap[T]) Push(x T) {
+	*h = append(*h, x)
+	*x.Place() = len(*h)
+	h.up(len(*h) - 1)
+}
+
+// Remove takes an item out that is in this heap.
+func (h *Heap[T]) Remove(x T) {
+	i, last := *x.Place()-1, len(*h)-1
+	moved := (*h)[last]
+	h.set(i, moved)
+	var none T
+	(*h)[last] = none
+	*h = (*h)[:last]
+	*x.Place() = 0
+	if moved != x {
+		h.Fix(moved)
+	}
+}
+
+// Fix restores the order after x, which is in this heap, has changed.
+func (h Heap[T]) Fix(x T) { h.down(h.up(*x.Place() - 1)) }
+
+func (h Heap[T]) set(i int, x T) {
+	h[i] = x
+	*x.Place() = i + 1
+}
+
+func (h Heap[T]) up(i int) int {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !h[i].Before(h[parent]) {
+			break
+		}
+		h.swap(i, parent)
+		i = parent
+	}
+	return i
+}
+
+func (h Heap[T]) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if child+1 < len(h) && h[child+1].Before(h[child]) {
+			child++
+		}
+		if !h[child].Before(h[i]) {
+			return
+		}
+		h.swap(i, child)
+		i = child
+	}
+}
+
+func (h Heap[T]) swap(i, j int) {
+	a, b := h[i], h[j]
+	h.set(i, b)
+	h.set(j, a)
+}
