@@ -36,7 +36,8 @@ var drain = Scenario{
 	Title: "A backlog of one-time jobs",
 	Text: "One-time jobs with payloads of 200 bytes, due at random instants of the last minute, are registered before the worker connects. " +
 		"The clock begins with the order to connect and ends when Redis shows no job that waits or is leased. " +
-		"asynq has fewer jobs, in its list of pending tasks. \"aof\": Redis with appendonly everysec.",
+		"asynq has fewer jobs, in its list of pending tasks. \"aof\": Redis with appendonly everysec. " +
+		"\"queue limits\": of concurrency and rate, neither of which is reached.",
 	Metrics: drainMetrics,
 	Cases:   drainCases,
 	Targets: drainTargets,
@@ -65,6 +66,7 @@ func drainCases(p Params) []Case {
 		}{
 			{"500 slots, aof", backlog{slots: 500, aof: true}},
 			{"2000 slots, no history", backlog{slots: 2000, noHistory: true}},
+			{"500 slots, queue limits", backlog{slots: 500, limited: true}},
 			{"64 slots, prefetch", backlog{slots: 64, prefetch: 1000}},
 			{"10 slots, prefetch", backlog{slots: 10, prefetch: 1000}},
 		} {
@@ -130,6 +132,7 @@ type backlog struct {
 	replica   bool
 	prefetch  int
 	noHistory bool
+	limited   bool // the queue has limits that it does not reach
 }
 
 // expect is how often each job runs.
@@ -153,6 +156,9 @@ func (l backlog) fermata(ctx context.Context, r *runner, begin beginFunc) (Sampl
 		return nil, err
 	}
 	defer b.close()
+	if err := l.limit(ctx, b); err != nil {
+		return nil, err
+	}
 	allDue, err := l.register(ctx, b, begin)
 	if err != nil {
 		return nil, err
@@ -179,6 +185,22 @@ func (l backlog) fermata(ctx context.Context, r *runner, begin beginFunc) (Sampl
 	}
 	sample["reads"] = float64(after-before) / float64(l.n)
 	return sample, p.end(ctx, l.n)
+}
+
+// limit sets limits of concurrency and rate, if they are wanted.
+func (l backlog) limit(ctx context.Context, b *bed) error {
+	if !l.limited {
+		return nil
+	}
+	c, err := b.cluster.Client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.SetQueueSettings(ctx, &client.QueueSettings{
+		Name: c.QueueName("default"), MaxConcurrency: 10_000, Rate: 100_000, Burst: 10_000,
+	})
+	return err
 }
 
 // register registers the jobs and tells from when on all of them are due.

@@ -18,9 +18,9 @@ type profile struct {
 	before map[string]redisd.Command
 }
 
-// startProfile returns nil when no profile is wanted.
+// startProfile returns nil when no profile is wanted, or the bed is not one of Fermata.
 func (r *runner) startProfile(ctx context.Context, b *bed) (*profile, error) {
-	if r.p.Profile == "" {
+	if r.p.Profile == "" || b.cluster == nil {
 		return nil, nil
 	}
 	if err := os.MkdirAll(r.p.Profile, 0o755); err != nil {

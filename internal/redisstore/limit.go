@@ -28,8 +28,8 @@ import (
 // nobody uses any more are cleared away by Redis: units and waiters after three
 // days, cells after two weeks, rate limits a minute after they are idle.
 const (
-	// limitItems is how many names one script call is about: a hundred units
-	// take a thousand commands, some three milliseconds.
+	// limitItems is how many asks one script call is about: a hundred units of as many
+	// limits take a thousand commands, some three milliseconds.
 	limitItems = 100
 	// maxLimitName bounds names, holders and waiters, in bytes.
 	maxLimitName = 1024
@@ -71,6 +71,7 @@ func (s *Store) homeOf(name string) int { return ring.ShardOf("", name, len(s.sh
 type limitItem struct {
 	name string
 	argv []any
+	size int   // asks in it, if there are several
 	err  error // why it is not to be sent
 }
 
@@ -88,9 +89,10 @@ func (a limitAnswer) good() bool { return a.err == nil || errors.Is(a.err, job.E
 type limitCall struct {
 	op     *op
 	places []int // of the items in the caller's list
+	size   int   // asks
 }
 
-// limits carries out items, up to a hundred of a shard in one script call, all calls
+// limits carries out items, up to a hundred asks of a shard in one script call, all calls
 // in one pipeline for each server. suffixes are those of the keys of an item.
 func (s *Store) limits(ctx context.Context, sc *script, items []limitItem, suffixes ...string) []limitAnswer {
 	answers := make([]limitAnswer, len(items))
@@ -102,7 +104,7 @@ func (s *Store) limits(ctx context.Context, sc *script, items []limitItem, suffi
 		}
 		shard := s.homeOf(item.name)
 		c := byShard[shard]
-		if c == nil || len(c.places) == limitItems {
+		if size := max(item.size, 1); c == nil || c.size+size > limitItems {
 			c = &limitCall{op: call(sc, shard, []string{s.shards[shard].meta}, nil)}
 			byShard[shard], calls = c, append(calls, c)
 		}
@@ -111,6 +113,7 @@ func (s *Store) limits(ctx context.Context, sc *script, items []limitItem, suffi
 		}
 		c.op.argv = append(c.op.argv, item.argv...)
 		c.places = append(c.places, i)
+		c.size += max(item.size, 1)
 	}
 	ops := make([]*op, len(calls))
 	for i, c := range calls {

@@ -67,6 +67,7 @@ var limitSuite = []struct {
 	{"UnitsForgetWaiters", testUnitsForgetWaiters},
 	{"UnitsBoundLine", testUnitsBoundLine},
 	{"UnitsNeverTooMany", testUnitsNeverTooMany},
+	{"UnitsTogether", testUnitsTogether},
 	{"UnitsExpiry", testUnitsExpiry},
 	{"UnitFaults", testUnitFaults},
 	{"Rate", testRate},

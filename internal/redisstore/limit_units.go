@@ -33,38 +33,47 @@ var unitKeys = []string{"u:", "s:", "w:", "q:"}
 // A grant whose Err is job.ErrDurability is complete, but a failover may lose it;
 // any other Err leaves it empty, and the call may be repeated.
 func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.UnitGrant {
-	items := make([]limitItem, len(asks))
-	for i, a := range asks {
-		rank := max(-maxRank, min(a.Rank, maxRank))
-		items[i] = unitItem("a", a.Name, a.Limit, a.Holder, a.Waiter, rank, a.TTL)
-		items[i].err = errors.Join(items[i].err, checkUnit(a.Name, a.Holder, a.Limit, a.TTL))
-	}
 	grants := make([]job.UnitGrant, len(asks))
-	for i, a := range s.limits(ctx, s.scripts.limits.units, items, unitKeys...) {
-		grants[i].Err = a.err
-		if a.good() {
-			grants[i] = job.UnitGrant{Granted: a.int(0) == 1, By: a.text(1), SinceMS: a.int(2), NowMS: a.nowMS, Err: a.err}
+	s.units(ctx, "a", asks, func(places []int, a limitAnswer) {
+		digits, by, since, held := a.text(0), a.text(1), a.int(2), 3
+		for i, place := range places {
+			g := &grants[place]
+			if g.Err = a.err; !a.good() || i >= len(digits) {
+				continue
+			}
+			switch g.NowMS = a.nowMS; digits[i] {
+			case '1':
+				g.Granted, g.SinceMS = true, a.nowMS
+			case '2':
+				g.Granted, g.SinceMS = true, a.int(held)
+				held++
+			default:
+				g.By, g.SinceMS = by, since
+			}
 		}
-	}
+	})
 	return grants
 }
 
 // ReleaseUnits gives units back, held or not, and lists the waiters that are to be
-// woken: those for which a unit is reserved now, at most a hundred a name. Releasing
-// what is not held lists those again for which units are still reserved, because the
-// answer to the first release may have been lost.
+// woken: those for which a unit is reserved now, at most a hundred a release. Those of
+// several releases of one name come with the first of them. Releasing what is not held
+// lists those again for which units are still reserved, because the answer to the first
+// release may have been lost.
 func (s *Store) ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []job.UnitReleased {
-	items := make([]limitItem, len(releases))
+	asks := make([]job.UnitAsk, len(releases))
 	for i, r := range releases {
-		items[i] = unitItem("r", r.Name, r.Limit, r.Holder, r.Waiter, 0, 0)
+		asks[i] = job.UnitAsk{Name: r.Name, Limit: r.Limit, Holder: r.Holder, Waiter: r.Waiter}
 	}
 	out := make([]job.UnitReleased, len(releases))
-	for i, a := range s.limits(ctx, s.scripts.limits.units, items, unitKeys...) {
-		out[i].Err = a.err
-		if a.good() {
-			out[i].Woken = a.texts()
+	s.units(ctx, "r", asks, func(places []int, a limitAnswer) {
+		for _, place := range places {
+			out[place].Err = a.err
 		}
-	}
+		if a.good() {
+			out[places[0]].Woken = a.texts()
+		}
+	})
 	return out
 }
 
@@ -72,19 +81,25 @@ func (s *Store) ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []
 // no more are listed by a job.UnitsLostError, which may come joined with the error
 // of a call that failed: units of that one are neither kept nor known to be lost.
 func (s *Store) KeepUnits(ctx context.Context, keeps []job.UnitKeep) error {
-	items := make([]limitItem, len(keeps))
+	asks := make([]job.UnitAsk, len(keeps))
 	for i, k := range keeps {
-		items[i] = unitItem("k", k.Name, 0, k.Holder, "", 0, k.TTL)
-		items[i].err = errors.Join(items[i].err, checkUnit(k.Name, k.Holder, 1, k.TTL))
+		asks[i] = job.UnitAsk{Name: k.Name, Limit: 1, Holder: k.Holder, TTL: k.TTL}
 	}
-	var lost job.UnitsLostError
+	kept := make([]bool, len(keeps))
 	var failed error
-	for i, a := range s.limits(ctx, s.scripts.limits.units, items, unitKeys...) {
+	s.units(ctx, "k", asks, func(places []int, a limitAnswer) {
 		if a.err != nil && failed == nil {
 			failed = a.err
 		}
-		if a.good() && a.int(0) == 0 {
-			lost.Units = append(lost.Units, keeps[i])
+		digits := a.text(0)
+		for i, place := range places {
+			kept[place] = !a.good() || i < len(digits) && digits[i] == '1'
+		}
+	})
+	var lost job.UnitsLostError
+	for i, k := range keeps {
+		if !kept[i] {
+			lost.Units = append(lost.Units, k)
 		}
 	}
 	if len(lost.Units) == 0 {
@@ -106,7 +121,7 @@ func (s *Store) Room(ctx context.Context, name string, limit int) (int, error) {
 func (s *Store) Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error) {
 	items := make([]limitItem, len(asks))
 	for i, a := range asks {
-		items[i] = unitItem("n", a.Name, a.Limit, "", "", 0, 0)
+		items[i] = limitItem{name: a.Name, argv: []any{"n", a.Limit, 0}, err: checkLimitNames(a.Name)}
 	}
 	rooms := make([]int, len(asks))
 	var failed error
@@ -121,17 +136,47 @@ func (s *Store) Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error) {
 	return rooms, failed
 }
 
-func unitItem(verb, name string, limit int, holder, waiter string, rank int64, ttl time.Duration) limitItem {
-	return limitItem{
-		name: name,
-		argv: []any{verb, limit, holder, waiter, rank, ttl.Milliseconds()},
-		err:  checkLimitNames(name, holder, waiter),
+// units does one thing about each unit. Those of one limit go together, in their order, a
+// hundred at most; each is called with the answer to some of the asks.
+func (s *Store) units(ctx context.Context, verb string, asks []job.UnitAsk, each func(places []int, a limitAnswer)) {
+	type limit struct {
+		name string
+		max  int
+	}
+	var items []limitItem
+	var places [][]int
+	latest := make(map[limit]int, len(asks)) // the group of each that still has room
+	for i, ask := range asks {
+		if err := checkUnit(verb, ask); err != nil {
+			each([]int{i}, limitAnswer{err: err})
+			continue
+		}
+		l := limit{ask.Name, ask.Limit}
+		g, known := latest[l]
+		if !known || len(places[g]) == limitItems {
+			g = len(items)
+			latest[l] = g
+			items = append(items, limitItem{name: ask.Name, argv: []any{verb, ask.Limit, 0}})
+			places = append(places, nil)
+		}
+		rank := max(-maxRank, min(ask.Rank, maxRank))
+		items[g].argv = append(items[g].argv, ask.Holder, ask.Waiter, rank, ask.TTL.Milliseconds())
+		places[g] = append(places[g], i)
+		items[g].size = len(places[g])
+		items[g].argv[2] = len(places[g])
+	}
+	for g, a := range s.limits(ctx, s.scripts.limits.units, items, unitKeys...) {
+		each(places[g], a)
 	}
 }
 
-func checkUnit(name, holder string, limit int, ttl time.Duration) error {
-	if holder == "" || limit < 1 || ttl < time.Millisecond || ttl > maxUnitTTL {
-		return fmt.Errorf("limit %.64q: %d units, holder %q, TTL %v: want at least 1, a name, 1ms to %v", name, limit, holder, ttl, maxUnitTTL)
+// checkUnit refuses what cannot be an ask.
+func checkUnit(verb string, a job.UnitAsk) error {
+	if err := checkLimitNames(a.Name, a.Holder, a.Waiter); err != nil {
+		return err
+	}
+	if verb != "r" && (a.Holder == "" || a.Limit < 1 || a.TTL < time.Millisecond || a.TTL > maxUnitTTL) {
+		return fmt.Errorf("limit %.64q: %d units, holder %q, TTL %v: want at least 1, a name, 1ms to %v", a.Name, a.Limit, a.Holder, a.TTL, maxUnitTTL)
 	}
 	return nil
 }
