@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/bench/internal/load"
 	"github.com/fermata-io/fermata/bench/internal/redisd"
+	"github.com/fermata-io/fermata/client"
 )
 
 // idle measures what a scheduler costs while nothing is due: a million jobs scheduled
@@ -28,6 +29,9 @@ var idle = Scenario{
 		}
 		return []Case{
 			{peerFermata, fmt.Sprintf("%d jobs", n), func(ctx context.Context, r *runner) (Sample, error) { return idleFermata(ctx, r, n, span) }},
+			{peerFermata, fmt.Sprintf("%d jobs in 1000 queues", n/5), func(ctx context.Context, r *runner) (Sample, error) {
+				return idleQueues(ctx, r, n/5, 1000, span)
+			}},
 			{peerAsynq, fmt.Sprintf("%d tasks", n/4), func(ctx context.Context, r *runner) (Sample, error) { return idleAsynq(ctx, r, n/4, span) }},
 		}
 	},
@@ -49,6 +53,25 @@ func idleFermata(ctx context.Context, r *runner, n int, span time.Duration) (Sam
 	}
 	defer b.close()
 	if _, err := registerAhead(ctx, b, "default", n, 0); err != nil {
+		return nil, err
+	}
+	return b.rest(ctx, span)
+}
+
+// idleQueues spreads the jobs over queues.
+func idleQueues(ctx context.Context, r *runner, n, queues int, span time.Duration) (Sample, error) {
+	b, err := r.newBed(ctx, bedOptions{nodes: 1, worker: load.Config{Kind: load.Fermata, Slots: 64, Classes: []int{n}}})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	day := time.Now().Add(24 * time.Hour)
+	err = b.cluster.Register(ctx, 0, n, 4, func(i int) *client.Job {
+		j := onceJob(0, i, day.Add(time.Duration(i)*time.Millisecond))
+		j.Queue = fmt.Sprint("queue-", i%queues)
+		return j
+	})
+	if err != nil {
 		return nil, err
 	}
 	return b.rest(ctx, span)

@@ -51,6 +51,7 @@ type Node struct {
 	telemetry   *telemetry.Telemetry
 	tracer      *tracing.Tracer // nil: nothing is traced
 	gauges      *gauges
+	counts      queueCounts
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
 	quota       *quota.Quota
@@ -102,7 +103,7 @@ func New(cfg Config) (*Node, error) {
 	return &Node{
 		cfg: cfg, security: security, ctx: ctx, cancel: cancel, startedAt: time.Now(),
 		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
-		failed: make(chan error, 1),
+		failed: make(chan error, 1), counts: queueCounts{shards: make(map[int][]laneStat)},
 	}, nil
 }
 

@@ -64,27 +64,6 @@ func (n *Node) reloadKeys() {
 	}
 }
 
-// countQueues counts the records of the shards that this node holds.
-func (n *Node) countQueues(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	counts, err := laneStats(ctx, n.store, n.heldShards(), every)
-	if err != nil {
-		return // the store logs what is wrong with Redis
-	}
-	var queues []telemetry.QueueStat
-	for _, lanes := range counts {
-		for _, s := range lanes {
-			queues = append(queues, telemetry.QueueStat{
-				Namespace: s.Lane.Namespace, Queue: s.Lane.Queue,
-				Backlog: s.Backlog, Scheduled: s.Scheduled, Leased: s.Leased, Paused: s.Paused, Dead: s.Dead, Done: s.Done,
-				OldestOverdue: s.overdue, DeadFor: s.deadFor, OldestDead: s.deadAge,
-			})
-		}
-	}
-	n.telemetry.SetQueues(queues)
-}
-
 // heldShards are those whose lock this node has.
 func (n *Node) heldShards() []int {
 	var held []int

@@ -6,29 +6,25 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Ended narrows lanes of shards to those in which the time of a record in one of the
-// regions has come, with plain reads, all in one round trip to each server. By the
-// shards' clocks as this process knows them, so that it may be a moment late; what it
-// finds is for Expired and Sweep to look at. With an error come those shards that could
-// be read.
-func (s *Store) Ended(ctx context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.Lane, error) {
-	var looks []endedLook
-	var failed error
+// FirstEnds tells of lanes when the time of the first record in each of some regions
+// comes or has come: when the lease ends that ends first, when the first finished job is
+// to be deleted. It takes plain reads, all in one round trip to each server. A region
+// without records is left out, so that a lane is listed as often as it has any. With an
+// error come those shards that could be read.
+func (s *Store) FirstEnds(ctx context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.LaneHead, error) {
+	var looks []endLook
+	out := make(map[int][]job.LaneHead, len(lanes))
 	for shard, list := range lanes {
-		now, err := s.Now(ctx, shard)
-		if err != nil {
-			failed = err
-			continue
-		}
+		out[shard] = nil
 		for _, l := range list {
 			for _, r := range regions {
 				key := s.shards[shard].laneKey(l)
-				looks = append(looks, endedLook{shard, l, command("zrange", key,
-					"zrange", key, job.Score(r, 0), job.Score(r, now), "byscore", "limit", 0, 1)})
+				looks = append(looks, endLook{shard, l, command("zrange", key,
+					"zrange", key, job.Score(r, 0), job.Score(r, job.NeverMS), "byscore", "limit", 0, 1, "withscores")})
 			}
 		}
 	}
-	out := map[int][]job.Lane{}
+	var failed error
 	for len(looks) > 0 {
 		part := looks[:min(len(looks), readsPerCall)]
 		looks = looks[len(part):]
@@ -46,21 +42,21 @@ func (s *Store) Ended(ctx context.Context, lanes map[int][]job.Lane, regions ...
 	return out, failed
 }
 
-// endedLook is a look at one region of a lane.
-type endedLook struct {
+// endLook is a look at one region of a lane.
+type endLook struct {
 	shard int
 	lane  job.Lane
 	op    *op
 }
 
-// note adds the lane if there is something. The regions of a lane are looked at one
-// after the other.
-func (l endedLook) note(found map[int][]job.Lane) {
-	if l.op.err != nil || len(l.op.reply) == 0 {
-		return
-	}
-	list := found[l.shard]
-	if n := len(list); n == 0 || list[n-1] != l.lane {
-		found[l.shard] = append(list, l.lane)
+// note adds what was found. A shard that could not be read as a whole is left out.
+func (l endLook) note(found map[int][]job.LaneHead) {
+	list, ok := found[l.shard]
+	switch {
+	case l.op.err != nil:
+		delete(found, l.shard)
+	case ok && len(l.op.reply) > 0:
+		_, ms := job.SplitScore(firstScore(l.op.reply))
+		found[l.shard] = append(list, job.LaneHead{Lane: l.lane, DueMS: ms})
 	}
 }

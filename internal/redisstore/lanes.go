@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
@@ -16,14 +18,41 @@ const lanesPerShard = 10_000
 // an error come those shards that could be read: a server that is away must not
 // hide the others'.
 func (s *Store) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
-	ops := make([]*op, len(shards))
-	for i, shard := range shards {
+	return s.readLanes(ctx, shards, func(shard int) *op {
 		k := s.shards[shard]
 		if s.virtual == nil && s.clocks[shard].heard(s.now()) {
-			ops[i] = command("zrange", k.lanes, "zrange", k.lanes, 0, lanesPerShard-1, "withscores")
-		} else {
-			ops[i] = call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{lanesPerShard})
+			return command("zrange", k.lanes, "zrange", k.lanes, 0, lanesPerShard-1, "withscores")
 		}
+		return call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{lanesPerShard})
+	})
+}
+
+// DueLanes is Lanes for those lanes only in which something is due, or will be before
+// some time has passed.
+func (s *Store) DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error) {
+	var known []int
+	until := make(map[int]int64, len(shards))
+	var failed error
+	for _, shard := range shards {
+		now, err := s.Now(ctx, shard)
+		if err != nil {
+			failed = err
+			continue
+		}
+		known, until[shard] = append(known, shard), now+within.Milliseconds()
+	}
+	out, err := s.readLanes(ctx, known, func(shard int) *op {
+		k := s.shards[shard]
+		return command("zrange", k.lanes, "zrange", k.lanes, "-inf", until[shard], "byscore", "limit", 0, lanesPerShard, "withscores")
+	})
+	return out, errors.Join(failed, err)
+}
+
+// readLanes reads indexes of lanes, each by an op of its own.
+func (s *Store) readLanes(ctx context.Context, shards []int, read func(shard int) *op) (map[int][]job.LaneHead, error) {
+	ops := make([]*op, len(shards))
+	for i, shard := range shards {
+		ops[i] = read(shard)
 	}
 	err := s.perform(ctx, ops...)
 	out := make(map[int][]job.LaneHead, len(shards))

@@ -25,7 +25,7 @@ func benchBed(b *testing.B, slots Slots) *Scheduler {
 	s.scans = 1
 	for id := range 64 {
 		s.shards[id] = &shard{id: id, lanes: make(map[job.Lane]*lane)}
-		s.learnHeads(1, id, benchHeads(now.UnixMilli()-1000), now.UnixMilli(), now)
+		s.learnHeads(1, id, benchHeads(now.UnixMilli()-1000), true, now.UnixMilli(), now)
 	}
 	return s
 }
@@ -99,6 +99,6 @@ func BenchmarkLearnHeads(b *testing.B) {
 	heads := benchHeads(now.UnixMilli() - 1000)
 	for b.Loop() {
 		s.scans++
-		s.learnHeads(s.scans, 3, heads, now.UnixMilli(), now)
+		s.learnHeads(s.scans, 3, heads, true, now.UnixMilli(), now)
 	}
 }

@@ -35,6 +35,8 @@ type fakeStore struct {
 	expired           [][]job.Overdue
 	sweeps            []int
 	swept             int
+	leaseless         bool // nothing is leased
+	looks             int  // at lanes, for ended leases
 	upkeepErr         error
 }
 
@@ -172,6 +174,11 @@ func (st *fakeStore) lease(ctx context.Context, q job.LeaseRequest) (r job.Lease
 	return r
 }
 
+// DueLanes lists more than it has to.
+func (st *fakeStore) DueLanes(ctx context.Context, shards []int, _ time.Duration) (map[int][]job.LaneHead, error) {
+	return st.Lanes(ctx, shards)
+}
+
 func (st *fakeStore) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
 	trip := st.travel()
 	time.Sleep(trip / 2)
@@ -194,8 +201,23 @@ func (st *fakeStore) Now(_ context.Context, shard int) (int64, error) {
 	return st.clock(shard) / 1000, nil
 }
 
-func (st *fakeStore) Ended(_ context.Context, lanes map[int][]job.Lane, _ ...job.Region) (map[int][]job.Lane, error) {
-	return lanes, nil
+// FirstEnds finds something in all lanes, but for those of a store without leases.
+func (st *fakeStore) FirstEnds(_ context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.LaneHead, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	heads := make(map[int][]job.LaneHead, len(lanes))
+	for id, list := range lanes {
+		heads[id] = nil
+		if regions[0] == job.RegionLeased {
+			st.looks += len(list)
+		}
+		for _, l := range list {
+			if regions[0] != job.RegionLeased || !st.leaseless {
+				heads[id] = append(heads[id], job.LaneHead{Lane: l, DueMS: 1})
+			}
+		}
+	}
+	return heads, nil
 }
 
 func (st *fakeStore) Expired(_ context.Context, _ int, _ string, _ []job.Lane, _ int) ([]job.Overdue, error) {

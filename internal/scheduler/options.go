@@ -15,9 +15,12 @@ import (
 type Store interface {
 	Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply
 	Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error)
+	// DueLanes is Lanes for those in which something is due within some time.
+	DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error)
 	Now(ctx context.Context, shard int) (int64, error)
-	// Ended narrows lanes to those that Expired or Sweep have something to find in.
-	Ended(ctx context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.Lane, error)
+	// FirstEnds tells when the first record in each region of lanes has its time, of
+	// those that have any, and of all shards that could be read.
+	FirstEnds(ctx context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.LaneHead, error)
 	Expired(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) ([]job.Overdue, error)
 	Sweep(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) (int, error)
 }

@@ -129,24 +129,25 @@ func (s *Scheduler) serve(l *lane, r *round) {
 	if slots := s.o.Slots.Reserve(l.key.Namespace, l.key.Queue, n); slots != nil && slots.Count() > 0 {
 		r.add(l, slots, lockValue)
 		l.asked = true
-		s.served(l, slots.Count())
+		s.served(l, slots.Count(), r.now)
 		return
 	}
 	if n := s.permit(l, lockValue, r.now); n > 0 {
-		s.served(l, n)
+		s.served(l, n, r.now)
 		return
 	}
 	if slots := s.o.Slots.Prefetch(l.key.Namespace, l.key.Queue, n); slots != nil && slots.Count() > 0 {
 		r.add(l, slots, lockValue)
 		l.asked = true
-		s.served(l, slots.Count())
+		s.served(l, slots.Count(), r.now)
 		return
 	}
 	s.backlog.parch(l)
 }
 
 // served takes a lane that was promised n slots out of the backlog.
-func (s *Scheduler) served(l *lane, n int) {
+func (s *Scheduler) served(l *lane, n int, now time.Time) {
+	l.hot = now.Add(hotFor)
 	s.backlog.remove(l)
 	s.backlog.charge(l.key, n)
 	l.touched = s.scans

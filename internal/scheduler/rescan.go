@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -24,35 +25,41 @@ func (s *Scheduler) scanLoop(ctx context.Context) {
 	}
 }
 
+// listedLanes is about how many lanes are listed in one period. Where there are more, the
+// shards take turns; of the others those lanes are read that are due within dueWithin.
+const (
+	listedLanes = 5000
+	dueWithin   = 2 // periods
+)
+
 // rescan reads the first due times of all shards, or only of those that were not
 // read before. It is also where lost words of free slots are made up for.
 func (s *Scheduler) rescan(ctx context.Context, all bool) {
-	scan, ids := s.beginScan(all)
-	if len(ids) == 0 {
+	scan := s.beginScan(all)
+	if len(scan.whole) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
-	heads, err := s.o.Store.Lanes(ctx, ids)
-	if err != nil && context.Cause(ctx) != context.Canceled {
-		s.o.Logger.Warn("reading due times failed", "shards", len(ids), "error", err)
-	}
-	for id, lanes := range heads {
-		nowMS, err := s.o.Store.Now(ctx, id)
-		if err != nil {
-			continue
-		}
-		s.mu.Lock()
-		s.learnHeads(scan, id, lanes, nowMS, time.Now())
-		s.mu.Unlock()
+	heads, err := s.o.Store.Lanes(ctx, scan.whole)
+	s.learn(ctx, scan, heads, err, true)
+	if len(scan.due) > 0 {
+		heads, err = s.o.Store.DueLanes(ctx, scan.due, dueWithin*s.o.Rescan)
+		s.learn(ctx, scan, heads, err, false)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wake.Signal()
 }
 
-// beginScan numbers a rescan and lists its shards.
-func (s *Scheduler) beginScan(all bool) (scan int64, ids []int) {
+// scan is one rescan: which shards are read as a whole, and of which only what is due.
+type scan struct {
+	number     int64
+	whole, due []int
+}
+
+// beginScan numbers a rescan and chooses its shards.
+func (s *Scheduler) beginScan(all bool) scan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scans++
@@ -63,23 +70,54 @@ func (s *Scheduler) beginScan(all bool) (scan int64, ids []int) {
 		s.backlog.prune()
 		s.backlog.waterAll()
 	}
+	out := scan{number: s.scans}
+	var known []int
 	for id, sh := range s.shards {
-		if all || !sh.read {
-			ids = append(ids, id)
+		switch {
+		case !sh.read:
+			out.whole = append(out.whole, id)
+		case all:
+			known = append(known, id)
 		}
 	}
-	return s.scans, ids
+	slices.Sort(known)
+	first, _ := slices.BinarySearch(known, s.listed+1)
+	for i, lanes := 0, 0; i < len(known); i++ {
+		id := known[(first+i)%len(known)]
+		if lanes += len(s.shards[id].lanes); lanes > listedLanes && len(out.whole) > 0 {
+			out.due = append(out.due, id)
+			continue
+		}
+		out.whole, s.listed = append(out.whole, id), id
+	}
+	return out
 }
 
-// learnHeads takes what a rescan read of a shard. What came from elsewhere since
+// learn takes what was read of shards; whole tells that these are all of their lanes.
+func (s *Scheduler) learn(ctx context.Context, scan scan, heads map[int][]job.LaneHead, err error, whole bool) {
+	if err != nil && context.Cause(ctx) != context.Canceled {
+		s.o.Logger.Warn("reading due times failed", "error", err)
+	}
+	for id, lanes := range heads {
+		nowMS, err := s.o.Store.Now(ctx, id)
+		if err != nil {
+			continue
+		}
+		s.mu.Lock()
+		s.learnHeads(scan.number, id, lanes, whole, nowMS, time.Now())
+		s.mu.Unlock()
+	}
+}
+
+// learnHeads takes what a rescan read of a shard, of all its lanes or some. What came from elsewhere since
 // it began may be newer, so that such a lane's due time only becomes earlier; a
 // pending lane is about to learn its due time anyway.
-func (s *Scheduler) learnHeads(scan int64, id int, heads []job.LaneHead, nowMS int64, at time.Time) {
+func (s *Scheduler) learnHeads(scan int64, id int, heads []job.LaneHead, whole bool, nowMS int64, at time.Time) {
 	sh, held := s.shards[id]
 	if !held || sh.born >= scan {
 		return
 	}
-	sh.read = true
+	sh.read = sh.read || whole
 	sh.saw(nowMS*1000, at, false)
 	listed := make(map[job.Lane]struct{}, len(heads))
 	for _, h := range heads {
@@ -92,6 +130,9 @@ func (s *Scheduler) learnHeads(scan int64, id int, heads []job.LaneHead, nowMS i
 		if due != l.due && !l.pending() {
 			s.setDue(l, due)
 		}
+	}
+	if !whole {
+		return
 	}
 	for key, l := range sh.lanes {
 		if _, there := listed[key]; !there && l.touched < scan && !l.pending() {

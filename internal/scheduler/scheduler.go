@@ -38,6 +38,7 @@ type state struct {
 	peers    map[string]*peer
 	permits  permits
 	scans    int64 // rescans begun
+	listed   int   // the shard that one of them listed last
 }
 
 type queue struct{ namespace, name string }

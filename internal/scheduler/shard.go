@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -32,8 +33,12 @@ type lane struct {
 	asked   bool  // a leasing call for it is in flight
 	permit  *outstanding
 	touched int64 // the rescan after whose start something was learnt of it
-	flow    *flow // where it waits for slots
-	pos     int   // in later or in flow.due
+	// What reaping has to know, see mayLease.
+	leased bool      // something was leased when it was last looked at
+	hot    time.Time // until then something may be leased from it
+	cold   uint      // periods in which that was unlikely
+	flow   *flow     // where it waits for slots
+	pos    int       // in later or in flow.due
 }
 
 func (l *lane) Before(other *lane) bool { return l.due < other.due }
@@ -46,7 +51,7 @@ func (l *lane) pending() bool { return l.asked || l.permit != nil }
 func (sh *shard) lane(key job.Lane) *lane {
 	l, ok := sh.lanes[key]
 	if !ok {
-		l = &lane{key: key, shard: sh, due: job.NeverMS, nudged: job.NeverMS, want: 1}
+		l = &lane{key: key, shard: sh, due: job.NeverMS, nudged: job.NeverMS, want: 1, hot: time.Now().Add(hotFor), cold: rand.Uint()}
 		sh.lanes[key] = l
 	}
 	return l

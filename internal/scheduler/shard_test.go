@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,5 +149,40 @@ func TestEmptyLanesAreForgotten(t *testing.T) {
 				t.Errorf("%d lanes, %d flows are left", lanes, flows)
 			}
 		})
+	})
+}
+
+// Shards with many lanes are listed in turns; of the others what is due is read.
+func TestShardsWithManyLanesAreListedInTurns(t *testing.T) {
+	run(t, func(b *bed) {
+		b.acquire(2, 5)
+		synctest.Wait()
+		expect := func(whole, due string) {
+			t.Helper()
+			scan := b.s.beginScan(true)
+			slices.Sort(scan.due)
+			if got := fmt.Sprint(scan.whole); got != whole || fmt.Sprint(scan.due) != due {
+				t.Errorf("listed %v and read what is due of %v, want %s and %s", scan.whole, scan.due, whole, due)
+			}
+		}
+		expect("[2 5 0]", "[]")
+		b.look(func() {
+			for _, sh := range b.s.shards {
+				for i := range listedLanes/2 + 1 {
+					sh.lane(laneOf(1, fmt.Sprint("q", i)))
+				}
+			}
+		})
+		expect("[2]", "[0 5]")
+		expect("[5]", "[0 2]")
+		expect("[0]", "[2 5]")
+		b.look(func() { b.s.shards[5].read = false })
+		expect("[5 2]", "[0]") // one that was not read is listed beside the others
+		b.look(func() { b.s.shards[5].read = true })
+		// What is due is found in a shard whose turn it is not.
+		b.slots.done("q", 5)
+		b.store.put(5, laneOf(1), time.Now().UnixMilli())
+		after(1100 * time.Millisecond)
+		b.wantServed(1)
 	})
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
@@ -16,19 +17,24 @@ const (
 	maxRounds = 20
 )
 
-// eachHeld calls f for the shards whose locks can be trusted, with those of their
-// lanes that have something to do in the regions, again and again while it finds that
-// there is more. Mostly there is nothing to do, which one look for all shards tells.
-// Failures are left to the next period.
+const (
+	// hotFor is how long leases may still be taken under a call or permit that was made
+	// just now: until then the lane is looked at each time.
+	hotFor = 15 * time.Second
+	// coldPeriods is in how many periods of reaping a lane is looked at once in which
+	// nothing was leased when it was looked at last. It may have got a record with its
+	// lease from another lane meanwhile: that of a running job whose priority changed.
+	coldPeriods = 15
+)
+
+// eachHeld calls f for the shards whose locks can be trusted, with those of their lanes
+// in which the time of a record has come, again and again while it finds that there is
+// more. Failures are left to the next period.
 func (s *Scheduler) eachHeld(
-	ctx context.Context, what string, regions []job.Region,
+	ctx context.Context, what string, heads map[int][]job.LaneHead,
 	f func(shard int, lockValue string, lanes []job.Lane) (more bool, err error),
 ) {
-	ended, err := s.ended(ctx, regions)
-	if err != nil && ctx.Err() == nil {
-		s.o.Logger.Warn(what+" failed", "error", err)
-	}
-	for id, lanes := range ended {
+	for id, lanes := range s.ended(ctx, heads) {
 		for range maxRounds {
 			lockValue, held := s.o.Held(id)
 			if !held || ctx.Err() != nil {
@@ -45,31 +51,92 @@ func (s *Scheduler) eachHeld(
 	}
 }
 
-// ended lists the lanes of the shards that have something to do in the regions.
-func (s *Scheduler) ended(ctx context.Context, regions []job.Region) (map[int][]job.Lane, error) {
+// firstEnds looks at lanes; mostly that tells that there is nothing to do.
+func (s *Scheduler) firstEnds(ctx context.Context, what string, lanes map[int][]job.Lane, regions ...job.Region) map[int][]job.LaneHead {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
-	return s.o.Store.Ended(ctx, s.lanes(), regions...)
+	heads, err := s.o.Store.FirstEnds(ctx, lanes, regions...)
+	if err != nil && context.Cause(ctx) != context.Canceled {
+		s.o.Logger.Warn(what+" failed", "error", err)
+	}
+	return heads
 }
 
-// lanes lists the lanes of the shards.
-func (s *Scheduler) lanes() map[int][]job.Lane {
+// ended lists the lanes in which the time of a record has come, by the shards' clocks as
+// this process knows them: it may be a moment late.
+func (s *Scheduler) ended(ctx context.Context, heads map[int][]job.LaneHead) map[int][]job.Lane {
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	out := make(map[int][]job.Lane)
+	for id, list := range heads {
+		if len(list) == 0 {
+			continue
+		}
+		now, err := s.o.Store.Now(ctx, id)
+		if err != nil {
+			continue
+		}
+		for _, h := range list {
+			if h.DueMS <= now && (len(out[id]) == 0 || out[id][len(out[id])-1] != h.Lane) {
+				out[id] = append(out[id], h.Lane)
+			}
+		}
+	}
+	return out
+}
+
+// lanes lists the lanes of the shards for which a function is true.
+func (s *Scheduler) lanes(which func(*lane) bool) map[int][]job.Lane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lanes := make(map[int][]job.Lane, len(s.shards))
 	for id, sh := range s.shards {
-		for key := range sh.lanes {
-			lanes[id] = append(lanes[id], key)
+		for key, l := range sh.lanes {
+			if which(l) {
+				lanes[id] = append(lanes[id], key)
+			}
 		}
 	}
 	return lanes
+}
+
+// mayLease tells whether a lane is to be looked at for ended leases in this period.
+func (l *lane) mayLease(now time.Time) bool {
+	if l.leased || l.pending() || now.Before(l.hot) {
+		return true
+	}
+	l.cold++
+	return l.cold%coldPeriods == 0
+}
+
+// noteLeased keeps in which of the lanes looked at something is leased.
+func (s *Scheduler) noteLeased(looked map[int][]job.Lane, heads map[int][]job.LaneHead) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	note := func(id int, key job.Lane, leased bool) {
+		if sh := s.shards[id]; sh != nil && sh.lanes[key] != nil {
+			sh.lanes[key].leased = leased
+		}
+	}
+	for id, list := range heads {
+		for _, key := range looked[id] {
+			note(id, key, false)
+		}
+		for _, h := range list {
+			note(id, h.Lane, true)
+		}
+	}
 }
 
 // reap finds leases that ended without a result and has them decided. Only the
 // store's clock says that a lease has ended; the write is refused when it was
 // renewed meanwhile.
 func (s *Scheduler) reap(ctx context.Context) {
-	s.eachHeld(ctx, "reaping", []job.Region{job.RegionLeased}, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
+	now := time.Now()
+	looked := s.lanes(func(l *lane) bool { return l.mayLease(now) })
+	heads := s.firstEnds(ctx, "reaping", looked, job.RegionLeased)
+	s.noteLeased(looked, heads)
+	s.eachHeld(ctx, "reaping", heads, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
 		ended, err := s.o.Store.Expired(ctx, shard, lockValue, lanes, reapLimit)
 		if err != nil {
 			return false, err
@@ -107,7 +174,9 @@ func (s *Scheduler) lose(ctx context.Context, ended []job.Overdue) bool {
 
 // sweep deletes finished and dead records whose time has come.
 func (s *Scheduler) sweep(ctx context.Context) {
-	s.eachHeld(ctx, "sweeping", []job.Region{job.RegionDead, job.RegionDone}, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
+	all := s.lanes(func(*lane) bool { return true })
+	heads := s.firstEnds(ctx, "sweeping", all, job.RegionDead, job.RegionDone)
+	s.eachHeld(ctx, "sweeping", heads, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
 		n, err := s.o.Store.Sweep(ctx, shard, lockValue, lanes, sweepLimit)
 		s.metrics.swept.Add(float64(n))
 		return n >= sweepLimit, err

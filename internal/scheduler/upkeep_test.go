@@ -77,6 +77,43 @@ func TestSweepOfOneShardIsBounded(t *testing.T) {
 	})
 }
 
+// Lanes in which nothing is leased are looked at rarely, those in which something is, or
+// may be soon, each time.
+func TestLanesWithoutLeasesAreLookedAtInTurns(t *testing.T) {
+	run(t, func(b *bed) {
+		b.create(0, laneOf(1), time.Hour, 1)
+		b.create(0, laneOf(2), time.Hour, 1)
+		b.store.set(func() { b.store.leaseless = true })
+		looks := func(d time.Duration) int {
+			t.Helper()
+			b.store.set(func() { b.store.looks = 0 })
+			after(d)
+			return b.store.looks
+		}
+		looks(2 * time.Second) // both are known by now
+		if n := looks(10 * time.Second); n != 20 {
+			t.Errorf("lanes that are new: %d looks at two in 10 periods", n)
+		}
+		looks(hotFor)
+		if n := looks(4 * coldPeriods * time.Second); n != 8 {
+			t.Errorf("lanes without leases: %d looks at two in 4 turns", n)
+		}
+		b.create(0, laneOf(1), 0, 1)
+		b.slots.set(func() { b.slots.free["q"] = 1 })
+		b.s.DemandChanged()
+		after(time.Second)
+		if n := looks(10 * time.Second); n < 10 || n > 12 {
+			t.Errorf("one lane was leased from: %d looks at two in 10 periods", n)
+		}
+		looks(hotFor)
+		b.store.set(func() { b.store.leaseless = false })
+		looks(coldPeriods * time.Second) // leases are found where they were not expected
+		if n := looks(10 * time.Second); n != 20 {
+			t.Errorf("lanes with leases: %d looks at two in 10 periods", n)
+		}
+	})
+}
+
 func TestUpkeepNeedsTheLock(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), time.Hour, 1)

@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +51,12 @@ func testLanesAndStats(w *World) {
 	if err != nil || len(heads[0]) != 2 || len(heads[1]) != 0 || heads[0][0].DueMS != got.OldestDueMS {
 		w.T.Errorf("lanes %+v (%v)", heads, err)
 	}
+	for within, want := range map[time.Duration]int{0: 1, 9 * time.Second: 2} {
+		heads, err := w.Store.DueLanes(ctx, []int{0, 1}, within)
+		if list, read := heads[1]; err != nil || len(heads[0]) != want || len(list) != 0 || !read || heads[0][0].DueMS != got.OldestDueMS {
+			w.T.Errorf("lanes that are due within %v: %+v (%v), want %d", within, heads, err, want)
+		}
+	}
 	if now, err := w.Store.Now(ctx, 0); err != nil || now != w.Clock.Load() {
 		w.T.Errorf("clock %d (%v), want %d", now, err, w.Clock.Load())
 	}
@@ -65,9 +70,18 @@ func testEnded(w *World) {
 	none := job.Lane{Namespace: "ns", Queue: "none"}
 	expect := func(want int, regions ...job.Region) {
 		w.T.Helper()
-		found, err := w.Store.Ended(w.T.Context(), map[int][]job.Lane{0: {none, Lane()}, 1: {Lane()}}, regions...)
-		if err != nil || len(found) != want || want == 1 && !slices.Equal(found[0], []job.Lane{Lane()}) {
-			w.T.Errorf("in %v something has ended in %v (%v), want %d shards", regions, found, err, want)
+		heads, err := w.Store.FirstEnds(w.T.Context(), map[int][]job.Lane{0: {none, Lane()}, 1: {Lane()}}, regions...)
+		ended := 0
+		for _, h := range heads[0] {
+			if h.Lane != Lane() {
+				w.T.Errorf("in %v there is something in lane %v", regions, h.Lane)
+			}
+			if h.DueMS <= w.Clock.Load() {
+				ended++
+			}
+		}
+		if list, read := heads[1]; err != nil || ended != want || len(list) > 0 || !read {
+			w.T.Errorf("in %v something has ended in %v (%v), want it in %d regions", regions, heads, err, want)
 		}
 	}
 	w.runTo(ids[0], job.OutcomeSucceeded) // done
@@ -80,7 +94,7 @@ func testEnded(w *World) {
 	expect(0, job.RegionDead, job.RegionDone)
 	w.Advance(2 * time.Hour)
 	expect(1, job.RegionDead, job.RegionDone)
-	expect(1, job.RegionDead, job.RegionDone, job.RegionLeased)
+	expect(2, job.RegionDead, job.RegionDone, job.RegionLeased)
 	expect(0, job.RegionDead)
 }
 

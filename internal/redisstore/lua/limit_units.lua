@@ -134,17 +134,21 @@ local function acquire(at, count, limit)
 		-- It has come: nothing is reserved for it any more.
 		if not kept[i] and not new[holder] and (reserved[waiter] or 0) > now then taken = taken - 1 end
 		if kept[i] then
-			digits[i], held[#held + 1] = '2', holder
+			digits[i] = '2'
+			held[#held + 1] = holder
 		elseif new[holder] then
 			digits[i] = '1'
 		elseif taken < limit then
-			digits[i], taken, new[holder] = '1', taken + 1, true
+			digits[i] = '1'
+			taken = taken + 1
+			new[holder] = true
 			push(units, int(now + tonumber(ARGV[a + 3])), holder)
 			push(sinces, holder, past)
 			if reserved[waiter] then come[#come + 1] = waiter end
 			reserved[waiter] = nil
 		else
-			digits[i], refused = '0', true
+			digits[i] = '0'
+			refused = true
 			if waiter ~= '' then push(denied, ARGV[a + 2], waiter) end
 			if reserved[waiter] then reserved[waiter] = 0 end
 		end
@@ -160,7 +164,10 @@ local function acquire(at, count, limit)
 	end
 	queue(denied)
 	local answer = {table.concat(digits), '', 0}
-	if refused then answer[2], answer[3] = obstacle() end
+	if refused then
+		local by, from = obstacle()
+		answer[2], answer[3] = by, from
+	end
 	if #held > 0 then
 		for i, at in ipairs(call('hmget', since, unpack(held))) do answer[3 + i] = tonumber(at or 0) end
 	end
