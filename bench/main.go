@@ -161,7 +161,10 @@ func run(ctx context.Context, args []string) error {
 	var failed []error
 	for _, s := range c.scenarios {
 		results := r.run(ctx, s)
-		m := Measured{Name: s.Name, At: time.Now().UTC().Truncate(time.Second), Rounds: c.Rounds, Quick: c.Quick, Command: c.line, Rows: results.Rows}
+		m := Measured{
+			Name: s.Name, At: time.Now().UTC().Truncate(time.Second), Fermata: o.Environment.Fermata,
+			Rounds: c.Rounds, Quick: c.Quick, Command: c.line, Rows: results.Rows,
+		}
 		if s.Targets != nil {
 			m.Targets = verdicts(s.Targets(results))
 		}

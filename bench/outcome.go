@@ -20,6 +20,7 @@ type Outcome struct {
 type Measured struct {
 	Name    string
 	At      time.Time
+	Fermata string `json:",omitempty"` // the build that was measured
 	Rounds  int
 	Quick   bool `json:",omitempty"`
 	Command string

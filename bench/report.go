@@ -27,16 +27,20 @@ func markdown(o Outcome) string {
 	b.WriteString(intro)
 	e := o.Environment
 	fmt.Fprintf(&b, "\n| | |\n| --- | --- |\n| machine | %d x %s, %s, %s |\n", e.Cores, e.CPU, e.Memory, e.Kernel)
-	fmt.Fprintf(&b, "| versions | fermata %s, redis-server %s, asynq %s, go-redis %s, %s |\n", e.Fermata, e.Redis, e.Asynq, e.GoRedis, e.Go)
+	fmt.Fprintf(&b, "| versions | redis-server %s, asynq %s, go-redis %s, %s |\n", e.Redis, e.Asynq, e.GoRedis, e.Go)
 	fmt.Fprintf(&b, "| settings | one node, defaults; redis-server with save \"\" and appendonly no; asynq's log off |\n")
 	b.WriteString("\n## Targets\n\n" + targetTable(o))
 	for _, m := range o.Scenarios {
 		if s, ok := scenarioOf(m.Name); ok {
-			sizes := ""
+			build, sizes := "", ""
+			if m.Fermata != "" {
+				build = ", fermata " + m.Fermata
+			}
 			if m.Quick {
 				sizes = ", smaller sizes"
 			}
-			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n`%s` (%s, rounds: %d%s)\n\n%s", s.Title, s.Text, m.Command, m.At.Format("2006-01-02"), m.Rounds, sizes, table(s, m.Rows))
+			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n`%s` (%s%s, rounds: %d%s)\n\n%s", s.Title, s.Text,
+				m.Command, m.At.Format("2006-01-02"), build, m.Rounds, sizes, table(s, m.Rows))
 		}
 	}
 	return b.String()
