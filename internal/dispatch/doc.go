@@ -5,7 +5,9 @@
 // due jobs reserves slots first ([Dispatcher.Reserve]) and hands in what it
 // leased ([Reservation.Deliver]), so that nothing is leased that no worker can
 // start now. The sessions of a queue wait in a heap, the least loaded first, which is
-// brought in line with them when it is asked. For each lease there is one attempt, which lives through
+// brought in line with them when it is asked.
+//
+// For each lease there is one attempt, which lives through
 //
 //	delivered -> started -> pending (a result is on its way to the ledger) -> gone
 //	     \           \----> over (lease lost, or settled by this node: the worker's answer is awaited)

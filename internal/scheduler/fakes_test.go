@@ -37,6 +37,7 @@ type fakeStore struct {
 	swept             int
 	leaseless         bool // nothing is leased
 	looks             int  // at lanes, for ended leases
+	unread            bool // they fail
 	upkeepErr         error
 }
 
@@ -210,6 +211,10 @@ func (st *fakeStore) FirstEnds(_ context.Context, lanes map[int][]job.Lane, regi
 		heads[id] = nil
 		if regions[0] == job.RegionLeased {
 			st.looks += len(list)
+		}
+		if st.unread {
+			delete(heads, id)
+			continue
 		}
 		for _, l := range list {
 			if regions[0] != job.RegionLeased || !st.leaseless {

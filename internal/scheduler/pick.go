@@ -147,7 +147,7 @@ func (s *Scheduler) serve(l *lane, r *round) {
 
 // served takes a lane that was promised n slots out of the backlog.
 func (s *Scheduler) served(l *lane, n int, now time.Time) {
-	l.hot = now.Add(hotFor)
+	l.leased, l.hot = true, now.Add(hotFor)
 	s.backlog.remove(l)
 	s.backlog.charge(l.key, n)
 	l.touched = s.scans

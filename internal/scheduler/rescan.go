@@ -109,9 +109,9 @@ func (s *Scheduler) learn(ctx context.Context, scan scan, heads map[int][]job.La
 	}
 }
 
-// learnHeads takes what a rescan read of a shard, of all its lanes or some. What came from elsewhere since
-// it began may be newer, so that such a lane's due time only becomes earlier; a
-// pending lane is about to learn its due time anyway.
+// learnHeads takes what a rescan read of a shard, of all its lanes or some. What came
+// from elsewhere since it began may be newer, so that such a lane's due time only becomes
+// earlier; a pending lane is about to learn its due time anyway.
 func (s *Scheduler) learnHeads(scan int64, id int, heads []job.LaneHead, whole bool, nowMS int64, at time.Time) {
 	sh, held := s.shards[id]
 	if !held || sh.born >= scan {

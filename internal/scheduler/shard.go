@@ -33,10 +33,10 @@ type lane struct {
 	asked   bool  // a leasing call for it is in flight
 	permit  *outstanding
 	touched int64 // the rescan after whose start something was learnt of it
-	// What reaping has to know, see mayLease.
-	leased bool      // something was leased when it was last looked at
-	hot    time.Time // until then something may be leased from it
-	cold   uint      // periods in which that was unlikely
+	// What reaping has to know, see toReap.
+	leased bool      // something may be leased: no look since has shown the opposite
+	hot    time.Time // until then no look can show it
+	cold   uint      // periods in which nothing was leased
 	flow   *flow     // where it waits for slots
 	pos    int       // in later or in flow.due
 }
@@ -51,7 +51,7 @@ func (l *lane) pending() bool { return l.asked || l.permit != nil }
 func (sh *shard) lane(key job.Lane) *lane {
 	l, ok := sh.lanes[key]
 	if !ok {
-		l = &lane{key: key, shard: sh, due: job.NeverMS, nudged: job.NeverMS, want: 1, hot: time.Now().Add(hotFor), cold: rand.Uint()}
+		l = &lane{key: key, shard: sh, due: job.NeverMS, nudged: job.NeverMS, want: 1, leased: true, cold: rand.Uint()}
 		sh.lanes[key] = l
 	}
 	return l

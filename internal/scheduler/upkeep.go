@@ -19,7 +19,7 @@ const (
 
 const (
 	// hotFor is how long leases may still be taken under a call or permit that was made
-	// just now: until then the lane is looked at each time.
+	// just now: until then no look proves that a lane has none.
 	hotFor = 15 * time.Second
 	// coldPeriods is in how many periods of reaping a lane is looked at once in which
 	// nothing was leased when it was looked at last. It may have got a record with its
@@ -100,30 +100,34 @@ func (s *Scheduler) lanes(which func(*lane) bool) map[int][]job.Lane {
 	return lanes
 }
 
-// mayLease tells whether a lane is to be looked at for ended leases in this period.
-func (l *lane) mayLease(now time.Time) bool {
-	if l.leased || l.pending() || now.Before(l.hot) {
+// toReap tells whether a lane is to be looked at for ended leases in this period.
+func (l *lane) toReap() bool {
+	if l.leased {
 		return true
 	}
 	l.cold++
 	return l.cold%coldPeriods == 0
 }
 
-// noteLeased keeps in which of the lanes looked at something is leased.
-func (s *Scheduler) noteLeased(looked map[int][]job.Lane, heads map[int][]job.LaneHead) {
+// noteLeased keeps in which of the lanes looked at something is leased, or may be. A lane
+// that could not be read stays as it was.
+func (s *Scheduler) noteLeased(looked map[int][]job.Lane, heads map[int][]job.LaneHead, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	note := func(id int, key job.Lane, leased bool) {
-		if sh := s.shards[id]; sh != nil && sh.lanes[key] != nil {
-			sh.lanes[key].leased = leased
-		}
-	}
 	for id, list := range heads {
+		sh := s.shards[id]
+		if sh == nil {
+			continue
+		}
 		for _, key := range looked[id] {
-			note(id, key, false)
+			if l := sh.lanes[key]; l != nil {
+				l.leased = l.pending() || now.Before(l.hot)
+			}
 		}
 		for _, h := range list {
-			note(id, h.Lane, true)
+			if l := sh.lanes[h.Lane]; l != nil {
+				l.leased = true
+			}
 		}
 	}
 }
@@ -133,9 +137,9 @@ func (s *Scheduler) noteLeased(looked map[int][]job.Lane, heads map[int][]job.La
 // renewed meanwhile.
 func (s *Scheduler) reap(ctx context.Context) {
 	now := time.Now()
-	looked := s.lanes(func(l *lane) bool { return l.mayLease(now) })
+	looked := s.lanes((*lane).toReap)
 	heads := s.firstEnds(ctx, "reaping", looked, job.RegionLeased)
-	s.noteLeased(looked, heads)
+	s.noteLeased(looked, heads, now)
 	s.eachHeld(ctx, "reaping", heads, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
 		ended, err := s.o.Store.Expired(ctx, shard, lockValue, lanes, reapLimit)
 		if err != nil {
