@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -46,6 +48,24 @@ func (o ClientOptions) secured() func(ctx context.Context, network, address stri
 			// Nothing was sent that Redis could have acted on.
 			return nil, &net.OpError{Op: "dial", Net: network, Addr: conn.RemoteAddr(), Err: err}
 		}
-		return secured, nil
+		return alertConn{secured}, nil
 	}
+}
+
+// alertConn tells why Redis hung up. With TLS 1.3 a client's handshake is over before
+// Redis has judged its certificate, so the refusal meets the first command, and where
+// Redis has closed by then, that command's write knows of a reset alone. The alert
+// that names the reason has arrived before the reset, and can still be read.
+type alertConn struct{ *tls.Conn }
+
+func (c alertConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		var alert *net.OpError
+		// It does not wait: who was reset gets what has arrived, and then an error.
+		if _, why := c.Conn.Read(make([]byte, 1)); errors.As(why, &alert) && alert.Op == "remote error" {
+			err = alert
+		}
+	}
+	return n, err
 }

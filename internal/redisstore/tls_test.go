@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -63,6 +65,50 @@ func TestRedisOverTLS(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestARefusalIsReadAfterAReset has a server that refuses the client's certificate and
+// resets the connection before the client's first write.
+func TestARefusalIsReadAfterAReset(t *testing.T) {
+	ours, theirs := tlstest.New(t, "ours"), tlstest.New(t, "theirs")
+	forged := tlstest.NewDir(t, theirs.Issue(tlstest.Identity{Name: "fermata"}), ours)
+	source, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: forged.Cert, Key: forged.Key, CA: forged.CA}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := ours.Issue(tlstest.Identity{Name: "redis"})
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ours.Pool()}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	hungUp := make(chan struct{})
+	go func() {
+		defer close(hungUp)
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		if err := tls.Server(conn, config).HandshakeContext(t.Context()); err == nil {
+			t.Error("the server accepted the certificate")
+		}
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		_ = conn.Close()
+	}()
+	conn, err := ClientOptions{TLS: source.ClientConfig}.secured()(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	<-hungUp
+	if _, err := conn.Write([]byte("PING\r\n")); err == nil || !strings.Contains(err.Error(), "unknown certificate authority") {
+		t.Errorf("%v", err)
 	}
 }
 
