@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/internal/config"
+	"github.com/fermata-io/fermata/internal/redisflags"
 	"github.com/fermata-io/fermata/internal/redisfunc"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/shardlock"
@@ -17,9 +17,9 @@ import (
 
 // redisTarget is how the command reaches Redis.
 type redisTarget struct {
-	o                                  redisstore.ClientOptions
-	passwordFile, sentinelPasswordFile string
-	tls                                tlsfiles.Files
+	client  redisstore.ClientOptions
+	tls     tlsfiles.Files
+	secrets *redisflags.Secrets
 }
 
 func (a *app) functionsCommand() *cobra.Command {
@@ -44,7 +44,7 @@ func (a *app) functionsCommand() *cobra.Command {
 				if err := config.Fill(cmd.LocalNonPersistentFlags(), "FERMATA"); err != nil {
 					return usage(err)
 				}
-				return a.loadFunctions(cmd.Context(), to, list, prune)
+				return a.loadFunctions(cmd.Context(), &to, list, prune)
 			case show != "":
 				l, ok := libraries[show]
 				if !ok {
@@ -64,25 +64,14 @@ func (a *app) functionsCommand() *cobra.Command {
 	f.BoolVar(&load, "load", false, "load the libraries where they are missing")
 	f.BoolVar(&prune, "prune", false, "load, and delete the libraries of other versions")
 	f.StringVar(&show, "show", "", "print a library: store or locks")
-	f.StringVar(&to.o.URL, "redis-url", "redis://127.0.0.1:6379/0", "redis://host:port, redis+sentinel://host:port,host:port/master or redis+cluster://host:port,host:port; rediss... for TLS")
-	f.StringVar(&to.o.Username, "redis-username", "", "ACL user")
-	f.StringVar(&to.passwordFile, "redis-password-file", "", "file with the password")
-	f.StringVar(&to.o.SentinelUsername, "redis-sentinel-username", "", "ACL user at the sentinels of a redis+sentinel URL, which have users of their own")
-	f.StringVar(&to.sentinelPasswordFile, "redis-sentinel-password-file", "", "file with the password for the sentinels (default: none is shown to them)")
-	f.StringVar(&to.tls.CA, "redis-tls-ca", "", "PEM file with the certificate authority (default: the system's)")
-	f.StringVar(&to.tls.Cert, "redis-tls-cert", "", "PEM file with this client's certificate")
-	f.StringVar(&to.tls.Key, "redis-tls-key", "", "PEM file with its key")
-	f.StringVar(&to.tls.ServerName, "redis-tls-server-name", "", "name in the server's certificate (default: the host)")
+	to.secrets = redisflags.Add(f, &to.client, &to.tls)
 	cmd.MarkFlagsMutuallyExclusive("load", "show")
 	cmd.MarkFlagsMutuallyExclusive("prune", "show")
 	return cmd
 }
 
-func (a *app) loadFunctions(ctx context.Context, to redisTarget, list []redisfunc.Library, prune bool) error {
-	var err, sentinelErr error
-	to.o.Password, err = config.ReadSecretFile(to.passwordFile)
-	to.o.SentinelPassword, sentinelErr = config.ReadSecretFile(to.sentinelPasswordFile)
-	if err := errors.Join(err, sentinelErr); err != nil {
+func (a *app) loadFunctions(ctx context.Context, to *redisTarget, list []redisfunc.Library, prune bool) error {
+	if err := to.secrets.Read(); err != nil {
 		return usage(err)
 	}
 	if to.tls != (tlsfiles.Files{}) {
@@ -92,10 +81,10 @@ func (a *app) loadFunctions(ctx context.Context, to redisTarget, list []redisfun
 		if err != nil {
 			return usage(err)
 		}
-		to.o.TLS = source.ClientConfig
+		to.client.TLS = source.ClientConfig
 	}
-	to.o.ClientName = "fermata-functions"
-	c, err := redisstore.NewClient(to.o)
+	to.client.ClientName = "fermata-functions"
+	c, err := redisstore.NewClient(to.client)
 	if err != nil {
 		return usage(err)
 	}

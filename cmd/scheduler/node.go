@@ -16,18 +16,18 @@ import (
 	"github.com/fermata-io/fermata/internal/config"
 	"github.com/fermata-io/fermata/internal/logs"
 	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/redisflags"
 	"github.com/fermata-io/fermata/internal/tracing"
 )
 
 // nodeFlags are the flags of a node beside those that go straight into its
 // configuration.
 type nodeFlags struct {
-	redisPasswordFile    string
-	sentinelPasswordFile string
-	durability           string
-	logs                 logs.Options
-	traceEndpoint        string
-	drainTimeout         time.Duration
+	redis         *redisflags.Secrets
+	durability    string
+	logs          logs.Options
+	traceEndpoint string
+	drainTimeout  time.Duration
 }
 
 const nodeHelp = `Run a scheduler node.
@@ -124,16 +124,7 @@ func tlsFlags(cmd *cobra.Command, cfg *node.Config) {
 
 func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 	flags := cmd.Flags()
-	flags.StringVar(&cfg.Redis.URL, "redis-url", "redis://127.0.0.1:6379/0",
-		"redis://host:port/db, redis+sentinel://host:port,host:port/master?db=n or redis+cluster://host:port,host:port; rediss... for TLS")
-	flags.StringVar(&cfg.Redis.Username, "redis-username", "", "ACL user")
-	flags.StringVar(&f.redisPasswordFile, "redis-password-file", "", "file with the password")
-	flags.StringVar(&cfg.Redis.SentinelUsername, "redis-sentinel-username", "", "ACL user at the sentinels of a redis+sentinel URL, which have users of their own")
-	flags.StringVar(&f.sentinelPasswordFile, "redis-sentinel-password-file", "", "file with the password for the sentinels (default: none is shown to them)")
-	flags.StringVar(&cfg.RedisTLS.CA, "redis-tls-ca", "", "PEM file with the certificate authority (default: the system's)")
-	flags.StringVar(&cfg.RedisTLS.Cert, "redis-tls-cert", "", "PEM file with this client's certificate")
-	flags.StringVar(&cfg.RedisTLS.Key, "redis-tls-key", "", "PEM file with this client's key")
-	flags.StringVar(&cfg.RedisTLS.ServerName, "redis-tls-server-name", "", "name in the server's certificate (default: the host)")
+	f.redis = redisflags.Add(flags, &cfg.Redis, &cfg.RedisTLS)
 	flags.IntVar(&cfg.Redis.PoolSize, "redis-pool-size", 16, "connections to each Redis server")
 	flags.DurationVar(&cfg.Redis.ReadTimeout, "redis-timeout", time.Second, "longest wait for one answer of Redis")
 	flags.StringVar(&cfg.Keyspace, "keyspace", "fermata", "prefix of all keys; clusters with different ones can share a Redis")
@@ -155,11 +146,7 @@ func (f nodeFlags) complete(cfg *node.Config, traceShare string) (err error) {
 		host, _ := os.Hostname()
 		cfg.Name = strings.ToLower(strings.TrimSuffix(host+"-"+rand.Text()[:6], "-"))
 	}
-	var errs []error
-	cfg.Redis.Password, err = config.ReadSecretFile(f.redisPasswordFile)
-	errs = append(errs, err)
-	cfg.Redis.SentinelPassword, err = config.ReadSecretFile(f.sentinelPasswordFile)
-	errs = append(errs, err)
+	errs := []error{f.redis.Read()}
 	cfg.Durability, err = node.ParseDurability(f.durability)
 	errs = append(errs, err)
 	logger, level, err := logs.New(os.Stderr, f.logs)
