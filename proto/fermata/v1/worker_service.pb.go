@@ -581,8 +581,9 @@ func (x *Hello) GetPrefetch() int32 {
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// A lease ends this long after its last renewal. After a cut of the stream
-	// the worker has this long to come back.
+	// A lease ends this long after its last renewal, which may be a third of it old.
+	// After a cut of the stream the worker has two thirds of it to come back; by then
+	// its handlers must have ended, as others may start them.
 	LeaseTtl *durationpb.Duration `protobuf:"bytes,2,opt,name=lease_ttl,json=leaseTtl,proto3" json:"lease_ttl,omitempty"`
 	// Other nodes to connect to when this one is gone.
 	Addresses     []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
