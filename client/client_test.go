@@ -40,6 +40,7 @@ type node struct {
 	batches  []int
 	// namesOnly is what the last batch asked for.
 	namesOnly bool
+	running   atomic.Bool // no run ends
 }
 
 func (n *node) next(requestID string) error {

@@ -222,13 +222,36 @@ func (c *Client) ResumeJob(ctx context.Context, job string, catchUp bool) (*Job,
 	return call(ctx, c, c.jobs.ResumeJob, &fermatav1.ResumeJobRequest{Name: c.JobName(job), CatchUp: catchUp})
 }
 
+// PauseJobs holds all jobs that are selected and not held yet, and tells how many
+// those were. After an error n have been paused, and the call can be repeated.
+func (c *Client) PauseJobs(ctx context.Context, s Selection, note string) (n int, err error) {
+	for token := ""; ; {
+		r, err := call(ctx, c, c.jobs.PauseJobs, &fermatav1.PauseJobsRequest{
+			Parent: c.parent(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: note, PageToken: token,
+		})
+		n += int(r.GetPaused())
+		if token = r.GetNextPageToken(); err != nil || token == "" {
+			return n, err
+		}
+	}
+}
+
+// ResumeOptions say what becomes of paused jobs.
+type ResumeOptions struct {
+	// CatchUp hands nominal times that passed meanwhile to the job's misfire policy.
+	// Otherwise they are skipped.
+	CatchUp bool
+	// Note, if there is one, leaves out jobs that were paused with another note.
+	Note string
+}
+
 // ResumeJobs ends the pause of all jobs that are selected and tells of how many.
 // They start paced by the recovery budget of their queue. After an error n have
 // been resumed; the rest is still paused, so that the call can be repeated.
-func (c *Client) ResumeJobs(ctx context.Context, s Selection, catchUp bool) (n int, err error) {
+func (c *Client) ResumeJobs(ctx context.Context, s Selection, o ResumeOptions) (n int, err error) {
 	for token := ""; ; {
 		r, err := call(ctx, c, c.jobs.ResumeJobs, &fermatav1.ResumeJobsRequest{
-			Parent: c.parent(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, CatchUp: catchUp, PageToken: token,
+			Parent: c.parent(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: o.Note, CatchUp: o.CatchUp, PageToken: token,
 		})
 		n += int(r.GetResumed())
 		if token = r.GetNextPageToken(); err != nil || token == "" {

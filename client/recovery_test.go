@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -42,6 +43,27 @@ func (n *node) ResumeJobs(_ context.Context, q *fermatav1.ResumeJobsRequest) (*f
 		return &fermatav1.ResumeJobsResponse{Resumed: 5, NextPageToken: "2"}, nil
 	}
 	return &fermatav1.ResumeJobsResponse{Resumed: 2}, nil
+}
+
+func (n *node) PauseJobs(_ context.Context, q *fermatav1.PauseJobsRequest) (*fermatav1.PauseJobsResponse, error) {
+	if err := n.next(""); err != nil {
+		return nil, err
+	}
+	if q.GetPageToken() == "" && q.GetNote() == "deploy" {
+		return &fermatav1.PauseJobsResponse{Paused: 3, NextPageToken: "2"}, nil
+	}
+	return &fermatav1.PauseJobsResponse{Paused: 1}, nil
+}
+
+func (n *node) GetRun(_ context.Context, q *fermatav1.GetRunRequest) (*fermatav1.Run, error) {
+	if err := n.next(""); err != nil {
+		return nil, err
+	}
+	run := &fermatav1.Run{Name: q.GetName(), State: fermatav1.Run_STATE_FINISHED}
+	if n.running.Load() || n.count() < 5 {
+		run.State = fermatav1.Run_STATE_RUNNING
+	}
+	return run, nil
 }
 
 func (n *node) BackfillJob(_ context.Context, q *fermatav1.BackfillJobRequest) (*fermatav1.Job, error) {
@@ -88,11 +110,37 @@ func TestRedriveInBatchesAndPages(t *testing.T) {
 		t.Errorf("%+v %v", sum, err)
 	}
 	n.fail = []error{nil, failure(codes.ResourceExhausted)}
-	if resumed, err := c.ResumeJobs(t.Context(), client.Selection{}, true); err == nil || resumed != 5 {
+	if resumed, err := c.ResumeJobs(t.Context(), client.Selection{}, client.ResumeOptions{CatchUp: true}); err == nil || resumed != 5 {
 		t.Errorf("%d %v", resumed, err)
 	}
-	if resumed, err := c.ResumeJobs(t.Context(), client.Selection{}, true); err != nil || resumed != 7 {
+	if resumed, err := c.ResumeJobs(t.Context(), client.Selection{}, client.ResumeOptions{CatchUp: true}); err != nil || resumed != 7 {
 		t.Errorf("%d %v", resumed, err)
+	}
+	n.fail = []error{nil, failure(codes.ResourceExhausted)}
+	if paused, err := c.PauseJobs(t.Context(), client.Selection{}, "deploy"); err == nil || paused != 3 {
+		t.Errorf("%d %v", paused, err)
+	}
+	if paused, err := c.PauseJobs(t.Context(), client.Selection{}, "deploy"); err != nil || paused != 4 {
+		t.Errorf("%d %v", paused, err)
+	}
+}
+
+func TestWaitRunAsksUntilItHasEnded(t *testing.T) {
+	n := start(t)
+	c := dial(t, client.Options{Attempts: 1}, n.address)
+	n.fail = []error{nil, failure(codes.Unavailable), failure(codes.DeadlineExceeded)}
+	if run, err := c.WaitRun(t.Context(), "ping", "1"); err != nil || run.GetState() != fermatav1.Run_STATE_FINISHED {
+		t.Errorf("%v %v after %d calls", run, err, n.count())
+	}
+	n.fail = []error{failure(codes.NotFound)}
+	if _, err := c.WaitRun(t.Context(), "ping", "1"); !client.IsNotFound(err) {
+		t.Errorf("of a run that is not kept: %v", err)
+	}
+	n.running.Store(true)
+	short, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // none for a second look
+	defer cancel()
+	if _, err := c.WaitRun(short, "ping", "1"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("of a run that goes on: %v", err)
 	}
 }
 

@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -48,6 +50,38 @@ func (c *Client) Runs(ctx context.Context, job string) ([]*Run, error) {
 // GetRun returns one run of a job.
 func (c *Client) GetRun(ctx context.Context, job, run string) (*Run, error) {
 	return call(ctx, c, c.jobs.GetRun, &fermatav1.GetRunRequest{Name: c.RunName(job, run)})
+}
+
+// WaitRun waits until a run has ended, with all its attempts, and returns it. It asks
+// every 50 ms at first, then less and less often, every 2 s after some seconds. Nodes
+// that do not answer are asked again until ctx ends, whose error it returns then. A
+// run of which the job keeps nothing is IsNotFound once it has ended.
+func (c *Client) WaitRun(ctx context.Context, job, run string) (*Run, error) {
+	for wait := firstLook; ; wait = min(wait*5/4, lastLook) {
+		r, err := c.lookAtRun(ctx, job, run)
+		switch {
+		case err == nil && r.GetState() == fermatav1.Run_STATE_FINISHED:
+			return r, nil
+		case err != nil && ctx.Err() == nil && !IsUnavailable(err) && !is(err, codes.DeadlineExceeded):
+			return nil, err
+		}
+		if !sleep(ctx, wait) { // also where ctx would end before the next look
+			return nil, cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
+		}
+	}
+}
+
+const (
+	firstLook = 50 * time.Millisecond
+	lastLook  = 2 * time.Second
+	// oneLook is the longest wait for an answer; then another node may give it.
+	oneLook = 10 * time.Second
+)
+
+func (c *Client) lookAtRun(ctx context.Context, job, run string) (*Run, error) {
+	ctx, cancel := context.WithTimeout(ctx, oneLook)
+	defer cancel()
+	return c.GetRun(ctx, job, run)
 }
 
 // CancelRun ends a run: a waiting one at once, a live one when its handler has

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
-	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // localFlags names the flags that belong to the command itself.
@@ -59,9 +58,13 @@ func (a *app) deleteCommand() *cobra.Command {
 
 func (a *app) pauseCommand() *cobra.Command {
 	var note string
+	var all bool
+	var which client.Selection
 	cmd := a.onEach(&cobra.Command{
-		Use: "pause ID...", Short: "Hold jobs until they are resumed",
-		Long: "Hold jobs until they are resumed. A live run goes on; manual runs are possible.",
+		Use: "pause (ID... | --all [--queue Q] [--prefix P] [--label K=V])", Short: "Hold jobs until they are resumed",
+		Long: "Hold jobs until they are resumed. A live run goes on; manual runs are possible. With --all those that are\n" +
+			"held already keep their note, so that resuming by --note brings back no others.",
+		Example: "  fermata jobs pause ping --note \"until the disk is replaced\"\n  fermata jobs pause --all --label team=billing --note outage-17",
 	}, func(ctx context.Context, c *client.Client, job string) error {
 		j, err := c.PauseJob(ctx, job, note)
 		if err != nil {
@@ -70,20 +73,26 @@ func (a *app) pauseCommand() *cobra.Command {
 		return printOne(a, j, func(j *client.Job) error { return a.println("paused " + client.JobID(j)) })
 	})
 	cmd.Flags().StringVar(&note, "note", "", "why, for people")
+	selectFlags(cmd, &which)
+	a.orAll(cmd, &all, "pause all jobs that are selected", func(ctx context.Context, c *client.Client) error {
+		n, err := c.PauseJobs(ctx, which, note)
+		return a.report(n, err, "paused %s")
+	})
 	return cmd
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	var catchUp, all bool
+	var o client.ResumeOptions
+	var all bool
 	var which client.Selection
 	cmd := a.onEach(&cobra.Command{
-		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V])", Short: "Let paused jobs run again",
+		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V] [--note N])", Short: "Let paused jobs run again",
 		Long: "Let paused jobs run again. What was due meanwhile is skipped, or with --catch-up handed to the job's\n" +
 			"misfire policy; a one-time job runs at once. Many that are overdue start paced by the recovery rate of\n" +
 			"their queue.",
-		Example: "  fermata jobs resume ping\n  fermata jobs resume --all --label team=billing --catch-up",
+		Example: "  fermata jobs resume ping\n  fermata jobs resume --all --label team=billing --catch-up\n  fermata jobs resume --all --note outage-17",
 	}, func(ctx context.Context, c *client.Client, job string) error {
-		j, err := c.ResumeJob(ctx, job, catchUp)
+		j, err := c.ResumeJob(ctx, job, o.CatchUp)
 		if err != nil {
 			return err
 		}
@@ -91,18 +100,19 @@ func (a *app) resumeCommand() *cobra.Command {
 			return a.println(fmt.Sprintf("resumed %s, %s", client.JobID(j), a.nextText(j)))
 		})
 	})
-	cmd.Flags().BoolVar(&catchUp, "catch-up", false, "make up for the times that passed")
+	cmd.Flags().BoolVar(&o.CatchUp, "catch-up", false, "make up for the times that passed")
+	cmd.Flags().StringVar(&o.Note, "note", "", "of --all, only those that were paused with exactly this note")
 	selectFlags(cmd, &which)
 	a.orAll(cmd, &all, "resume all jobs that are selected", func(ctx context.Context, c *client.Client) error {
-		n, err := c.ResumeJobs(ctx, which, catchUp)
+		n, err := c.ResumeJobs(ctx, which, o)
 		return a.report(n, err, "resumed %s")
-	})
+	}, "note")
 	return cmd
 }
 
 // orAll gives a command on named jobs a flag --all, which does it to those that
-// its selection flags tell.
-func (a *app) orAll(cmd *cobra.Command, all *bool, help string, do func(context.Context, *client.Client) error) {
+// its selection flags tell; more of them than all such commands have may be named.
+func (a *app) orAll(cmd *cobra.Command, all *bool, help string, do func(context.Context, *client.Client) error, more ...string) {
 	cmd.Flags().BoolVar(all, "all", false, help)
 	named := cmd.RunE
 	cmd.Args = nil
@@ -115,7 +125,7 @@ func (a *app) orAll(cmd *cobra.Command, all *bool, help string, do func(context.
 		case len(args) == 0:
 			return usagef("say which, or --all\nusage: %s", cmd.UseLine())
 		}
-		for _, name := range []string{"queue", "prefix", "label"} {
+		for _, name := range append([]string{"queue", "prefix", "label"}, more...) {
 			if cmd.Flags().Changed(name) {
 				return usagef("--%s needs --all", name)
 			}
@@ -130,35 +140,6 @@ func (a *app) report(n int, err error, format string) error {
 		return err
 	}
 	return cmp.Or(err, a.println(fmt.Sprintf(format, plural(n, "job", "jobs"))))
-}
-
-func (a *app) runCommand() *cobra.Command {
-	var backoff string
-	var mode int32
-	cmd := a.onEach(&cobra.Command{
-		Use: "run ID...", Short: "Run jobs now",
-		Long: "Run jobs now. If a run is live, exactly one manual run follows it. --backoff says what becomes of the\n" +
-			"failures in a row: reset forgets them now, keep leaves them and the planned run as they are,\n" +
-			"reset-on-success forgets them if the run succeeds.",
-	}, func(ctx context.Context, c *client.Client, job string) error {
-		run, joined, err := c.RunJob(ctx, job, client.RunOptions{Backoff: fermatav1.RunJobRequest_Backoff(mode)})
-		if err != nil {
-			return err
-		}
-		return printOne(a, run, func(r *client.Run) error {
-			text := fmt.Sprintf("run %s of %s", client.RunID(r), printable(job))
-			if joined {
-				text += ", which was asked for before"
-			}
-			return a.println(text)
-		})
-	})
-	cmd.Flags().StringVar(&backoff, "backoff", "", "reset, keep or reset-on-success (default reset)")
-	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
-		mode, err = enumValue(fermatav1.RunJobRequest_Backoff_value, "BACKOFF_", "--backoff", backoff)
-		return err
-	}
-	return cmd
 }
 
 func (a *app) cancelCommand() *cobra.Command {

@@ -108,11 +108,18 @@ func (r *Registry) Delete(ctx context.Context, key job.Key, etag string) error {
 
 // Pause holds a job. A note of more than [job.MaxNote] bytes is refused.
 func (r *Registry) Pause(ctx context.Context, key job.Key, note string) (job.Record, error) {
-	if len(note) > job.MaxNote {
-		return job.Record{}, job.Invalid("note", "has %d bytes, at most %d are allowed", len(note), job.MaxNote)
+	if err := validateNote(note); err != nil {
+		return job.Record{}, err
 	}
 	result, err := r.change(ctx, key, job.Pause{Note: note}, nil)
 	return result.Record, err
+}
+
+func validateNote(note string) error {
+	if len(note) > job.MaxNote {
+		return job.Invalid("note", "has %d bytes, at most %d are allowed", len(note), job.MaxNote)
+	}
+	return nil
 }
 
 // Resume ends a pause. What passed meanwhile is left out or, with catchUp, handed

@@ -143,26 +143,47 @@ func (r *Registry) bulk(ctx context.Context, changes []job.Change) (job.Bulk, er
 	return answer, nil
 }
 
-// ResumeAll ends the pause of a page of the jobs that the filter selects. The
-// recovery budget of their queues paces the runs that this makes due.
-func (r *Registry) ResumeAll(ctx context.Context, f job.Filter, catchUp bool, token string) (job.Bulk, error) {
+// PauseAll holds a page of the jobs that the filter selects, with a note of at most
+// job.MaxNote bytes. Those that are held already keep theirs.
+func (r *Registry) PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error) {
+	if err := validateNote(note); err != nil {
+		return job.Bulk{}, err
+	}
+	return r.onSelected(ctx, f, token, "PauseJobs", job.Pause{Note: note}, func(s *job.State) bool { return !s.Paused })
+}
+
+// ResumeAll ends the pause of a page of the jobs that the filter selects: of those
+// that were held with the note, if there is one. The recovery budget of their queues
+// paces the runs that this makes due.
+func (r *Registry) ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error) {
+	if err := validateNote(note); err != nil {
+		return job.Bulk{}, err
+	}
+	return r.onSelected(ctx, f, token, "ResumeJobs", job.Resume{CatchUp: catchUp}, func(s *job.State) bool {
+		return s.Paused && (note == "" || s.PauseNote == note)
+	})
+}
+
+// onSelected has an event happen to a page of the jobs that the filter selects and
+// whose state is wanted.
+func (r *Registry) onSelected(ctx context.Context, f job.Filter, token, method string, ev job.Event, wanted func(*job.State) bool) (job.Bulk, error) {
 	if err := validateFilter(f, 0); err != nil {
 		return job.Bulk{}, err
 	}
-	l, err := r.jobs(f, bulkPage, token, "ResumeJobs", func(record job.Record) bool {
-		return record.State.Paused && matches(f, &record)
+	l, err := r.jobs(f, bulkPage, token, method, func(record job.Record) bool {
+		return wanted(&record.State) && matches(f, &record)
 	})
 	if err != nil {
 		return job.Bulk{}, err
 	}
-	// Most may not be paused, and nothing of them is sent.
+	// Most may not be wanted, and nothing of them is sent.
 	l.step, l.weight = filterChunk, func(job.Record) int { return 0 }
 	if err := l.fill(ctx); err != nil {
 		return job.Bulk{}, err
 	}
 	changes := make([]job.Change, len(l.items))
 	for i := range l.items {
-		changes[i] = job.Change{Record: l.items[i].Definition.Record(), Event: job.Resume{CatchUp: catchUp}, Known: &l.items[i]}
+		changes[i] = job.Change{Record: l.items[i].Definition.Record(), Event: ev, Known: &l.items[i]}
 	}
 	answer, err := r.bulk(ctx, changes)
 	answer.Next = l.next

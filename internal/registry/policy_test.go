@@ -362,21 +362,21 @@ func TestResumeAll(t *testing.T) {
 	}
 	live := job.Key{Namespace: "default", ID: "j00"}
 	f.lease(live, 3) // paused while it runs: its status is running
-	got, err := r.ResumeAll(t.Context(), job.Filter{Namespace: "default", Queue: "a"}, false, "")
+	got, err := r.ResumeAll(t.Context(), job.Filter{Namespace: "default", Queue: "a"}, "", false, "")
 	if err != nil || got.Done != 10 || got.Refused != 0 || got.Next != "" {
 		t.Errorf("queue a: %+v %v", got, err)
 	}
 	if f.records[live].State.Paused {
 		t.Error("a live job that was paused is left out")
 	}
-	if got, err = r.ResumeAll(t.Context(), job.Filter{Namespace: "default"}, true, ""); err != nil || got.Done != 10 {
+	if got, err = r.ResumeAll(t.Context(), job.Filter{Namespace: "default"}, "", true, ""); err != nil || got.Done != 10 {
 		t.Errorf("all: %+v %v", got, err)
 	}
 	page, err := r.List(t.Context(), job.Filter{Namespace: "default"}, 1, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.ResumeAll(t.Context(), job.Filter{Namespace: "default"}, true, page.Next); violated(err) != "page_token" {
+	if _, err := r.ResumeAll(t.Context(), job.Filter{Namespace: "default"}, "", true, page.Next); violated(err) != "page_token" {
 		t.Errorf("token of ListJobs: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -167,7 +168,9 @@ func TestDeadLettersOnRedis(t *testing.T) {
 	}
 }
 
-func TestResumeAllOnRedis(t *testing.T) {
+// TestPauseAndResumeAllOnRedis holds twenty jobs of which five are held already, for
+// another reason, and brings back those that it held itself.
+func TestPauseAndResumeAllOnRedis(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	for i := range 20 {
@@ -175,25 +178,57 @@ func TestResumeAllOnRedis(t *testing.T) {
 		if _, err := r.Create(ctx, d, ""); err != nil {
 			t.Fatal(err)
 		}
-		if i%2 == 0 {
-			if _, err := r.Pause(ctx, d.Key, "x"); err != nil {
+		if i%4 == 0 {
+			if _, err := r.Pause(ctx, d.Key, "broken"); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	resumed := 0
-	for token, first := "", true; first || token != ""; first = false {
-		got, err := r.ResumeAll(ctx, job.Filter{Namespace: "default"}, false, token)
-		if err != nil {
-			t.Fatal(err)
+	f := job.Filter{Namespace: "default"}
+	all := func(page func(token string) (job.Bulk, error)) (done int) {
+		for token, first := "", true; first || token != ""; first = false {
+			got, err := page(token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done, token = done+got.Done, got.Next
 		}
-		resumed, token = resumed+got.Done, got.Next
+		return done
 	}
-	if resumed != 10 {
-		t.Errorf("resumed %d of 10", resumed)
+	pause := func(token string) (job.Bulk, error) { return r.PauseAll(ctx, f, "outage", token) }
+	resume := func(note string) func(string) (job.Bulk, error) {
+		return func(token string) (job.Bulk, error) { return r.ResumeAll(ctx, f, note, false, token) }
 	}
-	if page, err := r.List(ctx, job.Filter{Namespace: "default", Status: job.StatusPaused}, 0, ""); err != nil || len(page.Records) != 0 {
-		t.Errorf("still paused: %d, %v", len(page.Records), err)
+	held := func() (notes []string) {
+		all(func(token string) (job.Bulk, error) {
+			page, err := r.List(ctx, job.Filter{Namespace: "default", Status: job.StatusPaused}, 0, token)
+			for _, record := range page.Records {
+				notes = append(notes, record.State.PauseNote)
+			}
+			return job.Bulk{Next: page.Next}, err
+		})
+		return notes
+	}
+	if n := all(pause); n != 15 || len(held()) != 20 {
+		t.Errorf("paused %d of 15, %q", n, held())
+	}
+	if n := all(pause); n != 0 {
+		t.Errorf("paused %d again", n)
+	}
+	if n := all(resume("outage")); n != 15 || !slices.Equal(held(), slices.Repeat([]string{"broken"}, 5)) {
+		t.Errorf("resumed %d of 15, %q", n, held())
+	}
+	if n := all(resume("")); n != 5 || len(held()) != 0 {
+		t.Errorf("resumed %d of 5, %q", n, held())
+	}
+	long := strings.Repeat("x", job.MaxNote+1)
+	_, errPause := r.PauseAll(ctx, f, long, "")
+	_, errResume := r.ResumeAll(ctx, f, long, false, "")
+	for _, err := range []error{errPause, errResume} {
+		var invalid *job.InvalidError
+		if !errors.As(err, &invalid) {
+			t.Errorf("a long note: %v", err)
+		}
 	}
 }
 

@@ -52,6 +52,9 @@ var changes = map[string]change{
 			r.After = digest(a)
 		}
 	})},
+	fermatav1.JobService_PauseJobs_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.PauseJobsRequest, a *fermatav1.PauseJobsResponse) {
+		r.Resource, r.Changed = q.GetParent(), int64(a.GetPaused())
+	})},
 	fermatav1.JobService_ResumeJobs_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.ResumeJobsRequest, a *fermatav1.ResumeJobsResponse) {
 		r.Resource, r.Changed = q.GetParent(), int64(a.GetResumed())
 	})},

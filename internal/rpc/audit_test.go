@@ -72,6 +72,7 @@ var sampleCalls = map[string]struct {
 	"CancelBackfill":      {&fermatav1.CancelBackfillRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
 	"RunJob":              {&fermatav1.RunJobRequest{Name: "namespaces/n/jobs/j"}, &fermatav1.RunJobResponse{Run: &fermatav1.Run{Name: "r"}}, "namespaces/n/jobs/j"},
 	"CancelRun":           {&fermatav1.CancelRunRequest{Name: "namespaces/n/jobs/j/runs/r"}, &fermatav1.Run{}, "namespaces/n/jobs/j/runs/r"},
+	"PauseJobs":           {&fermatav1.PauseJobsRequest{Parent: "namespaces/n"}, &fermatav1.PauseJobsResponse{Paused: 2}, "namespaces/n"},
 	"ResumeJobs":          {&fermatav1.ResumeJobsRequest{Parent: "namespaces/n"}, &fermatav1.ResumeJobsResponse{Resumed: 2}, "namespaces/n"},
 	"RedriveDeadLetters":  {&fermatav1.RedriveDeadLettersRequest{Parent: "namespaces/n"}, &fermatav1.RedriveDeadLettersResponse{Redriven: 1}, "namespaces/n"},
 	"UpdateQueueSettings": {&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: "namespaces/n/queues/q"}}, &fermatav1.QueueSettings{}, "namespaces/n/queues/q"},

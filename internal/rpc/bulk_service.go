@@ -67,12 +67,24 @@ func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.Redriv
 	}, nil
 }
 
+func (s *jobService) PauseJobs(ctx context.Context, q *fermatav1.PauseJobsRequest) (*fermatav1.PauseJobsResponse, error) {
+	filter, err := filterOf(q)
+	if err != nil {
+		return nil, err
+	}
+	done, err := s.jobs.PauseAll(ctx, filter, q.GetNote(), q.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	return &fermatav1.PauseJobsResponse{Paused: int32(done.Done), NextPageToken: done.Next}, nil
+}
+
 func (s *jobService) ResumeJobs(ctx context.Context, q *fermatav1.ResumeJobsRequest) (*fermatav1.ResumeJobsResponse, error) {
 	filter, err := filterOf(q)
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.jobs.ResumeAll(ctx, filter, q.GetCatchUp(), q.GetPageToken())
+	done, err := s.jobs.ResumeAll(ctx, filter, q.GetNote(), q.GetCatchUp(), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,8 @@ type Jobs interface {
 	CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error)
 	Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error)
 	Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error)
-	ResumeAll(ctx context.Context, f job.Filter, catchUp bool, token string) (job.Bulk, error)
+	PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error)
+	ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error)
 	QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
 	// SetQueueSettings replaces settings, if they are still expected when that is not nil.
 	SetQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings, expected *job.QueueSettings) error

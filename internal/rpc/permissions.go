@@ -43,6 +43,7 @@ var demands = map[string]demand{
 
 	fermatav1.JobService_PauseJob_FullMethodName:           {permission: access.OperateJobs, scope: byJob((*fermatav1.PauseJobRequest).GetName)},
 	fermatav1.JobService_ResumeJob_FullMethodName:          {permission: access.OperateJobs, scope: byJob((*fermatav1.ResumeJobRequest).GetName)},
+	fermatav1.JobService_PauseJobs_FullMethodName:          {permission: access.OperateJobs, scope: byParent},
 	fermatav1.JobService_ResumeJobs_FullMethodName:         {permission: access.OperateJobs, scope: byParent},
 	fermatav1.JobService_RunJob_FullMethodName:             {permission: access.OperateJobs, scope: byJob((*fermatav1.RunJobRequest).GetName)},
 	fermatav1.JobService_CancelRun_FullMethodName:          {permission: access.OperateJobs, scope: byRun((*fermatav1.CancelRunRequest).GetName)},

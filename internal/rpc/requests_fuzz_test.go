@@ -106,7 +106,10 @@ func (a anyJobs) Letters(context.Context, job.Filter, int, string) (job.LetterPa
 func (a anyJobs) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	return job.Bulk{Done: len(q.Records)}, nil
 }
-func (a anyJobs) ResumeAll(context.Context, job.Filter, bool, string) (job.Bulk, error) {
+func (a anyJobs) PauseAll(context.Context, job.Filter, string, string) (job.Bulk, error) {
+	return job.Bulk{}, nil
+}
+func (a anyJobs) ResumeAll(context.Context, job.Filter, string, bool, string) (job.Bulk, error) {
 	return job.Bulk{}, nil
 }
 func (a anyJobs) QueueSettings(context.Context, job.QueueKey) (job.QueueSettings, error) {

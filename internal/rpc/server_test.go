@@ -39,6 +39,7 @@ type fakeJobs struct {
 
 	mode     job.ManualMode
 	catchUp  bool
+	note     string
 	hint     job.Hint
 	backfill job.BackfillRequest
 	redrive  job.RedriveRequest

@@ -63,8 +63,13 @@ func (f *fakeJobs) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, e
 	return job.Bulk{Done: 3, Refused: 1, Next: "n"}, f.err
 }
 
-func (f *fakeJobs) ResumeAll(_ context.Context, filter job.Filter, catchUp bool, _ string) (job.Bulk, error) {
-	f.filter, f.catchUp = filter, catchUp
+func (f *fakeJobs) PauseAll(_ context.Context, filter job.Filter, note, _ string) (job.Bulk, error) {
+	f.filter, f.note = filter, note
+	return job.Bulk{Done: 5, Next: "n"}, f.err
+}
+
+func (f *fakeJobs) ResumeAll(_ context.Context, filter job.Filter, note string, catchUp bool, _ string) (job.Bulk, error) {
+	f.filter, f.note, f.catchUp = filter, note, catchUp
 	return job.Bulk{Done: 4, Next: "n"}, f.err
 }
 
@@ -162,8 +167,12 @@ func TestBulkCallsAreTranslated(t *testing.T) {
 			t.Errorf("redrive: %v", err)
 		}
 	}
-	resumed, err := jobs.ResumeJobs(ctx, &fermatav1.ResumeJobsRequest{Parent: "namespaces/n", IdPrefix: "x", CatchUp: true})
-	if err != nil || resumed.GetResumed() != 4 || resumed.GetNextPageToken() != "n" || b.jobs.filter.Namespace != "n" || !b.jobs.catchUp {
+	paused, err := jobs.PauseJobs(ctx, &fermatav1.PauseJobsRequest{Parent: "namespaces/m", Queue: "mail", Note: "deploy"})
+	if err != nil || paused.GetPaused() != 5 || paused.GetNextPageToken() != "n" || b.jobs.filter.Namespace != "m" || b.jobs.filter.Queue != "mail" || b.jobs.note != "deploy" {
+		t.Errorf("pause: %v %v", paused, err)
+	}
+	resumed, err := jobs.ResumeJobs(ctx, &fermatav1.ResumeJobsRequest{Parent: "namespaces/n", IdPrefix: "x", Note: "why", CatchUp: true})
+	if err != nil || resumed.GetResumed() != 4 || resumed.GetNextPageToken() != "n" || b.jobs.filter.Namespace != "n" || !b.jobs.catchUp || b.jobs.note != "why" {
 		t.Errorf("resume: %v %v", resumed, err)
 	}
 }

@@ -243,7 +243,7 @@ func (x RunJobRequest_Backoff) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunJobRequest_Backoff.Descriptor instead.
 func (RunJobRequest_Backoff) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{32, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{34, 0}
 }
 
 type JobChange_Action int32
@@ -304,7 +304,7 @@ func (x JobChange_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobChange_Action.Descriptor instead.
 func (JobChange_Action) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44, 0}
 }
 
 type ListPresetsRequest struct {
@@ -1399,6 +1399,144 @@ func (x *RedriveDeadLettersResponse) GetNextPageToken() string {
 	return ""
 }
 
+type PauseJobsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{namespace}`.
+	Parent   string            `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	Queue    string            `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	IdPrefix string            `protobuf:"bytes,3,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	Labels   map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Why, for people, and how ResumeJobs knows these jobs again. At most 256 bytes.
+	Note          string `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseJobsRequest) Reset() {
+	*x = PauseJobsRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseJobsRequest) ProtoMessage() {}
+
+func (x *PauseJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseJobsRequest.ProtoReflect.Descriptor instead.
+func (*PauseJobsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PauseJobsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *PauseJobsRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *PauseJobsRequest) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *PauseJobsRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *PauseJobsRequest) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *PauseJobsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type PauseJobsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Paused        int32                  `protobuf:"varint,1,opt,name=paused,proto3" json:"paused,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseJobsResponse) Reset() {
+	*x = PauseJobsResponse{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseJobsResponse) ProtoMessage() {}
+
+func (x *PauseJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseJobsResponse.ProtoReflect.Descriptor instead.
+func (*PauseJobsResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PauseJobsResponse) GetPaused() int32 {
+	if x != nil {
+		return x.Paused
+	}
+	return 0
+}
+
+func (x *PauseJobsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 type ResumeJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
@@ -1407,15 +1545,17 @@ type ResumeJobsRequest struct {
 	IdPrefix string            `protobuf:"bytes,3,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
 	Labels   map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// As in ResumeJobRequest.
-	CatchUp       bool   `protobuf:"varint,5,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	CatchUp   bool   `protobuf:"varint,5,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Set: only jobs that were paused with exactly this note.
+	Note          string `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeJobsRequest) Reset() {
 	*x = ResumeJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1567,7 @@ func (x *ResumeJobsRequest) String() string {
 func (*ResumeJobsRequest) ProtoMessage() {}
 
 func (x *ResumeJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1580,7 @@ func (x *ResumeJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobsRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{17}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResumeJobsRequest) GetParent() string {
@@ -1485,6 +1625,13 @@ func (x *ResumeJobsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ResumeJobsRequest) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
 type ResumeJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resumed       int32                  `protobuf:"varint,1,opt,name=resumed,proto3" json:"resumed,omitempty"`
@@ -1495,7 +1642,7 @@ type ResumeJobsResponse struct {
 
 func (x *ResumeJobsResponse) Reset() {
 	*x = ResumeJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1654,7 @@ func (x *ResumeJobsResponse) String() string {
 func (*ResumeJobsResponse) ProtoMessage() {}
 
 func (x *ResumeJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1667,7 @@ func (x *ResumeJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobsResponse.ProtoReflect.Descriptor instead.
 func (*ResumeJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{18}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeJobsResponse) GetResumed() int32 {
@@ -1557,7 +1704,7 @@ type QueueSettings struct {
 
 func (x *QueueSettings) Reset() {
 	*x = QueueSettings{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1716,7 @@ func (x *QueueSettings) String() string {
 func (*QueueSettings) ProtoMessage() {}
 
 func (x *QueueSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1729,7 @@ func (x *QueueSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueSettings.ProtoReflect.Descriptor instead.
 func (*QueueSettings) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{19}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QueueSettings) GetName() string {
@@ -1629,7 +1776,7 @@ type GetQueueSettingsRequest struct {
 
 func (x *GetQueueSettingsRequest) Reset() {
 	*x = GetQueueSettingsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1788,7 @@ func (x *GetQueueSettingsRequest) String() string {
 func (*GetQueueSettingsRequest) ProtoMessage() {}
 
 func (x *GetQueueSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1801,7 @@ func (x *GetQueueSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueSettingsRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{20}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetQueueSettingsRequest) GetName() string {
@@ -1676,7 +1823,7 @@ type UpdateQueueSettingsRequest struct {
 
 func (x *UpdateQueueSettingsRequest) Reset() {
 	*x = UpdateQueueSettingsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1835,7 @@ func (x *UpdateQueueSettingsRequest) String() string {
 func (*UpdateQueueSettingsRequest) ProtoMessage() {}
 
 func (x *UpdateQueueSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1848,7 @@ func (x *UpdateQueueSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateQueueSettingsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateQueueSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{21}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UpdateQueueSettingsRequest) GetSettings() *QueueSettings {
@@ -1734,7 +1881,7 @@ type CreateJobRequest struct {
 
 func (x *CreateJobRequest) Reset() {
 	*x = CreateJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1893,7 @@ func (x *CreateJobRequest) String() string {
 func (*CreateJobRequest) ProtoMessage() {}
 
 func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1906,7 @@ func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
 func (*CreateJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{22}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CreateJobRequest) GetParent() string {
@@ -1804,7 +1951,7 @@ type BatchCreateJobsRequest struct {
 
 func (x *BatchCreateJobsRequest) Reset() {
 	*x = BatchCreateJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +1963,7 @@ func (x *BatchCreateJobsRequest) String() string {
 func (*BatchCreateJobsRequest) ProtoMessage() {}
 
 func (x *BatchCreateJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +1976,7 @@ func (x *BatchCreateJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsRequest.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{23}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BatchCreateJobsRequest) GetParent() string {
@@ -1863,7 +2010,7 @@ type BatchCreateJobsResponse struct {
 
 func (x *BatchCreateJobsResponse) Reset() {
 	*x = BatchCreateJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1875,7 +2022,7 @@ func (x *BatchCreateJobsResponse) String() string {
 func (*BatchCreateJobsResponse) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1888,7 +2035,7 @@ func (x *BatchCreateJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsResponse.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{24}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BatchCreateJobsResponse) GetResults() []*BatchCreateJobsResponse_Result {
@@ -1907,7 +2054,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +2066,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2079,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{25}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -1962,7 +2109,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2121,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2134,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{26}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListJobsRequest) GetParent() string {
@@ -2057,7 +2204,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2216,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2229,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{27}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2113,7 +2260,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2272,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2285,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{28}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UpdateJobRequest) GetJob() *Job {
@@ -2174,7 +2321,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2333,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2346,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{29}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -2234,7 +2381,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2393,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2406,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{30}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -2287,7 +2434,7 @@ type ResumeJobRequest struct {
 
 func (x *ResumeJobRequest) Reset() {
 	*x = ResumeJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2299,7 +2446,7 @@ func (x *ResumeJobRequest) String() string {
 func (*ResumeJobRequest) ProtoMessage() {}
 
 func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2312,7 +2459,7 @@ func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{31}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ResumeJobRequest) GetName() string {
@@ -2342,7 +2489,7 @@ type RunJobRequest struct {
 
 func (x *RunJobRequest) Reset() {
 	*x = RunJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2354,7 +2501,7 @@ func (x *RunJobRequest) String() string {
 func (*RunJobRequest) ProtoMessage() {}
 
 func (x *RunJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2367,7 +2514,7 @@ func (x *RunJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJobRequest.ProtoReflect.Descriptor instead.
 func (*RunJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{32}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RunJobRequest) GetName() string {
@@ -2403,7 +2550,7 @@ type RunJobResponse struct {
 
 func (x *RunJobResponse) Reset() {
 	*x = RunJobResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2562,7 @@ func (x *RunJobResponse) String() string {
 func (*RunJobResponse) ProtoMessage() {}
 
 func (x *RunJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +2575,7 @@ func (x *RunJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJobResponse.ProtoReflect.Descriptor instead.
 func (*RunJobResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{33}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RunJobResponse) GetRun() *Run {
@@ -2455,7 +2602,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2614,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2627,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{34}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -2499,7 +2646,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2511,7 +2658,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2524,7 +2671,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{35}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -2543,7 +2690,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2702,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2715,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{36}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -2587,7 +2734,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2599,7 +2746,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2612,7 +2759,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{37}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -2641,7 +2788,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2653,7 +2800,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2666,7 +2813,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{38}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PreviewScheduleRequest) GetSchedule() *Schedule {
@@ -2721,7 +2868,7 @@ type ScheduledTime struct {
 
 func (x *ScheduledTime) Reset() {
 	*x = ScheduledTime{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2733,7 +2880,7 @@ func (x *ScheduledTime) String() string {
 func (*ScheduledTime) ProtoMessage() {}
 
 func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +2893,7 @@ func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledTime.ProtoReflect.Descriptor instead.
 func (*ScheduledTime) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{39}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ScheduledTime) GetNominalTime() *timestamppb.Timestamp {
@@ -2792,7 +2939,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2951,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2964,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{40}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PreviewScheduleResponse) GetDueTimes() []*timestamppb.Timestamp {
@@ -2872,7 +3019,7 @@ type JobWish struct {
 
 func (x *JobWish) Reset() {
 	*x = JobWish{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3031,7 @@ func (x *JobWish) String() string {
 func (*JobWish) ProtoMessage() {}
 
 func (x *JobWish) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +3044,7 @@ func (x *JobWish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobWish.ProtoReflect.Descriptor instead.
 func (*JobWish) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JobWish) GetJobId() string {
@@ -2960,7 +3107,7 @@ type JobChange struct {
 
 func (x *JobChange) Reset() {
 	*x = JobChange{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2972,7 +3119,7 @@ func (x *JobChange) String() string {
 func (*JobChange) ProtoMessage() {}
 
 func (x *JobChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2985,7 +3132,7 @@ func (x *JobChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobChange.ProtoReflect.Descriptor instead.
 func (*JobChange) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *JobChange) GetAction() JobChange_Action {
@@ -3050,7 +3197,7 @@ type PlanJobsRequest struct {
 
 func (x *PlanJobsRequest) Reset() {
 	*x = PlanJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3209,7 @@ func (x *PlanJobsRequest) String() string {
 func (*PlanJobsRequest) ProtoMessage() {}
 
 func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3222,7 @@ func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PlanJobsRequest) GetParent() string {
@@ -3109,7 +3256,7 @@ type PlanJobsResponse struct {
 
 func (x *PlanJobsResponse) Reset() {
 	*x = PlanJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3268,7 @@ func (x *PlanJobsResponse) String() string {
 func (*PlanJobsResponse) ProtoMessage() {}
 
 func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3281,7 @@ func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PlanJobsResponse) GetChanges() []*JobChange {
@@ -3157,7 +3304,7 @@ type ApplyJobsRequest struct {
 
 func (x *ApplyJobsRequest) Reset() {
 	*x = ApplyJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3316,7 @@ func (x *ApplyJobsRequest) String() string {
 func (*ApplyJobsRequest) ProtoMessage() {}
 
 func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3329,7 @@ func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsRequest.ProtoReflect.Descriptor instead.
 func (*ApplyJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ApplyJobsRequest) GetParent() string {
@@ -3216,7 +3363,7 @@ type ApplyJobsResponse struct {
 
 func (x *ApplyJobsResponse) Reset() {
 	*x = ApplyJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3375,7 @@ func (x *ApplyJobsResponse) String() string {
 func (*ApplyJobsResponse) ProtoMessage() {}
 
 func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3388,7 @@ func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsResponse.ProtoReflect.Descriptor instead.
 func (*ApplyJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ApplyJobsResponse) GetChanges() []*JobChange {
@@ -3266,7 +3413,7 @@ type BatchCreateJobsResponse_Result struct {
 
 func (x *BatchCreateJobsResponse_Result) Reset() {
 	*x = BatchCreateJobsResponse_Result{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3278,7 +3425,7 @@ func (x *BatchCreateJobsResponse_Result) String() string {
 func (*BatchCreateJobsResponse_Result) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3291,7 +3438,7 @@ func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsResponse_Result.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsResponse_Result) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{24, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{26, 0}
 }
 
 func (x *BatchCreateJobsResponse_Result) GetJob() *Job {
@@ -3441,7 +3588,21 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x1aRedriveDeadLettersResponse\x12\x1a\n" +
 	"\bredriven\x18\x01 \x01(\x05R\bredriven\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\x05R\arefused\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x96\x02\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x8d\x02\n" +
+	"\x10PauseJobsRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1b\n" +
+	"\tid_prefix\x18\x03 \x01(\tR\bidPrefix\x12@\n" +
+	"\x06labels\x18\x04 \x03(\v2(.fermata.v1.PauseJobsRequest.LabelsEntryR\x06labels\x12\x12\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"S\n" +
+	"\x11PauseJobsResponse\x12\x16\n" +
+	"\x06paused\x18\x01 \x01(\x05R\x06paused\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xaa\x02\n" +
 	"\x11ResumeJobsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1b\n" +
@@ -3449,7 +3610,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x06labels\x18\x04 \x03(\v2).fermata.v1.ResumeJobsRequest.LabelsEntryR\x06labels\x12\x19\n" +
 	"\bcatch_up\x18\x05 \x01(\bR\acatchUp\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\x1a9\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x12\n" +
+	"\x04note\x18\a \x01(\tR\x04note\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
@@ -3589,7 +3751,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x06wishes\x18\x02 \x03(\v2\x13.fermata.v1.JobWishR\x06wishes\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
 	"\x11ApplyJobsResponse\x12/\n" +
-	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xd8\x0e\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xa2\x0f\n" +
 	"\n" +
 	"JobService\x12:\n" +
 	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\x12Z\n" +
@@ -3613,7 +3775,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\vBackfillJob\x12\x1e.fermata.v1.BackfillJobRequest\x1a\x0f.fermata.v1.Job\x12D\n" +
 	"\x0eCancelBackfill\x12!.fermata.v1.CancelBackfillRequest\x1a\x0f.fermata.v1.Job\x12Z\n" +
 	"\x0fListDeadLetters\x12\".fermata.v1.ListDeadLettersRequest\x1a#.fermata.v1.ListDeadLettersResponse\x12c\n" +
-	"\x12RedriveDeadLetters\x12%.fermata.v1.RedriveDeadLettersRequest\x1a&.fermata.v1.RedriveDeadLettersResponse\x12K\n" +
+	"\x12RedriveDeadLetters\x12%.fermata.v1.RedriveDeadLettersRequest\x1a&.fermata.v1.RedriveDeadLettersResponse\x12H\n" +
+	"\tPauseJobs\x12\x1c.fermata.v1.PauseJobsRequest\x1a\x1d.fermata.v1.PauseJobsResponse\x12K\n" +
 	"\n" +
 	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\x12E\n" +
 	"\bPlanJobs\x12\x1b.fermata.v1.PlanJobsRequest\x1a\x1c.fermata.v1.PlanJobsResponse\x12H\n" +
@@ -3634,7 +3797,7 @@ func file_fermata_v1_job_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_fermata_v1_job_service_proto_goTypes = []any{
 	(TopJobsRequest_Kind)(0),               // 0: fermata.v1.TopJobsRequest.Kind
 	(Reason_Kind)(0),                       // 1: fermata.v1.Reason.Kind
@@ -3657,171 +3820,177 @@ var file_fermata_v1_job_service_proto_goTypes = []any{
 	(*DeadLetter)(nil),                     // 18: fermata.v1.DeadLetter
 	(*RedriveDeadLettersRequest)(nil),      // 19: fermata.v1.RedriveDeadLettersRequest
 	(*RedriveDeadLettersResponse)(nil),     // 20: fermata.v1.RedriveDeadLettersResponse
-	(*ResumeJobsRequest)(nil),              // 21: fermata.v1.ResumeJobsRequest
-	(*ResumeJobsResponse)(nil),             // 22: fermata.v1.ResumeJobsResponse
-	(*QueueSettings)(nil),                  // 23: fermata.v1.QueueSettings
-	(*GetQueueSettingsRequest)(nil),        // 24: fermata.v1.GetQueueSettingsRequest
-	(*UpdateQueueSettingsRequest)(nil),     // 25: fermata.v1.UpdateQueueSettingsRequest
-	(*CreateJobRequest)(nil),               // 26: fermata.v1.CreateJobRequest
-	(*BatchCreateJobsRequest)(nil),         // 27: fermata.v1.BatchCreateJobsRequest
-	(*BatchCreateJobsResponse)(nil),        // 28: fermata.v1.BatchCreateJobsResponse
-	(*GetJobRequest)(nil),                  // 29: fermata.v1.GetJobRequest
-	(*ListJobsRequest)(nil),                // 30: fermata.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),               // 31: fermata.v1.ListJobsResponse
-	(*UpdateJobRequest)(nil),               // 32: fermata.v1.UpdateJobRequest
-	(*DeleteJobRequest)(nil),               // 33: fermata.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),                // 34: fermata.v1.PauseJobRequest
-	(*ResumeJobRequest)(nil),               // 35: fermata.v1.ResumeJobRequest
-	(*RunJobRequest)(nil),                  // 36: fermata.v1.RunJobRequest
-	(*RunJobResponse)(nil),                 // 37: fermata.v1.RunJobResponse
-	(*ListRunsRequest)(nil),                // 38: fermata.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),               // 39: fermata.v1.ListRunsResponse
-	(*GetRunRequest)(nil),                  // 40: fermata.v1.GetRunRequest
-	(*CancelRunRequest)(nil),               // 41: fermata.v1.CancelRunRequest
-	(*PreviewScheduleRequest)(nil),         // 42: fermata.v1.PreviewScheduleRequest
-	(*ScheduledTime)(nil),                  // 43: fermata.v1.ScheduledTime
-	(*PreviewScheduleResponse)(nil),        // 44: fermata.v1.PreviewScheduleResponse
-	(*JobWish)(nil),                        // 45: fermata.v1.JobWish
-	(*JobChange)(nil),                      // 46: fermata.v1.JobChange
-	(*PlanJobsRequest)(nil),                // 47: fermata.v1.PlanJobsRequest
-	(*PlanJobsResponse)(nil),               // 48: fermata.v1.PlanJobsResponse
-	(*ApplyJobsRequest)(nil),               // 49: fermata.v1.ApplyJobsRequest
-	(*ApplyJobsResponse)(nil),              // 50: fermata.v1.ApplyJobsResponse
-	nil,                                    // 51: fermata.v1.ListDeadLettersRequest.LabelsEntry
-	nil,                                    // 52: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	nil,                                    // 53: fermata.v1.ResumeJobsRequest.LabelsEntry
-	(*BatchCreateJobsResponse_Result)(nil), // 54: fermata.v1.BatchCreateJobsResponse.Result
-	nil,                                    // 55: fermata.v1.ListJobsRequest.LabelsEntry
-	(*RetryPolicy)(nil),                    // 56: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),                  // 57: fermata.v1.BackoffPolicy
-	(*durationpb.Duration)(nil),            // 58: google.protobuf.Duration
-	(*Hint)(nil),                           // 59: fermata.v1.Hint
-	(*Job)(nil),                            // 60: fermata.v1.Job
-	(*Run)(nil),                            // 61: fermata.v1.Run
-	(*timestamppb.Timestamp)(nil),          // 62: google.protobuf.Timestamp
-	(OverlapPolicy)(0),                     // 63: fermata.v1.OverlapPolicy
-	(JobStatus_State)(0),                   // 64: fermata.v1.JobStatus.State
-	(*fieldmaskpb.FieldMask)(nil),          // 65: google.protobuf.FieldMask
-	(*Schedule)(nil),                       // 66: fermata.v1.Schedule
-	(*anypb.Any)(nil),                      // 67: google.protobuf.Any
-	(*emptypb.Empty)(nil),                  // 68: google.protobuf.Empty
+	(*PauseJobsRequest)(nil),               // 21: fermata.v1.PauseJobsRequest
+	(*PauseJobsResponse)(nil),              // 22: fermata.v1.PauseJobsResponse
+	(*ResumeJobsRequest)(nil),              // 23: fermata.v1.ResumeJobsRequest
+	(*ResumeJobsResponse)(nil),             // 24: fermata.v1.ResumeJobsResponse
+	(*QueueSettings)(nil),                  // 25: fermata.v1.QueueSettings
+	(*GetQueueSettingsRequest)(nil),        // 26: fermata.v1.GetQueueSettingsRequest
+	(*UpdateQueueSettingsRequest)(nil),     // 27: fermata.v1.UpdateQueueSettingsRequest
+	(*CreateJobRequest)(nil),               // 28: fermata.v1.CreateJobRequest
+	(*BatchCreateJobsRequest)(nil),         // 29: fermata.v1.BatchCreateJobsRequest
+	(*BatchCreateJobsResponse)(nil),        // 30: fermata.v1.BatchCreateJobsResponse
+	(*GetJobRequest)(nil),                  // 31: fermata.v1.GetJobRequest
+	(*ListJobsRequest)(nil),                // 32: fermata.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),               // 33: fermata.v1.ListJobsResponse
+	(*UpdateJobRequest)(nil),               // 34: fermata.v1.UpdateJobRequest
+	(*DeleteJobRequest)(nil),               // 35: fermata.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),                // 36: fermata.v1.PauseJobRequest
+	(*ResumeJobRequest)(nil),               // 37: fermata.v1.ResumeJobRequest
+	(*RunJobRequest)(nil),                  // 38: fermata.v1.RunJobRequest
+	(*RunJobResponse)(nil),                 // 39: fermata.v1.RunJobResponse
+	(*ListRunsRequest)(nil),                // 40: fermata.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),               // 41: fermata.v1.ListRunsResponse
+	(*GetRunRequest)(nil),                  // 42: fermata.v1.GetRunRequest
+	(*CancelRunRequest)(nil),               // 43: fermata.v1.CancelRunRequest
+	(*PreviewScheduleRequest)(nil),         // 44: fermata.v1.PreviewScheduleRequest
+	(*ScheduledTime)(nil),                  // 45: fermata.v1.ScheduledTime
+	(*PreviewScheduleResponse)(nil),        // 46: fermata.v1.PreviewScheduleResponse
+	(*JobWish)(nil),                        // 47: fermata.v1.JobWish
+	(*JobChange)(nil),                      // 48: fermata.v1.JobChange
+	(*PlanJobsRequest)(nil),                // 49: fermata.v1.PlanJobsRequest
+	(*PlanJobsResponse)(nil),               // 50: fermata.v1.PlanJobsResponse
+	(*ApplyJobsRequest)(nil),               // 51: fermata.v1.ApplyJobsRequest
+	(*ApplyJobsResponse)(nil),              // 52: fermata.v1.ApplyJobsResponse
+	nil,                                    // 53: fermata.v1.ListDeadLettersRequest.LabelsEntry
+	nil,                                    // 54: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	nil,                                    // 55: fermata.v1.PauseJobsRequest.LabelsEntry
+	nil,                                    // 56: fermata.v1.ResumeJobsRequest.LabelsEntry
+	(*BatchCreateJobsResponse_Result)(nil), // 57: fermata.v1.BatchCreateJobsResponse.Result
+	nil,                                    // 58: fermata.v1.ListJobsRequest.LabelsEntry
+	(*RetryPolicy)(nil),                    // 59: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),                  // 60: fermata.v1.BackoffPolicy
+	(*durationpb.Duration)(nil),            // 61: google.protobuf.Duration
+	(*Hint)(nil),                           // 62: fermata.v1.Hint
+	(*Job)(nil),                            // 63: fermata.v1.Job
+	(*Run)(nil),                            // 64: fermata.v1.Run
+	(*timestamppb.Timestamp)(nil),          // 65: google.protobuf.Timestamp
+	(OverlapPolicy)(0),                     // 66: fermata.v1.OverlapPolicy
+	(JobStatus_State)(0),                   // 67: fermata.v1.JobStatus.State
+	(*fieldmaskpb.FieldMask)(nil),          // 68: google.protobuf.FieldMask
+	(*Schedule)(nil),                       // 69: fermata.v1.Schedule
+	(*anypb.Any)(nil),                      // 70: google.protobuf.Any
+	(*emptypb.Empty)(nil),                  // 71: google.protobuf.Empty
 }
 var file_fermata_v1_job_service_proto_depIdxs = []int32{
 	6,  // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
-	56, // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
-	57, // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	58, // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
-	59, // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
+	59, // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
+	60, // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	61, // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
+	62, // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
 	0,  // 5: fermata.v1.TopJobsRequest.kind:type_name -> fermata.v1.TopJobsRequest.Kind
 	10, // 6: fermata.v1.TopJobsResponse.jobs:type_name -> fermata.v1.TopJob
-	60, // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
-	58, // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
+	63, // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
+	61, // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
 	13, // 9: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
-	60, // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
-	61, // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
+	63, // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
+	64, // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
 	1,  // 12: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
-	62, // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
-	62, // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
-	62, // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
-	62, // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
-	63, // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
-	51, // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
+	65, // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
+	65, // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
+	65, // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
+	65, // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
+	66, // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
+	53, // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
 	18, // 19: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
-	61, // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
-	62, // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
-	52, // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	53, // 23: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
-	23, // 24: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
-	23, // 25: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
-	60, // 26: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
-	26, // 27: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
-	54, // 28: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
-	64, // 29: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
-	55, // 30: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
-	60, // 31: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
-	60, // 32: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
-	65, // 33: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	2,  // 34: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	61, // 35: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
-	61, // 36: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
-	66, // 37: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
-	62, // 38: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	57, // 39: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	62, // 40: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
-	62, // 41: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
-	62, // 42: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
-	62, // 43: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	43, // 44: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
-	62, // 45: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
-	58, // 46: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	60, // 47: fermata.v1.JobWish.job:type_name -> fermata.v1.Job
-	3,  // 48: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
-	60, // 49: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
-	60, // 50: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
-	67, // 51: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
-	45, // 52: fermata.v1.PlanJobsRequest.wishes:type_name -> fermata.v1.JobWish
-	46, // 53: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
-	45, // 54: fermata.v1.ApplyJobsRequest.wishes:type_name -> fermata.v1.JobWish
-	46, // 55: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
-	60, // 56: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	67, // 57: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	26, // 58: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	27, // 59: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	29, // 60: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	30, // 61: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	32, // 62: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	33, // 63: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	34, // 64: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	35, // 65: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	36, // 66: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	38, // 67: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	40, // 68: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	41, // 69: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	42, // 70: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	4,  // 71: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
-	7,  // 72: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
-	8,  // 73: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
-	11, // 74: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
-	14, // 75: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
-	15, // 76: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
-	16, // 77: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
-	19, // 78: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
-	21, // 79: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
-	47, // 80: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
-	49, // 81: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
-	24, // 82: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	25, // 83: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	60, // 84: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	28, // 85: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	60, // 86: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	31, // 87: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	60, // 88: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	68, // 89: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	60, // 90: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	60, // 91: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	37, // 92: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	39, // 93: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	61, // 94: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	61, // 95: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	44, // 96: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	5,  // 97: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	60, // 98: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	9,  // 99: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
-	12, // 100: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	60, // 101: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	60, // 102: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	17, // 103: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	20, // 104: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	22, // 105: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	48, // 106: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
-	50, // 107: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
-	23, // 108: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	23, // 109: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	84, // [84:110] is the sub-list for method output_type
-	58, // [58:84] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	64, // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
+	65, // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
+	54, // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	55, // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
+	56, // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
+	25, // 25: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
+	25, // 26: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
+	63, // 27: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
+	28, // 28: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
+	57, // 29: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
+	67, // 30: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
+	58, // 31: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
+	63, // 32: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
+	63, // 33: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
+	68, // 34: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,  // 35: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	64, // 36: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
+	64, // 37: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
+	69, // 38: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
+	65, // 39: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	60, // 40: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	65, // 41: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	65, // 42: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	65, // 43: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	65, // 44: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	45, // 45: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	65, // 46: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	61, // 47: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	63, // 48: fermata.v1.JobWish.job:type_name -> fermata.v1.Job
+	3,  // 49: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
+	63, // 50: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
+	63, // 51: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
+	70, // 52: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
+	47, // 53: fermata.v1.PlanJobsRequest.wishes:type_name -> fermata.v1.JobWish
+	48, // 54: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
+	47, // 55: fermata.v1.ApplyJobsRequest.wishes:type_name -> fermata.v1.JobWish
+	48, // 56: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
+	63, // 57: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	70, // 58: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	28, // 59: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	29, // 60: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	31, // 61: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	32, // 62: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	34, // 63: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	35, // 64: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	36, // 65: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	37, // 66: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	38, // 67: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	40, // 68: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	42, // 69: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	43, // 70: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	44, // 71: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	4,  // 72: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	7,  // 73: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	8,  // 74: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
+	11, // 75: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	14, // 76: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	15, // 77: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	16, // 78: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	19, // 79: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	21, // 80: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
+	23, // 81: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	49, // 82: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
+	51, // 83: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
+	26, // 84: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	27, // 85: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	63, // 86: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	30, // 87: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	63, // 88: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	33, // 89: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	63, // 90: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	71, // 91: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	63, // 92: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	63, // 93: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	39, // 94: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	41, // 95: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	64, // 96: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	64, // 97: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	46, // 98: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,  // 99: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	63, // 100: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,  // 101: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12, // 102: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	63, // 103: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	63, // 104: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17, // 105: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20, // 106: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	22, // 107: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
+	24, // 108: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	50, // 109: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	52, // 110: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	25, // 111: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	25, // 112: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	86, // [86:113] is the sub-list for method output_type
+	59, // [59:86] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }
@@ -3830,14 +3999,14 @@ func file_fermata_v1_job_service_proto_init() {
 		return
 	}
 	file_fermata_v1_job_proto_init()
-	file_fermata_v1_job_service_proto_msgTypes[41].OneofWrappers = []any{}
+	file_fermata_v1_job_service_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_service_proto_rawDesc), len(file_fermata_v1_job_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   52,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,7 @@ const (
 	JobService_CancelBackfill_FullMethodName      = "/fermata.v1.JobService/CancelBackfill"
 	JobService_ListDeadLetters_FullMethodName     = "/fermata.v1.JobService/ListDeadLetters"
 	JobService_RedriveDeadLetters_FullMethodName  = "/fermata.v1.JobService/RedriveDeadLetters"
+	JobService_PauseJobs_FullMethodName           = "/fermata.v1.JobService/PauseJobs"
 	JobService_ResumeJobs_FullMethodName          = "/fermata.v1.JobService/ResumeJobs"
 	JobService_PlanJobs_FullMethodName            = "/fermata.v1.JobService/PlanJobs"
 	JobService_ApplyJobs_FullMethodName           = "/fermata.v1.JobService/ApplyJobs"
@@ -112,6 +113,9 @@ type JobServiceClient interface {
 	ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error)
 	// Tries dead runs again: one by name, or all that a filter selects.
 	RedriveDeadLetters(ctx context.Context, in *RedriveDeadLettersRequest, opts ...grpc.CallOption) (*RedriveDeadLettersResponse, error)
+	// Holds all jobs that a filter selects and that are not held yet, a page of them a
+	// call.
+	PauseJobs(ctx context.Context, in *PauseJobsRequest, opts ...grpc.CallOption) (*PauseJobsResponse, error)
 	// Ends the pause of all jobs that a filter selects, a page of them a call.
 	ResumeJobs(ctx context.Context, in *ResumeJobsRequest, opts ...grpc.CallOption) (*ResumeJobsResponse, error)
 	// What ApplyJobs would do, field by field, without changing anything. Every wish
@@ -348,6 +352,16 @@ func (c *jobServiceClient) RedriveDeadLetters(ctx context.Context, in *RedriveDe
 	return out, nil
 }
 
+func (c *jobServiceClient) PauseJobs(ctx context.Context, in *PauseJobsRequest, opts ...grpc.CallOption) (*PauseJobsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseJobsResponse)
+	err := c.cc.Invoke(ctx, JobService_PauseJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) ResumeJobs(ctx context.Context, in *ResumeJobsRequest, opts ...grpc.CallOption) (*ResumeJobsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ResumeJobsResponse)
@@ -462,6 +476,9 @@ type JobServiceServer interface {
 	ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error)
 	// Tries dead runs again: one by name, or all that a filter selects.
 	RedriveDeadLetters(context.Context, *RedriveDeadLettersRequest) (*RedriveDeadLettersResponse, error)
+	// Holds all jobs that a filter selects and that are not held yet, a page of them a
+	// call.
+	PauseJobs(context.Context, *PauseJobsRequest) (*PauseJobsResponse, error)
 	// Ends the pause of all jobs that a filter selects, a page of them a call.
 	ResumeJobs(context.Context, *ResumeJobsRequest) (*ResumeJobsResponse, error)
 	// What ApplyJobs would do, field by field, without changing anything. Every wish
@@ -550,6 +567,9 @@ func (UnimplementedJobServiceServer) ListDeadLetters(context.Context, *ListDeadL
 }
 func (UnimplementedJobServiceServer) RedriveDeadLetters(context.Context, *RedriveDeadLettersRequest) (*RedriveDeadLettersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RedriveDeadLetters not implemented")
+}
+func (UnimplementedJobServiceServer) PauseJobs(context.Context, *PauseJobsRequest) (*PauseJobsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseJobs not implemented")
 }
 func (UnimplementedJobServiceServer) ResumeJobs(context.Context, *ResumeJobsRequest) (*ResumeJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeJobs not implemented")
@@ -965,6 +985,24 @@ func _JobService_RedriveDeadLetters_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_PauseJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).PauseJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_PauseJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).PauseJobs(ctx, req.(*PauseJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_ResumeJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ResumeJobsRequest)
 	if err := dec(in); err != nil {
@@ -1145,6 +1183,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RedriveDeadLetters",
 			Handler:    _JobService_RedriveDeadLetters_Handler,
+		},
+		{
+			MethodName: "PauseJobs",
+			Handler:    _JobService_PauseJobs_Handler,
 		},
 		{
 			MethodName: "ResumeJobs",

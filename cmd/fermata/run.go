@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var backoff string
+	var wait bool
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use: "run ID...", Short: "Run jobs now",
+		Long: "Run jobs now. If a run is live, exactly one manual run follows it. --backoff says what becomes of the\n" +
+			"failures in a row: reset forgets them now, keep leaves them and the planned run as they are,\n" +
+			"reset-on-success forgets them if the run succeeds.\n\n" +
+			"With --wait it shows each run with its output when it has ended, retries included, and exits with 1 unless\n" +
+			"all have succeeded. A job has to keep a history for that. What is interrupted here goes on there.",
+		Example: "  fermata jobs run report --wait --wait-timeout 10m",
+		Args:    someArgs,
+	}
+	cmd.Flags().StringVar(&backoff, "backoff", "", "reset, keep or reset-on-success (default reset)")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the runs have ended")
+	cmd.Flags().DurationVar(&patience, "wait-timeout", 0, "longest wait (default: as long as it takes)")
+	cmd.RunE = func(cmd *cobra.Command, jobs []string) error {
+		mode, err := enumValue(fermatav1.RunJobRequest_Backoff_value, "BACKOFF_", "--backoff", backoff)
+		switch {
+		case err != nil:
+			return err
+		case patience < 0 || patience > 0 && !wait:
+			return usagef("--wait-timeout %v: want a positive duration, and --wait", patience)
+		}
+		started := make([]*client.Run, len(jobs))
+		err = a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.each(jobs, func(i int) (err error) {
+				started[i], err = a.run(ctx, c, jobs[i], fermatav1.RunJobRequest_Backoff(mode), !wait)
+				return err
+			})
+		})
+		if !wait {
+			return err
+		}
+		ctx, cancel := cmd.Context(), context.CancelFunc(func() {})
+		if patience > 0 {
+			ctx, cancel = context.WithTimeout(ctx, patience)
+		}
+		defer cancel()
+		return cmp.Or(err, a.awaitRuns(ctx, jobs, started))
+	}
+	return cmd
+}
+
+// run asks for a run of one job.
+func (a *app) run(ctx context.Context, c *client.Client, job string, mode fermatav1.RunJobRequest_Backoff, tell bool) (*client.Run, error) {
+	run, joined, err := c.RunJob(ctx, job, client.RunOptions{Backoff: mode})
+	if err != nil || !tell {
+		return run, err
+	}
+	return run, printOne(a, run, func(r *client.Run) error {
+		text := fmt.Sprintf("run %s of %s", client.RunID(r), printable(job))
+		if joined {
+			text += ", which was asked for before"
+		}
+		return a.println(text)
+	})
+}
+
+// awaitRuns shows the runs that have started when they have ended.
+func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Run) error {
+	return a.withClient(func(c *client.Client) error {
+		return a.each(jobs, func(i int) error {
+			if started[i] == nil {
+				return nil // that has been told
+			}
+			run := client.RunID(started[i])
+			ended, err := c.WaitRun(ctx, jobs[i], run)
+			switch {
+			case client.IsNotFound(err):
+				return fmt.Errorf("run %s has ended and the job keeps no history: nobody knows how", run)
+			case errors.Is(err, context.DeadlineExceeded):
+				return fmt.Errorf("run %s has not ended in time and goes on; see fermata jobs runs %s", run, printable(jobs[i]))
+			case err != nil:
+				return err
+			}
+			if err := printOne(a, ended, a.describeRun); err != nil {
+				return err
+			}
+			if ended.GetOutcome() != fermatav1.Outcome_OUTCOME_SUCCEEDED {
+				return fmt.Errorf("run %s is %s", run, enumName(ended.GetOutcome()))
+			}
+			return nil
+		})
+	})
+}

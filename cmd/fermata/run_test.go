@@ -1,0 +1,73 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+var waitingManual = regexp.MustCompile(`waiting +manual`)
+
+// startManual begins a `jobs run` that waits, and returns when its run is there.
+func (c *cluster) startManual(args ...string) (ended func() (code int, out, errs string)) {
+	c.t.Helper()
+	done := make(chan func() (int, string, string), 1)
+	go func() {
+		code, out, errs := c.run(append([]string{"jobs", "run", "ping"}, args...)...)
+		done <- func() (int, string, string) { return code, out, errs }
+	}()
+	for !waitingManual.MatchString(c.must("jobs", "runs", "ping")) {
+		if c.t.Context().Err() != nil {
+			c.t.Fatal("no manual run came")
+		}
+	}
+	return func() (int, string, string) { return (<-done)() }
+}
+
+func TestRunWaitsForItsEnd(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h", "--jitter", "none", "--retry-attempts", "2", "--retry-base", "10s")
+	for _, x := range []struct {
+		outcomes []job.Outcome
+		code     int
+		out, err string
+	}{
+		{[]job.Outcome{job.OutcomeSucceeded}, 0, "Outcome:       succeeded", ""},
+		{[]job.Outcome{job.OutcomeFailed, job.OutcomeSucceeded}, 0, "Attempts:      2, 0 workers lost", ""},
+		{[]job.Outcome{job.OutcomeFailed, job.OutcomeFailed}, 1, "Error:         status 500", "is dead"},
+	} {
+		ended := c.startManual("--wait")
+		for _, o := range x.outcomes {
+			c.attempt("ping", o, "status 500")
+		}
+		code, out, errs := ended()
+		if code != x.code || !strings.Contains(out, x.out) || !strings.Contains(errs, x.err) {
+			t.Errorf("%v: exit code %d\n%s%s", x.outcomes, code, out, errs)
+		}
+	}
+	ended := c.startManual("--wait", "--wait-timeout", "1s")
+	if code, out, errs := ended(); code != 1 || out != "" || !strings.Contains(errs, "has not ended in time and goes on") {
+		t.Errorf("in time: exit code %d\n%s%s", code, out, errs)
+	}
+	for _, args := range [][]string{{"--wait-timeout", "1s"}, {"--wait", "--wait-timeout", "-1s"}} {
+		if code, _, errs := c.run(append([]string{"jobs", "run", "ping"}, args...)...); code != 2 || !strings.Contains(errs, "--wait-timeout") {
+			t.Errorf("%v: exit code %d %s", args, code, errs)
+		}
+	}
+	if code, _, errs := c.run("jobs", "run", "nothing", "--wait"); code != 3 || !strings.Contains(errs, "nothing") {
+		t.Errorf("no such job: exit code %d %s", code, errs)
+	}
+}
+
+// A job without a history forgets its runs with their end.
+func TestRunThatNobodyRemembers(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h", "--jitter", "none", "--history", "0")
+	ended := c.startManual("--wait")
+	c.attempt("ping", job.OutcomeSucceeded, "")
+	if code, out, errs := ended(); code != 1 || !strings.Contains(errs, "keeps no history") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+}
