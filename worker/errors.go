@@ -55,7 +55,8 @@ func RetryAfter(d time.Duration, err error) error {
 	return &retryAfterError{err, max(0, d)}
 }
 
-func isPermanent(err error) bool {
+// IsPermanent tells whether an error, or one that it wraps, was marked by [Permanent].
+func IsPermanent(err error) bool {
 	var p *permanentError
 	return errors.As(err, &p)
 }

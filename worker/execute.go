@@ -89,7 +89,7 @@ func (e ending) outcome() (outcome fermatav1.Result_Outcome, label string) {
 		return fermatav1.Result_OUTCOME_FAILED, "lease_lost"
 	case errors.Is(e.cause, ErrStopped):
 		return fermatav1.Result_OUTCOME_FAILED, "stopped"
-	case isPermanent(e.err):
+	case IsPermanent(e.err):
 		return fermatav1.Result_OUTCOME_FAILED_PERMANENTLY, "failed_permanently"
 	case errors.Is(e.cause, ErrTimeout):
 		return fermatav1.Result_OUTCOME_TIMED_OUT, "timed_out"

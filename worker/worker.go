@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ const (
 type Worker struct {
 	o        Options
 	handlers map[string]*handler
+	around   []func(Handler) Handler
 	metrics  *metrics
 
 	started  atomic.Bool
@@ -66,6 +68,17 @@ func New(o Options) (*Worker, error) {
 // ID is the worker's id, as nodes list it.
 func (w *Worker) ID() string { return w.o.ID }
 
+// Use has every handler run inside what around makes of it, the first outermost: to
+// log, to measure, to put something into the context. What around returns sees panics
+// of the handler, and an error that it returns is that of the attempt. Use panics
+// after the first Handle: no handler is left out by mistake.
+func (w *Worker) Use(around ...func(Handler) Handler) {
+	if len(w.handlers) > 0 {
+		panic("worker: Use after Handle")
+	}
+	w.around = append(w.around, around...)
+}
+
 // Handle registers the handler for jobs that name it. It panics when the name is
 // empty or taken, the handler is nil, or the worker runs already: these are
 // mistakes in the program.
@@ -77,6 +90,9 @@ func (w *Worker) Handle(name string, h Handler) {
 		panic(fmt.Sprintf("worker: handler %q is registered twice", name))
 	case w.started.Load():
 		panic("worker: Handle after Run")
+	}
+	for _, around := range slices.Backward(w.around) {
+		h = around(h)
 	}
 	w.handlers[name] = w.metrics.handler(name, h)
 }
