@@ -53,7 +53,7 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 // previewed is what a preview is of.
 type previewed struct {
 	d       *job.Definition // as much of one as previews need
-	state   job.State       // of the job, if its own schedule and policy are shown
+	state   *job.State      // of the job, if its own schedule is shown; else nil
 	seed    uint64
 	now     int64
 	backoff bool // there is a policy to show
@@ -82,7 +82,7 @@ func (r *Registry) previewed(ctx context.Context, p job.PreviewRequest) (v previ
 		if err != nil {
 			return v, err
 		}
-		v.d, v.state, v.backoff = record.Definition, record.State, true
+		v.d, v.state, v.backoff = record.Definition, &record.State, true
 	}
 	if p.Backoff != nil {
 		v.d.Backoff, v.d.MinInterval, v.d.MaxInterval, v.backoff = *p.Backoff, p.MinInterval, p.MaxInterval, true
@@ -121,20 +121,26 @@ func intervals(d *job.Definition) []time.Duration {
 }
 
 // projected are the due times of the next runs if each of them failed at once: the
-// planned one, and what the policy makes of one failure more each time.
+// job's planned one, or else the first of the schedule, and what the policy makes of
+// one failure more each time.
 func (v previewed) projected(times []job.PreviewTime, count int) []time.Time {
-	due, failures := v.state.Due, int64(v.state.Failures)
+	var at time.Time
 	switch {
-	case v.state.HasRun():
+	case v.state != nil && v.state.HasRun():
+		at = time.UnixMilli(v.state.Due)
 	case len(times) > 0:
-		due = times[0].Nominal.UnixMilli()
+		at = times[0].Nominal
 	default:
 		return nil
+	}
+	var failures int64
+	if v.state != nil {
+		failures = int64(v.state.Failures)
 	}
 	c := job.Compiled{Definition: v.d}
 	end := v.d.Schedule.EndAt
 	var out []time.Time
-	for at := time.UnixMilli(due); len(out) < count && (end.IsZero() || at.Before(end)); {
+	for len(out) < count && (end.IsZero() || at.Before(end)) {
 		out = append(out, at)
 		failures++
 		at = at.Add(c.EffectiveInterval(failures))

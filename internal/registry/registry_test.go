@@ -182,6 +182,10 @@ func TestPreview(t *testing.T) {
 	if s := fmt.Sprint(got.Intervals); s != "[1m0s 2m0s 4m0s 8m0s 16m0s 32m0s]" {
 		t.Errorf("intervals %s", s)
 	}
+	// There is no job with a planned run: the schedule's first one fails first.
+	if len(got.Projected) != 2 || !got.Projected[0].Equal(start.Add(time.Minute)) || !got.Projected[1].Equal(start.Add(3*time.Minute)) {
+		t.Errorf("projected %v", got.Projected)
+	}
 	for field, p := range map[string]job.PreviewRequest{
 		"count":                      {Count: 1001},
 		"schedule.interval.every":    {Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Second}},
