@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lookup"
 )
 
 const (
@@ -76,7 +78,7 @@ func (l *link) connect(ctx, life context.Context, before *session) *session {
 			return s
 		}
 		l.failures++
-		l.report(address, err)
+		l.report(address, lookup.Explain(ctx, address, err))
 		if l.pause(ctx, before) {
 			before = nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,14 @@ func TestReconnectKeepsWhatRuns(t *testing.T) {
 	}
 	s.result("runs")
 	s.ack(stale, "runs")
+}
+
+// TestUnknownNamesAreCalledUnknown, which gRPC does not do.
+func TestUnknownNamesAreCalledUnknown(t *testing.T) {
+	w := run(t, worker.Options{Addresses: []string{"no..host:7070"}}, newGates().handlers())
+	eventually(t, "the reason", func() bool {
+		return strings.HasSuffix(w.Ready().Error(), "no..host: no such host")
+	})
 }
 
 // TestWhereAStreamWasLostIsTriedLast: a host that has died costs a try seconds, which leases may not have.

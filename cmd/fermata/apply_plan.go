@@ -87,7 +87,7 @@ func (p *planner) faults() error {
 	case len(faults) == 0:
 		return nil
 	case conflict:
-		return &codedError{faults.Sorted(), exitConflict}
+		return &codedError{err: faults.Sorted(), code: exitConflict}
 	}
 	return usage(faults.Sorted())
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
 )
@@ -128,7 +126,10 @@ func letterNames(ctx context.Context, c *client.Client, args []string) ([]string
 			}
 		}
 		if len(names) == before {
-			return nil, status.Errorf(codes.NotFound, "job %s has no dead runs", printable(job))
+			return nil, &codedError{
+				err:  fmt.Errorf("job %s has no dead runs", printable(job)),
+				code: exitNotFound, hint: "list dead runs with: fermata dead list",
+			}
 		}
 	}
 	return names, nil

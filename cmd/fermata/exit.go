@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/lookup"
 )
 
 // Exit codes, documented in the help of the root command.
@@ -29,10 +31,11 @@ type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// codedError is an error with an exit code of its own.
+// codedError is an error with an exit code, and perhaps a hint, of its own.
 type codedError struct {
 	err  error
 	code int
+	hint string
 }
 
 func (e *codedError) Error() string { return e.err.Error() }
@@ -81,7 +84,7 @@ func (a *app) fail(err error) int {
 		return int(said)
 	}
 	code, hint := judge(err)
-	fmt.Fprintln(a.err, "error:", message(err))
+	fmt.Fprintln(a.err, "error:", a.message(err))
 	for _, v := range client.Violations(err) {
 		fmt.Fprintf(a.err, "  %s: %s\n", printable(v.Field), printable(v.Description))
 	}
@@ -93,7 +96,10 @@ func (a *app) fail(err error) int {
 
 // message is the text for people: without gRPC's prefix, and short where the
 // fields are listed beneath it.
-func message(err error) string {
+func (a *app) message(err error) string {
+	if len(a.addresses) == 1 { // of several, gRPC itself says what is wrong with them
+		err = lookup.Explain(context.Background(), a.addresses[0], err)
+	}
 	st, ok := status.FromError(err)
 	switch {
 	case !ok:
@@ -112,7 +118,7 @@ func judge(err error) (code int, hint string) {
 	var coded *codedError
 	switch {
 	case errors.As(err, &coded):
-		return coded.code, ""
+		return coded.code, coded.hint
 	case errors.As(err, &u):
 		return exitUsage, ""
 	case errors.Is(err, context.DeadlineExceeded):
@@ -124,13 +130,13 @@ func judge(err error) (code int, hint string) {
 	case codes.InvalidArgument:
 		return exitUsage, ""
 	case codes.NotFound:
-		return exitNotFound, "list what there is with: fermata jobs list"
+		return exitNotFound, missingHint(err)
 	case codes.AlreadyExists:
 		return exitConflict, "change it with: fermata jobs update; or choose another id"
 	case codes.Aborted:
 		return exitConflict, "read it again and repeat the change"
 	case codes.Unavailable:
-		return exitUnavailable, "is a node running at {address}? Set --address or FERMATA_ADDRESS"
+		return exitUnavailable, unavailableHint(err)
 	case codes.DeadlineExceeded:
 		return exitUnavailable, hintTimeout
 	case codes.ResourceExhausted:
@@ -143,6 +149,42 @@ func judge(err error) (code int, hint string) {
 		return exitFailed, "does {address} belong to a Fermata node of this version?"
 	}
 	return exitFailed, ""
+}
+
+// missingHint tells where to look for what there is, by what is missing.
+func missingHint(err error) string {
+	for _, detail := range status.Convert(err).Details() {
+		info, ok := detail.(*errdetails.ResourceInfo)
+		if !ok {
+			continue
+		}
+		switch info.GetResourceType() {
+		case "fermata.v1.Run":
+			return "list the runs of a job with: fermata jobs runs ID"
+		case "fermata.v1.Backfill":
+			return "a job's backfills are shown by: fermata jobs get ID"
+		}
+	}
+	return "list what there is with: fermata jobs list"
+}
+
+// tlsFaults are what connections fail with whose ends disagree on TLS, the more
+// special ones first, and what to do about it.
+var tlsFaults = []struct{ says, hint string }{
+	{"tls: certificate required", "the node wants to see a certificate: set --tls-cert and --tls-key"},
+	{"first record does not look like a TLS handshake", "{address} speaks without TLS: leave --tls and the other --tls flags out"},
+	{"certificate signed by unknown authority", "name the file with the authority of the nodes' certificates by --tls-ca"},
+	{"error reading server preface", "is {address} a node, and one with TLS? Set --tls, or --tls-ca to the file with the authority of its certificate"},
+}
+
+// unavailableHint tells what may be wrong with the connection.
+func unavailableHint(err error) string {
+	for _, fault := range tlsFaults {
+		if strings.Contains(err.Error(), fault.says) {
+			return fault.hint
+		}
+	}
+	return "is a node running at {address}? Set --address or FERMATA_ADDRESS"
 }
 
 const hintTimeout = "no answer in time from {address}; what was asked may have taken effect"

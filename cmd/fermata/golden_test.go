@@ -1,7 +1,11 @@
 package main
 
 import (
+	"context"
+	"crypto/tls"
 	"flag"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,7 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/tlstest"
 )
 
 var rewrite = flag.Bool("update", false, "rewrite the golden files")
@@ -126,6 +136,7 @@ func TestChangesAndRefusals(t *testing.T) {
 		"jobs update ping --cron @daily",
 		"jobs cancel ping",
 		"jobs cancel ping 1-1",
+		"jobs runs ping nope",
 		"jobs get nothing",
 		"jobs delete ping nothing",
 		"jobs delete nothing --if-exists",
@@ -146,5 +157,67 @@ func TestUnreachableCluster(t *testing.T) {
 	code, _, errs := c.run("jobs", "list", "--request-timeout", "300ms")
 	if code != exitUnavailable || !strings.Contains(errs, "hint: is a node running at ADDRESS?") {
 		t.Errorf("exit code %d\n%s", code, errs)
+	}
+	c.address = "no..host:7070" // no name at all, which resolvers know without asking
+	code, _, errs = c.run("jobs", "list", "--request-timeout", "300ms")
+	if code != exitUnavailable || !strings.Contains(errs, "no..host: no such host\n") {
+		t.Errorf("exit code %d\n%s", code, errs)
+	}
+}
+
+// tlsNode serves nothing, with a certificate of the authority or without TLS, and
+// returns its address.
+func tlsNode(t *testing.T, ours *tlstest.Authority, auth tls.ClientAuthType) string {
+	t.Helper()
+	security := insecure.NewCredentials()
+	if ours != nil {
+		p := ours.Issue(tlstest.Identity{})
+		pair, err := tls.X509KeyPair(p.Cert, p.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		security = credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: auth, ClientCAs: ours.Pool()})
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.Creds(security))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+// TestHintsAboutTLS: who and the node disagree on TLS is told which flag is about it.
+func TestHintsAboutTLS(t *testing.T) {
+	ours := tlstest.New(t, "ours")
+	ca := tlstest.NewDir(t, ours.Issue(tlstest.Identity{}), ours).CA
+	plain, secure, wary := tlsNode(t, nil, 0), tlsNode(t, ours, tls.NoClientCert), tlsNode(t, ours, tls.RequireAndVerifyClientCert)
+	for _, tt := range []struct {
+		address string
+		args    []string
+		want    string
+	}{
+		{secure, nil, "hint: is ADDRESS a node, and one with TLS? Set --tls, or --tls-ca "},
+		{secure, []string{"--tls"}, "hint: name the file with the authority of the nodes' certificates by --tls-ca\n"},
+		{plain, []string{"--tls"}, "hint: ADDRESS speaks without TLS: leave --tls and the other --tls flags out\n"},
+		{wary, []string{"--tls-ca", ca}, "hint: the node wants to see a certificate: set --tls-cert and --tls-key\n"},
+		{secure, []string{"--tls-ca", ca}, "hint: does ADDRESS belong to a Fermata node of this version?\n"}, // TLS is as it should be
+	} {
+		c := &cluster{t: t, address: tt.address}
+		// A node that closes the connection may be overtaken by what is written to it.
+		redistest.Eventually(t, 20*time.Second, tt.want, func(context.Context) error {
+			code, _, errs := c.run(append([]string{"jobs", "list", "--request-timeout", "2s"}, tt.args...)...)
+			if code == exitOK || !strings.Contains(errs, tt.want) {
+				return fmt.Errorf("%v: exit code %d\n%s", tt.args, code, errs)
+			}
+			return nil
+		})
 	}
 }

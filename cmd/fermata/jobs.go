@@ -134,7 +134,7 @@ func (a *app) failedItem(id string, i int, err error) error {
 	if id == "" {
 		id = fmt.Sprintf("job %d", i+1)
 	}
-	lines := []string{fmt.Sprintf("%s: %s", printable(id), message(err))}
+	lines := []string{fmt.Sprintf("%s: %s", printable(id), a.message(err))}
 	for _, v := range client.Violations(err) {
 		lines = append(lines, fmt.Sprintf("  %s: %s", printable(v.Field), printable(v.Description)))
 	}

@@ -8,8 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
 )
@@ -178,7 +176,10 @@ func (a *app) whichRun(ctx context.Context, c *client.Client, args []string) (st
 		return "", err
 	}
 	if j.GetStatus().GetCurrentRun() == "" {
-		return "", status.Errorf(codes.NotFound, "job %s has no current run", printable(args[0]))
+		return "", &codedError{
+			err:  fmt.Errorf("job %s has no current run", printable(args[0])),
+			code: exitNotFound, hint: "list its runs with: fermata jobs runs " + printable(args[0]),
+		}
 	}
 	return j.GetStatus().GetCurrentRun(), nil
 }

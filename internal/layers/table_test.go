@@ -88,6 +88,7 @@ var table = []row{
 	{path: "internal/identity", floor: parts, foreign: []string{jose, "gopkg.in/yaml.v3"}},
 	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/bearer", floor: parts, foreign: []string{grpc}},
+	{path: "internal/lookup", floor: parts},
 	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/tracing", floor: parts, foreign: []string{prometheus, otel, grpc}},
 	{path: "internal/logs", floor: parts},
@@ -124,7 +125,7 @@ var table = []row{
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
 	{path: "cmd/fermata", floor: commands, foreign: []string{"*"},
-		also: []string{api, "internal/policypb", "internal/tlsfiles", "internal/screen", "internal/tracing", "internal/logs", "internal/redisstore", "internal/shardlock"},
+		also: []string{api, "internal/policypb", "internal/tlsfiles", "internal/screen", "internal/tracing", "internal/logs", "internal/lookup", "internal/redisstore", "internal/shardlock"},
 		why:  "it loads into Redis the functions that those two call"},
 
 	{path: "deploy/grafana/build", floor: commands},
