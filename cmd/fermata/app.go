@@ -36,7 +36,7 @@ FERMATA_ADDRESS) or in a YAML file named by --config or FERMATA_CONFIG.
 Exit codes:
   0  done
   1  failed
-  2  wrong usage, or the cluster refused a value
+  2  wrong usage, or the cluster refused a value, or a job of another owner
   3  no such job or run
   4  conflict: the id is taken, or somebody edited in between
   5  no node, or no Redis behind it, could be reached in time

@@ -60,25 +60,24 @@ func (p *planner) plan(ctx context.Context) error {
 // faults are what the cluster says of the wishes, at the lines that it is about.
 func (p *planner) faults() error {
 	var faults manifest.Faults
-	conflict := false
+	passing := true // each of them may be over when the command is repeated
 	for i, c := range p.changes {
 		err := client.ChangeError(c)
 		if err == nil {
 			continue
 		}
 		j := &p.set.Jobs[i]
-		switch code := status.Code(err); code {
+		switch status.Code(err) {
 		case codes.InvalidArgument:
+			passing = false
 			for _, v := range client.Violations(err) {
 				faults = append(faults, j.Locate(v.Field, v.Description))
 			}
-		case codes.FailedPrecondition, codes.Aborted:
-			conflict = true
-			text := status.Convert(err).Message()
-			if code == codes.FailedPrecondition {
-				text += "; --force takes it over"
-			}
-			faults = append(faults, j.Locate("", text))
+		case codes.FailedPrecondition:
+			passing = false
+			faults = append(faults, j.Locate("", status.Convert(err).Message()+"; --force takes it over"))
+		case codes.Aborted:
+			faults = append(faults, j.Locate("", status.Convert(err).Message()))
 		default:
 			return err
 		}
@@ -86,7 +85,7 @@ func (p *planner) faults() error {
 	switch {
 	case len(faults) == 0:
 		return nil
-	case conflict:
+	case passing:
 		return &codedError{err: faults.Sorted(), code: exitConflict}
 	}
 	return usage(faults.Sorted())

@@ -96,6 +96,26 @@ func TestApplyRefusals(t *testing.T) {
 	golden(t, "apply-refusals", strings.ReplaceAll(c.script(lines...), dir, "DIR"))
 }
 
+// TestApplySaysWhatARepetitionMends: a deleted job that still runs is gone some day, another
+// owner's job is not.
+func TestApplySaysWhatARepetitionMends(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "theirs", "--handler", "h", "--label", client.OwnerLabel+"=them")
+	c.must("jobs", "create", "busy", "--every", "1m", "--handler", "h")
+	c.attempt("busy", job.OutcomeNone, "")
+	c.must("jobs", "delete", "busy")
+	for file, want := range map[string]int{
+		"[{id: busy, handler: h}]":                           exitConflict,
+		"[{id: theirs, handler: h}]":                         exitUsage,
+		"[{id: busy, handler: h}, {id: theirs, handler: h}]": exitUsage,
+		"[{id: busy, handler: h}, {id: x, handler: ''}]":     exitUsage,
+	} {
+		if code, out, errs := c.run("apply", "--owner", "us", "-f", "-", "<"+file); code != want {
+			t.Errorf("%s: exit code %d, want %d\n%s%s", file, code, want, out, errs)
+		}
+	}
+}
+
 // TestApplyIsIdempotent: what is known of jobs stays, whatever form the files have.
 func TestApplyIsIdempotent(t *testing.T) {
 	c := startCluster(t)

@@ -100,6 +100,7 @@ func applies(t *testing.T, dir string, here *strings.Replacer) {
 		{before, "applied: nothing to do, 1 unchanged\n", false},
 		{with(before, []string{"jobs"}, values{"pong": every("1m")}), "applied: 1 created, 1 deleted\n", false},
 		{with(before, []string{"jobs"}, values{"pong": every("1ms")}), "schedule.interval.every: ", true},
+		{with(with(before, []string{"jobs"}, values{"pong": every("1m")}), []string{"apply"}, values{"owner": "other"}), "belongs to owner", true},
 		{with(with(before, []string{"jobs"}, values{}), []string{"apply"}, values{"allowEmpty": true}), "applied: 1 deleted\n", false},
 	} {
 		all := objects(t, c.values)
