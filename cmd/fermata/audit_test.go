@@ -31,6 +31,9 @@ func TestAuditAndReseal(t *testing.T) {
 	}
 	c := startCluster(t, func(o *registry.Options) { o.Sealer = ring })
 	c.must("jobs", "create", "nightly", "--handler", "h", "--payload", "canary")
+	if got := c.must("jobs", "get", "nightly"); !strings.Contains(got, "Payload:    6 bytes, sealed with key k1\n") {
+		t.Errorf("nothing of the payload: %s", got)
+	}
 	c.must("jobs", "pause", "nightly")
 	if code, _, _ := c.run("jobs", "pause", "none"); code != 3 {
 		t.Fatalf("exit code %d", code)
@@ -70,5 +73,16 @@ func TestAuditAndReseal(t *testing.T) {
 	}
 	if got := c.must("jobs", "get", "nightly", "-o", "json"); !strings.Contains(got, "\"payload_key_id\": \"k2\"") || strings.Contains(got, "canary") {
 		t.Errorf("resealed: %s", got)
+	}
+}
+
+// TestResealWithoutKeys: what a node cannot do for any job is said once.
+func TestResealWithoutKeys(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "a", "--handler", "h", "--payload", "x")
+	c.must("jobs", "create", "b", "--handler", "h", "--payload", "x")
+	code, out, errs := c.run("payloads", "reseal")
+	if code != exitUsage || out != "" || strings.Count(errs, "no payload keys: see --payload-key-file") != 1 || strings.Contains(errs, "failed") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
 }

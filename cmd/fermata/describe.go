@@ -23,7 +23,7 @@ func (a *app) describe(j *client.Job) error {
 	line("Name", j.GetName())
 	line("Queue", fmt.Sprintf("%s, priority %d", j.GetQueue(), j.GetPriority()))
 	line("Handler", clip(j.GetHandler(), 128))
-	line("Payload", payloadText(j.GetPayload()))
+	line("Payload", payloadText(j))
 	line("Labels", labelText(j.GetLabels()))
 	line("Schedule", scheduleText(j.GetSchedule()))
 	line("Spread", shortPB(j.GetSchedule().GetJitter()))
@@ -81,8 +81,12 @@ func (a *app) describe(j *client.Job) error {
 	return a.printTable(t)
 }
 
-func payloadText(p []byte) string {
-	if len(p) == 0 {
+func payloadText(j *client.Job) string {
+	p := j.GetPayload()
+	switch {
+	case j.GetPayloadSealed():
+		return fmt.Sprintf("%s, sealed with key %s", plural(int(j.GetPayloadSize()), "byte", "bytes"), printable(j.GetPayloadKeyId()))
+	case len(p) == 0:
 		return none
 	}
 	if len(p) > 300 {

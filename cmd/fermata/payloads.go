@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +43,8 @@ func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selecti
 		after, err := c.UpdateJob(ctx, &client.Job{Name: client.JobID(j)}, "payload_key_id")
 		switch {
 		case client.IsNotFound(err): // deleted since it was listed
+		case refusesKeys(err):
+			return err
 		case err != nil:
 			failed = append(failed, a.failedItem(client.JobID(j), resealed+same, err))
 		case after.GetPayloadKeyId() == j.GetPayloadKeyId():
@@ -54,4 +57,9 @@ func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selecti
 		return err
 	}
 	return a.println(fmt.Sprintf("sealed %s anew, left %d as they are", plural(resealed, "payload", "payloads"), same))
+}
+
+// refusesKeys tells that the node has no keys, which it would say of every job.
+func refusesKeys(err error) bool {
+	return slices.ContainsFunc(client.Violations(err), func(v client.Violation) bool { return v.Field == "update_mask" })
 }

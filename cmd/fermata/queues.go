@@ -55,6 +55,9 @@ func (a *app) setQueueCommand() *cobra.Command {
 						set()
 					}
 				}
+				if s.GetRate() == 0 && !cmd.Flags().Changed("burst") {
+					s.Burst = 0 // a limit goes with its burst
+				}
 				s.Name = args[0]
 				if s, err = c.SetQueueSettings(ctx, s); err != nil {
 					return err

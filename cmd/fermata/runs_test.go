@@ -102,7 +102,7 @@ func TestQueueLimits(t *testing.T) {
 	golden(t, "queues", c.script(
 		"queues get mail",
 		"queues set mail --max-concurrency 20 --rate 100 --burst 200",
-		"queues set mail --rate 0 --burst 0 --recovery-rate 5",
+		"queues set mail --rate 0 --recovery-rate 5",
 		"queues get mail -o yaml",
 		"queues set mail",
 		"queues set mail --burst 5",

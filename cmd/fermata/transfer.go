@@ -66,6 +66,7 @@ type transfer struct {
 	states   bool
 
 	created, replaced, skipped, same int
+	present                          int // created, or the same: registering does not tell
 	failed                           []error
 }
 
@@ -152,7 +153,7 @@ func (t *transfer) register(ctx context.Context, batch []client.NewJob) error {
 	for i, r := range results {
 		switch {
 		case r.Err == nil:
-			t.created++
+			t.present++
 		case client.IsExists(r.Err) && t.existing == "skip":
 			t.skipped++
 		case client.IsExists(r.Err) && t.existing == "replace":
@@ -170,7 +171,10 @@ func (t *transfer) register(ctx context.Context, batch []client.NewJob) error {
 }
 
 func (t *transfer) report() error {
-	text := fmt.Sprintf("registered %s", plural(t.created, "job", "jobs"))
+	text := fmt.Sprintf("registered %s", plural(t.created+t.present, "job", "jobs"))
+	if t.present > 0 {
+		text += " (those that were the same included)"
+	}
 	if t.replaced > 0 {
 		text += fmt.Sprintf(", replaced %d", t.replaced)
 	}

@@ -25,7 +25,7 @@ func TestExportAndImport(t *testing.T) {
 	from.must("jobs", "create", "later", "--at", "2030-01-01T00:00:00Z", "--handler", "r", "--queue", "mail", "--preset", "webhook")
 	lines := from.exported()
 	text := "<" + strings.Join(lines, "\n") + "\n"
-	if out := to.must("import", text); out != "registered 3 jobs\n" {
+	if out := to.must("import", text); out != "registered 3 jobs (those that were the same included)\n" {
 		t.Errorf("%s", out)
 	}
 	if got := to.exported(); strings.Join(got, "\n") != strings.Join(lines, "\n") {
@@ -42,18 +42,18 @@ func TestExportAndImport(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	// Once more changes nothing.
-	if out := to.must("import", text); out != "registered 3 jobs\n" {
+	if out := to.must("import", text); out != "registered 3 jobs (those that were the same included)\n" {
 		t.Errorf("%s", out)
 	}
 	to.must("jobs", "update", "ping", "--every", "5m")
 	code, out, errs := to.run("import", text)
-	if code != exitConflict || !strings.Contains(errs, "ping: ") || out != "registered 2 jobs\n" {
+	if code != exitConflict || !strings.Contains(errs, "ping: ") || out != "registered 2 jobs (those that were the same included)\n" {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
-	if out := to.must("import", "--existing", "skip", text); out != "registered 2 jobs, left 1 as they are\n" || to.stored("ping").GetSchedule().GetInterval().GetEvery().GetSeconds() != 300 {
+	if out := to.must("import", "--existing", "skip", text); out != "registered 2 jobs (those that were the same included), left 1 as they are\n" || to.stored("ping").GetSchedule().GetInterval().GetEvery().GetSeconds() != 300 {
 		t.Errorf("%s", out)
 	}
-	if out := to.must("import", "--existing", "replace", text); out != "registered 2 jobs, replaced 1\n" || to.stored("ping").GetSchedule().GetInterval().GetEvery().GetSeconds() != 60 {
+	if out := to.must("import", "--existing", "replace", text); out != "registered 2 jobs (those that were the same included), replaced 1\n" || to.stored("ping").GetSchedule().GetInterval().GetEvery().GetSeconds() != 60 {
 		t.Errorf("%s", out)
 	}
 	for args, want := range map[string]string{

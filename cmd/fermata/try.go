@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -69,22 +71,31 @@ func (a *app) try(ctx context.Context, c *client.Client, queue string, every tim
 func backedOff(ctx context.Context, c *client.Client, id string, every time.Duration) (*client.Job, error) {
 	tick := time.NewTicker(tryPause)
 	defer tick.Stop()
+	var s *fermatav1.JobStatus // as it was seen last
 	for {
 		j, err := c.GetJob(ctx, id)
 		if err != nil {
+			if overdue := ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded; overdue && s != nil {
+				return nil, notInTime(s)
+			}
 			return nil, err
 		}
-		s := j.GetStatus()
+		s = j.GetStatus()
 		if s.GetConsecutiveFailures() > 0 && s.GetEffectiveInterval().AsDuration() > every {
 			return j, nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			if s.GetState() == fermatav1.JobStatus_STATE_RUNNING {
-				return nil, errors.New("a worker has the job, but no result came in time")
-			}
-			return nil, errors.New("no worker has run the job in time: is there one for this queue, with the handler http?")
+			return nil, notInTime(s)
 		}
 	}
+}
+
+// notInTime says how far the job has come.
+func notInTime(s *fermatav1.JobStatus) error {
+	if s.GetState() == fermatav1.JobStatus_STATE_RUNNING {
+		return errors.New("a worker has the job, but no result came in time")
+	}
+	return errors.New("no worker has run the job in time: is there one for this queue, with the handler http?")
 }

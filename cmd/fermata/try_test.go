@@ -1,9 +1,16 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/job"
 )
 
@@ -54,5 +61,31 @@ func TestTryGivesUpWithoutWorkers(t *testing.T) {
 	}
 	if ids := c.jobs(); len(ids) > 0 {
 		t.Errorf("%v is left", ids)
+	}
+}
+
+// TestTryWhoseTimeEndsInALook says the same as one whose time ends between two.
+func TestTryWhoseTimeEndsInALook(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h")
+	ctx, end := context.WithCancel(t.Context())
+	looks := 0
+	cl, err := client.Dial([]string{c.address}, client.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+			if looks++; looks > 1 {
+				end()
+			}
+			return invoke(ctx, method, q, a, conn, o...)
+		})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	_, err = backedOff(ctx, cl, "ping", time.Minute)
+	if code, _ := judge(err); code != exitFailed || looks != 2 || !strings.Contains(err.Error(), "no worker has run the job in time") {
+		t.Errorf("after %d looks: %v", looks, err)
+	}
+	if _, err := backedOff(ctx, cl, "ping", time.Minute); status.Code(err) != codes.Canceled {
+		t.Errorf("nothing was seen, but: %v", err)
 	}
 }

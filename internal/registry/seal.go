@@ -59,7 +59,7 @@ func (r *Registry) opens(d *job.Definition) error {
 // done when it is already.
 func (r *Registry) reseal(d *job.Definition) (done bool, err error) {
 	if r.o.Sealer == nil {
-		return false, job.Invalid("update_mask", "payload_key_id: this node has no payload keys")
+		return false, job.Invalid("update_mask", "payload_key_id: this node has no payload keys: see --payload-key-file of the scheduler")
 	}
 	if len(d.Payload) == 0 || d.PayloadKey == r.o.Sealer.Current() {
 		return true, nil
