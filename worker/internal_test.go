@@ -138,7 +138,8 @@ func TestOptions(t *testing.T) {
 		want string
 	}{
 		"no address":     {func(o *Options) { o.Addresses = nil }, "no Addresses"},
-		"empty address":  {func(o *Options) { o.Addresses = []string{""} }, "an empty entry in Addresses"},
+		"empty address":  {func(o *Options) { o.Addresses = []string{""} }, `address "" is not host:port`},
+		"no port":        {func(o *Options) { o.Addresses = []string{"a:1", "localhost"} }, `address "localhost" is not host:port`},
 		"slots":          {func(o *Options) { o.Slots = -1 }, "slots is -1, want 1 to 100000"},
 		"namespace":      {func(o *Options) { o.Namespace = "a b" }, "namespace"},
 		"id":             {func(o *Options) { o.ID = "a/b" }, "worker_id"},

@@ -29,8 +29,8 @@ const (
 
 // Options configure a [Worker]. Addresses is required.
 type Options struct {
-	// Addresses are host:port of scheduler nodes, any of them; further ones are
-	// learnt from the nodes.
+	// Addresses are host:port of scheduler nodes, any of them, or gRPC targets such as
+	// "dns:///fermata:7070"; further ones are learnt from the nodes.
 	Addresses []string
 	// Namespace whose jobs are run. Default "default".
 	Namespace string
@@ -109,8 +109,8 @@ func (o Options) validate() error {
 		faults = append(faults, errors.New("no Addresses"))
 	}
 	for _, a := range o.Addresses {
-		if a == "" {
-			faults = append(faults, errors.New("an empty entry in Addresses"))
+		if _, _, err := net.SplitHostPort(a); err != nil && !strings.Contains(a, "://") {
+			faults = append(faults, fmt.Errorf("address %q is not host:port", a))
 		}
 	}
 	if o.Token != nil && o.TLS == nil && len(o.DialOptions) == 0 {

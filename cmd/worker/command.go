@@ -51,19 +51,14 @@ func command(halt context.Context) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use: "worker", Short: "Run a worker with the ready-made handlers", Long: help,
-		SilenceUsage: true, SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Args: noArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Load(cmd, "FERMATA"); err != nil {
 				return usageError{err}
 			}
+			faults := errors.Join(config.Positive(cmd.Flags(), "slots"), f.handlers.unread(cmd.Flags()))
 			s, err := f.build(o, cmd.ErrOrStderr())
-			if err != nil {
+			if err := errors.Join(faults, err); err != nil {
 				return usageError{err}
 			}
 			return s.serve(cmd.Context(), halt)
@@ -71,7 +66,7 @@ func command(halt context.Context) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.String("config", "", "YAML file with values for these flags")
-	flags.StringSliceVar(&o.Addresses, "scheduler", []string{"127.0.0.1:7070"}, "addresses of scheduler nodes, any of them")
+	flags.StringSliceVar(&o.Addresses, "scheduler", []string{"127.0.0.1:7070"}, "addresses of scheduler nodes, any of them, host:port or gRPC targets such as dns:///fermata:7070")
 	flags.StringVar(&o.Namespace, "namespace", "default", "namespace whose jobs are run")
 	flags.StringSliceVar(&o.Queues, "queues", []string{"default"}, "queues to serve")
 	flags.IntVar(&o.Slots, "slots", worker.DefaultSlots, "attempts that run at once")

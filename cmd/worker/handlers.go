@@ -50,6 +50,24 @@ func (f *handlerFlags) register(flags *pflag.FlagSet) {
 	flags.Int64Var(&l.FileSize, "exec-max-file-size", l.FileSize, "size of a file that a program writes, in bytes; 0 for no limit")
 }
 
+// unread names the flags that are set and have no effect, for want of the handler that
+// they are about.
+func (f *handlerFlags) unread(flags *pflag.FlagSet) error {
+	var faults []error
+	flags.VisitAll(func(set *pflag.Flag) {
+		if set.Value.String() == set.DefValue {
+			return
+		}
+		switch {
+		case len(f.execAllow) == 0 && strings.HasPrefix(set.Name, "exec-"):
+			faults = append(faults, fmt.Errorf("--%s has no effect without --exec-allow, which names programs", set.Name))
+		case !f.http && strings.HasPrefix(set.Name, "http-"):
+			faults = append(faults, fmt.Errorf("--%s has no effect with --http=false", set.Name))
+		}
+	})
+	return errors.Join(faults...)
+}
+
 // build makes the handlers by name. It reports all faults.
 func (f *handlerFlags) build() (map[string]worker.Handler, error) {
 	handlers := make(map[string]worker.Handler)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -36,7 +38,18 @@ func TestWrongUsage(t *testing.T) {
 	}{
 		"unknown flag":     {[]string{"--nonsense"}, "--nonsense"},
 		"argument":         {[]string{"argument"}, "argument"},
+		"version's":        {[]string{"version", "argument"}, "argument"},
 		"slots":            {[]string{"--slots", "-1"}, "slots is -1"},
+		"no slots":         {[]string{"--slots", "0"}, "--slots 0: want more than 0"},
+		"bare host":        {[]string{"--scheduler", "localhost"}, `"localhost" is not host:port`},
+		"one bare host":    {[]string{"--scheduler", "127.0.0.1:7070,foo"}, `"foo" is not host:port`},
+		"no address":       {[]string{"--scheduler", ""}, "no Addresses"},
+		"user of nothing":  {[]string{"--exec-user", "1:1"}, "--exec-user has no effect without --exec-allow"},
+		"dir of nothing":   {[]string{"--exec-dir", "/tmp"}, "--exec-dir has no effect"},
+		"root for nothing": {[]string{"--exec-allow-root"}, "--exec-allow-root has no effect"},
+		"bound on nothing": {[]string{"--exec-max-cpu", "1s"}, "--exec-max-cpu has no effect"},
+		"unused networks":  {[]string{"--http=false", "--exec-allow", "/bin/echo", "--http-allow", "10.0.0.0/8"}, "--http-allow has no effect with --http=false"},
+		"unused ports":     {[]string{"--http=false", "--exec-allow", "/bin/echo", "--http-ports", "80"}, "--http-ports has no effect"},
 		"no handler":       {[]string{"--http=false"}, "no handler is enabled"},
 		"http network":     {[]string{"--http-allow", "10.0.0.1"}, `--http-allow "10.0.0.1"`},
 		"exec by name":     {[]string{"--exec-allow", "sh"}, `"sh" is not a clean absolute path`},
@@ -236,4 +249,23 @@ func receive[T any](t *testing.T, from <-chan T) T {
 		t.Fatalf("nothing within %v", patience)
 	}
 	panic("unreachable")
+}
+
+// TestNoUsageHasBackquotes: pflag takes what is between them for the name of the
+// flag's value.
+func TestNoUsageHasBackquotes(t *testing.T) {
+	var look func(*cobra.Command)
+	look = func(c *cobra.Command) {
+		for _, set := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
+			set.VisitAll(func(f *pflag.Flag) {
+				if strings.Contains(f.Usage, "`") {
+					t.Errorf("%s --%s: %s", c.CommandPath(), f.Name, f.Usage)
+				}
+			})
+		}
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	look(command(t.Context()))
 }

@@ -3,9 +3,9 @@
 //
 // A flag takes the first value there is of:
 //
-//  1. the command line: --max-payload 1MiB
-//  2. the environment: FERMATA_MAX_PAYLOAD=1MiB
-//  3. the file named by --config or FERMATA_CONFIG: max-payload: 1MiB
+//  1. the command line: --max-payload 1048576
+//  2. the environment: FERMATA_MAX_PAYLOAD=1048576
+//  3. the file named by --config or FERMATA_CONFIG: max-payload: 1048576
 //  4. its default
 //
 // An empty variable counts as unset. Lists are separated by commas in the

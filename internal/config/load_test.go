@@ -175,3 +175,23 @@ func TestReadSecretFile(t *testing.T) {
 		t.Error("missing file: no error")
 	}
 }
+
+func TestPositive(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                           "",
+		"--slots=1 --op-timeout=1ns": "",
+		"--slots=0":                  "--slots 0: want more than 0; the default is 4",
+		"--slots=-1":                 "", // whoever knows its range says so
+		"--op-timeout=0 --name=0":    "--op-timeout 0s: want more than 0; the default is 1s",
+		"--slots=0 --op-timeout=0ms": "--slots 0: want more than 0; the default is 4\n--op-timeout 0s: want more than 0; the default is 1s",
+	} {
+		s := newSettings(t, strings.Fields(args)...)
+		got := ""
+		if err := Positive(s.cmd.Flags(), "slots", "op-timeout"); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", args, got, want)
+		}
+	}
+}
