@@ -45,8 +45,8 @@ LIVES ?= 500
 ##@ Use
 
 .PHONY: run
-run: ## a one-node cluster on embedded Redis, a worker, sample jobs and a live view
-	go run ./cmd/scheduler dev
+run: build ## a one-node cluster on embedded Redis, a worker, sample jobs and a live view
+	@exec bin/scheduler dev # not `go run`, which takes a clean stop by Ctrl-C for a failure
 
 .PHONY: build
 build: ## build all commands into bin/

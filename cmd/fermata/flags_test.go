@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -300,4 +301,23 @@ func TestFormats(t *testing.T) {
 	if got := clip("übermäßig", 5); got != "über…" {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestNoUsageHasBackquotes: pflag takes what is between them for the name of the
+// flag's value.
+func TestNoUsageHasBackquotes(t *testing.T) {
+	var look func(*cobra.Command)
+	look = func(c *cobra.Command) {
+		for _, set := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
+			set.VisitAll(func(f *pflag.Flag) {
+				if strings.Contains(f.Usage, "`") {
+					t.Errorf("%s --%s: %s", c.CommandPath(), f.Name, f.Usage)
+				}
+			})
+		}
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	look((&app{}).root())
 }

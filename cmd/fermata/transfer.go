@@ -19,7 +19,7 @@ import (
 
 // longestLine bounds a line of an import: a job with the greatest payload that
 // can be configured, as base64.
-const longestLine = 16 << 20
+const longestLine = 22 << 20
 
 func (a *app) importCommand() *cobra.Command {
 	var file, existing string

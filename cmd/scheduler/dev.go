@@ -23,9 +23,12 @@ Ctrl-C drains; a second one stops at once.`
 func devCommand(abort <-chan struct{}) *cobra.Command {
 	o := dev.Options{Abort: abort}
 	cmd := &cobra.Command{
-		Use: "dev", Short: "Run a playground with sample jobs in one process", Long: devHelp, Args: cobra.NoArgs,
+		Use: "dev", Short: "Run a playground with sample jobs in one process", Long: devHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Load(cmd, "FERMATA"); err != nil {
+				return usageError{err}
+			}
+			if err := o.Check(); err != nil {
 				return usageError{err}
 			}
 			node.LogRedis(slog.New(slog.DiscardHandler)) // nothing may write across the view
@@ -34,7 +37,7 @@ func devCommand(abort <-chan struct{}) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.String("config", "", "YAML file with values for these flags")
-	flags.StringVar(&o.GRPCAddr, "grpc-addr", "127.0.0.1:7070", "listen here for clients and workers")
+	flags.StringVar(&o.GRPCAddr, "grpc-addr", "127.0.0.1:7070", "listen here for clients and workers, at an address that no other host reaches")
 	flags.StringVar(&o.HTTPAddr, "http-addr", "127.0.0.1:7072", "serve /metrics, /healthz and /readyz here")
 	flags.StringVar(&o.Redis, "redis", "embedded", "embedded, auto (redis-server where it is on the PATH), or the path of a redis-server")
 	flags.BoolVar(&o.Plain, "plain", false, "print one line an event instead of a live view")

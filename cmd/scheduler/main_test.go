@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func TestWrongUsageIsToldApart(t *testing.T) {
@@ -26,7 +29,7 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 		"durability":       {[]string{"--durability", "forever"}, "memory, local, replica"},
 		"log format":       {[]string{"--log-format", "xml"}, "json or text"},
 		"drain timeout":    {[]string{"--drain-timeout", "-1s"}, "must be positive"},
-		"address":          {[]string{"--grpc-addr", "nonsense"}, "host:port"},
+		"address":          {[]string{"--grpc-addr", "nonsense"}, `--grpc-addr "nonsense": want host:port`},
 		"gossip key":       {[]string{"--gossip-key-file", file("key", "short")}, "16, 24 or 32 bytes"},
 		"gossip network":   {[]string{"--gossip-allow", "10.0.0.1"}, "10.0.0.0/8"},
 		"open to others":   {[]string{"--grpc-addr", ":7070", "--peer-addr", "0.0.0.0:7071", "--gossip-addr", "[::]:7946"}, "--insecure"},
@@ -37,16 +40,22 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 		"half of peers":    {[]string{"--peer-tls-ca", file("a.pem", "x")}, "go together"},
 		"names alone":      {[]string{"--peer-tls-names", "a.example"}, "needs --peer-tls-cert"},
 		"redis ca":         {[]string{"--redis-tls-ca", file("a.pem", "x")}, "--redis-tls-ca"},
-		"missing secret":   {[]string{"--redis-password-file", filepath.Join(dir, "none")}, "none"},
-		"sentinel secret":  {[]string{"--redis-sentinel-password-file", filepath.Join(dir, "none")}, "none"},
+		"missing secret":   {[]string{"--redis-password-file", filepath.Join(dir, "none")}, "--redis-password-file"},
+		"sentinel secret":  {[]string{"--redis-sentinel-password-file", filepath.Join(dir, "none")}, "--redis-sentinel-password-file"},
 		"unknown in file":  {[]string{"--config", file("c.yaml", "no-such-key: 1\n")}, "no-such-key"},
 		"limits and file":  {[]string{"--client-calls", "1", "--access-file", file("a.yaml", "")}, "set limits there"},
-		"negative limit":   {[]string{"--client-calls", "-1"}, "client limits"},
-		"burst alone":      {[]string{"--client-burst", "1"}, "burst needs rate"},
+		"negative limit":   {[]string{"--client-calls", "-1"}, "--client-calls -1"},
+		"burst alone":      {[]string{"--client-burst", "1"}, "want --client-rate"},
 		"token's name":     {[]string{"token", "new", "a:b"}, "a:b"},
 		"no name":          {[]string{"token", "new"}, "accepts 1 arg"},
 		"stray argument":   {[]string{"stray"}, "stray"},
+		"dev's argument":   {[]string{"dev", "stray"}, "stray"},
+		"token's argument": {[]string{"token", "stray"}, "stray"},
+		"version's":        {[]string{"version", "stray"}, "stray"},
 		"dev unknown flag": {[]string{"dev", "--no-such-flag"}, "no-such-flag"},
+		"dev address":      {[]string{"dev", "--grpc-addr", "foo"}, `--grpc-addr "foo": want host:port`},
+		"dev metrics":      {[]string{"dev", "--http-addr", "foo"}, `--http-addr "foo": want host:port`},
+		"dev for others":   {[]string{"dev", "--grpc-addr", "0.0.0.0:0"}, "want an address of this host alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := command(nil)
@@ -58,10 +67,74 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 				t.Fatalf("error %v, want one with %q", err, c.want)
 			}
 			var usage usageError
-			if name != "stray argument" && !errors.As(err, &usage) {
+			if !errors.As(err, &usage) {
 				t.Errorf("%v is not told apart as wrong usage", err)
 			}
 		})
+	}
+}
+
+// TestSenselessSettingsAreRefused before Redis is asked, with the name of the flag and
+// as wrong usage.
+func TestSenselessSettingsAreRefused(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	for flag, values := range map[string][]string{
+		"redis-pool-size":      {"-1", "0", "999999999999"},
+		"redis-timeout":        {"-1s", "0s"},
+		"redis-url":            {"foo", "redis://", "redis://a,b", "redis://h:0"},
+		"max-payload":          {"-3", "0", "15728641", "999999999999"},
+		"min-interval":         {"-1s", "0s", "1us"},
+		"lease-ttl":            {"1ms", "0s", "999ms"},
+		"lock-ttl":             {"1ms", "0s", "1000.5ms"},
+		"audit-keep":           {"5", "0", "10000001"},
+		"events-keep":          {"999", "-1", "10000001"},
+		"worst-jobs":           {"-1", "51"},
+		"name":                 {"a b", "a\nb", "a|b", "é"},
+		"cluster":              {strings.Repeat("a", 256)},
+		"keyspace":             {"a b"},
+		"shards":               {"-1", "0", "4097"},
+		"payload-key-file":     {none},
+		"grpc-addr":            {"foo", "127.0.0.1:65536"},
+		"peer-addr":            {"foo", "127.0.0.1:x"},
+		"gossip-addr":          {"foo", "localhost:7946"},
+		"http-addr":            {"foo"},
+		"advertise-grpc":       {"foo", ":7070", "host:0"},
+		"advertise-peer":       {"foo", ":7071"},
+		"advertise-gossip":     {"foo", "host:7946", ":7946"},
+		"durability-replicas":  {"-1", "0"},
+		"durability-timeout":   {"-1s", "0s", "1us"},
+		"client-rate":          {"-1", "1000001", "NaN"},
+		"client-burst":         {"-1", "1"},
+		"client-calls":         {"-1"},
+		"client-connections":   {"-1"},
+		"namespace-jobs":       {"-1", "1000000001"},
+		"unproved-connections": {"-1", "3"},
+		"log-limit":            {"-1"},
+		"drain-timeout":        {"-1s"},
+	} {
+		for _, value := range values {
+			cmd := command(nil)
+			cmd.SetArgs([]string{"--" + flag, value})
+			err := cmd.ExecuteContext(t.Context())
+			var usage usageError
+			if !errors.As(err, &usage) || !strings.Contains(err.Error(), "--"+flag) {
+				t.Errorf("--%s %q: %v", flag, value, err)
+			}
+		}
+	}
+}
+
+// TestAllFaultsAreToldAtOnce: nobody has to start a node five times to hear of five.
+func TestAllFaultsAreToldAtOnce(t *testing.T) {
+	cmd := command(nil)
+	cmd.SetArgs([]string{
+		"--shards", "0", "--lease-ttl", "1ms", "--redis-url", "foo", "--log-level", "loud", "--grpc-addr", "0.0.0.0:7070", "--payload-key-file", t.TempDir(),
+	})
+	err := cmd.ExecuteContext(t.Context())
+	for _, flag := range []string{"--shards", "--lease-ttl", "--redis-url", "--log-level", "--grpc-addr", "--payload-key-file"} {
+		if err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%v does not name %s", err, flag)
+		}
 	}
 }
 
@@ -92,4 +165,23 @@ func TestHelpNamesEveryFlagAndItsVariable(t *testing.T) {
 			t.Errorf("help does not mention %s", want)
 		}
 	}
+}
+
+// TestNoUsageHasBackquotes: pflag takes what is between them for the name of the
+// flag's value.
+func TestNoUsageHasBackquotes(t *testing.T) {
+	var look func(*cobra.Command)
+	look = func(c *cobra.Command) {
+		for _, set := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
+			set.VisitAll(func(f *pflag.Flag) {
+				if strings.Contains(f.Usage, "`") {
+					t.Errorf("%s --%s: %s", c.CommandPath(), f.Name, f.Usage)
+				}
+			})
+		}
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	look(command(nil))
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"regexp"
 	"slices"
@@ -30,6 +31,12 @@ type nodeFlags struct {
 	drainTimeout  time.Duration
 }
 
+// notZero are flags of which 0 would silently be their default.
+var notZero = []string{
+	"lock-ttl", "lease-ttl", "min-interval", "max-payload", "audit-keep", "redis-pool-size", "redis-timeout", "shards",
+	"durability-replicas", "durability-timeout",
+}
+
 const nodeHelp = `Run a scheduler node.
 
 A node keeps due jobs in Redis, leases them to workers that connect to it, and
@@ -51,7 +58,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	var cfg node.Config
 	var f nodeFlags
 	cmd := &cobra.Command{
-		Use: "scheduler", Short: "Run a scheduler node", Long: nodeHelp, Args: cobra.NoArgs,
+		Use: "scheduler", Short: "Run a scheduler node", Long: nodeHelp, Args: noArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Load(cmd, "FERMATA"); err != nil {
@@ -61,22 +68,25 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 			if s := cmd.Flags().Lookup("trace-sample"); s.Changed {
 				share = s.Value.String()
 			}
-			if err := f.complete(&cfg, share); err != nil {
+			faults := errors.Join(f.complete(&cfg, share), config.Positive(cmd.Flags(), notZero...))
+			n, err := node.New(cfg)
+			if err := errors.Join(faults, err); err != nil {
 				return usageError{err}
 			}
-			return runNode(cmd.Context(), cfg, f.drainTimeout, abort)
+			node.LogRedis(cfg.Logger)
+			return runNode(cmd.Context(), n, cfg.Logger, f.drainTimeout, abort)
 		},
 	}
 	flags := cmd.Flags()
 	flags.String("config", "", "YAML file with values for these flags")
-	flags.StringVar(&cfg.Name, "name", "", "name of this node, unique in the cluster and the same after a restart (default: host name and a random suffix)")
+	flags.StringVar(&cfg.Name, "name", "", "name of this node, unique in the cluster and the same after a restart, of visible ASCII without spaces and | (default: host name and a random suffix)")
 	flags.StringVar(&cfg.GRPCAddr, "grpc-addr", "127.0.0.1:7070", "listen here for clients and workers")
 	flags.StringVar(&cfg.PeerAddr, "peer-addr", "127.0.0.1:7071", "listen here for other nodes")
 	flags.StringVar(&cfg.GossipAddr, "gossip-addr", "127.0.0.1:7946", "listen here for gossip, TCP and UDP")
 	flags.StringVar(&cfg.HTTPAddr, "http-addr", "127.0.0.1:7072", "serve /metrics, /healthz and /readyz here")
-	flags.StringVar(&cfg.AdvertiseGRPC, "advertise-grpc", "", "address that workers are told (default: the one listened on)")
-	flags.StringVar(&cfg.AdvertisePeer, "advertise-peer", "", "address that other nodes are told")
-	flags.StringVar(&cfg.AdvertiseGossip, "advertise-gossip", "", "gossip address that other nodes are told")
+	flags.StringVar(&cfg.AdvertiseGRPC, "advertise-grpc", "", "address, host:port, that workers are told (default: the one listened on)")
+	flags.StringVar(&cfg.AdvertisePeer, "advertise-peer", "", "address, host:port, that other nodes are told")
+	flags.StringVar(&cfg.AdvertiseGossip, "advertise-gossip", "", "gossip address, IP:port, that other nodes are told")
 	flags.StringSliceVar(&cfg.Join, "join", nil, "gossip addresses or DNS names of other nodes")
 	flags.StringVar(&cfg.GossipKeyFile, "gossip-key-file", "", "file with the keys that encrypt gossip, the base64 of 16, 24 or 32 bytes on each line; the first one encrypts, all decrypt; read again when it changes")
 	flags.StringSliceVar(&cfg.GossipAllow, "gossip-allow", nil, "networks, such as 10.0.0.0/8, that other nodes may be in (default: any)")
@@ -90,10 +100,10 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.IntVar(&cfg.UnprovedConnections, "unproved-connections", 0, "connections that may be open of which no caller is known yet, a quarter of them from one address, each for a minute (default: 4096, or a quarter of the files that the process may open)")
 	tlsFlags(cmd, &cfg)
 	redisFlags(cmd, &cfg, &f)
-	flags.DurationVar(&cfg.LockTTL, "lock-ttl", 10*time.Second, "life of a shard's lock without refresh: how long a node that froze or lost its host keeps its shards")
-	flags.DurationVar(&cfg.LeaseTTL, "lease-ttl", 30*time.Second, "life of an attempt's lease without renewal: how long a dead worker keeps its runs")
+	flags.DurationVar(&cfg.LockTTL, "lock-ttl", 10*time.Second, "life of a shard's lock without refresh: how long a node that froze or lost its host keeps its shards; 1s or more")
+	flags.DurationVar(&cfg.LeaseTTL, "lease-ttl", 30*time.Second, "life of an attempt's lease without renewal: how long a dead worker keeps its runs; 1s or more")
 	flags.DurationVar(&cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
-	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes")
+	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes, at most 15728640 (15 MiB): a message has 16 MiB, and room for the rest of a job")
 	flags.StringVar(&cfg.PayloadKeyFile, "payload-key-file", "", "file with the keys that seal payloads in Redis, a line \"id base64key\" each, the sealing one first; see docs/security/payloads.md (default: payloads are stored as given)")
 	flags.IntVar(&cfg.WorstJobs, "worst-jobs", 0, "how many of the latest and of the longest failing jobs /metrics names, of those this node holds, 0 to 50; see docs/lateness.md")
 	flags.IntVar(&cfg.EventsKeep, "events-keep", 0, "about how many events are kept in Redis for watchers and webhooks, 1,000 to 10,000,000, the same on all nodes; see docs/events.md (default: none are recorded)")
@@ -125,14 +135,14 @@ func tlsFlags(cmd *cobra.Command, cfg *node.Config) {
 func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 	flags := cmd.Flags()
 	f.redis = redisflags.Add(flags, &cfg.Redis, &cfg.RedisTLS)
-	flags.IntVar(&cfg.Redis.PoolSize, "redis-pool-size", 16, "connections to each Redis server")
+	flags.IntVar(&cfg.Redis.PoolSize, "redis-pool-size", 16, "connections to each Redis server, for each of three pools, 1 to 100000")
 	flags.DurationVar(&cfg.Redis.ReadTimeout, "redis-timeout", time.Second, "longest wait for one answer of Redis")
 	flags.StringVar(&cfg.Keyspace, "keyspace", "fermata", "prefix of all keys; clusters with different ones can share a Redis")
-	flags.IntVar(&cfg.Shards, "shards", 64, "number of shards, fixed when the keyspace is created; 256 for more than five million jobs")
+	flags.IntVar(&cfg.Shards, "shards", 64, "number of shards, 1 to 4096, fixed when the keyspace is created; 256 for more than five million jobs")
 	flags.StringVar(&f.durability, "durability", "local", "memory, local or replica: what an acknowledged write must survive; see docs/guarantees.md")
 	flags.IntVar(&cfg.DurabilityReplicas, "durability-replicas", 1, "replicas that confirm a write under --durability replica")
 	flags.DurationVar(&cfg.DurabilityTimeout, "durability-timeout", 500*time.Millisecond, "longest wait for their confirmation")
-	flags.BoolVar(&cfg.RedisFunctions, "redis-functions", false, "call functions that `fermata redis functions --load` has brought to Redis, so that the user of the nodes needs no EVAL; see docs/security/redis.md")
+	flags.BoolVar(&cfg.RedisFunctions, "redis-functions", false, "call functions that 'fermata redis functions --load' has brought to Redis, so that the user of the nodes needs no EVAL; see docs/security/redis.md")
 	flags.BoolVar(&cfg.AllowUnsafe, "allow-unsafe-redis", false, "run on a Redis that may evict keys or lose writes")
 }
 
@@ -148,7 +158,9 @@ func (f nodeFlags) complete(cfg *node.Config, traceShare string) (err error) {
 	}
 	errs := []error{f.redis.Read()}
 	cfg.Durability, err = node.ParseDurability(f.durability)
-	errs = append(errs, err)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("--%w", err))
+	}
 	logger, level, err := logs.New(os.Stderr, f.logs)
 	errs = append(errs, err)
 	cfg.Logger, cfg.LogLevel = logger, level
@@ -165,12 +177,7 @@ func (f nodeFlags) complete(cfg *node.Config, traceShare string) (err error) {
 
 // runNode runs a node until ctx ends, then drains it until abort is closed. A node
 // that cannot go on is stopped at once.
-func runNode(ctx context.Context, cfg node.Config, drainTimeout time.Duration, abort <-chan struct{}) error {
-	node.LogRedis(cfg.Logger)
-	n, err := node.New(cfg)
-	if err != nil {
-		return usageError{err}
-	}
+func runNode(ctx context.Context, n *node.Node, logger *slog.Logger, drainTimeout time.Duration, abort <-chan struct{}) error {
 	if err := n.Start(ctx); err != nil {
 		return err
 	}
@@ -180,7 +187,7 @@ func runNode(ctx context.Context, cfg node.Config, drainTimeout time.Duration, a
 		now, cancel := context.WithCancel(ctx)
 		cancel()
 		if undone := n.Stop(now); undone != nil {
-			cfg.Logger.Warn("what the node had begun is left to the others", "error", undone)
+			logger.Warn("what the node had begun is left to the others", "error", undone)
 		}
 		return err
 	}

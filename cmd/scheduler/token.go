@@ -19,7 +19,10 @@ Standard error has the entry for the access file. It holds a hash, from which th
 token cannot be found; the token itself is shown nowhere else.`
 
 func tokenCommand() *cobra.Command {
-	parent := &cobra.Command{Use: "token", Short: "Make tokens for clients and workers", Args: cobra.NoArgs}
+	parent := &cobra.Command{
+		Use: "token", Short: "Make tokens for clients and workers", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	parent.AddCommand(&cobra.Command{
 		Use: "new NAME", Short: "Make a token and its entry for the access file", Long: tokenHelp,
 		Args: func(cmd *cobra.Command, args []string) error {

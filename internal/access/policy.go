@@ -97,10 +97,13 @@ func checkPattern(at, pattern string) error {
 	return nil
 }
 
+// MaxRate is the greatest rate of calls.
+const MaxRate = 1_000_000
+
 // Check says what is wrong with limits that stand at a place.
 func (l Limits) Check(at string) error {
-	if !(l.Rate >= 0 && l.Rate <= 1e6) || l.Burst < 0 || l.Calls < 0 || l.Connections < 0 {
-		return fmt.Errorf("%s: want rate from 0 to 1000000 and nothing negative", at)
+	if !(l.Rate >= 0 && l.Rate <= MaxRate) || l.Burst < 0 || l.Calls < 0 || l.Connections < 0 {
+		return fmt.Errorf("%s: want rate from 0 to %d and nothing negative", at, MaxRate)
 	}
 	if l.Burst > 0 && l.Rate == 0 {
 		return fmt.Errorf("%s: burst needs rate", at)

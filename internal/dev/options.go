@@ -1,9 +1,14 @@
 package dev
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/bearer"
 )
 
 // Values of [Options.Redis] beside a path.
@@ -17,8 +22,8 @@ const (
 // Options of [Run]. The zero value is what `scheduler dev` does without flags.
 type Options struct {
 	// GRPCAddr and HTTPAddr are where the node listens for clients and workers,
-	// and for metrics. Default 127.0.0.1:7070 and 127.0.0.1:7072; port 0 takes a
-	// free one.
+	// and for metrics. No other host may reach the first. Default 127.0.0.1:7070 and
+	// 127.0.0.1:7072; port 0 takes a free one.
 	GRPCAddr, HTTPAddr string
 	// Redis is "embedded" (default), "auto", or the path of a redis-server.
 	Redis string
@@ -36,6 +41,22 @@ type Options struct {
 	Abort <-chan struct{}
 	// DrainTimeout bounds the draining. Default 30 s.
 	DrainTimeout time.Duration
+}
+
+// Check says what is wrong with addresses, by the names of the flags. [Run] wants it to
+// be nothing.
+func (o Options) Check() error {
+	o = o.withDefaults()
+	var faults []error
+	for _, a := range []struct{ flag, addr string }{{"grpc-addr", o.GRPCAddr}, {"http-addr", o.HTTPAddr}} {
+		if _, _, err := net.SplitHostPort(a.addr); err != nil {
+			faults = append(faults, fmt.Errorf("--%s %q: want host:port", a.flag, a.addr))
+		}
+	}
+	if len(faults) == 0 && !bearer.Local(o.GRPCAddr) {
+		faults = append(faults, fmt.Errorf("--grpc-addr %s: other hosts can reach it, and the playground has nothing to keep them out: want an address of this host alone, such as 127.0.0.1:7070", o.GRPCAddr))
+	}
+	return errors.Join(faults...)
 }
 
 func (o Options) withDefaults() Options {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/logs"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/worker"
@@ -33,6 +34,7 @@ type playground struct {
 	dir      string // of this run alone
 	facts    facts
 	logger   *slog.Logger
+	level    *logs.Level
 	commands chan mode // what the target was told
 
 	target      *target
@@ -104,8 +106,8 @@ func (p *playground) openLog(context.Context) error {
 		return fmt.Errorf("open the log file: %w", err)
 	}
 	p.onStop(func(context.Context) error { return f.Close() })
-	p.logger = slog.New(slog.NewTextHandler(f, nil))
-	return nil
+	p.logger, p.level, err = logs.New(f, logs.Options{Format: "text", Level: "info"})
+	return err
 }
 
 func (p *playground) startTarget(context.Context) (err error) {
@@ -138,7 +140,7 @@ func (p *playground) startNode(ctx context.Context) error {
 		PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
 		Redis: redisstore.ClientOptions{URL: redis.url}, Durability: redisstore.DurabilityMemory,
 		Reflection: true, AllowUnsafe: true, Shards: shards, Limits: limits, EventsKeep: 10_000,
-		Logger: p.logger, Registerer: registry, Gatherer: registry,
+		Logger: p.logger, LogLevel: p.level, Registerer: registry, Gatherer: registry,
 	})
 	if err != nil {
 		return err

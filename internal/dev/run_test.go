@@ -208,6 +208,46 @@ func TestHealthyRunsOnTimeWhileFailingBacksOff(t *testing.T) {
 }
 
 // The end of the context lets a run finish; closing Abort does not.
+// TestTheLogLevelCanBeChanged, as that of any node: by fermata log-level.
+func TestTheLogLevelCanBeChanged(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	p := play(t, Options{LogFile: file})
+	page := regexp.MustCompile(`http://\S+/metrics`).FindString(p.out.String())
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPut, strings.Replace(page, "/metrics", "/loglevel", 1), strings.NewReader(`{"level": "debug"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("answered %s", answer.Status)
+	}
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `msg="log level changed" from=info to=debug`) {
+		t.Errorf("the log says %.500s, %v", text, err)
+	}
+}
+
+func TestAddressesAreChecked(t *testing.T) {
+	for addr, want := range map[string]string{
+		"": "", "127.0.0.1:0": "", "[::1]:1": "", "localhost:7070": "", "foo": `--grpc-addr "foo": want host:port`,
+		":7070": "of this host alone", "0.0.0.0:7070": "of this host alone", "10.0.0.1:7070": "of this host alone", "[::]:0": "of this host alone",
+	} {
+		switch err := (Options{GRPCAddr: addr}).Check(); {
+		case want == "" && err != nil:
+			t.Errorf("%q: %v", addr, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "tls")):
+			t.Errorf("%q: %v, want %q", addr, err, want)
+		}
+	}
+	if err := (Options{HTTPAddr: "0.0.0.0:7072"}).Check(); err != nil {
+		t.Errorf("metrics for others: %v", err)
+	}
+}
+
 func TestDrainAndAbort(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		logFile := filepath.Join(t.TempDir(), "log")

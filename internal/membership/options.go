@@ -14,11 +14,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Defaults of [Options].
+// Defaults and limits of [Options].
 const (
 	DefaultBindAddr    = "0.0.0.0"
 	DefaultRejoinEvery = 10 * time.Second
 	DefaultKeysEvery   = 3 * time.Second
+
+	// MaxLabel bounds Label, in bytes.
+	MaxLabel = memberlist.LabelMaxSize
 )
 
 // Failure detection; doc.go says what follows from these.
@@ -127,8 +130,8 @@ func (o Options) validate() error {
 	if own := net.ParseIP(cmp.Or(o.AdvertiseAddr, o.BindAddr)); len(o.Allow) > 0 && !own.IsUnspecified() && !o.allows(own) {
 		return fmt.Errorf("the networks that nodes may be in do not include this node's own address %v", own)
 	}
-	if len(o.Label) > memberlist.LabelMaxSize {
-		return fmt.Errorf("label of %d bytes: at most %d", len(o.Label), memberlist.LabelMaxSize)
+	if len(o.Label) > MaxLabel {
+		return fmt.Errorf("label of %d bytes: at most %d", len(o.Label), MaxLabel)
 	}
 	longest := o.meta()
 	longest.Aside = true

@@ -3,8 +3,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/dispatch"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/redisstore"
@@ -21,12 +20,14 @@ import (
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/tlsfiles"
 	"github.com/fermata-io/fermata/internal/tracing"
+	"github.com/fermata-io/fermata/internal/trail"
 )
 
 // Config describes one node. Name and Redis.URL are required. Addresses are
 // host:port; port 0 takes a free one.
 type Config struct {
-	// Name is unique in the cluster and the same after a restart, where possible.
+	// Name is unique in the cluster and the same after a restart, where possible. It
+	// has visible ASCII characters, without '|'.
 	Name    string
 	Version string
 
@@ -67,8 +68,10 @@ type Config struct {
 
 	Redis    redisstore.ClientOptions
 	Keyspace string // prefix of all keys; default "fermata"
-	Shards   int    // fixed when the keyspace is created; default 64
-	// Durability is the class that Redis must meet; see docs/guarantees.md.
+	Shards   int    // 1 to 4096, fixed when the keyspace is created; default 64
+	// Durability is the class that Redis must meet; see docs/guarantees.md. In class
+	// replica a write is confirmed by DurabilityReplicas, 1 or more, default 1, within
+	// DurabilityTimeout, 1 ms or more and less than Redis.ReadTimeout, default 500 ms.
 	Durability         redisstore.Durability
 	DurabilityReplicas int
 	DurabilityTimeout  time.Duration
@@ -91,21 +94,22 @@ type Config struct {
 
 	// UnprovedConnections is how many connections to GRPCAddr, and as many to PeerAddr,
 	// may be open of which no caller is known yet, a quarter of them from one address.
-	// Default: rpc.DefaultUnproved, or a quarter of the files that the process may open
-	// if that is less.
+	// 4 or more. Default: rpc.DefaultUnproved, or a quarter of the files that the process
+	// may open if that is less.
 	UnprovedConnections int
 
 	// NamespaceJobs is how many jobs each namespace may have of which AccessFile says
-	// nothing; 0 is no limit.
+	// nothing, at most access.MaxNamespaceJobs; 0 is no limit.
 	NamespaceJobs int
 
 	// Network stands in for the host's network, for a cluster inside one process.
 	Network Network
 
-	LockTTL  time.Duration // of a shard's lock without refresh; default 10 s
-	LeaseTTL time.Duration // of an attempt; default 30 s
+	LockTTL  time.Duration // of a shard's lock without refresh, whole ms from 1 s; default 10 s
+	LeaseTTL time.Duration // of an attempt, 1 s or more; default 30 s
 	Rescan   time.Duration // safety net of the holder's loop; default 1 s
-	Limits   job.Limits
+	// Limits of jobs: MinInterval of 1 ms or more, MaxPayload of 1 to rpc.MaxPayload.
+	Limits job.Limits
 	// PayloadKeyFile holds the keys that seal payloads; empty: payloads are stored as
 	// they are given.
 	PayloadKeyFile string
@@ -114,7 +118,8 @@ type Config struct {
 	EventsKeep int
 	// WebhooksFile says who is told of events. Empty: nobody.
 	WebhooksFile string
-	// AuditKeep is about how many audit records are kept; default 10,000.
+	// AuditKeep is about how many audit records are kept, 100 to 10,000,000; default
+	// 10,000.
 	AuditKeep int
 	// WorstJobs is how many of the late and of the failing jobs /metrics names, 0 to
 	// 50; default none, for no other metric carries the id of a job.
@@ -140,91 +145,52 @@ type Network struct {
 	Gossip membership.Transport
 }
 
+func (n Network) listen(address string) (net.Listener, error) {
+	if n.Listen == nil {
+		return net.Listen("tcp", address)
+	}
+	return n.Listen(address)
+}
+
 // Authenticates tells whether callers have to say who they are.
 func (c *Config) Authenticates() bool { return c.AccessFile != "" }
 
-func (c *Config) setDefaults() error {
-	for _, d := range []struct {
-		field *string
-		value string
-	}{
-		{&c.GRPCAddr, "127.0.0.1:7070"}, {&c.PeerAddr, "127.0.0.1:7071"},
-		{&c.GossipAddr, "127.0.0.1:7946"}, {&c.HTTPAddr, "127.0.0.1:7072"},
-		{&c.Keyspace, "fermata"}, {&c.Version, "dev"},
-	} {
-		if *d.field == "" {
-			*d.field = d.value
-		}
-	}
-	var errs []error
-	if c.Cluster == "" {
-		c.Cluster = c.Keyspace
-	}
-	if c.Shards == 0 {
-		c.Shards = 64
-	}
-	if c.UnprovedConnections == 0 {
-		c.UnprovedConnections = rpc.DefaultUnproved
-		if files := openFiles(); files > 0 && files/4 < rpc.DefaultUnproved {
-			c.UnprovedConnections = max(16, int(files/4))
-		}
-	}
-	if c.LockTTL == 0 {
-		c.LockTTL = shardlock.DefaultTTL
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.exposed = c.exposures(); !c.Insecure {
-		errs = append(errs, refused(c.exposed))
-	}
-	if c.Network.Listen == nil {
-		c.Network.Listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
-	}
+func (c *Config) setDefaults() {
+	orDefault(&c.GRPCAddr, "127.0.0.1:7070")
+	orDefault(&c.PeerAddr, "127.0.0.1:7071")
+	orDefault(&c.GossipAddr, "127.0.0.1:7946")
+	orDefault(&c.HTTPAddr, "127.0.0.1:7072")
+	orDefault(&c.Keyspace, "fermata")
+	orDefault(&c.Cluster, c.Keyspace)
+	orDefault(&c.Version, "dev")
+	orDefault(&c.Shards, redisstore.DefaultShards)
+	orDefault(&c.Redis.PoolSize, redisstore.DefaultPoolSize)
+	orDefault(&c.Redis.ReadTimeout, redisstore.DefaultReadTimeout)
+	orDefault(&c.DurabilityReplicas, 1)
+	orDefault(&c.DurabilityTimeout, redisstore.DefaultWaitTimeout)
+	orDefault(&c.UnprovedConnections, unprovedByDefault())
+	orDefault(&c.LockTTL, shardlock.DefaultTTL)
+	orDefault(&c.LeaseTTL, dispatch.DefaultLeaseTTL)
+	orDefault(&c.AuditKeep, trail.DefaultKeep)
+	orDefault(&c.Logger, slog.New(slog.DiscardHandler))
+	c.Limits = c.Limits.WithDefaults()
 	if c.Registerer == nil || c.Gatherer == nil {
 		r := prometheus.NewRegistry()
 		r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		c.Registerer, c.Gatherer = r, r
 	}
-	if c.Name == "" {
-		errs = append(errs, errors.New("a node needs a name"))
-	}
-	for _, a := range []struct{ name, value string }{
-		{"grpc-addr", c.GRPCAddr}, {"peer-addr", c.PeerAddr}, {"gossip-addr", c.GossipAddr}, {"http-addr", c.HTTPAddr},
-	} {
-		if _, _, err := net.SplitHostPort(a.value); err != nil {
-			errs = append(errs, fmt.Errorf("%s %q: want host:port", a.name, a.value))
-		}
-	}
-	if c.Authenticates() && c.ClientLimits != (access.Limits{}) {
-		errs = append(errs, errors.New("client limits are for nodes without access-file; set limits there"))
-	}
-	if c.WorstJobs < 0 || c.WorstJobs > maxWorstJobs {
-		errs = append(errs, fmt.Errorf("worst-jobs %d: want 0 to %d", c.WorstJobs, maxWorstJobs))
-	}
-	errs = append(errs, c.ClientLimits.Check("client limits"))
-	if c.WebhooksFile != "" && c.EventsKeep == 0 {
-		errs = append(errs, errors.New("webhooks-file needs events-keep: without it no events are recorded"))
-	}
-	if k := c.EventsKeep; k != 0 && (k < redisstore.MinKeepEvents || k > redisstore.MaxKeepEvents) {
-		errs = append(errs, fmt.Errorf("events-keep %d: want %d to %d, or 0 for none", k, redisstore.MinKeepEvents, redisstore.MaxKeepEvents))
-	}
-	if c.NamespaceJobs < 0 || c.NamespaceJobs > access.MaxNamespaceJobs {
-		errs = append(errs, fmt.Errorf("namespace-jobs %d: want 0 (no limit) to %d", c.NamespaceJobs, access.MaxNamespaceJobs))
-	}
-	if c.UnprovedConnections < 4 {
-		errs = append(errs, fmt.Errorf("unproved-connections %d: want at least 4", c.UnprovedConnections))
-	}
-	// WAIT is answered after at most one, the answer is waited for at most the other.
-	wait := cmp.Or(c.DurabilityTimeout, redisstore.DefaultWaitTimeout)
-	if read := cmp.Or(c.Redis.ReadTimeout, redisstore.DefaultReadTimeout); c.Durability == redisstore.DurabilityReplica && wait >= read {
-		errs = append(errs, fmt.Errorf("durability-timeout %v: must be shorter than redis-timeout %v", wait, read))
-	}
-	return errors.Join(errs...)
 }
 
-// maxWorstJobs bounds the series that carry the id of a job.
-const maxWorstJobs = 50
+func orDefault[T comparable](field *T, value T) { *field = cmp.Or(*field, value) }
+
+// unprovedByDefault leaves three quarters of the files that the process may open to
+// connections of callers that are known.
+func unprovedByDefault() int {
+	if files := openFiles(); files > 0 && files/4 < rpc.DefaultUnproved {
+		return max(16, int(files/4))
+	}
+	return rpc.DefaultUnproved
+}
 
 // advertised is what others are told of an address that was listened on.
 func advertised(configured string, listening net.Addr) string {

@@ -28,6 +28,14 @@ func (c *Config) exposures() []exposure {
 	return open
 }
 
+// checkExposure refuses listeners that are exposed, unless that is accepted.
+func (c *Config) checkExposure() error {
+	if c.exposed = c.exposures(); c.Insecure {
+		return nil
+	}
+	return refused(c.exposed)
+}
+
 // guardsClients tells whether clients and workers are asked who they are, under TLS.
 func (c *Config) guardsClients() bool {
 	byCertificate := c.TLS.CA != "" && (c.ClientAuth == "" || c.ClientAuth == "required")

@@ -46,7 +46,7 @@ func TestNoListenerIsOpenByAccident(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := node.Config{Name: "n"}
+			cfg := node.Config{Name: "n", Redis: redisstore.ClientOptions{URL: "redis://127.0.0.1:6379"}}
 			c.change(&cfg)
 			_, err := node.New(cfg)
 			if (err == nil) != (c.want == nil) {

@@ -92,16 +92,14 @@ type cleanup struct {
 // New checks the configuration, with the files that it names. It opens no port and no
 // connection.
 func New(cfg Config) (*Node, error) {
-	if err := cfg.setDefaults(); err != nil {
-		return nil, err
-	}
-	security, err := openSecurity(cfg)
-	if err != nil {
+	cfg.setDefaults()
+	security, filesErr := openSecurity(cfg)
+	if err := errors.Join(cfg.validate(), filesErr); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Node{
-		cfg: cfg, security: security, ctx: ctx, cancel: cancel, startedAt: time.Now(),
+		cfg: cfg, security: security, keys: security.payloads, ctx: ctx, cancel: cancel, startedAt: time.Now(),
 		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
 		failed: make(chan error, 1), counts: queueCounts{shards: make(map[int][]laneStat)},
 	}, nil

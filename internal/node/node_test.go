@@ -236,7 +236,10 @@ func TestShardsAreHandedOverAtOnce(t *testing.T) {
 }
 
 func TestImpossibleTimeoutsAreRefused(t *testing.T) {
-	cfg := node.Config{Name: "n", Durability: redisstore.DurabilityReplica, DurabilityTimeout: time.Second}
+	cfg := node.Config{
+		Name: "n", Redis: redisstore.ClientOptions{URL: "redis://127.0.0.1:6379"},
+		Durability: redisstore.DurabilityReplica, DurabilityTimeout: time.Second,
+	}
 	if _, err := node.New(cfg); err == nil || !strings.Contains(err.Error(), "redis-timeout") {
 		t.Errorf("confirmations that take as long as any answer may: %v", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/fermata-io/fermata/internal/membership"
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/seal"
 	"github.com/fermata-io/fermata/internal/tlsfiles"
 )
 
@@ -20,13 +22,14 @@ type security struct {
 	clients, peers credentials.TransportCredentials
 	redis          func() *tls.Config // nil: as the URL says
 	gossip         []netip.Prefix
+	payloads       *seal.Ring // nil: they are stored as they are given
 	sources        []*tlsfiles.Source
 }
 
 // openSecurity reads the files, which have to be good at the start.
 func openSecurity(c Config) (security, error) {
 	var s security
-	errs := []error{s.openClients(c), s.openPeers(c), s.openRedis(c)}
+	errs := []error{s.openClients(c), s.openPeers(c), s.openRedis(c), s.openPayloadKeys(c)}
 	if c.GossipKeyFile != "" {
 		if _, err := membership.ReadKeys(c.GossipKeyFile); err != nil {
 			errs = append(errs, fmt.Errorf("--gossip-key-file: %w", err))
@@ -97,14 +100,36 @@ func (s *security) openPeers(c Config) error {
 }
 
 func (s *security) openRedis(c Config) error {
-	if c.RedisTLS == (tlsfiles.Files{}) {
-		return nil
-	}
-	source, err := s.open(c, "redis", "--redis-tls-", "ca", c.RedisTLS)
-	if err == nil {
+	if c.RedisTLS != (tlsfiles.Files{}) {
+		source, err := s.open(c, "redis", "--redis-tls-", "ca", c.RedisTLS)
+		if err != nil {
+			return err
+		}
 		s.redis = source.ClientConfig
 	}
-	return err
+	if err := s.toRedis(c).CheckURL(); err != nil {
+		return fmt.Errorf("--redis-url: %w", err)
+	}
+	return nil
+}
+
+// toRedis are the options of connections to Redis.
+func (s *security) toRedis(c Config) redisstore.ClientOptions {
+	o := c.Redis
+	if s.redis != nil {
+		o.TLS = s.redis
+	}
+	return o
+}
+
+func (s *security) openPayloadKeys(c Config) (err error) {
+	if c.PayloadKeyFile == "" {
+		return nil
+	}
+	if s.payloads, err = seal.Load(c.PayloadKeyFile); err != nil {
+		return fmt.Errorf("--payload-key-file: %w", err)
+	}
+	return nil
 }
 
 // dialPeers are the options of connections to other nodes.

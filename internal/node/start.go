@@ -24,7 +24,6 @@ import (
 	"github.com/fermata-io/fermata/internal/ring"
 	"github.com/fermata-io/fermata/internal/rpc"
 	"github.com/fermata-io/fermata/internal/scheduler"
-	"github.com/fermata-io/fermata/internal/seal"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
 	"github.com/fermata-io/fermata/internal/tracing"
@@ -40,21 +39,23 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 		return err
 	}
 	if n.store, err = n.openStore(ctx, "engines", false); err != nil {
-		return err
+		return n.atRedis(err)
 	}
 	n.cfg.Shards = n.store.Shards()
 	if n.clientStore, err = n.openStore(ctx, "clients", true); err != nil {
-		return err
+		return n.atRedis(err)
 	}
 	return n.checkRedis(ctx)
 }
 
+// atRedis says where Redis was looked for, and how to have it looked for elsewhere.
+func (n *Node) atRedis(err error) error {
+	return fmt.Errorf("redis at %s (set --redis-url if it is elsewhere): %w", n.cfg.Redis.Servers(), err)
+}
+
 // connect opens a pool of connections.
 func (n *Node) connect(pool string) (redis.UniversalClient, error) {
-	options := n.cfg.Redis
-	if n.security.redis != nil {
-		options.TLS = n.security.redis
-	}
+	options := n.security.toRedis(n.cfg)
 	options.ClientName = "fermata-" + n.cfg.Name + "-" + pool
 	client, err := redisstore.NewClient(options)
 	if err != nil {
@@ -116,7 +117,7 @@ func (n *Node) listen(context.Context) error {
 		what, addr string
 		to         *net.Listener
 	}{{"grpc-addr", n.cfg.GRPCAddr, &n.clients}, {"peer-addr", n.cfg.PeerAddr, &n.others}} {
-		listener, err := n.cfg.Network.Listen(l.addr)
+		listener, err := n.cfg.Network.listen(l.addr)
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.what, err)
 		}
@@ -153,11 +154,6 @@ func (n *Node) build(ctx context.Context) (err error) {
 	}
 	n.ledger = ledger.New(committed)
 	n.onStop("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
-	if c.PayloadKeyFile != "" {
-		if n.keys, err = seal.Load(c.PayloadKeyFile); err != nil {
-			return err
-		}
-	}
 	n.trail, err = trail.New(trail.Options{Store: n.clientStore, Keep: c.AuditKeep, Logger: c.Logger, Registerer: c.Registerer})
 	if err != nil {
 		return err
@@ -384,7 +380,7 @@ func (n *Node) drain(ctx context.Context) error {
 const leaveTimeout = time.Second
 
 func (n *Node) serveHTTP(context.Context) error {
-	listener, err := n.cfg.Network.Listen(n.cfg.HTTPAddr)
+	listener, err := n.cfg.Network.listen(n.cfg.HTTPAddr)
 	if err != nil {
 		return fmt.Errorf("http-addr: %w", err)
 	}

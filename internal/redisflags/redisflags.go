@@ -5,6 +5,7 @@ package redisflags
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/pflag"
 
@@ -37,10 +38,17 @@ func Add(flags *pflag.FlagSet, client *redisstore.ClientOptions, files *tlsfiles
 }
 
 // Read puts the contents of the files into the options that the flags write to. Its
-// errors name the files.
+// errors name the flags and the files.
 func (s *Secrets) Read() error {
-	var err, sentinelErr error
-	s.client.Password, err = config.ReadSecretFile(s.password)
-	s.client.SentinelPassword, sentinelErr = config.ReadSecretFile(s.sentinelPassword)
-	return errors.Join(err, sentinelErr)
+	return errors.Join(
+		read(&s.client.Password, "redis-password-file", s.password),
+		read(&s.client.SentinelPassword, "redis-sentinel-password-file", s.sentinelPassword),
+	)
+}
+
+func read(secret *string, flag, path string) (err error) {
+	if *secret, err = config.ReadSecretFile(path); err != nil {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	return nil
 }

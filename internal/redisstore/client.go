@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,6 +19,9 @@ const (
 	DefaultReadTimeout = time.Second
 	DefaultPoolTimeout = 250 * time.Millisecond
 	DefaultPoolSize    = 16
+
+	// MaxPoolSize is ten times what a server takes as it comes (maxclients).
+	MaxPoolSize = 100_000
 
 	// stateReload is how stale the map of a cluster may get. go-redis's own
 	// default needs a minute to notice a dead primary.
@@ -45,14 +49,14 @@ type ClientOptions struct {
 	// host that is dialled. Default: the system's authorities. With redis it is
 	// refused, so that nobody believes to be encrypted who is not.
 	TLS func() *tls.Config
-	// ClientName shows in CLIENT LIST.
+	// ClientName shows in CLIENT LIST; see [ClientNameFault].
 	ClientName string
-	// PoolSize is the number of connections to each server. Default 16.
+	// PoolSize is the number of connections to each server, 1 to 100,000. Default 16.
 	PoolSize int
 	// Dialer opens connections, on which TLS is spoken with rediss. Default: TCP.
 	Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 	// DialTimeout, ReadTimeout (also for writes) and PoolTimeout default to 1 s,
-	// 1 s and 250 ms.
+	// 1 s and 250 ms. None is negative.
 	DialTimeout, ReadTimeout, PoolTimeout time.Duration
 }
 
@@ -60,21 +64,15 @@ type ClientOptions struct {
 // deadlines, gives up early, and never repeats a command by itself, because a
 // repeated command must be recognised as one by whoever sends it.
 func NewClient(o ClientOptions) (redis.UniversalClient, error) {
-	target, err := parseURL(o.URL)
-	if err != nil {
-		return nil, fmt.Errorf("redis URL: %w", err)
+	target, err := o.target()
+	if err := errors.Join(err, o.validate()); err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
 	}
 	if o.Username != "" {
 		target.username = o.Username
 	}
 	if o.Password != "" {
 		target.password = o.Password
-	}
-	if o.TLS != nil && !target.tls {
-		return nil, errors.New("redis TLS: it is configured, but the URL does not begin with rediss: it would not be encrypted")
-	}
-	if (o.SentinelUsername != "" || o.SentinelPassword != "") && target.master == "" {
-		return nil, errors.New("redis sentinel user: it is configured, but the URL does not name sentinels, as redis+sentinel://host:port/master does")
 	}
 	if target.tls {
 		o.Dialer = o.secured()
@@ -99,6 +97,57 @@ func NewClient(o ClientOptions) (redis.UniversalClient, error) {
 		return redis.NewFailoverClient(u.Failover()), nil
 	}
 	return redis.NewClient(u.Simple()), nil
+}
+
+// CheckURL says what is wrong with the URL, alone or beside the other options. No error
+// shows a password.
+func (o ClientOptions) CheckURL() error {
+	_, err := o.target()
+	return err
+}
+
+// Servers are the addresses that the URL names, those of sentinels where there are any,
+// with commas between; "" for a URL that cannot be read.
+func (o ClientOptions) Servers() string {
+	t, _ := parseURL(o.URL)
+	return strings.Join(t.addrs, ",")
+}
+
+// target reads the URL and compares the other options with it.
+func (o ClientOptions) target() (target, error) {
+	t, err := parseURL(o.URL)
+	switch {
+	case err != nil:
+		return t, fmt.Errorf("URL: %w", err)
+	case o.TLS != nil && !t.tls:
+		return t, errors.New("TLS is configured, but the URL does not begin with rediss: it would not be encrypted")
+	case (o.SentinelUsername != "" || o.SentinelPassword != "") && t.master == "":
+		return t, errors.New("a user of sentinels is configured, but the URL does not name sentinels, as redis+sentinel://host:port/master does")
+	}
+	return t, nil
+}
+
+// validate checks what is not about the URL.
+func (o ClientOptions) validate() error {
+	switch {
+	case o.PoolSize < 0 || o.PoolSize > MaxPoolSize:
+		return fmt.Errorf("%d connections: must be 1 to %d", o.PoolSize, MaxPoolSize)
+	case o.DialTimeout < 0 || o.ReadTimeout < 0 || o.PoolTimeout < 0:
+		return fmt.Errorf("timeouts %v, %v and %v: none may be negative", o.DialTimeout, o.ReadTimeout, o.PoolTimeout)
+	}
+	if fault := ClientNameFault(o.ClientName); fault != "" {
+		return fmt.Errorf("client name %q %s", o.ClientName, fault)
+	}
+	return nil
+}
+
+// ClientNameFault says why Redis would refuse a name of a client, with all that is
+// sent along with it; "" for a good one.
+func ClientNameFault(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' }) {
+		return "has a space or another character that is not visible ASCII"
+	}
+	return ""
 }
 
 // answerTimeout is how long a client waits for an answer.

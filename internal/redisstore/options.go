@@ -20,6 +20,7 @@ const (
 	MaxShards          = 4096
 	DefaultOpTimeout   = 5 * time.Second
 	DefaultWaitTimeout = 500 * time.Millisecond
+	MinWaitTimeout     = time.Millisecond
 
 	// MinKeepEvents and MaxKeepEvents bound Options.KeepEvents.
 	MinKeepEvents = 1000
@@ -160,8 +161,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("durability class %d is unknown", o.Durability)
 	case o.Replicas < 1:
 		return fmt.Errorf("%d replicas: must be at least 1", o.Replicas)
-	case o.WaitTimeout < time.Millisecond:
-		return fmt.Errorf("wait timeout %v: must be at least 1ms", o.WaitTimeout)
+	case o.WaitTimeout < MinWaitTimeout:
+		return fmt.Errorf("wait timeout %v: must be at least %v", o.WaitTimeout, MinWaitTimeout)
 	case o.KeepEvents != 0 && (o.KeepEvents < MinKeepEvents || o.KeepEvents > MaxKeepEvents):
 		return fmt.Errorf("%d events to keep: must be %d to %d, or 0 for none", o.KeepEvents, MinKeepEvents, MaxKeepEvents)
 	case o.OpTimeout < 0:

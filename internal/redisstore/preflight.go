@@ -63,7 +63,7 @@ func Preflight(ctx context.Context, o Options) (Report, error) {
 	defer cancel()
 	servers, err := askAll(ctx, o.Client)
 	if err != nil {
-		return Report{}, wrap("info", err)
+		return Report{}, wrap("asking for INFO", err)
 	}
 	r := Report{Class: DurabilityReplica, Servers: len(servers)}
 	_, r.Cluster = o.Client.(*redis.ClusterClient)

@@ -50,6 +50,10 @@ const (
 	maxHeaderBytes   = 16 << 10
 )
 
+// MaxPayload is the largest payload, in bytes, that a message has room for beside the
+// rest of a job, with its status where it is read.
+const MaxPayload = maxRequest - 1<<20
+
 // Options configure a server. Jobs and Cluster are required.
 type Options struct {
 	Jobs    Jobs

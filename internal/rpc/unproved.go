@@ -20,6 +20,8 @@ const (
 	// allUnprovedBytes are those of all connections of a node together.
 	allUnprovedBytes = 256 << 20
 
+	// MinUnproved leaves one connection to each address.
+	MinUnproved = 4
 	// DefaultUnproved is how many connections of a node may be unproved at once. A
 	// quarter of them may be of one address.
 	DefaultUnproved = 4096

@@ -61,7 +61,7 @@ type redisCalls struct {
 
 // metadata is what a lock's value has after its token.
 func (c *redisCalls) metadata() string {
-	return c.o.Node + separator + c.o.PeerAddr + separator + c.process
+	return c.o.Node + Separator + c.o.PeerAddr + Separator + c.process
 }
 
 func (c *redisCalls) do(ctx context.Context, job call) outcome {

@@ -17,8 +17,10 @@ import (
 const (
 	tokenBytes = 16
 	tokenLen   = 22
-	separator  = "|"
 )
+
+// Separator is between the parts of a lock's value; no name of a node has it.
+const Separator = "|"
 
 // newToken has redislock's own form. It is chosen here and not there because
 // an attempt whose answer was lost can only be repeated, or taken back, by
@@ -46,7 +48,7 @@ func parse(value string) holder {
 	if len(value) <= tokenLen {
 		return holder{}
 	}
-	parts := strings.Split(value[tokenLen:], separator)
+	parts := strings.Split(value[tokenLen:], Separator)
 	if len(parts) < 2 || parts[0] == "" {
 		return holder{}
 	}

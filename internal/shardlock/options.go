@@ -116,8 +116,8 @@ func (o Options) validate() error {
 		return errors.New("no function for keys of signs of life")
 	case o.Shards < 1:
 		return fmt.Errorf("%d shards", o.Shards)
-	case o.Node == "" || strings.Contains(o.Node, separator):
-		return fmt.Errorf("node name %q is empty or has a %q", o.Node, separator)
+	case o.Node == "" || strings.Contains(o.Node, Separator):
+		return fmt.Errorf("node name %q is empty or has a %q", o.Node, Separator)
 	case o.TTL < MinTTL || o.TTL%time.Millisecond != 0:
 		return fmt.Errorf("TTL %v is below %v or not in whole milliseconds", o.TTL, MinTTL)
 	case o.Margin < 0 || o.Margin > o.TTL/3:
