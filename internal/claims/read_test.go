@@ -50,6 +50,17 @@ func broken(text string, have tests) []string {
 	return faults
 }
 
+// gating is a number of lives that a document says make test plays.
+var gating = regexp.MustCompile("(?:([\\d,]+)(?: of them)? are|N=(\\d+) +# what is) part of `make test`")
+
+// livesTold are the numbers of lives, without commas.
+func livesTold(text string) (told []string) {
+	for _, m := range gating.FindAllStringSubmatch(text, -1) {
+		told = append(told, strings.ReplaceAll(m[1]+m[2], ",", ""))
+	}
+	return told
+}
+
 // unproven lists the rows of the table under a heading that name no test.
 func unproven(text, heading string) (rows int, faults []string) {
 	_, section, found := strings.Cut(text, "\n"+heading+"\n")
