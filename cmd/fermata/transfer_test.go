@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/base64"
 	"sort"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/fermata-io/fermata/internal/rpc"
 )
 
 // exported is what export writes, in a fixed order.
@@ -81,5 +84,12 @@ func TestExportFromNowhere(t *testing.T) {
 		if code != exitUnavailable || strings.Contains(errs, "rpc error") || !strings.Contains(errs, "is a node running") {
 			t.Errorf("%v: %d %s", args, code, errs)
 		}
+	}
+}
+
+// TestTheLargestJobFitsIntoALine of an export, with its payload as base64.
+func TestTheLargestJobFitsIntoALine(t *testing.T) {
+	if least := base64.StdEncoding.EncodedLen(rpc.MaxPayload) + 1<<20; longestLine < least {
+		t.Errorf("lines may have %d bytes, the largest job takes up to %d", longestLine, least)
 	}
 }

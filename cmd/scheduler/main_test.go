@@ -114,7 +114,7 @@ func TestSenselessSettingsAreRefused(t *testing.T) {
 	} {
 		for _, value := range values {
 			cmd := command(nil)
-			cmd.SetArgs([]string{"--" + flag, value})
+			cmd.SetArgs([]string{"--redis-url", "redis://127.0.0.1:1", "--" + flag, value}) // where nobody is, should it be asked
 			err := cmd.ExecuteContext(t.Context())
 			var usage usageError
 			if !errors.As(err, &usage) || !strings.Contains(err.Error(), "--"+flag) {
