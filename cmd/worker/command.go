@@ -56,11 +56,11 @@ func command(halt context.Context) *cobra.Command {
 			if err := config.Load(cmd, "FERMATA"); err != nil {
 				return usageError{err}
 			}
-			faults := errors.Join(config.Positive(cmd.Flags(), "slots"), f.handlers.unread(cmd.Flags()))
 			s, err := f.build(o, cmd.ErrOrStderr())
-			if err := errors.Join(faults, err); err != nil {
+			if err := errors.Join(config.Positive(cmd.Flags(), "slots"), err); err != nil {
 				return usageError{err}
 			}
+			f.handlers.warnOfUnread(cmd.Flags(), s.logger)
 			return s.serve(cmd.Context(), halt)
 		},
 	}

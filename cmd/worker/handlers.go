@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -50,22 +51,20 @@ func (f *handlerFlags) register(flags *pflag.FlagSet) {
 	flags.Int64Var(&l.FileSize, "exec-max-file-size", l.FileSize, "size of a file that a program writes, in bytes; 0 for no limit")
 }
 
-// unread names the flags that are set and have no effect, for want of the handler that
-// they are about.
-func (f *handlerFlags) unread(flags *pflag.FlagSet) error {
-	var faults []error
+// warnOfUnread names the flags that are set and have no effect, for want of the handler
+// that they are about. That is no fault: a file of values may serve several workers.
+func (f *handlerFlags) warnOfUnread(flags *pflag.FlagSet, logger *slog.Logger) {
 	flags.VisitAll(func(set *pflag.Flag) {
 		if set.Value.String() == set.DefValue {
 			return
 		}
 		switch {
 		case len(f.execAllow) == 0 && strings.HasPrefix(set.Name, "exec-"):
-			faults = append(faults, fmt.Errorf("--%s has no effect without --exec-allow, which names programs", set.Name))
+			logger.Warn("flag has no effect", "flag", "--"+set.Name, "needs", "--exec-allow, which names programs")
 		case !f.http && strings.HasPrefix(set.Name, "http-"):
-			faults = append(faults, fmt.Errorf("--%s has no effect with --http=false", set.Name))
+			logger.Warn("flag has no effect", "flag", "--"+set.Name, "needs", "--http")
 		}
 	})
-	return errors.Join(faults...)
 }
 
 // build makes the handlers by name. It reports all faults.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -27,6 +28,36 @@ const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func TestUnreadFlagsAreNamed(t *testing.T) {
+	for args, want := range map[string]string{
+		"--exec-user 1:1":                                      "--exec-user",
+		"--exec-max-cpu 1s --exec-allow-root":                  "--exec-allow-root --exec-max-cpu",
+		"--http=false --http-ports 80 --http-allow 10.0.0.0/8": "--http-allow --http-ports",
+		"--exec-user 1:1 --exec-allow /bin/echo":               "",
+		"--http-ports 80":                                      "",
+	} {
+		var f handlerFlags
+		flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
+		f.register(flags)
+		if err := flags.Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		var lines bytes.Buffer
+		f.warnOfUnread(flags, slog.New(slog.NewJSONHandler(&lines, nil)))
+		var named []string
+		for decoder := json.NewDecoder(&lines); decoder.More(); {
+			var line struct{ Flag, Needs string }
+			if err := decoder.Decode(&line); err != nil || line.Needs == "" {
+				t.Fatal(line, err)
+			}
+			named = append(named, line.Flag)
+		}
+		if got := strings.Join(named, " "); got != want {
+			t.Errorf("%s: %q, want %q", args, got, want)
+		}
+	}
+}
+
 func TestWrongUsage(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -44,12 +75,6 @@ func TestWrongUsage(t *testing.T) {
 		"bare host":        {[]string{"--scheduler", "localhost"}, `"localhost" is not host:port`},
 		"one bare host":    {[]string{"--scheduler", "127.0.0.1:7070,foo"}, `"foo" is not host:port`},
 		"no address":       {[]string{"--scheduler", ""}, "no Addresses"},
-		"user of nothing":  {[]string{"--exec-user", "1:1"}, "--exec-user has no effect without --exec-allow"},
-		"dir of nothing":   {[]string{"--exec-dir", "/tmp"}, "--exec-dir has no effect"},
-		"root for nothing": {[]string{"--exec-allow-root"}, "--exec-allow-root has no effect"},
-		"bound on nothing": {[]string{"--exec-max-cpu", "1s"}, "--exec-max-cpu has no effect"},
-		"unused networks":  {[]string{"--http=false", "--exec-allow", "/bin/echo", "--http-allow", "10.0.0.0/8"}, "--http-allow has no effect with --http=false"},
-		"unused ports":     {[]string{"--http=false", "--exec-allow", "/bin/echo", "--http-ports", "80"}, "--http-ports has no effect"},
 		"no handler":       {[]string{"--http=false"}, "no handler is enabled"},
 		"http network":     {[]string{"--http-allow", "10.0.0.1"}, `--http-allow "10.0.0.1"`},
 		"exec by name":     {[]string{"--exec-allow", "sh"}, `"sh" is not a clean absolute path`},
