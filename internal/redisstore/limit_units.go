@@ -77,9 +77,10 @@ func (s *Store) ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []
 	return out
 }
 
-// KeepUnits prolongs units to a TTL from now; it never shortens. Those that are held
-// no more are listed by a job.UnitsLostError, which may come joined with the error
-// of a call that failed: units of that one are neither kept nor known to be lost.
+// KeepUnits prolongs units to a TTL from now; it never shortens, as long as no holder
+// is named twice for a unit. Those that are held no more are listed by a
+// job.UnitsLostError, which may come joined with the error of a call that failed: units
+// of that one are neither kept nor known to be lost.
 func (s *Store) KeepUnits(ctx context.Context, keeps []job.UnitKeep) error {
 	asks := make([]job.UnitAsk, len(keeps))
 	for i, k := range keeps {

@@ -22,8 +22,10 @@ const (
 	// just now: until then no look proves that a lane has none.
 	hotFor = 15 * time.Second
 	// coldPeriods is in how many periods of reaping a lane is looked at once in which
-	// nothing was leased when it was looked at last. It may have got a record with its
-	// lease from another lane meanwhile: that of a running job whose priority changed.
+	// nothing was leased when it was looked at last. It may have got a lease meanwhile
+	// that this node did not give: by a peer's call under a permit, which may be repeated
+	// for longer than hotFor, or where an audit mended the index. Such a lease that ends is
+	// found that many periods late at most.
 	coldPeriods = 15
 )
 

@@ -70,7 +70,8 @@ local function column(at, count, which)
 	return list
 end
 
--- prolong tells which of the asks' holders have a unit. It never shortens.
+-- prolong tells which of the asks' holders have a unit. It shortens none, but for a holder
+-- that is named twice: its last TTL counts.
 local function prolong(at, count)
 	local names, kept, longer = column(at, count, 0), {}, {}
 	for i, held in ipairs(call('zmscore', holders, unpack(names))) do
