@@ -21,7 +21,7 @@ PARALLEL ?= 2
 LONG := ./internal/acceptance ./internal/storetest
 # Packages without goroutines: the layer test keeps them so, and their exhaustive tests
 # take five times as long under the race detector.
-PURE := ./internal/backoff ./internal/job ./internal/lease ./internal/minheap ./internal/ring ./internal/schedule
+PURE := ./internal/backoff ./internal/job ./internal/lease ./internal/minheap ./internal/ring ./internal/schedule ./internal/turns
 FUZZTIME ?= 10s
 DEPTH ?= 7
 SEED ?= 1

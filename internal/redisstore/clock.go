@@ -10,9 +10,10 @@ const (
 	// freshFor is how long an answer's clock is extrapolated before it is asked
 	// for again.
 	freshFor = 10 * time.Second
-	// heardFor is how long reads of lanes do without the clock; less than freshFor, so
-	// that nobody who reads lanes has to ask for the clock besides.
-	heardFor = 8 * time.Second
+	// heardFor is how long reads of lanes do without the clock; less than freshFor by more
+	// than the three seconds that such a read may wait for a server that is away, so that
+	// nobody who reads lanes has to ask for the clock besides.
+	heardFor = 6 * time.Second
 	// jumpAccepted is how long a clock far ahead must have been refused before
 	// it is taken for right.
 	jumpAccepted = 30 * time.Second

@@ -14,7 +14,7 @@ const deathsRead = 8
 
 // readDeaths finds out when the oldest dead letters of lanes died: of a letter the index
 // tells only until when it is kept.
-func (s *Store) readDeaths(ctx context.Context, counts []*laneCount) error {
+func (s *Store) readDeaths(ctx context.Context, counts []*laneCount, failed failures) {
 	counts = slices.DeleteFunc(slices.Clone(counts), func(c *laneCount) bool { return c.stat.DeadUntilMS == 0 })
 	for part := range slices.Chunk(counts, readsPerCall/deathsRead) {
 		ops, letters := make([]*op, len(part)), make([][]string, len(part))
@@ -26,14 +26,12 @@ func (s *Store) readDeaths(ctx context.Context, counts []*laneCount) error {
 			}
 			ops[i] = command("hmget", c.keys.state, args...)
 		}
-		if err := s.perform(ctx, ops...); err != nil {
-			return err
-		}
+		s.performAll(ctx, ops)
 		for i, c := range part {
+			failed.note(c.shard, ops[i].err)
 			c.stat.OldestDeadMS = oldestDeath(letters[i], ops[i].reply)
 		}
 	}
-	return nil
 }
 
 func oldestDeath(letters []string, states reply) (ms int64) {

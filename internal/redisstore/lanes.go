@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -20,7 +19,7 @@ const lanesPerShard = 10_000
 func (s *Store) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
 	return s.readLanes(ctx, shards, func(shard int) *op {
 		k := s.shards[shard]
-		if s.virtual == nil && s.clocks[shard].heard(s.now()) {
+		if s.hears(shard) {
 			return command("zrange", k.lanes, "zrange", k.lanes, 0, lanesPerShard-1, "withscores")
 		}
 		return call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{lanesPerShard})
@@ -30,23 +29,18 @@ func (s *Store) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead
 // DueLanes is Lanes for those lanes only in which something is due, or will be before
 // some time has passed.
 func (s *Store) DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error) {
-	var known []int
-	until := make(map[int]int64, len(shards))
-	var failed error
-	for _, shard := range shards {
-		now, err := s.Now(ctx, shard)
-		if err != nil {
-			failed = err
-			continue
-		}
-		known, until[shard] = append(known, shard), now+within.Milliseconds()
-	}
-	out, err := s.readLanes(ctx, known, func(shard int) *op {
+	return s.readLanes(ctx, shards, func(shard int) *op {
 		k := s.shards[shard]
-		return command("zrange", k.lanes, "zrange", k.lanes, "-inf", until[shard], "byscore", "limit", 0, lanesPerShard, "withscores")
+		if s.hears(shard) {
+			now, _ := s.clocks[shard].expect(s.now())
+			return command("zrange", k.lanes, "zrange", k.lanes, "-inf", now+within.Milliseconds(), "byscore", "limit", 0, lanesPerShard, "withscores")
+		}
+		return call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{lanesPerShard, within.Milliseconds()})
 	})
-	return out, errors.Join(failed, err)
 }
+
+// hears tells whether lanes of a shard may be read without its clock.
+func (s *Store) hears(shard int) bool { return s.virtual == nil && s.clocks[shard].heard(s.now()) }
 
 // readLanes reads indexes of lanes, each by an op of its own.
 func (s *Store) readLanes(ctx context.Context, shards []int, read func(shard int) *op) (map[int][]job.LaneHead, error) {
@@ -92,72 +86,102 @@ const readsPerCall = 2000
 
 // Stats counts the records of lanes by region, shard by shard in the order of the
 // lanes. The counts are taken one after the other while work goes on, so they need
-// not add up.
+// not add up. With an error come those shards that could be counted as a whole.
 //
 // Where nothing happens all of a lane is scheduled, which its size and its two ends tell;
 // only the others are counted.
 func (s *Store) Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]job.LaneStat, error) {
 	var looks []*laneLook
-	out := make(map[int][]job.LaneStat, len(lanes))
+	out, failed := make(map[int][]job.LaneStat, len(lanes)), failures{}
 	for shard, list := range lanes {
 		now, err := s.Now(ctx, shard)
-		if err != nil {
-			return nil, err
+		if failed.note(shard, err) {
+			continue
 		}
 		out[shard] = make([]job.LaneStat, len(list))
 		for i, l := range list {
-			looks = append(looks, newLaneLook(s.shards[shard], now, l, &out[shard][i]))
+			looks = append(looks, newLaneLook(s.shards[shard], shard, now, l, &out[shard][i]))
 		}
 	}
-	if err := readParts(ctx, s, looks); err != nil {
-		return nil, err
-	}
+	readParts(ctx, s, looks)
 	var counts []*laneCount
 	for _, l := range looks {
-		if !l.plain() {
+		if !failed.note(l.shard, firstError(l.ops[:])) && !l.plain() {
 			counts = append(counts, newLaneCount(l))
 		}
 	}
-	if err := readParts(ctx, s, counts); err != nil {
-		return nil, err
+	readParts(ctx, s, counts)
+	for _, c := range counts {
+		failed.note(c.shard, firstError(c.ops[:]))
 	}
-	return out, s.readDeaths(ctx, counts)
+	s.readDeaths(ctx, counts, failed)
+	return out, failed.leaveOut(out)
 }
 
-// readParts does many small reads, and has each part understand its answers.
+// failures are the shards of which something could not be read, and why.
+type failures map[int]error
+
+// note tells whether there was an error.
+func (f failures) note(shard int, err error) bool {
+	if err != nil {
+		f[shard] = err
+	}
+	return err != nil
+}
+
+// leaveOut takes what failed out of what was counted, and tells one of the errors.
+func (f failures) leaveOut(counted map[int][]job.LaneStat) (err error) {
+	for shard := range f {
+		delete(counted, shard)
+		err = f[shard]
+	}
+	return err
+}
+
+// readParts does many small reads, and has each part understand its answers. What could
+// not be read has its error in the part's ops, and reads as nothing.
 func readParts[R interface {
 	reads() []*op
 	read()
-}](ctx context.Context, s *Store, all []R) error {
+}](ctx context.Context, s *Store, all []R) {
 	for len(all) > 0 {
 		var ops []*op
 		n := 0
 		for ; n < len(all) && (n == 0 || len(ops)+len(all[n].reads()) <= readsPerCall); n++ {
 			ops = append(ops, all[n].reads()...)
 		}
-		if err := s.perform(ctx, ops...); err != nil {
-			return err
-		}
+		s.performAll(ctx, ops)
 		for _, r := range all[:n] {
 			r.read()
 		}
 		all = all[n:]
 	}
-	return nil
+}
+
+// performAll runs ops, none of them once the caller's time is over. Each has its own error.
+func (s *Store) performAll(ctx context.Context, ops []*op) {
+	if ctx.Err() == nil {
+		_ = s.perform(ctx, ops...)
+		return
+	}
+	for _, o := range ops {
+		o.err = wrap(o.name, ctx.Err())
+	}
 }
 
 // laneLook is a look at the size and the ends of a lane.
 type laneLook struct {
-	now  int64
-	lane job.Lane
-	keys shardKeys
-	ops  [3]*op
-	stat *job.LaneStat
+	shard int
+	now   int64
+	lane  job.Lane
+	keys  shardKeys
+	ops   [3]*op
+	stat  *job.LaneStat
 }
 
-func newLaneLook(keys shardKeys, now int64, lane job.Lane, stat *job.LaneStat) *laneLook {
+func newLaneLook(keys shardKeys, shard int, now int64, lane job.Lane, stat *job.LaneStat) *laneLook {
 	key := keys.laneKey(lane)
-	return &laneLook{now: now, lane: lane, keys: keys, stat: stat, ops: [3]*op{
+	return &laneLook{shard: shard, now: now, lane: lane, keys: keys, stat: stat, ops: [3]*op{
 		command("zcard", key, "zcard", key),
 		command("zrange", key, "zrange", key, 0, 0, "withscores"),
 		command("zrange", key, "zrange", key, -1, -1, "withscores"),
@@ -190,11 +214,12 @@ func (l *laneLook) plain() bool {
 
 // laneCount reads the numbers of one lane.
 type laneCount struct {
-	now  int64
-	lane job.Lane
-	keys shardKeys
-	ops  [8]*op
-	stat *job.LaneStat
+	shard int
+	now   int64
+	lane  job.Lane
+	keys  shardKeys
+	ops   [8]*op
+	stat  *job.LaneStat
 }
 
 func newLaneCount(l *laneLook) *laneCount {
@@ -202,7 +227,7 @@ func newLaneCount(l *laneLook) *laneCount {
 	count := func(region job.Region, from, to int64) *op {
 		return command("zcount", key, "zcount", key, job.Score(region, from), job.Score(region, to))
 	}
-	return &laneCount{now: now, lane: l.lane, keys: l.keys, stat: l.stat, ops: [8]*op{
+	return &laneCount{shard: l.shard, now: now, lane: l.lane, keys: l.keys, stat: l.stat, ops: [8]*op{
 		count(job.RegionDue, 0, now), count(job.RegionDue, now+1, job.NeverMS),
 		count(job.RegionLeased, 0, job.NeverMS), count(job.RegionPaused, 0, job.NeverMS),
 		count(job.RegionDead, 0, job.NeverMS), count(job.RegionDone, 0, job.NeverMS),

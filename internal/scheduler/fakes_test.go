@@ -26,6 +26,8 @@ type fakeStore struct {
 	clock func(shard int) int64
 	// fail, when it returns an error, has a request of a shard fail without effect.
 	fail func(shard int) error
+	// away are the shards whose server does not answer when they are listed.
+	away map[int]bool
 	// lose, when it says so, has the answer of a request of a shard get lost. The
 	// same batch is then answered as the script answers a repetition.
 	lose    func(shard int) bool
@@ -175,26 +177,44 @@ func (st *fakeStore) lease(ctx context.Context, q job.LeaseRequest) (r job.Lease
 	return r
 }
 
-// DueLanes lists more than it has to.
-func (st *fakeStore) DueLanes(ctx context.Context, shards []int, _ time.Duration) (map[int][]job.LaneHead, error) {
-	return st.Lanes(ctx, shards)
+func (st *fakeStore) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
+	return st.list(ctx, shards, func(int, job.LaneHead) bool { return true })
 }
 
-func (st *fakeStore) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
+func (st *fakeStore) DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error) {
+	return st.list(ctx, shards, func(shard int, h job.LaneHead) bool { return h.DueMS <= st.clock(shard)/1000+within.Milliseconds() })
+}
+
+// list answers with the lanes that are wanted of the shards that are not away, and not before
+// those that are have used up the caller's time.
+func (st *fakeStore) list(ctx context.Context, shards []int, wanted func(int, job.LaneHead) bool) (map[int][]job.LaneHead, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	trip := st.travel()
 	time.Sleep(trip / 2)
 	st.mu.Lock()
 	st.scans++
+	away := false
 	all := make(map[int][]job.LaneHead)
 	for _, shard := range shards {
+		if st.away[shard] {
+			away = true
+			continue
+		}
 		all[shard] = nil
 		for lane := range st.lanes[shard] {
-			all[shard] = append(all[shard], job.LaneHead{Lane: lane, DueMS: st.head(shard, lane)})
+			if h := (job.LaneHead{Lane: lane, DueMS: st.head(shard, lane)}); wanted(shard, h) {
+				all[shard] = append(all[shard], h)
+			}
 		}
 	}
 	st.mu.Unlock()
 	st.hook(&st.scanned)()
 	time.Sleep(trip - trip/2)
+	if away {
+		<-ctx.Done()
+	}
 	return all, ctx.Err()
 }
 

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -33,7 +34,8 @@ const (
 )
 
 // rescan reads the first due times of all shards, or only of those that were not
-// read before. It is also where lost words of free slots are made up for.
+// read before. It is also where lost words of free slots are made up for. What is due is
+// read beside the rest: a server that is away may have that take all its time.
 func (s *Scheduler) rescan(ctx context.Context, all bool) {
 	scan := s.beginScan(all)
 	if len(scan.whole) == 0 {
@@ -41,15 +43,16 @@ func (s *Scheduler) rescan(ctx context.Context, all bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
+	var due sync.WaitGroup
+	if len(scan.due) > 0 {
+		due.Go(func() {
+			heads, err := s.o.Store.DueLanes(ctx, scan.due, dueWithin*s.o.Rescan)
+			s.learn(ctx, scan, heads, err, false)
+		})
+	}
 	heads, err := s.o.Store.Lanes(ctx, scan.whole)
 	s.learn(ctx, scan, heads, err, true)
-	if len(scan.due) > 0 {
-		heads, err = s.o.Store.DueLanes(ctx, scan.due, dueWithin*s.o.Rescan)
-		s.learn(ctx, scan, heads, err, false)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wake.Signal()
+	due.Wait()
 }
 
 // scan is one rescan: which shards are read as a whole, and of which only what is due.
@@ -81,19 +84,13 @@ func (s *Scheduler) beginScan(all bool) scan {
 		}
 	}
 	slices.Sort(known)
-	first, _ := slices.BinarySearch(known, s.listed+1)
-	for i, lanes := 0, 0; i < len(known); i++ {
-		id := known[(first+i)%len(known)]
-		if lanes += len(s.shards[id].lanes); lanes > listedLanes && len(out.whole) > 0 {
-			out.due = append(out.due, id)
-			continue
-		}
-		out.whole, s.listed = append(out.whole, id), id
-	}
+	listed, due := s.turns.Take(known, listedLanes, func(id int) int { return len(s.shards[id].lanes) })
+	out.whole, out.due = append(out.whole, listed...), due
 	return out
 }
 
-// learn takes what was read of shards; whole tells that these are all of their lanes.
+// learn takes what was read of shards, and has what is due leased; whole tells that these
+// are all of their lanes.
 func (s *Scheduler) learn(ctx context.Context, scan scan, heads map[int][]job.LaneHead, err error, whole bool) {
 	if err != nil && context.Cause(ctx) != context.Canceled {
 		s.o.Logger.Warn("reading due times failed", "error", err)
@@ -107,6 +104,9 @@ func (s *Scheduler) learn(ctx context.Context, scan scan, heads map[int][]job.La
 		s.learnHeads(scan.number, id, lanes, whole, nowMS, time.Now())
 		s.mu.Unlock()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake.Signal()
 }
 
 // learnHeads takes what a rescan read of a shard, of all its lanes or some. What came

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/turns"
 )
 
 // Scheduler leases the due records of the shards that this node holds. Make one
@@ -37,8 +39,8 @@ type state struct {
 	pace     pacer
 	peers    map[string]*peer
 	permits  permits
-	scans    int64 // rescans begun
-	listed   int   // the shard that one of them listed last
+	scans    int64       // rescans begun
+	turns    turns.Turns // of the shards to be listed by one of them
 }
 
 type queue struct{ namespace, name string }

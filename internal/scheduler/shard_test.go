@@ -165,7 +165,7 @@ func TestShardsWithManyLanesAreListedInTurns(t *testing.T) {
 				t.Errorf("listed %v and read what is due of %v, want %s and %s", scan.whole, scan.due, whole, due)
 			}
 		}
-		expect("[2 5 0]", "[]")
+		expect("[0 2 5]", "[]")
 		b.look(func() {
 			for _, sh := range b.s.shards {
 				for i := range listedLanes/2 + 1 {
@@ -173,16 +173,43 @@ func TestShardsWithManyLanesAreListedInTurns(t *testing.T) {
 				}
 			}
 		})
+		expect("[0]", "[2 5]")
 		expect("[2]", "[0 5]")
 		expect("[5]", "[0 2]")
-		expect("[0]", "[2 5]")
+		// One that was not read is listed beside the others, whose turns go on.
 		b.look(func() { b.s.shards[5].read = false })
-		expect("[5 2]", "[0]") // one that was not read is listed beside the others
+		expect("[5 0]", "[2]")
+		expect("[5 2]", "[0]")
+		expect("[5 0]", "[2]")
 		b.look(func() { b.s.shards[5].read = true })
 		// What is due is found in a shard whose turn it is not.
 		b.slots.done("q", 5)
 		b.store.put(5, laneOf(1), time.Now().UnixMilli())
 		after(1100 * time.Millisecond)
 		b.wantServed(1)
+	})
+}
+
+// A shard whose server is away takes what is due of the others none of its time.
+func TestAShardThatIsAwayHidesNoOther(t *testing.T) {
+	run(t, func(b *bed) {
+		b.acquire(2, 5)
+		synctest.Wait()
+		b.look(func() {
+			for _, sh := range b.s.shards {
+				for i := range listedLanes/2 + 1 {
+					sh.lane(laneOf(1, fmt.Sprint("q", i)))
+				}
+			}
+			b.s.shards[2].read = false
+		})
+		b.store.set(func() { b.store.away = map[int]bool{2: true} })
+		b.slots.done("q", 5)
+		b.store.put(0, laneOf(1), time.Now().UnixMilli())
+		b.store.put(5, laneOf(1), time.Now().UnixMilli())
+		after(1100 * time.Millisecond)
+		b.wantServed(1) // of the shard that is not listed in this period
+		after(leaseTimeout)
+		b.wantServed(2)
 	})
 }

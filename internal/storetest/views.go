@@ -47,6 +47,13 @@ func testLanesAndStats(w *World) {
 	if want := (job.LaneStat{Lane: lane, Scheduled: 1, NextDueMS: Start + 9000}); stats[2] != want {
 		w.T.Errorf("a lane of the future\n%+v, want\n%+v", stats[2], want)
 	}
+	broken := w.Key(1, "l:"+lane.String())
+	w.Client.Set(ctx, broken, "no lane", 0)
+	counts, err = w.Store.Stats(ctx, map[int][]job.Lane{0: {Lane()}, 1: {Lane(), lane}, 2: nil})
+	if empty, counted := counts[2]; err == nil || len(counts) != 2 || len(empty) != 0 || !counted || counts[0][0] != got {
+		w.T.Errorf("beside a shard that cannot be counted: %+v (%v)", counts, err)
+	}
+	w.Client.Del(ctx, broken)
 	heads, err := w.Store.Lanes(ctx, []int{0, 1})
 	if err != nil || len(heads[0]) != 2 || len(heads[1]) != 0 || heads[0][0].DueMS != got.OldestDueMS {
 		w.T.Errorf("lanes %+v (%v)", heads, err)
