@@ -192,24 +192,35 @@ func laneStats(ctx context.Context, store *redisstore.Store, shards []int, wante
 	if err != nil {
 		return nil, err
 	}
-	lanes := make(map[int][]job.Lane, len(shards))
+	return countLanes(ctx, store, lanesOf(heads, wanted))
+}
+
+// lanesOf are those listed lanes that are wanted, of every shard that was listed.
+func lanesOf(heads map[int][]job.LaneHead, wanted func(job.Lane) bool) map[int][]job.Lane {
+	lanes := make(map[int][]job.Lane, len(heads))
 	for shard, list := range heads {
+		lanes[shard] = nil
 		for _, h := range list {
 			if wanted(h.Lane) {
 				lanes[shard] = append(lanes[shard], h.Lane)
 			}
 		}
 	}
-	counts, err := store.Stats(ctx, lanes)
-	if err != nil {
-		return nil, err
-	}
+	return lanes
+}
+
+// countLanes counts the records of lanes. With an error come those shards that could be
+// counted.
+func countLanes(ctx context.Context, store *redisstore.Store, lanes map[int][]job.Lane) (map[int][]laneStat, error) {
+	counts, failed := store.Stats(ctx, lanes)
 	out := make(map[int][]laneStat, len(counts))
 	for shard, list := range counts {
 		now, err := store.Now(ctx, shard)
 		if err != nil {
-			return nil, err
+			failed = err
+			continue
 		}
+		out[shard] = make([]laneStat, 0, len(list))
 		for _, c := range list {
 			s := laneStat{LaneStat: c}
 			if c.OldestDueMS > 0 && now > c.OldestDueMS {
@@ -227,5 +238,5 @@ func laneStats(ctx context.Context, store *redisstore.Store, shards []int, wante
 			out[shard] = append(out[shard], s)
 		}
 	}
-	return out, nil
+	return out, failed
 }

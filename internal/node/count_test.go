@@ -1,41 +1,226 @@
 package node
 
 import (
-	"slices"
+	"context"
+	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/redistest"
 )
 
-// Shards with many lanes take turns, and each has one.
-func TestShardsWithManyLanesAreCountedInTurns(t *testing.T) {
-	c := queueCounts{shards: map[int][]laneStat{}}
-	held := []int{1, 4, 6, 9}
-	count := func(lanes int, want ...int) {
-		t.Helper()
-		got := c.next(held)
-		if !slices.Equal(got, want) {
-			t.Fatalf("counted %v, want %v", got, want)
+// countBed has lanes in eight shards, and counts them. Each lane of the index is one that
+// is due later, and may have a record.
+type countBed struct {
+	t      *testing.T
+	client *redis.Client
+	counts queueCounts
+}
+
+const countShards = 8
+
+func newCountBed(t *testing.T, lanesPerShard int) *countBed {
+	server := redistest.Start(t)
+	b := &countBed{t: t, client: server.Client()}
+	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	store, err := redisstore.Open(t.Context(), redisstore.Options{Client: client, Shards: countShards, AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.counts = newQueueCounts(store)
+	for shard := range countShards {
+		var index []redis.Z
+		for i := range lanesPerShard {
+			index = append(index, redis.Z{Score: float64(job.NeverMS), Member: countLane(i).String()})
 		}
-		for _, shard := range got {
-			c.shards[shard], c.last = make([]laneStat, lanes), shard
+		b.must(b.client.ZAdd(t.Context(), b.key(shard, "lanes"), index...).Err())
+	}
+	return b
+}
+
+func countLane(i int) job.Lane { return job.Lane{Namespace: "ns", Queue: fmt.Sprint("q", i)} }
+
+func (b *countBed) key(shard int, name string) string {
+	return strings.TrimSuffix(b.counts.store.LockKey(shard), "lock") + name
+}
+
+func (b *countBed) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// put makes a record of the first lane of a shard due at an instant.
+func (b *countBed) put(shard int, dueMS int64) {
+	b.t.Helper()
+	lane := countLane(0).String()
+	b.must(b.client.ZAdd(b.t.Context(), b.key(shard, "l:"+lane), redis.Z{Score: float64(dueMS), Member: "ns/job"}).Err())
+	b.must(b.client.ZAdd(b.t.Context(), b.key(shard, "lanes"), redis.Z{Score: float64(dueMS), Member: lane}).Err())
+}
+
+// round counts the first shards and returns the backlog of all that are known.
+func (b *countBed) round(ctx context.Context, held int) (backlog int64) {
+	shards := make([]int, held)
+	for shard := range shards {
+		shards[shard] = shard
+	}
+	b.counts.round(ctx, shards)
+	for _, q := range b.counts.queues() {
+		backlog += q.Backlog
+	}
+	return backlog
+}
+
+// A node that takes shards over knows their queues in its next round, however many lanes
+// it had before.
+func TestShardsThatAreNewAreCountedAtOnce(t *testing.T) {
+	b := newCountBed(t, countedLanes/2)
+	for shard := range countShards {
+		b.put(shard, 1)
+	}
+	if got := b.round(t.Context(), 4); got != 4 {
+		t.Errorf("a backlog of %d in 4 shards", got)
+	}
+	b.round(t.Context(), 4)
+	if got := b.round(t.Context(), countShards); got != countShards {
+		t.Errorf("a backlog of %d in %d shards", got, countShards)
+	}
+	if got := b.round(t.Context(), 1); got != 1 {
+		t.Errorf("a backlog of %d in the one shard that is left", got)
+	}
+	if news := b.counts.round(t.Context(), nil); !news || len(b.counts.queues()) > 0 {
+		t.Errorf("news %v, %d lanes where no shard is left", news, len(b.counts.queues()))
+	}
+}
+
+// Where there are many lanes they are counted in turns, but what waits each time.
+func TestWhatWaitsIsCountedEachTime(t *testing.T) {
+	b := newCountBed(t, countedLanes+1)
+	b.round(t.Context(), countShards)
+	for round, want := range []int64{countShards, countShards, 0, 0} {
+		switch round {
+		case 0:
+			for shard := range countShards {
+				b.put(shard, 1)
+			}
+		case 2:
+			for shard := range countShards {
+				b.put(shard, job.NeverMS)
+			}
+		}
+		if got := b.round(t.Context(), countShards); got != want {
+			t.Errorf("round %d: a backlog of %d, want %d", round, got, want)
 		}
 	}
-	count(1000, 1, 4, 6, 9) // nothing is known yet
-	count(countedLanes/2, 1, 4, 6, 9)
-	count(countedLanes/2, 1, 4)
-	count(countedLanes/2, 6, 9)
-	count(countedLanes+1, 1, 4)
-	count(countedLanes+1, 6, 9)
-	count(countedLanes+1, 1)
-	held = []int{4, 9}
-	count(10, 4)
-	if len(c.shards) != 2 {
-		t.Errorf("%d shards are remembered, 2 are held", len(c.shards))
+	scheduled := func() (n int) {
+		for _, q := range b.counts.queues() {
+			n += int(q.Scheduled)
+		}
+		return n
 	}
-	count(10, 9)
-	count(10, 4, 9)
-	held = nil
-	count(10)
-	if len(c.shards) != 0 {
-		t.Errorf("%d shards are remembered, none is held", len(c.shards))
+	for shard := range countShards {
+		key := b.key(shard, "l:"+countLane(1).String())
+		b.must(b.client.ZAdd(t.Context(), key, redis.Z{Score: float64(job.NeverMS), Member: "ns/later"}).Err())
+	}
+	for round := range countShards {
+		b.round(t.Context(), countShards)
+		if got, want := scheduled(), countShards+round+1; got != want {
+			t.Errorf("round %d: %d scheduled, want %d", round, got, want)
+		}
+	}
+}
+
+// A shard that cannot be read hides no other, counted before or not.
+func TestAShardThatCannotBeCountedHidesNoOther(t *testing.T) {
+	b := newCountBed(t, countedLanes+1)
+	unreadable := b.key(2, "lanes")
+	b.must(b.client.Rename(t.Context(), unreadable, "aside").Err())
+	b.must(b.client.Set(t.Context(), unreadable, "no index", 0).Err())
+	for shard := range countShards {
+		if shard != 2 {
+			b.put(shard, 1)
+		}
+	}
+	if got := b.round(t.Context(), countShards); got != countShards-1 {
+		t.Errorf("a backlog of %d, want that of %d shards", got, countShards-1)
+	}
+	b.must(b.client.Del(t.Context(), unreadable).Err())
+	b.put(2, 1)
+	if got := b.round(t.Context(), countShards); got != countShards {
+		t.Errorf("a backlog of %d once all can be read, want %d", got, countShards)
+	}
+	// What was counted stays when it can be read no more, and the others' turns go on.
+	b.must(b.client.Del(t.Context(), unreadable).Err())
+	b.must(b.client.Set(t.Context(), unreadable, "no index", 0).Err())
+	for shard := range countShards {
+		if shard != 2 {
+			b.put(shard, job.NeverMS)
+		}
+	}
+	for range countShards {
+		if got := b.round(t.Context(), countShards); got != 1 {
+			t.Errorf("a backlog of %d, want that of the shard that cannot be read", got)
+		}
+	}
+}
+
+// What could be counted in time stays, and the next round goes on with the others.
+func TestManyLanesAreCountedInPieces(t *testing.T) {
+	b := newCountBed(t, countedLanes)
+	for shard := range countShards {
+		b.put(shard, 1)
+	}
+	for round, want := range []int64{3, 6, 8} {
+		ctx, cancel := context.WithCancel(t.Context())
+		b.counts.store = b.storeThat(func(listing int) {
+			if listing == 4 {
+				cancel()
+			}
+		})
+		if got := b.round(ctx, countShards); got != want {
+			t.Errorf("round %d: a backlog of %d, want %d", round, got, want)
+		}
+		cancel()
+	}
+}
+
+// storeThat is another store of the same keyspace that tells of each listing before it.
+func (b *countBed) storeThat(tell func(listing int)) *redisstore.Store {
+	b.t.Helper()
+	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: "redis://" + b.client.Options().Addr,
+		Username: b.client.Options().Username, Password: b.client.Options().Password})
+	b.must(err)
+	b.t.Cleanup(func() { _ = client.Close() })
+	store, err := redisstore.Open(b.t.Context(), redisstore.Options{Client: client, AllowUnsafe: true})
+	b.must(err)
+	client.AddHook(&listings{tell: tell})
+	return store
+}
+
+// listings counts the pipelines that list lanes.
+type listings struct {
+	redis.Hook
+	n    int
+	tell func(int)
+}
+
+func (l *listings) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (l *listings) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (l *listings) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if strings.Contains(fmt.Sprint(cmds[0].Args()...), ":lanes") {
+			l.n++
+			l.tell(l.n)
+		}
+		return next(ctx, cmds)
 	}
 }

@@ -101,7 +101,7 @@ func New(cfg Config) (*Node, error) {
 	return &Node{
 		cfg: cfg, security: security, keys: security.payloads, ctx: ctx, cancel: cancel, startedAt: time.Now(),
 		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
-		failed: make(chan error, 1), counts: queueCounts{shards: make(map[int][]laneStat)},
+		failed: make(chan error, 1),
 	}, nil
 }
 

@@ -41,7 +41,7 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 	if n.store, err = n.openStore(ctx, "engines", false); err != nil {
 		return n.atRedis(err)
 	}
-	n.cfg.Shards = n.store.Shards()
+	n.cfg.Shards, n.counts = n.store.Shards(), newQueueCounts(n.store)
 	if n.clientStore, err = n.openStore(ctx, "clients", true); err != nil {
 		return n.atRedis(err)
 	}
