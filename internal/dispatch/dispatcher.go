@@ -28,7 +28,7 @@ type Dispatcher struct {
 		armed    time.Time  // what the clock sleeps until
 		io       []*attempt // wait for the store
 		pending  int        // events that the ledger has not answered for good
-		short    bool       // a reservation came out short since slots were last announced
+		short    bool       // slots that come back unused are news: since the last word of them somebody was told of too few
 		reserved int        // reservations with slots that are not delivered
 		draining bool
 		failing  bool // the last call to the store failed

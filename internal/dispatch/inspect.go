@@ -13,6 +13,9 @@ func (d *Dispatcher) Demand() []job.QueueDemand {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.look()
+	// Whoever hears this does not hear of reserved slots, and waits for those of them
+	// that come back unused.
+	d.mu.short = d.mu.short || d.mu.reserved > 0
 	demand := make([]job.QueueDemand, 0, len(d.mu.crews))
 	for k, c := range d.mu.crews {
 		demand = append(demand, job.QueueDemand{Namespace: k.namespace, Queue: k.queue, Free: d.freeSlots(c)})

@@ -46,6 +46,31 @@ func TestReserveTakesExactSlotsOfTheLeastLoaded(t *testing.T) {
 	})
 }
 
+// Who was told of free slots while others were reserved hears of those that come back.
+func TestReservedSlotsThatComeBackAreNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.connect("w", 4, 1)
+		giveBack := func(r *Reservation, leases ...job.Leased) int64 {
+			before := b.demands.Load()
+			r.Deliver(leases)
+			return b.demands.Load() - before
+		}
+		if n := giveBack(b.d.Reserve("ns", "q", 4)); n != 0 {
+			t.Errorf("%d words of slots that nobody missed", n)
+		}
+		r := b.d.Reserve("ns", "q", 4)
+		b.wantFree(0)
+		if n := giveBack(r, b.lease("a")); n != 1 {
+			t.Errorf("%d words of 3 slots that came back", n)
+		}
+		b.wantFree(3)
+		if n := giveBack(b.d.Reserve("ns", "q", 3)); n != 0 {
+			t.Errorf("%d words of slots that were told of", n)
+		}
+	})
+}
+
 func TestDeliverReturnsWhatCannotBeStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
