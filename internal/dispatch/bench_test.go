@@ -112,3 +112,28 @@ func BenchmarkManyWorkers(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDemand asks for the free slots of so many queues, 64 a worker.
+func BenchmarkDemand(b *testing.B) {
+	for _, queues := range []int{64, 1024, 10048} {
+		b.Run(fmt.Sprint(queues), func(b *testing.B) {
+			d, err := New(Options{Node: "n", Store: &fakeStore{}, Ledger: syncLedger{}, Observer: &discard{}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := 0; i < queues; i += 64 {
+				served := make([]string, 64)
+				for j := range served {
+					served[j] = fmt.Sprintf("q-%05d", i+j)
+				}
+				if _, err := d.Connect(job.Hello{WorkerID: fmt.Sprint(i), Namespace: "ns", Queues: served, Slots: 10, Epoch: 1}, &discard{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				d.Demand()
+			}
+		})
+	}
+}

@@ -1,6 +1,9 @@
 package dispatch
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/fermata-io/fermata/internal/minheap"
 )
 
@@ -8,6 +11,7 @@ import (
 // heaps, the least loaded first, so that to find one costs the same however many there
 // are.
 type crew struct {
+	queue queueKey
 	seats []*seat
 	slots minheap.Heap[*turn] // sessions with free slots
 	ahead minheap.Heap[*turn] // those with places to wait for a slot
@@ -104,6 +108,14 @@ func (s *Session) changed() {
 func (d *Dispatcher) crewOf(k queueKey) *crew {
 	d.look()
 	return d.mu.crews[k]
+}
+
+// sorted returns all crews by their queues. The caller holds the mutex.
+func (d *Dispatcher) sorted() []*crew {
+	if d.mu.sorted == nil {
+		d.mu.sorted = slices.SortedFunc(maps.Values(d.mu.crews), func(a, b *crew) int { return a.queue.compare(b.queue) })
+	}
+	return d.mu.sorted
 }
 
 // look brings all crews in line with their sessions.

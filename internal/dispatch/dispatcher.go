@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ type Dispatcher struct {
 		sync.Mutex
 		workers  map[string]*Session // latest session by namespace/worker, closed ones while they have attempts
 		crews    map[queueKey]*crew  // of the queues that somebody serves
+		sorted   []*crew             // the same; nil after a crew has come or gone
 		changed  []*Session          // whose crews have to look at them
 		turns    uint64              // grants of slots so far
 		attempts map[string]*attempt // by lease id
@@ -41,6 +43,10 @@ type Dispatcher struct {
 }
 
 type queueKey struct{ namespace, queue string }
+
+func (k queueKey) compare(other queueKey) int {
+	return cmp.Or(cmp.Compare(k.namespace, other.namespace), cmp.Compare(k.queue, other.queue))
+}
 
 // New makes a Dispatcher. It fails on impossible options and on metrics that are
 // already registered.

@@ -17,12 +17,9 @@ func (d *Dispatcher) Demand() []job.QueueDemand {
 	// that come back unused.
 	d.mu.short = d.mu.short || d.mu.reserved > 0
 	demand := make([]job.QueueDemand, 0, len(d.mu.crews))
-	for k, c := range d.mu.crews {
-		demand = append(demand, job.QueueDemand{Namespace: k.namespace, Queue: k.queue, Free: d.freeSlots(c)})
+	for _, c := range d.sorted() {
+		demand = append(demand, job.QueueDemand{Namespace: c.queue.namespace, Queue: c.queue.queue, Free: d.freeSlots(c)})
 	}
-	slices.SortFunc(demand, func(a, b job.QueueDemand) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
-	})
 	return demand
 }
 

@@ -55,8 +55,8 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 		k := queueKey{hello.Namespace, q}
 		c := d.mu.crews[k]
 		if c == nil {
-			c = new(crew)
-			d.mu.crews[k] = c
+			c = &crew{queue: k}
+			d.mu.crews[k], d.mu.sorted = c, nil
 			d.o.OnServed(k.namespace, k.queue, true)
 		}
 		c.join(s)
@@ -189,12 +189,11 @@ func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 // detach takes a session out of the crews of its queues.
 func (d *Dispatcher) detach(s *Session) {
 	s.closed = true
-	for i, q := range s.hello.Queues {
-		x := s.seats[i]
+	for _, x := range s.seats {
 		x.crew.leave(x)
-		if len(x.crew.seats) == 0 {
-			k := queueKey{s.hello.Namespace, q}
+		if k := x.crew.queue; len(x.crew.seats) == 0 {
 			delete(d.mu.crews, k)
+			d.mu.sorted = nil
 			d.o.OnServed(k.namespace, k.queue, false)
 		}
 	}

@@ -187,11 +187,13 @@ func (n *Node) demandLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-n.demand:
-			if n.peers.Offer(n.offered()) {
+			if n.peers.Linked() && n.peers.Offer(n.offered()) {
 				n.wakeDemand()
 			}
 		case <-again.C:
-			n.peers.Restate(n.offered())
+			if n.peers.Linked() {
+				n.peers.Restate(n.offered())
+			}
 		}
 		gap.Reset(demandGap)
 		select {

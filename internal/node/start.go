@@ -347,6 +347,7 @@ func (n *Node) run(context.Context) error {
 	n.engines.Go(func() { n.reachLoop(n.ctx) })
 	n.gossip.Subscribe(func(v ring.View) {
 		n.peers.SetView(v)
+		n.wakeDemand() // a new link has what was offered to those before
 		n.locks.SetView(v)
 		n.compareEventsKeep()
 	})

@@ -92,7 +92,7 @@ func FuzzMessages(f *testing.F) {
 		}
 		var response fermatav1.LinkResponse
 		if proto.Unmarshal(wire, &response) == nil {
-			l := &link{p: p, queue: newQueue(nil)}
+			l := &link{p: p, queue: newQueue(offer{})}
 			l.member.Name = "other"
 			if err := l.read(&script{said: []*fermatav1.LinkResponse{&response, &response}}); err != io.EOF {
 				t.Fatal(err)

@@ -34,7 +34,7 @@ type link struct {
 }
 
 func (p *Peer) newLink(m ring.Member) (*link, error) {
-	l := &link{p: p, member: m, queue: newQueue(p.demand)}
+	l := &link{p: p, member: m, queue: newQueue(p.offer)}
 	options := append(connection(), p.o.DialOptions...)
 	conn, err := grpc.NewClient("passthrough:///"+m.PeerAddr, append(options, grpc.WithContextDialer(l.dial))...)
 	if err != nil {

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -27,16 +28,16 @@ const (
 // would wake them all for a share each, or for nothing.
 //
 // Peers hear at once which queues are served. What is offered is kept for links that come
-// up later.
+// up later. Demand is sorted by namespace and queue, each of which it has once.
 func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.demand = demand
+	p.offer = p.offer.next(demand)
 	var next *link
 	var since time.Time
 	waiting := 0
 	for _, l := range p.links {
-		h, told := l.queue.offer(demand)
+		h, told := l.queue.offer(p.offer)
 		switch {
 		case h == mistaken:
 			l.queue.say()
@@ -52,44 +53,64 @@ func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
 	return waiting > 1
 }
 
-// Restate says to all peers what this node's workers could take.
+// Restate says to all peers what this node's workers could take, as in Offer.
 func (p *Peer) Restate(demand []job.QueueDemand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.demand = demand
+	p.offer = p.offer.next(demand)
 	for _, l := range p.links {
-		l.queue.offer(demand)
+		l.queue.offer(p.offer)
 		l.queue.say()
 	}
 }
 
-// offer takes the latest demand. It returns what the peer makes of what it was told, and
+// offer is a demand that can be compared with others by what queues it is of.
+type offer struct {
+	demand []job.QueueDemand
+	// queues is the same for demands of the same queues, as long as there are no others
+	// in between.
+	queues uint64
+}
+
+// next is the offer that follows.
+func (o offer) next(demand []job.QueueDemand) offer {
+	if !slices.EqualFunc(demand, o.demand, sameQueue) {
+		o.queues++
+	}
+	o.demand = demand
+	return o
+}
+
+func sameQueue(a, b job.QueueDemand) bool { return a.Namespace == b.Namespace && a.Queue == b.Queue }
+
+// find returns the place of a lane's queue.
+func (o offer) find(lane job.Lane) (int, bool) {
+	return slices.BinarySearchFunc(o.demand, lane, func(d job.QueueDemand, l job.Lane) int {
+		return cmp.Or(cmp.Compare(d.Namespace, l.Namespace), cmp.Compare(d.Queue, l.Queue))
+	})
+}
+
+// offer takes the latest offer. It returns what the peer makes of what it was told, and
 // when that was.
-func (q *queue) offer(demand []job.QueueDemand) (hunger, time.Time) {
+func (q *queue) offer(o offer) (hunger, time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.demand = demand
+	q.latest = o
 	switch {
 	case q.unsaid:
 		return sated, q.lastSaid // it is about to hear of it
-	case !slices.EqualFunc(demand, q.said, sameQueue):
+	case o.queues != q.said.queues:
 		return mistaken, q.lastSaid
 	}
-	for _, d := range demand {
-		if d.Free > 0 && q.left[keyOf(d)] <= 0 {
+	for i := range o.demand {
+		if o.demand[i].Free > 0 && q.left[i] <= 0 {
 			return hungry, q.lastSaid
 		}
 	}
 	return sated, q.lastSaid
 }
 
-func sameQueue(a, b job.QueueDemand) bool { return keyOf(a) == keyOf(b) }
-
-func keyOf(d job.QueueDemand) job.QueueKey {
-	return job.QueueKey{Namespace: d.Namespace, Queue: d.Queue}
-}
-
-// say has the latest demand sent.
+// say has the latest offer sent.
 func (q *queue) say() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -97,12 +118,12 @@ func (q *queue) say() {
 	q.signal()
 }
 
-// saying notes that the latest demand is sent. The caller holds mu.
+// saying notes that the latest offer is sent. The caller holds mu.
 func (q *queue) saying(now time.Time) {
-	q.unsaid, q.said, q.lastSaid = false, q.demand, now
-	clear(q.left)
-	for _, d := range q.demand {
-		q.left[keyOf(d)] = d.Free
+	q.unsaid, q.said, q.lastSaid = false, q.latest, now
+	q.left = q.left[:0]
+	for _, d := range q.said.demand {
+		q.left = append(q.left, d.Free)
 	}
 }
 
@@ -111,7 +132,9 @@ func (q *queue) saying(now time.Time) {
 func (q *queue) permitted(permit job.Permit) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.left[job.QueueKey{Namespace: permit.Lane.Namespace, Queue: permit.Lane.Queue}] -= permit.N
+	if i, told := q.said.find(permit.Lane); told {
+		q.left[i] -= permit.N
+	}
 }
 
 // disappointed notes that the peer hears of a queue that it has no free slots.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/ring"
 )
 
 // Slots go to peers that have used up what they knew, to one at a time.
@@ -78,6 +79,24 @@ func TestServedQueuesAreSaidAtOnce(t *testing.T) {
 	}
 }
 
+// What a peer permits counts for the queue that it is for.
+func TestFreeSlotsAreCountedByQueue(t *testing.T) {
+	p, links := unconnected(t, 1)
+	q := links[0].queue
+	three := []job.QueueDemand{{Namespace: "ns", Queue: "p", Free: 1}, demandOf(2)[0], {Namespace: "other", Queue: "q", Free: 1}}
+	p.Restate(three)
+	q.take(time.Now())
+	q.permitted(job.Permit{Lane: job.Lane{Namespace: "ns", Queue: "of old"}, N: 9})
+	q.permitted(job.Permit{Lane: lane, N: 1})
+	if p.Offer(three); q.unsaid {
+		t.Error("told, though it knows of slots in every queue")
+	}
+	q.permitted(job.Permit{Lane: lane, N: 1})
+	if p.Offer(three); !q.unsaid {
+		t.Error("not told, though it has used up those of a queue")
+	}
+}
+
 // A peer whose link is down is nobody's turn.
 func TestOnlyThoseThatHearAreOffered(t *testing.T) {
 	a, b, c := cluster(t)
@@ -88,6 +107,49 @@ func TestOnlyThoseThatHearAreOffered(t *testing.T) {
 	a.peer.Offer(demandOf(1))
 	b.wait(fmt.Sprintf("demand a %v", demandOf(1)))
 	a.offersNobody(demandOf(2))
+}
+
+// BenchmarkOffer offers slots of so many queues to seven peers, which know of enough.
+func BenchmarkOffer(b *testing.B) {
+	for _, queues := range []int{64, 1024, 10000} {
+		b.Run(fmt.Sprint(queues), func(b *testing.B) {
+			p, links := unconnected(b, 7)
+			demand := make([]job.QueueDemand, queues)
+			for i := range demand {
+				demand[i] = job.QueueDemand{Namespace: "ns", Queue: fmt.Sprintf("q-%05d", i), Free: 10}
+			}
+			p.Restate(demand)
+			for _, l := range links {
+				l.queue.take(time.Now())
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Offer(demand)
+			}
+		})
+	}
+}
+
+// unconnected makes a peer with links that count as up and have no stream: what is said
+// on them stays in their queues.
+func unconnected(t testing.TB, n int) (*Peer, []*link) {
+	t.Helper()
+	p, err := New(Options{Self: "a", Handler: &node{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Stop)
+	links := make([]*link, n)
+	for i := range links {
+		l, err := p.newLink(ring.Member{Name: fmt.Sprint("p", i), PeerAddr: "127.0.0.1:1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.conn.Close() })
+		l.open.Store(true)
+		links[i], p.links[l.member.Name] = l, l
+	}
+	return p, links
 }
 
 // has tells whether a message was heard, and forgets it.

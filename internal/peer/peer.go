@@ -24,7 +24,7 @@ type Peer struct {
 
 	mu      sync.Mutex
 	stopped bool
-	demand  []job.QueueDemand
+	offer   offer              // the latest
 	links   map[string]*link   // that this node dialled, by peer
 	served  map[string]*served // that peers dialled
 }
@@ -82,6 +82,13 @@ func (p *Peer) SetView(v ring.View) {
 		p.links[m.Name] = l
 		p.loops.Go(l.run)
 	}
+}
+
+// Linked tells whether there is anybody to tell of free slots.
+func (p *Peer) Linked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links) > 0
 }
 
 // retire ends the link, whose stream has ended, if its member has departed.

@@ -211,6 +211,9 @@ func TestANodeThatComesBack(t *testing.T) {
 
 func TestTheViewDecidesWhoIsLinked(t *testing.T) {
 	a, b, c := cluster(t)
+	if alone := start(t, "alone", "127.0.0.1:0", nil); !a.peer.Linked() || alone.peer.Linked() {
+		t.Error("a node has links that needs none, or none where it has peers")
+	}
 	// A node that has left still tells what it released, as long as it is there.
 	a.peer.SetView(ring.NewView(2, "a", members(a, c)))
 	b.peer.HandOver([]int{1, 2})
@@ -369,7 +372,7 @@ func send(t *testing.T, s grpc.BidiStreamingClient[fermatav1.LinkRequest, fermat
 }
 
 func TestQueueKeepsWhatMatters(t *testing.T) {
-	q := newQueue(demandOf(1))
+	q := newQueue(offer{}.next(demandOf(1)))
 	now := time.Now()
 	if m, _, wait := q.take(now); m != nil || wait != 0 {
 		t.Fatalf("took %v before the link was open", m)
@@ -434,6 +437,6 @@ func TestDropsAreCounted(t *testing.T) {
 
 // state has a demand sent.
 func (q *queue) state(demand []job.QueueDemand) {
-	q.offer(demand)
+	q.offer(q.latest.next(demand))
 	q.say()
 }

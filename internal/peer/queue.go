@@ -13,10 +13,10 @@ type queue struct {
 	wake chan struct{} // has a token when there may be something to take
 
 	mu       sync.Mutex
-	demand   []job.QueueDemand
-	unsaid   bool // demand is to be sent
-	said     []job.QueueDemand
-	left     map[job.QueueKey]int // of what was said, what the peer has not permitted since
+	latest   offer
+	unsaid   bool // it is to be sent
+	said     offer
+	left     []int // for each queue that was said, what the peer has not permitted since
 	lastSaid time.Time
 	nudges   map[nudge]int64 // earliest due time
 	messages []*fermatav1.LinkRequest
@@ -28,10 +28,8 @@ type nudge struct {
 	lane  job.Lane
 }
 
-func newQueue(demand []job.QueueDemand) *queue {
-	return &queue{
-		wake: make(chan struct{}, 1), demand: demand, left: make(map[job.QueueKey]int), nudges: make(map[nudge]int64),
-	}
+func newQueue(o offer) *queue {
+	return &queue{wake: make(chan struct{}, 1), latest: o, nudges: make(map[nudge]int64)}
 }
 
 func (q *queue) signal() {
@@ -70,8 +68,8 @@ func (q *queue) put(m *fermatav1.LinkRequest) bool {
 	return true
 }
 
-// reopened forgets what was meant for the stream before, and says the demand
-// again.
+// reopened forgets what was meant for the stream before, and says what is
+// offered again.
 func (q *queue) reopened() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,7 +86,7 @@ func (q *queue) take(now time.Time) (m *fermatav1.LinkRequest, kind string, wait
 	if q.unsaid {
 		if wait = q.lastSaid.Add(demandPause).Sub(now); q.lastSaid.IsZero() || wait <= 0 {
 			q.saying(now)
-			return demandToPB(q.demand), "demand", 0
+			return demandToPB(q.latest.demand), "demand", 0
 		}
 	}
 	if len(q.messages) > 0 {
