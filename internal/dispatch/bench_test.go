@@ -77,39 +77,50 @@ func (*discard) Observe([]job.Notice) {}
 // of one queue. What it costs should not depend on their number.
 func BenchmarkManyWorkers(b *testing.B) {
 	for _, workers := range []int{1, 100, 1000, 10000} {
-		b.Run(fmt.Sprint(workers), func(b *testing.B) {
-			store := &fakeStore{leases: map[string]*fakeLease{}}
-			d, err := New(Options{Node: "n", Store: store, Ledger: syncLedger{}, Observer: &discard{}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			out := &discard{}
-			sessions := make([]*Session, workers)
-			for i := range sessions {
-				s, err := d.Connect(job.Hello{WorkerID: fmt.Sprint(i), Namespace: "ns", Queues: []string{"q"}, Slots: 10, Epoch: 1}, out)
-				if err != nil {
-					b.Fatal(err)
-				}
-				sessions[i] = s.(*Session)
-			}
-			key := job.Key{Namespace: "ns", ID: "job"}
-			def := job.Definition{Key: key, Queue: "q", Handler: "h", Timeout: time.Minute}
-			leases := []job.Leased{{Record: key.Record(), Definition: &def, State: job.State{Lane: def.Lane()}}}
-			results := []job.Result{{Outcome: job.OutcomeSucceeded}}
-			b.ReportAllocs()
-			for n := uint64(0); b.Loop(); n++ {
-				now := time.Now()
-				leases[0].State = leases[0].State.Leased(uint64(now.UnixMicro()) + n)
-				leases[0].DeadlineMS = now.Add(DefaultLeaseTTL).UnixMilli()
-				out.ids = out.ids[:0]
-				d.Reserve("ns", "q", 1).Deliver(leases)
-				results[0].LeaseID = out.ids[0]
-				s := d.mu.attempts[out.ids[0]].session
-				s.Started(out.ids)
-				s.Results(results)
-				d.Demand()
-			}
-		})
+		b.Run(fmt.Sprint(workers), func(b *testing.B) { oneByOne(b, workers, 1) })
+	}
+}
+
+// BenchmarkWideWorkers takes attempts of one queue through a whole life, among workers that
+// serve so many. What it costs should hardly depend on their number.
+func BenchmarkWideWorkers(b *testing.B) {
+	for _, queues := range []int{1, 8, 64} {
+		b.Run(fmt.Sprint(queues), func(b *testing.B) { oneByOne(b, 16, queues) })
+	}
+}
+
+// oneByOne takes single attempts of one queue through a whole life.
+func oneByOne(b *testing.B, workers, queues int) {
+	store := &fakeStore{leases: map[string]*fakeLease{}}
+	d, err := New(Options{Node: "n", Store: store, Ledger: syncLedger{}, Observer: &discard{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	served := make([]string, queues)
+	for i := range served {
+		served[i] = fmt.Sprint("q", i)
+	}
+	out := &discard{}
+	for i := range workers {
+		if _, err := d.Connect(job.Hello{WorkerID: fmt.Sprint(i), Namespace: "ns", Queues: served, Slots: 10, Epoch: 1}, out); err != nil {
+			b.Fatal(err)
+		}
+	}
+	key := job.Key{Namespace: "ns", ID: "job"}
+	def := job.Definition{Key: key, Queue: served[0], Handler: "h", Timeout: time.Minute}
+	leases := []job.Leased{{Record: key.Record(), Definition: &def, State: job.State{Lane: def.Lane()}}}
+	results := []job.Result{{Outcome: job.OutcomeSucceeded}}
+	b.ReportAllocs()
+	for n := uint64(0); b.Loop(); n++ {
+		now := time.Now()
+		leases[0].State = leases[0].State.Leased(uint64(now.UnixMicro()) + n)
+		leases[0].DeadlineMS = now.Add(DefaultLeaseTTL).UnixMilli()
+		out.ids = out.ids[:0]
+		d.Reserve("ns", def.Queue, 1).Deliver(leases)
+		results[0].LeaseID = out.ids[0]
+		s := d.mu.attempts[out.ids[0]].session
+		s.Started(out.ids)
+		s.Results(results)
 	}
 }
 

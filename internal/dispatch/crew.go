@@ -13,6 +13,7 @@ import (
 type crew struct {
 	queue queueKey
 	seats []*seat
+	stale []*seat             // whose sessions have changed since they were looked at
 	slots minheap.Heap[*turn] // sessions with free slots
 	ahead minheap.Heap[*turn] // those with places to wait for a slot
 	free  int                 // slots of all
@@ -29,7 +30,7 @@ type seat struct {
 }
 
 // turn is a seat's place in a heap. The key is that of the last time it was looked at:
-// what changed since has its session among Dispatcher.mu.changed.
+// if it has changed since, the seat is among the crew's stale ones.
 type turn struct {
 	s    *Session
 	load float64 // part of the slots that is taken
@@ -55,10 +56,12 @@ func (c *crew) join(s *Session) {
 	x := &seat{s: s, crew: c, place: len(c.seats), slots: turn{s: s}, ahead: turn{s: s}}
 	c.seats = append(c.seats, x)
 	s.seats = append(s.seats, x)
+	s.fresh = append(s.fresh, x)
 }
 
-// leave ends a seat.
+// leave ends a seat of a session that is closed.
 func (c *crew) leave(x *seat) {
+	c.look() // which forgets it, should it be stale
 	x.put(&c.slots, &x.slots, 0)
 	x.put(&c.ahead, &x.ahead, 0)
 	c.free -= x.free
@@ -94,38 +97,46 @@ func (x *seat) put(h *minheap.Heap[*turn], t *turn, room int) {
 	}
 }
 
-// changed notes that the session's room or load is not what its crews have. The caller
-// holds the mutex.
+// changed notes that the session's room or load is not what its crews have. Each of them
+// looks at it when it is asked: of a session's many queues few are, between two changes.
+// The caller holds the mutex.
 func (s *Session) changed() {
-	if !s.stale {
-		s.stale = true
-		s.d.mu.changed = append(s.d.mu.changed, s)
+	for _, x := range s.fresh {
+		x.crew.stale = append(x.crew.stale, x)
 	}
+	s.fresh = s.fresh[:0]
+}
+
+// look brings the crew in line with its sessions.
+func (c *crew) look() {
+	for _, x := range c.stale {
+		if !x.s.closed {
+			x.look()
+			x.s.fresh = append(x.s.fresh, x)
+		}
+	}
+	clear(c.stale)
+	c.stale = c.stale[:0]
 }
 
 // crewOf returns the sessions that serve a queue as they are now; nil if there are none.
 // The caller holds the mutex.
 func (d *Dispatcher) crewOf(k queueKey) *crew {
-	d.look()
-	return d.mu.crews[k]
+	c := d.mu.crews[k]
+	if c != nil {
+		c.look()
+	}
+	return c
 }
 
-// sorted returns all crews by their queues. The caller holds the mutex.
-func (d *Dispatcher) sorted() []*crew {
+// allCrews returns the sessions of all queues as they are now, sorted by queue. The caller
+// holds the mutex.
+func (d *Dispatcher) allCrews() []*crew {
 	if d.mu.sorted == nil {
 		d.mu.sorted = slices.SortedFunc(maps.Values(d.mu.crews), func(a, b *crew) int { return a.queue.compare(b.queue) })
 	}
-	return d.mu.sorted
-}
-
-// look brings all crews in line with their sessions.
-func (d *Dispatcher) look() {
-	for i, s := range d.mu.changed {
-		s.stale = false
-		for _, x := range s.seats {
-			x.look()
-		}
-		d.mu.changed[i] = nil
+	for _, c := range d.mu.sorted {
+		c.look()
 	}
-	d.mu.changed = d.mu.changed[:0]
+	return d.mu.sorted
 }

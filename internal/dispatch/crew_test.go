@@ -83,3 +83,22 @@ func TestQueuesShareTheSlotsOfAWorker(t *testing.T) {
 		}
 	})
 }
+
+// Workers that have gone are forgotten also by a queue that nobody asks about.
+func TestCrewsForgetWorkersThatHaveGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.connect("stays", 1, 1)
+		for epoch := range uint32(3) {
+			s, _ := b.connect("goes", 1, epoch+1)
+			s.Close("done", nil)
+		}
+		b.d.mu.Lock()
+		c := b.d.mu.crews[queueKey{"ns", "q"}]
+		if len(c.seats) != 1 || len(c.stale) > 1 {
+			t.Errorf("one worker is here; %d seats, %d to look at", len(c.seats), len(c.stale))
+		}
+		b.d.mu.Unlock()
+		b.wantFree(1)
+	})
+}

@@ -23,7 +23,6 @@ type Dispatcher struct {
 		workers  map[string]*Session // latest session by namespace/worker, closed ones while they have attempts
 		crews    map[queueKey]*crew  // of the queues that somebody serves
 		sorted   []*crew             // the same; nil after a crew has come or gone
-		changed  []*Session          // whose crews have to look at them
 		turns    uint64              // grants of slots so far
 		attempts map[string]*attempt // by lease id
 		timers   minheap.Heap[*attempt]

@@ -529,8 +529,8 @@ func (d *Dispatcher) audit(t testing.TB) {
 			t.Errorf("heap is out of order at %d", i)
 		}
 	}
-	d.look()
-	for k, c := range d.mu.crews {
+	for _, c := range d.allCrews() {
+		k := c.queue
 		free := 0
 		for i, x := range c.seats {
 			free += x.s.free()
@@ -564,6 +564,9 @@ func (d *Dispatcher) audit(t testing.TB) {
 		}
 		if busy != s.busy || results != s.pending || s.reserved < 0 {
 			t.Errorf("session %s: busy %d, counted %d; pending %d, counted %d; reserved %d", key, s.busy, busy, s.pending, results, s.reserved)
+		}
+		if len(s.fresh) != len(s.seats) {
+			t.Errorf("session %s: %d of %d seats are looked at", key, len(s.fresh), len(s.seats))
 		}
 		if s.closed && len(s.attempts) == 0 {
 			t.Errorf("session %s is closed, empty and still known", key)

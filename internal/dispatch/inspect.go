@@ -12,12 +12,11 @@ import (
 func (d *Dispatcher) Demand() []job.QueueDemand {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.look()
 	// Whoever hears this does not hear of reserved slots, and waits for those of them
 	// that come back unused.
 	d.mu.short = d.mu.short || d.mu.reserved > 0
 	demand := make([]job.QueueDemand, 0, len(d.mu.crews))
-	for _, c := range d.sorted() {
+	for _, c := range d.allCrews() {
 		demand = append(demand, job.QueueDemand{Namespace: c.queue.namespace, Queue: c.queue.queue, Free: d.freeSlots(c)})
 	}
 	return demand
@@ -43,9 +42,9 @@ func (d *Dispatcher) Loads() []job.QueueLoad {
 			running[queueKey{a.rec.State.Lane.Namespace, a.rec.State.Lane.Queue}]++
 		}
 	}
-	d.look()
 	loads := make([]job.QueueLoad, 0, len(d.mu.crews))
-	for k, c := range d.mu.crews {
+	for _, c := range d.allCrews() {
+		k := c.queue
 		loads = append(loads, job.QueueLoad{
 			Namespace: k.namespace, Queue: k.queue,
 			Running: running[k], Free: d.freeSlots(c), Workers: len(c.seats),

@@ -19,7 +19,7 @@ type Session struct {
 	// Guarded by the dispatcher's mutex.
 	attempts map[*attempt]struct{}
 	seats    []*seat // in the crews of its queues
-	stale    bool    // its crews have to look at it
+	fresh    []*seat // those of them that are in line with it
 	last     uint64  // the dispatcher's turn in which it was last given a slot
 	busy     int     // slots taken by attempts
 	reserved int     // slots taken by reservations
@@ -197,7 +197,7 @@ func (d *Dispatcher) detach(s *Session) {
 			d.o.OnServed(k.namespace, k.queue, false)
 		}
 	}
-	s.seats = nil
+	s.seats, s.fresh = nil, nil
 }
 
 // giveBackUnsent returns the leases among messages that never left.
