@@ -284,9 +284,13 @@ func TestDrain(t *testing.T) {
 		stayer.Started(ids)
 		lout.took()
 		sout.took()
+		words := b.demands.Load()
 		done := make(chan error, 1)
 		go func() { done <- b.d.Drain(context.Background()) }()
 		time.Sleep(time.Second)
+		if served := b.d.Demand(); len(served) != 0 || b.demands.Load() == words {
+			t.Errorf("while draining %v is served, after %d words of it", served, b.demands.Load()-words)
+		}
 		b.wantSent(lout, "elsewhere")
 		b.wantSent(sout, "elsewhere")
 		if n := b.d.Reserve("ns", "q", 1).Count(); n != 0 {

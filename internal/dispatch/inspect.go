@@ -8,26 +8,21 @@ import (
 )
 
 // Demand returns the free slots for each queue that a worker serves, sorted.
-// A worker of several queues counts for each of them.
+// A worker of several queues counts for each of them. A node that drains serves none.
 func (d *Dispatcher) Demand() []job.QueueDemand {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.mu.draining {
+		return nil
+	}
 	// Whoever hears this does not hear of reserved slots, and waits for those of them
 	// that come back unused.
 	d.mu.short = d.mu.short || d.mu.reserved > 0
 	demand := make([]job.QueueDemand, 0, len(d.mu.crews))
 	for _, c := range d.allCrews() {
-		demand = append(demand, job.QueueDemand{Namespace: c.queue.namespace, Queue: c.queue.queue, Free: d.freeSlots(c)})
+		demand = append(demand, job.QueueDemand{Namespace: c.queue.namespace, Queue: c.queue.queue, Free: c.free})
 	}
 	return demand
-}
-
-// freeSlots are those of a crew that was looked at. A node that drains has none.
-func (d *Dispatcher) freeSlots(c *crew) int {
-	if d.mu.draining {
-		return 0
-	}
-	return c.free
 }
 
 // Loads returns what this node's workers do for each queue that they serve or
@@ -58,6 +53,14 @@ func (d *Dispatcher) Loads() []job.QueueLoad {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
 	})
 	return loads
+}
+
+// freeSlots are those of a crew that was looked at. A node that drains has none.
+func (d *Dispatcher) freeSlots(c *crew) int {
+	if d.mu.draining {
+		return 0
+	}
+	return c.free
 }
 
 // Workers describes the connected workers, sorted by namespace and id.

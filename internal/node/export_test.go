@@ -9,3 +9,9 @@ func (n *Node) Missing(ctx context.Context) []string {
 	}
 	return n.missing()
 }
+
+// StopEngines ends what Stop ends before the links to peers.
+func (n *Node) StopEngines() {
+	n.cancel()
+	n.engines.Wait()
+}

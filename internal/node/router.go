@@ -109,8 +109,13 @@ func (n *Node) OnNudge(shard int, head job.LaneHead) {
 	n.scheduler.Nudge(shard, []job.LaneHead{head})
 }
 
-// OnPermit queues a peer's permit; one too many is left to expire.
+// OnPermit queues a peer's permit; one too many is left to expire. A node that stops has
+// no slots, and says so: the jobs need not wait until the permit expires.
 func (n *Node) OnPermit(peer string, p job.Permit) {
+	if n.ctx.Err() != nil {
+		n.peers.SendPermitResult(peer, job.PermitResult{ID: p.ID})
+		return
+	}
 	select {
 	case n.permits <- permit{peer, p, time.Now()}:
 	default:

@@ -371,6 +371,7 @@ func (n *Node) drain(ctx context.Context) error {
 	released := n.locks.Drain(ctx)
 	n.peers.HandOver(released)
 	err := n.dispatcher.Drain(ctx)
+	n.peers.Restate(nil) // which demandLoop may not have come to
 	n.cancel()
 	n.engines.Wait()
 	n.cfg.Logger.Info("node drained", "node", n.cfg.Name, "shards_released", len(released))
