@@ -79,7 +79,7 @@ func (d *Dispatcher) begin(a *attempt, now time.Time) {
 func (d *Dispatcher) replace(s, prev *Session, fx *effects) {
 	later := s.hello.Epoch > prev.hello.Epoch
 	if !prev.closed {
-		d.detach(prev)
+		d.detach(prev, fx)
 		prev.stop(job.ErrSuperseded)
 		later = true
 	}

@@ -84,6 +84,25 @@ func TestQueuesShareTheSlotsOfAWorker(t *testing.T) {
 	})
 }
 
+// Whoever counts on a queue hears at once that its last worker has gone.
+func TestTheLastWorkerOfAQueueIsMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		first, _ := b.connect("first", 1, 1)
+		last, _ := b.connect("last", 1, 1)
+		for _, c := range []struct {
+			s     *Session
+			words int64
+		}{{first, 0}, {last, 1}} {
+			before := b.demands.Load()
+			c.s.Close("done", nil)
+			if n := b.demands.Load() - before; n != c.words {
+				t.Errorf("%s has gone: %d words, want %d", c.s.key, n, c.words)
+			}
+		}
+	})
+}
+
 // Workers that have gone are forgotten also by a queue that nobody asks about.
 func TestCrewsForgetWorkersThatHaveGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

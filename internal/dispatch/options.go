@@ -70,8 +70,8 @@ type Options struct {
 	// TraceID is the trace of a record's live run, nil if it is not traced. May be
 	// nil: nobody traces.
 	TraceID func(*job.Record) *job.TraceID
-	// OnDemand is called when slots became free, and when a node drains. It must not
-	// block. May be nil.
+	// OnDemand is called when slots became free, when nobody serves a queue any more, and
+	// when the node drains. It must not block. May be nil.
 	OnDemand func()
 	// OnServed is called when the first worker of a queue has come, and when the last one
 	// has gone. It must neither block nor call back. May be nil.

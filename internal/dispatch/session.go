@@ -171,7 +171,7 @@ func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 		return
 	}
 	held := len(s.attempts)
-	d.detach(s)
+	d.detach(s, &fx)
 	d.giveBackUnsent(s, unsent, &fx)
 	for a := range s.attempts {
 		if s.left && !a.started && !a.over && a.pending == nil {
@@ -187,13 +187,13 @@ func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 }
 
 // detach takes a session out of the crews of its queues.
-func (d *Dispatcher) detach(s *Session) {
+func (d *Dispatcher) detach(s *Session, fx *effects) {
 	s.closed = true
 	for _, x := range s.seats {
 		x.crew.leave(x)
 		if k := x.crew.queue; len(x.crew.seats) == 0 {
 			delete(d.mu.crews, k)
-			d.mu.sorted = nil
+			d.mu.sorted, fx.demand = nil, true
 			d.o.OnServed(k.namespace, k.queue, false)
 		}
 	}

@@ -151,9 +151,11 @@ func (d *Dispatcher) answered(a *attempt, status job.AckStatus, fx *effects) {
 	}
 	switch {
 	case !a.byNode:
-		if a.session != nil {
-			a.session.pending--
-			a.session.changed()
+		if s := a.session; s != nil {
+			full := s.free() == 0
+			s.pending--
+			s.changed()
+			fx.demand = fx.demand || full && s.free() > 0
 		}
 		d.metrics.settle.Observe(fx.now().Sub(a.since).Seconds())
 		a.pending = nil

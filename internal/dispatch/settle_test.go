@@ -244,6 +244,26 @@ func TestSlotOfATimedOutAttemptIsFreeWhenTheStreamEnds(t *testing.T) {
 	})
 }
 
+// Slots that results without answers had taken are news when the answers come.
+func TestAnswersGiveSlotsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connect("w", 2, 1)
+		b.ledger.set(answering(job.Applied, job.ErrUnavailable))
+		for i := range 2 + pendingSlack {
+			s.Results(ok(job.LeaseID("ns/j", uint64(i+1))))
+		}
+		b.wantFree(0)
+		before := b.demands.Load()
+		b.ledger.set(answering(job.Stale, nil))
+		time.Sleep(10 * time.Second)
+		b.wantFree(2)
+		if b.demands.Load() == before {
+			t.Error("slots came free without a word")
+		}
+	})
+}
+
 func TestAWorkerThatFloodsIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

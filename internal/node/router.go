@@ -113,7 +113,7 @@ func (n *Node) OnNudge(shard int, head job.LaneHead) {
 // no slots, and says so: the jobs need not wait until the permit expires.
 func (n *Node) OnPermit(peer string, p job.Permit) {
 	if n.ctx.Err() != nil {
-		n.peers.SendPermitResult(peer, job.PermitResult{ID: p.ID})
+		n.peers.SendPermitResult(peer, p.Lane, job.PermitResult{ID: p.ID})
 		return
 	}
 	select {

@@ -137,9 +137,11 @@ func (q *queue) permitted(permit job.Permit) {
 	}
 }
 
-// disappointed notes that the peer hears of a queue that it has no free slots.
-func (q *queue) disappointed() {
+// disappointed notes that the peer hears of a lane's queue that it has no free slots.
+func (q *queue) disappointed(lane job.Lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	clear(q.left)
+	if i, told := q.said.find(lane); told {
+		q.left[i] = 0
+	}
 }

@@ -52,7 +52,7 @@ func TestFreeSlotsAreOfferedInTurn(t *testing.T) {
 		t.Errorf("%s was told, want %s, which has used up its slots", now, first)
 	}
 	// A peer that hears that there are no slots waits for news of some.
-	a.peer.SendPermitResult(second, job.PermitResult{ID: 1})
+	a.peer.SendPermitResult(second, lane, job.PermitResult{ID: 1})
 	peers[second].wait(fmt.Sprintf("result a %+v", job.PermitResult{ID: 1}))
 	a.peer.Offer(demandOf(5))
 	if now := told(5); now != second {
@@ -94,6 +94,24 @@ func TestFreeSlotsAreCountedByQueue(t *testing.T) {
 	q.permitted(job.Permit{Lane: lane, N: 1})
 	if p.Offer(three); !q.unsaid {
 		t.Error("not told, though it has used up those of a queue")
+	}
+}
+
+// A peer that permitted in vain has no slots of that queue, and as many of others as before.
+func TestAVainPermitIsOfOneQueue(t *testing.T) {
+	p, links := unconnected(t, 1)
+	q := links[0].queue
+	demand := func(free int) []job.QueueDemand {
+		return append(demandOf(free), job.QueueDemand{Namespace: "ns", Queue: "r", Free: 3})
+	}
+	p.Restate(demand(1))
+	q.take(time.Now())
+	p.SendPermitResult(links[0].member.Name, lane, job.PermitResult{ID: 1})
+	if p.Offer(demand(0)); q.unsaid {
+		t.Error("told, though nothing has come free")
+	}
+	if p.Offer(demand(1)); !q.unsaid {
+		t.Error("not told of what has come free where it had none")
 	}
 }
 

@@ -123,13 +123,13 @@ func (p *Peer) SendPermit(node string, permit job.Permit) bool {
 	return p.count("permit", s != nil && s.put(permitToPB(permit)))
 }
 
-// SendPermitResult tells a peer what became of its permit.
-func (p *Peer) SendPermitResult(node string, r job.PermitResult) {
+// SendPermitResult tells a peer what became of its permit for a lane.
+func (p *Peer) SendPermitResult(node string, lane job.Lane, r job.PermitResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.links[node]
 	if l != nil && r.Leased == 0 && r.DueMS <= 0 {
-		l.queue.disappointed()
+		l.queue.disappointed(lane)
 	}
 	p.count("permit_result", l != nil && l.up() && l.queue.put(permitResultToPB(r)))
 }

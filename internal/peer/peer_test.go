@@ -167,7 +167,7 @@ func TestEverythingArrives(t *testing.T) {
 	}
 	b.wait(fmt.Sprintf("permit a %+v", permit))
 	result := job.PermitResult{ID: 9, Leased: 4, DueMS: 77}
-	b.peer.SendPermitResult("a", result)
+	b.peer.SendPermitResult("a", lane, result)
 	a.wait(fmt.Sprintf("result b %+v", result))
 
 	a.peer.Nudge("c", 5, job.LaneHead{Lane: lane, DueMS: 123})
@@ -186,7 +186,7 @@ func TestEverythingArrives(t *testing.T) {
 		t.Error("sent a permit to nobody")
 	}
 	a.peer.Nudge("nobody", 1, job.LaneHead{})
-	a.peer.SendPermitResult("nobody", result)
+	a.peer.SendPermitResult("nobody", lane, result)
 }
 
 func TestANodeThatComesBack(t *testing.T) {
@@ -421,7 +421,7 @@ func TestDropsAreCounted(t *testing.T) {
 	n := start(t, "n", "127.0.0.1:0", r)
 	n.peer.Nudge("gone", 1, job.LaneHead{})
 	n.peer.SendPermit("gone", job.Permit{})
-	n.peer.SendPermitResult("gone", job.PermitResult{})
+	n.peer.SendPermitResult("gone", lane, job.PermitResult{})
 	for _, kind := range []string{"nudge", "permit", "permit_result"} {
 		if got := testutil.ToFloat64(n.peer.metrics.dropped.WithLabelValues(kind)); got != 1 {
 			t.Errorf("%s: %v dropped, want 1", kind, got)

@@ -418,6 +418,7 @@ type sentPermit struct {
 
 type sentResult struct {
 	node string
+	lane job.Lane
 	job.PermitResult
 }
 
@@ -434,10 +435,10 @@ func (p *fakePeers) SendPermit(node string, permit job.Permit) bool {
 	return true
 }
 
-func (p *fakePeers) SendPermitResult(node string, r job.PermitResult) {
+func (p *fakePeers) SendPermitResult(node string, l job.Lane, r job.PermitResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.results = append(p.results, sentResult{node, r})
+	p.results = append(p.results, sentResult{node, l, r})
 	if p.onResult != nil {
 		p.onResult(node, r)
 	}

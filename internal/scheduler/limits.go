@@ -151,7 +151,7 @@ func (s *Scheduler) permitLimit(ctx context.Context, node string, p job.Permit, 
 	if grant.N == 0 {
 		if now, err := s.o.Store.Now(ctx, p.Shard); err == nil {
 			due := now + max(grant.Again, minRest).Milliseconds()
-			s.o.Peers.SendPermitResult(node, job.PermitResult{ID: p.ID, DueMS: due})
+			s.o.Peers.SendPermitResult(node, p.Lane, job.PermitResult{ID: p.ID, DueMS: due})
 		}
 		return 0, false
 	}

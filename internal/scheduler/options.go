@@ -57,7 +57,7 @@ type Reservation interface {
 // the scheduler back. SendPermit is false when there is no link to the node.
 type Peers interface {
 	SendPermit(node string, p job.Permit) bool
-	SendPermitResult(node string, r job.PermitResult)
+	SendPermitResult(node string, l job.Lane, r job.PermitResult)
 }
 
 // Limits bound how many runs of whole queues start. None of its methods calls the

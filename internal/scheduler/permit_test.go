@@ -260,7 +260,7 @@ func TestPermitted(t *testing.T) {
 	nothing := func(*bed) {}
 	t.Run("leases and answers", func(t *testing.T) {
 		b, results := permitted(t, 9, good, nothing)
-		want := sentResult{"a", job.PermitResult{ID: 7, Leased: 2, DueMS: job.NeverMS}}
+		want := sentResult{"a", laneOf(4), job.PermitResult{ID: 7, Leased: 2, DueMS: job.NeverMS}}
 		if len(results) != 1 || results[0] != want || b.slots.count() != 2 {
 			t.Errorf("answers %+v, %d leases", results, b.slots.count())
 		}
@@ -273,7 +273,7 @@ func TestPermitted(t *testing.T) {
 	})
 	t.Run("no slots", func(t *testing.T) {
 		b, results := permitted(t, 0, good, nothing)
-		if len(results) != 1 || results[0] != (sentResult{"a", job.PermitResult{ID: 7}}) || len(b.store.calls) != 0 {
+		if len(results) != 1 || results[0] != (sentResult{"a", laneOf(4), job.PermitResult{ID: 7}}) || len(b.store.calls) != 0 {
 			t.Errorf("answers %+v, %d calls", results, len(b.store.calls))
 		}
 	})

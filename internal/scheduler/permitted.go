@@ -44,7 +44,7 @@ func (s *Scheduler) leasePermitted(ctx context.Context, node string, p job.Permi
 	defer cancel()
 	slots := s.o.Slots.Reserve(p.Lane.Namespace, p.Lane.Queue, min(p.N, job.MaxLeasesPerCall))
 	if slots == nil || slots.Count() == 0 {
-		s.o.Peers.SendPermitResult(node, job.PermitResult{ID: p.ID})
+		s.o.Peers.SendPermitResult(node, p.Lane, job.PermitResult{ID: p.ID})
 		return request, r
 	}
 	n, ok := s.permitLimit(ctx, node, p, slots.Count())
@@ -76,6 +76,6 @@ func (s *Scheduler) leasePermitted(ctx context.Context, node string, p job.Permi
 			result.DueMS = h.DueMS
 		}
 	}
-	s.o.Peers.SendPermitResult(node, result)
+	s.o.Peers.SendPermitResult(node, p.Lane, result)
 	return request, r
 }
