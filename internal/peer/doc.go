@@ -14,7 +14,7 @@
 //     counted. Of demand only the latest is kept, of nudges the earliest due
 //     time of each lane.
 //  3. A peer hears of free slots when it has used up those that it knows of, and
-//     of several such peers one after the other. See [Peer.Offer].
+//     of several such peers one after the other, of many a few at once. See [Peer.Offer].
 //  4. A link that comes up again starts with the latest demand. A link that goes
 //     down takes the demand it brought with it.
 //  5. What a peer says is checked for form before it goes further.

@@ -20,12 +20,16 @@ const (
 	mistaken
 )
 
+// turns is the number of offers within which every hungry peer hears of free slots.
+const turns = 8
+
 // Offer takes what this node's workers could take by now, to be said to those peers that
 // need to hear it. One that has permitted less than it was told can go on without. Of
 // those that have used up what they knew, the one that was told longest ago hears of it;
 // more tells that there are others, whose turn comes when Offer is called again. Where
 // slots are scarce, what has come free goes to one peer at a time: to tell all of them
-// would wake them all for a share each, or for nothing.
+// would wake them all for a share each, or for nothing. Of more than 8 several hear at
+// once, so that each has its turn within 8 calls.
 //
 // Peers hear at once which queues are served. What is offered is kept for links that come
 // up later. Demand is sorted by namespace and queue, each of which it has once.
@@ -33,24 +37,32 @@ func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.offer = p.offer.next(demand)
-	var next *link
-	var since time.Time
-	waiting := 0
+	var waiting []waiter
 	for _, l := range p.links {
 		h, told := l.queue.offer(p.offer)
 		switch {
 		case h == mistaken:
 			l.queue.say()
 		case h == hungry && l.up():
-			if waiting++; next == nil || told.Before(since) {
-				next, since = l, told
-			}
+			waiting = append(waiting, waiter{l.queue, told})
 		}
 	}
-	if next != nil {
-		next.queue.say()
+	// As many as at the start of the round, though fewer are left of it.
+	p.atOnce = max(p.atOnce, (len(waiting)+turns-1)/turns)
+	slices.SortFunc(waiting, func(a, b waiter) int { return a.told.Compare(b.told) })
+	for _, w := range waiting[:min(p.atOnce, len(waiting))] {
+		w.queue.say()
 	}
-	return waiting > 1
+	if more = len(waiting) > p.atOnce; !more {
+		p.atOnce = 0
+	}
+	return more
+}
+
+// waiter is a peer that is hungry, and when it was told last.
+type waiter struct {
+	queue *queue
+	told  time.Time
 }
 
 // Restate says to all peers what this node's workers could take, as in Offer.

@@ -115,6 +115,49 @@ func TestAVainPermitIsOfOneQueue(t *testing.T) {
 	}
 }
 
+// However many peers there are, each has its turn among 8 offers. Those that use theirs up
+// at once come after those that wait.
+func TestNobodyWaitsForManyTurns(t *testing.T) {
+	for _, peers := range []int{1, 7, 8, 9, 24, 99} {
+		p, links := unconnected(t, peers)
+		now := started
+		hear := func() (told []*link) {
+			now = now.Add(demandPause)
+			for _, l := range links {
+				if m, _, _ := l.queue.take(now); m != nil {
+					told = append(told, l)
+				}
+			}
+			return told
+		}
+		p.Restate(demandOf(0))
+		hear()
+		had := map[*link]bool{}
+		for range turns {
+			p.Offer(demandOf(1))
+			told := hear()
+			if most := (peers + turns - 1) / turns; len(told) > most {
+				t.Errorf("%d of %d peers were told at once, want %d at most", len(told), peers, most)
+			}
+			for _, l := range told {
+				had[l] = true
+			}
+			if len(told) > 0 {
+				told[0].queue.permitted(job.Permit{Lane: lane, N: 1})
+			}
+		}
+		if len(had) != peers {
+			t.Errorf("%d of %d peers had a turn among %d", len(had), peers, turns)
+		}
+		for p.Offer(demandOf(1)) {
+			hear()
+		}
+		if p.atOnce != 0 {
+			t.Errorf("%d peers: the round does not end", peers)
+		}
+	}
+}
+
 // A peer whose link is down is nobody's turn.
 func TestOnlyThoseThatHearAreOffered(t *testing.T) {
 	a, b, c := cluster(t)
