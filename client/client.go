@@ -240,24 +240,57 @@ func (c *Client) CheckShard(ctx context.Context, shard int, repair bool) (*ferma
 	return call(ctx, c, c.cluster.CheckShard, &fermatav1.CheckShardRequest{Shard: int32(shard), Repair: repair})
 }
 
-// QueueSettings returns the limits of a queue; zero ones where none are set.
+// QueueSettings returns the limits of a queue, zero ones where none are set, and
+// whether it is paused.
 func (c *Client) QueueSettings(ctx context.Context, queue string) (*QueueSettings, error) {
 	return call(ctx, c, c.jobs.GetQueueSettings, &fermatav1.GetQueueSettingsRequest{Name: c.QueueName(queue)})
 }
 
-// SetQueueSettings replaces the limits of the queue that s.Name tells.
+// SetQueueSettings replaces the limits of the queue that s.Name tells. Whether it is
+// paused stays as it is unless s.Paused is set.
 func (c *Client) SetQueueSettings(ctx context.Context, s *QueueSettings) (*QueueSettings, error) {
 	q := proto.CloneOf(s)
 	q.Name = c.QueueName(s.GetName())
 	return call(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q})
 }
 
-// SwapQueueSettings is SetQueueSettings on the condition that the limits are still
+// SwapQueueSettings is SetQueueSettings on the condition that the settings are still
 // those of before ([IsConflict]).
 func (c *Client) SwapQueueSettings(ctx context.Context, before, s *QueueSettings) (*QueueSettings, error) {
 	q := proto.CloneOf(s)
 	q.Name = c.QueueName(s.GetName())
 	return call(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q, Expected: before})
+}
+
+// PauseQueue has nothing of a queue start until [Client.ResumeQueue]; what runs goes on.
+// Nodes follow within about two seconds. It returns the settings of the queue, whose limits
+// stay. It may be repeated.
+func (c *Client) PauseQueue(ctx context.Context, queue string) (*QueueSettings, error) {
+	return c.setPaused(ctx, queue, true)
+}
+
+// ResumeQueue ends what [Client.PauseQueue] began: what is due starts, in order. It may be
+// repeated.
+func (c *Client) ResumeQueue(ctx context.Context, queue string) (*QueueSettings, error) {
+	return c.setPaused(ctx, queue, false)
+}
+
+// pauseTries bounds how often the limits are read again that somebody changed in between.
+const pauseTries = 8
+
+func (c *Client) setPaused(ctx context.Context, queue string, paused bool) (*QueueSettings, error) {
+	for try := 1; ; try++ {
+		before, err := c.QueueSettings(ctx, queue)
+		if err != nil {
+			return nil, err
+		}
+		after := proto.CloneOf(before)
+		after.Name, after.Paused = queue, &paused
+		set, err := c.SwapQueueSettings(ctx, before, after)
+		if !IsConflict(err) || try == pauseTries {
+			return set, err
+		}
+	}
 }
 
 // Workers lists the workers that are connected.

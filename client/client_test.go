@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -41,6 +42,9 @@ type node struct {
 	// namesOnly is what the last batch asked for.
 	namesOnly bool
 	running   atomic.Bool // no run ends
+	// settings are those of one queue; meddle changes them before a call replaces them.
+	settings *fermatav1.QueueSettings
+	meddle   func(*fermatav1.QueueSettings)
 }
 
 func (n *node) next(requestID string) error {
@@ -106,6 +110,24 @@ func (n *node) BatchCreateJobs(_ context.Context, q *fermatav1.BatchCreateJobsRe
 		response.Results = append(response.Results, result)
 	}
 	return response, n.next("")
+}
+
+func (n *node) GetQueueSettings(_ context.Context, q *fermatav1.GetQueueSettingsRequest) (*fermatav1.QueueSettings, error) {
+	s := proto.CloneOf(n.settings)
+	s.Name = q.GetName()
+	return s, n.next("")
+}
+
+func (n *node) UpdateQueueSettings(_ context.Context, q *fermatav1.UpdateQueueSettingsRequest) (*fermatav1.QueueSettings, error) {
+	if n.meddle != nil {
+		n.meddle(n.settings)
+	}
+	n.settings.Name = q.GetExpected().GetName()
+	if !proto.Equal(n.settings, q.GetExpected()) {
+		return nil, failure(codes.Aborted)
+	}
+	n.settings = q.GetSettings()
+	return n.settings, n.next("")
 }
 
 func start(t *testing.T) *node {
@@ -217,6 +239,29 @@ func TestDeletionWhoseAnswerWasLost(t *testing.T) {
 	}
 	if !slices.Equal(n.missing, []bool{false, true}) {
 		t.Errorf("allow_missing %v", n.missing)
+	}
+}
+
+// TestPausingAQueueUndoesNoLimit: somebody changes the limits between reading and pausing.
+func TestPausingAQueueUndoesNoLimit(t *testing.T) {
+	n := start(t)
+	n.settings = &fermatav1.QueueSettings{Rate: 1, Paused: new(false)}
+	n.meddle = func(s *fermatav1.QueueSettings) { s.Rate, n.meddle = 7, nil }
+	c := dial(t, client.Options{}, n.address)
+	s, err := c.PauseQueue(t.Context(), "mail")
+	if err != nil || !s.GetPaused() || s.GetRate() != 7 || s.GetName() != "namespaces/default/queues/mail" {
+		t.Errorf("paused: %v, %v", s, err)
+	}
+	if s, err = c.PauseQueue(t.Context(), "mail"); err != nil || !s.GetPaused() {
+		t.Errorf("paused again: %v, %v", s, err)
+	}
+	n.meddle = func(s *fermatav1.QueueSettings) { s.Rate++ }
+	if s, err = c.ResumeQueue(t.Context(), "mail"); !client.IsConflict(err) {
+		t.Errorf("limits that change all the time: %v, %v", s, err)
+	}
+	n.meddle = nil
+	if s, err = c.ResumeQueue(t.Context(), "mail"); err != nil || s.GetPaused() || s.GetRate() < 8 {
+		t.Errorf("resumed: %v, %v", s, err)
 	}
 }
 

@@ -14,8 +14,8 @@ func IsNotFound(err error) bool { return is(err, codes.NotFound) }
 // IsExists tells that the id is taken by another job.
 func IsExists(err error) bool { return is(err, codes.AlreadyExists) }
 
-// IsConflict tells that the job was edited in between, or that its id belongs to
-// a deleted job that still runs.
+// IsConflict tells that the job, or the settings of the queue, were edited in between,
+// or that the id belongs to a deleted job that still runs.
 func IsConflict(err error) bool { return is(err, codes.Aborted) }
 
 // IsInvalid tells that the request is at fault; Violations say where.

@@ -209,10 +209,14 @@ func jsonSide(v any, there bool) string {
 	return clip(string(text), 200)
 }
 
-// withDefaults are the limits of a file with what they leave unset filled in.
-func withDefaults(s *client.QueueSettings, name string) *client.QueueSettings {
+// withDefaults are the limits of a file with what they leave unset filled in. A pause that
+// they do not name is somebody's who has a reason: it stays.
+func withDefaults(s, before *client.QueueSettings) *client.QueueSettings {
 	out := proto.CloneOf(s)
-	out.Name = name
+	out.Name = before.GetName()
+	if out.Paused == nil {
+		out.Paused = before.Paused
+	}
 	if out.RecoveryRate == 0 {
 		out.RecoveryRate = defaultRecoveryRate
 	}

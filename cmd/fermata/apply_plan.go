@@ -124,7 +124,7 @@ func (p *planner) planQueues(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		p.queues = append(p.queues, queueChange{name: q.Name, before: before, after: withDefaults(q.Settings, before.GetName())})
+		p.queues = append(p.queues, queueChange{name: q.Name, before: before, after: withDefaults(q.Settings, before)})
 	}
 	if len(faults) > 0 {
 		return usage(faults.Sorted())

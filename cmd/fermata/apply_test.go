@@ -161,6 +161,26 @@ func TestApplyHundreds(t *testing.T) {
 	}
 }
 
+// TestApplyLeavesAPauseAlone: files that say nothing of it neither show nor end it.
+func TestApplyLeavesAPauseAlone(t *testing.T) {
+	c := startCluster(t)
+	c.must("queues", "pause", "mail")
+	c.must("apply", "-f", "-", "<queues: {mail: {rate: 5}}")
+	if got := c.must("queues", "get", "mail"); !strings.Contains(got, "Paused:") || !strings.Contains(got, "at most 5 a second") {
+		t.Errorf("%s", got)
+	}
+	if code, out, errs := c.run("diff", "--exit-code", "-f", "-", "<queues: {mail: {rate: 5}}"); code != 0 {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	out := c.must("apply", "-f", "-", "<queues: {mail: {rate: 5, paused: false}, news: {paused: true}}")
+	if !strings.Contains(out, "paused") {
+		t.Errorf("%s", out)
+	}
+	if got := c.must("queues", "get", "mail") + c.must("queues", "get", "news"); strings.Count(got, "Paused:") != 1 {
+		t.Errorf("%s", got)
+	}
+}
+
 // TestApplyLeavesConcurrentEditsAlone: what changes between plan and deed is not
 // overwritten, and does not keep the rest from being done.
 func TestApplyLeavesConcurrentEditsAlone(t *testing.T) {

@@ -76,11 +76,15 @@ func (a *app) shardTable(shards []*fermatav1.Shard) error {
 
 func (a *app) queueTable(queues []*fermatav1.Queue) error {
 	t := table{
-		heading: []string{"NAMESPACE", "QUEUE", "BACKLOG", "OLDEST", "RUNNING", "SCHEDULED", "PAUSED", "DEAD", "FREE SLOTS", "WORKERS"},
+		heading: []string{"NAMESPACE", "QUEUE", "STATE", "BACKLOG", "OLDEST", "RUNNING", "SCHEDULED", "PAUSED", "DEAD", "FREE SLOTS", "WORKERS"},
 		empty:   "no queues",
 	}
 	for _, q := range queues {
-		t.add(q.GetNamespace(), q.GetQueue(), fmt.Sprint(q.GetBacklog()), shortPB(q.GetOldestOverdue()), fmt.Sprint(q.GetRunning()),
+		state := "serving"
+		if q.GetQueuePaused() {
+			state = "paused"
+		}
+		t.add(q.GetNamespace(), q.GetQueue(), state, fmt.Sprint(q.GetBacklog()), shortPB(q.GetOldestOverdue()), fmt.Sprint(q.GetRunning()),
 			fmt.Sprint(q.GetScheduled()), fmt.Sprint(q.GetPaused()), fmt.Sprint(q.GetDead()), fmt.Sprint(q.GetFreeSlots()), fmt.Sprint(q.GetWorkers()))
 	}
 	return a.printTable(t)

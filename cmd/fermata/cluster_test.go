@@ -180,7 +180,7 @@ func (view) Shards(context.Context) ([]rpc.Shard, error) {
 func (view) Queues(_ context.Context, namespace string) ([]rpc.Queue, error) {
 	queues := []rpc.Queue{{Namespace: "default", Queue: "mail", Backlog: 3, Running: 2, Scheduled: 7, FreeSlots: 0, Workers: 1, OldestOverdue: 4 * time.Second}}
 	if namespace == "" {
-		queues = append(queues, rpc.Queue{Namespace: "other", Queue: "default"})
+		queues = append(queues, rpc.Queue{Namespace: "other", Queue: "default", QueuePaused: true})
 	}
 	return queues, nil
 }

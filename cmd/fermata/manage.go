@@ -22,8 +22,8 @@ func localFlags(cmd *cobra.Command) iter.Seq[string] {
 	}
 }
 
-// onEach makes a command that does the same to each job that is named.
-func (a *app) onEach(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, job string) error) *cobra.Command {
+// onEach makes a command that does the same to each job, or queue, that is named.
+func (a *app) onEach(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, name string) error) *cobra.Command {
 	cmd.Args = someArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.with(cmd, func(ctx context.Context, c *client.Client) error {

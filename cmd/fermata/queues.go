@@ -10,10 +10,10 @@ import (
 )
 
 func (a *app) queuesCommand() *cobra.Command {
-	queues := &cobra.Command{Use: "queues", Short: "Show and set the limits of queues", Aliases: []string{"queue"}, Args: noArgs,
+	queues := &cobra.Command{Use: "queues", Short: "Show and set the limits of queues, pause and resume them", Aliases: []string{"queue"}, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	get := &cobra.Command{
-		Use: "get QUEUE", Short: "Show the limits of a queue", Args: exactArgs(1),
+		Use: "get QUEUE", Short: "Show the limits of a queue, and whether it is paused", Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
 				s, err := c.QueueSettings(ctx, args[0])
@@ -24,8 +24,37 @@ func (a *app) queuesCommand() *cobra.Command {
 			})
 		},
 	}
-	queues.AddCommand(get, a.setQueueCommand())
+	queues.AddCommand(get, a.setQueueCommand(), a.pauseQueueCommand(), a.resumeQueueCommand())
 	return queues
+}
+
+func (a *app) pauseQueueCommand() *cobra.Command {
+	return a.onEach(&cobra.Command{
+		Use: "pause QUEUE...", Short: "Let nothing of a queue start until it is resumed",
+		Long: "Let nothing of a queue start until it is resumed, on any node, whoever asks for it: manual runs wait too.\n" +
+			"What runs goes on, and what is due waits in order. Nodes follow within about two seconds; what a worker has\n" +
+			"been given by then is run.",
+	}, func(ctx context.Context, c *client.Client, queue string) error {
+		s, err := c.PauseQueue(ctx, queue)
+		if err != nil {
+			return err
+		}
+		return printOne(a, s, func(*client.QueueSettings) error { return a.println("paused queue " + printable(queue)) })
+	})
+}
+
+func (a *app) resumeQueueCommand() *cobra.Command {
+	return a.onEach(&cobra.Command{
+		Use: "resume QUEUE...", Short: "Let what is due in a paused queue start",
+		Long: "Let what is due in a paused queue start, in order, as fast as its workers and limits allow. Where that is\n" +
+			"too fast, set a limit first: fermata queues set QUEUE --rate 10.",
+	}, func(ctx context.Context, c *client.Client, queue string) error {
+		s, err := c.ResumeQueue(ctx, queue)
+		if err != nil {
+			return err
+		}
+		return printOne(a, s, func(*client.QueueSettings) error { return a.println("resumed queue " + printable(queue)) })
+	})
 }
 
 func (a *app) setQueueCommand() *cobra.Command {
@@ -33,7 +62,7 @@ func (a *app) setQueueCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "set QUEUE [flags]", Short: "Limit a queue, over all nodes",
 		Long: "Limit a queue, over all nodes. What no flag names stays as it is; 0 takes a limit away. Nodes take a\n" +
-			"change over within about a second.",
+			"change over within about a second. Whether the queue is paused stays as it is.",
 		Example: "  fermata queues set mail --max-concurrency 20 --rate 100 --burst 200",
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,7 +87,7 @@ func (a *app) setQueueCommand() *cobra.Command {
 				if s.GetRate() == 0 && !cmd.Flags().Changed("burst") {
 					s.Burst = 0 // a limit goes with its burst
 				}
-				s.Name = args[0]
+				s.Name, s.Paused = args[0], nil
 				if s, err = c.SetQueueSettings(ctx, s); err != nil {
 					return err
 				}
@@ -77,6 +106,9 @@ func (a *app) setQueueCommand() *cobra.Command {
 func (a *app) describeQueue(s *client.QueueSettings) error {
 	var t table
 	t.add("Name:", s.GetName())
+	if s.GetPaused() {
+		t.add("Paused:", "yes, nothing of it starts")
+	}
 	t.add("Live runs:", limitText(float64(s.GetMaxConcurrency()), "at most %g"))
 	t.add("Starts:", limitText(s.GetRate(), "at most %g a second"))
 	if s.GetBurst() > 0 {

@@ -111,6 +111,27 @@ func TestQueueLimits(t *testing.T) {
 	))
 }
 
+func TestPausedQueue(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "due", "--queue", "mail", "--at", "2026-03-01T11:59:00Z", "--handler", "h")
+	golden(t, "pause", c.script(
+		"queues set mail --rate 100",
+		"queues pause mail no/such news",
+		"queues pause mail",
+		"queues get mail",
+		"queues set mail --rate 5",
+		"queues get mail -o yaml",
+		"jobs explain due",
+		"jobs run due",
+		"jobs explain due",
+		"queues resume mail -o yaml",
+		"queues resume news",
+		"queues get news",
+		"jobs explain due",
+		"queues pause",
+	))
+}
+
 // What is left out of an edit of a schedule stays.
 func TestUpdateOfAScheduleInParts(t *testing.T) {
 	c := startCluster(t)

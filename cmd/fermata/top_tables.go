@@ -76,10 +76,18 @@ func (v *topView) queues(width int) section {
 			cell{alarm(r.GetMaxLag().AsDuration() >= time.Second, screen.Yellow), waited(r.GetMaxLag().AsDuration()), 7},
 			cell{alarm(r.GetBreaches() > 0, screen.Red), screen.Compact(r.GetBreaches()), 8},
 			cell{alarm(q.GetDead() > 0, screen.Red), screen.Compact(q.GetDead()), 5},
-			cell{alarm(q.GetPaused() > 0, screen.Magenta), screen.Compact(q.GetPaused()), 6},
+			cell{alarm(q.GetPaused() > 0 || q.GetQueuePaused(), screen.Magenta), pausedOf(q), 6},
 		))
 	}
 	return s
+}
+
+// pausedOf is how many jobs of a queue are paused.
+func pausedOf(q *fermatav1.Queue) string {
+	if q.GetQueuePaused() {
+		return "all"
+	}
+	return screen.Compact(q.GetPaused())
 }
 
 // perSecond is a rate of the last minute.

@@ -37,7 +37,7 @@ func crowd() picture {
 		queues: []*fermatav1.Queue{
 			{Namespace: "shop", Queue: "mail", Backlog: 1234567, Running: 40, OldestOverdue: durationpb.New(3 * time.Minute), Dead: 7, Paused: 2, Recent: recent(9600, 32, 12, 2*time.Minute)},
 			{Namespace: "default", Queue: "default", FreeSlots: 12, Running: 3, Recent: recent(90, 0, 0, 12*time.Millisecond)},
-			{Namespace: "shop", Queue: "quiet", FreeSlots: 12},
+			{Namespace: "shop", Queue: "quiet", FreeSlots: 12, QueuePaused: true},
 		},
 		failing: []*fermatav1.TopJob{
 			failing("import", 12, 1, "GET https://api.example.com/v1: unexpected status 503 Service Unavailable"),

@@ -260,6 +260,51 @@ func TestUnknownSettings(t *testing.T) {
 	})
 }
 
+func TestPausedQueue(t *testing.T) {
+	run(t, func(b *bed) {
+		b.settings(job.QueueSettings{Paused: true, Rate: 10, Burst: 3, MaxConcurrency: 5})
+		if !b.a.Limited("ns", "q") || b.a.Limited("ns", "other") || !b.a.Paused(queueQ) || b.a.Paused(job.QueueKey{Namespace: "ns", Queue: "other"}) {
+			t.Error("another queue is paused, or this one is not")
+		}
+		for range 3 {
+			if g := b.take(5); g.N != 0 || g.Again != restPaused || g.Limit != job.NoLimit {
+				t.Errorf("grant %+v of a paused queue", g)
+			}
+		}
+		if rates, rooms := b.limits.count("rate"), b.limits.count("rooms"); rates+rooms != 0 {
+			t.Errorf("Redis is asked %d times what a paused queue may start", rates+rooms)
+		}
+		other := job.QueueAsk{Queue: job.QueueKey{Namespace: "ns", Queue: "other"}, N: 2}
+		grants := b.a.Take(t.Context(), []job.QueueAsk{{Queue: queueQ, N: 1}, other})
+		if grants[0].N != 0 || grants[1].N != 2 {
+			t.Errorf("grants %+v: one is paused, the other is not", grants)
+		}
+		// What was leased before is delivered.
+		b.put(recurring("a"))
+		b.deliver("ns/a")
+		b.wantGot("ns/a")
+		// The last settings count while they cannot be read.
+		b.limits.set(func() { b.limits.down["settings"] = true; b.limits.settings[queueQ] = job.QueueSettings{} })
+		after(5 * time.Second)
+		if g := b.take(1); g.N != 0 {
+			t.Errorf("grant %+v while settings cannot be read", g)
+		}
+		b.limits.set(func() { b.limits.down["settings"] = false })
+		b.rooms = nil
+		b.settings(job.QueueSettings{Paused: true, Rate: 10, Burst: 3})
+		b.settings(job.QueueSettings{Rate: 10, Burst: 3})
+		if !slices.Contains(b.rooms, "ns/q") {
+			t.Error("nobody is told that the queue goes on")
+		}
+		if g := b.take(5); g.N != 3 || g.Limit != job.LimitRate {
+			t.Errorf("grant %+v of a queue that goes on", g)
+		}
+		if want := []string{"ns/q true", "ns/q false"}; !slices.Equal(b.pauses, want) {
+			t.Errorf("told of pauses %q, want %q", b.pauses, want)
+		}
+	})
+}
+
 func TestRecoveryIsARamp(t *testing.T) {
 	run(t, func(b *bed) {
 		b.settings(job.QueueSettings{RecoveryRate: 10})

@@ -32,8 +32,9 @@ type bed struct {
 	slots  *fakeSlots
 	tokens uint64
 
-	mu    sync.Mutex
-	rooms []string
+	mu     sync.Mutex
+	rooms  []string
+	pauses []string
 }
 
 // run runs test in a bubble.
@@ -61,6 +62,11 @@ func newBed(t *testing.T, limits *fakeLimits) *bed {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.rooms = append(b.rooms, namespace+"/"+queue)
+		},
+		OnPaused: func(q job.QueueKey, paused bool) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.pauses = append(b.pauses, fmt.Sprintf("%s/%s %v", q.Namespace, q.Queue, paused))
 		},
 	})
 	if err != nil {

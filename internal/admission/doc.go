@@ -17,7 +17,8 @@
 // record of its own, or another node takes the attempt over.
 //
 // Before the lease, [Admission.Take] tells how many runs of a queue with limits
-// may start, so that a backlog stays in Redis.
+// may start, so that a backlog stays in Redis. Of a queue that is paused that is none;
+// what is leased by then passes.
 //
 // Invariants:
 //

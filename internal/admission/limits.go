@@ -17,6 +17,9 @@ const (
 	restRoom = 100 * time.Millisecond
 	// restError is the pause when Redis could not be asked.
 	restError = 200 * time.Millisecond
+	// restPaused is the pause for a queue that is paused. That it is resumed ends it at
+	// once, at nodes that have slots for it; others have it as an answer to permits.
+	restPaused = time.Second
 )
 
 // restingQueue is a queue that has nothing to grant until an instant, for a limit.
@@ -72,8 +75,8 @@ func (a *Admission) arrived(q job.QueueKey, limits job.QueueSettings, n int) {
 	}
 }
 
-// Limited tells whether a queue has limits to be asked for before a lease. Before
-// the settings are known, all have.
+// Limited tells whether a queue is paused, or has limits to be asked for before a
+// lease. Before the settings are known, all have.
 func (a *Admission) Limited(namespace, queue string) bool {
 	s := a.settings.Load()
 	if s == nil {
@@ -83,8 +86,11 @@ func (a *Admission) Limited(namespace, queue string) bool {
 		return false
 	}
 	q := (*s)[job.QueueKey{Namespace: namespace, Queue: queue}]
-	return q.Rate > 0 || q.MaxConcurrency > 0
+	return q.Rate > 0 || q.MaxConcurrency > 0 || q.Paused
 }
+
+// Paused tells whether a queue is paused, as far as this node knows.
+func (a *Admission) Paused(q job.QueueKey) bool { return a.queue(q).Paused }
 
 // Take grants starts of queues. What it grants of a rate is taken; what it grants of
 // a concurrency limit is a guess, and the unit that the run takes at its gate is the
@@ -92,7 +98,9 @@ func (a *Admission) Limited(namespace, queue string) bool {
 func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
 	grants := make([]job.QueueGrant, len(asks))
 	now := time.Now()
-	known := a.settings.Load() != nil
+	read := a.settings.Load()
+	known := read != nil
+	paused := func(q job.QueueKey) bool { return known && (*read)[q].Paused }
 	a.mu.Lock()
 	for i, ask := range asks {
 		resting := a.mu.rests[ask.Queue]
@@ -100,6 +108,8 @@ func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGr
 		switch {
 		case !known:
 			grants[i].Again = restLeast
+		case paused(ask.Queue):
+			grants[i].Again = restPaused
 		case rest > 0:
 			grants[i].Again, grants[i].Limit = rest, resting.limit
 		default:
@@ -113,7 +123,7 @@ func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGr
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, ask := range asks {
-		if grants[i].N == 0 && known {
+		if grants[i].N == 0 && known && !paused(ask.Queue) {
 			a.mu.rests[ask.Queue] = restingQueue{now.Add(grants[i].Again), grants[i].Limit}
 		}
 	}

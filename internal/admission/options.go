@@ -87,6 +87,8 @@ type Options struct {
 	// OnRoom hears that a queue with limits may have room again. It must not block
 	// for long, nor call back. May be nil.
 	OnRoom func(namespace, queue string)
+	// OnPaused hears that a queue is paused, or goes on. It must not block. May be nil.
+	OnPaused func(q job.QueueKey, paused bool)
 	// LeaseTTL is the life of a lease, and of a unit, without renewal. Default
 	// 30 s, at least 1 s.
 	LeaseTTL time.Duration
@@ -110,6 +112,9 @@ func (o *Options) setDefaults() error {
 	}
 	if o.Refresh <= 0 {
 		o.Refresh = time.Second
+	}
+	if o.OnPaused == nil {
+		o.OnPaused = func(job.QueueKey, bool) {}
 	}
 	if o.OnRoom == nil {
 		o.OnRoom = func(string, string) {}

@@ -63,6 +63,14 @@ func (a *Admission) readSettings() error {
 		if now[q] != s {
 			a.room(q)
 		}
+		if s.Paused && !now[q].Paused {
+			a.o.OnPaused(q, false)
+		}
+	}
+	for q, s := range now {
+		if s.Paused && !(*before)[q].Paused {
+			a.o.OnPaused(q, true)
+		}
 	}
 	return nil
 }

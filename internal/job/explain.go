@@ -32,11 +32,12 @@ const (
 	ReasonDone     // there is nothing more to run
 	ReasonSchedule // the schedule has ended
 	ReasonPayload  // its payload cannot be opened
+	ReasonQueuePaused
 )
 
 func (k ReasonKind) String() string {
 	return nameOf(k, "unknown", "not_due", "retry", "backoff", "hint", "paused", "running", "overlap", "lock", "target", "pace",
-		"queue_concurrency", "queue_rate", "no_worker", "no_slot", "no_holder", "dead", "done", "schedule")
+		"queue_concurrency", "queue_rate", "no_worker", "no_slot", "no_holder", "dead", "done", "schedule", "payload", "queue_paused")
 }
 
 // Reason is one thing that keeps a job from running now. Instants are Unix

@@ -24,6 +24,7 @@ func (e *explainer) waiting() {
 	if e.s.Due > e.now {
 		e.held()
 		e.plan()
+		e.queuePaused(0)
 	} else {
 		e.overdue()
 	}
@@ -39,6 +40,17 @@ func (e *explainer) paused(remark string) {
 	e.add(Reason{
 		Kind: ReasonPaused, Message: "paused since " + e.at(e.s.PausedMS) + remark + quoted(e.s.PauseNote), SinceMS: e.s.PausedMS,
 	})
+}
+
+// queuePaused tells that the run would not start if nothing else held it back.
+func (e *explainer) queuePaused(sinceMS int64) {
+	if e.facts.Queue.Paused {
+		queue := e.s.Lane.Queue
+		e.add(Reason{
+			Kind: ReasonQueuePaused, Message: fmt.Sprintf("queue %s is paused: nothing of it starts until it is resumed", queue),
+			SinceMS: sinceMS, Key: queue,
+		})
+	}
 }
 
 func (e *explainer) dead() {
@@ -160,6 +172,7 @@ func (e *explainer) concurrency() string {
 // from being tried at all, then the gate that it failed at when it was tried last.
 func (e *explainer) overdue() {
 	queue, since := e.s.Lane.Queue, e.s.Due
+	e.queuePaused(since)
 	if limit := e.facts.Queue.MaxConcurrency; limit > 0 && e.facts.QueueLive >= limit {
 		r := Reason{Kind: ReasonQueueConcurrency, Message: e.concurrency(), SinceMS: since, Key: queue}
 		if e.s.Held.Reason == HeldQueue {
@@ -176,7 +189,7 @@ func (e *explainer) overdue() {
 	}
 	unserved := e.unserved()
 	e.held()
-	if rate := e.facts.Queue.Rate; rate > 0 && !unserved {
+	if rate := e.facts.Queue.Rate; rate > 0 && !unserved && !e.facts.Queue.Paused {
 		e.add(Reason{
 			Kind: ReasonQueueRate, SinceMS: since, Key: queue,
 			Message: fmt.Sprintf("due since %s; queue %s starts at most %g runs a second", e.at(since), queue, rate),

@@ -156,6 +156,8 @@ func TestExplainNamesEachReason(t *testing.T) {
 			s.Source, s.Due, s.Held = DelayHeld, nominal+5000, Hold{Reason: HeldQueue, SinceMS: nominal}
 		}, kind: ReasonQueueConcurrency, since: minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: queue q is at its concurrency limit"},
+		{name: "queue paused", at: minute, facts: func(f *Facts) { f.Queue.Paused, f.Queue.Rate, f.FreeSlots = true, 1, 0 }, kind: ReasonQueuePaused, since: minute,
+			summary: "run 1-1800000060000 of 08:01:00 is held: queue q is paused: nothing of it starts until it is resumed"},
 		{name: "queue concurrency", at: minute, facts: func(f *Facts) { f.Queue.MaxConcurrency, f.QueueLive = 20, 21 },
 			kind: ReasonQueueConcurrency, since: minute, summary: "run 1-1800000060000 of 08:01:00 is held: queue q has 20 of 20 runs live"},
 		{name: "queue rate", at: minute, facts: func(f *Facts) { f.Queue.Rate = 2.5 }, kind: ReasonQueueRate, since: minute,
@@ -227,6 +229,9 @@ func TestExplainOfAGateThatHeldTheRunBefore(t *testing.T) {
 		{"target closed", hold(HeldTarget, "x"), nil, "not_due "},
 		{"target open", hold(HeldTarget, "x"), func(f *Facts) { f.Target = backoff.Circuit{Failures: 1, OpenUntilMS: t0 + 99*second} }, "target x"},
 		{"target half open", hold(HeldTarget, "x"), func(f *Facts) { f.Target = backoff.Circuit{Failures: 1, OpenUntilMS: t0} }, "target x"},
+		{"queue paused", hold(HeldLock, "k"), func(f *Facts) { f.Queue.Paused, f.Queue.Rate = true, 1 }, "queue_paused q, lock k"},
+		{"queue paused, no worker", hold(HeldPace, ""), func(f *Facts) { unserved(f); f.Queue.Paused = true }, "queue_paused q, no_worker q"},
+		{"queue paused, not due", func(s *State) { s.Source, s.Due = DelayHint, t0+99*second }, func(f *Facts) { f.Queue.Paused = true }, "hint , queue_paused q"},
 		{"others have ended", hold(HeldOverlap, ""), nil, "not_due "},
 		{"others go on", func(s *State) { hold(HeldOverlap, "")(s); s.Children, s.Started = 1, 1 }, nil, "overlap "},
 		{"a hint since then", func(s *State) { hold(HeldLock, "k")(s); s.Source = DelayHint }, nil, "not_due "},

@@ -12,8 +12,8 @@ import (
 // QueueKey names a queue.
 type QueueKey struct{ Namespace, Queue string }
 
-// QueueSettings are limits of a whole queue. The zero value limits nothing and
-// paces recovery by the default.
+// QueueSettings are limits of a whole queue, and whether it is paused. The zero value
+// limits nothing and paces recovery by the default.
 type QueueSettings struct {
 	// MaxConcurrency is how many runs may be live at once; 0 is no limit.
 	MaxConcurrency int
@@ -25,6 +25,19 @@ type QueueSettings struct {
 	// RecoveryRate is how many runs a second catch-up, resumed jobs, backfills and
 	// redriven runs may start together; 0 is DefaultRecoveryRate.
 	RecoveryRate float64
+	// Paused: nothing of the queue is leased, whoever asked for it. What is leased by
+	// then goes on, and what is due waits in order.
+	Paused bool
+}
+
+// QueueChange replaces the settings of a queue.
+type QueueChange struct {
+	Settings QueueSettings
+	// KeepPaused leaves it as it is whether the queue is paused, whatever Settings says.
+	KeepPaused bool
+	// Expected, when not nil, are what the caller has seen: other settings are not
+	// replaced, ErrSettingsChanged.
+	Expected *QueueSettings
 }
 
 // ErrTooManyQueues means that no further queue can be given settings.

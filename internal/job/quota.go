@@ -24,7 +24,7 @@ type QueueLimit uint8
 
 // Limits of a queue.
 const (
-	NoLimit   QueueLimit = iota // or nobody could be asked
+	NoLimit   QueueLimit = iota // or it is paused, or nobody could be asked
 	LimitRoom                   // runs at once
 	LimitRate                   // starts in a time
 )

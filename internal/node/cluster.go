@@ -113,6 +113,10 @@ func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue,
 	if err != nil {
 		return nil, err
 	}
+	settings, err := v.clientStore.QueueSettings(ctx)
+	if err != nil {
+		return nil, err
+	}
 	type key struct{ namespace, queue string }
 	sums := make(map[key]*rpc.Queue)
 	at := func(ns, queue string) *rpc.Queue {
@@ -132,6 +136,11 @@ func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue,
 			q.Dead += s.Dead
 			q.OldestOverdue = max(q.OldestOverdue, s.overdue)
 			q.OldestDeadLetter = max(q.OldestDeadLetter, s.deadAge)
+		}
+	}
+	for q, s := range settings {
+		if s.Paused {
+			at(q.Namespace, q.Queue).QueuePaused = true
 		}
 	}
 	for _, m := range v.describeAll(ctx) {

@@ -100,12 +100,14 @@ func testQueueSettings(t *testing.T, w limitWorld) {
 		}
 	}
 	a, b := job.QueueKey{Namespace: "n", Queue: "a"}, job.QueueKey{Namespace: "n2", Queue: "b"}
-	full := job.QueueSettings{MaxConcurrency: 100_000, Rate: 0.001, Burst: 7, RecoveryRate: 12.5}
+	full := job.QueueSettings{MaxConcurrency: 100_000, Rate: 0.001, Burst: 7, RecoveryRate: 12.5, Paused: true}
 	expect(map[job.QueueKey]job.QueueSettings{})
 	put(a, full)
 	put(b, job.QueueSettings{Rate: 100_000})
 	put(b, job.QueueSettings{Burst: 1})
 	expect(map[job.QueueKey]job.QueueSettings{a: full, b: {Burst: 1}})
+	put(b, job.QueueSettings{Paused: true}) // that is something
+	expect(map[job.QueueKey]job.QueueSettings{a: full, b: {Paused: true}})
 	put(b, job.QueueSettings{})
 	put(b, job.QueueSettings{})
 	expect(map[job.QueueKey]job.QueueSettings{a: full})
@@ -116,7 +118,10 @@ func testQueueSettings(t *testing.T, w limitWorld) {
 	}{
 		{job.QueueSettings{Burst: 9}, full, job.ErrSettingsChanged}, {job.QueueSettings{}, job.QueueSettings{Burst: 2}, nil},
 		{job.QueueSettings{}, job.QueueSettings{Burst: 2}, nil}, {job.QueueSettings{}, full, job.ErrSettingsChanged},
-		{job.QueueSettings{Burst: 2}, job.QueueSettings{}, nil},
+		{job.QueueSettings{Burst: 2, Paused: true}, job.QueueSettings{}, job.ErrSettingsChanged},
+		{job.QueueSettings{Burst: 2}, job.QueueSettings{Burst: 2, Paused: true}, nil},
+		{job.QueueSettings{Burst: 2}, job.QueueSettings{}, job.ErrSettingsChanged},
+		{job.QueueSettings{Burst: 2, Paused: true}, job.QueueSettings{}, nil},
 	} {
 		if err := s.SwapQueueSettings(ctx, b, swap.old, swap.next); !errors.Is(err, swap.want) {
 			t.Errorf("%+v to %+v: %v", swap.old, swap.next, err)

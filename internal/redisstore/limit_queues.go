@@ -98,7 +98,7 @@ func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings j
 	return fmt.Errorf("settings of queue %s in namespace %s: %w", q.Queue, q.Namespace, job.ErrTooManyQueues)
 }
 
-// encodeSettings gives nothing for settings that limit nothing.
+// encodeSettings gives nothing for the zero value.
 func encodeSettings(q job.QueueSettings) ([]byte, error) {
 	if q.MaxConcurrency < 0 || q.MaxConcurrency > math.MaxInt32 || q.Burst < 0 || q.Burst > math.MaxInt32 ||
 		!isRate(q.Rate) || !isRate(q.RecoveryRate) {
@@ -106,6 +106,7 @@ func encodeSettings(q job.QueueSettings) ([]byte, error) {
 	}
 	b, err := deterministic.Marshal(&storagev1.QueueSettings{
 		MaxConcurrency: uint32(q.MaxConcurrency), Rate: q.Rate, Burst: uint32(q.Burst), RecoveryRate: q.RecoveryRate,
+		Paused: q.Paused,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("queue settings: %w", err)
@@ -123,6 +124,7 @@ func decodeSettings(text string) (job.QueueSettings, error) {
 	}
 	return job.QueueSettings{
 		MaxConcurrency: int(m.MaxConcurrency), Rate: m.Rate, Burst: int(m.Burst), RecoveryRate: m.RecoveryRate,
+		Paused: m.Paused,
 	}, nil
 }
 

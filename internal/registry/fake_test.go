@@ -37,8 +37,10 @@ type fake struct {
 	children map[string]job.State
 	letters  map[string]job.Letter
 	settings map[job.QueueKey]job.QueueSettings
-	cells    map[string]string
-	facts    job.Facts
+	// beforeSwap is what somebody else does just before settings are replaced.
+	beforeSwap func()
+	cells      map[string]string
+	facts      job.Facts
 
 	worst    [job.Worsts][]job.Ranked
 	overdue  []job.Ranked
@@ -330,6 +332,9 @@ func (f *fake) PutQueueSettings(_ context.Context, q job.QueueKey, s job.QueueSe
 }
 
 func (f *fake) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings) error {
+	if f.beforeSwap != nil {
+		f.beforeSwap()
+	}
 	if f.settings[q] != old {
 		return job.ErrSettingsChanged
 	}

@@ -388,7 +388,7 @@ func TestQueueSettings(t *testing.T) {
 		t.Errorf("none: %+v %v", got, err)
 	}
 	want := job.QueueSettings{MaxConcurrency: 5, Rate: 0.5, Burst: 2, RecoveryRate: 10}
-	if err := r.SetQueueSettings(t.Context(), q, want, nil); err != nil {
+	if _, err := r.SetQueueSettings(t.Context(), q, job.QueueChange{Settings: want}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := r.QueueSettings(t.Context(), q); err != nil || got != want {
@@ -402,12 +402,45 @@ func TestQueueSettings(t *testing.T) {
 		"settings.burst":           {Burst: 3},
 		"settings.recovery_rate":   {RecoveryRate: nan},
 	} {
-		if err := r.SetQueueSettings(t.Context(), q, s, nil); violated(err) != field {
+		if _, err := r.SetQueueSettings(t.Context(), q, job.QueueChange{Settings: s}); violated(err) != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if err := r.SetQueueSettings(t.Context(), job.QueueKey{Namespace: "a b", Queue: "q"}, want, nil); violated(err) != "namespace" {
+	if _, err := r.SetQueueSettings(t.Context(), job.QueueKey{Namespace: "a b", Queue: "q"}, job.QueueChange{Settings: want}); violated(err) != "namespace" {
 		t.Errorf("bad name: %v", err)
+	}
+}
+
+// Whoever sets limits says nothing of a pause, and changes nothing of it, also where
+// somebody pauses the queue just then.
+func TestLimitsAreSetBesideAPause(t *testing.T) {
+	f, r := newFake(t)
+	q := job.QueueKey{Namespace: "default", Queue: "mail"}
+	set := func(want job.QueueSettings, c job.QueueChange) {
+		t.Helper()
+		if got, err := r.SetQueueSettings(t.Context(), q, c); err != nil || got != want || f.settings[q] != want {
+			t.Errorf("answer %+v, %v, stored %+v, want %+v", got, err, f.settings[q], want)
+		}
+	}
+	changes := 0
+	r.o.SettingsChanged = func() { changes++ }
+	set(job.QueueSettings{Rate: 1}, job.QueueChange{Settings: job.QueueSettings{Rate: 1}, KeepPaused: true})
+	set(job.QueueSettings{Rate: 1, Paused: true}, job.QueueChange{Settings: job.QueueSettings{Rate: 1, Paused: true}, Expected: &job.QueueSettings{Rate: 1}})
+	set(job.QueueSettings{Rate: 2, Paused: true}, job.QueueChange{Settings: job.QueueSettings{Rate: 2}, KeepPaused: true})
+	set(job.QueueSettings{Rate: 3, Paused: true}, job.QueueChange{
+		Settings: job.QueueSettings{Rate: 3}, KeepPaused: true, Expected: &job.QueueSettings{Rate: 2, Paused: true},
+	})
+	set(job.QueueSettings{Paused: true}, job.QueueChange{KeepPaused: true})
+	set(job.QueueSettings{}, job.QueueChange{})
+	if changes != 6 {
+		t.Errorf("%d changes are told of 6", changes)
+	}
+	f.beforeSwap = func() { f.settings[q], f.beforeSwap = job.QueueSettings{Paused: true}, nil }
+	set(job.QueueSettings{Rate: 4, Paused: true}, job.QueueChange{Settings: job.QueueSettings{Rate: 4}, KeepPaused: true})
+	burst := 0
+	f.beforeSwap = func() { burst++; f.settings[q] = job.QueueSettings{Burst: burst} }
+	if _, err := r.SetQueueSettings(t.Context(), q, job.QueueChange{KeepPaused: true}); !errors.Is(err, job.ErrSettingsChanged) || burst != keepTries {
+		t.Errorf("settings that change all the time: %v after %d tries", err, burst)
 	}
 }
 

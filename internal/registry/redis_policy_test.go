@@ -46,7 +46,7 @@ func TestHintAndQueueSettingsOnRedis(t *testing.T) {
 	}
 	mail := job.QueueKey{Namespace: "default", Queue: "mail"}
 	want := job.QueueSettings{MaxConcurrency: 4, Rate: 2.5, Burst: 10, RecoveryRate: 0.001}
-	if err := r.SetQueueSettings(ctx, mail, want, nil); err != nil {
+	if _, err := r.SetQueueSettings(ctx, mail, job.QueueChange{Settings: want}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := r.QueueSettings(ctx, mail); err != nil || got != want {
@@ -240,7 +240,8 @@ func TestExplainOnRedis(t *testing.T) {
 	if _, err := r.Create(ctx, d, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.SetQueueSettings(ctx, job.QueueKey{Namespace: "default", Queue: "default"}, job.QueueSettings{MaxConcurrency: 2}, nil); err != nil {
+	limits := job.QueueChange{Settings: job.QueueSettings{MaxConcurrency: 2}}
+	if _, err := r.SetQueueSettings(ctx, job.QueueKey{Namespace: "default", Queue: "default"}, limits); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Pause(ctx, d.Key, "deploy"); err != nil {

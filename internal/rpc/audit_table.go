@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"fmt"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -66,7 +67,8 @@ var changes = map[string]change{
 		}),
 	},
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.UpdateQueueSettingsRequest, a *fermatav1.QueueSettings) {
-		if r.Resource = q.GetSettings().GetName(); a != nil {
+		r.Resource, r.Fields = q.GetSettings().GetName(), pauseOf(q)
+		if a != nil {
 			r.After = digest(a)
 		}
 	})},
@@ -152,4 +154,14 @@ func restored(r *job.TrailRecord, q *fermatav1.RestoreJobsRequest, a *fermatav1.
 			r.Refused++
 		}
 	}
+}
+
+// pauseOf tells whether a call pauses a queue or resumes it, as what it changes. Settings
+// that repeat what the caller has seen do neither.
+func pauseOf(q *fermatav1.UpdateQueueSettingsRequest) []string {
+	paused, seen := q.GetSettings().GetPaused(), q.GetExpected()
+	if q.GetSettings().Paused == nil || seen != nil && seen.GetPaused() == paused {
+		return nil
+	}
+	return []string{fmt.Sprintf("paused=%v", paused)}
 }

@@ -82,6 +82,29 @@ var sampleCalls = map[string]struct {
 	"CheckShard":      {&fermatav1.CheckShardRequest{Shard: 3, Repair: true}, &fermatav1.CheckShardResponse{}, "shards/3"},
 }
 
+// TestAuditTellsWhoPausedAQueue from who changed its limits.
+func TestAuditTellsWhoPausedAQueue(t *testing.T) {
+	settings := func(paused *bool) *fermatav1.QueueSettings {
+		return &fermatav1.QueueSettings{Name: "namespaces/n/queues/q", Rate: 1, Paused: paused}
+	}
+	for _, c := range []struct {
+		settings, expected *fermatav1.QueueSettings
+		want               string
+	}{
+		{settings(nil), nil, ""},
+		{settings(nil), settings(new(true)), ""},
+		{settings(new(true)), nil, "paused=true"},
+		{settings(new(true)), settings(new(false)), "paused=true"},
+		{settings(new(true)), settings(new(true)), ""},
+		{settings(new(false)), settings(new(true)), "paused=false"},
+	} {
+		q := &fermatav1.UpdateQueueSettingsRequest{Settings: c.settings, Expected: c.expected}
+		if got := strings.Join(pauseOf(q), ","); got != c.want {
+			t.Errorf("%v: %q, want %q", q, got, c.want)
+		}
+	}
+}
+
 func sampleJob() *fermatav1.Job {
 	return &fermatav1.Job{Name: "namespaces/n/jobs/j", Queue: "q", Status: &fermatav1.JobStatus{RunsTotal: 1}}
 }

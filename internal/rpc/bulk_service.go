@@ -109,12 +109,12 @@ func (s *jobService) UpdateQueueSettings(ctx context.Context, q *fermatav1.Updat
 	if err != nil {
 		return nil, err
 	}
-	settings := settingsFromPB(p)
-	var expected *job.QueueSettings
+	change := job.QueueChange{Settings: settingsFromPB(p), KeepPaused: p.Paused == nil}
 	if q.GetExpected() != nil {
-		expected = new(settingsFromPB(q.GetExpected()))
+		change.Expected = new(settingsFromPB(q.GetExpected()))
 	}
-	if err := s.jobs.SetQueueSettings(ctx, queue, settings, expected); err != nil {
+	settings, err := s.jobs.SetQueueSettings(ctx, queue, change)
+	if err != nil {
 		return nil, err
 	}
 	return settingsToPB(queue, settings), nil
@@ -123,6 +123,7 @@ func (s *jobService) UpdateQueueSettings(ctx context.Context, q *fermatav1.Updat
 func settingsFromPB(p *fermatav1.QueueSettings) job.QueueSettings {
 	settings := job.QueueSettings{
 		MaxConcurrency: int(p.GetMaxConcurrency()), Rate: p.GetRate(), Burst: int(p.GetBurst()), RecoveryRate: p.GetRecoveryRate(),
+		Paused: p.GetPaused(),
 	}
 	if settings.RecoveryRate == job.DefaultRecoveryRate {
 		// So that settings which limit nothing are none.
@@ -134,6 +135,7 @@ func settingsFromPB(p *fermatav1.QueueSettings) job.QueueSettings {
 func settingsToPB(q job.QueueKey, s job.QueueSettings) *fermatav1.QueueSettings {
 	p := &fermatav1.QueueSettings{
 		Name: queueName(q), MaxConcurrency: int32(s.MaxConcurrency), Rate: s.Rate, Burst: int32(s.Burst), RecoveryRate: s.RecoveryRate,
+		Paused: &s.Paused,
 	}
 	if p.RecoveryRate == 0 {
 		p.RecoveryRate = job.DefaultRecoveryRate

@@ -55,6 +55,8 @@ type Queue struct {
 	FreeSlots, Workers                        int64
 	OldestOverdue                             time.Duration
 	OldestDeadLetter                          time.Duration
+	// QueuePaused: the queue as a whole is paused; Paused counts jobs.
+	QueuePaused bool
 	// Recent is of the last minute.
 	Recent job.RecentRuns
 }
@@ -168,7 +170,7 @@ func queueToPB(q Queue) *fermatav1.Queue {
 		Namespace: q.Namespace, Queue: q.Queue, Backlog: q.Backlog, Running: q.Running, Scheduled: q.Scheduled,
 		Paused: q.Paused, Dead: q.Dead, FreeSlots: q.FreeSlots, Workers: q.Workers,
 		OldestOverdue: durationpb.New(q.OldestOverdue), Recent: recentToPB(q.Recent),
-		OldestDeadLetter: durationpb.New(q.OldestDeadLetter),
+		OldestDeadLetter: durationpb.New(q.OldestDeadLetter), QueuePaused: q.QueuePaused,
 	}
 }
 

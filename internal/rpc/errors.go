@@ -31,7 +31,7 @@ var sentinels = []struct {
 	{job.ErrNoMemory, codes.ResourceExhausted, "REDIS_OUT_OF_MEMORY", "Redis has reached maxmemory; nothing was stored", 0},
 	{job.ErrTooManyQueues, codes.ResourceExhausted, "TOO_MANY_QUEUES", "10,000 queues have settings already; set all limits of one that is no longer used to 0 first", 0},
 	{job.ErrTooLarge, codes.ResourceExhausted, "TOO_LARGE", "the jobs are too large for one call; nothing was done, name fewer of them", 0},
-	{job.ErrSettingsChanged, codes.Aborted, "SETTINGS_CHANGED", "somebody changed the limits of the queue in between", 0},
+	{job.ErrSettingsChanged, codes.Aborted, "SETTINGS_CHANGED", "somebody changed the settings of the queue in between", 0},
 	{job.ErrTooManyWatches, codes.ResourceExhausted, "TOO_MANY_WATCHES", "as many queues are watched over this connection, or at this node, as may be; ask for them by calls, or use more connections or nodes", 10 * time.Second},
 	{job.ErrDurability, codes.Unavailable, "DURABILITY_UNCONFIRMED", "stored, but not confirmed as durable in time; repeat the call", time.Second},
 	{job.ErrUnavailable, codes.Unavailable, "REDIS_UNAVAILABLE", "Redis cannot be reached; repeat the call", 500 * time.Millisecond},

@@ -39,8 +39,8 @@ type Jobs interface {
 	PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error)
 	ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error)
 	QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
-	// SetQueueSettings replaces settings, if they are still expected when that is not nil.
-	SetQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings, expected *job.QueueSettings) error
+	// SetQueueSettings returns the new settings.
+	SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error)
 
 	// PlanWishes tells what Apply would do.
 	PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer

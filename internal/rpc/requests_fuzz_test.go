@@ -116,11 +116,11 @@ func (a anyJobs) QueueSettings(context.Context, job.QueueKey) (job.QueueSettings
 	return job.QueueSettings{}, nil
 }
 
-func (a anyJobs) SetQueueSettings(_ context.Context, _ job.QueueKey, s job.QueueSettings, _ *job.QueueSettings) error {
-	if v := job.ValidateQueueSettings(s); len(v) > 0 {
-		return &job.InvalidError{Violations: v}
+func (a anyJobs) SetQueueSettings(_ context.Context, _ job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
+	if v := job.ValidateQueueSettings(c.Settings); len(v) > 0 {
+		return job.QueueSettings{}, &job.InvalidError{Violations: v}
 	}
-	return nil
+	return c.Settings, nil
 }
 func (a anyJobs) Backups(context.Context, job.Filter, int, string) (job.BackupPage, error) {
 	return job.BackupPage{Backups: []job.Backup{{Definition: a.present}}}, nil

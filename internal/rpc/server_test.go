@@ -49,7 +49,7 @@ type fakeJobs struct {
 	backups  []job.Backup
 	existing job.Existing
 
-	expected *job.QueueSettings
+	change job.QueueChange
 
 	wishes []job.Wish
 	wished []job.WishAnswer

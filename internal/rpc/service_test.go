@@ -78,9 +78,9 @@ func (f *fakeJobs) QueueSettings(_ context.Context, q job.QueueKey) (job.QueueSe
 	return f.settings, f.err
 }
 
-func (f *fakeJobs) SetQueueSettings(_ context.Context, q job.QueueKey, s job.QueueSettings, expected *job.QueueSettings) error {
-	f.queue, f.settings, f.expected = q, s, expected
-	return f.err
+func (f *fakeJobs) SetQueueSettings(_ context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
+	f.queue, f.settings, f.change = q, c.Settings, c
+	return f.settings, f.err
 }
 
 func (f *fakeJobs) PlanWishes(_ context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
@@ -192,13 +192,22 @@ func TestQueueSettings(t *testing.T) {
 	if err != nil || b.jobs.settings != want || b.jobs.queue != (job.QueueKey{Namespace: "default", Queue: "mail"}) || got.GetRate() != 2.5 {
 		t.Errorf("set: %+v %v %v", b.jobs.settings, got, err)
 	}
-	if b.jobs.expected != nil {
-		t.Errorf("expected %+v", b.jobs.expected)
+	if b.jobs.change.Expected != nil || !b.jobs.change.KeepPaused || got.Paused == nil {
+		t.Errorf("change %+v, answer %v", b.jobs.change, got)
 	}
 	if _, err = jobs.UpdateQueueSettings(ctx, &fermatav1.UpdateQueueSettingsRequest{
 		Settings: &fermatav1.QueueSettings{Name: name}, Expected: &fermatav1.QueueSettings{Burst: 3, RecoveryRate: job.DefaultRecoveryRate},
-	}); err != nil || b.jobs.expected == nil || *b.jobs.expected != (job.QueueSettings{Burst: 3}) {
-		t.Errorf("expected %+v, %v", b.jobs.expected, err)
+	}); err != nil || b.jobs.change.Expected == nil || *b.jobs.change.Expected != (job.QueueSettings{Burst: 3}) {
+		t.Errorf("change %+v, %v", b.jobs.change, err)
+	}
+	for _, paused := range []bool{true, false} {
+		got, err := jobs.UpdateQueueSettings(ctx, &fermatav1.UpdateQueueSettingsRequest{
+			Settings: &fermatav1.QueueSettings{Name: name, Paused: &paused}, Expected: &fermatav1.QueueSettings{Paused: new(!paused)},
+		})
+		if err != nil || got.GetPaused() != paused || b.jobs.settings != (job.QueueSettings{Paused: paused}) ||
+			b.jobs.change.KeepPaused || b.jobs.change.Expected.Paused == paused {
+			t.Errorf("paused %v: %+v, %v, %v", paused, b.jobs.change, got, err)
+		}
 	}
 	for _, bad := range []string{"", "namespaces/default", "namespaces/a b/queues/c", "namespaces/a/queues/.x"} {
 		if _, err := jobs.GetQueueSettings(ctx, &fermatav1.GetQueueSettingsRequest{Name: bad}); !slices.Contains(fields(err), "name") {

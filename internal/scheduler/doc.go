@@ -39,9 +39,9 @@
 //     priority 0 does not starve. A queue without slots holds up no other.
 //  5. An estimate of a shard's clock is late by at most the trip of an answer. If
 //     it is ahead nevertheless, the first call that comes too early corrects it.
-//  6. Of a queue that has limits (Limits), no more is leased than was granted. What
-//     was granted and not leased is given back. The queue then rests; other
-//     queues do not notice.
+//  6. Of a queue that has limits or is paused (Limits), no more is leased than was
+//     granted. What was granted and not leased is given back. The queue then rests;
+//     other queues do not notice.
 //  7. Every permit ends: answered, or run out after 500 ms. What a peer has free is
 //     rather believed too great than too small.
 package scheduler

@@ -111,6 +111,39 @@ func TestLimitedQueueRests(t *testing.T) {
 	})
 }
 
+// Nothing is leased ahead of a slot either while limits grant nothing, and what waited
+// comes in its order when they do.
+func TestLimitsHoldForPrefetch(t *testing.T) {
+	run(t, func(b *bed) {
+		f := b.limited(0)
+		b.slots.done("ahead of q", 3)
+		for i := range 6 {
+			b.create(0, laneOf(1), time.Duration(i)*time.Millisecond, 1)
+		}
+		after(2 * time.Second)
+		b.wantServed(0)
+		b.slots.set(func() {
+			if free := b.slots.free["ahead of q"]; free != 3 || b.slots.open != 0 {
+				t.Errorf("%d places are free, %d reservations open", free, b.slots.open)
+			}
+		})
+		f.allow("q", 100)
+		b.s.LimitsChanged("ns", "q")
+		after(50 * time.Millisecond)
+		b.wantServed(3)
+		b.slots.done("q", 3)
+		after(50 * time.Millisecond)
+		b.wantServed(6)
+		b.slots.set(func() {
+			for i := 1; i < len(b.slots.served); i++ {
+				if b.slots.served[i].State.Due < b.slots.served[i-1].State.Due {
+					t.Errorf("%s came after what was due later", b.slots.served[i].Record)
+				}
+			}
+		})
+	})
+}
+
 // However short the pause that is answered: it is no busy loop.
 func TestLimitedQueueIsNotPolled(t *testing.T) {
 	run(t, func(b *bed) {

@@ -63,8 +63,8 @@ type Peers interface {
 // Limits bound how many runs of whole queues start. None of its methods calls the
 // scheduler back; see [Scheduler.LimitsChanged].
 type Limits interface {
-	// Limited tells whether the queue has limits to be asked for before a lease. It
-	// is called often.
+	// Limited tells whether the queue is paused, or has limits to be asked for before a
+	// lease. It is called often.
 	Limited(namespace, queue string) bool
 	// Take asks for starts and takes what it grants. It may block for a call to
 	// Redis. Answers come in the order of the asks.

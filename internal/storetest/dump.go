@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -189,9 +190,12 @@ func (w *World) limitsMeaning(b *strings.Builder) {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	for q, s := range settings {
+	byName := func(a, b job.QueueKey) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
+	}
+	for _, q := range slices.SortedFunc(maps.Keys(settings), byName) {
 		fmt.Fprintf(b, "queue %s/%s\n", q.Namespace, q.Queue)
-		tell(b, "  settings", reflect.ValueOf(s))
+		tell(b, "  settings", reflect.ValueOf(settings[q]))
 	}
 	room, err := w.Store.Room(ctx, job.LockName("ns", "db"), 2)
 	if err != nil {

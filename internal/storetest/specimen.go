@@ -351,4 +351,7 @@ func (s *specimen) limits() {
 	if err := s.Store.PutQueueSettings(ctx, q, job.QueueSettings{MaxConcurrency: 7, Rate: 2.5, Burst: 3, RecoveryRate: 9}); err != nil {
 		s.T.Fatal(err)
 	}
+	if err := s.Store.PutQueueSettings(ctx, job.QueueKey{Namespace: "ns", Queue: "paused"}, job.QueueSettings{Paused: true}); err != nil {
+		s.T.Fatal(err)
+	}
 }

@@ -874,9 +874,10 @@ type Queue struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Queue     string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Due and waiting for a slot.
-	Backlog       int64                `protobuf:"varint,3,opt,name=backlog,proto3" json:"backlog,omitempty"`
-	Running       int64                `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
-	Scheduled     int64                `protobuf:"varint,5,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
+	Backlog   int64 `protobuf:"varint,3,opt,name=backlog,proto3" json:"backlog,omitempty"`
+	Running   int64 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
+	Scheduled int64 `protobuf:"varint,5,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
+	// Jobs that are paused, each by itself.
 	Paused        int64                `protobuf:"varint,6,opt,name=paused,proto3" json:"paused,omitempty"`
 	Dead          int64                `protobuf:"varint,7,opt,name=dead,proto3" json:"dead,omitempty"`
 	FreeSlots     int64                `protobuf:"varint,8,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
@@ -887,8 +888,10 @@ type Queue struct {
 	// How long ago the oldest dead letter died. Where dead letters are kept for different
 	// times it is that of those that are deleted first. Zero when there is none.
 	OldestDeadLetter *durationpb.Duration `protobuf:"bytes,66,opt,name=oldest_dead_letter,json=oldestDeadLetter,proto3" json:"oldest_dead_letter,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The queue as a whole is paused: nothing of it starts.
+	QueuePaused   bool `protobuf:"varint,67,opt,name=queue_paused,json=queuePaused,proto3" json:"queue_paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
@@ -1003,6 +1006,13 @@ func (x *Queue) GetOldestDeadLetter() *durationpb.Duration {
 		return x.OldestDeadLetter
 	}
 	return nil
+}
+
+func (x *Queue) GetQueuePaused() bool {
+	if x != nil {
+		return x.QueuePaused
+	}
+	return false
 }
 
 // RecentRuns is what happened in a queue within the last minute.
@@ -1565,7 +1575,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\x11ListQueuesRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\"?\n" +
 	"\x12ListQueuesResponse\x12)\n" +
-	"\x06queues\x18\x01 \x03(\v2\x11.fermata.v1.QueueR\x06queues\"\xad\x03\n" +
+	"\x06queues\x18\x01 \x03(\v2\x11.fermata.v1.QueueR\x06queues\"\xd0\x03\n" +
 	"\x05Queue\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x18\n" +
@@ -1580,7 +1590,8 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\x0eoldest_overdue\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\roldestOverdue\x12.\n" +
 	"\x06recent\x18A \x01(\v2\x16.fermata.v1.RecentRunsR\x06recent\x12G\n" +
-	"\x12oldest_dead_letter\x18B \x01(\v2\x19.google.protobuf.DurationR\x10oldestDeadLetter\"\xdb\x01\n" +
+	"\x12oldest_dead_letter\x18B \x01(\v2\x19.google.protobuf.DurationR\x10oldestDeadLetter\x12!\n" +
+	"\fqueue_paused\x18C \x01(\bR\vqueuePaused\"\xdb\x01\n" +
 	"\n" +
 	"RecentRuns\x12\x18\n" +
 	"\astarted\x18\x01 \x01(\x03R\astarted\x12\x1c\n" +

@@ -112,6 +112,8 @@ const (
 	Reason_KIND_SCHEDULE Reason_Kind = 18
 	// The payload is sealed with a key that the node does not have, or was tampered with.
 	Reason_KIND_PAYLOAD Reason_Kind = 19
+	// The queue is paused, all of it.
+	Reason_KIND_QUEUE_PAUSED Reason_Kind = 20
 )
 
 // Enum value maps for Reason_Kind.
@@ -137,6 +139,7 @@ var (
 		17: "KIND_DONE",
 		18: "KIND_SCHEDULE",
 		19: "KIND_PAYLOAD",
+		20: "KIND_QUEUE_PAUSED",
 	}
 	Reason_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":       0,
@@ -159,6 +162,7 @@ var (
 		"KIND_DONE":              17,
 		"KIND_SCHEDULE":          18,
 		"KIND_PAYLOAD":           19,
+		"KIND_QUEUE_PAUSED":      20,
 	}
 )
 
@@ -1684,7 +1688,7 @@ func (x *ResumeJobsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// QueueSettings are limits of a whole queue, over all nodes.
+// QueueSettings are limits of a whole queue, over all nodes, and whether it is paused.
 type QueueSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{n}/queues/{q}`.
@@ -1697,7 +1701,10 @@ type QueueSettings struct {
 	Burst int32 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`
 	// Runs a second that catch-up, resumed jobs, backfills and redriven runs may
 	// start together. Default 50.
-	RecoveryRate  float64 `protobuf:"fixed64,5,opt,name=recovery_rate,json=recoveryRate,proto3" json:"recovery_rate,omitempty"`
+	RecoveryRate float64 `protobuf:"fixed64,5,opt,name=recovery_rate,json=recoveryRate,proto3" json:"recovery_rate,omitempty"`
+	// Nothing of the queue starts, manual runs included; what runs goes on, and what is due
+	// waits in order. Set in answers; unset in UpdateQueueSettings: stays as it is.
+	Paused        *bool `protobuf:"varint,6,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1767,6 +1774,13 @@ func (x *QueueSettings) GetRecoveryRate() float64 {
 	return 0
 }
 
+func (x *QueueSettings) GetPaused() bool {
+	if x != nil && x.Paused != nil {
+		return *x.Paused
+	}
+	return false
+}
+
 type GetQueueSettingsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1814,8 +1828,8 @@ func (x *GetQueueSettingsRequest) GetName() string {
 type UpdateQueueSettingsRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Settings *QueueSettings         `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
-	// When set, the limits that the caller has seen: others are not replaced (ABORTED,
-	// reason SETTINGS_CHANGED). Its name does not count.
+	// When set, the settings that the caller has seen: others are not replaced (ABORTED,
+	// reason SETTINGS_CHANGED). Its name does not count, and `paused` does.
 	Expected      *QueueSettings `protobuf:"bytes,75,opt,name=expected,proto3" json:"expected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3507,7 +3521,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12,\n" +
 	"\areasons\x18\x02 \x03(\v2\x12.fermata.v1.ReasonR\areasons\x12!\n" +
 	"\x03job\x18\x03 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12#\n" +
-	"\x04runs\x18\x04 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"\xdb\x04\n" +
+	"\x04runs\x18\x04 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"\xf2\x04\n" +
 	"\x06Reason\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.fermata.v1.Reason.KindR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x129\n" +
@@ -3516,7 +3530,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"until_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12\x10\n" +
 	"\x03key\x18\x05 \x01(\tR\x03key\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\tR\x02by\"\xf1\x02\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\"\x88\x03\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fKIND_NOT_DUE\x10\x01\x12\x0e\n" +
@@ -3539,7 +3553,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\tKIND_DEAD\x10\x10\x12\r\n" +
 	"\tKIND_DONE\x10\x11\x12\x11\n" +
 	"\rKIND_SCHEDULE\x10\x12\x12\x10\n" +
-	"\fKIND_PAYLOAD\x10\x13\"\xfb\x01\n" +
+	"\fKIND_PAYLOAD\x10\x13\x12\x15\n" +
+	"\x11KIND_QUEUE_PAUSED\x10\x14\"\xfb\x01\n" +
 	"\x12BackfillJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +
@@ -3617,13 +3632,15 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
 	"\x12ResumeJobsResponse\x12\x18\n" +
 	"\aresumed\x18\x01 \x01(\x05R\aresumed\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9b\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc3\x01\n" +
 	"\rQueueSettings\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x0fmax_concurrency\x18\x02 \x01(\x05R\x0emaxConcurrency\x12\x12\n" +
 	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x14\n" +
 	"\x05burst\x18\x04 \x01(\x05R\x05burst\x12#\n" +
-	"\rrecovery_rate\x18\x05 \x01(\x01R\frecoveryRate\"-\n" +
+	"\rrecovery_rate\x18\x05 \x01(\x01R\frecoveryRate\x12\x1b\n" +
+	"\x06paused\x18\x06 \x01(\bH\x00R\x06paused\x88\x01\x01B\t\n" +
+	"\a_paused\"-\n" +
 	"\x17GetQueueSettingsRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x8a\x01\n" +
 	"\x1aUpdateQueueSettingsRequest\x125\n" +
@@ -3999,6 +4016,7 @@ func file_fermata_v1_job_service_proto_init() {
 		return
 	}
 	file_fermata_v1_job_proto_init()
+	file_fermata_v1_job_service_proto_msgTypes[21].OneofWrappers = []any{}
 	file_fermata_v1_job_service_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

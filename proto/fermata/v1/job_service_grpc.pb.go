@@ -128,9 +128,10 @@ type JobServiceClient interface {
 	// has another owner. Reason TOO_LARGE of this method and PlanJobs, for a call as a
 	// whole: the payloads that are stored of its jobs are more than 6 MiB.
 	ApplyJobs(ctx context.Context, in *ApplyJobsRequest, opts ...grpc.CallOption) (*ApplyJobsResponse, error)
-	// Limits of a queue. A queue without settings has none.
+	// Limits of a queue, and whether it is paused. A queue without settings has none.
 	GetQueueSettings(ctx context.Context, in *GetQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
-	// Replaces the limits of a queue. Nodes take them over within a second or two.
+	// Replaces the limits of a queue, and pauses or resumes it. Nodes follow within a second
+	// or two.
 	UpdateQueueSettings(ctx context.Context, in *UpdateQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
 }
 
@@ -491,9 +492,10 @@ type JobServiceServer interface {
 	// has another owner. Reason TOO_LARGE of this method and PlanJobs, for a call as a
 	// whole: the payloads that are stored of its jobs are more than 6 MiB.
 	ApplyJobs(context.Context, *ApplyJobsRequest) (*ApplyJobsResponse, error)
-	// Limits of a queue. A queue without settings has none.
+	// Limits of a queue, and whether it is paused. A queue without settings has none.
 	GetQueueSettings(context.Context, *GetQueueSettingsRequest) (*QueueSettings, error)
-	// Replaces the limits of a queue. Nodes take them over within a second or two.
+	// Replaces the limits of a queue, and pauses or resumes it. Nodes follow within a second
+	// or two.
 	UpdateQueueSettings(context.Context, *UpdateQueueSettingsRequest) (*QueueSettings, error)
 	mustEmbedUnimplementedJobServiceServer()
 }

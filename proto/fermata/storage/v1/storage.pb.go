@@ -581,13 +581,14 @@ func (x *Period) GetToMs() int64 {
 	return 0
 }
 
-// QueueSettings are limits of a whole queue.
+// QueueSettings are limits of a whole queue, and whether it is paused.
 type QueueSettings struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	MaxConcurrency uint32                 `protobuf:"varint,1,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
 	Rate           float64                `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"`
 	Burst          uint32                 `protobuf:"varint,3,opt,name=burst,proto3" json:"burst,omitempty"`
 	RecoveryRate   float64                `protobuf:"fixed64,4,opt,name=recovery_rate,json=recoveryRate,proto3" json:"recovery_rate,omitempty"`
+	Paused         bool                   `protobuf:"varint,5,opt,name=paused,proto3" json:"paused,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -648,6 +649,13 @@ func (x *QueueSettings) GetRecoveryRate() float64 {
 		return x.RecoveryRate
 	}
 	return 0
+}
+
+func (x *QueueSettings) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
 }
 
 type Schedule struct {
@@ -1280,12 +1288,13 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\aperiods\x18\x04 \x03(\v2\x1a.fermata.storage.v1.PeriodR\aperiods\"6\n" +
 	"\x06Period\x12\x17\n" +
 	"\afrom_ms\x18\x01 \x01(\x03R\x06fromMs\x12\x13\n" +
-	"\x05to_ms\x18\x02 \x01(\x03R\x04toMs\"\x87\x01\n" +
+	"\x05to_ms\x18\x02 \x01(\x03R\x04toMs\"\x9f\x01\n" +
 	"\rQueueSettings\x12'\n" +
 	"\x0fmax_concurrency\x18\x01 \x01(\rR\x0emaxConcurrency\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x14\n" +
 	"\x05burst\x18\x03 \x01(\rR\x05burst\x12#\n" +
-	"\rrecovery_rate\x18\x04 \x01(\x01R\frecoveryRate\"\x8e\x03\n" +
+	"\rrecovery_rate\x18\x04 \x01(\x01R\frecoveryRate\x12\x16\n" +
+	"\x06paused\x18\x05 \x01(\bR\x06paused\"\x8e\x03\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x19\n" +
