@@ -44,7 +44,7 @@ func newQueueCounts(store *redisstore.Store) queueCounts {
 // countQueues counts the records of the shards that this node holds.
 func (n *Node) countQueues(ctx context.Context) {
 	if n.counts.round(ctx, n.heldShards()) {
-		n.telemetry.SetQueues(n.counts.queues())
+		n.telemetry.SetQueues(n.counts.queues(n.admission.Paused))
 	}
 }
 
@@ -157,7 +157,7 @@ func (c *queueCounts) count(ctx context.Context, lanes map[int][]job.Lane) map[i
 }
 
 // queues are all that was counted.
-func (c *queueCounts) queues() []telemetry.QueueStat {
+func (c *queueCounts) queues(paused func(job.QueueKey) bool) []telemetry.QueueStat {
 	var queues []telemetry.QueueStat
 	for _, lanes := range c.shards {
 		for _, s := range lanes {
@@ -165,6 +165,7 @@ func (c *queueCounts) queues() []telemetry.QueueStat {
 				Namespace: s.Lane.Namespace, Queue: s.Lane.Queue,
 				Backlog: s.Backlog, Scheduled: s.Scheduled, Leased: s.Leased, Paused: s.Paused, Dead: s.Dead, Done: s.Done,
 				OldestOverdue: s.overdue, DeadFor: s.deadFor, OldestDead: s.deadAge,
+				QueuePaused: paused(job.QueueKey{Namespace: s.Lane.Namespace, Queue: s.Lane.Queue}),
 			})
 		}
 	}

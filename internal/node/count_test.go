@@ -13,6 +13,8 @@ import (
 	"github.com/fermata-io/fermata/internal/redistest"
 )
 
+func nonePaused(job.QueueKey) bool { return false }
+
 // countBed has lanes in eight shards, and counts them. Each lane of the index is one that
 // is due later, and may have a record.
 type countBed struct {
@@ -74,7 +76,7 @@ func (b *countBed) round(ctx context.Context, held int) (backlog int64) {
 		shards[shard] = shard
 	}
 	b.counts.round(ctx, shards)
-	for _, q := range b.counts.queues() {
+	for _, q := range b.counts.queues(nonePaused) {
 		backlog += q.Backlog
 	}
 	return backlog
@@ -97,8 +99,8 @@ func TestShardsThatAreNewAreCountedAtOnce(t *testing.T) {
 	if got := b.round(t.Context(), 1); got != 1 {
 		t.Errorf("a backlog of %d in the one shard that is left", got)
 	}
-	if news := b.counts.round(t.Context(), nil); !news || len(b.counts.queues()) > 0 {
-		t.Errorf("news %v, %d lanes where no shard is left", news, len(b.counts.queues()))
+	if news := b.counts.round(t.Context(), nil); !news || len(b.counts.queues(nonePaused)) > 0 {
+		t.Errorf("news %v, %d lanes where no shard is left", news, len(b.counts.queues(nonePaused)))
 	}
 }
 
@@ -122,7 +124,7 @@ func TestWhatWaitsIsCountedEachTime(t *testing.T) {
 		}
 	}
 	scheduled := func() (n int) {
-		for _, q := range b.counts.queues() {
+		for _, q := range b.counts.queues(nonePaused) {
 			n += int(q.Scheduled)
 		}
 		return n

@@ -35,8 +35,17 @@ func (n *Node) sizes(ctx context.Context, queues []job.QueueKey) (map[job.QueueK
 	for _, lanes := range stats {
 		for _, s := range lanes {
 			key := job.QueueKey{Namespace: s.Lane.Namespace, Queue: s.Lane.Queue}
-			sizes[key] = sizes[key].And(scaling.Size{Waiting: s.Backlog, Running: s.Leased, Lag: s.overdue, Next: s.next, Ahead: s.ahead})
+			sizes[key] = sizes[key].And(n.size(key, s))
 		}
 	}
 	return sizes, nil
+}
+
+// size is how much there is to do in a lane of a queue. Of a queue that is paused it is
+// what runs: workers could not do more.
+func (n *Node) size(q job.QueueKey, s laneStat) scaling.Size {
+	if n.admission.Paused(q) {
+		return scaling.Size{Running: s.Leased}
+	}
+	return scaling.Size{Waiting: s.Backlog, Running: s.Leased, Lag: s.overdue, Next: s.next, Ahead: s.ahead}
 }

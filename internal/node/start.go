@@ -200,7 +200,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 	}
 	admitted := admission.Options{
 		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: slots{n.dispatcher}, Canceller: n,
-		OnRoom: n.scheduler.LimitsChanged, LeaseTTL: c.LeaseTTL, Logger: c.Logger, Registerer: c.Registerer,
+		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL, Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if n.keys != nil {
 		admitted.Opener = n.keys

@@ -69,14 +69,20 @@ func (b *bed) load() {
 	late.Locks, late.MaxLag = []*fermatav1.Lock{{Key: "one-at-a-time"}}, durationpb.New(100*time.Millisecond)
 	b.create("late", late)
 	b.create("nobody", nobody)
+	halted := every(time.Second, `"/bin/true"`)
+	halted.Queue = "halted"
+	b.create("halted", halted)
 	b.create("paused", every(time.Second, `"/bin/true"`))
 	b.create("manual", &fermatav1.Job{Handler: "exec", Payload: []byte(`{"argv": ["/bin/true"]}`)})
 	b.create("deleted", every(time.Hour, `"/bin/true"`))
 	ctx := b.t.Context()
 	_, paused := b.jobs.PauseJob(ctx, &fermatav1.PauseJobRequest{Name: home + "/jobs/paused", Note: "for the metrics"})
+	_, queue := b.jobs.UpdateQueueSettings(ctx, &fermatav1.UpdateQueueSettingsRequest{
+		Settings: &fermatav1.QueueSettings{Name: home + "/queues/halted", Paused: new(true)},
+	})
 	_, manual := b.jobs.RunJob(ctx, &fermatav1.RunJobRequest{Name: home + "/jobs/manual"})
 	_, deleted := b.jobs.DeleteJob(ctx, &fermatav1.DeleteJobRequest{Name: home + "/jobs/deleted"})
-	if err := errors.Join(paused, manual, deleted); err != nil {
+	if err := errors.Join(paused, queue, manual, deleted); err != nil {
 		b.t.Fatal(err)
 	}
 	if _, err := b.jobs.GetJob(ctx, &fermatav1.GetJobRequest{Name: home + "/jobs/deleted"}); status.Code(err) != codes.NotFound {

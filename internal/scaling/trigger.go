@@ -32,7 +32,8 @@ type Trigger struct {
 
 // Size is how much there is to do in a queue, or in several.
 type Size struct {
-	// Waiting runs are due, Running ones are with a worker.
+	// Waiting runs are due, Running ones are with a worker. Of a queue that is paused
+	// nothing waits: a worker could not have it.
 	Waiting, Running int64
 	// Lag is how long the first of those that wait is due.
 	Lag time.Duration

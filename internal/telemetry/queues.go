@@ -19,6 +19,8 @@ type QueueStat struct {
 	DeadFor time.Duration
 	// OldestDead is how long ago the oldest dead letter that was looked at died.
 	OldestDead time.Duration
+	// QueuePaused: the queue as a whole is paused; Paused counts jobs.
+	QueuePaused bool
 
 	unserved int64 // the backlog, if no worker serves the queue
 }
@@ -37,6 +39,7 @@ func (q *QueueStat) add(o QueueStat) {
 	q.Done += o.Done
 	q.OldestOverdue = max(q.OldestOverdue, o.OldestOverdue)
 	q.OldestDead = max(q.OldestDead, o.OldestDead)
+	q.QueuePaused = q.QueuePaused || o.QueuePaused
 }
 
 // SetQueues replaces the sizes of all queues.
@@ -48,6 +51,9 @@ func (t *Telemetry) SetQueues(stats []QueueStat) {
 		}
 		s := t.queues.of(o.Namespace, o.Queue)
 		k := queueKey{s.namespace, s.queue}
+		if k != (queueKey{o.Namespace, o.Queue}) {
+			o.QueuePaused = false // the others that are summed up with it are not
+		}
 		if sums[k] == nil {
 			sums[k] = &QueueStat{Namespace: k.namespace, Queue: k.queue}
 		}
@@ -70,6 +76,8 @@ var (
 		"How long the dead letter that is deleted first is still kept, in the shards this node holds.", byQueue, nil)
 	deadAgeDesc = prometheus.NewDesc("fermata_queue_oldest_dead_letter_seconds",
 		"How long ago the oldest dead letter died, of those that are deleted first, in the shards this node holds.", byQueue, nil)
+	queuePausedDesc = prometheus.NewDesc("fermata_queue_paused",
+		"1 for a queue that is paused as a whole and has records in the shards this node holds; there is none for others.", byQueue, nil)
 )
 
 // sizes collects the sizes that were counted last. They are counted by a loop, so
@@ -79,7 +87,7 @@ type sizes struct {
 }
 
 func (*sizes) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{backlogDesc, unservedDesc, recordsDesc, overdueDesc, deadForDesc, deadAgeDesc} {
+	for _, d := range []*prometheus.Desc{backlogDesc, unservedDesc, recordsDesc, overdueDesc, deadForDesc, deadAgeDesc, queuePausedDesc} {
 		out <- d
 	}
 }
@@ -104,6 +112,9 @@ func (s *sizes) Collect(out chan<- prometheus.Metric) {
 		if q.Dead > 0 {
 			gauge(deadForDesc, q.DeadFor.Seconds())
 			gauge(deadAgeDesc, q.OldestDead.Seconds())
+		}
+		if q.QueuePaused {
+			gauge(queuePausedDesc, 1)
 		}
 	}
 }

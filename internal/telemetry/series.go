@@ -119,11 +119,12 @@ func (s *queueSeries) waited(n *job.Notice) {
 		s.slot.Add(lag.Seconds())
 		return
 	}
-	worker, room, rate := s.metrics.waits.split(job.QueueKey{Namespace: n.Key.Namespace, Queue: n.Queue}, lag)
-	s.worker.Add(worker.Seconds())
-	s.hold(job.HeldQueue.String(), room.Milliseconds())
-	s.hold(heldRate, rate.Milliseconds())
-	s.slot.Add((lag - worker - room - rate).Seconds())
+	w := s.metrics.waits.split(job.QueueKey{Namespace: n.Key.Namespace, Queue: n.Queue}, lag)
+	s.worker.Add(w.worker.Seconds())
+	s.hold(heldPaused, w.paused.Milliseconds())
+	s.hold(heldRate, w.rate.Milliseconds())
+	s.hold(job.HeldQueue.String(), w.room.Milliseconds())
+	s.slot.Add(w.slot.Seconds())
 }
 
 func (s *queueSeries) attemptEnded(n *job.Notice) {

@@ -18,12 +18,13 @@ const (
 	maxWaits = 2000
 )
 
-// Reasons of a wait for a worker, as fermata_held_seconds_total has them. Those of limits
+// Reasons of a wait before the lease, as fermata_held_seconds_total has them. Those of limits
 // that are asked for before the lease are the same as where a gate finds them.
 const (
 	heldWorker = "no_worker"
 	heldSlot   = "slot"
 	heldRate   = "rate"
+	heldPaused = "queue_paused"
 )
 
 // waits remembers for each queue since when it was last without a worker anywhere in the
@@ -43,6 +44,7 @@ type queueWaits struct {
 	here       bool // a worker of this node serves it
 	peers      int  // as many peers have one
 	unserved   spell
+	paused     spell // as this node heard
 	room, rate spell
 }
 
@@ -62,6 +64,20 @@ func (s spell) within(from, to time.Time) time.Duration {
 		to = s.until
 	}
 	return max(0, to.Sub(from))
+}
+
+// both is the time in which two spells lasted.
+func (s spell) both(o spell) spell {
+	if s.from.IsZero() || o.from.IsZero() {
+		return spell{}
+	}
+	if s.from.Before(o.from) {
+		s.from = o.from
+	}
+	if s.until.IsZero() || !o.until.IsZero() && o.until.Before(s.until) {
+		s.until = o.until
+	}
+	return s
 }
 
 func newWaits(now func() time.Time) *waits {
@@ -129,6 +145,20 @@ func (t *Telemetry) QueueLimited(k job.QueueKey, by job.QueueLimit, again time.D
 	}
 }
 
+// QueuePaused says that a queue is paused, or that it goes on. It does not block.
+func (t *Telemetry) QueuePaused(k job.QueueKey, paused bool) {
+	w := t.waits
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch q := w.of(k); {
+	case q == nil:
+	case paused:
+		q.paused = spell{from: w.now()}
+	default:
+		q.paused.until = w.now()
+	}
+}
+
 // change notes who serves a queue, and when that is nobody any more, or somebody again. The
 // caller holds mu.
 func (w *waits) change(k job.QueueKey, do func(*queueWaits)) {
@@ -179,18 +209,25 @@ func (w *waits) served(k job.QueueKey) bool {
 	return q.here || q.peers > 0
 }
 
-// split tells what a run that starts now has waited for.
-func (w *waits) split(k job.QueueKey, lag time.Duration) (worker, room, rate time.Duration) {
+// waited is a lag by what made it.
+type waited struct{ paused, worker, rate, room, slot time.Duration }
+
+// split tells what a run that starts now has waited for. Whatever else a paused queue
+// lacked made no difference.
+func (w *waits) split(k job.QueueKey, lag time.Duration) (out waited) {
 	to := w.now()
 	from := to.Add(-lag)
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	q := w.queues[k]
 	if q == nil {
-		return 0, 0, 0
+		return waited{slot: lag}
 	}
-	worker = q.unserved.within(from, to)
-	rate = min(q.rate.within(from, to), lag-worker)
-	room = min(q.room.within(from, to), lag-worker-rate)
-	return worker, room, rate
+	out.paused = q.paused.within(from, to)
+	out.worker = q.unserved.within(from, to) - q.unserved.both(q.paused).within(from, to)
+	left := lag - out.paused - out.worker
+	out.rate = min(q.rate.within(from, to), left)
+	out.room = min(q.room.within(from, to), left-out.rate)
+	out.slot = left - out.rate - out.room
+	return out
 }

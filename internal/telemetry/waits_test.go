@@ -31,7 +31,7 @@ func (w *waiting) starts(lag time.Duration, want map[string]float64) {
 	w.t.Helper()
 	w.tel.Observe([]job.Notice{{Kind: job.AttemptStarted, Key: someJob, Queue: "q", DueMS: 1000, AtMS: 1000 + lag.Milliseconds()}})
 	added := map[string]float64{}
-	for _, reason := range []string{"no_worker", "slot", "queue", "rate"} {
+	for _, reason := range []string{"no_worker", "slot", "queue", "rate", "queue_paused"} {
 		now := testutil.ToFloat64(w.tel.metrics.held.WithLabelValues("ns", "q", reason))
 		if now != w.before[reason] {
 			added[reason] = now - w.before[reason]
@@ -97,6 +97,46 @@ func TestLimitsAreToldFromSlots(t *testing.T) {
 	w.tel.QueueLimited(q, job.LimitRoom, 250*time.Millisecond)
 	w.pass(250 * time.Millisecond)
 	w.starts(time.Second, map[string]float64{"queue": 0.25, "slot": 0.75})
+}
+
+// TestAPauseIsToldFromWhatElseWasMissing: while a queue is paused nothing else would help.
+func TestAPauseIsToldFromWhatElseWasMissing(t *testing.T) {
+	w := newWaiting(t)
+	q := job.QueueKey{Namespace: "ns", Queue: "q"}
+	w.tel.QueueServed("ns", "q", true)
+	w.pass(time.Minute)
+	w.tel.QueuePaused(q, false) // of what nobody heard
+	w.starts(time.Second, map[string]float64{"slot": 1})
+	w.tel.QueueServed("ns", "q", false)
+	w.pass(2 * time.Second)
+	w.tel.QueuePaused(q, true)
+	w.pass(8 * time.Second)
+	w.starts(4*time.Second, map[string]float64{"queue_paused": 4}) // leased before
+	w.tel.QueuePaused(q, false)
+	w.pass(time.Second)
+	w.tel.QueueServed("ns", "q", true)
+	w.pass(time.Second)
+	w.starts(16*time.Second, map[string]float64{"queue_paused": 8, "no_worker": 3, "slot": 5})
+	w.starts(2*time.Second, map[string]float64{"no_worker": 1, "slot": 1})
+}
+
+// TestPausedQueuesAreShown: those that are summed up are not, as one of them is not all.
+func TestPausedQueuesAreShown(t *testing.T) {
+	tel, reg, _ := clocked(slog.New(slog.DiscardHandler))
+	var stats []QueueStat
+	for i := range MaxQueues + 10 {
+		stats = append(stats, QueueStat{Namespace: "ns", Queue: fmt.Sprintf("q%03d", i), Backlog: 1, QueuePaused: i == 7 || i > MaxQueues})
+	}
+	stats = append(stats, QueueStat{Namespace: "ns", Queue: "q007", Backlog: 2}) // of another shard, counted before
+	tel.SetQueues(stats)
+	const want = `
+# HELP fermata_queue_paused 1 for a queue that is paused as a whole and has records in the shards this node holds; there is none for others.
+# TYPE fermata_queue_paused gauge
+fermata_queue_paused{namespace="ns",queue="q007"} 1
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_queue_paused"); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestWaitsAreBounded: names come from workers, however many they make up.
