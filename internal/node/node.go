@@ -52,6 +52,7 @@ type Node struct {
 	tracer      *tracing.Tracer // nil: nothing is traced
 	gauges      *gauges
 	counts      queueCounts
+	share       share
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
 	quota       *quota.Quota

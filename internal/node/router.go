@@ -143,7 +143,9 @@ func (n *Node) permitLoop(ctx context.Context) {
 			return
 		case p := <-n.permits:
 			p.permit.ValidFor -= time.Since(p.arrived)
-			n.scheduler.Permitted(ctx, p.peer, p.permit)
+			if n.scheduler.Permitted(ctx, p.peer, p.permit) > 0 {
+				n.share.leased()
+			}
 			n.wakeDemand() // the peer may have used up what it knew of
 		}
 	}
@@ -218,9 +220,18 @@ func (n *Node) offered() []job.QueueDemand {
 	return n.dispatcher.Demand()
 }
 
-// demandChanged wakes whoever waits for free slots.
+// demandChanged wakes whoever waits for free slots and has its turn. What peers leave in
+// theirs is for this node's own shards when it ends.
 func (n *Node) demandChanged() {
-	n.scheduler.DemandChanged()
+	switch n.share.came(time.Now(), n.peers.Wanting()) {
+	case ownTurn:
+		n.scheduler.DemandChanged()
+	case peersBegin:
+		time.AfterFunc(peersTurn, func() {
+			n.share.over()
+			n.scheduler.DemandChanged()
+		})
+	}
 	n.wakeDemand()
 }
 

@@ -14,6 +14,8 @@ type hunger int
 const (
 	// sated: it has not permitted as much yet as it was told.
 	sated hunger = iota
+	// spent: it has, for a queue without free slots.
+	spent
 	// hungry: it has, for a queue with free slots.
 	hungry
 	// mistaken: it takes queues for served that are not, or the other way round.
@@ -37,9 +39,13 @@ func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.offer = p.offer.next(demand)
+	p.wanting = 0
 	var waiting []waiter
 	for _, l := range p.links {
 		h, told := l.queue.offer(p.offer)
+		if (h == spent || h == hungry) && l.up() {
+			p.wanting++
+		}
 		switch {
 		case h == mistaken:
 			l.queue.say()
@@ -57,6 +63,14 @@ func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
 		p.atOnce = 0
 	}
 	return more
+}
+
+// Wanting is how many peers knew of no free slot for some queue at the last [Peer.Offer],
+// whether there was one or not.
+func (p *Peer) Wanting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wanting
 }
 
 // waiter is a peer that is hungry, and when it was told last.
@@ -114,12 +128,17 @@ func (q *queue) offer(o offer) (hunger, time.Time) {
 	case o.queues != q.said.queues:
 		return mistaken, q.lastSaid
 	}
+	h := sated
 	for i := range o.demand {
-		if o.demand[i].Free > 0 && q.left[i] <= 0 {
+		switch {
+		case q.left[i] > 0:
+		case o.demand[i].Free > 0:
 			return hungry, q.lastSaid
+		default:
+			h = spent
 		}
 	}
-	return sated, q.lastSaid
+	return h, q.lastSaid
 }
 
 // say has the latest offer sent.

@@ -115,6 +115,38 @@ func TestAVainPermitIsOfOneQueue(t *testing.T) {
 	}
 }
 
+// A peer wants slots when it knows of none, also while there is none to be told of.
+func TestWhoWantsSlots(t *testing.T) {
+	p, links := unconnected(t, 2)
+	now := time.Now()
+	hear := func() {
+		now = now.Add(time.Second)
+		for _, l := range links {
+			l.queue.take(now)
+		}
+	}
+	p.Restate(demandOf(2))
+	hear()
+	for _, step := range []struct {
+		name        string
+		spent, free int // what the first peer has permitted, and the slots that are offered then
+		want        int
+	}{
+		{"both know of two", 0, 2, 0},
+		{"one has used them up, and hears of two again", 2, 2, 1},
+		{"it has used them up, and none is free", 2, 0, 1},
+		{"one is free, and it hears of that", 0, 1, 1},
+		{"it knows of that one", 0, 1, 0},
+	} {
+		links[0].queue.permitted(job.Permit{Lane: lane, N: step.spent})
+		p.Offer(demandOf(step.free))
+		if got := p.Wanting(); got != step.want {
+			t.Errorf("%s: %d want slots, not %d", step.name, got, step.want)
+		}
+		hear()
+	}
+}
+
 // However many peers there are, each has its turn among 8 offers. Those that use theirs up
 // at once come after those that wait.
 func TestNobodyWaitsForManyTurns(t *testing.T) {

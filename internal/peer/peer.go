@@ -25,6 +25,7 @@ type Peer struct {
 	mu      sync.Mutex
 	stopped bool
 	offer   offer              // the latest
+	wanting int                // see Wanting
 	atOnce  int                // peers that hear of an offer at once, in the round that is under way
 	links   map[string]*link   // that this node dialled, by peer
 	served  map[string]*served // that peers dialled

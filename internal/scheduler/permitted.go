@@ -12,14 +12,14 @@ import (
 // valid; a call whose answer is late has leased all the same, so it is not cut off
 // there. A call that failed is not answered: the permit running out is the rest that
 // the shard needs. If it may have leased it is repeated in the background, and
-// until that ends no other permit for the shard is used.
-func (s *Scheduler) Permitted(ctx context.Context, node string, p job.Permit) {
+// until that ends no other permit for the shard is used. It returns how much was leased.
+func (s *Scheduler) Permitted(ctx context.Context, node string, p job.Permit) int {
 	if p.ValidFor <= 0 || s.inDoubt(p.Shard) {
-		return
+		return 0
 	}
 	request, r := s.leasePermitted(ctx, node, p)
 	if !unknown(r) {
-		return
+		return len(r.Leased)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,6 +27,7 @@ func (s *Scheduler) Permitted(ctx context.Context, node string, p job.Permit) {
 		s.doubtful[p.Shard] = struct{}{}
 		s.collectors.Go(func() { s.collectPermitted(ctx, request, r) })
 	}
+	return 0
 }
 
 // inDoubt tells whether a call under an earlier permit for the shard is repeated.

@@ -1,0 +1,84 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/ring"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
+)
+
+// TestShardsOfANodeWithoutWorkersGetTheirPart: one of two nodes has the only worker, and both
+// have more that is due than it has slots. Neither waits until the other has nothing left.
+func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
+	const shards, due = 8, 400
+	redis := redistest.Start(t)
+	sharded := func(c *node.Config) { c.Shards = shards }
+	a := startWith(t, redis.URL(), "a", sharded)
+	b := startWith(t, redis.URL(), "b", sharded, a.GossipAddr())
+	holders := map[int]string{}
+	redistest.Eventually(t, time.Minute, "both nodes to hold half of the shards", func(ctx context.Context) error {
+		all, err := dial(t, a).Shards(ctx)
+		held := map[string]int{}
+		for i, s := range all {
+			holders[i] = s.GetHolder()
+			held[s.GetHolder()]++
+		}
+		if err == nil && (held["a"] < 2 || held["b"] < 2 || held[""] > 0) {
+			err = fmt.Errorf("%v", held)
+		}
+		return err
+	})
+	calls := jobs(t, a)
+	all := map[string]int{}
+	for i := range due {
+		id := fmt.Sprint("j", i)
+		create(t, calls, id, &fermatav1.Job{Handler: "h", Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.Now()}}})
+		all[holders[ring.ShardOf("default", id, shards)]]++
+	}
+	var mu sync.Mutex
+	began, firsts, done := map[string]int{}, map[string]int{}, make(chan struct{})
+	workWith(t, worker.Options{Addresses: []string{b.GRPCAddr()}, Slots: 4}, map[string]func(context.Context, *worker.Task) error{
+		"h": func(ctx context.Context, task *worker.Task) error {
+			defer busy(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			began[holders[ring.ShardOf("default", task.Job, shards)]]++
+			switch began["a"] + began["b"] {
+			case due / 2:
+				firsts["a"], firsts["b"] = began["a"], began["b"]
+			case due:
+				close(done)
+			}
+			return nil
+		},
+	})
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("not all have run")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, n := range []string{"a", "b"} {
+		if part := float64(firsts[n]) / float64(all[n]); part < 0.2 {
+			t.Errorf("of the first half, %v: %.2f of the %d of node %s", firsts, part, all[n], n)
+		}
+	}
+}
+
+// busy is the time that an attempt takes.
+func busy(ctx context.Context) {
+	select {
+	case <-time.After(10 * time.Millisecond):
+	case <-ctx.Done():
+	}
+}
