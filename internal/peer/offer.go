@@ -70,7 +70,7 @@ func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
 func (p *Peer) Wanting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.wanting
+	return min(p.wanting, len(p.links)) // of none there may be no offer
 }
 
 // waiter is a peer that is hungry, and when it was told last.

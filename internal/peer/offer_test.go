@@ -145,6 +145,14 @@ func TestWhoWantsSlots(t *testing.T) {
 		}
 		hear()
 	}
+	links[0].queue.permitted(job.Permit{Lane: lane, N: 1})
+	if p.Offer(demandOf(0)); p.Wanting() != 1 {
+		t.Errorf("%d want slots before the peers are gone", p.Wanting())
+	}
+	clear(p.links)
+	if p.Wanting() != 0 {
+		t.Errorf("%d want slots when there is no peer", p.Wanting())
+	}
 }
 
 // However many peers there are, each has its turn among 8 offers. Those that use theirs up
