@@ -40,7 +40,7 @@ CONNECTIONS ?= 10000
 # Rounds of `make bench`.
 ROUNDS ?= 3
 # Lives of the simulated cluster that a merge must survive.
-LIVES ?= 300
+LIVES ?= 200
 
 ##@ Use
 
