@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/flagtest"
 )
 
 // build parses flags of a job.
@@ -303,21 +303,4 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestNoUsageHasBackquotes: pflag takes what is between them for the name of the
-// flag's value.
-func TestNoUsageHasBackquotes(t *testing.T) {
-	var look func(*cobra.Command)
-	look = func(c *cobra.Command) {
-		for _, set := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
-			set.VisitAll(func(f *pflag.Flag) {
-				if strings.Contains(f.Usage, "`") {
-					t.Errorf("%s --%s: %s", c.CommandPath(), f.Name, f.Usage)
-				}
-			})
-		}
-		for _, sub := range c.Commands() {
-			look(sub)
-		}
-	}
-	look((&app{}).root())
-}
+func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, (&app{}).root()) }

@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"github.com/fermata-io/fermata/internal/flagtest"
 )
 
 func TestWrongUsageIsToldApart(t *testing.T) {
@@ -167,21 +166,4 @@ func TestHelpNamesEveryFlagAndItsVariable(t *testing.T) {
 	}
 }
 
-// TestNoUsageHasBackquotes: pflag takes what is between them for the name of the
-// flag's value.
-func TestNoUsageHasBackquotes(t *testing.T) {
-	var look func(*cobra.Command)
-	look = func(c *cobra.Command) {
-		for _, set := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
-			set.VisitAll(func(f *pflag.Flag) {
-				if strings.Contains(f.Usage, "`") {
-					t.Errorf("%s --%s: %s", c.CommandPath(), f.Name, f.Usage)
-				}
-			})
-		}
-		for _, sub := range c.Commands() {
-			look(sub)
-		}
-	}
-	look(command(nil))
-}
+func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, command(nil)) }

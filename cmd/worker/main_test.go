@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/flagtest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -276,21 +276,4 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	panic("unreachable")
 }
 
-// TestNoUsageHasBackquotes: pflag takes what is between them for the name of the
-// flag's value.
-func TestNoUsageHasBackquotes(t *testing.T) {
-	var look func(*cobra.Command)
-	look = func(c *cobra.Command) {
-		for _, set := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
-			set.VisitAll(func(f *pflag.Flag) {
-				if strings.Contains(f.Usage, "`") {
-					t.Errorf("%s --%s: %s", c.CommandPath(), f.Name, f.Usage)
-				}
-			})
-		}
-		for _, sub := range c.Commands() {
-			look(sub)
-		}
-	}
-	look(command(t.Context()))
-}
+func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, command(t.Context())) }

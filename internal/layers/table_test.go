@@ -137,6 +137,7 @@ var table = []row{
 
 	{path: "internal/tlstest", floor: support},
 	{path: "internal/gossiptest", floor: support},
+	{path: "internal/flagtest", floor: support, foreign: []string{"github.com/spf13"}},
 	{path: "internal/stalltest", floor: support},
 	{path: "internal/redistest", floor: support, foreign: []string{"*"}},
 	{path: "internal/faultproxy", floor: support, foreign: []string{"*"}},
