@@ -21,6 +21,7 @@ const (
 	leaseID, leaseRun, leaseQueue, leaseHandler, leasePayload           = 1, 2, 3, 4, 5
 	leaseAttempt, leaseMaxAttempts, leaseNominal, leaseDue              = 6, 7, 8, 9
 	leaseTimeout, leaseToken, leaseLabels, leaseCorrelation, leaseTrace = 10, 11, 12, 13, 60
+	leaseStartAfter                                                     = 14
 	// Of Result.
 	resultLease, resultOutcome, resultError, resultOutput, resultRetry, resultTook = 1, 2, 3, 4, 5, 6
 )
@@ -87,6 +88,8 @@ func (a *attempt) read(lease []byte, last *Task) error {
 			err = t.readLabel(f.Bytes)
 		case leaseCorrelation:
 			t.CorrelationID, err = f.Text()
+		case leaseStartAfter:
+			a.startAfter, err = f.Duration()
 		case leaseTrace:
 			a.trace = &fermatav1.TraceContext{}
 			err = proto.Unmarshal(f.Bytes, a.trace)

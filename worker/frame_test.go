@@ -27,6 +27,9 @@ func drawLease(t *rapid.T) *fermatav1.Lease {
 		l.DueTime = timestamppb.New(time.UnixMilli(rapid.Int64Range(0, 1e13).Draw(t, "due")))
 		l.Timeout = &durationpb.Duration{Seconds: rapid.Int64Range(-9, 1<<60).Draw(t, "s"), Nanos: rapid.Int32Range(0, 1e9-1).Draw(t, "ns")}
 	}
+	if rapid.Bool().Draw(t, "in advance") {
+		l.StartAfter = &durationpb.Duration{Seconds: rapid.Int64Range(-9, 1<<60).Draw(t, "start s"), Nanos: rapid.Int32Range(0, 1e9-1).Draw(t, "start ns")}
+	}
 	if rapid.Bool().Draw(t, "traced") {
 		l.TraceContext = &fermatav1.TraceContext{Traceparent: text.Draw(t, "parent"), Tracestate: text.Draw(t, "state")}
 	}
@@ -55,6 +58,9 @@ func TestLeasesAreReadAsWritten(t *testing.T) {
 		}
 		for i, a := range f.leases {
 			compareTask(t, a, leases[i])
+			if want := leases[i].StartAfter.AsDuration(); a.startAfter != want {
+				t.Errorf("it starts after %v, want %v", a.startAfter, want)
+			}
 		}
 	})
 }

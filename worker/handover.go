@@ -38,16 +38,16 @@ func (w *Worker) hello(s *session) *fermatav1.Hello {
 	return &fermatav1.Hello{
 		WorkerId: w.o.ID, Namespace: w.o.Namespace, Queues: w.o.Queues, Slots: int32(w.o.Slots),
 		SessionEpoch: s.epoch, Live: w.live(s.epoch), Version: w.o.Version, Labels: w.o.Labels,
-		Prefetch: int32(max(0, w.o.Prefetch)),
+		Prefetch: int32(max(0, w.o.Prefetch)), StartsAfter: true,
 	}
 }
 
-// live lists the leases that are this worker's, running ones first: a Hello takes
-// twice the slots and 1024 more.
+// live lists the leases that are this worker's, running ones first, to which those belong
+// that will run in a moment: a Hello takes twice the slots and 1024 more.
 func (w *Worker) live(epoch int32) []string {
 	most := 2*w.o.Slots + 1024
 	ids := make([]string, 0, min(len(w.table.attempts), most))
-	for _, p := range []phase{running, ended} {
+	for _, p := range []phase{running, early, ended} {
 		for _, a := range w.table.attempts {
 			if a.phase == p && !a.lost && len(ids) < most {
 				a.known = epoch

@@ -89,6 +89,9 @@ func (w *Worker) loseOne(s *session, a *attempt) {
 	}
 	a.lost, a.lostOn = true, s.epoch
 	switch a.phase {
+	case early:
+		w.release(a)
+		fallthrough
 	case queued:
 		w.forget(a)
 		s.out.returned = append(s.out.returned, a.id)
@@ -102,6 +105,9 @@ func (w *Worker) endEarly(a *attempt, why error, outcome fermatav1.Result_Outcom
 	switch a.phase {
 	case running:
 		a.ctx.end(why, time.Now())
+	case early:
+		w.release(a)
+		fallthrough
 	case queued:
 		a.phase = ended
 		a.result = result{outcome: outcome, text: why.Error() + " before it started"}
@@ -120,6 +126,7 @@ func (w *Worker) loseAll() {
 	t.lossAt = time.Time{}
 	lost := 0
 	w.giveBack(nil, always)
+	w.giveBackEarly(nil)
 	for _, a := range t.attempts {
 		if a.lost {
 			continue

@@ -95,7 +95,7 @@ func (t *table) alone(ended *attempt, now time.Time) bool {
 	if ended == t.latest {
 		began = t.beganBefore
 	}
-	return t.running == 0 || now.Sub(began) >= brief
+	return t.running == len(t.early) || now.Sub(began) >= brief
 }
 
 // tellAll is the call of the timer that tell sets.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/minheap"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -11,6 +12,7 @@ type phase uint8
 
 const (
 	queued  phase = iota // waits for a slot
+	early                // has one and is not due yet
 	running              // its handler runs
 	ended                // its result is not acknowledged
 	gone                 // forgotten
@@ -25,6 +27,10 @@ type attempt struct {
 	task    Task
 	came    time.Time
 	ctx     taskContext
+
+	startAfter time.Duration // it is due so long after it came
+	startAt    time.Time
+	place      int // among those that are early
 
 	phase  phase
 	result result // of an ended attempt
@@ -44,7 +50,8 @@ type attempt struct {
 // table is everything that the mutex of a worker guards.
 type table struct {
 	attempts           map[string]*attempt
-	waiting            fifo      // queued ones, and some that are gone
+	waiting            fifo // queued ones, and some that are gone
+	early              minheap.Heap[*attempt]
 	watched            bool      // the timer of returnLate runs
 	untold             time.Time // since when starts and results gather, zero: there are none; see tell
 	latest             *attempt  // whose handler began last, and when; and when that before it did
@@ -89,7 +96,7 @@ func (w *Worker) accept(s *session, leases []*attempt) {
 			s.out.returned = append(s.out.returned, id)
 			continue
 		}
-		a.came, a.known = now, s.epoch
+		a.came, a.startAt, a.known = now, now.Add(a.startAfter), s.epoch
 		a.handler = w.handlers[a.task.Handler]
 		a.ctx.base = w.base
 		if a.trace != nil {
@@ -112,9 +119,18 @@ func (w *Worker) accept(s *session, leases []*attempt) {
 
 // start gives an attempt a slot. The caller summons a runner.
 func (w *Worker) start(a *attempt) {
+	w.table.running++
+	if a.startAfter > 0 && time.Now().Before(a.startAt) {
+		w.hold(a)
+		return
+	}
+	w.begin(a)
+}
+
+// begin has an attempt that has a slot run.
+func (w *Worker) begin(a *attempt) {
 	a.phase = running
 	w.table.ready.push(a)
-	w.table.running++
 	w.metrics.running.Inc()
 }
 
@@ -180,6 +196,7 @@ func (w *Worker) beginDrain() int {
 	w.table.draining = true
 	s := w.table.current
 	w.giveBack(s, always)
+	w.giveBackEarly(s)
 	if s != nil {
 		s.out.draining = true
 		s.wakeUp()

@@ -38,8 +38,8 @@ type Worker struct {
 	table table      // guarded by mu
 	more  *sync.Cond // on mu: something is ready, or all is over
 	late  *time.Timer
-	// gathered calls tellAll.
-	gathered *time.Timer
+	// gathered calls tellAll, and due beginDue.
+	gathered, due *time.Timer
 
 	maxWait time.Duration // the constant, but for tests
 }
@@ -58,6 +58,8 @@ func New(o Options) (*Worker, error) {
 	w.late.Stop()
 	w.gathered = time.AfterFunc(time.Hour, w.tellAll)
 	w.gathered.Stop()
+	w.due = time.AfterFunc(time.Hour, w.beginDue)
+	w.due.Stop()
 	w.table = table{
 		attempts: make(map[string]*attempt), idle: make(chan struct{}), linkErr: errors.New("not connected yet"),
 	}
@@ -132,6 +134,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Unlock()
 	w.late.Stop()
 	w.gathered.Stop()
+	w.due.Stop()
 	return err
 }
 

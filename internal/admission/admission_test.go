@@ -39,6 +39,34 @@ func TestGatedRunsHoldUpNoOthers(t *testing.T) {
 	})
 }
 
+// What came in advance passes its gates when it is due, each by itself.
+func TestGatesAreAskedWhenRunsAreDue(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a", locks("k")), recurring("b", locks("l")), recurring("c", locks("m")))
+		leases := b.lease("ns/a", "ns/b", "ns/c")
+		leases[1].StartAt = time.Now().Add(20 * time.Millisecond)
+		leases[2].StartAt = time.Now().Add(30 * time.Millisecond)
+		r := b.a.Reserve("ns", "q", 3)
+		if !r.Advance() || !b.a.MayAdvance("ns", "q") {
+			t.Error("the slots do not say that they are for what is not due")
+		}
+		r.Deliver(leases)
+		for _, step := range []struct {
+			wait time.Duration
+			want []string
+		}{
+			{0, []string{"ns/a"}}, {19 * time.Millisecond, []string{"ns/a"}}, {time.Millisecond, []string{"ns/a", "ns/b"}},
+			{9 * time.Millisecond, []string{"ns/a", "ns/b"}}, {time.Millisecond, []string{"ns/a", "ns/b", "ns/c"}},
+		} {
+			after(step.wait)
+			b.wantGot(step.want...)
+			if n := b.limits.count("acquire"); n != len(step.want) {
+				t.Errorf("%d runs are delivered, and locks were asked %d times", len(step.want), n)
+			}
+		}
+	})
+}
+
 func TestMutex(t *testing.T) {
 	run(t, func(b *bed) {
 		b.put(recurring("a", locks("k")), recurring("b", locks("k")), recurring("c", locks("k")))
@@ -395,6 +423,8 @@ type nullSlots struct{}
 
 func (nullSlots) Reserve(string, string, int) Reservation  { return nullSlots{} }
 func (nullSlots) Prefetch(string, string, int) Reservation { return nullSlots{} }
+func (nullSlots) MayAdvance(string, string) bool           { return false }
+func (nullSlots) Advance() bool                            { return false }
 func (nullSlots) Return([]job.Leased)                      {}
 func (nullSlots) Abandon(string, uint64) bool              { return false }
 func (nullSlots) Count() int                               { return 0 }

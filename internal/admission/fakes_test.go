@@ -415,7 +415,10 @@ func (f *fakeSlots) Reserve(_, _ string, n int) Reservation {
 	return &fakeReservation{f: f, n: n}
 }
 
-func (r *fakeReservation) Count() int { return r.n }
+func (f *fakeSlots) MayAdvance(string, string) bool { return true }
+
+func (r *fakeReservation) Count() int    { return r.n }
+func (r *fakeReservation) Advance() bool { return true }
 
 func (r *fakeReservation) Split(n int) Reservation {
 	n = min(n, r.n)

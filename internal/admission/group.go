@@ -8,8 +8,8 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// group is a batch on its way through the gates: items are those that have passed
-// so far, broken those for which a gate could not be asked.
+// group is what is on its way through the gates together: items are those that have
+// passed so far, broken those for which a gate could not be asked.
 type group struct {
 	queue  job.QueueKey
 	limits job.QueueSettings
@@ -80,7 +80,7 @@ func (a *Admission) clocks(ctx context.Context, g *group) {
 			a.broke(g, it, "clock", err)
 			return false
 		}
-		it.nowMS = now
+		it.nowMS = it.State.AtLeastDue(now)
 		return true
 	})
 }

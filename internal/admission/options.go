@@ -46,6 +46,8 @@ type Ledger interface {
 type Slots interface {
 	Reserve(namespace, queue string, n int) Reservation
 	Prefetch(namespace, queue string, n int) Reservation
+	// MayAdvance tells whether slots reserved now would be for leases that are not due yet.
+	MayAdvance(namespace, queue string) bool
 	// Return gives leases back uncounted. It does not block, and what cannot be
 	// stored at once is stored later.
 	Return([]job.Leased)
@@ -57,6 +59,8 @@ type Slots interface {
 // Reservation is a number of slots that nobody else can take.
 type Reservation interface {
 	Count() int
+	// Advance tells whether leases may be delivered that are not due yet.
+	Advance() bool
 	// Split moves up to n of the slots to a reservation of their own.
 	Split(n int) Reservation
 	// Deliver hands leases to the slots and releases the rest; once.

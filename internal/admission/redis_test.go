@@ -87,6 +87,8 @@ type slots struct {
 
 func (s slots) Reserve(string, string, int) admission.Reservation  { return s }
 func (s slots) Prefetch(string, string, int) admission.Reservation { return s }
+func (s slots) MayAdvance(string, string) bool                     { return false }
+func (s slots) Advance() bool                                      { return false }
 func (s slots) Count() int                                         { return job.MaxLeasesPerCall }
 func (s slots) Split(int) admission.Reservation                    { return s }
 func (s slots) Abandon(record string, _ uint64) bool {

@@ -26,6 +26,11 @@ func (a *Admission) Prefetch(namespace, queue string, n int) Reservation {
 	return a.gated(a.o.Slots.Prefetch(namespace, queue, n), namespace, queue)
 }
 
+// MayAdvance tells whether slots reserved now would be for leases that are not due yet.
+func (a *Admission) MayAdvance(namespace, queue string) bool {
+	return a.o.Slots.MayAdvance(namespace, queue)
+}
+
 func (a *Admission) gated(inner Reservation, namespace, queue string) Reservation {
 	if inner == nil {
 		return nil
@@ -34,6 +39,8 @@ func (a *Admission) gated(inner Reservation, namespace, queue string) Reservatio
 }
 
 func (r *reservation) Count() int { return r.inner.Count() }
+
+func (r *reservation) Advance() bool { return r.inner.Advance() }
 
 func (r *reservation) Split(n int) Reservation {
 	return &reservation{a: r.a, inner: r.inner.Split(n), queue: r.queue}
@@ -54,12 +61,12 @@ func (r *reservation) Deliver(leases []job.Leased) {
 		return
 	}
 	inner := r.inner
-	g := &group{queue: r.queue, limits: limits, since: time.Now(), items: make([]*item, 0, gated)}
+	items := make([]*item, 0, gated)
 	plain := make([]job.Leased, 0, len(leases)-gated)
 	for i := range leases {
 		gates := gatesOf(&leases[i])
 		if limits.MaxConcurrency > 0 || gates != 0 {
-			g.items = append(g.items, newItem(leases[i], gates))
+			items = append(items, newItem(leases[i], gates))
 			continue
 		}
 		plain = append(plain, leases[i])
@@ -68,8 +75,7 @@ func (r *reservation) Deliver(leases []job.Leased) {
 		inner = r.inner.Split(gated)
 		r.inner.Deliver(plain)
 	}
-	g.slots = inner
-	r.a.admit(g)
+	r.a.admit(inner, items, r.queue, limits)
 }
 
 // gatesOf tells what a leased run has to pass. Its token tells when it was leased.
@@ -81,27 +87,42 @@ func gatesOf(l *job.Leased) job.Gates {
 	return job.GatesOf(l.Definition, &l.State, child, int64(l.State.Token/1000))
 }
 
-// admit starts a batch on its way.
-func (a *Admission) admit(g *group) {
+// admit starts a batch on its way, as one group for each instant at which runs of it are
+// due: gates decide by what is so when a run is due, and none waits for another.
+func (a *Admission) admit(slots Reservation, items []*item, queue job.QueueKey, limits job.QueueSettings) {
 	a.mu.Lock()
 	closed := a.mu.closed
-	if !closed {
-		a.groups.Add(1)
+	var groups []*group
+	for n := 0; !closed && len(items) > 0; n = 0 {
+		for n < len(items) && items[n].StartAt.Equal(items[0].StartAt) {
+			n++
+		}
+		g := &group{queue: queue, limits: limits, items: items[:n:n], slots: slots}
+		if items = items[n:]; len(items) > 0 {
+			g.slots = slots.Split(n)
+		}
+		groups = append(groups, g)
 	}
+	a.groups.Add(len(groups))
 	a.mu.Unlock()
 	if closed {
-		g.slots.Deliver(nil)
-		a.o.Slots.Return(leasesOf(g.items))
-		return
+		slots.Deliver(nil)
+		a.o.Slots.Return(leasesOf(items))
 	}
-	go func() {
-		defer a.groups.Done()
-		a.pass(g)
-	}()
+	for _, g := range groups {
+		go func() {
+			defer a.groups.Done()
+			if wait := time.Until(g.items[0].StartAt); wait > 0 {
+				<-time.After(wait)
+			}
+			a.pass(g)
+		}()
+	}
 }
 
-// pass takes a batch through the gates and delivers what has passed.
+// pass takes a group through the gates and delivers what has passed.
 func (a *Admission) pass(g *group) {
+	g.since = time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), a.o.budget())
 	defer cancel()
 	for _, gate := range []func(context.Context, *group){

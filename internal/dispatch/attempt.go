@@ -64,10 +64,18 @@ func (a *attempt) key() job.Key {
 // live tells whether the stream of the attempt's worker is open.
 func (a *attempt) live() bool { return a.session != nil && !a.session.closed }
 
-// leasedMS is about when the lease was taken, by the shard's clock: tokens are
-// minted from it. It may be later than that, never earlier by more than a
-// millisecond.
-func (a *attempt) leasedMS() int64 { return int64(a.token / 1000) }
+// leasedMS is about when the handler could start at the earliest, by the shard's clock:
+// when the lease was taken, of which tokens are minted, or when the run was due. It may be
+// later than that, never earlier by more than a millisecond.
+func (a *attempt) leasedMS() int64 { return a.atLeastDue(int64(a.token / 1000)) }
+
+// atLeastDue is nowMS, or the time that the run is due if that is a little later.
+func (a *attempt) atLeastDue(nowMS int64) int64 {
+	if a.rec == nil {
+		return nowMS
+	}
+	return a.rec.State.AtLeastDue(nowMS)
+}
 
 // next is when something has to be done about the attempt, zero for never.
 func (a *attempt) next() time.Time {

@@ -240,10 +240,11 @@ func (d *Dispatcher) clocks(shards map[int]int64) {
 // as Redis answers.
 const clockTimeout = 250 * time.Millisecond
 
-// nowMS is the shard's clock from a reading, or else counted on from the lease.
+// nowMS is the shard's clock from a reading, or else counted on from the lease. It is
+// asked when the handler has started.
 func (a *attempt) nowMS(clocks map[int]int64) int64 {
 	if now, ok := clocks[a.shard]; ok {
-		return now
+		return a.atLeastDue(now)
 	}
 	return a.leasedMS() + time.Since(a.born).Milliseconds()
 }

@@ -15,6 +15,8 @@ type Reservation struct {
 	parts []part
 	open  bool // counted among those that a drain waits for
 	done  bool
+	// advance: the sessions are spacious, see there.
+	advance bool
 }
 
 // part is what a reservation holds of one session.
@@ -77,12 +79,30 @@ func (d *Dispatcher) share(r *Reservation, n int) {
 		h.Fix(t)
 	}
 	d.mu.turns++
+	r.advance = !r.ahead
 	for _, p := range r.parts {
 		p.s.reserved += p.n
 		p.s.last = d.mu.turns
 		p.s.changed()
 		r.count += p.n
+		r.advance = r.advance && p.s.spacious()
 	}
+}
+
+// spacious tells whether the session may have leases that are not due yet: its worker
+// does not start them before they are, and the slots that they take until then are not
+// missed.
+func (s *Session) spacious() bool {
+	return s.hello.StartsAfter && 2*(s.busy+s.reserved) <= s.hello.Slots
+}
+
+// MayAdvance tells whether slots that are reserved now would be for leases that are not due
+// yet as well; see [Reservation.Advance].
+func (d *Dispatcher) MayAdvance(namespace, queue string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.crewOf(queueKey{namespace, queue})
+	return c != nil && !d.mu.draining && len(c.slots) > 0 && c.slots.Top().s.spacious()
 }
 
 // partOf returns the session's part of the reservation; a new one has the room that the
@@ -98,9 +118,13 @@ func (r *Reservation) partOf(t *turn, room func(*Session) int) *part {
 // Count is the number of slots reserved.
 func (r *Reservation) Count() int { return r.count }
 
+// Advance tells whether leases may be delivered that are not due yet. Their workers start
+// them when they are, and half of their slots are free beside what is reserved here.
+func (r *Reservation) Advance() bool { return r.advance }
+
 // Split moves up to n of the reserved slots to a reservation of their own.
 func (r *Reservation) Split(n int) *Reservation {
-	other := &Reservation{d: r.d, queue: r.queue, ahead: r.ahead}
+	other := &Reservation{d: r.d, queue: r.queue, ahead: r.ahead, advance: r.advance}
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
 	for i := range r.parts {
@@ -118,8 +142,8 @@ func (r *Reservation) Split(n int) *Reservation {
 
 // Deliver hands the leases to the reserved sessions and gives back the slots
 // that are left. A lease that finds no session any more, or that has come too
-// late to be worth starting, is returned; one that is here already is left
-// alone. Only the first call has an effect, and it must have all the leases.
+// late to be worth starting, is returned, and so is one that is not due, and whose worker
+// would start it at once; one that is here already is left alone. Only the first call has an effect, and it must have all the leases.
 func (r *Reservation) Deliver(leases []job.Leased) {
 	d := r.d
 	clocks := make(map[int]int64)
@@ -150,7 +174,7 @@ func (r *Reservation) Deliver(leases []job.Leased) {
 			if batch == nil {
 				batch = make(job.Assignments, 0, len(leases))
 			}
-			batches[a.session] = append(batch, job.Assignment{LeaseID: a.id, Record: a.rec, Opened: leases[i].Opened})
+			batches[a.session] = append(batch, job.Assignment{LeaseID: a.id, Record: a.rec, Opened: leases[i].Opened, StartAt: leases[i].StartAt})
 			used++
 		}
 	}
@@ -178,6 +202,9 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 	a.until = d.trust(now, left)
 	late := a.until.Sub(now) < d.o.leastLife()
 	s := r.take(d)
+	if s != nil && !s.hello.StartsAfter && l.StartAt.After(now) {
+		s = nil
+	}
 	if s == nil || late {
 		why := "late"
 		if s == nil {

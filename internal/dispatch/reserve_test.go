@@ -71,6 +71,66 @@ func TestReservedSlotsThatComeBackAreNews(t *testing.T) {
 	})
 }
 
+// Leases that are not due yet are for workers that wait until they are, and only while
+// half of their slots are free.
+func TestLeasesInAdvance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connect("w", 4, 1)
+		if b.d.MayAdvance("ns", "q") || b.d.Reserve("ns", "q", 1).Advance() {
+			t.Error("a worker that starts at once would get leases in advance")
+		}
+		early := b.lease("early")
+		early.StartAt = time.Now().Add(10 * time.Millisecond)
+		b.d.Reserve("ns", "q", 1).Deliver([]job.Leased{early})
+		b.wantEvents("Return early") // never sent
+		s.Close("gone", nil)
+
+		s, out := b.connect("x", 4, 1)
+		s.hello.StartsAfter = true
+		if b.d.MayAdvance("ns", "other") || !b.d.MayAdvance("ns", "q") {
+			t.Error("it depends on the queue's workers")
+		}
+		two := b.d.Reserve("ns", "q", 2)
+		if !two.Advance() || !two.Split(1).Advance() {
+			t.Error("two of four slots are not spare enough")
+		}
+		if b.d.Reserve("ns", "q", 1).Advance() || b.d.MayAdvance("ns", "q") {
+			t.Error("three of four slots are spare enough")
+		}
+		early = b.lease("soon")
+		early.StartAt = time.Now().Add(10 * time.Millisecond)
+		two.Deliver([]job.Leased{early})
+		sent, _ := out.messages[0].(job.Assignments)
+		if len(sent) != 1 || !sent[0].StartAt.Equal(early.StartAt) {
+			t.Errorf("sent %+v", sent)
+		}
+	})
+}
+
+// What a node believes of a shard's clock may be behind it. A run did not start before it
+// was due.
+func TestStartsAreNotBeforeRunsAreDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connect("w", 4, 1)
+		for _, report := range []func(id string){
+			func(id string) { s.Started([]string{id}); s.Results(ok(id)) },
+			func(id string) { s.Results(ok(id)) },
+		} {
+			l := b.lease("a")
+			l.State.Due += 8
+			b.d.Reserve("ns", "q", 1).Deliver([]job.Leased{l})
+			report(job.LeaseID(l.Record, l.State.Token))
+			synctest.Wait()
+			changes := b.ledger.took()
+			if got := changes[len(changes)-1].Event.(job.Settle).StartedMS; got != l.State.Due {
+				t.Errorf("it started %d ms after it was due", got-l.State.Due)
+			}
+		}
+	})
+}
+
 func TestDeliverReturnsWhatCannotBeStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -33,7 +33,7 @@ func Decide(c *Compiled, s State, ev Event, now int64) Decision {
 
 func newTransition(c *Compiled, s State, now int64) transition {
 	s.Recent, s.Backfills = slices.Clone(s.Recent), slices.Clone(s.Backfills)
-	t := transition{c: c, now: now, State: s, ranks: s.Ranks()}
+	t := transition{c: c, now: s.AtLeastDue(now), State: s, ranks: s.Ranks()}
 	t.Revision++
 	return t
 }

@@ -80,12 +80,19 @@ const (
 	MaxLeasesPerCall = 200
 )
 
+// MaxAdvance bounds how long before it is due a record may be leased: for so long a
+// slot is taken for nothing, and a pause or an edit comes too late.
+const MaxAdvance = 100 * time.Millisecond
+
 // LeaseRequest leases due records of one shard, oldest due first in each lane.
 type LeaseRequest struct {
 	Shard     int
 	LockValue string
 	Quotas    []LaneQuota
 	TTL       time.Duration
+	// Advance is how long before it is due a record may be leased, in whole milliseconds;
+	// 0: it has to be due.
+	Advance time.Duration
 	// Batch makes the call repeatable: the same batch id gives the same leases.
 	Batch string
 }
@@ -107,6 +114,9 @@ type Leased struct {
 	State      State       // as leased
 	DeadlineMS int64       // shard clock
 	Opened     []byte      // the payload of a definition that has it sealed
+	// StartAt is when the run is due, by the clock of this process; zero: it is due. No
+	// handler may start before.
+	StartAt time.Time
 }
 
 // Write is one compare-and-set: Decision is stored if the record still has the

@@ -67,6 +67,8 @@ type Hello struct {
 	Version   string
 	Labels    map[string]string
 	Prefetch  int // attempts that may wait for a slot at the worker
+	// StartsAfter: the worker starts no handler before [Assignment.StartAt].
+	StartsAfter bool
 	// Identity is who the node found the worker to be, whatever it says of itself;
 	// empty where nobody is authenticated.
 	Identity string
@@ -124,6 +126,8 @@ type Assignment struct {
 	LeaseID string
 	*Record
 	Opened []byte // the payload of a definition that has it sealed
+	// StartAt is when the run is due, by the clock of this process; zero: at once.
+	StartAt time.Time
 }
 
 // Payload is what the worker gets: never what is sealed.

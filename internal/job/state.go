@@ -186,6 +186,16 @@ func (s State) HasRun() bool {
 // Live tells whether a worker holds a lease.
 func (s State) Live() bool { return s.Region == RegionLeased }
 
+// AtLeastDue returns nowMS, or when a leased run is due if that is a little later. No
+// handler starts before that, but the lease may be older ([MaxAdvance]), and what a
+// process knows of a clock may be behind it.
+func (s *State) AtLeastDue(nowMS int64) int64 {
+	if s.Live() && s.Due > nowMS && s.Due-nowMS <= MaxAdvance.Milliseconds() {
+		return s.Due
+	}
+	return nowMS
+}
+
 // RunID is the identity of the current run: generation and nominal time, or the
 // request id of a manual run.
 func (s State) RunID() string { return RunID(s.Trigger, s.Generation, s.Nominal, s.ManualID) }

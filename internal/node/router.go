@@ -62,6 +62,10 @@ func (g gates) Prefetch(namespace, queue string, count int) scheduler.Reservatio
 	return g.admission.Prefetch(namespace, queue, count)
 }
 
+func (g gates) MayAdvance(namespace, queue string) bool {
+	return g.admission.MayAdvance(namespace, queue)
+}
+
 func (g gates) Limited(namespace, queue string) bool { return g.admission.Limited(namespace, queue) }
 
 func (g gates) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {

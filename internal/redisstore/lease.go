@@ -10,7 +10,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Lease hands out due records, one script a request, all in one pipeline for each server.
+// Lease hands out due records, or such as are due soon, one script a request, all in one pipeline for each server.
 // Their definitions, those of parents for runs that are records of their own, come along
 // or, where there are many, by plain reads after that. A reply whose Err is
 // job.ErrDurability is complete; with any other Err it is empty, and the request may be
@@ -62,6 +62,7 @@ func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
 	names := []string{keys.meta, keys.state, keys.lanes, keys.lock, keys.def}
 	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.floor(r.Shard), s.batchField(c.slot), r.Batch, 0}
 	latestAt := len(argv) - 1
+	argv = append(argv, r.Advance.Milliseconds())
 	for _, q := range r.Quotas {
 		names = append(names, keys.laneKey(q.Lane))
 		argv = append(argv, q.N)
@@ -77,6 +78,9 @@ func checkLease(r job.LeaseRequest, shards int) error {
 	}
 	if r.TTL <= 0 || len(r.Quotas) == 0 || len(r.Quotas) > job.MaxLanesPerCall {
 		return fmt.Errorf("TTL %v over %d lanes: want a positive one, over 1 to %d", r.TTL, len(r.Quotas), job.MaxLanesPerCall)
+	}
+	if r.Advance < 0 || r.Advance > job.MaxAdvance {
+		return fmt.Errorf("advance %v: want 0 to %v", r.Advance, job.MaxAdvance)
 	}
 	total, seen := 0, map[job.Lane]bool{}
 	for _, q := range r.Quotas {

@@ -14,7 +14,7 @@ func helloFromPB(h *fermatav1.Hello) (job.Hello, []job.Violation) {
 	hello := job.Hello{
 		WorkerID: h.GetWorkerId(), Namespace: cmp.Or(h.GetNamespace(), job.DefaultNamespace), Queues: h.GetQueues(),
 		Slots: int(h.GetSlots()), Epoch: uint32(max(0, h.GetSessionEpoch())), Live: h.GetLive(),
-		Version: h.GetVersion(), Labels: h.GetLabels(), Prefetch: int(max(0, h.GetPrefetch())),
+		Version: h.GetVersion(), Labels: h.GetLabels(), Prefetch: int(max(0, h.GetPrefetch())), StartsAfter: h.GetStartsAfter(),
 	}
 	return hello, hello.Validate()
 }

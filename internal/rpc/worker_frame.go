@@ -27,6 +27,7 @@ const (
 	leaseID, leaseRun, leaseQueue, leaseHandler, leasePayload           = 1, 2, 3, 4, 5
 	leaseAttempt, leaseMaxAttempts, leaseNominal, leaseDue              = 6, 7, 8, 9
 	leaseTimeout, leaseToken, leaseLabels, leaseCorrelation, leaseTrace = 10, 11, 12, 13, 60
+	leaseStartAfter                                                     = 14
 	// Of ResultAck.
 	ackLease, ackStatusField = 1, 2
 	// Of Result.
@@ -41,7 +42,7 @@ type leaseFrame struct {
 }
 
 // leaseRest is what a lease takes beside its texts, labels and payload, at most.
-const leaseRest = 160
+const leaseRest = 180
 
 func (f *leaseFrame) FrameSize() int {
 	size := 16
@@ -85,6 +86,12 @@ func (f *leaseFrame) appendLease(b []byte, l *job.Assignment) []byte {
 		b = appendLabels(b, d.Labels)
 	}
 	b = wire.AppendText(b, leaseCorrelation, job.Correlation(d.Key, run))
+	if !l.StartAt.IsZero() {
+		// As late as can be: what the lease waits for on its way counts.
+		if wait := time.Until(l.StartAt); wait > 0 {
+			b = wire.AppendDuration(b, leaseStartAfter, wait)
+		}
+	}
 	return f.appendTrace(b, l.Record)
 }
 

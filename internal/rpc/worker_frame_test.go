@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -34,7 +35,10 @@ func drawAssignment(t *rapid.T) job.Assignment {
 		Nominal: ms.Draw(t, "nominal"), Due: ms.Draw(t, "due"), ManualID: text.Draw(t, "manual"),
 		Attempt: rapid.Uint32Range(0, 1000).Draw(t, "attempt"), Token: rapid.Uint64Range(0, 1<<53).Draw(t, "token"),
 	}
-	return job.Assignment{LeaseID: job.LeaseID(key.Record(), s.Token), Record: &job.Record{Definition: &d, State: s}}
+	return job.Assignment{
+		LeaseID: job.LeaseID(key.Record(), s.Token), Record: &job.Record{Definition: &d, State: s},
+		StartAt: rapid.SampledFrom([]time.Time{{}, time.UnixMilli(1)}).Draw(t, "start"), // which have passed
+	}
 }
 
 // plainLease is what the .proto file says a lease is.
@@ -103,6 +107,22 @@ func TestFramesAreWhatTheirMessagesAre(t *testing.T) {
 	})
 }
 
+// A lease in advance says how long its worker has to wait from when it is written down.
+func TestLeasesInAdvanceSayWhenTheyStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &job.Definition{Key: job.Key{Namespace: "ns", ID: "j"}}
+		f := &leaseFrame{leases: job.Assignments{{LeaseID: "1@ns/j", Record: &job.Record{Definition: d}, StartAt: time.Now().Add(12_345_678)}}}
+		time.Sleep(345_678)
+		var m fermatav1.WorkResponse
+		if err := proto.Unmarshal(f.AppendFrame(nil), &m); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.GetLeases().GetLeases()[0].GetStartAfter().AsDuration(); got != 12*time.Millisecond {
+			t.Errorf("it starts after %v", got)
+		}
+	})
+}
+
 func TestFramesKnowTheirSize(t *testing.T) {
 	d := &job.Definition{
 		Key: job.Key{Namespace: strings.Repeat("n", 63), ID: strings.Repeat("j", 128)}, Queue: strings.Repeat("q", 63),
@@ -114,7 +134,7 @@ func TestFramesKnowTheirSize(t *testing.T) {
 	}
 	f := &leaseFrame{seal: newSeal(bytes.Repeat([]byte("k"), MinBinding), "subject", job.Hello{})}
 	for range 100 {
-		f.leases = append(f.leases, job.Assignment{LeaseID: job.LeaseID(d.Record(), s.Token), Record: &job.Record{Definition: d, State: s}})
+		f.leases = append(f.leases, job.Assignment{LeaseID: job.LeaseID(d.Record(), s.Token), Record: &job.Record{Definition: d, State: s}, StartAt: time.Now().Add(time.Hour)})
 	}
 	if n := len(f.AppendFrame(nil)); n > f.FrameSize() {
 		t.Errorf("%d bytes, thought to be %d", n, f.FrameSize())

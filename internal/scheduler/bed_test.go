@@ -45,6 +45,7 @@ func newBed(t *testing.T, name string, store *fakeStore) *bed {
 		held: make(map[int]string),
 	}
 	b.slots = newFakeSlots(func() { b.s.DemandChanged() })
+	b.slots.started = store.started
 	s, err := New(Options{
 		Node: name, Store: store, Ledger: b.ledger, Slots: b.slots, Peers: b.peers,
 		Held: func(shard int) (string, bool) {

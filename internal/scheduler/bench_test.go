@@ -50,8 +50,10 @@ func (f benchSlots) Reserve(string, string, int) Reservation {
 	}
 	return f
 }
-func (f benchSlots) Count() int           { return f.n }
-func (f benchSlots) Deliver([]job.Leased) {}
+func (f benchSlots) Count() int                     { return f.n }
+func (f benchSlots) Advance() bool                  { return false }
+func (f benchSlots) MayAdvance(string, string) bool { return false }
+func (f benchSlots) Deliver([]job.Leased)           {}
 
 // A wake-up while nobody has slots.
 func BenchmarkPickWithoutSlots(b *testing.B) {

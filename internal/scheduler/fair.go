@@ -82,12 +82,13 @@ func (b *backlog) next() *lane {
 	return b.open.Top().waiting.Top().due.Top()
 }
 
-// add takes a lane that became due.
+// add takes a lane that became due, or from which may be leased before.
 func (b *backlog) add(l *lane) {
 	f := b.flow(l.key)
 	if len(f.due) == 0 {
 		f.queue.waiting.Push(f)
 	}
+	l.at = l.due
 	f.due.Push(l)
 	l.flow = f
 	b.settle(f.queue)

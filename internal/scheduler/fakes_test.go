@@ -38,6 +38,7 @@ type fakeStore struct {
 	sweeps            []int
 	swept             int
 	leaseless         bool // nothing is leased
+	punctual          bool // nor in advance
 	looks             int  // at lanes, for ended leases
 	unread            bool // they fail
 	upkeepErr         error
@@ -50,7 +51,7 @@ type record struct {
 	due    int64
 	leases int
 	made   int64
-	lag    time.Duration // from due to lease, by the shard's clock
+	lag    time.Duration // from due to lease, or start if that was in advance, by the shard's clock
 	wait   time.Duration // from when it was both there and due
 }
 
@@ -158,23 +159,43 @@ func (st *fakeStore) lease(ctx context.Context, q job.LeaseRequest) (r job.Lease
 	for _, quota := range q.Quotas {
 		left := quota.N
 		for _, rec := range st.lanes[q.Shard][quota.Lane] {
-			if left == 0 || rec.due > us/1000 {
+			if left == 0 || rec.due > us/1000+st.advance(q) {
 				break
 			}
 			if rec.leases > 0 {
 				continue
 			}
 			rec.leases++
-			rec.lag = time.Duration(us-rec.due*1000) * time.Microsecond
-			rec.wait = time.Duration(us-max(rec.due*1000, rec.made)) * time.Microsecond
+			rec.begins(us)
 			left--
 			r.Leased = append(r.Leased, job.Leased{
-				Shard: q.Shard, Record: rec.id, State: job.State{Lane: quota.Lane}, DeadlineMS: us/1000 + q.TTL.Milliseconds(),
+				Shard: q.Shard, Record: rec.id, State: job.State{Lane: quota.Lane, Due: rec.due}, DeadlineMS: us/1000 + q.TTL.Milliseconds(),
 			})
 		}
 		r.Heads = append(r.Heads, job.LaneHead{Lane: quota.Lane, DueMS: st.head(q.Shard, quota.Lane)})
 	}
 	return r
+}
+
+// advance is how many ms before it is due a record may be leased by a request.
+func (st *fakeStore) advance(q job.LeaseRequest) int64 {
+	if st.punctual {
+		return 0
+	}
+	return q.Advance.Milliseconds()
+}
+
+// begins notes that the record may start, at an instant of its shard's clock.
+func (r *record) begins(us int64) {
+	r.lag = time.Duration(us-r.due*1000) * time.Microsecond
+	r.wait = time.Duration(us-max(r.due*1000, r.made)) * time.Microsecond
+}
+
+// started is for what was leased in advance.
+func (st *fakeStore) started(l job.Leased) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.records[l.Record].begins(st.clock(l.Shard))
 }
 
 func (st *fakeStore) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
@@ -295,6 +316,10 @@ type fakeSlots struct {
 	served  []job.Leased
 	// returned are the leases that found no slot.
 	returned []job.Leased
+	// advance is what MayAdvance says, and unless narrow is set reservations say the same.
+	advance, narrow bool
+	// started hears of what was leased in advance, when it is started.
+	started func(job.Leased)
 	// accounts
 	reserved, delivered, released, open int
 }
@@ -341,7 +366,19 @@ type fakeReservation struct {
 	done bool
 }
 
+func (f *fakeSlots) MayAdvance(string, string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.advance
+}
+
 func (r *fakeReservation) Count() int { return r.n }
+
+func (r *fakeReservation) Advance() bool {
+	r.f.mu.Lock()
+	defer r.f.mu.Unlock()
+	return r.f.advance && !r.f.narrow
+}
 
 func (r *fakeReservation) Deliver(leases []job.Leased) {
 	f := r.f
@@ -369,9 +406,13 @@ func (r *fakeReservation) Deliver(leases []job.Leased) {
 	if len(leases) < r.n {
 		f.onDemand()
 	}
-	for range leases {
+	for _, l := range leases {
+		wait := max(0, time.Until(l.StartAt))
+		if !l.StartAt.IsZero() {
+			time.AfterFunc(wait, func() { f.started(l) })
+		}
 		if d := handler(); d >= 0 {
-			time.AfterFunc(d, func() { f.done(r.pool, 1) })
+			time.AfterFunc(wait+d, func() { f.done(r.pool, 1) })
 		}
 	}
 }

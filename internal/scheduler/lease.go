@@ -42,12 +42,15 @@ func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
 	for i, c := range calls {
 		requests[i] = job.LeaseRequest{
 			Shard: c.shard.id, LockValue: c.lockValue, Quotas: c.quotas, TTL: s.o.LeaseTTL, Batch: s.batchID(),
+			Advance: c.horizon(),
 		}
 	}
+	sent := time.Now()
 	replies := s.o.Store.Lease(ctx, requests)
 	arrived := time.Now()
 	got := make([][]int, len(calls))
 	for i, c := range calls {
+		c.startAt(replies[i], sent, arrived)
 		got[i] = deliver(c.quotas, c.slots, replies[i].Leased)
 		s.metrics.leased(len(replies[i].Leased), replies[i].Err)
 	}
@@ -111,6 +114,9 @@ func (s *Scheduler) finish(c *call, r job.LeaseReply, got []int, arrived time.Ti
 			due = job.NeverMS
 		}
 		l.learn(c.quotas[i].N, got[i])
+		if got[i] == 0 {
+			l.advance = false // it came too soon: the next time it waits until something is due
+		}
 		s.settle(l, due)
 	}
 }

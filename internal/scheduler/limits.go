@@ -61,12 +61,9 @@ func (s *Scheduler) limit(ctx context.Context, calls []*call) []*call {
 
 // asks sums up what the calls want of limited queues; places are the queues' asks.
 func (s *Scheduler) asks(calls []*call) (asks []job.QueueAsk, places map[queue]int) {
-	if s.o.Limits == nil {
-		return nil, nil
-	}
 	for _, c := range calls {
 		for i, q := range c.quotas {
-			if !s.o.Limits.Limited(q.Lane.Namespace, q.Lane.Queue) {
+			if !s.limited(q.Lane) {
 				continue
 			}
 			if c.limited == nil {
@@ -129,9 +126,14 @@ func (s *Scheduler) giveBack(c *call, got []int) {
 	}
 }
 
+// limited tells whether the queue of a lane has limits.
+func (s *Scheduler) limited(l job.Lane) bool {
+	return s.o.Limits != nil && s.o.Limits.Limited(l.Namespace, l.Queue)
+}
+
 // unused returns starts of a queue, if it has limits.
 func (s *Scheduler) unused(l job.Lane, n int) {
-	if n > 0 && s.o.Limits != nil && s.o.Limits.Limited(l.Namespace, l.Queue) {
+	if n > 0 && s.limited(l) {
 		s.o.Limits.GiveBack([]job.QueueAsk{{Queue: job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}, N: n}})
 	}
 }
@@ -140,7 +142,7 @@ func (s *Scheduler) unused(l job.Lane, n int) {
 // queue's limits allow; ok is false when there is nothing to lease. The holder then
 // hears when to ask again, as the lane's first due time.
 func (s *Scheduler) permitLimit(ctx context.Context, node string, p job.Permit, n int) (granted int, ok bool) {
-	if s.o.Limits == nil || !s.o.Limits.Limited(p.Lane.Namespace, p.Lane.Queue) {
+	if !s.limited(p.Lane) {
 		return n, true
 	}
 	valid, cancel := context.WithTimeout(ctx, p.ValidFor)

@@ -30,8 +30,10 @@ func newCluster(t *testing.T, rnd *rand.Rand, shards int, names ...string) *clus
 	c := &cluster{
 		t: t, rnd: rnd, store: newFakeStore(), nodes: make(map[string]*bed), links: make(map[[2]string]chan struct{}),
 	}
+	advance := rnd.IntN(2) == 0
 	for _, name := range names {
 		b := newBed(t, name, c.store)
+		b.slots.advance = advance
 		b.peers.onPermit = func(node string, p job.Permit) {
 			c.carry(name, node, func() {
 				c.wg.Go(func() { c.nodes[node].s.Permitted(context.Background(), name, p) })

@@ -41,11 +41,17 @@ type Slots interface {
 	// Prefetch takes up to n places for what waits at workers until a slot is
 	// free there. It is asked when no slot is free, here or with a peer.
 	Prefetch(namespace, queue string, n int) Reservation
+	// MayAdvance tells whether slots reserved now would be for leases that are not due yet;
+	// see [Reservation]. It must not call the scheduler back.
+	MayAdvance(namespace, queue string) bool
 }
 
 // Reservation is a number of slots that nobody else can take.
 type Reservation interface {
 	Count() int
+	// Advance tells whether leases may be delivered that are not due yet: workers start
+	// them at their StartAt, and many more slots are free.
+	Advance() bool
 	// Deliver hands leases to the reserved slots and releases the rest. It is
 	// called exactly once, with an empty list when nothing was leased; when Count
 	// is 0 it may be left out. Leases beyond Count are given to other free slots, or

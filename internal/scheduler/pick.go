@@ -15,6 +15,9 @@ type call struct {
 	slots     []Reservation   // by lane
 	limited   []bool          // by lane: the quota was granted by Limits; nil is none
 	total     int
+	// advance: all lanes may be leased from before something is due.
+	advance bool
+	clock   reading // as it was known when the call was put together
 }
 
 const (
@@ -42,7 +45,9 @@ func (s *Scheduler) pick(now time.Time) ([]*call, time.Time) {
 		return nil, ready
 	}
 	s.dropExpired(now)
-	s.promote(now)
+	if s.promote(now, 0); s.backlog.next() != nil {
+		s.promote(now, lead)
+	}
 	s.backlog.rouseDue(now)
 	r := round{now: now}
 	l := s.backlog.next()
@@ -63,14 +68,15 @@ func (s *Scheduler) pick(now time.Time) ([]*call, time.Time) {
 	return r.calls, s.nextDue()
 }
 
-// promote moves the lanes that have become due to the backlog.
-func (s *Scheduler) promote(now time.Time) {
+// promote moves the lanes that are to be looked at by now to the backlog. Further ahead than
+// that it looks for those that may be leased from in advance.
+func (s *Scheduler) promote(now time.Time, further time.Duration) {
 	for _, sh := range s.shards {
 		if len(sh.later) == 0 || !s.usable(sh) || now.Before(sh.rest) {
 			continue
 		}
-		nowMS := sh.clock.show(now) / 1000
-		for len(sh.later) > 0 && sh.later.Top().due <= nowMS {
+		until := sh.clock.show(now.Add(further)) / 1000
+		for len(sh.later) > 0 && sh.later.Top().at <= until && (further == 0 || sh.later.Top().advance) {
 			l := sh.later.Top()
 			sh.later.Remove(l)
 			s.backlog.add(l)
@@ -91,7 +97,7 @@ func (s *Scheduler) nextDue() (next time.Time) {
 		if len(sh.later) == 0 || !s.usable(sh) {
 			continue
 		}
-		t := sh.clock.when(sh.later.Top().due)
+		t := sh.clock.when(sh.later.Top().at)
 		if t.Before(sh.rest) {
 			t = sh.rest
 		}
@@ -122,14 +128,24 @@ func (s *Scheduler) serve(l *lane, r *round) {
 		s.park(l)
 		return
 	}
+	soon := l.due > sh.clock.show(r.now)/1000
+	if soon && !s.mayAdvance(l) {
+		s.park(l)
+		return
+	}
 	n := min(l.want, maxRoundSlots-r.slots)
 	if sh.call != nil {
 		n = min(n, job.MaxLeasesPerCall-sh.call.total)
 	}
 	if slots := s.o.Slots.Reserve(l.key.Namespace, l.key.Queue, n); slots != nil && slots.Count() > 0 {
+		l.advance = slots.Advance() && !s.limited(l.key)
 		r.add(l, slots, lockValue)
 		l.asked = true
 		s.served(l, slots.Count(), r.now)
+		return
+	}
+	if l.advance = false; soon {
+		s.park(l)
 		return
 	}
 	if n := s.permit(l, lockValue, r.now); n > 0 {
@@ -156,14 +172,14 @@ func (s *Scheduler) served(l *lane, n int, now time.Time) {
 // park puts a lane aside until its shard can be leased from.
 func (s *Scheduler) park(l *lane) {
 	s.backlog.remove(l)
-	l.shard.later.Push(l)
+	l.shard.putOff(l)
 }
 
 // add puts a lane into the shard's call.
 func (r *round) add(l *lane, slots Reservation, lockValue string) {
 	c := l.shard.call
 	if c == nil {
-		c = &call{shard: l.shard, lockValue: lockValue}
+		c = &call{shard: l.shard, lockValue: lockValue, advance: true, clock: l.shard.clock}
 		l.shard.call = c
 		r.calls = append(r.calls, c)
 	}
@@ -171,6 +187,7 @@ func (r *round) add(l *lane, slots Reservation, lockValue string) {
 	c.lanes = append(c.lanes, l)
 	c.quotas = append(c.quotas, job.LaneQuota{Lane: l.key, N: n})
 	c.slots = append(c.slots, slots)
+	c.advance = c.advance && l.advance
 	c.total += n
 	r.slots += n
 }

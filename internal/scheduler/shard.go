@@ -28,6 +28,8 @@ type lane struct {
 	key     job.Lane
 	shard   *shard
 	due     int64 // first due time
+	at      int64 // when to look at it, see advance.go; of one in a flow that is when it is due
+	advance bool  // it may be leased from before something is due, as far as is known
 	nudged  int64 // earliest nudge while pending; NeverMS is none
 	want    int   // how many leases to ask for
 	asked   bool  // a leasing call for it is in flight
@@ -41,7 +43,7 @@ type lane struct {
 	pos    int       // in later or in flow.due
 }
 
-func (l *lane) Before(other *lane) bool { return l.due < other.due }
+func (l *lane) Before(other *lane) bool { return l.at < other.at }
 func (l *lane) Place() *int             { return &l.pos }
 
 // pending lanes learn their first due time from the answer they wait for.
@@ -51,7 +53,7 @@ func (l *lane) pending() bool { return l.asked || l.permit != nil }
 func (sh *shard) lane(key job.Lane) *lane {
 	l, ok := sh.lanes[key]
 	if !ok {
-		l = &lane{key: key, shard: sh, due: job.NeverMS, nudged: job.NeverMS, want: 1, leased: true, cold: rand.Uint()}
+		l = &lane{key: key, shard: sh, due: job.NeverMS, nudged: job.NeverMS, want: 1, advance: true, leased: true, cold: rand.Uint()}
 		sh.lanes[key] = l
 	}
 	return l

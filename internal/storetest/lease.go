@@ -50,6 +50,44 @@ func testLeaseOrder(w *World) {
 	}
 }
 
+// testLeaseInAdvance leases what is due soon, by a clock that goes at its full speed.
+func testLeaseInAdvance(w *World) {
+	ids := w.InShard(0, 3)
+	for i, offset := range []time.Duration{1000, 1010, 1011} {
+		w.Add(Once(ids[i], offset*time.Millisecond))
+	}
+	lease := func(advance time.Duration, want ...string) {
+		w.T.Helper()
+		request := LeaseRequest(0, 9, "")
+		request.Advance = advance
+		reply := w.Store.Lease(w.T.Context(), []job.LeaseRequest{request})[0]
+		if got := records(reply.Leased); reply.Err != nil || !slices.Equal(got, want) {
+			w.T.Errorf("%v in advance at %d: leased %v, want %v (%v)", advance, w.Clock.Load()-Start, got, want, reply.Err)
+		}
+	}
+	now := w.Advance(989 * time.Millisecond)
+	lease(10 * time.Millisecond)
+	w.Advance(time.Millisecond)
+	lease(9 * time.Millisecond)
+	lease(10*time.Millisecond, "ns/"+ids[0])
+	if got := w.Get(ids[0]); got.IndexMS != now+1+ttl.Milliseconds() || got.State.Due != Start+1000 {
+		w.T.Errorf("stored %+v", got)
+	}
+	w.Advance(9 * time.Millisecond) // to 999
+	lease(11*time.Millisecond, "ns/"+ids[1])
+	w.Clock.Add(-1000)
+	lease(job.MaxAdvance) // the clock stands at 999, and goes on at half speed
+	w.Advance(3 * time.Second)
+	lease(0, "ns/"+ids[2])
+	for _, wrong := range []time.Duration{-time.Millisecond, job.MaxAdvance + 1} {
+		request := LeaseRequest(0, 9, "")
+		request.Advance = wrong
+		if reply := w.Store.Lease(w.T.Context(), []job.LeaseRequest{request})[0]; reply.Err == nil {
+			w.T.Errorf("%v in advance is accepted", wrong)
+		}
+	}
+}
+
 // testLeaseDefinitions leases few, whose definitions come along, and many, whose
 // definitions are read after that; a repeat brings the same.
 func testLeaseDefinitions(w *World) {

@@ -21,6 +21,7 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"create takes large batches", testCreateLarge},
 		{"create mends what cannot be read", testCreateMends},
 		{"lease takes the oldest due, by lane", testLeaseOrder},
+		{"what is due soon is leased in advance", testLeaseInAdvance},
 		{"lease of a batch can be repeated", testLeaseReplay},
 		{"leases come with their definitions", testLeaseDefinitions},
 		{"lease needs the lock", testLeaseLock},

@@ -2,7 +2,8 @@
 -- KEYS  1 meta  2 states  3 lanes  4 lock  5 definitions  6.. lanes asked
 -- ARGV  1-3 common  4 lock value  5 TTL, ms  6 greatest token that the caller has seen
 --       7 meta field of the caller's last batch  8 batch id
---       9 until when the caller waits, by the shard's clock in ms; 0 unknown  10.. quota of each lane
+--       9 until when the caller waits, by the shard's clock in ms; 0 unknown
+--       10 advance: how many ms before it is due a record may be leased  11.. quota of each lane
 -- Reply {code, clock, replayed, deadline, {record, state ...}, {definition of each},
 --       {corrupt records}, first due of each lane ...}. A run that is a record of its own has
 --       the definition of its job; false is none. More than FEW definitions are not sent:
@@ -66,7 +67,10 @@ end
 if call('get', KEYS[4]) ~= ARGV[4] then return {2, clock_us} end
 
 local deadline = clock_ms + tonumber(ARGV[5])
-local score, now = int(REGION + deadline), int(clock_ms)
+-- Behind its watermark the clock goes at half speed: who waits until a record is due would
+-- wait too short a time.
+local advance = sub(clock_before, 17) == NO_ANCHOR and tonumber(ARGV[10]) or 0
+local score, latest_due = int(REGION + deadline), int(clock_ms + advance)
 local first = math.max(tonumber(clock_token) + 1, tonumber(ARGV[6]) + 1, clock_ms * 1000)
 local count, leased, corrupt = 0, {}, '' -- record, state ...
 -- Of tokens that follow each other the last digit is looked up: to format a number takes
@@ -75,7 +79,7 @@ local digit, tens = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}, ni
 local place = first % 10
 for k = HEAD, #KEYS do
 	-- No score is below 0. One that somebody wrote would keep its lane due for ever.
-	local ids = call('zrange', KEYS[k], '-inf', now, 'byscore', 'limit', '0', ARGV[k + 4])
+	local ids = call('zrange', KEYS[k], '-inf', latest_due, 'byscore', 'limit', '0', ARGV[k + 5])
 	if #ids > 0 then
 		local moves, texts = {}, call('hmget', KEYS[2], unpack(ids))
 		for j = 1, #ids do

@@ -480,7 +480,9 @@ type Hello struct {
 	Labels  map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Attempts that may wait here for a slot, beside those that run. The node sends
 	// some while handlers are short; what has waited for long is to be Returned.
-	Prefetch      int32 `protobuf:"varint,9,opt,name=prefetch,proto3" json:"prefetch,omitempty"`
+	Prefetch int32 `protobuf:"varint,9,opt,name=prefetch,proto3" json:"prefetch,omitempty"`
+	// This worker heeds `Lease.start_after`. Others get no lease before it is due.
+	StartsAfter   bool `protobuf:"varint,10,opt,name=starts_after,json=startsAfter,proto3" json:"starts_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -576,6 +578,13 @@ func (x *Hello) GetPrefetch() int32 {
 		return x.Prefetch
 	}
 	return 0
+}
+
+func (x *Hello) GetStartsAfter() bool {
+	if x != nil {
+		return x.StartsAfter
+	}
+	return false
 }
 
 type Welcome struct {
@@ -710,6 +719,10 @@ type Lease struct {
 	Labels map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// New for each run; in logs and events of every part.
 	CorrelationId string `protobuf:"bytes,13,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
+	// The lease has come before it is due: the handler is to begin this long after it
+	// came, by the worker's own clock, and takes a slot until then. At most some
+	// hundredths of a second, and only to a worker whose Hello says `starts_after`.
+	StartAfter *durationpb.Duration `protobuf:"bytes,14,opt,name=start_after,json=startAfter,proto3" json:"start_after,omitempty"`
 	// Of a run that is traced: the span that the handler's belongs to.
 	TraceContext  *TraceContext `protobuf:"bytes,60,opt,name=trace_context,json=traceContext,proto3" json:"trace_context,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -835,6 +848,13 @@ func (x *Lease) GetCorrelationId() string {
 		return x.CorrelationId
 	}
 	return ""
+}
+
+func (x *Lease) GetStartAfter() *durationpb.Duration {
+	if x != nil {
+		return x.StartAfter
+	}
+	return nil
 }
 
 func (x *Lease) GetTraceContext() *TraceContext {
@@ -1366,7 +1386,7 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"resultAcks\x12,\n" +
 	"\x06cancel\x18\x04 \x01(\v2\x12.fermata.v1.CancelH\x00R\x06cancel\x12)\n" +
 	"\x05drain\x18\x05 \x01(\v2\x11.fermata.v1.DrainH\x00R\x05drainB\t\n" +
-	"\amessage\"\xd1\x02\n" +
+	"\amessage\"\xf4\x02\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
@@ -1376,7 +1396,9 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\x04live\x18\x06 \x03(\tR\x04live\x12\x18\n" +
 	"\aversion\x18\a \x01(\tR\aversion\x125\n" +
 	"\x06labels\x18\b \x03(\v2\x1d.fermata.v1.Hello.LabelsEntryR\x06labels\x12\x1a\n" +
-	"\bprefetch\x18\t \x01(\x05R\bprefetch\x1a9\n" +
+	"\bprefetch\x18\t \x01(\x05R\bprefetch\x12!\n" +
+	"\fstarts_after\x18\n" +
+	" \x01(\bR\vstartsAfter\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"s\n" +
@@ -1385,7 +1407,7 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\tlease_ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bleaseTtl\x12\x1c\n" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\"3\n" +
 	"\x06Leases\x12)\n" +
-	"\x06leases\x18\x01 \x03(\v2\x11.fermata.v1.LeaseR\x06leases\"\xd4\x04\n" +
+	"\x06leases\x18\x01 \x03(\v2\x11.fermata.v1.LeaseR\x06leases\"\x90\x05\n" +
 	"\x05Lease\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\tR\aleaseId\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\x12\x14\n" +
@@ -1400,7 +1422,9 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x14\n" +
 	"\x05token\x18\v \x01(\x03R\x05token\x125\n" +
 	"\x06labels\x18\f \x03(\v2\x1d.fermata.v1.Lease.LabelsEntryR\x06labels\x12%\n" +
-	"\x0ecorrelation_id\x18\r \x01(\tR\rcorrelationId\x12=\n" +
+	"\x0ecorrelation_id\x18\r \x01(\tR\rcorrelationId\x12:\n" +
+	"\vstart_after\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"startAfter\x12=\n" +
 	"\rtrace_context\x18< \x01(\v2\x18.fermata.v1.TraceContextR\ftraceContext\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -1515,21 +1539,22 @@ var file_fermata_v1_worker_service_proto_depIdxs = []int32{
 	22, // 14: fermata.v1.Lease.due_time:type_name -> google.protobuf.Timestamp
 	21, // 15: fermata.v1.Lease.timeout:type_name -> google.protobuf.Duration
 	20, // 16: fermata.v1.Lease.labels:type_name -> fermata.v1.Lease.LabelsEntry
-	9,  // 17: fermata.v1.Lease.trace_context:type_name -> fermata.v1.TraceContext
-	12, // 18: fermata.v1.Results.results:type_name -> fermata.v1.Result
-	0,  // 19: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
-	21, // 20: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
-	21, // 21: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
-	14, // 22: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
-	1,  // 23: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
-	2,  // 24: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
-	3,  // 25: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
-	4,  // 26: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
-	26, // [26:27] is the sub-list for method output_type
-	25, // [25:26] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	21, // 17: fermata.v1.Lease.start_after:type_name -> google.protobuf.Duration
+	9,  // 18: fermata.v1.Lease.trace_context:type_name -> fermata.v1.TraceContext
+	12, // 19: fermata.v1.Results.results:type_name -> fermata.v1.Result
+	0,  // 20: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
+	21, // 21: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
+	21, // 22: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
+	14, // 23: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
+	1,  // 24: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
+	2,  // 25: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
+	3,  // 26: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
+	4,  // 27: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
+	27, // [27:28] is the sub-list for method output_type
+	26, // [26:27] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_worker_service_proto_init() }

@@ -1,0 +1,65 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// Where workers have slots to spare, records are leased a little before they are due, and
+// the workers start them when they are. So the way to Redis and to the worker is no part
+// of the lag, and what falls due within some milliseconds goes in one pipeline, one script
+// a shard and one message, where each record had its own else.
+//
+// A lane is looked at margin before it is due; with it all others are that would be looked
+// at within lead, so that the next look is about lead away. The price is that what is
+// decided about a job less than horizon before it is due comes too late for that run, as it
+// does for one that has started. Nothing is leased in advance from queues with limits, under
+// permits, or where a slot could be missed.
+const (
+	// margin is what a look, a script and the way to the worker take, with some company.
+	margin = 4 * time.Millisecond
+	lead   = 8 * time.Millisecond
+	// horizon is how long before it is due a record is leased at the earliest.
+	horizon = margin + lead
+)
+
+// putOff puts a lane among those that are to be looked at later.
+func (sh *shard) putOff(l *lane) {
+	l.at = l.due
+	if l.advance {
+		l.at -= margin.Milliseconds()
+	}
+	sh.later.Push(l)
+}
+
+// mayAdvance tells whether something could be leased from the lane before it is due.
+func (s *Scheduler) mayAdvance(l *lane) bool {
+	l.advance = s.o.Slots.MayAdvance(l.key.Namespace, l.key.Queue) && !s.limited(l.key)
+	return l.advance
+}
+
+// horizon is how long before they are due the call leases records.
+func (c *call) horizon() time.Duration {
+	if c.advance {
+		return horizon
+	}
+	return 0
+}
+
+// startAt tells of leases that are not due when they are. Sent and arrived are when
+// the request left and the answer was here: the clock that it shows was read in between.
+func (c *call) startAt(r job.LeaseReply, sent, arrived time.Time) {
+	clock := reading{us: r.NowUS, at: arrived}
+	if c.clock.show(arrived) > clock.us {
+		clock = c.clock
+	}
+	if latest := (reading{us: r.NowUS, at: sent}); clock.show(arrived) > latest.show(arrived) {
+		clock = latest
+	}
+	for i := range r.Leased {
+		if l := &r.Leased[i]; l.State.Due*1000 > r.NowUS && l.State.Due*1000 <= r.NowUS+horizon.Microseconds() {
+			l.StartAt = clock.when(l.State.Due)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+)
+
+// Where slots are free in plenty, a job is with its worker when it falls due, and what falls
+// due at about the same time comes with it.
+func TestLeasesInAdvance(t *testing.T) {
+	run(t, func(b *bed) {
+		b.acquire(1, 2)
+		b.trips(time.Millisecond)
+		b.slots.set(func() { b.slots.advance = true })
+		b.slots.done("q", 9)
+		b.create(0, laneOf(1), 0, 1)
+		after(100 * time.Millisecond) // which tells what slots there are
+		start := time.Now()
+		b.create(0, laneOf(1), 100*time.Millisecond, 1)
+		b.create(0, laneOf(1), 104*time.Millisecond, 1)
+		b.create(1, laneOf(1), 107*time.Millisecond, 1)
+		b.create(2, laneOf(1), 130*time.Millisecond, 1)
+		after(99 * time.Millisecond)
+		b.wantServed(4)
+		calls := b.wantCalls(2)
+		if at := calls[1].at.Sub(start); at < 100*time.Millisecond-horizon || at >= 100*time.Millisecond {
+			t.Errorf("the call was made after %v", at)
+		}
+		after(100 * time.Millisecond)
+		b.wantServed(5)
+		b.wantCalls(3)
+		for id, r := range b.store.records {
+			if r.lag < 0 || id != "ns/j0" && r.lag > 2*time.Millisecond {
+				t.Errorf("%s started %v after it was due", id, r.lag)
+			}
+		}
+	})
+}
+
+// A shard's clock may be read long before the answer is here. What is due by the best that
+// is known must not be so by the clock only later.
+func TestNothingStartsEarlyForLackOfAClock(t *testing.T) {
+	run(t, func(b *bed) {
+		start := time.Now()
+		b.slots.set(func() { b.slots.advance = true })
+		b.slots.done("q", 9)
+		b.create(0, laneOf(1), 0, 1)
+		after(100 * time.Millisecond)
+		// The clock falls behind what is believed of it.
+		b.store.set(func() {
+			b.store.clock = func(int) int64 { return time.Now().Add(-7 * time.Millisecond).UnixMicro() }
+		})
+		b.create(0, laneOf(1), 200*time.Millisecond, 1)
+		after(time.Until(start.Add(400 * time.Millisecond)))
+		b.wantServed(2)
+		if lag := b.store.records["ns/j1"].lag; lag < 0 || lag > time.Millisecond {
+			t.Errorf("lag %v", lag)
+		}
+	})
+}
+
+// Without slots to spare, or with limits, nothing is leased before it is due; and to have
+// hoped for it costs one call.
+func TestNotInAdvance(t *testing.T) {
+	for name, prepare := range map[string]func(*bed){
+		"narrow":                   func(b *bed) { b.slots.set(func() { b.slots.narrow = true }) },
+		"no slots to spare":        func(b *bed) { b.slots.set(func() { b.slots.advance = false }) },
+		"the clock catches up":     func(b *bed) { b.store.set(func() { b.store.punctual = true }) },
+		"the queue has got limits": func(b *bed) { b.s.o.Limits = &fakeLimits{left: map[string]int{"q": 9}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(b *bed) {
+				b.slots.set(func() { b.slots.advance = true })
+				b.slots.done("q", 9)
+				b.create(0, laneOf(1), 0, 1)
+				after(100 * time.Millisecond)
+				b.look(func() { prepare(b) })
+				before := len(b.store.leasing())
+				b.create(0, laneOf(1), 50*time.Millisecond, 1)
+				after(49 * time.Millisecond)
+				b.wantServed(1)
+				after(10 * time.Millisecond)
+				b.wantServed(2)
+				if calls := len(b.store.leasing()) - before; calls > 2 {
+					t.Errorf("%d calls", calls)
+				}
+				if lag := b.store.records["ns/j1"].lag; lag < 0 || lag > 2*time.Millisecond {
+					t.Errorf("lag %v", lag)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,59 @@
+package worker
+
+import "time"
+
+// Where slots are free in plenty, leases come some milliseconds before they are due. They
+// take their slots at once and begin when they are due, by the time that has passed here
+// since they came: whatever happens to their node or the stream meanwhile, as if they ran.
+
+// Before orders attempts that are early by when they are due.
+func (a *attempt) Before(other *attempt) bool { return a.startAt.Before(other.startAt) }
+
+// Place is that among those that are early.
+func (a *attempt) Place() *int { return &a.place }
+
+// hold keeps an attempt that has a slot until it is due.
+func (w *Worker) hold(a *attempt) {
+	a.phase = early
+	w.table.early.Push(a)
+	if w.table.early.Top() == a {
+		w.due.Reset(time.Until(a.startAt))
+	}
+}
+
+// release takes out an attempt that ends without having begun. Its slot is free then.
+func (w *Worker) release(a *attempt) {
+	w.table.early.Remove(a)
+	w.table.running--
+	w.startNext()
+	w.summon()
+}
+
+// beginDue begins what is due.
+func (w *Worker) beginDue() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	held := &w.table.early
+	now := time.Now()
+	for len(*held) > 0 && !(*held).Top().startAt.After(now) {
+		a := (*held).Top()
+		held.Remove(a)
+		w.begin(a)
+	}
+	if len(*held) > 0 {
+		w.due.Reset((*held).Top().startAt.Sub(now))
+	}
+	w.summon()
+}
+
+// giveBackEarly returns what is not due yet, on a session that knows it.
+func (w *Worker) giveBackEarly(s *session) {
+	for len(w.table.early) > 0 {
+		a := w.table.early.Top()
+		w.release(a)
+		w.forget(a)
+		if s != nil && a.known == s.epoch {
+			s.out.returned = append(s.out.returned, a.id)
+		}
+	}
+}

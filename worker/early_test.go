@@ -1,0 +1,129 @@
+package worker_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
+)
+
+// dueIn has a lease come so long before it is due.
+func dueIn(d time.Duration) func(*fermatav1.Lease) {
+	return func(l *fermatav1.Lease) { l.StartAfter = durationpb.New(d) }
+}
+
+func TestEarlyLeasesStartWhenTheyAreDue(t *testing.T) {
+	n := newNode(t)
+	starts := make(chan string, 8)
+	at := make(map[string]time.Time)
+	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 8}, map[string]worker.Handler{
+		"note": func(_ context.Context, task *worker.Task) error { starts <- task.Job; return nil },
+	})
+	s := n.accept(time.Minute)
+	if !s.hello.StartsAfter {
+		t.Error("the worker does not say that it waits")
+	}
+	sent := time.Now()
+	after := map[string]time.Duration{"late": 60 * time.Millisecond, "soon": 20 * time.Millisecond, "same": 20 * time.Millisecond, "now": 0}
+	for _, id := range []string{"late", "soon", "same", "now"} {
+		s.lease(leaseOf(id, "note", dueIn(after[id])))
+	}
+	var order []string
+	for range after {
+		id := receive(t, starts, "a start")
+		order = append(order, id)
+		at[id] = time.Now()
+	}
+	s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, order...)
+	for id, d := range after {
+		if got := at[id].Sub(sent); got < d {
+			t.Errorf("%s started after %v, want at least %v", id, got, d)
+		}
+	}
+	if order[0] != "now" || order[3] != "late" {
+		t.Errorf("they started as %v", order)
+	}
+}
+
+// An early attempt has a slot from when it comes, and gives it up when it ends without
+// having begun.
+func TestEarlyLeasesTakeSlots(t *testing.T) {
+	for _, reason := range []fermatav1.Cancel_Reason{fermatav1.Cancel_REASON_REQUESTED, fermatav1.Cancel_REASON_LEASE_LOST} {
+		t.Run(reason.String(), func(t *testing.T) {
+			n := newNode(t)
+			run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, newGates("early", "next", "third").handlers())
+			s := n.accept(time.Minute)
+			s.lease(leaseOf("early", "gate", dueIn(time.Hour)), leaseOf("next", "gate"), leaseOf("third", "gate"))
+			// The worker has all of them, and none runs, when it answers this.
+			s.cancel(fermatav1.Cancel_REASON_REQUESTED, "third")
+			s.result("third")
+			s.cancel(reason, "early")
+			started, ended := false, ""
+			for !started || ended == "" {
+				m := s.next()
+				started = started || slices.Contains(m.GetStarted().GetLeaseIds(), "next")
+				if slices.Contains(m.GetReturned().GetLeaseIds(), "early") {
+					ended = "returned"
+				}
+				for _, r := range m.GetResults().GetResults() {
+					ended = r.GetLeaseId() + " " + r.GetOutcome().String()
+				}
+			}
+			s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, "third", "early")
+			want := "returned"
+			if reason == fermatav1.Cancel_REASON_REQUESTED {
+				want = "early OUTCOME_CANCELLED"
+			}
+			if ended != want {
+				t.Errorf("the early one ended as %q, want %q", ended, want)
+			}
+		})
+	}
+}
+
+// A worker that drains has nothing to wait for.
+func TestEarlyLeasesGoBackInADrain(t *testing.T) {
+	n := newNode(t)
+	w := run(t, worker.Options{Addresses: []string{n.addr}, Slots: 4}, newGates("early", "third").handlers())
+	s := n.accept(time.Minute)
+	s.lease(leaseOf("early", "gate", dueIn(time.Hour)), leaseOf("third", "gate", dueIn(time.Hour)))
+	s.cancel(fermatav1.Cancel_REASON_REQUESTED, "third")
+	s.result("third")
+	s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, "third")
+	w.stop()
+	draining, back := false, []string(nil)
+	for !draining || back == nil {
+		m := s.next()
+		draining = draining || m.GetDraining() != nil
+		back = append(back, m.GetReturned().GetLeaseIds()...)
+	}
+	if !slices.Equal(back, []string{"early"}) {
+		t.Errorf("%v came back", back)
+	}
+	if err := w.returned(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is early when a stream is cut is taken along like what runs, and begins when it is
+// due.
+func TestEarlyLeasesOutliveTheStream(t *testing.T) {
+	n := newNode(t)
+	g := newGates("early", "third")
+	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 4}, g.handlers())
+	s := n.accept(time.Minute)
+	s.lease(leaseOf("early", "gate", dueIn(500*time.Millisecond)), leaseOf("third", "gate"))
+	s.started("third")
+	s.end <- nil
+	next := n.accept(time.Minute)
+	slices.Sort(next.hello.Live)
+	if !slices.Equal(next.hello.Live, []string{"early", "third"}) {
+		t.Errorf("live are %v", next.hello.Live)
+	}
+	next.started("early")
+}
