@@ -17,7 +17,7 @@ func (w *Worker) hold(a *attempt) {
 	a.phase = early
 	w.table.early.Push(a)
 	if w.table.early.Top() == a {
-		w.due.Reset(time.Until(a.startAt))
+		w.due.Set(a.startAt)
 	}
 }
 
@@ -41,7 +41,7 @@ func (w *Worker) beginDue() {
 		w.begin(a)
 	}
 	if len(*held) > 0 {
-		w.due.Reset((*held).Top().startAt.Sub(now))
+		w.due.Set((*held).Top().startAt)
 	}
 	w.summon()
 }

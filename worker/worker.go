@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/alarm"
 )
 
 const (
@@ -38,8 +40,9 @@ type Worker struct {
 	table table      // guarded by mu
 	more  *sync.Cond // on mu: something is ready, or all is over
 	late  *time.Timer
-	// gathered calls tellAll, and due beginDue.
-	gathered, due *time.Timer
+	// gathered calls tellAll.
+	gathered *time.Timer
+	due      *alarm.Alarm // calls beginDue; there while Run is
 
 	maxWait time.Duration // the constant, but for tests
 }
@@ -58,8 +61,6 @@ func New(o Options) (*Worker, error) {
 	w.late.Stop()
 	w.gathered = time.AfterFunc(time.Hour, w.tellAll)
 	w.gathered.Stop()
-	w.due = time.AfterFunc(time.Hour, w.beginDue)
-	w.due.Stop()
 	w.table = table{
 		attempts: make(map[string]*attempt), idle: make(chan struct{}), linkErr: errors.New("not connected yet"),
 	}
@@ -114,6 +115,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.started.Swap(true) {
 		return errors.New("worker: Run was called before")
 	}
+	w.due = alarm.New(w.beginDue)
+	defer w.due.Close()
 	base, halt := context.WithCancelCause(context.WithoutCancel(ctx))
 	w.base = base
 	linked, unlink := context.WithCancel(context.WithoutCancel(ctx))
@@ -134,7 +137,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Unlock()
 	w.late.Stop()
 	w.gathered.Stop()
-	w.due.Stop()
 	return err
 }
 

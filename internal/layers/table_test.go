@@ -90,6 +90,7 @@ var table = []row{
 	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/bearer", floor: parts, foreign: []string{grpc}},
 	{path: "internal/lookup", floor: parts},
+	{path: "internal/alarm", floor: parts, foreign: []string{"golang.org/x/sys"}},
 	{path: "internal/telemetry", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/tracing", floor: parts, foreign: []string{prometheus, otel, grpc}},
 	{path: "internal/logs", floor: parts},

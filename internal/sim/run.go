@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/alarm"
 	"github.com/fermata-io/fermata/internal/check"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/redisstore"
@@ -29,6 +30,7 @@ type result struct {
 
 // run plays one seed. It is called inside a bubble, on a server that is empty.
 func run(seed uint64, redis *server) result {
+	alarm.UseRuntime()
 	p := newPlan(seed)
 	w := newWorld(seed, redis)
 	r := result{seed: seed, plan: p, story: w.story}
