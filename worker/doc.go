@@ -41,7 +41,9 @@
 //  1. Send Hello: a worker_id unique to the process, queues, slots, and 1 as the
 //     session_epoch. Receive Welcome: lease_ttl and addresses of other nodes.
 //  2. Receive Leases, at most slots at once, or as many more as Hello.prefetch
-//     says: these wait for a slot, and are Returned after 50 ms without one. For
+//     says: these wait for a slot, and are Returned after 50 ms without one. With
+//     Hello.starts_after some come before they are due: they take a slot at once and
+//     begin lease.start_after later, also if the stream has broken by then. For
 //     each: send Started, run the handler named by lease.handler for at most
 //     lease.timeout, send a Result. Where the Result can go out at once, Started
 //     may be left out. A lease with a trace_context belongs to a trace: pass its

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"testing"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
 )
 
 // Where slots are free in plenty, a job is with its worker when it falls due, and what falls
@@ -89,5 +91,46 @@ func TestNotInAdvance(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A call without answer is repeated after more time than it has leased in advance; what the
+// repetition leases by itself is due.
+func TestRepeatedCallLeasesWhatIsDue(t *testing.T) {
+	for name, lose := range map[string]func(st *fakeStore, lost bool){
+		"the answer is lost":  func(st *fakeStore, lost bool) { st.lose = func(int) bool { return lost } },
+		"the request is lost": func(st *fakeStore, lost bool) { st.fail = failing(lost) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(b *bed) {
+				b.slots.set(func() { b.slots.advance = true })
+				b.slots.done("q", 9)
+				b.create(0, laneOf(1), 0, 2)
+				after(100 * time.Millisecond) // it asks for more than one by then
+				before := len(b.store.leasing())
+				b.store.set(func() { lose(b.store, true) })
+				b.create(0, laneOf(1), 100*time.Millisecond, 1)
+				b.create(0, laneOf(1), 100*time.Millisecond-margin+errorRest+horizon-time.Millisecond, 1)
+				after(100*time.Millisecond - margin)
+				if n := len(b.store.leasing()) - before; n != 1 {
+					t.Errorf("%d calls", n)
+				}
+				b.store.set(func() { lose(b.store, false) })
+				after(time.Second)
+				b.wantServed(4)
+				if lag := b.store.records["ns/j3"].lag; lag < 0 {
+					t.Errorf("it started %v early", -lag)
+				}
+			})
+		})
+	}
+}
+
+func failing(fails bool) func(int) error {
+	return func(int) error {
+		if fails {
+			return job.ErrUnavailable
+		}
+		return nil
 	}
 }

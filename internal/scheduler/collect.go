@@ -43,6 +43,8 @@ func (s *Scheduler) collectPermitted(ctx context.Context, request job.LeaseReque
 func (s *Scheduler) repeat(ctx context.Context, request job.LeaseRequest, r job.LeaseReply) (job.LeaseReply, []int) {
 	s.o.Logger.Warn("leasing call has no answer and is repeated", "shard", request.Shard, "error", r.Err)
 	asked, got := request.Quotas, make([]int, len(request.Quotas))
+	// What the call has leased in advance is due when it is repeated.
+	request.Advance = 0
 	for until := time.Now().Add(s.o.LeaseTTL); unknown(r) && time.Now().Before(until) && pause(ctx, errorRest); {
 		var slots []Reservation
 		request.Quotas, slots = s.reserveAgain(asked)

@@ -91,7 +91,8 @@ func (t *Tracer) attempt(run *job.RunTrace, f *facts) {
 			span.AddEvent(name, trace.WithTimestamp(time.UnixMilli(ms)))
 		}
 	}
-	at("leased", min(int64(s.Token/1000), f.now))
+	// What was leased in advance waited for nothing.
+	at("leased", min(max(int64(s.Token/1000), s.Due), f.now))
 	at("started", f.startedMS)
 	at("settled", f.now)
 	if f.startedMS > 0 {
