@@ -6,6 +6,14 @@ import "time"
 // take their slots at once and begin when they are due, by the time that has passed here
 // since they came: whatever happens to their node or the stream meanwhile, as if they ran.
 
+// Where much is held, what is due soon after something else begins together with it, up to
+// company later: results that come together travel and are settled together, which costs a
+// fraction. Of crowd attempts that would be one each 10 us.
+const (
+	company = 500 * time.Microsecond
+	crowd   = 50
+)
+
 // Before orders attempts that are early by when they are due.
 func (a *attempt) Before(other *attempt) bool { return a.startAt.Before(other.startAt) }
 
@@ -41,9 +49,18 @@ func (w *Worker) beginDue() {
 		w.begin(a)
 	}
 	if len(*held) > 0 {
-		w.due.Set((*held).Top().startAt)
+		w.due.Set(together((*held).Top().startAt, now, len(*held)))
 	}
 	w.summon()
+}
+
+// together is when to begin what is due next, after something has begun now and so many are
+// held.
+func together(due, now time.Time, held int) time.Time {
+	if soonest := now.Add(min(company, time.Duration(held)*company/crowd)); due.Before(soonest) {
+		return soonest
+	}
+	return due
 }
 
 // giveBackEarly returns what is not due yet, on a session that knows it.

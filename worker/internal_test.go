@@ -195,3 +195,24 @@ func TestMisuse(t *testing.T) {
 		t.Error("Run ran twice")
 	}
 }
+
+// What is held begins when it is due, or together with others where there are many.
+func TestWhatIsHeldBeginsTogether(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		held      int
+		due, want time.Duration
+	}{
+		{1, 0, 10 * time.Microsecond},
+		{1, 10 * time.Microsecond, 10 * time.Microsecond},
+		{1, time.Millisecond, time.Millisecond},
+		{20, 10 * time.Microsecond, 200 * time.Microsecond},
+		{20, 300 * time.Microsecond, 300 * time.Microsecond},
+		{1000, 0, company},
+		{1000, company + 1, company + 1},
+	} {
+		if got := together(now.Add(c.due), now, c.held).Sub(now); got != c.want {
+			t.Errorf("of %d that are held one is due after %v and begins after %v, want %v", c.held, c.due, got, c.want)
+		}
+	}
+}

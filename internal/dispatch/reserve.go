@@ -91,9 +91,9 @@ func (d *Dispatcher) share(r *Reservation, n int) {
 
 // spacious tells whether the session may have leases that are not due yet: its worker
 // does not start them before they are, and the slots that they take until then are not
-// missed.
+// missed. Most reservations take more than they will use.
 func (s *Session) spacious() bool {
-	return s.hello.StartsAfter && 2*(s.busy+s.reserved) <= s.hello.Slots
+	return s.hello.StartsAfter && 2*s.busy <= s.hello.Slots && 4*(s.busy+s.reserved) <= 3*s.hello.Slots
 }
 
 // MayAdvance tells whether slots that are reserved now would be for leases that are not due
@@ -119,7 +119,8 @@ func (r *Reservation) partOf(t *turn, room func(*Session) int) *part {
 func (r *Reservation) Count() int { return r.count }
 
 // Advance tells whether leases may be delivered that are not due yet. Their workers start
-// them when they are, and half of their slots are free beside what is reserved here.
+// them when they are, at most half of their slots are taken, and a quarter is free beside
+// what is reserved.
 func (r *Reservation) Advance() bool { return r.advance }
 
 // Split moves up to n of the reserved slots to a reservation of their own.

@@ -72,7 +72,7 @@ func TestReservedSlotsThatComeBackAreNews(t *testing.T) {
 }
 
 // Leases that are not due yet are for workers that wait until they are, and only while
-// half of their slots are free.
+// slots of theirs are to spare.
 func TestLeasesInAdvance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -91,19 +91,29 @@ func TestLeasesInAdvance(t *testing.T) {
 		if b.d.MayAdvance("ns", "other") || !b.d.MayAdvance("ns", "q") {
 			t.Error("it depends on the queue's workers")
 		}
-		two := b.d.Reserve("ns", "q", 2)
-		if !two.Advance() || !two.Split(1).Advance() {
-			t.Error("two of four slots are not spare enough")
+		r := b.d.Reserve("ns", "q", 3)
+		if !r.Advance() || !r.Split(1).Advance() {
+			t.Error("one of four slots that stays free is not enough")
 		}
-		if b.d.Reserve("ns", "q", 1).Advance() || b.d.MayAdvance("ns", "q") {
-			t.Error("three of four slots are spare enough")
+		if last := b.d.Reserve("ns", "q", 1); last.Advance() {
+			t.Error("none has to stay free")
+		} else {
+			last.Deliver(nil)
 		}
 		early = b.lease("soon")
 		early.StartAt = time.Now().Add(10 * time.Millisecond)
-		two.Deliver([]job.Leased{early})
+		r.Deliver([]job.Leased{early})
 		sent, _ := out.messages[0].(job.Assignments)
 		if len(sent) != 1 || !sent[0].StartAt.Equal(early.StartAt) {
 			t.Errorf("sent %+v", sent)
+		}
+		b.deliver("b")
+		if !b.d.MayAdvance("ns", "q") {
+			t.Error("half of the slots are taken, and nothing may come in advance")
+		}
+		b.deliver("c")
+		if b.d.MayAdvance("ns", "q") {
+			t.Error("more than half of the slots are taken, and something may come in advance")
 		}
 	})
 }

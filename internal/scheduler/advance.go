@@ -16,24 +16,43 @@ import (
 // decided about a job less than horizon before it is due comes too late for that run, as it
 // does for one that has started. Nothing is leased in advance from queues with limits, under
 // permits, or where a slot could be missed.
+type outlook struct {
+	margin time.Duration // what a look, its pipeline and the way to the worker take
+	lead   time.Duration
+}
+
+// horizon is how long before it is due a record is leased at the earliest.
+func (o outlook) horizon() time.Duration { return o.margin + o.lead }
+
+var (
+	near = outlook{margin: 4 * time.Millisecond, lead: 8 * time.Millisecond}
+	// far is the outlook while each pipeline has calls for manyShards: it takes longer, and
+	// its calls carry little if there are many of them.
+	far = outlook{margin: 10 * time.Millisecond, lead: 16 * time.Millisecond}
+)
+
 const (
-	// margin is what a look, a script and the way to the worker take, with some company.
-	margin = 4 * time.Millisecond
-	lead   = 8 * time.Millisecond
-	// horizon is how long before it is due a record is leased at the earliest.
-	horizon = margin + lead
+	manyShards = 24
 	// sureFor is how long a sight of a shard's clock counts on its own: clocks that are
 	// being set right differ by less than 0.1 ms after that.
 	sureFor = 200 * time.Millisecond
 )
 
+// outlookOf is the outlook after a pipeline with so many calls.
+func outlookOf(calls int) outlook {
+	if calls >= manyShards {
+		return far
+	}
+	return near
+}
+
 // putOff puts a lane among those that are to be looked at later.
-func (sh *shard) putOff(l *lane) {
+func (s *Scheduler) putOff(l *lane) {
 	l.at = l.due
 	if l.advance {
-		l.at -= margin.Milliseconds()
+		l.at -= s.outlook.margin.Milliseconds()
 	}
-	sh.later.Push(l)
+	l.shard.later.Push(l)
 }
 
 // mayAdvance tells whether something could be leased from the lane before it is due.
@@ -42,10 +61,10 @@ func (s *Scheduler) mayAdvance(l *lane) bool {
 	return l.advance
 }
 
-// horizon is how long before they are due the call leases records.
+// horizon is how long before they are due the call leases records at the earliest.
 func (c *call) horizon() time.Duration {
 	if c.advance {
-		return horizon
+		return c.outlook.horizon()
 	}
 	return 0
 }
@@ -61,7 +80,7 @@ func (c *call) startAt(r job.LeaseReply, sent, arrived time.Time) {
 		clock = known
 	}
 	for i := range r.Leased {
-		if l := &r.Leased[i]; l.State.Due*1000 > r.NowUS && l.State.Due*1000 <= r.NowUS+horizon.Microseconds() {
+		if l := &r.Leased[i]; l.State.Due*1000 > r.NowUS && l.State.Due*1000 <= r.NowUS+c.horizon().Microseconds() {
 			l.StartAt = clock.when(l.State.Due)
 		}
 	}

@@ -25,7 +25,7 @@ func TestLeasesInAdvance(t *testing.T) {
 		after(99 * time.Millisecond)
 		b.wantServed(4)
 		calls := b.wantCalls(2)
-		if at := calls[1].at.Sub(start); at < 100*time.Millisecond-horizon || at >= 100*time.Millisecond {
+		if at := calls[1].at.Sub(start); at < 100*time.Millisecond-near.horizon() || at >= 100*time.Millisecond {
 			t.Errorf("the call was made after %v", at)
 		}
 		after(100 * time.Millisecond)
@@ -110,8 +110,8 @@ func TestRepeatedCallLeasesWhatIsDue(t *testing.T) {
 				before := len(b.store.leasing())
 				b.store.set(func() { lose(b.store, true) })
 				b.create(0, laneOf(1), 100*time.Millisecond, 1)
-				b.create(0, laneOf(1), 100*time.Millisecond-margin+errorRest+horizon-time.Millisecond, 1)
-				after(100*time.Millisecond - margin)
+				b.create(0, laneOf(1), 100*time.Millisecond-near.margin+errorRest+near.horizon()-time.Millisecond, 1)
+				after(100*time.Millisecond - near.margin)
 				if n := len(b.store.leasing()) - before; n != 1 {
 					t.Errorf("%d calls", n)
 				}

@@ -81,7 +81,7 @@ func (s *Scheduler) setDue(l *lane, due int64) {
 	l.shard.take(l, &s.backlog)
 	l.due = due
 	if due < job.NeverMS && !l.pending() {
-		l.shard.putOff(l)
+		s.putOff(l)
 	}
 }
 

@@ -17,6 +17,7 @@ type call struct {
 	total     int
 	// advance: all lanes may be leased from before something is due.
 	advance bool
+	outlook outlook
 	clock   reading // as it was known when the call was put together
 }
 
@@ -46,7 +47,7 @@ func (s *Scheduler) pick(now time.Time) ([]*call, time.Time) {
 	}
 	s.dropExpired(now)
 	if s.promote(now, 0); s.backlog.next() != nil {
-		s.promote(now, lead)
+		s.promote(now, s.outlook.lead)
 	}
 	s.backlog.rouseDue(now)
 	r := round{now: now}
@@ -56,11 +57,12 @@ func (s *Scheduler) pick(now time.Time) ([]*call, time.Time) {
 		l = s.backlog.next()
 	}
 	for _, c := range r.calls {
-		c.shard.call = nil
+		c.shard.call, c.outlook = nil, s.outlook
 		s.flying[c.shard.id] = struct{}{}
 	}
 	if len(r.calls) > 0 {
 		s.pace.called(now, r.slots)
+		s.outlook = outlookOf(len(r.calls))
 	}
 	if l != nil {
 		return r.calls, now
@@ -172,7 +174,7 @@ func (s *Scheduler) served(l *lane, n int, now time.Time) {
 // park puts a lane aside until its shard can be leased from.
 func (s *Scheduler) park(l *lane) {
 	s.backlog.remove(l)
-	l.shard.putOff(l)
+	s.putOff(l)
 }
 
 // add puts a lane into the shard's call.

@@ -37,6 +37,7 @@ type state struct {
 	doubtful map[int]struct{}
 	backlog  backlog
 	pace     pacer
+	outlook  outlook
 	peers    map[string]*peer
 	permits  permits
 	scans    int64       // rescans begun
@@ -53,7 +54,7 @@ func New(o Options) (*Scheduler, error) {
 	s := &Scheduler{o: o, metrics: newMetrics(o.Registerer), unread: make(chan struct{}, 1)}
 	s.wake = sync.NewCond(&s.mu)
 	s.state = state{
-		shards: make(map[int]*shard), flying: make(map[int]struct{}), doubtful: make(map[int]struct{}), backlog: newBacklog(),
+		shards: make(map[int]*shard), flying: make(map[int]struct{}), doubtful: make(map[int]struct{}), backlog: newBacklog(), outlook: near,
 		peers: make(map[string]*peer), permits: permits{open: make(map[int64]*outstanding)},
 	}
 	s.batches.Store(time.Now().UnixNano())

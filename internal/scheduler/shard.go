@@ -59,14 +59,14 @@ func (sh *shard) lane(key job.Lane) *lane {
 	return l
 }
 
-// learn adapts how much is asked for: twice as much when the lane gave all, one
-// more than it gave otherwise.
+// learn adapts how much is asked for: twice as much when the lane gave all; one more than it
+// gave otherwise, but no less than half of what was asked, as what it gives varies.
 func (l *lane) learn(asked, got int) {
 	if got >= asked {
 		l.want = min(max(l.want, asked*2), job.MaxLeasesPerCall)
 		return
 	}
-	l.want = min(got+1, job.MaxLeasesPerCall)
+	l.want = min(max(l.want/2, got+1), job.MaxLeasesPerCall)
 }
 
 // reading is one sight of a shard's clock.
