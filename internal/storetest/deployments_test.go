@@ -25,6 +25,7 @@ func clusterURL(c *redistest.Cluster) string {
 // TestCluster runs the suite on three masters, and checks that a shard never
 // leaves its slot.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	storetest.Run(t, func(testing.TB) redis.UniversalClient { return cluster.Client() }, as(t, clusterURL(cluster)))
 	t.Run("slots", func(t *testing.T) {

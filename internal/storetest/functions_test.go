@@ -48,6 +48,7 @@ func functionsAs(t *testing.T, url string) func(*redisstore.Options) {
 // TestFunctions runs the suite, locks, events and the audit trail as a user who may bring no
 // script along. Each of its rights is called.
 func TestFunctions(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.WithFunctions())
 	loadFunctions(t, server)
 	adjust := functionsAs(t, server.URL())

@@ -117,6 +117,7 @@ func TestTheGrantRefuses(t *testing.T) {
 // TestEachGrantIsUsed: the store, the locks, the audit trail and events call every command of
 // the grant that concerns one server, and those of a cluster the rest.
 func TestEachGrantIsUsed(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	u, err := url.Parse(server.URL())
 	if err != nil {

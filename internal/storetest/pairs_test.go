@@ -59,6 +59,7 @@ func TestOneLostAnswerOfTwoWrites(t *testing.T) {
 // TestLostAnswersInRandomHistories cuts one answer in ten through a whole random
 // history, in which every call has one right answer.
 func TestLostAnswersInRandomHistories(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr())
 	w := storetest.NewWorld(t, server.Client())

@@ -44,6 +44,7 @@ func observe(t testing.TB, server *redistest.Server, url string) redis.Universal
 }
 
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	storetest.Run(t, func(testing.TB) redis.UniversalClient { return server.Client() },
 		as(t, server.URL()))
@@ -53,6 +54,7 @@ func TestRedis(t *testing.T) {
 }
 
 func TestEmbedded(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	storetest.Run(t, func(t testing.TB) redis.UniversalClient { return dial(t, "redis://"+server.Addr()) })
 }
@@ -60,6 +62,7 @@ func TestEmbedded(t *testing.T) {
 // TestEveryInterleaving explores what two nodes and an operator can do to one job,
 // in every order, on a real server.
 func TestEveryInterleaving(t *testing.T) {
+	t.Parallel()
 	depth := 5
 	if text := os.Getenv("FERMATA_EXPLORE_DEPTH"); text != "" {
 		var err error
