@@ -22,6 +22,10 @@ LONG := ./internal/acceptance ./internal/storetest
 # Packages without goroutines: the layer test keeps them so, and their exhaustive tests
 # take five times as long under the race detector.
 PURE := ./internal/backoff ./internal/job ./internal/lease ./internal/minheap ./internal/ring ./internal/schedule ./internal/turns
+# Tests on the Redis that is embedded in the test itself, of which the race detector would see
+# little but an interpreter of Lua, four times as slow. It sees the same code of ours at work
+# on a real one.
+EMBEDDED := Embedded$$
 FUZZTIME ?= 10s
 DEPTH ?= 7
 SEED ?= 1
@@ -60,7 +64,8 @@ test: deps verify race lives bench-check release-check screens-check vuln ## eve
 .PHONY: race
 race: ## all tests, with the race detector where there is anything to race
 	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PURE)
-	go test -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
+	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)' ./internal/redisstore ./internal/storetest
+	go test -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
 
 .PHONY: lives
 lives: deps # without the race detector, which would leave a fifth of them
