@@ -144,7 +144,8 @@ func (r *Reservation) Split(n int) *Reservation {
 // Deliver hands the leases to the reserved sessions and gives back the slots
 // that are left. A lease that finds no session any more, or that has come too
 // late to be worth starting, is returned, and so is one that is not due, and whose worker
-// would start it at once; one that is here already is left alone. Only the first call has an effect, and it must have all the leases.
+// would start it at once; one that is here already is left alone. Only the first call has
+// an effect, and it must have all the leases.
 func (r *Reservation) Deliver(leases []job.Leased) {
 	d := r.d
 	clocks := make(map[int]int64)
