@@ -127,3 +127,25 @@ func TestEarlyLeasesOutliveTheStream(t *testing.T) {
 	}
 	next.started("early")
 }
+
+// Without a stream for as long as leases live, what is early is lost like what runs.
+func TestEarlyLeasesAreLostWithTheStream(t *testing.T) {
+	n := newNode(t)
+	g := newGates("early", "third")
+	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 4}, g.handlers())
+	s := n.accept(300 * time.Millisecond)
+	s.lease(leaseOf("early", "gate", dueIn(time.Hour)), leaseOf("third", "gate"))
+	s.started("third")
+	n.kill()
+	if cause := receive(t, g.causes, "the end of what runs"); cause != worker.ErrLeaseLost {
+		t.Errorf("the cause is %v", cause)
+	}
+	n.listen(n.addr)
+	next := n.accept(time.Minute)
+	if live := next.hello.Live; len(live) > 0 {
+		t.Errorf("live are %v", live)
+	}
+	// Of an attempt that is still held this would be a repetition.
+	next.lease(leaseOf("early", "gate"))
+	next.started("early")
+}

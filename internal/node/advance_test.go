@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -19,15 +17,11 @@ import (
 func TestLeasesComeInAdvance(t *testing.T) {
 	redis := redistest.Start(t)
 	n := start(t, redis.URL(), "a")
-	conn, err := grpc.NewClient(n.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	workers := fermatav1.NewWorkerServiceClient(connect(t, n))
 	const each = 20
 	streams := map[string]fermatav1.WorkerService_WorkClient{}
 	for _, queue := range []string{"waits", "plain"} {
-		s, err := fermatav1.NewWorkerServiceClient(conn).Work(t.Context())
+		s, err := workers.Work(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

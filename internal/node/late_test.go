@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -84,11 +82,7 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 		}
 		return err
 	})
-	conn, err := grpc.NewClient(b.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := connect(t, b)
 	redistest.Eventually(t, time.Minute, "figures of the other node", func(ctx context.Context) error {
 		r, err := fermatav1.NewClusterServiceClient(conn).ListQueues(ctx, &fermatav1.ListQueuesRequest{})
 		if err != nil {

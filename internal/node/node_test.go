@@ -67,14 +67,20 @@ func tryStart(t *testing.T, redis, name string, change func(*node.Config), join 
 	return n, nil
 }
 
-func jobs(t *testing.T, n *node.Node) fermatav1.JobServiceClient {
+// connect dials a node until the test ends.
+func connect(t *testing.T, n *node.Node) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(n.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return fermatav1.NewJobServiceClient(conn)
+	return conn
+}
+
+func jobs(t *testing.T, n *node.Node) fermatav1.JobServiceClient {
+	t.Helper()
+	return fermatav1.NewJobServiceClient(connect(t, n))
 }
 
 // work runs a worker on a node until the test ends.

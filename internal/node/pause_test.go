@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/client"
@@ -143,11 +141,7 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 			t.Errorf("%s waits for %v (%v)", id, why.GetReasons(), err)
 		}
 	}
-	conn, err := grpc.NewClient(a.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := connect(t, a)
 	scaler := keda{t, externalscaler.NewExternalScalerClient(conn), &externalscaler.ScaledObjectRef{
 		Name: "mail", Namespace: "jobs", ScalerMetadata: map[string]string{"queue": "mail", "targetBacklog": "5"},
 	}}
