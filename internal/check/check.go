@@ -74,9 +74,12 @@ func (h *History) fences(line *timeline, r *Report) {
 	}
 }
 
-// early allows the millisecond that due times are rounded to.
+// rounding is the millisecond that due times are rounded to, in ns: so much before them a
+// start is not early.
+const rounding = int64(time.Millisecond)
+
 func (h *History) early(e *execution, r *Report) {
-	if ahead := e.DueMS*1e6 - e.AtNS; ahead > int64(time.Millisecond) {
+	if ahead := e.DueMS*1e6 - e.AtNS; ahead > rounding {
 		r.find(Early, e.Job, "%s started on %s %v before it was due", e.Run, e.Worker, time.Duration(ahead))
 	}
 	if e.NominalMS > e.DueMS {

@@ -259,15 +259,18 @@ func TestEditMovesThePromise(t *testing.T) {
 // TestCrossCheckDistrustsLabels: runs that are labelled well but started
 // elsewhere cannot cover windows without a start.
 func TestCrossCheckDistrustsLabels(t *testing.T) {
-	windows := []window{{0, 10}, {5, 30}, {6, 9}, {40, 50}}
+	const s = 1000 * rounding
+	windows := []window{{0, 10 * s}, {5 * s, 30 * s}, {6 * s, 9 * s}, {40 * s, 50 * s}}
 	for _, tt := range []struct {
 		starts []int64
 		want   []window
 	}{
-		{[]int64{1, 7, 8, 45}, nil},
-		{[]int64{7, 8, 9, 41}, nil},
-		{[]int64{7, 7, 31, 41}, []window{{5, 30}}},
-		{[]int64{20}, []window{{6, 9}, {0, 10}, {40, 50}}},
+		{[]int64{1 * s, 7 * s, 8 * s, 45 * s}, nil},
+		{[]int64{7 * s, 8 * s, 9 * s, 41 * s}, nil},
+		{[]int64{7 * s, 8 * s, 9 * s, 40*s - rounding}, nil},
+		{[]int64{7 * s, 8 * s, 9 * s, 40*s - rounding - 1}, windows[3:]},
+		{[]int64{7 * s, 7 * s, 31 * s, 41 * s}, windows[1:2]},
+		{[]int64{20 * s}, []window{windows[2], windows[0], windows[3]}},
 		{nil, windows},
 	} {
 		var runs []coverage

@@ -135,7 +135,7 @@ func unmatched(windows []window, runs []coverage) []window {
 		})
 	}
 	for _, s := range starts {
-		for next < len(windows) && windows[next].from <= s {
+		for next < len(windows) && windows[next].from <= s+rounding {
 			open = append(open, windows[next])
 			next++
 		}
