@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -51,12 +52,8 @@ func drainCases(p Params) []Case {
 	var cases []Case
 	full := p.jobs(500_000, 60_000)
 	for _, slots := range p.slots(500, 2000, 64, 10) {
-		n := full
-		if slots < 64 {
-			n = p.jobs(100_000, 20_000)
-		}
 		cases = append(cases, Case{peerFermata, fmt.Sprintf("%d slots", slots), func(ctx context.Context, r *runner) (Sample, error) {
-			return backlogFermata(ctx, r, backlog{n: n, slots: slots})
+			return backlogFermata(ctx, r, backlog{n: full, slots: slots})
 		}})
 	}
 	if len(p.Slots) == 0 {
@@ -67,10 +64,10 @@ func drainCases(p Params) []Case {
 			{"500 slots, aof", backlog{slots: 500, aof: true}},
 			{"2000 slots, no history", backlog{slots: 2000, noHistory: true}},
 			{"500 slots, queue limits", backlog{slots: 500, limited: true}},
-			{"64 slots, prefetch", backlog{slots: 64, prefetch: 1000}},
-			{"10 slots, prefetch", backlog{slots: 10, prefetch: 1000}},
+			{"64 slots, no prefetch", backlog{slots: 64, prefetch: -1}},
+			{"10 slots, no prefetch", backlog{slots: 10, prefetch: -1, n: p.jobs(100_000, 20_000)}},
 		} {
-			c.n = full
+			c.n = cmp.Or(c.n, full)
 			cases = append(cases, Case{peerFermata, c.name, func(ctx context.Context, r *runner) (Sample, error) {
 				return backlogFermata(ctx, r, c.backlog)
 			}})
@@ -112,7 +109,6 @@ func drainTargets(r Results) []Target {
 		{Text: "one-time jobs, best setting, against asynq's best with one server", Value: best / r.BestOf(peerAsynq, "rate", oneServer), Required: 5, Aimed: 8, Unit: "x"},
 		{Text: "one-time jobs, best setting, share of raw Redis", Value: 100 * best / raw, Required: 45, Aimed: 70, Unit: "%"},
 		{Text: "10 slots, against asynq with a concurrency of 10", Value: r.Of(peerFermata, "10 slots", "rate") / r.Of(peerAsynq, "10", "rate"), Required: 3, Aimed: none, Unit: "x"},
-		{Text: "10 slots with prefetch, against the same", Value: r.Of(peerFermata, "10 slots, prefetch", "rate") / r.Of(peerAsynq, "10", "rate"), Required: 3, Aimed: none, Unit: "x"},
 		{Text: "CPU of scheduler and worker a job, 500 slots", Value: goCPU("500 slots"), Required: 12, Aimed: 7, AtMost: true, Unit: "us"},
 		{Text: "CPU of scheduler and worker a job, 64 slots", Value: goCPU("64 slots"), Required: 22, Aimed: none, AtMost: true, Unit: "us"},
 	}

@@ -1,19 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 )
 
 // scaling measures what more nodes, a Redis Cluster and confirmation by a replica cost:
-// the backlog of drain, with 512 slots. All processes share the machine's cores, so
+// the backlog of drain, with 512 slots or 10. All processes share the machine's cores, so
 // rates fall with their number; what counts is what a job costs Redis, and how often
 // Redis is asked for it.
 var scaling = Scenario{
 	Name:  "scaling",
 	Title: "More nodes, more masters, and a replica that confirms",
-	Text: "The backlog of one-time jobs with 512 slots in one worker. It is connected to one node, so that of 8 nodes 7 lease by its permits. " +
+	Text: "The backlog of one-time jobs with 512 slots in one worker, or 10. It is connected to one node, so that of 8 nodes 7 lease by its permits. " +
 		"Reads: how often the Redis servers together read from a connection, about the round trips. " +
 		"\"aof\": appendonly everysec. \"replica\": the same and --durability replica: a replica on the same machine confirms each write (its CPU is not in the figure).",
 	Metrics: []Metric{{"rate", "jobs/s", 0}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "schedulers us/job", 1}, {"reads", "reads/job", 3}},
@@ -25,9 +26,10 @@ var scaling = Scenario{
 			backlog
 		}{
 			{nodesName(1), backlog{nodes: 1}}, {nodesName(2), backlog{nodes: 2}}, {nodesName(4), backlog{nodes: 4}}, {nodesName(8), backlog{nodes: 8}},
+			{nodesName(2) + ", 10 slots", backlog{nodes: 2, slots: 10}}, {nodesName(4) + ", 10 slots", backlog{nodes: 4, slots: 10}},
 			{clusterName, backlog{masters: 3}}, {"aof", backlog{aof: true}}, {"replica", backlog{replica: true}},
 		} {
-			c.n, c.slots = n, 512
+			c.n, c.slots = n, cmp.Or(c.slots, 512)
 			cases = append(cases, Case{peerFermata, c.name, func(ctx context.Context, r *runner) (Sample, error) {
 				return backlogFermata(ctx, r, c.backlog)
 			}})

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"math"
 	"time"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -38,7 +39,7 @@ func (w *Worker) hello(s *session) *fermatav1.Hello {
 	return &fermatav1.Hello{
 		WorkerId: w.o.ID, Namespace: w.o.Namespace, Queues: w.o.Queues, Slots: int32(w.o.Slots),
 		SessionEpoch: s.epoch, Live: w.live(s.epoch), Version: w.o.Version, Labels: w.o.Labels,
-		Prefetch: int32(max(0, w.o.Prefetch)), StartsAfter: true,
+		Prefetch: int32(min(max(0, w.o.Prefetch), math.MaxInt32)), StartsAfter: true,
 	}
 }
 

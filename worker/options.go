@@ -24,6 +24,7 @@ import (
 // Defaults of [Options].
 const (
 	DefaultSlots        = 16
+	DefaultPrefetch     = 1000
 	DefaultDrainTimeout = 30 * time.Second
 )
 
@@ -38,12 +39,12 @@ type Options struct {
 	Queues []string
 	// Slots is how many handlers run at once, 1 to 100000. Default 16.
 	Slots int
-	// Prefetch is how many attempts may wait here, unstarted, while all slots are
-	// taken; nodes make use of it while handlers are short. What has waited for
-	// 50 ms goes back, uncounted. It saves few slots from standing empty for a round
-	// trip; jobs that come while others wait are up to some 5 ms later, and those that
-	// wait when this process dies wait on for the end of their leases. Nodes use 32 for
-	// each slot at most. Default 0: none.
+	// Prefetch is how many attempts may wait here at most, unstarted, while all slots
+	// are taken; a negative number is none. It keeps slots from standing empty for a
+	// round trip while handlers are short: nodes send as many as there are results in
+	// 10 ms, at most 32 for each slot, and only while no slot is free anywhere. What has
+	// waited for 50 ms goes back, uncounted; what waits when this process dies waits
+	// on for the end of its lease. Default 1000, which is more than nodes make use of.
 	Prefetch int
 	// ID is unique for this process, 1 to 128 of [A-Za-z0-9._:~-]. Default: host,
 	// process id and a random number.
@@ -84,6 +85,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Slots == 0 {
 		o.Slots = DefaultSlots
+	}
+	if o.Prefetch == 0 {
+		o.Prefetch = DefaultPrefetch
 	}
 	if o.ID == "" {
 		o.ID = NewID()

@@ -305,7 +305,7 @@ func TestPrefetchedLeasesRunInOrder(t *testing.T) {
 }
 
 func TestPrefetchOption(t *testing.T) {
-	for prefetch, want := range map[int]int32{-1: 0, 0: 0, 5: 5, 1000: 1000} {
+	for prefetch, want := range map[int]int32{-1: 0, 0: worker.DefaultPrefetch, 5: 5, 3000: 3000} {
 		n := newNode(t)
 		run(t, worker.Options{Addresses: []string{n.addr}, Slots: 100, Prefetch: prefetch}, newGates().handlers())
 		if got := n.accept(ttl).hello.Prefetch; got != want {

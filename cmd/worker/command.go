@@ -70,6 +70,7 @@ func command(halt context.Context) *cobra.Command {
 	flags.StringVar(&o.Namespace, "namespace", "default", "namespace whose jobs are run")
 	flags.StringSliceVar(&o.Queues, "queues", []string{"default"}, "queues to serve")
 	flags.IntVar(&o.Slots, "slots", worker.DefaultSlots, "attempts that run at once")
+	flags.IntVar(&o.Prefetch, "prefetch", worker.DefaultPrefetch, "attempts that may wait here for a slot while handlers are short, of which nodes use 32 for each slot at most; 0: none")
 	flags.StringVar(&o.ID, "id", "", "id of this worker, unique for each process (default: host name, process id and a random suffix)")
 	flags.StringToStringVar(&o.Labels, "labels", nil, "labels shown where workers are listed")
 	f.handlers.register(flags)
@@ -93,15 +94,21 @@ func (f flags) build(o worker.Options, lines io.Writer) (*service, error) {
 	registry := prometheus.NewRegistry()
 	security, tlsErr := f.tls.dial(logger, registry)
 	handlers, handlerErr := f.handlers.build()
-	var drainErr, tokenErr error
+	var drainErr, tokenErr, prefetchErr error
 	if f.tokenFile != "" {
 		o.Token, tokenErr = worker.TokenFile(f.tokenFile)
+	}
+	switch {
+	case o.Prefetch < 0:
+		prefetchErr = fmt.Errorf("--prefetch %d: want 0 or more", o.Prefetch)
+	case o.Prefetch == 0:
+		o.Prefetch = -1 // to the package 0 is the default
 	}
 	if o.DrainTimeout <= 0 {
 		drainErr = fmt.Errorf("--drain-timeout %v: must be positive", o.DrainTimeout)
 	}
 	traced, traceErr := tracing.Settle(f.traceTo, "", os.Getenv)
-	if err := errors.Join(logErr, tlsErr, tokenErr, handlerErr, drainErr, traceErr); err != nil {
+	if err := errors.Join(logErr, tlsErr, tokenErr, handlerErr, drainErr, prefetchErr, traceErr); err != nil {
 		return nil, err
 	}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

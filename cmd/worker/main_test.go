@@ -72,6 +72,7 @@ func TestWrongUsage(t *testing.T) {
 		"version's":        {[]string{"version", "argument"}, "argument"},
 		"slots":            {[]string{"--slots", "-1"}, "slots is -1"},
 		"no slots":         {[]string{"--slots", "0"}, "--slots 0: want more than 0"},
+		"prefetch":         {[]string{"--prefetch", "-1"}, "--prefetch -1: want 0 or more"},
 		"bare host":        {[]string{"--scheduler", "localhost"}, `"localhost" is not host:port`},
 		"one bare host":    {[]string{"--scheduler", "127.0.0.1:7070,foo"}, `"foo" is not host:port`},
 		"no address":       {[]string{"--scheduler", ""}, "no Addresses"},
@@ -195,13 +196,14 @@ func TestServesUntilSignalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("FERMATA_SLOTS", "5")
+	t.Setenv("FERMATA_PREFETCH", "0")
 	signals, stderr, code := make(chan os.Signal, 3), &log{}, make(chan int, 1)
 	go func() {
 		code <- run([]string{"--config", file, "--scheduler", addr, "--exec-allow", "/bin/echo", "--exec-allow-root",
 			"--metrics-addr", "127.0.0.1:0", "--log-format", "json", "--labels", "zone=a"}, signals, io.Discard, stderr)
 	}()
 	hello := receive(t, n.hello)
-	if hello.Namespace != "shop" || len(hello.Queues) != 2 || hello.Slots != 5 || hello.Version != version || hello.Labels["zone"] != "a" {
+	if hello.Namespace != "shop" || len(hello.Queues) != 2 || hello.Slots != 5 || hello.Prefetch != 0 || hello.Version != version || hello.Labels["zone"] != "a" {
 		t.Errorf("hello is %v", hello)
 	}
 	if r := receive(t, n.results); r.Outcome != fermatav1.Result_OUTCOME_SUCCEEDED || !strings.Contains(string(r.Output), `"output":"hi\n"`) {

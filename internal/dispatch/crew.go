@@ -17,6 +17,7 @@ type crew struct {
 	slots minheap.Heap[*turn] // sessions with free slots
 	ahead minheap.Heap[*turn] // those with places to wait for a slot
 	free  int                 // slots of all
+	wait  int                 // places of all to wait for one
 }
 
 // seat is a session's in one of its crews.
@@ -25,6 +26,7 @@ type seat struct {
 	crew  *crew
 	place int // in the crew's seats
 	free  int // counted in the crew
+	wait  int // the same
 	slots turn
 	ahead turn
 }
@@ -65,6 +67,7 @@ func (c *crew) leave(x *seat) {
 	x.put(&c.slots, &x.slots, 0)
 	x.put(&c.ahead, &x.ahead, 0)
 	c.free -= x.free
+	c.wait -= x.wait
 	last := len(c.seats) - 1
 	c.seats[x.place] = c.seats[last]
 	c.seats[x.place].place = x.place
@@ -74,11 +77,13 @@ func (c *crew) leave(x *seat) {
 
 // look brings the seat in line with its session.
 func (x *seat) look() {
-	free := x.s.free()
+	free, ahead := x.s.free(), x.s.ahead()
+	wait := max(0, ahead-free)
 	x.crew.free += free - x.free
-	x.free = free
+	x.crew.wait += wait - x.wait
+	x.free, x.wait = free, wait
 	x.put(&x.crew.slots, &x.slots, free)
-	x.put(&x.crew.ahead, &x.ahead, x.s.ahead())
+	x.put(&x.crew.ahead, &x.ahead, ahead)
 }
 
 // put brings a turn in line with its session, which has room for so many.

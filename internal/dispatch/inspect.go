@@ -7,7 +7,8 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Demand returns the free slots for each queue that a worker serves, sorted.
+// Demand returns the free slots for each queue that a worker serves, and the places where
+// attempts may wait for one, sorted.
 // A worker of several queues counts for each of them. A node that drains serves none.
 func (d *Dispatcher) Demand() []job.QueueDemand {
 	d.mu.Lock()
@@ -20,7 +21,7 @@ func (d *Dispatcher) Demand() []job.QueueDemand {
 	d.mu.short = d.mu.short || d.mu.reserved > 0
 	demand := make([]job.QueueDemand, 0, len(d.mu.crews))
 	for _, c := range d.allCrews() {
-		demand = append(demand, job.QueueDemand{Namespace: c.queue.namespace, Queue: c.queue.queue, Free: c.free})
+		demand = append(demand, job.QueueDemand{Namespace: c.queue.namespace, Queue: c.queue.queue, Free: c.free, Ahead: c.wait})
 	}
 	return demand
 }

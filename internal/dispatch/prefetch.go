@@ -6,45 +6,54 @@ import "time"
 // handlers are short, a session is therefore given attempts that wait at the worker
 // for a slot there, so that a round trip costs nobody's time.
 const (
-	// maxWait is the work that may wait behind a session's slots: about two round
-	// trips' worth.
-	maxWait = 5 * time.Millisecond
+	// maxWait is the work that may wait behind a session's slots: enough for the trips of
+	// a permit, so that a peer's shards keep a worker as busy as those of its own node.
+	maxWait = 10 * time.Millisecond
 	// maxAheadPerSlot bounds what waits however short handlers are: enough that with few
 	// slots a message of results and one of leases are about as large as with many.
 	maxAheadPerSlot = 32
-	// knownAfter is how many results show how long handlers take.
-	knownAfter = 16
-	// longest is the duration beyond which handlers are all the same.
-	longest = time.Second
+	// paceOver is how long results are counted to tell how fast they come.
+	paceOver = 20 * time.Millisecond
 )
 
-// pace is how long the handlers of a session take.
+// pace is how fast the results of a session come. It counts them, rather than ask how long
+// handlers take: what waits has to wait for whatever is scarce, be it slots or processors.
 type pace struct {
-	results int // up to knownAfter
-	mean    time.Duration
+	since time.Time // when the count began, zero: with the next result
+	count int
+	last  float64 // results a second, by the count before
 }
 
-func (p *pace) note(took time.Duration) {
-	p.results = min(p.results+1, knownAfter)
-	p.mean += (min(max(0, took), longest) - p.mean) / time.Duration(p.results)
+func (p *pace) note(now time.Time) {
+	if p.since.IsZero() {
+		p.since = now
+	}
+	p.count++
+	if now.Sub(p.since) >= paceOver {
+		*p = pace{since: now, last: p.perSecond(now)}
+	}
 }
 
 // forget makes handlers count as slow until results show otherwise.
 func (p *pace) forget() { *p = pace{} }
 
-// ahead is how many attempts may wait behind so many slots.
-func (p *pace) ahead(slots int) int {
-	if p.results < knownAfter {
-		return 0
+// perSecond is how many results a second there are. Where none come any more, it falls.
+func (p *pace) perSecond(now time.Time) float64 {
+	if over := now.Sub(p.since); !p.since.IsZero() && over >= paceOver {
+		return float64(p.count) / over.Seconds()
 	}
-	most := maxAheadPerSlot * slots
-	return min(most, int(time.Duration(slots)*maxWait/max(p.mean, time.Microsecond)))
+	return p.last
 }
 
-// ahead is how many more attempts the session takes although its slots are taken.
-// It is none until half of what may wait is gone: they come in batches.
+// ahead is how many attempts may wait behind so many slots.
+func (p *pace) ahead(slots int, now time.Time) int {
+	return min(maxAheadPerSlot*slots, int(p.perSecond(now)*maxWait.Seconds()))
+}
+
+// ahead is how many attempts more the session takes, if some wait for a slot. It is none
+// until half of what may wait is gone: they come in batches.
 func (s *Session) ahead() int {
-	waiting := min(s.hello.Prefetch, s.pace.ahead(s.hello.Slots))
+	waiting := min(s.hello.Prefetch, s.pace.ahead(s.hello.Slots, time.Now()))
 	if room := s.room(waiting); room > 0 && 2*room >= waiting {
 		return room
 	}

@@ -23,41 +23,48 @@ func (b *bench) connectAhead(worker string, slots, prefetch int, epoch uint32) (
 	return s.(*Session), out
 }
 
-// show has a session report handlers that took so long.
-func (b *bench) show(s *Session, results int, took time.Duration) {
+// show has a session report results, one every so often.
+func (b *bench) show(s *Session, results int, every time.Duration) {
 	b.t.Helper()
 	for range results {
+		time.Sleep(every)
 		b.tokens++
 		id := b.deliver(fmt.Sprintf("shown-%d", b.tokens))[0]
-		s.Results([]job.Result{{LeaseID: id, Outcome: job.OutcomeSucceeded, Duration: took}})
+		s.Results(ok(id))
 		synctest.Wait()
 	}
 	b.ledger.took()
 }
 
-func TestPrefetchFollowsThePaceOfHandlers(t *testing.T) {
+func TestPrefetchFollowsThePaceOfResults(t *testing.T) {
+	const ms = time.Millisecond
 	tests := map[string]struct {
 		prefetch, results int
-		took              time.Duration
+		every, idle       time.Duration
 		want              int
 	}{
-		"no results yet":         {prefetch: 100, want: 0},
-		"too few results":        {prefetch: 100, results: knownAfter - 1, want: 0},
-		"at once":                {prefetch: 1000, results: knownAfter, want: 320},
-		"as many as asked for":   {prefetch: 7, results: knownAfter, want: 7},
-		"not asked for":          {prefetch: 0, results: knownAfter, want: 0},
-		"2 ms":                   {prefetch: 100, results: knownAfter, took: 2 * time.Millisecond, want: 25},
-		"10 ms":                  {prefetch: 100, results: knownAfter, took: 10 * time.Millisecond, want: 5},
-		"slow":                   {prefetch: 100, results: knownAfter, took: 100 * time.Millisecond, want: 0},
-		"a clock that went back": {prefetch: 100, results: knownAfter, took: -time.Hour, want: 100},
+		"no results yet":       {prefetch: 100, want: 0},
+		"for too short a time": {prefetch: 100, results: 20, every: ms, want: 0},
+		"4,000 a second":       {prefetch: 100, results: 100, every: ms / 4, want: 40},
+		"as many as asked for": {prefetch: 7, results: 100, every: ms / 4, want: 7},
+		"not asked for":        {prefetch: 0, results: 100, every: ms / 4, want: 0},
+		"1,000 a second":       {prefetch: 100, results: 41, every: ms, want: 10},
+		"50 a second":          {prefetch: 100, results: 30, every: 20 * ms, want: 0},
+		"a little while ago":   {prefetch: 100, results: 100, every: ms / 4, idle: 10 * ms, want: 40},
+		"a while ago":          {prefetch: 100, results: 100, every: ms / 4, idle: 50 * ms, want: 3},
+		"long ago":             {prefetch: 100, results: 100, every: ms / 4, idle: time.Second, want: 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				s, _ := b.connectAhead("w", 10, test.prefetch, 1)
-				b.show(s, test.results, test.took)
+				b.show(s, test.results, test.every)
 				full := b.d.Reserve("ns", "q", 10)
+				time.Sleep(test.idle)
+				if n := b.d.Demand()[0]; n.Free != 0 || n.Ahead != test.want {
+					t.Errorf("peers hear of %d slots and %d places ahead; want 0 and %d", n.Free, n.Ahead, test.want)
+				}
 				r := b.d.Prefetch("ns", "q", 1000)
 				if full.Count() != 10 || r.Count() != test.want {
 					t.Errorf("%d slots, and %d may wait; want 10 and %d", full.Count(), r.Count(), test.want)
@@ -70,11 +77,97 @@ func TestPrefetchFollowsThePaceOfHandlers(t *testing.T) {
 	}
 }
 
+func TestPace(t *testing.T) {
+	now := time.Unix(0, 0)
+	var p pace
+	results := func(n int, over time.Duration) {
+		for range n {
+			now = now.Add(over / time.Duration(n))
+			p.note(now)
+		}
+	}
+	if results(4000, 40*time.Millisecond); p.ahead(100, now) != 1000 || p.ahead(10, now) != 320 {
+		t.Errorf("%d wait behind 100 slots of 100,000 results a second, and %d behind 10; want 1000 and 320", p.ahead(100, now), p.ahead(10, now))
+	}
+	if results(10, 5*time.Second); p.ahead(100, now) != 0 {
+		t.Errorf("%d wait behind slow handlers", p.ahead(100, now))
+	}
+	// After a pause it takes a count to know again.
+	now = now.Add(time.Hour)
+	if results(1, 0); p.ahead(100, now) != 0 {
+		t.Errorf("%d wait although nothing is known", p.ahead(100, now))
+	}
+	if results(80, 40*time.Millisecond); p.ahead(100, now) != 20 {
+		t.Errorf("%d wait, want 20", p.ahead(100, now))
+	}
+	if p.forget(); p.ahead(100, now) != 0 {
+		t.Error("what was forgotten is known")
+	}
+}
+
+// Peers hear of free slots, and of how many attempts would wait beyond them.
+func TestPlacesAheadComeBesideFreeSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connectAhead("w", 10, 100, 1)
+		want := func(free, ahead int) {
+			t.Helper()
+			if n := b.d.Demand()[0]; n.Free != free || n.Ahead != ahead {
+				t.Errorf("peers hear of %+v, want %d slots and %d places ahead", n, free, ahead)
+			}
+		}
+		want(10, 0)
+		b.show(s, 100, time.Millisecond/4)
+		want(10, 40)
+		slots := b.d.Reserve("ns", "q", 9)
+		want(1, 40)
+		last := b.d.Reserve("ns", "q", 1)
+		want(0, 40)
+		some := b.d.Prefetch("ns", "q", 19)
+		want(0, 21)
+		more := b.d.Prefetch("ns", "q", 5)
+		want(0, 0) // until half of them are gone
+		for _, r := range []*Reservation{slots, last, some, more} {
+			r.Deliver(nil)
+		}
+		want(10, 40)
+		s.Close("cut", nil)
+		if n := b.d.Demand(); len(n) != 0 {
+			t.Errorf("peers hear of %+v, want nothing", n)
+		}
+	})
+}
+
+// What may wait is judged when it is asked for: results may have stopped since the sessions
+// were found to have places.
+func TestPlacesAreJudgedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var slots []*Reservation
+		for _, worker := range []string{"x", "y"} {
+			s, _ := b.connectAhead(worker, 2, 100, 1)
+			b.show(s, 100, time.Millisecond/4)
+			slots = append(slots, b.d.Reserve("ns", "q", 2))
+		}
+		if n := b.d.Demand()[0]; n.Ahead < 40 {
+			t.Fatalf("peers hear of %+v, want 40 places at y and some at x", n)
+		}
+		time.Sleep(time.Second)
+		if r := b.d.Prefetch("ns", "q", 1000); r.Count() != 0 {
+			t.Errorf("%d may wait behind handlers that do not end", r.Count())
+		}
+		for _, r := range slots {
+			r.Deliver(nil)
+		}
+		b.wantFree(4)
+	})
+}
+
 func TestWhatWaitsAtAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connectAhead("w", 2, 8, 1)
-		b.show(s, knownAfter, time.Millisecond)
+		b.show(s, 60, time.Millisecond/2)
 		out.took()
 		running := b.deliver("a", "b")
 		s.Started(running)
@@ -127,7 +220,7 @@ func TestWhatWaitsAtAWorker(t *testing.T) {
 		synctest.Wait()
 		b.ledger.took()
 		b.wantFree(1)
-		full := b.d.Reserve("ns", "q", 1)
+		full := b.d.Reserve("ns", "q", 2)
 		if n := b.d.Prefetch("ns", "q", 100).Count(); n != 0 {
 			t.Errorf("%d may wait behind slow handlers", n)
 		}
@@ -143,7 +236,7 @@ func TestPrefetchDoesNotTakeReservedSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connectAhead("w", 2, 8, 1)
-		b.show(s, knownAfter, 0)
+		b.show(s, 60, time.Millisecond/2)
 		out.took()
 		slots := b.d.Reserve("ns", "q", 2)
 		ahead := b.d.Prefetch("ns", "q", 8)

@@ -70,6 +70,10 @@ func (d *Dispatcher) share(r *Reservation, n int) {
 	for ; n > 0 && len(*h) > 0; n-- {
 		t := h.Top()
 		p := r.partOf(t, room)
+		if p.left <= 0 { // what may wait there has become less since it was looked at
+			h.Remove(t)
+			continue
+		}
 		p.n, p.left = p.n+1, p.left-1
 		if p.left == 0 {
 			h.Remove(t)

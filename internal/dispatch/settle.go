@@ -56,7 +56,7 @@ func (d *Dispatcher) result(s *Session, r job.Result, clocks map[int]int64, fx *
 	case a.pending != nil:
 		// A repetition; the answer is on its way.
 	default:
-		s.pace.note(r.Duration)
+		s.pace.note(fx.now())
 		s.changed()
 		d.began(a, r, clocks, fx)
 		a.over = false

@@ -288,11 +288,15 @@ type Answered struct {
 	Err        error
 }
 
-// QueueDemand is the number of free slots for a queue on one node.
+// QueueDemand is what the workers of one node could take of a queue.
 type QueueDemand struct {
 	Namespace, Queue string
-	Free             int
+	Free             int // slots
+	Ahead            int // attempts beyond those that would wait for a slot
 }
+
+// Places is how many attempts could be taken in all.
+func (d QueueDemand) Places() int { return d.Free + d.Ahead }
 
 // Permit is a holder's word that another node may lease from a lane.
 type Permit struct {

@@ -24,19 +24,7 @@ func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
 	sharded := func(c *node.Config) { c.Shards = shards }
 	a := startWith(t, redis.URL(), "a", sharded)
 	b := startWith(t, redis.URL(), "b", sharded, a.GossipAddr())
-	holders := map[int]string{}
-	redistest.Eventually(t, time.Minute, "both nodes to hold half of the shards", func(ctx context.Context) error {
-		all, err := dial(t, a).Shards(ctx)
-		held := map[string]int{}
-		for i, s := range all {
-			holders[i] = s.GetHolder()
-			held[s.GetHolder()]++
-		}
-		if err == nil && (held["a"] < 2 || held["b"] < 2 || held[""] > 0) {
-			err = fmt.Errorf("%v", held)
-		}
-		return err
-	})
+	holders := shared(t, a)
 	calls := jobs(t, a)
 	all := map[string]int{}
 	for i := range due {
@@ -73,6 +61,26 @@ func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
 			t.Errorf("of the first half, %v: %.2f of the %d of node %s", firsts, part, all[n], n)
 		}
 	}
+}
+
+// shared waits until the nodes a and b both hold shards, and all of them, and returns who
+// holds which.
+func shared(t *testing.T, a *node.Node) map[int]string {
+	t.Helper()
+	holders := map[int]string{}
+	redistest.Eventually(t, time.Minute, "both nodes to hold shards", func(ctx context.Context) error {
+		all, err := dial(t, a).Shards(ctx)
+		held := map[string]int{}
+		for i, s := range all {
+			holders[i] = s.GetHolder()
+			held[s.GetHolder()]++
+		}
+		if err == nil && (held["a"] < 2 || held["b"] < 2 || held[""] > 0) {
+			err = fmt.Errorf("%v", held)
+		}
+		return err
+	})
+	return holders
 }
 
 // busy is the time that an attempt takes.

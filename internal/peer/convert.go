@@ -23,7 +23,7 @@ func kindOf(m *fermatav1.LinkRequest) string {
 func demandToPB(demand []job.QueueDemand) *fermatav1.LinkRequest {
 	queues := make([]*fermatav1.QueueDemand, len(demand))
 	for i, d := range demand {
-		queues[i] = &fermatav1.QueueDemand{Namespace: d.Namespace, Queue: d.Queue, FreeSlots: int32(d.Free)}
+		queues[i] = &fermatav1.QueueDemand{Namespace: d.Namespace, Queue: d.Queue, FreeSlots: int32(d.Free), Ahead: int32(d.Ahead)}
 	}
 	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Demand{Demand: &fermatav1.Demand{Queues: queues}}}
 }
@@ -31,7 +31,9 @@ func demandToPB(demand []job.QueueDemand) *fermatav1.LinkRequest {
 func demandFromPB(d *fermatav1.Demand) []job.QueueDemand {
 	demand := make([]job.QueueDemand, len(d.GetQueues()))
 	for i, q := range d.GetQueues() {
-		demand[i] = job.QueueDemand{Namespace: q.GetNamespace(), Queue: q.GetQueue(), Free: max(0, int(q.GetFreeSlots()))}
+		demand[i] = job.QueueDemand{
+			Namespace: q.GetNamespace(), Queue: q.GetQueue(), Free: max(0, int(q.GetFreeSlots())), Ahead: max(0, int(q.GetAhead())),
+		}
 	}
 	return demand
 }

@@ -132,7 +132,7 @@ func (q *queue) offer(o offer) (hunger, time.Time) {
 	for i := range o.demand {
 		switch {
 		case q.left[i] > 0:
-		case o.demand[i].Free > 0:
+		case o.demand[i].Places() > 0:
 			return hungry, q.lastSaid
 		default:
 			h = spent
@@ -154,7 +154,7 @@ func (q *queue) saying(now time.Time) {
 	q.unsaid, q.said, q.lastSaid = false, q.latest, now
 	q.left = q.left[:0]
 	for _, d := range q.said.demand {
-		q.left = append(q.left, d.Free)
+		q.left = append(q.left, d.Places())
 	}
 }
 

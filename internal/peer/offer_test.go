@@ -97,6 +97,30 @@ func TestFreeSlotsAreCountedByQueue(t *testing.T) {
 	}
 }
 
+// Places where attempts wait for a slot count like slots.
+func TestPlacesAheadOfSlotsAreOffered(t *testing.T) {
+	a, b, _ := cluster(t)
+	ahead := []job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1, Ahead: 2}}
+	a.peer.Restate(ahead)
+	b.wait(fmt.Sprintf("demand a %v", ahead))
+
+	p, links := unconnected(t, 1)
+	q := links[0].queue
+	p.Restate(ahead)
+	q.take(time.Now())
+	q.permitted(job.Permit{Lane: lane, N: 2})
+	if p.Offer(ahead); q.unsaid || p.Wanting() != 0 {
+		t.Error("told, though it knows of a place")
+	}
+	q.permitted(job.Permit{Lane: lane, N: 1})
+	if p.Offer(demandOf(0)); q.unsaid {
+		t.Error("told that there is nothing")
+	}
+	if p.Offer(ahead); !q.unsaid {
+		t.Error("not told, though it has used up all places")
+	}
+}
+
 // A peer that permitted in vain has no slots of that queue, and as many of others as before.
 func TestAVainPermitIsOfOneQueue(t *testing.T) {
 	p, links := unconnected(t, 1)

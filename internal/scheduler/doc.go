@@ -12,6 +12,8 @@
 //	                    | no
 //	                    +--> a peer has demand? --yes--> permit --> peer leases, delivers
 //	                    | no                                 |
+//	                    +--> may it wait for a slot, here or with a peer? --yes--> as above
+//	                    | no                                 |
 //	                    +--> wait for demand      <-- result: how many, next due time
 //
 // Nothing waits for a poll: scripts report a lane that became due earlier, the

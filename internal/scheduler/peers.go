@@ -8,10 +8,11 @@ import (
 
 // peer is what is known of another node's workers.
 type peer struct {
-	// free is what the peer stated, less what it was permitted since or had not
-	// answered by then. Too much costs a permit that comes back unused; too little
-	// would leave work undone, so doubts are settled upwards.
-	free map[queue]int
+	// free slots, and how much may wait for one, are what the peer stated, less what it
+	// was permitted since or had not answered by then. Too much costs a permit that
+	// comes back unused; too little would leave work undone, so doubts are settled
+	// upwards.
+	free, ahead map[queue]int
 	// silent: it left its last permit unanswered. Others are asked first.
 	silent bool
 	// away: no permit could be sent to it. It is not asked before it speaks, or the
@@ -19,18 +20,29 @@ type peer struct {
 	away bool
 }
 
-// PeerDemand replaces what a peer said of its workers' free slots. An empty list
+// places are what a permit takes: free slots, or else places to wait for one.
+func (p *peer) places(ahead bool) map[queue]int {
+	if ahead {
+		return p.ahead
+	}
+	return p.free
+}
+
+// PeerDemand replaces what a peer said of what its workers could take. An empty list
 // forgets the peer.
 func (s *Scheduler) PeerDemand(node string, demands []job.QueueDemand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := &peer{free: make(map[queue]int, len(demands))}
+	p := &peer{free: make(map[queue]int, len(demands)), ahead: make(map[queue]int)}
 	for _, d := range demands {
 		if d.Free > 0 {
 			p.free[queue{d.Namespace, d.Queue}] = d.Free
 		}
+		if d.Ahead > 0 {
+			p.ahead[queue{d.Namespace, d.Queue}] = d.Ahead
+		}
 	}
-	if len(p.free) == 0 {
+	if len(p.free)+len(p.ahead) == 0 {
 		delete(s.peers, node)
 	} else {
 		s.peers[node] = p
@@ -40,13 +52,15 @@ func (s *Scheduler) PeerDemand(node string, demands []job.QueueDemand) {
 	for _, out := range s.permits.open {
 		if out.node == node {
 			out.restated = true
-			p.free[queueOf(out.Lane)] -= out.N
+			p.places(out.ahead)[queueOf(out.Lane)] -= out.N
 		}
 	}
 	waited := false
-	for q, free := range p.free {
-		if free > 0 {
-			waited = s.backlog.water(q) || waited
+	for _, places := range []map[queue]int{p.free, p.ahead} {
+		for q, n := range places {
+			if n > 0 {
+				waited = s.backlog.water(q) || waited
+			}
 		}
 	}
 	if waited {
@@ -56,20 +70,20 @@ func (s *Scheduler) PeerDemand(node string, demands []job.QueueDemand) {
 
 func queueOf(l job.Lane) queue { return queue{l.Namespace, l.Queue} }
 
-// neediest is the peer with the most free slots for a queue; free is 0 when there
-// is none.
-func (s *Scheduler) neediest(q queue) (node string, free int) {
+// neediest is the peer with the most places for a queue, and their number; that is 0 when
+// there is none.
+func (s *Scheduler) neediest(q queue, ahead bool) (node string, most int) {
 	var best *peer
-	for n, p := range s.peers {
-		f := p.free[q]
-		if f <= 0 || p.away {
+	for name, p := range s.peers {
+		n := p.places(ahead)[q]
+		if n <= 0 || p.away {
 			continue
 		}
-		if best == nil || cmp.Or(compareBool(p.silent, best.silent), free-f, cmp.Compare(n, node)) < 0 {
-			node, free, best = n, f, p
+		if best == nil || cmp.Or(compareBool(p.silent, best.silent), most-n, cmp.Compare(name, node)) < 0 {
+			node, most, best = name, n, p
 		}
 	}
-	return node, free
+	return node, most
 }
 
 // compareBool orders false before true.
@@ -83,7 +97,7 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// refund corrects a peer's free slots when a permit has come to its end.
+// refund corrects a peer's places when a permit has come to its end.
 func (s *Scheduler) refund(out *outstanding, used int) {
 	p, known := s.peers[out.node]
 	if !known {
@@ -93,17 +107,17 @@ func (s *Scheduler) refund(out *outstanding, used int) {
 	if !out.restated {
 		unused -= used
 	}
-	q := queueOf(out.Lane)
-	if p.free[q] += unused; p.free[q] > 0 {
+	q, places := queueOf(out.Lane), p.places(out.ahead)
+	if places[q] += unused; places[q] > 0 {
 		s.backlog.water(q)
 	}
 }
 
-// exhausted notes that a peer has no slots for a queue, unless it has said more
+// exhausted notes that a peer has no places for a queue, unless it has said more
 // since.
 func (s *Scheduler) exhausted(out *outstanding) {
 	if p, known := s.peers[out.node]; known && !out.restated {
-		delete(p.free, queueOf(out.Lane))
+		delete(p.places(out.ahead), queueOf(out.Lane))
 	} else {
 		s.refund(out, 0)
 	}

@@ -17,6 +17,7 @@ type outstanding struct {
 	node    string
 	lane    *lane
 	expires time.Time
+	ahead   bool // the peer is to have the leases wait for a slot
 	// restated: the peer has stated its demand since.
 	restated bool
 }
@@ -65,29 +66,29 @@ func (p *permits) nextExpiry() time.Time {
 	return time.Time{}
 }
 
-// permit asks the peer with the most free slots to lease from a due lane and
-// returns how many leases that may be; 0 when no peer has slots. The caller holds
-// mu.
-func (s *Scheduler) permit(l *lane, lockValue string, now time.Time) int {
+// permit asks the peer with the most free slots, or with the most places ahead of slots,
+// to lease from a due lane and returns how many leases that may be; 0 when no peer has
+// any. The caller holds mu.
+func (s *Scheduler) permit(l *lane, lockValue string, now time.Time, ahead bool) int {
 	q := queueOf(l.key)
 	for {
-		node, free := s.neediest(q)
-		if free == 0 {
+		node, most := s.neediest(q, ahead)
+		if most == 0 {
 			return 0
 		}
 		s.permits.last++
 		out := &outstanding{
 			Permit: job.Permit{
-				ID: s.permits.last, Shard: l.shard.id, Lane: l.key, N: min(l.want, free),
+				ID: s.permits.last, Shard: l.shard.id, Lane: l.key, N: min(l.want, most),
 				LockValue: lockValue, ValidFor: job.PermitValidity,
 			},
-			node: node, lane: l, expires: now.Add(permitLife),
+			node: node, lane: l, expires: now.Add(permitLife), ahead: ahead,
 		}
 		if !s.o.Peers.SendPermit(node, out.Permit) {
 			s.peers[node].away = true
 			continue
 		}
-		s.peers[node].free[q] -= out.N
+		s.peers[node].places(ahead)[q] -= out.N
 		s.permits.add(out)
 		l.permit = out
 		s.metrics.permitsSent.Inc()

@@ -86,6 +86,49 @@ func TestPrefetchComesLast(t *testing.T) {
 	})
 }
 
+// Where no slot is free anywhere, what is due waits for one: at the own workers rather
+// than at those of a peer.
+func TestPermitsForPlacesAheadComeLast(t *testing.T) {
+	ahead := func(free, ahead int) []job.QueueDemand {
+		return []job.QueueDemand{{Namespace: "ns", Queue: "q", Free: free, Ahead: ahead}}
+	}
+	run(t, func(b *bed) {
+		b.slots.done("ahead of q", 1)
+		b.s.PeerDemand("b", ahead(0, 9))
+		b.s.PeerDemand("c", ahead(1, 0))
+		for i, want := range []string{"c", "here", "b", "b"} {
+			b.create(0, laneOf(uint8(i)), 0, 1)
+			synctest.Wait()
+			sent := b.peers.sent()
+			switch {
+			case want == "here":
+				b.wantServed(1)
+			case len(sent) == 0 || sent[len(sent)-1].node != want || sent[len(sent)-1].N != 1:
+				t.Errorf("permits %+v, want the last one to be for %s", sent, want)
+			}
+		}
+		b.wantPermits(3)
+		b.look(func() {
+			if left := b.s.peers["b"].ahead[queue{"ns", "q"}]; left != 7 {
+				t.Errorf("b has %d places left, want 7", left)
+			}
+		})
+	})
+	run(t, func(b *bed) {
+		b.s.PeerDemand("b", ahead(0, 9))
+		b.create(0, laneOf(4), 0, 1)
+		synctest.Wait()
+		b.answer(b.wantPermits(1)[0], 0, 0) // it has no place after all
+		after(3 * time.Second)
+		b.wantPermits(1)
+		b.s.PeerDemand("b", ahead(0, 1))
+		synctest.Wait()
+		b.answer(b.wantPermits(2)[1], 0, time.Now().UnixMilli()) // its place is still there
+		after(time.Millisecond)
+		b.wantPermits(3)
+	})
+}
+
 func TestPermitNobodyAnswersRunsOut(t *testing.T) {
 	run(t, func(b *bed) {
 		b.s.PeerDemand("b", demand(9))
@@ -268,6 +311,12 @@ func TestPermitted(t *testing.T) {
 	t.Run("no more than its slots", func(t *testing.T) {
 		b, results := permitted(t, 1, good, nothing)
 		if len(results) != 1 || results[0].Leased != 1 || results[0].DueMS == job.NeverMS || b.slots.count() != 1 {
+			t.Errorf("answers %+v, %d leases", results, b.slots.count())
+		}
+	})
+	t.Run("a place to wait for a slot", func(t *testing.T) {
+		b, results := permitted(t, 0, good, func(b *bed) { b.slots.done("ahead of q", 1) })
+		if len(results) != 1 || results[0].Leased != 1 || b.slots.count() != 1 {
 			t.Errorf("answers %+v, %d leases", results, b.slots.count())
 		}
 	})

@@ -43,7 +43,11 @@ func (s *Scheduler) inDoubt(shard int) bool {
 func (s *Scheduler) leasePermitted(ctx context.Context, node string, p job.Permit) (request job.LeaseRequest, r job.LeaseReply) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
 	defer cancel()
-	slots := s.o.Slots.Reserve(p.Lane.Namespace, p.Lane.Queue, min(p.N, job.MaxLeasesPerCall))
+	n := min(p.N, job.MaxLeasesPerCall)
+	slots := s.o.Slots.Reserve(p.Lane.Namespace, p.Lane.Queue, n)
+	if slots == nil || slots.Count() == 0 {
+		slots = s.o.Slots.Prefetch(p.Lane.Namespace, p.Lane.Queue, n)
+	}
 	if slots == nil || slots.Count() == 0 {
 		s.o.Peers.SendPermitResult(node, p.Lane, job.PermitResult{ID: p.ID})
 		return request, r

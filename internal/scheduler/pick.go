@@ -150,7 +150,7 @@ func (s *Scheduler) serve(l *lane, r *round) {
 		s.park(l)
 		return
 	}
-	if n := s.permit(l, lockValue, r.now); n > 0 {
+	if n := s.permit(l, lockValue, r.now, false); n > 0 {
 		s.served(l, n, r.now)
 		return
 	}
@@ -158,6 +158,10 @@ func (s *Scheduler) serve(l *lane, r *round) {
 		r.add(l, slots, lockValue)
 		l.asked = true
 		s.served(l, slots.Count(), r.now)
+		return
+	}
+	if n := s.permit(l, lockValue, r.now, true); n > 0 {
+		s.served(l, n, r.now)
 		return
 	}
 	s.backlog.parch(l)

@@ -30,7 +30,8 @@ type Config struct {
 	// Slots is how many handlers run at once in a server, of which there are Servers.
 	Slots   int
 	Servers int
-	// Prefetch is how many jobs may wait at Fermata's worker for a slot.
+	// Prefetch is how many jobs may wait at Fermata's worker for a slot: 0 as many as by
+	// default, -1 none.
 	Prefetch int
 	// PollMS is how often asynq looks for tasks that are due and for tasks to run; 0
 	// leaves its defaults.

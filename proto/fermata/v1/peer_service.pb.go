@@ -354,10 +354,12 @@ func (x *Demand) GetQueues() []*QueueDemand {
 }
 
 type QueueDemand struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	FreeSlots     int32                  `protobuf:"varint,3,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Queue     string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	FreeSlots int32                  `protobuf:"varint,3,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
+	// Attempts beyond those that would wait for a slot; see Hello.prefetch.
+	Ahead         int32 `protobuf:"varint,4,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -409,6 +411,13 @@ func (x *QueueDemand) GetQueue() string {
 func (x *QueueDemand) GetFreeSlots() int32 {
 	if x != nil {
 		return x.FreeSlots
+	}
+	return 0
+}
+
+func (x *QueueDemand) GetAhead() int32 {
+	if x != nil {
+		return x.Ahead
 	}
 	return 0
 }
@@ -840,12 +849,13 @@ const file_fermata_v1_peer_service_proto_rawDesc = "" +
 	"\bprotocol\x18\x03 \x01(\x05R\bprotocol\x12!\n" +
 	"\fmin_protocol\x18\x04 \x01(\x05R\vminProtocol\"9\n" +
 	"\x06Demand\x12/\n" +
-	"\x06queues\x18\x01 \x03(\v2\x17.fermata.v1.QueueDemandR\x06queues\"`\n" +
+	"\x06queues\x18\x01 \x03(\v2\x17.fermata.v1.QueueDemandR\x06queues\"v\n" +
 	"\vQueueDemand\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1d\n" +
 	"\n" +
-	"free_slots\x18\x03 \x01(\x05R\tfreeSlots\"H\n" +
+	"free_slots\x18\x03 \x01(\x05R\tfreeSlots\x12\x14\n" +
+	"\x05ahead\x18\x04 \x01(\x05R\x05ahead\"H\n" +
 	"\x05Nudge\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\x05R\x05shard\x12\x12\n" +
 	"\x04lane\x18\x02 \x01(\tR\x04lane\x12\x15\n" +
