@@ -93,6 +93,36 @@ func TestReconnectKeepsWhatRuns(t *testing.T) {
 	s.ack(stale, "runs")
 }
 
+// TestWhatWaitsRunsWithoutANode: in the time that it takes to find another node, what waited for a slot has had one. No
+// lease of it is left to its end.
+func TestWhatWaitsRunsWithoutANode(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	g := newGates("first", "second", "third")
+	run(t, worker.Options{Addresses: []string{a.addr}, Slots: 1}, g.handlers())
+	s := a.accept(ttl, b.addr)
+	g.open["second"] <- nil
+	g.open["third"] <- nil
+	s.lease(leaseOf("first", "gate"))
+	s.started("first")
+	s.lease(leaseOf("second", "gate"), leaseOf("third", "gate"))
+	s.cancel(leaseLost, "unknown")
+	s.returned("unknown") // so the others are there
+	a.kill()
+	g.open["first"] <- nil
+
+	s = b.accept(ttl)
+	if !slices.Equal(live(s), []string{"first", "second", "third"}) {
+		t.Errorf("hello is %v", s.hello)
+	}
+	for n := 0; n < 3; {
+		for _, r := range s.next().GetResults().GetResults() {
+			if n++; r.Outcome != succeeded {
+				t.Errorf("got %v", r)
+			}
+		}
+	}
+}
+
 // TestUnknownNamesAreCalledUnknown, which gRPC does not do.
 func TestUnknownNamesAreCalledUnknown(t *testing.T) {
 	w := run(t, worker.Options{Addresses: []string{"no..host:7070"}}, newGates().handlers())

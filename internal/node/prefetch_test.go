@@ -17,7 +17,7 @@ import (
 // While more is due than a worker has slots for, some of it waits there, also of the shards
 // that another node holds, and never more than the worker takes.
 func TestSomeRunsWaitAtTheWorker(t *testing.T) {
-	const shards, prefetch = 8, 10
+	const shards, slots, prefetch = 8, 4, 10
 	redis := redistest.Start(t)
 	sharded := func(c *node.Config) { c.Shards = shards }
 	a := startWith(t, redis.URL(), "a", sharded)
@@ -37,29 +37,50 @@ func TestSomeRunsWaitAtTheWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hello := &fermatav1.Hello{WorkerId: "w", Queues: []string{job.DefaultQueue}, Slots: 1, Prefetch: prefetch, SessionEpoch: 1}
+	hello := &fermatav1.Hello{WorkerId: "w", Queues: []string{job.DefaultQueue}, Slots: slots, Prefetch: prefetch, SessionEpoch: 1}
 	if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}}); err != nil {
 		t.Fatal(err)
 	}
+	came := make(chan *fermatav1.Lease, 1000)
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			m, err := s.Recv()
+			if err != nil {
+				failed <- err
+				return
+			}
+			for _, l := range m.GetLeases().GetLeases() {
+				came <- l
+			}
+		}
+	}()
+	// Every millisecond the oldest runs end, as many as have a slot.
 	waited := map[string]int{}
+	var held []*fermatav1.Lease
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for waited["a"] < 20 || waited["b"] < 20 {
-		m, err := s.Recv()
-		if err != nil {
+		select {
+		case err := <-failed:
 			t.Fatalf("%v; so many have waited: %v", err, waited)
-		}
-		leases := m.GetLeases().GetLeases()
-		if len(leases) > 1+prefetch {
-			t.Fatalf("%d leases at once, for 1 slot and %d that may wait", len(leases), prefetch)
-		}
-		results := &fermatav1.Results{}
-		for i, l := range leases {
-			if i > 0 { // the first one has the slot
+		case l := <-came:
+			if held = append(held, l); len(held) > slots+prefetch {
+				t.Fatalf("%d leases, for %d slots and %d that may wait", len(held), slots, prefetch)
+			}
+			if len(held) > slots {
 				id, _, _ := strings.Cut(strings.TrimPrefix(l.GetRun(), "namespaces/default/jobs/"), "/")
 				waited[holders[ring.ShardOf(job.DefaultNamespace, id, shards)]]++
 			}
-			results.Results = append(results.Results, &fermatav1.Result{LeaseId: l.GetLeaseId(), Outcome: fermatav1.Result_OUTCOME_SUCCEEDED})
-		}
-		if len(leases) > 0 {
+		case <-tick.C:
+			results := &fermatav1.Results{}
+			for _, l := range held[:min(slots, len(held))] {
+				results.Results = append(results.Results, &fermatav1.Result{LeaseId: l.GetLeaseId(), Outcome: fermatav1.Result_OUTCOME_SUCCEEDED})
+			}
+			held = held[len(results.Results):]
+			if len(results.Results) == 0 {
+				continue
+			}
 			if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Results{Results: results}}); err != nil {
 				t.Fatal(err)
 			}
