@@ -54,14 +54,15 @@ func StartCluster(ctx context.Context, dir string, masters int) (servers []*Serv
 	return servers, nil
 }
 
-// StartReplica runs a copy of a server, which writes to disk, and returns when it has caught up.
+// StartReplica runs a copy of a server, which writes to disk, and returns when it has caught up
+// and the server knows it.
 func StartReplica(ctx context.Context, dir string, of *Server) (*Server, error) {
 	host, port, _ := strings.Cut(of.Addr, ":")
 	s, err := Start(ctx, Options{Dir: dir, AOF: true, Args: []string{"--replicaof", host, port}})
 	if err != nil {
 		return nil, err
 	}
-	err = s.waitFor(ctx, "replica", func() (string, error) { return s.Client.Info(ctx, "replication").Result() }, "master_link_status:up")
+	err = of.waitFor(ctx, "primary", func() (string, error) { return of.Client.Info(ctx, "replication").Result() }, "state=online")
 	if err != nil {
 		s.Stop()
 		return nil, err
