@@ -41,10 +41,11 @@ type Options struct {
 	Slots int
 	// Prefetch is how many attempts may wait here at most, unstarted, while all slots
 	// are taken; a negative number is none. It keeps slots from standing empty for a
-	// round trip while handlers are short: nodes send as many as there are results in
-	// 10 ms, at most 32 for each slot, and only while no slot is free anywhere. What has
-	// waited for 50 ms goes back, uncounted; what waits when this process dies waits
-	// on for the end of its lease. Default 1000, which is more than nodes make use of.
+	// round trip while handlers are short: nodes see to it that there is work for 10 ms
+	// here, with at most 32 waiting for each slot, and only while no slot is free
+	// anywhere. What has waited for 50 ms goes back, uncounted; what waits when this
+	// process dies waits on for the end of its lease. Default 1000, which is more than
+	// nodes make use of.
 	Prefetch int
 	// ID is unique for this process, 1 to 128 of [A-Za-z0-9._:~-]. Default: host,
 	// process id and a random number.

@@ -6,9 +6,10 @@ import "time"
 // handlers are short, a session is therefore given attempts that wait at the worker
 // for a slot there, so that a round trip costs nobody's time.
 const (
-	// maxWait is the work that may wait behind a session's slots: enough for the trips of
-	// a permit, so that a peer's shards keep a worker as busy as those of its own node.
-	maxWait = 10 * time.Millisecond
+	// atHand is how much work a worker has at hand, in its slots and waiting for one: enough
+	// for the trips of a permit, so that a peer's shards keep it as busy as those of its own
+	// node. What comes meanwhile, of another queue or a higher priority, waits for so long.
+	atHand = 10 * time.Millisecond
 	// maxAheadPerSlot bounds what waits however short handlers are: enough that with few
 	// slots a message of results and one of leases are about as large as with many.
 	maxAheadPerSlot = 32
@@ -45,9 +46,10 @@ func (p *pace) perSecond(now time.Time) float64 {
 	return p.last
 }
 
-// ahead is how many attempts may wait behind so many slots.
+// ahead is how many attempts may wait behind so many slots, all of which are taken: none where
+// the slots are work enough.
 func (p *pace) ahead(slots int, now time.Time) int {
-	return min(maxAheadPerSlot*slots, int(p.perSecond(now)*maxWait.Seconds()))
+	return max(0, min(maxAheadPerSlot*slots, int(p.perSecond(now)*atHand.Seconds())-slots))
 }
 
 // ahead is how many attempts more the session takes, if some wait for a slot. It is none

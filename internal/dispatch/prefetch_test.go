@@ -45,13 +45,14 @@ func TestPrefetchFollowsThePaceOfResults(t *testing.T) {
 	}{
 		"no results yet":       {prefetch: 100, want: 0},
 		"for too short a time": {prefetch: 100, results: 20, every: ms, want: 0},
-		"4,000 a second":       {prefetch: 100, results: 100, every: ms / 4, want: 40},
+		"4,000 a second":       {prefetch: 100, results: 100, every: ms / 4, want: 30},
 		"as many as asked for": {prefetch: 7, results: 100, every: ms / 4, want: 7},
 		"not asked for":        {prefetch: 0, results: 100, every: ms / 4, want: 0},
-		"1,000 a second":       {prefetch: 100, results: 41, every: ms, want: 10},
+		"2,000 a second":       {prefetch: 100, results: 81, every: ms / 2, want: 10},
+		"1,000 a second":       {prefetch: 100, results: 41, every: ms, want: 0},
 		"50 a second":          {prefetch: 100, results: 30, every: 20 * ms, want: 0},
-		"a little while ago":   {prefetch: 100, results: 100, every: ms / 4, idle: 10 * ms, want: 40},
-		"a while ago":          {prefetch: 100, results: 100, every: ms / 4, idle: 50 * ms, want: 3},
+		"a little while ago":   {prefetch: 100, results: 100, every: ms / 4, idle: 10 * ms, want: 30},
+		"a while ago":          {prefetch: 100, results: 100, every: ms / 4, idle: 50 * ms, want: 0},
 		"long ago":             {prefetch: 100, results: 100, every: ms / 4, idle: time.Second, want: 0},
 	}
 	for name, test := range tests {
@@ -86,8 +87,8 @@ func TestPace(t *testing.T) {
 			p.note(now)
 		}
 	}
-	if results(4000, 40*time.Millisecond); p.ahead(100, now) != 1000 || p.ahead(10, now) != 320 {
-		t.Errorf("%d wait behind 100 slots of 100,000 results a second, and %d behind 10; want 1000 and 320", p.ahead(100, now), p.ahead(10, now))
+	if results(4000, 40*time.Millisecond); p.ahead(100, now) != 900 || p.ahead(10, now) != 320 {
+		t.Errorf("%d wait behind 100 slots of 100,000 results a second, and %d behind 10; want 900 and 320", p.ahead(100, now), p.ahead(10, now))
 	}
 	if results(10, 5*time.Second); p.ahead(100, now) != 0 {
 		t.Errorf("%d wait behind slow handlers", p.ahead(100, now))
@@ -97,8 +98,8 @@ func TestPace(t *testing.T) {
 	if results(1, 0); p.ahead(100, now) != 0 {
 		t.Errorf("%d wait although nothing is known", p.ahead(100, now))
 	}
-	if results(80, 40*time.Millisecond); p.ahead(100, now) != 20 {
-		t.Errorf("%d wait, want 20", p.ahead(100, now))
+	if results(80, 40*time.Millisecond); p.ahead(10, now) != 10 {
+		t.Errorf("%d wait, want 10", p.ahead(10, now))
 	}
 	if p.forget(); p.ahead(100, now) != 0 {
 		t.Error("what was forgotten is known")
@@ -118,19 +119,19 @@ func TestPlacesAheadComeBesideFreeSlots(t *testing.T) {
 		}
 		want(10, 0)
 		b.show(s, 100, time.Millisecond/4)
-		want(10, 40)
+		want(10, 30)
 		slots := b.d.Reserve("ns", "q", 9)
-		want(1, 40)
+		want(1, 30)
 		last := b.d.Reserve("ns", "q", 1)
-		want(0, 40)
-		some := b.d.Prefetch("ns", "q", 19)
-		want(0, 21)
+		want(0, 30)
+		some := b.d.Prefetch("ns", "q", 14)
+		want(0, 16)
 		more := b.d.Prefetch("ns", "q", 5)
 		want(0, 0) // until half of them are gone
 		for _, r := range []*Reservation{slots, last, some, more} {
 			r.Deliver(nil)
 		}
-		want(10, 40)
+		want(10, 30)
 		s.Close("cut", nil)
 		if n := b.d.Demand(); len(n) != 0 {
 			t.Errorf("peers hear of %+v, want nothing", n)
@@ -149,8 +150,8 @@ func TestPlacesAreJudgedAnew(t *testing.T) {
 			b.show(s, 100, time.Millisecond/4)
 			slots = append(slots, b.d.Reserve("ns", "q", 2))
 		}
-		if n := b.d.Demand()[0]; n.Ahead < 40 {
-			t.Fatalf("peers hear of %+v, want 40 places at y and some at x", n)
+		if n := b.d.Demand()[0]; n.Ahead < 38 {
+			t.Fatalf("peers hear of %+v, want 38 places at y and some at x", n)
 		}
 		time.Sleep(time.Second)
 		if r := b.d.Prefetch("ns", "q", 1000); r.Count() != 0 {

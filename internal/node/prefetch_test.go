@@ -17,7 +17,7 @@ import (
 // While more is due than a worker has slots for, some of it waits there, also of the shards
 // that another node holds, and never more than the worker takes.
 func TestSomeRunsWaitAtTheWorker(t *testing.T) {
-	const shards, slots, prefetch = 8, 4, 10
+	const shards, slots, prefetch = 8, 10, 10
 	redis := redistest.Start(t)
 	sharded := func(c *node.Config) { c.Shards = shards }
 	a := startWith(t, redis.URL(), "a", sharded)
