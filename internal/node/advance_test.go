@@ -17,22 +17,11 @@ import (
 func TestLeasesComeInAdvance(t *testing.T) {
 	redis := redistest.Start(t)
 	n := start(t, redis.URL(), "a")
-	workers := fermatav1.NewWorkerServiceClient(connect(t, n))
 	const each = 20
 	streams := map[string]fermatav1.WorkerService_WorkClient{}
 	for _, queue := range []string{"waits", "plain"} {
-		s, err := workers.Work(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
 		hello := &fermatav1.Hello{WorkerId: queue, Queues: []string{queue}, Slots: 4 * each, SessionEpoch: 1, StartsAfter: queue == "waits"}
-		if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}}); err != nil {
-			t.Fatal(err)
-		}
-		if m, err := s.Recv(); err != nil || m.GetWelcome() == nil {
-			t.Fatalf("%v, %v, want a welcome", m, err)
-		}
-		streams[queue] = s
+		streams[queue] = welcomed(t.Context(), t, n, hello)
 	}
 	c := jobs(t, n)
 	first := time.Now().Add(2 * time.Second)

@@ -109,6 +109,22 @@ func workWith(t *testing.T, o worker.Options, handlers map[string]func(context.C
 	})
 }
 
+// welcomed opens a stream of a worker that the test plays itself.
+func welcomed(ctx context.Context, t *testing.T, n *node.Node, hello *fermatav1.Hello) fermatav1.WorkerService_WorkClient {
+	t.Helper()
+	s, err := fermatav1.NewWorkerServiceClient(connect(t, n)).Work(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.Recv(); err != nil || m.GetWelcome() == nil {
+		t.Fatalf("%v, %v, want a welcome", m, err)
+	}
+	return s
+}
+
 func every(d time.Duration, handler string) *fermatav1.Job {
 	return &fermatav1.Job{
 		Handler: handler,

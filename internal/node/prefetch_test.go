@@ -33,14 +33,8 @@ func TestSomeRunsWaitAtTheWorker(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, err := fermatav1.NewWorkerServiceClient(connect(t, b)).Work(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
 	hello := &fermatav1.Hello{WorkerId: "w", Queues: []string{job.DefaultQueue}, Slots: slots, Prefetch: prefetch, SessionEpoch: 1}
-	if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}}); err != nil {
-		t.Fatal(err)
-	}
+	s := welcomed(ctx, t, b, hello)
 	came := make(chan *fermatav1.Lease, 1000)
 	failed := make(chan error, 1)
 	go func() {
