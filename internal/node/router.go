@@ -148,7 +148,7 @@ func (n *Node) permitLoop(ctx context.Context) {
 		case p := <-n.permits:
 			p.permit.ValidFor -= time.Since(p.arrived)
 			if n.scheduler.Permitted(ctx, p.peer, p.permit) > 0 {
-				n.share.leased()
+				n.share.leased(time.Now())
 			}
 			n.wakeDemand() // the peer may have used up what it knew of
 		}
@@ -227,11 +227,11 @@ func (n *Node) offered() []job.QueueDemand {
 // demandChanged wakes whoever waits for free slots and has its turn. What peers leave in
 // theirs is for this node's own shards when it ends.
 func (n *Node) demandChanged() {
-	switch n.share.came(time.Now(), n.peers.Wanting()) {
+	switch whose, length := n.share.came(time.Now(), n.peers.Wanting()); whose {
 	case ownTurn:
 		n.scheduler.DemandChanged()
 	case peersBegin:
-		time.AfterFunc(peersTurn, func() {
+		time.AfterFunc(length, func() {
 			n.share.over()
 			n.scheduler.DemandChanged()
 		})
