@@ -31,7 +31,7 @@ var submit = Scenario{
 	Title: "Registration",
 	Text: "One-time jobs due in an hour, 200-byte payloads. BatchCreateJobs: 1,000 a call, each client one call at a time; names only: without the jobs in the answer. CreateJob: " +
 		"64 calls of one Go client in flight, which brings those together that would wait for one another, or one; stub: without the client, " +
-		"each a call of its own. Latencies are those of a call. asynq has no call for several tasks.",
+		"each a call of its own; no ids: the client makes them, as asynq's does. Latencies are those of a call. asynq has no call for several tasks.",
 	Metrics: []Metric{
 		{"rate", "jobs/s", 0}, {"p50", "call p50 ms", 2}, {"p99", "call p99 ms", 2}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "scheduler us/job", 1},
 	},
@@ -45,6 +45,8 @@ var submit = Scenario{
 		}
 		cases = append(cases, Case{peerFermata, "BatchCreateJobs, names only, clients: 4", func(ctx context.Context, r *runner) (Sample, error) {
 			return submitBatches(ctx, r, n, 4, (*client.Client).CreateJobNames)
+		}}, Case{peerFermata, "BatchCreateJobs, names only, no ids, clients: 4", func(ctx context.Context, r *runner) (Sample, error) {
+			return submitBatches(ctx, r, n, 4, createNamesWithoutIDs)
 		}})
 		for _, inFlight := range []int{64, 1} {
 			jobs := n / 4
@@ -54,6 +56,9 @@ var submit = Scenario{
 			cases = append(cases,
 				Case{peerFermata, fmt.Sprintf("CreateJob, %d in flight", inFlight), func(ctx context.Context, r *runner) (Sample, error) {
 					return submitSingly(ctx, r, jobs, inFlight, (*client.Client).CreateJob)
+				}},
+				Case{peerFermata, fmt.Sprintf("CreateJob, no ids, %d in flight", inFlight), func(ctx context.Context, r *runner) (Sample, error) {
+					return submitSingly(ctx, r, jobs, inFlight, createWithoutID)
 				}},
 				Case{peerAsynq, fmt.Sprintf("Enqueue, %d in flight", inFlight), func(ctx context.Context, r *runner) (Sample, error) {
 					return submitAsynq(ctx, r, jobs, inFlight)
@@ -67,13 +72,14 @@ var submit = Scenario{
 	Targets: func(r Results) []Target {
 		batch := none
 		for _, row := range r.Rows {
-			if v := row.Median("rate"); row.Peer == peerFermata && strings.HasPrefix(row.Setting, "Batch") && !(v <= batch) {
+			if v := row.Median("rate"); row.Peer == peerFermata && strings.HasPrefix(row.Setting, "Batch") && !strings.Contains(row.Setting, "no ids") && !(v <= batch) {
 				batch = v
 			}
 		}
 		return []Target{
 			{Text: "BatchCreateJobs, best number of clients", Value: batch, Required: 60_000, Aimed: 90_000, Unit: "jobs/s"},
 			{Text: "CreateJob, 64 in flight", Value: r.Of(peerFermata, "CreateJob, 64 in flight", "rate"), Required: 20_000, Aimed: none, Unit: "jobs/s"},
+			{Text: "CreateJob, no ids, 64 in flight", Value: r.Of(peerFermata, "CreateJob, no ids, 64 in flight", "rate"), Required: 20_000, Aimed: none, Unit: "jobs/s"},
 			{Text: "CreateJob, one client: p99", Value: r.Of(peerFermata, "CreateJob, 1 in flight", "p99"), Required: 2, Aimed: none, AtMost: true, Unit: "ms"},
 		}
 	},
@@ -104,6 +110,18 @@ type create func(c *client.Client, ctx context.Context, id string, j *client.Job
 
 func createByStub(c *client.Client, ctx context.Context, id string, j *client.Job) (*client.Job, error) {
 	return c.JobService().CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: "namespaces/" + c.Namespace(), JobId: id, Job: j})
+}
+
+// Without ids the client makes them, as asynq's client does with those of its tasks.
+func createWithoutID(c *client.Client, ctx context.Context, _ string, j *client.Job) (*client.Job, error) {
+	return c.CreateJob(ctx, "", j)
+}
+
+func createNamesWithoutIDs(c *client.Client, ctx context.Context, jobs []client.NewJob) ([]client.Created, error) {
+	for i := range jobs {
+		jobs[i].ID = ""
+	}
+	return c.CreateJobNames(ctx, jobs)
 }
 
 func submitSingly(ctx context.Context, r *runner, n, inFlight int, do create) (Sample, error) {

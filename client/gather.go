@@ -56,7 +56,7 @@ type gathered struct {
 
 // enter gives a caller a place for a call of its own, which it gives back by leave. If
 // there is none, it waits for the result of a batch; without a result it has to call for
-// itself after all, without a place.
+// itself after all, without a place, and under the id that the batch gave its job.
 func (g *gather) enter(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool, result *Created, err error) {
 	g.mu.Lock()
 	if g.under < gatherWidth {
@@ -72,6 +72,7 @@ func (g *gather) enter(ctx context.Context, q *fermatav1.CreateJobRequest, size 
 	defer patience.Stop()
 	select {
 	case <-w.turn:
+		q.JobId = w.request.GetJobId()
 		return false, w.result, nil
 	case <-ctx.Done():
 		return false, nil, ctx.Err()
@@ -82,6 +83,7 @@ func (g *gather) enter(ctx context.Context, q *fermatav1.CreateJobRequest, size 
 	}
 	select {
 	case <-w.turn:
+		q.JobId = w.request.GetJobId()
 		return false, w.result, nil
 	case <-ctx.Done():
 		return false, nil, ctx.Err()

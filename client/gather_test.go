@@ -28,6 +28,7 @@ type registrar struct {
 	mu      sync.Mutex
 	calls   map[string]int // of CreateJob, by id
 	batches []int
+	asked   []string              // ids of jobs in batches
 	refuse  map[string]codes.Code // in batches, by id
 	broken  bool                  // batches fail as a whole
 }
@@ -44,6 +45,9 @@ func (r *registrar) BatchCreateJobs(_ context.Context, q *fermatav1.BatchCreateJ
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.batches = append(r.batches, len(q.GetRequests()))
+	for _, item := range q.GetRequests() {
+		r.asked = append(r.asked, item.GetJobId())
+	}
 	if r.broken {
 		return nil, status.Error(codes.ResourceExhausted, "no batches")
 	}

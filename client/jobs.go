@@ -13,7 +13,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// CreateJob registers a job under an id; the cluster makes one if it is empty.
+// CreateJob registers a job under an id; if it is empty one is made, which is cheapest for
+// the cluster where many are registered at once: their ids have them stored together.
 // The job's namespace is the client's. Creating the same job twice is no error;
 // another job under the same id is ([IsExists]).
 //
@@ -22,7 +23,8 @@ import (
 func (c *Client) CreateJob(ctx context.Context, id string, j *Job) (*Job, error) {
 	q := &fermatav1.CreateJobRequest{Parent: c.parent(), JobId: id, Job: j}
 	if id == "" {
-		// The cluster makes the id from it, so that a repetition finds the job.
+		// What is sent by itself has its id made from it by the cluster, so that a
+		// repetition finds the job.
 		q.RequestId = NewRequestID()
 	}
 	size := proto.Size(j)
@@ -57,8 +59,10 @@ func (c *Client) createInPlace(ctx context.Context, q *fermatav1.CreateJobReques
 	return answer, err
 }
 
-// createTogether registers jobs by one call that is tried once.
+// createTogether registers jobs by one call that is tried once. It gives ids to those that
+// have none.
 func (c *Client) createTogether(ctx context.Context, requests []*fermatav1.CreateJobRequest) ([]Created, error) {
+	nameTogether(c.o.Namespace, requests)
 	answer, err := c.jobs.BatchCreateJobs(ctx, &fermatav1.BatchCreateJobsRequest{Parent: c.parent(), Requests: requests})
 	results := make([]Created, len(answer.GetResults()))
 	for i, r := range answer.GetResults() {
@@ -67,7 +71,7 @@ func (c *Client) createTogether(ctx context.Context, requests []*fermatav1.Creat
 	return results, err
 }
 
-// NewJob is one entry of CreateJobs.
+// NewJob is one entry of CreateJobs. If ID is empty, one is made: see [Client.CreateJob].
 type NewJob struct {
 	ID  string
 	Job *Job
@@ -115,6 +119,7 @@ func (c *Client) createBatches(ctx context.Context, jobs []NewJob, namesOnly boo
 			}
 			q.Requests = append(q.Requests, item)
 		}
+		nameTogether(c.o.Namespace, q.Requests)
 		answer, err := call(ctx, c, c.jobs.BatchCreateJobs, q)
 		if err != nil {
 			return results, err

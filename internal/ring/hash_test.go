@@ -62,3 +62,30 @@ func TestShardOfStaysInRange(t *testing.T) {
 		}
 	})
 }
+
+// TestCompleteLeadsToTheShard: whatever the beginning, and however many shards there may be.
+func TestCompleteLeadsToTheShard(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		namespace, beginning := rapid.String().Draw(t, "namespace"), rapid.String().Draw(t, "beginning")
+		shards := rapid.IntRange(1, 512).Draw(t, "shards")
+		shard := rapid.IntRange(0, shards-1).Draw(t, "shard")
+		id, ok := ring.Complete(namespace, beginning, shard, shards)
+		if !ok || len(id) != len(beginning)+3 || id[:len(beginning)] != beginning {
+			t.Fatalf("%q, %v", id, ok)
+		}
+		if got := ring.ShardOf(namespace, id, shards); got != shard {
+			t.Fatalf("%q is in shard %d", id, got)
+		}
+	})
+}
+
+func TestCompleteWithoutAWay(t *testing.T) {
+	for shard := range 64 {
+		if id, ok := ring.Complete("default", "job-", shard, 1<<40); ok && ring.ShardOf("default", id, 1<<40) != shard {
+			t.Fatalf("%q is not in shard %d", id, shard)
+		} else if !ok {
+			return
+		}
+	}
+	t.Fatal("32,768 endings lead to each of 2^40 shards")
+}
