@@ -1,6 +1,9 @@
 package worker
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Where slots are free in plenty, leases come some milliseconds before they are due. They
 // take their slots at once and begin when they are due, by the time that has passed here
@@ -63,10 +66,14 @@ func together(due, now time.Time, held int) time.Time {
 	return due
 }
 
-// giveBackEarly returns what is not due yet, on a session that knows it.
-func (w *Worker) giveBackEarly(s *session) {
-	for len(w.table.early) > 0 {
-		a := w.table.early.Top()
+// giveBackEarly returns attempts that are not due yet, on a session that knows them. One
+// that a Hello named counts as started, and as failed if it comes back: it begins instead,
+// before long.
+func (w *Worker) giveBackEarly(s *session, when func(*attempt) bool) {
+	for _, a := range slices.Clone(w.table.early) {
+		if !when(a) {
+			continue
+		}
 		w.release(a)
 		w.forget(a)
 		if s != nil && a.known == s.epoch {

@@ -128,6 +128,48 @@ func TestEarlyLeasesOutliveTheStream(t *testing.T) {
 	next.started("early")
 }
 
+// A node that was told of an early lease by a Hello takes it for started, and would count it
+// as failed if it came back: a worker that stops then has it begin.
+func TestEarlyLeasesThatWereNamedBeginInADrain(t *testing.T) {
+	for name, welcomed := range map[string]bool{"named and welcomed": true, "named": false} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			g := newGates("early")
+			w := run(t, worker.Options{Addresses: []string{n.addr}, Slots: 4}, g.handlers())
+			s := n.accept(time.Minute)
+			s.lease(leaseOf("early", "gate", dueIn(2*time.Second)), leaseOf("mark", "gate", dueIn(time.Hour)))
+			s.cancel(fermatav1.Cancel_REASON_REQUESTED, "mark")
+			s.result("mark")
+			s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, "mark")
+			s.end <- nil
+			next := n.greeted()
+			if welcomed {
+				next.welcome(time.Minute)
+			}
+			if live := next.hello.Live; !slices.Contains(live, "early") {
+				t.Fatalf("live are %v", live)
+			}
+			w.stop()
+			if !welcomed {
+				next.welcome(time.Minute)
+			}
+			for began := false; !began; {
+				m := next.next()
+				if back := m.GetReturned().GetLeaseIds(); len(back) > 0 {
+					t.Fatalf("%v came back", back)
+				}
+				began = slices.Contains(m.GetStarted().GetLeaseIds(), "early")
+			}
+			g.open["early"] <- nil
+			next.result("early")
+			next.ack(fermatav1.ResultAck_STATUS_ACCEPTED, "early")
+			if err := w.returned(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // Without a stream for as long as leases live, what is early is lost like what runs.
 func TestEarlyLeasesAreLostWithTheStream(t *testing.T) {
 	n := newNode(t)

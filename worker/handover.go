@@ -48,15 +48,24 @@ func (w *Worker) hello(s *session) *fermatav1.Hello {
 func (w *Worker) live(epoch int32) []string {
 	most := 2*w.o.Slots + 1024
 	ids := make([]string, 0, min(len(w.table.attempts), most))
+	now := time.Now()
 	for _, p := range []phase{running, early, ended} {
 		for _, a := range w.table.attempts {
-			if a.phase == p && !a.lost && len(ids) < most {
-				a.known = epoch
+			if a.phase == p && (!a.lost || w.hangs(a, now)) && len(ids) < most {
+				a.known, a.named = epoch, true
 				ids = append(ids, a.id)
 			}
 		}
 	}
 	return ids
+}
+
+// hangs tells whether an attempt has only its slot left: its handler goes on although its
+// lease has ended beyond doubt. A node that is told of it says that it is lost, and takes
+// the slot for free when the handler has ended. Without that it would send what is due to
+// slots that are none.
+func (w *Worker) hangs(a *attempt, now time.Time) bool {
+	return a.phase == running && (a.lostOn != 0 || now.Sub(a.lostAt) >= w.table.ttl)
 }
 
 // attach makes a welcomed session the current one.

@@ -126,13 +126,13 @@ func (w *Worker) loseAll() {
 	t.lossAt = time.Time{}
 	lost := 0
 	w.giveBack(nil, always)
-	w.giveBackEarly(nil)
+	w.giveBackEarly(nil, always)
 	for _, a := range t.attempts {
 		if a.lost {
 			continue
 		}
 		lost++
-		a.lost, a.lostOn, a.sentOn = true, 0, nil
+		a.lost, a.lostOn, a.lostAt, a.sentOn = true, 0, time.Now(), nil
 		switch a.phase {
 		case running:
 			a.ctx.end(ErrLeaseLost, time.Now())

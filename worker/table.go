@@ -35,13 +35,16 @@ type attempt struct {
 	phase  phase
 	result result // of an ended attempt
 	void   bool   // the result is a failure that comes from losing the lease
+	// named: a Hello had it among what is live, so that a node takes it for started.
+	named bool
 	// known is the epoch of the latest session whose node knows that the lease
 	// is here, because it gave it or read it in a Hello.
 	known int32
 	// lost: the lease has ended. lostOn is the epoch of the session whose node
-	// said so, 0 if it was this process's clock.
+	// said so, 0 if it was this process's clock, at lostAt.
 	lost   bool
 	lostOn int32
+	lostAt time.Time
 	// sentOn is the session that took the result last, at sentAt.
 	sentOn *session
 	sentAt time.Time
@@ -196,7 +199,7 @@ func (w *Worker) beginDrain() int {
 	w.table.draining = true
 	s := w.table.current
 	w.giveBack(s, always)
-	w.giveBackEarly(s)
+	w.giveBackEarly(s, func(a *attempt) bool { return !a.named })
 	if s != nil {
 		s.out.draining = true
 		s.wakeUp()

@@ -562,8 +562,8 @@ func (d *Dispatcher) audit(t testing.TB) {
 				t.Errorf("session %s has a forgotten attempt %s", key, a.id)
 			}
 		}
-		if busy != s.busy || results != s.pending || s.reserved < 0 {
-			t.Errorf("session %s: busy %d, counted %d; pending %d, counted %d; reserved %d", key, s.busy, busy, s.pending, results, s.reserved)
+		if busy != s.busy || results != s.pending || s.reserved < 0 || s.promised < 0 {
+			t.Errorf("session %s: busy %d, counted %d; pending %d, counted %d; reserved %d, promised %d", key, s.busy, busy, s.pending, results, s.reserved, s.promised)
 		}
 		if len(s.fresh) != len(s.seats) {
 			t.Errorf("session %s: %d of %d seats are looked at", key, len(s.fresh), len(s.seats))

@@ -56,7 +56,7 @@ func (p *pace) ahead(slots int, now time.Time) int {
 // until half of what may wait is gone: they come in batches.
 func (s *Session) ahead() int {
 	waiting := min(s.hello.Prefetch, s.pace.ahead(s.hello.Slots, time.Now()))
-	if room := s.room(waiting); room > 0 && 2*room >= waiting {
+	if room := s.room(waiting) - s.promised; room > 0 && 2*room >= waiting {
 		return room
 	}
 	return 0

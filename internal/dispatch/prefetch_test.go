@@ -254,3 +254,37 @@ func TestPrefetchDoesNotTakeReservedSlots(t *testing.T) {
 		s.Close("cut", nil)
 	})
 }
+
+// Slots that come free while a call for places is under way are slots like others: its server
+// may be away.
+func TestSlotsThatComeFreeAreNotPromised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, out := b.connectAhead("w", 2, 8, 1)
+		b.show(s, 60, time.Millisecond/2)
+		out.took()
+		running := b.deliver("a", "b")
+		s.Started(running)
+		away := b.d.Prefetch("ns", "q", 8)
+		if away.Count() != 8 {
+			t.Fatalf("%d may wait, want 8", away.Count())
+		}
+		if n := b.d.Prefetch("ns", "q", 8).Count(); n != 0 {
+			t.Errorf("%d places are promised twice", n)
+		}
+		s.Results([]job.Result{ok(running[0])[0], ok(running[1])[0]})
+		b.wantFree(2)
+		b.wantSent(out, "lease a", "lease b", "ack a accepted", "ack b accepted")
+		b.deliver("c", "d")
+		leases := make([]job.Leased, 8)
+		for i := range leases {
+			leases[i] = b.lease(fmt.Sprint(i))
+		}
+		away.Deliver(leases)
+		if got := out.took(); len(got) != 10 {
+			t.Errorf("worker was sent %q, want all", got)
+		}
+		b.wantFree(0)
+		s.Close("cut", nil)
+	})
+}

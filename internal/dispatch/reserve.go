@@ -79,13 +79,13 @@ func (d *Dispatcher) share(r *Reservation, n int) {
 			h.Remove(t)
 			continue
 		}
-		t.load = float64(t.s.busy+t.s.reserved+p.n) / float64(t.s.hello.Slots)
+		t.load = float64(t.s.taken()+p.n) / float64(t.s.hello.Slots)
 		h.Fix(t)
 	}
 	d.mu.turns++
 	r.advance = !r.ahead
 	for _, p := range r.parts {
-		p.s.reserved += p.n
+		p.s.book(r, p.n)
 		p.s.last = d.mu.turns
 		p.s.changed()
 		r.count += p.n
@@ -97,7 +97,16 @@ func (d *Dispatcher) share(r *Reservation, n int) {
 // does not start them before they are, and the slots that they take until then are not
 // missed. Most reservations take more than they will use.
 func (s *Session) spacious() bool {
-	return s.hello.StartsAfter && 2*s.busy <= s.hello.Slots && 4*(s.busy+s.reserved) <= 3*s.hello.Slots
+	return s.hello.StartsAfter && 2*s.busy <= s.hello.Slots && 4*s.taken() <= 3*s.hello.Slots
+}
+
+// book has a reservation hold so many slots more, or places, or fewer.
+func (s *Session) book(r *Reservation, n int) {
+	if r.ahead {
+		s.promised += n
+	} else {
+		s.reserved += n
+	}
 }
 
 // MayAdvance tells whether slots that are reserved now would be for leases that are not due
@@ -168,7 +177,7 @@ func (r *Reservation) Deliver(leases []job.Leased) {
 		d.mu.reserved--
 	}
 	for _, p := range r.parts {
-		p.s.reserved -= p.n
+		p.s.book(r, -p.n)
 		p.s.changed()
 	}
 	now := time.Now()

@@ -23,6 +23,7 @@ type Session struct {
 	last     uint64  // the dispatcher's turn in which it was last given a slot
 	busy     int     // slots taken by attempts
 	reserved int     // slots taken by reservations
+	promised int     // places to wait for a slot that are reserved; no slot is kept for them
 	pending  int     // results on their way to the ledger
 	pace     pace
 	draining bool
@@ -90,8 +91,8 @@ func (d *Dispatcher) admit(s *Session, addresses []string) error {
 // ledger do not take slots until they are many.
 func (s *Session) free() int { return max(0, s.room(0)) }
 
-// room is how many more attempts the session takes if so many may wait there. It is
-// negative when more wait.
+// room is how many more attempts the session takes if so many may wait there, beside those
+// that will. It is negative when more wait.
 func (s *Session) room(waiting int) int {
 	if !s.open() {
 		return 0
@@ -99,13 +100,16 @@ func (s *Session) room(waiting int) int {
 	return min(s.hello.Slots+waiting-s.busy, s.hello.Slots+pendingSlack-s.pending) - s.reserved
 }
 
+// taken is how many slots and places are, or will be.
+func (s *Session) taken() int { return s.busy + s.reserved + s.promised }
+
 // load is the part of the slots that is taken.
-func (s *Session) load() float64 { return float64(s.busy+s.reserved) / float64(s.hello.Slots) }
+func (s *Session) load() float64 { return float64(s.taken()) / float64(s.hello.Slots) }
 
 // holds tells whether the session still takes what it was reserved for. What came
 // meanwhile may wait in the slot that was free then, and pending results may be more.
 func (s *Session) holds() bool {
-	return s.open() && s.busy+s.reserved < s.hello.Slots+s.hello.Prefetch
+	return s.open() && s.taken() < s.hello.Slots+s.hello.Prefetch
 }
 
 func (s *Session) open() bool { return !s.closed && !s.stopping && !s.draining }

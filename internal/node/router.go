@@ -113,17 +113,18 @@ func (n *Node) OnNudge(shard int, head job.LaneHead) {
 	n.scheduler.Nudge(shard, []job.LaneHead{head})
 }
 
-// OnPermit queues a peer's permit; one too many is left to expire. A node that stops has
-// no slots, and says so: the jobs need not wait until the permit expires.
+// OnPermit queues a peer's permit. A node that stops has no slots, nor has one with too
+// many permits, and says so: the jobs need not wait until the permit expires.
 func (n *Node) OnPermit(peer string, p job.Permit) {
-	if n.ctx.Err() != nil {
-		n.peers.SendPermitResult(peer, p.Lane, job.PermitResult{ID: p.ID})
-		return
+	if n.ctx.Err() == nil {
+		select {
+		case n.permits <- permit{peer, p, time.Now()}:
+			return
+		default:
+			n.wakeDemand() // the peer is to hear of free slots again
+		}
 	}
-	select {
-	case n.permits <- permit{peer, p, time.Now()}:
-	default:
-	}
+	n.peers.SendPermitResult(peer, p.Lane, job.PermitResult{ID: p.ID})
 }
 
 // permit is a peer's permit on its way to the scheduler.
@@ -136,7 +137,9 @@ type permit struct {
 const (
 	// permitLeasers is the number of leasing calls under permits at once.
 	permitLeasers = 8
-	permitQueue   = 64
+	// permitQueue is how many wait for them: as many as a peer sends at once where a great
+	// many lanes fall due. Those that have waited too long are not used.
+	permitQueue = 4096
 )
 
 // permitLoop leases under peers' permits.
@@ -147,7 +150,9 @@ func (n *Node) permitLoop(ctx context.Context) {
 			return
 		case p := <-n.permits:
 			p.permit.ValidFor -= time.Since(p.arrived)
-			if n.scheduler.Permitted(ctx, p.peer, p.permit) > 0 {
+			// A lease for a queue that is not scarce says nothing of whose turn it is.
+			lane := p.permit.Lane
+			if n.scheduler.Permitted(ctx, p.peer, p.permit) > 0 && n.scheduler.Waits(lane.Namespace, lane.Queue) {
 				n.share.leased(time.Now())
 			}
 			n.wakeDemand() // the peer may have used up what it knew of

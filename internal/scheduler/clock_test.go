@@ -3,6 +3,8 @@ package scheduler
 import (
 	"testing"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
 )
 
 func TestClockEstimate(t *testing.T) {
@@ -58,6 +60,22 @@ func TestSlowShardClockIsNoBusyLoop(t *testing.T) {
 			}
 		})
 	}
+}
+
+// So it is where a peer leases: its answers tell nothing of the shard's clock.
+func TestSlowShardClockIsNoBusyLoopOfPermits(t *testing.T) {
+	run(t, func(b *bed) {
+		due := time.Now().Add(2 * time.Second).UnixMilli()
+		b.s.PeerDemand("b", demand(9))
+		b.peers.onPermit = func(node string, p job.Permit) {
+			time.AfterFunc(200*time.Microsecond, func() { b.s.PermitResult(node, job.PermitResult{ID: p.ID, DueMS: due}) })
+		}
+		b.store.put(0, laneOf(1), due)
+		after(4 * time.Second)
+		if n := len(b.peers.sent()); n < 10 || n > 200 {
+			t.Errorf("%d permits within 2 s in which nothing is due by the shard's clock", n)
+		}
+	})
 }
 
 // An answer that took long shows a clock that is long past. It must not make the

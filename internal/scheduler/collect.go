@@ -35,36 +35,43 @@ func (s *Scheduler) collectPermitted(ctx context.Context, request job.LeaseReque
 	s.unused(request.Quotas[0].Lane, request.Quotas[0].N-got[0])
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.doubtful, request.Shard)
+	if s.doubtful[request.Shard]--; s.doubtful[request.Shard] == 0 {
+		delete(s.doubtful, request.Shard)
+	}
 }
 
 // repeat makes a call until it is answered, its leases would have ended, or ctx
-// ends. It returns the last answer, and how much was delivered for each quota.
+// ends. It returns the last answer, and how much was delivered for each quota. A
+// repetition asks for no leases, which brings those that its batch has got: so no slot
+// waits for a server that is away.
 func (s *Scheduler) repeat(ctx context.Context, request job.LeaseRequest, r job.LeaseReply) (job.LeaseReply, []int) {
 	s.o.Logger.Warn("leasing call has no answer and is repeated", "shard", request.Shard, "error", r.Err)
-	asked, got := request.Quotas, make([]int, len(request.Quotas))
+	asked := request.Quotas
+	request.Quotas = make([]job.LaneQuota, len(asked))
+	for i, q := range asked {
+		request.Quotas[i] = job.LaneQuota{Lane: q.Lane}
+	}
 	// What the call has leased in advance is due when it is repeated.
 	request.Advance = 0
 	for until := time.Now().Add(s.o.LeaseTTL); unknown(r) && time.Now().Before(until) && pause(ctx, errorRest); {
-		var slots []Reservation
-		request.Quotas, slots = s.reserveAgain(asked)
 		r = s.o.Store.Lease(ctx, []job.LeaseRequest{request})[0]
-		got = deliver(asked, slots, r.Leased)
 		s.metrics.leased(len(r.Leased), r.Err)
 	}
-	return r, got
+	return r, deliver(asked, s.reserveFor(asked, r.Leased), r.Leased)
 }
 
-// reserveAgain takes slots for a repetition. What the call has leased comes whatever
-// is free, and goes back if there are fewer slots than there were, or none; if it has
-// leased nothing, it does no more than for these slots.
-func (s *Scheduler) reserveAgain(asked []job.LaneQuota) (quotas []job.LaneQuota, slots []Reservation) {
-	quotas, slots = make([]job.LaneQuota, len(asked)), make([]Reservation, len(asked))
-	for i, q := range asked {
-		slots[i] = s.o.Slots.Reserve(q.Lane.Namespace, q.Lane.Queue, q.N)
-		quotas[i] = job.LaneQuota{Lane: q.Lane, N: slots[i].Count()}
+// reserveFor takes slots for what was leased without any. If they are too few, the rest
+// goes to whatever is free when it is delivered, or back.
+func (s *Scheduler) reserveFor(quotas []job.LaneQuota, leased []job.Leased) []Reservation {
+	need := make(map[job.Lane]int, len(quotas))
+	for _, l := range leased {
+		need[l.State.Lane]++
 	}
-	return quotas, slots
+	slots := make([]Reservation, len(quotas))
+	for i, q := range quotas {
+		slots[i] = s.o.Slots.Reserve(q.Lane.Namespace, q.Lane.Queue, need[q.Lane])
+	}
+	return slots
 }
 
 // pause waits; false if ctx ended.

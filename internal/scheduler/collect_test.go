@@ -110,3 +110,99 @@ func TestPermittedCallWithoutAnswerIsRepeated(t *testing.T) {
 		}
 	})
 }
+
+// A repetition that hangs holds no slots: those that come free are for the shards of other
+// servers.
+func TestARepetitionHoldsNoSlots(t *testing.T) {
+	run(t, func(b *bed) {
+		const sick, healthy = 0, 1
+		b.acquire(healthy)
+		b.slots.done("q", 10)
+		b.store.set(func() {
+			b.store.fail = func(shard int) error {
+				if shard == sick {
+					return job.ErrUnavailable
+				}
+				return nil
+			}
+			b.store.executed = func() {
+				hangs := false
+				b.store.set(func() {
+					last := b.store.calls[len(b.store.calls)-1]
+					hangs = last.requests[0].Shard == sick
+				})
+				if hangs {
+					time.Sleep(3 * time.Second)
+				}
+			}
+		})
+		b.create(sick, laneOf(5), 0, 50)
+		for range 5 {
+			time.Sleep(3 * time.Second)
+			b.slots.set(func() {
+				if b.slots.open > 0 {
+					t.Errorf("%d reservations, %d slots free, while a repetition hangs", b.slots.open, b.slots.free["q"])
+				}
+			})
+		}
+		b.create(healthy, laneOf(5), 0, 10)
+		time.Sleep(10 * time.Millisecond)
+		b.wantServed(10)
+	})
+}
+
+// Each of two calls under permits for one shard has its leases looked for.
+func TestAllPermittedCallsWithoutAnswerAreRepeated(t *testing.T) {
+	run(t, func(a *bed) {
+		b := newBed(t, "b", a.store)
+		b.slots.free["q"] = 9
+		b.start()
+		defer b.stop()
+		for i := range 2 {
+			a.store.put(0, laneOf(uint8(4+i)), time.Now().Add(-time.Second).UnixMilli())
+		}
+		lost := 0
+		a.trips(10 * time.Millisecond)
+		a.store.set(func() { a.store.lose = func(int) bool { lost++; return lost <= 2 } })
+		for i := range 2 {
+			go b.s.Permitted(context.Background(), "a", job.Permit{
+				ID: int64(i), Lane: laneOf(uint8(4 + i)), N: 5, ValidFor: job.PermitValidity, LockValue: a.held[0],
+			})
+		}
+		after(4 * errorRest)
+		if n := b.slots.count(); n != 2 {
+			t.Errorf("%d of 2 leases reached a worker", n)
+		}
+		if b.s.inDoubt(0) {
+			t.Error("the shard is in doubt for ever")
+		}
+		b.slots.check(t)
+	})
+}
+
+// A server that is away keeps a leaser for no longer than the holder waits for an answer.
+func TestAPermittedCallEndsWithThePermit(t *testing.T) {
+	run(t, func(a *bed) {
+		b := newBed(t, "b", a.store)
+		b.slots.free["q"] = 9
+		b.start()
+		defer b.stop()
+		a.store.put(0, laneOf(4), time.Now().Add(-time.Second).UnixMilli())
+		a.trips(3 * time.Second)
+		began := time.Now()
+		b.s.Permitted(context.Background(), "a", job.Permit{ID: 1, Lane: laneOf(4), N: 5, ValidFor: job.PermitValidity, LockValue: a.held[0]})
+		if took := time.Since(began); took > permitLife {
+			t.Errorf("it took %v", took)
+		}
+		b.slots.set(func() {
+			if b.slots.free["q"] != 9 {
+				t.Errorf("%d slots are free", b.slots.free["q"])
+			}
+		})
+		a.trips(time.Millisecond)
+		after(2 * errorRest)
+		if n := b.slots.count(); n != 0 {
+			t.Errorf("%d leases of a call that was not made", n)
+		}
+	})
+}

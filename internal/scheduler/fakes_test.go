@@ -124,7 +124,9 @@ func (st *fakeStore) head(shard int, lane job.Lane) int64 {
 func (st *fakeStore) Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply {
 	begun := time.Now()
 	trip := st.travel()
-	time.Sleep(trip / 2)
+	if !sleep(ctx, trip/2) {
+		return unanswered(len(requests))
+	}
 	replies := make([]job.LeaseReply, len(requests))
 	st.mu.Lock()
 	total := 0
@@ -143,7 +145,25 @@ func (st *fakeStore) Lease(ctx context.Context, requests []job.LeaseRequest) []j
 	st.calls = append(st.calls, leaseCall{at: begun, requests: requests, leased: total})
 	st.mu.Unlock()
 	st.hook(&st.executed)()
-	time.Sleep(trip - trip/2)
+	if !sleep(ctx, trip-trip/2) {
+		return unanswered(len(requests))
+	}
+	return replies
+}
+
+// sleep is false if ctx ended meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	return pause(ctx, d)
+}
+
+func unanswered(n int) []job.LeaseReply {
+	replies := make([]job.LeaseReply, n)
+	for i := range replies {
+		replies[i].Err = job.ErrUnavailable
+	}
 	return replies
 }
 
@@ -338,17 +358,18 @@ func (f *fakeSlots) set(change func()) {
 }
 
 func (f *fakeSlots) Reserve(namespace, name string, n int) Reservation {
-	return f.reserve(f.pool(queue{namespace, name}), n)
+	return f.reserve("", queue{namespace, name}, n)
 }
 
 // Prefetch has the free places of a pool of their own.
 func (f *fakeSlots) Prefetch(namespace, name string, n int) Reservation {
-	return f.reserve("ahead of "+f.pool(queue{namespace, name}), n)
+	return f.reserve("ahead of ", queue{namespace, name}, n)
 }
 
-func (f *fakeSlots) reserve(pool string, n int) Reservation {
+func (f *fakeSlots) reserve(kind string, q queue, n int) Reservation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	pool := kind + f.pool(q)
 	n = max(0, min(n, f.free[pool]))
 	if n == 0 {
 		return &fakeReservation{f: f, pool: pool, done: true}

@@ -67,6 +67,16 @@ func (s *Scheduler) DemandChanged() {
 	}
 }
 
+// Waits tells whether something is due in this node's shards that waits for a slot of the
+// queue.
+func (s *Scheduler) Waits(namespace, name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.backlog.queues[queue{namespace, name}]
+	_, dry := s.backlog.dry[q]
+	return dry && len(q.waiting) > 0
+}
+
 // LimitsChanged says that a queue which has limits may have room again.
 func (s *Scheduler) LimitsChanged(namespace, name string) {
 	s.mu.Lock()

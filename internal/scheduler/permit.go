@@ -142,7 +142,23 @@ func (s *Scheduler) PermitResult(node string, r job.PermitResult) {
 		}
 	}
 	s.settlePermit(out, due)
+	s.putOffFurther(l, used == 0 && r.DueMS > 0)
 	s.wake.Signal()
+}
+
+// putOffFurther has a lane rest of which a peer found nothing due, in vain, and that this
+// node takes for due. What it believes of the shard's clock is ahead then, and an answer to
+// a permit does not put that right as one of the shard does: without a rest permits would
+// go to and fro as fast as they can. It is longer each time, from 1 to 16 ms.
+func (s *Scheduler) putOffFurther(l *lane, vain bool) {
+	now := l.shard.clock.show(time.Now()) / 1000
+	if !vain || l.pos == 0 || l.flow != nil || l.at > now {
+		l.vain = 0
+		return
+	}
+	l.at = now + 1<<l.vain
+	l.vain = min(l.vain+1, 4)
+	l.shard.later.Fix(l)
 }
 
 // settlePermit settles the lane of a permit, if its shard is still held.

@@ -124,7 +124,7 @@ func TestPermitsForPlacesAheadComeLast(t *testing.T) {
 		b.s.PeerDemand("b", ahead(0, 1))
 		synctest.Wait()
 		b.answer(b.wantPermits(2)[1], 0, time.Now().UnixMilli()) // its place is still there
-		after(time.Millisecond)
+		after(2 * time.Millisecond)
 		b.wantPermits(3)
 	})
 }
@@ -347,5 +347,29 @@ func TestPermitted(t *testing.T) {
 		if len(results) != 1 || b.slots.count() != 2 {
 			t.Errorf("answers %+v, %d leases reached a worker", results, b.slots.count())
 		}
+	})
+}
+
+// Only what is due and has no slot waits for one.
+func TestWhatWaitsForSlots(t *testing.T) {
+	run(t, func(b *bed) {
+		wants := func(what string, want bool) {
+			t.Helper()
+			synctest.Wait()
+			if got := b.s.Waits("ns", "q"); got != want {
+				t.Errorf("%s: %v", what, got)
+			}
+		}
+		wants("nothing is due", false)
+		b.slots.done("q", 1)
+		b.create(0, laneOf(4), 0, 1)
+		wants("there was a slot", false)
+		b.create(0, laneOf(4), 0, 1)
+		wants("there is none", true)
+		if b.s.Waits("ns", "other") {
+			t.Error("nobody waits for another queue")
+		}
+		b.slots.done("q", 2)
+		wants("there is one again", false)
 	})
 }

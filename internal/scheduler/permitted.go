@@ -9,10 +9,11 @@ import (
 
 // Permitted leases under a holder's permit for this node's workers and answers
 // it. It blocks for one call to the store, which must begin while the permit is
-// valid; a call whose answer is late has leased all the same, so it is not cut off
-// there. A call that failed is not answered: the permit running out is the rest that
-// the shard needs. If it may have leased it is repeated in the background, and
-// until that ends no other permit for the shard is used. It returns how much was leased.
+// valid, and for no longer than the holder waits for an answer. A call that failed is not
+// answered: the permit running out is the rest that the shard needs. If it may have leased
+// it is repeated in the background, and until that ends no other permit for the shard is
+// used: so a server that is away keeps nobody from permits for the shards of others. It
+// returns how much was leased.
 func (s *Scheduler) Permitted(ctx context.Context, node string, p job.Permit) int {
 	if p.ValidFor <= 0 || s.inDoubt(p.Shard) {
 		return 0
@@ -23,8 +24,8 @@ func (s *Scheduler) Permitted(ctx context.Context, node string, p job.Permit) in
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, already := s.doubtful[p.Shard]; !already && !s.closed {
-		s.doubtful[p.Shard] = struct{}{}
+	if !s.closed {
+		s.doubtful[p.Shard]++
 		s.collectors.Go(func() { s.collectPermitted(ctx, request, r) })
 	}
 	return 0
@@ -34,14 +35,13 @@ func (s *Scheduler) Permitted(ctx context.Context, node string, p job.Permit) in
 func (s *Scheduler) inDoubt(shard int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, yes := s.doubtful[shard]
-	return yes
+	return s.doubtful[shard] > 0
 }
 
 // leasePermitted makes the call and delivers what comes. Without a reason to call
 // the reply is empty.
 func (s *Scheduler) leasePermitted(ctx context.Context, node string, p job.Permit) (request job.LeaseRequest, r job.LeaseReply) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitLife)
 	defer cancel()
 	n := min(p.N, job.MaxLeasesPerCall)
 	slots := s.o.Slots.Reserve(p.Lane.Namespace, p.Lane.Queue, n)

@@ -33,8 +33,8 @@ type state struct {
 	closed bool
 	shards map[int]*shard
 	flying map[int]struct{} // shards with a leasing call in flight
-	// doubtful are shards of which a call under a peer's permit is repeated.
-	doubtful map[int]struct{}
+	// doubtful is how many calls of a shard under peers' permits are repeated.
+	doubtful map[int]int
 	backlog  backlog
 	pace     pacer
 	outlook  outlook
@@ -54,7 +54,7 @@ func New(o Options) (*Scheduler, error) {
 	s := &Scheduler{o: o, metrics: newMetrics(o.Registerer), unread: make(chan struct{}, 1)}
 	s.wake = sync.NewCond(&s.mu)
 	s.state = state{
-		shards: make(map[int]*shard), flying: make(map[int]struct{}), doubtful: make(map[int]struct{}), backlog: newBacklog(), outlook: near,
+		shards: make(map[int]*shard), flying: make(map[int]struct{}), doubtful: make(map[int]int), backlog: newBacklog(), outlook: near,
 		peers: make(map[string]*peer), permits: permits{open: make(map[int64]*outstanding)},
 	}
 	s.batches.Store(time.Now().UnixNano())

@@ -34,6 +34,7 @@ type lane struct {
 	want    int   // how many leases to ask for
 	asked   bool  // a leasing call for it is in flight
 	permit  *outstanding
+	vain    uint  // permits in a row by which nothing was found due, see putOffFurther
 	touched int64 // the rescan after whose start something was learnt of it
 	// What reaping has to know, see toReap.
 	leased bool      // something may be leased: no look since has shown the opposite
