@@ -54,13 +54,14 @@
 //     the lease is unknown, send Returned, which frees the slot; else the Result.
 //  5. When the stream breaks, wait 100 ms to 5 s, growing, and open one to
 //     another address, with session_epoch + 1 and Hello.live naming every lease that
-//     runs or whose Result is not acknowledged. Then repeat those Results. Without a
+//     runs or whose Result is not acknowledged; also one that is lost and whose handler
+//     goes on, which takes a slot still. Then repeat those Results. Without a
 //     stream, have the handlers end within two thirds of lease_ttl: the last renewal
 //     may have been a third of it before, and then others may start them.
 //  6. On Drain do the same at once, closing the old stream after the new Welcome;
 //     from the new Hello on, heed acknowledgements of the new stream only.
-//  7. To stop: send Draining, Returned for what did not start, finish what runs,
-//     wait for the ResultAcks, close.
+//  7. To stop: send Draining, Returned for what did not start, finish what runs or was
+//     named in a Hello, which counts as started, wait for the ResultAcks, close.
 //
 // Keepalive pings every 10 s tell a dead peer from a silent one.
 package worker
