@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -116,6 +117,18 @@ func TestShardClocksDiffer(t *testing.T) {
 		after(699 * time.Millisecond)
 		b.wantCalls(0)
 		after(2 * time.Millisecond)
+		b.wantServed(2)
+	})
+}
+
+// A score that is none stalls nobody: its record is due, and so is what is behind it.
+func TestAScoreBeforeAllStallsNothing(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.set(func() { b.slots.advance = true })
+		b.slots.done("q", 2)
+		b.store.put(0, laneOf(1), time.Now().UnixMilli())
+		b.s.Nudge(0, b.store.put(0, laneOf(1), math.MinInt64))
+		after(2 * time.Second)
 		b.wantServed(2)
 	})
 }

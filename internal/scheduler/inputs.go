@@ -86,10 +86,11 @@ func (s *Scheduler) LimitsChanged(namespace, name string) {
 	}
 }
 
-// setDue takes a lane's first due time and puts it to where it belongs.
+// setDue takes a lane's first due time and puts it to where it belongs. A score that somebody
+// else wrote may be far below any time, from which nothing could be subtracted.
 func (s *Scheduler) setDue(l *lane, due int64) {
 	l.shard.take(l, &s.backlog)
-	l.due = due
+	l.due = max(due, 0)
 	if due < job.NeverMS && !l.pending() {
 		s.putOff(l)
 	}

@@ -38,7 +38,7 @@ local function answer(reply)
 	local skip = #KEYS[3] - 2
 	for k = HEAD, #KEYS do
 		local first, name = call('zrange', KEYS[k], '0', '0', 'withscores')[2], sub(KEYS[k], skip)
-		local due = first and math.min(tonumber(first), NEVER) or NEVER
+		local due = first and math.max(math.min(tonumber(first), NEVER), 0) or NEVER
 		if first then call('zadd', KEYS[3], int(due), name) else call('zrem', KEYS[3], name) end
 		reply[#reply + 1] = due
 	end

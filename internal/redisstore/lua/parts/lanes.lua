@@ -17,7 +17,7 @@ local function news(index, lock, places)
 				gone[#gone + 1] = names[i]
 			end
 		elseif first ~= before[i] then -- most often nothing has changed
-			local due, old = math.min(tonumber(first), NEVER), before[i] and tonumber(before[i])
+			local due, old = math.max(math.min(tonumber(first), NEVER), 0), before[i] and tonumber(before[i])
 			if due ~= old then
 				set = set or {}
 				set[#set + 1], set[#set + 2] = int(due), names[i]
