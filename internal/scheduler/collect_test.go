@@ -27,20 +27,23 @@ func TestALostAnswerIsAskedForAgain(t *testing.T) {
 	})
 }
 
+// away has calls for one shard fail as those to a server that is away.
+func away(sick int) func(shard int) error {
+	return func(shard int) error {
+		if shard == sick {
+			return job.ErrUnavailable
+		}
+		return nil
+	}
+}
+
 // A server that does not answer costs the shards of others nothing.
 func TestAShardWithoutAnswersHoldsUpNoOther(t *testing.T) {
 	run(t, func(b *bed) {
 		const sick, healthy = 0, 1
 		b.acquire(healthy)
 		b.slots.done("q", 100)
-		b.store.set(func() {
-			b.store.fail = func(shard int) error {
-				if shard == sick {
-					return job.ErrUnavailable
-				}
-				return nil
-			}
-		})
+		b.store.set(func() { b.store.fail = away(sick) })
 		for range 8 {
 			b.create(sick, laneOf(5), 0, 1)
 		}
@@ -119,12 +122,7 @@ func TestARepetitionHoldsNoSlots(t *testing.T) {
 		b.acquire(healthy)
 		b.slots.done("q", 10)
 		b.store.set(func() {
-			b.store.fail = func(shard int) error {
-				if shard == sick {
-					return job.ErrUnavailable
-				}
-				return nil
-			}
+			b.store.fail = away(sick)
 			b.store.executed = func() {
 				hangs := false
 				b.store.set(func() {
@@ -137,13 +135,14 @@ func TestARepetitionHoldsNoSlots(t *testing.T) {
 			}
 		})
 		b.create(sick, laneOf(5), 0, 50)
+		time.Sleep(3500 * time.Millisecond) // the call itself holds slots, and lasts 3 s
 		for range 5 {
-			time.Sleep(3 * time.Second)
 			b.slots.set(func() {
 				if b.slots.open > 0 {
 					t.Errorf("%d reservations, %d slots free, while a repetition hangs", b.slots.open, b.slots.free["q"])
 				}
 			})
+			time.Sleep(3 * time.Second)
 		}
 		b.create(healthy, laneOf(5), 0, 10)
 		time.Sleep(10 * time.Millisecond)
