@@ -55,7 +55,8 @@
 //  5. When the stream breaks, wait 100 ms to 5 s, growing, and open one to
 //     another address, with session_epoch + 1 and Hello.live naming every lease that
 //     runs or whose Result is not acknowledged; also one that is lost and whose handler
-//     goes on, which takes a slot still. Then repeat those Results. Without a
+//     goes on, which takes a slot still. Then repeat those Results, and send Returned
+//     for what had not begun, which Hello.live leaves out. Without a
 //     stream, have the handlers end within two thirds of lease_ttl: the last renewal
 //     may have been a third of it before, and then others may start them.
 //  6. On Drain do the same at once, closing the old stream after the new Welcome;

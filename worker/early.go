@@ -66,8 +66,7 @@ func together(due, now time.Time, held int) time.Time {
 	return due
 }
 
-// giveBackEarly returns attempts that are not due yet, on a session that knows them. One
-// that a Hello named counts as started, and as failed if it comes back: it begins instead,
+// giveBackEarly returns attempts that are not due yet, like giveBack. One that a Hello named counts as started, and as failed if it comes back: it begins instead,
 // before long.
 func (w *Worker) giveBackEarly(s *session, when func(*attempt) bool) {
 	for _, a := range slices.Clone(w.table.early) {
@@ -76,8 +75,6 @@ func (w *Worker) giveBackEarly(s *session, when func(*attempt) bool) {
 		}
 		w.release(a)
 		w.forget(a)
-		if s != nil && a.known == s.epoch {
-			s.out.returned = append(s.out.returned, a.id)
-		}
+		w.sayReturned(a, s)
 	}
 }

@@ -82,6 +82,7 @@ func (w *Worker) attach(s *session) {
 		w.metrics.reconnects.Inc()
 	}
 	s.out.draining = t.draining
+	s.out.returned, t.owed = append(s.out.returned, t.owed...), nil
 	w.redeliver()
 	s.wakeUp()
 }
@@ -103,7 +104,7 @@ func (w *Worker) redeliver() {
 	}
 }
 
-// refused undoes hello.
+// refused undoes hello. The node of the session before has the say over its leases again.
 func (w *Worker) refused(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,6 +112,11 @@ func (w *Worker) refused(s *session) {
 	t.opening = 0
 	if t.current != nil {
 		t.current.superseded = false
+		for _, a := range t.attempts {
+			if a.known == s.epoch {
+				a.known = t.current.epoch
+			}
+		}
 		defer t.current.wakeUp()
 	}
 	w.redeliver()
@@ -137,7 +143,12 @@ func (w *Worker) detach(s *session) {
 			w.forget(a)
 		}
 	}
+	t.owed = append(t.owed, s.out.returned...)
 	if t.current != s {
+		if t.current != nil {
+			t.current.out.returned, t.owed = append(t.current.out.returned, t.owed...), nil
+			t.current.wakeUp()
+		}
 		return
 	}
 	t.current, t.linkErr = nil, s.err

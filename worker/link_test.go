@@ -123,6 +123,36 @@ func TestWhatWaitsRunsWithoutANode(t *testing.T) {
 	}
 }
 
+// TestWhatWaitedWhereTheNodeDiedIsGivenBackElsewhere: nobody needs to wait for the end of
+// its lease.
+func TestWhatWaitedWhereTheNodeDiedIsGivenBackElsewhere(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	g := newGates("runs")
+	runAs(t, worker.Options{Addresses: []string{a.addr}, Slots: 1}, g.handlers(), func(w *worker.Worker) { w.KeepWaiting(time.Hour) })
+	s := a.accept(ttl, b.addr)
+	s.lease(leaseOf("runs", "gate"))
+	s.started("runs")
+	s.lease(leaseOf("waits", "gate"), leaseOf("too", "gate"))
+	s.cancel(leaseLost, "unknown")
+	s.returned("unknown") // so the others are there
+	a.kill()
+
+	refusing := b.greeted()
+	refusing.end <- status.Error(codes.Unavailable, "starting")
+	s = b.accept(ttl)
+	if !slices.Equal(live(s), []string{"runs"}) {
+		t.Errorf("hello is %v", s.hello)
+	}
+	s.returned("waits", "too")
+	g.open["runs"] <- nil
+	s.result("runs")
+	s.ack(accepted, "runs")
+	s.end <- status.Error(codes.Unavailable, "bye")
+	s = b.accept(ttl)
+	s.lease(leaseOf("runs", "gate"))
+	s.started("runs") // which comes after what is returned
+}
+
 // TestUnknownNamesAreCalledUnknown, which gRPC does not do.
 func TestUnknownNamesAreCalledUnknown(t *testing.T) {
 	w := run(t, worker.Options{Addresses: []string{"no..host:7070"}}, newGates().handlers())
@@ -365,6 +395,35 @@ func TestRefusedHandOverGoesOnWhereItWas(t *testing.T) {
 		old.result("j")
 	}
 	old.closed()
+}
+
+// TestRefusedHandOverLeavesTheNodeItsSay: of a lease that was named to a node which refused,
+// the old one tells the end as before.
+func TestRefusedHandOverLeavesTheNodeItsSay(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	g := newGates("j")
+	run(t, worker.Options{Addresses: []string{a.addr}}, g.handlers())
+	old := a.accept(ttl)
+	old.lease(leaseOf("j", "gate"))
+	old.started("j")
+	old.drain(b.addr)
+	refusing := b.greeted()
+	refusing.end <- status.Error(codes.Unavailable, "draining, too")
+	// Until it is told that the other one has refused, the worker does not believe it.
+	eventually(t, "the end of the handler", func() bool {
+		old.cancel(leaseLost, "j")
+		select {
+		case cause := <-g.causes:
+			if !errors.Is(cause, worker.ErrLeaseLost) {
+				t.Errorf("the handler ended with %v", cause)
+			}
+			return true
+		case again := <-b.streams:
+			again.end <- status.Error(codes.Unavailable, "still draining")
+		default:
+		}
+		return false
+	})
 }
 
 func TestFirstMessageMustBeWelcome(t *testing.T) {

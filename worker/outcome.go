@@ -127,6 +127,7 @@ func (w *Worker) loseAll() {
 	lost := 0
 	w.giveBack(nil, always)
 	w.giveBackEarly(nil, always)
+	t.owed = nil
 	for _, a := range t.attempts {
 		if a.lost {
 			continue

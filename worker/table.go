@@ -53,7 +53,8 @@ type attempt struct {
 // table is everything that the mutex of a worker guards.
 type table struct {
 	attempts           map[string]*attempt
-	waiting            fifo // queued ones, and some that are gone
+	owed               []string // given back, and no stream has taken it yet
+	waiting            fifo     // queued ones, and some that are gone
 	early              minheap.Heap[*attempt]
 	watched            bool      // the timer of returnLate runs
 	untold             time.Time // since when starts and results gather, zero: there are none; see tell
@@ -170,7 +171,8 @@ func (w *Worker) forget(a *attempt) {
 	delete(w.table.attempts, a.id)
 }
 
-// giveBack returns attempts that have not started, on a session that knows them.
+// giveBack returns attempts that have not started, on the session if it knows them, else on
+// the next one.
 func (w *Worker) giveBack(s *session, when func(*attempt) bool) {
 	q := &w.table.waiting
 	kept := q.items[:0]
@@ -181,13 +183,19 @@ func (w *Worker) giveBack(s *session, when func(*attempt) bool) {
 			kept = append(kept, a)
 		default:
 			w.forget(a)
-			if s != nil && a.known == s.epoch {
-				s.out.returned = append(s.out.returned, a.id)
-			}
+			w.sayReturned(a, s)
 		}
 	}
 	clear(q.items[len(kept):])
 	q.items, q.head = kept, 0
+}
+
+func (w *Worker) sayReturned(a *attempt, s *session) {
+	if s != nil && a.known == s.epoch {
+		s.out.returned = append(s.out.returned, a.id)
+		return
+	}
+	w.table.owed = append(w.table.owed, a.id)
 }
 
 func always(*attempt) bool { return true }

@@ -274,6 +274,34 @@ func TestAdoptionFromAnotherNode(t *testing.T) {
 	})
 }
 
+// TestWhatAnotherNodeGaveComesBackHere: the stream on which it came was cut before the
+// worker could say so.
+func TestWhatAnotherNodeGaveComesBackHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, out := b.connect("w", 1, 2)
+		mine := b.deliver("mine")
+		other, _ := b.connect("other", 1, 1)
+		s.Returned([]string{job.LeaseID("theirs/a", 70), "nonsense", job.LeaseID("ns/a", 71), job.LeaseID("ns/b", 72)})
+		b.wantEvents("Return a", "Return b")
+		other.Returned(mine) // whose lease it is not
+		b.wantEvents()
+		b.wantSent(out, "lease mine")
+
+		// What is not so, a node need not believe for long.
+		for n := range uint64(s.hello.MaxLive() + 10) {
+			s.Returned([]string{job.LeaseID("ns/a", 100+n)})
+		}
+		synctest.Wait()
+		if n := len(b.ledger.took()); n != s.hello.MaxLive()-2 {
+			t.Errorf("%d were taken back", n)
+		}
+		if n := b.remembered(); n != 1 {
+			t.Errorf("%d attempts are still known", n)
+		}
+	})
+}
+
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

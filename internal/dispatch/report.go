@@ -58,7 +58,8 @@ func (d *Dispatcher) giveBack(a *attempt, why string, fx *effects) {
 	d.leave(a, job.Return{Token: a.token}, fx)
 }
 
-// Returned takes back leases that the worker will not start.
+// Returned takes back leases that the worker will not start. Those of another node are what
+// the worker could not say there, as its stream was cut.
 func (s *Session) Returned(leaseIDs []string) {
 	d := s.d
 	var fx effects
@@ -66,7 +67,15 @@ func (s *Session) Returned(leaseIDs []string) {
 	for _, id := range leaseIDs {
 		a := d.mu.attempts[id]
 		switch {
-		case a == nil || a.session != s:
+		case a == nil:
+			if s.owed >= s.hello.MaxLive() {
+				continue
+			}
+			if a = d.foreign(s, id); a != nil {
+				s.owed++
+				d.giveBack(a, "worker", &fx)
+			}
+		case a.session != s:
 		case a.over:
 			d.forget(a, &fx)
 		case a.byNode:

@@ -25,6 +25,7 @@ type Session struct {
 	reserved int     // slots taken by reservations
 	promised int     // places to wait for a slot that are reserved; no slot is kept for them
 	pending  int     // results on their way to the ledger
+	owed     int     // leases of other nodes that were given back here
 	pace     pace
 	draining bool
 	left     bool

@@ -38,6 +38,7 @@ func (d *Dispatcher) result(s *Session, r job.Result, clocks map[int]int64, fx *
 			d.ack(s, r.LeaseID, job.AckStale, fx)
 			return
 		}
+		a.started, a.startedMS = true, a.leasedMS()
 	}
 	if a.session != s {
 		if a.session != nil && (a.session.key != s.key || !a.session.closed) {
@@ -68,16 +69,15 @@ func (d *Dispatcher) result(s *Session, r job.Result, clocks map[int]int64, fx *
 	}
 }
 
-// foreign makes an attempt for a result of a lease that this node does not know;
+// foreign makes an attempt for what a worker says of a lease that this node does not know;
 // nil if it cannot be one of this worker's.
 func (d *Dispatcher) foreign(s *Session, id string) *attempt {
 	record, token, ok := job.ParseLeaseID(id)
-	a := &attempt{id: id, record: record, token: token, born: time.Now(), started: true, foreign: true}
+	a := &attempt{id: id, record: record, token: token, born: time.Now(), foreign: true}
 	if !ok || a.key().Namespace != s.hello.Namespace {
 		return nil
 	}
 	a.shard = d.o.Store.ShardOf(a.key())
-	a.startedMS = a.leasedMS()
 	d.add(a, s)
 	return a
 }

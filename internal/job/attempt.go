@@ -202,10 +202,14 @@ func (t *transition) lose(ev Lose) Decision {
 	return t.decision(Applied)
 }
 
-// giveBack returns an attempt that never started.
+// giveBack returns an attempt that never started. One of which it is stored that it did is
+// lost: given back for nothing it could go round for ever.
 func (t *transition) giveBack(ev Return) Decision {
 	if answer := t.fence(ev.Token); answer != Applied {
 		return t.unchanged(answer, t.before())
+	}
+	if t.Acked {
+		return t.lose(Lose(ev))
 	}
 	t.notice(Notice{Kind: AttemptReturned, Attempt: t.Attempt + 1})
 	run := t.run(Settle{Token: ev.Token}, t.Attempt)

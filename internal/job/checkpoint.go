@@ -95,6 +95,7 @@ func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, 
 		if !child.State.Live() {
 			continue
 		}
+		child.State.Acked = false
 		pair := DecideChild(c, s, child.State, Return{Token: child.State.Token}, now)
 		if kept[child.Slot] = pair.Child.State; pair.Child.Delete {
 			delete(kept, child.Slot)
@@ -104,6 +105,7 @@ func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, 
 		}
 	}
 	if s.Live() {
+		s.Acked = false
 		take(Decide(c, s, Return{Token: s.Token}, now))
 	}
 	rest := make([]Child, 0, len(kept))

@@ -219,7 +219,7 @@ func TestLossesUseUpNoAttemptAndTheThirdQuarantines(t *testing.T) {
 			t.Fatalf("loss %d: %+v", i+1, w.s)
 		}
 	}
-	w.lease().ack().on(Lose{Token: w.s.Token})
+	w.lease().ack().on(Return{Token: w.s.Token}) // no attempt that began comes back for nothing
 	if w.last.Ended == nil || w.last.Ended.Outcome != OutcomeQuarantined || !w.last.DeadLetter || w.s.Failures != 1 {
 		t.Errorf("third loss: %+v", w.last)
 	}
