@@ -258,6 +258,40 @@ func TestQueueRate(t *testing.T) {
 	})
 }
 
+// While Redis cannot be asked about a queue it is asked ever more seldom, as others may wait
+// for the answer.
+func TestLimitsThatCannotBeAsked(t *testing.T) {
+	for call, limits := range map[string]job.QueueSettings{"rate": {Rate: 100, Burst: 50}, "rooms": {MaxConcurrency: 100}} {
+		run(t, func(b *bed) {
+			b.settings(limits)
+			for _, until := range []time.Duration{1600, 200} {
+				b.limits.set(func() { b.limits.down[call] = true })
+				for want := restError; want <= until*time.Millisecond; want *= 2 {
+					if g := b.take(5); g.N != 0 || g.Again != want || g.Limit != job.NoLimit {
+						t.Errorf("%s: grant %+v, want none for %v", call, g, want)
+					}
+					calls := b.limits.count(call)
+					after(want / 2)
+					if g := b.take(5); g.N != 0 || g.Again != want/2 || b.limits.count(call) != calls {
+						t.Errorf("%s: it is asked after half of the pause, %+v", call, g)
+					}
+					after(want / 2)
+				}
+				if until > 1000 {
+					if g := b.take(5); g.Again != 1600*time.Millisecond {
+						t.Errorf("%s: grant %+v, the pause grows for ever", call, g)
+					}
+					after(1600 * time.Millisecond)
+				}
+				b.limits.set(func() { b.limits.down[call] = false })
+				if g := b.take(5); g.N != 5 {
+					t.Errorf("%s: grant %+v when it can be asked again", call, g)
+				}
+			}
+		})
+	}
+}
+
 // Until the settings are known, nothing may start.
 func TestUnknownSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

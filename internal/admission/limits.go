@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -15,8 +16,11 @@ const (
 	// restRoom is the pause for a queue at its concurrency limit. A run that ends
 	// at this node ends it at once.
 	restRoom = 100 * time.Millisecond
-	// restError is the pause when Redis could not be asked.
-	restError = 200 * time.Millisecond
+	// restError is the pause when Redis could not be asked. It doubles from one such try to
+	// the next, up to mostDoublings times: who asks waits for the answer, and what is due of
+	// other queues may wait with it.
+	restError     = 200 * time.Millisecond
+	mostDoublings = 3
 	// restPaused is the pause for a queue that is paused. That it is resumed ends it at
 	// once, at nodes that have slots for it; others have it as an answer to permits.
 	restPaused = time.Second
@@ -24,8 +28,9 @@ const (
 
 // restingQueue is a queue that has nothing to grant until an instant, for a limit.
 type restingQueue struct {
-	until time.Time
-	limit job.QueueLimit
+	until    time.Time
+	limit    job.QueueLimit
+	failures int // tries in a row that had no answer
 }
 
 // promise is how much of a queue's room was granted to runs that have not come to
@@ -113,21 +118,39 @@ func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGr
 		case rest > 0:
 			grants[i].Again, grants[i].Limit = rest, resting.limit
 		default:
-			delete(a.mu.rests, ask.Queue)
 			grants[i].N = ask.N
 		}
 	}
+	asked := slices.Clone(grants)
 	a.mu.Unlock()
 	a.takeRoom(ctx, asks, grants)
 	a.takeRates(ctx, asks, grants)
+	now = time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, ask := range asks {
-		if grants[i].N == 0 && known && !paused(ask.Queue) {
-			a.mu.rests[ask.Queue] = restingQueue{now.Add(grants[i].Again), grants[i].Limit}
+		if asked[i].N > 0 {
+			a.rest(ask.Queue, &grants[i], now)
 		}
 	}
 	return grants
+}
+
+// rest keeps until when a queue that was asked for and has nothing to grant need not be
+// asked for again. The caller holds mu.
+func (a *Admission) rest(q job.QueueKey, g *job.QueueGrant, now time.Time) {
+	failures := a.mu.rests[q].failures
+	delete(a.mu.rests, q)
+	if g.N > 0 {
+		return
+	}
+	if g.Limit == job.NoLimit {
+		g.Again = restError << min(failures, mostDoublings)
+		failures++
+	} else {
+		failures = 0
+	}
+	a.mu.rests[q] = restingQueue{now.Add(g.Again), g.Limit, failures}
 }
 
 // takeRoom cuts grants to what is free under concurrency limits.
@@ -153,8 +176,7 @@ func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, grants []
 		g := &grants[place]
 		n := a.promise(asks[place].Queue, g.N, free[i])
 		switch {
-		case err != nil && n == 0:
-			g.Again = restError
+		case err != nil && n == 0: // see rest
 		case n < g.N:
 			g.Again, g.Limit = restRoom, job.LimitRoom
 		}
@@ -181,7 +203,7 @@ func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, grants [
 		case taken.Err != nil:
 			a.failed("rates of queues", taken.Err)
 			a.arrived(asks[places[i]].Queue, a.queue(asks[places[i]].Queue), g.N)
-			*g = job.QueueGrant{Again: restError}
+			*g = job.QueueGrant{} // see rest
 		case taken.N < g.N:
 			a.worked()
 			a.arrived(asks[places[i]].Queue, a.queue(asks[places[i]].Queue), g.N-taken.N)
