@@ -55,7 +55,7 @@ func idleFermata(ctx context.Context, r *runner, n int, span time.Duration) (Sam
 	if _, err := registerAhead(ctx, b, "default", n, 0); err != nil {
 		return nil, err
 	}
-	return b.rest(ctx, span)
+	return b.rest(ctx, r, span)
 }
 
 // idleQueues spreads the jobs over queues.
@@ -74,7 +74,7 @@ func idleQueues(ctx context.Context, r *runner, n, queues int, span time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	return b.rest(ctx, span)
+	return b.rest(ctx, r, span)
 }
 
 func idleAsynq(ctx context.Context, r *runner, n int, span time.Duration) (Sample, error) {
@@ -88,11 +88,11 @@ func idleAsynq(ctx context.Context, r *runner, n int, span time.Duration) (Sampl
 	if err := scheduleAsynq(ctx, b, n); err != nil {
 		return nil, err
 	}
-	return b.rest(ctx, span)
+	return b.rest(ctx, r, span)
 }
 
 // rest connects the worker and measures a span in which nothing is due.
-func (b *bed) rest(ctx context.Context, span time.Duration) (Sample, error) {
+func (b *bed) rest(ctx context.Context, r *runner, span time.Duration) (Sample, error) {
 	if err := b.worker.Go(); err != nil {
 		return nil, err
 	}
@@ -103,11 +103,18 @@ func (b *bed) rest(ctx context.Context, span time.Duration) (Sample, error) {
 	if err != nil {
 		return nil, err
 	}
+	p, err := r.startProfile(ctx, b)
+	if err != nil {
+		return nil, err
+	}
 	m := b.meter()
 	if err := sleepUntil(ctx, m.start.Add(span)); err != nil {
 		return nil, err
 	}
 	s := m.stop()
+	if err := p.end(ctx, int(span.Seconds())); err != nil {
+		return nil, err
+	}
 	after, err := b.redis.Commands(ctx)
 	if err != nil {
 		return nil, err

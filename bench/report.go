@@ -99,7 +99,7 @@ func table(s Scenario, rows []*Row) string {
 		cells := []string{r.Peer, r.Setting}
 		if r.Err != "" {
 			first, _, _ := strings.Cut(r.Err, "\n")
-			fmt.Fprintf(&b, "| %s | void: %s |%s\n", strings.Join(cells, " | "), first, strings.Repeat(" |", len(head)-3))
+			fmt.Fprintf(&b, "| %s | void: %s |%s\n", strings.Join(cells, " | "), first, strings.Repeat(" |", max(0, len(head)-3)))
 			continue
 		}
 		for _, m := range metrics {

@@ -37,6 +37,14 @@ func newShardKeys(prefix, tag string) shardKeys {
 
 func (k shardKeys) laneKey(l job.Lane) string { return k.lane + l.String() }
 
+func (k shardKeys) laneKeys(lanes []job.Lane) []string {
+	keys := make([]string, len(lanes))
+	for i, l := range lanes {
+		keys[i] = k.laneKey(l)
+	}
+	return keys
+}
+
 // keyspaceKey holds what is true of the whole keyspace: the number of shards,
 // the schema version, and whether its clock is virtual.
 func keyspaceKey(prefix string) string { return prefix + ":{meta}" }

@@ -34,9 +34,9 @@ type script struct {
 // clock that they need. Apply comes in two forms: apply, which carries history
 // and dead letters, and applyLean, which does without and always passes.
 type scripts struct {
-	create, read, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant *script
-	limits                                                                                                     limitScripts
-	announce, hook                                                                                             *script
+	create, read, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant *script
+	limits                                                                                                           limitScripts
+	announce, hook                                                                                                   *script
 }
 
 // loadScripts composes the scripts. An embedded server knows no flags; it has no
@@ -69,6 +69,7 @@ func compose(l *loader, events bool) scripts {
 	s := scripts{
 		create:    e.load("create", ""),
 		read:      l.load("read", "no-writes"),
+		ends:      l.load("ends", "no-writes"),
 		restore:   e.load("restore", ""),
 		lease:     l.load("lease", "allow-oom"),
 		apply:     e.load("apply", ""),
@@ -85,7 +86,7 @@ func compose(l *loader, events bool) scripts {
 		announce:  e.load("announce", ""),
 		hook:      l.load("hook", "allow-oom"),
 	}
-	s.reap.mutates, s.clock.mutates, s.read.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false
+	s.reap.mutates, s.clock.mutates, s.read.mutates, s.ends.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false, false
 	return s
 }
 
@@ -123,7 +124,7 @@ func (m madeScript) name() string {
 }
 
 // clockless are the scripts that work on no shard, or without its clock.
-var clockless = []string{"keyspace", "secret", "read", "grant", "hook", "census", "limit_jobs", "limit_queues"}
+var clockless = []string{"keyspace", "secret", "read", "ends", "grant", "hook", "census", "limit_jobs", "limit_queues"}
 
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{"create", "restore", "apply", "mend"}

@@ -24,7 +24,7 @@ func benchBed(b *testing.B, slots Slots) *Scheduler {
 	now := time.Now()
 	s.scans = 1
 	for id := range 64 {
-		s.shards[id] = &shard{id: id, lanes: make(map[job.Lane]*lane)}
+		s.shards[id] = newShard(id, 0)
 		s.learnHeads(1, id, benchHeads(now.UnixMilli()-1000), true, now.UnixMilli(), now)
 	}
 	return s

@@ -37,10 +37,12 @@ type fakeStore struct {
 	expired           [][]job.Overdue
 	sweeps            []int
 	swept             int
-	leaseless         bool // nothing is leased
-	punctual          bool // nor in advance
-	looks             int  // at lanes, for ended leases
-	unread            bool // they fail
+	leaseless         bool  // nothing is leased
+	punctual          bool  // nor in advance
+	looks             int   // at lanes, for ended leases
+	endLooks          int   // at lanes, for records to delete
+	firstEnd          int64 // of these; NeverMS is none
+	unread            bool  // they fail
 	upkeepErr         error
 }
 
@@ -272,14 +274,19 @@ func (st *fakeStore) FirstEnds(_ context.Context, lanes map[int][]job.Lane, regi
 		heads[id] = nil
 		if regions[0] == job.RegionLeased {
 			st.looks += len(list)
+		} else {
+			st.endLooks += len(list)
 		}
 		if st.unread {
 			delete(heads, id)
 			continue
 		}
 		for _, l := range list {
-			if regions[0] != job.RegionLeased || !st.leaseless {
+			switch {
+			case regions[0] == job.RegionLeased && !st.leaseless:
 				heads[id] = append(heads[id], job.LaneHead{Lane: l, DueMS: 1})
+			case regions[0] != job.RegionLeased && st.firstEnd < job.NeverMS:
+				heads[id] = append(heads[id], job.LaneHead{Lane: l, DueMS: max(1, st.firstEnd)})
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 func (s *Scheduler) Acquired(id int) {
 	s.mu.Lock()
 	if _, held := s.shards[id]; !held {
-		s.shards[id] = &shard{id: id, lanes: make(map[job.Lane]*lane), born: s.scans}
+		s.shards[id] = newShard(id, s.scans)
 	}
 	s.mu.Unlock()
 	select {

@@ -169,7 +169,8 @@ func (s *Scheduler) serve(l *lane, r *round) {
 
 // served takes a lane that was promised n slots out of the backlog.
 func (s *Scheduler) served(l *lane, n int, now time.Time) {
-	l.leased, l.hot = true, now.Add(hotFor)
+	l.hot = now.Add(hotFor)
+	l.shard.heat(l)
 	s.backlog.remove(l)
 	s.backlog.charge(l.key, n)
 	l.touched = s.scans

@@ -134,10 +134,10 @@ func (s *Scheduler) learnHeads(scan int64, id int, heads []job.LaneHead, whole b
 	if !whole {
 		return
 	}
-	for key, l := range sh.lanes {
-		if _, there := listed[key]; !there && l.touched < scan && !l.pending() {
+	for _, l := range sh.lanes {
+		if _, there := listed[l.key]; !there && l.touched < scan && !l.pending() {
 			sh.take(l, &s.backlog)
-			delete(sh.lanes, key)
+			sh.forget(l)
 		}
 	}
 }

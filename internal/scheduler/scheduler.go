@@ -42,6 +42,8 @@ type state struct {
 	permits  permits
 	scans    int64       // rescans begun
 	turns    turns.Turns // of the shards to be listed by one of them
+	reaps    uint64      // periods of reaping
+	sweeps   uint64      // and of sweeping
 }
 
 type queue struct{ namespace, name string }

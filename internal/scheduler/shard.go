@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -20,6 +19,14 @@ type shard struct {
 	call  *call // being put together by pick
 	born  int64 // the rescan after whose start the shard was acquired
 	read  bool  // a rescan has read its lanes
+	// warm are the lanes in which something may be leased: no look since has shown the
+	// opposite. See reap.
+	warm map[*lane]struct{}
+}
+
+// newShard is one that is acquired after a rescan has begun.
+func newShard(id int, scan int64) *shard {
+	return &shard{id: id, lanes: make(map[job.Lane]*lane), warm: make(map[*lane]struct{}), born: scan}
 }
 
 // lane is one lane of one shard. It is in the shard's later, or in a flow, or,
@@ -34,14 +41,14 @@ type lane struct {
 	want    int   // how many leases to ask for
 	asked   bool  // a leasing call for it is in flight
 	permit  *outstanding
-	vain    uint  // permits in a row by which nothing was found due, see putOffFurther
-	touched int64 // the rescan after whose start something was learnt of it
-	// What reaping has to know, see toReap.
-	leased bool      // something may be leased: no look since has shown the opposite
-	hot    time.Time // until then no look can show it
-	cold   uint      // periods in which nothing was leased
-	flow   *flow     // where it waits for slots
-	pos    int       // in later or in flow.due
+	vain    uint      // permits in a row by which nothing was found due, see putOffFurther
+	touched int64     // the rescan after whose start something was learnt of it
+	hot     time.Time // until then no look shows that nothing is leased
+	// What sweeping has to know, see toSweep.
+	ran      bool  // something was leased since the last look, so that it may have ended
+	firstEnd int64 // when the first record is to be deleted, as the last look showed it; NeverMS is none
+	flow     *flow // where it waits for slots
+	pos      int   // in later or in flow.due
 }
 
 func (l *lane) Before(other *lane) bool { return l.at < other.at }
@@ -54,10 +61,23 @@ func (l *lane) pending() bool { return l.asked || l.permit != nil }
 func (sh *shard) lane(key job.Lane) *lane {
 	l, ok := sh.lanes[key]
 	if !ok {
-		l = &lane{key: key, shard: sh, due: job.NeverMS, nudged: job.NeverMS, want: 1, advance: true, leased: true, cold: rand.Uint()}
+		l = &lane{key: key, shard: sh, due: job.NeverMS, nudged: job.NeverMS, want: 1, advance: true}
 		sh.lanes[key] = l
+		sh.heat(l)
 	}
 	return l
+}
+
+// forget drops a lane that is in no flow and not in later.
+func (sh *shard) forget(l *lane) {
+	delete(sh.lanes, l.key)
+	delete(sh.warm, l)
+}
+
+// heat notes that something may be leased in a lane.
+func (sh *shard) heat(l *lane) {
+	l.ran = true
+	sh.warm[l] = struct{}{}
 }
 
 // learn adapts how much is asked for: twice as much when the lane gave all; one more than it

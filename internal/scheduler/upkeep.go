@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -21,12 +23,13 @@ const (
 	// hotFor is how long leases may still be taken under a call or permit that was made
 	// just now: until then no look proves that a lane has none.
 	hotFor = 15 * time.Second
-	// coldPeriods is in how many periods of reaping a lane is looked at once in which
-	// nothing was leased when it was looked at last. It may have got a lease meanwhile
-	// that this node did not give: by a peer's call under a permit, which may be repeated
-	// for longer than hotFor, or where an audit mended the index. Such a lease that ends is
-	// found that many periods late at most.
-	coldPeriods = 15
+	// coldPeriods is in how many periods of reaping all lanes of a shard are looked at once:
+	// also those in which nothing was leased when they were looked at last. They may have
+	// got a lease meanwhile that this node did not give: by a peer's call under a permit,
+	// which may be repeated for longer than hotFor, or where an audit mended the index. Such
+	// a lease that ends is found that many periods late at most. Of sweeping it is the same
+	// with what comes to its end without a lease.
+	coldPeriods = 30
 )
 
 // eachHeld calls f for the shards whose locks can be trusted, with those of their lanes
@@ -87,28 +90,74 @@ func (s *Scheduler) ended(ctx context.Context, heads map[int][]job.LaneHead) map
 	return out
 }
 
-// lanes lists the lanes of the shards for which a function is true.
-func (s *Scheduler) lanes(which func(*lane) bool) map[int][]job.Lane {
+// inTurn tells whether it is a shard's turn in a period, so that all of its lanes are looked
+// at.
+func inTurn(shard int, period uint64) bool { return (period+uint64(shard))%coldPeriods == 0 }
+
+// toReap lists the lanes that are to be looked at for ended leases in this period.
+func (s *Scheduler) toReap() map[int][]job.Lane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reaps++
 	lanes := make(map[int][]job.Lane, len(s.shards))
 	for id, sh := range s.shards {
-		for key, l := range sh.lanes {
-			if which(l) {
-				lanes[id] = append(lanes[id], key)
+		switch {
+		case inTurn(id, s.reaps):
+			lanes[id] = slices.AppendSeq(make([]job.Lane, 0, len(sh.lanes)), maps.Keys(sh.lanes))
+		case len(sh.warm) > 0:
+			lanes[id] = make([]job.Lane, 0, len(sh.warm))
+			for l := range sh.warm {
+				lanes[id] = append(lanes[id], l.key)
 			}
 		}
 	}
 	return lanes
 }
 
-// toReap tells whether a lane is to be looked at for ended leases in this period.
-func (l *lane) toReap() bool {
-	if l.leased {
-		return true
+// toSweep lists the lanes that are to be looked at for records to delete in this period:
+// where some may have ended, or the first one is to be deleted by now, as far as is known.
+func (s *Scheduler) toSweep(now time.Time) map[int][]job.Lane {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweeps++
+	lanes := make(map[int][]job.Lane, len(s.shards))
+	for id, sh := range s.shards {
+		all, nowMS := inTurn(id, s.sweeps), sh.clock.show(now)/1000
+		for key, l := range sh.lanes {
+			if !all && !l.ran && l.firstEnd > nowMS {
+				continue
+			}
+			_, l.ran = sh.warm[l] // what ends from here on the look may not see
+			lanes[id] = append(lanes[id], key)
+		}
 	}
-	l.cold++
-	return l.cold%coldPeriods == 0
+	return lanes
+}
+
+// noteEnds keeps when the first record of each of the lanes looked at is to be deleted. Those
+// that could not be read are looked at again.
+func (s *Scheduler) noteEnds(looked map[int][]job.Lane, heads map[int][]job.LaneHead) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, keys := range looked {
+		sh := s.shards[id]
+		if sh == nil {
+			continue
+		}
+		list, read := heads[id]
+		for _, key := range keys {
+			if l := sh.lanes[key]; l != nil && read {
+				l.firstEnd = job.NeverMS
+			} else if l != nil {
+				l.ran = true
+			}
+		}
+		for _, h := range list {
+			if l := sh.lanes[h.Lane]; l != nil {
+				l.firstEnd = min(l.firstEnd, h.DueMS)
+			}
+		}
+	}
 }
 
 // noteLeased keeps in which of the lanes looked at something is leased, or may be. A lane
@@ -122,13 +171,13 @@ func (s *Scheduler) noteLeased(looked map[int][]job.Lane, heads map[int][]job.La
 			continue
 		}
 		for _, key := range looked[id] {
-			if l := sh.lanes[key]; l != nil {
-				l.leased = l.pending() || now.Before(l.hot)
+			if l := sh.lanes[key]; l != nil && !l.pending() && !now.Before(l.hot) {
+				delete(sh.warm, l)
 			}
 		}
 		for _, h := range list {
 			if l := sh.lanes[h.Lane]; l != nil {
-				l.leased = true
+				sh.heat(l)
 			}
 		}
 	}
@@ -139,7 +188,7 @@ func (s *Scheduler) noteLeased(looked map[int][]job.Lane, heads map[int][]job.La
 // renewed meanwhile.
 func (s *Scheduler) reap(ctx context.Context) {
 	now := time.Now()
-	looked := s.lanes((*lane).toReap)
+	looked := s.toReap()
 	heads := s.firstEnds(ctx, "reaping", looked, job.RegionLeased)
 	s.noteLeased(looked, heads, now)
 	s.eachHeld(ctx, "reaping", heads, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
@@ -180,8 +229,9 @@ func (s *Scheduler) lose(ctx context.Context, ended []job.Overdue) bool {
 
 // sweep deletes finished and dead records whose time has come.
 func (s *Scheduler) sweep(ctx context.Context) {
-	all := s.lanes(func(*lane) bool { return true })
-	heads := s.firstEnds(ctx, "sweeping", all, job.RegionDead, job.RegionDone)
+	looked := s.toSweep(time.Now())
+	heads := s.firstEnds(ctx, "sweeping", looked, job.RegionDead, job.RegionDone)
+	s.noteEnds(looked, heads)
 	s.eachHeld(ctx, "sweeping", heads, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
 		n, err := s.o.Store.Sweep(ctx, shard, lockValue, lanes, sweepLimit)
 		s.metrics.swept.Add(float64(n))

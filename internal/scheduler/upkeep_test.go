@@ -115,6 +115,52 @@ func TestLanesWithoutLeasesAreLookedAtInTurns(t *testing.T) {
 	})
 }
 
+// Lanes in which nothing has ended are looked at rarely for what is to be deleted, others
+// when the first record is, and after something was leased.
+func TestLanesWithoutEndsAreSweptInTurns(t *testing.T) {
+	run(t, func(b *bed) {
+		period := b.s.o.Sweep
+		b.create(0, laneOf(1), time.Hour, 1)
+		b.create(0, laneOf(2), time.Hour, 1)
+		b.store.set(func() { b.store.leaseless, b.store.firstEnd = true, job.NeverMS })
+		looks := func(d time.Duration) int {
+			t.Helper()
+			b.store.set(func() { b.store.endLooks = 0 })
+			after(d)
+			return b.store.endLooks
+		}
+		after(time.Millisecond)
+		if n := looks(2 * period); n < 2 || n > 4 {
+			t.Errorf("lanes that are new: %d looks at two in 2 periods", n)
+		}
+		if n := looks(4 * coldPeriods * period); n != 8 {
+			t.Errorf("lanes without ends: %d looks at two in 4 turns", n)
+		}
+		b.create(0, laneOf(1), 0, 1)
+		b.slots.set(func() { b.slots.free["q"] = 1 })
+		b.s.DemandChanged()
+		if n := looks(10 * period); n < 1 || n > 4 {
+			t.Errorf("one lane was leased from for a moment: %d looks at two in 10 periods", n)
+		}
+		b.store.set(func() { b.store.unread = true })
+		looks(2 * coldPeriods * period) // each had its turn meanwhile
+		b.store.set(func() { b.store.unread = false })
+		if n := looks(period); n != 2 {
+			t.Errorf("lanes that could not be read: %d looks at two when they can be", n)
+		}
+		end := time.Now().Add(100 * period)
+		b.store.set(func() { b.store.firstEnd = end.UnixMilli() })
+		looks(coldPeriods * period) // the end is found where none was expected
+		if n := looks(10 * period); n > 2 {
+			t.Errorf("long before the end: %d looks at two in 10 periods", n)
+		}
+		looks(time.Until(end))
+		if n := looks(10 * period); n != 20 {
+			t.Errorf("lanes with an end that has come: %d looks at two in 10 periods", n)
+		}
+	})
+}
+
 // A time without answers proves nothing: what was leased before it is looked for at once
 // when it is over.
 func TestLanesThatCannotBeReadMayHaveLeases(t *testing.T) {

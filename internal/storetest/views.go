@@ -74,10 +74,14 @@ func testEnded(w *World) {
 	for i, id := range ids {
 		w.Add(Once(id, time.Duration(i)*time.Second))
 	}
-	none := job.Lane{Namespace: "ns", Queue: "none"}
+	var many []job.Lane // more than one script looks at
+	for i := range 700 {
+		many = append(many, job.Lane{Namespace: "ns", Queue: fmt.Sprint("none", i)})
+	}
+	many = append(many, Lane())
 	expect := func(want int, regions ...job.Region) {
 		w.T.Helper()
-		heads, err := w.Store.FirstEnds(w.T.Context(), map[int][]job.Lane{0: {none, Lane()}, 1: {Lane()}}, regions...)
+		heads, err := w.Store.FirstEnds(w.T.Context(), map[int][]job.Lane{0: many, 1: {Lane()}}, regions...)
 		ended := 0
 		for _, h := range heads[0] {
 			if h.Lane != Lane() {
