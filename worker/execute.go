@@ -26,31 +26,46 @@ var errGoexit = errors.New("the handler ended its goroutine without returning")
 
 // ending is how a handler ended.
 type ending struct {
-	err   error
-	cause error // of the end of its context, nil if that had not ended
-	at    time.Time
-	took  time.Duration
+	failure *failure // nil: it succeeded
+	cause   error    // of the end of its context, nil if that had not ended
+	at      time.Time
+	took    time.Duration
 }
 
-// ending ends the context of a handler that began at start and has returned err.
-func (a *attempt) ending(err error, start time.Time) ending {
+// failure is what is told of the error of a handler.
+type failure struct {
+	text       string
+	permanent  bool
+	retryAfter time.Duration // 0: nothing is wished
+}
+
+func failureOf(err error) *failure {
+	return &failure{text: errorText(err), permanent: IsPermanent(err), retryAfter: max(0, retryAfterOf(err))}
+}
+
+// ending ends the context of a handler that began at start and has ended.
+func (a *attempt) ending(f *failure, start time.Time) ending {
 	now := time.Now()
-	e := ending{err: err, cause: a.ctx.endedBy(now), at: now, took: now.Sub(start)}
+	e := ending{failure: f, cause: a.ctx.endedBy(now), at: now, took: now.Sub(start)}
 	a.ctx.end(context.Canceled, now)
 	return e
 }
 
-// call runs the handler.
-func (w *Worker) call(a *attempt) (err error) {
+// call runs the handler; nil tells that it succeeded. The methods of its error are its own
+// code, too, and may panic like it.
+func (w *Worker) call(a *attempt) (f *failure) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = w.panicked(a, v)
+			f = failureOf(w.panicked(a, v))
 		}
 	}()
 	if a.handler == nil {
-		return fmt.Errorf("no handler %q on this worker", a.task.Handler)
+		return failureOf(fmt.Errorf("no handler %q on this worker", a.task.Handler))
 	}
-	return a.handler.handle(&a.ctx, &a.task)
+	if err := a.handler.handle(&a.ctx, &a.task); err != nil {
+		return failureOf(err)
+	}
+	return nil
 }
 
 // panicked logs the whole stack and makes an error that holds the part of it that
@@ -83,13 +98,13 @@ func (w *Worker) panicked(a *attempt, v any) error {
 // or which the worker stopped, is not the handler's failure: label says so.
 func (e ending) outcome() (outcome fermatav1.Result_Outcome, label string) {
 	switch {
-	case e.err == nil:
+	case e.failure == nil:
 		return fermatav1.Result_OUTCOME_SUCCEEDED, succeeded
 	case errors.Is(e.cause, ErrLeaseLost):
 		return fermatav1.Result_OUTCOME_FAILED, "lease_lost"
 	case errors.Is(e.cause, ErrStopped):
 		return fermatav1.Result_OUTCOME_FAILED, "stopped"
-	case IsPermanent(e.err):
+	case e.failure.permanent:
 		return fermatav1.Result_OUTCOME_FAILED_PERMANENTLY, "failed_permanently"
 	case errors.Is(e.cause, ErrTimeout):
 		return fermatav1.Result_OUTCOME_TIMED_OUT, "timed_out"
@@ -107,11 +122,10 @@ func (w *Worker) report(a *attempt, e ending) result {
 		endSpan(a, label, e)
 	}
 	r := result{outcome: outcome, output: a.task.Output(), took: e.took}
-	if e.err == nil {
+	if e.failure == nil {
 		return r
 	}
-	r.text = errorText(e.err)
-	r.retryAfter = max(0, retryAfterOf(e.err))
+	r.text, r.retryAfter = e.failure.text, e.failure.retryAfter
 	w.log(slog.LevelInfo, "attempt failed", a, slog.String("outcome", label), slog.String("error", r.text))
 	return r
 }

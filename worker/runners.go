@@ -15,7 +15,7 @@ func (w *Worker) runner() {
 	defer func() {
 		if a != nil {
 			// The handler called runtime.Goexit, so this goroutine cannot go on.
-			e := a.ending(errGoexit, start)
+			e := a.ending(failureOf(errGoexit), start)
 			result := w.report(a, e)
 			w.mu.Lock()
 			w.finish(a, e, result)
@@ -32,8 +32,7 @@ func (w *Worker) runner() {
 		if w.traces(a) {
 			w.beginSpan(a, start)
 		}
-		err := w.call(a)
-		e := a.ending(err, start)
+		e := a.ending(w.call(a), start)
 		result := w.report(a, e)
 		w.mu.Lock()
 		w.finish(a, e, result)

@@ -144,11 +144,11 @@ func (w *Worker) finish(a *attempt, e ending, r result) {
 	w.table.running--
 	w.metrics.running.Dec()
 	a.phase, a.result = ended, r
-	if e.err != nil && errors.Is(e.cause, ErrStopped) {
+	if e.failure != nil && errors.Is(e.cause, ErrStopped) {
 		w.table.cutOff++
 		w.forget(a)
 	} else {
-		a.void = e.err != nil && errors.Is(e.cause, ErrLeaseLost)
+		a.void = e.failure != nil && errors.Is(e.cause, ErrLeaseLost)
 		w.deliver(a)
 	}
 	w.startNext()

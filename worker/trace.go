@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -49,8 +48,8 @@ func (w *Worker) beginSpan(a *attempt, start time.Time) {
 func endSpan(a *attempt, outcome string, e ending) {
 	span := trace.SpanFromContext(a.ctx.base)
 	span.SetAttributes(attribute.String("fermata.outcome", outcome))
-	if e.err != nil {
-		span.SetStatus(codes.Error, job.Clip(e.err.Error(), job.MaxError))
+	if e.failure != nil {
+		span.SetStatus(codes.Error, e.failure.text)
 	}
 	span.End(trace.WithTimestamp(e.at))
 }

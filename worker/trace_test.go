@@ -40,8 +40,7 @@ func (w *Worker) once(a *attempt) result {
 	if w.traces(a) {
 		w.beginSpan(a, start)
 	}
-	err := w.call(a)
-	return w.report(a, a.ending(err, start))
+	return w.report(a, a.ending(w.call(a), start))
 }
 
 func attemptFor(w *Worker, l *fermatav1.Lease) *attempt {

@@ -107,6 +107,16 @@ type codeError int
 
 func (c codeError) Error() string { return fmt.Sprintf("code %d", int(c)) }
 
+// structError has a method that cannot do without the error, as that of many errors.
+type structError struct{ text string }
+
+func (e *structError) Error() string { return e.text }
+
+type hintless struct{}
+
+func (hintless) Error() string             { return "hintless" }
+func (hintless) RetryAfter() time.Duration { panic("no hint") }
+
 func TestOutcomes(t *testing.T) {
 	untilDone := func(ctx context.Context, _ *worker.Task) error {
 		<-ctx.Done()
@@ -119,6 +129,8 @@ func TestOutcomes(t *testing.T) {
 		"past":      func(context.Context, *worker.Task) error { return worker.RetryAfter(-time.Second, codeError(503)) },
 		"panic":     func(context.Context, *worker.Task) error { panic("boom") },
 		"nil":       func(context.Context, *worker.Task) error { var task *worker.Task; return task.Decode(nil) },
+		"typed nil": func(context.Context, *worker.Task) error { var e *structError; return e },
+		"hint":      func(context.Context, *worker.Task) error { return hintless{} },
 		"exit":      func(context.Context, *worker.Task) error { runtime.Goexit(); return nil },
 		"binary":    func(context.Context, *worker.Task) error { return errors.New("\xff\xfe" + strings.Repeat("ä", 600)) },
 		"empty":     func(context.Context, *worker.Task) error { return errors.New("") },
@@ -149,6 +161,8 @@ func TestOutcomes(t *testing.T) {
 		"panic": {handler: "panic", outcome: failed, text: "panic: boom at worker_test.TestOutcomes.func",
 			check: func(r *fermatav1.Result) bool { return strings.Contains(r.Error, "worker_test.go:") }},
 		"nil pointer": {handler: "nil", outcome: failed, text: "nil pointer dereference at worker.(*Task).Decode (task.go:"},
+		"nil error":   {handler: "typed nil", outcome: failed, text: "nil pointer dereference at worker_test.(*structError).Error (worker_test.go:"},
+		"bad hint":    {handler: "hint", outcome: failed, text: "panic: no hint at worker_test.hintless.RetryAfter"},
 		"goexit":      {handler: "exit", outcome: failed, text: "without returning"},
 		"not UTF-8": {handler: "binary", outcome: failed, text: "\uFFFD",
 			check: func(r *fermatav1.Result) bool { return len(r.Error) <= 512 && len(r.Error) > 500 }},

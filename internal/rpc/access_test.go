@@ -242,6 +242,27 @@ func (b *gated) denied(t *testing.T, method, reason string) prometheus.Collector
 	return vec.WithLabelValues(method, reason)
 }
 
+// A preview of what the request says is for everybody, one of what is stored for those who
+// may read it.
+func TestPreviewsOfStoredJobsTakeThePermissionToRead(t *testing.T) {
+	authority := newAuthority(t, access.Limits{}, allow(access.Viewer, "team-a", "ann"), allow(access.Worker, "team-a", "w"))
+	jobs := fermatav1.NewJobServiceClient(serveGated(t, Options{Authority: authority}).dial(t))
+	for _, c := range []struct {
+		token, job string
+		want       codes.Code
+	}{
+		{"ann", "namespaces/team-a/jobs/x", codes.OK},
+		{"ann", "namespaces/team-b/jobs/x", codes.PermissionDenied},
+		{"ann", "", codes.OK},
+		{"w", "namespaces/team-a/jobs/x", codes.PermissionDenied},
+		{"w", "", codes.OK},
+	} {
+		if _, err := jobs.PreviewSchedule(as(t.Context(), c.token), &fermatav1.PreviewScheduleRequest{Job: c.job}); status.Code(err) != c.want {
+			t.Errorf("%s previews %q: %v, want %v", c.token, c.job, err, c.want)
+		}
+	}
+}
+
 func TestCertificatesAndTokens(t *testing.T) {
 	ca := newCA(t)
 	authority := newAuthority(t, access.Limits{}, access.Rule{Subjects: []string{"cn:ops", "token:ann"}, Role: access.Viewer, Namespaces: []string{"*"}})

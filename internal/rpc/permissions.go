@@ -37,7 +37,8 @@ var demands = map[string]demand{
 	fermatav1.JobService_TopJobs_FullMethodName:          {permission: access.ReadJobs, scope: byParentOrAll},
 	fermatav1.JobService_GetQueueSettings_FullMethodName: {permission: access.ReadJobs, scope: byQueue((*fermatav1.GetQueueSettingsRequest).GetName)},
 	fermatav1.JobService_PlanJobs_FullMethodName:         {permission: access.ReadJobs, scope: byParent},
-	// These two tell nothing that is stored.
+	// These two tell nothing that is stored, but for a preview that names a job: its
+	// handler asks for the permission to read it.
 	fermatav1.JobService_PreviewSchedule_FullMethodName: {permission: access.Anyone},
 	fermatav1.JobService_ListPresets_FullMethodName:     {permission: access.Anyone},
 

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -30,6 +31,11 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 		var err error
 		if p.Job, err = parseJob("job", q.GetJob()); err != nil {
 			return nil, err
+		}
+		if c := callerOf(ctx); c != nil && c.gate.authority != nil {
+			if err := c.allowed(ctx, access.ReadJobs, p.Job.Namespace, ""); err != nil {
+				return nil, err
+			}
 		}
 	}
 	preview, err := s.jobs.Preview(ctx, p)
