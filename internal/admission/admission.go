@@ -28,7 +28,7 @@ type Admission struct {
 		promises map[job.QueueKey]promise
 		readings map[string]reading // circuits by the name of their cell
 	}
-	settingsWake, errandWake chan struct{}
+	settingsWake, errandWake, keepWake chan struct{}
 
 	ctx    context.Context // ends the loops
 	cancel context.CancelFunc
@@ -48,7 +48,7 @@ func New(o Options) (*Admission, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Admission{o: o, metrics: m, settingsWake: make(chan struct{}, 1), errandWake: make(chan struct{}, 1)}
+	a := &Admission{o: o, metrics: m, settingsWake: make(chan struct{}, 1), errandWake: make(chan struct{}, 1), keepWake: make(chan struct{}, 1)}
 	a.mu.live = make(map[attemptKey]*live)
 	a.mu.rests = make(map[job.QueueKey]restingQueue)
 	a.mu.promises = make(map[job.QueueKey]promise)

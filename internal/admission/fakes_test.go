@@ -162,25 +162,21 @@ func (f *fakeLimits) ReleaseUnits(ctx context.Context, releases []job.UnitReleas
 	return out
 }
 
-func (f *fakeLimits) KeepUnits(ctx context.Context, keeps []job.UnitKeep) error {
-	err := f.enter(ctx, "keep")
+func (f *fakeLimits) KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost []job.UnitKeep, err error) {
+	err = f.enter(ctx, "keep")
 	defer f.mu.Unlock()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var lost job.UnitsLostError
 	for _, k := range keeps {
 		f.purge(k.Name)
 		if _, mine := f.units[k.Name][k.Holder]; !mine {
-			lost.Units = append(lost.Units, k)
+			lost = append(lost, k)
 			continue
 		}
 		f.units[k.Name][k.Holder] = time.Now().Add(k.TTL)
 	}
-	if len(lost.Units) > 0 {
-		return &lost
-	}
-	return nil
+	return lost, nil
 }
 
 func (f *fakeLimits) Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error) {

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -16,10 +15,13 @@ func (a *Admission) keepLoop() {
 		select {
 		case <-a.ctx.Done():
 			return
+		case <-a.keepWake:
+			a.keepUnits(func(u unit) bool { return u.unsure })
+			continue
 		case <-timer.C:
 		}
 		next := a.o.keepEvery()
-		if !a.keepUnits() {
+		if !a.keepUnits(func(unit) bool { return true }) {
 			next = a.o.errorRest()
 		}
 		if !a.keepProbes() {
@@ -39,13 +41,15 @@ type kept struct {
 // maxKept bounds one call.
 const maxKept = 1000
 
-// keepUnits prolongs all units of live attempts; false when some were not reached.
-func (a *Admission) keepUnits() bool {
+// keepUnits prolongs units of live attempts; false when some were not reached.
+func (a *Admission) keepUnits(which func(unit) bool) bool {
 	var list []kept
 	a.mu.Lock()
 	for key, l := range a.mu.live {
 		for _, u := range l.units {
-			list = append(list, kept{key, l, u})
+			if which(u) {
+				list = append(list, kept{key, l, u})
+			}
 		}
 	}
 	a.mu.Unlock()
@@ -68,21 +72,32 @@ func (a *Admission) keepSome(list []kept) bool {
 		keeps[i] = job.UnitKeep{Name: k.u.name, Holder: k.l.holder, TTL: a.o.LeaseTTL}
 		places[keeps[i]] = k
 	}
-	err := a.o.Limits.KeepUnits(ctx, keeps)
-	var gone *job.UnitsLostError
-	if !errors.As(err, &gone) {
-		if err != nil {
-			a.failed("keep units", err)
-			return false
-		}
+	gone, err := a.o.Limits.KeepUnits(ctx, keeps)
+	lost := make([]kept, len(gone))
+	for i, k := range gone {
+		lost[i] = places[k]
+		delete(places, k)
+	}
+	if err != nil {
+		a.failed("keep units", err)
+	} else {
 		a.worked()
-		return true
+		a.sure(places)
 	}
-	var lost []kept
-	for _, k := range gone.Units {
-		lost = append(lost, places[k])
+	return a.lost(ctx, lost) && err == nil
+}
+
+// sure notes of units that they were held when they were kept.
+func (a *Admission) sure(units map[job.UnitKeep]kept) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range units {
+		for i := range k.l.units {
+			if u := &k.l.units[i]; u.name == k.u.name {
+				u.unsure = false
+			}
+		}
 	}
-	return a.lost(ctx, lost)
 }
 
 // lost deals with units that have lapsed under live attempts: they are taken again

@@ -56,6 +56,7 @@ func (a *Admission) Adopted(l job.Leased) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.add(attemptKey{l.Record, l.State.Token}, held)
+	signal(a.keepWake) // nobody may have kept it for a while
 }
 
 // heldBy is what an attempt must hold by its definition.
@@ -97,7 +98,7 @@ func (a *Admission) end(e job.Ending) *live {
 			return l
 		}
 	}
-	if e.Settle == nil || e.Definition == nil {
+	if !e.Over || e.Definition == nil {
 		return nil
 	}
 	queue := job.QueueKey{Namespace: e.Definition.Namespace, Queue: e.Definition.Queue}
@@ -105,8 +106,7 @@ func (a *Admission) end(e job.Ending) *live {
 	if len(e.Definition.Locks) == 0 && e.Definition.Target == "" && limits.MaxConcurrency == 0 {
 		return nil
 	}
-	// The result of an attempt that was another node's, or that began without
-	// limits.
+	// The end of an attempt that was another node's, or that began without limits.
 	l := heldBy(e.Record, e.Token, e.Definition, queue, limits)
 	l.probe = l.target != ""
 	return l

@@ -123,6 +123,47 @@ func TestAdoption(t *testing.T) {
 	})
 }
 
+// What an adopted attempt is known to hold it may lose like any other. It is kept at once:
+// the node before may have kept it for the last time long ago.
+func TestAdoptedUnitsAreLostLikeOthers(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a", locks("k")))
+		l := b.lease("ns/a")[0]
+		hold := func(holder string, left time.Duration) {
+			b.limits.set(func() {
+				b.limits.units["lock/ns/k"] = map[string]time.Time{holder: time.Now().Add(left)}
+			})
+		}
+		hold(idOf(l), 2*time.Second)
+		b.a.Adopted(l)
+		after(2 * ttl)
+		b.wantHolders("lock/ns/k", idOf(l))
+		hold("7@ns/thief", time.Hour)
+		after(ttl / 2)
+		if got := b.slots.list(&b.slots.abandoned); !slices.Equal(got, []string{"ns/a"}) {
+			t.Errorf("abandoned %q", got)
+		}
+	})
+}
+
+// A lease that is given back at a node which never had it gives its units back, too.
+func TestForeignReturn(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a", locks("k")))
+		l := b.lease("ns/a")[0]
+		b.limits.set(func() {
+			b.limits.units["lock/ns/k"] = map[string]time.Time{idOf(l): time.Now().Add(ttl)}
+		})
+		d := b.definition("ns/a")
+		b.a.Ended(job.Ending{Record: "ns/a", Token: l.State.Token, Definition: &d})
+		synctest.Wait()
+		b.wantHolders("lock/ns/k", idOf(l))
+		b.a.Ended(job.Ending{Record: "ns/a", Token: l.State.Token, Definition: &d, Over: true})
+		synctest.Wait()
+		b.wantHolders("lock/ns/k")
+	})
+}
+
 // A result that reaches a node which never had the attempt gives the units back.
 func TestForeignResult(t *testing.T) {
 	run(t, func(b *bed) {

@@ -25,9 +25,9 @@ type Limits interface {
 	// ReleaseUnits gives units back, or places in line, and answers who is to be
 	// woken.
 	ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []job.UnitReleased
-	// KeepUnits prolongs units; those that are held no more come back as a
-	// job.UnitsLostError.
-	KeepUnits(ctx context.Context, keeps []job.UnitKeep) error
+	// KeepUnits prolongs units and answers those that are held no more. With an error
+	// units that are not among them may not have been reached.
+	KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost []job.UnitKeep, err error)
 	// Rooms is how many units of limits are free, by Name and Limit.
 	Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error)
 	TakeRate(ctx context.Context, asks []job.RateAsk) []job.RateGrant

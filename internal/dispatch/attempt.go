@@ -48,7 +48,7 @@ type attempt struct {
 	over, settled bool
 	cancelled     bool // the worker was asked to end it
 	gone          bool // forgotten
-	foreign       bool // this node was not told of it before its worker was
+	foreign       bool // Attempts does not know that it is here: it was another node's, or its stream was cut
 	told          bool // Attempts knows that it has ended
 
 	at    time.Time // next point in time to act at

@@ -31,8 +31,8 @@ func (d *Dispatcher) ended(a *attempt, settle job.Event, over bool, fx *effects)
 		return
 	}
 	a.told = true
-	if a.foreign && settle == nil {
-		return // nobody was told that it is here
+	if a.foreign && (!over || a.rec == nil) {
+		return // nobody was told that it is here, and what it may hold is not known
 	}
 	n := news{ended: job.Ending{Record: a.record, Token: a.token, Settle: settle, Over: over}}
 	if a.rec != nil {

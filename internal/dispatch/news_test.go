@@ -105,11 +105,33 @@ func TestAdoptionIsTold(t *testing.T) {
 
 		// The stream is cut: the worker comes back, or goes to another node.
 		s.Close("cut", nil)
-		s2, _ := b.connect("w", 9, 3, id(here))
-		b.wantHeard()
-		s2.Close("cut", nil)
-		time.Sleep(2 * ttl)
 		b.wantHeard("gone ns/here")
+		s2, _ := b.connect("w", 9, 3, id(here))
+		b.wantHeard("adopted ns/here")
+		s2.Close("cut", nil)
+		b.wantHeard("gone ns/here")
+		time.Sleep(2 * ttl)
+		b.wantHeard()
+	})
+}
+
+// What a worker gives back that got it from another node has ended, and so has what it does
+// not name any more when it comes back.
+func TestForeignReturnIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l := b.lease("a")
+		s, _ := b.connect("w", 9, 2)
+		b.ledger.set(func(job.Change) job.ChangeResult {
+			return job.ChangeResult{Answer: job.Applied, Record: job.Record{Definition: l.Definition}}
+		})
+		s.Returned([]string{job.LeaseID(l.Record, l.State.Token)})
+		b.wantHeard("over ns/a")
+		s.Started(b.deliver("b"))
+		s.Close("cut", nil)
+		b.wantHeard("gone ns/b")
+		b.connect("w", 9, 3)
+		b.wantHeard("over ns/b")
 	})
 }
 

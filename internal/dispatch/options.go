@@ -44,8 +44,11 @@ type Attempts interface {
 	// Adopted: an attempt that was delivered elsewhere goes on at this node. Its
 	// DeadlineMS is not known.
 	Adopted(job.Leased)
-	// Ended: an attempt that was delivered or adopted here is gone. It comes
-	// exactly once for each, and also for those of which only the result came by.
+	// Ended: an attempt that was delivered or adopted here is gone, or its stream is
+	// cut, so that it may go on elsewhere: then it is adopted if it comes back, and
+	// told once more if it ends here all the same. Else it comes exactly once for each,
+	// and also for those of which only the result came by, or the word that they have
+	// not begun.
 	Ended(job.Ending)
 }
 

@@ -233,5 +233,10 @@ func (d *Dispatcher) orphan(a *attempt, fx *effects) {
 		a.renewAt = time.Time{}
 	}
 	a.cancelled = false
+	if a.pending == nil {
+		// Its worker may go on elsewhere, and end it there. Whoever has it then is told.
+		d.ended(a, nil, false, fx)
+		a.foreign, a.told = true, false
+	}
 	d.schedule(a)
 }

@@ -109,14 +109,6 @@ type UnitKeep struct {
 	TTL    time.Duration
 }
 
-// UnitsLostError tells of units that could not be prolonged, because their holders
-// have them no more: they lapsed, and somebody else may have them by now.
-type UnitsLostError struct{ Units []UnitKeep }
-
-func (e *UnitsLostError) Error() string {
-	return fmt.Sprintf("%d units were lost, first %s of %s", len(e.Units), e.Units[0].Name, e.Units[0].Holder)
-}
-
 // RateAsk asks a rate limit for N starts; a negative N gives some back.
 type RateAsk struct {
 	Name string

@@ -48,7 +48,7 @@ func TestPermitsThatAreTooManyAreAnswered(t *testing.T) {
 	})
 	const permits = 2000
 	for i := range permits {
-		a.OnPermit("b", job.Permit{ID: int64(i), N: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}, ValidFor: job.PermitValidity})
+		a.OnPermit("b", job.Permit{ID: int64(i), N: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}, ValidFor: time.Minute})
 	}
 	redistest.Eventually(t, time.Minute, "an answer to each", func(ctx context.Context) error {
 		text, err := metricsOf(ctx, a)

@@ -19,7 +19,9 @@ func TestALeaseComesBackAtAnotherNode(t *testing.T) {
 	a := startWith(t, redis.URL(), "a", lasting)
 	b := startWith(t, redis.URL(), "b", lasting, a.GossipAddr())
 	shared(t, a)
-	create(t, jobs(t, a), "j", every(time.Second, "h"))
+	j := every(time.Second, "h")
+	j.Locks = []*fermatav1.Lock{{Key: "k"}} // which comes back with it
+	create(t, jobs(t, a), "j", j)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

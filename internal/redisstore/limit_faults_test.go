@@ -34,7 +34,7 @@ func TestLimitsLoseAnswers(t *testing.T) {
 		t.Errorf("second: %+v", g)
 	}
 	lose()
-	if err := s.KeepUnits(t.Context(), []job.UnitKeep{{Name: "n", Holder: "a", TTL: time.Minute}}); err != nil {
+	if lost, err := s.KeepUnits(t.Context(), []job.UnitKeep{{Name: "n", Holder: "a", TTL: time.Minute}}); err != nil || len(lost) > 0 {
 		t.Errorf("keep: %v", err)
 	}
 	lose()
@@ -107,7 +107,7 @@ func TestLimitsUnconfirmed(t *testing.T) {
 	if !errors.Is(grant.Err, job.ErrDurability) || !grant.Granted || grant.NowMS == 0 {
 		t.Errorf("acquire: %+v", grant)
 	}
-	if err := s.KeepUnits(ctx, []job.UnitKeep{{Name: "n", Holder: "a", TTL: time.Minute}}); !errors.Is(err, job.ErrDurability) {
+	if _, err := s.KeepUnits(ctx, []job.UnitKeep{{Name: "n", Holder: "a", TTL: time.Minute}}); !errors.Is(err, job.ErrDurability) {
 		t.Errorf("keep: %v", err)
 	}
 	if r := s.SwapCells(ctx, []job.CellSwap{{Name: "n", New: "x"}})[0]; !errors.Is(r.Err, job.ErrDurability) || !r.Swapped {

@@ -59,7 +59,7 @@ func testUnitsNeverTooMany(t *testing.T, w limitWorld) {
 				for range rng.IntN(3) {
 					clock.Add(int64(rng.IntN(10)))
 					sent := seen()
-					if s.KeepUnits(ctx, []job.UnitKeep{{Name: "n", Holder: ask.Holder, TTL: ttl}}) != nil {
+					if lost, err := s.KeepUnits(ctx, []job.UnitKeep{{Name: "n", Holder: ask.Holder, TTL: ttl}}); err != nil || len(lost) > 0 {
 						break
 					}
 					held.to = max(held.to, sent+ttl.Milliseconds())

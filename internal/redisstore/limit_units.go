@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -78,35 +77,30 @@ func (s *Store) ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []
 }
 
 // KeepUnits prolongs units to a TTL from now; it never shortens, as long as no holder
-// is named twice for a unit. Those that are held no more are listed by a
-// job.UnitsLostError, which may come joined with the error of a call that failed: units
-// of that one are neither kept nor known to be lost.
-func (s *Store) KeepUnits(ctx context.Context, keeps []job.UnitKeep) error {
+// is named twice for a unit. It answers those that are held no more: they lapsed, and
+// somebody else may have them by now. Units of a call that failed are neither kept nor
+// known to be lost.
+func (s *Store) KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost []job.UnitKeep, err error) {
 	asks := make([]job.UnitAsk, len(keeps))
 	for i, k := range keeps {
 		asks[i] = job.UnitAsk{Name: k.Name, Limit: 1, Holder: k.Holder, TTL: k.TTL}
 	}
 	kept := make([]bool, len(keeps))
-	var failed error
 	s.units(ctx, "k", asks, func(places []int, a limitAnswer) {
-		if a.err != nil && failed == nil {
-			failed = a.err
+		if err == nil {
+			err = a.err
 		}
 		digits := a.text(0)
 		for i, place := range places {
 			kept[place] = !a.good() || i < len(digits) && digits[i] == '1'
 		}
 	})
-	var lost job.UnitsLostError
 	for i, k := range keeps {
 		if !kept[i] {
-			lost.Units = append(lost.Units, k)
+			lost = append(lost, k)
 		}
 	}
-	if len(lost.Units) == 0 {
-		return failed
-	}
-	return errors.Join(&lost, failed)
+	return lost, err
 }
 
 // Room is how many units of a limit are not held, at least 0. Units that are

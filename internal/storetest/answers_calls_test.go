@@ -123,7 +123,8 @@ func (b *answerBed) limitCalls() []answerCall {
 		{name: "acquire", call: acquire("a", true)},
 		{name: "wait in line", call: acquire("b", false)},
 		{name: "keep", call: func(ctx context.Context) error {
-			return s.KeepUnits(ctx, []job.UnitKeep{{Name: "n", Holder: "a", TTL: time.Minute}})
+			_, err := s.KeepUnits(ctx, []job.UnitKeep{{Name: "n", Holder: "a", TTL: time.Minute}})
+			return err
 		}},
 		{name: "release", call: func(ctx context.Context) error {
 			return s.ReleaseUnits(ctx, []job.UnitRelease{{Name: "n", Limit: 1, Holder: "a"}})[0].Err
