@@ -34,6 +34,10 @@ func (t *transition) arrive(ev Arrive) Decision {
 	case t.c.Overlap == OverlapCancelOther:
 		t.cancel = slotsOf(others)
 	}
+	if t.overtaken(ev.Token) {
+		t.arrival, t.cancel = ArrivalSkipped, nil
+		return t.decision(Applied)
+	}
 	return t.waitForOthers()
 }
 
@@ -86,16 +90,25 @@ func (t *transition) holdBack(ev HoldBack) Decision {
 	if answer := t.fence(ev.Token); answer != Applied {
 		return t.unchanged(answer, before)
 	}
-	run := t.run(Settle{Token: ev.Token}, t.Attempt)
+	if !t.overtaken(ev.Token) {
+		t.hold(ev)
+	}
+	return t.decision(Applied)
+}
+
+// overtaken ends a leased run that was to be held back, if something else was asked for
+// meanwhile. It reports whether it did.
+func (t *transition) overtaken(token uint64) bool {
+	run := t.run(Settle{Token: token}, t.Attempt)
 	switch {
 	case t.Cancel || t.Deleting:
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	case t.manualWaits() || t.edited():
 		t.supersede(run)
 	default:
-		t.hold(ev)
+		return false
 	}
-	return t.decision(Applied)
+	return true
 }
 
 // hold puts the leased run back.

@@ -133,7 +133,7 @@ func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Durati
 	switch failed := outcome == OutcomeDead || outcome == OutcomeQuarantined; {
 	case t.Deleting:
 		t.vanish()
-	case failed && !t.Recurs() && t.Pending == "":
+	case failed && !t.Recurs() && t.Pending == "" && t.LastNominal != 0: // else its time is still to come
 		t.clearRun()
 		t.Region, t.Lane = RegionDead, t.c.Lane()
 	default:

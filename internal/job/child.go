@@ -171,7 +171,7 @@ func (t *transition) arriveChild(ev Arrive, parentLive bool) Decision {
 		beside = b != nil && b.Concurrency > 1
 	}
 	switch {
-	case t.Deleting, t.Cancel, t.Trigger == TriggerBackfill && b == nil:
+	case t.Deleting, t.Cancel, t.Trigger == TriggerBackfill && b == nil && t.Mode != ManualKeep: // which is redriven
 		t.arrival = ArrivalSkipped
 		t.endRun(t.run(Settle{Token: ev.Token}, 0), OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	case !beside && (parentLive || t.Started != 0):
@@ -222,7 +222,8 @@ func (t *transition) afterChild(bit uint64, ended, failuresChanged bool) {
 	if t.Paused && t.Region == RegionDue {
 		t.place()
 	}
-	if failuresChanged {
+	late := t.Region == RegionDue && (t.Due <= t.now || t.Held.Reason != HeldNone)
+	if failuresChanged && !late { // one that is late stays as it is
 		t.replan()
 		if t.Source == DelayBackoff && t.Region == RegionDue {
 			t.notice(Notice{Kind: BackoffApplied, DueMS: t.Due})

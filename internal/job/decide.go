@@ -142,6 +142,11 @@ func (t *transition) planNext(p passed, reason string) {
 		t.planManual(id)
 		return
 	}
+	if t.spawn != nil || t.freeSlot() < 0 { // it takes the place of the next run
+		t.planManual(id)
+		t.Mode = mode
+		return
+	}
 	t.planSchedule(p, reason)
 	t.spawnManual(id, mode)
 }

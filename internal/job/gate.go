@@ -41,10 +41,18 @@ func GatesOf(d *Definition, s *State, child string, nowMS int64) Gates {
 	return g
 }
 
-// isLate tells whether a scheduled run that has not begun is past its window.
+// isLate tells whether a scheduled run that has not begun is past its window, counted from
+// when it was to begin: what backoff, jitter or a hint has put later is not late for that.
 func isLate(d *Definition, s *State, nowMS int64) bool {
 	window := d.Misfire.window()
-	return window > 0 && s.Trigger == TriggerSchedule && s.Attempt == 0 && nowMS-s.Nominal > window.Milliseconds()
+	if window <= 0 || s.Trigger != TriggerSchedule || s.Attempt > 0 {
+		return false
+	}
+	due := s.promised()
+	if due == 0 && s.Source == DelayHeld {
+		due = s.Nominal
+	}
+	return due != 0 && nowMS-due > window.Milliseconds()
 }
 
 // Arrives is what Decide would answer to Arrive for the parent record, or for a

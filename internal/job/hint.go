@@ -55,7 +55,7 @@ func (t *transition) setHint(ev SetHint) Decision {
 		t.place()
 		return t.decision(Applied)
 	}
-	if t.Due > t.now || h.AtMS > t.now { // a run that is late stays as it is
+	if t.Due > t.now && t.Held.Reason == HeldNone || h.AtMS > t.now { // a run that is late stays as it is
 		t.replan()
 	}
 	return t.decision(Applied)

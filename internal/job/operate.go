@@ -163,10 +163,12 @@ func (t *transition) update(ev Update) Decision {
 	if d.MaxLag == 0 {
 		t.LateMS = 0
 	}
+	if rescheduled {
+		t.forgetSchedule()
+	}
 	switch {
 	case t.Live():
 	case rescheduled && t.Trigger == TriggerSchedule:
-		t.forgetSchedule()
 		t.planNext(passed{drop: true}, "superseded")
 		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
 	case t.Region == RegionDue || t.Region == RegionPaused:

@@ -1,0 +1,211 @@
+package job
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/schedule"
+)
+
+// What policy itself has put later is not late when it comes: under a misfire policy with
+// a window it runs.
+func TestWhatWasPutOffIsNoMisfire(t *testing.T) {
+	start := func(w *walker) {
+		t.Helper()
+		if got := w.lease().on(Arrive{Token: w.s.Token}); got.Arrival != ArrivalStart {
+			t.Errorf("%s of %d at %d answers %v, want a start", w.s.Source, w.s.Nominal, w.now, got.Arrival)
+		}
+	}
+	d := def()
+	d.Schedule.Every, d.Misfire.Policy = 10*time.Minute, MisfireSkip
+	w := walk(t, d)
+	w.lease().after(2 * time.Minute).fail()
+	if w.s.Source != DelayBackoff || w.s.Due-w.s.Nominal <= d.Misfire.window().Milliseconds() {
+		t.Fatalf("a backoff past the window: %+v", w.s)
+	}
+	start(w)
+
+	w = walk(t, d)
+	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.s.Due + 5*60_000, UntilMS: w.now + 3600_000}})
+	start(w)
+
+	d.Schedule.Jitter = 9 * time.Minute
+	for seed := range 20 {
+		d.ID = string(rune('a' + seed))
+		start(walk(t, d))
+	}
+
+	once := def()
+	once.Schedule, once.Misfire.Policy = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}, MisfireSkip
+	w = walk(t, once)
+	w.lease().fail()
+	w.after(time.Hour).on(Redrive{})
+	start(w)
+
+	// Nobody came for it: that is what the window is for.
+	d.Schedule.Jitter = 0
+	w = walk(t, d)
+	w.lease().after(2 * time.Minute)
+	if got := w.on(Arrive{Token: w.s.Token}); got.Arrival != ArrivalSkipped {
+		t.Errorf("two minutes late it answers %v", got.Arrival)
+	}
+}
+
+// An edit of the schedule counts from then on, also where a run is live meanwhile, or a
+// manual one waits.
+func TestAnEditBesideARunBeginsAnew(t *testing.T) {
+	at := func(w *walker) Update {
+		e := def()
+		e.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(w.now + 3600_000)}
+		return Update{New: compile(t, e)}
+	}
+	w := walk(t, def())
+	w.lease().succeed()
+	w.lease()
+	edit := at(w)
+	w.on(edit)
+	w.succeed()
+	if w.s.Region != RegionDue || w.s.Due != edit.New.Schedule.At.UnixMilli() {
+		t.Errorf("edited to one time while live: %+v", w.s)
+	}
+
+	once := def()
+	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	w = walk(t, once)
+	w.lease().succeed()
+	w.on(RunNow{RequestID: "m"})
+	edit = at(w)
+	w.on(edit)
+	w.lease().succeed()
+	if w.s.Region != RegionDue || w.s.Due != edit.New.Schedule.At.UnixMilli() {
+		t.Errorf("edited while a manual run waited: %+v", w.s)
+	}
+
+	d := def()
+	d.Schedule.MaxRuns = 2
+	w = walk(t, d)
+	w.lease().succeed()
+	w.lease()
+	d.Schedule.Every = 2 * time.Minute
+	w.on(Update{New: compile(t, d)})
+	w.succeed()
+	for range 2 {
+		w.lease().succeed()
+	}
+	if w.s.Region != RegionDone || w.s.Succeeded != 4 {
+		t.Errorf("max_runs of the new schedule: %d runs, %+v", w.s.Succeeded, w.s)
+	}
+}
+
+// A trial that fails leaves a one-time job's own time alone.
+func TestAFailedTrialLeavesTheTimeToCome(t *testing.T) {
+	once := def()
+	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 3600_000)}
+	w := walk(t, once)
+	w.on(RunNow{RequestID: "m"})
+	w.lease().fail()
+	if w.s.Region != RegionDue || w.s.Trigger != TriggerSchedule || w.s.Due != t0+3600_000 {
+		t.Fatalf("after the trial: %+v", w.s)
+	}
+	w.lease().fail()
+	if w.s.Region != RegionDead {
+		t.Errorf("after its own run: %+v", w.s)
+	}
+}
+
+// A child's end plans anew what is to come, not the run that waits.
+func TestAChildsSuccessLeavesTheWaitingRun(t *testing.T) {
+	d := def()
+	d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"0 * * * *"}}
+	f := newFamily(t, d)
+	f.lease()
+	f.on(Settle{Token: f.parent.Token, Outcome: OutcomeFailed, Error: "boom", StartedMS: f.now})
+	f.on(RunNow{RequestID: "m", Mode: ManualResetOnSuccess})
+	f.leaseChild(0)
+	f.lease()
+	nominal, skipped := f.parent.Nominal, f.parent.Skipped
+	if f.parent.Held.Reason != HeldOverlap {
+		t.Fatalf("the scheduled run: %+v", f.parent)
+	}
+	f.on(SetHint{Hint{Source: HintOperator, IntervalMS: 60_000, UntilMS: f.now + 60_000}})
+	f.now += 180_000
+	f.onChild(0, Settle{Token: f.children[0].Token, Outcome: OutcomeSucceeded, StartedMS: f.now})
+	if f.parent.Nominal != nominal || f.parent.Skipped != skipped || f.parent.Failures != 0 || f.parent.Due > f.now {
+		t.Errorf("nominal %d, want %d; %d skipped, want %d; %+v", f.parent.Nominal, nominal, f.parent.Skipped, skipped, f.parent)
+	}
+}
+
+// A dead letter of a backfill that is over runs when it is redriven.
+func TestALetterOfAFinishedBackfillIsRun(t *testing.T) {
+	f := newFamily(t, def())
+	f.on(StartBackfill{Backfill{ID: "b1", NextMS: t0 - 60_001, ToMS: t0 - 1, Concurrency: 1}})
+	for len(f.letters) == 0 {
+		if len(f.children) != 1 {
+			t.Fatalf("%d runs: %v", len(f.children), f.story)
+		}
+		f.leaseChild(0)
+		f.onChild(0, Settle{Token: f.children[0].Token, Outcome: OutcomeFailed, Error: "boom", StartedMS: f.now})
+	}
+	if len(f.parent.Backfills) != 0 {
+		t.Fatalf("the backfill goes on: %+v", f.parent.Backfills)
+	}
+	p := DecideChild(f.c, f.parent, f.letters[0], Redrive{}, f.now)
+	f.store(p.Parent, 0)
+	child := f.children[0]
+	f.now = max(f.now, child.Due)
+	child = child.Leased(99)
+	if got := DecideChild(f.c, f.parent, child, Arrive{Token: 99}, f.now).Child.Arrival; got != ArrivalStart {
+		t.Errorf("it answers %v, want a start", got)
+	}
+}
+
+// A run that becomes a record of its own while a manual one waits, or for which no record
+// is left, costs nobody else theirs.
+func TestAManualRunThatFindsNoRecordTakesTheNextPlace(t *testing.T) {
+	for _, o := range []Overlap{OverlapCancelOther, OverlapAllowAll, OverlapTerminateOther} {
+		d := def()
+		d.Overlap = o
+		f := newFamily(t, d)
+		f.now = f.parent.Due
+		f.parent = f.parent.Leased(1)
+		f.on(RunNow{RequestID: "k", Mode: ManualKeep})
+		f.on(Arrive{Token: 1})
+		if err := f.check(); err != nil {
+			t.Errorf("%v: %v", o, err)
+		}
+		if f.parent.Trigger != TriggerManual || f.parent.Mode != ManualKeep || f.parent.Region != RegionDue || len(f.children) != 1 {
+			t.Errorf("%v: %+v, children %v", o, f.parent, f.children)
+		}
+	}
+	w := walk(t, def())
+	w.lease()
+	w.s.Children = ^uint64(0)
+	w.on(RunNow{RequestID: "k", Mode: ManualKeep})
+	w.succeed()
+	if w.s.Trigger != TriggerManual || w.s.Mode != ManualKeep {
+		t.Errorf("with all records taken: %+v", w.s)
+	}
+}
+
+// A run that was to wait for others gives way to what was asked for meanwhile.
+func TestARunThatWouldWaitGivesWay(t *testing.T) {
+	for name, ev := range map[string]Event{"manual": RunNow{RequestID: "k"}, "cancel": CancelRun{}} {
+		d := def()
+		d.Overlap = OverlapCancelOther
+		f := newFamily(t, d)
+		f.lease() // a record of its own
+		f.now = f.parent.Due
+		f.parent = f.parent.Leased(77)
+		if c, ok := ev.(CancelRun); ok {
+			c.RunID = f.parent.RunID()
+			ev = c
+		}
+		f.on(ev)
+		if got := f.on(Arrive{Token: 77}); got.Arrival != ArrivalSkipped || len(got.CancelChildren) > 0 {
+			t.Errorf("%s: it answers %v", name, got.Arrival)
+		}
+		if err := f.parent.Check(); err != nil || f.parent.Pending != "" || f.parent.Cancel {
+			t.Errorf("%s: %v, %+v", name, err, f.parent)
+		}
+	}
+}
