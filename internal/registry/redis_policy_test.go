@@ -106,7 +106,7 @@ func TestDeadLettersOnRedis(t *testing.T) {
 	for i := range 6 {
 		d := jobOf(fmt.Sprintf("j%d", i))
 		if i == 5 {
-			d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.Now().Add(time.Hour)}
+			d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.Now().Add(-time.Second)}
 		}
 		if _, err := r.Create(ctx, d, ""); err != nil {
 			t.Fatal(err)
