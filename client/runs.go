@@ -65,7 +65,11 @@ func (c *Client) WaitRun(ctx context.Context, job, run string) (*Run, error) {
 		case err != nil && ctx.Err() == nil && !IsUnavailable(err) && !is(err, codes.DeadlineExceeded):
 			return nil, err
 		}
-		if !sleep(ctx, wait) { // also where ctx would end before the next look
+		pause := wait
+		if deadline, ok := ctx.Deadline(); ok {
+			pause = min(pause, time.Until(deadline)-finalLook)
+		}
+		if pause <= 0 || !sleep(ctx, pause) {
 			return nil, cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
 		}
 	}
@@ -74,6 +78,8 @@ func (c *Client) WaitRun(ctx context.Context, job, run string) (*Run, error) {
 const (
 	firstLook = 50 * time.Millisecond
 	lastLook  = 2 * time.Second
+	// finalLook is how long before the deadline of a context is looked for the last time.
+	finalLook = 50 * time.Millisecond
 	// oneLook is the longest wait for an answer; then another node may give it.
 	oneLook = 10 * time.Second
 )

@@ -85,7 +85,7 @@ func TestPickGoesRound(t *testing.T) {
 	for tries := range 4 {
 		got = append(got, l.pick(nil, tries))
 	}
-	if !slices.Equal(got, []string{"c", "a", "b", "c"}) {
+	if !slices.Equal(got, []string{"c", "a", "a", "b"}) { // the third is one that was configured
 		t.Errorf("picked %v", got)
 	}
 	// The node that drains is avoided while others have not been tried.
@@ -93,7 +93,17 @@ func TestPickGoesRound(t *testing.T) {
 	for tries := range 5 {
 		got = append(got, l.pick(&session{address: "b"}, tries))
 	}
-	if !slices.Equal(got, []string{"a", "c", "a", "b", "c"}) {
+	if !slices.Equal(got, []string{"c", "a", "a", "b", "c"}) {
+		t.Errorf("picked %v", got)
+	}
+	// All that nodes tell of may be out of reach.
+	far := &link{w: &Worker{o: Options{Addresses: []string{"near"}}}, dead: "near"}
+	far.learn([]string{"x", "y", "z", "near"})
+	got = nil
+	for tries := range 3 {
+		got = append(got, far.pick(nil, tries))
+	}
+	if got[2] != "near" {
 		t.Errorf("picked %v", got)
 	}
 	only := &link{w: &Worker{o: Options{Addresses: []string{"a"}}}}

@@ -70,12 +70,12 @@ func (b *bank) Census(ctx context.Context, every time.Duration, want func(string
 	select {
 	case <-time.After(span):
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return true, ctx.Err()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.began) != mine {
-		return false, nil // a later one counts
+		return true, nil // a later one counts
 	}
 	counts := map[string]int{}
 	for _, found := range []map[string]int{b.there, b.fresh} {

@@ -34,8 +34,8 @@ type Store interface {
 	// Jobs are all counts, and whether there has been a census.
 	Jobs(ctx context.Context) (jobs map[string]int, counted bool, err error)
 	// Census puts the counts of namespaces right, unless another one began less than a
-	// pause ago.
-	Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (done bool, err error)
+	// pause ago, or begins meanwhile; began tells whether this one did.
+	Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (began bool, err error)
 }
 
 // Options of a [Quota]. Store, Limit and Limited are required.
@@ -126,13 +126,14 @@ func (q *Quota) Look(ctx context.Context) error {
 		q.now.Store(nil)
 		return nil
 	}
-	began := time.Now()
-	done, err := q.o.Store.Census(ctx, time.Duration(q.pause.Load()), func(namespace string) bool { return q.o.Limit(namespace) > 0 })
+	start := time.Now()
+	began, err := q.o.Store.Census(ctx, time.Duration(q.pause.Load()), func(namespace string) bool { return q.o.Limit(namespace) > 0 })
+	if began {
+		// Also when another node's overtook it: they would overtake each other for ever.
+		q.pause.Store(int64(max(q.o.Every, share*time.Since(start))))
+	}
 	if err != nil {
 		return err
-	}
-	if done {
-		q.pause.Store(int64(max(q.o.Every, share*time.Since(began))))
 	}
 	jobs, _, err := q.o.Store.Jobs(ctx)
 	if err == nil {

@@ -167,6 +167,21 @@ func TestCensusTakesAFiftieth(t *testing.T) {
 	})
 }
 
+// TestSlowCensusesOfSeveralNodes do not overtake each other for ever.
+func TestSlowCensusesOfSeveralNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank()
+		b.span, b.counts["a"], b.there["a"] = DefaultEvery+DefaultEvery/2, 9, 4
+		one, other := node(t, b, 10), node(t, b, 10)
+		defer run(t, one)()
+		defer run(t, other)()
+		time.Sleep(2 * share * b.span)
+		if n := take(t, one, 10, 10); n != 6 {
+			t.Errorf("%d are granted, want 6", n)
+		}
+	})
+}
+
 // TestWithoutLimitsNothingIsAsked, nor shown of a limit that there was.
 func TestWithoutLimitsNothingIsAsked(t *testing.T) {
 	b := newBank()

@@ -71,9 +71,10 @@ func (s *Store) Jobs(ctx context.Context) (jobs map[string]int, counted bool, er
 }
 
 // Census counts the jobs of those namespaces that are wanted, and puts their counts
-// right. It does nothing if another one began less than a pause ago. What is created
-// meanwhile is counted twice at most, until the next one.
-func (s *Store) Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (done bool, err error) {
+// right, unless another one begins meanwhile, which does. It does nothing if another one
+// began less than a pause ago; began tells whether this one did. What is created meanwhile
+// is counted twice at most, until the next one.
+func (s *Store) Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (began bool, err error) {
 	id := randomID()
 	r, err := s.jobsCall(ctx, "begin", id, every.Milliseconds())
 	if err != nil || r.int(0) != 1 {
@@ -81,7 +82,7 @@ func (s *Store) Census(ctx context.Context, every time.Duration, want func(names
 	}
 	counts, err := s.countJobs(ctx, want)
 	if err != nil {
-		return false, err
+		return true, err
 	}
 	names := make([]string, 0, len(counts))
 	for name := range counts {
@@ -92,8 +93,8 @@ func (s *Store) Census(ctx context.Context, every time.Duration, want func(names
 	for _, name := range names[:min(len(names), maxCounted)] {
 		argv = append(argv, name, counts[name])
 	}
-	r, err = s.jobsCall(ctx, argv...)
-	return err == nil && r.int(0) == 1, err
+	_, err = s.jobsCall(ctx, argv...)
+	return true, err
 }
 
 // countJobs counts the jobs of namespaces, shard by shard.

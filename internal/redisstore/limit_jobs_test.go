@@ -88,11 +88,11 @@ func TestJobsAreCounted(t *testing.T) {
 	}
 	census := func(every time.Duration, want func(string) bool) bool {
 		t.Helper()
-		done, err := s.Census(ctx, every, want)
+		began, err := s.Census(ctx, every, want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return done
+		return began
 	}
 	if !census(time.Hour, wanted) {
 		t.Fatal("the first census was not taken")
@@ -121,18 +121,15 @@ func TestJobsAreCounted(t *testing.T) {
 	})
 	counts(map[string]int{"a": 2007, "b": 4, "c": 0}, true)
 	overtaken := false
-	if census(0, func(namespace string) bool {
+	census(0, func(namespace string) bool {
 		if !overtaken {
 			overtaken = true
 			lanesOf(t, s, admin, 2, "d", 5)
-			if !census(0, wanted) {
-				t.Error("the later census was not taken over")
-			}
+			census(0, wanted) // whose counts stay
+			lanesOf(t, s, admin, 2, "e", 5)
 		}
 		return wanted(namespace)
-	}) {
-		t.Error("a census was taken over although another one had begun")
-	}
+	})
 	counts(map[string]int{"a": 2007, "b": 2, "d": 5}, true)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
