@@ -220,6 +220,11 @@ func (c *Compiled) IndexMS(s State, now int64) int64 {
 	}
 	switch s.Region {
 	case RegionDue:
+		if s.Source == DelayHeld && s.Due <= now && s.Held.DueMS > 0 {
+			// What it waited for is there: it takes the place in line that it had, not one
+			// behind all that came due meanwhile.
+			return min(s.Due, s.Held.DueMS)
+		}
 		return s.Due
 	case RegionPaused:
 		return s.PausedMS

@@ -209,3 +209,23 @@ func TestARunThatWouldWaitGivesWay(t *testing.T) {
 		}
 	}
 }
+
+// A run that is woken has the place in line that it had when it was held back: what it
+// waits for is kept for it for a moment only.
+func TestAWokenRunKeepsItsPlace(t *testing.T) {
+	w := walk(t, def())
+	due := w.s.Due
+	w.lease().after(10 * time.Minute).on(HoldBack{Token: w.s.Token, Reason: HeldLock, Key: "k", UntilMS: w.now + 3000})
+	if w.last.IndexMS != w.now+3000 {
+		t.Errorf("while it is held it is due at %d, want %d", w.last.IndexMS, w.now+3000)
+	}
+	w.after(time.Second).on(Wake{Reason: HeldLock, Key: "k"})
+	if w.last.IndexMS != due || w.s.Due != w.now {
+		t.Errorf("woken it has the place of %d and is due at %d, want %d and %d", w.last.IndexMS, w.s.Due, due, w.now)
+	}
+	w.lease().on(HoldBack{Token: w.s.Token, Reason: HeldLock, Key: "k", UntilMS: w.now + 3000})
+	w.after(time.Second).on(Wake{Reason: HeldLock, Key: "k"})
+	if w.last.IndexMS != due {
+		t.Errorf("woken again it has the place of %d, want %d", w.last.IndexMS, due)
+	}
+}
