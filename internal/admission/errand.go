@@ -2,6 +2,8 @@ package admission
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -79,18 +81,40 @@ func (a *Admission) doErrands() bool {
 	if e.empty() {
 		return false
 	}
-	// Errands outlive the loops' context: what is given back when all ends is
-	// given back to those who go on.
-	ctx, cancel := context.WithTimeout(context.Background(), a.o.callTimeout())
-	defer cancel()
 	for _, w := range e.wakes {
 		a.wake(w)
 	}
+	// Each kind has its own time, and so has what failed before: a server that is away takes
+	// all of what it is asked in.
 	var again errands
-	again.releases = a.release(ctx, e.releases)
-	again.reports = a.report(ctx, e.reports)
-	a.refund(ctx, e.unused)
-	if again.empty() {
+	var calls sync.WaitGroup
+	do := func(n int, call func(ctx context.Context)) {
+		if n == 0 {
+			return
+		}
+		calls.Go(func() {
+			// Errands outlive the loops' context: what is given back when all ends is
+			// given back to those who go on.
+			ctx, cancel := context.WithTimeout(context.Background(), a.o.callTimeout())
+			defer cancel()
+			call(ctx)
+		})
+	}
+	var fresh, failed []release
+	for _, r := range e.releases {
+		if r.since.IsZero() {
+			fresh = append(fresh, r)
+		} else {
+			failed = append(failed, r)
+		}
+	}
+	var releases [2][]release
+	do(len(fresh), func(ctx context.Context) { releases[0] = a.release(ctx, fresh) })
+	do(len(failed), func(ctx context.Context) { releases[1] = a.release(ctx, failed) })
+	do(len(e.reports), func(ctx context.Context) { again.reports = a.report(ctx, e.reports) })
+	do(len(e.unused), func(ctx context.Context) { a.refund(ctx, e.unused) })
+	calls.Wait()
+	if again.releases = slices.Concat(releases[:]...); again.empty() {
 		return true
 	}
 	a.mu.Lock()

@@ -58,7 +58,7 @@ func (f *fakeLimits) enter(ctx context.Context, name string) error {
 	if f.down[name] {
 		return errDown
 	}
-	return nil
+	return ctx.Err()
 }
 
 func (f *fakeLimits) set(change func()) {

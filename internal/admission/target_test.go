@@ -22,6 +22,23 @@ func (b *bed) openFor() time.Duration {
 	return time.Until(time.UnixMilli(c.OpenUntilMS))
 }
 
+// A lock whose server does not answer delays no word about targets.
+func TestReportsWaitForNoLocks(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a", locks("k"), target("host")))
+		b.deliver("ns/a")
+		b.limits.set(func() { b.limits.hang["release"] = true })
+		b.end("ns/a", failure)
+		after(time.Second)
+		if b.circuit() == "" {
+			t.Error("the failure is not stored")
+		}
+		b.limits.set(func() { b.limits.hang["release"] = false })
+		after(5 * time.Second)
+		b.wantHolders("lock/ns/k")
+	})
+}
+
 func TestTargetBacksOffAndIsProbed(t *testing.T) {
 	run(t, func(b *bed) {
 		for _, id := range []string{"a", "b", "c"} {
