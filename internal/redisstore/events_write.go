@@ -181,19 +181,32 @@ func (s *Store) FlushEvents(ctx context.Context) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	err := s.perform(ctx, ops...)
-	for _, o := range ops {
-		failed := taken[o.shard]
-		switch {
-		case o.err == nil:
-			failed = nil
-		case errors.Is(o.err, job.ErrNoMemory):
-			s.metrics.eventsLost.Add(float64(len(failed)))
-			failed = nil
-		}
-		s.events.flushed(o.shard, failed)
+	// What is decided waits for the flush of its shard, and need not for those of servers
+	// that are away.
+	var flushes sync.WaitGroup
+	for _, group := range s.byServer(ctx, ops) {
+		flushes.Go(func() {
+			// The error of each op tells what becomes of it.
+			_ = s.perform(ctx, group...)
+			for _, o := range group {
+				s.flushed(o, taken[o.shard])
+			}
+		})
 	}
-	return err
+	flushes.Wait()
+	return firstError(ops)
+}
+
+// flushed lets a shard go on after its flush.
+func (s *Store) flushed(o *op, line []announced) {
+	switch {
+	case o.err == nil:
+		line = nil
+	case errors.Is(o.err, job.ErrNoMemory):
+		s.metrics.eventsLost.Add(float64(len(line)))
+		line = nil
+	}
+	s.events.flushed(o.shard, line)
 }
 
 // close ends the arguments of a script that records events.

@@ -81,23 +81,36 @@ type node interface {
 
 // send tries ops once, one pipeline for each server that has some of them.
 func (s *Store) send(ctx context.Context, ops []*op) {
-	cluster, ok := s.client.(*redis.ClusterClient)
-	if !ok {
+	if _, ok := s.client.(*redis.ClusterClient); !ok {
 		s.sendTo(ctx, s.client, ops)
 		return
 	}
-	groups := map[*redis.Client][]*op{}
-	for _, o := range ops {
-		master, err := cluster.MasterForKey(ctx, o.keys[0])
-		if o.err = err; err == nil {
-			groups[master] = append(groups[master], o)
-		}
-	}
+	groups := s.byServer(ctx, ops)
+	delete(groups, nil)
 	var wg sync.WaitGroup
-	for master, group := range groups {
-		wg.Go(func() { s.sendTo(ctx, master, group) })
+	for server, group := range groups {
+		wg.Go(func() { s.sendTo(ctx, server, group) })
 	}
 	wg.Wait()
+}
+
+// byServer tells which server has each of ops; those of which none is known have an error,
+// and are under nil.
+func (s *Store) byServer(ctx context.Context, ops []*op) map[node][]*op {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return map[node][]*op{s.client: ops}
+	}
+	groups := map[node][]*op{}
+	for _, o := range ops {
+		master, err := cluster.MasterForKey(ctx, o.keys[0])
+		if o.err = err; err != nil {
+			groups[nil] = append(groups[nil], o)
+			continue
+		}
+		groups[master] = append(groups[master], o)
+	}
+	return groups
 }
 
 // sendTo sends a pipeline to one server. What its script cache lacks follows

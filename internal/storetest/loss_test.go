@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,43 @@ func TestLanesOfHealthyServers(t *testing.T) {
 	if heads, ok := lanes[1]; ok {
 		t.Errorf("the shard that nobody serves has %+v", heads)
 	}
+}
+
+// TestEventsOfHealthyServers freezes a master while events are written: what is decided in
+// the shards of the others does not wait for it.
+func TestEventsOfHealthyServers(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
+	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) {
+		o.Shards, o.KeepEvents = 3, redisstore.MinKeepEvents
+	})
+	w.Damaged()
+	w.Add(storetest.Once(w.InShard(0, 1)[0], 0))
+	leased := w.Lease(0, 1)
+	for _, shard := range []int{0, 1} {
+		w.Store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: shard, Node: "n"})
+	}
+	stream := w.Key(0, "events")
+	before := w.Client.XLen(t.Context(), stream).Val()
+	cluster.Master(1).Pause()
+	flushed := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { flushed <- w.Store.FlushEvents(ctx) }()
+	redistest.Eventually(t, time.Minute, "the event of the healthy shard", func(ctx context.Context) error {
+		if n := w.Client.XLen(ctx, stream).Val(); n <= before {
+			return fmt.Errorf("%d events", n)
+		}
+		return nil
+	})
+	within, done := context.WithTimeout(t.Context(), 3*time.Second)
+	defer done()
+	if r := w.Store.Apply(within, 0, []job.Write{w.Settle(leased[0], job.OutcomeSucceeded)}); r.Err != nil {
+		t.Errorf("beside a server that does not answer: %v", r.Err)
+	}
+	cancel()
+	if err := <-flushed; err == nil {
+		t.Error("the event of the shard that nobody serves is written")
+	}
+	cluster.Master(1).Resume()
 }
 
 // TestTokenAfterLostGrant lets a failover lose the grant of another process, to a
