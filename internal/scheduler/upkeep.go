@@ -17,6 +17,8 @@ const (
 	sweepLimit = 100
 	// maxRounds bounds how often one shard is looked at before the others' turn.
 	maxRounds = 20
+	// sweepRest is the least pause of sweeping where more is to be deleted than that.
+	sweepRest = 10 * time.Millisecond
 )
 
 const (
@@ -34,13 +36,14 @@ const (
 
 // eachHeld calls f for the shards whose locks can be trusted, with those of their lanes
 // in which the time of a record has come, again and again while it finds that there is
-// more. Failures are left to the next period.
+// more. It tells whether there is more than that of any. Failures are left to the next
+// period.
 func (s *Scheduler) eachHeld(
 	ctx context.Context, what string, heads map[int][]job.LaneHead,
 	f func(shard int, lockValue string, lanes []job.Lane) (more bool, err error),
-) {
+) (left bool) {
 	for id, lanes := range s.ended(ctx, heads) {
-		for range maxRounds {
+		for round := range maxRounds {
 			lockValue, held := s.o.Held(id)
 			if !held || ctx.Err() != nil {
 				break
@@ -52,8 +55,10 @@ func (s *Scheduler) eachHeld(
 			if err != nil || !more {
 				break
 			}
+			left = left || round == maxRounds-1
 		}
 	}
+	return left
 }
 
 // firstEnds looks at lanes; mostly that tells that there is nothing to do.
@@ -227,12 +232,23 @@ func (s *Scheduler) lose(ctx context.Context, ended []job.Overdue) bool {
 	return failures < len(ended)
 }
 
-// sweep deletes finished and dead records whose time has come.
+// sweep deletes finished and dead records whose time has come. Where they are many it takes
+// a quarter of the time for that, so that what is due is not held up.
 func (s *Scheduler) sweep(ctx context.Context) {
+	for {
+		began := time.Now()
+		if left := s.sweepOnce(ctx); !left || !pause(ctx, max(3*time.Since(began), sweepRest)) {
+			return
+		}
+	}
+}
+
+// sweepOnce gives each shard its rounds and tells whether they were too few for any.
+func (s *Scheduler) sweepOnce(ctx context.Context) (left bool) {
 	looked := s.toSweep(time.Now())
 	heads := s.firstEnds(ctx, "sweeping", looked, job.RegionDead, job.RegionDone)
 	s.noteEnds(looked, heads)
-	s.eachHeld(ctx, "sweeping", heads, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
+	return s.eachHeld(ctx, "sweeping", heads, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
 		n, err := s.o.Store.Sweep(ctx, shard, lockValue, lanes, sweepLimit)
 		s.metrics.swept.Add(float64(n))
 		return n >= sweepLimit, err

@@ -181,6 +181,23 @@ func TestLanesThatCannotBeReadMayHaveLeases(t *testing.T) {
 	})
 }
 
+// However much has ended in one shard, it is gone before the next period.
+func TestSweepKeepsUp(t *testing.T) {
+	run(t, func(b *bed) {
+		const ended = 5*maxRounds*sweepLimit + 7
+		b.create(0, laneOf(1), time.Hour, 1)
+		b.store.set(func() { b.store.swept = ended })
+		after(15*time.Second + 10*sweepRest)
+		sum := 0
+		for _, n := range b.store.sweeps {
+			sum += n
+		}
+		if sum != ended {
+			t.Errorf("%d were deleted, want %d", sum, ended)
+		}
+	})
+}
+
 func TestUpkeepNeedsTheLock(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), time.Hour, 1)
