@@ -92,6 +92,9 @@ func (a *Admission) sure(units map[job.UnitKeep]kept) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, k := range units {
+		if k.l.ended {
+			continue
+		}
 		for i := range k.l.units {
 			if u := &k.l.units[i]; u.name == k.u.name {
 				u.unsure = false
@@ -151,7 +154,9 @@ func (a *Admission) again(k kept) {
 func (a *Admission) giveUp(k kept, grant job.UnitGrant) {
 	a.mu.Lock()
 	ended := k.l.ended
-	k.l.without(k.u.name)
+	if !ended {
+		k.l.without(k.u.name)
+	}
 	a.mu.Unlock()
 	if ended {
 		return

@@ -8,7 +8,8 @@ type attemptKey struct {
 	token  uint64
 }
 
-// live is what an attempt of this node holds.
+// live is what an attempt of this node holds. It is guarded by the mutex until the attempt
+// has ended, and does not change any more then.
 type live struct {
 	holder string
 	units  []unit

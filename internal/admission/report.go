@@ -140,7 +140,9 @@ func (a *Admission) keepProbes() bool {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			for _, l := range list {
-				l.probe = after.Probe == l.holder
+				if !l.ended {
+					l.probe = after.Probe == l.holder
+				}
 			}
 		}
 	}
