@@ -21,7 +21,8 @@ type shard struct {
 	read  bool  // a rescan has read its lanes
 	// warm are the lanes in which something may be leased: no look since has shown the
 	// opposite. See reap.
-	warm map[*lane]struct{}
+	warm   map[*lane]struct{}
+	reaped uint64 // the period of reaping in which its lanes were looked at last
 }
 
 // newShard is one that is acquired after a rescan has begun.

@@ -106,6 +106,7 @@ func (s *Scheduler) toReap() map[int][]job.Lane {
 	s.reaps++
 	lanes := make(map[int][]job.Lane, len(s.shards))
 	for id, sh := range s.shards {
+		sh.reaped = s.reaps
 		switch {
 		case inTurn(id, s.reaps):
 			lanes[id] = slices.AppendSeq(make([]job.Lane, 0, len(sh.lanes)), maps.Keys(sh.lanes))
@@ -166,13 +167,14 @@ func (s *Scheduler) noteEnds(looked map[int][]job.Lane, heads map[int][]job.Lane
 }
 
 // noteLeased keeps in which of the lanes looked at something is leased, or may be. A lane
-// that could not be read stays as it was.
+// that could not be read stays as it was, and so do those of a shard that was lost and acquired
+// meanwhile: others may have leased from it since.
 func (s *Scheduler) noteLeased(looked map[int][]job.Lane, heads map[int][]job.LaneHead, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, list := range heads {
 		sh := s.shards[id]
-		if sh == nil {
+		if sh == nil || sh.reaped != s.reaps {
 			continue
 		}
 		for _, key := range looked[id] {

@@ -115,6 +115,31 @@ func TestLanesWithoutLeasesAreLookedAtInTurns(t *testing.T) {
 	})
 }
 
+// What a look showed of a shard says nothing about it after it was another node's.
+func TestALookAtAShardThatWasLostProvesNothing(t *testing.T) {
+	run(t, func(b *bed) {
+		heads := []job.LaneHead{{Lane: laneOf(1), DueMS: time.Now().Add(time.Hour).UnixMilli()}}
+		for _, lost := range []bool{false, true} {
+			b.s.Nudge(0, heads)
+			b.s.mu.Lock()
+			b.s.shards[0].heat(b.s.shards[0].lane(laneOf(1)))
+			b.s.mu.Unlock()
+			looked := b.s.toReap()
+			if lost {
+				b.s.Lost(0)
+				b.s.Acquired(0)
+				b.s.Nudge(0, heads)
+			}
+			b.s.noteLeased(looked, map[int][]job.LaneHead{0: nil}, time.Now())
+			b.s.mu.Lock()
+			if _, warm := b.s.shards[0].warm[b.s.shards[0].lane(laneOf(1))]; warm != lost {
+				t.Errorf("lost meanwhile %v: the lane is looked at again %v", lost, warm)
+			}
+			b.s.mu.Unlock()
+		}
+	})
+}
+
 // Lanes in which nothing has ended are looked at rarely for what is to be deleted, others
 // when the first record is, and after something was leased.
 func TestLanesWithoutEndsAreSweptInTurns(t *testing.T) {
