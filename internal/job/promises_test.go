@@ -127,11 +127,23 @@ func TestAChildsSuccessLeavesTheWaitingRun(t *testing.T) {
 	if f.parent.Held.Reason != HeldOverlap {
 		t.Fatalf("the scheduled run: %+v", f.parent)
 	}
-	f.on(SetHint{Hint{Source: HintOperator, IntervalMS: 60_000, UntilMS: f.now + 60_000}})
 	f.now += 180_000
 	f.onChild(0, Settle{Token: f.children[0].Token, Outcome: OutcomeSucceeded, StartedMS: f.now})
 	if f.parent.Nominal != nominal || f.parent.Skipped != skipped || f.parent.Failures != 0 || f.parent.Due > f.now {
 		t.Errorf("nominal %d, want %d; %d skipped, want %d; %+v", f.parent.Nominal, nominal, f.parent.Skipped, skipped, f.parent)
+	}
+}
+
+// Nor does a hint that is taken back, or has expired.
+func TestAHintLeavesTheRunThatIsHeld(t *testing.T) {
+	d := def()
+	d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"0 * * * *"}}
+	w := walk(t, d)
+	w.lease().on(HoldBack{Token: w.s.Token, Reason: HeldLock, Key: "k", UntilMS: w.now + 3000})
+	nominal := w.s.Nominal
+	w.on(SetHint{Hint{Source: HintOperator, IntervalMS: 60_000, UntilMS: w.now}})
+	if w.s.Nominal != nominal || w.s.Skipped != 0 || w.s.Held.Reason != HeldLock {
+		t.Errorf("nominal %d, want %d; %+v", w.s.Nominal, nominal, w.s)
 	}
 }
 
