@@ -30,16 +30,17 @@
 //     renewed once more, which also stores that they were acknowledged, and then
 //     left alone: the worker may take them to another node.
 //  4. An attempt is returned uncounted only if it is proved that no handler saw
-//     it: it never left this process, or its worker says so.
+//     it: it never left this process, or its worker says so, also at another node;
+//     and one of which it is stored that it began is lost instead.
 //  5. This node trusts a lease no longer than TTL minus a tenth, counted by its
 //     own monotonic clock from before the call that granted or prolonged it. Then
 //     the worker is told to stop, whatever the store may say.
 //  6. An attempt that has started ends at start + timeout + grace: this node
 //     settles it as timed out, with or without its worker, and no renewal
 //     reaches much further, so that it also ends when the node dies.
-//  7. Whoever keeps something for attempts (Attempts) hears of the end of each,
-//     exactly once, when its lease has ended or this node has given it up,
-//     whichever is first.
+//  7. Whoever keeps something for attempts (Attempts) hears when this node gives one
+//     up, which it does when its stream is cut as well, and exactly once that its
+//     lease has ended, if that is known here.
 //  8. Everything done about a lease carries its token; a mistake here costs time
 //     and never a second accepted result.
 package dispatch
