@@ -72,7 +72,7 @@ func New(o Options) (*Cluster, error) {
 	c.running, c.end = context.WithCancel(context.Background())
 	c.nodes = newDelegate(o, c.signal)
 	c.addr.Store("")
-	self := ring.Member{Name: o.Name, GRPCAddr: o.GRPCAddr, PeerAddr: o.PeerAddr, Process: o.Process}
+	self := ring.Member{Name: o.Name, GRPCAddr: o.GRPCAddr, PeerAddr: o.PeerAddr, Process: o.Process, Blind: -1}
 	c.setView(1, []ring.Member{self})
 	c.register(o.Registerer)
 	return c, nil
@@ -159,11 +159,11 @@ func (c *Cluster) LocalAddr() string { return c.addr.Load().(string) }
 func (c *Cluster) Members() []MemberInfo { return c.nodes.list(time.Now()) }
 
 // SetAside tells the others, and this node's own view, whether it should hold
-// shards. It waits up to timeout for the message to be on its way; what has not
+// shards, and how many primaries of Redis do not answer it. It waits up to timeout for the message to be on its way; what has not
 // come through by then does with the next full exchange. A node that does not stand
 // aside any more looks for nodes that it has lost sight of at once: what kept it from
 // Redis may have kept it from them.
-func (c *Cluster) SetAside(aside bool, timeout time.Duration) error {
+func (c *Cluster) SetAside(aside bool, blind int, timeout time.Duration) error {
 	c.life.Lock()
 	list, over := c.list.Load(), c.life.stopped
 	c.life.Unlock() // who leaves or stops need not wait for the word to be out
@@ -171,7 +171,7 @@ func (c *Cluster) SetAside(aside bool, timeout time.Duration) error {
 		return nil
 	}
 	m := c.o.meta()
-	m.Aside = aside
+	m.Aside, m.Blind = aside, blind+1
 	c.nodes.tell(m)
 	if !aside {
 		select {

@@ -115,7 +115,7 @@ func trio(t *testing.T, change ...func(*Options)) (a, b, c *Cluster) {
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	c := newNode(t, "a")
-	want := ring.View{Version: 1, Self: "a", Members: []ring.Member{{Name: "a", GRPCAddr: "a:9000", PeerAddr: "a:7000", Process: "first-a"}}}
+	want := ring.View{Version: 1, Self: "a", Members: []ring.Member{{Name: "a", GRPCAddr: "a:9000", PeerAddr: "a:7000", Process: "first-a", Blind: -1}}}
 	check := func(when string) {
 		t.Helper()
 		v := c.View()
@@ -330,10 +330,10 @@ func TestANodeThatIsBackLooksForTheOthers(t *testing.T) {
 	port := freePort(t)
 	a := startNode(t, "a", joining(fmt.Sprintf("127.0.0.1:%d", port)), func(o *Options) { o.RejoinEvery = time.Hour })
 	startNode(t, "b", func(o *Options) { o.BindPort = port })
-	if err := a.SetAside(true, time.Second); err != nil {
+	if err := a.SetAside(true, -1, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.SetAside(false, time.Second); err != nil {
+	if err := a.SetAside(false, -1, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	sees(t, a, "a b")
@@ -456,13 +456,15 @@ func TestStandingAsideIsTold(t *testing.T) {
 	a, b, c := trio(t)
 	for _, step := range []struct {
 		aside bool
+		blind int
 		want  string
-	}{{true, "a b- c"}, {false, "a b c"}} {
-		if err := b.SetAside(step.aside, patience); err != nil {
+	}{{true, 1, "a b- c"}, {false, 0, "a b c"}, {false, -1, "a b c"}} {
+		if err := b.SetAside(step.aside, step.blind, patience); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range []*Cluster{a, b, c} {
 			sees(t, n, step.want)
+			until(t, "how much b sees is heard", func() bool { m, _ := n.View().Member("b"); return m.Blind == step.blind })
 			if m, ok := n.View().Member("b"); !ok || m.GRPCAddr != "b:9000" {
 				t.Errorf("%s lost the addresses: %+v", n.o.Name, m)
 			}

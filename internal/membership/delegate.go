@@ -112,7 +112,7 @@ func (d *delegate) put(n *memberlist.Node, state State) {
 		d.log("metadata of a node is not readable", "name", n.Name, "error", err)
 	}
 	e := entry{since: time.Now(), info: MemberInfo{
-		Member: ring.Member{Name: n.Name, GRPCAddr: about.GRPC, PeerAddr: about.Peer, Process: about.Process, Aside: about.Aside},
+		Member: ring.Member{Name: n.Name, GRPCAddr: about.GRPC, PeerAddr: about.Peer, Process: about.Process, Aside: about.Aside, Blind: max(-1, about.Blind-1)},
 		Addr:   n.Address(),
 		State:  state, Version: about.Version, EventsKeep: max(-1, about.Events-1),
 	}}

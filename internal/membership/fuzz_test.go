@@ -11,7 +11,7 @@ import (
 // FuzzDelegate: whatever bytes gossip brings, a node is a member of the name that
 // memberlist gave it, and what it says of itself is read or left out.
 func FuzzDelegate(f *testing.F) {
-	f.Add("n", encodeMeta(meta{GRPC: "a:1", Peer: "b:2", Process: "n-1", Version: "v1", Events: 1001, Aside: true}))
+	f.Add("n", encodeMeta(meta{GRPC: "a:1", Peer: "b:2", Process: "n-1", Version: "v1", Events: 1001, Aside: true, Blind: 2}))
 	f.Add("n", encodeMeta(meta{}))
 	f.Add("", []byte(`{"g":5}`))
 	f.Add("a\nb", []byte(`{"g":"\u0000","p":"::::","a":"yes"}`))

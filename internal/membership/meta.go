@@ -15,10 +15,12 @@ type meta struct {
 	Events int `json:"k,omitempty"`
 	// Aside: it should hold no shards.
 	Aside bool `json:"a,omitempty"`
+	// Blind is how many primaries of Redis do not answer it, and one more; 0: it does not say.
+	Blind int `json:"b,omitempty"`
 }
 
 func encodeMeta(m meta) []byte {
-	b, _ := json.Marshal(m) // strings, a number and a bool cannot fail
+	b, _ := json.Marshal(m) // strings, numbers and a bool cannot fail
 	return b
 }
 

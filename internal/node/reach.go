@@ -1,20 +1,18 @@
 package node
 
 import (
-	"context"
-	"sync"
+	"maps"
+	"slices"
 	"time"
 )
 
-// reach decides whether this node stands aside: a node that cannot reach Redis
-// keeps no lock alive, and as long as gossip shows it among the living, the others
-// would leave its shards to it. One whose Redis is slow must not: while all are slow,
-// a shard would be nobody's. So an answer counts whenever it comes.
+// reach tells whether somebody still answers this node. An answer counts whenever it
+// comes: one that is slow is there.
 type reach struct {
-	patience time.Duration // without an answer until it stands aside
+	patience time.Duration // without an answer until it is given up
 	answered time.Time     // last
 	since    time.Time     // the first of a row of answers without a gap
-	aside    bool
+	lost     bool
 }
 
 // gap is a silence that ends a row of answers: longer than a question that was lost.
@@ -28,100 +26,99 @@ func (r *reach) heard(now time.Time) {
 	r.answered = now
 }
 
-// look tells whether to stand aside, and whether Redis is out of reach just now. A node
-// comes back after having been answered for as long as it had patience, so that a link
-// that comes and goes does not move shards about.
-func (r *reach) look(now time.Time) (aside, dark bool) {
+// look tells whether it is given up, and whether it is out of reach just now. It is back
+// after having answered for as long as there was patience, so that a link that comes and
+// goes does not move shards about.
+func (r *reach) look(now time.Time) (lost, dark bool) {
 	silent := now.Sub(r.answered)
 	switch {
 	case silent >= r.patience:
-		r.aside, r.since = true, time.Time{}
+		r.lost, r.since = true, time.Time{}
 	case silent < r.gap() && !r.since.IsZero() && r.answered.Sub(r.since) >= r.patience:
-		r.aside = false
+		r.lost = false
 	}
-	return r.aside, r.aside && silent >= r.gap()
+	return r.lost, r.lost && silent >= r.gap()
 }
 
-// reachLoop asks Redis for nothing, several times in the life of a lock, while there
-// are others who could take over.
-func (n *Node) reachLoop(ctx context.Context) {
-	every := n.cfg.LockTTL / 6
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	// By two thirds of a lock's life a refresh has failed, and there is time left
-	// for the others to hear of it before the locks expire.
-	r := reach{patience: n.cfg.LockTTL * 2 / 3, answered: time.Now()}
-	p := pings{answers: make(chan struct{}, 1), node: n}
-	defer p.asking.Wait()
-	told := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.answers:
-			r.heard(time.Now())
-		case <-ticker.C:
-			if !told && len(n.gossip.View().Members) < 2 {
-				r.heard(time.Now()) // counts from when there are others
-				continue
-			}
-			p.ask(ctx, r.patience)
+// sight decides whether this node stands aside: a node that cannot reach Redis keeps no
+// lock alive, and as long as gossip shows it among the living, the others would leave its
+// shards to it. One whose Redis is slow must not, nor one that misses a primary of a Redis
+// Cluster that nobody reaches: its shards would be nobody's, or move for nothing. So a
+// node stands aside when nothing of Redis answers it, and when another node has reached
+// more primaries than it does, for as long as it had patience: what is wrong with Redis
+// itself shows everywhere by then.
+type sight struct {
+	patience  time.Duration
+	redis     reach             // whoever of it answers
+	primaries map[string]*reach // by address
+	worse     time.Time         // since when another node reaches more of them; zero: none does
+}
+
+func newSight(patience time.Duration, now time.Time) *sight {
+	return &sight{patience: patience, redis: reach{patience: patience, answered: now}, primaries: map[string]*reach{}}
+}
+
+// take takes over when each of today's primaries last answered; zero is never.
+func (s *sight) take(answers map[string]time.Time, now time.Time) {
+	maps.DeleteFunc(s.primaries, func(name string, _ *reach) bool { _, is := answers[name]; return !is })
+	for name, at := range answers {
+		p := s.primaries[name]
+		if p == nil {
+			p = &reach{patience: s.patience, answered: now}
+			s.primaries[name] = p
 		}
-		aside, dark := r.look(time.Now())
-		// Its workers serve as soon as Redis answers again; only shards have to wait
-		// until it has done so for a while.
-		if n.dark.Swap(dark) != dark {
-			n.demandChanged()
+		if at.After(p.answered) {
+			p.heard(at)
 		}
-		if aside != told && ctx.Err() == nil {
-			told = aside
-			n.standAside(aside, every, p.failed())
+		if at.After(s.redis.answered) {
+			s.redis.heard(at)
 		}
 	}
 }
 
-// standAside tells the others.
-func (n *Node) standAside(aside bool, within time.Duration, why error) {
-	if aside {
-		n.cfg.Logger.Warn("node stands aside: redis does not answer it", "error", why)
-	} else {
-		n.cfg.Logger.Info("node stands with the others again: redis answers")
-	}
-	if err := n.gossip.SetAside(aside, within); err != nil {
-		n.cfg.Logger.Warn("the other nodes may not know yet", "error", err)
-	}
+// stance is what the others are told.
+type stance struct {
+	aside bool
+	// blind is how many primaries do not answer; -1 while that is not known.
+	blind int
 }
 
-// pings are questions on their way: one is not held up by those before it.
-type pings struct {
-	node    *Node
-	asking  sync.WaitGroup
-	answers chan struct{}
-
-	mu   sync.Mutex
-	last error // of the latest that has failed
-}
-
-// ask sends one, whose answer is waited for no longer than this.
-func (p *pings) ask(ctx context.Context, within time.Duration) {
-	p.asking.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, within)
-		defer cancel()
-		if err := p.node.lockConns.Ping(ctx).Err(); err != nil {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.last = err
-			return
+// look tells where this node stands now that the others see so much, and whether nothing
+// of Redis is in reach. A number below 0 is of a node that does not say.
+func (s *sight) look(others []int, now time.Time) (is stance, dark bool) {
+	is.aside, dark = s.redis.look(now)
+	unsure := len(s.primaries) == 0
+	for _, p := range s.primaries {
+		if lost, _ := p.look(now); lost {
+			is.blind++
+		} else if p.since.IsZero() {
+			unsure = true // it has had neither an answer nor all its time
 		}
-		select {
-		case p.answers <- struct{}{}:
-		default: // another answer is about to be read
-		}
-	})
+	}
+	if unsure {
+		is.blind = -1
+	}
+	others = slices.DeleteFunc(slices.Clone(others), func(n int) bool { return n < 0 })
+	switch {
+	case len(others) == 0 || is.blind <= slices.Min(others):
+		s.worse = time.Time{}
+	case s.worse.IsZero():
+		s.worse = now
+	}
+	if !s.worse.IsZero() && now.Sub(s.worse) >= s.patience {
+		is.aside = true
+	}
+	return is, dark
 }
 
-func (p *pings) failed() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.last
+// lost are the primaries that do not answer, sorted.
+func (s *sight) lost() []string {
+	var names []string
+	for name, p := range s.primaries {
+		if p.lost {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -19,30 +19,90 @@ func TestReach(t *testing.T) {
 		return false
 	}
 	tests := []struct {
-		name  string
-		lost  []span // no answers
-		aside []span
-		dark  []span
+		name   string
+		silent []span // no answers
+		lost   []span
+		dark   []span
 	}{
 		{name: "always answered"},
-		{name: "shortly away", lost: []span{{3, 8}}},
-		{name: "every other answer", lost: []span{{3, 4}, {5, 6}, {7, 8}, {9, 10}, {11, 12}, {13, 14}}},
-		{name: "away", lost: []span{{3, 20}}, aside: []span{{8, 26}}, dark: []span{{8, 20}}},
-		{name: "away and back, with answers lost", lost: []span{{3, 20}, {22, 24}}, aside: []span{{8, 26}}, dark: []span{{8, 20}}},
-		{name: "away and back and away", lost: []span{{3, 20}, {23, 28}}, aside: []span{{8, 34}}, dark: []span{{8, 20}, {27, 28}}},
-		{name: "four in five are lost", lost: []span{{3, 7}, {8, 12}, {13, 17}, {18, 22}, {23, 27}}},
+		{name: "shortly away", silent: []span{{3, 8}}},
+		{name: "every other answer", silent: []span{{3, 4}, {5, 6}, {7, 8}, {9, 10}, {11, 12}, {13, 14}}},
+		{name: "away", silent: []span{{3, 20}}, lost: []span{{8, 26}}, dark: []span{{8, 20}}},
+		{name: "away and back, with answers lost", silent: []span{{3, 20}, {22, 24}}, lost: []span{{8, 26}}, dark: []span{{8, 20}}},
+		{name: "away and back and away", silent: []span{{3, 20}, {23, 28}}, lost: []span{{8, 34}}, dark: []span{{8, 20}, {27, 28}}},
+		{name: "four in five are lost", silent: []span{{3, 7}, {8, 12}, {13, 17}, {18, 22}, {23, 27}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := reach{patience: 6 * time.Second, answered: begin}
 			for s := range 40 {
-				if !in(s, tt.lost) {
+				if !in(s, tt.silent) {
 					r.heard(at(s))
 				}
-				aside, dark := r.look(at(s))
-				if aside != in(s, tt.aside) || dark != in(s, tt.dark) {
-					t.Errorf("after %d s: aside %v, dark %v, want the opposite of one", s, aside, dark)
+				lost, dark := r.look(at(s))
+				if lost != in(s, tt.lost) || dark != in(s, tt.dark) {
+					t.Errorf("after %d s: lost %v, dark %v, want the opposite of one", s, lost, dark)
 				}
+			}
+		})
+	}
+}
+
+// TestSight has two primaries asked once a second, with a patience of 6 s.
+func TestSight(t *testing.T) {
+	begin := time.Now()
+	type stretch struct {
+		seconds int
+		answer  string // of the primaries, each a letter
+		others  []int
+	}
+	steady := stretch{10, "xy", []int{0}}
+	tests := []struct {
+		name  string
+		then  []stretch
+		want  stance
+		dark  bool
+		fresh bool // there was no steady time before
+	}{
+		{name: "all answer", want: stance{}},
+		{name: "not known yet", fresh: true, then: []stretch{{5, "x", []int{0}}}, want: stance{blind: -1}},
+		{name: "never answered", fresh: true, then: []stretch{{7, "x", []int{0}}}, want: stance{blind: 1}},
+		{name: "one is gone for this node", then: []stretch{{11, "x", []int{0}}}, want: stance{blind: 1}},
+		{name: "one is gone for this node for long", then: []stretch{{12, "x", []int{0}}}, want: stance{aside: true, blind: 1}},
+		{name: "one is gone for all", then: []stretch{{7, "x", []int{0}}, {30, "x", []int{1}}}, want: stance{blind: 1}},
+		{name: "another one is gone for the others", then: []stretch{{7, "x", []int{0}}, {30, "x", []int{1, 2}}}, want: stance{blind: 1}},
+		{name: "one other sees more", then: []stretch{{7, "x", []int{1, 0}}, {6, "x", []int{1, 0}}}, want: stance{aside: true, blind: 1}},
+		{name: "the others do not say", then: []stretch{{30, "x", []int{-1, -1}}}, want: stance{blind: 1}},
+		{name: "it is back for a moment", then: []stretch{{12, "x", []int{0}}, {5, "xy", []int{0}}}, want: stance{aside: true, blind: 1}},
+		{name: "it is back", then: []stretch{{12, "x", []int{0}}, {7, "xy", []int{0}}}, want: stance{}},
+		{name: "the others lose it too", then: []stretch{{12, "x", []int{0}}, {1, "x", []int{1}}}, want: stance{blind: 1}},
+		{name: "it is no primary any more", then: []stretch{{12, "x", []int{0}}, {7, "xz", []int{0}}}, want: stance{}},
+		{name: "nothing answers anybody", then: []stretch{{7, "", []int{2}}}, want: stance{aside: true, blind: 2}, dark: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			now, s, answers := begin, newSight(6*time.Second, begin), map[string]time.Time{"x": {}, "y": {}}
+			all := append([]stretch{steady}, tt.then...)
+			if tt.fresh {
+				all = tt.then
+			}
+			var is stance
+			var dark bool
+			for _, st := range all {
+				for range st.seconds {
+					now = now.Add(time.Second)
+					for _, name := range st.answer {
+						if name == 'z' {
+							delete(answers, "y")
+						}
+						answers[string(name)] = now
+					}
+					s.take(answers, now)
+					is, dark = s.look(st.others, now)
+				}
+			}
+			if is != tt.want || dark != tt.dark {
+				t.Errorf("%+v, dark %v; want %+v, %v", is, dark, tt.want, tt.dark)
 			}
 		})
 	}

@@ -17,6 +17,9 @@ type Member struct {
 	// Aside: it lives, but should hold no shards, because it could not keep their
 	// locks. When all members say so, nobody is left out.
 	Aside bool
+	// Blind is how many primaries of Redis have not answered it for long; -1 from a
+	// node that does not say.
+	Blind int
 }
 
 // View is the live members as one node sees them. It is not changed once made.

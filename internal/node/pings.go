@@ -1,0 +1,168 @@
+package node
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// reachLoop asks the primaries of Redis for nothing, several times in the life of a lock,
+// while there are others who could take over.
+func (n *Node) reachLoop(ctx context.Context) {
+	every := n.cfg.LockTTL / 6
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	// By two thirds of a lock's life a refresh has failed, and there is time left
+	// for the others to hear of it before the locks expire.
+	sight := newSight(n.cfg.LockTTL*2/3, time.Now())
+	p := newPings(n.lockConns)
+	defer p.asking.Wait()
+	told := stance{blind: -1}
+	for {
+		others := n.seenByOthers()
+		if len(others) == 0 && !told.aside {
+			// It counts from when there are others.
+			sight = newSight(sight.patience, time.Now())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.answered:
+		case <-ticker.C:
+			if len(others) > 0 || told.aside {
+				p.ask(ctx, sight.patience)
+			}
+		}
+		now := time.Now()
+		sight.take(p.answers(), now)
+		is, dark := sight.look(others, now)
+		// Its workers serve as soon as Redis answers again; only shards have to wait
+		// until it has done so for a while.
+		if n.dark.Swap(dark) != dark {
+			n.demandChanged()
+		}
+		if is != told && ctx.Err() == nil {
+			n.logStance(told, is, sight.lost(), p.failed())
+			told = is
+			if err := n.gossip.SetAside(is.aside, is.blind, every); err != nil {
+				n.cfg.Logger.Warn("the other nodes may not know yet", "error", err)
+			}
+		}
+	}
+}
+
+// seenByOthers is how many primaries each other node misses.
+func (n *Node) seenByOthers() []int {
+	view := n.gossip.View()
+	var blind []int
+	for _, m := range view.Members {
+		if m.Name != view.Self {
+			blind = append(blind, m.Blind)
+		}
+	}
+	return blind
+}
+
+func (n *Node) logStance(was, is stance, lost []string, why error) {
+	log := n.cfg.Logger
+	if is.blind > max(was.blind, 0) {
+		log.Warn("redis does not answer", "primaries", lost, "error", why)
+	}
+	switch {
+	case is.aside && !was.aside:
+		log.Warn("node stands aside: redis does not answer it, or less of it than others", "primaries", lost, "error", why)
+	case was.aside && !is.aside:
+		log.Info("node stands with the others again: redis answers")
+	}
+}
+
+// pings are questions on their way: one is not held up by those before it.
+type pings struct {
+	client   redis.UniversalClient
+	asking   sync.WaitGroup
+	answered chan struct{} // something came since it was last read
+
+	mu   sync.Mutex
+	last error                // of the latest that has failed
+	at   map[string]time.Time // when each of today's primaries answered last; zero: never
+}
+
+func newPings(client redis.UniversalClient) *pings {
+	return &pings{client: client, answered: make(chan struct{}, 1), at: map[string]time.Time{}}
+}
+
+// ask asks each primary, whose answer is waited for no longer than this.
+func (p *pings) ask(ctx context.Context, within time.Duration) {
+	p.asking.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		asked, err := p.primaries(ctx)
+		if err != nil {
+			p.mu.Lock()
+			p.last = err
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Lock()
+		maps.DeleteFunc(p.at, func(name string, _ time.Time) bool { return asked[name] == nil })
+		for name := range asked {
+			p.at[name] = p.at[name]
+		}
+		p.mu.Unlock()
+		var each sync.WaitGroup
+		for name, c := range asked {
+			each.Go(func() { p.heard(name, c.Ping(ctx).Err()) })
+		}
+		each.Wait()
+	})
+}
+
+// primaries are those of a Redis Cluster as far as this node knows; otherwise there is one
+// server without a name.
+func (p *pings) primaries(ctx context.Context) (map[string]redis.Cmdable, error) {
+	cluster, ok := p.client.(*redis.ClusterClient)
+	if !ok {
+		return map[string]redis.Cmdable{"": p.client}, nil
+	}
+	var mu sync.Mutex
+	all := map[string]redis.Cmdable{}
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		all[c.Options().Addr] = c
+		return nil
+	})
+	return all, err
+}
+
+func (p *pings) heard(name string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.last = err
+		return
+	}
+	if _, is := p.at[name]; !is {
+		return // it is no primary any more
+	}
+	p.at[name] = time.Now()
+	select {
+	case p.answered <- struct{}{}:
+	default: // the answers are about to be read
+	}
+}
+
+func (p *pings) answers() map[string]time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.at)
+}
+
+func (p *pings) failed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
