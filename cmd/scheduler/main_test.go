@@ -80,6 +80,7 @@ func TestSenselessSettingsAreRefused(t *testing.T) {
 	for flag, values := range map[string][]string{
 		"redis-pool-size":      {"-1", "0", "999999999999"},
 		"redis-timeout":        {"-1s", "0s"},
+		"redis-wait":           {"-1s"},
 		"redis-url":            {"foo", "redis://", "redis://a,b", "redis://h:0"},
 		"max-payload":          {"-3", "0", "15728641", "999999999999"},
 		"min-interval":         {"-1s", "0s", "1us"},

@@ -137,6 +137,7 @@ func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 	f.redis = redisflags.Add(flags, &cfg.Redis, &cfg.RedisTLS)
 	flags.IntVar(&cfg.Redis.PoolSize, "redis-pool-size", 16, "connections to each Redis server, for each of three pools, 1 to 100000")
 	flags.DurationVar(&cfg.Redis.ReadTimeout, "redis-timeout", time.Second, "longest wait for one answer of Redis")
+	flags.DurationVar(&cfg.RedisWait, "redis-wait", time.Minute, "how long a start waits for a Redis that cannot be reached, is loading, or has too few replicas yet; 0: it fails at once")
 	flags.StringVar(&cfg.Keyspace, "keyspace", "fermata", "prefix of all keys; clusters with different ones can share a Redis")
 	flags.IntVar(&cfg.Shards, "shards", 64, "number of shards, 1 to 4096, fixed when the keyspace is created; 256 for more than five million jobs")
 	flags.StringVar(&f.durability, "durability", "local", "memory, local or replica: what an acknowledged write must survive; see docs/guarantees.md")
@@ -179,6 +180,10 @@ func (f nodeFlags) complete(cfg *node.Config, traceShare string) (err error) {
 // that cannot go on is stopped at once.
 func runNode(ctx context.Context, n *node.Node, logger *slog.Logger, drainTimeout time.Duration, abort <-chan struct{}) error {
 	if err := n.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			logger.Info("node stopped while it started", "error", err)
+			return nil
+		}
 		return err
 	}
 	select {

@@ -69,7 +69,7 @@ func (s *service) serve(drain, halt context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("listen for metrics: %w", err)
 		}
-		server := telemetry.Serve(listener, s.registry, s.missing, s.level)
+		server := telemetry.Serve(listener, s.registry, func() bool { return true }, s.missing, s.level)
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.Background(), stopMetrics)
 			defer cancel()

@@ -69,6 +69,9 @@ type Config struct {
 	Redis    redisstore.ClientOptions
 	Keyspace string // prefix of all keys; default "fermata"
 	Shards   int    // 1 to 4096, fixed when the keyspace is created; default 64
+	// RedisWait is how long Start waits for a Redis that cannot be reached, is loading, or
+	// has too few replicas yet; 0, the default, is not at all.
+	RedisWait time.Duration
 	// Durability is the class that Redis must meet; see docs/guarantees.md. In class
 	// replica a write is confirmed by DurabilityReplicas, 1 or more, default 1, within
 	// DurabilityTimeout, 1 ms or more and less than Redis.ReadTimeout, default 500 ms.

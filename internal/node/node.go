@@ -38,7 +38,9 @@ type Node struct {
 	security  security
 	startedAt time.Time
 	draining  atomic.Bool
-	dark      atomic.Bool // Redis has not answered this node for long
+	up        atomic.Bool            // Start is through: what it sets may be read by anybody
+	waitsFor  atomic.Pointer[string] // why Start waits for Redis; nil: it does not
+	dark      atomic.Bool            // Redis has not answered this node for long
 	report    atomic.Pointer[redisstore.Report]
 
 	clients, others    net.Listener
@@ -106,11 +108,12 @@ func New(cfg Config) (*Node, error) {
 	}, nil
 }
 
-// Start opens Redis, listens, joins the cluster and begins to schedule. When it
-// fails, what was opened is closed again.
+// Start serves health, waits for Redis as long as the configuration says, opens it,
+// listens, joins the cluster and begins to schedule. When it fails, what was opened is
+// closed again.
 func (n *Node) Start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		n.openAccess, n.openRedis, n.listen, n.build, n.serve, n.join, n.serveHTTP, n.run,
+		n.openAccess, n.serveHTTP, n.awaitRedis, n.openRedis, n.listen, n.build, n.serve, n.join, n.run,
 	} {
 		if err := step(ctx); err != nil {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -118,6 +121,7 @@ func (n *Node) Start(ctx context.Context) error {
 			return errors.Join(err, n.Stop(stopCtx))
 		}
 	}
+	n.up.Store(true)
 	n.warnOfExposure()
 	n.cfg.Logger.Info("node is up", "node", n.cfg.Name, "version", n.cfg.Version,
 		"grpc", n.grpcAddr, "peer", n.peerAddr, "gossip", n.gossip.LocalAddr(), "http", n.http.Addr(),

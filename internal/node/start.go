@@ -30,14 +30,34 @@ import (
 	"github.com/fermata-io/fermata/internal/trail"
 )
 
-// openRedis connects three pools and opens the keyspace. Locks never wait behind
+// awaitRedis waits until Redis can be opened: when a whole site comes back, nodes are
+// there before Redis has read its data or elected a primary, and a node that ended each
+// time would be started again later and later.
+func (n *Node) awaitRedis(ctx context.Context) (err error) {
+	if n.lockConns, err = n.connect("locks"); err != nil || n.cfg.RedisWait == 0 {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, n.cfg.RedisWait)
+	defer cancel()
+	o := redisstore.Options{Client: n.lockConns, Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, AllowUnsafe: n.cfg.AllowUnsafe}
+	err = redisstore.Await(within, o, func(reason error) {
+		text := n.atRedis(reason).Error()
+		if told := n.waitsFor.Swap(&text); told == nil || *told != text {
+			n.cfg.Logger.Warn("node waits for redis", "error", text, "at_most", n.cfg.RedisWait)
+		}
+	})
+	n.waitsFor.Store(nil)
+	if err != nil {
+		return n.atRedis(err)
+	}
+	return nil
+}
+
+// openRedis connects the other two of three pools and opens the keyspace. Locks never wait behind
 // data for a connection, nor leases and results behind the calls of clients.
 func (n *Node) openRedis(ctx context.Context) (err error) {
 	n.telemetry = telemetry.New(n.cfg.Logger, n.cfg.Registerer, n.cfg.Version)
 	n.gauges = newGauges(n)
-	if n.lockConns, err = n.connect("locks"); err != nil {
-		return err
-	}
 	if n.store, err = n.openStore(ctx, "engines", false); err != nil {
 		return n.atRedis(err)
 	}
@@ -381,12 +401,14 @@ func (n *Node) drain(ctx context.Context) error {
 // leaveTimeout is how long the word that this node leaves may take.
 const leaveTimeout = time.Second
 
+// serveHTTP answers who asks about this node's health from its first moment on. Metrics are
+// there when it is up.
 func (n *Node) serveHTTP(context.Context) error {
 	listener, err := n.cfg.Network.listen(n.cfg.HTTPAddr)
 	if err != nil {
 		return fmt.Errorf("http-addr: %w", err)
 	}
-	n.http = telemetry.Serve(listener, n.cfg.Gatherer, n.missing, n.cfg.LogLevel)
+	n.http = telemetry.Serve(listener, n.cfg.Gatherer, n.up.Load, n.missing, n.cfg.LogLevel)
 	n.onStop("http", n.http.Stop)
 	return nil
 }

@@ -171,6 +171,12 @@ func (n *Node) missing() []string {
 	if n.draining.Load() {
 		return []string{"node: draining"}
 	}
+	if !n.up.Load() {
+		if why := n.waitsFor.Load(); why != nil {
+			return []string{*why}
+		}
+		return []string{"node: starting"}
+	}
 	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
 	defer cancel()
 	if err := n.lockConns.Ping(ctx).Err(); err != nil {

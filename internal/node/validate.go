@@ -94,6 +94,7 @@ func hostPort(addr string) (host string, port int, ok bool) {
 func (c *Config) checkRedis(f *faults) {
 	f.between("redis-pool-size", c.Redis.PoolSize, 1, redisstore.MaxPoolSize)
 	f.lasting("redis-timeout", c.Redis.ReadTimeout, time.Millisecond)
+	f.want(c.RedisWait >= 0, "redis-wait", c.RedisWait, "0 or more")
 	f.between("shards", c.Shards, 1, redisstore.MaxShards)
 	if err := redisacl.CheckKeyspace(c.Keyspace); err != nil {
 		*f = append(*f, fmt.Errorf("--keyspace: %w", err))

@@ -93,8 +93,7 @@ func remedy(o Options) string {
 func (r Report) verdict(o Options) error {
 	var all []error
 	for _, f := range r.Findings {
-		forgivable := o.AllowUnsafe && (f.Code == "eviction" || f.Code == "durability")
-		if f.Severity == Fatal && !forgivable {
+		if f.Severity == Fatal && !o.forgives(f) {
 			all = append(all, errors.New(strings.TrimPrefix(f.Server+": "+f.Text, ": ")))
 		}
 	}
@@ -102,6 +101,11 @@ func (r Report) verdict(o Options) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", ErrUnsafe, errors.Join(all...))
+}
+
+// forgives tells whether AllowUnsafe accepts a finding.
+func (o Options) forgives(f Finding) bool {
+	return o.AllowUnsafe && (f.Code == "eviction" || f.Code == "durability")
 }
 
 func (r *Report) find(f Finding) { r.Findings = append(r.Findings, f) }

@@ -20,15 +20,23 @@ type Server struct {
 	done     chan error
 }
 
-// Serve answers on a listener, which it closes in the end. /healthz says that the process answers at all; /readyz
+// Serve answers on a listener, which it closes in the end. /healthz says that the process answers at all; /metrics
+// is there once up says so, for metrics may read what is still being made; /readyz
 // asks ready, which returns what is missing (nothing: ready); /loglevel is level's, and
 // nobody's if that is nil.
-func Serve(l net.Listener, g prometheus.Gatherer, ready func() []string, level http.Handler) *Server {
+func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() []string, level http.Handler) *Server {
 	mux := http.NewServeMux()
 	if level != nil {
 		mux.Handle("/loglevel", level)
 	}
-	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	metrics := promhttp.HandlerFor(g, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if !up() {
+			http.Error(w, "starting", http.StatusServiceUnavailable)
+			return
+		}
+		metrics.ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if missing := ready(); len(missing) > 0 {

@@ -88,12 +88,12 @@ func TestWarningsAreOneLineWithIds(t *testing.T) {
 }
 
 func TestEndpoints(t *testing.T) {
-	missing := []string{"redis: unreachable"}
+	missing, up := []string{"redis: unreachable"}, false
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Serve(listener, prometheus.NewRegistry(), func() []string { return missing }, nil)
+	s := Serve(listener, prometheus.NewRegistry(), func() bool { return up }, func() []string { return missing }, nil)
 	get := func(path string) (int, string) {
 		resp, err := http.Get("http://" + s.Addr() + path)
 		if err != nil {
@@ -106,7 +106,13 @@ func TestEndpoints(t *testing.T) {
 	if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "redis") {
 		t.Errorf("not ready: %d %q", code, body)
 	}
-	missing = nil
+	if code, _ := get("/metrics"); code != http.StatusServiceUnavailable {
+		t.Errorf("metrics before it is up: %d", code)
+	}
+	if code, _ := get("/healthz"); code != http.StatusOK {
+		t.Errorf("healthz before it is up: %d", code)
+	}
+	missing, up = nil, true
 	for _, path := range []string{"/readyz", "/healthz", "/metrics"} {
 		if code, _ := get(path); code != http.StatusOK {
 			t.Errorf("%s: %d", path, code)
