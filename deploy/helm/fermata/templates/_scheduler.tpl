@@ -5,6 +5,8 @@
 {{- $tls := include "fermata.nodeSecret" . -}}
 {{- $c := dict "grpc-addr" (printf "%s:7070" $any) "peer-addr" (printf "%s:7071" $any) "gossip-addr" (printf "%s:7946" $any) "http-addr" (printf "%s:7072" $any) -}}
 {{- $_ := set $c "join" (list (printf "%s.%s.svc.%s:7946" (include "fermata.headless" .) .Release.Namespace $v.clusterDomain)) -}}
+{{- /* An address that one release's node had may be another's next: neither takes the other for a member. */ -}}
+{{- $_ := set $c "cluster" (printf "%s/%s" .Release.Namespace (include "fermata.fullname" .)) -}}
 {{- $_ := set $c "redis-url" (include "fermata.redisURL" .) -}}
 {{- with $v.redis.username }}{{ $_ := set $c "redis-username" . }}{{ end -}}
 {{- with $v.redis.existingSecret }}{{ $_ := set $c "redis-password-file" (printf "/etc/fermata/redis/%s" $v.redis.passwordKey) }}{{ end -}}
