@@ -17,7 +17,8 @@
 // The program sees PATH, HOME (its directory), LANG, what env names, and FERMATA_RUN,
 // FERMATA_NAMESPACE, FERMATA_JOB, FERMATA_ATTEMPT, FERMATA_TOKEN and
 // FERMATA_CORRELATION_ID; of a traced run also TRACEPARENT and TRACESTATE. An exit status other than 0 fails the attempt; 126 may say
-// that the program could not be started. The output is JSON with exit_code, signal,
+// that the program could not be started. A program that is ended by SIGTERM has not done
+// its work, whatever its status: the attempt ends as cancelled, timed out or cut off. The output is JSON with exit_code, signal,
 // duration_ms, bytes, and the end of what was written to stdout and stderr.
 //
 // Invariants:
@@ -34,8 +35,9 @@
 //  4. The program leads its own session and process group. At the end of the
 //     attempt's time the group gets SIGTERM, and SIGKILL after Options.Grace. What is
 //     left of the group when the program ends is killed with SIGKILL, and so are
-//     processes that left the group with the attempt's variables. If the worker is
-//     killed, the kernel kills the program.
+//     processes that left the group with the attempt's variables. Where they come to
+//     this process when their parent has ended, as in a container, they are reaped. If
+//     the worker is killed, the kernel kills the program.
 //  5. The handler returns soon after the program has ended, even if a process
 //     that left the group holds its output open.
 //  6. A secret stands in no error, no output and no argument.

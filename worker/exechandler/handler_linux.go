@@ -127,19 +127,26 @@ func (h handler) wait(ctx context.Context, cmd *exec.Cmd, t *worker.Task) error 
 	group := cmd.Process.Pid
 	ended := make(chan struct{})
 	var watcher sync.WaitGroup
-	watcher.Go(func() { h.watch(ctx, group, ended) })
+	cut := false
+	watcher.Go(func() { cut = h.watch(ctx, group, ended) })
 	// Until the leader is reaped, the group's number is its own: nothing else can
 	// be hit.
 	awaitLeader(group)
 	close(ended)
 	watcher.Wait()
 	signalGroup(group, unix.SIGKILL)
-	killStrays(t.Run, t.Token)
-	err := cmd.Wait()
-	if cause := context.Cause(ctx); cause != nil && err != nil {
-		return fmt.Errorf("%w; the program ended with %w", cause, err)
+	strays := killStrays(t.Run, t.Token)
+	if reaps() {
+		bury(group, strays)
 	}
-	if errors.Is(err, exec.ErrWaitDelay) {
+	err := cmd.Wait()
+	switch {
+	case cut && err == nil:
+		// Many programs end so when they are told to: the work is not done.
+		return fmt.Errorf("%w; the program ended with status 0", context.Cause(ctx))
+	case cut:
+		return fmt.Errorf("%w; the program ended with %w", context.Cause(ctx), err)
+	case errors.Is(err, exec.ErrWaitDelay):
 		return errors.New("the program ended and left a process that holds its output open")
 	}
 	return err

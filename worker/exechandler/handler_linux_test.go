@@ -178,6 +178,7 @@ func TestTheWholeGroupEnds(t *testing.T) {
 	}{
 		"obedient":        {script: family + "wait", cancel: true, err: worker.ErrTimeout},
 		"deaf":            {script: "trap '' TERM; " + family + "wait", cancel: true, err: worker.ErrTimeout},
+		"polite":          {script: "trap 'exit 0' TERM; " + family + "wait", cancel: true, err: worker.ErrTimeout},
 		"ends and leaves": {script: family + `while [ $(wc -l < "$1") -lt 3 ]; do sleep 0.01; done; exit 0`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -218,6 +219,41 @@ func TestDaemonEnds(t *testing.T) {
 	}
 	for _, pid := range pids(t, file, 2) {
 		eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+	}
+}
+
+// TestNothingIsLeftToReap: this process stands for the first one of a container, to
+// which all come whose parent has ended.
+func TestNothingIsLeftToReap(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	h := newHandler(t, Options{})
+	for name, script := range map[string]string{
+		"a child":       `sleep 600 <&- >&- 2>&- & echo $! >> "$1"`,
+		"a grandchild":  `sh -c 'sleep 600 <&- >&- 2>&- & echo $! >> "$0"' "$1"`,
+		"a daemon":      `setsid sh -c 'echo $$ >> "$0"; exec sleep 600' "$1" <&- >&- 2>&- & while ! [ -s "$1" ]; do sleep 0.01; done`,
+		"several":       `for i in 1 2 3 4 5; do setsid sh -c 'sleep 600 & echo $! >> "$0"; wait' "$1" <&- >&- 2>&- & done; while [ "$(wc -l < "$1")" != 5 ]; do sleep 0.01; done`,
+		"ended by then": `(exit 0) & sh -c 'true & exit 0'; echo 0 >> "$1"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "pids")
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", script, "sh", file}})); err != nil {
+				t.Error(err)
+			}
+			if wrote, err := os.ReadFile(file); err != nil || len(wrote) == 0 {
+				t.Fatalf("the program left nothing behind: %v", err)
+			}
+			for _, pid := range processes() {
+				if p, ok := statOf(pid); ok && p.parent == os.Getpid() && p.state == "Z" {
+					t.Errorf("process %d has ended and is not reaped", pid)
+				}
+			}
+		})
 	}
 }
 

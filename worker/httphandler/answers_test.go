@@ -263,3 +263,29 @@ func TestTLSIsVerified(t *testing.T) {
 		t.Errorf("%d requests arrived, want 1", n)
 	}
 }
+
+// TestAConnectionThatEndsIsNoFailure: a server may close a kept connection just when the
+// next request comes.
+func TestAConnectionThatEndsIsNoFailure(t *testing.T) {
+	const answer = "HTTP/1.1 204 No Content\r\n\r\n"
+	var conns atomic.Int64
+	url := hostile(t, func(conn net.Conn) {
+		first := conns.Add(1) == 1
+		_, _ = io.WriteString(conn, answer)
+		if first {
+			_, _ = conn.Read(make([]byte, 1)) // and then it closes
+			return
+		}
+		_, _ = conn.Read(make([]byte, 1<<10)) // until the handler hangs up
+	})
+	h := newHandler(Options{Allow: loopback}, nil)
+	t.Cleanup(h.client.CloseIdleConnections)
+	for range 2 {
+		if err := h.handle(t.Context(), task(`{"method":"POST","url":"`+url+`","body":"b"}`)); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := conns.Load(); n != 2 {
+		t.Errorf("%d connections, want the second call to meet the end of the first", n)
+	}
+}

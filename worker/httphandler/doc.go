@@ -24,6 +24,10 @@
 // does not set them. The output is JSON with status, bytes,
 // duration_ms, and the beginning of the answer's body.
 //
+// A request on a kept connection that the server closes meanwhile is sent again on
+// another, whatever its method: a receiver may see one attempt twice, with one token. A
+// redirect is not followed where expected_status has its status.
+//
 // Every fault is a plain failure, a payload that makes no sense as well: the job
 // backs off, and its owner corrects it. A Retry-After header of an unexpected
 // answer is passed on.

@@ -78,7 +78,6 @@ func newHandler(o Options, names *net.Resolver) *handler {
 	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: egress.Guard{Allow: o.Allow, Ports: o.Ports}.Control, Resolver: names}
 	h := &handler{agent: "fermata-worker/" + o.Version, secrets: o.Secrets, idle: cmp.Or(o.IdleTimeout, DefaultIdleTimeout)}
 	h.client = &http.Client{
-		CheckRedirect: h.redirect,
 		Transport: &http.Transport{
 			DialContext:            dialer.DialContext,
 			TLSClientConfig:        o.TLS,
@@ -124,7 +123,7 @@ func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *
 	}
 	request, answered := follow(request)
 	start := time.Now()
-	response, err := h.client.Do(request)
+	response, err := h.clientFor(p).Do(request)
 	answered(response, err)
 	if err != nil {
 		return sendError(ctx, request, err)
@@ -173,7 +172,25 @@ func (h *handler) request(ctx context.Context, p *payload, t *worker.Task, use *
 	request.Header.Set("Fermata-Token", strconv.FormatInt(t.Token, 10))
 	setTime(request.Header, "Fermata-Nominal-Time", t.NominalTime)
 	setTime(request.Header, "Fermata-Due-Time", t.DueTime)
+	if request.Header.Get("Idempotency-Key") == "" {
+		// A server that closes a kept connection just when this comes is asked again on
+		// another one, whatever the method: an attempt may run twice anyhow, and the token
+		// tells. The header, set to nothing, says so to net/http, and is not sent.
+		request.Header["Idempotency-Key"] = []string{}
+	}
 	return request, nil
+}
+
+// clientFor follows redirects but for those that the payload expects.
+func (h *handler) clientFor(p *payload) *http.Client {
+	client := *h.client
+	client.CheckRedirect = func(request *http.Request, via []*http.Request) error {
+		if p.expects(request.Response.StatusCode) {
+			return http.ErrUseLastResponse
+		}
+		return h.redirect(request, via)
+	}
+	return &client
 }
 
 // setTime leaves out what a manual run does not have.

@@ -121,6 +121,7 @@ func TestRequests(t *testing.T) {
 		"binary":            {payload: `{"url":"URL/binary"}`, output: `"body":"a��b"`, bytes: 4},
 		"timeout":           {payload: `{"url":"URL/hang","timeout":"20ms"}`, err: "GET URL/hang: no answer within 20ms"},
 		"three redirects":   {payload: `{"url":"URL/hops/3"}`, output: "arrived"},
+		"expected redirect": {payload: `{"url":"URL/hops/1","expected_status":["302"]}`, output: `"status":302`},
 		"four redirects":    {payload: `{"url":"URL/hops/4"}`, err: "more than 3 redirects"},
 		"redirect here": {payload: `{"method":"POST","url":"URL/to?url=/echo","body":"hi","headers":{"X-Key":"k"}}`,
 			output: "POST /echo hi|k|fermata-worker/v9|namespaces/n/jobs/j/runs/r|2|99"},
