@@ -96,6 +96,17 @@ func TestMutex(t *testing.T) {
 	})
 }
 
+func TestNamespacesHaveLocksOfTheirOwn(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a", locks("k")), recurring("b", locks("k"), func(d *job.Definition) { d.Namespace = "other" }))
+		first, second := b.deliver("ns/a"), b.deliver("other/b")
+		after(time.Millisecond)
+		b.wantGot("ns/a", "other/b")
+		b.wantHolders("lock/ns/k", idOf(first[0]))
+		b.wantHolders("lock/other/k", idOf(second[0]))
+	})
+}
+
 func TestDeniedRunKeepsNothing(t *testing.T) {
 	run(t, func(b *bed) {
 		b.put(recurring("a", locks("y")), recurring("b", locks("z", "x", "y")))

@@ -171,12 +171,17 @@ func (d *Definition) Etag() string {
 type InvalidError struct{ Violations []Violation }
 
 func (e *InvalidError) Error() string {
-	parts := make([]string, len(e.Violations))
-	for i, v := range e.Violations {
+	said := e.Violations[:min(len(e.Violations), MaxViolations)]
+	parts := make([]string, len(said))
+	for i, v := range said {
 		parts[i] = v.Field + ": " + v.Description
 	}
 	return strings.Join(parts, "; ")
 }
+
+// MaxViolations is how many violations of a request are told. Who sends a million wants no
+// list of them.
+const MaxViolations = 100
 
 // Invalid makes an InvalidError of one violation.
 func Invalid(field, format string, args ...any) error {

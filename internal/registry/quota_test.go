@@ -111,6 +111,14 @@ func TestNamespaceHasSoManyJobs(t *testing.T) {
 	if _, err := b.Create(ctx, jobOf("late"), ""); err != nil {
 		t.Errorf("one in the place of a deleted one, after one that was not created: %v", err)
 	}
+	gone := page.Records[2].Definition
+	wish := job.Wish{Definition: job.Definition{Key: gone.Key}, Delete: true, Etag: gone.Etag()}
+	if answers := b.Apply(ctx, []job.Wish{wish}, false); answers[0].Err != nil || answers[0].Action != job.WishDelete {
+		t.Fatalf("%+v", answers)
+	}
+	if _, err := a.Create(ctx, jobOf("wished"), ""); err != nil {
+		t.Errorf("one in the place of one that was wished away: %v", err)
+	}
 	// What was deleted where nothing is counted is found by a census.
 	if err := first.Delete(ctx, page.Records[1].Definition.Key, ""); err != nil {
 		t.Fatal(err)

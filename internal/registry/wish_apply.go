@@ -166,6 +166,8 @@ func (w *wishing) delete(ctx context.Context) {
 			a.Err = &job.EtagError{Key: a.Before.Definition.Key, Have: result.Record.Definition.Etag(), Want: w.wishes[place[n]].Etag}
 		case !result.Deleted:
 			a.Err = w.r.dropWaiting(ctx, result.Record)
+		default:
+			w.r.deleted(context.WithoutCancel(ctx), a.Before.Definition.Key)
 		}
 	}
 }

@@ -23,7 +23,9 @@ func (r *reader) err() error {
 }
 
 func (r *reader) refuse(field, description string) {
-	r.violations = append(r.violations, job.Violation{Field: field, Description: description})
+	if len(r.violations) < job.MaxViolations {
+		r.violations = append(r.violations, job.Violation{Field: field, Description: description})
+	}
 }
 
 // duration reads a duration; an unset one is byDefault.

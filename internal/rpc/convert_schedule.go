@@ -41,6 +41,10 @@ func (r *reader) schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 
 func (r *reader) exclusions(field string, e *fermatav1.Exclusions) schedule.Exclusions {
 	out := schedule.Exclusions{Cron: e.GetCron(), Dates: e.GetDates(), Windows: e.GetWindows()}
+	if n := len(e.GetPeriods()); n > schedule.MaxExcludePeriods {
+		r.refuse(field+".periods", fmt.Sprintf("has %d entries, at most %d are allowed", n, schedule.MaxExcludePeriods))
+		return out
+	}
 	for i, p := range e.GetPeriods() {
 		at := fmt.Sprintf("%s.periods[%d]", field, i)
 		out.Periods = append(out.Periods, schedule.Period{

@@ -127,7 +127,7 @@ func typedStatus(err error) (*status.Status, bool) {
 
 func badRequest(violations []job.Violation) *errdetails.BadRequest {
 	detail := &errdetails.BadRequest{}
-	for _, v := range violations {
+	for _, v := range violations[:min(len(violations), job.MaxViolations)] {
 		detail.FieldViolations = append(detail.FieldViolations,
 			&errdetails.BadRequest_FieldViolation{Field: job.Clip(v.Field, job.MaxError), Description: job.Clip(v.Description, job.MaxError)})
 	}

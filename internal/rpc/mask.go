@@ -19,6 +19,9 @@ var settable = []string{
 	"overlap_policy", "overlap_limit", "misfire_policy", "locks", "target", "pause_after_failures", "max_lag",
 }
 
+// maxPaths bounds a mask. A job has fewer fields than that, with those inside them.
+const maxPaths = 256
+
 // resealPath, alone in a mask, has the payload sealed with the present key.
 const resealPath = "payload_key_id"
 
@@ -42,6 +45,9 @@ func checkMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool, err e
 	}
 	if len(paths) == 1 && paths[0] == resealPath {
 		return nil, true, nil
+	}
+	if len(paths) > maxPaths {
+		return nil, false, job.Invalid("update_mask", "has %d paths, at most %d are allowed", len(paths), maxPaths)
 	}
 	var v []job.Violation
 	for _, path := range paths {

@@ -30,7 +30,7 @@ type demand struct {
 var demands = map[string]demand{
 	fermatav1.JobService_GetJob_FullMethodName:           {permission: access.ReadJobs, scope: byJob((*fermatav1.GetJobRequest).GetName)},
 	fermatav1.JobService_ListJobs_FullMethodName:         {permission: access.ReadJobs, scope: byParent},
-	fermatav1.JobService_ListRuns_FullMethodName:         {permission: access.ReadJobs, scope: byJob((*fermatav1.ListRunsRequest).GetParent)},
+	fermatav1.JobService_ListRuns_FullMethodName:         {permission: access.ReadJobs, scope: byJobIn("parent", (*fermatav1.ListRunsRequest).GetParent)},
 	fermatav1.JobService_GetRun_FullMethodName:           {permission: access.ReadJobs, scope: byRun((*fermatav1.GetRunRequest).GetName)},
 	fermatav1.JobService_ExplainJob_FullMethodName:       {permission: access.ReadJobs, scope: byJob((*fermatav1.ExplainJobRequest).GetName)},
 	fermatav1.JobService_ListDeadLetters_FullMethodName:  {permission: access.ReadJobs, scope: byParent},
@@ -97,10 +97,12 @@ var demands = map[string]demand{
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {permission: access.AdministerCluster},
 }
 
-// byJob scopes requests that name a job.
-func byJob[Q any](name func(Q) string) func(any) (string, error) {
+// byJob scopes requests that name a job in their field name.
+func byJob[Q any](name func(Q) string) func(any) (string, error) { return byJobIn("name", name) }
+
+func byJobIn[Q any](field string, name func(Q) string) func(any) (string, error) {
 	return func(q any) (string, error) {
-		key, err := parseJob("name", name(q.(Q)))
+		key, err := parseJob(field, name(q.(Q)))
 		return key.Namespace, err
 	}
 }

@@ -182,6 +182,17 @@ func place(m protoreflect.Message, method, namespace string) {
 
 // TestMatrix calls every method with every role, in a namespace that the role is for,
 // in another one, and with the role for all of them.
+// TestParentOfRunsIsNamed: what is refused before the handler is asked is named as it is
+// in the request.
+func TestParentOfRunsIsNamed(t *testing.T) {
+	b := serveGated(t, Options{Authority: newAuthority(t, access.Limits{}, allow(access.Viewer, "*", "viewer"))})
+	ctx := as(t.Context(), "viewer")
+	_, err := fermatav1.NewJobServiceClient(b.dial(t)).ListRuns(ctx, &fermatav1.ListRunsRequest{Parent: "x"})
+	if f := fields(err); !slices.Contains(f, "parent") {
+		t.Errorf("%v names %v", err, f)
+	}
+}
+
 func TestMatrix(t *testing.T) {
 	var rules []access.Rule
 	for _, role := range access.Roles() {

@@ -204,6 +204,40 @@ func TestUpdateMask(t *testing.T) {
 	}
 }
 
+// TestManyFaultsAreNotAllTold: the answer to a request full of faults is bounded, and so
+// is what it costs.
+func TestManyFaultsAreNotAllTold(t *testing.T) {
+	b := serve(t)
+	jobs := fermatav1.NewJobServiceClient(b.conn)
+	b.jobs.present = stored()
+	name, many := jobName(key), 200_000
+	request := func(change func(*fermatav1.Job)) *fermatav1.UpdateJobRequest {
+		j := &fermatav1.Job{Name: name, Handler: "h"}
+		change(j)
+		return &fermatav1.UpdateJobRequest{Job: j, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}}}
+	}
+	masked := request(func(*fermatav1.Job) {})
+	masked.UpdateMask.Paths = make([]string, many)
+	for what, r := range map[string]*fermatav1.UpdateJobRequest{
+		"update_mask": masked,
+		"job.schedule.exclusions.periods": request(func(j *fermatav1.Job) {
+			j.Schedule = &fermatav1.Schedule{Exclusions: &fermatav1.Exclusions{}}
+			for range many {
+				j.Schedule.Exclusions.Periods = append(j.Schedule.Exclusions.Periods, &fermatav1.Exclusions_Period{})
+			}
+		}),
+	} {
+		_, err := jobs.UpdateJob(t.Context(), r)
+		told := fields(err)
+		if len(told) == 0 || len(told) > job.MaxViolations+1 {
+			t.Errorf("%s: %d violations: %.200v", what, len(told), err)
+		}
+		if !slices.Contains(told, what) {
+			t.Errorf("%s: told of %.200v", what, told)
+		}
+	}
+}
+
 func fields(err error) []string {
 	st, _ := status.FromError(err)
 	if st.Code() != codes.InvalidArgument {

@@ -13,7 +13,8 @@ const (
 	maxExcludeCron    = 16
 	maxExcludeDates   = 400
 	maxExcludeWindows = 32
-	maxExcludePeriods = 100
+	// MaxExcludePeriods is how many periods a schedule may exclude.
+	MaxExcludePeriods = 100
 	// maxPassed bounds how many nominal times one search may pass over because
 	// they are excluded. A schedule with so many in a row counts as ended there.
 	maxPassed = 20_000
@@ -61,7 +62,7 @@ func compileExclusions(s Spec, zone *time.Location, seed uint64, p *problems) *e
 	limit("exclude.cron", len(s.Exclude.Cron), maxExcludeCron)
 	limit("exclude.dates", len(s.Exclude.Dates), maxExcludeDates)
 	limit("exclude.windows", len(s.Exclude.Windows), maxExcludeWindows)
-	limit("exclude.periods", len(s.Exclude.Periods), maxExcludePeriods)
+	limit("exclude.periods", len(s.Exclude.Periods), MaxExcludePeriods)
 	if p.err() != nil {
 		return nil
 	}
