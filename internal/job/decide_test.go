@@ -275,9 +275,18 @@ func TestManualRuns(t *testing.T) {
 		t.Errorf("a second request joins the waiting run: %+v", d)
 	}
 	w.lease()
+	if d := w.on(RunNow{RequestID: "m2"}); d.Answer != Duplicate || w.s.Pending != "" {
+		t.Errorf("a repetition has the run that it joined, and no other: %+v", d)
+	}
+	if run, joined, known := w.s.AskedRun("m2"); run != "m-m1" || !joined || !known {
+		t.Errorf("m2 joined %s (%v, %v)", run, joined, known)
+	}
 	w.on(RunNow{RequestID: "m3"})
 	if d := w.on(RunNow{RequestID: "m4"}); d.Answer != Joined || w.s.Pending != "m3" {
 		t.Errorf("exactly one waits: %+v", d)
+	}
+	if run, joined, _ := w.s.AskedRun("m4"); run != "m-m3" || !joined {
+		t.Errorf("m4 joined %s (%v)", run, joined)
 	}
 	w.succeed()
 	if w.s.RunID() != "m-m3" || w.s.Due != w.now {
@@ -289,6 +298,38 @@ func TestManualRuns(t *testing.T) {
 	}
 	if d := w.on(RunNow{RequestID: "m3"}); d.Answer != Duplicate {
 		t.Errorf("a known request id never runs twice: %+v", d)
+	}
+}
+
+// TestAManualRunThatIsTriedAgainGivesWay: it ends with a word, for somebody may wait for it.
+func TestAManualRunThatIsTriedAgainGivesWay(t *testing.T) {
+	for name, kind := range map[string]schedule.Kind{"manual only": schedule.KindNone, "recurring": schedule.KindInterval} {
+		d := def()
+		d.Retry.MaxAttempts = 3
+		if kind == schedule.KindNone {
+			d.Schedule = schedule.Spec{}
+		}
+		w := walk(t, d)
+		w.on(RunNow{RequestID: "a"})
+		w.lease().fail()
+		if w.s.RunID() != "m-a" || w.s.Attempt != 1 {
+			t.Fatalf("%s: waits for a retry: %+v", name, w.s)
+		}
+		runs := w.s.Runs
+		d2 := w.on(RunNow{RequestID: "b"})
+		if d2.Ended == nil || d2.Ended.ID != "m-a" || d2.Ended.Outcome != OutcomeCancelled || d2.Ended.Attempts != 1 || w.s.Runs != runs+1 {
+			t.Errorf("%s: the first ended as %+v", name, d2.Ended)
+		}
+		if w.s.RunID() != "m-b" || w.s.Due != w.now || w.s.Failures != 0 || w.s.Attempt != 0 {
+			t.Errorf("%s: the second runs now: %+v", name, w.s)
+		}
+		if d := w.on(RunNow{RequestID: "a"}); d.Answer != Duplicate {
+			t.Errorf("%s: the first again: %+v", name, d)
+		}
+		w.lease().succeed()
+		if recurs := w.s.Region == RegionDue && w.s.Trigger == TriggerSchedule; recurs != (kind != schedule.KindNone) {
+			t.Errorf("%s: afterwards %+v", name, w.s)
+		}
 	}
 }
 

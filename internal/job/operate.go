@@ -2,7 +2,7 @@ package job
 
 import (
 	"cmp"
-	"slices"
+	"strings"
 
 	"github.com/fermata-io/fermata/internal/schedule"
 )
@@ -63,15 +63,19 @@ func catchUpReason(ev Resume) string {
 // One that leaves the plan alone is a record of its own.
 func (t *transition) runNow(ev RunNow) Decision {
 	before := t.before()
-	known := slices.Contains(t.Recent, ev.RequestID)
+	_, _, known := t.AskedRun(ev.RequestID)
 	waits := !t.Live() && t.Region == RegionDue && t.Trigger == TriggerManual && t.Attempt == 0
 	switch {
 	case t.Deleting:
 		return t.unchanged(NoSuchRun, before)
 	case known:
 		return t.unchanged(Duplicate, before)
-	case t.Pending != "", waits:
-		return t.unchanged(Joined, before)
+	case t.Pending != "":
+		t.remember(ev.RequestID + joins + t.Pending)
+		return t.decision(Joined)
+	case waits:
+		t.remember(ev.RequestID + joins + t.ManualID)
+		return t.decision(Joined)
 	}
 	t.remember(ev.RequestID)
 	switch {
@@ -84,6 +88,15 @@ func (t *transition) runNow(ev RunNow) Decision {
 		}
 		t.called(ev.RequestID, ev.Trace)
 		t.spawnManual(ev.RequestID, ev.Mode)
+	case t.HasRun() && t.Trigger == TriggerManual:
+		// It waits to be tried again. Who waits for it must hear of its end.
+		if ev.Mode == ManualReset {
+			t.Failures = 0
+		}
+		t.Pending, t.PendingMode = ev.RequestID, ManualReset
+		t.called(ev.RequestID, ev.Trace)
+		t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
+		t.supersede(t.run(Settle{}, t.Attempt))
 	default:
 		t.stepIn()
 		t.clearRun()
@@ -94,6 +107,24 @@ func (t *transition) runNow(ev RunNow) Decision {
 		t.planManual(ev.RequestID)
 	}
 	return t.decision(Applied)
+}
+
+// joins stands in State.Recent between the id of a request and that of the manual run
+// that it joined. No id has a space.
+const joins = " "
+
+// AskedRun is the id of the manual run that an earlier request led to, and whether that
+// request joined it, as far as the request is still known.
+func (s State) AskedRun(requestID string) (runID string, joined, known bool) {
+	for _, r := range s.Recent {
+		if id, other, also := strings.Cut(r, joins); id == requestID {
+			if also {
+				id = other
+			}
+			return ManualRunID(id), also, true
+		}
+	}
+	return "", false, false
 }
 
 // remember keeps a request id, so that its repetition is known.

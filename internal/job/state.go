@@ -165,7 +165,7 @@ type State struct {
 	Lost         uint64   // attempts
 	TimedOut     uint64   // attempts
 	Skipped      uint64   // nominal times
-	Recent       []string // request ids of the last manual runs, newest last
+	Recent       []string // requests for the last manual runs, newest last; see AskedRun
 	// Callers are the trace contexts of those who asked for the manual runs that are
 	// current or waiting. Shared with other states: nobody may write to it.
 	Callers []Caller

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/fermata-io/fermata/internal/schedule"
@@ -30,8 +31,12 @@ func (cp *Checkpoint) validate(d *Definition) []Violation {
 	v.millis("last_start_time", s.LastStarted)
 	v.millis("last_finish_time", s.LastFinished)
 	v.check(len(s.Recent) <= MaxRecent, "recent_request_ids", "has %d entries, at most %d are allowed", len(s.Recent), MaxRecent)
-	for i, id := range s.Recent {
+	for i, r := range s.Recent {
+		id, other, joined := strings.Cut(r, joins)
 		v.add(fmt.Sprintf("recent_request_ids[%d]", i), ValidateManualID(id))
+		if joined {
+			v.add(fmt.Sprintf("recent_request_ids[%d]", i), ValidateManualID(other))
+		}
 	}
 	if s.HasRun() {
 		v.run("run", s)

@@ -34,8 +34,9 @@ func (r *Registry) RunNow(ctx context.Context, key job.Key, requestID string, mo
 			Key: key, Reason: job.ReasonTooManyRuns, Text: "it has no room for another run beside those it has",
 		}
 	case job.Duplicate:
-		v, err = r.ranBefore(ctx, result.Record, job.ManualRunID(requestID))
-		return v, false, err
+		runID, joined, _ := state.AskedRun(requestID)
+		v, err = r.ranBefore(ctx, result.Record, runID)
+		return v, joined, err
 	}
 	if pending, ok := state.PendingRun(); ok {
 		v, err = r.waiting(ctx, result.Record, pending)
