@@ -48,7 +48,7 @@ func (t *transition) backfillNext() {
 		if bits.OnesCount64(b.Slots) >= int(b.Concurrency) || t.spawn != nil || t.freeSlot() < 0 {
 			continue
 		}
-		nominal, ok := t.c.pastAfter(b.NextMS)
+		nominal, ok := t.c.pastAfter(b.NextMS, nil)
 		if !ok || nominal > b.ToMS {
 			b.NextMS = b.ToMS
 			continue

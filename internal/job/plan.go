@@ -273,37 +273,37 @@ func (c *Compiled) EffectiveInterval(failures int64) time.Duration {
 
 // pastAfter is the first nominal time after an instant for a backfill. The grid of
 // an interval that is anchored to its creation goes on into the past.
-func (c *Compiled) pastAfter(ms int64) (int64, bool) {
-	spec := c.Schedule
-	if spec.Kind != schedule.KindInterval || !spec.StartAt.IsZero() || ms >= c.AnchorMS {
-		return c.nominalAfter(ms)
+func (c *Compiled) pastAfter(ms int64, b *schedule.Budget) (int64, bool) {
+	spec, grid := c.Schedule, c.schedule
+	if spec.Kind == schedule.KindInterval && spec.StartAt.IsZero() && ms < c.AnchorMS {
+		anchor := time.UnixMilli(c.AnchorMS % spec.Every.Milliseconds())
+		var err error
+		if grid, err = schedule.Compile(spec, anchor, backoff.Seed(c.Record(), 0, 0)); err != nil {
+			return 0, false // it compiled with a later anchor: it has ended before
+		}
 	}
-	anchor := time.UnixMilli(c.AnchorMS % spec.Every.Milliseconds())
-	grid, err := schedule.Compile(spec, anchor, backoff.Seed(c.Record(), 0, 0))
-	if err != nil {
-		return 0, false // it compiled with a later anchor: it has ended before
-	}
-	t, ok := grid.Next(time.UnixMilli(ms))
+	t, ok := grid.NextWithin(time.UnixMilli(ms), b)
 	return t.UnixMilli(), ok
 }
 
 // PastTimes counts the nominal times that a backfill of a range would run, from
-// fromMS (inclusive) to toMS (exclusive), but at most limit + 1.
-func (c *Compiled) PastTimes(fromMS, toMS int64, limit int) int {
-	n := 0
+// fromMS (inclusive) to toMS (exclusive), but at most limit + 1. It is false when
+// exclusions leave so few of so many that counting takes too long.
+func (c *Compiled) PastTimes(fromMS, toMS int64, limit int) (n int, ok bool) {
+	b := schedule.NewBudget(5)
 	for at := fromMS - 1; n <= limit; n++ {
-		next, ok := c.pastAfter(at)
-		if !ok || next >= toMS {
-			break
+		next, found := c.pastAfter(at, b)
+		if !found || next >= toMS {
+			return n, found || !b.Spent()
 		}
 		at = next
 	}
-	return n
+	return n, true
 }
 
 // Upcoming returns the next n nominal times after an instant.
 func (c *Compiled) Upcoming(after time.Time, n int) []time.Time {
-	return schedule.Upcoming(c.schedule, after, n)
+	return schedule.Upcoming(c.schedule, after, n, schedule.NewBudget(5))
 }
 
 // RunsLeft is what Spec.MaxRuns leaves; ok is false where there is no bound.

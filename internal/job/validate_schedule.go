@@ -124,7 +124,7 @@ func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least 
 	if !s.Seconds && least <= time.Minute {
 		return shortest
 	}
-	times := schedule.Upcoming(c, anchor, checkedGaps+1)
+	times := schedule.Upcoming(c, anchor, checkedGaps+1, schedule.NewBudget(1))
 	for i := 1; i < len(times); i++ {
 		shortest = min(shortest, times[i].Sub(times[i-1]))
 	}

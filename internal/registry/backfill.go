@@ -78,7 +78,9 @@ func countBackfill(d *job.Definition, q job.BackfillRequest) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", job.ErrCorrupt, err)
 	}
-	switch n := compiled.PastTimes(q.FromMS, q.ToMS, MaxBackfillTimes); {
+	switch n, counted := compiled.PastTimes(q.FromMS, q.ToMS, MaxBackfillTimes); {
+	case !counted:
+		return job.Invalid("end_time", "the exclusions of the schedule leave so few of so many times that to count them takes too long; ask for a part of the range")
 	case n == 0:
 		return job.Invalid("end_time", "there is no nominal time in the range")
 	case n > MaxBackfillTimes:

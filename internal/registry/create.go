@@ -187,7 +187,11 @@ func (b *batch) prepare(ctx context.Context, shard int, items []*creation) ([]*c
 	}
 	good, records := items[:0], make([]job.Record, 0, len(items))
 	for _, c := range items {
-		if err := c.prepare(now, b.r.o.Limits, b.trace); err != nil {
+		err := ctx.Err() // nobody waits for the rest
+		if err == nil {
+			err = c.prepare(now, b.r.o.Limits, b.trace)
+		}
+		if err != nil {
 			b.answers[c.index].Err, c.spare = err, true
 			continue
 		}

@@ -38,7 +38,7 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 		after = time.UnixMilli(v.now)
 	}
 	var answer job.Preview
-	for _, t := range schedule.Upcoming(compiled, after, p.Count) {
+	for _, t := range schedule.Upcoming(compiled, after, p.Count, schedule.NewBudget(5)) {
 		answer.Times = append(answer.Times, job.PreviewTime{
 			Nominal: t, Due: compiled.Jittered(t), Latest: t.Add(compiled.JitterWindow(t)), Remark: compiled.Remark(t),
 		})

@@ -56,6 +56,9 @@ func (r *Registry) survey(ctx context.Context, wishes []job.Wish, force bool) *w
 		if a.Err != nil {
 			continue
 		}
+		if err := ctx.Err(); err != nil {
+			return w.fail(err) // nobody waits for the rest
+		}
 		if p := present[wishes[i].Definition.Key]; p != nil {
 			a.Before = p
 		}

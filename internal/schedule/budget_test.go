@@ -17,6 +17,9 @@ import (
 // below takes 2 to 4 of them.
 const most = 10
 
+// row is how many times the yardstick fits into a row of searches on a budget of five.
+const row = 5 * most
+
 // yardstick is the work of passing over as many excluded times as a search may, with one
 // plain expression and one plain exclusion. Calls are measured in it, so that the speed of
 // the machine does not count.
@@ -75,16 +78,21 @@ func TestNoScheduleIsDear(t *testing.T) {
 	seconds := excludedAlways(Exclusions{Cron: []string{"* * 1-23 * * *", "1-59 * 0 * * *"}})
 	seconds.Cron, seconds.Seconds = []string{"* * * * * *"}, true
 	specs["every second, hardly ever"] = seconds
+	// Each of its gaps is as long as one search may be.
+	rarely := seconds
+	rarely.Exclude = Exclusions{Cron: []string{"1-59 * * * * *", "0 1-59 * * * *", "0 0 1-4,6-9,11-14,16-19,21-23 * * *"}}
+	specs["every second, at five hours"] = rarely
 	plain := yardstick(t)
 	accepted := 0
 	for name, spec := range specs {
 		var s *Schedule
 		var err error
-		check := func(what string, call func()) {
-			if d, unit := spent(call), spent(plain); d > most*unit {
-				t.Errorf("%s: %s takes %v, %.0f times the %v that passing over %d plain times takes: want at most %d times", name, what, d, float64(d)/float64(unit), unit, maxPassed, most)
+		within := func(limit time.Duration, what string, call func()) {
+			if d, unit := spent(call), spent(plain); d > limit*unit {
+				t.Errorf("%s: %s takes %v, %.0f times the %v that passing over %d plain times takes: want at most %d times", name, what, d, float64(d)/float64(unit), unit, maxPassed, limit)
 			}
 		}
+		check := func(what string, call func()) { within(most, what, call) }
 		check("Compile", func() { s, err = Compile(spec, created, 7) })
 		if err != nil {
 			continue // refused, and not dear
@@ -95,6 +103,12 @@ func TestNoScheduleIsDear(t *testing.T) {
 			check(fmt.Sprint("Prev before ", at), func() { s.Prev(at) })
 			check(fmt.Sprint("Excluded at ", at), func() { s.Excluded(at) })
 		}
+		within(row, "a thousand times", func() {
+			for _, at := range Upcoming(s, created, 1000, NewBudget(5)) {
+				s.JitterWindow(at)
+			}
+		})
+		within(row, "Count", func() { s.Count(created, created.AddDate(1000, 0, 0), 1000) })
 	}
 	if accepted < len(specs)/2 {
 		t.Errorf("%d of %d schedules are accepted: this test looks at nothing", accepted, len(specs))

@@ -82,7 +82,7 @@ func TestCompileRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := Compile(c.spec, created, 7)
 			if err == nil {
-				t.Fatalf("accepted, next %v", Upcoming(s, created, 1))
+				t.Fatalf("accepted, next %v", Upcoming(s, created, 1, NewBudget(5)))
 			}
 			if got := faults(t, err); !slices.Equal(got, c.fields) {
 				t.Errorf("fields %q, want %q (%v)", got, c.fields, err)

@@ -96,12 +96,12 @@ func TestExclusionsAgainstEveryTime(t *testing.T) {
 		}
 		e := naiveExclusions(spec, zone)
 		var want []time.Time
-		for _, n := range Upcoming(plain, from, 600) {
+		for _, n := range Upcoming(plain, from, 600, NewBudget(5)) {
 			if !e(n) {
 				want = append(want, n)
 			}
 		}
-		got := Upcoming(s, from, len(want))
+		got := Upcoming(s, from, len(want), NewBudget(5))
 		if !slices.EqualFunc(got, want, time.Time.Equal) {
 			t.Fatalf("%+v from %v:\ngot  %v\nwant %v", spec, from, got, want)
 		}

@@ -95,7 +95,7 @@ func TestGoldenClockChanges(t *testing.T) {
 			if got := upcoming(s, c.zone, after, len(c.want)); !slices.Equal(got, c.want) {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
-			for _, n := range Upcoming(s, after, len(c.want)) {
+			for _, n := range Upcoming(s, after, len(c.want), NewBudget(5)) {
 				if p, ok := s.Prev(n); !ok || !p.Equal(n) {
 					t.Errorf("Prev(%v) = %v, %v; want itself", n, p, ok)
 				}

@@ -16,7 +16,7 @@ func TestHashSpread(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		times := Upcoming(s, created, 3)
+		times := Upcoming(s, created, 3, NewBudget(5))
 		for _, at := range times[1:] {
 			if at.Minute() != times[0].Minute() {
 				t.Fatalf("seed %d: minutes %v", seed, times)
@@ -44,7 +44,7 @@ func TestHashStaysWithinItsField(t *testing.T) {
 			t.Fatal(err)
 		}
 		var seen []int
-		for _, at := range Upcoming(s, created.Add(-time.Minute), 60) {
+		for _, at := range Upcoming(s, created.Add(-time.Minute), 60, NewBudget(5)) {
 			if at.Hour() == created.Hour() && at.Day() == created.Day() {
 				seen = append(seen, at.Minute())
 			}
@@ -66,7 +66,7 @@ func TestHashOfADateExistsInEveryMonth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, at := range Upcoming(s, created.Add(-time.Second), 14) {
+		for i, at := range Upcoming(s, created.Add(-time.Second), 14, NewBudget(5)) {
 			if want := created.AddDate(0, i, 0).Month(); at.Month() != want {
 				t.Fatalf("seed %d: run %d is in %v, want %v", seed, i, at.Month(), want)
 			}
@@ -130,7 +130,7 @@ func TestRemarks(t *testing.T) {
 		{"0 12 * * *", vixie, "2026-03-28T12:00:00Z", []string{"", ""}},
 	} {
 		s := compile(t, cronIn("Europe/Berlin", c.p, c.expr), created)
-		for i, at := range Upcoming(s, utc(c.after), len(c.want)) {
+		for i, at := range Upcoming(s, utc(c.after), len(c.want), NewBudget(5)) {
 			if got := s.Remark(at); got != c.want[i] {
 				t.Errorf("%s %v at %v: %q, want %q", c.expr, c.p, at, got, c.want[i])
 			}

@@ -55,7 +55,7 @@ func upcoming(s *Schedule, zone string, after time.Time, n int) []string {
 		panic(err)
 	}
 	var out []string
-	for _, t := range Upcoming(s, after, n) {
+	for _, t := range Upcoming(s, after, n, NewBudget(5)) {
 		out = append(out, t.In(loc).Format("2006-01-02 15:04:05 -0700"))
 	}
 	return out

@@ -8,8 +8,11 @@ const maxJitter = 24 * time.Hour
 // JitterWindow is how far the due time of a nominal time may be spread: less than
 // it, so that no due time reaches the next nominal time.
 func (s *Schedule) JitterWindow(nominal time.Time) time.Duration {
+	if s.jitter == 0 {
+		return 0 // which saves the look
+	}
 	window := s.jitter
-	if next, ok := s.Next(nominal); ok && window > 0 {
+	if next, ok := s.Next(nominal); ok {
 		window = min(window, next.Sub(nominal))
 	}
 	return window

@@ -31,7 +31,13 @@ func (s *Schedule) FixedDelay() bool { return s.delay }
 // if there is none ever. For a fixed delay, after is the completion of the
 // previous run.
 func (s *Schedule) Next(after time.Time) (time.Time, bool) {
-	return s.bounded(s.next(millis(after)))
+	return s.bounded(s.next(millis(after), nil))
+}
+
+// NextWithin is Next on a budget: false when there is no next time, or what is left of
+// the budget does not suffice to find it.
+func (s *Schedule) NextWithin(after time.Time, b *Budget) (time.Time, bool) {
+	return s.bounded(s.next(millis(after), b))
 }
 
 // Prev returns the last nominal time at or before the given time, or false if
@@ -49,7 +55,7 @@ func (s *Schedule) bounded(ms int64, ok bool) (time.Time, bool) {
 }
 
 // next ignores end, and prev ignores start; bounded looks after both.
-func (s *Schedule) next(after int64) (int64, bool) {
+func (s *Schedule) next(after int64, b *Budget) (int64, bool) {
 	t, ok := s.nextAny(after)
 	if s.exclude == nil || !ok {
 		return t, ok
@@ -57,11 +63,12 @@ func (s *Schedule) next(after int64) (int64, bool) {
 	if s.delay {
 		return s.past(t), true
 	}
-	for range maxPassed {
+	for range b.most() {
 		until, excluded := s.exclude.at(t)
 		if !excluded {
 			return t, true
 		}
+		b.passed()
 		if t, ok = s.nextAny(until - 1); !ok || t >= s.end {
 			return 0, false
 		}
@@ -154,9 +161,9 @@ func (s *Schedule) Count(after, upto time.Time, limit int) int {
 	if s.kind == KindInterval && !s.delay && s.exclude == nil {
 		return int(min(s.reached(hi)-s.reached(lo), int64(limit)))
 	}
-	n := 0
+	n, b := 0, NewBudget(5)
 	for n < limit {
-		t, ok := s.next(lo)
+		t, ok := s.next(lo, b)
 		if !ok || t > hi {
 			break
 		}
@@ -205,11 +212,12 @@ func (s *Schedule) periodCron(at time.Time) time.Duration {
 }
 
 // Upcoming returns the first n nominal times strictly after the given time, or
-// fewer if there are no more. For a fixed delay it supposes runs that take no time.
-func Upcoming(s *Schedule, after time.Time, n int) []time.Time {
+// fewer if there are no more or the budget is spent. For a fixed delay it supposes runs
+// that take no time.
+func Upcoming(s *Schedule, after time.Time, n int, b *Budget) []time.Time {
 	var out []time.Time
 	for len(out) < n {
-		t, ok := s.Next(after)
+		t, ok := s.NextWithin(after, b)
 		if !ok {
 			break
 		}

@@ -160,7 +160,7 @@ func TestExtremes(t *testing.T) {
 		if got := s.Count(farPast, farFuture, 3); got > 3 {
 			t.Errorf("%v: Count = %d over its limit", spec.Kind, got)
 		}
-		if got := Upcoming(s, farFuture, 3); len(got) != 0 {
+		if got := Upcoming(s, farFuture, 3, NewBudget(5)); len(got) != 0 {
 			t.Errorf("%v: Upcoming(far future) = %v", spec.Kind, got)
 		}
 	}
@@ -198,7 +198,7 @@ func TestConsistent(t *testing.T) {
 			t.Fatalf("%+v: %v", spec, err)
 		}
 		after := time.UnixMicro(created.UnixMicro() + rapid.Int64Range(-1e11, 1e11).Draw(t, "after"))
-		list := Upcoming(s, after, rapid.IntRange(0, 50).Draw(t, "n"))
+		list := Upcoming(s, after, rapid.IntRange(0, 50).Draw(t, "n"), NewBudget(5))
 		last := after
 		for i, n := range list {
 			if !n.After(last) {

@@ -1,0 +1,27 @@
+package schedule
+
+// Budget bounds how many nominal times the searches of one task may pass over together,
+// because they are excluded. One search may pass over many; a thousand such searches in
+// a row would keep a processor busy for minutes.
+type Budget struct{ left int }
+
+// NewBudget is enough for so many searches that each pass over as many times as one may.
+func NewBudget(searches int) *Budget { return &Budget{left: searches * maxPassed} }
+
+// Spent tells whether there is nothing left: a search that found nothing may have ended
+// for that.
+func (b *Budget) Spent() bool { return b.left == 0 }
+
+// most is how many times one search may pass over; without a budget, maxPassed.
+func (b *Budget) most() int {
+	if b == nil {
+		return maxPassed
+	}
+	return min(maxPassed, b.left)
+}
+
+func (b *Budget) passed() {
+	if b != nil {
+		b.left--
+	}
+}
