@@ -2,6 +2,7 @@ package importer
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -82,11 +83,12 @@ func (r *manifests) drop(line int, what, text string) {
 	r.add(Entry{Source: strings.TrimSpace(fmt.Sprintf("%s:%d: %s", r.file, line, what)), Notes: []Note{{r.file, line, text}}}, "")
 }
 
-// qualify puts the namespace into ids where there are several.
+// qualify puts the namespace into ids where there are several. A CronJob that names none,
+// or none that can be, is in that which Kubernetes takes then.
 func (r *manifests) qualify() {
 	for i := range r.entries {
 		if e := &r.entries[i]; e.fields != nil {
-			e.id = r.o.Prefix + r.of[i] + "." + strings.TrimPrefix(e.id, r.o.Prefix)
+			e.id = r.o.Prefix + cmp.Or(dnsName(r.of[i]), "default") + "." + strings.TrimPrefix(e.id, r.o.Prefix)
 		}
 	}
 }

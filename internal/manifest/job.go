@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -62,14 +61,15 @@ func strange(fields map[string]any, wrong func(path, text string)) bool {
 func (r *reader) id(fields map[string]any, key string, wrong func(path, text string)) string {
 	given, ok := fields["id"]
 	delete(fields, "id")
-	switch value := given.(type) {
-	case nil:
-		return key
-	case map[string]any, []any, map[any]any, time.Time:
-		wrong("id", "is "+kindOf(value)+", want text: quote it")
+	if given == nil {
 		return key
 	}
-	id := fmt.Sprint(given)
+	// What YAML made of a number is not what was written: 007 is 7, 1.10 is 1.1.
+	id, text := given.(string)
+	if !text {
+		wrong("id", "is "+kindOf(given)+", want text: quote it")
+		return key
+	}
 	if ok && key != "" && id != key {
 		wrong("id", fmt.Sprintf("is %q, but the key is %q", id, key))
 	}
@@ -151,11 +151,12 @@ func expandPayload(fields map[string]any, wrong func(path, text string)) {
 	}
 	if value, ok := fields["payload_text"]; ok {
 		delete(fields, "payload_text")
-		switch value.(type) {
-		case map[string]any, []any, map[any]any, time.Time:
-			wrong("payload_text", "is "+kindOf(value)+", want text: quote it")
+		switch text := value.(type) {
+		case nil:
+		case string:
+			set("payload_text", []byte(text))
 		default:
-			set("payload_text", []byte(fmt.Sprint(value)))
+			wrong("payload_text", "is "+kindOf(value)+", want text: quote it")
 		}
 	}
 }

@@ -42,6 +42,8 @@ func TestFaultsHaveTheirLines(t *testing.T) {
 		"kind in http":        {"id: a\nhttp:\n  url: 5\n", "f:3: http.url: is number, want string"},
 		"twice a payload":     {"id: a\nhttp: {url: x}\npayload_text: y\n", "f:3: payload_text: there may be one of"},
 		"payload of nothing":  {"id: a\nhandler: h\npayload_text: [a]\n", "f:3: payload_text: is a list"},
+		"a number as text":    {"id: a\nhandler: h\npayload_text: 0755\n", "f:3: payload_text: is the number 493, want text: quote it"},
+		"a number as an id":   {"id: 007\n", "f:1: id: is the number 7, want text: quote it"},
 		"no base64":           {"id: a\npayload: '%'\n", "f:2: payload: is the text \"%\", want base64"},
 		"paused":              {"id: a\npaused: maybe\n", "f:2: paused: is the text \"maybe\""},
 		"a day as an id":      {"id: 2026-01-01\n", "f:1: id: is a time, want text: quote it"},
@@ -102,6 +104,16 @@ jobs:
 	}
 	if set.Jobs[1].Job.GetTimeout().AsDuration().Minutes() != 5 || set.Jobs[1].Job.GetHandler() != "http" {
 		t.Errorf("what is merged is lost: %v", set.Jobs[1].Job)
+	}
+}
+
+// TestTextIsWhatWasWritten: a field without a value is not set, whatever is quoted stays.
+func TestTextIsWhatWasWritten(t *testing.T) {
+	for text, want := range map[string]string{"": "", "null": "", `"null"`: "null", "\"0755\"": "0755", "plain": "plain"} {
+		set, faults := manifest.Read("f", []byte("id: a\nhandler: h\npayload_text: "+text+"\n"), "default")
+		if len(faults) > 0 || len(set.Jobs) != 1 || string(set.Jobs[0].Job.GetPayload()) != want {
+			t.Errorf("%q: %v, %+v", text, faults, set.Jobs)
+		}
 	}
 }
 
