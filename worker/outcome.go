@@ -73,9 +73,9 @@ func (w *Worker) cancelLeases(s *session, c *fermatav1.Cancel) {
 		case c.GetReason() == fermatav1.Cancel_REASON_LEASE_LOST:
 			w.loseOne(s, a)
 		case c.GetReason() == fermatav1.Cancel_REASON_TIMED_OUT:
-			w.endEarly(a, ErrTimeout, fermatav1.Result_OUTCOME_TIMED_OUT)
+			w.timeOut(a)
 		default:
-			w.endEarly(a, ErrCancelled, fermatav1.Result_OUTCOME_CANCELLED)
+			w.cancelOne(s, a)
 		}
 	}
 	s.wakeUp()
@@ -100,17 +100,32 @@ func (w *Worker) loseOne(s *session, a *attempt) {
 	}
 }
 
-// endEarly cancels a handler, or reports for one that has not started.
-func (w *Worker) endEarly(a *attempt, why error, outcome fermatav1.Result_Outcome) {
+// cancelOne cancels a handler, or gives back what has not started: a result would count as
+// a start. The run is marked as cancelled and ends with that.
+func (w *Worker) cancelOne(s *session, a *attempt) {
 	switch a.phase {
 	case running:
-		a.ctx.end(why, time.Now())
+		a.ctx.end(ErrCancelled, time.Now())
+	case early:
+		w.release(a)
+		fallthrough
+	case queued:
+		w.forget(a)
+		s.out.returned = append(s.out.returned, a.id)
+	}
+}
+
+// timeOut ends a handler, or reports for one that has not started.
+func (w *Worker) timeOut(a *attempt) {
+	switch a.phase {
+	case running:
+		a.ctx.end(ErrTimeout, time.Now())
 	case early:
 		w.release(a)
 		fallthrough
 	case queued:
 		a.phase = ended
-		a.result = result{outcome: outcome, text: why.Error() + " before it started"}
+		a.result = result{outcome: fermatav1.Result_OUTCOME_TIMED_OUT, text: ErrTimeout.Error() + " before it started"}
 		w.deliver(a)
 	}
 }

@@ -301,6 +301,21 @@ func TestManualRuns(t *testing.T) {
 	}
 }
 
+// TestACancelledRunThatNeverBegan is given back, and has no start.
+func TestACancelledRunThatNeverBegan(t *testing.T) {
+	w := walk(t, def())
+	w.on(RunNow{RequestID: "m"})
+	w.lease()
+	w.on(CancelRun{RunID: "m-m"})
+	d := w.on(Return{Token: w.s.Token})
+	if d.Ended == nil || d.Ended.Outcome != OutcomeCancelled || d.Ended.StartedMS != 0 || d.Ended.Attempts != 0 || w.s.LastStarted != 0 {
+		t.Errorf("ended as %+v, %+v", d.Ended, w.s)
+	}
+	if w.s.Trigger != TriggerSchedule || w.s.Region != RegionDue {
+		t.Errorf("then the schedule goes on: %+v", w.s)
+	}
+}
+
 // TestAManualRunThatIsTriedAgainGivesWay: it ends with a word, for somebody may wait for it.
 func TestAManualRunThatIsTriedAgainGivesWay(t *testing.T) {
 	for name, kind := range map[string]schedule.Kind{"manual only": schedule.KindNone, "recurring": schedule.KindInterval} {
