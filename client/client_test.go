@@ -242,6 +242,23 @@ func TestDeletionWhoseAnswerWasLost(t *testing.T) {
 	}
 }
 
+func (n *node) CancelBackfill(_ context.Context, q *fermatav1.CancelBackfillRequest) (*fermatav1.Job, error) {
+	return &fermatav1.Job{Name: q.GetName()}, n.next("")
+}
+
+func TestCancellationWhoseAnswerWasLost(t *testing.T) {
+	n := start(t)
+	n.fail = []error{failure(codes.Unavailable, soon()), failure(codes.NotFound)}
+	c := dial(t, client.Options{}, n.address)
+	if j, err := c.CancelBackfill(t.Context(), "ping", "b"); err != nil || j.GetQueue() == "" {
+		t.Errorf("%v, %v; want the job as it is", j, err)
+	}
+	n.fail = []error{failure(codes.NotFound)}
+	if _, err := c.CancelBackfill(t.Context(), "ping", "b"); !client.IsNotFound(err) {
+		t.Errorf("one that never was: %v", err)
+	}
+}
+
 // TestPausingAQueueUndoesNoLimit: somebody changes the limits between reading and pausing.
 func TestPausingAQueueUndoesNoLimit(t *testing.T) {
 	n := start(t)

@@ -17,9 +17,10 @@
 //
 // Calls are repeated when the cluster says that this is worth while (UNAVAILABLE,
 // or ABORTED or RESOURCE_EXHAUSTED with a delay), up to [Options.Attempts] in all and never past the
-// context's deadline. That is safe: each call that changes something carries a
-// request id, so that a repetition of one whose answer was lost gets the first
-// answer.
+// context's deadline. That is safe: calls that would do something twice carry a request
+// id, so that a repetition of one whose answer was lost gets the first answer, and the
+// others change nothing the second time. What those that work on many jobs count is what the
+// last try did.
 //
 // Jobs are named by their id, which means the client's namespace, or by their
 // full name, "namespaces/{namespace}/jobs/{job}".

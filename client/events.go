@@ -47,7 +47,8 @@ type EventBatch struct {
 
 // WatchEvents tells what happens until ctx ends, the loop is left, or an error comes
 // that a repetition cannot change; see [IsEventsGone]. A stream that breaks is resumed,
-// at another node if need be, with nothing left out and nothing told twice.
+// at another node if need be and for as long as it takes, with nothing left out and nothing
+// told twice. Only the start is tried no more than Options.Attempts times.
 func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[EventBatch, error] {
 	q := &fermatav1.WatchEventsRequest{
 		Parent: c.parent(), Queues: f.Queues, JobIds: f.Jobs, Kinds: f.Kinds, Labels: f.Labels, ResumeToken: f.ResumeToken, UntilNow: f.UntilNow,
@@ -59,17 +60,18 @@ func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[Event
 		q.StartTime = timestamppb.New(f.Since)
 	}
 	return func(yield func(EventBatch, error) bool) {
+		started := false
 		for attempt := 1; ; attempt++ {
 			// Each stream begins with a token.
 			told, err := c.watchOnce(ctx, q, yield)
 			if told {
-				attempt = 1
+				attempt, started = 1, true
 			}
 			if err == nil || errors.Is(err, errLeft) {
 				return
 			}
 			wait, worthwhile := waitAfter(err, attempt)
-			if ctx.Err() != nil || !worthwhile || attempt >= c.o.Attempts || !sleep(ctx, wait) {
+			if ctx.Err() != nil || !worthwhile || !started && attempt >= c.o.Attempts || !sleep(ctx, wait) {
 				yield(EventBatch{}, err)
 				return
 			}

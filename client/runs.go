@@ -124,6 +124,14 @@ func (c *Client) BackfillJob(ctx context.Context, job string, b Backfill) (id st
 }
 
 // CancelBackfill ends a backfill; its runs that have started go on.
-func (c *Client) CancelBackfill(ctx context.Context, job, id string) (*Job, error) {
-	return call(ctx, c, c.jobs.CancelBackfill, &fermatav1.CancelBackfillRequest{Name: c.JobName(job), BackfillId: id})
+func (c *Client) CancelBackfill(ctx context.Context, job, id string) (j *Job, err error) {
+	err = c.retry(ctx, func(attempt int) error {
+		q := &fermatav1.CancelBackfillRequest{Name: c.JobName(job), BackfillId: id}
+		if j, err = c.jobs.CancelBackfill(ctx, q); attempt > 1 && IsNotFound(err) {
+			// A repetition finds no backfill if the first try worked and its answer was lost.
+			j, err = c.jobs.GetJob(ctx, &fermatav1.GetJobRequest{Name: q.GetName()})
+		}
+		return err
+	})
+	return j, err
 }

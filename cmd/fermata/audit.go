@@ -77,10 +77,11 @@ func (a *app) audit(cmd *cobra.Command, f client.AuditFilter, limit int, follow 
 			if !follow {
 				return nil
 			}
-			last = "0"
 			if n := len(records); n > 0 {
 				last = records[n-1].GetId()
 				f.From = records[n-1].GetTime().AsTime()
+			} else if last == "" {
+				last = "0" // that of no record
 			}
 			select {
 			case <-ctx.Done():

@@ -59,6 +59,10 @@ func TestAuditAndReseal(t *testing.T) {
 			t.Errorf("%v: exit code %d", args, code)
 		}
 	}
+	// Four looks.
+	if got := c.must("audit", "--job", "nightly", "--follow", "--request-timeout", "3500ms"); strings.Count(got, "PauseJob") != 1 {
+		t.Errorf("followed, each once:\n%s", got)
+	}
 	if got := c.must("payloads", "reseal"); got != "sealed 0 payloads anew, left 1 as they are\n" {
 		t.Errorf("what is sealed with the present key: %q", got)
 	}

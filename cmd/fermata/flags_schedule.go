@@ -139,7 +139,7 @@ func (s *scheduleFlags) exclusions(schedule *client.Schedule, location *time.Loc
 	}
 	for _, period := range filled(s.without.periods) {
 		from, to, ok := strings.Cut(period, "/")
-		if !ok {
+		if !ok || from == "" || to == "" {
 			return nil, usagef("--exclude-period %q: want START/END", period)
 		}
 		start, err := parseTime("--exclude-period", from, location)
@@ -184,6 +184,9 @@ func (s *scheduleFlags) rule(changed func(string) bool, now time.Time, location 
 		}}}, err
 	case changed("at"):
 		at, err := parseTime("--at", s.at, location)
+		if at == nil && err == nil {
+			err = usagef("--at is empty: give a time, or --in 0s for now")
+		}
 		return &client.Schedule{Rule: &fermatav1.Schedule_Once{Once: at}}, err
 	case changed("in"):
 		if s.in < 0 {

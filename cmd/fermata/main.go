@@ -17,6 +17,9 @@ var version = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	// The first signal ends what looks at ctx. What does not, such as a read of standard input,
+	// ends with the process at the second.
+	context.AfterFunc(ctx, stop)
 	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}, time.Now)
 	stop()
 	os.Exit(code)

@@ -75,16 +75,30 @@ func (a *app) run(ctx context.Context, c *client.Client, job string, mode fermat
 
 // awaitRuns shows the runs that have started when they have ended.
 func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Run) error {
+	type end struct {
+		run *client.Run
+		err error
+	}
 	return a.withClient(func(c *client.Client) error {
+		// All at once: one that takes long must not eat the others' time.
+		ends := make([]chan end, len(jobs))
+		for i, r := range started {
+			if ends[i] = make(chan end, 1); r != nil {
+				go func() {
+					ended, err := c.WaitRun(ctx, jobs[i], client.RunID(r))
+					ends[i] <- end{ended, err}
+				}()
+			}
+		}
 		return a.each(jobs, func(i int) error {
 			if started[i] == nil {
 				return nil // that has been told
 			}
-			run := client.RunID(started[i])
-			ended, err := c.WaitRun(ctx, jobs[i], run)
+			run, e := client.RunID(started[i]), <-ends[i]
+			ended, err := e.run, e.err
 			switch {
 			case client.IsNotFound(err):
-				return fmt.Errorf("run %s has ended and the job keeps no history: nobody knows how", run)
+				return fmt.Errorf("run %s has ended and the job no longer keeps it: nobody knows how", run)
 			case errors.Is(err, context.DeadlineExceeded):
 				return fmt.Errorf("run %s has not ended in time and goes on; see fermata jobs runs %s", run, printable(jobs[i]))
 			case err != nil:

@@ -61,13 +61,40 @@ func TestRunWaitsForItsEnd(t *testing.T) {
 	}
 }
 
+// TestRunsAreAwaitedTogether: one that takes long leaves the others their time.
+func TestRunsAreAwaitedTogether(t *testing.T) {
+	c := startCluster(t)
+	for _, id := range []string{"slow", "ping"} {
+		c.must("jobs", "create", id, "--every", "1h", "--handler", "h", "--jitter", "none")
+	}
+	done := make(chan string, 2)
+	go func() {
+		code, out, errs := c.run("jobs", "run", "slow", "ping", "--wait", "--wait-timeout", "5s")
+		if code != 1 {
+			t.Errorf("exit code %d", code)
+		}
+		done <- out
+		done <- errs
+	}()
+	for !waitingManual.MatchString(c.must("jobs", "runs", "ping")) {
+		if c.t.Context().Err() != nil {
+			t.Fatal("no manual run came")
+		}
+	}
+	c.attempt("ping", job.OutcomeSucceeded, "")
+	out, errs := <-done, <-done
+	if !strings.Contains(out, "succeeded") || strings.Contains(errs, "ping") || strings.Count(errs, "has not ended in time") != 1 {
+		t.Errorf("%s%s", out, errs)
+	}
+}
+
 // A job without a history forgets its runs with their end.
 func TestRunThatNobodyRemembers(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h", "--jitter", "none", "--history", "0")
 	ended := c.startManual("--wait")
 	c.attempt("ping", job.OutcomeSucceeded, "")
-	if code, out, errs := ended(); code != 1 || !strings.Contains(errs, "keeps no history") {
+	if code, out, errs := ended(); code != 1 || !strings.Contains(errs, "no longer keeps it") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 }

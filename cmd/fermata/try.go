@@ -47,16 +47,20 @@ func (a *app) try(ctx context.Context, c *client.Client, queue string, every tim
 	id := "fermata-try-" + strings.ToLower(rand.Text()[:10])
 	payload := client.HTTPRequest{URL: "http://127.0.0.1/"}.Payload()
 	_, err = c.CreateJob(ctx, id, &client.Job{Queue: queue, Handler: "http", Payload: payload, Schedule: client.Every(every)})
-	if err != nil {
+	if refused := status.Code(err); refused == codes.InvalidArgument || refused == codes.PermissionDenied || refused == codes.Unauthenticated {
 		return err
 	}
+	// After any other error it may be there all the same.
 	defer func() {
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryCleanup)
 		defer cancel()
-		if deleteErr := c.DeleteJob(cleanup, id, ""); deleteErr != nil {
+		if deleteErr := c.DeleteJob(cleanup, id, ""); deleteErr != nil && !client.IsNotFound(deleteErr) {
 			err = errors.Join(err, fmt.Errorf("delete %s: %w", id, deleteErr))
 		}
 	}()
+	if err != nil {
+		return err
+	}
 	if err := a.println("registered " + id + " in queue " + queue); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,30 @@ func TestTrySeesAJobBackOff(t *testing.T) {
 	}
 	if ids := c.jobs(); len(ids) > 0 {
 		t.Errorf("%v is left", ids)
+	}
+}
+
+// TestTryLeavesNothingBehind: the job was created, and the answer was lost.
+func TestTryLeavesNothingBehind(t *testing.T) {
+	c := startCluster(t)
+	cl, err := client.Dial([]string{c.address}, client.Options{Attempts: 1, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+			err := invoke(ctx, method, q, a, conn, o...)
+			if strings.HasSuffix(method, "/CreateJob") && err == nil {
+				return status.Error(codes.Unavailable, "lost")
+			}
+			return err
+		})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	a := &app{streams: streams{strings.NewReader(""), io.Discard, io.Discard}, now: time.Now}
+	if err := a.try(t.Context(), cl, "default", time.Minute); status.Code(err) != codes.Unavailable {
+		t.Errorf("%v", err)
+	}
+	if got := c.must("jobs", "list"); strings.Contains(got, "fermata-try") {
+		t.Errorf("left: %s", got)
 	}
 }
 
