@@ -20,7 +20,10 @@ type app struct {
 	addresses []string
 	namespace string
 	output    string
-	timeout   time.Duration
+	// several are the texts of a command that prints one for each of several names, which
+	// become one document; nil: each is printed as it comes.
+	several *[]string
+	timeout time.Duration
 
 	tokenFile string
 	traceTo   string

@@ -235,15 +235,23 @@ func jobNames(jobs []client.NewJob) []string {
 }
 
 // each does something to each of several jobs and goes on when one fails. With
-// one job its error is the command's.
+// one job its error is the command's; what is printed of several is one list.
 func (a *app) each(names []string, do func(i int) error) error {
 	if len(names) == 1 {
 		return do(0)
 	}
+	var texts []string
+	a.several = &texts
+	defer func() { a.several = nil }()
 	var failed []error
 	for i, name := range names {
 		if err := do(i); err != nil {
 			failed = append(failed, a.failedItem(name, i, err))
+		}
+	}
+	if len(texts) > 0 {
+		if err := a.printTexts(texts); err != nil {
+			return err
 		}
 	}
 	return worst(failed)

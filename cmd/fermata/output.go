@@ -58,10 +58,13 @@ func printOne[M proto.Message](a *app, m M, asTable func(M) error) error {
 		return asTable(m)
 	}
 	text, err := encode(m)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if a.output == "yaml" {
+	case a.several != nil:
+		*a.several = append(*a.several, text)
+		return nil
+	case a.output == "yaml":
 		return a.printYAML(text)
 	}
 	return a.println(text)

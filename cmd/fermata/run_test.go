@@ -1,9 +1,14 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
@@ -85,6 +90,35 @@ func TestRunsAreAwaitedTogether(t *testing.T) {
 	out, errs := <-done, <-done
 	if !strings.Contains(out, "succeeded") || strings.Contains(errs, "ping") || strings.Count(errs, "has not ended in time") != 1 {
 		t.Errorf("%s%s", out, errs)
+	}
+}
+
+// TestWhatIsPrintedOfSeveralIsOneDocument, and of one it is itself.
+func TestWhatIsPrintedOfSeveralIsOneDocument(t *testing.T) {
+	c := startCluster(t)
+	for _, id := range []string{"a", "b"} {
+		c.must("jobs", "create", id, "--every", "1h", "--handler", "h")
+	}
+	code, out, errs := c.run("jobs", "pause", "a", "none", "b", "-o", "json")
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 2 || code != 3 || !strings.Contains(errs, "none") {
+		t.Errorf("exit code %d, %v:\n%s%s", code, err, out, errs)
+	}
+	documents := 0
+	for d := yaml.NewDecoder(strings.NewReader(c.must("jobs", "resume", "a", "b", "-o", "yaml"))); ; documents++ {
+		var one map[string]any
+		if err := d.Decode(&one); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil || one["name"] == nil {
+			t.Fatalf("%v: %v", one, err)
+		}
+	}
+	if documents != 2 {
+		t.Errorf("%d documents", documents)
+	}
+	var one map[string]any
+	if err := json.Unmarshal([]byte(c.must("jobs", "pause", "a", "-o", "json")), &one); err != nil || one["name"] == nil {
+		t.Errorf("%v, %v", one, err)
 	}
 }
 
