@@ -60,7 +60,7 @@ func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Eve
 	t.LastOutcome, t.LastFinished, t.LastError = OutcomeDead, now, Clip(corrupt.Error(), MaxError)
 	run := t.run(Settle{Token: child.Token}, t.Attempt)
 	t.Dead++
-	t.endRun(run, OutcomeDead, Notice{Kind: RunDead, Reason: "corrupt", Error: t.LastError}, 0)
+	t.endRun(run, OutcomeDead, Notice{Kind: RunDead, Reason: DeadCorrupt, Error: t.LastError}, 0)
 	own := t.decision(Applied)
 	own.State, own.Ended, own.Notices = runPart(t.State), nil, nil
 
@@ -86,7 +86,7 @@ func (t *transition) putAside(token uint64, corrupt error) (Decision, error) {
 	t.ended = &run
 	t.Runs++
 	t.Dead++
-	t.notice(Notice{Kind: RunDead, Reason: "corrupt", Error: t.LastError})
+	t.notice(Notice{Kind: RunDead, Reason: DeadCorrupt, Error: t.LastError})
 	if t.Deleting {
 		t.deleted = true
 		t.notice(Notice{Kind: JobDeleted})

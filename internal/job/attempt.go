@@ -74,9 +74,9 @@ func (t *transition) failed(ev Settle, run Run, attempt uint32) {
 		t.place()
 		return
 	}
-	reason := "out of attempts"
+	reason := DeadOutOfAttempts
 	if ev.Permanent {
-		reason = "permanent"
+		reason = DeadPermanent
 	}
 	t.runFailed(run, OutcomeDead, Notice{Kind: RunDead, Attempt: attempt, Reason: reason, Error: t.LastError, Worker: ev.Worker}, ev.RetryAfter)
 }
@@ -192,10 +192,10 @@ func (t *transition) lose(ev Lose) Decision {
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	case t.Losses >= lease.PoisonLosses:
 		t.LastError = strconv.Itoa(lease.PoisonLosses) + " workers in a row were lost with this run"
-		t.runFailed(run, OutcomeQuarantined, Notice{Kind: RunQuarantined, Reason: "poison", Error: t.LastError}, 0)
+		t.runFailed(run, OutcomeQuarantined, Notice{Kind: RunQuarantined, Reason: DeadPoison, Error: t.LastError}, 0)
 	case t.Unacked >= lease.UndeliveredBound:
 		t.LastError = "leased " + strconv.Itoa(lease.UndeliveredBound) + " times in a row without reaching a worker"
-		t.runFailed(run, OutcomeQuarantined, Notice{Kind: RunQuarantined, Reason: "undelivered", Error: t.LastError}, 0)
+		t.runFailed(run, OutcomeQuarantined, Notice{Kind: RunQuarantined, Reason: DeadUndelivered, Error: t.LastError}, 0)
 	default:
 		t.again(run)
 	}

@@ -181,6 +181,20 @@ type Decision struct {
 	Notices []Notice
 }
 
+// Reasons of RunDead and RunQuarantined.
+const (
+	DeadOutOfAttempts = "out of attempts"
+	DeadPermanent     = "permanent"   // its handler said that trying again is useless
+	DeadPoison        = "poison"      // several workers in a row were lost with it
+	DeadUndelivered   = "undelivered" // it was leased several times in a row without reaching a worker
+	DeadCorrupt       = "corrupt"     // its state could not be read
+)
+
+// DeadReasons are all of them.
+func DeadReasons() []string {
+	return []string{DeadOutOfAttempts, DeadPermanent, DeadPoison, DeadUndelivered, DeadCorrupt}
+}
+
 // NoticeKind names a lifecycle event.
 type NoticeKind uint8
 

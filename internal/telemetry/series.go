@@ -88,7 +88,13 @@ func newQueueSeries(m *metrics, k queueKey) *queueSeries {
 	for kind, outcome := range runOutcome {
 		s.scheduled[kind] = m.runs.WithLabelValues(ns, q, outcome, triggerName(job.TriggerSchedule))
 	}
-	m.deadLetters.WithLabelValues(ns, q, "out of attempts")
+	// One of these is cause for an alert, and the first of a series is no increase of it.
+	for _, trigger := range []job.Trigger{job.TriggerManual, job.TriggerBackfill} {
+		m.runs.WithLabelValues(ns, q, runOutcome[job.RunQuarantined], triggerName(trigger))
+	}
+	for _, reason := range job.DeadReasons() {
+		m.deadLetters.WithLabelValues(ns, q, reason)
+	}
 	m.breaches.WithLabelValues(ns, q, job.LagMissed)
 	return s
 }

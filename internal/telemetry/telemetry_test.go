@@ -35,6 +35,13 @@ fermata_attempts_total{namespace="ns",outcome="lost",queue="q"} 0
 fermata_attempts_total{namespace="ns",outcome="returned",queue="q"} 0
 fermata_attempts_total{namespace="ns",outcome="succeeded",queue="q"} 1
 fermata_attempts_total{namespace="ns",outcome="timed_out",queue="q"} 0
+# HELP fermata_dead_letters_total Runs that ended as dead letters, by reason.
+# TYPE fermata_dead_letters_total counter
+fermata_dead_letters_total{namespace="ns",queue="q",reason="corrupt"} 0
+fermata_dead_letters_total{namespace="ns",queue="q",reason="out of attempts"} 1
+fermata_dead_letters_total{namespace="ns",queue="q",reason="permanent"} 0
+fermata_dead_letters_total{namespace="ns",queue="q",reason="poison"} 0
+fermata_dead_letters_total{namespace="ns",queue="q",reason="undelivered"} 0
 # HELP fermata_early_starts_total Attempts that started before their due time; any is an error.
 # TYPE fermata_early_starts_total counter
 fermata_early_starts_total{namespace="ns",queue="q"} 1
@@ -46,10 +53,12 @@ fermata_nominal_skipped_total{namespace="ns",queue="q",reason="overlap"} 7
 fermata_runs_total{namespace="ns",outcome="cancelled",queue="q",trigger="schedule"} 0
 fermata_runs_total{namespace="ns",outcome="dead",queue="q",trigger="manual"} 1
 fermata_runs_total{namespace="ns",outcome="dead",queue="q",trigger="schedule"} 0
+fermata_runs_total{namespace="ns",outcome="quarantined",queue="q",trigger="backfill"} 0
+fermata_runs_total{namespace="ns",outcome="quarantined",queue="q",trigger="manual"} 0
 fermata_runs_total{namespace="ns",outcome="quarantined",queue="q",trigger="schedule"} 0
 fermata_runs_total{namespace="ns",outcome="succeeded",queue="q",trigger="schedule"} 1
 `
-	err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_attempts_total",
+	err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_attempts_total", "fermata_dead_letters_total",
 		"fermata_early_starts_total", "fermata_nominal_skipped_total", "fermata_runs_total")
 	if err != nil {
 		t.Error(err)
