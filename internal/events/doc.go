@@ -12,6 +12,8 @@
 //     its watch ends with job.ErrEventsGone.
 //  3. What happened to one job is told in the order in which it was stored. Between
 //     jobs the order is that of the shards' clocks, as far as a look saw both.
+//     A shard that cannot be read holds up no others, but for the look that finds
+//     that out: it is asked for apart from them until it is back.
 //  4. A token is the place in each shard after what was sent with it: who resumes from
 //     it is told everything that follows, and nothing that came before.
 //  5. Whoever starts a goroutine waits for it: Run returns when its context ends, and

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ type Store interface {
 	Shards() int
 	// RecordsEvents tells whether there is anything to see at all.
 	RecordsEvents() bool
+	// Events and LastEvents answer beside an error for the shards that could be read; the
+	// page of any other has an Err, and its place is not Exact.
 	Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error)
 	LastEvents(ctx context.Context) ([]job.Place, error)
 	Announce(...job.Happening)
@@ -57,13 +60,16 @@ type Feed struct {
 	mu       sync.Mutex
 	users    int
 	watchers int
-	known    bool // last is what is there
-	last     []job.Place
-	windows  [][]job.Happening // newest last, without gaps
-	changed  chan struct{}     // closed when there is news
-	wanted   chan struct{}     // tells Run that there is a user
-	done     chan struct{}     // closed when Run has ended
-	ended    bool
+	// last is what is there; nil until that is known. It is not Exact for shards that have
+	// been away ever since.
+	last []job.Place
+	// away are the shards that could not be read when they were last asked for.
+	away    []bool
+	windows [][]job.Happening // newest last, without gaps
+	changed chan struct{}     // closed when there is news
+	wanted  chan struct{}     // tells Run that there is a user
+	done    chan struct{}     // closed when Run has ended
+	ended   bool
 }
 
 // New makes a feed; Run makes it work.
@@ -76,7 +82,7 @@ func New(o Options) (*Feed, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	f := &Feed{
-		o: o, metrics: newMetrics(), windows: make([][]job.Happening, o.Store.Shards()),
+		o: o, metrics: newMetrics(), windows: make([][]job.Happening, o.Store.Shards()), away: make([]bool, o.Store.Shards()),
 		changed: make(chan struct{}), wanted: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	return f, f.metrics.register(o.Registerer)
@@ -110,6 +116,9 @@ func (f *Feed) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	var seeking sync.WaitGroup
+	defer seeking.Wait()
+	seeking.Go(func() { f.seek(ctx) })
 	flush := time.NewTicker(flushEvery)
 	defer flush.Stop()
 	look := time.NewTimer(0)
@@ -129,7 +138,7 @@ func (f *Feed) Run(ctx context.Context) error {
 			if !f.used() {
 				continue // the next user begins anew
 			}
-			more, err := f.look(ctx)
+			more, err := f.look(ctx, false)
 			if text := textOf(err); text != fault && ctx.Err() == nil {
 				if fault = text; err != nil {
 					f.o.Logger.Warn("events cannot be read", "error", err)
@@ -140,6 +149,22 @@ func (f *Feed) Run(ctx context.Context) error {
 				pause = 0
 			}
 			look.Reset(pause)
+		}
+	}
+}
+
+// seek looks at shards that are away until ctx ends. What is away is slow to say so: the
+// others' looks do not wait for it.
+func (f *Feed) seek(ctx context.Context) {
+	poll := time.NewTicker(f.o.Poll)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+			// That it is away, and why, was told when it was found out.
+			_, _ = f.look(ctx, true)
 		}
 	}
 }
@@ -183,7 +208,7 @@ func (f *Feed) Use() (release func()) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.users--; f.users == 0 {
-			f.known = false
+			f.last = nil
 			clear(f.windows)
 		}
 	})
@@ -195,45 +220,88 @@ func (f *Feed) used() bool {
 	return f.users > 0
 }
 
-// look reads what is new; more tells that there is more of it already.
-func (f *Feed) look(ctx context.Context) (more bool, err error) {
-	f.mu.Lock()
-	known, last := f.known, f.last
-	f.mu.Unlock()
-	if !known {
-		if last, err = f.o.Store.LastEvents(ctx); err != nil {
-			return false, err
-		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.users > 0 { // or the next user would begin with places of long ago
-			f.known, f.last = true, last
-			f.announceLocked()
-		}
-		return false, nil
+// look reads what is new in the shards that could be read when they were last asked for,
+// or in those that are away; more tells that there is more of it already.
+func (f *Feed) look(ctx context.Context, away bool) (more bool, err error) {
+	asks, unknown := f.asks(away)
+	if unknown {
+		err = f.findLast(ctx)
 	}
-	asks := make([]job.EventsAsk, len(last))
-	for shard, place := range last {
-		asks[shard] = job.EventsAsk{Shard: shard, After: place, Limit: pageSize}
+	if len(asks) == 0 {
+		return false, err
 	}
 	pages, err := f.o.Store.Events(ctx, asks)
-	if err != nil {
+	if ctx.Err() != nil {
 		return false, err
+	}
+	return f.takeOver(asks, pages), err
+}
+
+// asks are those of a look. unknown: where some shards end is to be found first.
+func (f *Feed) asks(away bool) (asks []job.EventsAsk, unknown bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.last == nil {
+		return nil, !away
+	}
+	for shard, place := range f.last {
+		switch {
+		case f.away[shard] != away:
+		case place.Exact():
+			asks = append(asks, job.EventsAsk{Shard: shard, After: place, Limit: pageSize})
+		default:
+			unknown = true
+		}
+	}
+	return asks, unknown
+}
+
+// findLast finds where the shards end of which that is unknown.
+func (f *Feed) findLast(ctx context.Context) error {
+	found, err := f.o.Store.LastEvents(ctx)
+	if !slices.ContainsFunc(found, job.Place.Exact) {
+		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.known {
-		return false, nil // the last user has gone meanwhile
+	if f.users == 0 {
+		return err // or the next user would begin with places of long ago
 	}
-	news := false
-	f.last = append([]job.Place(nil), last...)
-	for shard, page := range pages {
-		n := len(page.Happenings)
+	last, news := slices.Clone(f.last), f.last == nil
+	if last == nil {
+		last = slices.Repeat([]job.Place{job.PlaceBefore(0)}, len(found))
+	}
+	for shard, place := range found {
+		if !last[shard].Exact() {
+			last[shard], f.away[shard] = place, !place.Exact()
+			news = news || place.Exact()
+		}
+	}
+	f.last = last
+	if news {
+		f.announceLocked()
+	}
+	return err
+}
+
+// takeOver takes over what a look has read.
+func (f *Feed) takeOver(asks []job.EventsAsk, pages []job.EventsPage) (more bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last, news := slices.Clone(f.last), false
+	for i, page := range pages {
+		shard, n := asks[i].Shard, len(page.Happenings)
+		if last == nil || last[shard] != asks[i].After {
+			continue // the feed has begun anew meanwhile, or another look was first
+		}
+		// Who waits for a shard that is back has to hear of that.
+		news = news || n > 0 || f.away[shard] && page.Err == nil
+		f.away[shard] = page.Err != nil
 		if n == 0 {
 			continue
 		}
-		news, more = true, more || n == pageSize
-		f.last[shard] = page.Happenings[n-1].Place
+		more = more || n == pageSize
+		last[shard] = page.Happenings[n-1].Place
 		w := f.windows[shard]
 		if page.Gap {
 			w = nil
@@ -244,10 +312,11 @@ func (f *Feed) look(ctx context.Context) (more bool, err error) {
 		}
 		f.windows[shard] = w
 	}
+	f.last = last
 	if news {
 		f.announceLocked()
 	}
-	return more, nil
+	return more
 }
 
 func (f *Feed) announceLocked() {
@@ -255,19 +324,32 @@ func (f *Feed) announceLocked() {
 	f.changed = make(chan struct{})
 }
 
-// News returns the place of the newest entry of each shard, once that is known, and a
+// News returns the place of the newest entry of each shard, once all are known, and a
 // channel that is closed when there is something newer. Nobody may write to the
 // places.
 func (f *Feed) News() (last []job.Place, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.known {
+	if slices.ContainsFunc(f.last, func(p job.Place) bool { return !p.Exact() }) {
 		return nil, f.changed
 	}
 	return f.last, f.changed
 }
 
-// Read reads what was asked for, from what is at hand where that will do.
+// behind lists the shards that can be read and may have something after these places.
+func (f *Feed) behind(places []job.Place) (shards []int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for shard, place := range places {
+		if f.last == nil || !f.away[shard] && place.Before(f.last[shard]) {
+			shards = append(shards, shard)
+		}
+	}
+	return shards
+}
+
+// Read reads what was asked for, from what is at hand where that will do. With an error
+// come the pages of those shards that could be read.
 func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
 	pages := make([]job.EventsPage, len(asks))
 	var far []job.EventsAsk
@@ -288,12 +370,26 @@ func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage
 	for k, page := range read {
 		pages[places[k]] = page
 	}
+	if ctx.Err() == nil {
+		f.missed(far, read)
+	}
 	return pages, err
+}
+
+// missed notes which shards could not be read: the next one need not wait for them.
+func (f *Feed) missed(asks []job.EventsAsk, pages []job.EventsPage) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, page := range pages {
+		if page.Err != nil && f.last != nil {
+			f.away[asks[i].Shard] = true
+		}
+	}
 }
 
 func (f *Feed) atHandLocked(a job.EventsAsk) ([]job.Happening, bool) {
 	w := f.windows[a.Shard]
-	if !f.known || !a.After.Exact() || len(w) == 0 || a.After.Seq+1 < w[0].Place.Seq {
+	if f.last == nil || !a.After.Exact() || len(w) == 0 || a.After.Seq+1 < w[0].Place.Seq {
 		return nil, false
 	}
 	from := a.After.Seq + 1 - w[0].Place.Seq

@@ -26,7 +26,7 @@ type memory struct {
 	reads   int
 	flushes int
 	news    []job.Happening
-	err     error
+	away    [3]bool
 	// meanwhile is done while the last places are read, once.
 	meanwhile func()
 }
@@ -44,12 +44,42 @@ func (m *memory) happen(shard int, ms int64, kind, id string) {
 	})
 }
 
+// setAway has the server of a shard go away, or come back.
+func (m *memory) setAway(shard int, away bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.away[shard] = away
+}
+
+// opTimeout is what a read takes that asks for a shard that is away.
+const opTimeout = 5 * time.Second
+
+// awayLocked is the error of a read of these shards.
+func (m *memory) awayLocked(shards ...int) error {
+	if !slices.ContainsFunc(shards, func(shard int) bool { return m.away[shard] }) {
+		return nil
+	}
+	m.mu.Unlock()
+	time.Sleep(opTimeout)
+	m.mu.Lock()
+	return job.ErrUnavailable
+}
+
 func (m *memory) Events(_ context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reads++
+	shards := make([]int, len(asks))
+	for i, a := range asks {
+		shards[i] = a.Shard
+	}
+	err := m.awayLocked(shards...)
 	pages := make([]job.EventsPage, len(asks))
 	for i, a := range asks {
+		if err != nil && m.away[a.Shard] {
+			pages[i].Err = err
+			continue
+		}
 		for _, h := range m.streams[a.Shard][m.trimmed[a.Shard]:] {
 			if a.After.Before(h.Place) && len(pages[i].Happenings) < a.Limit {
 				pages[i].Happenings = append(pages[i].Happenings, h)
@@ -59,7 +89,7 @@ func (m *memory) Events(_ context.Context, asks []job.EventsAsk) ([]job.EventsPa
 			pages[i].Gap = list[0].Place.Seq != a.After.Seq+1
 		}
 	}
-	return pages, m.err
+	return pages, err
 }
 
 func (m *memory) LastEvents(context.Context) ([]job.Place, error) {
@@ -70,13 +100,17 @@ func (m *memory) LastEvents(context.Context) ([]job.Place, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reads++
+	err := m.awayLocked(0, 1, 2)
 	places := make([]job.Place, len(m.streams))
 	for i, s := range m.streams {
-		if len(s) > 0 {
+		switch {
+		case err != nil && m.away[i]:
+			places[i] = job.PlaceBefore(0)
+		case len(s) > 0:
 			places[i] = s[len(s)-1].Place
 		}
 	}
-	return places, m.err
+	return places, err
 }
 
 func (m *memory) Announce(h ...job.Happening) {
@@ -311,6 +345,86 @@ func TestWhoComesTooLate(t *testing.T) {
 	})
 }
 
+// TestAShardThatIsAwayHoldsUpNoOthers, for longer than it takes to find that out: watchers
+// hear what happens elsewhere, none of it is lost, and what happened in the late shard is
+// told in its order when that is back. So it is of one who was there before, of one who
+// begins meanwhile, and of one who resumes.
+func TestAShardThatIsAwayHoldsUpNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		m.happen(0, 5, job.KindRunDead, "old")
+		m.happen(1, 2, job.KindRunDead, "late old")
+		f, stop := feed(t, m, 0)
+		defer stop()
+		there := follow(f, job.EventQuery{})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		token := there.token
+		m.happen(1, 10, job.KindRunDead, "late 1")
+		m.setAway(1, true)
+		time.Sleep(2 * opTimeout)
+		begun, from, resumed := follow(f, job.EventQuery{}), follow(f, job.EventQuery{FromMS: 11}), follow(f, job.EventQuery{Token: token})
+		time.Sleep(2 * opTimeout)
+		if err := f.Watch(t.Context(), job.EventQuery{ToNow: true}, (&watcher{}).take); !errors.Is(err, job.ErrUnavailable) {
+			t.Errorf("what there is now: %v", err)
+		}
+		all := []*watcher{there, begun, from, resumed}
+		var want []string
+		for i := range 5 * window { // a minute and more
+			m.happen(0, int64(20+i), job.KindRunDead, fmt.Sprint(i))
+			want = append(want, fmt.Sprintf("run.dead %d", i))
+			time.Sleep(DefaultPoll)
+			synctest.Wait()
+			for n, w := range all {
+				if !slices.Equal(w.told, want) {
+					t.Fatalf("watcher %d is told %d events of %d", n, len(w.told), len(want))
+				}
+			}
+		}
+		m.happen(1, 20_000, job.KindRunDead, "late 2")
+		m.setAway(1, false)
+		time.Sleep(2 * opTimeout)
+		synctest.Wait()
+		late := []string{"run.dead late 1", "run.dead late 2"}
+		for n, more := range [][]string{late, late, late[1:], late} {
+			all[n].stop()
+			if got := all[n].told[len(want):]; !slices.Equal(got, more) {
+				t.Errorf("watcher %d is told %v, want %v", n, got, more)
+			}
+		}
+	})
+}
+
+// TestAFeedBeginsBesideAShardThatIsAway: it knows where that ends when it is back.
+func TestAFeedBeginsBesideAShardThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		m.happen(0, 5, job.KindRunDead, "old")
+		m.happen(1, 6, job.KindRunDead, "late")
+		m.setAway(1, true)
+		f, stop := feed(t, m, 0)
+		defer stop()
+		w := follow(f, job.EventQuery{})
+		time.Sleep(2 * opTimeout)
+		m.happen(0, 7, job.KindRunDead, "new")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		wantTold(t, "meanwhile", w, "run.dead new")
+		if last, _ := f.News(); last != nil {
+			t.Errorf("the feed knows %v", last)
+		}
+		m.setAway(1, false)
+		time.Sleep(2 * opTimeout)
+		m.happen(1, 8, job.KindRunDead, "later")
+		time.Sleep(time.Second)
+		if last, _ := f.News(); last == nil || last[1].Seq != 2 {
+			t.Errorf("the feed knows %v", last)
+		}
+		w.stop()
+		wantTold(t, "when it is back", w, "run.dead new", "run.dead late", "run.dead later")
+	})
+}
+
 // TestWatchesEnd where they must: too many, off, a token of another cluster, a node that
 // stops, a store that fails.
 func TestWatchesEnd(t *testing.T) {
@@ -348,7 +462,7 @@ func TestWatchesEnd(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		end()
-		failing := &memory{err: job.ErrUnavailable}
+		failing := &memory{away: [3]bool{true, true, true}}
 		broken, end := feed(t, failing, 0)
 		if err := broken.Watch(t.Context(), job.EventQuery{}, nobody); !errors.Is(err, job.ErrUnavailable) {
 			t.Errorf("%v", err)

@@ -111,14 +111,15 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// begin finds the places to begin at.
+// begin finds the places to begin at. What there is now is known of all shards or not at
+// all; what comes is told of those that are away when they are back.
 func (w *watch) begin(ctx context.Context) error {
 	shards := w.f.o.Store.Shards()
 	last, err := w.f.o.Store.LastEvents(ctx)
-	if err != nil {
+	if err != nil && (w.q.ToNow || !slices.ContainsFunc(last, job.Place.Exact)) {
 		return err
 	}
-	w.places = last
+	w.places = slices.Clone(last)
 	if w.q.ToNow {
 		w.until = slices.Clone(last)
 	}
@@ -129,7 +130,7 @@ func (w *watch) begin(ctx context.Context) error {
 			return job.Invalid("resume_token", "is not one that WatchEvents of this cluster gave")
 		}
 		for shard, p := range places {
-			if last[shard].Before(p) {
+			if last[shard].Exact() && p.Exact() && last[shard].Before(p) {
 				// Redis lost what it was told of.
 				return job.ErrEventsGone
 			}
@@ -137,22 +138,41 @@ func (w *watch) begin(ctx context.Context) error {
 		w.places = places
 	case w.q.FromMS > 0:
 		for shard, p := range last {
-			if p.MS >= w.q.FromMS {
+			if !p.Exact() || p.MS >= w.q.FromMS {
 				w.places[shard] = job.PlaceBefore(w.q.FromMS)
 			}
 		}
+	default:
+		w.beginBeside(last)
 	}
 	return nil
 }
 
-// round tells what there is at once. more: there is more of it.
+// beginBeside has shards that are away begin with what comes after the newest of the
+// others: rather too early than too late.
+func (w *watch) beginBeside(last []job.Place) {
+	newest := int64(0)
+	for _, p := range last {
+		if p.Exact() {
+			newest = max(newest, p.MS)
+		}
+	}
+	for shard, p := range last {
+		if !p.Exact() {
+			w.places[shard] = job.PlaceBefore(newest)
+		}
+	}
+}
+
+// round tells what there is at once. more: there is more of it. Shards that cannot be read
+// hold up no others, as long as there are others.
 func (w *watch) round(ctx context.Context) (more bool, err error) {
 	asks := w.asks()
 	if len(asks) == 0 {
 		return false, nil
 	}
 	pages, err := w.f.Read(ctx, asks)
-	if err != nil {
+	if err != nil && (w.until != nil || !slices.ContainsFunc(pages, func(p job.EventsPage) bool { return p.Err == nil })) {
 		return false, err
 	}
 	// Of shards with more to come nothing is known after the end of their page, so that
@@ -178,18 +198,23 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 
 // asks are those for shards that may have something.
 func (w *watch) asks() []job.EventsAsk {
-	last, _ := w.f.News()
 	var asks []job.EventsAsk
-	for shard, place := range w.places {
-		end := last
-		if w.until != nil {
-			end = w.until
-		}
-		if end == nil || place.Before(end[shard]) {
-			asks = append(asks, job.EventsAsk{Shard: shard, After: place, Limit: pageSize})
-		}
+	for _, shard := range w.behind() {
+		asks = append(asks, job.EventsAsk{Shard: shard, After: w.places[shard], Limit: pageSize})
 	}
 	return asks
+}
+
+func (w *watch) behind() (shards []int) {
+	if w.until == nil {
+		return w.f.behind(w.places)
+	}
+	for shard, place := range w.places {
+		if place.Before(w.until[shard]) {
+			shards = append(shards, shard)
+		}
+	}
+	return shards
 }
 
 // tell sends what the filter selects.

@@ -23,10 +23,11 @@ type EventsAsk struct {
 }
 
 // EventsPage answers an EventsAsk. Gap: what followed After at once is gone. A place
-// made of an instant knows of no gap.
+// made of an instant knows of no gap. Err: the shard could not be read.
 type EventsPage struct {
 	Happenings []Happening
 	Gap        bool
+	Err        error
 }
 
 // EventQuery is what a watcher wants.

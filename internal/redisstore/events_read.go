@@ -6,7 +6,9 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Events reads what was asked for, all of it in one round trip to each server.
+// Events reads what was asked for, all of it in one round trip to each server. With an
+// error come the pages of those shards that could be read: a server that is away must not
+// hide the others'.
 func (s *Store) Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
 	if s.events == nil {
 		return nil, job.ErrEventsOff
@@ -16,11 +18,12 @@ func (s *Store) Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsP
 		key := s.shards[a.Shard].events
 		ops[i] = command("events", key, "xrange", key, "("+placeText(a.After), "+", "count", a.Limit)
 	}
-	if err := s.perform(ctx, ops...); err != nil {
-		return nil, err
-	}
+	err := s.perform(ctx, ops...)
 	pages := make([]job.EventsPage, len(asks))
 	for i, o := range ops {
+		if pages[i].Err = o.err; o.err != nil {
+			continue
+		}
 		for k := range o.reply {
 			entry := o.reply.list(k)
 			pages[i].Happenings = append(pages[i].Happenings, decodeHappening(asks[i].Shard, entry.text(0), entry.list(1).text(1)))
@@ -29,11 +32,12 @@ func (s *Store) Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsP
 			pages[i].Gap = list[0].Place.Seq != asks[i].After.Seq+1
 		}
 	}
-	return pages, nil
+	return pages, err
 }
 
 // LastEvents returns the place of the last event of each shard; zero where none is
-// kept.
+// kept. With an error come the places of those shards that could be read; that of any
+// other is not Exact.
 func (s *Store) LastEvents(ctx context.Context) ([]job.Place, error) {
 	if s.events == nil {
 		return nil, job.ErrEventsOff
@@ -42,14 +46,15 @@ func (s *Store) LastEvents(ctx context.Context) ([]job.Place, error) {
 	for i, k := range s.shards {
 		ops[i] = command("events", k.events, "xrevrange", k.events, "+", "-", "count", 1)
 	}
-	if err := s.perform(ctx, ops...); err != nil {
-		return nil, err
-	}
+	err := s.perform(ctx, ops...)
 	places := make([]job.Place, len(ops))
 	for i, o := range ops {
-		if len(o.reply) > 0 {
+		switch {
+		case o.err != nil:
+			places[i] = job.PlaceBefore(0)
+		case len(o.reply) > 0:
 			places[i], _ = parsePlace(o.reply.list(0).text(0)) // Redis made it
 		}
 	}
-	return places, nil
+	return places, err
 }

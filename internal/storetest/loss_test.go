@@ -126,6 +126,42 @@ func TestEventsOfHealthyServers(t *testing.T) {
 	cluster.Master(1).Resume()
 }
 
+// TestEventsOfHealthyServersAreRead loses a master without a replica: what is in the streams
+// of the others is read beside the error, and where they end.
+func TestEventsOfHealthyServersAreRead(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
+	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) {
+		o.Shards, o.KeepEvents = 3, redisstore.MinKeepEvents
+	})
+	w.Damaged()
+	for shard := range 3 {
+		w.Store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: shard, Node: "n"})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := w.Store.FlushEvents(ctx); err != nil {
+		t.Fatal(err)
+	}
+	cluster.KillMaster(1)
+	last, err := w.Store.LastEvents(ctx)
+	if !errors.Is(err, job.ErrUnavailable) || len(last) != 3 {
+		t.Fatalf("%v, %v", last, err)
+	}
+	pages, err := w.Store.Events(ctx, []job.EventsAsk{{Shard: 2, Limit: 10}, {Shard: 1, Limit: 10}, {Shard: 0, Limit: 10}})
+	if !errors.Is(err, job.ErrUnavailable) || len(pages) != 3 {
+		t.Fatalf("%+v, %v", pages, err)
+	}
+	for _, shard := range []int{0, 2} {
+		page := pages[2-shard]
+		if page.Err != nil || len(page.Happenings) != 1 || page.Happenings[0].Place != last[shard] || last[shard].Seq != 1 {
+			t.Errorf("shard %d: %+v, its last is %v", shard, page, last[shard])
+		}
+	}
+	if !errors.Is(pages[1].Err, job.ErrUnavailable) || len(pages[1].Happenings) != 0 || last[1].Exact() {
+		t.Errorf("the shard that nobody serves: %+v, its last is %v", pages[1], last[1])
+	}
+}
+
 // TestTokenAfterLostGrant lets a failover lose the grant of another process, to a
 // server whose clock is behind: the next token is greater all the same.
 func TestTokenAfterLostGrant(t *testing.T) {

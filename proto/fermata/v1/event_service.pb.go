@@ -38,7 +38,8 @@ type WatchEventsRequest struct {
 	ResumeToken string `protobuf:"bytes,6,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
 	// Begin with what is kept from here on, inclusive.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// End when what there was when the stream began has been told.
+	// End when what there was when the stream began has been told. UNAVAILABLE while some
+	// of it cannot be read.
 	UntilNow      bool `protobuf:"varint,8,opt,name=until_now,json=untilNow,proto3" json:"until_now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
