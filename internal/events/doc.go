@@ -15,7 +15,9 @@
 //     A shard that cannot be read holds up no others, but for the look that finds
 //     that out: it is asked for apart from them until it is back.
 //  4. A token is the place in each shard after what was sent with it: who resumes from
-//     it is told everything that follows, and nothing that came before.
+//     it is told everything that follows, and nothing that came before. A watch that
+//     begins at an instant looks for the events there first: a token that knows the
+//     instant only would not show what is trimmed behind it.
 //  5. Whoever starts a goroutine waits for it: Run returns when its context ends, and
 //     so does each Watch with job.ErrDraining.
 package events

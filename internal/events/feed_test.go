@@ -345,6 +345,51 @@ func TestWhoComesTooLate(t *testing.T) {
 	})
 }
 
+// TestTheFirstTokenOfAnInstantKnowsWhatFollows: what is trimmed behind it is missed, as it is
+// behind any other. A token that knows an instant only is good as long as nothing after
+// that can be missing.
+func TestTheFirstTokenOfAnInstantKnowsWhatFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		for i := range 10 {
+			m.happen(0, int64(i+1), job.KindRunDead, fmt.Sprint(i+1))
+		}
+		f, stop := feed(t, m, 0)
+		defer stop()
+		begun := errors.New("begun")
+		token := func(q job.EventQuery) (token string) {
+			err := f.Watch(t.Context(), q, func(b job.EventBatch) error {
+				token = b.Token
+				return begun
+			})
+			if !errors.Is(err, begun) {
+				t.Fatal(err)
+			}
+			return token
+		}
+		first, tenth := token(job.EventQuery{FromMS: 1}), token(job.EventQuery{FromMS: 10})
+		vague := func(ms int64) string { return job.EncodePlaces([]job.Place{job.PlaceBefore(ms), {}, {}}) }
+		for _, c := range []struct {
+			trimmed int
+			token   string
+			gone    bool
+			told    int
+		}{
+			{0, first, false, 10}, {0, vague(3), false, 8}, {0, vague(20), false, 0},
+			{5, first, true, 0}, {5, tenth, false, 1}, {5, vague(3), true, 0}, {5, vague(8), false, 3},
+		} {
+			m.mu.Lock()
+			m.trimmed[0] = c.trimmed
+			m.mu.Unlock()
+			w := &watcher{}
+			err := f.Watch(t.Context(), job.EventQuery{Token: c.token, ToNow: true}, w.take)
+			if errors.Is(err, job.ErrEventsGone) != c.gone || !c.gone && err != nil || len(w.told) != c.told {
+				t.Errorf("%+v: told %v, %v", c, w.told, err)
+			}
+		}
+	})
+}
+
 // TestAShardThatIsAwayHoldsUpNoOthers, for longer than it takes to find that out: watchers
 // hear what happens elsewhere, none of it is lost, and what happened in the late shard is
 // told in its order when that is back. So it is of one who was there before, of one who

@@ -145,7 +145,7 @@ func (w *watch) begin(ctx context.Context) error {
 	default:
 		w.beginBeside(last)
 	}
-	return nil
+	return w.settle(ctx, last)
 }
 
 // beginBeside has shards that are away begin with what comes after the newest of the
@@ -162,6 +162,39 @@ func (w *watch) beginBeside(last []job.Place) {
 			w.places[shard] = job.PlaceBefore(newest)
 		}
 	}
+}
+
+// settle makes exact what places were made of instants, where their shards can be read:
+// what goes missing after a token is noticed by its number.
+func (w *watch) settle(ctx context.Context, last []job.Place) error {
+	var next, first []job.EventsAsk
+	for shard, p := range w.places {
+		switch {
+		case p.Exact() || !last[shard].Exact():
+		case last[shard].Before(p):
+			w.places[shard] = last[shard]
+		default:
+			next = append(next, job.EventsAsk{Shard: shard, After: p, Limit: 1})
+			first = append(first, job.EventsAsk{Shard: shard, After: job.PlaceBefore(0), Limit: 1})
+		}
+	}
+	if len(next) == 0 {
+		return nil
+	}
+	// Of shards that have just gone away the places stay as they are.
+	pages, _ := w.f.o.Store.Events(ctx, append(next, first...))
+	for i := range next {
+		after, kept := pages[i].Happenings, pages[len(next)+i].Happenings
+		if len(after) == 0 || len(kept) == 0 {
+			continue
+		}
+		shard := next[i].Shard
+		if w.q.Token != "" && kept[0].Place.Seq > 1 && w.places[shard].Before(kept[0].Place) {
+			return job.ErrEventsGone // or it may be
+		}
+		w.places[shard] = job.Place{MS: after[0].Place.MS, Seq: after[0].Place.Seq - 1}
+	}
+	return nil
 }
 
 // round tells what there is at once. more: there is more of it. Shards that cannot be read
