@@ -393,7 +393,8 @@ func (f *Feed) atHandLocked(a job.EventsAsk) ([]job.Happening, bool) {
 		return nil, false
 	}
 	from := a.After.Seq + 1 - w[0].Place.Seq
-	if from > uint64(len(w)) || from > 0 && w[from-1].Place != a.After {
+	// At the end of the window nothing is known of what follows: the look is of a while ago.
+	if from >= uint64(len(w)) || from > 0 && w[from-1].Place != a.After {
 		return nil, false
 	}
 	if from == 0 && !a.After.Before(w[0].Place) {

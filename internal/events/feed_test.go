@@ -345,6 +345,33 @@ func TestWhoComesTooLate(t *testing.T) {
 	})
 }
 
+// TestWhatThereIsNowIsToldToItsEnd: also what the feed has not looked at yet, beside what it
+// has at hand.
+func TestWhatThereIsNowIsToldToItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		f, stop := feed(t, m, 0)
+		defer stop()
+		there := follow(f, job.EventQuery{})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		begin := there.token
+		m.happen(0, 1, job.KindRunDead, "a")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		m.happen(0, 2, job.KindRunDead, "b")
+		m.happen(1, 3, job.KindRunDead, "c")
+		for token, want := range map[string][]string{there.token: {"run.dead b", "run.dead c"}, begin: {"run.dead a", "run.dead b", "run.dead c"}} {
+			w := &watcher{}
+			if err := f.Watch(t.Context(), job.EventQuery{Token: token, ToNow: true}, w.take); err != nil {
+				t.Error(err)
+			}
+			wantTold(t, "to now", w, want...)
+		}
+		there.stop()
+	})
+}
+
 // TestTheFirstTokenOfAnInstantKnowsWhatFollows: what is trimmed behind it is missed, as it is
 // behind any other. A token that knows an instant only is good as long as nothing after
 // that can be missing.

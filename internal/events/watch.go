@@ -217,7 +217,10 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 			return false, job.ErrEventsGone
 		}
 		n := len(page.Happenings)
-		if n == asks[i].Limit {
+		switch {
+		case n == 0 && w.until != nil:
+			return false, job.ErrEventsGone // which were there when the watch began
+		case n == asks[i].Limit, w.until != nil && page.Happenings[n-1].Place.Before(w.until[asks[i].Shard]):
 			more, bound = true, min(bound, page.Happenings[n-1].Place.MS)
 		}
 		all = append(all, page.Happenings...)
