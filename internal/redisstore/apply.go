@@ -27,6 +27,11 @@ const (
 // stored. A reply whose Err is job.ErrDurability is complete; with any other Err
 // it is empty, and the call may be repeated.
 func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply {
+	return s.apply(ctx, shard, writes, true)
+}
+
+// apply is Apply. Only one writer of a shard at a time may take along what was announced.
+func (s *Store) apply(ctx context.Context, shard int, writes []job.Write, takesAlong bool) job.ApplyReply {
 	groups, err := applyGroups(s.form(), writes)
 	if err != nil {
 		return job.ApplyReply{Err: err}
@@ -35,6 +40,11 @@ func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.Ap
 		return job.ApplyReply{Err: err}
 	}
 	calls := s.applyCalls(shard, groups)
+	if takesAlong && s.events != nil {
+		for _, c := range calls {
+			c.news = s.events.take(ctx, shard, c.items)
+		}
+	}
 	s.runApply(ctx, calls, writes)
 	return s.readApply(writes, calls)
 }
@@ -72,7 +82,7 @@ type applyCall struct {
 	items []*applyItem
 	lanes *laneKeys
 	op    *op
-	news  []announced // events that go with it, of no record
+	news  []announced // events that go with it, before its own
 }
 
 // applyCalls cuts groups into calls. A record is in a call once at most, and a
@@ -112,7 +122,7 @@ func (s *Store) applyCalls(shard int, groups [][]*applyItem) []*applyCall {
 // build makes the call's op. A lean one leaves out what may be left out. Plain items
 // of like steps in one lane are a group of the script's, any other item is one of its
 // own, of number 0.
-func (c *applyCall) build(ctx context.Context, s *Store, writes []job.Write, lean bool) *op {
+func (c *applyCall) build(s *Store, writes []job.Write, lean bool) *op {
 	keys := s.shards[c.shard]
 	fixed := []string{keys.meta, keys.state, keys.def, keys.hist, keys.lanes, keys.lock}
 	c.lanes = newLaneKeys(keys, len(fixed))
@@ -146,7 +156,7 @@ func (c *applyCall) build(ctx context.Context, s *Store, writes []job.Write, lea
 	}
 	names := c.lanes.appendTo(fixed)
 	if s.events != nil {
-		names, argv = append(names, keys.events), c.withEvents(ctx, s, argv, writes)
+		names, argv = append(names, keys.events), c.withEvents(s, argv, writes)
 	}
 	c.op = call(s.scripts.apply, c.shard, names, argv)
 	return c.op
@@ -160,7 +170,7 @@ func (s *Store) runApply(ctx context.Context, calls []*applyCall, writes []job.W
 		if !slices.IsSortedFunc(c.items, compareItems) { // most often all are alike
 			slices.SortStableFunc(c.items, compareItems)
 		}
-		ops[i] = c.build(ctx, s, writes, false)
+		ops[i] = c.build(s, writes, false)
 	}
 	s.run(ctx, ops)
 	var lean []*op
@@ -168,7 +178,7 @@ func (s *Store) runApply(ctx context.Context, calls []*applyCall, writes []job.W
 		if redis.IsOOMError(c.op.err) {
 			uncertain := c.op.uncertain
 			s.forgo(c)
-			lean = append(lean, c.build(ctx, s, writes, true))
+			lean = append(lean, c.build(s, writes, true))
 			c.op.uncertain = uncertain
 		}
 	}

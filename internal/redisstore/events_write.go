@@ -17,8 +17,10 @@ const newsPerShard = 4096
 // eventLine is what writing events needs. A nil one records none.
 //
 // An announcement is written no later than a decision that is made after it, of the same
-// job: what carries decisions carries all announcements of their jobs before them, and
-// waits while FlushEvents is on its way with what the shard had.
+// job: Apply, of which a shard has one call at a time, carries all announcements of its jobs
+// before their decisions, and waits while FlushEvents is on its way with what the shard had.
+// What writes beside it (Sweep, what mends the index) carries none: an announcement must
+// not be on its way with one call while the next has the decision.
 type eventLine struct {
 	keep string // of each stream, about
 
@@ -212,10 +214,9 @@ func (s *Store) flushed(o *op, line []announced) {
 // close ends the arguments of a script that records events.
 func (l *eventLine) close(argv []any, events int) []any { return append(argv, l.keep, events) }
 
-// withEvents adds the events of the writes, and what waits in line before them.
-func (c *applyCall) withEvents(ctx context.Context, s *Store, argv []any, writes []job.Write) []any {
+// withEvents adds the events of the writes, and what goes with them before them.
+func (c *applyCall) withEvents(s *Store, argv []any, writes []job.Write) []any {
 	n := 0
-	c.news = s.events.take(ctx, c.shard, c.items)
 	for _, a := range c.news {
 		argv, n = append(argv, 0, a.text), n+1
 	}

@@ -57,7 +57,9 @@ func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []
 			Decision: &job.Decision{Delete: true, State: f.state, Notices: s.swept(f.record, f.lane)},
 		}
 	}
-	reply := s.Apply(ctx, shard, writes)
+	// What was announced is not taken along: it is of other jobs, whose decisions the shard's
+	// writer may store meanwhile. Those that end here have long had theirs stored.
+	reply := s.apply(ctx, shard, writes, false)
 	for _, r := range reply.Results {
 		if r.Code == job.Written {
 			deleted++

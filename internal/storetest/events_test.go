@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/redisstore"
@@ -119,6 +121,79 @@ func TestEventsAreThoseOfWhatWasWritten(t *testing.T) {
 			t.Errorf("nothing was announced: %v", err)
 		}
 	})
+}
+
+// heldPipelines holds up the first pipeline that carries a text.
+type heldPipelines struct {
+	text          string
+	held, release chan struct{}
+	once          sync.Once
+}
+
+func (h *heldPipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *heldPipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *heldPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if slices.ContainsFunc(cmds, h.carries) {
+			h.once.Do(func() {
+				close(h.held)
+				<-h.release
+			})
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (h *heldPipelines) carries(cmd redis.Cmder) bool {
+	return slices.ContainsFunc(cmd.Args(), func(a any) bool {
+		text, ok := a.(string)
+		return ok && strings.Contains(text, h.text)
+	})
+}
+
+// TestASweepTakesNoNewsAlong: it is under way beside the decisions of the shard, and what it
+// held up would come after the end of its run.
+func TestASweepTakesNoNewsAlong(t *testing.T) {
+	server := redistest.Start(t)
+	client := dial(t, server.URL())
+	hook := &heldPipelines{text: job.KindJobDeleted, held: make(chan struct{}), release: make(chan struct{})}
+	client.AddHook(hook)
+	w := storetest.NewWorld(t, server.Client(), recording, func(o *redisstore.Options) { o.Client = client })
+	ids := w.InShard(0, 2)
+	w.Add(storetest.Once(ids[0], 0))
+	w.MustWrite(0, w.Settle(w.Lease(0, 1)[0], job.OutcomeSucceeded))
+	w.Advance(time.Hour) // which is how long it is kept
+	w.Add(storetest.Once(ids[1], time.Hour))
+	leased := w.Lease(0, 1)
+	if len(leased) != 1 {
+		t.Fatalf("leased %v", leased)
+	}
+	before, err := w.Store.LastEvents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Definition.Key})
+	swept := make(chan error, 1)
+	go func() {
+		holder := w.Client.Get(t.Context(), w.Store.LockKey(0)).Val()
+		n, err := w.Store.Sweep(t.Context(), 0, holder, []job.Lane{storetest.Lane()}, 10)
+		if n != 1 {
+			err = errors.Join(err, fmt.Errorf("%d are swept", n))
+		}
+		swept <- err
+	}()
+	select {
+	case <-hook.held:
+	case err := <-swept:
+		t.Fatal("not held up: ", err)
+	}
+	w.MustWrite(0, w.Settle(leased[0], job.OutcomeSucceeded))
+	close(hook.release)
+	if err := <-swept; err != nil {
+		t.Fatal(err)
+	}
+	wantKinds(t, "beside a sweep", eventsAfter(t, w, 0, before[0]), job.KindRunStarted, job.KindRunSucceeded, job.KindJobDeleted)
 }
 
 // TestStreamsOfEventsAreBounded: what is trimmed is a gap for those who come too late,
