@@ -257,12 +257,18 @@ func (s *Store) settleNews(calls []*applyCall) {
 	}
 }
 
-// created adds the events of new jobs.
+// created adds the events of new jobs, of which some are paused from the start.
 func (l *eventLine) created(argv []any, records []*newRecord) []any {
+	n := 0
 	for i, r := range records {
-		argv = append(argv, i+1, encodeHappening(firstHappening(job.KindJobCreated, r.record)))
+		argv, n = append(argv, i+1, encodeHappening(firstHappening(job.KindJobCreated, r.record))), n+1
+		if state := &r.record.State; state.Paused {
+			h := firstHappening(job.KindJobPaused, r.record)
+			h.Reason = state.PauseNote
+			argv, n = append(argv, i+1, encodeHappening(h)), n+1
+		}
 	}
-	return l.close(argv, len(records))
+	return l.close(argv, n)
 }
 
 // restored adds the event of a job that came back.

@@ -51,14 +51,18 @@ func newRigs(t *testing.T) (first, second *rig) {
 	return rigOn(t, server), rigOn(t, server)
 }
 
-func rigOn(t *testing.T, server *redistest.Server) *rig {
+func rigOn(t *testing.T, server *redistest.Server, adjust ...func(*redisstore.Options)) *rig {
 	t.Helper()
 	c, err := redisstore.NewClient(redisstore.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	store, err := redisstore.Open(t.Context(), redisstore.Options{Client: c, Shards: 4, AllowUnsafe: true, OpTimeout: time.Minute})
+	o := redisstore.Options{Client: c, Shards: 4, AllowUnsafe: true, OpTimeout: time.Minute}
+	for _, f := range adjust {
+		f(&o)
+	}
+	store, err := redisstore.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,6 +249,31 @@ func TestBatchAndListOnRedis(t *testing.T) {
 				t.Errorf("queue %q by %d: %d jobs in %d pages, want %d", queue, size, len(ids), pages, want)
 			}
 		}
+	}
+}
+
+// TestAJobCreatedPausedSaysSo: its events are those of both decisions, once.
+func TestAJobCreatedPausedSaysSo(t *testing.T) {
+	r := rigOn(t, redistest.Start(t), func(o *redisstore.Options) { o.Shards, o.KeepEvents = 1, redisstore.MinKeepEvents })
+	for range 2 { // the second finds the work of the first
+		for _, answer := range r.CreateBatch(t.Context(), []job.CreateRequest{
+			{Definition: jobOf("a"), RequestID: "1", PauseNote: "not yet"}, {Definition: jobOf("b"), RequestID: "2"},
+		}) {
+			if answer.Err != nil {
+				t.Fatal(answer.Err)
+			}
+		}
+	}
+	pages, err := r.store.Events(t.Context(), []job.EventsAsk{{Limit: 10}})
+	if err != nil || pages[0].Gap {
+		t.Fatalf("%+v, %v", pages, err)
+	}
+	var told []string
+	for _, h := range pages[0].Happenings {
+		told = append(told, h.Kind+" "+h.Key.ID+" "+h.Reason)
+	}
+	if want := []string{"job.created a ", "job.paused a not yet", "job.created b "}; !slices.Equal(told, want) {
+		t.Errorf("%q, want %q", told, want)
 	}
 }
 
