@@ -271,9 +271,12 @@ func (l *eventLine) created(argv []any, records []*newRecord) []any {
 	return l.close(argv, n)
 }
 
-// restored adds the event of a job that came back.
+// restored adds the event of a job that came back. Its instant is that of its entry: the
+// job's own may be long ago.
 func (l *eventLine) restored(argv []any, r *job.Record) []any {
-	return l.close(append(argv, 1, encodeHappening(firstHappening(job.KindJobRestored, r))), 1)
+	h := firstHappening(job.KindJobRestored, r)
+	h.AtMS = 0
+	return l.close(append(argv, 1, encodeHappening(h)), 1)
 }
 
 func firstHappening(kind string, r *job.Record) *job.Happening {

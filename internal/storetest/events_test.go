@@ -196,6 +196,24 @@ func TestASweepTakesNoNewsAlong(t *testing.T) {
 	wantKinds(t, "beside a sweep", eventsAfter(t, w, 0, before[0]), job.KindRunStarted, job.KindRunSucceeded, job.KindJobDeleted)
 }
 
+// TestARestoreHappensWhenItIsMade, not when the job was last edited.
+func TestARestoreHappensWhenItIsMade(t *testing.T) {
+	onServers(t, func(t *testing.T, w *storetest.World) {
+		d := storetest.Definition(w.InShard(0, 1)[0])
+		d.UpdatedMS = storetest.Start - (90 * 24 * time.Hour).Milliseconds()
+		w.Advance(time.Minute)
+		reply := w.Store.Restore(t.Context(), 0, []job.Restoration{{Record: w.Record(d)}})
+		if reply.Err != nil || reply.Results[0].Code != job.Created {
+			t.Fatalf("%+v", reply)
+		}
+		got := eventsAfter(t, w, 0, job.Place{})
+		wantKinds(t, "a restore", got, job.KindJobRestored)
+		if len(got) == 1 && got[0].AtMS != w.Clock.Load() {
+			t.Errorf("it is told as of %v", time.UnixMilli(got[0].AtMS).UTC())
+		}
+	})
+}
+
 // TestStreamsOfEventsAreBounded: what is trimmed is a gap for those who come too late,
 // and nobody else.
 func TestStreamsOfEventsAreBounded(t *testing.T) {
