@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fermata-io/fermata/internal/faultproxy"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/redistest"
@@ -212,6 +213,34 @@ func TestARestoreHappensWhenItIsMade(t *testing.T) {
 			t.Errorf("it is told as of %v", time.UnixMilli(got[0].AtMS).UTC())
 		}
 	})
+}
+
+// TestAStartThatComesAgainIsKnown: after a lost answer it is told twice, with all but its id
+// the same.
+func TestAStartThatComesAgainIsKnown(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := faultproxy.New(t, server.Addr())
+	w := storetest.NewWorld(t, server.Client(), recording)
+	faulty := w.Open(recording, func(o *redisstore.Options) { o.Client = dial(t, "redis://"+proxy.Addr()) })
+	key := job.Key{Namespace: "ns", ID: w.InShard(0, 1)[0]}
+	faulty.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 1, Node: "n"})
+	if err := faulty.FlushEvents(t.Context()); err != nil { // the server has the script by now
+		t.Fatal(err)
+	}
+	faulty.Announce(job.Happening{Kind: job.KindRunStarted, AtMS: storetest.Start - 7, Key: key, RunID: "1-1", Attempt: 2})
+	proxy.CutNextReplies(1)
+	if err := faulty.FlushEvents(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if proxy.Counters().Cut != 1 {
+		t.Fatal("no answer was lost")
+	}
+	got := eventsAfter(t, w, 0, job.Place{})
+	wantKinds(t, "after a lost answer", got, job.KindRunStarted, job.KindRunStarted)
+	if len(got) == 2 && (got[0].ID() == got[1].ID() || got[0].Correlation() != got[1].Correlation() ||
+		got[0].Attempt != got[1].Attempt || got[0].AtMS != storetest.Start-7 || got[1].AtMS != got[0].AtMS) {
+		t.Errorf("%+v", got)
+	}
 }
 
 // TestStreamsOfEventsAreBounded: what is trimmed is a gap for those who come too late,
