@@ -191,6 +191,7 @@ type endpoint struct {
 	bodies  [][]byte
 	heads   []http.Header
 	taken   []string // ids that it took
+	before  func(call int)
 }
 
 func newEndpoint(t *testing.T, answers ...int) *endpoint {
@@ -205,6 +206,12 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.bodies, e.heads = append(e.bodies, body), append(e.heads, r.Header.Clone())
+	if e.before != nil {
+		call := len(e.bodies)
+		e.mu.Unlock()
+		e.before(call)
+		e.mu.Lock()
+	}
 	code := http.StatusOK
 	if len(e.answers) > 0 {
 		code, e.answers = e.answers[0], e.answers[1:]

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -168,6 +169,50 @@ func TestAFileThatChanges(t *testing.T) {
 	wait(t, "the other is told", func() bool { return len(two.ids()) == 3 })
 	if len(one.ids()) != 2 {
 		t.Error("the one that has gone was told")
+	}
+}
+
+// TestAWebhookThatChangesAtWork: when its key is replaced in the midst of a page, what is on
+// its way is the last that goes by the old one, whether it is taken or not; a failure of it
+// puts nothing off by the old policy.
+func TestAWebhookThatChangesAtWork(t *testing.T) {
+	for _, answer := range []int{http.StatusOK, http.StatusInternalServerError} {
+		const events, held = 200, 5
+		e := newEndpoint(t, append(slices.Repeat([]int{http.StatusOK}, held-1), answer)...)
+		reached, release := make(chan struct{}), make(chan struct{})
+		e.before = func(call int) {
+			if call == held {
+				close(reached)
+				<-release
+			}
+		}
+		entry := func(dir string) string {
+			return strings.ReplaceAll(hookText(dir, "ops", e.URL, ""), "base-delay: 10ms, max-delay: 20ms", "base-delay: 1h, max-delay: 1h")
+		}
+		b := run(t, newMemory(), entry)
+		b.begun(t, "ops")
+		before := b.c.senderOf("ops")
+		b.happen(0, slices.Repeat([]string{job.KindRunDead}, events)...)
+		<-reached
+		if err := os.WriteFile(b.dir+"/key", []byte(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("n"), 32))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, "the new key is in force", func() bool { return b.c.senderOf("ops") != before })
+		close(release)
+		wait(t, "all are told", func() bool { return len(e.ids()) == events })
+		e.mu.Lock()
+		for i, head := range e.heads {
+			at, err := strconv.ParseInt(head.Get("Webhook-Timestamp"), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old := head.Get("Webhook-Signature") == signature([][]byte{testKey}, head.Get("Webhook-Id"), time.Unix(at, 0), e.bodies[i])
+			if old != (i < held) {
+				t.Errorf("%d: call %d is signed by the old key: %v", answer, i+1, old)
+			}
+		}
+		e.mu.Unlock()
+		b.stop()
 	}
 }
 

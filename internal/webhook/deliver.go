@@ -92,9 +92,13 @@ func (d *delivery) skipped(next job.Place) {
 	d.unsaved = true
 }
 
-// event delivers one event, or passes it over; false: the lane has to stop.
+// event delivers one event, or passes it over; false: the lane has to stop. It goes by
+// what is in force: once the webhook has changed, the next delivery goes on from here.
 func (d *delivery) event(h *job.Happening) bool {
 	l := d.l
+	if !d.inForce() {
+		return false
+	}
 	if h.Kind == "" || !d.s.hook.filter.Matches(h) {
 		return d.passed(h.Place)
 	}
@@ -108,9 +112,14 @@ func (d *delivery) event(h *job.Happening) bool {
 		return d.passed(h.Place)
 	case l.ctx.Err() != nil:
 		return false // it is this node that broke off
+	case !d.inForce():
+		return false // what did not take it is no longer asked
 	}
 	return d.failed(h, f)
 }
+
+// inForce tells whether the webhook is still what this delivery began with.
+func (d *delivery) inForce() bool { return d.c.senderOf(d.l.hook) == d.s }
 
 func (d *delivery) standBefore(ms int64) {
 	d.c.mu.Lock()
@@ -171,11 +180,14 @@ func (d *delivery) failed(h *job.Happening, f *failure) bool {
 	return false
 }
 
-// wait keeps the lane from being taken up again for a while.
+// wait keeps the lane from being taken up again for a while, unless the webhook has
+// changed meanwhile: what is new may be the cure.
 func (d *delivery) wait(delay time.Duration) {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	d.l.due = time.Now().Add(delay)
+	if d.c.senders[d.l.hook] == d.s {
+		d.l.due = time.Now().Add(delay)
+	}
 }
 
 // save stores how far the lane is; false: it cannot go on. A shard that was lost is

@@ -17,4 +17,7 @@
 //     on in another one. What was trimmed before it was delivered is counted and logged.
 //  5. Only public addresses are connected to, unless the file says otherwise, and
 //     redirects are not followed. Keys appear in no error and no log line.
+//  6. A webhook that changes in the file is told by its new URL, key and filter from the
+//     next event on: only what is on its way at that moment goes by the old ones. What
+//     fails by the old ones is no try.
 package webhook
