@@ -17,7 +17,7 @@ import (
 type hooks struct{ letters []job.HookLetter }
 
 func (h *hooks) Statuses(context.Context) ([]job.HookStatus, error) {
-	return []job.HookStatus{{Name: "ops", URL: "https://hooks.example.com/in", Behind: 2, Failing: 1, Lag: 90 * time.Second, Letters: len(h.letters)}}, nil
+	return []job.HookStatus{{Name: "ops", URL: "https://hooks.example.com", Behind: 2, Failing: 1, Lag: 90 * time.Second, Letters: len(h.letters)}}, nil
 }
 
 func (h *hooks) Letters(context.Context, string, int) ([]job.HookLetter, error) {

@@ -68,9 +68,18 @@ type HookLetter struct {
 	Reason    string
 }
 
+// HookLettersQuery asks for some of them.
+type HookLettersQuery struct {
+	Hook   string // "": of any webhook
+	Event  string // the id of one; "": any
+	Oldest bool   // first, not the newest
+	Limit  int
+}
+
 // HookStatus is how far the cluster is with a webhook.
 type HookStatus struct {
-	Name, URL string
+	Name string
+	URL  string // its scheme and host
 	// Behind are shards with events that are still to be looked at, Lag the age of the
 	// oldest of these, and Failing the shards whose next event is tried again later.
 	Behind, Failing int

@@ -23,6 +23,10 @@
 //	                    unit is reserved for it
 //	P:{T}:rate:<name>   string      rate limit
 //	P:{T}:cell:<name>   string      cell, a text under compare and set
+//	P:{T}:events        stream      what happened in the shard, bounded
+//	P:{T}:hooks         hash        webhook -> how far it is
+//	P:{T}:hookdead:<webhook>  sorted set: what it gave up on, by time; bounded
+//	P:{T}:hookdead      sorted set: what an older version keeps there of all webhooks
 //	P:{meta}            hash        shards, schema, virtual; secret:<name>
 //	P:{meta}:queues     hash        <ns>/<queue> -> settings of the queue, protobuf
 //	P:{meta}:jobs       hash        namespace -> its jobs, where they are limited

@@ -22,7 +22,8 @@ type shardKeys struct {
 
 	events      string // stream: what happened
 	hooks       string // hash: webhook -> how far it is
-	hookLetters string // sorted set: what webhooks gave up on, by time
+	hookLetters string // prefix of sorted sets: what a webhook gave up on, by time
+	oldLetters  string // sorted set of an older version: what all of them gave up on
 }
 
 func newShardKeys(prefix, tag string) shardKeys {
@@ -31,11 +32,19 @@ func newShardKeys(prefix, tag string) shardKeys {
 		meta: p + "meta", def: p + "def", state: p + "st", hist: p + "hist",
 		lanes: p + "lanes", lock: p + "lock", lane: p + "l:", base: p,
 		worst:  [job.Worsts]string{job.Failing: p + "failing", job.Late: p + "late"},
-		events: p + "events", hooks: p + "hooks", hookLetters: p + "hookdead",
+		events: p + "events", hooks: p + "hooks", hookLetters: p + "hookdead:", oldLetters: p + "hookdead",
 	}
 }
 
 func (k shardKeys) laneKey(l job.Lane) string { return k.lane + l.String() }
+
+// lettersKey is of what a webhook gave up on; "" has what an older version kept for all.
+func (k shardKeys) lettersKey(hook string) string {
+	if hook == "" {
+		return k.oldLetters
+	}
+	return k.hookLetters + hook
+}
 
 func (k shardKeys) laneKeys(lanes []job.Lane) []string {
 	keys := make([]string, len(lanes))

@@ -32,6 +32,7 @@ type memory struct {
 	locks   [2]string
 	states  [2]map[string]job.HookState
 	letters []job.HookLetter
+	kept    int // of the letters
 	changed chan struct{}
 	away    error
 	began   time.Time
@@ -40,6 +41,7 @@ type memory struct {
 func newMemory() *memory {
 	return &memory{
 		locks: [2]string{"mine", "mine"}, states: [2]map[string]job.HookState{{}, {}}, changed: make(chan struct{}), began: time.Now(),
+		kept: 1000,
 	}
 }
 
@@ -121,19 +123,22 @@ func (m *memory) HookStates(_ context.Context, shards []int) ([]map[string]job.H
 	return out, m.away
 }
 
-func (m *memory) SaveHook(_ context.Context, shard int, lock, hook string, s job.HookState, l *job.HookLetter) error {
+func (m *memory) SaveHook(_ context.Context, shard int, lock, hook string, s job.HookState, l *job.HookLetter) (evicted int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.locks[shard] != lock {
-		return job.ErrNotHolder
+		return 0, job.ErrNotHolder
 	}
 	m.states[shard][hook] = s
 	if l != nil {
 		kept := *l
 		kept.ID = fmt.Sprint(len(m.letters) + 1)
 		m.letters = append(m.letters, kept)
+		if evicted = max(len(m.letters)-m.kept, 0); evicted > 0 {
+			m.letters = m.letters[evicted:]
+		}
 	}
-	return m.away
+	return evicted, m.away
 }
 
 func (m *memory) ForgetHooks(_ context.Context, shard int, hooks []string) error {
@@ -145,16 +150,29 @@ func (m *memory) ForgetHooks(_ context.Context, shard int, hooks []string) error
 	return nil
 }
 
-func (m *memory) HookLetters(_ context.Context, hook string, n int) ([]job.HookLetter, error) {
+func (m *memory) HookLetters(_ context.Context, q job.HookLettersQuery) ([]job.HookLetter, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []job.HookLetter
-	for _, l := range slices.Backward(m.letters) {
-		if hook == "" || l.Hook == hook {
+	for _, l := range m.letters {
+		if (q.Hook == "" || l.Hook == q.Hook) && (q.Event == "" || l.Happening.ID() == q.Event) {
 			out = append(out, l)
 		}
 	}
-	return out[:min(n, len(out))], nil
+	if !q.Oldest {
+		slices.Reverse(out)
+	}
+	return out[:min(q.Limit, len(out))], nil
+}
+
+func (m *memory) CountHookLetters(context.Context, []string) (map[string]int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	counts := map[string]int{}
+	for _, l := range m.letters {
+		counts[l.Hook]++
+	}
+	return counts, nil
 }
 
 func (m *memory) DropHookLetter(_ context.Context, l job.HookLetter) error {

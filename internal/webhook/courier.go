@@ -27,9 +27,10 @@ const (
 type Store interface {
 	Now(ctx context.Context, shard int) (int64, error)
 	HookStates(ctx context.Context, shards []int) ([]map[string]job.HookState, error)
-	SaveHook(ctx context.Context, shard int, lockValue, hook string, state job.HookState, letter *job.HookLetter) error
+	SaveHook(ctx context.Context, shard int, lockValue, hook string, state job.HookState, letter *job.HookLetter) (evicted int, err error)
 	ForgetHooks(ctx context.Context, shard int, hooks []string) error
-	HookLetters(ctx context.Context, hook string, n int) ([]job.HookLetter, error)
+	HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.HookLetter, error)
+	CountHookLetters(ctx context.Context, hooks []string) (map[string]int, error)
 	DropHookLetter(ctx context.Context, l job.HookLetter) error
 	LastEvents(ctx context.Context) ([]job.Place, error)
 	Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error)

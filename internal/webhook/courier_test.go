@@ -116,6 +116,28 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
+// TestLettersThatHadToGo: they are counted. What is told of a webhook shows nobody the path
+// of its endpoint, which may be its credential.
+func TestLettersThatHadToGo(t *testing.T) {
+	e := newEndpoint(t, 422, 422, 422)
+	m := newMemory()
+	m.kept = 2
+	b := run(t, m, func(dir string) string { return hookText(dir, "ops", e.URL+"/services/T0/B0/credential?key=1", "") })
+	b.begun(t, "ops")
+	b.happen(0, slices.Repeat([]string{job.KindRunDead}, 4)...)
+	wait(t, "the last one is told", func() bool { return slices.Equal(e.ids(), ids(0, 4)) })
+	if n := testutil.ToFloat64(b.c.metrics.evicted.WithLabelValues("ops")); n != 1 {
+		t.Errorf("%v are counted", n)
+	}
+	status, err := b.c.Statuses(t.Context())
+	if err != nil || len(status) != 1 || status[0].Letters != 2 || status[0].URL != e.URL {
+		t.Errorf("%+v, %v", status, err)
+	}
+	if letters, err := b.c.Letters(t.Context(), "no such:name", 10); err != nil || len(letters) != 0 {
+		t.Errorf("%v, %v", letters, err)
+	}
+}
+
 // TestTheNextHolderGoesOn: from the place that is stored, with the tries that there were;
 // what was trimmed meanwhile is counted, and one webhook's trouble is not another's.
 func TestTheNextHolderGoesOn(t *testing.T) {
@@ -322,7 +344,11 @@ func TestALetterThatCannotBeStored(t *testing.T) {
 	m := newMemory()
 	m.happen(0, job.KindRunDead)
 	m.away = errors.New("away")
-	c := &Courier{o: Options{Store: m, Logger: slog.New(slog.DiscardHandler)}}
+	metrics, err := newMetrics(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Courier{o: Options{Store: m, Logger: slog.New(slog.DiscardHandler)}, metrics: metrics}
 	before := job.HookState{After: job.Place{MS: 1000}, Tries: 3, FirstMS: 4000}
 	retry := DefaultRetry()
 	retry.MaxAttempts = 4

@@ -196,9 +196,10 @@ func (d *delivery) save(ctx context.Context, letter *job.HookLetter) bool {
 	l := d.l
 	now, err := d.c.o.Store.Now(ctx, l.shard)
 	if err == nil {
-		state := l.state
+		state, evicted := l.state, 0
 		state.UpdatedMS = now
-		err = d.c.o.Store.SaveHook(ctx, l.shard, l.lock, l.hook, state, letter)
+		evicted, err = d.c.o.Store.SaveHook(ctx, l.shard, l.lock, l.hook, state, letter)
+		d.c.metrics.evicted.WithLabelValues(l.hook).Add(float64(evicted))
 	}
 	switch {
 	case err == nil || errors.Is(err, job.ErrDurability):

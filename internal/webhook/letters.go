@@ -10,16 +10,15 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-const (
-	// redeliverLimit bounds one Redeliver.
-	redeliverLimit = 100
-	// countedLetters bounds what Statuses counts of one webhook.
-	countedLetters = 1_000_000
-)
+// redeliverLimit bounds one Redeliver.
+const redeliverLimit = 100
 
 // Letters lists events that a webhook ("": any) gave up on, newest first.
 func (c *Courier) Letters(ctx context.Context, hook string, n int) ([]job.HookLetter, error) {
-	return c.o.Store.HookLetters(ctx, hook, n)
+	if hook != "" && !hookName.MatchString(hook) {
+		return nil, nil // or keys would be made of it
+	}
+	return c.o.Store.HookLetters(ctx, job.HookLettersQuery{Hook: hook, Limit: n})
 }
 
 // Redeliver tries up to 100 events that a webhook gave up on, or that of one id, once
@@ -29,18 +28,14 @@ func (c *Courier) Redeliver(ctx context.Context, hook, event string) (delivered 
 	if s == nil {
 		return 0, "", job.Invalid("webhook", "there is no webhook %q", job.Clip(hook, 64))
 	}
-	letters, err := c.o.Store.HookLetters(ctx, hook, countedLetters)
+	letters, err := c.o.Store.HookLetters(ctx, job.HookLettersQuery{Hook: hook, Event: event, Oldest: true, Limit: redeliverLimit})
 	if err != nil {
 		return 0, "", err
 	}
-	slices.Reverse(letters)
-	if event != "" {
-		letters = slices.DeleteFunc(letters, func(l job.HookLetter) bool { return l.Happening.ID() != event })
-		if len(letters) == 0 {
-			return 0, "", job.Invalid("event_id", "there is no such undelivered event")
-		}
+	if event != "" && len(letters) == 0 {
+		return 0, "", job.Invalid("event_id", "there is no such undelivered event")
 	}
-	for i := range letters[:min(len(letters), redeliverLimit)] {
+	for i := range letters {
 		l := &letters[i]
 		if f := s.send(ctx, &l.Happening); f != nil {
 			return delivered, f.reason, ctx.Err()
@@ -67,26 +62,23 @@ func (c *Courier) Statuses(ctx context.Context) ([]job.HookStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	letters, err := c.o.Store.HookLetters(ctx, "", countedLetters)
+	c.mu.Lock()
+	var out []job.HookStatus
+	var names []string
+	for name, s := range c.senders {
+		out, names = append(out, job.HookStatus{Name: name, URL: plainURL(s.hook.url)}), append(names, name)
+	}
+	c.mu.Unlock()
+	letters, err := c.o.Store.CountHookLetters(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	var out []job.HookStatus
-	for name, s := range c.senders {
-		out = append(out, job.HookStatus{Name: name, URL: plainURL(s.hook.url)})
-	}
-	c.mu.Unlock()
 	slices.SortFunc(out, func(a, b job.HookStatus) int { return strings.Compare(a.Name, b.Name) })
 	for i := range out {
 		if err := c.measure(ctx, &out[i], states, last); err != nil {
 			return nil, err
 		}
-		for _, l := range letters {
-			if l.Hook == out[i].Name {
-				out[i].Letters++
-			}
-		}
+		out[i].Letters = letters[out[i].Name]
 	}
 	return out, nil
 }
@@ -123,8 +115,9 @@ func (c *Courier) measure(ctx context.Context, h *job.HookStatus, states []map[s
 	return nil
 }
 
-// plainURL leaves out what may be nobody's business.
+// plainURL leaves out what may be nobody's business: many endpoints take their
+// credential from the path.
 func plainURL(u *url.URL) string {
-	plain := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	plain := url.URL{Scheme: u.Scheme, Host: u.Host}
 	return plain.String()
 }

@@ -12,6 +12,7 @@ const (
 type metrics struct {
 	deliveries *prometheus.CounterVec
 	lost       *prometheus.CounterVec
+	evicted    *prometheus.CounterVec
 	lag        *prometheus.GaugeVec
 	seconds    *prometheus.HistogramVec
 }
@@ -27,6 +28,10 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "fermata_webhook_lost_total",
 			Help: "Events that were no longer kept when a webhook came to them, whether it would have been told of them or not.",
 		}, hook),
+		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fermata_webhook_evicted_total",
+			Help: "Undelivered events of a webhook that are no longer kept, because there are newer ones.",
+		}, hook),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fermata_webhook_lag_seconds",
 			Help: "Age of the oldest event that a webhook has not come past, in the shards that this node holds.",
@@ -39,7 +44,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.deliveries, m.lost, m.lag, m.seconds} {
+	for _, c := range []prometheus.Collector{m.deliveries, m.lost, m.evicted, m.lag, m.seconds} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -53,6 +58,7 @@ func (m *metrics) begin(hook string) {
 		m.deliveries.WithLabelValues(hook, outcome)
 	}
 	m.lost.WithLabelValues(hook)
+	m.evicted.WithLabelValues(hook)
 	m.lag.WithLabelValues(hook)
 	m.seconds.WithLabelValues(hook)
 }
@@ -60,6 +66,7 @@ func (m *metrics) begin(hook string) {
 func (m *metrics) forget(hook string) {
 	m.deliveries.DeletePartialMatch(prometheus.Labels{"webhook": hook})
 	m.lost.DeleteLabelValues(hook)
+	m.evicted.DeleteLabelValues(hook)
 	m.lag.DeleteLabelValues(hook)
 	m.seconds.DeleteLabelValues(hook)
 }

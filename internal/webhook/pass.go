@@ -116,7 +116,7 @@ func (c *Courier) begin(ctx context.Context, id int, lock, name string, states m
 		// Stored at once: what happens before its first delivery is not to be left
 		// out when this node dies.
 		state = job.HookState{After: last, UpdatedMS: now}
-		if c.o.Store.SaveHook(ctx, id, lock, name, state, nil) != nil {
+		if _, err := c.o.Store.SaveHook(ctx, id, lock, name, state, nil); err != nil {
 			return
 		}
 	}

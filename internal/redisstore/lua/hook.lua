@@ -1,17 +1,18 @@
 -- hook.lua: store how far a webhook is with a shard, and what it gave up on. It needs
 -- no clock, so it has none of the common arguments.
--- KEYS  1 lock  2 states of webhooks  3 their dead letters, by time
+-- KEYS  1 lock  2 states of webhooks  3 what this one gave up on, by time, if there is a letter
 -- ARGV  1 lock value  2 name of the webhook  3 state  4 how many letters are kept
 --       5 time and 6 text of a letter, if there is one
--- Reply {code}
+-- Reply {code, letters that had to go because there are newer ones}
 --       0 stored  2 not the holder
 -- Guards: the lock has the caller's value.
--- May be repeated: a letter that is there is the same one.
+-- May be repeated: a letter that is there is the same one, and what had to go has gone.
 if call('get', KEYS[1]) ~= ARGV[1] then return {2} end
+local over = 0
 if ARGV[5] then
 	call('zadd', KEYS[3], ARGV[5], ARGV[6])
-	local over = call('zcard', KEYS[3]) - tonumber(ARGV[4])
+	over = math.max(call('zcard', KEYS[3]) - tonumber(ARGV[4]), 0)
 	if over > 0 then wide('zrem', KEYS[3], call('zrange', KEYS[3], '0', int(over - 1))) end
 end
 call('hset', KEYS[2], ARGV[2], ARGV[3])
-return {0}
+return {0, over}

@@ -472,7 +472,7 @@ func (x *ListWebhooksResponse) GetWebhooks() []*Webhook {
 type Webhook struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Without user, query and fragment.
+	// Scheme and host only: what follows may be a credential.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	// Shards with events that are still to be delivered, or passed over.
 	BehindShards int32 `protobuf:"varint,3,opt,name=behind_shards,json=behindShards,proto3" json:"behind_shards,omitempty"`
@@ -480,7 +480,7 @@ type Webhook struct {
 	Lag *durationpb.Duration `protobuf:"bytes,4,opt,name=lag,proto3" json:"lag,omitempty"`
 	// Shards whose next event has failed and is tried again later.
 	FailingShards int32 `protobuf:"varint,5,opt,name=failing_shards,json=failingShards,proto3" json:"failing_shards,omitempty"`
-	// Events that were given up on and are kept.
+	// Events that were given up on and are kept: the last 1,000 of each shard.
 	Undelivered   int32 `protobuf:"varint,6,opt,name=undelivered,proto3" json:"undelivered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
