@@ -122,9 +122,34 @@ func (c *Client) UndeliveredEvents(ctx context.Context, webhook string, n int) (
 	return r.GetEvents(), err
 }
 
-// RedeliverEvents tries up to 100 events that a webhook gave up on once more, or that of
-// one id. It ends at the first one that fails again, and tells why.
-func (c *Client) RedeliverEvents(ctx context.Context, webhook, event string) (delivered int, failure string, err error) {
-	r, err := c.events.RedeliverEvents(ctx, &fermatav1.RedeliverEventsRequest{Webhook: webhook, EventId: event})
-	return int(r.GetDelivered()), r.GetFailure(), err
+// RedeliverOptions say what is tried once more, and what becomes of what cannot be
+// delivered.
+type RedeliverOptions struct {
+	// Event is the id of the only one; "": up to 100, oldest first.
+	Event string
+	// DropRefused deletes what the endpoint refuses for good.
+	DropRefused bool
+}
+
+// RedeliverResult is what became of undelivered events.
+type RedeliverResult struct {
+	Delivered int
+	// Failure is what the one met that ended it; "": none did.
+	Failure string
+	// Refused are those that the endpoint refused for good, Refusal is what the first of
+	// them met.
+	Refused int
+	Refusal string
+	// Remaining are all that the webhook has left.
+	Remaining int
+}
+
+// RedeliverEvents tries events that a webhook gave up on once more. It ends at the first
+// failure that may pass; what is refused for good is passed over, and comes last from
+// then on.
+func (c *Client) RedeliverEvents(ctx context.Context, webhook string, o RedeliverOptions) (RedeliverResult, error) {
+	r, err := c.events.RedeliverEvents(ctx, &fermatav1.RedeliverEventsRequest{Webhook: webhook, EventId: o.Event, DropRefused: o.DropRefused})
+	return RedeliverResult{
+		Delivered: int(r.GetDelivered()), Failure: r.GetFailure(), Refused: int(r.GetRefused()), Refusal: r.GetRefusal(), Remaining: int(r.GetRemaining()),
+	}, err
 }

@@ -24,14 +24,18 @@ func (h *hooks) Letters(context.Context, string, int) ([]job.HookLetter, error) 
 	return h.letters, nil
 }
 
-func (h *hooks) Redeliver(_ context.Context, hook, event string) (int, string, error) {
-	if hook != "ops" {
-		return 0, "", job.Invalid("webhook", "there is no webhook %q", hook)
+func (h *hooks) Redeliver(_ context.Context, hook, event string, drop bool) (job.Redelivery, error) {
+	switch {
+	case hook != "ops":
+		return job.Redelivery{}, job.Invalid("webhook", "there is no webhook %q", hook)
+	case drop:
+		return job.Redelivery{Delivered: 2, Refused: 3, Refusal: "status 422"}, nil
+	case event == "3-1772366400000-7":
+		return job.Redelivery{Delivered: 1, Remaining: 4}, nil
+	case event != "":
+		return job.Redelivery{Refused: 1, Refusal: "status 413: too \x1b[1mlarge", Remaining: 5}, nil
 	}
-	if event != "" {
-		return 1, "", nil
-	}
-	return 0, "status 500", nil
+	return job.Redelivery{Delivered: 1, Refused: 1, Refusal: "status 422", Failure: "status 500", Remaining: 4}, nil
 }
 
 // TestEvents is a failing run as the command line shows it, and webhooks.
@@ -49,7 +53,8 @@ func TestEvents(t *testing.T) {
 		Hook: "ops", Tries: 12, AtMS: epoch.UnixMilli(), Reason: "status 503",
 		Happening: job.Happening{Shard: 3, Place: job.Place{MS: epoch.UnixMilli(), Seq: 7}, Kind: job.KindRunDead, Key: job.Key{Namespace: "default", ID: "nightly"}},
 	}}
-	text += c.script("webhooks list", "webhooks dead", "webhooks redeliver ops --event 3-1772366400000-7", "webhooks redeliver ops", "webhooks redeliver other")
+	text += c.script("webhooks list", "webhooks dead", "webhooks redeliver ops --event 3-1772366400000-7", "webhooks redeliver ops --event 3-1772366400000-8",
+		"webhooks redeliver ops", "webhooks redeliver ops --drop-refused", "webhooks redeliver other")
 	golden(t, "events", text)
 }
 

@@ -80,27 +80,36 @@ func (a *app) undeliveredTable(list []*client.UndeliveredEvent) error {
 }
 
 func (a *app) webhooksRedeliver() *cobra.Command {
-	var event string
+	var o client.RedeliverOptions
 	cmd := &cobra.Command{
 		Use: "redeliver NAME", Short: "Try to deliver events that a webhook gave up on once more", Args: exactArgs(1),
-		Long: "Try to deliver up to 100 events that a webhook gave up on once more, oldest first, until one fails again.\n" +
-			"Repeat it until none are left.",
+		Long: "Try to deliver up to 100 events that a webhook gave up on once more, oldest first, until one fails in a way that may pass.\n" +
+			"What the endpoint refuses for good is passed over, and comes last from then on. Repeat it until none are left.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				n, failure, err := c.RedeliverEvents(ctx, args[0], event)
+				r, err := c.RedeliverEvents(ctx, args[0], o)
 				if err != nil {
 					return err
 				}
-				if err := a.println("delivered " + plural(n, "event", "events")); err != nil {
+				text := "delivered " + plural(r.Delivered, "event", "events")
+				if r.Refused > 0 && o.DropRefused {
+					text += fmt.Sprintf(", dropped %d that were refused (%s)", r.Refused, printable(r.Refusal))
+				}
+				if err := a.println(fmt.Sprintf("%s, %d left", text, r.Remaining)); err != nil {
 					return err
 				}
-				if failure != "" {
-					return fmt.Errorf("the next one failed again: %s", printable(failure))
+				switch {
+				case r.Failure != "":
+					return fmt.Errorf("the next one failed again: %s", printable(r.Failure))
+				case r.Refused > 0 && !o.DropRefused:
+					return fmt.Errorf("%s refused for good (%s), tried last from now on: mend the endpoint, or delete what it refuses with --drop-refused",
+						plural(r.Refused, "event was", "events were"), printable(r.Refusal))
 				}
 				return nil
 			})
 		},
 	}
-	cmd.Flags().StringVar(&event, "event", "", "only the event of this id")
+	cmd.Flags().StringVar(&o.Event, "event", "", "only the event of this id")
+	cmd.Flags().BoolVar(&o.DropRefused, "drop-refused", false, "delete those that the endpoint refuses for good (400, 413, 415, 422)")
 	return cmd
 }

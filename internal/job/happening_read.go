@@ -76,6 +76,20 @@ type HookLettersQuery struct {
 	Limit  int
 }
 
+// Redelivery is what became of events that a webhook gave up on and that were tried once
+// more.
+type Redelivery struct {
+	Delivered int
+	// Failure is what the one met that ended it; "": none did.
+	Failure string
+	// Refused are those that the endpoint will not take, Refusal what the first of them
+	// met.
+	Refused int
+	Refusal string
+	// Remaining are all that the webhook has left.
+	Remaining int
+}
+
 // HookStatus is how far the cluster is with a webhook.
 type HookStatus struct {
 	Name string

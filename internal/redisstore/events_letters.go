@@ -71,15 +71,16 @@ func (s *Store) eachLetter(ctx context.Context, sets []letterSet, oldest bool, t
 			if !oldest {
 				args = append(args, "rev")
 			}
-			ops[i] = command("webhooks", set.key, args...)
+			ops[i] = command("webhooks", set.key, append(args, "withscores")...)
 		}
 		if err := s.perform(ctx, ops...); err != nil {
 			return err
 		}
 		part := make([]job.HookLetter, 0, letters)
 		for i, o := range ops {
-			for k := range o.reply {
-				part = append(part, decodeLetter(sets[i].shard, o.reply.text(k)))
+			pairs := flat(o.reply)
+			for k := 0; k+1 < len(pairs); k += 2 {
+				part = append(part, decodeLetter(sets[i].shard, pairs.text(k), score(pairs.at(k+1))))
 			}
 		}
 		take(part)
@@ -153,6 +154,14 @@ func (s *Store) CountHookLetters(ctx context.Context, hooks []string) (map[strin
 	})
 }
 
+// DeferHookLetter makes it, wherever it is, one that was given up on at another time.
+func (s *Store) DeferHookLetter(ctx context.Context, l job.HookLetter, atMS int64) error {
+	keys := s.shards[l.Happening.Shard]
+	key := keys.lettersKey(l.Hook)
+	return s.perform(ctx, command("webhooks", key, "zadd", key, "xx", atMS, l.ID),
+		command("webhooks", keys.oldLetters, "zadd", keys.oldLetters, "xx", atMS, l.ID))
+}
+
 // DropHookLetter deletes one, from wherever it is.
 func (s *Store) DropHookLetter(ctx context.Context, l job.HookLetter) error {
 	keys := s.shards[l.Happening.Shard]
@@ -193,7 +202,8 @@ func (s *Store) shardsOfEvent(id string) []int {
 	return []int{shard}
 }
 
-// letterText is a letter as it is stored.
+// letterText is a letter as it is stored. The score of its set counts as the time at
+// which it was given up on.
 type letterText struct {
 	Hook   string `json:"h"`
 	Event  string `json:"e"`
@@ -213,12 +223,12 @@ func encodeLetter(l *job.HookLetter) string {
 	return string(text)
 }
 
-func decodeLetter(shard int, text string) job.HookLetter {
+func decodeLetter(shard int, text string, atMS int64) job.HookLetter {
 	var t letterText
 	if json.Unmarshal([]byte(text), &t) != nil {
 		t = letterText{} // somebody else put it there
 	}
 	return job.HookLetter{
-		ID: text, Hook: t.Hook, Happening: decodeHappening(shard, t.Place, t.Event), Tries: t.Tries, AtMS: t.AtMS, Reason: t.Reason,
+		ID: text, Hook: t.Hook, Happening: decodeHappening(shard, t.Place, t.Event), Tries: t.Tries, AtMS: atMS, Reason: t.Reason,
 	}
 }

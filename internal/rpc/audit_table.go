@@ -74,7 +74,10 @@ var changes = map[string]change{
 	})},
 	fermatav1.BackupService_RestoreJobs_FullMethodName: {fill: filled(restored)},
 	fermatav1.EventService_RedeliverEvents_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.RedeliverEventsRequest, a *fermatav1.RedeliverEventsResponse) {
-		r.Resource, r.Changed = "webhooks/"+q.GetWebhook(), int64(a.GetDelivered())
+		r.Resource, r.Changed, r.Refused = "webhooks/"+q.GetWebhook(), int64(a.GetDelivered()), int64(a.GetRefused())
+		if q.GetDropRefused() {
+			r.Fields = []string{"drop_refused=true"}
+		}
 		if q.GetEventId() != "" {
 			r.Names = []string{"events/" + q.GetEventId()}
 		}

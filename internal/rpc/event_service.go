@@ -27,8 +27,9 @@ type Events interface {
 type Webhooks interface {
 	Statuses(context.Context) ([]job.HookStatus, error)
 	Letters(ctx context.Context, hook string, n int) ([]job.HookLetter, error)
-	// Redeliver tries the letters of a webhook, or the one of an event, once more.
-	Redeliver(ctx context.Context, hook, event string) (delivered int, failure string, err error)
+	// Redeliver tries the letters of a webhook, or the one of an event, once more. With
+	// drop those that the endpoint refuses are deleted.
+	Redeliver(ctx context.Context, hook, event string, drop bool) (job.Redelivery, error)
 }
 
 // noEvents is for a node that knows of none.
@@ -252,9 +253,11 @@ func (s *eventService) RedeliverEvents(ctx context.Context, q *fermatav1.Redeliv
 	case q.GetWebhook() == "":
 		return nil, job.Invalid("webhook", "is empty")
 	}
-	n, failure, err := s.hooks.Redeliver(ctx, q.GetWebhook(), q.GetEventId())
+	r, err := s.hooks.Redeliver(ctx, q.GetWebhook(), q.GetEventId(), q.GetDropRefused())
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.RedeliverEventsResponse{Delivered: int32(n), Failure: failure}, nil
+	return &fermatav1.RedeliverEventsResponse{
+		Delivered: int32(r.Delivered), Failure: r.Failure, Refused: int32(r.Refused), Refusal: r.Refusal, Remaining: int32(r.Remaining),
+	}, nil
 }

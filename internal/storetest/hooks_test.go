@@ -170,6 +170,25 @@ func TestLettersOfAnOlderVersion(t *testing.T) {
 		if all, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Limit: 10}); err != nil || len(all) != 4 {
 			t.Errorf("%+v, %v", all, err)
 		}
+		// One of each that is put off comes last.
+		for i, l := range letters[1:] {
+			if err := w.Store.DeferHookLetter(ctx, l, int64(100+i)); err != nil {
+				t.Error(err)
+			}
+		}
+		gone := letters[0]
+		gone.ID = "gone"
+		if err := w.Store.DeferHookLetter(ctx, gone, 100); err != nil {
+			t.Error(err)
+		}
+		got = nil
+		letters, err = w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "ops", Oldest: true, Limit: 10})
+		for _, l := range letters {
+			got = append(got, fmt.Sprintf("%s at %d", l.Happening.ID(), l.AtMS))
+		}
+		if err != nil || !slices.Equal(got, []string{"2-7-3 at 20", "2-7-15 at 100", "2-7-1 at 101"}) {
+			t.Errorf("%v, %v", got, err)
+		}
 		one, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "ops", Event: "2-7-1", Limit: 10})
 		if err != nil || len(one) != 1 {
 			t.Fatalf("%+v, %v", one, err)

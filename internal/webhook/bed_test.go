@@ -175,6 +175,18 @@ func (m *memory) CountHookLetters(context.Context, []string) (map[string]int, er
 	return counts, nil
 }
 
+func (m *memory) DeferHookLetter(_ context.Context, l job.HookLetter, atMS int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.IndexFunc(m.letters, func(k job.HookLetter) bool { return k.ID == l.ID })
+	if l = m.letters[i]; l.AtMS > atMS {
+		return fmt.Errorf("it goes back from %d to %d", l.AtMS, atMS)
+	}
+	l.AtMS = atMS
+	m.letters = append(slices.Delete(m.letters, i, i+1), l)
+	return nil
+}
+
 func (m *memory) DropHookLetter(_ context.Context, l job.HookLetter) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

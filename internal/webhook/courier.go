@@ -31,6 +31,7 @@ type Store interface {
 	ForgetHooks(ctx context.Context, shard int, hooks []string) error
 	HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.HookLetter, error)
 	CountHookLetters(ctx context.Context, hooks []string) (map[string]int, error)
+	DeferHookLetter(ctx context.Context, l job.HookLetter, atMS int64) error
 	DropHookLetter(ctx context.Context, l job.HookLetter) error
 	LastEvents(ctx context.Context) ([]job.Place, error)
 	Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error)

@@ -96,24 +96,55 @@ func TestGivingUp(t *testing.T) {
 		status, err := b.c.Statuses(t.Context())
 		return err == nil && len(status) == 1 && status[0].Letters == 2 && status[0].Behind == 0
 	})
-	if n, failure, err := b.c.Redeliver(t.Context(), "ops", ids(1, 2)[0]); n != 1 || failure != "" || err != nil {
-		t.Errorf("%d, %q, %v", n, failure, err)
+	if r, err := b.c.Redeliver(t.Context(), "ops", ids(1, 2)[0], false); err != nil || r != (job.Redelivery{Delivered: 1, Remaining: 1}) {
+		t.Errorf("%+v, %v", r, err)
 	}
 	e.mu.Lock()
 	e.answers = []int{500}
 	e.mu.Unlock()
-	if n, failure, err := b.c.Redeliver(t.Context(), "ops", ""); n != 0 || !strings.HasPrefix(failure, "status 500") || err != nil {
-		t.Errorf("%d, %q, %v", n, failure, err)
+	if r, err := b.c.Redeliver(t.Context(), "ops", "", false); err != nil || r != (job.Redelivery{Failure: "status 500: answer 500", Remaining: 1}) {
+		t.Errorf("%+v, %v", r, err)
 	}
-	if n, _, err := b.c.Redeliver(t.Context(), "ops", ""); n != 1 || err != nil {
-		t.Errorf("%d, %v", n, err)
+	if r, err := b.c.Redeliver(t.Context(), "ops", "", false); err != nil || r != (job.Redelivery{Delivered: 1}) {
+		t.Errorf("%+v, %v", r, err)
 	}
 	if !slices.Equal(e.ids(), ids(1, 3, 2, 1)) {
 		t.Errorf("told: %v", e.ids())
 	}
-	if _, _, err := b.c.Redeliver(t.Context(), "other", ""); err == nil {
+	if _, err := b.c.Redeliver(t.Context(), "other", "", false); err == nil {
 		t.Error("there is no such webhook")
 	}
+}
+
+// TestRedeliveringWhatIsRefused: what the endpoint will never take is passed over, comes
+// last from then on, and is deleted if that is wanted; a failure that may pass ends it.
+func TestRedeliveringWhatIsRefused(t *testing.T) {
+	e := newEndpoint(t, 422, 413, 422, 422)
+	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "ops", e.URL, "") })
+	b.begun(t, "ops")
+	b.happen(1, slices.Repeat([]string{job.KindRunDead}, 5)...)
+	wait(t, "the last one is told", func() bool { return slices.Equal(e.ids(), ids(1, 5)) })
+	redeliver := func(drop bool, want job.Redelivery, left []string, answers ...int) {
+		t.Helper()
+		e.mu.Lock()
+		e.answers = answers
+		e.mu.Unlock()
+		if r, err := b.c.Redeliver(t.Context(), "ops", "", drop); err != nil || r != want {
+			t.Errorf("%+v, %v", r, err)
+		}
+		letters, err := b.c.Letters(t.Context(), "ops", 10)
+		var got []string
+		for _, l := range slices.Backward(letters) {
+			got = append(got, l.Happening.ID())
+		}
+		if err != nil || !slices.Equal(got, left) {
+			t.Errorf("%v are left, %v", got, err)
+		}
+	}
+	redeliver(false, job.Redelivery{Delivered: 1, Failure: "status 500: answer 500", Refused: 1, Refusal: "status 422: answer 422", Remaining: 3},
+		ids(1, 3, 4, 1), 422, 200, 500)
+	redeliver(false, job.Redelivery{Delivered: 1, Refused: 2, Refusal: "status 413: answer 413", Remaining: 2}, ids(1, 3, 1), 413, 200, 422)
+	redeliver(true, job.Redelivery{Delivered: 1, Refused: 1, Refusal: "status 415: answer 415"}, nil, 200, 415)
 }
 
 // TestLettersThatHadToGo: they are counted. What is told of a webhook shows nobody the path

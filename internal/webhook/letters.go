@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"slices"
@@ -22,30 +23,57 @@ func (c *Courier) Letters(ctx context.Context, hook string, n int) ([]job.HookLe
 }
 
 // Redeliver tries up to 100 events that a webhook gave up on, or that of one id, once
-// more, oldest first, until one fails. What it meets is the failure.
-func (c *Courier) Redeliver(ctx context.Context, hook, event string) (delivered int, failure string, err error) {
-	s := c.senderOf(hook)
-	if s == nil {
-		return 0, "", job.Invalid("webhook", "there is no webhook %q", job.Clip(hook, 64))
+// more, oldest first, until one fails in a way that may pass. What is refused for good is
+// dropped, or goes to the end of the line: the next call gets further.
+func (c *Courier) Redeliver(ctx context.Context, hook, event string, drop bool) (job.Redelivery, error) {
+	var r job.Redelivery
+	if c.senderOf(hook) == nil {
+		return r, job.Invalid("webhook", "there is no webhook %q", job.Clip(hook, 64))
 	}
 	letters, err := c.o.Store.HookLetters(ctx, job.HookLettersQuery{Hook: hook, Event: event, Oldest: true, Limit: redeliverLimit})
 	if err != nil {
-		return 0, "", err
+		return r, err
 	}
 	if event != "" && len(letters) == 0 {
-		return 0, "", job.Invalid("event_id", "there is no such undelivered event")
+		return r, job.Invalid("event_id", "there is no such undelivered event")
 	}
-	for i := range letters {
-		l := &letters[i]
-		if f := s.send(ctx, &l.Happening); f != nil {
-			return delivered, f.reason, ctx.Err()
+	for i := 0; i < len(letters) && r.Failure == ""; i++ {
+		if err := c.redeliver(ctx, letters[i], drop, &r); err != nil {
+			return r, err
 		}
-		if err := c.o.Store.DropHookLetter(ctx, *l); err != nil {
-			return delivered, "", err
-		}
-		delivered++
 	}
-	return delivered, "", nil
+	counts, err := c.o.Store.CountHookLetters(ctx, []string{hook})
+	r.Remaining = counts[hook]
+	return r, err
+}
+
+// redeliver tries one, by what is in force.
+func (c *Courier) redeliver(ctx context.Context, l job.HookLetter, drop bool, r *job.Redelivery) error {
+	s := c.senderOf(l.Hook)
+	if s == nil {
+		r.Failure = "the webhook is no longer there"
+		return nil
+	}
+	f := s.send(ctx, &l.Happening)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case f == nil:
+		r.Delivered++
+		return c.o.Store.DropHookLetter(ctx, l)
+	case !f.refused:
+		r.Failure = f.reason
+		return nil
+	}
+	r.Refused, r.Refusal = r.Refused+1, cmp.Or(r.Refusal, f.reason)
+	if drop {
+		return c.o.Store.DropHookLetter(ctx, l)
+	}
+	now, err := c.o.Store.Now(ctx, l.Happening.Shard)
+	if err != nil {
+		return err
+	}
+	return c.o.Store.DeferHookLetter(ctx, l, now)
 }
 
 // Statuses tells how far the cluster is with each webhook of this node's file.

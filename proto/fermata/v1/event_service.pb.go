@@ -661,7 +661,7 @@ type UndeliveredEvent struct {
 	Webhook string                 `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	Event   *Event                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
 	Tries   int32                  `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"`
-	// When it was given up on.
+	// When it was given up on, or refused once more.
 	Time *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
 	// What the last try met.
 	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -738,7 +738,9 @@ type RedeliverEventsRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Webhook string                 `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	// Only this one; unset: up to 100.
-	EventId       string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	EventId string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	// Delete what the endpoint refuses for good.
+	DropRefused   bool `protobuf:"varint,3,opt,name=drop_refused,json=dropRefused,proto3" json:"drop_refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -787,11 +789,24 @@ func (x *RedeliverEventsRequest) GetEventId() string {
 	return ""
 }
 
+func (x *RedeliverEventsRequest) GetDropRefused() bool {
+	if x != nil {
+		return x.DropRefused
+	}
+	return false
+}
+
 type RedeliverEventsResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Delivered int32                  `protobuf:"varint,1,opt,name=delivered,proto3" json:"delivered,omitempty"`
-	// What the one met that failed again; unset if none did.
-	Failure       string `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	// What the one met that ended it; unset if none did.
+	Failure string `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Those that the endpoint refused for good; with drop_refused they are no longer there.
+	Refused int32 `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	// What the first of these met.
+	Refusal string `protobuf:"bytes,4,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	// Undelivered events that the webhook has left.
+	Remaining     int32 `protobuf:"varint,5,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -838,6 +853,27 @@ func (x *RedeliverEventsResponse) GetFailure() string {
 		return x.Failure
 	}
 	return ""
+}
+
+func (x *RedeliverEventsResponse) GetRefused() int32 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *RedeliverEventsResponse) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+func (x *RedeliverEventsResponse) GetRemaining() int32 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
 }
 
 var File_fermata_v1_event_service_proto protoreflect.FileDescriptor
@@ -908,13 +944,17 @@ const file_fermata_v1_event_service_proto_rawDesc = "" +
 	"\x05event\x18\x02 \x01(\v2\x11.fermata.v1.EventR\x05event\x12\x14\n" +
 	"\x05tries\x18\x03 \x01(\x05R\x05tries\x12.\n" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"M\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"p\n" +
 	"\x16RedeliverEventsRequest\x12\x18\n" +
 	"\awebhook\x18\x01 \x01(\tR\awebhook\x12\x19\n" +
-	"\bevent_id\x18\x02 \x01(\tR\aeventId\"Q\n" +
+	"\bevent_id\x18\x02 \x01(\tR\aeventId\x12!\n" +
+	"\fdrop_refused\x18\x03 \x01(\bR\vdropRefused\"\xa3\x01\n" +
 	"\x17RedeliverEventsResponse\x12\x1c\n" +
 	"\tdelivered\x18\x01 \x01(\x05R\tdelivered\x12\x18\n" +
-	"\afailure\x18\x02 \x01(\tR\afailure2\xfd\x02\n" +
+	"\afailure\x18\x02 \x01(\tR\afailure\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\x05R\arefused\x12\x18\n" +
+	"\arefusal\x18\x04 \x01(\tR\arefusal\x12\x1c\n" +
+	"\tremaining\x18\x05 \x01(\x05R\tremaining2\xfd\x02\n" +
 	"\fEventService\x12P\n" +
 	"\vWatchEvents\x12\x1e.fermata.v1.WatchEventsRequest\x1a\x1f.fermata.v1.WatchEventsResponse0\x01\x12Q\n" +
 	"\fListWebhooks\x12\x1f.fermata.v1.ListWebhooksRequest\x1a .fermata.v1.ListWebhooksResponse\x12l\n" +

@@ -44,8 +44,9 @@ type EventServiceClient interface {
 	ListWebhooks(ctx context.Context, in *ListWebhooksRequest, opts ...grpc.CallOption) (*ListWebhooksResponse, error)
 	// Events that webhooks gave up on, newest first.
 	ListUndeliveredEvents(ctx context.Context, in *ListUndeliveredEventsRequest, opts ...grpc.CallOption) (*ListUndeliveredEventsResponse, error)
-	// Tries to deliver such events once more, oldest first, and ends at the first one that
-	// fails again. Those that were delivered are no longer listed.
+	// Tries to deliver such events once more, oldest first, and ends at the first failure
+	// that may pass. What the endpoint refuses for good is passed over, and comes last from
+	// then on. Those that were delivered are no longer listed.
 	RedeliverEvents(ctx context.Context, in *RedeliverEventsRequest, opts ...grpc.CallOption) (*RedeliverEventsResponse, error)
 }
 
@@ -125,8 +126,9 @@ type EventServiceServer interface {
 	ListWebhooks(context.Context, *ListWebhooksRequest) (*ListWebhooksResponse, error)
 	// Events that webhooks gave up on, newest first.
 	ListUndeliveredEvents(context.Context, *ListUndeliveredEventsRequest) (*ListUndeliveredEventsResponse, error)
-	// Tries to deliver such events once more, oldest first, and ends at the first one that
-	// fails again. Those that were delivered are no longer listed.
+	// Tries to deliver such events once more, oldest first, and ends at the first failure
+	// that may pass. What the endpoint refuses for good is passed over, and comes last from
+	// then on. Those that were delivered are no longer listed.
 	RedeliverEvents(context.Context, *RedeliverEventsRequest) (*RedeliverEventsResponse, error)
 	mustEmbedUnimplementedEventServiceServer()
 }
