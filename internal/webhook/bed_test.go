@@ -32,7 +32,8 @@ type memory struct {
 	locks   [2]string
 	states  [2]map[string]job.HookState
 	letters []job.HookLetter
-	kept    int // of the letters
+	kept    int  // of the letters
+	moved   bool // locks have, and nobody has noticed yet
 	changed chan struct{}
 	away    error
 	began   time.Time
@@ -126,7 +127,7 @@ func (m *memory) HookStates(_ context.Context, shards []int) ([]map[string]job.H
 func (m *memory) SaveHook(_ context.Context, shard int, lock, hook string, s job.HookState, l *job.HookLetter) (evicted int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.locks[shard] != lock {
+	if m.locks[shard] != lock || m.moved {
 		return 0, job.ErrNotHolder
 	}
 	m.states[shard][hook] = s
@@ -266,6 +267,22 @@ func (e *endpoint) calls() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.bodies)
+}
+
+// roundTrip stands for the network and what is beyond it.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (r roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return r(q) }
+
+// through has events of a webhook go another way. Nothing may be on its way.
+func (b *bed) through(hook string, r roundTrip) {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	b.c.senders[hook].client.Transport = r
+}
+
+func answer(code int) *http.Response {
+	return &http.Response{StatusCode: code, Header: http.Header{}, Body: http.NoBody}
 }
 
 // write makes a webhooks file, with a key beside it.

@@ -105,13 +105,14 @@ func (d *delivery) event(h *job.Happening) bool {
 	d.standBefore(h.AtMS)
 	started := time.Now()
 	f := d.s.send(l.ctx, h)
+	if f != nil && l.ctx.Err() != nil {
+		return false // it is this node that broke off
+	}
 	d.c.metrics.seconds.WithLabelValues(l.hook).Observe(time.Since(started).Seconds())
 	switch {
 	case f == nil:
 		d.count(delivered)
 		return d.passed(h.Place)
-	case l.ctx.Err() != nil:
-		return false // it is this node that broke off
 	case !d.inForce():
 		return false // what did not take it is no longer asked
 	}

@@ -20,7 +20,8 @@ func (c *Courier) pass(ctx context.Context, last []job.Place) {
 	for id, s := range c.lanes {
 		for name := range c.senders {
 			l := s.lanes[name]
-			if l == nil || !l.busy && !l.state.After.Before(last[id]) {
+			// One that found its lock to have moved has ended; Held is yet to say so.
+			if l == nil || l.ctx.Err() != nil || !l.busy && !l.state.After.Before(last[id]) {
 				continue
 			}
 			if since := l.since; since != 0 && (oldest[name] == 0 || since < oldest[name]) {
