@@ -41,13 +41,11 @@ func (s *Store) SaveHook(ctx context.Context, shard int, lockValue, hook string,
 		names, argv = append(names, keys.lettersKey(hook)), append(argv, letter.AtMS, encodeLetter(letter))
 	}
 	o := call(s.scripts.hook, noShard, names, argv)
-	if err := s.perform(ctx, o); err != nil {
-		return int(o.reply.int(1)), err
-	}
-	if o.reply.int(0) == 2 {
+	err = s.perform(ctx, o)
+	if o.reply.int(0) == 2 { // whether replicas confirmed that nothing was stored or not
 		return 0, fmt.Errorf("webhook %s: %w", hook, job.ErrNotHolder)
 	}
-	return int(o.reply.int(1)), nil
+	return int(o.reply.int(1)), err
 }
 
 // ForgetHooks deletes what is stored of webhooks that are no more. What they gave up on
