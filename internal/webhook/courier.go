@@ -88,7 +88,7 @@ type lane struct {
 	shard      int
 	busy       bool
 	state      job.HookState
-	since      int64     // of the event that it stands before; 0: unknown, or none
+	since      time.Time // of the event that it stands before; zero: unknown, or none
 	due        time.Time // not before
 	ctx        context.Context
 	cancel     context.CancelFunc

@@ -397,20 +397,6 @@ func TestALetterThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// TestTheLagOfWhatFailsIsTakenOver: a node that takes a shard over knows that a webhook is
-// behind before it tries again.
-func TestTheLagOfWhatFailsIsTakenOver(t *testing.T) {
-	e := newEndpoint(t)
-	m := newMemory()
-	m.happen(0, job.KindRunDead)
-	m.states[0]["ops"] = job.HookState{After: job.Place{}, Tries: 2, FirstMS: 2000, RetryMS: 3_600_000}
-	b := run(t, m, func(dir string) string { return hookText(dir, "ops", e.URL, "") })
-	wait(t, "the lag is told", func() bool { return testutil.ToFloat64(b.c.metrics.lag.WithLabelValues("ops")) > 0 })
-	if n := e.calls(); n != 0 {
-		t.Errorf("it was tried %d times before its time", n)
-	}
-}
-
 // TestStatesOfWebhooksThatAreNoMore: they are kept for those who come back, and forgotten
 // in the end.
 func TestStatesOfWebhooksThatAreNoMore(t *testing.T) {

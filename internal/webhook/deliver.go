@@ -102,7 +102,9 @@ func (d *delivery) event(h *job.Happening) bool {
 	if h.Kind == "" || !d.s.hook.filter.Matches(h) {
 		return d.passed(h.Place)
 	}
-	d.standBefore(h.AtMS)
+	if !d.standBefore(h.AtMS) {
+		return false
+	}
 	started := time.Now()
 	f := d.s.send(l.ctx, h)
 	if f != nil && l.ctx.Err() != nil {
@@ -122,10 +124,23 @@ func (d *delivery) event(h *job.Happening) bool {
 // inForce tells whether the webhook is still what this delivery began with.
 func (d *delivery) inForce() bool { return d.c.senderOf(d.l.hook) == d.s }
 
-func (d *delivery) standBefore(ms int64) {
+// standBefore notes since when an event has waited.
+func (d *delivery) standBefore(ms int64) bool {
+	now, err := d.c.o.Store.Now(d.l.ctx, d.l.shard)
+	if err != nil {
+		d.wait(time.Second)
+		return false
+	}
 	d.c.mu.Lock()
-	d.l.since = ms
-	d.c.mu.Unlock()
+	defer d.c.mu.Unlock()
+	d.l.since = instant(ms, now)
+	return true
+}
+
+// instant is a time of a shard's clock, which shows now, by the clock of this process:
+// the two may be far apart.
+func instant(ms, now int64) time.Time {
+	return time.Now().Add(time.Duration(ms-now) * time.Millisecond)
 }
 
 func (d *delivery) count(outcome string) {
@@ -142,7 +157,7 @@ func (d *delivery) passed(place job.Place) bool {
 func (d *delivery) move(place job.Place) {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	d.l.state, d.l.since = job.HookState{After: place}, 0
+	d.l.state, d.l.since = job.HookState{After: place}, time.Time{}
 }
 
 // failed plans the next try, or gives up.

@@ -2,16 +2,22 @@ package webhook
 
 import (
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// nowhere is a webhook whose events go through what the test puts there.
-func nowhere(dir string) string { return hookText(dir, "ops", "http://127.0.0.1:1/", "") }
+// nowhere is a webhook whose events go through what the test puts there, one at a time,
+// and which tries again after an hour.
+func nowhere(dir string) string {
+	return strings.ReplaceAll(hookText(dir, "ops", "http://127.0.0.1:1/", "concurrency: 1"), "base-delay: 10ms, max-delay: 20ms", "base-delay: 1h, max-delay: 1h")
+}
 
 // TestALaneWhoseLockHasMoved rests until the node notices.
 func TestALaneWhoseLockHasMoved(t *testing.T) {
@@ -54,5 +60,31 @@ func TestALaneWhoseLockHasMoved(t *testing.T) {
 				t.Errorf("%d calls are measured", n)
 			}
 		}
+	})
+}
+
+// TestTheLagOfWhatFailsIsTakenOver: a node that takes a shard over knows that a webhook is
+// behind before it tries again. Its own clock does not matter.
+func TestTheLagOfWhatFailsIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory() // whose clock shows 5 s
+		m.happen(0, job.KindRunDead)
+		m.states[0]["ops"] = job.HookState{After: job.Place{}, Tries: 2, FirstMS: 2000, RetryMS: 3_600_000}
+		b := run(t, m, nowhere)
+		b.through("ops", func(*http.Request) (*http.Response, error) { return answer(http.StatusServiceUnavailable), nil })
+		lag := func(want float64) {
+			t.Helper()
+			time.Sleep(passEvery)
+			synctest.Wait()
+			if got := testutil.ToFloat64(b.c.metrics.lag.WithLabelValues("ops")); got != want {
+				t.Errorf("%v s, want %v", got, want)
+			}
+		}
+		lag(3.5) // since its first failure, and a pass
+		if s, _ := m.state(0, "ops"); s.Tries != 2 {
+			t.Errorf("it was tried before its time: %+v", s)
+		}
+		m.happen(1, job.KindRunDead) // one of 1.001 s
+		lag(4.999)
 	})
 }

@@ -14,7 +14,7 @@ func (c *Courier) pass(ctx context.Context, last []job.Place) {
 	c.letGo(held)
 	c.takeOver(ctx, held, last)
 	now := time.Now()
-	oldest := map[string]int64{}
+	oldest := map[string]time.Time{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, s := range c.lanes {
@@ -24,8 +24,8 @@ func (c *Courier) pass(ctx context.Context, last []job.Place) {
 			if l == nil || l.ctx.Err() != nil || !l.busy && !l.state.After.Before(last[id]) {
 				continue
 			}
-			if since := l.since; since != 0 && (oldest[name] == 0 || since < oldest[name]) {
-				oldest[name] = since
+			if first := oldest[name]; !l.since.IsZero() && (first.IsZero() || l.since.Before(first)) {
+				oldest[name] = l.since
 			}
 			if l.busy || now.Before(l.due) || c.busy[name] >= c.senders[name].hook.concurrency {
 				continue
@@ -37,8 +37,8 @@ func (c *Courier) pass(ctx context.Context, last []job.Place) {
 	}
 	for name := range c.senders {
 		lag := 0.0
-		if oldest[name] != 0 {
-			lag = max(0, float64(now.UnixMilli()-oldest[name])/1000)
+		if first := oldest[name]; !first.IsZero() {
+			lag = max(0, now.Sub(first).Seconds())
 		}
 		c.metrics.lag.WithLabelValues(name).Set(lag)
 	}
@@ -121,10 +121,12 @@ func (c *Courier) begin(ctx context.Context, id int, lock, name string, states m
 			return
 		}
 	}
-	// Of one that fails its first failure tells how old what it stands before is, at least.
-	l := &lane{hook: name, lock: lock, shard: id, state: state, since: state.FirstMS}
+	l := &lane{hook: name, lock: lock, shard: id, state: state}
+	if state.Tries > 0 {
+		l.since = instant(state.FirstMS, now) // what it stands before is as old as that, at least
+	}
 	if state.RetryMS > now {
-		l.due = time.Now().Add(time.Duration(state.RetryMS-now) * time.Millisecond)
+		l.due = instant(state.RetryMS, now)
 	}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	c.mu.Lock()
