@@ -72,6 +72,7 @@ type Courier struct {
 	senders map[string]*sender
 	busy    map[string]int // deliveries of a webhook under way
 	lanes   map[int]*shard
+	turns   uint64 // that were begun
 	fault   string // of the file, as it was last logged
 }
 
@@ -87,6 +88,7 @@ type lane struct {
 	hook, lock string
 	shard      int
 	busy       bool
+	turn       uint64 // when it last had one, by the courier's count
 	state      job.HookState
 	since      time.Time // of the event that it stands before; zero: unknown, or none
 	due        time.Time // not before

@@ -12,24 +12,25 @@ import (
 const (
 	// pageSize is how many events are read at once.
 	pageSize = 64
-	// saveEvery is how long what was delivered may stay unwritten: so much is delivered
-	// again when the node dies.
-	saveEvery   = time.Second
+	// turn is how long a lane goes on before others of its webhook have their turns. What
+	// it delivered is written at the end: so much is delivered again when the node dies.
+	turn        = time.Second
 	saveTimeout = 3 * time.Second
 )
 
-// delivery is one goroutine's work on a lane.
+// delivery is one goroutine's work on a lane: its turn.
 type delivery struct {
 	c       *Courier
 	l       *lane
 	s       *sender
-	saved   time.Time
+	began   time.Time
 	unsaved bool
 }
 
-// deliver goes on along a lane until it is at its end, or an event fails.
+// deliver goes on along a lane until it is at its end, an event fails, or its turn is
+// over.
 func (c *Courier) deliver(l *lane, s *sender) {
-	d := &delivery{c: c, l: l, s: s, saved: time.Now()}
+	d := &delivery{c: c, l: l, s: s, began: time.Now()}
 	if s != nil {
 		for d.page() {
 		}
@@ -55,7 +56,7 @@ func (d *delivery) leave() {
 	d.save(ctx, nil)
 }
 
-// page delivers a page; false: nothing more has happened yet.
+// page delivers a page; false: nothing more has happened yet, or the lane has to stop.
 func (d *delivery) page() bool {
 	l := d.l
 	pages, err := d.c.o.Feed.Read(l.ctx, []job.EventsAsk{{Shard: l.shard, After: l.state.After, Limit: pageSize}})
@@ -147,11 +148,11 @@ func (d *delivery) count(outcome string) {
 	d.c.metrics.deliveries.WithLabelValues(d.l.hook, outcome).Inc()
 }
 
-// passed moves on.
+// passed moves on; false: the turn is over.
 func (d *delivery) passed(place job.Place) bool {
 	d.move(place)
 	d.unsaved = true
-	return time.Since(d.saved) < saveEvery || d.save(d.l.ctx, nil)
+	return time.Since(d.began) < turn
 }
 
 func (d *delivery) move(place job.Place) {
@@ -219,7 +220,7 @@ func (d *delivery) save(ctx context.Context, letter *job.HookLetter) bool {
 	}
 	switch {
 	case err == nil || errors.Is(err, job.ErrDurability):
-		d.saved, d.unsaved = time.Now(), false
+		d.unsaved = false
 		return true
 	case errors.Is(err, job.ErrNotHolder):
 		l.cancel()

@@ -12,7 +12,8 @@
 //     when the node dies, or loses the shard, in between. Its id stays the same.
 //  2. Events of one shard, and so those of one job, are sent one after the other. One
 //     that fails is tried again before those behind it, until its retry policy gives up.
-//  3. What one webhook does holds up no other one, and nothing in the scheduler.
+//  3. What one webhook does holds up no other one, and nothing in the scheduler. Its
+//     shards take turns of a second, or of one event that takes longer.
 //  4. Nothing grows: events wait in their stream, which is bounded, and those given up
 //     on in another one. What was trimmed before it was delivered is counted and logged.
 //  5. Only public addresses are connected to, unless the file says otherwise, and

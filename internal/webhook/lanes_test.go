@@ -2,7 +2,9 @@ package webhook
 
 import (
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -86,5 +88,36 @@ func TestTheLagOfWhatFailsIsTakenOver(t *testing.T) {
 		}
 		m.happen(1, job.KindRunDead) // one of 1.001 s
 		lag(4.999)
+	})
+}
+
+// TestLanesTakeTurns: one with very much to tell leaves room for another.
+func TestLanesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const events = 1000
+		m := newMemory()
+		b := run(t, m, nowhere)
+		synctest.Wait()
+		var mu sync.Mutex
+		var told []string
+		b.through("ops", func(q *http.Request) (*http.Response, error) {
+			time.Sleep(100 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, q.Header.Get("Webhook-Id"))
+			return answer(http.StatusOK), nil
+		})
+		m.happen(0, slices.Repeat([]string{job.KindRunDead}, events)...)
+		synctest.Wait()
+		m.happen(1, job.KindRunDead)
+		time.Sleep((events + 2) * 100 * time.Millisecond)
+		synctest.Wait()
+		at := slices.Index(told, ids(1, 1)[0])
+		if most := int(turn / (100 * time.Millisecond)); at < 0 || at > most {
+			t.Errorf("the other one's came as number %d, want at most %d", at, most)
+		}
+		if want := append(ids(0, 1), ids(0, events)...); len(told) != events+1 || told[0] != want[0] || told[events] != want[1] {
+			t.Errorf("%d were told", len(told))
+		}
 	})
 }

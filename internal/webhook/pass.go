@@ -1,20 +1,23 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
 
 // pass takes over shards, lets go of others, and starts deliveries where there is
-// something to deliver.
+// something to deliver: of each webhook as many as it may have at once, those first whose
+// last turn is longest ago.
 func (c *Courier) pass(ctx context.Context, last []job.Place) {
 	held := c.o.Held()
 	c.letGo(held)
 	c.takeOver(ctx, held, last)
 	now := time.Now()
-	oldest := map[string]time.Time{}
+	oldest, ready := map[string]time.Time{}, map[string][]*lane{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, s := range c.lanes {
@@ -27,21 +30,31 @@ func (c *Courier) pass(ctx context.Context, last []job.Place) {
 			if first := oldest[name]; !l.since.IsZero() && (first.IsZero() || l.since.Before(first)) {
 				oldest[name] = l.since
 			}
-			if l.busy || now.Before(l.due) || c.busy[name] >= c.senders[name].hook.concurrency {
-				continue
+			if !l.busy && !now.Before(l.due) {
+				ready[name] = append(ready[name], l)
 			}
-			l.busy = true
-			c.busy[name]++
-			c.wg.Go(func() { c.deliver(l, c.senderOf(name)) })
 		}
 	}
-	for name := range c.senders {
+	for name, s := range c.senders {
+		list := ready[name]
+		slices.SortFunc(list, func(a, b *lane) int { return cmp.Compare(a.turn, b.turn) })
+		for _, l := range list[:max(0, min(len(list), s.hook.concurrency-c.busy[name]))] {
+			c.start(l)
+		}
 		lag := 0.0
 		if first := oldest[name]; !first.IsZero() {
 			lag = max(0, now.Sub(first).Seconds())
 		}
 		c.metrics.lag.WithLabelValues(name).Set(lag)
 	}
+}
+
+// start gives a lane its turn.
+func (c *Courier) start(l *lane) {
+	c.turns++
+	l.busy, l.turn = true, c.turns
+	c.busy[l.hook]++
+	c.wg.Go(func() { c.deliver(l, c.senderOf(l.hook)) })
 }
 
 func (c *Courier) senderOf(name string) *sender {
