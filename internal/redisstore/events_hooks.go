@@ -8,26 +8,29 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// HookStates reads how far webhooks are with shards, by name.
-func (s *Store) HookStates(ctx context.Context, shards []int) ([]map[string]job.HookState, error) {
+// HookStates reads how far webhooks are with shards, by shard and name. With an error come
+// those shards that could be read.
+func (s *Store) HookStates(ctx context.Context, shards []int) (map[int]map[string]job.HookState, error) {
 	ops := make([]*op, len(shards))
 	for i, shard := range shards {
 		key := s.shards[shard].hooks
 		ops[i] = command("webhooks", key, "hgetall", key)
 	}
-	if err := s.perform(ctx, ops...); err != nil {
-		return nil, err
-	}
-	out := make([]map[string]job.HookState, len(shards))
+	err := s.perform(ctx, ops...)
+	out := make(map[int]map[string]job.HookState, len(shards))
 	for i, o := range ops {
-		out[i] = map[string]job.HookState{}
+		if o.err != nil {
+			continue
+		}
+		states := map[string]job.HookState{}
 		for name, text := range readHash(o.reply) {
 			if state, ok := parseHook(text); ok {
-				out[i][name] = state
+				states[name] = state
 			}
 		}
+		out[shards[i]] = states
 	}
-	return out, nil
+	return out, err
 }
 
 // SaveHook stores how far a webhook is with a shard and, in the same step, the event

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/storetest"
 )
@@ -39,7 +40,7 @@ func TestAWebhooksPlaceIsTheHolders(t *testing.T) {
 			}
 		}
 		states, err := w.Store.HookStates(ctx, []int{1, 2})
-		if err != nil || len(states[0]) != 0 || states[1]["ops"] != state {
+		if err != nil || len(states[1]) != 0 || states[2]["ops"] != state {
 			t.Errorf("%v, %v", states, err)
 		}
 		letters, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "ops", Limit: 10})
@@ -64,10 +65,28 @@ func TestAWebhooksPlaceIsTheHolders(t *testing.T) {
 		err = w.Store.ForgetHooks(ctx, 2, []string{"ops"})
 		counts, err2 := w.Store.CountHookLetters(ctx, []string{"ops"})
 		states, err3 := w.Store.HookStates(ctx, []int{2})
-		if err := errors.Join(err, err2, err3); err != nil || counts["ops"]+len(states[0]) != 0 {
+		if err := errors.Join(err, err2, err3); err != nil || counts["ops"]+len(states[2]) != 0 {
 			t.Errorf("%v, %v, %v", counts, states, err)
 		}
 	})
+}
+
+// TestHookStatesOfHealthyServers loses a master without a replica: how far webhooks are
+// with the shards of the others is answered beside the error.
+func TestHookStatesOfHealthyServers(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
+	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
+	w.Damaged()
+	state := job.HookState{After: job.Place{MS: 7, Seq: 3}}
+	holder := w.Client.Get(t.Context(), w.Store.LockKey(2)).Val()
+	if _, err := w.Store.SaveHook(t.Context(), 2, holder, "ops", state, nil); err != nil {
+		t.Fatal(err)
+	}
+	cluster.KillMaster(1)
+	states, err := w.Store.HookStates(t.Context(), []int{2, 1, 0})
+	if !errors.Is(err, job.ErrUnavailable) || len(states) != 2 || states[0] == nil || states[2]["ops"] != state {
+		t.Errorf("%v, %v", states, err)
+	}
 }
 
 // gaveUp stores that a webhook gave up on the n-th event of shard 2.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,8 +33,9 @@ type memory struct {
 	locks   [2]string
 	states  [2]map[string]job.HookState
 	letters []job.HookLetter
-	kept    int  // of the letters
-	moved   bool // locks have, and nobody has noticed yet
+	kept    int     // of the letters
+	dark    [2]bool // shards whose server is away
+	moved   bool    // locks have, and nobody has noticed yet
 	changed chan struct{}
 	away    error
 	began   time.Time
@@ -110,18 +112,19 @@ func (m *memory) Now(context.Context, int) (int64, error) {
 	return 5000 + time.Since(m.began).Milliseconds(), nil
 }
 
-func (m *memory) HookStates(_ context.Context, shards []int) ([]map[string]job.HookState, error) {
+func (m *memory) HookStates(_ context.Context, shards []int) (map[int]map[string]job.HookState, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []map[string]job.HookState
+	out := map[int]map[string]job.HookState{}
+	var err error
 	for _, shard := range shards {
-		copied := map[string]job.HookState{}
-		for name, s := range m.states[shard] {
-			copied[name] = s
+		if m.dark[shard] {
+			err = job.ErrUnavailable
+			continue
 		}
-		out = append(out, copied)
+		out[shard] = maps.Clone(m.states[shard])
 	}
-	return out, m.away
+	return out, err
 }
 
 func (m *memory) SaveHook(_ context.Context, shard int, lock, hook string, s job.HookState, l *job.HookLetter) (evicted int, err error) {

@@ -26,7 +26,8 @@ const (
 // Store is what the courier needs of the store.
 type Store interface {
 	Now(ctx context.Context, shard int) (int64, error)
-	HookStates(ctx context.Context, shards []int) ([]map[string]job.HookState, error)
+	// HookStates answers with an error those shards that could be read.
+	HookStates(ctx context.Context, shards []int) (map[int]map[string]job.HookState, error)
 	SaveHook(ctx context.Context, shard int, lockValue, hook string, state job.HookState, letter *job.HookLetter) (evicted int, err error)
 	ForgetHooks(ctx context.Context, shard int, hooks []string) error
 	HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.HookLetter, error)

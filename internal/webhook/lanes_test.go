@@ -121,3 +121,31 @@ func TestLanesTakeTurns(t *testing.T) {
 		}
 	})
 }
+
+// TestShardsOfHealthyServers are told of while the server of others is away.
+func TestShardsOfHealthyServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.dark[1] = true
+		b := run(t, m, nowhere)
+		synctest.Wait()
+		var calls atomic.Int64
+		b.through("ops", func(*http.Request) (*http.Response, error) {
+			calls.Add(1)
+			return answer(http.StatusOK), nil
+		})
+		m.happen(0, job.KindRunDead)
+		synctest.Wait()
+		if _, known := m.state(1, "ops"); known || calls.Load() != 1 {
+			t.Errorf("%d calls", calls.Load())
+		}
+		m.mu.Lock()
+		m.dark[1] = false
+		m.mu.Unlock()
+		time.Sleep(passEvery)
+		synctest.Wait()
+		if _, known := m.state(1, "ops"); !known {
+			t.Error("the other shard has not been begun with")
+		}
+	})
+}

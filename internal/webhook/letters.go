@@ -112,7 +112,7 @@ func (c *Courier) Statuses(ctx context.Context) ([]job.HookStatus, error) {
 }
 
 // measure finds what is behind by the first event after each place.
-func (c *Courier) measure(ctx context.Context, h *job.HookStatus, states []map[string]job.HookState, last []job.Place) error {
+func (c *Courier) measure(ctx context.Context, h *job.HookStatus, states map[int]map[string]job.HookState, last []job.Place) error {
 	var asks []job.EventsAsk
 	for shard := range last {
 		state, known := states[shard][h.Name]

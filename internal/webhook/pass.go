@@ -96,15 +96,14 @@ func (c *Courier) takeOver(ctx context.Context, held map[int]string, last []job.
 	if len(shards) == 0 {
 		return
 	}
-	states, err := c.o.Store.HookStates(ctx, shards)
-	if err != nil {
-		return // the store logs what is wrong with Redis; the next pass tries again
-	}
-	for i, id := range shards {
+	// Shards of servers that are away are not among the answers: the next pass tries again,
+	// and the store tells what is wrong with Redis.
+	states, _ := c.o.Store.HookStates(ctx, shards)
+	for id, known := range states {
 		for _, name := range names {
-			c.begin(ctx, id, held[id], name, states[i], last[id])
+			c.begin(ctx, id, held[id], name, known, last[id])
 		}
-		c.tidy(ctx, id, names, states[i])
+		c.tidy(ctx, id, names, known)
 	}
 }
 
