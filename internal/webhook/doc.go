@@ -15,7 +15,8 @@
 //  3. What one webhook does holds up no other one, and nothing in the scheduler. Its
 //     shards take turns of a second, or of one event that takes longer.
 //  4. Nothing grows: events wait in their stream, which is bounded, and those given up
-//     on in another one. What was trimmed before it was delivered is counted and logged.
+//     on in a set of the webhook's own, which is too. What was trimmed before it was
+//     delivered is counted and logged, what had to go from the set is counted.
 //  5. Only public addresses are connected to, unless the file says otherwise, and
 //     redirects are not followed. Keys appear in no error and no log line.
 //  6. A webhook that changes in the file is told by its new URL, key and filter from the
