@@ -324,15 +324,12 @@ func (f *Feed) announceLocked() {
 	f.changed = make(chan struct{})
 }
 
-// News returns the place of the newest entry of each shard, once all are known, and a
-// channel that is closed when there is something newer. Nobody may write to the
-// places.
+// News returns the place of the newest entry of each shard, nil until some are known, and
+// a channel that is closed when there is something newer. That of a shard that has been
+// away ever since is not Exact. Nobody may write to the places.
 func (f *Feed) News() (last []job.Place, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if slices.ContainsFunc(f.last, func(p job.Place) bool { return !p.Exact() }) {
-		return nil, f.changed
-	}
 	return f.last, f.changed
 }
 

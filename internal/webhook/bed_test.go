@@ -35,6 +35,7 @@ type memory struct {
 	letters []job.HookLetter
 	kept    int     // of the letters
 	dark    [2]bool // shards whose server is away
+	unknown [2]bool // shards whose end is not known yet
 	moved   bool    // locks have, and nobody has noticed yet
 	changed chan struct{}
 	away    error
@@ -68,7 +69,10 @@ func (m *memory) Use() func() { return func() {} }
 func (m *memory) lastLocked() []job.Place {
 	out := make([]job.Place, 2)
 	for i, s := range m.streams {
-		if len(s) > 0 {
+		switch {
+		case m.unknown[i]:
+			out[i] = job.PlaceBefore(0)
+		case len(s) > 0:
 			out[i] = s[len(s)-1].Place
 		}
 	}

@@ -122,6 +122,36 @@ func TestLanesTakeTurns(t *testing.T) {
 	})
 }
 
+// TestAWebhookBeginsAtAnEndThatIsKnown: one that is new in a shard waits for that, and is
+// not told of what is there.
+func TestAWebhookBeginsAtAnEndThatIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.unknown[1] = true
+		m.happen(1, job.KindRunDead)
+		b := run(t, m, nowhere)
+		synctest.Wait()
+		var calls atomic.Int64
+		b.through("ops", func(*http.Request) (*http.Response, error) {
+			calls.Add(1)
+			return answer(http.StatusOK), nil
+		})
+		m.happen(0, job.KindRunDead)
+		synctest.Wait()
+		if _, known := m.state(1, "ops"); known || calls.Load() != 1 {
+			t.Errorf("%d calls, begun with the other shard: %v", calls.Load(), known)
+		}
+		m.mu.Lock()
+		m.unknown[1] = false
+		m.mu.Unlock()
+		time.Sleep(passEvery)
+		synctest.Wait()
+		if state, known := m.state(1, "ops"); !known || state.After.Seq != 1 || calls.Load() != 1 {
+			t.Errorf("%d calls, begun at %+v", calls.Load(), state)
+		}
+	})
+}
+
 // TestShardsOfHealthyServers are told of while the server of others is away.
 func TestShardsOfHealthyServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -88,6 +88,9 @@ func (c *Courier) takeOver(ctx context.Context, held map[int]string, last []job.
 		names = append(names, name)
 	}
 	for id := range held {
+		if !last[id].Exact() {
+			continue // its server has been away for as long as somebody listens here
+		}
 		if s := c.lanes[id]; s == nil || len(s.lanes) < len(names) {
 			shards = append(shards, id)
 		}
