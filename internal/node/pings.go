@@ -109,7 +109,9 @@ func (p *pings) ask(ctx context.Context, within time.Duration) {
 		p.mu.Lock()
 		maps.DeleteFunc(p.at, func(name string, _ time.Time) bool { return asked[name] == nil })
 		for name := range asked {
-			p.at[name] = p.at[name]
+			if _, is := p.at[name]; !is {
+				p.at[name] = time.Time{}
+			}
 		}
 		p.mu.Unlock()
 		var each sync.WaitGroup

@@ -45,6 +45,9 @@
 {{- $faults = append $faults "gossip.existingSecret is missing: nodes need a gossip key, or accept gossip that anybody can join with insecure=true" -}}
 {{- end -}}
 {{- end -}}
+{{- if and (not $v.insecure) $tls (ne $v.tls.clientAuth "required") (not $v.access.existingSecret) -}}
+{{- $faults = append $faults (printf "tls.clientAuth is %s: nodes would take calls of anybody, and refuse to start; set it to required, or give access.existingSecret" $v.tls.clientAuth) -}}
+{{- end -}}
 {{- if and $v.access.existingSecret (not $tls) -}}
 {{- $faults = append $faults "access.existingSecret needs TLS: certificates prove who is there, and tokens are not sent without it" -}}
 {{- end -}}
@@ -56,6 +59,10 @@
 {{- include "fermata.over" (dict "into" $pool "from" (default dict $own)) -}}
 {{- if and (or $pool.token.existingSecret $pool.token.audience) (not $tls) -}}
 {{- $faults = append $faults (printf "workers.%s.token needs TLS: a token is not sent without it" $name) -}}
+{{- end -}}
+{{- $certificate := and (ne $v.tls.clientAuth "none") (or $v.tls.workerSecret $v.tls.certManager.enabled) -}}
+{{- if and $v.access.existingSecret $tls (not $certificate) (not (or $pool.token.existingSecret $pool.token.audience)) -}}
+{{- $faults = append $faults (printf "workers.%s.token is missing: with access.existingSecret and without a certificate that nodes ask for, the pool has nothing to show" $name) -}}
 {{- end -}}
 {{- if and $pool.keda.enabled $pool.autoscaling.enabled -}}
 {{- $faults = append $faults (printf "workers.%s: autoscaling.enabled and keda.enabled: give one of them, as two autoscalers undo each other's work" $name) -}}

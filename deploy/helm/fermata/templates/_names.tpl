@@ -26,11 +26,11 @@
 {{- define "fermata.address" -}}{{ include "fermata.host" . }}:7070{{- end -}}
 
 {{- define "fermata.selector" -}}
-app.kubernetes.io/name: {{ include "fermata.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "fermata.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- with .pool }}
-fermata.io/pool: {{ . }}
+fermata.io/pool: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
