@@ -36,7 +36,7 @@ func (c *Client) DeadLetters(ctx context.Context, s Selection) iter.Seq2[*DeadLe
 type RedriveResult struct {
 	// Redriven are tried again, or would be in a dry run.
 	Redriven int
-	// Refused had gone, or their job has no room for another run.
+	// Refused had gone, their job has no room for another run, or kept changing.
 	Refused int
 }
 

@@ -90,7 +90,8 @@ func (r *Registry) dropWaiting(ctx context.Context, record job.Record) error {
 		}
 	}
 	for _, result := range r.o.Ledger.Do(ctx, changes...) {
-		if result.Err != nil && !errors.Is(result.Err, job.ErrNotFound) {
+		// One that keeps changing is about to begin, and ends with that: its job is gone.
+		if result.Err != nil && !errors.Is(result.Err, job.ErrNotFound) && !errors.Is(result.Err, job.ErrConflict) {
 			err = errors.Join(err, result.Err)
 		}
 	}

@@ -55,3 +55,24 @@ func TestChangesStayWhatTheyWereWhenCallersLeave(t *testing.T) {
 		}
 	}
 }
+
+// answering is a ledger with the answers that a test wants, in turn.
+type answering []job.ChangeResult
+
+func (a answering) Do(_ context.Context, changes ...job.Change) []job.ChangeResult {
+	return a[:len(changes)]
+}
+
+// One job that keeps changing does not hide what became of the others: a call that failed
+// as a whole would leave no record of it.
+func TestOneConflictHidesNoOtherChange(t *testing.T) {
+	_, r := newFake(t)
+	r.o.Ledger = answering{{Answer: job.Applied}, {Err: job.ErrConflict}, {Answer: job.Applied}}
+	if got, err := r.bulk(t.Context(), make([]job.Change, 3)); err != nil || got.Done != 2 || got.Refused != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	r.o.Ledger = answering{{Answer: job.Applied}, {Err: job.ErrUnavailable}}
+	if _, err := r.bulk(t.Context(), make([]job.Change, 2)); !errors.Is(err, job.ErrUnavailable) {
+		t.Errorf("%v; want the call to be repeated", err)
+	}
+}

@@ -130,8 +130,8 @@ func (r *Registry) bulk(ctx context.Context, changes []job.Change) (job.Bulk, er
 	}
 	for _, result := range r.o.Ledger.Do(ctx, changes...) {
 		switch {
-		case errors.Is(result.Err, job.ErrNotFound), errors.Is(result.Err, job.ErrCorrupt):
-			answer.Refused++
+		case errors.Is(result.Err, job.ErrNotFound), errors.Is(result.Err, job.ErrCorrupt), errors.Is(result.Err, job.ErrConflict):
+			answer.Refused++ // the others have been changed, and are told of
 		case result.Err != nil:
 			return job.Bulk{}, result.Err
 		case result.Answer == job.Applied:
