@@ -1,5 +1,11 @@
 package job
 
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/schedule"
+)
+
 // What becomes of nominal times that passed without a run.
 //
 // When a run has ended, or the job comes back to life, the time since the last
@@ -109,8 +115,12 @@ func (c *Compiled) overlapLimit() int {
 }
 
 // oldestOf is the n-th nominal time counted backwards from an instant, but not
-// before floor.
+// before floor. Each run of a backlog asks again: one that is within its limit, as it is
+// from the second run on, is not counted time by time.
 func (c *Compiled) oldestOf(upTo, n, floor int64) int64 {
+	if (upTo-floor)/c.leastGap()+1 < n {
+		return floor
+	}
 	at := upTo
 	for range n {
 		prev, ok := c.nominalUpTo(at)
@@ -120,6 +130,17 @@ func (c *Compiled) oldestOf(upTo, n, floor int64) int64 {
 		at = prev - 1
 	}
 	return at + 1
+}
+
+// leastGap is what lies between two nominal times at least, in milliseconds.
+func (c *Compiled) leastGap() int64 {
+	switch {
+	case c.schedule.Kind() == schedule.KindInterval:
+		return max(1, c.schedule.Period(time.Time{}).Milliseconds())
+	case c.Schedule.Seconds:
+		return time.Second.Milliseconds()
+	}
+	return time.Minute.Milliseconds()
 }
 
 // caughtUp marks a run of the past.

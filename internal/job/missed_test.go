@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/schedule"
 )
 
 // calendar is the reference for what becomes of nominal times that passed: it
@@ -124,4 +126,53 @@ func TestPassedTimesAreJudgedAsTheReferenceDoes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOldestOf is the n-th time backwards, however it is found.
+func TestOldestOf(t *testing.T) {
+	for name, s := range map[string]schedule.Spec{
+		"interval": {Kind: schedule.KindInterval, Every: 90 * time.Second},
+		"minutes":  {Kind: schedule.KindCron, Cron: []string{"* * * * *"}, TimeZone: "Europe/Berlin"},
+		"hours":    {Kind: schedule.KindCron, Cron: []string{"7,8 * * * *"}, TimeZone: "America/New_York"},
+		"seconds":  {Kind: schedule.KindCron, Cron: []string{"*/7 * * * * *"}, Seconds: true},
+		"every":    {Kind: schedule.KindCron, Cron: []string{"@every 700ms"}},
+	} {
+		d := def()
+		d.Schedule = s
+		c := compile(t, d)
+		rapid.Check(t, func(t *rapid.T) {
+			upTo := t0 + rapid.Int64Range(0, 400*24*3600*1000).Draw(t, "up to")
+			floor := upTo - rapid.Int64Range(0, 3600*1000).Draw(t, "back")
+			n := rapid.Int64Range(1, 80).Draw(t, "n")
+			want := floor
+			for at, left := upTo, n; ; left-- {
+				if left == 0 {
+					want = at + 1
+					break
+				}
+				prev, ok := c.nominalUpTo(at)
+				if !ok || prev <= floor {
+					break
+				}
+				at = prev - 1
+			}
+			if got := c.oldestOf(upTo, n, floor); got != want {
+				t.Errorf("%s: %d, want %d", name, got, want)
+			}
+		})
+	}
+}
+
+// BenchmarkBacklog works off a backlog of 5,000 minutes, run by run.
+func BenchmarkBacklog(b *testing.B) {
+	d := def()
+	d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}, TimeZone: "Europe/Berlin"}
+	d.Misfire = Misfire{Policy: MisfireRunAll, MaxCatchUp: 10_000}
+	for b.Loop() {
+		w := walk(b, d)
+		w.now += 5000 * time.Minute.Milliseconds()
+		for range 5000 {
+			w.lease().succeed()
+		}
+	}
 }
