@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -53,8 +54,12 @@ func passing(ctx context.Context, o Options) error {
 // passes tells whether all that is Fatal may become otherwise without anybody's doing: an
 // election makes a primary of a replica, and replicas come when they have synchronised.
 func (r Report) passes(o Options) bool {
+	lacks := func(code string) bool {
+		return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Code == code })
+	}
+	replicas := lacks("replicas") && !lacks("min_replicas") && !lacks("no_persistence")
 	for _, f := range r.Findings {
-		waits := f.Code == "role" || f.Code == "durability" && o.Durability == DurabilityReplica
+		waits := f.Code == "role" || f.Code == "durability" && replicas
 		if f.Severity == Fatal && !waits && !o.forgives(f) {
 			return false
 		}

@@ -75,6 +75,13 @@ func TestAwait(t *testing.T) {
 			t.Errorf("waits for a setting: %q, %v", said, err)
 		}
 	})
+	t.Run("lacks a setting for replicas", func(t *testing.T) {
+		o := open(t, redistest.Start(t, redistest.WithAOF("no")).URL())
+		o.Durability, o.Replicas = DurabilityReplica, 1
+		if said, err := await(t, t.Context(), o, func() {}); said != "" || err != nil {
+			t.Errorf("waits for a setting: %q, %v", said, err)
+		}
+	})
 	t.Run("knows another password", func(t *testing.T) {
 		s := redistest.Start(t)
 		if said, err := await(t, t.Context(), open(t, "redis://nobody:wrong@"+s.Addr()), func() {}); said != "" || err != nil {

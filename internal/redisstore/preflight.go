@@ -143,22 +143,22 @@ func (r *Report) judgeDurability(i info, o Options) Durability {
 	if i.text("aof_last_write_status") == "err" {
 		r.find(Finding{Fatal, "aof_error", i.addr, "Redis cannot write its append-only file: look at its disk"})
 	}
-	severity := Info
+	class, severity := DurabilityReplica, Info
 	if o.Durability == DurabilityReplica {
 		severity = Warning
 	}
 	if replicas := i.replicasOnline(); replicas < o.Replicas {
 		r.find(Finding{severity, "replicas", i.addr, fmt.Sprintf(
 			"%d replicas are attached, %d are needed to survive the loss of the server", replicas, o.Replicas)})
-		return DurabilityLocal
+		class = DurabilityLocal
 	}
 	// INFO counts good replicas only where a number of them is demanded.
 	if !i.has("min_slaves_good_slaves") {
 		r.find(Finding{severity, "min_replicas", i.addr,
 			"min-replicas-to-write is not set: a primary that is cut off goes on granting leases; set it to 1, with min-replicas-max-lag 2"})
-		return DurabilityLocal
+		class = DurabilityLocal
 	}
-	return DurabilityReplica
+	return class
 }
 
 // askAll reads INFO of every primary.
