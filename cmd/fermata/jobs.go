@@ -251,7 +251,7 @@ func (a *app) each(names []string, do func(i int) error) error {
 	}
 	if len(texts) > 0 {
 		if err := a.printTexts(texts); err != nil {
-			return err
+			failed = append(failed, err)
 		}
 	}
 	return worst(failed)
