@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -151,7 +153,14 @@ func definitionDigest(p *fermatav1.Job) []byte {
 		return nil
 	}
 	d := &fermatav1.Job{Name: p.GetName(), PayloadKeyId: p.GetPayloadKeyId(), PayloadSize: p.GetPayloadSize()}
-	copyPaths(d, p, settable)
+	to := d.ProtoReflect()
+	// What is set is shared with p, not copied: it is only read.
+	p.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if slices.Contains(settable, string(field.Name())) {
+			to.Set(field, value)
+		}
+		return true
+	})
 	if d.PayloadKeyId != "" {
 		d.Payload = nil // answers do not have it
 	}

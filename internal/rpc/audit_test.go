@@ -199,4 +199,31 @@ func TestDigests(t *testing.T) {
 	}
 }
 
+// TestDigestTakesFromNobody: the job that is looked at stays as it is, and a payload that
+// answers do not have does not count.
+func TestDigestTakesFromNobody(t *testing.T) {
+	present := stored()
+	p := definitionToPB(&present)
+	p.PayloadKeyId = "k1"
+	before := proto.CloneOf(p)
+	sum := definitionDigest(p)
+	if !proto.Equal(p, before) {
+		t.Errorf("changed to %v", p)
+	}
+	p.Payload = []byte("another")
+	if string(definitionDigest(p)) != string(sum) {
+		t.Error("a sealed payload shows")
+	}
+}
+
+// BenchmarkDigest is what the record of one CreateJob costs beside the call.
+func BenchmarkDigest(b *testing.B) {
+	present := stored()
+	p := definitionToPB(&present)
+	b.ReportAllocs()
+	for b.Loop() {
+		definitionDigest(p)
+	}
+}
+
 func textLogger(w *strings.Builder) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
