@@ -49,9 +49,6 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 	settle := b.reserve(ctx)
 	b.run(ctx)
 	settle()
-	for _, again := range b.repeats {
-		answers[again.index] = r.judgeRepeat(answers[again.first], again.request)
-	}
 	return answers
 }
 
@@ -61,7 +58,8 @@ type creation struct {
 	request job.CreateRequest
 	record  job.Record
 	notices []job.Notice
-	spare   bool // it is certain that this created nothing
+	spare   bool        // it is certain that this created nothing
+	repeats []*creation // later ones of the batch for the same id, which create nothing
 }
 
 // batch groups creations by shard.
@@ -69,18 +67,11 @@ type batch struct {
 	r       *Registry
 	answers []job.CreateAnswer
 	shards  map[int][]*creation
-	repeats []repeat
 	trace   *job.Trace // of the call
 }
 
-// repeat is a request for the id of an earlier one of the same batch.
-type repeat struct {
-	index, first int
-	request      *job.CreateRequest
-}
-
 func (b *batch) group(requests []job.CreateRequest) {
-	first := map[job.Key]int{}
+	first := map[job.Key]*creation{}
 	for i := range requests {
 		c := &creation{index: i, request: requests[i]}
 		request := &c.request
@@ -93,10 +84,10 @@ func (b *batch) group(requests []job.CreateRequest) {
 			d.ID = makeID(d.Namespace, request.RequestID)
 		}
 		if earlier, ok := first[d.Key]; ok {
-			b.repeats = append(b.repeats, repeat{index: i, first: earlier, request: request})
+			earlier.repeats = append(earlier.repeats, c)
 			continue
 		}
-		first[d.Key] = i
+		first[d.Key] = c
 		shard := b.r.o.Store.ShardOf(d.Key)
 		b.shards[shard] = append(b.shards[shard], c)
 	}
@@ -119,7 +110,8 @@ func (b *batch) reserve(ctx context.Context) (settle func()) {
 	refused := map[*creation]bool{}
 	for i, err := range faults {
 		if err != nil {
-			refused[all[i]], b.answers[all[i].index].Err = true, err
+			refused[all[i]] = true
+			b.fail(all[i:i+1], err)
 		}
 	}
 	for shard, items := range b.shards {
@@ -187,12 +179,12 @@ func (b *batch) prepare(ctx context.Context, shard int, items []*creation) ([]*c
 	}
 	good, records := items[:0], make([]job.Record, 0, len(items))
 	for _, c := range items {
-		err := ctx.Err() // nobody waits for the rest
-		if err == nil {
-			err = c.prepare(now, b.r.o.Limits, b.trace)
+		if ctx.Err() != nil { // nobody waits for the rest
+			c.spare = true
+			b.fail([]*creation{c}, ctx.Err())
+			continue
 		}
-		if err != nil {
-			b.answers[c.index].Err, c.spare = err, true
+		if !b.prepareOne(c, now) {
 			continue
 		}
 		if b.r.o.Sealer != nil {
@@ -204,6 +196,24 @@ func (b *batch) prepare(ctx context.Context, shard int, items []*creation) ([]*c
 		records = append(records, c.record)
 	}
 	return good, records
+}
+
+// prepareOne completes the first request for an id that has no fault; those before it are
+// answered with theirs.
+func (b *batch) prepareOne(c *creation, now int64) bool {
+	for {
+		err := c.prepare(now, b.r.o.Limits, b.trace)
+		if err == nil {
+			return true
+		}
+		b.answers[c.index].Err = err
+		if len(c.repeats) == 0 {
+			c.spare = true
+			return false
+		}
+		next := c.repeats[0]
+		c.index, c.request, c.repeats = next.index, next.request, c.repeats[1:]
+	}
 }
 
 func (b *batch) settle(shard int, items []*creation, reply *job.CreateReply) {
@@ -224,6 +234,7 @@ func (b *batch) settle(shard int, items []*creation, reply *job.CreateReply) {
 func (b *batch) fail(items []*creation, err error) {
 	for _, c := range items {
 		b.answers[c.index] = job.CreateAnswer{Err: err}
+		b.fail(c.repeats, err)
 	}
 }
 
@@ -234,14 +245,23 @@ func (b *batch) answer(c *creation, result job.CreateResult) {
 	case job.Created:
 		b.answers[c.index].Record = c.record
 		b.r.observe(c.notices)
+		b.judge(&c.record, c.repeats...)
 	case job.Tombstone:
-		b.answers[c.index].Err = &job.BusyError{Key: key}
+		b.fail([]*creation{c}, &job.BusyError{Key: key})
 	case job.Exists:
 		if result.Existing == nil { // created and deleted by others again and again
-			b.answers[c.index].Err = job.ErrConflict
+			b.fail([]*creation{c}, job.ErrConflict)
 			return
 		}
-		b.answers[c.index] = b.r.judge(result.Existing, &c.request)
+		b.judge(result.Existing, c)
+		b.judge(result.Existing, c.repeats...)
+	}
+}
+
+// judge answers requests for a job that exists.
+func (b *batch) judge(existing *job.Record, items ...*creation) {
+	for _, c := range items {
+		b.answers[c.index] = b.r.judge(existing, &c.request)
 	}
 }
 
@@ -285,13 +305,6 @@ func (r *Registry) judge(existing *job.Record, request *job.CreateRequest) job.C
 		return job.CreateAnswer{Record: *existing}
 	}
 	return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}
-}
-
-func (r *Registry) judgeRepeat(first job.CreateAnswer, request *job.CreateRequest) job.CreateAnswer {
-	if first.Err != nil {
-		return first
-	}
-	return r.judge(&first.Record, request)
 }
 
 // makeID makes an id for a job without one: from its request id, so that a

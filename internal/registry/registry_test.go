@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,6 +164,42 @@ func TestCreateBatch(t *testing.T) {
 		if violated(a.Err) != "requests" {
 			t.Fatalf("1,001 requests: %v", a.Err)
 		}
+	}
+}
+
+// TestOneIDSeveralTimesInABatch: each request for it has the answer that it would have
+// had by itself, one after the other.
+func TestOneIDSeveralTimesInABatch(t *testing.T) {
+	f, r := newFake(t)
+	bad, other := definition("ping"), definition("ping")
+	bad.Handler, other.Handler = "", "exec"
+	all := []job.CreateRequest{{Definition: bad}, {Definition: bad}, {Definition: definition("ping")}, {Definition: other}, {Definition: definition("ping")}}
+	told := func(requests []job.CreateRequest) (out []string) {
+		for _, a := range r.CreateBatch(t.Context(), requests) {
+			var exists *job.ExistsError
+			switch {
+			case violated(a.Err) == "job.handler":
+				out = append(out, "invalid")
+			case errors.As(a.Err, &exists):
+				out = append(out, "exists")
+			case a.Err != nil:
+				out = append(out, a.Err.Error())
+			default:
+				out = append(out, a.Record.Definition.Handler)
+			}
+		}
+		return out
+	}
+	want := []string{"invalid", "invalid", definition("ping").Handler, "exists", definition("ping").Handler}
+	if got := told(all); !slices.Equal(got, want) || len(f.records) != 1 {
+		t.Errorf("got %q and %d records, want %q", got, len(f.records), want)
+	}
+	if got := told(all[3:]); !slices.Equal(got, want[3:]) {
+		t.Errorf("of one that is there: %q, want %q", got, want[3:])
+	}
+	f.err = job.ErrNoMemory
+	if got := told(all[2:]); !slices.Equal(got, slices.Repeat([]string{job.ErrNoMemory.Error()}, 3)) {
+		t.Errorf("without a store: %q", got)
 	}
 }
 
