@@ -11,9 +11,10 @@ import (
 // leases in it, and no tokens: they mean nothing elsewhere.
 type Checkpoint struct {
 	// Bookkeeping of the definition.
-	Generation, Revision             uint32
-	AnchorMS, CreatedMS, UpdatedMS   int64
-	CreateRequestID, UpdateRequestID string
+	Generation, Revision           uint32
+	AnchorMS, CreatedMS, UpdatedMS int64
+	CreateRequestID                string
+	UpdateRequestIDs               RequestIDs
 
 	// State is at rest: see AtRest. Its lane, token and revision do not count.
 	State State
@@ -64,7 +65,7 @@ func (c *Compiled) Checkpoint(s Snapshot, now int64) (cp Checkpoint, ok bool) {
 	}
 	cp = Checkpoint{
 		Generation: c.Generation, Revision: c.Revision, AnchorMS: c.AnchorMS, CreatedMS: c.CreatedMS, UpdatedMS: c.UpdatedMS,
-		CreateRequestID: c.CreateRequestID, UpdateRequestID: c.UpdateRequestID,
+		CreateRequestID: c.CreateRequestID, UpdateRequestIDs: c.UpdateRequestIDs,
 		State: state, Children: children, Letters: s.Letters, ExpireMS: NeverMS,
 	}
 	switch {

@@ -98,7 +98,8 @@ type Definition struct {
 	CreatedMS       int64
 	UpdatedMS       int64
 	CreateRequestID string
-	UpdateRequestID string
+	// UpdateRequestIDs are of the last edits that had one.
+	UpdateRequestIDs RequestIDs
 	// Trace is the context of the call that created the job; nil: none was sampled,
 	// or nodes do not trace.
 	Trace *Trace

@@ -129,10 +129,7 @@ func (s State) AskedRun(requestID string) (runID string, joined, known bool) {
 
 // remember keeps a request id, so that its repetition is known.
 func (t *transition) remember(id string) {
-	t.Recent = append(t.Recent, id)
-	if n := len(t.Recent); n > MaxRecent {
-		t.Recent = t.Recent[n-MaxRecent:]
-	}
+	t.Recent = t.Recent.With(id)
 }
 
 // stepIn gives the place of a scheduled run that is due, or waits for a retry, to
@@ -178,7 +175,11 @@ func (t *transition) update(ev Update) Decision {
 	}
 	d := *ev.New.Definition
 	rescheduled := !d.Schedule.Equal(t.c.Schedule)
-	d.Revision, d.UpdatedMS, d.UpdateRequestID = t.c.Revision+1, t.now, ev.RequestID
+	d.Revision, d.UpdatedMS = t.c.Revision+1, t.now
+	d.UpdateRequestIDs = t.c.UpdateRequestIDs
+	if ev.RequestID != "" {
+		d.UpdateRequestIDs = d.UpdateRequestIDs.With(ev.RequestID)
+	}
 	d.Generation, d.AnchorMS = t.c.Generation, t.c.AnchorMS
 	if rescheduled {
 		d.Generation++

@@ -91,7 +91,7 @@ func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) 
 func (cp *Checkpoint) bookkeeping(d Definition, present *Record, now int64) Definition {
 	d.Generation, d.Revision = max(1, cp.Generation), max(1, cp.Revision)
 	d.CreatedMS, d.UpdatedMS, d.AnchorMS = orNow(cp.CreatedMS, now), orNow(cp.UpdatedMS, now), orNow(cp.AnchorMS, now)
-	d.CreateRequestID, d.UpdateRequestID, d.Unknown = cp.CreateRequestID, cp.UpdateRequestID, nil
+	d.CreateRequestID, d.UpdateRequestIDs, d.Unknown = cp.CreateRequestID, cp.UpdateRequestIDs, nil
 	if present != nil && present.Definition.CreatedMS == d.CreatedMS {
 		d.Revision = max(d.Revision, present.Definition.Revision)
 		if !present.Definition.Same(&d) {

@@ -162,10 +162,10 @@ type State struct {
 	Runs         uint64 // ended
 	Succeeded    uint64
 	Dead         uint64
-	Lost         uint64   // attempts
-	TimedOut     uint64   // attempts
-	Skipped      uint64   // nominal times
-	Recent       []string // requests for the last manual runs, newest last; see AskedRun
+	Lost         uint64     // attempts
+	TimedOut     uint64     // attempts
+	Skipped      uint64     // nominal times
+	Recent       RequestIDs // requests for the last manual runs, newest last; see AskedRun
 	// Callers are the trace contexts of those who asked for the manual runs that are
 	// current or waiting. Shared with other states: nobody may write to it.
 	Callers []Caller
@@ -174,9 +174,6 @@ type State struct {
 	// written. They stay with their record whatever is decided.
 	Unknown string
 }
-
-// MaxRecent bounds State.Recent.
-const MaxRecent = 8
 
 // HasRun tells whether there is a current run.
 func (s State) HasRun() bool {

@@ -17,7 +17,14 @@ func (cp *Checkpoint) validate(d *Definition) []Violation {
 	v.millis("create_time", cp.CreatedMS)
 	v.millis("update_time", cp.UpdatedMS)
 	v.add("create_request_id", ValidateRequestID(cp.CreateRequestID))
-	v.add("update_request_id", ValidateRequestID(cp.UpdateRequestID))
+	v.check(len(cp.UpdateRequestIDs) <= MaxRecent, "earlier_update_request_ids", "has too many entries, at most %d are allowed", MaxRecent-1)
+	for i, id := range cp.UpdateRequestIDs {
+		field := "update_request_id"
+		if i < len(cp.UpdateRequestIDs)-1 {
+			field = fmt.Sprintf("earlier_update_request_ids[%d]", i)
+		}
+		v.add(field, ValidateRequestID(id))
+	}
 	v.check(s.Region <= RegionDone && s.Region != RegionLeased, "state", "is unknown, or that of a live run")
 	v.check(cp.ExpireMS >= 0 && cp.ExpireMS <= NeverMS, "expire_time", "is out of range")
 	v.millis("pause_time", s.PausedMS)

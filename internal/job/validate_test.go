@@ -185,7 +185,7 @@ func TestSameLeavesOutBookkeeping(t *testing.T) {
 	a, b := good(), good()
 	a.Labels, b.Payload = map[string]string{}, []byte{}
 	b.Generation, b.AnchorMS, b.Revision, b.CreatedMS, b.UpdatedMS = 1, 2, 3, 4, 5
-	b.CreateRequestID, b.UpdateRequestID, b.Unknown = "r", "u", []byte{1}
+	b.CreateRequestID, b.UpdateRequestIDs, b.Unknown = "r", job.RequestIDs{"u"}, []byte{1}
 	if !a.Same(&b) {
 		t.Error("bookkeeping must not count")
 	}

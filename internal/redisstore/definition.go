@@ -46,8 +46,8 @@ func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 		CreatedMs:       d.CreatedMS,
 		UpdatedMs:       d.UpdatedMS,
 		CreateRequestId: d.CreateRequestID,
-		UpdateRequestId: d.UpdateRequestID,
 	}
+	m.EarlierUpdateRequestIds, m.UpdateRequestId = d.UpdateRequestIDs.Split()
 	if d.Trace != nil {
 		m.Trace, m.TraceState = encodeTrace(d.Trace), d.Trace.State
 	}
@@ -78,6 +78,7 @@ type definitionReader struct {
 	message        storagev1.Definition
 	bytes          []byte
 	queue, handler string // of the last one
+	update         string // of the present one: the request of its last edit
 }
 
 func (r *definitionReader) decode(record, text string) (*job.Definition, error) {
@@ -106,39 +107,39 @@ func (r *definitionReader) general(key job.Key) (*job.Definition, error) {
 		return nil, err
 	}
 	d := &job.Definition{
-		Key:             key,
-		Queue:           m.Queue,
-		Priority:        uint8(min(m.Priority, job.MaxPriority)),
-		Handler:         m.Handler,
-		Payload:         m.Payload,
-		PayloadKey:      m.PayloadKey,
-		Labels:          m.Labels,
-		Schedule:        decodeSchedule(m.Schedule),
-		Retry:           decodeRetry(m.Retry),
-		Backoff:         decodeRecurring(m.Backoff),
-		MinInterval:     duration(m.MinIntervalMs),
-		MaxInterval:     duration(m.MaxIntervalMs),
-		Overlap:         job.Overlap(min(m.Overlap, 255)),
-		OverlapLimit:    int(m.OverlapLimit),
-		Misfire:         decodeMisfire(m.Misfire),
-		Locks:           decodeLocks(m.Locks),
-		Target:          m.Target,
-		PauseAfter:      int(m.PauseAfter),
-		MaxLag:          duration(m.MaxLagMs),
-		Timeout:         duration(m.TimeoutMs),
-		TimeoutGrace:    duration(m.TimeoutGraceMs),
-		HistoryLimit:    int(min(m.HistoryLimit, maxHistory)),
-		Retention:       duration(m.RetentionMs),
-		DeadLetterTTL:   duration(m.DeadLetterTtlMs),
-		Generation:      m.Generation,
-		AnchorMS:        m.AnchorMs,
-		Revision:        m.Revision,
-		CreatedMS:       m.CreatedMs,
-		UpdatedMS:       m.UpdatedMs,
-		CreateRequestID: m.CreateRequestId + uuidText(m.CreateRequestUuid),
-		UpdateRequestID: m.UpdateRequestId + uuidText(m.UpdateRequestUuid),
-		Trace:           decodeTrace(m.Trace, m.TraceState),
-		Unknown:         unknown,
+		Key:              key,
+		Queue:            m.Queue,
+		Priority:         uint8(min(m.Priority, job.MaxPriority)),
+		Handler:          m.Handler,
+		Payload:          m.Payload,
+		PayloadKey:       m.PayloadKey,
+		Labels:           m.Labels,
+		Schedule:         decodeSchedule(m.Schedule),
+		Retry:            decodeRetry(m.Retry),
+		Backoff:          decodeRecurring(m.Backoff),
+		MinInterval:      duration(m.MinIntervalMs),
+		MaxInterval:      duration(m.MaxIntervalMs),
+		Overlap:          job.Overlap(min(m.Overlap, 255)),
+		OverlapLimit:     int(m.OverlapLimit),
+		Misfire:          decodeMisfire(m.Misfire),
+		Locks:            decodeLocks(m.Locks),
+		Target:           m.Target,
+		PauseAfter:       int(m.PauseAfter),
+		MaxLag:           duration(m.MaxLagMs),
+		Timeout:          duration(m.TimeoutMs),
+		TimeoutGrace:     duration(m.TimeoutGraceMs),
+		HistoryLimit:     int(min(m.HistoryLimit, maxHistory)),
+		Retention:        duration(m.RetentionMs),
+		DeadLetterTTL:    duration(m.DeadLetterTtlMs),
+		Generation:       m.Generation,
+		AnchorMS:         m.AnchorMs,
+		Revision:         m.Revision,
+		CreatedMS:        m.CreatedMs,
+		UpdatedMS:        m.UpdatedMs,
+		CreateRequestID:  m.CreateRequestId + uuidText(m.CreateRequestUuid),
+		UpdateRequestIDs: job.JoinRequestIDs(m.EarlierUpdateRequestIds, m.UpdateRequestId+uuidText(m.UpdateRequestUuid)),
+		Trace:            decodeTrace(m.Trace, m.TraceState),
+		Unknown:          unknown,
 	}
 	putBack(d, m.Usual)
 	return d, nil

@@ -16,6 +16,7 @@ import (
 // corrupt.
 func (r *definitionReader) plain(key job.Key) *job.Definition {
 	d := &job.Definition{Key: key}
+	r.update = ""
 	left := uint32(0)
 	good := eachField(r.bytes, func(n protowire.Number, number uint64, text []byte) bool {
 		if text != nil {
@@ -30,6 +31,9 @@ func (r *definitionReader) plain(key job.Key) *job.Definition {
 	// Policies that are not left out are fields that plain does not know.
 	if !good || left&^usualAll != 0 || left&(usualRetry|usualBackoff) != usualRetry|usualBackoff {
 		return nil
+	}
+	if r.update != "" {
+		d.UpdateRequestIDs = job.RequestIDs{r.update}
 	}
 	putBack(d, left)
 	return d
@@ -53,11 +57,11 @@ func (r *definitionReader) plainText(d *job.Definition, n protowire.Number, text
 	case 19:
 		return plainRequest(&d.CreateRequestID, string(text))
 	case 20:
-		return plainRequest(&d.UpdateRequestID, string(text))
+		return plainRequest(&r.update, string(text))
 	case 31:
 		return plainRequest(&d.CreateRequestID, uuidText(text))
 	case 32:
-		return plainRequest(&d.UpdateRequestID, uuidText(text))
+		return plainRequest(&r.update, uuidText(text))
 	default:
 		return false
 	}

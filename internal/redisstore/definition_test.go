@@ -61,7 +61,7 @@ func drawDefinition(t *rapid.T) job.Definition {
 		MinInterval: dur("min"), MaxInterval: dur("max"), Timeout: dur("timeout"), TimeoutGrace: dur("grace"),
 		HistoryLimit: rapid.IntRange(0, maxHistory).Draw(t, "history"), Retention: dur("retention"), DeadLetterTTL: dur("ttl"),
 		Generation: rapid.Uint32().Draw(t, "generation"), AnchorMS: ms.Draw(t, "anchor"), Revision: rapid.Uint32().Draw(t, "revision"),
-		CreatedMS: ms.Draw(t, "created"), UpdatedMS: ms.Draw(t, "updated"), CreateRequestID: text.Draw(t, "create"), UpdateRequestID: text.Draw(t, "update"),
+		CreatedMS: ms.Draw(t, "created"), UpdatedMS: ms.Draw(t, "updated"), CreateRequestID: text.Draw(t, "create"), UpdateRequestIDs: drawEdits(t, text),
 		Overlap: job.Overlap(rapid.IntRange(0, int(job.OverlapTerminateOther)).Draw(t, "overlap")), OverlapLimit: rapid.IntRange(0, job.MaxBufferedRuns).Draw(t, "limit"),
 		Misfire: job.Misfire{
 			Policy: job.MisfirePolicy(rapid.IntRange(0, int(job.MisfireRunAll)).Draw(t, "misfire")), Window: dur("window"),
@@ -200,6 +200,14 @@ func TestDefinitionKeepsUnknownFields(t *testing.T) {
 	}
 }
 
+func drawEdits(t *rapid.T, text *rapid.Generator[string]) job.RequestIDs {
+	id := text.Filter(func(s string) bool { return s != "" })
+	if n := rapid.IntRange(0, job.MaxRecent).Draw(t, "edits"); n > 0 {
+		return rapid.SliceOfN(id, n, n).Draw(t, "update")
+	}
+	return nil
+}
+
 // drawPlain is a definition of the kind that most are.
 func drawPlain(t *rapid.T) job.Definition {
 	d := drawDefinition(t)
@@ -213,7 +221,7 @@ func drawPlain(t *rapid.T) job.Definition {
 		Backoff: usual.Backoff, Timeout: drawn.Timeout, TimeoutGrace: drawn.TimeoutGrace, HistoryLimit: drawn.HistoryLimit,
 		Retention: drawn.Retention, DeadLetterTTL: drawn.DeadLetterTTL, Generation: drawn.Generation, AnchorMS: drawn.AnchorMS,
 		Revision: drawn.Revision, CreatedMS: drawn.CreatedMS, UpdatedMS: drawn.UpdatedMS, CreateRequestID: drawn.CreateRequestID,
-		UpdateRequestID: drawn.UpdateRequestID, MaxLag: drawn.MaxLag,
+		UpdateRequestIDs: drawn.UpdateRequestIDs[max(0, len(drawn.UpdateRequestIDs)-1):], MaxLag: drawn.MaxLag,
 	}
 	d.Retry = usualRetryOf(&d)
 	return d

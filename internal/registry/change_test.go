@@ -126,6 +126,33 @@ func TestUpdateReplayHasNoSecondEffect(t *testing.T) {
 	}
 }
 
+// TestUpdateReplayAfterOtherEdits: a late repetition undoes nothing, as long as no more
+// than seven edits came between.
+func TestUpdateReplayAfterOtherEdits(t *testing.T) {
+	_, r := newFake(t)
+	mustCreate(t, r, "ping", "")
+	edit := func(id string, timeout time.Duration) job.Record {
+		record, err := r.Update(t.Context(), job.UpdateRequest{Key: ping, RequestID: id, Merge: merge(func(d *job.Definition) { d.Timeout = timeout })})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return record
+	}
+	edit("u1", time.Second)
+	for i := range job.MaxRecent - 1 {
+		edit(fmt.Sprint("other", i), time.Minute)
+		mustUpdate(t, r, func(d *job.Definition) { d.Handler = fmt.Sprint("h", i) }) // has no id, and takes no place
+	}
+	present := edit("u1", time.Second)
+	if present.Definition.Timeout != time.Minute {
+		t.Errorf("the repetition of an edit undid others: %+v", present.Definition)
+	}
+	edit("other8", time.Minute)
+	if d := edit("u1", time.Second).Definition; d.Timeout != time.Second || len(d.UpdateRequestIDs) != job.MaxRecent {
+		t.Errorf("after eight others: %+v", d)
+	}
+}
+
 func TestUpdateValidates(t *testing.T) {
 	_, r := newFake(t)
 	before := mustCreate(t, r, "ping", "")

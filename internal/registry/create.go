@@ -270,7 +270,7 @@ func (c *creation) prepare(now int64, limits job.Limits, trace *job.Trace) error
 	d := &c.request.Definition
 	d.Generation, d.Revision = 1, 1
 	d.AnchorMS, d.CreatedMS, d.UpdatedMS = now, now, now
-	d.CreateRequestID, d.UpdateRequestID, d.Unknown = c.request.RequestID, "", nil
+	d.CreateRequestID, d.UpdateRequestIDs, d.Unknown = c.request.RequestID, nil, nil
 	d.Trace = trace
 	if v := job.Validate(d, limits); len(v) > 0 {
 		return &job.InvalidError{Violations: v}

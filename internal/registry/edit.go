@@ -34,7 +34,7 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (_ job.Re
 		return job.Record{}, false, err
 	}
 	present := record.Definition
-	if u.RequestID != "" && present.UpdateRequestID == u.RequestID {
+	if present.UpdateRequestIDs.Has(u.RequestID) {
 		return record, true, nil
 	}
 	if have := present.Etag(); u.Etag != "" && u.Etag != have {
@@ -73,7 +73,7 @@ func keepBookkeeping(d job.Definition, present *job.Definition) job.Definition {
 	d.Key = present.Key
 	d.Generation, d.AnchorMS, d.Revision = present.Generation, present.AnchorMS, present.Revision
 	d.CreatedMS, d.UpdatedMS = present.CreatedMS, present.UpdatedMS
-	d.CreateRequestID, d.UpdateRequestID = present.CreateRequestID, present.UpdateRequestID
+	d.CreateRequestID, d.UpdateRequestIDs = present.CreateRequestID, present.UpdateRequestIDs
 	d.Trace, d.Unknown = present.Trace, present.Unknown
 	return d
 }

@@ -123,7 +123,7 @@ func (w *wishing) events(i int, first bool) []job.Event {
 		a.Err = job.Invalid("job.schedule", "%v", err)
 		return nil
 	}
-	return []job.Event{job.Update{New: compiled, RequestID: d.UpdateRequestID, Base: a.Before.Definition.Etag()}}
+	return []job.Event{job.Update{New: compiled, Base: a.Before.Definition.Etag()}}
 }
 
 func (w *wishing) settle(i int, result job.ChangeResult) {

@@ -56,7 +56,7 @@ func fullCheckpoint() *job.Checkpoint {
 	backfill.Trigger, backfill.ManualID, backfill.Started = job.TriggerBackfill, "b", 1<<6
 	return &job.Checkpoint{
 		Generation: 3, Revision: 9, AnchorMS: at - 50, CreatedMS: at - 100, UpdatedMS: at - 60,
-		CreateRequestID: "c", UpdateRequestID: "u", State: state, ExpireMS: job.NeverMS,
+		CreateRequestID: "c", UpdateRequestIDs: job.RequestIDs{"t", "u"}, State: state, ExpireMS: job.NeverMS,
 		Children: []job.Child{{Slot: 4, State: manual}, {Slot: 6, State: backfill}},
 		Letters: []job.KeptLetter{
 			{Slot: 1, ExpireMS: at + 1000, Run: job.Run{

@@ -16,8 +16,8 @@ func checkpointToPB(k job.Key, cp *job.Checkpoint) *fermatav1.Checkpoint {
 	p := &fermatav1.Checkpoint{
 		Generation: int64(cp.Generation), Revision: int64(cp.Revision),
 		AnchorTime: msToPB(cp.AnchorMS), CreateTime: msToPB(cp.CreatedMS), UpdateTime: msToPB(cp.UpdatedMS),
-		CreateRequestId: cp.CreateRequestID, UpdateRequestId: cp.UpdateRequestID,
-		State: jobStates.pb(s.Status()), ExpireTime: msToPB(cp.ExpireMS),
+		CreateRequestId: cp.CreateRequestID,
+		State:           jobStates.pb(s.Status()), ExpireTime: msToPB(cp.ExpireMS),
 		PauseTime: msToPB(s.PausedMS), PauseNote: s.PauseNote, Hint: hintToPB(s.Hint),
 		LastNominalTime: msToPB(s.LastNominal), BufferedUntilTime: msToPB(s.BufferedUntil), ScheduledRuns: int64(s.Fired),
 		WaitingRequestId:    s.Pending,
@@ -28,6 +28,7 @@ func checkpointToPB(k job.Key, cp *job.Checkpoint) *fermatav1.Checkpoint {
 		RecentRequestIds: s.Recent,
 		Backfills:        each(s.Backfills, keptBackfillToPB),
 	}
+	p.EarlierUpdateRequestIds, p.UpdateRequestId = cp.UpdateRequestIDs.Split()
 	if s.HasRun() {
 		p.Run = keptRunToPB(s)
 	}
@@ -72,7 +73,7 @@ func (r *reader) checkpoint(field string, p *fermatav1.Checkpoint) *job.Checkpoi
 		Generation: r.count(field+".generation", p.GetGeneration()), Revision: r.count(field+".revision", p.GetRevision()),
 		AnchorMS:  r.millis(field+".anchor_time", p.GetAnchorTime()),
 		CreatedMS: r.millis(field+".create_time", p.GetCreateTime()), UpdatedMS: r.millis(field+".update_time", p.GetUpdateTime()),
-		CreateRequestID: p.GetCreateRequestId(), UpdateRequestID: p.GetUpdateRequestId(),
+		CreateRequestID: p.GetCreateRequestId(), UpdateRequestIDs: job.JoinRequestIDs(p.GetEarlierUpdateRequestIds(), p.GetUpdateRequestId()),
 		ExpireMS: job.NeverMS,
 	}
 	if p.GetExpireTime() != nil {

@@ -86,7 +86,7 @@ func testApplyMoves(w *World) {
 	if err != nil || len(heads[0]) != 1 || heads[0][0].Lane != edited.Lane() {
 		w.T.Errorf("lanes %+v (%v)", heads, err)
 	}
-	if got := w.Get(id); got.Definition.Queue != "bulk" || got.Definition.Revision != 2 || got.Definition.UpdateRequestID != "edit" {
+	if got := w.Get(id); got.Definition.Queue != "bulk" || got.Definition.Revision != 2 || !got.Definition.UpdateRequestIDs.Has("edit") {
 		w.T.Errorf("definition %+v", got.Definition)
 	}
 	w.MustWrite(0, write) // a repeat finds it moved

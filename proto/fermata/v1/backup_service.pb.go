@@ -451,7 +451,8 @@ type Checkpoint struct {
 	CreateTime      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	UpdateTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	CreateRequestId string                 `protobuf:"bytes,6,opt,name=create_request_id,json=createRequestId,proto3" json:"create_request_id,omitempty"`
-	UpdateRequestId string                 `protobuf:"bytes,7,opt,name=update_request_id,json=updateRequestId,proto3" json:"update_request_id,omitempty"`
+	// Of the last edit that had one.
+	UpdateRequestId string `protobuf:"bytes,7,opt,name=update_request_id,json=updateRequestId,proto3" json:"update_request_id,omitempty"`
 	// STATE_SCHEDULED, STATE_PAUSED, STATE_DEAD or STATE_DONE.
 	State JobStatus_State `protobuf:"varint,8,opt,name=state,proto3,enum=fermata.v1.JobStatus_State" json:"state,omitempty"`
 	// When a dead or done job is deleted; unset: never.
@@ -487,9 +488,11 @@ type Checkpoint struct {
 	// Request ids of the last manual runs, newest last.
 	RecentRequestIds []string `protobuf:"bytes,31,rep,name=recent_request_ids,json=recentRequestIds,proto3" json:"recent_request_ids,omitempty"`
 	// Dead runs that are kept. The slot in the name is `job` for a dead one-time job.
-	DeadLetters   []*DeadLetter `protobuf:"bytes,32,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DeadLetters []*DeadLetter `protobuf:"bytes,32,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	// Request ids of the edits before that of update_request_id, newest last.
+	EarlierUpdateRequestIds []string `protobuf:"bytes,33,rep,name=earlier_update_request_ids,json=earlierUpdateRequestIds,proto3" json:"earlier_update_request_ids,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {
@@ -742,6 +745,13 @@ func (x *Checkpoint) GetRecentRequestIds() []string {
 func (x *Checkpoint) GetDeadLetters() []*DeadLetter {
 	if x != nil {
 		return x.DeadLetters
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetEarlierUpdateRequestIds() []string {
+	if x != nil {
+		return x.EarlierUpdateRequestIds
 	}
 	return nil
 }
@@ -1113,7 +1123,7 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x0f.fermata.v1.JobR\x03job\x126\n" +
 	"\n" +
 	"checkpoint\x18\x02 \x01(\v2\x16.fermata.v1.CheckpointR\n" +
-	"checkpoint\"\xac\f\n" +
+	"checkpoint\"\xe9\f\n" +
 	"\n" +
 	"Checkpoint\x12\x1e\n" +
 	"\n" +
@@ -1160,7 +1170,8 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\rtimeout_total\x18\x1d \x01(\x03R\ftimeoutTotal\x12#\n" +
 	"\rskipped_total\x18\x1e \x01(\x03R\fskippedTotal\x12,\n" +
 	"\x12recent_request_ids\x18\x1f \x03(\tR\x10recentRequestIds\x129\n" +
-	"\fdead_letters\x18  \x03(\v2\x16.fermata.v1.DeadLetterR\vdeadLetters\"\x92\x05\n" +
+	"\fdead_letters\x18  \x03(\v2\x16.fermata.v1.DeadLetterR\vdeadLetters\x12;\n" +
+	"\x1aearlier_update_request_ids\x18! \x03(\tR\x17earlierUpdateRequestIds\"\x92\x05\n" +
 	"\rCheckpointRun\x121\n" +
 	"\atrigger\x18\x01 \x01(\x0e2\x17.fermata.v1.Run.TriggerR\atrigger\x12\x1d\n" +
 	"\n" +

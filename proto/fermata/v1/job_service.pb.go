@@ -2267,8 +2267,8 @@ type UpdateJobRequest struct {
 	// Paths of settable fields, for instance `schedule` or `retry_policy`. Empty
 	// is refused; `*` replaces the whole definition.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// A repetition with the id of the job's latest edit has no second effect. After
-	// another edit it has: `job.etag` refuses it then.
+	// A repetition with the id of one of the job's last eight edits that had one has no
+	// second effect: the answer is the job as it is now.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -48,15 +48,16 @@ type Definition struct {
 	CreatedMs       int64                  `protobuf:"varint,17,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"`
 	UpdatedMs       int64                  `protobuf:"varint,18,opt,name=updated_ms,json=updatedMs,proto3" json:"updated_ms,omitempty"`
 	CreateRequestId string                 `protobuf:"bytes,19,opt,name=create_request_id,json=createRequestId,proto3" json:"create_request_id,omitempty"`
-	UpdateRequestId string                 `protobuf:"bytes,20,opt,name=update_request_id,json=updateRequestId,proto3" json:"update_request_id,omitempty"`
-	MinIntervalMs   int64                  `protobuf:"varint,21,opt,name=min_interval_ms,json=minIntervalMs,proto3" json:"min_interval_ms,omitempty"`
-	MaxIntervalMs   int64                  `protobuf:"varint,22,opt,name=max_interval_ms,json=maxIntervalMs,proto3" json:"max_interval_ms,omitempty"`
-	Overlap         uint32                 `protobuf:"varint,23,opt,name=overlap,proto3" json:"overlap,omitempty"`
-	OverlapLimit    uint32                 `protobuf:"varint,24,opt,name=overlap_limit,json=overlapLimit,proto3" json:"overlap_limit,omitempty"`
-	Misfire         *Misfire               `protobuf:"bytes,25,opt,name=misfire,proto3" json:"misfire,omitempty"`
-	Locks           []*Lock                `protobuf:"bytes,26,rep,name=locks,proto3" json:"locks,omitempty"`
-	Target          string                 `protobuf:"bytes,27,opt,name=target,proto3" json:"target,omitempty"`
-	PauseAfter      uint32                 `protobuf:"varint,28,opt,name=pause_after,json=pauseAfter,proto3" json:"pause_after,omitempty"`
+	// Of the last edit that had one.
+	UpdateRequestId string   `protobuf:"bytes,20,opt,name=update_request_id,json=updateRequestId,proto3" json:"update_request_id,omitempty"`
+	MinIntervalMs   int64    `protobuf:"varint,21,opt,name=min_interval_ms,json=minIntervalMs,proto3" json:"min_interval_ms,omitempty"`
+	MaxIntervalMs   int64    `protobuf:"varint,22,opt,name=max_interval_ms,json=maxIntervalMs,proto3" json:"max_interval_ms,omitempty"`
+	Overlap         uint32   `protobuf:"varint,23,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	OverlapLimit    uint32   `protobuf:"varint,24,opt,name=overlap_limit,json=overlapLimit,proto3" json:"overlap_limit,omitempty"`
+	Misfire         *Misfire `protobuf:"bytes,25,opt,name=misfire,proto3" json:"misfire,omitempty"`
+	Locks           []*Lock  `protobuf:"bytes,26,rep,name=locks,proto3" json:"locks,omitempty"`
+	Target          string   `protobuf:"bytes,27,opt,name=target,proto3" json:"target,omitempty"`
+	PauseAfter      uint32   `protobuf:"varint,28,opt,name=pause_after,json=pauseAfter,proto3" json:"pause_after,omitempty"`
 	// Groups of the fields above that are as usual, and left out. One bit each;
 	// package redisstore says which.
 	Usual uint32 `protobuf:"varint,29,opt,name=usual,proto3" json:"usual,omitempty"`
@@ -65,7 +66,9 @@ type Definition struct {
 	// The request ids, if they are UUIDs in lower case, which takes half as much.
 	CreateRequestUuid []byte `protobuf:"bytes,31,opt,name=create_request_uuid,json=createRequestUuid,proto3" json:"create_request_uuid,omitempty"`
 	UpdateRequestUuid []byte `protobuf:"bytes,32,opt,name=update_request_uuid,json=updateRequestUuid,proto3" json:"update_request_uuid,omitempty"`
-	MaxLagMs          int64  `protobuf:"varint,65,opt,name=max_lag_ms,json=maxLagMs,proto3" json:"max_lag_ms,omitempty"`
+	// Of edits before the last one that had a request id, newest last.
+	EarlierUpdateRequestIds []string `protobuf:"bytes,33,rep,name=earlier_update_request_ids,json=earlierUpdateRequestIds,proto3" json:"earlier_update_request_ids,omitempty"`
+	MaxLagMs                int64    `protobuf:"varint,65,opt,name=max_lag_ms,json=maxLagMs,proto3" json:"max_lag_ms,omitempty"`
 	// The sampled trace context of the call that created the job: 16 bytes of trace
 	// id and 8 of the span's, and the tracestate. Unset: none.
 	Trace         []byte `protobuf:"bytes,60,opt,name=trace,proto3" json:"trace,omitempty"`
@@ -324,6 +327,13 @@ func (x *Definition) GetCreateRequestUuid() []byte {
 func (x *Definition) GetUpdateRequestUuid() []byte {
 	if x != nil {
 		return x.UpdateRequestUuid
+	}
+	return nil
+}
+
+func (x *Definition) GetEarlierUpdateRequestIds() []string {
+	if x != nil {
+		return x.EarlierUpdateRequestIds
 	}
 	return nil
 }
@@ -1220,8 +1230,7 @@ var File_fermata_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
-	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\xdd\n" +
-	"\n" +
+	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\x9a\v\n" +
 	"\n" +
 	"Definition\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1a\n" +
@@ -1263,7 +1272,8 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\vpayload_key\x18\x1e \x01(\tR\n" +
 	"payloadKey\x12.\n" +
 	"\x13create_request_uuid\x18\x1f \x01(\fR\x11createRequestUuid\x12.\n" +
-	"\x13update_request_uuid\x18  \x01(\fR\x11updateRequestUuid\x12\x1c\n" +
+	"\x13update_request_uuid\x18  \x01(\fR\x11updateRequestUuid\x12;\n" +
+	"\x1aearlier_update_request_ids\x18! \x03(\tR\x17earlierUpdateRequestIds\x12\x1c\n" +
 	"\n" +
 	"max_lag_ms\x18A \x01(\x03R\bmaxLagMs\x12\x14\n" +
 	"\x05trace\x18< \x01(\fR\x05trace\x12\x1f\n" +
