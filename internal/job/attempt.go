@@ -124,7 +124,7 @@ func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Durati
 	}
 	t.notice(n)
 	t.Runs++
-	t.spendHint()
+	t.spendHint(t.LastStarted)
 	if t.child {
 		t.leave()
 		return

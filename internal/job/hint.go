@@ -68,9 +68,11 @@ func (t *transition) noteHint(reason string) {
 	}
 }
 
-// spendHint forgets what of a hint a run has used up, or what has expired.
-func (t *transition) spendHint() {
-	if t.Hint.AtMS != 0 && t.Source == DelayHint {
+// spendHint forgets what of a hint a run has used up, or what has expired. begun is when
+// the run's last attempt began, 0 if none did: one that was held, or is a retry, has not
+// kept the hint as the source of its due time.
+func (t *transition) spendHint(begun int64) {
+	if t.Hint.AtMS != 0 && (t.Source == DelayHint || begun >= t.Hint.AtMS) {
 		t.Hint.AtMS = 0
 	}
 	if t.now >= t.Hint.UntilMS || (t.Hint.AtMS == 0 && t.Hint.IntervalMS == 0) {

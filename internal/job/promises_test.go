@@ -51,6 +51,56 @@ func TestWhatWasPutOffIsNoMisfire(t *testing.T) {
 	}
 }
 
+// A hint for an instant is for one run, also where that is held back at first, or fails
+// and is retried.
+func TestAHintForAnInstantIsForOneRun(t *testing.T) {
+	d := def()
+	d.Schedule.Every, d.Retry.MaxAttempts, d.Backoff.Disabled = time.Hour, 2, true
+	hinted := func() *walker {
+		w := walk(t, d)
+		w.lease().succeed()
+		w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 60_000, UntilMS: w.now + 24*3600_000}})
+		w.lease()
+		return w
+	}
+	once := func(name string, w *walker) {
+		if d := w.wait(); d < 50*time.Minute {
+			t.Errorf("%s: the next run is due in %v; want that of the schedule", name, d)
+		}
+	}
+	w := hinted()
+	w.succeed()
+	once("at once", w)
+
+	w = hinted()
+	w.on(HoldBack{Token: w.s.Token, Reason: HeldLock, Key: "k", UntilMS: w.now + 5000})
+	w.lease().succeed()
+	once("held", w)
+
+	w = hinted()
+	w.fail()
+	w.lease().succeed()
+	once("retried", w)
+
+	w = hinted()
+	w.fail()
+	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 60_000, UntilMS: w.now + 24*3600_000}})
+	w.lease()
+	w.on(HoldBack{Token: w.s.Token, Reason: HeldLock, Key: "k", UntilMS: w.now + 5000})
+	w.lease().succeed()
+	once("a retry that was hinted and held", w)
+
+	// What began before the instant leaves it alone.
+	w = walk(t, d)
+	w.lease()
+	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 60_000, UntilMS: w.now + 24*3600_000}})
+	begun := w.now
+	w.after(time.Second).on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
+	if w.s.Hint.AtMS == 0 || w.wait() > time.Minute {
+		t.Errorf("the hint was set while a run was live: due in %v, %+v", w.wait(), w.s.Hint)
+	}
+}
+
 // An edit of the schedule counts from then on, also where a run is live meanwhile, or a
 // manual one waits.
 func TestAnEditBesideARunBeginsAnew(t *testing.T) {
