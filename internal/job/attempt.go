@@ -83,6 +83,7 @@ func (t *transition) failed(ev Settle, run Run, attempt uint32) {
 
 // runFailed counts a failed run, keeps its dead letter, and plans what follows.
 func (t *transition) runFailed(run Run, outcome Outcome, n Notice, hint time.Duration) {
+	stops := false
 	if t.counts() {
 		// What the backoff itself held back does not make it stale: the age counts
 		// from when this run was due.
@@ -92,13 +93,16 @@ func (t *transition) runFailed(run Run, outcome Outcome, n Notice, hint time.Dur
 		if limit := t.c.PauseAfter; limit > 0 && t.Failures >= uint32(limit) && !t.Paused {
 			t.Paused, t.PausedMS = true, t.now
 			t.PauseNote = fmt.Sprintf("paused after %d failed runs in a row", t.Failures)
-			t.notice(Notice{Kind: JobPaused, Reason: t.PauseNote})
+			stops = true
 		}
 	}
 	t.slot = int(t.Dead % DeadLettersPerJob)
 	t.dead = t.Recurs()
 	t.Dead++
 	t.endRun(run, outcome, n, hint)
+	if stops {
+		t.notice(Notice{Kind: JobPaused, DueMS: t.Due, Reason: t.PauseNote})
+	}
 	if t.Source == DelayBackoff && t.Region == RegionDue {
 		t.notice(Notice{Kind: BackoffApplied, DueMS: t.Due})
 	}

@@ -21,7 +21,7 @@ func (t *transition) pause(ev Pause) Decision {
 	if t.Region == RegionDue {
 		t.place()
 	}
-	t.notice(Notice{Kind: JobPaused, Reason: note})
+	t.notice(Notice{Kind: JobPaused, DueMS: t.Due, Reason: note})
 	return t.decision(Applied)
 }
 

@@ -101,6 +101,30 @@ func TestAHintForAnInstantIsForOneRun(t *testing.T) {
 	}
 }
 
+// What pauses a job tells when it would have run next.
+func TestAPauseTellsTheNextDueTime(t *testing.T) {
+	d := def()
+	d.PauseAfter = 1
+	told := func(w *walker) (due int64) {
+		for _, n := range w.last.Notices {
+			if n.Kind == JobPaused {
+				due = n.DueMS
+			}
+		}
+		return due
+	}
+	w := walk(t, d)
+	w.on(Pause{})
+	if told(w) == 0 || told(w) != w.s.Due {
+		t.Errorf("paused by a client: told %d, due %d", told(w), w.s.Due)
+	}
+	w = walk(t, d)
+	w.lease().fail()
+	if !w.s.Paused || told(w) != w.s.Due || w.s.Due <= w.now {
+		t.Errorf("paused by a failure: told %d, due %d", told(w), w.s.Due)
+	}
+}
+
 // An edit of the schedule counts from then on, also where a run is live meanwhile, or a
 // manual one waits.
 func TestAnEditBesideARunBeginsAnew(t *testing.T) {
