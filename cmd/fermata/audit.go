@@ -70,6 +70,11 @@ func (a *app) audit(cmd *cobra.Command, f client.AuditFilter, limit int, follow 
 				return err
 			}
 			if len(records) > 0 || last == "" {
+				if a.output == "yaml" && last != "" && last != noRecord {
+					if err := a.println("---"); err != nil {
+						return err
+					}
+				}
 				if err := printAll(a, records, a.auditTable); err != nil {
 					return err
 				}
@@ -81,7 +86,7 @@ func (a *app) audit(cmd *cobra.Command, f client.AuditFilter, limit int, follow 
 				last = records[n-1].GetId()
 				f.From = records[n-1].GetTime().AsTime()
 			} else if last == "" {
-				last = "0" // that of no record
+				last = noRecord
 			}
 			select {
 			case <-ctx.Done():
@@ -91,6 +96,9 @@ func (a *app) audit(cmd *cobra.Command, f client.AuditFilter, limit int, follow 
 		}
 	})
 }
+
+// noRecord is the id of no record.
+const noRecord = "0"
 
 // newerThan returns the newest records, oldest first, as far back as the one with an id.
 func newerThan(ctx context.Context, c *client.Client, f client.AuditFilter, last string, limit int) ([]*client.AuditRecord, error) {

@@ -6,11 +6,15 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/registry"
@@ -88,5 +92,46 @@ func TestResealWithoutKeys(t *testing.T) {
 	code, out, errs := c.run("payloads", "reseal")
 	if code != exitUsage || out != "" || strings.Count(errs, "no payload keys: see --payload-key-file") != 1 || strings.Contains(errs, "failed") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+}
+
+// hearing is an output that is listened to.
+type hearing func(text string)
+
+func (h hearing) Write(p []byte) (int, error) {
+	h(string(p))
+	return len(p), nil
+}
+
+// TestAuditFollowedAsYAML: what comes later is a document of its own.
+func TestAuditFollowedAsYAML(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h")
+	var out strings.Builder
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	paused := false
+	run(ctx, []string{"--address", c.address, "audit", "--job", "ping", "--follow", "-o", "yaml"}, streams{strings.NewReader(""), hearing(func(text string) {
+		out.WriteString(text)
+		switch {
+		case strings.Contains(text, "CreateJob") && !paused:
+			paused = true
+			c.must("jobs", "pause", "ping")
+		case strings.Contains(text, "PauseJob"):
+			cancel()
+		}
+	}), io.Discard}, time.Now)
+	var methods []string
+	for d := yaml.NewDecoder(strings.NewReader(out.String())); ; {
+		var record struct{ Method string }
+		if err := d.Decode(&record); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, out.String())
+		}
+		methods = append(methods, methodName(record.Method))
+	}
+	if !slices.Equal(methods, []string{"CreateJob", "PauseJob"}) {
+		t.Errorf("%q of\n%s", methods, out.String())
 	}
 }

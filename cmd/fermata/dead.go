@@ -99,7 +99,7 @@ func (a *app) redriveCommand() *cobra.Command {
 	a.orAll(cmd, &all, "redrive all dead runs of the jobs that are selected", func(ctx context.Context, c *client.Client) error {
 		sum, err := c.RedriveSelected(ctx, which, dry)
 		if dry && err == nil {
-			return a.println(fmt.Sprintf("would redrive %d", sum.Redriven))
+			return a.did(fmt.Sprintf("would redrive %d", sum.Redriven), fact{"would_redrive", sum.Redriven})
 		}
 		return a.redriven(sum, err)
 	})
@@ -143,5 +143,5 @@ func (a *app) redriven(sum client.RedriveResult, err error) error {
 	if sum.Refused > 0 {
 		text += fmt.Sprintf(", refused %d: gone meanwhile, or no room for another run of the job", sum.Refused)
 	}
-	return cmp.Or(err, a.println(text))
+	return cmp.Or(err, a.did(text, fact{"redriven", sum.Redriven}, fact{"refused", sum.Refused}))
 }

@@ -239,6 +239,14 @@ func (s *scheduleFlags) fit(changed func(string) bool) error {
 
 var timeLayouts = []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"}
 
+// wantTime reads a time that has to be there.
+func wantTime(flag, text string, location *time.Location) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, usagef("%s is empty: give a time", flag)
+	}
+	return parseTime(flag, text, location)
+}
+
 func parseTime(flag, text string, location *time.Location) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil

@@ -306,3 +306,18 @@ func TestFormats(t *testing.T) {
 }
 
 func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, (&app{}).root()) }
+
+// TestEmptyTimesAreNone: a variable of a script that is empty is not what the flag's
+// absence is.
+func TestEmptyTimesAreNone(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h")
+	for _, args := range [][]string{
+		{"jobs", "hint", "ping", "--at", ""}, {"jobs", "hint", "ping", "--every", "10s", "--until", ""},
+		{"preview", "ping", "--after", ""},
+	} {
+		if code, _, errs := c.run(args...); code != exitUsage || !strings.Contains(errs, "is empty") {
+			t.Errorf("%q: exit code %d: %s", args, code, errs)
+		}
+	}
+}

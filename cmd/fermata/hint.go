@@ -95,11 +95,15 @@ func (h *hintFlags) hint(changed func(string) bool, now time.Time) (*client.Hint
 		hint.Source = fermatav1.Hint_SOURCE_PLANNER
 	}
 	var err error
-	if hint.NextRunTime, err = parseTime("--at", h.at, time.Local); err != nil {
-		return nil, err
+	if changed("at") {
+		if hint.NextRunTime, err = wantTime("--at", h.at, time.Local); err != nil {
+			return nil, err
+		}
 	}
-	if hint.ExpireTime, err = parseTime("--until", h.until, time.Local); err != nil {
-		return nil, err
+	if changed("until") {
+		if hint.ExpireTime, err = wantTime("--until", h.until, time.Local); err != nil {
+			return nil, err
+		}
 	}
 	if changed("in") {
 		hint.NextRunTime = timestamppb.New(now.Add(h.in).Truncate(time.Millisecond))

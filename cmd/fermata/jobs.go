@@ -249,7 +249,7 @@ func (a *app) each(names []string, do func(i int) error) error {
 			failed = append(failed, a.failedItem(name, i, err))
 		}
 	}
-	if len(texts) > 0 {
+	if len(texts) > 0 || len(failed) == len(names) { // a list in any case, if an empty one
 		if err := a.printTexts(texts); err != nil {
 			failed = append(failed, err)
 		}

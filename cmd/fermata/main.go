@@ -17,8 +17,7 @@ var version = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// The first signal ends what looks at ctx. What does not, such as a read of standard input,
-	// ends with the process at the second.
+	// The first signal ends what looks at ctx, the second one the process.
 	context.AfterFunc(ctx, stop)
 	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}, time.Now)
 	stop()
@@ -33,6 +32,7 @@ type streams struct {
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, s streams, now func() time.Time) int {
+	s.in = &piped{ctx: ctx, in: s.in, notice: s.err}
 	a := &app{streams: s, now: now}
 	root := a.root()
 	root.SetArgs(args)

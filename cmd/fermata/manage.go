@@ -42,12 +42,12 @@ func (a *app) deleteCommand() *cobra.Command {
 	}, func(ctx context.Context, c *client.Client, job string) error {
 		err := c.DeleteJob(ctx, job, etag)
 		if ifExists && client.IsNotFound(err) {
-			return a.println("no job " + printable(job))
+			return a.did("no job "+printable(job), fact{"job", job}, fact{"deleted", false})
 		}
 		if err != nil {
 			return err
 		}
-		return a.println("deleted " + printable(job))
+		return a.did("deleted "+printable(job), fact{"job", job}, fact{"deleted", true})
 	})
 	cmd.Flags().StringVar(&etag, "etag", "", "refuse unless the job still has this etag")
 	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "it is no error when there is no such job")
@@ -74,7 +74,7 @@ func (a *app) pauseCommand() *cobra.Command {
 	selectFlags(cmd, &which)
 	a.orAll(cmd, &all, "pause all jobs that are selected", func(ctx context.Context, c *client.Client) error {
 		n, err := c.PauseJobs(ctx, which, note)
-		return a.report(n, err, "paused %s")
+		return a.report(n, err, "paused")
 	})
 	return cmd
 }
@@ -103,7 +103,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	selectFlags(cmd, &which)
 	a.orAll(cmd, &all, "resume all jobs that are selected", func(ctx context.Context, c *client.Client) error {
 		n, err := c.ResumeJobs(ctx, which, o)
-		return a.report(n, err, "resumed %s")
+		return a.report(n, err, "resumed")
 	}, "note")
 	return cmd
 }
@@ -132,12 +132,12 @@ func (a *app) orAll(cmd *cobra.Command, all *bool, help string, do func(context.
 	}
 }
 
-// report says how many of something were done, also when an error ended it.
-func (a *app) report(n int, err error, format string) error {
+// report says to how many jobs something was done, also when an error ended it.
+func (a *app) report(n int, err error, done string) error {
 	if err != nil && n == 0 {
 		return err
 	}
-	return cmp.Or(err, a.println(fmt.Sprintf(format, plural(n, "job", "jobs"))))
+	return cmp.Or(err, a.did(done+" "+plural(n, "job", "jobs"), fact{done, n}))
 }
 
 func (a *app) cancelCommand() *cobra.Command {

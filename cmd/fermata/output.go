@@ -58,9 +58,15 @@ func printOne[M proto.Message](a *app, m M, asTable func(M) error) error {
 		return asTable(m)
 	}
 	text, err := encode(m)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	return a.printText(text)
+}
+
+// printText writes a JSON object, as such or as YAML.
+func (a *app) printText(text string) error {
+	switch {
 	case a.several != nil:
 		*a.several = append(*a.several, text)
 		return nil
@@ -68,6 +74,34 @@ func printOne[M proto.Message](a *app, m M, asTable func(M) error) error {
 		return a.printYAML(text)
 	}
 	return a.println(text)
+}
+
+// fact is a field of the object that tells what a command has done.
+type fact struct {
+	name  string
+	value any
+}
+
+// did tells what a command has done for which the API has no message: in words or, for
+// programs, as an object of facts.
+func (a *app) did(words string, facts ...fact) error {
+	if a.output == "table" {
+		return a.println(words)
+	}
+	var text bytes.Buffer
+	for i, f := range facts {
+		value, err := json.Marshal(f.value)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "%c%q:%s", "{,"[min(i, 1)], f.name, value)
+	}
+	text.WriteByte('}')
+	var out bytes.Buffer
+	if err := json.Indent(&out, text.Bytes(), "", "  "); err != nil {
+		return err
+	}
+	return a.printText(tamed(out.String()))
 }
 
 // printAll writes messages as one JSON array or as YAML documents.

@@ -56,7 +56,8 @@ func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selecti
 	if err := worst(failed); err != nil {
 		return err
 	}
-	return a.println(fmt.Sprintf("sealed %s anew, left %d as they are", plural(resealed, "payload", "payloads"), same))
+	return a.did(fmt.Sprintf("sealed %s anew, left %d as they are", plural(resealed, "payload", "payloads"), same),
+		fact{"resealed", resealed}, fact{"unchanged", same})
 }
 
 // refusesKeys tells that the node has no keys, which it would say of every job.

@@ -41,8 +41,10 @@ func (a *app) previewCommand() *cobra.Command {
 				return err
 			}
 			q := &fermatav1.PreviewScheduleRequest{Schedule: s, Count: count}
-			if q.After, err = parseTime("--after", after, location); err != nil {
-				return err
+			if cmd.Flags().Changed("after") {
+				if q.After, err = wantTime("--after", after, location); err != nil {
+					return err
+				}
 			}
 			var job client.Job
 			if _, err := policy.fill(cmd.Flags().Changed, &job); err != nil {

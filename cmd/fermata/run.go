@@ -98,7 +98,7 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 			ended, err := e.run, e.err
 			switch {
 			case client.IsNotFound(err):
-				return fmt.Errorf("run %s has ended and the job no longer keeps it: nobody knows how", run)
+				return goneRun(ctx, c, jobs[i], run)
 			case errors.Is(err, context.DeadlineExceeded):
 				return fmt.Errorf("run %s has not ended in time and goes on; see fermata jobs runs %s", run, printable(jobs[i]))
 			case err != nil:
@@ -113,4 +113,19 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 			return nil
 		})
 	})
+}
+
+// goneRun tells why nobody knows how a run has ended.
+func goneRun(ctx context.Context, c *client.Client, job, run string) error {
+	j, err := c.GetJob(ctx, job)
+	switch {
+	case client.IsNotFound(err):
+		return fmt.Errorf("job %s was deleted while its run %s was waited for", printable(job), run)
+	case err != nil:
+		return fmt.Errorf("run %s is no longer kept: nobody knows how it ended", run)
+	case j.GetHistoryLimit() == 0:
+		return fmt.Errorf("run %s has ended, and job %s keeps no history to tell how: fermata jobs update %s --history 10", run, printable(job), printable(job))
+	}
+	return fmt.Errorf("run %s has ended, and %s have since: job %s keeps no more, see --history of fermata jobs update",
+		run, plural(int(j.GetHistoryLimit()), "other", "others"), printable(job))
 }

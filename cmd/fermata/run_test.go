@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/job"
 )
 
@@ -128,7 +130,58 @@ func TestRunThatNobodyRemembers(t *testing.T) {
 	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h", "--jitter", "none", "--history", "0")
 	ended := c.startManual("--wait")
 	c.attempt("ping", job.OutcomeSucceeded, "")
-	if code, out, errs := ended(); code != 1 || !strings.Contains(errs, "no longer keeps it") {
+	if code, out, errs := ended(); code != 1 || !strings.Contains(errs, "keeps no history") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	c.must("jobs", "update", "ping", "--history", "1")
+	ctx := t.Context()
+	cl, err := client.Dial([]string{c.address}, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := goneRun(ctx, cl, "ping", "r1"); !strings.Contains(err.Error(), "1 other have since") {
+		t.Error(err)
+	}
+	c.must("jobs", "delete", "ping")
+	if err := goneRun(ctx, cl, "ping", "r1"); !strings.Contains(err.Error(), "was deleted") {
+		t.Error(err)
+	}
+}
+
+// TestWhatIsDoneIsAnObject: commands whose calls answer nothing tell programs what they
+// have done all the same.
+func TestWhatIsDoneIsAnObject(t *testing.T) {
+	c := startCluster(t)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		c.must("jobs", "create", id, "--every", "1h", "--handler", "h")
+	}
+	exported := c.must("export")
+	is := func(got, want string) {
+		t.Helper()
+		var a, b any
+		if err := json.Unmarshal([]byte(got), &a); err != nil {
+			t.Errorf("%q: %v", got, err)
+		}
+		if err := json.Unmarshal([]byte(want), &b); err != nil || !reflect.DeepEqual(a, b) {
+			t.Errorf("got %s want %s", got, want)
+		}
+	}
+	is(c.must("jobs", "pause", "--all", "-o", "json"), `{"paused": 4}`)
+	is(c.must("jobs", "resume", "--all", "-o", "json"), `{"resumed": 4}`)
+	is(c.must("jobs", "delete", "a", "-o", "json"), `{"job": "a", "deleted": true}`)
+	is(c.must("jobs", "delete", "--if-exists", "a", "b", "-o", "json"), `[{"job": "a", "deleted": false}, {"job": "b", "deleted": true}]`)
+	is(c.must("dead", "redrive", "--all", "--dry-run", "-o", "json"), `{"would_redrive": 0}`)
+	is(c.must("dead", "redrive", "--all", "-o", "json"), `{"redriven": 0, "refused": 0}`)
+	if got := c.must("jobs", "delete", "c", "-o", "yaml"); got != "job: c\ndeleted: true\n" {
+		t.Errorf("yaml: %q", got)
+	}
+	is(c.must("import", "--existing", "skip", "-o", "json", "<"+exported), `{"registered": 4, "replaced": 0, "skipped": 0, "unchanged": 0}`)
+	code, out, errs := c.run("jobs", "pause", "none", "nobody", "-o", "json")
+	if is(out, "[]"); code != 3 || strings.Count(errs, "no such job") != 2 {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if out := c.must("jobs", "pause", "--all"); out != "paused 4 jobs\n" {
+		t.Errorf("for people: %q", out)
 	}
 }

@@ -2,8 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,41 +23,58 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestTwoSignalsEndAnything: the second one also ends a read of standard input that
-// nothing comes from.
-func TestTwoSignalsEndAnything(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "import", "crontab")
-	cmd.Env = append(os.Environ(), asCommand+"=1")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	// More than a pipe holds: once it is written, the command reads.
-	if _, err := in.Write(bytes.Repeat([]byte("# nothing\n"), 20_000)); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for end := time.After(time.Minute); ; {
-		select {
-		case <-again.C:
-			_ = cmd.Process.Signal(syscall.SIGINT)
-		case err := <-ended:
-			if err == nil {
-				t.Errorf("it ended as if all was well: %s", out.String())
-			}
-			return
-		case <-end:
-			_ = cmd.Process.Kill()
-			t.Fatal("signals do not end it")
+// TestASignalEndsAReadOfStandardInput that nothing comes from.
+func TestASignalEndsAReadOfStandardInput(t *testing.T) {
+	for _, args := range [][]string{{"import", "crontab"}, {"import", "-f", "-"}, {"apply", "-f", "-"}, {"jobs", "create", "-f", "-"}} {
+		cmd := exec.Command(os.Args[0], args...)
+		cmd.Env = append(os.Environ(), asCommand+"=1")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer in.Close()
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// More than a pipe holds: once it is written, the command reads.
+		if _, err := in.Write(bytes.Repeat([]byte("\n"), 200_000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case err := <-ended:
+			if cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(out.String(), "interrupted") {
+				t.Errorf("%v: %v: %s", args, err, out.String())
+			}
+		case <-time.After(time.Minute):
+			_ = cmd.Process.Kill()
+			t.Fatalf("%v: a signal does not end it", args)
+		}
+	}
+}
+
+// TestATerminalIsTold: who types at a terminal learns that the command reads.
+func TestATerminalIsTold(t *testing.T) {
+	var notice bytes.Buffer
+	p := &piped{ctx: t.Context(), in: strings.NewReader("text"), notice: &notice}
+	if text, err := io.ReadAll(p); string(text) != "text" || err != nil || notice.Len() != 0 {
+		t.Errorf("of no terminal: %q, %v, %q", text, err, notice.String())
+	}
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("this system has no terminals: ", err)
+	}
+	defer terminal.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p = &piped{ctx: ctx, in: terminal, notice: &notice}
+	if _, err := io.ReadAll(p); !errors.Is(err, errInterrupted) || !strings.Contains(notice.String(), "Ctrl-D") {
+		t.Errorf("of a terminal: %v, %q", err, notice.String())
 	}
 }

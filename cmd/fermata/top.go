@@ -64,7 +64,7 @@ func (a *app) top(ctx context.Context, c *client.Client, f topFlags, order order
 	terminal, live := screen.On(a.out)
 	keys, restore, ok := (<-chan rune)(nil), func() {}, false
 	if live && !f.once {
-		keys, restore, ok = screen.Keys(a.in)
+		keys, restore, ok = screen.Keys(a.keyboard())
 	}
 	if !ok {
 		v.take(ask(ctx))

@@ -184,5 +184,6 @@ func (t *transfer) report() error {
 	if t.same > 0 {
 		text += fmt.Sprintf(", %d were the same", t.same)
 	}
-	return cmp.Or(worst(t.failed), t.app.println(text))
+	return cmp.Or(worst(t.failed), t.app.did(text, fact{"registered", t.created + t.present}, fact{"replaced", t.replaced},
+		fact{"skipped", t.skipped}, fact{"unchanged", t.same}))
 }

@@ -95,7 +95,8 @@ func (a *app) webhooksRedeliver() *cobra.Command {
 				if r.Refused > 0 && o.DropRefused {
 					text += fmt.Sprintf(", dropped %d that were refused (%s)", r.Refused, printable(r.Refusal))
 				}
-				if err := a.println(fmt.Sprintf("%s, %d left", text, r.Remaining)); err != nil {
+				if err := a.did(fmt.Sprintf("%s, %d left", text, r.Remaining), fact{"delivered", r.Delivered}, fact{"refused", r.Refused},
+					fact{"refusal", r.Refusal}, fact{"failure", r.Failure}, fact{"remaining", r.Remaining}); err != nil {
 					return err
 				}
 				switch {
