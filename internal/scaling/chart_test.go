@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,5 +50,35 @@ func TestTheChartsTriggersAreAccepted(t *testing.T) {
 	}
 	if seen < 3 {
 		t.Errorf("%d triggers found", seen)
+	}
+}
+
+// TestTheChartTakesWhatNodesTake holds the bounds of the chart's schema against these. Spans are bounded by its templates.
+func TestTheChartTakesWhatNodesTake(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/helm/fermata/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Definitions struct {
+			Keda struct {
+				Properties struct {
+					TargetBacklog struct {
+						AnyOf []struct{ Minimum, Maximum float64 }
+					}
+					ActivationBacklog struct{ Minimum, Maximum float64 }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	keda := schema.Definitions.Keda.Properties
+	if each := keda.TargetBacklog.AnyOf; len(each) != 2 || each[1].Minimum != MinTarget || each[1].Maximum != MaxTarget {
+		t.Errorf("targetBacklog %+v", each)
+	}
+	if keda.ActivationBacklog.Minimum != 0 || keda.ActivationBacklog.Maximum != MaxTarget {
+		t.Errorf("activationBacklog %+v", keda.ActivationBacklog)
 	}
 }

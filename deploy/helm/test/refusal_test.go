@@ -45,6 +45,14 @@ func TestRefusals(t *testing.T) {
 		"no fallback":         {good + "workers: {default: {keda: {enabled: true, targetLag: 1m, fallback: {replicas: 1}}}}", []string{"keda.fallback needs targetBacklog"}},
 		"a lag without unit":  {good + "workers: {default: {keda: {targetLag: 30}}}", []string{"targetLag"}},
 		"a horizon in days":   {good + "workers: {default: {keda: {horizon: 1d}}}", []string{"horizon"}},
+		"a lag of days":       {good + "workers: {default: {keda: {enabled: true, targetLag: 25h}}}", []string{"workers.default.keda.targetLag is 25h: nodes take at most 24h"}},
+		"spans of days":       {good + "workers: {default: {keda: {enabled: true, horizon: 86400001ms}}, a: {keda: {enabled: true, activationBacklog: 1, activationLag: 1441m}}}", []string{"workers.default.keda.horizon is 86400001ms", "workers.a.keda.activationLag is 1441m"}},
+		"a lag without end":   {good + "workers: {default: {keda: {targetLag: 99999999999999999999s}}}", []string{"at '/workers/default/keda/targetLag'"}},
+		"too little each":     {good + "workers: {default: {keda: {targetBacklog: 0.0001}}}", []string{"at '/workers/default/keda/targetBacklog'", "got 0.0001, want 0.001"}},
+		"a queue twice":       {good + "workers: {mail: {config: {queues: [a, b, a]}}}", []string{"at '/workers/mail/config/queues': items at 0 and 2 are equal"}},
+		"queues in one":       {good + "workers: {mail: {config: {queues: ['a,b']}}}", []string{"at '/workers/mail/config/queues/0'"}},
+		"no namespace":        {good + "workers: {mail: {config: {namespace: 'a b'}}}", []string{"at '/workers/mail/config/namespace'"}},
+		"more slots than any": {good + "workers: {mail: {config: {slots: 100001}}}", []string{"at '/workers/mail/config/slots'"}},
 		"two monitors":        {good + "monitoring: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}", []string{"monitoring.podMonitor and monitoring.serviceMonitor"}},
 		"authority of nobody": {good + "grpcRoute: {enabled: true, parentRefs: [{name: a}], backendCA: b}", []string{"grpcRoute.backendCA needs"}},
 
@@ -90,5 +98,13 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := render(parse(t, good)); err != nil {
 		t.Errorf("the least that installs is refused: %v", err)
+	}
+	for _, keda := range []string{
+		"targetLag: 24h, horizon: 1440m", "targetBacklog: 0.001, horizon: 86400s", "targetBacklog: 1000000000, horizon: 0s",
+		"activationBacklog: 1, activationLag: 86400000ms",
+	} {
+		if _, err := render(parse(t, good+"workers: {default: {keda: {enabled: true, "+keda+"}}}")); err != nil {
+			t.Errorf("nodes take %s, and the chart does not: %v", keda, err)
+		}
 	}
 }

@@ -77,6 +77,11 @@
 {{- if gt (len $pool.config.queues) 50 -}}
 {{- $faults = append $faults (printf "workers.%s.keda: a pool is scaled by at most 50 queues, and this one has %d" $name (len $pool.config.queues)) -}}
 {{- end -}}
+{{- range $key, $span := pick $pool.keda "targetLag" "horizon" "activationLag" -}}
+{{- if gt (include "fermata.seconds" $span | int64) 86400 -}}
+{{- $faults = append $faults (printf "workers.%s.keda.%s is %s: nodes take at most 24h" $name $key $span) -}}
+{{- end -}}
+{{- end -}}
 {{- if and $v.tls.nodeSecret (not $v.tls.scalerSecret) -}}
 {{- $faults = append $faults (printf "workers.%s.keda needs tls.scalerSecret: KEDA has to know the nodes' authority, and to show a certificate" $name) -}}
 {{- end -}}
