@@ -51,7 +51,7 @@ func TestKEDAScalesThePool(t *testing.T) {
 		t.Errorf("triggers %v", triggers)
 	}
 	authentication := ofKind(all, "TriggerAuthentication")
-	if len(authentication) != 1 || !strings.Contains(authentication[0].text, "name: blue-fermata-scaler-tls, key: tls.key") {
+	if len(authentication) != 1 || !strings.Contains(authentication[0].text, `name: "blue-fermata-scaler-tls", key: tls.key`) {
 		t.Fatalf("%v", authentication)
 	}
 	for _, trigger := range triggers {

@@ -84,8 +84,12 @@ func render(v values) (map[string]string, error) {
 }
 
 func renderChart(c *chart.Chart, v values) (map[string]string, error) {
+	return renderAs(c, v, "blue", "jobs")
+}
+
+func renderAs(c *chart.Chart, v values, name, namespace string) (map[string]string, error) {
 	capabilities := chartutil.DefaultCapabilities.Copy()
-	release := chartutil.ReleaseOptions{Name: "blue", Namespace: "jobs", Revision: 1, IsInstall: true}
+	release := chartutil.ReleaseOptions{Name: name, Namespace: namespace, Revision: 1, IsInstall: true}
 	all, err := chartutil.ToRenderValues(c, v, release, capabilities)
 	if err != nil {
 		return nil, err

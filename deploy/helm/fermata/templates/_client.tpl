@@ -37,10 +37,10 @@
 {{- define "fermata.clientVolumes" -}}
 {{- if and (include "fermata.nodeSecret" .root) (include "fermata.clientSecret" .) }}
 - name: tls
-  secret: {secretName: {{ include "fermata.clientSecret" . }}, defaultMode: 0440}
+  secret: {secretName: {{ include "fermata.clientSecret" . | quote }}, defaultMode: 0440}
 {{- end }}
 {{- with .tokenSecret }}
 - name: token
-  secret: {secretName: {{ . }}, defaultMode: 0440}
+  secret: {secretName: {{ . | quote }}, defaultMode: 0440}
 {{- end }}
 {{- end -}}

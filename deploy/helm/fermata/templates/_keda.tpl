@@ -14,14 +14,14 @@
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels: {{- include "fermata.labels" . | nindent 4 }}
   {{- with $k.annotations }}
   annotations: {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: {{ .name }}}
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: {{ .name | quote }}}
   minReplicaCount: {{ $k.minReplicas }}
   maxReplicaCount: {{ $k.maxReplicas }}
   pollingInterval: {{ $k.pollingInterval }}

@@ -12,7 +12,7 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $own.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- if $own.affinity }}
 affinity: {{- toYaml $own.affinity | nindent 2 }}
@@ -64,11 +64,11 @@ livenessProbe:
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels: {{- include "fermata.labels" . | nindent 4 }}
 spec:
-  scaleTargetRef: {apiVersion: apps/v1, kind: {{ .kind }}, name: {{ .name }}}
+  scaleTargetRef: {apiVersion: apps/v1, kind: {{ .kind }}, name: {{ .name | quote }}}
   {{- with .own.autoscaling }}
   {{- if gt (int .minReplicas) (int .maxReplicas) }}
   {{- fail (printf "%s.autoscaling: minReplicas is more than maxReplicas" $.what) }}
@@ -98,8 +98,8 @@ spec:
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels: {{- include "fermata.labels" . | nindent 4 }}
 spec:
   maxUnavailable: {{ .own.podDisruptionBudget.maxUnavailable }}

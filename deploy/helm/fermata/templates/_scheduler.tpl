@@ -46,7 +46,7 @@
 {{- $v := .Values -}}
 {{- range $name, $secret := dict "redis" $v.redis.existingSecret "redis-sentinel" $v.redis.sentinel.existingSecret "redis-tls" $v.redis.tls.existingSecret "tls" (include "fermata.nodeSecret" .) "gossip" $v.gossip.existingSecret "access" $v.access.existingSecret "payload-keys" $v.payloadKeys.existingSecret "webhooks" $v.webhooks.existingSecret -}}
 {{- if $secret }}
-{{ $name }}: {{ $secret }}
+{{ $name }}: {{ $secret | quote }}
 {{- end }}
 {{- end -}}
 {{- end -}}
