@@ -83,6 +83,8 @@ type material struct {
 	ca   *x509.CertPool   // nil: the system's
 	// notAfter is when the first certificate of the own chain ends; zero without one.
 	notAfter time.Time
+	// life is how long that certificate is good in all.
+	life time.Duration
 }
 
 func (f Files) parse(called Files, c content) (*material, error) {
@@ -102,7 +104,7 @@ func (f Files) parse(called Files, c content) (*material, error) {
 				return nil, fmt.Errorf("%s %s: %w", called.Cert, f.Cert, err)
 			}
 			if m.notAfter.IsZero() || cert.NotAfter.Before(m.notAfter) {
-				m.notAfter = cert.NotAfter
+				m.notAfter, m.life = cert.NotAfter, cert.NotAfter.Sub(cert.NotBefore)
 			}
 		}
 	}

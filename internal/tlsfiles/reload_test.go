@@ -207,7 +207,7 @@ func TestRotationFailsNoCall(t *testing.T) {
 func TestEndOfACertificateIsToldInTime(t *testing.T) {
 	ours, now, log, reg := tlstest.New(t, "ours"), newClock(), &lines{}, prometheus.NewRegistry()
 	end := now.Now().Add(8 * 24 * time.Hour).Truncate(time.Second)
-	dir := tlstest.NewDir(t, ours.Issue(tlstest.Identity{NotAfter: end}), ours)
+	dir := tlstest.NewDir(t, ours.Issue(tlstest.Identity{NotBefore: end.Add(-90 * 24 * time.Hour), NotAfter: end}), ours)
 	s := open(t, Options{Files: all(dir), Use: "clients", Now: now.Now, Logger: log.logger(), Registerer: reg})
 	told := func(want int, text string) {
 		t.Helper()
@@ -228,9 +228,29 @@ func TestEndOfACertificateIsToldInTime(t *testing.T) {
 	want := fmt.Sprintf(`# HELP fermata_certificate_expiry_timestamp_seconds When the certificate in force ends, in Unix seconds.
 # TYPE fermata_certificate_expiry_timestamp_seconds gauge
 fermata_certificate_expiry_timestamp_seconds{use="clients"} %d
-`, end.Unix())
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_certificate_expiry_timestamp_seconds"); err != nil {
+# HELP fermata_certificate_lifetime_seconds How long the certificate in force is good in all, from its beginning to its end.
+# TYPE fermata_certificate_lifetime_seconds gauge
+fermata_certificate_lifetime_seconds{use="clients"} %d
+`, end.Unix(), 90*24*3600)
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_certificate_expiry_timestamp_seconds", "fermata_certificate_lifetime_seconds"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestShortLivesAreNotAlwaysAboutToEnd: what lives for a day is warned of when six hours of it are left.
+func TestShortLivesAreNotAlwaysAboutToEnd(t *testing.T) {
+	ours, now, log := tlstest.New(t, "ours"), newClock(), &lines{}
+	dir := tlstest.NewDir(t, ours.Issue(tlstest.Identity{NotBefore: now.Now(), NotAfter: now.Now().Add(24 * time.Hour)}), ours)
+	s := open(t, Options{Files: all(dir), Use: "clients", Now: now.Now, Logger: log.logger()})
+	now.pass(17 * time.Hour)
+	s.Look()
+	if n := log.count("about to end"); n != 0 {
+		t.Errorf("told %d times with seven of 24 hours left", n)
+	}
+	now.pass(2 * time.Hour)
+	s.Look()
+	if n := log.count("about to end"); n != 1 {
+		t.Errorf("told %d times with five of 24 hours left", n)
 	}
 }
 

@@ -17,7 +17,8 @@ const (
 	// lookEvery is the least time between two looks at the files.
 	lookEvery = time.Second
 	// expirySoon is how long before its end a certificate is warned of, once each
-	// expiryAgain.
+	// expiryAgain; one that lives for less than four times that, when the last quarter
+	// of its life begins: whoever renews in time has done so by then.
 	expirySoon  = 7 * 24 * time.Hour
 	expiryAgain = 24 * time.Hour
 	// refusedAgain is the least time between two lines about refused handshakes.
@@ -96,6 +97,10 @@ func (s *Source) register(reg prometheus.Registerer) {
 			Name: "fermata_certificate_expiry_timestamp_seconds", ConstLabels: use,
 			Help: "When the certificate in force ends, in Unix seconds.",
 		}, func() float64 { return float64(s.Look().Unix()) })
+		f.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "fermata_certificate_lifetime_seconds", ConstLabels: use,
+			Help: "How long the certificate in force is good in all, from its beginning to its end.",
+		}, func() float64 { return s.current().life.Seconds() })
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fermata_certificate_files_broken", ConstLabels: use,
@@ -163,7 +168,7 @@ func (s *Source) reload() {
 // warn tells of a certificate that is about to end. The look is locked, or the
 // source not known to anybody yet.
 func (s *Source) warn(m *material, now time.Time) {
-	if m.notAfter.IsZero() || m.notAfter.Sub(now) > expirySoon || now.Sub(s.look.warned) < expiryAgain {
+	if m.notAfter.IsZero() || m.notAfter.Sub(now) > min(expirySoon, m.life/4) || now.Sub(s.look.warned) < expiryAgain {
 		return
 	}
 	s.look.warned = now

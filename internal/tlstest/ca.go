@@ -58,8 +58,8 @@ type Identity struct {
 	URIs []string
 	// Elsewhere leaves out localhost and 127.0.0.1.
 	Elsewhere bool
-	// NotAfter defaults to a day from now. It may have passed.
-	NotAfter time.Time
+	// NotBefore defaults to two days ago, NotAfter to a day from now. It may have passed.
+	NotBefore, NotAfter time.Time
 	// Usage defaults to that of servers and of clients.
 	Usage []x509.ExtKeyUsage
 }
@@ -73,12 +73,15 @@ func (a *Authority) Issue(id Identity) Pair {
 	key := newKey(a.t)
 	template := &x509.Certificate{
 		SerialNumber: serial(a.t), Subject: pkix.Name{CommonName: id.Name},
-		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: id.NotAfter, DNSNames: id.DNS,
+		NotBefore: id.NotBefore, NotAfter: id.NotAfter, DNSNames: id.DNS,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: id.Usage,
 	}
 	if len(id.Usage) == 0 {
 		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	}
+	if id.NotBefore.IsZero() {
+		template.NotBefore = time.Now().Add(-48 * time.Hour)
 	}
 	if id.NotAfter.IsZero() {
 		template.NotAfter = time.Now().Add(24 * time.Hour)

@@ -18,6 +18,8 @@ func TestRefusals(t *testing.T) {
 		"two kinds of Redis":   {"insecure: true\nredis: {url: redis://r, dev: {enabled: true}}", []string{"redis.url and redis.dev.enabled"}},
 		"two kinds of TLS":     {"tls: {nodeSecret: a, workerSecret: b, certManager: {enabled: true, issuerRef: {name: x}}}", []string{"tls.nodeSecret and tls.certManager.enabled"}},
 		"no issuer":            {"tls: {certManager: {enabled: true}}", []string{"issuerRef.name is missing"}},
+		"renewed for ever":     {"tls: {certManager: {enabled: true, issuerRef: {name: x}, duration: 24h}}", []string{"tls.certManager.renewBefore is 240h, which has to be less than duration, 24h"}},
+		"renewed at birth":     {"tls: {certManager: {enabled: true, issuerRef: {name: x}, duration: 60m, renewBefore: 1h}}", []string{"tls.certManager.renewBefore is 1h"}},
 		"workers without TLS":  {"tls: {nodeSecret: a}", []string{"tls.workerSecret is missing"}},
 		"token in plain text":  {good + "workers: {default: {token: {existingSecret: x}}}", []string{"workers.default.token needs TLS"}},
 		"calls of anybody":     {"redis: {url: redis://r}\ngossip: {existingSecret: g}\ntls: {nodeSecret: a, workerSecret: b, clientAuth: optional}", []string{"tls.clientAuth is optional"}},

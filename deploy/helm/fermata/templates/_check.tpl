@@ -34,6 +34,11 @@
 {{- if and $v.tls.certManager.enabled (not $v.tls.certManager.issuerRef.name) -}}
 {{- $faults = append $faults "tls.certManager.issuerRef.name is missing" -}}
 {{- end -}}
+{{- with $v.tls.certManager -}}
+{{- if and .enabled (ge (include "fermata.seconds" .renewBefore | int64) (include "fermata.seconds" .duration | int64)) -}}
+{{- $faults = append $faults (printf "tls.certManager.renewBefore is %s, which has to be less than duration, %s" .renewBefore .duration) -}}
+{{- end -}}
+{{- end -}}
 {{- if and $v.tls.nodeSecret (not $v.tls.workerSecret) (eq $v.tls.clientAuth "required") $v.workers -}}
 {{- $faults = append $faults "tls.workerSecret is missing: with tls.clientAuth=required workers need a certificate" -}}
 {{- end -}}
