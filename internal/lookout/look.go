@@ -138,7 +138,7 @@ type metrics struct {
 	failures prometheus.Counter
 }
 
-func (m *metrics) register(r prometheus.Registerer) error {
+func (m *metrics) register(r prometheus.Registerer, more prometheus.Collector) error {
 	m.watches = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "fermata_scaler_watches", Help: "Streams by which autoscalers watch queues at this node.",
 	})
@@ -152,5 +152,5 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	if r == nil {
 		return nil
 	}
-	return errors.Join(r.Register(m.watches), r.Register(m.looks), r.Register(m.failures))
+	return errors.Join(r.Register(m.watches), r.Register(m.looks), r.Register(m.failures), r.Register(more))
 }

@@ -72,7 +72,7 @@ func New(o Options) (*Lookout, error) {
 		count: o.Count, logger: o.Logger, wake: make(chan struct{}, 1), done: make(chan struct{}), pause: every, good: true,
 		queues: make(map[job.QueueKey]*queue), watches: make(map[*watch]struct{}), asked: make(map[chan struct{}]struct{}),
 	}
-	if err := l.metrics.register(o.Registerer); err != nil {
+	if err := l.metrics.register(o.Registerer, wants{l}); err != nil {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -325,6 +326,57 @@ func TestATellThatFailsEndsTheWatch(t *testing.T) {
 		enough := errors.New("enough")
 		if err := l.Watch(t.Context(), one(mail), func(scaling.Size) error { return enough }); !errors.Is(err, enough) {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestWhatWasToldIsExported: of queues with due runs, for as long as somebody asks, and that somebody needs workers
+// before that somebody else does not.
+func TestWhatWasToldIsExported(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+		ask := func(key job.QueueKey, needed bool) {
+			t.Helper()
+			if _, err := l.Size(t.Context(), one(key)); err != nil {
+				t.Fatal(err)
+			}
+			l.Told(one(key), needed)
+		}
+		exported := func(want map[job.QueueKey]float64) {
+			t.Helper()
+			if got := l.told(time.Now()); !maps.Equal(got, want) {
+				t.Errorf("exported %v, want %v", got, want)
+			}
+		}
+		w.set(mail, 3)
+		ask(web, false)
+		ask(mail, false)
+		exported(map[job.QueueKey]float64{mail: 0})
+		if got := testutil.CollectAndCount(wants{l}, "fermata_scaler_wants_workers"); got != 1 {
+			t.Errorf("%d series", got)
+		}
+		ask(mail, true)
+		ask(mail, false)
+		exported(map[job.QueueKey]float64{mail: 1})
+		for range 5 {
+			time.Sleep(kept / 4)
+			ask(mail, false)
+		}
+		exported(map[job.QueueKey]float64{mail: 0})
+		time.Sleep(kept + time.Second)
+		exported(map[job.QueueKey]float64{})
+
+		var many []job.QueueKey
+		for i := range maxWants + 5 {
+			many = append(many, job.QueueKey{Namespace: "n", Queue: fmt.Sprintf("q%03d", i)})
+			w.set(many[i], 1)
+		}
+		if _, err := l.Size(t.Context(), many); err != nil {
+			t.Fatal(err)
+		}
+		l.Told(many, true)
+		got := l.told(time.Now())
+		if _, first := got[job.QueueKey{Namespace: "n", Queue: "q000"}]; len(got) != maxWants || !first {
+			t.Errorf("%d are told of, the first %v", len(got), first)
 		}
 	})
 }

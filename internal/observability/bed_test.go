@@ -18,6 +18,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/tlstest"
+	"github.com/fermata-io/fermata/proto/externalscaler"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -28,6 +29,7 @@ type bed struct {
 	nodes      []*member
 	workers    []*member
 	jobs       fermatav1.JobServiceClient
+	scaler     externalscaler.ExternalScalerClient
 	prometheus *prometheus
 }
 
@@ -97,7 +99,7 @@ func newBed(t *testing.T) *bed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	b.jobs = fermatav1.NewJobServiceClient(conn)
+	b.jobs, b.scaler = fermatav1.NewJobServiceClient(conn), externalscaler.NewExternalScalerClient(conn)
 	b.prometheus = startPrometheus(t, b.targets())
 	return b
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/proto/externalscaler"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -82,7 +83,8 @@ func (b *bed) load() {
 	})
 	_, manual := b.jobs.RunJob(ctx, &fermatav1.RunJobRequest{Name: home + "/jobs/manual"})
 	_, deleted := b.jobs.DeleteJob(ctx, &fermatav1.DeleteJobRequest{Name: home + "/jobs/deleted"})
-	if err := errors.Join(paused, queue, manual, deleted); err != nil {
+	_, watched := b.scaler.StreamIsActive(ctx, &externalscaler.ScaledObjectRef{ScalerMetadata: map[string]string{"queue": "nobody", "targetBacklog": "10"}})
+	if err := errors.Join(paused, queue, manual, deleted, watched); err != nil {
 		b.t.Fatal(err)
 	}
 	if _, err := b.jobs.GetJob(ctx, &fermatav1.GetJobRequest{Name: home + "/jobs/deleted"}); status.Code(err) != codes.NotFound {

@@ -25,6 +25,8 @@ type Sizes interface {
 	// Watch calls tell again and again, until ctx ends, tell fails, or with nil, when the
 	// node stops.
 	Watch(ctx context.Context, queues []job.QueueKey, tell func(scaling.Size) error) error
+	// Told notes what became of a size: whether workers of the queues are needed.
+	Told(queues []job.QueueKey, needed bool)
 }
 
 // scalerService is the interface by which KEDA asks. What KEDA calls the metadata of a
@@ -72,7 +74,12 @@ func (s *scalerService) IsActive(ctx context.Context, ref *externalscaler.Scaled
 		return nil, err
 	}
 	size, err := s.sizes.Size(ctx, queuesOf(trigger))
-	return &externalscaler.IsActiveResponse{Result: trigger.Active(size)}, err
+	if err != nil {
+		return nil, err
+	}
+	active := trigger.Active(size)
+	s.sizes.Told(queuesOf(trigger), active)
+	return &externalscaler.IsActiveResponse{Result: active}, nil
 }
 
 // GetMetricSpec asks nobody, so that an autoscaler can be set up while Redis is away.
@@ -90,6 +97,7 @@ func (s *scalerService) GetMetrics(ctx context.Context, q *externalscaler.GetMet
 	if err != nil {
 		return nil, err
 	}
+	s.sizes.Told(queuesOf(trigger), trigger.Active(size))
 	p := &externalscaler.GetMetricsResponse{}
 	for _, m := range trigger.Metrics(size) {
 		if name := q.GetMetricName(); name == "" || name == m.Name {
@@ -114,7 +122,7 @@ func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef, stre
 		return err
 	}
 	ctx := stream.Context()
-	w := &activity{trigger: trigger, stream: stream, caller: callerOf(ctx), began: time.Now()}
+	w := &activity{trigger: trigger, queues: queuesOf(trigger), sizes: s.sizes, stream: stream, caller: callerOf(ctx), began: time.Now()}
 	if w.caller != nil {
 		if err := w.caller.allowed(ctx, access.ReadQueues, trigger.Namespace, ""); err != nil {
 			return err
@@ -126,7 +134,7 @@ func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef, stre
 	}
 	defer s.streams.leave(connection)
 	w.checked, w.age = w.began, streamAge-rand.N(streamAge/5)
-	if err := s.sizes.Watch(ctx, queuesOf(trigger), w.tell); !errors.Is(err, errAged) {
+	if err := s.sizes.Watch(ctx, w.queues, w.tell); !errors.Is(err, errAged) {
 		return err
 	}
 	return nil
@@ -135,6 +143,8 @@ func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef, stre
 // activity is one stream about one trigger.
 type activity struct {
 	trigger scaling.Trigger
+	queues  []job.QueueKey
+	sizes   Sizes
 	stream  grpc.ServerStreamingServer[externalscaler.IsActiveResponse]
 	caller  *caller // nil where callers are not authenticated
 
@@ -156,6 +166,7 @@ func (w *activity) tell(size scaling.Size) error {
 	}
 	was, first := w.active, !w.answered
 	w.active, w.answered = w.trigger.Active(size), true
+	w.sizes.Told(w.queues, w.active)
 	switch {
 	case w.active && !was:
 		return w.stream.Send(&externalscaler.IsActiveResponse{Result: true})

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,10 +32,29 @@ type fakeSizes struct {
 	size     scaling.Size
 	err      error
 	asked    []job.QueueKey
+	told     map[job.QueueKey]bool
 	watchers map[chan scaling.Size]struct{}
 }
 
-func newFakeSizes() *fakeSizes { return &fakeSizes{watchers: map[chan scaling.Size]struct{}{}} }
+func newFakeSizes() *fakeSizes {
+	return &fakeSizes{told: map[job.QueueKey]bool{}, watchers: map[chan scaling.Size]struct{}{}}
+}
+
+func (f *fakeSizes) Told(queues []job.QueueKey, needed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, q := range queues {
+		f.told[q] = needed
+	}
+}
+
+// last is what was said of a queue last, if anything was.
+func (f *fakeSizes) last(q job.QueueKey) (needed, told bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	needed, told = f.told[q]
+	return needed, told
+}
 
 func (f *fakeSizes) set(s scaling.Size) {
 	f.mu.Lock()
@@ -121,6 +141,42 @@ func TestScalerAnswers(t *testing.T) {
 	b.sizes.err = job.ErrUnavailable
 	if active, err = c.IsActive(ctx, trigger()); status.Code(err) != codes.Unavailable {
 		t.Errorf("without Redis: %v (%v)", active, err)
+	}
+}
+
+// TestWhatIsToldIsNoted: in whatever way an autoscaler asks, for all queues of its trigger.
+func TestWhatIsToldIsNoted(t *testing.T) {
+	b := serveGated(t, Options{})
+	c := externalscaler.NewExternalScalerClient(b.dial(t))
+	b.sizes.set(scaling.Size{Waiting: 20})
+	key := func(queue string) job.QueueKey { return job.QueueKey{Namespace: "team-a", Queue: queue} }
+	noted := func(queue string, want bool) {
+		t.Helper()
+		if needed, told := b.sizes.last(key(queue)); !told || needed != want {
+			t.Errorf("%s: workers needed %v, noted %v; want %v", queue, needed, told, want)
+		}
+	}
+	_, err := c.IsActive(t.Context(), trigger("queue", "mail,bulk"))
+	noted("mail", true)
+	noted("bulk", true)
+	_, err2 := c.IsActive(t.Context(), trigger("activationBacklog", "20"))
+	noted("mail", false)
+	_, err3 := c.GetMetrics(t.Context(), &externalscaler.GetMetricsRequest{ScaledObjectRef: trigger("queue", "web", "activationBacklog", "20")})
+	noted("web", false)
+	stream, err4 := c.StreamIsActive(t.Context(), trigger("queue", "rare"))
+	if err := errors.Join(err, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Error(err)
+	}
+	noted("rare", true)
+	b.sizes.err = job.ErrUnavailable
+	if _, err := c.IsActive(t.Context(), trigger("queue", "away")); err == nil {
+		t.Error("answered without Redis")
+	}
+	if _, told := b.sizes.last(key("away")); told {
+		t.Error("what nobody could count was noted")
 	}
 }
 
