@@ -57,3 +57,41 @@ func TestRulesAndDashboards(t *testing.T) {
 		}
 	}
 }
+
+// TestMonitorsNameTheRelease: alerts tell clusters apart by the job of their nodes, so no other release, in whatever namespace, has
+// the same one; and both kinds of monitor give it.
+func TestMonitorsNameTheRelease(t *testing.T) {
+	jobs := func(values string) string {
+		files, err := renderAs(mustLoad(t), parse(t, good+values), "blue", "here")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var relabelings []monitoringv1.RelabelConfig
+		for _, o := range decoded(t, files) {
+			switch m := o.typed.(type) {
+			case *monitoringv1.PodMonitor:
+				relabelings = m.Spec.PodMetricsEndpoints[0].RelabelConfigs
+			case *monitoringv1.ServiceMonitor:
+				relabelings = m.Spec.Endpoints[0].RelabelConfigs
+			}
+		}
+		if len(relabelings) != 1 || relabelings[0].TargetLabel != "job" || !strings.HasSuffix(string(relabelings[0].SourceLabels[0]), "_label_app_kubernetes_io_component") {
+			t.Fatalf("%s: %+v", values, relabelings)
+		}
+		return *relabelings[0].Replacement
+	}
+	for _, kind := range []string{"podMonitor", "serviceMonitor"} {
+		if job := jobs("monitoring: {" + kind + ": {enabled: true}}"); job != "here/blue-fermata-$1" {
+			t.Errorf("%s: the job is %s", kind, job)
+		}
+	}
+}
+
+func mustLoad(t *testing.T) *chart.Chart {
+	t.Helper()
+	c, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
