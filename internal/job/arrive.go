@@ -49,7 +49,7 @@ func (t *transition) leaveOutRun(reason string) Decision {
 	}
 	t.LastNominal = max(t.LastNominal, t.Nominal)
 	t.skipped(1, reason)
-	t.spendHint(0)
+	t.spendHint()
 	if t.Deleting {
 		t.vanish()
 	} else {
@@ -75,7 +75,7 @@ func (t *transition) spawnRun() Decision {
 	run := runPart(t.State)
 	t.addChild(run, true)
 	t.settleNominal()
-	t.spendHint(t.now)
+	t.spendHint()
 	if t.Deleting {
 		t.vanish()
 	} else {

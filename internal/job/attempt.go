@@ -100,7 +100,7 @@ func (t *transition) runFailed(run Run, outcome Outcome, n Notice, hint time.Dur
 	t.dead = t.Recurs()
 	t.Dead++
 	t.endRun(run, outcome, n, hint)
-	if stops {
+	if stops && !t.child && !t.Deleting {
 		t.notice(Notice{Kind: JobPaused, DueMS: t.Due, Reason: t.PauseNote})
 	}
 	if t.Source == DelayBackoff && t.Region == RegionDue {
@@ -128,11 +128,11 @@ func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Durati
 	}
 	t.notice(n)
 	t.Runs++
-	t.spendHint(t.LastStarted)
 	if t.child {
 		t.leave()
 		return
 	}
+	t.spendHint()
 	t.settleNominal()
 	switch failed := outcome == OutcomeDead || outcome == OutcomeQuarantined; {
 	case t.Deleting:

@@ -152,6 +152,9 @@ func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
 	p.ranks = parent.Ranks()
 	p.ended, p.dead, p.slot, p.notices = d.Ended, d.DeadLetter, d.DeadSlot, d.Notices
 	p.afterChild(child.Children, d.Delete, t.Failures != failures)
+	if t.Paused && !parent.Paused && !t.Deleting {
+		p.notice(Notice{Kind: JobPaused, DueMS: p.Due, Reason: t.PauseNote})
+	}
 	pair.Parent = p.decision(d.Answer)
 	return pair
 }

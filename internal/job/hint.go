@@ -1,6 +1,9 @@
 package job
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Bounds of hints where the job sets none.
 const (
@@ -68,11 +71,12 @@ func (t *transition) noteHint(reason string) {
 	}
 }
 
-// spendHint forgets what of a hint a run has used up, or what has expired. begun is when
-// the run's last attempt began, 0 if none did: one that was held, or is a retry, has not
-// kept the hint as the source of its due time.
-func (t *transition) spendHint(begun int64) {
-	if t.Hint.AtMS != 0 && (t.Source == DelayHint || begun >= t.Hint.AtMS) {
+// spendHint forgets what of a hint the run has used up that leaves the plan, or what has
+// expired. An instant is used up by the run that was due then or later, whatever became of
+// it and held it back: the source of its due time may have changed since, and a hint that
+// came while it was live is for the one that follows.
+func (t *transition) spendHint() {
+	if t.Hint.AtMS != 0 && cmp.Or(t.Held.DueMS, t.Due) >= t.Hint.AtMS {
 		t.Hint.AtMS = 0
 	}
 	if t.now >= t.Hint.UntilMS || (t.Hint.AtMS == 0 && t.Hint.IntervalMS == 0) {

@@ -2,6 +2,7 @@ package job
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/schedule"
@@ -127,10 +128,23 @@ func (s State) AskedRun(requestID string) (runID string, joined, known bool) {
 	return "", false, false
 }
 
-// remember keeps a request id, so that its repetition is known.
+// remember keeps a request id, so that its repetition is known. Those that have only
+// joined another run give way first: the repetition of one that made a run would make
+// another of the same id.
 func (t *transition) remember(id string) {
+	if len(t.Recent) >= MaxRecent {
+		joined := slices.IndexFunc(t.Recent, isJoin)
+		switch {
+		case joined >= 0:
+			t.Recent = slices.Delete(slices.Clone(t.Recent), joined, joined+1)
+		case isJoin(id):
+			return
+		}
+	}
 	t.Recent = t.Recent.With(id)
 }
+
+func isJoin(id string) bool { return strings.Contains(id, joins) }
 
 // stepIn gives the place of a scheduled run that is due, or waits for a retry, to
 // the manual run: otherwise its nominal time would end without a word, or, of a

@@ -64,7 +64,7 @@ func TestAHintForAnInstantIsForOneRun(t *testing.T) {
 		return w
 	}
 	once := func(name string, w *walker) {
-		if d := w.wait(); d < 50*time.Minute {
+		if d := w.wait(); d < 30*time.Minute {
 			t.Errorf("%s: the next run is due in %v; want that of the schedule", name, d)
 		}
 	}
@@ -90,11 +90,63 @@ func TestAHintForAnInstantIsForOneRun(t *testing.T) {
 	w.lease().succeed()
 	once("a retry that was hinted and held", w)
 
+	held := HoldBack{Reason: HeldLock, Key: "k"}
+	hold := func(w *walker) *walker {
+		held.Token, held.UntilMS = w.s.Token, w.now+5000
+		w.on(held)
+		return w
+	}
+	w = hold(hinted())
+	w.on(CancelRun{RunID: w.s.RunID()})
+	once("held and cancelled", w)
+
+	w = hold(hinted())
+	for range 3 {
+		w.lease().ack().on(Lose{Token: w.s.Token})
+	}
+	if once("held and quarantined", w); w.s.Dead != 1 {
+		t.Errorf("%d dead runs", w.s.Dead)
+	}
+
+	d.Misfire.Policy = MisfireSkip
+	w = hold(hinted())
+	if w.lease().after(20*time.Minute).on(Arrive{Token: w.s.Token}).Arrival != ArrivalSkipped {
+		t.Error("it came in time")
+	}
+	once("held and left out", w)
+	d.Misfire.Policy = MisfireRunOnce
+
+	// Hints that come while a run is live are for the one that follows, even if the live
+	// one was hinted itself, or is a retry that its worker asked for.
+	w = hinted()
+	begun := w.now
+	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 600_000, UntilMS: w.now + 24*3600_000}})
+	w.after(time.Second).on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
+	if w.wait() > 10*time.Minute {
+		t.Errorf("a second hint during the first one's run: due in %v", w.wait())
+	}
+	w = walk(t, d)
+	w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, StartedMS: w.now, RetryAfter: time.Minute})
+	w.lease().on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 600_000, UntilMS: w.now + 24*3600_000}})
+	w.after(time.Second).succeed()
+	if w.wait() > 10*time.Minute {
+		t.Errorf("a hint during a retry that was asked for: due in %v", w.wait())
+	}
+	d.Overlap = OverlapAllowAll
+	w = hinted()
+	child := w.on(Arrive{Token: w.s.Token}).Spawn.State
+	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 600_000, UntilMS: w.now + 24*3600_000}})
+	after := DecideChild(w.c, w.s, child, Settle{Token: child.Token, Outcome: OutcomeSucceeded, StartedMS: w.now}, w.now+1000)
+	if p := after.Parent.State; p.Hint.AtMS != w.s.Hint.AtMS || p.Due != w.s.Hint.AtMS {
+		t.Errorf("a hint beside the first one's run: %+v, due %d", p.Hint, p.Due)
+	}
+	d.Overlap = OverlapSkip
+
 	// What began before the instant leaves it alone.
 	w = walk(t, d)
 	w.lease()
 	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 60_000, UntilMS: w.now + 24*3600_000}})
-	begun := w.now
+	begun = w.now
 	w.after(time.Second).on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
 	if w.s.Hint.AtMS == 0 || w.wait() > time.Minute {
 		t.Errorf("the hint was set while a run was live: due in %v, %+v", w.wait(), w.s.Hint)
@@ -122,6 +174,46 @@ func TestAPauseTellsTheNextDueTime(t *testing.T) {
 	w.lease().fail()
 	if !w.s.Paused || told(w) != w.s.Due || w.s.Due <= w.now {
 		t.Errorf("paused by a failure: told %d, due %d", told(w), w.s.Due)
+	}
+	w = walk(t, d)
+	w.lease().on(Delete{})
+	if w.fail(); told(w) != 0 {
+		t.Error("a job that is deleted is paused after that")
+	}
+	d.Overlap = OverlapAllowAll
+	w = walk(t, d)
+	child := w.lease().on(Arrive{Token: w.s.Token}).Spawn.State
+	after := DecideChild(w.c, w.s, child, Settle{Token: child.Token, Outcome: OutcomeFailed, StartedMS: w.now}, w.now+5000).Parent
+	if w.last = after; told(w) != after.State.Due || after.State.Due <= w.now {
+		t.Errorf("paused by a run beside others: told %d, due %d", told(w), after.State.Due)
+	}
+}
+
+// Requests that have only joined a run push out none that made one: its repetition would
+// make another of the same id.
+func TestJoinsGiveWay(t *testing.T) {
+	w := walk(t, def())
+	w.lease().on(RunNow{RequestID: "a"})
+	for i := range MaxRecent + 1 {
+		w.on(RunNow{RequestID: string(rune('j' + i))})
+	}
+	if d := w.on(RunNow{RequestID: "r"}); d.Answer != Duplicate {
+		t.Errorf("the last that joined, repeated: %v", d.Answer)
+	}
+	w.succeed()
+	w.lease()
+	if d := w.on(RunNow{RequestID: "a"}); d.Answer != Duplicate || w.s.Pending != "" {
+		t.Errorf("the one that they joined, repeated: %v, pending %q", d.Answer, w.s.Pending)
+	}
+	for i := range MaxRecent {
+		w.succeed()
+		w.on(RunNow{RequestID: string(rune('A' + i))})
+		w.lease()
+	}
+	w.on(RunNow{RequestID: "next"})
+	w.on(RunNow{RequestID: "joins"})
+	if d := w.on(RunNow{RequestID: "B"}); d.Answer != Duplicate {
+		t.Errorf("after one that joined: %v of %q", d.Answer, w.s.Recent)
 	}
 }
 
