@@ -87,10 +87,11 @@ type stance struct {
 // of Redis is in reach. A number below 0 is of a node that does not say.
 func (s *sight) look(others []int, now time.Time) (is stance, dark bool) {
 	is.aside, dark = s.redis.look(now)
-	unsure := len(s.primaries) == 0
+	unsure, silent := len(s.primaries) == 0, false
 	for _, p := range s.primaries {
-		if lost, _ := p.look(now); lost {
+		if lost, dark := p.look(now); lost {
 			is.blind++
+			silent = silent || dark
 		} else if p.since.IsZero() {
 			unsure = true // it has had neither an answer nor all its time
 		}
@@ -99,8 +100,11 @@ func (s *sight) look(others []int, now time.Time) (is stance, dark bool) {
 		is.blind = -1
 	}
 	others = slices.DeleteFunc(slices.Clone(others), func(n int) bool { return n < 0 })
+	stands := !s.worse.IsZero() && now.Sub(s.worse) >= s.patience
 	switch {
-	case len(others) == 0 || is.blind <= slices.Min(others):
+	case len(others) == 0 || is.blind <= slices.Min(others), !silent && !stands:
+		// A primary that answers again keeps a node aside for a while, but puts none there: of
+		// a stall that is over some nodes have given it up, and some have not.
 		s.worse = time.Time{}
 	case s.worse.IsZero():
 		s.worse = now

@@ -1,6 +1,9 @@
 package node
 
 import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -105,5 +108,73 @@ func TestSight(t *testing.T) {
 				t.Errorf("%+v, dark %v; want %+v, %v", is, dark, tt.want, tt.dark)
 			}
 		})
+	}
+}
+
+// TestAStallThatIsOverPutsNobodyAside lets three nodes ask three primaries, each in a
+// rhythm of its own, of which one answers nothing for a while: some of them have given it
+// up by then, and some have not.
+func TestAStallThatIsOverPutsNobodyAside(t *testing.T) {
+	const ttl = 10 * time.Second
+	every, patience, gossip := ttl/6, ttl*2/3, 100*time.Millisecond
+	base := time.Now()
+	type node struct {
+		sight   *sight
+		answers map[string]time.Time
+		told    []stance        // one after the other
+		at      []time.Duration // when each was
+	}
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		stall := 5*time.Second + time.Duration(rng.Int64N(int64(5*time.Second)))
+		type happening struct {
+			at      time.Duration
+			node    int
+			primary string // that answers; "": none does
+		}
+		var all []happening
+		for n := range 3 {
+			for at := -time.Minute + time.Duration(rng.Int64N(int64(every))); at < time.Minute; at += every {
+				all = append(all, happening{at, n, ""})
+				for _, p := range []string{"x", "y", "z"} {
+					takes := time.Duration(rng.Int64N(int64(time.Millisecond)))
+					switch answered := at + takes; {
+					case p != "y" || answered < 0 || answered > stall:
+						all = append(all, happening{answered, n, p})
+					case at > stall-time.Second: // the answer is still waited for
+						all = append(all, happening{stall + takes, n, p})
+					}
+				}
+			}
+		}
+		slices.SortFunc(all, func(a, b happening) int { return cmp.Compare(a.at, b.at) })
+		var nodes [3]node
+		for i := range nodes {
+			nodes[i] = node{
+				sight: newSight(patience, base.Add(-time.Minute)), answers: map[string]time.Time{"x": {}, "y": {}, "z": {}},
+				told: []stance{{blind: -1}}, at: []time.Duration{-time.Hour},
+			}
+		}
+		for _, h := range all {
+			n, now := &nodes[h.node], base.Add(h.at)
+			if h.primary != "" {
+				n.answers[h.primary] = now
+			}
+			var others []int
+			for i := range nodes {
+				if o := &nodes[i]; i != h.node {
+					heard, _ := slices.BinarySearch(o.at, h.at-gossip)
+					others = append(others, o.told[max(0, heard-1)].blind)
+				}
+			}
+			n.sight.take(n.answers, now)
+			is, _ := n.sight.look(others, now)
+			if is.aside {
+				t.Fatalf("seed %d: node %d stands aside %v after a stall of %v", seed, h.node, h.at-stall, stall)
+			}
+			if is != n.told[len(n.told)-1] {
+				n.told, n.at = append(n.told, is), append(n.at, h.at)
+			}
+		}
 	}
 }

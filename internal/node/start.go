@@ -39,8 +39,7 @@ func (n *Node) awaitRedis(ctx context.Context) (err error) {
 	}
 	within, cancel := context.WithTimeout(ctx, n.cfg.RedisWait)
 	defer cancel()
-	o := redisstore.Options{Client: n.lockConns, Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, AllowUnsafe: n.cfg.AllowUnsafe}
-	err = redisstore.Await(within, o, func(reason error) {
+	err = redisstore.Await(within, n.storeOptions(n.lockConns), func(reason error) {
 		text := n.atRedis(reason).Error()
 		if told := n.waitsFor.Swap(&text); told == nil || *told != text {
 			n.cfg.Logger.Warn("node waits for redis", "error", text, "at_most", n.cfg.RedisWait)
@@ -92,16 +91,23 @@ func (n *Node) openStore(ctx context.Context, pool string, shed bool) (*redissto
 	if err != nil {
 		return nil, err
 	}
+	o := n.storeOptions(client)
+	o.Shed = shed
+	o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool}, n.cfg.Registerer)
+	return redisstore.Open(ctx, o)
+}
+
+// storeOptions are those that all stores of the node have.
+func (n *Node) storeOptions(client redis.UniversalClient) redisstore.Options {
 	o := redisstore.Options{
 		Client: client, Prefix: n.cfg.Keyspace, Shards: n.cfg.Shards, Caller: n.cfg.Name,
 		Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, WaitTimeout: n.cfg.DurabilityTimeout,
-		AllowUnsafe: n.cfg.AllowUnsafe, Functions: n.cfg.RedisFunctions, Shed: shed, KeepEvents: n.cfg.EventsKeep, Logger: n.cfg.Logger,
-		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool}, n.cfg.Registerer),
+		AllowUnsafe: n.cfg.AllowUnsafe, Functions: n.cfg.RedisFunctions, KeepEvents: n.cfg.EventsKeep, Logger: n.cfg.Logger,
 	}
 	if n.cfg.Virtual {
 		o.Virtual = n.cfg.Now
 	}
-	return redisstore.Open(ctx, o)
+	return o
 }
 
 // trace connects to the collector of spans, if there is one.

@@ -2,6 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
 	"slices"
 	"time"
 )
@@ -12,11 +16,12 @@ const (
 	awaitMost  = 3 * time.Second
 )
 
-// Await returns nil when the servers answer and are what the options demand, or when what
-// is wrong with them does not pass by itself: [Open] says then what that is. Until then it
-// looks again and again, and tells waiting each time what it waits for: a server
-// that cannot be reached or is loading, a primary that is still to be elected, replicas that
-// have not come yet. When ctx ends it returns the last of these reasons.
+// Await returns nil when the keyspace has been opened, so that [Open] will succeed, or when
+// what is wrong does not pass by itself: Open says then what that is. Until then it
+// tries again and again, and tells waiting each time what it waits for: a server
+// that cannot be reached, is loading or takes no writes, a primary that is still to be
+// elected, replicas that have not come yet. When ctx ends it returns the last of these
+// reasons. It makes the keyspace where there is none, as Open does.
 func Await(ctx context.Context, o Options, waiting func(reason error)) error {
 	pause := awaitFirst
 	for {
@@ -36,19 +41,36 @@ func Await(ctx context.Context, o Options, waiting func(reason error)) error {
 	}
 }
 
-// passing is what keeps the servers from being opened now, and may not later.
+// passing is what keeps the keyspace from being opened now, and may not later. A server
+// answers INFO also while it is loading, has no majority or no replica to write to: only
+// calls as Open makes them tell that it serves.
 func passing(ctx context.Context, o Options) error {
 	report, err := Preflight(ctx, o)
-	if err != nil {
-		if classify(err).retry {
-			return err
+	if err == nil {
+		if err = report.verdict(o); err != nil {
+			if report.passes(o) {
+				return err
+			}
+			return nil
 		}
+		o.Registerer, o.Logger = nil, slog.New(slog.DiscardHandler)
+		_, err = Open(ctx, o)
+	}
+	if err == nil || !classify(err).retry || lasting(err) {
 		return nil
 	}
-	if !report.passes(o) {
-		return nil
-	}
-	return report.verdict(o)
+	return err
+}
+
+// lasting tells of errors that are repeated in operation, when they are about one server
+// or one moment, and that a start had better tell somebody: functions that nobody has
+// loaded, a certificate that is not trusted, a server that speaks no TLS.
+func lasting(err error) bool {
+	var untrusted *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
+	var op *net.OpError
+	return errors.Is(err, ErrFunctions) || errors.As(err, &untrusted) || errors.As(err, &plain) ||
+		errors.As(err, &op) && op.Op == "remote error" // an alert: it does not trust us
 }
 
 // passes tells whether all that is Fatal may become otherwise without anybody's doing: an
