@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/check"
 	"github.com/fermata-io/fermata/internal/job"
@@ -231,7 +234,13 @@ func (c *cluster) mend(n *schedulerNode, victims map[string]damage) {
 			c.t.Errorf("after the repair: %s", record)
 			continue
 		}
-		n.create(id, victimJob())
+		insist(c.t, "create "+id, func(ctx context.Context) (*fermatav1.Job, error) {
+			j, err := n.jobs.CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: namespace, JobId: id, Job: victimJob()})
+			if status.Code(err) == codes.AlreadyExists {
+				return j, nil // it was named in the midst of a run, and there is nothing wrong with it
+			}
+			return j, err
+		})
 	}
 	again := time.Now()
 	for id, d := range victims {
