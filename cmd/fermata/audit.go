@@ -64,7 +64,7 @@ func (a *app) audit(cmd *cobra.Command, f client.AuditFilter, limit int, follow 
 		for {
 			records, err := newerThan(ctx, c, f, last, limit)
 			switch {
-			case follow && last != "" && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			case follow && ctx.Err() != nil && (last != "" || errors.Is(ctx.Err(), context.Canceled)):
 				return nil
 			case err != nil:
 				return err

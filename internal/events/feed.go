@@ -119,19 +119,14 @@ func (f *Feed) Run(ctx context.Context) error {
 	var seeking sync.WaitGroup
 	defer seeking.Wait()
 	seeking.Go(func() { f.seek(ctx) })
-	flush := time.NewTicker(flushEvery)
-	defer flush.Stop()
+	seeking.Go(func() { f.flush(ctx) })
 	look := time.NewTimer(0)
 	defer look.Stop()
 	fault := ""
 	for {
 		select {
 		case <-ctx.Done():
-			f.lastFlush(ctx)
 			return nil
-		case <-flush.C:
-			// What cannot be written stays in line.
-			_ = f.o.Store.FlushEvents(ctx)
 		case <-f.wanted:
 			look.Reset(0)
 		case <-look.C:
@@ -165,6 +160,25 @@ func (f *Feed) seek(ctx context.Context) {
 		case <-poll.C:
 			// That it is away, and why, was told when it was found out.
 			_, _ = f.look(ctx, true)
+		}
+	}
+}
+
+// flush writes what is announced until ctx ends. What cannot be written stays in line, and
+// its server may be slow to say so: meanwhile others' lines are written, for the store has
+// a shard's line in one flush at a time.
+func (f *Feed) flush(ctx context.Context) {
+	var under sync.WaitGroup
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			under.Wait()
+			f.lastFlush(ctx)
+			return
+		case <-tick.C:
+			under.Go(func() { _ = f.o.Store.FlushEvents(ctx) })
 		}
 	}
 }

@@ -123,7 +123,7 @@ func (m *memory) FlushEvents(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.flushes++
-	return nil
+	return m.awayLocked(0, 1, 2) // there is always something to write
 }
 
 func (m *memory) readsSoFar() int {
@@ -413,6 +413,46 @@ func TestTheFirstTokenOfAnInstantKnowsWhatFollows(t *testing.T) {
 			if errors.Is(err, job.ErrEventsGone) != c.gone || !c.gone && err != nil || len(w.told) != c.told {
 				t.Errorf("%+v: told %v, %v", c, w.told, err)
 			}
+		}
+	})
+}
+
+// TestTrimmedBeforeTheFirstRead: of a shard that was asked for by an instant what is kept is
+// told, also where its oldest events go while the watch begins; what is missed later is not.
+func TestTrimmedBeforeTheFirstRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		for i := range 10 {
+			m.happen(0, int64(i+1), job.KindRunDead, fmt.Sprint(i+1))
+		}
+		f, stop := feed(t, m, 0)
+		defer stop()
+		w, first := &watcher{}, true
+		err := f.Watch(t.Context(), job.EventQuery{FromMS: 1, ToNow: true}, func(b job.EventBatch) error {
+			if first {
+				first = false
+				m.mu.Lock()
+				m.trimmed[0] = 7
+				m.mu.Unlock()
+			}
+			return w.take(b)
+		})
+		if wantTold(t, "what is kept", w, "run.dead 8", "run.dead 9", "run.dead 10"); err != nil {
+			t.Error(err)
+		}
+		w = &watcher{}
+		err = f.Watch(t.Context(), job.EventQuery{FromMS: 1}, func(b job.EventBatch) error {
+			if len(b.Happenings) > 0 {
+				m.happen(0, 20, job.KindRunDead, "missed")
+				m.happen(0, 21, job.KindRunDead, "late")
+				m.mu.Lock()
+				m.trimmed[0] = 11
+				m.mu.Unlock()
+			}
+			return w.take(b)
+		})
+		if !errors.Is(err, job.ErrEventsGone) {
+			t.Errorf("missed later: %v, told %v", err, w.told)
 		}
 	})
 }

@@ -71,6 +71,10 @@ type watch struct {
 	// until is where a watch to now ends.
 	until []job.Place
 	moved bool // since the last token
+	// begun are shards of which something has been told, or a token was given: what goes
+	// missing of others, between the look at their oldest event and the first read, was asked
+	// for by an instant and is not kept.
+	begun []bool
 }
 
 func (w *watch) run(ctx context.Context) error {
@@ -119,7 +123,7 @@ func (w *watch) begin(ctx context.Context) error {
 	if err != nil && (w.q.ToNow || !slices.ContainsFunc(last, job.Place.Exact)) {
 		return err
 	}
-	w.places = slices.Clone(last)
+	w.places, w.begun = slices.Clone(last), make([]bool, shards)
 	if w.q.ToNow {
 		w.until = slices.Clone(last)
 	}
@@ -213,7 +217,7 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 	bound := int64(1<<63 - 1)
 	var all []job.Happening
 	for i, page := range pages {
-		if page.Gap {
+		if page.Gap && (w.q.FromMS == 0 || w.q.Token != "" || w.begun[asks[i].Shard]) {
 			return false, job.ErrEventsGone
 		}
 		n := len(page.Happenings)
@@ -262,7 +266,7 @@ func (w *watch) tell(all []job.Happening) error {
 			w.places[h.Shard] = w.until[h.Shard]
 			continue
 		}
-		w.places[h.Shard], w.moved = h.Place, true
+		w.places[h.Shard], w.begun[h.Shard], w.moved = h.Place, true, true
 		if h.Kind == "" || !w.q.Filter.Matches(h) {
 			continue
 		}

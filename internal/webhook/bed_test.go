@@ -39,6 +39,9 @@ type memory struct {
 	moved   bool    // locks have, and nobody has noticed yet
 	changed chan struct{}
 	away    error
+	unsaved error // of saves
+	reads   int
+	ahead   int // by how many events the feed thinks the first shard to be longer
 	began   time.Time
 }
 
@@ -74,6 +77,9 @@ func (m *memory) lastLocked() []job.Place {
 			out[i] = job.PlaceBefore(0)
 		case len(s) > 0:
 			out[i] = s[len(s)-1].Place
+			if i == 0 {
+				out[i].Seq += uint64(m.ahead)
+			}
 		}
 	}
 	return out
@@ -98,6 +104,7 @@ func (m *memory) Events(ctx context.Context, asks []job.EventsAsk) ([]job.Events
 func (m *memory) Read(_ context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.reads++
 	pages := make([]job.EventsPage, len(asks))
 	for i, a := range asks {
 		for _, h := range m.streams[a.Shard][m.trimmed[a.Shard]:] {
@@ -136,6 +143,9 @@ func (m *memory) SaveHook(_ context.Context, shard int, lock, hook string, s job
 	defer m.mu.Unlock()
 	if m.locks[shard] != lock || m.moved {
 		return 0, job.ErrNotHolder
+	}
+	if m.unsaved != nil {
+		return 0, m.unsaved
 	}
 	m.states[shard][hook] = s
 	if l != nil {

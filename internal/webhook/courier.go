@@ -91,6 +91,7 @@ type lane struct {
 	busy       bool
 	turn       uint64 // when it last had one, by the courier's count
 	state      job.HookState
+	unsaved    bool      // state is ahead of what is stored
 	since      time.Time // of the event that it stands before; zero: unknown, or none
 	due        time.Time // not before
 	ctx        context.Context
@@ -121,7 +122,7 @@ func New(o Options) (*Courier, error) {
 
 // Run delivers until ctx ends, and then stores how far it is.
 func (c *Courier) Run(ctx context.Context) error {
-	defer c.wg.Wait()
+	defer c.leave()
 	reload, pass := time.NewTicker(c.o.Reload), time.NewTicker(passEvery)
 	defer reload.Stop()
 	defer pass.Stop()
@@ -148,6 +149,20 @@ func (c *Courier) Run(ctx context.Context) error {
 		case <-pass.C:
 		case <-c.wake:
 		case <-changed:
+		}
+	}
+}
+
+// leave waits for what is under way, and stores what could not be stored before.
+func (c *Courier) leave() {
+	c.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
+	defer cancel()
+	for _, s := range c.lanes {
+		for _, l := range s.lanes {
+			if l.unsaved {
+				(&delivery{c: c, l: l, s: c.senders[l.hook]}).save(ctx, nil)
+			}
 		}
 	}
 }

@@ -20,11 +20,11 @@ const (
 
 // delivery is one goroutine's work on a lane: its turn.
 type delivery struct {
-	c       *Courier
-	l       *lane
-	s       *sender
-	began   time.Time
-	unsaved bool
+	c     *Courier
+	l     *lane
+	s     *sender
+	began time.Time
+	read  bool // something, in this turn
 }
 
 // deliver goes on along a lane until it is at its end, an event fails, or its turn is
@@ -48,7 +48,7 @@ func (c *Courier) deliver(l *lane, s *sender) {
 
 // leave stores what is not yet stored. A node that stops has a moment for it.
 func (d *delivery) leave() {
-	if !d.unsaved {
+	if !d.l.unsaved {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.l.ctx), saveTimeout)
@@ -66,8 +66,12 @@ func (d *delivery) page() bool {
 	}
 	page := pages[0]
 	if len(page.Happenings) == 0 {
+		if !d.read {
+			d.wait(passEvery) // the feed knows more than the stream has, which may have lost its end
+		}
 		return false
 	}
+	d.read = true
 	if page.Gap {
 		d.skipped(page.Happenings[0].Place)
 	}
@@ -90,7 +94,7 @@ func (d *delivery) skipped(next job.Place) {
 	d.c.o.Logger.Error("events were no longer kept when their webhook came to them; keep more of them, or see why it is slow",
 		"webhook", l.hook, "shard", l.shard, "events", n)
 	d.move(job.Place{MS: next.MS, Seq: next.Seq - 1})
-	d.unsaved = true
+	d.l.unsaved = true
 }
 
 // event delivers one event, or passes it over; false: the lane has to stop. It goes by
@@ -151,7 +155,7 @@ func (d *delivery) count(outcome string) {
 // passed moves on; false: the turn is over.
 func (d *delivery) passed(place job.Place) bool {
 	d.move(place)
-	d.unsaved = true
+	d.l.unsaved = true
 	return time.Since(d.began) < turn
 }
 
@@ -220,7 +224,7 @@ func (d *delivery) save(ctx context.Context, letter *job.HookLetter) bool {
 	}
 	switch {
 	case err == nil || errors.Is(err, job.ErrDurability):
-		d.unsaved = false
+		d.l.unsaved = false
 		return true
 	case errors.Is(err, job.ErrNotHolder):
 		l.cancel()

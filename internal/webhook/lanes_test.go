@@ -179,3 +179,61 @@ func TestShardsOfHealthyServers(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatCouldNotBeStoredIsStoredLater, without another event: by the next pass, or at
+// the latest when the node stops.
+func TestWhatCouldNotBeStoredIsStoredLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		b := run(t, m, nowhere)
+		synctest.Wait()
+		calls := 0
+		b.through("ops", func(*http.Request) (*http.Response, error) { calls++; return answer(http.StatusOK), nil })
+		save := func(err error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.unsaved = err
+		}
+		stored := func(want uint64) {
+			t.Helper()
+			if s, _ := m.state(0, "ops"); s.After.Seq != want {
+				t.Errorf("stored %+v, want %d", s, want)
+			}
+		}
+		save(job.ErrUnavailable)
+		m.happen(0, job.KindRunDead, job.KindRunDead, job.KindRunDead)
+		time.Sleep(5 * time.Second)
+		stored(0)
+		save(nil)
+		time.Sleep(5 * time.Second)
+		stored(3)
+		save(job.ErrUnavailable)
+		m.happen(0, job.KindRunDead)
+		time.Sleep(5*time.Second + passEvery/5)
+		save(nil)
+		b.stop()
+		if stored(4); calls != 4 {
+			t.Errorf("%d calls", calls)
+		}
+	})
+}
+
+// TestAStreamThatHasLostItsEnd is not read again and again until something happens.
+func TestAStreamThatHasLostItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		b := run(t, m, nowhere)
+		synctest.Wait()
+		b.through("ops", func(*http.Request) (*http.Response, error) { return answer(http.StatusOK), nil })
+		m.mu.Lock()
+		m.ahead = 5
+		m.mu.Unlock()
+		m.happen(0, job.KindRunDead)
+		time.Sleep(10 * time.Second)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.reads > 30 {
+			t.Errorf("%d reads in ten seconds", m.reads)
+		}
+	})
+}

@@ -24,7 +24,7 @@ func (c *Courier) pass(ctx context.Context, last []job.Place) {
 		for name := range c.senders {
 			l := s.lanes[name]
 			// One that found its lock to have moved has ended; Held is yet to say so.
-			if l == nil || l.ctx.Err() != nil || !l.busy && !l.state.After.Before(last[id]) {
+			if l == nil || l.ctx.Err() != nil || !l.busy && !l.unsaved && !l.state.After.Before(last[id]) {
 				continue
 			}
 			if first := oldest[name]; !l.since.IsZero() && (first.IsZero() || l.since.Before(first)) {
