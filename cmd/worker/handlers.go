@@ -124,7 +124,7 @@ func (f *handlerFlags) httpOptions() (httphandler.Options, error) {
 }
 
 func (f *handlerFlags) execOptions() (exechandler.Options, error) {
-	o := exechandler.Options{Allow: f.execAllow, Dir: f.execDir, AllowRoot: f.execAllowRoot, Limits: &f.execLimits}
+	o := exechandler.Options{Allow: f.execAllow, Dir: f.execDir, AllowRoot: f.execAllowRoot, Limits: &f.execLimits, Init: true}
 	if f.execUser == "" {
 		return o, nil
 	}

@@ -36,8 +36,9 @@
 //     attempt's time the group gets SIGTERM, and SIGKILL after Options.Grace. What is
 //     left of the group when the program ends is killed with SIGKILL, and so are
 //     processes that left the group with the attempt's variables. Where they come to
-//     this process when their parent has ended, as in a container, they are reaped. If
-//     the worker is killed, the kernel kills the program.
+//     this process when their parent has ended, as in a container, they are reaped;
+//     with Options.Init so are those that ended by themselves, at the latest when the
+//     next attempt ends. If the worker is killed, the kernel kills the program.
 //  5. The handler returns soon after the program has ended, even if a process
 //     that left the group holds its output open.
 //  6. A secret stands in no error, no output and no argument.

@@ -96,7 +96,7 @@ func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *s
 	// The kernel kills the program if the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
+	if err := own.start(cmd); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
 	err = h.wait(ctx, cmd, t)
@@ -136,10 +136,14 @@ func (h handler) wait(ctx context.Context, cmd *exec.Cmd, t *worker.Task) error 
 	watcher.Wait()
 	signalGroup(group, unix.SIGKILL)
 	strays := killStrays(t.Run, t.Token)
-	if reaps() {
+	orphans := reaps()
+	if orphans {
 		bury(group, strays)
 	}
-	err := cmd.Wait()
+	err := own.wait(cmd)
+	if orphans && h.Init {
+		own.reapOthers()
+	}
 	switch {
 	case cut && err == nil:
 		// Many programs end so when they are told to: the work is not done.

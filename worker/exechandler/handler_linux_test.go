@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -229,13 +231,15 @@ func TestNothingIsLeftToReap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
-	h := newHandler(t, Options{})
+	h := newHandler(t, Options{Init: true})
 	for name, script := range map[string]string{
 		"a child":       `sleep 600 <&- >&- 2>&- & echo $! >> "$1"`,
 		"a grandchild":  `sh -c 'sleep 600 <&- >&- 2>&- & echo $! >> "$0"' "$1"`,
 		"a daemon":      `setsid sh -c 'echo $$ >> "$0"; exec sleep 600' "$1" <&- >&- 2>&- & while ! [ -s "$1" ]; do sleep 0.01; done`,
 		"several":       `for i in 1 2 3 4 5; do setsid sh -c 'sleep 600 & echo $! >> "$0"; wait' "$1" <&- >&- 2>&- & done; while [ "$(wc -l < "$1")" != 5 ]; do sleep 0.01; done`,
 		"ended by then": `(exit 0) & sh -c 'true & exit 0'; echo 0 >> "$1"`,
+		"a daemon that ended by then": `setsid sh -c 'setsid sh -c "echo \$\$ >> \"\$0\"" "$0" & exit 0' "$1" <&- >&- 2>&-
+			while ! [ -s "$1" ]; do sleep 0.01; done; while grep -qs "^State:.[^Z]" "/proc/$(cat "$1")/status"; do sleep 0.01; done`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "pids")
@@ -254,6 +258,42 @@ func TestNothingIsLeftToReap(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOthersAreNotReaped: attempts side by side, each of which reaps what has ended, leave each other's programs
+// alone, and without Options.Init also the processes that somebody else started.
+func TestOthersAreNotReaped(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	orphan := `setsid true & exit 3`
+	h := newHandler(t, Options{Init: true})
+	var attempts sync.WaitGroup
+	for i := range 4 {
+		attempts.Go(func() {
+			for j := range 15 {
+				one := task(payload{Argv: []string{"/bin/sh", "-c", orphan}})
+				one.Token = int64(1000 + 100*i + j)
+				if err := h(t.Context(), one); err == nil || err.Error() != "exit status 3" {
+					t.Errorf("got %v", err)
+				}
+			}
+		})
+	}
+	attempts.Wait()
+
+	strange := exec.Command("/bin/sh", "-c", "exit 5")
+	if err := strange.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitLeader(strange.Process.Pid)
+	if err := newHandler(t, Options{})(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", orphan}})); err == nil || err.Error() != "exit status 3" {
+		t.Errorf("got %v", err)
+	}
+	if err := strange.Wait(); err == nil || err.Error() != "exit status 5" {
+		t.Errorf("a process that this package did not start: got %v", err)
 	}
 }
 

@@ -35,6 +35,12 @@ type Options struct {
 	User *User
 	// AllowRoot lets programs run as root. Default no: such a worker does not start.
 	AllowRoot bool
+	// Init says that all processes this one starts are those of this package's
+	// handlers. Where it is the first of its container too, or has asked for the
+	// orphans of what it starts, it reaps all others that come to it and have ended;
+	// without Init only those that it killed, as it cannot tell the rest from
+	// processes that somebody here waits for. Default no.
+	Init bool
 	// Secrets are what variables and stdin may refer to. Default none.
 	Secrets *secrets.Dir
 }

@@ -2,8 +2,10 @@ package exechandler
 
 import (
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -50,6 +52,72 @@ func bury(leader int, strays map[int]string) {
 			return
 		}
 	}
+}
+
+// children are the leaders of attempts that go on: whoever started one waits for it.
+type children struct {
+	// Held for reading from before a process is started until it is in leaders:
+	// meanwhile nobody can tell it from one that nobody waits for.
+	starting sync.RWMutex
+	lock     sync.Mutex
+	leaders  map[int]*exec.Cmd
+}
+
+// own are the children of this process, by whatever handler.
+var own = children{leaders: map[int]*exec.Cmd{}}
+
+func (c *children) start(cmd *exec.Cmd) error {
+	c.starting.RLock()
+	defer c.starting.RUnlock()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.leaders[cmd.Process.Pid] = cmd
+	return nil
+}
+
+// wait reaps a leader.
+func (c *children) wait(cmd *exec.Cmd) error {
+	err := cmd.Wait()
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	// Its number may be another one's by now.
+	if c.leaders[cmd.Process.Pid] == cmd {
+		delete(c.leaders, cmd.Process.Pid)
+	}
+	return err
+}
+
+// reapOthers reaps all children that have ended and are not a leader: orphans that came
+// to this process and ended by themselves.
+func (c *children) reapOthers() {
+	if len(c.others()) == 0 {
+		return
+	}
+	// Among them may be one that is being started.
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	for _, pid := range c.others() {
+		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // what is left the next attempt finds
+	}
+}
+
+func (c *children) others() (ended []int) {
+	self := os.Getpid()
+	for _, pid := range processes() {
+		if p, ok := statOf(pid); ok && p.state == "Z" && p.parent == self && !c.leads(pid) {
+			ended = append(ended, pid)
+		}
+	}
+	return ended
+}
+
+func (c *children) leads(pid int) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.leaders[pid] != nil
 }
 
 // stat is what the kernel tells of a process.
