@@ -60,33 +60,25 @@ func (a *app) auditCommand() *cobra.Command {
 
 func (a *app) audit(cmd *cobra.Command, f client.AuditFilter, limit int, follow bool) error {
 	return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-		last := ""
-		for {
-			records, err := newerThan(ctx, c, f, last, limit)
+		if !follow {
+			records, err := newestOf(ctx, c, f, "", limit)
+			if err != nil {
+				return err
+			}
+			return printAll(a, records, a.auditTable)
+		}
+		tail := auditTail{client: c, filter: f, limit: limit}
+		for looks := 0; ; looks++ {
+			records, err := tail.next(ctx)
 			switch {
-			case follow && ctx.Err() != nil && (last != "" || errors.Is(ctx.Err(), context.Canceled)):
+			case ctx.Err() != nil && (looks > 0 || errors.Is(ctx.Err(), context.Canceled)):
 				return nil
 			case err != nil:
 				return err
-			}
-			if len(records) > 0 || last == "" {
-				if a.output == "yaml" && last != "" && last != noRecord {
-					if err := a.println("---"); err != nil {
-						return err
-					}
-				}
-				if err := printAll(a, records, a.auditTable); err != nil {
+			case len(records) > 0 || looks == 0:
+				if err := a.followed(records, tail.told > len(records)); err != nil {
 					return err
 				}
-			}
-			if !follow {
-				return nil
-			}
-			if n := len(records); n > 0 {
-				last = records[n-1].GetId()
-				f.From = records[n-1].GetTime().AsTime()
-			} else if last == "" {
-				last = noRecord
 			}
 			select {
 			case <-ctx.Done():
@@ -97,11 +89,50 @@ func (a *app) audit(cmd *cobra.Command, f client.AuditFilter, limit int, follow 
 	})
 }
 
-// noRecord is the id of no record.
-const noRecord = "0"
+// followed prints what a look found; as YAML in a document of its own.
+func (a *app) followed(records []*client.AuditRecord, more bool) error {
+	if a.output == "yaml" && more {
+		if err := a.println("---"); err != nil {
+			return err
+		}
+	}
+	return printAll(a, records, a.auditTable)
+}
 
-// newerThan returns the newest records, oldest first, as far back as the one with an id.
-func newerThan(ctx context.Context, c *client.Client, f client.AuditFilter, last string, limit int) ([]*client.AuditRecord, error) {
+// auditTail reads a trail as it grows. Each look begins where the one before ended, whether
+// or not that found anything: a trail may be long, and what is sought in it rare.
+type auditTail struct {
+	client *client.Client
+	filter client.AuditFilter
+	limit  int
+	last   string // id of the newest that was found
+	told   int    // records
+}
+
+// next returns what has come since the look before; the first time, the newest.
+func (t *auditTail) next(ctx context.Context) ([]*client.AuditRecord, error) {
+	end := t.filter.From
+	for r, err := range t.client.AuditRecords(ctx, client.AuditFilter{From: t.filter.From}) {
+		if err != nil {
+			return nil, err
+		}
+		end = r.GetTime().AsTime()
+		break
+	}
+	records, err := newestOf(ctx, t.client, t.filter, t.last, t.limit)
+	if err != nil {
+		return nil, err
+	}
+	if len(records) > 0 {
+		t.last = records[len(records)-1].GetId()
+	}
+	t.told += len(records)
+	t.filter.From = end
+	return records, nil
+}
+
+// newestOf returns the newest records, oldest first, as far back as the one with the id last.
+func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last string, limit int) ([]*client.AuditRecord, error) {
 	var records []*client.AuditRecord
 	for r, err := range c.AuditRecords(ctx, f) {
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/registry"
 	"github.com/fermata-io/fermata/internal/seal"
@@ -92,6 +93,55 @@ func TestResealWithoutKeys(t *testing.T) {
 	code, out, errs := c.run("payloads", "reseal")
 	if code != exitUsage || out != "" || strings.Count(errs, "no payload keys: see --payload-key-file") != 1 || strings.Contains(errs, "failed") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+}
+
+// TestAuditTailReadsNothingTwice: neither where it finds what it seeks, nor where it does not.
+func TestAuditTailReadsNothingTwice(t *testing.T) {
+	c := startCluster(t)
+	api, err := client.Dial([]string{c.address}, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	newest := func() (record *client.AuditRecord) {
+		for record, err = range api.AuditRecords(t.Context(), client.AuditFilter{}) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return record
+	}
+	written := func(method string) *client.AuditRecord {
+		redistest.Eventually(t, time.Minute, method, func(context.Context) error {
+			if got := newest().GetMethod(); methodName(got) != method {
+				return errors.New(got)
+			}
+			return nil
+		})
+		return newest()
+	}
+	tail := auditTail{client: api, filter: client.AuditFilter{Resource: "namespaces/default/jobs/b"}, limit: 10}
+	for _, look := range []struct {
+		args   []string
+		method string
+		want   int
+	}{
+		{[]string{"create", "a", "--handler", "h"}, "CreateJob", 0}, {[]string{"pause", "a"}, "PauseJob", 0},
+		{[]string{"create", "b", "--handler", "h"}, "CreateJob", 1}, {[]string{"resume", "a"}, "ResumeJob", 0}, {[]string{"pause", "b"}, "PauseJob", 1},
+	} {
+		c.must(append([]string{"jobs"}, look.args...)...)
+		last := written(look.method)
+		for again := range 2 {
+			records, err := tail.next(t.Context())
+			if want := look.want * (1 - again); err != nil || len(records) != want {
+				t.Fatalf("%v: %v (%v), want %d", look.args, records, err, want)
+			}
+			if got := tail.filter.From; !got.Equal(last.GetTime().AsTime()) {
+				t.Errorf("after %v the next look begins at %v, want %v", look.args, got, last.GetTime().AsTime())
+			}
+		}
 	}
 }
 
