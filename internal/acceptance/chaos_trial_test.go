@@ -194,8 +194,8 @@ func (b *bed) finish() {
 	atLeast(b.t, "nominal times", r.Targets, len(b.load.jobs))
 	atLeast(b.t, "edits", b.load.editor.done, 3*edited)
 	waits := len(b.load.backoffs)
-	if chaosLong() { // in less than half a minute not each of them comes to its second failure
-		waits = int(float64(waits) * min(1, chaosSpan(0).Seconds()/30))
+	if chaosLong() { // in less than a minute not each of them comes to its second failure, the less while Redis is away
+		waits = int(float64(waits) * min(1, chaosSpan(0).Seconds()/60))
 	}
 	atLeast(b.t, "waits of failing jobs", r.Waits, waits)
 	addHistory(r)

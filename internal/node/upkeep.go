@@ -184,18 +184,12 @@ func (n *Node) missing() []string {
 	}
 	if r := n.report.Load(); r != nil {
 		for _, f := range r.Findings {
-			if f.Severity == redisstore.Fatal && !n.forgiven(f) {
+			if f.Severity == redisstore.Fatal && !(n.cfg.AllowUnsafe && f.Forgivable()) {
 				return []string{"redis: " + f.Text}
 			}
 		}
 	}
 	return nil
-}
-
-// forgiven are the findings that --allow-unsafe-redis accepts. A keyspace that has
-// vanished under a running node is not among them.
-func (n *Node) forgiven(f redisstore.Finding) bool {
-	return n.cfg.AllowUnsafe && (f.Code == "eviction" || f.Code == "durability")
 }
 
 func errText(err error) string {

@@ -28,6 +28,27 @@ var direct = []string{
 	"ping", "client|setname", "info", "wait", "hscan",
 	"select",                             // only with a database other than 0
 	"cluster|slots", "command", "asking", // only in a Redis Cluster
+	"acl|dryrun", // of what [Replayed] has, as the default user, where there is an append-only file
+}
+
+// DefaultUser is a rule for the user that Redis has always, and who nobody should be. It keeps
+// its rights though nobody can be it: as this user a server repeats what its append-only file has of
+// scripts, when it starts, and what the user may not do is left out.
+const DefaultUser = "user default reset off +@all ~*"
+
+// Replayed are the commands that an append-only file may have of scripts, with arguments
+// that fit a key of a keyspace: those that write, PEXPIREAT for PEXPIRE, and UNLINK for what had
+// expired.
+func Replayed(keyspace string) [][]any {
+	var all [][]any
+	for _, c := range [][]any{
+		{"set", "", ""}, {"del", ""}, {"mset", "", ""}, {"msetnx", "", ""}, {"pexpireat", "", "1"}, {"hset", "", "f", ""}, {"hdel", "", "f"},
+		{"zadd", "", "1", "m"}, {"zrem", "", "m"}, {"xadd", "", "*", "f", ""}, {"unlink", ""},
+	} {
+		c[1] = keyspace + ":{0}:x"
+		all = append(all, c)
+	}
+	return all
 }
 
 // scripted are commands that scripts call, whether they are sent directly as well or

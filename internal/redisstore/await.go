@@ -82,7 +82,7 @@ func (r Report) passes(o Options) bool {
 	replicas := lacks("replicas") && !lacks("min_replicas") && !lacks("no_persistence")
 	for _, f := range r.Findings {
 		waits := f.Code == "role" || f.Code == "durability" && replicas
-		if f.Severity == Fatal && !waits && !o.forgives(f) {
+		if f.Severity == Fatal && !waits && !(o.AllowUnsafe && f.Forgivable()) {
 			return false
 		}
 	}

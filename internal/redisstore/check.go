@@ -11,7 +11,7 @@ import (
 // nothing about one that is not: only [Open] creates a keyspace.
 func (s *Store) Check(ctx context.Context) (Report, error) {
 	report, err := Preflight(ctx, Options{
-		Client: s.client, Embedded: s.embedded, Durability: s.durability, Replicas: s.replicas, OpTimeout: s.opTimeout,
+		Client: s.client, Prefix: s.prefix, Embedded: s.embedded, Durability: s.durability, Replicas: s.replicas, OpTimeout: s.opTimeout,
 	})
 	if err != nil {
 		return Report{}, err

@@ -9,6 +9,7 @@ import (
 type info struct {
 	addr   string
 	fields map[string]string
+	replay replay
 }
 
 func parseInfo(addr, text string) info {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -52,8 +53,8 @@ func (r Report) Worst() Severity {
 }
 
 // Preflight looks at the servers and says plainly what is unsafe about them. It
-// asks by INFO alone, because managed servers refuse CONFIG. Only Client,
-// Embedded, Durability and Replicas of the options are used.
+// asks by INFO, and by ACL DRYRUN where that is allowed: managed servers refuse CONFIG. Only
+// Client, Prefix, Embedded, Durability and Replicas of the options are used.
 func Preflight(ctx context.Context, o Options) (Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -61,9 +62,9 @@ func Preflight(ctx context.Context, o Options) (Report, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.OpTimeout)
 	defer cancel()
-	servers, err := askAll(ctx, o.Client)
+	servers, err := askAll(ctx, o.Client, o.Prefix)
 	if err != nil {
-		return Report{}, wrap("asking for INFO", err)
+		return Report{}, wrap("asking the servers", err)
 	}
 	r := Report{Class: DurabilityReplica, Servers: len(servers)}
 	_, r.Cluster = o.Client.(*redis.ClusterClient)
@@ -76,7 +77,8 @@ func Preflight(ctx context.Context, o Options) (Report, error) {
 
 // conclude compares what the servers give with what is demanded.
 func (r *Report) conclude(o Options) {
-	if r.Class < o.Durability {
+	unusable := func(f Finding) bool { return f.Code == codeReplay } // which tells already why, and what to do
+	if r.Class < o.Durability && !slices.ContainsFunc(r.Findings, unusable) {
 		r.find(Finding{Fatal, "durability", "", fmt.Sprintf(
 			"durability class %s is demanded, but the server gives %s: %s", o.Durability, r.Class, remedy(o))})
 	}
@@ -93,7 +95,7 @@ func remedy(o Options) string {
 func (r Report) verdict(o Options) error {
 	var all []error
 	for _, f := range r.Findings {
-		if f.Severity == Fatal && !o.forgives(f) {
+		if f.Severity == Fatal && !(o.AllowUnsafe && f.Forgivable()) {
 			all = append(all, errors.New(strings.TrimPrefix(f.Server+": "+f.Text, ": ")))
 		}
 	}
@@ -103,9 +105,10 @@ func (r Report) verdict(o Options) error {
 	return fmt.Errorf("%w: %w", ErrUnsafe, errors.Join(all...))
 }
 
-// forgives tells whether AllowUnsafe accepts a finding.
-func (o Options) forgives(f Finding) bool {
-	return o.AllowUnsafe && (f.Code == "eviction" || f.Code == "durability")
+// Forgivable tells whether AllowUnsafe accepts a fatal finding: it may cost data, and
+// everything works until it does.
+func (f Finding) Forgivable() bool {
+	return slices.Contains([]string{"eviction", "durability", codeReplay}, f.Code)
 }
 
 func (r *Report) find(f Finding) { r.Findings = append(r.Findings, f) }
@@ -143,6 +146,12 @@ func (r *Report) judgeDurability(i info, o Options) Durability {
 	if i.text("aof_last_write_status") == "err" {
 		r.find(Finding{Fatal, "aof_error", i.addr, "Redis cannot write its append-only file: look at its disk"})
 	}
+	if f, ok := i.replay.finding(i.addr); ok {
+		r.find(f)
+		if f.Severity == Fatal {
+			return DurabilityMemory
+		}
+	}
 	class, severity := DurabilityReplica, Info
 	if o.Durability == DurabilityReplica {
 		severity = Warning
@@ -161,21 +170,32 @@ func (r *Report) judgeDurability(i info, o Options) Durability {
 	return class
 }
 
-// askAll reads INFO of every primary.
-func askAll(ctx context.Context, client redis.UniversalClient) ([]info, error) {
+// askAll asks every primary.
+func askAll(ctx context.Context, client redis.UniversalClient, prefix string) ([]info, error) {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
-		text, err := client.Info(ctx).Result()
-		return []info{parseInfo("", text)}, err
+		i, err := ask(ctx, client, "", prefix)
+		return []info{i}, err
 	}
 	var mu sync.Mutex
 	var all []info
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
-		text, err := c.Info(ctx).Result()
+		i, err := ask(ctx, c, c.Options().Addr, prefix)
 		mu.Lock()
 		defer mu.Unlock()
-		all = append(all, parseInfo(c.Options().Addr, text))
+		all = append(all, i)
 		return err
 	})
 	return all, err
+}
+
+// ask reads INFO, and where that says that there is an append-only file, whether the server can
+// load it.
+func ask(ctx context.Context, c redis.UniversalClient, addr, prefix string) (info, error) {
+	text, err := c.Info(ctx).Result()
+	i := parseInfo(addr, text)
+	if err == nil && i.text("aof_enabled") == "1" && i.atLeast(7, 0) {
+		i.replay, err = askReplay(ctx, c, prefix)
+	}
+	return i, err
 }

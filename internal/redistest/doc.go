@@ -4,8 +4,8 @@
 // Every server is a child process on a loopback port, with its files in the
 // test's temporary directory. The package keeps these promises:
 //
-//  1. When a Start function returns, every server answers, has loaded its data
-//     and is the process that this call started, not a stranger on its port.
+//  1. When a Start function returns, every server answers, has loaded its data,
+//     all of it, and is the process that this call started, not a stranger on its port.
 //  2. A port (and in cluster mode its bus port, port+10000) belongs to one test
 //     at a time, across packages and test binaries, until the test ends; so a
 //     server that was killed can come back at its old address.

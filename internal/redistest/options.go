@@ -103,7 +103,7 @@ func (o *options) listen(port int) string {
 
 // productUser is whom Server.URL names. It may do what redisacl grants and no more,
 // with the keys of any keyspace. So may the default user, for clients that come by
-// another address than Server.URL.
+// another address than Server.URL, and what a server that starts runs as this user.
 const productUser = "fermata"
 
 // allUsers are the users of a server, the harness's own included.
@@ -119,8 +119,14 @@ func (o *options) allUsers(adminPassword string) []string {
 	users := []string{fmt.Sprintf("%s on >%s ~* &* +@all", adminUser, adminPassword)}
 	for _, name := range []string{"default", productUser} {
 		other := func(u string) bool { return strings.HasPrefix(u, name+" ") }
-		if !slices.ContainsFunc(o.users, other) {
-			users = append(users, fmt.Sprintf("%s reset on %s %s", name, secret, rules))
+		if slices.ContainsFunc(o.users, other) {
+			continue
+		}
+		users = append(users, fmt.Sprintf("%s reset on %s %s", name, secret, rules))
+		if name == "default" && !o.sentinel {
+			for _, command := range redisacl.Replayed("") {
+				users[len(users)-1] += fmt.Sprintf(" +%s", command[0])
+			}
 		}
 	}
 	return append(users, o.users...)

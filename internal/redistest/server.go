@@ -198,6 +198,7 @@ func (s *Server) launch() error {
 	if s.opts.sentinel {
 		args = append(args, "--sentinel")
 	}
+	before := len(s.Log())
 	proc, err := spawn(s.logPath(), s.path, args...)
 	if err != nil {
 		return err
@@ -212,6 +213,10 @@ func (s *Server) launch() error {
 	if err := s.waitReady(); err != nil {
 		proc.kill()
 		return err
+	}
+	if loaded := s.Log()[before:]; strings.Contains(loaded, "AOF-loading-client") {
+		proc.kill()
+		return errors.New("it left out something of its append-only file")
 	}
 	return nil
 }

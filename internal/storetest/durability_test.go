@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/redisacl"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/storetest"
@@ -89,6 +92,71 @@ func TestPreflight(t *testing.T) {
 	plain.Stop()
 	if err := open(plain, as(redisstore.DurabilityMemory)); !errors.Is(err, job.ErrUnavailable) {
 		t.Errorf("no server: %v", err)
+	}
+}
+
+// TestARestartKeepsWhatScriptsWrote, with the users that operators are told to have. A server whose default user
+// may not do what it has written is refused: it would come back without it.
+func TestARestartKeepsWhatScriptsWrote(t *testing.T) {
+	off := strings.TrimPrefix(redisacl.DefaultUser, "user ")
+	server := redistest.Start(t, redistest.WithAOF("always"), redistest.WithACL(off))
+	w := storetest.NewWorld(t, server.Client(), func(o *redisstore.Options) {
+		o.Client, o.Durability = dial(t, server.URL()), redisstore.DurabilityLocal
+	})
+	ids := w.InShard(0, 3)
+	for _, id := range ids {
+		w.Add(storetest.Once(id, 0))
+	}
+	reply := w.Store.Lease(t.Context(), []job.LeaseRequest{storetest.LeaseRequest(0, 1, "")})[0]
+	if reply.Err != nil || len(reply.Leased) != 1 {
+		t.Fatalf("%+v", reply)
+	}
+	w.MustWrite(0, w.Settle(reply.Leased[0], job.OutcomeSucceeded))
+	states := func() (out []job.State) {
+		for _, id := range ids {
+			out = append(out, w.Get(id).State)
+		}
+		return out
+	}
+	before := states()
+	server.Kill()
+	server.Restart()
+	if after := states(); !reflect.DeepEqual(before, after) {
+		t.Errorf("before the restart %+v, after it %+v", before, after)
+	}
+
+	// What the configuration says of the default user begins without any rights.
+	lacking := redistest.Start(t, redistest.WithAOF("always"), redistest.WithACL("default off"))
+	o := redisstore.Options{Client: dial(t, lacking.URL()), Shards: 1, Durability: redisstore.DurabilityLocal}
+	_, err := redisstore.Open(t.Context(), o)
+	if !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "default user may not run set") || strings.Contains(err.Error(), "class") {
+		t.Errorf("a default user without rights: %v", err)
+	}
+	o.AllowUnsafe = true
+	if _, err := redisstore.Open(t.Context(), o); err != nil {
+		t.Errorf("a default user without rights, allowed: %v", err)
+	}
+	if r, err := redisstore.Preflight(t.Context(), o); err != nil || r.Class != redisstore.DurabilityMemory {
+		t.Errorf("its class is %v (%v)", r.Class, err)
+	}
+	o.AllowUnsafe = false
+	rules := []any{"acl", "setuser"}
+	for rule := range strings.FieldsSeq(off) {
+		rules = append(rules, rule)
+	}
+	if err := lacking.Client().Do(t.Context(), rules...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redisstore.Open(t.Context(), o); err != nil {
+		t.Errorf("its rights given back: %v", err)
+	}
+	if err := lacking.Client().Do(t.Context(), "acl", "setuser", "fermata", "-acl|dryrun").Err(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := redisstore.Preflight(t.Context(), o)
+	told := func(f redisstore.Finding) bool { return f.Code == "default_user" && f.Severity == redisstore.Info }
+	if err != nil || !slices.ContainsFunc(r.Findings, told) {
+		t.Errorf("without the right to ask: %+v (%v)", r, err)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestTheGrantRefuses(t *testing.T) {
 // the grant that concerns one server, and those of a cluster the rest.
 func TestEachGrantIsUsed(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.Start(t, redistest.WithAOF("no"))
 	u, err := url.Parse(server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func TestTheDocumentHasTheGrant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{redisacl.User("fermata", "<sha256>", redisacl.Rules("fermata", false)), redisacl.User("fermata", "<sha256>", redisacl.Rules("fermata", true)), redisacl.User("fermata", "<sha256>", redisacl.SentinelRules())} {
+	for _, line := range []string{redisacl.User("fermata", "<sha256>", redisacl.Rules("fermata", false)), redisacl.User("fermata", "<sha256>", redisacl.Rules("fermata", true)), redisacl.User("fermata", "<sha256>", redisacl.SentinelRules()), redisacl.DefaultUser} {
 		if !strings.Contains(string(text), line+"\n") {
 			t.Errorf("%s does not have the line\n%s", redisacl.Doc, line)
 		}
