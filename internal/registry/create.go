@@ -35,7 +35,8 @@ func (r *Registry) Create(ctx context.Context, d job.Definition, requestID strin
 // CreateBatch registers up to MaxBatch jobs with one script a shard. Each has an
 // answer of its own: what is stored, or an [job.InvalidError], an
 // [job.ExistsError], a [job.BusyError], or an error of the store. Definitions
-// must be complete (see [job.WithDefaults]); an empty id is made up.
+// must be complete (see [job.WithDefaults]); an empty id is made up. The requests are the
+// registry's from then on: what it answers refers to them.
 func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer {
 	answers := make([]job.CreateAnswer, len(requests))
 	if len(requests) > MaxBatch {
@@ -55,7 +56,7 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 // creation is one request on its way.
 type creation struct {
 	index   int
-	request job.CreateRequest
+	request *job.CreateRequest
 	record  job.Record
 	notices []job.Notice
 	spare   bool        // it is certain that this created nothing
@@ -71,10 +72,11 @@ type batch struct {
 }
 
 func (b *batch) group(requests []job.CreateRequest) {
-	first := map[job.Key]*creation{}
+	first := make(map[job.Key]*creation, len(requests))
+	all := make([]creation, len(requests))
 	for i := range requests {
-		c := &creation{index: i, request: requests[i]}
-		request := &c.request
+		c, request := &all[i], &requests[i]
+		c.index, c.request = i, request
 		if fault := job.ValidateRequestID(request.RequestID); fault != "" {
 			b.answers[i].Err = job.Invalid("request_id", "%s", fault)
 			continue
@@ -261,7 +263,7 @@ func (b *batch) answer(c *creation, result job.CreateResult) {
 // judge answers requests for a job that exists.
 func (b *batch) judge(existing *job.Record, items ...*creation) {
 	for _, c := range items {
-		b.answers[c.index] = b.r.judge(existing, &c.request)
+		b.answers[c.index] = b.r.judge(existing, c.request)
 	}
 }
 

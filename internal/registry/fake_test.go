@@ -53,7 +53,7 @@ type fake struct {
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func newFake(t *testing.T) (*fake, *Registry) {
+func newFake(t testing.TB) (*fake, *Registry) {
 	t.Helper()
 	f := &fake{
 		now: start.UnixMilli(), records: map[job.Key]job.Record{}, history: map[job.Key][]job.Run{},
