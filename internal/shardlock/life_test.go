@@ -33,6 +33,13 @@ func TestLockOfEndedProcess(t *testing.T) {
 			ofA = append(ofA, shard)
 		}
 	}
+	// Who ends before its first sign of life is never known to have ended.
+	redistest.Eventually(t, patience, "a gives signs of life", func(ctx context.Context) error {
+		if there, err := f.observer.Exists(ctx, testLifeKey(a.calls.process)).Result(); err != nil || there == 0 {
+			return fmt.Errorf("none (%v)", err)
+		}
+		return nil
+	})
 	a.crash()
 	last := time.Now()
 	left := f.observer.PTTL(t.Context(), testLifeKey(a.calls.process)).Val()
