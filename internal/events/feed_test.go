@@ -454,6 +454,25 @@ func TestTrimmedBeforeTheFirstRead(t *testing.T) {
 		if !errors.Is(err, job.ErrEventsGone) {
 			t.Errorf("missed later: %v, told %v", err, w.told)
 		}
+		beside := follow(f, job.EventQuery{}) // so that shards without news are not read
+		defer beside.stop()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		w = &watcher{}
+		err = f.Watch(ctx, job.EventQuery{FromMS: 1}, func(b job.EventBatch) error {
+			if len(b.Happenings) > 0 && len(m.streams[1]) == 0 { // meanwhile a shard that had none has more than it keeps
+				m.happen(1, 30, job.KindRunDead, "missed")
+				m.happen(1, 31, job.KindRunDead, "late")
+				m.mu.Lock()
+				m.trimmed[1] = 1
+				m.mu.Unlock()
+			}
+			return w.take(b)
+		})
+		if !errors.Is(err, job.ErrEventsGone) {
+			t.Errorf("missed of a shard that had none: %v, told %v", err, w.told)
+		}
 	})
 }
 

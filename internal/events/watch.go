@@ -71,7 +71,7 @@ type watch struct {
 	// until is where a watch to now ends.
 	until []job.Place
 	moved bool // since the last token
-	// begun are shards of which something has been told, or a token was given: what goes
+	// begun are shards that have been read, or begin after their last event: what goes
 	// missing of others, between the look at their oldest event and the first read, was asked
 	// for by an instant and is not kept.
 	begun []bool
@@ -174,9 +174,11 @@ func (w *watch) settle(ctx context.Context, last []job.Place) error {
 	var next, first []job.EventsAsk
 	for shard, p := range w.places {
 		switch {
-		case p.Exact() || !last[shard].Exact():
+		case !last[shard].Exact():
+		case p.Exact():
+			w.begun[shard] = true
 		case last[shard].Before(p):
-			w.places[shard] = last[shard]
+			w.places[shard], w.begun[shard] = last[shard], true
 		default:
 			next = append(next, job.EventsAsk{Shard: shard, After: p, Limit: 1})
 			first = append(first, job.EventsAsk{Shard: shard, After: job.PlaceBefore(0), Limit: 1})
@@ -220,6 +222,7 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 		if page.Gap && (w.q.FromMS == 0 || w.q.Token != "" || w.begun[asks[i].Shard]) {
 			return false, job.ErrEventsGone
 		}
+		w.begun[asks[i].Shard] = w.begun[asks[i].Shard] || page.Err == nil
 		n := len(page.Happenings)
 		switch {
 		case n == 0 && w.until != nil:
@@ -266,7 +269,7 @@ func (w *watch) tell(all []job.Happening) error {
 			w.places[h.Shard] = w.until[h.Shard]
 			continue
 		}
-		w.places[h.Shard], w.begun[h.Shard], w.moved = h.Place, true, true
+		w.places[h.Shard], w.moved = h.Place, true
 		if h.Kind == "" || !w.q.Filter.Matches(h) {
 			continue
 		}

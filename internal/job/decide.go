@@ -168,6 +168,9 @@ func (t *transition) planSchedule(p passed, reason string) {
 	t.Trigger, t.Generation = TriggerSchedule, t.c.Generation
 	t.Nominal, t.Due, t.Source, t.Recovery = o.nominal, o.due, o.source, o.recovery
 	t.Held, t.Paced = Hold{}, false
+	if t.Hint.Source > HintWorker && t.Source == DelayHint {
+		t.Hint.AtMS = min(t.Hint.AtMS, t.Due) // see spendHint
+	}
 	t.place()
 }
 

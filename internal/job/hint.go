@@ -54,7 +54,7 @@ func (t *transition) setHint(ev SetHint) Decision {
 	t.Hint = h
 	t.notice(Notice{Kind: HintSet, Reason: h.Reason})
 	if !t.Live() && h.AtMS > t.now && t.Attempt > 0 {
-		t.Due, t.Source = h.AtMS, DelayHint // a retry that waits
+		t.Due, t.Source, t.Held = h.AtMS, DelayHint, Hold{} // a retry that waits
 		t.place()
 		return t.decision(Applied)
 	}
@@ -74,7 +74,8 @@ func (t *transition) noteHint(reason string) {
 // spendHint forgets what of a hint the run has used up that leaves the plan, or what has
 // expired. An instant is used up by the run that was due then or later, whatever became of
 // it and held it back: the source of its due time may have changed since, and a hint that
-// came while it was live is for the one that follows.
+// came while it was live is for the one that follows. Where the job's bounds have its run
+// come earlier, planSchedule has the hint say so.
 func (t *transition) spendHint() {
 	if t.Hint.AtMS != 0 && cmp.Or(t.Held.DueMS, t.Due) >= t.Hint.AtMS {
 		t.Hint.AtMS = 0

@@ -128,17 +128,14 @@ func (s State) AskedRun(requestID string) (runID string, joined, known bool) {
 	return "", false, false
 }
 
-// remember keeps a request id, so that its repetition is known. Those that have only
-// joined another run give way first: the repetition of one that made a run would make
-// another of the same id.
+// remember keeps a request id, so that its repetition is known. Where there is no place left
+// one that has only joined another run gives way first: the repetition of one that made a
+// run would make another of the same id. The newest has its place in any case: it is the
+// likeliest to be repeated.
 func (t *transition) remember(id string) {
 	if len(t.Recent) >= MaxRecent {
-		joined := slices.IndexFunc(t.Recent, isJoin)
-		switch {
-		case joined >= 0:
+		if joined := slices.IndexFunc(t.Recent, isJoin); joined >= 0 {
 			t.Recent = slices.Delete(slices.Clone(t.Recent), joined, joined+1)
-		case isJoin(id):
-			return
 		}
 	}
 	t.Recent = t.Recent.With(id)

@@ -114,6 +114,27 @@ func TestAHintForAnInstantIsForOneRun(t *testing.T) {
 		t.Error("it came in time")
 	}
 	once("held and left out", w)
+
+	d.MaxInterval = 2 * time.Hour
+	w = walk(t, d)
+	w.lease().succeed()
+	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 10*3600_000, UntilMS: w.now + 24*3600_000}})
+	if d := w.wait(); d != 2*time.Hour {
+		t.Errorf("a hint beyond the job's bounds: the run is due in %v", d)
+	}
+	w.lease().succeed()
+	if d := w.wait(); d > time.Hour {
+		t.Errorf("a hint beyond the job's bounds: the run that follows is due in %v; want that of the schedule", d)
+	}
+
+	d.Retry.MaxAttempts = 5
+	w = walk(t, d)
+	w.lease().fail()
+	w.on(Pause{})
+	w.after(10 * time.Minute).on(Resume{})
+	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 60_000, UntilMS: w.now + 24*3600_000}})
+	w.lease().succeed()
+	once("a retry that was paused, then hinted", w)
 	d.Misfire.Policy = MisfireRunOnce
 
 	// Hints that come while a run is live are for the one that follows, even if the live
@@ -211,9 +232,19 @@ func TestJoinsGiveWay(t *testing.T) {
 		w.lease()
 	}
 	w.on(RunNow{RequestID: "next"})
-	w.on(RunNow{RequestID: "joins"})
-	if d := w.on(RunNow{RequestID: "B"}); d.Answer != Duplicate {
-		t.Errorf("after one that joined: %v of %q", d.Answer, w.s.Recent)
+	for _, id := range []string{"joins", "joins-too"} {
+		w.on(RunNow{RequestID: id})
+		if d := w.on(RunNow{RequestID: id}); d.Answer != Duplicate {
+			t.Errorf("the newest has joined, repeated: %v of %q", d.Answer, w.s.Recent)
+		}
+	}
+	if d := w.on(RunNow{RequestID: "C"}); d.Answer != Duplicate {
+		t.Errorf("after two that joined: %v of %q", d.Answer, w.s.Recent)
+	}
+	w.succeed()
+	w.lease().succeed()
+	if d := w.on(RunNow{RequestID: "joins-too"}); d.Answer != Duplicate || w.s.Due <= w.now {
+		t.Errorf("the newest has joined a run that is over, repeated: %v", d.Answer)
 	}
 }
 

@@ -77,7 +77,8 @@ func Preflight(ctx context.Context, o Options) (Report, error) {
 
 // conclude compares what the servers give with what is demanded.
 func (r *Report) conclude(o Options) {
-	unusable := func(f Finding) bool { return f.Code == codeReplay } // which tells already why, and what to do
+	// Which refuses the server already, and tells why and what to do.
+	unusable := func(f Finding) bool { return f.Code == codeReplay && f.Severity == Fatal }
 	if r.Class < o.Durability && !slices.ContainsFunc(r.Findings, unusable) {
 		r.find(Finding{Fatal, "durability", "", fmt.Sprintf(
 			"durability class %s is demanded, but the server gives %s: %s", o.Durability, r.Class, remedy(o))})

@@ -142,11 +142,21 @@ func TestPreflightJudgement(t *testing.T) {
 		{"no minimum", strings.Replace(good, "min_slaves", "x", 1), DurabilityReplica, DurabilityLocal, "min_replicas durability", Fatal},
 		{"no minimum is demanded", strings.Replace(good, "min_slaves", "x", 1), DurabilityLocal, DurabilityLocal, "min_replicas", Info},
 		{"embedded", "connected_clients:1\r\n", DurabilityMemory, DurabilityMemory, "embedded", Warning},
+		{"loads nothing", good + "replay:refused\r\n", DurabilityReplica, DurabilityMemory, "default_user", Fatal},
+		{"does not say what it loads", good + "replay:unknown\r\n", DurabilityReplica, DurabilityReplica, "default_user", Info},
+		{"does not say, and is alone", strings.Replace(good, "online", "wait_bgsave", 1) + "replay:unknown\r\n", DurabilityReplica, DurabilityLocal, "default_user replicas durability", Fatal},
 	}
 	for _, tt := range tests {
 		r := Report{Class: DurabilityReplica}
 		o := Options{Durability: tt.demand, Replicas: 1}
-		r.judge(parseInfo("", "# Server\r\n"+tt.info), o)
+		i := parseInfo("", "# Server\r\n"+tt.info)
+		switch i.text("replay") {
+		case "refused":
+			i.replay.refused = "set"
+		case "unknown":
+			i.replay.unknown = errors.New("NOPERM")
+		}
+		r.judge(i, o)
 		r.conclude(o)
 		var codes []string
 		for _, f := range r.Findings {
