@@ -15,6 +15,9 @@ type reach struct {
 	lost     bool
 }
 
+// answers tells whether it has answered without a gap for longer than one.
+func (r *reach) answers() bool { return !r.since.IsZero() && r.answered.Sub(r.since) >= r.gap() }
+
 // gap is a silence that ends a row of answers: longer than a question that was lost.
 func (r *reach) gap() time.Duration { return r.patience * 3 / 4 }
 
@@ -51,11 +54,14 @@ type sight struct {
 	patience  time.Duration
 	redis     reach             // whoever of it answers
 	primaries map[string]*reach // by address
-	worse     time.Time         // since when another node reaches more of them; zero: none does
+	// worse is since when another node reaches more of them, or later by as long as it was not
+	// clear meanwhile; zero: none does.
+	worse  time.Time
+	looked time.Time // last
 }
 
 func newSight(patience time.Duration, now time.Time) *sight {
-	return &sight{patience: patience, redis: reach{patience: patience, answered: now}, primaries: map[string]*reach{}}
+	return &sight{patience: patience, redis: reach{patience: patience, answered: now}, primaries: map[string]*reach{}, looked: now}
 }
 
 // take takes over when each of today's primaries last answered; zero is never.
@@ -87,11 +93,11 @@ type stance struct {
 // of Redis is in reach. A number below 0 is of a node that does not say.
 func (s *sight) look(others []int, now time.Time) (is stance, dark bool) {
 	is.aside, dark = s.redis.look(now)
-	unsure, silent := len(s.primaries) == 0, false
+	unsure, silent, back := len(s.primaries) == 0, false, true
 	for _, p := range s.primaries {
 		if lost, dark := p.look(now); lost {
 			is.blind++
-			silent = silent || dark
+			silent, back = silent || dark, back && p.answers()
 		} else if p.since.IsZero() {
 			unsure = true // it has had neither an answer nor all its time
 		}
@@ -102,13 +108,21 @@ func (s *sight) look(others []int, now time.Time) (is stance, dark bool) {
 	others = slices.DeleteFunc(slices.Clone(others), func(n int) bool { return n < 0 })
 	stands := !s.worse.IsZero() && now.Sub(s.worse) >= s.patience
 	switch {
-	case len(others) == 0 || is.blind <= slices.Min(others), !silent && !stands:
-		// A primary that answers again keeps a node aside for a while, but puts none there: of
-		// a stall that is over some nodes have given it up, and some have not.
+	case len(others) == 0 || is.blind <= slices.Min(others):
 		s.worse = time.Time{}
-	case s.worse.IsZero():
-		s.worse = now
+	case silent || stands:
+		if s.worse.IsZero() {
+			s.worse = now
+		}
+	// A primary that answers again keeps a node aside for a while, but puts none there: of a
+	// stall that is over some nodes have given it up, and some have not.
+	case back:
+		s.worse = time.Time{}
+	// Nor does one answer after a long silence prove that it is back.
+	case !s.worse.IsZero():
+		s.worse = s.worse.Add(now.Sub(s.looked))
 	}
+	s.looked = now
 	if !s.worse.IsZero() && now.Sub(s.worse) >= s.patience {
 		is.aside = true
 	}

@@ -79,6 +79,12 @@ func TestSight(t *testing.T) {
 		{name: "it is back for a moment", then: []stretch{{12, "x", []int{0}}, {5, "xy", []int{0}}}, want: stance{aside: true, blind: 1}},
 		{name: "it is back", then: []stretch{{12, "x", []int{0}}, {7, "xy", []int{0}}}, want: stance{}},
 		{name: "the others lose it too", then: []stretch{{12, "x", []int{0}}, {1, "x", []int{1}}}, want: stance{blind: 1}},
+		{name: "it answers once in a while", then: []stretch{
+			{9, "x", []int{0}}, {1, "xy", []int{0}}, {9, "x", []int{0}}, {1, "xy", []int{0}}, {9, "x", []int{0}},
+		}, want: stance{aside: true, blind: 1}},
+		{name: "it answers again between two silences", then: []stretch{
+			{9, "x", []int{0}}, {6, "xy", []int{0}}, {9, "x", []int{0}},
+		}, want: stance{blind: 1}},
 		{name: "it is no primary any more", then: []stretch{{12, "x", []int{0}}, {7, "xz", []int{0}}}, want: stance{}},
 		{name: "nothing answers anybody", then: []stretch{{7, "", []int{2}}}, want: stance{aside: true, blind: 2}, dark: true},
 	}
