@@ -23,6 +23,7 @@ type Dispatcher struct {
 		workers  map[string]*Session // latest session by namespace/worker, closed ones while they have attempts
 		crews    map[queueKey]*crew  // of the queues that somebody serves
 		sorted   []*crew             // the same; nil after a crew has come or gone
+		fleets   map[string]*Fleet   // by their queues
 		turns    uint64              // grants of slots so far
 		attempts map[string]*attempt // by lease id
 		timers   minheap.Heap[*attempt]
@@ -60,6 +61,7 @@ func New(o Options) (*Dispatcher, error) {
 	}
 	d.mu.workers = make(map[string]*Session)
 	d.mu.crews = make(map[queueKey]*crew)
+	d.mu.fleets = make(map[string]*Fleet)
 	d.mu.attempts = make(map[string]*attempt)
 	if d.metrics, err = newMetrics(o.Registerer, d); err != nil {
 		return nil, err
@@ -97,7 +99,8 @@ type effects struct {
 	submitted []*attempt
 	changes   []job.Change
 	notices   []job.Notice
-	demand    bool
+	slots     []Freed
+	demand    bool // what is offered has changed otherwise
 	news      bool // Attempts has to be told
 
 	// What is done under the mutex, but once for many attempts.
@@ -129,8 +132,8 @@ func (d *Dispatcher) finish(fx *effects) {
 	if fx.news {
 		d.tell()
 	}
-	if fx.demand {
-		d.o.OnDemand()
+	if fx.demand || len(fx.slots) > 0 {
+		d.o.OnDemand(fx.slots)
 	}
 }
 
@@ -176,7 +179,9 @@ func (d *Dispatcher) free(a *attempt, fx *effects) {
 	a.busy = false
 	a.session.busy--
 	a.session.changed()
-	fx.demand = fx.demand || a.live()
+	if a.live() {
+		fx.freed(a.session, 1)
+	}
 }
 
 // forget ends what this node does about an attempt.

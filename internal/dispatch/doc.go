@@ -5,7 +5,8 @@
 // due jobs reserves slots first ([Dispatcher.Reserve]) and hands in what it
 // leased ([Reservation.Deliver]), so that nothing is leased that no worker can
 // start now. The sessions of a queue wait in a heap, the least loaded first, which is
-// brought in line with them when it is asked.
+// brought in line with them when it is asked. Sessions of the same queues are a [Fleet]: to
+// whoever waits for slots of one of them any will do.
 //
 // For each lease there is one attempt, which lives through
 //

@@ -24,7 +24,7 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 		s.send(job.GoElsewhere{Addresses: addresses})
 	}
 	d.mu.Unlock()
-	d.o.OnDemand()
+	d.o.OnDemand(nil)
 
 	ticker := time.NewTicker(drainLook)
 	defer ticker.Stop()

@@ -356,6 +356,7 @@ type bench struct {
 	seen    *notices
 	heard   *heard
 	demands atomic.Int64
+	freed   atomic.Pointer[func([]Freed)] // what hears of slots; nil: nobody
 	tokens  uint64
 }
 
@@ -372,7 +373,7 @@ func newBench(t *testing.T) *bench {
 	}
 	d, err := New(Options{
 		Node: "n1", LeaseTTL: ttl, Store: b.store, Ledger: b.ledger, Observer: b.seen, Attempts: b.heard,
-		OnDemand: func() { b.demands.Add(1) }, Addresses: func() []string { return []string{"n2:7000"} },
+		OnDemand: b.onDemand, Addresses: func() []string { return []string{"n2:7000"} },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -390,6 +391,13 @@ func newBench(t *testing.T) *bench {
 		b.heard.audit(t)
 	})
 	return b
+}
+
+func (b *bench) onDemand(slots []Freed) {
+	b.demands.Add(1)
+	if hear := b.freed.Load(); hear != nil {
+		(*hear)(slots)
+	}
 }
 
 // connect opens a session of worker "w" for queue "q" of namespace "ns".
@@ -534,6 +542,20 @@ func (d *Dispatcher) audit(t testing.TB) {
 		if a.place != i+1 || i > 0 && a.at.Before(d.mu.timers[(i-1)/2].at) {
 			t.Errorf("heap is out of order at %d", i)
 		}
+	}
+	sessions := 0
+	for key, f := range d.mu.fleets {
+		if sessions += f.sessions; f.sessions <= 0 || f.key != key {
+			t.Errorf("fleet %q: %+v", key, f)
+		}
+	}
+	for _, s := range d.mu.workers {
+		if !s.closed {
+			sessions--
+		}
+	}
+	if sessions != 0 {
+		t.Errorf("fleets count %d sessions too many", sessions)
 	}
 	for _, c := range d.allCrews() {
 		k := c.queue

@@ -74,8 +74,8 @@ type Options struct {
 	// nil: nobody traces.
 	TraceID func(*job.Record) *job.TraceID
 	// OnDemand is called when slots became free, when nobody serves a queue any more, and
-	// when the node drains. It must not block. May be nil.
-	OnDemand func()
+	// when the node drains. It must neither block nor keep what it is given. May be nil.
+	OnDemand func([]Freed)
 	// OnServed is called when the first worker of a queue has come, and when the last one
 	// has gone. It must neither block nor call back. May be nil.
 	OnServed func(namespace, queue string, served bool)
@@ -96,7 +96,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.AckAfter = DefaultAckAfter
 	}
 	if o.OnDemand == nil {
-		o.OnDemand = func() {}
+		o.OnDemand = func([]Freed) {}
 	}
 	if o.OnServed == nil {
 		o.OnServed = func(string, string, bool) {}

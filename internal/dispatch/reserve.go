@@ -198,6 +198,11 @@ func (r *Reservation) Deliver(leases []job.Leased) {
 	}
 	if used < r.count && d.mu.short {
 		d.mu.short, fx.demand = false, true
+		for _, p := range r.parts {
+			if p.n > 0 && p.s.open() {
+				fx.freed(p.s, p.n)
+			}
+		}
 	}
 	d.mu.Unlock()
 	d.finish(&fx)

@@ -12,6 +12,7 @@ import (
 type Session struct {
 	d     *Dispatcher
 	key   string // namespace/worker
+	fleet *Fleet
 	hello job.Hello
 	out   job.WorkerStream
 	since time.Time
@@ -63,9 +64,10 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 		}
 		c.join(s)
 	}
+	d.enlist(s)
 	s.changed()
 	d.takeOver(s, prev, &fx)
-	fx.demand = true
+	fx.freed(s, s.free())
 	d.mu.Unlock()
 	d.finish(&fx)
 	d.o.Logger.Info("worker connected", "worker", hello.WorkerID, "namespace", hello.Namespace,
@@ -194,6 +196,7 @@ func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 // detach takes a session out of the crews of its queues.
 func (d *Dispatcher) detach(s *Session, fx *effects) {
 	s.closed = true
+	d.discharge(s)
 	for _, x := range s.seats {
 		x.crew.leave(x)
 		if k := x.crew.queue; len(x.crew.seats) == 0 {

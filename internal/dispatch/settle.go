@@ -155,7 +155,9 @@ func (d *Dispatcher) answered(a *attempt, status job.AckStatus, fx *effects) {
 			full := s.free() == 0
 			s.pending--
 			s.changed()
-			fx.demand = fx.demand || full && s.free() > 0
+			if full && s.free() > 0 {
+				fx.freed(s, 1)
+			}
 		}
 		d.metrics.settle.Observe(fx.now().Sub(a.since).Seconds())
 		a.pending = nil

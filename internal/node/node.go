@@ -54,7 +54,7 @@ type Node struct {
 	tracer      *tracing.Tracer // nil: nothing is traced
 	gauges      *gauges
 	counts      queueCounts
-	share       share
+	shares      shares
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
 	quota       *quota.Quota

@@ -42,7 +42,7 @@ func (n *Node) reachLoop(ctx context.Context) {
 		// Its workers serve as soon as Redis answers again; only shards have to wait
 		// until it has done so for a while.
 		if n.dark.Swap(dark) != dark {
-			n.demandChanged()
+			n.wakeDemand()
 		}
 		if is != told && ctx.Err() == nil {
 			n.logStance(told, is, sight.lost(), p.failed())

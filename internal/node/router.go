@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/admission"
@@ -137,26 +139,54 @@ type permit struct {
 const (
 	// permitLeasers is the number of leasing calls under permits at once.
 	permitLeasers = 8
-	// permitQueue is how many wait for them: as many as a peer sends at once where a great
+	// permitQueue is how many wait for slots: as many as a peer sends at once where a great
 	// many lanes fall due. Those that have waited too long are not used.
 	permitQueue = 4096
 )
 
-// permitLoop leases under peers' permits.
+// permitLoop has peers' permits get slots, one after the other, and leases under them.
 func (n *Node) permitLoop(ctx context.Context) {
+	accepted := make(chan acceptedPermit)
+	var leasers sync.WaitGroup
+	for range permitLeasers {
+		leasers.Go(func() { n.leasePermitted(ctx, accepted) })
+	}
+	defer leasers.Wait()
+	defer close(accepted)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case p := <-n.permits:
-			p.permit.ValidFor -= time.Since(p.arrived)
-			// A lease for a queue that is not scarce says nothing of whose turn it is.
-			lane := p.permit.Lane
-			if n.scheduler.Permitted(ctx, p.peer, p.permit) > 0 && n.scheduler.Waits(lane.Namespace, lane.Queue) {
-				n.share.leased(time.Now())
+			turns := n.scarce(p.permit.Lane)
+			now := time.Now()
+			for _, s := range turns {
+				s.ask(now)
 			}
-			n.wakeDemand() // the peer may have used up what it knew of
+			p.permit.ValidFor -= now.Sub(p.arrived)
+			if a := n.scheduler.Accept(p.peer, p.permit); a != nil {
+				accepted <- acceptedPermit{a, turns}
+			} else {
+				n.wakeDemand()
+			}
 		}
+	}
+}
+
+// acceptedPermit is a permit that has slots, and whose turns it may be a part of.
+type acceptedPermit struct {
+	*scheduler.Accepted
+	turns []*share
+}
+
+// leasePermitted leases under permits that have slots, until there will be no more.
+func (n *Node) leasePermitted(ctx context.Context, accepted <-chan acceptedPermit) {
+	for a := range accepted {
+		leased := a.Lease(ctx)
+		for _, s := range a.turns {
+			s.took(leased)
+		}
+		n.wakeDemand() // the peer may have used up what it knew of
 	}
 }
 
@@ -207,6 +237,7 @@ func (n *Node) demandLoop(ctx context.Context) {
 				n.wakeDemand()
 			}
 		case <-again.C:
+			n.shares.prune(time.Now())
 			if n.peers.Linked() {
 				n.peers.Restate(n.offered())
 			}
@@ -229,19 +260,39 @@ func (n *Node) offered() []job.QueueDemand {
 	return n.dispatcher.Demand()
 }
 
-// demandChanged wakes whoever waits for free slots and has its turn. What peers leave in
-// theirs is for this node's own shards when it ends.
-func (n *Node) demandChanged() {
-	switch whose, length := n.share.came(time.Now(), n.peers.Wanting()); whose {
-	case ownTurn:
-		n.scheduler.DemandChanged()
-	case peersBegin:
-		time.AfterFunc(length, func() {
-			n.share.over()
-			n.scheduler.DemandChanged()
-		})
+// demandChanged wakes whoever waits for slots that have come free and has its turn. What peers
+// leave in theirs is for this node's own shards when it ends.
+func (n *Node) demandChanged(freed []dispatch.Freed) {
+	for _, x := range freed {
+		f := x.Fleet
+		wanting := n.peers.Wanting(f.Namespace, f.Queues)
+		s := n.shares.of(f, wanting > 0)
+		if s == nil {
+			n.scheduler.DemandChanged(f.Namespace, f.Queues)
+			continue
+		}
+		if wanting > 0 && !n.scheduler.Waits(f.Namespace, f.Queues) {
+			wanting = 0 // nobody takes anything from them
+		}
+		switch whose, length := s.came(time.Now(), wanting, x.N); whose {
+		case ownTurn:
+			n.scheduler.DemandChanged(f.Namespace, f.Queues)
+		case peersBegin:
+			time.AfterFunc(length, func() {
+				s.over()
+				n.scheduler.DemandChanged(f.Namespace, f.Queues)
+			})
+		}
 	}
 	n.wakeDemand()
+}
+
+// scarce are the shares of the fleets that serve a lane, if this node's own shards wait for
+// their slots: of others it says nothing that a peer comes for one.
+func (n *Node) scarce(l job.Lane) []*share {
+	return slices.DeleteFunc(n.shares.serving(l.Namespace, l.Queue), func(s *share) bool {
+		return !n.scheduler.Waits(s.fleet.Namespace, s.fleet.Queues)
+	})
 }
 
 // wakeDemand has demandLoop look who needs to hear of free slots.

@@ -365,9 +365,7 @@ func (n *Node) run(context.Context) error {
 			}
 		})
 	}
-	for range permitLeasers {
-		n.engines.Go(func() { n.permitLoop(n.ctx) })
-	}
+	n.engines.Go(func() { n.permitLoop(n.ctx) })
 	n.engines.Go(func() { n.demandLoop(n.ctx) })
 	n.engines.Go(func() { n.statsLoop(n.ctx) })
 	n.engines.Go(func() { n.reachLoop(n.ctx) })

@@ -12,10 +12,8 @@ import (
 type hunger int
 
 const (
-	// sated: it has not permitted as much yet as it was told.
+	// sated: it has not permitted as much yet as it was told, or there is no more.
 	sated hunger = iota
-	// spent: it has, for a queue without free slots.
-	spent
 	// hungry: it has, for a queue with free slots.
 	hungry
 	// mistaken: it takes queues for served that are not, or the other way round.
@@ -38,21 +36,15 @@ const turns = 8
 func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.offer = p.offer.next(demand)
-	p.wanting = 0
 	var waiting []waiter
-	for _, l := range p.links {
-		h, told := l.queue.offer(p.offer)
-		if (h == spent || h == hungry) && l.up() {
-			p.wanting++
-		}
+	p.take(demand, func(l *link, h hunger, told time.Time) {
 		switch {
 		case h == mistaken:
 			l.queue.say()
 		case h == hungry && l.up():
 			waiting = append(waiting, waiter{l.queue, told})
 		}
-	}
+	})
 	// As many as at the start of the round, though fewer are left of it.
 	p.atOnce = max(p.atOnce, (len(waiting)+turns-1)/turns)
 	slices.SortFunc(waiting, func(a, b waiter) int { return a.told.Compare(b.told) })
@@ -65,12 +57,32 @@ func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
 	return more
 }
 
-// Wanting is how many peers knew of no free slot for some queue at the last [Peer.Offer],
-// whether there was one or not.
-func (p *Peer) Wanting() int {
+// take takes over an offer, and tells what each peer makes of what it was told, and when
+// that was. The caller holds mu.
+func (p *Peer) take(demand []job.QueueDemand, each func(*link, hunger, time.Time)) {
+	p.offer = p.offer.next(demand)
+	p.wanting = append(p.wanting[:0], make([]int, len(demand))...)
+	for _, l := range p.links {
+		wanting := p.wanting
+		if !l.up() {
+			wanting = nil
+		}
+		h, told := l.queue.offer(p.offer, wanting)
+		each(l, h, told)
+	}
+}
+
+// Wanting is how many peers knew of no free slot for one of these queues at the last
+// [Peer.Offer], whether there was one or not: of that queue of which it is the most.
+func (p *Peer) Wanting(namespace string, queues []string) (most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return min(p.wanting, len(p.links)) // of none there may be no offer
+	for _, name := range queues {
+		if i, served := p.offer.find(job.Lane{Namespace: namespace, Queue: name}); served {
+			most = max(most, p.wanting[i])
+		}
+	}
+	return min(most, len(p.links)) // of none there may be no offer
 }
 
 // waiter is a peer that is hungry, and when it was told last.
@@ -83,11 +95,7 @@ type waiter struct {
 func (p *Peer) Restate(demand []job.QueueDemand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.offer = p.offer.next(demand)
-	for _, l := range p.links {
-		l.queue.offer(p.offer)
-		l.queue.say()
-	}
+	p.take(demand, func(l *link, _ hunger, _ time.Time) { l.queue.say() })
 }
 
 // offer is a demand that can be compared with others by what queues it is of.
@@ -117,8 +125,9 @@ func (o offer) find(lane job.Lane) (int, bool) {
 }
 
 // offer takes the latest offer. It returns what the peer makes of what it was told, and
-// when that was.
-func (q *queue) offer(o offer) (hunger, time.Time) {
+// when that was; and it counts the peer where wanting has a queue of which it knows of no
+// free slot. A nil wanting counts nobody.
+func (q *queue) offer(o offer, wanting []int) (hunger, time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.latest = o
@@ -130,12 +139,14 @@ func (q *queue) offer(o offer) (hunger, time.Time) {
 	}
 	h := sated
 	for i := range o.demand {
-		switch {
-		case q.left[i] > 0:
-		case o.demand[i].Places() > 0:
-			return hungry, q.lastSaid
-		default:
-			h = spent
+		if q.left[i] > 0 {
+			continue
+		}
+		if wanting != nil {
+			wanting[i]++
+		}
+		if o.demand[i].Places() > 0 {
+			h = hungry
 		}
 	}
 	return h, q.lastSaid

@@ -109,7 +109,7 @@ func TestPlacesAheadOfSlotsAreOffered(t *testing.T) {
 	p.Restate(ahead)
 	q.take(time.Now())
 	q.permitted(job.Permit{Lane: lane, N: 2})
-	if p.Offer(ahead); q.unsaid || p.Wanting() != 0 {
+	if p.Offer(ahead); q.unsaid || p.Wanting("ns", []string{"q"}) != 0 {
 		t.Error("told, though it knows of a place")
 	}
 	q.permitted(job.Permit{Lane: lane, N: 1})
@@ -164,18 +164,21 @@ func TestWhoWantsSlots(t *testing.T) {
 	} {
 		links[0].queue.permitted(job.Permit{Lane: lane, N: step.spent})
 		p.Offer(demandOf(step.free))
-		if got := p.Wanting(); got != step.want {
+		if got := p.Wanting("ns", []string{"q"}); got != step.want {
 			t.Errorf("%s: %d want slots, not %d", step.name, got, step.want)
 		}
 		hear()
 	}
 	links[0].queue.permitted(job.Permit{Lane: lane, N: 1})
-	if p.Offer(demandOf(0)); p.Wanting() != 1 {
-		t.Errorf("%d want slots before the peers are gone", p.Wanting())
+	if p.Offer(demandOf(0)); p.Wanting("ns", []string{"p", "q"}) != 1 {
+		t.Errorf("%d want slots before the peers are gone", p.Wanting("ns", []string{"q"}))
+	}
+	if n := p.Wanting("ns", []string{"p"}) + p.Wanting("other", []string{"q"}); n != 0 {
+		t.Errorf("%d want slots of other queues", n)
 	}
 	clear(p.links)
-	if p.Wanting() != 0 {
-		t.Errorf("%d want slots when there is no peer", p.Wanting())
+	if p.Wanting("ns", []string{"q"}) != 0 {
+		t.Errorf("%d want slots when there is no peer", p.Wanting("ns", []string{"q"}))
 	}
 }
 

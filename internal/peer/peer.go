@@ -25,7 +25,7 @@ type Peer struct {
 	mu      sync.Mutex
 	stopped bool
 	offer   offer              // the latest
-	wanting int                // see Wanting
+	wanting []int              // by the offer's queues, see Wanting
 	atOnce  int                // peers that hear of an offer at once, in the round that is under way
 	links   map[string]*link   // that this node dialled, by peer
 	served  map[string]*served // that peers dialled

@@ -437,6 +437,6 @@ func TestDropsAreCounted(t *testing.T) {
 
 // state has a demand sent.
 func (q *queue) state(demand []job.QueueDemand) {
-	q.offer(q.latest.next(demand))
+	q.offer(q.latest.next(demand), nil)
 	q.say()
 }

@@ -44,7 +44,7 @@ func newBed(t *testing.T, name string, store *fakeStore) *bed {
 		t: t, name: name, store: store, peers: &fakePeers{down: make(map[string]bool)}, ledger: &fakeLedger{},
 		held: make(map[int]string),
 	}
-	b.slots = newFakeSlots(func() { b.s.DemandChanged() })
+	b.slots = newFakeSlots(func() { b.demandChanged() })
 	b.slots.started = store.started
 	s, err := New(Options{
 		Node: name, Store: store, Ledger: b.ledger, Slots: b.slots, Peers: b.peers,
@@ -185,4 +185,24 @@ func (b *bed) wantPermits(n int) []sentPermit {
 		b.t.Fatalf("%d permits, want %d: %+v", len(permits), n, permits)
 	}
 	return permits
+}
+
+// demandChanged says of all queues that slots became free.
+func (b *bed) demandChanged() {
+	b.s.mu.Lock()
+	names := map[string][]string{}
+	for q := range b.s.backlog.queues {
+		names[q.namespace] = append(names[q.namespace], q.name)
+	}
+	b.s.mu.Unlock()
+	for namespace, queues := range names {
+		b.s.DemandChanged(namespace, queues)
+	}
+}
+
+// permitted uses a permit, if that may be used.
+func (b *bed) permitted(ctx context.Context, node string, p job.Permit) {
+	if a := b.s.Accept(node, p); a != nil {
+		a.Lease(ctx)
+	}
 }

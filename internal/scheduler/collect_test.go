@@ -90,14 +90,14 @@ func TestPermittedCallWithoutAnswerIsRepeated(t *testing.T) {
 		lost := 0
 		a.store.set(func() { a.store.lose = func(int) bool { lost++; return lost <= 3 } })
 		p := job.Permit{ID: 7, Lane: laneOf(4), N: 5, ValidFor: job.PermitValidity, LockValue: a.held[0]}
-		b.s.Permitted(context.Background(), "a", p)
+		b.permitted(context.Background(), "a", p)
 		synctest.Wait()
 		if got := b.slots.count(); got != 0 {
 			t.Fatalf("%d leases of a call without an answer", got)
 		}
 		calls := func() (n int) { a.store.set(func() { n = len(a.store.calls) }); return n }
 		before := calls()
-		b.s.Permitted(context.Background(), "a", p)
+		b.permitted(context.Background(), "a", p)
 		if n := calls(); n != before {
 			t.Errorf("a second permit made %d calls while the first is in doubt", n-before)
 		}
@@ -107,7 +107,7 @@ func TestPermittedCallWithoutAnswerIsRepeated(t *testing.T) {
 		}
 		b.slots.check(t)
 		a.store.put(0, laneOf(4), time.Now().UnixMilli())
-		b.s.Permitted(context.Background(), "a", p)
+		b.permitted(context.Background(), "a", p)
 		if got := b.slots.count(); got != 3 {
 			t.Errorf("%d leases; the next permit is not used", got)
 		}
@@ -164,7 +164,7 @@ func TestAllPermittedCallsWithoutAnswerAreRepeated(t *testing.T) {
 		a.trips(10 * time.Millisecond)
 		a.store.set(func() { a.store.lose = func(int) bool { lost++; return lost <= 2 } })
 		for i := range 2 {
-			go b.s.Permitted(context.Background(), "a", job.Permit{
+			go b.permitted(context.Background(), "a", job.Permit{
 				ID: int64(i), Lane: laneOf(uint8(4 + i)), N: 5, ValidFor: job.PermitValidity, LockValue: a.held[0],
 			})
 		}
@@ -189,7 +189,7 @@ func TestAPermittedCallEndsWithThePermit(t *testing.T) {
 		a.store.put(0, laneOf(4), time.Now().Add(-time.Second).UnixMilli())
 		a.trips(3 * time.Second)
 		began := time.Now()
-		b.s.Permitted(context.Background(), "a", job.Permit{ID: 1, Lane: laneOf(4), N: 5, ValidFor: job.PermitValidity, LockValue: a.held[0]})
+		b.permitted(context.Background(), "a", job.Permit{ID: 1, Lane: laneOf(4), N: 5, ValidFor: job.PermitValidity, LockValue: a.held[0]})
 		if took := time.Since(began); took > permitLife {
 			t.Errorf("it took %v", took)
 		}

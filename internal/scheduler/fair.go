@@ -140,6 +140,13 @@ func (b *backlog) water(name queue) bool {
 	return len(q.waiting) > 0
 }
 
+// thirsts tells whether a queue is dry, and somebody waits for it.
+func (b *backlog) thirsts(name queue) bool {
+	q := b.queues[name]
+	_, dry := b.dry[q]
+	return dry && len(q.waiting) > 0
+}
+
 // waterAll says that any queue may have slots.
 func (b *backlog) waterAll() (waited bool) {
 	for q := range b.dry {

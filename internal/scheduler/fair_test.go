@@ -222,3 +222,22 @@ func TestFlowsAreForgotten(t *testing.T) {
 		t.Errorf("%d flows, %d queues, %d dry, %d open", len(b.flows), len(b.queues), len(b.dry), len(b.open))
 	}
 }
+
+// Slots that come free are tried for the queues that they serve, and for no other ones.
+func TestFreeSlotsAreForTheirQueues(t *testing.T) {
+	run(t, func(b *bed) {
+		other := laneOf(4)
+		other.Queue = "other"
+		b.create(0, laneOf(4), 0, 1)
+		b.create(0, other, 0, 1)
+		synctest.Wait()
+		b.slots.set(func() { b.slots.free["q"], b.slots.free["other"] = 1, 1 })
+		for i, queues := range [][]string{{"else"}, {"else", "q"}, {"other", "q"}} {
+			b.s.DemandChanged("ns", queues)
+			synctest.Wait()
+			if n := b.slots.count(); n != i {
+				t.Errorf("after slots for %v: %d leases, want %d", queues, n, i)
+			}
+		}
+	})
+}

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"slices"
+
 	"github.com/fermata-io/fermata/internal/job"
 )
 
@@ -58,23 +60,25 @@ func (s *Scheduler) Nudge(id int, heads []job.LaneHead) {
 	}
 }
 
-// DemandChanged says that slots of this node's workers became free.
-func (s *Scheduler) DemandChanged() {
+// DemandChanged says that slots of this node's workers became free which serve these queues.
+func (s *Scheduler) DemandChanged(namespace string, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.backlog.waterAll() {
+	waited := false
+	for _, name := range names {
+		waited = s.backlog.water(queue{namespace, name}) || waited
+	}
+	if waited {
 		s.wake.Signal()
 	}
 }
 
-// Waits tells whether something is due in this node's shards that waits for a slot of the
-// queue.
-func (s *Scheduler) Waits(namespace, name string) bool {
+// Waits tells whether something is due in this node's shards that waits for a slot of one of
+// these queues.
+func (s *Scheduler) Waits(namespace string, names []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.backlog.queues[queue{namespace, name}]
-	_, dry := s.backlog.dry[q]
-	return dry && len(q.waiting) > 0
+	return slices.ContainsFunc(names, func(name string) bool { return s.backlog.thirsts(queue{namespace, name}) })
 }
 
 // LimitsChanged says that a queue which has limits may have room again.

@@ -213,10 +213,10 @@ func TestPermitOfALimitedQueue(t *testing.T) {
 			b.store.put(0, laneOf(1), time.Now().UnixMilli())
 		}
 		permit := job.Permit{ID: 1, Shard: 0, Lane: laneOf(1), N: 5, LockValue: b.store.locks[0], ValidFor: job.PermitValidity}
-		b.s.Permitted(t.Context(), "h", permit)
+		b.permitted(t.Context(), "h", permit)
 		b.wantServed(2)
 		permit.ID = 2
-		b.s.Permitted(t.Context(), "h", permit)
+		b.permitted(t.Context(), "h", permit)
 		b.wantServed(2)
 		results := b.peers.results
 		if len(results) != 2 || results[0].Leased != 2 || results[1].Leased != 0 {
@@ -229,7 +229,7 @@ func TestPermitOfALimitedQueue(t *testing.T) {
 		f.allow("q", 5)
 		f.trip = time.Second
 		permit.ID = 3
-		b.s.Permitted(t.Context(), "h", permit)
+		b.permitted(t.Context(), "h", permit)
 		b.wantServed(2)
 		if _, taken := f.counts(); taken != 2 || len(b.peers.results) != 2 {
 			t.Errorf("%d taken, answers %+v", taken, b.peers.results)

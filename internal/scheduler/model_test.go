@@ -36,14 +36,14 @@ func newCluster(t *testing.T, rnd *rand.Rand, shards int, names ...string) *clus
 		b.slots.advance = advance
 		b.peers.onPermit = func(node string, p job.Permit) {
 			c.carry(name, node, func() {
-				c.wg.Go(func() { c.nodes[node].s.Permitted(context.Background(), name, p) })
+				c.wg.Go(func() { c.nodes[node].permitted(context.Background(), name, p) })
 			})
 		}
 		b.peers.onResult = func(node string, r job.PermitResult) {
 			c.carry(name, node, func() { c.nodes[node].s.PermitResult(name, r) })
 		}
 		b.slots.onDemand = func() {
-			b.s.DemandChanged()
+			b.demandChanged()
 			c.tellDemand(b)
 		}
 		b.slots.set(func() { b.slots.handler = func() time.Duration { return c.upTo(40 * time.Millisecond) } })

@@ -291,7 +291,7 @@ func permitted(t *testing.T, slots int, p job.Permit, prepare func(b *bed)) (b *
 		a.store.put(0, laneOf(4), time.Now().Add(-time.Second).UnixMilli())
 		p.LockValue = a.held[0] + p.LockValue
 		prepare(b)
-		b.s.Permitted(context.Background(), "a", p)
+		b.permitted(context.Background(), "a", p)
 		b.slots.check(t)
 		results = b.peers.results
 	})
@@ -356,7 +356,7 @@ func TestWhatWaitsForSlots(t *testing.T) {
 		wants := func(what string, want bool) {
 			t.Helper()
 			synctest.Wait()
-			if got := b.s.Waits("ns", "q"); got != want {
+			if got := b.s.Waits("ns", []string{"other", "q"}); got != want {
 				t.Errorf("%s: %v", what, got)
 			}
 		}
@@ -366,7 +366,7 @@ func TestWhatWaitsForSlots(t *testing.T) {
 		wants("there was a slot", false)
 		b.create(0, laneOf(4), 0, 1)
 		wants("there is none", true)
-		if b.s.Waits("ns", "other") {
+		if b.s.Waits("ns", []string{"other"}) || b.s.Waits("other", []string{"q"}) {
 			t.Error("nobody waits for another queue")
 		}
 		b.slots.done("q", 2)

@@ -98,7 +98,7 @@ func TestLanesWithoutLeasesAreLookedAtInTurns(t *testing.T) {
 		}
 		b.create(0, laneOf(1), 0, 1)
 		b.slots.set(func() { b.slots.free["q"] = 1 })
-		b.s.DemandChanged()
+		b.demandChanged()
 		after(time.Second)
 		if n := looks(10 * time.Second); n < 10 || n > 12 {
 			t.Errorf("one lane was leased from: %d looks at two in 10 periods", n)
@@ -163,7 +163,7 @@ func TestLanesWithoutEndsAreSweptInTurns(t *testing.T) {
 		}
 		b.create(0, laneOf(1), 0, 1)
 		b.slots.set(func() { b.slots.free["q"] = 1 })
-		b.s.DemandChanged()
+		b.demandChanged()
 		if n := looks(10 * period); n < 1 || n > 4 {
 			t.Errorf("one lane was leased from for a moment: %d looks at two in 10 periods", n)
 		}

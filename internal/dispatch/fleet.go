@@ -1,0 +1,56 @@
+package dispatch
+
+import (
+	"slices"
+	"strings"
+)
+
+// Fleet are the workers of this node that serve the same queues: a slot of one is as good as
+// one of another. There is one value for each set of queues, for as long as it has workers.
+type Fleet struct {
+	Namespace string
+	Queues    []string // sorted
+	key       string
+	sessions  int // guarded by the dispatcher's mutex
+}
+
+// Serves tells whether the fleet serves a queue.
+func (f *Fleet) Serves(namespace, queue string) bool {
+	_, serves := slices.BinarySearch(f.Queues, queue)
+	return serves && f.Namespace == namespace
+}
+
+// Freed are slots that came free.
+type Freed struct {
+	Fleet *Fleet
+	N     int
+}
+
+// enlist gives the session its fleet. The caller holds the mutex.
+func (d *Dispatcher) enlist(s *Session) {
+	queues := slices.Sorted(slices.Values(s.hello.Queues))
+	key := s.hello.Namespace + "/" + strings.Join(queues, "/") // no name has a slash
+	f := d.mu.fleets[key]
+	if f == nil {
+		f = &Fleet{Namespace: s.hello.Namespace, Queues: queues, key: key}
+		d.mu.fleets[key] = f
+	}
+	f.sessions++
+	s.fleet = f
+}
+
+// discharge takes a session out of its fleet. The caller holds the mutex.
+func (d *Dispatcher) discharge(s *Session) {
+	if s.fleet.sessions--; s.fleet.sessions == 0 {
+		delete(d.mu.fleets, s.fleet.key)
+	}
+}
+
+// freed notes that slots of a session came free.
+func (fx *effects) freed(s *Session, n int) {
+	i := slices.IndexFunc(fx.slots, func(x Freed) bool { return x.Fleet == s.fleet })
+	if i < 0 {
+		i, fx.slots = len(fx.slots), append(fx.slots, Freed{Fleet: s.fleet})
+	}
+	fx.slots[i].N += n
+}
