@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -11,13 +12,16 @@ import (
 // service follows how the jobs of a load are served: when each one started.
 type service struct {
 	every  map[string]time.Duration // of jobs that keep their interval
-	starts map[string][]int64
+	starts map[string][]start
 	ran    map[string]bool // jobs that have ended once
 	read   int             // events so far
 }
 
+// start is that of a handler, and when it was due.
+type start struct{ at, due int64 }
+
 func newService(promises []check.Promise) *service {
-	s := &service{every: map[string]time.Duration{}, starts: map[string][]int64{}, ran: map[string]bool{}}
+	s := &service{every: map[string]time.Duration{}, starts: map[string][]start{}, ran: map[string]bool{}}
 	for _, p := range promises {
 		s.every[p.Job] = p.Every
 	}
@@ -31,7 +35,7 @@ func (s *service) follow(events []check.Event) {
 		}
 		switch e.Kind {
 		case check.Start:
-			s.starts[e.Job] = append(s.starts[e.Job], e.AtNS)
+			s.starts[e.Job] = append(s.starts[e.Job], start{e.AtNS, e.DueMS * 1e6})
 		case check.End:
 			s.ran[e.Job] = true
 		}
@@ -57,7 +61,10 @@ func (s *service) onTime(events []check.Event, lag time.Duration) error {
 		if every == 0 {
 			continue
 		}
-		last := slices.Max(append(s.starts[job], 0))
+		last := int64(0)
+		for _, x := range s.starts[job] {
+			last = max(last, x.at)
+		}
 		if now-last > int64(every+lag) {
 			late, worst = late+1, job
 		}
@@ -70,7 +77,8 @@ func (s *service) onTime(events []check.Event, lag time.Duration) error {
 
 // gap is the longest that any job waited for a start, beyond its interval, from an
 // instant in a stretch of time on, with that job. A run that starts again counts like another one:
-// it is not over before it has.
+// it is not over before it has. One that was due later still, as its job backs off after a run
+// that was given up, is waited for from then on.
 func (s *service) gap(events []check.Event, fromNS, toNS int64) (longest time.Duration, of string) {
 	s.follow(events)
 	for job, every := range s.every {
@@ -78,16 +86,16 @@ func (s *service) gap(events []check.Event, fromNS, toNS int64) (longest time.Du
 			continue
 		}
 		all := s.starts[job]
-		slices.Sort(all)
-		for i, at := range all {
-			next := toNS
+		slices.SortFunc(all, func(a, b start) int { return cmp.Compare(a.at, b.at) })
+		for i, x := range all {
+			next, due := toNS, x.at+int64(every)
 			if i+1 < len(all) {
-				next = min(all[i+1], toNS)
+				next, due = min(all[i+1].at, toNS), max(due, all[i+1].due)
 			}
-			if next <= fromNS || at >= toNS || at+int64(every) < fromNS {
+			if next <= fromNS || x.at >= toNS || x.at+int64(every) < fromNS {
 				continue // nothing was due in it
 			}
-			if wait := time.Duration(next-at) - every; wait > longest {
+			if wait := time.Duration(next - due); wait > longest {
 				longest, of = wait, job
 			}
 		}

@@ -122,6 +122,9 @@ func (h *History) finished(run string, all []*execution, r *Report) {
 	if slices.ContainsFunc(all, func(e *execution) bool { return e.end != 0 }) {
 		return
 	}
+	if h.gaveUp(len(all)) {
+		return
+	}
 	last := all[len(all)-1]
 	limit := h.by(last.AtNS, h.Bounds.Longest+h.Bounds.Settle)
 	if h.explained(last) {

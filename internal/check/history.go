@@ -98,6 +98,9 @@ type Bounds struct {
 	LeaseTTL time.Duration
 	// Longest that a handler runs.
 	Longest time.Duration
+	// Deaths of workers with one run in a row after which that is given up, and its job
+	// backs off; 0 is never.
+	Deaths int
 }
 
 // History is everything that [Check] judges.

@@ -185,7 +185,7 @@ func (t *transition) lose(ev Lose) Decision {
 	t.Lost++
 	t.LastOutcome, t.LastFinished = OutcomeLost, t.now
 	if t.Acked {
-		t.Losses, t.Unacked = t.Losses+1, 0
+		t.Losses++
 	} else {
 		t.Unacked++
 	}
@@ -196,6 +196,10 @@ func (t *transition) lose(ev Lose) Decision {
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	case t.Losses >= lease.PoisonLosses:
 		t.LastError = strconv.Itoa(lease.PoisonLosses) + " workers in a row were lost with this run"
+		t.runFailed(run, OutcomeQuarantined, Notice{Kind: RunQuarantined, Reason: DeadPoison, Error: t.LastError}, 0)
+	// A payload that kills its worker at once is acknowledged now and then.
+	case t.Losses > 0 && t.Losses+t.Unacked >= lease.UndeliveredBound:
+		t.LastError = strconv.Itoa(lease.UndeliveredBound) + " leases in a row were lost with this run, some of them after it had begun"
 		t.runFailed(run, OutcomeQuarantined, Notice{Kind: RunQuarantined, Reason: DeadPoison, Error: t.LastError}, 0)
 	case t.Unacked >= lease.UndeliveredBound:
 		t.LastError = "leased " + strconv.Itoa(lease.UndeliveredBound) + " times in a row without reaching a worker"

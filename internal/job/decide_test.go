@@ -242,6 +242,29 @@ func TestUndeliveredLeasesAreNoPoison(t *testing.T) {
 	}
 }
 
+// A payload that is acknowledged now and then before it kills its worker kills six at most.
+func TestSixLossesQuarantineWhicheverWereAcknowledged(t *testing.T) {
+	for acked := range 64 {
+		w := walk(t, def())
+		losses, begun := 0, 0
+		for w.s.Region == RegionDue && losses < 10 {
+			w.lease()
+			if acked>>losses&1 == 1 {
+				w.ack()
+				begun++
+			}
+			w.on(Lose{Token: w.s.Token})
+			losses++
+			if w.last.Ended != nil {
+				break
+			}
+		}
+		if e := w.last.Ended; e == nil || e.Outcome != OutcomeQuarantined || losses != 6 && begun != 3 {
+			t.Errorf("%06b: after %d losses, %d of them acknowledged: %+v", acked, losses, begun, e)
+		}
+	}
+}
+
 func TestTokensFence(t *testing.T) {
 	w := walk(t, def())
 	w.lease()

@@ -123,8 +123,8 @@ type State struct {
 	// had its turn.
 	Recovery bool
 	Paced    bool
-	Losses   uint32 // in a row, of attempts a worker had acknowledged
-	Unacked  uint32 // in a row, of attempts no worker acknowledged
+	Losses   uint32 // since an attempt last ended otherwise, of those a worker had acknowledged
+	Unacked  uint32 // the same, of attempts no worker acknowledged
 	Cancel   bool   // CancelRun was asked while live
 	Pending  string // request id of the manual run that waits for the live one
 	// PendingMode is the waiting manual run's.

@@ -7,8 +7,8 @@ const (
 	// PoisonLosses is how many lost leases in a row quarantine a run, counting
 	// only attempts that a worker had acknowledged.
 	PoisonLosses = 3
-	// UndeliveredBound is how many leases in a row may end before a worker
-	// acknowledged them.
+	// UndeliveredBound is how many lost leases in a row quarantine a run, whether or not a
+	// worker had acknowledged any of its attempts.
 	UndeliveredBound = 6
 )
 
