@@ -44,6 +44,7 @@ type bed struct {
 	begun   time.Time
 	faults  []check.Fault
 	more    []check.Promise // of jobs that trials make
+	deadly  bool            // runs are given up as workers die with them
 	current *figures        // of the trial under way
 	served  *service        // of the load's jobs
 }

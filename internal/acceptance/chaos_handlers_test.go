@@ -14,9 +14,12 @@ import (
 // TestChaosHandlers: what handlers do to their workers and to the cluster.
 func TestChaosHandlers(t *testing.T) {
 	inTurn(t)
+	// A load that its workers can bear although each message takes seconds.
+	runTrials(t, bedOptions{Jobs: 1000},
+		trial{ID: "T07", Name: "handlers of about a lease's life, on slow links", Bound: slowBound, Inject: borderHandlers, LongOnly: true},
+	)
 	runTrials(t, bedOptions{Queues: []string{"poison"}},
 		trial{ID: "T06", Name: "handlers hang while their leases are renewed", Bound: calmBound, Inject: hangHandlers, LongOnly: true},
-		trial{ID: "T07", Name: "handlers of about a lease's life, on slow links", Bound: slowBound, Inject: borderHandlers, LongOnly: true},
 		trial{ID: "T10", Name: "payloads kill their workers", Bound: poisonBound, Inject: poisonWorkers, LongOnly: true},
 	)
 }
@@ -123,11 +126,13 @@ func poisonBound(_, lease time.Duration) time.Duration { return 3 * (lease + 2*t
 // poisonWorkers runs jobs that kill whoever takes them: two when their handler has
 // begun for good, which three times in a row quarantines them; one so early that
 // its start is not acknowledged, which takes six times. So may it any of them that
-// shares a worker with that one. Other work goes on.
+// shares a worker with that one. Other work goes on, though what runs beside them each time
+// is given up with them.
 func poisonWorkers(b *bed) {
 	lock, lease := chaosTTLs()
 	const least, most = 3, 6 // losses
 	poison := []string{"poison-0", "poison-1", "poison-early"}
+	b.deadly = true
 	deaths := 0
 	b.fault(faultKind{Name: "worker killed by its payload", Within: workerBound(lock, lease)}, func() {
 		for _, id := range poison {

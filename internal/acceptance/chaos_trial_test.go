@@ -190,6 +190,12 @@ func (b *bed) finish() {
 		Promises: slices.Concat(b.load.promises, b.load.editor.promises, b.more), Silences: b.load.editor.silences,
 		Backoffs: b.load.backoffs, Faults: b.faults, Bounds: b.bounds(), Stored: stored(jobs),
 	}
+	if b.deadly {
+		h.GivenUp = map[string]bool{}
+		for id, j := range jobs {
+			h.GivenUp[id] = j.GetStatus().GetDeadTotal() > 0
+		}
+	}
 	r := b.judge(h)
 	atLeast(b.t, "nominal times", r.Targets, len(b.load.jobs))
 	atLeast(b.t, "edits", b.load.editor.done, 3*edited)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/check"
-	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // evidence is one worker's file, and what was read of it so far.
@@ -137,7 +136,7 @@ func busy() time.Duration {
 
 // calmBounds are what the tests expect of a healthy cluster on a busy machine.
 func calmBounds() check.Bounds {
-	return check.Bounds{Lag: calmLag, Grace: busy(), Settle: time.Second, LeaseTTL: leaseTTL, Longest: 10 * time.Second, Deaths: lease.PoisonLosses}
+	return check.Bounds{Lag: calmLag, Grace: busy(), Settle: time.Second, LeaseTTL: leaseTTL, Longest: 10 * time.Second}
 }
 
 // between are the lags of the runs that started in an interval, sorted.

@@ -122,7 +122,7 @@ func (h *History) finished(run string, all []*execution, r *Report) {
 	if slices.ContainsFunc(all, func(e *execution) bool { return e.end != 0 }) {
 		return
 	}
-	if h.gaveUp(len(all)) {
+	if h.GivenUp[all[0].Job] {
 		return
 	}
 	last := all[len(all)-1]

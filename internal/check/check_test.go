@@ -87,9 +87,9 @@ func (s *script) fault(f Fault) *script {
 	return s
 }
 
-// deaths has workers die for a while, and a run be given up after so many.
-func (s *script) deaths(n int) *script {
-	s.h.Bounds.Deaths, s.h.Bounds.LeaseTTL = n, 100*time.Millisecond
+// gaveUp has workers die for a while, and a run be given up.
+func (s *script) gaveUp() *script {
+	s.h.GivenUp, s.h.Bounds.LeaseTTL = map[string]bool{"a": true}, 100*time.Millisecond
 	return s.fault(Fault{Name: "deaths", FromNS: at(3900), ToNS: at(4300)})
 }
 
@@ -120,13 +120,13 @@ func TestFindings(t *testing.T) {
 			newScript().calm(0, 3000).add(call{nominal: 4000, start: 8000}).calm(9000, 9000).fault(stopped(3900, 5500)), []Kind{Late}},
 		{"backs off after a run whose workers died", newScript().calm(0, 3000).
 			add(call{nominal: 4000, length: -1}).add(call{nominal: 4000, start: 4200, length: -1, worker: "w2"}).
-			add(call{nominal: 6000, due: 6700}).calm(7000, 9000).deaths(2), nil},
+			add(call{nominal: 6000, due: 6700}).calm(7000, 9000).gaveUp(), nil},
 		{"starts late after such a backoff", newScript().calm(0, 3000).
 			add(call{nominal: 4000, length: -1}).add(call{nominal: 4000, start: 4200, length: -1, worker: "w2"}).
-			add(call{nominal: 6000, due: 6100, start: 6950}).calm(7000, 9000).deaths(2), []Kind{Late}},
-		{"backs off though too few died", newScript().calm(0, 3000).
+			add(call{nominal: 6000, due: 6100, start: 6950}).calm(7000, 9000).gaveUp(), []Kind{Late}},
+		{"backs off though the run ended", newScript().calm(0, 3000).
 			add(call{nominal: 4000, length: -1}).add(call{nominal: 4000, start: 4200, worker: "w2"}).
-			add(call{nominal: 6000, due: 6700}).calm(7000, 9000).deaths(2), []Kind{Late, Missed}},
+			add(call{nominal: 6000, due: 6700}).calm(7000, 9000).gaveUp(), []Kind{Late, Missed}},
 		{"nothing after a take-over",
 			newScript().calm(0, 3000).fault(stopped(3900, 5500)),
 			[]Kind{Missed, Missed, Missed, Missed, Missed, Missed}},

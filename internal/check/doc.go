@@ -10,8 +10,8 @@
 //     its window. The window opens at the nominal time; it is the bound of calm
 //     times, or reaches past the end of each fault that touches it. Times that
 //     passed while an earlier run was late or live are excused, as the overlap
-//     policy wants, and so is the backoff of a job whose last run was given up because
-//     its workers had died with it. Runs are matched by their label first; earliest deadline first
+//     policy wants, and so is the backoff of a job whose last run was given up as its
+//     workers died with it. Runs are matched by their label first; earliest deadline first
 //     over bare start times cross-checks that the labels do not lie.
 //  2. Lost: an acknowledged job left no trace, or is not stored any more.
 //  3. Overlap: two executions of one job ran while both had a live lease, or more

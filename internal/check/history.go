@@ -98,9 +98,6 @@ type Bounds struct {
 	LeaseTTL time.Duration
 	// Longest that a handler runs.
 	Longest time.Duration
-	// Deaths of workers with one run in a row after which that is given up, and its job
-	// backs off; 0 is never.
-	Deaths int
 }
 
 // History is everything that [Check] judges.
@@ -116,6 +113,9 @@ type History struct {
 	EndNS int64
 	// Stored are the jobs found stored at the end; nil when nobody looked.
 	Stored map[string]bool
+	// GivenUp are the jobs that back off after a run that was given up, as workers died with it
+	// one after the other; they would count as late otherwise.
+	GivenUp map[string]bool
 }
 
 // Kind names what is wrong.

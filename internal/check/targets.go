@@ -32,7 +32,7 @@ func (h *History) promise(p Promise, line *timeline, r *Report) {
 			next++
 		}
 		own := next < len(covered) && covered[next].nominal == w.from
-		if backs := next > 0 && next < len(covered) && h.gaveUp(covered[next-1].deaths); backs && own {
+		if backs := next > 0 && next < len(covered) && covered[next-1].died && h.GivenUp[p.Job]; backs && own {
 			w.until = max(w.until, h.by(covered[next].due, h.Bounds.Lag)+int64(h.Bounds.Grace))
 		} else if backs {
 			r.Excused++
@@ -101,26 +101,21 @@ func (h *History) targets(p Promise) []window {
 }
 
 // coverage is one run as targets see it: when it was due, first started and last ended, and
-// how many of its executions did not end.
+// whether no execution of it did.
 type coverage struct {
 	nominal, due, start, end int64
-	deaths                   int
+	died                     bool
 }
-
-// gaveUp tells whether a run is given up of which so many executions did not end.
-func (h *History) gaveUp(deaths int) bool { return h.Bounds.Deaths > 0 && deaths >= h.Bounds.Deaths }
 
 // cover orders the runs of a job by nominal time.
 func cover(line *timeline) []coverage {
 	var all []coverage
 	for _, executions := range line.runs {
-		c := coverage{nominal: executions[0].NominalMS * 1e6, due: executions[0].DueMS * 1e6, start: math.MaxInt64}
+		c := coverage{nominal: executions[0].NominalMS * 1e6, due: executions[0].DueMS * 1e6, start: math.MaxInt64, died: true}
 		for _, e := range executions {
 			c.start, c.end = min(c.start, e.AtNS), max(c.end, e.AtNS)
-			if e.end == 0 {
-				c.deaths++
-			} else {
-				c.end = max(c.end, e.end)
+			if e.end != 0 {
+				c.end, c.died = max(c.end, e.end), false
 			}
 		}
 		all = append(all, c)
