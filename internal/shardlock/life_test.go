@@ -35,7 +35,7 @@ func TestLockOfEndedProcess(t *testing.T) {
 	}
 	// Who ends before its first sign of life is never known to have ended.
 	redistest.Eventually(t, patience, "a gives signs of life", func(ctx context.Context) error {
-		if there, err := f.observer.Exists(ctx, testLifeKey(a.calls.process)).Result(); err != nil || there == 0 {
+		if left, err := f.observer.PTTL(ctx, testLifeKey(a.calls.process)).Result(); err != nil || left <= 0 {
 			return fmt.Errorf("none (%v)", err)
 		}
 		return nil
