@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/shardlock"
 )
 
 // takeOverWatch waits until shards have changed hands, as their locks say: each
@@ -17,12 +19,15 @@ type takeOverWatch struct {
 // watchTakeOver is called just before a node is lost.
 func (b *bed) watchTakeOver(id string) *takeOverWatch {
 	b.t.Helper()
-	held := b.shardsOf(id)
 	now, err := b.locks()
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	maps.DeleteFunc(now, func(shard int, _ string) bool { return !held[shard] })
+	// What nodes say of each other may be old: the locks themselves tell whose they are.
+	maps.DeleteFunc(now, func(_ int, value string) bool {
+		holder, _, _ := shardlock.ParseHolder(value)
+		return holder != id
+	})
 	if len(now) == 0 {
 		b.t.Fatalf("%s holds no lock", id)
 	}
