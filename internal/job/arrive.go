@@ -22,7 +22,7 @@ func (t *transition) arrive(ev Arrive) Decision {
 	switch {
 	case fresh && t.c.Overlap == OverlapAllowAll && crowded && t.Trigger == TriggerSchedule:
 		return t.leaveOutRun("overlap")
-	case fresh && t.c.Overlap == OverlapAllowAll && !crowded && t.freeSlot() >= 0:
+	case fresh && t.c.Overlap == OverlapAllowAll && t.freeSlot() >= 0:
 		return t.spawnRun()
 	case fresh && t.c.Overlap == OverlapTerminateOther && t.freeSlot() >= 0:
 		t.kill = slotsOf(others)
@@ -47,6 +47,7 @@ func (t *transition) leaveOutRun(reason string) Decision {
 	if reason == "misfire" {
 		t.keepLag(t.now)
 	}
+	t.passOver(t.now)
 	t.LastNominal = max(t.LastNominal, t.Nominal)
 	t.skipped(1, reason)
 	t.spendHint()
@@ -74,6 +75,7 @@ func (t *transition) spawnRun() Decision {
 	t.arrival = ArrivalSpawn
 	run := runPart(t.State)
 	t.addChild(run, true)
+	t.LastStarted = max(t.LastStarted, t.now)
 	t.settleNominal()
 	t.spendHint()
 	if t.Deleting {

@@ -18,7 +18,10 @@ func (t *transition) settle(ev Settle) Decision {
 	}
 	t.SettledToken = ev.Token
 	t.keepLag(ev.StartedMS)
-	t.LastStarted, t.LastFinished, t.LastOutcome = ev.StartedMS, t.now, ev.Outcome
+	if !t.child || ev.StartedMS > t.LastStarted { // another may have begun since
+		t.LastStarted = ev.StartedMS
+	}
+	t.LastFinished, t.LastOutcome = t.now, ev.Outcome
 	t.LastError = ""
 	if ev.Outcome != OutcomeSucceeded {
 		t.LastError = Clip(ev.Error, MaxError)
@@ -85,9 +88,8 @@ func (t *transition) failed(ev Settle, run Run, attempt uint32) {
 func (t *transition) runFailed(run Run, outcome Outcome, n Notice, hint time.Duration) {
 	stops := false
 	if t.counts() {
-		// What the backoff itself held back does not make it stale: the age counts
-		// from when this run was due.
-		age := time.Duration(max(0, t.now-t.Due)) * time.Millisecond
+		// Neither what the backoff itself held back makes it stale, nor how long the run took.
+		age := time.Duration(max(0, cmp.Or(run.StartedMS, t.now)-t.Due)) * time.Millisecond
 		trusted, _ := t.c.Backoff.Trusted(int64(t.Failures), age)
 		t.Failures = uint32(min(trusted+1, 1<<31))
 		if limit := t.c.PauseAfter; limit > 0 && t.Failures >= uint32(limit) && !t.Paused {
@@ -141,27 +143,9 @@ func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Durati
 		t.clearRun()
 		t.Region, t.Lane = RegionDead, t.c.Lane()
 	default:
-		t.planNext(passed{hint: hint, begun: cmp.Or(t.FirstMS, t.Due), covered: true}, "")
+		asked := t.Trigger != TriggerSchedule
+		t.planNext(passed{hint: hint, begun: cmp.Or(t.FirstMS, t.Due), covered: true, asked: asked}, "")
 	}
-}
-
-// settleNominal notes that the nominal time of the run has had its run, and those
-// that backoff or a hint passed over before it have none.
-func (t *transition) settleNominal() {
-	if t.Trigger != TriggerSchedule || t.Generation != t.c.Generation {
-		return
-	}
-	if t.Source != DelaySchedule && t.Source != DelayJitter && t.LastNominal != 0 {
-		reason := "backoff"
-		if t.Source == DelayHint {
-			reason = "hint"
-		}
-		if n := t.c.countBetween(t.c.judged(t.State), t.Nominal-1); n > 0 {
-			t.skipped(n, reason)
-		}
-	}
-	t.LastNominal = max(t.LastNominal, t.Nominal)
-	t.Fired++
 }
 
 // vanish ends a deleted job, unless runs of it are live as records of their own:

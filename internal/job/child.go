@@ -3,6 +3,7 @@ package job
 import (
 	"math/bits"
 	"strconv"
+	"time"
 )
 
 // A run that is live while time goes on for its job's schedule is a child record
@@ -151,7 +152,11 @@ func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
 	p := newTransition(c, withRun(t.State, parent), now)
 	p.ranks = parent.Ranks()
 	p.ended, p.dead, p.slot, p.notices = d.Ended, d.DeadLetter, d.DeadSlot, d.Notices
-	p.afterChild(child.Children, d.Delete, t.Failures != failures)
+	var hint time.Duration
+	if s, ok := ev.(Settle); ok && d.Delete {
+		hint = s.RetryAfter
+	}
+	p.afterChild(child.Children, d.Delete, t.Failures != failures, hint)
 	if t.Paused && !parent.Paused && !t.Deleting {
 		p.notice(Notice{Kind: JobPaused, DueMS: p.Due, Reason: t.PauseNote})
 	}
@@ -210,8 +215,9 @@ func (t *transition) terminate() Decision {
 	return t.decision(Applied)
 }
 
-// afterChild brings the parent up to date with what became of a child.
-func (t *transition) afterChild(bit uint64, ended, failuresChanged bool) {
+// afterChild brings the parent up to date with what became of a child, whose worker
+// may have asked for a delay.
+func (t *transition) afterChild(bit uint64, ended, failuresChanged bool, hint time.Duration) {
 	if ended {
 		t.dropChild(bit)
 		if t.Deleting && !t.Live() {
@@ -227,7 +233,11 @@ func (t *transition) afterChild(bit uint64, ended, failuresChanged bool) {
 	}
 	late := t.Region == RegionDue && (t.Due <= t.now || t.Held.Reason != HeldNone)
 	if failuresChanged && !late { // one that is late stays as it is
-		t.replan()
+		if t.Hint.Source == HintWorker && t.Hint.AtMS == t.Due && t.Failures > 0 {
+			hint = max(hint, time.Duration(t.Due-t.now)*time.Millisecond) // another's wish, still in force
+		}
+		t.replan(hint)
+		t.noteHint(t.LastError)
 		if t.Source == DelayBackoff && t.Region == RegionDue {
 			t.notice(Notice{Kind: BackoffApplied, DueMS: t.Due})
 		}

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/backoff"
@@ -138,11 +137,8 @@ func (t *transition) planNext(p passed, reason string) {
 	}
 	id, mode := t.Pending, t.PendingMode
 	t.Pending, t.PendingMode = "", ManualReset
-	if mode == ManualReset {
-		t.planManual(id)
-		return
-	}
-	if t.spawn != nil || t.freeSlot() < 0 { // it takes the place of the next run
+	if mode == ManualReset || t.spawn != nil || t.freeSlot() < 0 { // it takes the place of the next run
+		t.foresee(p, reason)
 		t.planManual(id)
 		t.Mode = mode
 		return
@@ -153,12 +149,10 @@ func (t *transition) planNext(p passed, reason string) {
 
 // planSchedule plans the next run of the schedule, or none.
 func (t *transition) planSchedule(p passed, reason string) {
-	if t.Hint.Source != HintNone && t.now >= t.Hint.UntilMS {
+	if t.Hint.Source == HintWorker || t.Hint.Source != HintNone && t.now >= t.Hint.UntilMS {
 		t.Hint = Hint{}
 	}
-	o := t.c.next(t.State, t.now, p)
-	t.judge(o, p, reason)
-	t.BufferedUntil = o.buffered
+	o := t.foresee(p, reason)
 	if !o.ok {
 		t.clearRun()
 		t.Region = RegionDone
@@ -172,38 +166,6 @@ func (t *transition) planSchedule(p passed, reason string) {
 		t.Hint.AtMS = min(t.Hint.AtMS, t.Due) // see spendHint
 	}
 	t.place()
-}
-
-// judge counts the nominal times that have passed and will not have a run of
-// their own.
-func (t *transition) judge(o occurrence, p passed, reason string) {
-	if o.clean {
-		return
-	}
-	upTo := t.now
-	if o.ok {
-		upTo = min(upTo, o.nominal-1)
-	}
-	from := t.c.judged(t.State)
-	missed := min(upTo, p.begun)
-	if reason != "" || p.begun == 0 {
-		missed = upTo
-	}
-	if n := t.c.countBetween(from, missed); n > 0 {
-		t.skipped(n, cmp.Or(reason, "misfire"))
-	}
-	if n := t.c.countBetween(max(from, missed), upTo); n > 0 {
-		t.skipped(n, "overlap")
-	}
-	t.LastNominal = max(t.LastNominal, upTo)
-}
-
-func (t *transition) skipped(n int64, reason string) {
-	t.Skipped += uint64(n)
-	t.notice(Notice{Kind: NominalSkipped, Count: n, Reason: reason})
-	if reason == "misfire" && t.c.MaxLag > 0 {
-		t.notice(Notice{Kind: LagBreached, Count: n, Reason: LagMissed})
-	}
 }
 
 // place puts a planned run where it belongs.

@@ -380,9 +380,11 @@ func TestAManualRunStepsInForADueOne(t *testing.T) {
 	if w.s.Region != RegionDue || w.s.Attempt != 1 {
 		t.Fatalf("waits for a retry: %+v", w.s)
 	}
-	w.on(RunNow{RequestID: "m"})
+	if d := w.on(RunNow{RequestID: "m"}); d.Ended == nil || d.Ended.Outcome != OutcomeCancelled || d.Ended.Attempts != 1 {
+		t.Errorf("the run that had begun ended as %+v", d.Ended)
+	}
 	w.lease().succeed()
-	if w.s.Region != RegionDone || w.s.Skipped != 1 || w.s.Succeeded != 1 {
+	if w.s.Region != RegionDone || w.s.Skipped != 0 || w.s.Succeeded != 1 {
 		t.Errorf("what was run by hand is not run again: %+v", w.s)
 	}
 

@@ -24,16 +24,12 @@ func (c *Compiled) clampHint(wish, longest time.Duration) time.Duration {
 }
 
 // hinted is the due time that an operator's or planner's hint in force asks for,
-// counted from the end of the last run and within the job's bounds. A run that a
-// hint holds back is due when the hint expires at the latest.
-func (c *Compiled) hinted(s State, now int64) (due int64, ok bool) {
+// counted from passed.since and within the job's bounds. A run that a hint holds
+// back is due when the hint expires at the latest.
+func (c *Compiled) hinted(s State, now, since int64) (due int64, ok bool) {
 	h := s.Hint
 	if h.Source <= HintWorker || now >= h.UntilMS {
 		return 0, false
-	}
-	since := s.LastFinished
-	if since == 0 {
-		since = now
 	}
 	wish := time.Duration(h.IntervalMS) * time.Millisecond
 	if h.AtMS != 0 {
@@ -59,14 +55,14 @@ func (t *transition) setHint(ev SetHint) Decision {
 		return t.decision(Applied)
 	}
 	if t.Due > t.now && t.Held.Reason == HeldNone || h.AtMS > t.now { // a run that is late stays as it is
-		t.replan()
+		t.replan(0)
 	}
 	return t.decision(Applied)
 }
 
-// noteHint makes a worker's wish visible while the run that it delays waits.
+// noteHint makes a worker's wish visible while the run of its parent that it delays waits.
 func (t *transition) noteHint(reason string) {
-	if t.Source == DelayHint && t.Hint.Source <= HintWorker && t.Due > t.now {
+	if !t.child && t.Source == DelayHint && t.Hint.Source <= HintWorker && t.Due > t.now {
 		t.Hint = Hint{Source: HintWorker, AtMS: t.Due, UntilMS: t.Due, Reason: Clip(reason, MaxNote)}
 	}
 }
@@ -85,15 +81,15 @@ func (t *transition) spendHint() {
 	}
 }
 
-// replan computes anew when a scheduled run is due that has not begun. A backoff
-// counts from the end of the last run, as it did.
-func (t *transition) replan() {
-	waiting := t.Region == RegionDue || t.Region == RegionPaused && t.Due != 0
-	if !waiting || t.Trigger != TriggerSchedule || t.Attempt > 0 || t.Recovery || t.Generation != t.c.Generation {
+// replan computes anew when a scheduled run is due that has not begun. A backoff, and
+// the hint that a worker may have given, count from the last run, as they did.
+func (t *transition) replan(hint time.Duration) {
+	if !t.planned() || t.Recovery {
 		return
 	}
 	due := t.Due
-	t.planSchedule(passed{covered: true, since: t.LastFinished}, "")
+	t.passOver(t.now)
+	t.planSchedule(passed{covered: true, since: t.lastRun(), hint: hint}, "")
 	if t.Due != due {
 		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
 	}

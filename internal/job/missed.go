@@ -81,6 +81,10 @@ func (c *Compiled) spans(s State, from, now int64, p passed) []span {
 	switch c.Overlap {
 	case OverlapBufferOne:
 		overlapped = runLast
+	case OverlapSkip:
+		if p.asked { // the schedule's run waits for it
+			overlapped = runLast
+		}
 	case OverlapBufferAll:
 		overlapped = runEach
 	}

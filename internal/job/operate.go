@@ -1,7 +1,6 @@
 package job
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -34,30 +33,43 @@ func (t *transition) resume(ev Resume) Decision {
 	if !t.Paused {
 		return t.unchanged(Applied, before)
 	}
-	paused := max(0, t.now-t.PausedMS)
+	since := t.clock()
 	t.Paused, t.PausedMS, t.PauseNote = false, 0, ""
-	if t.Region == RegionPaused {
-		overdue := t.Due < t.now
-		switch {
-		case overdue && t.Attempt == 0 && t.Trigger == TriggerSchedule && t.c.Recurring():
-			t.planNext(passed{drop: !ev.CatchUp, resumed: true}, cmp.Or(catchUpReason(ev), "paused"))
-		default:
-			t.Recovery = t.Recovery || overdue
-			if overdue {
-				t.Held.DueMS = t.now // the pause was somebody's will
-			}
-			t.place()
+	switch {
+	case t.Region == RegionPaused && t.Due < t.now:
+		t.comeBack(ev)
+	case t.Region == RegionPaused:
+		t.place()
+	case t.HasRun() && t.Trigger == TriggerManual && t.Nominal >= since && !ev.CatchUp:
+		// It began in the pause, and its end must not have to answer for what the pause passed over.
+		if n := t.c.countBetween(t.c.judged(t.State), t.now); n > 0 {
+			t.skipped(n, "paused")
+			t.LastNominal = t.now
 		}
 	}
-	t.notice(Notice{Kind: JobResumed, DueMS: t.Due, HeldMS: paused})
+	t.notice(Notice{Kind: JobResumed, DueMS: t.Due, HeldMS: t.now - since})
 	return t.decision(Applied)
 }
 
-func catchUpReason(ev Resume) string {
-	if ev.CatchUp {
-		return "misfire"
+// comeBack takes up a run that has come due during a pause.
+func (t *transition) comeBack(ev Resume) {
+	catchUp := passed{resumed: true, since: t.lastRun()}
+	switch fixed := t.c.fixedDelay() && t.LastNominal != 0; {
+	case !t.planned() || !t.c.Recurring(), fixed && ev.CatchUp:
+		t.Recovery = true
+		t.Held.DueMS = t.now // the pause was somebody's will
+		t.place()
+	case fixed:
+		t.skipped(1, "paused")
+		t.planNext(passed{}, "")
+	case ev.CatchUp:
+		t.passOver(t.now)
+		t.planNext(catchUp, "misfire")
+	default:
+		t.passOver(t.now)
+		catchUp.drop = true
+		t.planNext(catchUp, "paused")
 	}
-	return ""
 }
 
 // runNow makes a manual run: now when idle, right after the live one otherwise.
@@ -89,7 +101,7 @@ func (t *transition) runNow(ev RunNow) Decision {
 		}
 		t.called(ev.RequestID, ev.Trace)
 		t.spawnManual(ev.RequestID, ev.Mode)
-	case t.HasRun() && t.Trigger == TriggerManual:
+	case t.HasRun() && (t.Trigger == TriggerManual || t.begun()):
 		// It waits to be tried again. Who waits for it must hear of its end.
 		if ev.Mode == ManualReset {
 			t.Failures = 0
@@ -143,17 +155,6 @@ func (t *transition) remember(id string) {
 
 func isJoin(id string) bool { return strings.Contains(id, joins) }
 
-// stepIn gives the place of a scheduled run that is due, or waits for a retry, to
-// the manual run: otherwise its nominal time would end without a word, or, of a
-// one-time job, run once more after the manual run. One still to come stays.
-func (t *transition) stepIn() {
-	if !t.HasRun() || t.Trigger != TriggerSchedule || t.Generation != t.c.Generation || t.Nominal > t.now {
-		return
-	}
-	t.LastNominal = max(t.LastNominal, t.Nominal)
-	t.skipped(1, "manual run")
-}
-
 // cancelRun ends the current run, or asks the live one to end.
 func (t *transition) cancelRun(ev CancelRun) Decision {
 	before := t.before()
@@ -201,6 +202,9 @@ func (t *transition) update(ev Update) Decision {
 		// ev.New compiled, and the anchor cannot make a schedule impossible.
 		return t.unchanged(Stale, t.before())
 	}
+	if rescheduled {
+		t.closeGeneration()
+	}
 	t.c, t.def = compiled, &d
 	t.notice(Notice{Kind: JobUpdated})
 	if d.MaxLag == 0 {
@@ -211,6 +215,10 @@ func (t *transition) update(ev Update) Decision {
 	}
 	switch {
 	case t.Live():
+	case rescheduled && t.Trigger == TriggerSchedule && t.begun():
+		t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
+		t.supersede(t.run(Settle{}, t.Attempt))
+		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
 	case rescheduled && t.Trigger == TriggerSchedule:
 		t.planNext(passed{drop: true}, "superseded")
 		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/backoff"
@@ -20,7 +19,9 @@ type passed struct {
 	begun int64
 	// covered: a run stands for what was missed before it began.
 	covered bool
-	// since is what a delay counts from; 0 is now.
+	// asked: the run that ended was asked for by somebody.
+	asked bool
+	// since is what a delay, or the interval of a hint, counts from; 0 is now.
 	since int64
 	// drop leaves out everything that passed.
 	drop bool
@@ -40,7 +41,8 @@ type occurrence struct {
 
 // next plans the scheduled run that follows s at now.
 //
-// A hint in force sets the due time. Otherwise, after f failed runs of an
+// While the job is paused, now is when that began. A hint in force sets the due
+// time. Otherwise, after f failed runs of an
 // interval job, it is now plus base * multiplier^min(f, max_exponent), capped and
 // jittered, and the run takes the last nominal time up to then, so that
 // Nominal <= Due holds. Cron jobs are exempt: they keep their slots, and a
@@ -53,25 +55,25 @@ func (c *Compiled) next(s State, now int64, p passed) occurrence {
 			return occurrence{}
 		}
 		at := c.Schedule.At.UnixMilli()
-		if due, ok := c.hinted(s, now); ok {
+		if due, ok := c.hinted(s, now, p.since); ok {
 			return occurrence{nominal: min(at, due), due: due, source: DelayHint, clean: true, ok: true}
 		}
 		return c.jittered(at, true)
 	}
 	if limit := c.Schedule.MaxRuns; limit > 0 && s.Fired >= uint32(limit) {
-		return occurrence{}
+		return occurrence{clean: true}
 	}
-	if due, ok := c.hinted(s, now); ok {
+	if due, ok := c.hinted(s, now, p.since); ok {
 		return c.dueAt(s, due)
 	}
 	delay, source := c.delay(s, p.hint)
 	switch {
 	case c.fixedDelay() && s.LastNominal != 0:
-		return c.afterDelay(now, delay, source)
-	case source == DelaySchedule:
+		return c.afterDelay(now, p.since, delay, source)
+	case source == DelaySchedule || addMS(p.since, delay) <= now: // the backoff is over
 		return c.onTime(s, now, p)
 	}
-	return c.heldBack(s, now, cmp.Or(p.since, now), delay, source)
+	return c.heldBack(s, now, p.since, delay, source)
 }
 
 // fixedDelay tells whether intervals count from the end of a run.
@@ -141,11 +143,11 @@ func (c *Compiled) heldBack(s State, now, since int64, delay time.Duration, sour
 }
 
 // afterDelay plans the next run of a fixed-delay schedule.
-func (c *Compiled) afterDelay(now int64, delay time.Duration, source DelaySource) occurrence {
+func (c *Compiled) afterDelay(now, since int64, delay time.Duration, source DelaySource) occurrence {
 	if source == DelaySchedule {
 		delay = c.Schedule.Every
 	}
-	due := addMS(now, delay)
+	due := max(now, addMS(since, delay))
 	if until, excluded := c.schedule.Excluded(time.UnixMilli(due)); excluded {
 		due = until.UnixMilli()
 	}
