@@ -190,8 +190,18 @@ func (t *transition) lose(ev Lose) Decision {
 		t.runFailed(run, OutcomeQuarantined, Notice{Kind: RunQuarantined, Reason: DeadUndelivered, Error: t.LastError}, 0)
 	default:
 		t.again(run)
+		t.standApart()
 	}
 	return t.decision(Applied)
+}
+
+// standApart spreads the starts of runs that one more lost worker would quarantine.
+func (t *transition) standApart() {
+	if t.Losses != lease.PoisonLosses-1 {
+		return
+	}
+	draw := backoff.Seed(t.c.Record()+"@"+t.RunID(), int64(t.Losses), int64(t.Unacked))
+	t.hold(HoldBack{Reason: HeldPace, UntilMS: t.now + int64(draw%uint64(lease.Apart.Milliseconds()))})
 }
 
 // giveBack returns an attempt that never started. One of which it is stored that it did is

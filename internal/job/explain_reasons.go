@@ -109,6 +109,9 @@ func (e *explainer) held() {
 	case h.Reason == HeldTarget && !(due && !e.facts.Target.Open()):
 		r.Kind = ReasonTarget
 		r.Message, r.UntilMS = e.target(h)
+	case h.Reason == HeldPace && !due && h.Key == "" && e.s.Losses > 0:
+		r.Kind, r.UntilMS = ReasonPace, e.s.Due
+		r.Message = fmt.Sprintf("%d workers in a row were lost with it: it starts apart from what ran beside it, at %s", e.s.Losses, e.at(e.s.Due))
 	case h.Reason == HeldPace && !due:
 		r.Kind, r.UntilMS, r.Key = ReasonPace, e.s.Due, e.s.Lane.Queue
 		r.Message = fmt.Sprintf("recovery of queue %s is paced (recovery_rate): the turn of this run is at %s", r.Key, e.at(e.s.Due))

@@ -134,7 +134,7 @@ const (
 	HeldOverlap            // an earlier run of the job has not ended
 	HeldLock               // Key: the lock; By: a job that holds it
 	HeldTarget             // Key: the target, which is backing off or being probed
-	HeldPace               // recovery is paced by the queue's budget
+	HeldPace               // recovery is paced by the budget of the queue Key; none: it stands apart, see lease.Apart
 	HeldQueue              // the queue is at its concurrency limit
 	HeldPayload            // Key: the key of the payload, which cannot be opened
 )

@@ -1,9 +1,13 @@
 package job
 
 import (
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/lease"
 	"github.com/fermata-io/fermata/internal/schedule"
 )
 
@@ -436,5 +440,44 @@ func TestAWokenRunKeepsItsPlace(t *testing.T) {
 	w.after(time.Second).on(Wake{Reason: HeldLock, Key: "k"})
 	if w.last.IndexMS != due {
 		t.Errorf("woken again it has the place of %d, want %d", w.last.IndexMS, due)
+	}
+}
+
+// The starts of runs that one more lost worker would quarantine are spread, each from the
+// first instant on at which it could be leased; they keep the promise of their due time.
+func TestTheThirdStartStandsApart(t *testing.T) {
+	const jobs = 200
+	var waits []int64
+	for i := range jobs {
+		d := def()
+		d.ID = strconv.Itoa(i)
+		w := walk(t, d)
+		due := w.s.Due
+		w.lease().ack().on(Lose{Token: w.s.Token})
+		if w.s.Due != due || w.s.Held.Reason != HeldNone {
+			t.Fatalf("after one loss: %+v", w.s)
+		}
+		w.lease().ack().on(Lose{Token: w.s.Token})
+		if w.s.Held.Reason != HeldPace || w.s.Due < w.now || w.s.promised() != due {
+			t.Fatalf("after two losses: %+v", w.s)
+		}
+		waits = append(waits, w.s.Due-w.now)
+		w.lease().succeed()
+		if w.s.Held.Reason != HeldNone || w.s.Losses != 0 {
+			t.Fatalf("after an end: %+v", w.s)
+		}
+	}
+	slices.Sort(waits)
+	apart := lease.Apart.Milliseconds()
+	if waits[jobs-1] >= apart || waits[0] > apart/20 || waits[jobs/2] < apart/3 || waits[jobs/2] > 2*apart/3 {
+		t.Errorf("they wait for %d to %d ms, half of them less than %d", waits[0], waits[jobs-1], waits[jobs/2])
+	}
+	w := walk(t, def())
+	for range 2 {
+		w.lease().ack().on(Lose{Token: w.s.Token})
+	}
+	r := Explain(w.c, w.s, nil, Facts{}, w.now).Reasons[0]
+	if r.Kind != ReasonPace || r.UntilMS != w.s.Due || !strings.Contains(r.Message, "2 workers in a row were lost with it") {
+		t.Errorf("explained as %+v", r)
 	}
 }

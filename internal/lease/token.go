@@ -1,6 +1,9 @@
 package lease
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // Losses that end a run.
 const (
@@ -10,6 +13,10 @@ const (
 	// UndeliveredBound is how many lost leases in a row quarantine a run, whether or not a
 	// worker had acknowledged any of its attempts.
 	UndeliveredBound = 6
+	// Apart is over how long runs are spread that one more lost worker would quarantine. A
+	// payload that kills its worker takes what runs beside it along, and that was leased
+	// again together with it; spread out, it meets few of them the last time.
+	Apart = 10 * time.Second
 )
 
 // MaxToken is the largest integer up to which doubles, and so Lua's numbers, are
