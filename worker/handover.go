@@ -18,16 +18,51 @@ import (
 // they have ended when others may start. Nodes renew leases every third of their
 // life: of a node that died with the contact, the last renewal may be that old.
 // The margin is what handlers have to end.
-func lossAfter(ttl time.Duration) time.Duration {
-	margin := min(ttl/6, 2*time.Second)
-	return ttl - ttl/3 - margin
+func lossAfter(ttl time.Duration) time.Duration { return ttl - ttl/3 - lossMargin(ttl) }
+
+func lossMargin(ttl time.Duration) time.Duration { return min(ttl/6, 2*time.Second) }
+
+// unwinding are the handlers that loseAll has told to stop, for as long as their margin lasts.
+type unwinding struct {
+	left int
+	over chan struct{}
 }
 
-// hello opens a session's bargain: it names every lease that is to be taken over.
+// unwind waits for n handlers until their margin is over.
+func (w *Worker) unwind(n int) *unwinding {
+	u := &unwinding{left: n, over: make(chan struct{})}
+	w.table.unwinding = u
+	time.AfterFunc(lossMargin(w.table.ttl), func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.unwound(u)
+	})
+	return u
+}
+
+// unwound ends the wait.
+func (w *Worker) unwound(u *unwinding) {
+	if w.table.unwinding == u {
+		w.table.unwinding = nil
+		close(u.over)
+	}
+}
+
+// hello opens a session's bargain: it names every lease that is to be taken over. What it
+// does not name has ended for the node, which has it leased anew: so it waits for handlers
+// that are unwinding.
 func (w *Worker) hello(s *session) *fermatav1.Hello {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := &w.table
+	for u := t.unwinding; u != nil && s.ctx.Err() == nil; u = t.unwinding {
+		w.mu.Unlock()
+		select {
+		case <-u.over:
+		case <-s.ctx.Done():
+		}
+		w.mu.Lock()
+	}
 	t.epoch++
 	s.epoch, t.opening = t.epoch, t.epoch
 	// What has not started goes back: a node would take it for started.

@@ -441,3 +441,27 @@ func TestFirstMessageMustBeWelcome(t *testing.T) {
 	s.welcome(ttl)
 	eventually(t, "ready", func() bool { return w.Ready() == nil })
 }
+
+// A node has a run that a Hello does not name started again at once (dispatch.replace): so a
+// Hello has to wait until handlers that were told to stop have ended, or the margin is over
+// that lossAfter leaves them.
+func TestNoHelloDisclaimsAHandlerThatIsEnding(t *testing.T) {
+	n := newNode(t)
+	g := newGates("outlasts")
+	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, g.handlers())
+	const life = 6 * time.Second // lossAfter is 3 s, and the margin for handlers to end 1 s
+	s := n.accept(life)
+	s.lease(leaseOf("outlasts", "outlast"))
+	s.started("outlasts")
+	addr := n.addr
+	n.kill()
+	receive(t, g.causes, "cause") // it is told to stop
+	told := time.Now()
+	n.listen(addr)
+	s = n.accept(life)
+	if since := time.Since(told); len(s.hello.Live) == 0 && since < life/6 {
+		t.Errorf("%v after the handler was told to stop, and while it runs, a Hello says that it has ended", since)
+	}
+	s.end <- nil
+	g.open["outlasts"] <- nil
+}

@@ -139,7 +139,8 @@ func (w *Worker) loseAll() {
 		return
 	}
 	t.lossAt = time.Time{}
-	lost := 0
+	var lost int
+	var stopping []*attempt
 	w.giveBack(nil, always)
 	w.giveBackEarly(nil, always)
 	t.owed = nil
@@ -152,8 +153,15 @@ func (w *Worker) loseAll() {
 		switch a.phase {
 		case running:
 			a.ctx.end(ErrLeaseLost, time.Now())
+			stopping = append(stopping, a)
 		case ended:
 			w.deliver(a)
+		}
+	}
+	if len(stopping) > 0 {
+		u := w.unwind(len(stopping))
+		for _, a := range stopping {
+			a.unwinding = u
 		}
 	}
 	w.checkIdle()

@@ -45,6 +45,8 @@ type attempt struct {
 	lost   bool
 	lostOn int32
 	lostAt time.Time
+	// unwinding: it was running then.
+	unwinding *unwinding
 	// sentOn is the session that took the result last, at sentAt.
 	sentOn *session
 	sentAt time.Time
@@ -81,6 +83,8 @@ type table struct {
 	linkErr  error // why current is nil
 	lossAt   time.Time
 	loss     *time.Timer // calls loseAll at lossAt; nil while a stream stands
+
+	unwinding *unwinding // nil: none
 }
 
 // accept takes leases: those that find no slot wait in order.
@@ -144,6 +148,11 @@ func (w *Worker) finish(a *attempt, e ending, r result) {
 	w.table.running--
 	w.metrics.running.Dec()
 	a.phase, a.result = ended, r
+	if u := a.unwinding; u != nil {
+		if u.left--; u.left == 0 {
+			w.unwound(u)
+		}
+	}
 	if e.failure != nil && errors.Is(e.cause, ErrStopped) {
 		w.table.cutOff++
 		w.forget(a)

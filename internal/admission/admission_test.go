@@ -475,3 +475,21 @@ func (nullSlots) Abandon(string, uint64) bool              { return false }
 func (nullSlots) Count() int                               { return 0 }
 func (nullSlots) Split(int) Reservation                    { return nullSlots{} }
 func (nullSlots) Deliver([]job.Leased)                     {}
+
+// Of the slots that were reserved those for which nothing was leased are free at once, while
+// what was leased is at its gates, for as long as the server of a lock is away.
+func TestSlotsThatNothingWasLeasedForAreFreeAtOnce(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("b", locks("k")))
+		b.limits.set(func() { b.limits.hang["acquire"] = true })
+		leases := b.lease("ns/b")
+		b.a.Reserve("ns", "q", 100).Deliver(leases)
+		synctest.Wait()
+		b.slots.mu.Lock()
+		open := b.slots.open
+		b.slots.mu.Unlock()
+		if open != 1 {
+			t.Errorf("%d slots are taken while 1 run waits for an answer about its lock", open)
+		}
+	})
+}

@@ -71,7 +71,7 @@ func (r *reservation) Deliver(leases []job.Leased) {
 		}
 		plain = append(plain, leases[i])
 	}
-	if len(plain) > 0 {
+	if len(plain) > 0 || r.Count() > gated { // slots without a lease wait for no gate
 		inner = r.inner.Split(gated)
 		r.inner.Deliver(plain)
 	}

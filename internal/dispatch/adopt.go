@@ -53,9 +53,12 @@ func (d *Dispatcher) adoptKnown(s *Session, a *attempt, now time.Time, fx *effec
 	d.schedule(a)
 }
 
-// adoptUnknown makes an attempt of which only the worker's word is known.
+// adoptUnknown makes an attempt of which only the worker's word is known. The lease was last
+// prolonged by another node, up to renewEvery before the worker lost it, which most often
+// was a moment ago.
 func (d *Dispatcher) adoptUnknown(s *Session, id, record string, token uint64, now time.Time) {
-	a := &attempt{id: id, record: record, token: token, born: now, busy: true, until: now.Add(d.o.LeaseTTL), foreign: true}
+	left := d.o.LeaseTTL - d.o.renewEvery() - d.o.margin()
+	a := &attempt{id: id, record: record, token: token, born: now, busy: true, until: now.Add(left), foreign: true}
 	a.shard = d.o.Store.ShardOf(a.key())
 	a.wantRead = true
 	d.add(a, s)

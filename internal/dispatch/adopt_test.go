@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -412,4 +413,30 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+// A lease of which only the worker's word is known may have been prolonged last a third of its
+// life before the worker came: where Redis does not answer it is given up by that reckoning.
+func TestALeaseByWordIsTrustedForLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.store.setFail(job.ErrUnavailable)
+		_, out := b.connect("w", 1, 1, "7@ns/elsewhere")
+		told := func() bool {
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			return slices.ContainsFunc(out.messages, func(m job.WorkerMessage) bool {
+				c, is := m.(job.Cancellation)
+				return is && c.Reason == job.CancelLeaseLost
+			})
+		}
+		time.Sleep(ttl - ttl/3 - ttl/10 - time.Second)
+		if told() {
+			t.Error("it is given up too soon")
+		}
+		time.Sleep(2 * time.Second)
+		if !told() {
+			t.Error("it is trusted longer than it may live")
+		}
+	})
 }

@@ -30,7 +30,7 @@ type Dispatcher struct {
 		armed    time.Time  // what the clock sleeps until
 		io       []*attempt // wait for the store
 		pending  int        // events that the ledger has not answered for good
-		short    bool       // slots that come back unused are news: since the last word of them somebody was told of too few
+		short    uint64     // the turn in which somebody was last told of too few slots: those reserved until then are news if they come back unused
 		reserved int        // reservations with slots that are not delivered
 		draining bool
 		failing  bool // the last call to the store failed

@@ -18,7 +18,7 @@ func (d *Dispatcher) Demand() []job.QueueDemand {
 	}
 	// Whoever hears this does not hear of reserved slots, and waits for those of them
 	// that come back unused.
-	d.mu.short = d.mu.short || d.mu.reserved > 0
+	d.mu.short = d.mu.turns
 	demand := make([]job.QueueDemand, 0, len(d.mu.crews))
 	for _, c := range d.allCrews() {
 		demand = append(demand, job.QueueDemand{Namespace: c.queue.namespace, Queue: c.queue.queue, Free: c.free, Ahead: c.wait})

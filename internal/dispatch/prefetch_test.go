@@ -291,3 +291,34 @@ func TestSlotsThatComeFreeAreNotPromised(t *testing.T) {
 		s.Close("cut", nil)
 	})
 }
+
+// Freed says how many slots came free; a place to wait for one is none.
+func TestPlacesToWaitAreNotFreeSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connect("w", 2, 1)
+		b.deliver("a", "b")
+		b.d.mu.Lock()
+		s.hello.Prefetch = 100
+		s.pace = pace{last: 10_000}
+		s.changed()
+		b.d.mu.Unlock()
+		r := b.d.Prefetch("ns", "q", 5)
+		if r.Count() != 5 {
+			t.Fatalf("%d places", r.Count())
+		}
+		b.d.Reserve("ns", "q", 1) // somebody waits
+		freed := 0
+		hear := func(slots []Freed) {
+			for _, x := range slots {
+				freed += x.N
+			}
+		}
+		b.freed.Store(&hear)
+		r.Deliver(nil)
+		b.wantFree(0)
+		if freed != 0 {
+			t.Errorf("no slot is free, and %d are said to have come free", freed)
+		}
+	})
+}

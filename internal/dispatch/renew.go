@@ -10,7 +10,6 @@ import (
 
 // Bounds of one round with the store and of one script call in it.
 const (
-	maxRound   = 4096
 	maxRenewed = job.MaxLeasesPerCall
 )
 
@@ -43,7 +42,7 @@ func (d *Dispatcher) ioLoop(ctx context.Context) {
 // nothing waits.
 func (d *Dispatcher) ioRound(ctx context.Context) bool {
 	d.mu.Lock()
-	n := min(len(d.mu.io), maxRound)
+	n := len(d.mu.io)
 	batch := d.mu.io[:n:n]
 	d.mu.io = d.mu.io[n:]
 	if len(d.mu.io) == 0 {

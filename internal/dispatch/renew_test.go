@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -219,6 +220,80 @@ func TestCancelAttempt(t *testing.T) {
 		b.wantEvents("Settle a cancelled")
 		if b.d.CancelAttempt(record, token) {
 			t.Error("cancelled what has ended")
+		}
+	})
+}
+
+// deadShard answers renewals of all shards but one, whose server is away: a call with it in
+// takes all the time it has.
+type deadShard struct {
+	*fakeStore
+	dead int
+}
+
+func (s deadShard) Renew(ctx context.Context, requests []job.RenewRequest) []job.RenewReply {
+	var up []job.RenewRequest
+	for _, r := range requests {
+		if r.Shard != s.dead {
+			up = append(up, r)
+		}
+	}
+	answers := s.fakeStore.Renew(ctx, up)
+	if len(up) == len(requests) {
+		return answers
+	}
+	<-ctx.Done()
+	replies := make([]job.RenewReply, len(requests))
+	for i, r := range requests {
+		if r.Shard == s.dead {
+			replies[i].Err = errors.New("away")
+			continue
+		}
+		replies[i], answers = answers[0], answers[1:]
+	}
+	return replies
+}
+
+// A shard that cannot be reached must not cost the leases of the others (renew.go), however
+// many a node has.
+func TestADeadShardCostsNoOtherLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.d.mu.Lock()
+		b.d.o.Store = deadShard{b.store, 0}
+		b.d.mu.Unlock()
+		const n = 20_000
+		s, out := b.connect("w", n, 1)
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf("%06d%s", i, "xx"[:i%3]) // lengths 6 to 8: shards 2, 3, 0
+		}
+		r := b.d.Reserve("ns", "q", n)
+		leases := make([]job.Leased, n)
+		ids := make([]string, n)
+		healthy := map[string]bool{}
+		for i, name := range names {
+			l := b.lease(name)
+			l.Definition.Timeout = time.Hour
+			leases[i], ids[i] = l, job.LeaseID(l.Record, l.State.Token)
+			healthy[ids[i]] = l.Shard != 0
+		}
+		r.Deliver(leases)
+		s.Started(ids)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		lost := 0
+		for _, m := range out.messages {
+			if c, is := m.(job.Cancellation); is {
+				for _, id := range c.LeaseIDs {
+					if healthy[id] {
+						lost++
+					}
+				}
+			}
+		}
+		if lost > 0 {
+			t.Errorf("%d leases of shards that answer were lost", lost)
 		}
 	})
 }

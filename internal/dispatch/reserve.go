@@ -15,6 +15,7 @@ type Reservation struct {
 	parts []part
 	open  bool // counted among those that a drain waits for
 	done  bool
+	turn  uint64 // in which they were reserved
 	// advance: the sessions are spacious, see there.
 	advance bool
 }
@@ -37,7 +38,7 @@ func (d *Dispatcher) reserve(r *Reservation, n int) *Reservation {
 	defer d.mu.Unlock()
 	d.share(r, n)
 	if r.count < n {
-		d.mu.short = true
+		d.mu.short = d.mu.turns
 	}
 	d.open(r)
 	return r
@@ -83,6 +84,7 @@ func (d *Dispatcher) share(r *Reservation, n int) {
 		h.Fix(t)
 	}
 	d.mu.turns++
+	r.turn = d.mu.turns
 	r.advance = !r.ahead
 	for _, p := range r.parts {
 		p.s.book(r, p.n)
@@ -138,7 +140,7 @@ func (r *Reservation) Advance() bool { return r.advance }
 
 // Split moves up to n of the reserved slots to a reservation of their own.
 func (r *Reservation) Split(n int) *Reservation {
-	other := &Reservation{d: r.d, queue: r.queue, ahead: r.ahead, advance: r.advance}
+	other := &Reservation{d: r.d, queue: r.queue, ahead: r.ahead, turn: r.turn, advance: r.advance}
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
 	for i := range r.parts {
@@ -196,11 +198,11 @@ func (r *Reservation) Deliver(leases []job.Leased) {
 	for s, batch := range batches {
 		d.assign(s, batch, &fx)
 	}
-	if used < r.count && d.mu.short {
-		d.mu.short, fx.demand = false, true
+	if used < r.count && r.missed() {
+		fx.demand = true
 		for _, p := range r.parts {
 			if p.n > 0 && p.s.open() {
-				fx.freed(p.s, p.n)
+				fx.freed(p.s, r.slots(p.n))
 			}
 		}
 	}
@@ -222,6 +224,7 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 	a.until = d.trust(now, left)
 	late := a.until.Sub(now) < d.o.leastLife()
 	s := r.take(d)
+	taken := s
 	if s != nil && !s.hello.StartsAfter && l.StartAt.After(now) {
 		s = nil
 	}
@@ -232,6 +235,9 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 		}
 		d.add(a, nil)
 		d.giveBack(a, why, fx)
+		if taken != nil && r.missed() { // its slot is as free as it was
+			fx.freed(taken, r.slots(1))
+		}
 		return nil
 	}
 	a.busy = true
@@ -245,6 +251,17 @@ func attemptOf(l *job.Leased, now time.Time) *attempt {
 		id: job.LeaseID(l.Record, l.State.Token), record: l.Record, token: l.State.Token, shard: l.Shard, born: now,
 		rec: &job.Record{Definition: l.Definition, State: l.State, IndexMS: l.DeadlineMS},
 	}
+}
+
+// missed tells whether somebody has been told of too few slots since these were reserved.
+func (r *Reservation) missed() bool { return r.turn <= r.d.mu.short }
+
+// slots is how many slots n of what is reserved are: a place to wait for one is none.
+func (r *Reservation) slots(n int) int {
+	if r.ahead {
+		return 0
+	}
+	return n
 }
 
 // take finds the session of the next lease: the reserved ones in turn, then any

@@ -385,3 +385,59 @@ func TestDrainWaitsForWhatIsBeingLeased(t *testing.T) {
 		})
 	}
 }
+
+// Whoever waits for slots hears of a slot whose lease came too late to be started: it is free.
+func TestSlotOfALateLeaseIsNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.connect("w", 1, 1)
+		r := b.d.Reserve("ns", "q", 1)
+		if b.d.Reserve("ns", "q", 1).Count() != 0 { // own shards wait from here on
+			t.Fatal("no slot was left")
+		}
+		freed := 0
+		hear := func(slots []Freed) {
+			for _, x := range slots {
+				freed += x.N
+			}
+		}
+		b.freed.Store(&hear)
+		l := b.lease("late")
+		l.DeadlineMS = time.Now().UnixMilli() + 1
+		r.Deliver([]job.Leased{l})
+		b.wantEvents("Return late")
+		b.wantFree(1)
+		if freed != 1 {
+			t.Errorf("a slot is free again, and %d were told of", freed)
+		}
+	})
+}
+
+// Each reservation that others missed is news when it comes back unused, whatever came back
+// before it.
+func TestEachUnusedReservationIsNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.connect("w", 2, 1)
+		first, second := b.d.Reserve("ns", "q", 1), b.d.Reserve("ns", "q", 1)
+		if b.d.Reserve("ns", "q", 1).Count() != 0 {
+			t.Fatal("a slot was left")
+		}
+		freed := 0
+		hear := func(slots []Freed) {
+			for _, x := range slots {
+				freed += x.N
+			}
+		}
+		b.freed.Store(&hear)
+		first.Deliver(nil)
+		second.Deliver(nil)
+		if freed != 2 {
+			t.Errorf("2 slots are free again, and %d were told of", freed)
+		}
+		b.d.Reserve("ns", "q", 2).Deliver(nil)
+		if freed != 2 {
+			t.Errorf("%d slots were told of that nobody had missed", freed-2)
+		}
+	})
+}

@@ -129,6 +129,7 @@ type workerStream struct {
 	session job.WorkerSession
 	said    job.Hello
 	over    bool
+	unsent  []job.WorkerMessage // of a stream that ended before its session began
 }
 
 // age is when the worker is to connect anew.
@@ -190,8 +191,11 @@ func (s *workerStream) end(err error) error {
 	s.mu.Lock()
 	s.over = true
 	session := s.session
-	s.mu.Unlock()
 	unsent := s.out.close()
+	if session == nil {
+		s.unsent = unsent // for read, should a session be about to begin
+	}
+	s.mu.Unlock()
 	if session != nil {
 		if left && s.drained.Load() {
 			session.Left()
@@ -243,7 +247,7 @@ func (s *workerStream) read() error {
 		return stopStatus(err)
 	}
 	if !s.begin(session, hello) {
-		session.Close("stream ended", s.out.close())
+		session.Close("stream ended", s.unsent)
 		return nil
 	}
 	if err := s.refuse(foreign, notYours); err != nil {

@@ -141,11 +141,11 @@ func (s *Scheduler) unused(l job.Lane, n int) {
 // permitLimit is how many of the n leases that a permit and the slots allow the
 // queue's limits allow; ok is false when there is nothing to lease. The holder then
 // hears when to ask again, as the lane's first due time.
-func (s *Scheduler) permitLimit(ctx context.Context, node string, p job.Permit, n int) (granted int, ok bool) {
+func (s *Scheduler) permitLimit(ctx context.Context, node string, p job.Permit, until time.Time, n int) (granted int, ok bool) {
 	if !s.limited(p.Lane) {
 		return n, true
 	}
-	valid, cancel := context.WithTimeout(ctx, p.ValidFor)
+	valid, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	grant := s.o.Limits.Take(valid, []job.QueueAsk{{
 		Queue: job.QueueKey{Namespace: p.Lane.Namespace, Queue: p.Lane.Queue}, N: n,

@@ -250,3 +250,23 @@ func TestHolderKeepsToThePeersWord(t *testing.T) {
 		b.wantPermits(2)
 	})
 }
+
+// A call under a permit begins while that is valid, counted from its acceptance, whatever it waits for.
+func TestLimitsAreNotWaitedForLongerThanThePermitIsValid(t *testing.T) {
+	run(t, func(b *bed) {
+		f := b.limited(9)
+		b.slots.done("q", 9)
+		b.lose(0)
+		b.store.put(0, laneOf(1), time.Now().UnixMilli())
+		a := b.s.Accept("h", job.Permit{ID: 1, Shard: 0, Lane: laneOf(1), N: 1, LockValue: b.store.locks[0], ValidFor: job.PermitValidity})
+		accepted := time.Now()
+		after(job.PermitValidity * 9 / 10) // it waits for one of the leasers
+		f.trip = job.PermitValidity * 9 / 10
+		a.Lease(t.Context())
+		for _, c := range b.store.leasing() {
+			if at := c.at.Sub(accepted); at > job.PermitValidity {
+				t.Errorf("a call under a permit of %v began after %v", job.PermitValidity, at)
+			}
+		}
+	})
+}

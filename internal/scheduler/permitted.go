@@ -77,7 +77,7 @@ func (a *Accepted) lease(ctx context.Context) (request job.LeaseRequest, r job.L
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitLife)
 	defer cancel()
 	s, p, slots, node := a.s, a.permit, a.slots, a.node
-	n, ok := s.permitLimit(ctx, node, p, slots.Count())
+	n, ok := s.permitLimit(ctx, node, p, a.until, slots.Count())
 	if !ok {
 		slots.Deliver(nil)
 		return request, r

@@ -10,7 +10,7 @@ import (
 )
 
 // Scheduler leases the due records of the shards that this node holds. Make one
-// with New, run it with Run, once. Of the other methods only Permitted blocks.
+// with New, run it with Run, once. Besides it only [Accepted.Lease] blocks.
 type Scheduler struct {
 	o       Options
 	metrics *metrics
