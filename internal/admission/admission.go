@@ -25,6 +25,8 @@ type Admission struct {
 		live     map[attemptKey]*live
 		errands  errands
 		rests    map[job.QueueKey]restingQueue
+		rooms    uint64                  // how often a queue may have got room
+		roomOf   map[job.QueueKey]uint64 // the last time for each, by that count
 		promises map[job.QueueKey]promise
 		readings map[string]reading // circuits by the name of their cell
 	}
@@ -51,6 +53,7 @@ func New(o Options) (*Admission, error) {
 	a := &Admission{o: o, metrics: m, settingsWake: make(chan struct{}, 1), errandWake: make(chan struct{}, 1), keepWake: make(chan struct{}, 1)}
 	a.mu.live = make(map[attemptKey]*live)
 	a.mu.rests = make(map[job.QueueKey]restingQueue)
+	a.mu.roomOf = make(map[job.QueueKey]uint64)
 	a.mu.promises = make(map[job.QueueKey]promise)
 	a.mu.readings = make(map[string]reading)
 	a.ctx, a.cancel = context.WithCancel(context.Background())

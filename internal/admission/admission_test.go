@@ -493,3 +493,22 @@ func TestSlotsThatNothingWasLeasedForAreFreeAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// Room that there is since Redis has answered is asked for at once.
+func TestRoomThatComesWithTheAnswerIsNotMissed(t *testing.T) {
+	run(t, func(b *bed) {
+		b.settings(job.QueueSettings{MaxConcurrency: 1})
+		b.put(recurring("a"))
+		b.deliver("ns/a")
+		b.wantGot("ns/a")
+		b.limits.set(func() { b.limits.counted = func() { b.a.room(queueQ) } })
+		if g := b.take(1); g.N != 0 || g.Limit != job.LimitRoom {
+			t.Fatalf("grant %+v of a full queue", g)
+		}
+		b.limits.set(func() { b.limits.counted = nil })
+		calls := b.limits.count("rooms")
+		if b.take(1); b.limits.count("rooms") != calls+1 {
+			t.Error("the queue rests although somebody said that it has room")
+		}
+	})
+}

@@ -192,6 +192,8 @@ func (a *Admission) wake(w wakeUp) {
 func (a *Admission) room(q job.QueueKey) {
 	a.mu.Lock()
 	delete(a.mu.rests, q)
+	a.mu.rooms++
+	a.mu.roomOf[q] = a.mu.rooms
 	a.mu.Unlock()
 	a.o.OnRoom(q.Namespace, q.Queue)
 }

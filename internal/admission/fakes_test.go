@@ -27,8 +27,8 @@ type fakeLimits struct {
 	calls    map[string]int
 	down     map[string]bool // calls that fail
 	hang     map[string]bool // calls that never answer
-	// before runs before a swap has its effect.
-	before func()
+	// before runs before a swap has its effect, counted after rooms have been.
+	before, counted func()
 }
 
 type waiter struct {
@@ -188,6 +188,9 @@ func (f *fakeLimits) Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, erro
 		if err == nil {
 			rooms[i] = max(0, a.Limit-len(f.units[a.Name]))
 		}
+	}
+	if f.counted != nil {
+		f.counted()
 	}
 	return rooms, err
 }

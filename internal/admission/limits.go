@@ -121,7 +121,7 @@ func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGr
 			grants[i].N = ask.N
 		}
 	}
-	asked := slices.Clone(grants)
+	asked, rooms := slices.Clone(grants), a.mu.rooms
 	a.mu.Unlock()
 	a.takeRoom(ctx, asks, grants)
 	a.takeRates(ctx, asks, grants)
@@ -129,8 +129,12 @@ func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGr
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, ask := range asks {
-		if asked[i].N > 0 {
-			a.rest(ask.Queue, &grants[i], now)
+		if asked[i].N == 0 {
+			continue
+		}
+		a.rest(ask.Queue, &grants[i], now)
+		if grants[i].Limit != job.NoLimit && a.mu.roomOf[ask.Queue] > rooms {
+			delete(a.mu.rests, ask.Queue) // the answer may not know of the room
 		}
 	}
 	return grants

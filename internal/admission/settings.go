@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -67,6 +68,9 @@ func (a *Admission) readSettings() error {
 			a.o.OnPaused(q, false)
 		}
 	}
+	a.mu.Lock()
+	maps.DeleteFunc(a.mu.roomOf, func(q job.QueueKey, _ uint64) bool { _, limited := now[q]; return !limited })
+	a.mu.Unlock()
 	for q, s := range now {
 		if s.Paused && !(*before)[q].Paused {
 			a.o.OnPaused(q, true)

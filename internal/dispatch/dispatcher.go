@@ -213,6 +213,9 @@ func (d *Dispatcher) lose(a *attempt, over bool, fx *effects) {
 		return
 	}
 	a.over = true
+	if !over { // a result may be stored all the same, which is told as well
+		a.foreign, a.told = true, false
+	}
 	a.session.cancel(a, job.CancelLeaseLost)
 }
 

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -218,5 +219,22 @@ func TestReturnIsRepeatedUntilItIsStored(t *testing.T) {
 		if n := b.remembered(); n != 0 {
 			t.Errorf("%d attempts are remembered", n)
 		}
+	})
+}
+
+// Whoever keeps something for attempts hears of the end of one that this node gave up, and whose
+// result was stored all the same.
+func TestAResultAfterTheTrustEndedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, _ := b.connect("w", 1, 1)
+		ids := b.deliver("a")
+		s.Started(ids)
+		b.store.setFail(errors.New("away"))
+		time.Sleep(ttl)
+		b.wantHeard("gone ns/a")
+		b.store.setFail(nil)
+		s.Results(ok(ids[0])) // nobody has reaped it yet: it counts
+		b.wantHeard("succeeded ns/a")
 	})
 }

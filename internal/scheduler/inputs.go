@@ -85,6 +85,7 @@ func (s *Scheduler) Waits(namespace string, names []string) bool {
 func (s *Scheduler) LimitsChanged(namespace, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.rooms++
 	if s.backlog.rouse(queue{namespace, name}) {
 		s.wake.Signal()
 	}

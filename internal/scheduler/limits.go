@@ -27,6 +27,9 @@ func (s *Scheduler) limit(ctx context.Context, calls []*call) []*call {
 		return calls
 	}
 	asking, cancel := context.WithTimeout(ctx, limitTimeout)
+	s.mu.Lock()
+	rooms := s.rooms
+	s.mu.Unlock()
 	grants := s.o.Limits.Take(asking, asks)
 	cancel()
 	left := make([]int, len(grants))
@@ -47,8 +50,11 @@ func (s *Scheduler) limit(ctx context.Context, calls []*call) []*call {
 	}
 	for i, g := range grants {
 		if g.N < asks[i].N {
-			q := asks[i].Queue
-			s.backlog.rest(job.Lane{Namespace: q.Namespace, Queue: q.Queue}, now.Add(max(g.Again, minRest)))
+			q, rest := asks[i].Queue, max(g.Again, minRest)
+			if rooms != s.rooms { // there may be room that the answer does not know of
+				rest = minRest
+			}
+			s.backlog.rest(job.Lane{Namespace: q.Namespace, Queue: q.Queue}, now.Add(rest))
 		}
 	}
 	s.wake.Signal()

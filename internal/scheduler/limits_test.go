@@ -270,3 +270,31 @@ func TestLimitsAreNotWaitedForLongerThanThePermitIsValid(t *testing.T) {
 		}
 	})
 }
+
+// slowLimits answers as it was when it was asked.
+type slowLimits struct{ *fakeLimits }
+
+func (s slowLimits) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
+	grants := s.fakeLimits.Take(ctx, asks)
+	time.Sleep(200 * time.Millisecond) // for another queue, whose server is slow
+	return grants
+}
+
+// A queue without room is asked for again before its time if somebody says that there is some, also
+// while the answer, that there is none, is on its way.
+func TestRoomThatComesWhileItIsAskedForIsNotMissed(t *testing.T) {
+	run(t, func(b *bed) {
+		f := b.limited(0)
+		f.again = 5 * time.Second
+		b.s.o.Limits = slowLimits{f}
+		b.slots.done("q", 9)
+		b.create(0, laneOf(1), 0, 1)
+		after(100 * time.Millisecond) // it is asked for
+		f.allow("q", 9)
+		b.s.LimitsChanged("ns", "q") // e.g. it is resumed
+		after(time.Second)
+		if n := b.slots.count(); n != 1 {
+			t.Errorf("%d leases a second after there is room", n)
+		}
+	})
+}

@@ -36,6 +36,7 @@ type state struct {
 	// doubtful is how many calls of a shard under peers' permits are repeated.
 	doubtful map[int]int
 	backlog  backlog
+	rooms    uint64 // how often LimitsChanged was called
 	pace     pacer
 	outlook  outlook
 	peers    map[string]*peer
