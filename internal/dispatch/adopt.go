@@ -49,6 +49,9 @@ func (d *Dispatcher) adoptKnown(s *Session, a *attempt, now time.Time, fx *effec
 			fx.notices = d.appendStart(fx.notices, a)
 		}
 		d.begin(a, now)
+		if a.cancelled || a.rec != nil && a.rec.State.Cancel {
+			s.cancel(a, job.CancelRequested) // the word may have been lost with the stream
+		}
 	}
 	d.schedule(a)
 }

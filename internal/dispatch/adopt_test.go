@@ -440,3 +440,29 @@ func TestALeaseByWordIsTrustedForLess(t *testing.T) {
 		}
 	})
 }
+
+// A cancel request that was sent into a stream that had broken is repeated to the worker's next one.
+func TestACancelThatWasLostWithTheStreamIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		s, old := b.connect("w", 1, 1)
+		l := b.lease("a")
+		l.Definition.Timeout = time.Hour
+		id := job.LeaseID(l.Record, l.State.Token)
+		b.d.Reserve("ns", "q", 1).Deliver([]job.Leased{l})
+		s.Started([]string{id})
+		time.Sleep(time.Second)
+		b.store.update("ns/a", func(f *fakeLease) { // somebody cancels the run
+			f.rec.State.Cancel = true
+			f.rec.State.Revision++
+		})
+		b.d.CancelAttempt(l.Record, l.State.Token)
+		b.wantSent(old, "lease a", "cancel a requested") // which goes nowhere: the network is cut
+		time.Sleep(15 * time.Second)
+		s.Close("keepalive", nil)
+		time.Sleep(time.Second)
+		_, out := b.connect("w", 1, 2, id)
+		time.Sleep(time.Minute)
+		b.wantSent(out, "cancel a requested")
+	})
+}

@@ -9,8 +9,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// scanLoop reads the first due times of all shards once a period, and those of
-// newly acquired shards at once.
+// scanLoop reads the first due times of all shards once a period.
 func (s *Scheduler) scanLoop(ctx context.Context) {
 	t := time.NewTicker(s.o.Rescan)
 	defer t.Stop()
@@ -18,10 +17,21 @@ func (s *Scheduler) scanLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.unread:
-			s.rescan(ctx, false)
 		case <-t.C:
 			s.rescan(ctx, true)
+		}
+	}
+}
+
+// readLoop reads those of newly acquired shards at once, also while a rescan waits for a
+// server that is away.
+func (s *Scheduler) readLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.unread:
+			s.rescan(ctx, false)
 		}
 	}
 }

@@ -75,6 +75,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		wg.Go(func() { s.leaseLoop(ctx) })
 	}
 	wg.Go(func() { s.scanLoop(ctx) })
+	wg.Go(func() { s.readLoop(ctx) })
 	wg.Go(func() { every(ctx, s.o.Reap, s.reap) })
 	wg.Go(func() { every(ctx, s.o.Sweep, s.sweep) })
 	<-ctx.Done()

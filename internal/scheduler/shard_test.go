@@ -213,3 +213,23 @@ func TestAShardThatIsAwayHidesNoOther(t *testing.T) {
 		b.wantServed(2)
 	})
 }
+
+// The lanes of a shard that is won are read at once, also while a server of other shards is away.
+func TestANewShardIsReadWhileAServerIsAway(t *testing.T) {
+	run(t, func(b *bed) {
+		b.acquire(1)
+		after(500 * time.Millisecond)
+		b.store.set(func() { b.store.away = map[int]bool{1: true} })
+		b.slots.done("q", 9)
+		after(600 * time.Millisecond) // a rescan is under way
+		b.store.put(2, laneOf(1), time.Now().UnixMilli())
+		b.acquire(2)
+		won := time.Now()
+		for b.slots.count() == 0 && time.Since(won) < 20*time.Second {
+			after(10 * time.Millisecond)
+		}
+		if took := time.Since(won); took > 100*time.Millisecond {
+			t.Errorf("what is due in a shard that was won is leased after %v", took)
+		}
+	})
+}
