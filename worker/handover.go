@@ -86,7 +86,7 @@ func (w *Worker) live(epoch int32) []string {
 	now := time.Now()
 	for _, p := range []phase{running, early, ended} {
 		for _, a := range w.table.attempts {
-			if a.phase == p && (!a.lost || w.hangs(a, now)) && len(ids) < most {
+			if a.phase == p && (!a.lost || a.counts() || w.hangs(a, now)) && len(ids) < most {
 				a.known, a.named = epoch, true
 				ids = append(ids, a.id)
 			}
@@ -94,6 +94,10 @@ func (w *Worker) live(epoch int32) []string {
 	}
 	return ids
 }
+
+// counts tells whether an attempt has a result that may still be accepted: what this process's
+// clock says of a lease is on the safe side.
+func (a *attempt) counts() bool { return a.phase == ended && !a.void }
 
 // hangs tells whether an attempt has only its slot left: its handler goes on although its
 // lease has ended beyond doubt. A node that is told of it says that it is lost, and takes

@@ -209,8 +209,8 @@ func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
 	}
 	n.listen(addr)
 	s = n.accept(ttl)
-	if len(s.hello.Live) != 0 && time.Since(killed) < life {
-		t.Errorf("%v are no longer this worker's", s.hello.Live)
+	if got := live(s); !slices.Equal(got, []string{"failed"}) && time.Since(killed) < life {
+		t.Errorf("a Hello names %q, want what has a result that nobody has acknowledged", got)
 	}
 	// A failure by loss is nobody's failure; what ended by itself is told once.
 	if r := s.result("failed"); r.Outcome != failed {
@@ -464,4 +464,27 @@ func TestNoHelloDisclaimsAHandlerThatIsEnding(t *testing.T) {
 	}
 	s.end <- nil
 	g.open["outlasts"] <- nil
+}
+
+// A result that waits is worth a lease that may still live: a Hello names it, however long the
+// stream was away. One that is not named a node takes for lost, and starts the run again.
+func TestASuccessThatWaitsIsNamed(t *testing.T) {
+	n := newNode(t)
+	g := newGates("done", "runs")
+	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 2}, g.handlers())
+	const life = 6 * time.Second
+	s := n.accept(life)
+	s.lease(leaseOf("done", "gate"), leaseOf("runs", "gate"))
+	s.started("done", "runs")
+	addr := n.addr
+	g.open["done"] <- nil
+	s.result("done") // it is not acknowledged
+	n.kill()
+	receive(t, g.causes, "cause") // the time of all leases is up, as far as the worker can tell
+	n.listen(addr)
+	s = n.accept(life)
+	if got := live(s); len(got) == 0 || got[0] != "done" {
+		t.Errorf("a Hello names %q, want the run that has succeeded", got)
+	}
+	s.end <- nil
 }

@@ -466,7 +466,8 @@ const (
 	Hold_REASON_LOCK Hold_Reason = 2
 	// `key` is the target, which is backing off or being probed.
 	Hold_REASON_TARGET Hold_Reason = 3
-	// Recovery is paced by the queue's budget.
+	// Recovery is paced by the budget of the queue `key`; without one, the run has lost
+	// two workers in a row and starts apart from what ran beside it.
 	Hold_REASON_PACE Hold_Reason = 4
 	// The queue is at its concurrency limit.
 	Hold_REASON_QUEUE Hold_Reason = 5
