@@ -17,7 +17,7 @@ func TestChaosWorkers(t *testing.T) {
 	inTurn(t)
 	runTrials(t, bedOptions{},
 		trial{ID: "T04", Name: "a worker freezes for two leases", Bound: silentBound, Inject: freezeWorker},
-		trial{ID: "T05", Name: "workers are killed", Bound: twiceBound, Inject: killWorkers},
+		trial{ID: "T05", Name: "workers are killed", Bound: apartBound, Inject: killWorkers},
 		trial{ID: "T21", Name: "a worker's packets are lost, its streams stay open", Bound: silentBound, Inject: silenceWorker},
 		trial{ID: "T23", Name: "streams of workers break, and nodes drain, again and again", Bound: twiceBound, Inject: stormStreams, LongOnly: true},
 	)
@@ -31,6 +31,11 @@ func silentBound(lock, lease time.Duration) time.Duration {
 // twiceBound: where losses follow each other faster than leases end, a run may lose
 // its worker twice in a row.
 func twiceBound(lock, lease time.Duration) time.Duration { return 2 * workerBound(lock, lease) }
+
+// apartBound: a run that has lost two workers stands apart before it starts again.
+func apartBound(lock, lease time.Duration) time.Duration {
+	return max(twiceBound(lock, lease), workerBound(lock, lease)+standsApart)
+}
 
 // live are the executions of a worker that have started and not ended, by run.
 func (b *bed) live(worker string) map[string]check.Event {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // Check judges a history. Findings are ordered by job.
@@ -128,7 +130,11 @@ func (h *History) finished(run string, all []*execution, r *Report) {
 	last := all[len(all)-1]
 	limit := h.by(last.AtNS, h.Bounds.Longest+h.Bounds.Settle)
 	if h.explained(last) {
-		limit = h.by(limit, h.Bounds.LeaseTTL+h.Bounds.Lag+h.Bounds.Grace)
+		again := h.Bounds.LeaseTTL + h.Bounds.Lag + h.Bounds.Grace
+		if len(all) >= lease.PoisonLosses-1 {
+			again += lease.Apart
+		}
+		limit = h.by(limit, again)
 	}
 	if h.EndNS > limit {
 		r.find(Unfinished, last.Job, "%s started on %s at %s and never ended, nor was it repeated", run, last.Worker, clock(last.AtNS))

@@ -241,6 +241,28 @@ func TestNeverEndedIsFound(t *testing.T) {
 	}
 }
 
+// TestTheLastStartStandsApart: a run that has lost two workers has longer to start again,
+// but not for ever.
+func TestTheLastStartStandsApart(t *testing.T) {
+	for _, tt := range []struct {
+		losses int
+		end    time.Duration // after the last one
+		want   int
+	}{{1, 10 * time.Second, 1}, {2, 10 * time.Second, 0}, {2, 20 * time.Second, 1}} {
+		s := newScript().calm(0, 3000)
+		last := int64(4000)
+		for n := range tt.losses {
+			last = int64(4000 + 4000*n)
+			s.add(call{nominal: 4000, start: last, length: -1, worker: fmt.Sprint("w", n)}).fault(stopped(last+100, last+200, fmt.Sprint("w", n)))
+		}
+		s.h.EndNS = at(last) + int64(tt.end)
+		s.h.Promises[0].UntilMS = second*1000 + 5000
+		if got := Check(s.h).Findings; len(got) != tt.want {
+			t.Errorf("%d losses, %v ago: found %v, want %d", tt.losses, tt.end, got, tt.want)
+		}
+	}
+}
+
 func TestJobsOutsideOfPromises(t *testing.T) {
 	s := newScript().calm(0, 9000)
 	s.h.Promises = append(s.h.Promises, Promise{Job: "gone"})
