@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -83,7 +84,7 @@ func newReader(texts map[string]string) *reader {
 	for _, written := range slices.Sorted(maps.Keys(texts)) { // the plain key first
 		key := strings.TrimSuffix(written, fromEnv)
 		r.unless(r.texts[key] == "", key, "is given twice, once as "+key+fromEnv)
-		r.texts[key] = texts[written]
+		r.texts[key] = strings.TrimSpace(texts[written])
 	}
 	return r
 }
@@ -110,10 +111,7 @@ func (r *reader) text(key, other string) string {
 	if !slices.Contains(r.known, key) {
 		r.known = append(r.known, key)
 	}
-	if v := strings.TrimSpace(r.texts[key]); v != "" {
-		return v
-	}
-	return other
+	return cmp.Or(r.texts[key], other)
 }
 
 // clip keeps what comes back to a caller short.

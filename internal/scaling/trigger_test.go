@@ -58,6 +58,7 @@ func TestParseRefuses(t *testing.T) {
 		"the same twice":         {map[string]string{"queue": "mail, mail"}, `queue has "mail" twice`},
 		"too many":               {map[string]string{"queue": strings.Repeat("a,", MaxQueues) + "a"}, "queue has"},
 		"no target":              {map[string]string{"targetBacklog": ""}, "targetBacklog is missing: give targetBacklog, targetLag or both"},
+		"blanks are no target":   {map[string]string{"targetBacklog": " "}, "targetBacklog is missing: give targetBacklog, targetLag or both"},
 		"no number":              {map[string]string{"targetBacklog": "ten"}, `targetBacklog is "ten", want a number`},
 		"not a number":           {map[string]string{"targetBacklog": "NaN"}, "targetBacklog is"},
 		"nothing each":           {map[string]string{"targetBacklog": "0"}, "targetBacklog is"},

@@ -57,7 +57,7 @@ func (s *Scheduler) repeat(ctx context.Context, request job.LeaseRequest, r job.
 		r = s.o.Store.Lease(ctx, []job.LeaseRequest{request})[0]
 		s.metrics.leased(len(r.Leased), r.Err)
 	}
-	return r, deliver(asked, s.reserveFor(asked, r.Leased), r.Leased)
+	return r, s.deliver(asked, s.reserveFor(asked, r.Leased), r.Leased)
 }
 
 // reserveFor takes slots for what was leased without any. If they are too few, the rest

@@ -51,7 +51,7 @@ func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
 	got := make([][]int, len(calls))
 	for i, c := range calls {
 		c.startAt(replies[i], sent, arrived)
-		got[i] = deliver(c.quotas, c.slots, replies[i].Leased)
+		got[i] = s.deliver(c.quotas, c.slots, replies[i].Leased)
 		s.metrics.leased(len(replies[i].Leased), replies[i].Err)
 	}
 	s.mu.Lock()
@@ -66,10 +66,12 @@ func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
 }
 
 // deliver hands each lane's leases to the slots reserved for it and returns how
-// many there were. Every reservation with slots ends here.
-func deliver(quotas []job.LaneQuota, slots []Reservation, leased []job.Leased) []int {
+// many there were. Every reservation with slots ends here. A record may be indexed under
+// another lane than its own, after a write that was lost in part: then its lease goes to
+// workers of its own queue, or back.
+func (s *Scheduler) deliver(quotas []job.LaneQuota, slots []Reservation, leased []job.Leased) []int {
 	got := make([]int, len(quotas))
-	if len(quotas) == 1 {
+	if len(quotas) == 1 && allOf(leased, quotas[0].Lane) {
 		got[0] = len(leased)
 		slots[0].Deliver(leased)
 		return got
@@ -81,8 +83,22 @@ func deliver(quotas []job.LaneQuota, slots []Reservation, leased []job.Leased) [
 	for i, q := range quotas {
 		got[i] = len(byLane[q.Lane])
 		slots[i].Deliver(byLane[q.Lane])
+		delete(byLane, q.Lane)
+	}
+	for lane, strays := range byLane {
+		s.o.Slots.Reserve(lane.Namespace, lane.Queue, len(strays)).Deliver(strays)
 	}
 	return got
+}
+
+// allOf tells whether all leases are of the lane.
+func allOf(leased []job.Leased, lane job.Lane) bool {
+	for i := range leased {
+		if leased[i].State.Lane != lane {
+			return false
+		}
+	}
+	return true
 }
 
 // finish takes what a call taught about the shard. The caller holds mu, and

@@ -105,6 +105,40 @@ func TestBacklogDrainsWithFewCalls(t *testing.T) {
 	})
 }
 
+// TestLeasesOfAnotherLane: what was found under a lane that is not its own goes to workers of
+// its own queue, or back, and to no worker that does not serve it.
+func TestLeasesOfAnotherLane(t *testing.T) {
+	stray := job.Leased{Record: "stray", State: job.State{Lane: laneOf(3, "other")}}
+	own := job.Leased{Record: "own", State: job.State{Lane: laneOf(1)}}
+	for _, tt := range []struct {
+		name  string
+		asked []job.Lane
+		free  int // of the stray's queue
+	}{
+		{"one lane asked", []job.Lane{laneOf(1)}, 1}, {"two lanes asked", []job.Lane{laneOf(1), laneOf(2)}, 1},
+		{"nobody serves it", []job.Lane{laneOf(1), laneOf(2)}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBed(t, "a", newFakeStore())
+			b.slots.pool = func(q queue) string { return q.name }
+			b.slots.free = map[string]int{"q": 4, "other": tt.free}
+			b.slots.handler = func() time.Duration { return -1 }
+			var quotas []job.LaneQuota
+			var slots []Reservation
+			for _, l := range tt.asked {
+				quotas, slots = append(quotas, job.LaneQuota{Lane: l, N: 2}), append(slots, b.slots.Reserve(l.Namespace, l.Queue, 2))
+			}
+			if got := b.s.deliver(quotas, slots, []job.Leased{stray, own}); got[0] != 1 {
+				t.Errorf("got %v of the lanes asked, want 1 of the first", got)
+			}
+			if b.slots.free["q"] != 3 || b.slots.free["other"] != 0 || len(b.slots.served) != 1+tt.free || len(b.slots.returned) != 1-tt.free {
+				t.Errorf("free %v, served %v, returned %v", b.slots.free, b.slots.served, b.slots.returned)
+			}
+			b.slots.check(t)
+		})
+	}
+}
+
 func TestManyShardsShareAPipeline(t *testing.T) {
 	run(t, func(b *bed) {
 		b.trips(time.Millisecond)

@@ -88,7 +88,7 @@ func (a *Accepted) lease(ctx context.Context) (request job.LeaseRequest, r job.L
 		Quotas: []job.LaneQuota{{Lane: p.Lane, N: n}},
 	}
 	r = s.o.Store.Lease(ctx, []job.LeaseRequest{request})[0]
-	slots.Deliver(r.Leased)
+	s.deliver(request.Quotas, []Reservation{slots}, r.Leased)
 	s.metrics.leased(len(r.Leased), r.Err)
 	s.metrics.permitsUsed.Inc()
 	if unknown(r) {
