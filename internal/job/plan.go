@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/lease"
 	"github.com/fermata-io/fermata/internal/schedule"
 )
 
@@ -317,10 +318,13 @@ func (c *Compiled) RunsLeft(s State) (left int64, ok bool) {
 }
 
 // Probing tells whether the stored backoff of a planned or live run is too old to
-// be trusted: the run finds out whether things work again.
+// be trusted, or was when it was leased: the run finds out whether things work again.
 func (c *Compiled) Probing(s State, now int64) bool {
 	if !s.HasRun() || s.Failures == 0 {
 		return false
+	}
+	if s.Live() {
+		now = min(now, lease.MintedMS(s.Token))
 	}
 	_, probe := c.Backoff.Trusted(int64(s.Failures), time.Duration(max(0, now-s.Due))*time.Millisecond)
 	return probe

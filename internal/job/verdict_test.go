@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fermata-io/fermata/internal/lease"
 	"github.com/fermata-io/fermata/internal/schedule"
 )
 
@@ -394,6 +395,16 @@ func TestALongRunIsNotStale(t *testing.T) {
 	}
 	if w.s.Failures != 4 {
 		t.Errorf("runs that began in time: %d failures of 4", w.s.Failures)
+	}
+	c := compile(t, d)
+	begins := w.s.Due
+	live := w.s.Leased(lease.Mint(0, 0, begins))
+	if c.Probing(live, begins+time.Hour.Milliseconds()) {
+		t.Error("a run that began in time and goes on is called a probe")
+	}
+	late := begins + time.Hour.Milliseconds()
+	if live = w.s.Leased(lease.Mint(0, 0, late)); !c.Probing(w.s, late) || !c.Probing(live, late) {
+		t.Error("a run that begins late is called no probe")
 	}
 	w.after(11*time.Minute + time.Duration(w.s.Due-w.now)*time.Millisecond).lease().fail()
 	if w.s.Failures != 1 {

@@ -31,6 +31,9 @@ func TestMint(t *testing.T) {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
+	if at := lease.MintedMS(lease.Mint(now*1000, 0, now)); at != now {
+		t.Errorf("minted at %d, want %d", at, int64(now))
+	}
 }
 
 func TestTokensStayExactInDoubles(t *testing.T) {
