@@ -24,7 +24,8 @@ var (
 	grouping  = regexp.MustCompile(`\b(by|on) *\([^)]*\)`)
 )
 
-// An expression looks at what is chosen, and every choice that is offered does something.
+// An expression looks at what is chosen, and every choice that is offered does something. Clusters
+// in one Prometheus are never added up.
 func TestVariablesAreUsed(t *testing.T) {
 	for _, make := range dashboards {
 		d := make()
@@ -32,8 +33,8 @@ func TestVariablesAreUsed(t *testing.T) {
 		for _, v := range d.Templating.List {
 			names = append(names, v.Name)
 		}
-		if names[0] != "datasource" || !slices.Contains(names, "node") {
-			t.Errorf("%s has the variables %v, want datasource first, and node", d.UID, names)
+		if !slices.Equal(names[:2], []string{"datasource", "job"}) || !slices.Contains(names, "node") {
+			t.Errorf("%s has the variables %v, want datasource and job first, and node", d.UID, names)
 		}
 		used := map[string]bool{"datasource": true}
 		for _, p := range d.Panels {
@@ -42,9 +43,19 @@ func TestVariablesAreUsed(t *testing.T) {
 					used[name] = used[name] || strings.Contains(target.Expr, `"$`+name+`"`)
 				}
 				for _, m := range metric.FindAllString(grouping.ReplaceAllString(target.Expr, ""), -1) {
+					if !strings.Contains(m, inCluster) {
+						t.Errorf("%s, %q: %s does not look at $job", d.UID, p.Title, m)
+					}
 					if !elsewhere.MatchString(m) && !strings.Contains(m, onNode) {
 						t.Errorf("%s, %q: %s does not look at $node", d.UID, p.Title, m)
 					}
+				}
+			}
+		}
+		for _, a := range d.Annotations.List {
+			for _, m := range metric.FindAllString(grouping.ReplaceAllString(a.Expr, ""), -1) {
+				if !strings.Contains(m, inCluster) {
+					t.Errorf("%s marks what %s tells of all clusters", d.UID, m)
 				}
 			}
 		}

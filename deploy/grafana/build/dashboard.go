@@ -85,7 +85,7 @@ var prometheus = source{"prometheus", "${datasource}"}
 // newDashboard puts sections of panels on a page with the variables, links and
 // annotations that all have.
 func newDashboard(uid, title, description string, vars []variable, sections ...section) dashboard {
-	all := append([]variable{{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus"}}, vars...)
+	all := append([]variable{{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus"}, jobVar}, vars...)
 	return dashboard{
 		UID: "fermata-" + uid, Title: "Fermata / " + title, Description: description, Tags: []string{"fermata"},
 		SchemaVersion: schemaVersion, Version: 1, GraphTooltip: 1, Refresh: "30s", Time: span{"now-3h", "now"}, Timezone: "browser",
@@ -98,14 +98,14 @@ func newDashboard(uid, title, description string, vars []variable, sections ...s
 
 var takeOvers = annotation{
 	Name: "Take-overs", Datasource: prometheus, Enable: true, IconColor: "red", Step: "30s",
-	Expr:        `sum by (instance) (increase(fermata_shard_takeovers_total{how="break"}[1m])) > 0`,
+	Expr:        `sum by (instance) (increase(fermata_shard_takeovers_total{` + inCluster + `,how="break"}[1m])) > 0`,
 	TitleFormat: "Take-over", TextFormat: "{{instance}} took shards over from a dead node",
 }
 
 // A version that nobody had in the quarter of an hour before: a scrape that failed is no deploy.
 var deploys = annotation{
 	Name: "Deploys", Datasource: prometheus, Enable: true, IconColor: "blue", Step: "30s",
-	Expr:        `count by (version) (fermata_build_info) unless on (version) count by (version) (last_over_time(fermata_build_info[15m] offset 1m))`,
+	Expr:        `count by (version) (fermata_build_info{` + inCluster + `}) unless on (version) count by (version) (last_over_time(fermata_build_info{` + inCluster + `}[15m] offset 1m))`,
 	TitleFormat: "Deploy", TextFormat: "version {{version}} appeared",
 }
 
@@ -118,15 +118,20 @@ func ask(name, label, query string) variable {
 }
 
 var (
-	namespaceVar = ask("namespace", "Namespace", `label_values(fermata_queue_records, namespace)`)
-	queueVar     = ask("queue", "Queue", `label_values(fermata_queue_records{namespace=~"$namespace"}, queue)`)
-	nodeVar      = ask("node", "Node", `label_values(fermata_build_info, instance)`)
-	processVar   = ask("node", "Process", `label_values({__name__=~"fermata_build_info|fermata_worker_running"}, instance)`)
+	// What one scrape job has is one cluster, or its workers.
+	jobVar       = ask("job", "Scrape job", "label_values({"+scraped+"}, job)")
+	namespaceVar = ask("namespace", "Namespace", "label_values(fermata_queue_records{"+inCluster+"}, namespace)")
+	queueVar     = ask("queue", "Queue", "label_values(fermata_queue_records{"+inCluster+`,namespace=~"$namespace"}, queue)`)
+	nodeVar      = ask("node", "Node", "label_values(fermata_build_info{"+inCluster+"}, instance)")
+	processVar   = ask("node", "Process", "label_values({"+scraped+","+inCluster+"}, instance)")
 )
+
+// scraped are what every node has, and every worker.
+const scraped = `__name__=~"fermata_build_info|fermata_worker_running"`
 
 // Selectors of what the variables choose.
 const (
-	inQueue  = `namespace=~"$namespace",queue=~"$queue",instance=~"$node"`
-	perQueue = `namespace=~"$namespace",queue=~"$queue"`
-	onNode   = `instance=~"$node"`
+	inCluster = `job=~"$job"`
+	onNode    = inCluster + `,instance=~"$node"`
+	inQueue   = `namespace=~"$namespace",queue=~"$queue",` + onNode
 )

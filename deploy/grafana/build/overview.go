@@ -27,7 +27,7 @@ func overview() dashboard {
 			heat("Schedule lag, all starts", "s", "One column is one interval. A second band apart from the first is one queue, one shard or one node: choose it above.", rate(lag+"_bucket", inQueue, "le")),
 			graph("Lag by queue, 99th percentile", "s", "Which queue is late. Compare it with its free slots under Queues & workers.", series{"{{namespace}}/{{queue}}", quantile(.99, lag, inQueue, "namespace, queue")}).to("queues", "Queues & workers"),
 			graph("Error budget burnt", "short", "How many times faster than allowed the objective's error budget is spent, over 5 minutes, 1 hour and 6 hours. 14.4 over an hour pages.",
-				series{"5 m", "fermata:schedule_late:ratio_rate5m / 0.01"}, series{"1 h", "fermata:schedule_late:ratio_rate1h / 0.01"}, series{"6 h", "fermata:schedule_late:ratio_rate6h / 0.01"}).warn(6, 14.4),
+				series{"5 m", "fermata:schedule_late:ratio_rate5m{" + inCluster + "} / 0.01"}, series{"1 h", "fermata:schedule_late:ratio_rate1h{" + inCluster + "} / 0.01"}, series{"6 h", "fermata:schedule_late:ratio_rate6h{" + inCluster + "} / 0.01"}).warn(6, 14.4),
 		),
 		part("Work",
 			stacked("Runs that ended", "ops", "By outcome. `dead` and `quarantined` need a person; `cancelled` is by somebody's will.", series{"{{outcome}}", rate("fermata_runs_total", inQueue, "outcome")}).to("backoff", "Backoff & failures"),
