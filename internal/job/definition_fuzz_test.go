@@ -14,7 +14,8 @@ import (
 
 // walkAnyDefinition: whatever passes validation compiles, and no sequence of
 // events breaks a job that has it. A delay is never negative: what follows a run
-// that ended is not due before its end.
+// that ended is not due before its end, unless it is of the schedule alone and waits for
+// Resume: that one is planned by the clock that the pause has stopped.
 func walkAnyDefinition(t *rapid.T) {
 	d, limits := anyDefinition(t), anyLimits(t)
 	if rapid.IntRange(0, 9).Draw(t, "mend") > 0 {
@@ -38,8 +39,12 @@ func walkAnyDefinition(t *rapid.T) {
 			return
 		}
 		s := f.parent
-		late := c.Schedule.Kind == schedule.KindOnce && (s.Source == DelaySchedule || s.Source == DelayJitter) // after a manual run
-		if ended := a.name == "fail" || a.name == "succeed"; ended && s.HasRun() && s.Due < f.now && !late {
+		since, onTime := f.now, s.Source == DelaySchedule || s.Source == DelayJitter
+		if s.Region == RegionPaused && (onTime || s.Source == DelayCatchUp) {
+			since = min(since, s.PausedMS)
+		}
+		late := c.Schedule.Kind == schedule.KindOnce && onTime // after a manual run
+		if ended := a.name == "fail" || a.name == "succeed"; ended && s.HasRun() && s.Due < since && !late {
 			t.Fatalf("after %q: due %d, %d ms before\n%+v\n%+v", a.name, s.Due, f.now-s.Due, s, d)
 		}
 		f.explained(t)
