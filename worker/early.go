@@ -66,8 +66,8 @@ func together(due, now time.Time, held int) time.Time {
 	return due
 }
 
-// giveBackEarly returns attempts that are not due yet, like giveBack. One that a Hello named counts as started, and as failed if it comes back: it begins instead,
-// before long.
+// giveBackEarly returns attempts that are not due yet, like giveBack. One that a Hello
+// named counts as started, and as failed if it comes back: it begins instead, before long.
 func (w *Worker) giveBackEarly(s *session, when func(*attempt) bool) {
 	for _, a := range slices.Clone(w.table.early) {
 		if !when(a) {

@@ -80,8 +80,8 @@ func (w *wishing) create(ctx context.Context) {
 	}
 }
 
-// change is one of two rounds that replace definitions, pause and resume. A job that is to be held is held
-// before it changes, and one that is to go on gets its definition first.
+// change is one of two rounds that replace definitions, pause and resume. A job that is to
+// be held is held before it changes, and one that is to go on gets its definition first.
 func (w *wishing) change(ctx context.Context, first bool) {
 	var changes []job.Change
 	var place []int
