@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -29,8 +30,8 @@ const (
 )
 
 // gather brings registrations of many goroutines together. One that finds a place is a
-// call of its own; what comes while all places are taken goes out as one batch when the
-// next call ends. So a client that registers a job now and then pays nothing, and one
+// call of its own; what comes while all places are taken goes out in batches, the next
+// one when a call ends. So a client that registers a job now and then pays nothing, and one
 // that registers from many goroutines needs a call for dozens of jobs.
 //
 // A job of a batch that could not be registered is its own caller's to repeat, by
@@ -40,7 +41,8 @@ type gather struct {
 	patience time.Duration
 
 	mu      sync.Mutex
-	under   int
+	places  int // taken, of gatherWidth
+	under   int // registrations under way in them
 	waiting []*gathered
 }
 
@@ -59,7 +61,8 @@ type gathered struct {
 // itself after all, without a place, and under the id that the batch gave its job.
 func (g *gather) enter(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool, result *Created, err error) {
 	g.mu.Lock()
-	if g.under < gatherWidth {
+	if g.places < gatherWidth {
+		g.places++
 		g.under++
 		g.mu.Unlock()
 		return true, nil, nil
@@ -101,27 +104,35 @@ func (g *gather) withdraw(w *gathered) bool {
 	return true
 }
 
-// leave ends a call and sends what waits, in the background: no caller works for others.
-func (g *gather) leave() {
+// leave ends a call of n registrations and sends what waits, in the background: no caller
+// works for others. Those who got their results go first: they may have more to register,
+// which would wait for the call after this one.
+func (g *gather) leave(n int) {
+	runtime.Gosched()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.under -= n
 	batch := g.next()
 	if len(batch) == 0 {
-		g.under--
+		g.places--
 		return
 	}
+	g.under += len(batch)
 	go func() {
-		defer g.leave()
+		defer g.leave(len(batch))
 		g.sendAll(batch)
 	}()
 }
 
-// next takes what goes out together. Those who have given up are left out.
+// next takes what goes out together. Those who have given up are left out. It takes no more
+// than a place's share of all that is here: of a large call and a small one beside it the
+// small one would end, and cost, many times as often.
 func (g *gather) next() []*gathered {
 	var batch []*gathered
+	share := min(gatherJobs, (len(g.waiting)+g.under+gatherWidth-1)/gatherWidth)
 	n, bytes := 0, 0
 	for _, w := range g.waiting {
-		if len(batch) == gatherJobs || len(batch) > 0 && bytes+w.size > gatherBytes {
+		if len(batch) == share || len(batch) > 0 && bytes+w.size > gatherBytes {
 			break
 		}
 		n++

@@ -171,7 +171,7 @@ func TestCreateJobGathers(t *testing.T) {
 	waitUntil(t, "nothing is under way", func() bool {
 		c.gather.mu.Lock()
 		defer c.gather.mu.Unlock()
-		return c.gather.under == 0
+		return c.gather.places == 0 && c.gather.under == 0
 	})
 }
 
@@ -229,11 +229,56 @@ func TestCreateJobGivesUp(t *testing.T) {
 	}
 }
 
+// crowded returns a gather with a registration in each of its places.
+func crowded(patience time.Duration) *gather {
+	return &gather{places: gatherWidth, under: gatherWidth, patience: patience}
+}
+
+// TestGatherShares: no call takes all that wait while others are under way, or from then
+// on large and small calls would go side by side.
+func TestGatherShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := crowded(time.Hour)
+		var sizes []int
+		end := make(chan struct{})
+		g.send = func(_ context.Context, q []*fermatav1.CreateJobRequest) ([]Created, error) {
+			sizes = append(sizes, len(q))
+			<-end
+			return make([]Created, len(q)), nil
+		}
+		const callers = 30 * gatherWidth
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				if place, result, err := g.enter(t.Context(), &fermatav1.CreateJobRequest{}, 1); place || result == nil || err != nil {
+					t.Errorf("place %v, result %v, error %v", place, result, err)
+				}
+			})
+		}
+		for range gatherWidth {
+			synctest.Wait()
+			g.leave(1)
+		}
+		synctest.Wait()
+		total := 0
+		for _, n := range sizes {
+			if total += n; n < 29 || n > 31 {
+				t.Errorf("batches of %v for %d callers", sizes, callers)
+			}
+		}
+		if total != callers {
+			t.Errorf("batches of %v have %d of %d callers", sizes, total, callers)
+		}
+		close(end)
+		all.Wait()
+	})
+}
+
 // TestGatherEndsWithItsCallers: a batch has the latest of its callers' deadlines, none
 // if one has none.
 func TestGatherEndsWithItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gather{under: gatherWidth, patience: time.Hour}
+		g := crowded(time.Hour)
 		var until []time.Duration
 		start := time.Now()
 		g.send = func(ctx context.Context, q []*fermatav1.CreateJobRequest) ([]Created, error) {
@@ -260,9 +305,9 @@ func TestGatherEndsWithItsCallers(t *testing.T) {
 				go enter(ctx)
 			}
 			synctest.Wait()
-			g.leave()
+			g.leave(1)
 			synctest.Wait()
-			g.under++
+			g.places, g.under = g.places+1, g.under+1
 		}
 		if len(until) != 2 || until[0] != time.Minute || until[1] != 0 {
 			t.Errorf("batches ended after %v", until)
@@ -274,7 +319,7 @@ func TestGatherEndsWithItsCallers(t *testing.T) {
 // line is in no batch.
 func TestGatherPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gather{under: gatherWidth, patience: gatherPatience}
+		g := crowded(gatherPatience)
 		g.send = func(_ context.Context, q []*fermatav1.CreateJobRequest) ([]Created, error) {
 			t.Errorf("%d sent after they left the line", len(q))
 			return nil, nil
@@ -290,10 +335,10 @@ func TestGatherPatience(t *testing.T) {
 		}
 		time.Sleep(gatherPatience)
 		synctest.Wait()
-		g.leave()
+		g.leave(1)
 		synctest.Wait()
-		if len(g.waiting) != 0 || g.under != gatherWidth-1 {
-			t.Errorf("%d in line, %d under way", len(g.waiting), g.under)
+		if len(g.waiting) != 0 || g.places != gatherWidth-1 || g.under != gatherWidth-1 {
+			t.Errorf("%d in line, %d under way in %d places", len(g.waiting), g.under, g.places)
 		}
 	})
 }

@@ -49,7 +49,7 @@ func (c *Client) CreateJob(ctx context.Context, id string, j *Job) (*Job, error)
 // createInPlace registers a job by a call of its own, which others wait for: not while
 // it pauses before a repetition.
 func (c *Client) createInPlace(ctx context.Context, q *fermatav1.CreateJobRequest) (answer *Job, err error) {
-	leave := sync.OnceFunc(c.gather.leave)
+	leave := sync.OnceFunc(func() { c.gather.leave(1) })
 	defer leave()
 	err = c.retry(ctx, func(int) (err error) {
 		answer, err = c.jobs.CreateJob(ctx, q)
