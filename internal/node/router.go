@@ -238,9 +238,10 @@ func (n *Node) demandLoop(ctx context.Context) {
 			}
 		case <-again.C:
 			n.shares.prune(time.Now())
-			if n.peers.Linked() {
-				n.peers.Restate(n.offered())
+			if !n.peers.Linked() {
+				continue
 			}
+			n.peers.Restate(n.offered())
 		}
 		gap.Reset(demandGap)
 		select {
