@@ -151,7 +151,7 @@ func (c *cluster) attempt(id string, outcome job.Outcome, text string) {
 	started := c.clock.Load()
 	c.pass(1500 * time.Millisecond)
 	result := c.ledger.Do(c.t.Context(), job.Change{Record: key.Record(), Event: job.Settle{
-		Token: reply.Leased[0].State.Token, Outcome: outcome, Error: text, Output: []byte("status 503"), StartedMS: started, Worker: "w1",
+		Token: reply.Leased[0].Known.State.Token, Outcome: outcome, Error: text, Output: []byte("status 503"), StartedMS: started, Worker: "w1",
 	}})[0]
 	if result.Err != nil || result.Answer != job.Applied {
 		c.t.Fatalf("settle %s: %+v", id, result)

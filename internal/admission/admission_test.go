@@ -449,8 +449,8 @@ func BenchmarkPlain(b *testing.B) {
 			leases := make([]job.Leased, 100)
 			for i := range leases {
 				d := recurring(fmt.Sprint(i))
-				leases[i].Definition = &d
-				leases[i].Record, leases[i].State.Token = leases[i].Definition.Record(), uint64(i)
+				leases[i].Known.Definition = &d
+				leases[i].Record, leases[i].Known.State.Token = leases[i].Known.Definition.Record(), uint64(i)
 			}
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n += len(leases) {

@@ -20,12 +20,12 @@ func (a *Admission) arrivals(ctx context.Context, g *group) {
 		if it.gates&job.GateArrival == 0 {
 			return true
 		}
-		compiled, err := job.Compile(it.Definition)
+		compiled, err := job.Compile(it.Known.Definition)
 		if err != nil {
 			a.broke(g, it, "policy", err)
 			return false
 		}
-		switch job.Arrives(compiled, it.State, it.parent, it.nowMS) {
+		switch job.Arrives(compiled, it.Known.State, it.parent, it.nowMS) {
 		case job.ArrivalStart:
 			it.arrive = it.child != ""
 			return true
@@ -33,7 +33,7 @@ func (a *Admission) arrivals(ctx context.Context, g *group) {
 			it.arrive = true
 			return true
 		}
-		changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.State.Token}, Known: it.known()})
+		changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.Known.State.Token}, Known: it.Known})
 		asked = append(asked, it)
 		return false
 	})
@@ -48,7 +48,7 @@ func (a *Admission) begin(ctx context.Context, g *group) {
 	var asked []*item
 	g.filter(func(it *item) bool {
 		if it.arrive {
-			changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.State.Token}, Known: it.known()})
+			changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.Known.State.Token}, Known: it.Known})
 			asked = append(asked, it)
 		}
 		return !it.arrive
@@ -73,7 +73,8 @@ func (a *Admission) arrive(ctx context.Context, g *group, asked []*item, changes
 		}
 		spawned := r.Answer == job.Applied && r.Arrival == job.ArrivalSpawn && r.Spawn != nil
 		if spawned {
-			it.Record, it.State = job.ChildRecord(parent, r.Spawn.Slot), r.Spawn.State
+			it.Record = job.ChildRecord(parent, r.Spawn.Slot)
+			it.became(r.Spawn.State)
 		}
 		switch {
 		case r.Err != nil:
@@ -82,7 +83,7 @@ func (a *Admission) arrive(ctx context.Context, g *group, asked []*item, changes
 			continue
 		case spawned:
 		case r.Answer == job.Applied && r.Arrival == job.ArrivalStart:
-			it.State = r.Record.State
+			it.became(r.Record.State)
 		default:
 			if r.Arrival == job.ArrivalHeld {
 				a.metrics.held.WithLabelValues(job.HeldOverlap.String()).Inc()
@@ -128,7 +129,8 @@ func (a *Admission) readParents(ctx context.Context, g *group) {
 			a.broke(g, it, "parent", err)
 			return false
 		}
-		it.parent, it.Definition = &rec.State, rec.Definition
+		it.parent = &rec.State
+		it.Known = &job.Record{Definition: rec.Definition, State: it.Known.State, IndexMS: it.Known.IndexMS}
 		return true
 	})
 }

@@ -127,9 +127,9 @@ func (b *bed) lease(records ...string) []job.Leased {
 		}
 		b.tokens = max(b.tokens+1, uint64(time.Now().UnixMicro()))
 		rec.State = rec.State.Leased(b.tokens)
-		out = append(out, job.Leased{
-			Record: r, Definition: rec.Definition, State: rec.State, DeadlineMS: time.Now().Add(ttl).UnixMilli(),
-		})
+		out = append(out, job.Leased{Record: r, Known: &job.Record{
+			Definition: rec.Definition, State: rec.State, IndexMS: time.Now().Add(ttl).UnixMilli(),
+		}})
 	}
 	return out
 }
@@ -204,4 +204,4 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-func idOf(l job.Leased) string { return job.LeaseID(job.ParentOf(l.Record), l.State.Token) }
+func idOf(l job.Leased) string { return job.LeaseID(job.ParentOf(l.Record), l.Known.State.Token) }

@@ -447,7 +447,7 @@ func (f *fakeSlots) Return(leases []job.Leased) {
 		f.mu.Lock()
 		f.returned = append(f.returned, l.Record)
 		f.mu.Unlock()
-		f.ledger.Submit(job.Change{Record: l.Record, Event: job.Return{Token: l.State.Token}}, func(job.ChangeResult) {})
+		f.ledger.Submit(job.Change{Record: l.Record, Event: job.Return{Token: l.Known.State.Token}}, func(job.ChangeResult) {})
 	}
 }
 

@@ -40,16 +40,16 @@ type item struct {
 func newItem(l job.Leased, gates job.Gates) *item {
 	it := &item{Leased: l, gates: gates}
 	it.key, it.child, _ = job.ParseRecord(l.Record)
-	it.holder = job.LeaseID(it.key.Record(), l.State.Token)
+	it.holder = job.LeaseID(it.key.Record(), l.Known.State.Token)
 	if gates&job.GateTarget != 0 {
-		it.target = job.TargetName(it.key.Namespace, l.Definition.Target)
+		it.target = job.TargetName(it.key.Namespace, l.Known.Definition.Target)
 	}
 	return it
 }
 
-// known is what is stored of the run.
-func (it *item) known() *job.Record {
-	return &job.Record{Definition: it.Definition, State: it.State, IndexMS: it.DeadlineMS}
+// became takes over what is stored of the run by now. Others may know what was before.
+func (it *item) became(s job.State) {
+	it.Known = &job.Record{Definition: it.Known.Definition, State: s, IndexMS: it.Known.IndexMS}
 }
 
 func leasesOf(items []*item) []job.Leased {
@@ -80,7 +80,7 @@ func (a *Admission) clocks(ctx context.Context, g *group) {
 			a.broke(g, it, "clock", err)
 			return false
 		}
-		it.nowMS = it.State.AtLeastDue(now)
+		it.nowMS = it.Known.State.AtLeastDue(now)
 		return true
 	})
 }
@@ -96,9 +96,9 @@ func (a *Admission) broke(g *group, it *item, what string, err error) {
 func (a *Admission) hold(g *group, it *item, h job.HoldBack) {
 	a.metrics.held.WithLabelValues(h.Reason.String()).Inc()
 	a.drop(g, it)
-	h.Token, h.Paced = it.State.Token, h.Paced || it.paced
+	h.Token, h.Paced = it.Known.State.Token, h.Paced || it.paced
 	lease := it.Leased
-	a.o.Ledger.Submit(job.Change{Record: it.Record, Event: h, Known: it.known()}, func(r job.ChangeResult) {
+	a.o.Ledger.Submit(job.Change{Record: it.Record, Event: h, Known: it.Known}, func(r job.ChangeResult) {
 		if r.Err != nil {
 			a.o.Slots.Return([]job.Leased{lease})
 		}
@@ -141,13 +141,13 @@ func (it *item) pollMS(sinceMS int64, least time.Duration) int64 {
 // spread is a pause of the run's own, from d to one and a half of it, in
 // milliseconds.
 func (it *item) spread(d time.Duration) int64 {
-	seed := backoff.Seed(it.Record, int64(it.State.Token), 0)
+	seed := backoff.Seed(it.Record, int64(it.Known.State.Token), 0)
 	return d.Milliseconds() + int64(seed%uint64(d.Milliseconds()/2+1))
 }
 
 // heldSince is since when a gate has held the run back; now if it has not.
 func (it *item) heldSince(reason job.HoldReason, key string) int64 {
-	if h := it.State.Held; h.Reason == reason && h.Key == key && h.SinceMS > 0 {
+	if h := it.Known.State.Held; h.Reason == reason && h.Key == key && h.SinceMS > 0 {
 		return h.SinceMS
 	}
 	return it.nowMS

@@ -27,7 +27,7 @@ func (a *Admission) keep(items []*item) {
 	defer a.mu.Unlock()
 	for _, it := range items {
 		if len(it.have) > 0 || it.target != "" {
-			a.add(attemptKey{it.Record, it.State.Token}, &live{
+			a.add(attemptKey{it.Record, it.Known.State.Token}, &live{
 				holder: it.holder, units: it.have, target: it.target, probe: it.probe,
 			})
 		}
@@ -45,8 +45,8 @@ func (a *Admission) add(key attemptKey, l *live) {
 // Adopted hears of an attempt that goes on at this node. What it holds is kept
 // from now on under the name that it has it by.
 func (a *Admission) Adopted(l job.Leased) {
-	queue := job.QueueKey{Namespace: l.State.Lane.Namespace, Queue: l.State.Lane.Queue}
-	held := heldBy(l.Record, l.State.Token, l.Definition, queue, a.queue(queue))
+	queue := job.QueueKey{Namespace: l.Known.State.Lane.Namespace, Queue: l.Known.State.Lane.Queue}
+	held := heldBy(l.Record, l.Known.State.Token, l.Known.Definition, queue, a.queue(queue))
 	if len(held.units) == 0 && held.target == "" {
 		return
 	}
@@ -56,7 +56,7 @@ func (a *Admission) Adopted(l job.Leased) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.add(attemptKey{l.Record, l.State.Token}, held)
+	a.add(attemptKey{l.Record, l.Known.State.Token}, held)
 	signal(a.keepWake) // nobody may have kept it for a while
 }
 

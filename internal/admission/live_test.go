@@ -34,7 +34,7 @@ func TestAttemptThatMayLiveOnKeepsItsUnits(t *testing.T) {
 	run(t, func(b *bed) {
 		b.put(recurring("a", locks("k")))
 		l := b.deliver("ns/a")[0]
-		b.a.Ended(job.Ending{Record: "ns/a", Token: l.State.Token})
+		b.a.Ended(job.Ending{Record: "ns/a", Token: l.Known.State.Token})
 		synctest.Wait()
 		b.wantHolders("lock/ns/k", idOf(l))
 		after(2 * ttl)
@@ -155,10 +155,10 @@ func TestForeignReturn(t *testing.T) {
 			b.limits.units["lock/ns/k"] = map[string]time.Time{idOf(l): time.Now().Add(ttl)}
 		})
 		d := b.definition("ns/a")
-		b.a.Ended(job.Ending{Record: "ns/a", Token: l.State.Token, Definition: &d})
+		b.a.Ended(job.Ending{Record: "ns/a", Token: l.Known.State.Token, Definition: &d})
 		synctest.Wait()
 		b.wantHolders("lock/ns/k", idOf(l))
-		b.a.Ended(job.Ending{Record: "ns/a", Token: l.State.Token, Definition: &d, Over: true})
+		b.a.Ended(job.Ending{Record: "ns/a", Token: l.Known.State.Token, Definition: &d, Over: true})
 		synctest.Wait()
 		b.wantHolders("lock/ns/k")
 	})
@@ -191,7 +191,7 @@ func TestAllowAllSpawns(t *testing.T) {
 		if s := b.store.state("ns/a"); s.Region != job.RegionDue || s.Children != 1 {
 			t.Errorf("parent: %v, children %b", s.Region, s.Children)
 		}
-		if l := b.slots.delivered[0]; l.State.Token != first.State.Token || l.Definition.ID != "a" {
+		if l := b.slots.delivered[0]; l.Known.State.Token != first.Known.State.Token || l.Known.Definition.ID != "a" {
 			t.Errorf("delivered %+v", l)
 		}
 		after(time.Hour)

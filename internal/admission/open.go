@@ -21,14 +21,14 @@ func (a *Admission) open(_ context.Context, g *group) {
 		if it.gates&job.GateSeal == 0 {
 			return true
 		}
-		d, err := it.Definition, errNoKeys
+		d, err := it.Known.Definition, errNoKeys
 		if a.o.Opener != nil {
 			it.Opened, err = a.o.Opener.Open(d.Key, d.PayloadKey, d.Payload)
 		}
 		if err == nil {
 			return true
 		}
-		if it.State.Held.Reason != job.HeldPayload { // once for each run
+		if it.Known.State.Held.Reason != job.HeldPayload { // once for each run
 			a.o.Logger.Error("run is held back: its payload cannot be opened", "record", it.Record, "key", d.PayloadKey, "error", err)
 		}
 		a.hold(g, it, job.HoldBack{Reason: job.HeldPayload, Key: d.PayloadKey, UntilMS: it.nowMS + it.spread(pollPayload)})

@@ -119,7 +119,7 @@ func (s slots) work(l job.Leased) {
 	if handler != nil {
 		settle = handler(l)
 	}
-	settle.Token, settle.StartedMS = l.State.Token, l.State.Due
+	settle.Token, settle.StartedMS = l.Known.State.Token, l.Known.State.Due
 	s.mu.Lock()
 	delete(s.live, l.Record)
 	s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s slots) work(l job.Leased) {
 		s.t.Errorf("settle %s: %v, %v", l.Record, r.Answer, r.Err)
 	}
 	s.admission().Ended(job.Ending{
-		Record: l.Record, Token: l.State.Token, Definition: l.Definition, Settle: settle, Over: true,
+		Record: l.Record, Token: l.Known.State.Token, Definition: l.Known.Definition, Settle: settle, Over: true,
 	})
 }
 
@@ -206,7 +206,7 @@ func TestLocksOnRedis(t *testing.T) {
 	const jobs = 24
 	used := map[string]int{}
 	r.handler = func(l job.Leased) job.Settle {
-		for _, lock := range l.Definition.Locks {
+		for _, lock := range l.Known.Definition.Locks {
 			r.mu.Lock()
 			if used[lock.Key]++; used[lock.Key] > lock.Limit {
 				t.Errorf("%d runs hold %s, at most %d may", used[lock.Key], lock.Key, lock.Limit)
@@ -216,7 +216,7 @@ func TestLocksOnRedis(t *testing.T) {
 		r.work()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for _, lock := range l.Definition.Locks {
+		for _, lock := range l.Known.Definition.Locks {
 			used[lock.Key]--
 		}
 		return job.Settle{Outcome: job.OutcomeSucceeded}
@@ -285,7 +285,7 @@ func TestTargetOnRedis(t *testing.T) {
 		d.Target = "host"
 		r.create(time.Hour, d)
 	}
-	good := func(l job.Leased) bool { return l.Definition.ID != "bad" }
+	good := func(l job.Leased) bool { return l.Known.Definition.ID != "bad" }
 	r.drive(func() bool { return r.started(good) >= 1 })
 	if waited := time.Since(opened); waited < 800*time.Millisecond {
 		t.Errorf("the target was left alone for %v, want about a second", waited)

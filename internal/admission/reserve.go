@@ -84,7 +84,7 @@ func gatesOf(l *job.Leased) job.Gates {
 	if at := strings.IndexByte(l.Record, '#'); at >= 0 {
 		child = l.Record[at+1:]
 	}
-	return job.GatesOf(l.Definition, &l.State, child, int64(l.State.Token/1000))
+	return job.GatesOf(l.Known.Definition, &l.Known.State, child, int64(l.Known.State.Token/1000))
 }
 
 // admit starts a batch on its way, as one group for each instant at which runs of it are

@@ -49,7 +49,7 @@ func share(b *bed, chance *rand.Rand) {
 		seen = len(b.slots.delivered)
 		b.slots.mu.Unlock()
 		for _, l := range fresh {
-			for _, lock := range l.Definition.Locks {
+			for _, lock := range l.Known.Definition.Locks {
 				if other := held[lock.Key]; other != "" {
 					b.t.Errorf("%s is held by %s and %s", lock.Key, other, l.Record)
 				}

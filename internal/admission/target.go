@@ -174,16 +174,16 @@ func (a *Admission) targets(ctx context.Context, g *group) {
 			a.worked()
 			if v.Probe {
 				a.metrics.probes.Inc()
-				a.o.Logger.Info("run finds out whether a target has recovered", "record", it.Record, "target", it.Definition.Target)
+				a.o.Logger.Info("run finds out whether a target has recovered", "record", it.Record, "target", it.Known.Definition.Target)
 			}
 			return true
 		}
 		until := it.nowMS + max(0, v.UntilMS-answer.nowMS)
 		if answer.circuit.Probe != "" {
-			until = min(until, it.pollMS(it.heldSince(job.HeldTarget, it.Definition.Target), pollTarget)) // the probe may be done long before
+			until = min(until, it.pollMS(it.heldSince(job.HeldTarget, it.Known.Definition.Target), pollTarget)) // the probe may be done long before
 		}
 		a.hold(g, it, job.HoldBack{
-			Reason: job.HeldTarget, Key: it.Definition.Target, By: answer.circuit.By, UntilMS: until,
+			Reason: job.HeldTarget, Key: it.Known.Definition.Target, By: answer.circuit.By, UntilMS: until,
 		})
 		return false
 	})

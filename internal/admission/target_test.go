@@ -83,7 +83,7 @@ func TestProbeWithoutVerdict(t *testing.T) {
 		b.end("ns/a", failure)
 		after(b.openFor() + time.Millisecond)
 		l := b.deliver("ns/b")[0]
-		b.a.Ended(job.Ending{Record: "ns/b", Token: l.State.Token, Over: true})
+		b.a.Ended(job.Ending{Record: "ns/b", Token: l.Known.State.Token, Over: true})
 		after(time.Millisecond)
 		if c := b.a.parse(host, b.circuit()); c.Probe != "" {
 			t.Errorf("probe %q is dead and stands", c.Probe)

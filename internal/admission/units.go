@@ -44,7 +44,7 @@ func unitsOf(d *job.Definition, queue job.QueueKey, limits job.QueueSettings) []
 func (a *Admission) units(ctx context.Context, g *group) {
 	need := make(map[*item][]unit, len(g.items))
 	for _, it := range g.items {
-		need[it] = unitsOf(it.Definition, g.queue, g.limits)
+		need[it] = unitsOf(it.Known.Definition, g.queue, g.limits)
 	}
 	for round := 0; ; round++ {
 		var asks []job.UnitAsk

@@ -447,8 +447,8 @@ func TestACancelThatWasLostWithTheStreamIsRepeated(t *testing.T) {
 		b := newBench(t)
 		s, old := b.connect("w", 1, 1)
 		l := b.lease("a")
-		l.Definition.Timeout = time.Hour
-		id := job.LeaseID(l.Record, l.State.Token)
+		l.Known.Definition.Timeout = time.Hour
+		id := job.LeaseID(l.Record, l.Known.State.Token)
 		b.d.Reserve("ns", "q", 1).Deliver([]job.Leased{l})
 		s.Started([]string{id})
 		time.Sleep(time.Second)
@@ -456,7 +456,7 @@ func TestACancelThatWasLostWithTheStreamIsRepeated(t *testing.T) {
 			f.rec.State.Cancel = true
 			f.rec.State.Revision++
 		})
-		b.d.CancelAttempt(l.Record, l.State.Token)
+		b.d.CancelAttempt(l.Record, l.Known.State.Token)
 		b.wantSent(old, "lease a", "cancel a requested") // which goes nowhere: the network is cut
 		time.Sleep(15 * time.Second)
 		s.Close("keepalive", nil)

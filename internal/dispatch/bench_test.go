@@ -36,15 +36,15 @@ func BenchmarkAttempts(b *testing.B) {
 	for i := range leases {
 		key := job.Key{Namespace: "ns", ID: fmt.Sprintf("job-%04d", i)}
 		def := job.Definition{Key: key, Queue: "q", Handler: "h", Timeout: time.Minute}
-		leases[i] = job.Leased{Shard: i % 4, Record: key.Record(), Definition: &def, State: job.State{Lane: def.Lane()}}
+		leases[i] = job.Leased{Shard: i % 4, Record: key.Record(), Known: &job.Record{Definition: &def, State: job.State{Lane: def.Lane()}}}
 	}
 	results := make([]job.Result, 0, batch)
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n += batch {
 		now := time.Now()
 		for i := range leases {
-			leases[i].State = leases[i].State.Leased(uint64(now.UnixMicro()) + uint64(n+i))
-			leases[i].DeadlineMS = now.Add(DefaultLeaseTTL).UnixMilli()
+			leases[i].Known.State = leases[i].Known.State.Leased(uint64(now.UnixMicro()) + uint64(n+i))
+			leases[i].Known.IndexMS = now.Add(DefaultLeaseTTL).UnixMilli()
 		}
 		d.Reserve("ns", "q", batch).Deliver(leases)
 		for i, s := range sessions {
@@ -108,13 +108,13 @@ func oneByOne(b *testing.B, workers, queues int) {
 	}
 	key := job.Key{Namespace: "ns", ID: "job"}
 	def := job.Definition{Key: key, Queue: served[0], Handler: "h", Timeout: time.Minute}
-	leases := []job.Leased{{Record: key.Record(), Definition: &def, State: job.State{Lane: def.Lane()}}}
+	leases := []job.Leased{{Record: key.Record(), Known: &job.Record{Definition: &def, State: job.State{Lane: def.Lane()}}}}
 	results := []job.Result{{Outcome: job.OutcomeSucceeded}}
 	b.ReportAllocs()
 	for n := uint64(0); b.Loop(); n++ {
 		now := time.Now()
-		leases[0].State = leases[0].State.Leased(uint64(now.UnixMicro()) + n)
-		leases[0].DeadlineMS = now.Add(DefaultLeaseTTL).UnixMilli()
+		leases[0].Known.State = leases[0].Known.State.Leased(uint64(now.UnixMicro()) + n)
+		leases[0].Known.IndexMS = now.Add(DefaultLeaseTTL).UnixMilli()
 		out.ids = out.ids[:0]
 		d.Reserve("ns", def.Queue, 1).Deliver(leases)
 		results[0].LeaseID = out.ids[0]

@@ -302,7 +302,7 @@ func (h *heard) Adopted(l job.Leased) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.list = append(h.list, "adopted "+l.Record)
-	h.adopted[job.LeaseID(l.Record, l.State.Token)]++
+	h.adopted[job.LeaseID(l.Record, l.Known.State.Token)]++
 }
 
 func (h *heard) Ended(e job.Ending) {
@@ -434,7 +434,7 @@ func (b *bench) lease(id string) job.Leased {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
 	b.store.leases[record] = &fakeLease{rec: job.Record{Definition: &def, State: state}, deadline: deadline}
-	return job.Leased{Shard: b.store.ShardOf(key), Record: record, Definition: &def, State: state, DeadlineMS: deadline}
+	return job.Leased{Shard: b.store.ShardOf(key), Record: record, Known: &job.Record{Definition: &def, State: state, IndexMS: deadline}}
 }
 
 // deliver leases the jobs, hands them to the queue's workers and returns their
@@ -449,7 +449,7 @@ func (b *bench) deliver(ids ...string) []string {
 	names := make([]string, len(ids))
 	for i, id := range ids {
 		leases[i] = b.lease(id)
-		names[i] = job.LeaseID(leases[i].Record, leases[i].State.Token)
+		names[i] = job.LeaseID(leases[i].Record, leases[i].Known.State.Token)
 	}
 	r.Deliver(leases)
 	return names

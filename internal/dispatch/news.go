@@ -18,9 +18,7 @@ func (d *Dispatcher) adopted(a *attempt, fx *effects) {
 		return
 	}
 	a.foreign = false
-	d.mu.news = append(d.mu.news, news{adopted: &job.Leased{
-		Shard: a.shard, Record: a.record, Definition: a.rec.Definition, State: a.rec.State,
-	}})
+	d.mu.news = append(d.mu.news, news{adopted: &job.Leased{Shard: a.shard, Record: a.record, Known: a.rec}})
 	fx.news = true
 }
 

@@ -94,11 +94,11 @@ func TestAdoptionIsTold(t *testing.T) {
 		b := newBench(t)
 		here, gone, child := b.lease("here"), b.lease("gone"), b.lease("job#r3")
 		b.store.update("ns/gone", func(l *fakeLease) { l.rec.State.Token++ })
-		id := func(l job.Leased) string { return job.LeaseID(l.Record, l.State.Token) }
+		id := func(l job.Leased) string { return job.LeaseID(l.Record, l.Known.State.Token) }
 		s, out := b.connect("w", 9, 2, id(here), id(gone), id(child))
 		b.wantHeard("adopted ns/here", "adopted ns/job#r3")
 		b.wantSent(out, "cancel gone lease_lost")
-		if !b.d.CancelAttempt(child.Record, child.State.Token) {
+		if !b.d.CancelAttempt(child.Record, child.Known.State.Token) {
 			t.Error("the attempt of a child record cannot be cancelled")
 		}
 		s.Results(ok(id(child)))
@@ -124,9 +124,9 @@ func TestForeignReturnIsTold(t *testing.T) {
 		l := b.lease("a")
 		s, _ := b.connect("w", 9, 2)
 		b.ledger.set(func(job.Change) job.ChangeResult {
-			return job.ChangeResult{Answer: job.Applied, Record: job.Record{Definition: l.Definition}}
+			return job.ChangeResult{Answer: job.Applied, Record: job.Record{Definition: l.Known.Definition}}
 		})
-		s.Returned([]string{job.LeaseID(l.Record, l.State.Token)})
+		s.Returned([]string{job.LeaseID(l.Record, l.Known.State.Token)})
 		b.wantHeard("over ns/a")
 		s.Started(b.deliver("b"))
 		s.Close("cut", nil)
@@ -142,9 +142,9 @@ func TestForeignResultIsTold(t *testing.T) {
 		s, _ := b.connect("w", 9, 2)
 		l := b.lease("a")
 		b.ledger.set(func(job.Change) job.ChangeResult {
-			return job.ChangeResult{Answer: job.Applied, Record: job.Record{Definition: l.Definition}}
+			return job.ChangeResult{Answer: job.Applied, Record: job.Record{Definition: l.Known.Definition}}
 		})
-		s.Results(ok(job.LeaseID(l.Record, l.State.Token)))
+		s.Results(ok(job.LeaseID(l.Record, l.Known.State.Token)))
 		b.wantHeard("succeeded ns/a")
 		if e := b.heard.endings[0]; e.Definition == nil || e.Definition.ID != "a" {
 			t.Errorf("ending %+v", e)

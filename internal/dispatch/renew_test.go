@@ -274,8 +274,8 @@ func TestADeadShardCostsNoOtherLeases(t *testing.T) {
 		healthy := map[string]bool{}
 		for i, name := range names {
 			l := b.lease(name)
-			l.Definition.Timeout = time.Hour
-			leases[i], ids[i] = l, job.LeaseID(l.Record, l.State.Token)
+			l.Known.Definition.Timeout = time.Hour
+			leases[i], ids[i] = l, job.LeaseID(l.Record, l.Known.State.Token)
 			healthy[ids[i]] = l.Shard != 0
 		}
 		r.Deliver(leases)

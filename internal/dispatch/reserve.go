@@ -219,7 +219,7 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 	}
 	left := d.o.LeaseTTL
 	if nowMS, ok := clocks[l.Shard]; ok {
-		left = min(left, time.Duration(l.DeadlineMS-nowMS)*time.Millisecond)
+		left = min(left, time.Duration(l.Known.IndexMS-nowMS)*time.Millisecond)
 	}
 	a.until = d.trust(now, left)
 	late := a.until.Sub(now) < d.o.leastLife()
@@ -248,8 +248,8 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 
 func attemptOf(l *job.Leased, now time.Time) *attempt {
 	return &attempt{
-		id: job.LeaseID(l.Record, l.State.Token), record: l.Record, token: l.State.Token, shard: l.Shard, born: now,
-		rec: &job.Record{Definition: l.Definition, State: l.State, IndexMS: l.DeadlineMS},
+		id: job.LeaseID(l.Record, l.Known.State.Token), record: l.Record, token: l.Known.State.Token, shard: l.Shard, born: now,
+		rec: l.Known,
 	}
 }
 

@@ -129,13 +129,13 @@ func TestStartsAreNotBeforeRunsAreDue(t *testing.T) {
 			func(id string) { s.Results(ok(id)) },
 		} {
 			l := b.lease("a")
-			l.State.Due += 8
+			l.Known.State.Due += 8
 			b.d.Reserve("ns", "q", 1).Deliver([]job.Leased{l})
-			report(job.LeaseID(l.Record, l.State.Token))
+			report(job.LeaseID(l.Record, l.Known.State.Token))
 			synctest.Wait()
 			changes := b.ledger.took()
-			if got := changes[len(changes)-1].Event.(job.Settle).StartedMS; got != l.State.Due {
-				t.Errorf("it started %d ms after it was due", got-l.State.Due)
+			if got := changes[len(changes)-1].Event.(job.Settle).StartedMS; got != l.Known.State.Due {
+				t.Errorf("it started %d ms after it was due", got-l.Known.State.Due)
 			}
 		}
 	})
@@ -403,7 +403,7 @@ func TestSlotOfALateLeaseIsNews(t *testing.T) {
 		}
 		b.freed.Store(&hear)
 		l := b.lease("late")
-		l.DeadlineMS = time.Now().UnixMilli() + 1
+		l.Known.IndexMS = time.Now().UnixMilli() + 1
 		r.Deliver([]job.Leased{l})
 		b.wantEvents("Return late")
 		b.wantFree(1)

@@ -108,12 +108,10 @@ type LeaseReply struct {
 
 // Leased is one attempt handed out.
 type Leased struct {
-	Shard      int
-	Record     string
-	Definition *Definition // shared: see Record
-	State      State       // as leased
-	DeadlineMS int64       // shard clock
-	Opened     []byte      // the payload of a definition that has it sealed
+	Shard  int
+	Record string
+	Known  *Record // as leased: IndexMS is the deadline, by the shard clock
+	Opened []byte  // the payload of a definition that has it sealed
 	// StartAt is when the run is due, by the clock of this process; zero: it is due. No
 	// handler may start before.
 	StartAt time.Time

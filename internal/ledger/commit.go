@@ -16,9 +16,18 @@ const (
 	maxTries = 20
 )
 
+// committer commits one batch at a time.
+type committer struct {
+	*Ledger
+	// Of the last round, for the next one to use again: decisions are large.
+	all    []decided
+	items  []*decided
+	writes []job.Write
+}
+
 // commit takes a batch through rounds of read, decide and apply until each of
 // its changes is answered.
-func (l *Ledger) commit(shard int, batch []*entry) {
+func (l *committer) commit(shard int, batch []*entry) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.o.Timeout)
 	defer cancel()
 	l.metrics.batch.Observe(float64(len(batch)))
@@ -51,7 +60,7 @@ func firstOfEachJob(batch []*entry) (round, rest []*entry) {
 }
 
 // round decides and applies; it returns the changes that met a conflict.
-func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []*entry) {
+func (l *committer) round(ctx context.Context, shard int, round []*entry) (again []*entry) {
 	round = l.read(ctx, shard, round)
 	if len(round) == 0 {
 		return nil
@@ -61,10 +70,8 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 		fail(round, err)
 		return nil
 	}
-	writes := make([]job.Write, 0, len(round))
-	// Writes point to decisions, so these stay where they are.
-	all := make([]decided, len(round))
-	items := make([]*decided, 0, len(round))
+	all, items, writes := l.room(len(round))
+	defer l.clean()
 	var unchanged []*decided
 	for i, e := range round {
 		it := &all[i]
@@ -84,6 +91,7 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 			unchanged = append(unchanged, it)
 		}
 	}
+	l.items, l.writes = items, writes
 	l.stand(ctx, shard, unchanged)
 	if len(writes) == 0 {
 		return again
@@ -108,6 +116,23 @@ func (l *Ledger) round(ctx context.Context, shard int, round []*entry) (again []
 		results = results[n:]
 	}
 	return again
+}
+
+// room is place for the decisions of a round and their writes. Writes point to
+// decisions, so these stay where they are.
+func (l *committer) room(n int) ([]decided, []*decided, []job.Write) {
+	if n > cap(l.all) {
+		l.all, l.items, l.writes = make([]decided, n), make([]*decided, 0, n), make([]job.Write, 0, n)
+	}
+	l.all = l.all[:n]
+	return l.all, l.items[:0], l.writes[:0]
+}
+
+// clean lets go of all that the round knew.
+func (l *committer) clean() {
+	clear(l.all)
+	clear(l.items)
+	clear(l.writes)
 }
 
 // stand answers changes that found nothing to do. What they found may be the work

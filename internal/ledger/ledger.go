@@ -19,6 +19,7 @@ type Store interface {
 	ShardOf(job.Key) int
 	Now(ctx context.Context, shard int) (int64, error)
 	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
+	// Apply keeps nothing of the writes: their memory is used again.
 	Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply
 	// Confirm answers nil when what the shard holds by now is as durable as the
 	// class in force demands.
@@ -208,6 +209,7 @@ const slowBatch = 100 * time.Millisecond
 // servers need not wait; it retires when it is done. As a shard has one batch in
 // flight, there are never more committers than Committers and shards together.
 func (l *Ledger) commitLoop() {
+	c := committer{Ledger: l}
 	for {
 		shard, batch, ok := l.take()
 		if !ok {
@@ -218,7 +220,7 @@ func (l *Ledger) commitLoop() {
 			l.wg.Go(l.commitLoop)
 			close(replaced)
 		})
-		l.commit(shard, batch)
+		c.commit(shard, batch)
 		l.release(shard)
 		if !standIn.Stop() {
 			<-replaced

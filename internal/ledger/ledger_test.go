@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -65,7 +66,7 @@ func (f *fakeStore) Apply(_ context.Context, _ int, writes []job.Write) job.Appl
 	if f.before != nil {
 		f.before(writes)
 	}
-	f.batches = append(f.batches, writes)
+	f.batches = append(f.batches, slices.Clone(writes))
 	if f.err != nil {
 		return job.ApplyReply{Err: f.err}
 	}

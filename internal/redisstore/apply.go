@@ -54,6 +54,7 @@ func (s *Store) apply(ctx context.Context, shard int, writes []job.Write, takesA
 func applyGroups(f form, writes []job.Write) ([][]*applyItem, error) {
 	groups := make([][]*applyItem, len(writes))
 	items, list := make([]applyItem, len(writes)), make([]*applyItem, len(writes))
+	texts := slab{form: f}
 	for i := range writes {
 		var before *job.Write
 		if writes[i].Together {
@@ -63,7 +64,7 @@ func applyGroups(f form, writes []job.Write) ([][]*applyItem, error) {
 			before = &writes[i-1]
 		}
 		item := &items[i]
-		if err := item.plan(f, &writes[i], before, i); err != nil {
+		if err := item.plan(texts.ready(len(writes)-i), &writes[i], before, i); err != nil {
 			return nil, fmt.Errorf("apply %s: %w", writes[i].Record, err)
 		}
 		list[i] = item
@@ -263,7 +264,7 @@ func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job
 // putAside takes a record that cannot be used out of the schedule: its index
 // entry goes to the dead region, for ever, and nothing else changes.
 func (s *Store) putAside(ctx context.Context, shard int, record string, state job.State) {
-	item := &applyItem{record: record, guard: guardOf(state.Token, state.Revision), lane: state.Lane, write: -1}
+	item := &applyItem{record: record, guard: appendGuard(nil, state.Token, state.Revision), lane: state.Lane, write: -1}
 	item.step('q')
 	calls := s.applyCalls(shard, [][]*applyItem{{item.bounded()}})
 	s.runApply(ctx, calls, nil)

@@ -13,10 +13,9 @@ import (
 // stand for the lane's place in KEYS, which the call gives them; so do those of type
 // worstPlace for that of the indexes of the worst.
 type applyItem struct {
-	form   form
 	record string
 	spawns string // record that is written beside it; "" none
-	guard  string
+	guard  packed
 	lane   job.Lane
 	steps  []byte
 	args   []any
@@ -33,10 +32,11 @@ type applyItem struct {
 
 	// What nearly all items need, without an allocation of its own: arguments are
 	// pointers to what the item has anyway.
-	someSteps [2]byte
-	someArgs  [4]any
-	state     string
-	score     int64
+	someSteps  [2]byte
+	someArgs   [4]any
+	state      packed
+	score      int64
+	field, run packed // of the history
 }
 
 func (i *applyItem) step(letter byte, args ...any) {
@@ -50,6 +50,8 @@ func (i *applyItem) step(letter byte, args ...any) {
 			i.size += len(*a)
 		case []byte:
 			i.size += len(a)
+		case *packed:
+			i.size += len(*a)
 		}
 	}
 }
@@ -101,8 +103,8 @@ func compareItems(a, b *applyItem) int {
 }
 
 // plan makes it the item of a write. Before is the one it is together with.
-func (i *applyItem) plan(f form, w, before *job.Write, index int) error {
-	i.form, i.record, i.guard, i.lane = f, w.Record, guardOf(w.Token, w.Revision), w.From
+func (i *applyItem) plan(s *slab, w, before *job.Write, index int) error {
+	i.record, i.guard, i.lane = w.Record, s.guard(w), w.From
 	i.write, i.size = index, len(w.Record)+64
 	i.steps, i.args = i.someSteps[:0], i.someArgs[:0]
 	if before != nil {
@@ -120,7 +122,7 @@ func (i *applyItem) plan(f form, w, before *job.Write, index int) error {
 		return nil
 	}
 	var err error
-	if i.state, err = i.form.encodeState(d.State); err != nil {
+	if i.state, err = s.state(&d.State); err != nil {
 		return err
 	}
 	if d.State.Region == job.RegionLeased {
@@ -132,15 +134,15 @@ func (i *applyItem) plan(f form, w, before *job.Write, index int) error {
 	if d.State.Lane != w.From {
 		i.step('l', d.State.Lane)
 	}
-	if err := i.spawn(w); err != nil {
+	if err := i.spawn(s.form, w); err != nil {
 		return err
 	}
-	if err := i.define(w); err != nil {
+	if err := i.define(s.form, w); err != nil {
 		return err
 	}
 	i.bounded()
 	i.rank(d)
-	return i.remember(w, before)
+	return i.remember(s, w, before)
 }
 
 // worstPlace stands for the place of the first index of the worst jobs.
@@ -168,12 +170,12 @@ func rankText(rank int64) string {
 
 // spawn writes a run that becomes a record of its own. A live one takes the lease
 // of the record over, with the score that it has by then.
-func (i *applyItem) spawn(w *job.Write) error {
+func (i *applyItem) spawn(f form, w *job.Write) error {
 	run := w.Decision.Spawn
 	if run == nil {
 		return nil
 	}
-	text, err := i.form.encodeState(run.State)
+	text, err := f.encodeState(&run.State)
 	if err != nil {
 		return fmt.Errorf("run in slot %d: %w", run.Slot, err)
 	}
@@ -205,12 +207,12 @@ func (i *applyItem) forget(w *job.Write) {
 
 // define stores an edited definition and drops the history slots that it has no
 // use for any more.
-func (i *applyItem) define(w *job.Write) error {
+func (i *applyItem) define(f form, w *job.Write) error {
 	d := w.Decision.Definition
 	if d == nil {
 		return nil
 	}
-	text, err := i.form.encodeDefinition(d)
+	text, err := f.encodeDefinition(d)
 	if err != nil {
 		return err
 	}
@@ -223,7 +225,7 @@ func (i *applyItem) define(w *job.Write) error {
 
 // remember writes the run that has ended into the history, and the dead letter.
 // When the run was a record of its own, before is that record's write.
-func (i *applyItem) remember(w, before *job.Write) error {
+func (i *applyItem) remember(s *slab, w, before *job.Write) error {
 	d := w.Decision
 	if d.Ended == nil {
 		return nil
@@ -236,28 +238,29 @@ func (i *applyItem) remember(w, before *job.Write) error {
 	if !keeps && !d.DeadLetter {
 		return nil
 	}
-	run, err := encodeRun(d.Ended)
-	if err != nil {
+	var err error
+	if i.run, err = s.run(d.Ended); err != nil {
 		return err
 	}
 	if keeps {
-		slot := int((d.State.Runs - 1) % uint64(limit))
-		i.step('h', histField(w.Record, slot), run)
+		i.field = s.field(w.Record, int((d.State.Runs-1)%uint64(limit)))
+		i.step('h', &i.field, &i.run)
 	}
 	if !d.DeadLetter {
 		return nil
 	}
 	child := job.LetterRecord(w.Record, d.DeadSlot)
-	state, err := i.form.encodeState(deadLetterState(w, before))
+	letter := deadLetterState(w, before)
+	state, err := s.form.encodeState(&letter)
 	if err != nil {
 		return err
 	}
-	def, err := i.form.encodeDefinition(w.Current)
+	def, err := s.form.encodeDefinition(w.Current)
 	if err != nil {
 		return err
 	}
 	expires := d.Ended.FinishedMS + w.Current.DeadLetterTTL.Milliseconds()
-	i.step('c', child, state, job.Score(job.RegionDead, expires), def, histField(child, 0), run)
+	i.step('c', child, state, job.Score(job.RegionDead, expires), def, histField(child, 0), &i.run)
 	return nil
 }
 

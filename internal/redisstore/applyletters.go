@@ -35,7 +35,7 @@ func (s *Store) addLetters(ctx context.Context, shard int, writes []job.Write, g
 			continue
 		}
 		item := &applyItem{
-			record: id, guard: guardOf(state.Token, state.Revision), lane: state.Lane, write: -1, size: len(id) + 64,
+			record: id, guard: appendGuard(nil, state.Token, state.Revision), lane: state.Lane, write: -1, size: len(id) + 64,
 		}
 		item.step('a')
 		item.step('d')

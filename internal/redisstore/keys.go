@@ -64,6 +64,11 @@ func lifeKey(prefix, process string) string { return keyspaceKey(prefix) + ":lif
 // histField names the place of a run in the history of a record.
 func histField(record string, slot int) string { return record + "." + strconv.Itoa(slot) }
 
+// appendHistField is histField at the end of b.
+func appendHistField(b []byte, record string, slot int) []byte {
+	return strconv.AppendInt(append(append(b, record...), '.'), int64(slot), 10)
+}
+
 // isChild tells whether a record belongs to another one: a dead letter, or a run
 // that is a record of its own.
 func isChild(record string) bool {

@@ -140,30 +140,29 @@ func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
 	latest := uint64(0)
 	var definitions definitionReader
 	for i := 0; i+1 < len(leased); i += 2 {
-		n := len(out.Leased)
-		out.Leased = append(out.Leased, job.Leased{Shard: c.Shard, Record: leased.text(i), DeadlineMS: r.int(3)})
-		l := &out.Leased[n]
-		err := readState(&l.State, l.Record, leased.text(i+1))
+		record, known := leased.text(i), &job.Record{IndexMS: r.int(3)}
+		err := readState(&known.State, record, leased.text(i+1))
 		if err == nil {
-			latest = max(latest, l.State.Token) // what cannot be read teaches no token
-			l.Definition, err = definitions.decode(l.Record, defs.text(i/2))
+			latest = max(latest, known.State.Token) // what cannot be read teaches no token
+			known.Definition, err = definitions.decode(record, defs.text(i/2))
 			if err == nil && !defs.has(i/2) {
 				err = fmt.Errorf("%w: it has no definition", errCorrupt)
 			}
 			if err != nil {
 				// It would only be leased and lost again and again.
-				s.putAside(ctx, c.Shard, l.Record, l.State)
+				s.putAside(ctx, c.Shard, record, known.State)
 			}
 		}
 		if err != nil {
-			s.corrupt(c.Shard, "lease", err, l.Record)
-			out.Leased = out.Leased[:n]
+			s.corrupt(c.Shard, "lease", err, record)
+			continue
 		}
+		out.Leased = append(out.Leased, job.Leased{Shard: c.Shard, Record: record, Known: known})
 	}
 	s.clocks[c.Shard].sawToken(latest)
 	if r.int(2) == 1 {
 		// A replay finds the records by their deadline, in no order.
-		slices.SortFunc(out.Leased, func(a, b job.Leased) int { return cmp.Compare(a.State.Token, b.State.Token) })
+		slices.SortFunc(out.Leased, func(a, b job.Leased) int { return cmp.Compare(a.Known.State.Token, b.Known.State.Token) })
 	}
 	for i, q := range c.Quotas {
 		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: r.int(7 + i)})

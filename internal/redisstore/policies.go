@@ -103,10 +103,14 @@ func decodeLocks(locks []*storagev1.Lock) []job.Lock {
 // encodeRun writes an ended run for the history, as protobuf would write it. There is
 // one for each run, so that it is written by hand.
 func encodeRun(r *job.Run) ([]byte, error) {
+	return appendRun(make([]byte, 0, 64+len(r.ID)+len(r.Error)+len(r.Output)+len(r.Worker)), r)
+}
+
+// appendRun is encodeRun at the end of b.
+func appendRun(b []byte, r *job.Run) ([]byte, error) {
 	if !utf8.ValidString(r.ID) || !utf8.ValidString(r.Error) || !utf8.ValidString(r.Worker) {
-		return nil, fmt.Errorf("run %q: text is not UTF-8", r.ID)
+		return b, fmt.Errorf("run %q: text is not UTF-8", r.ID)
 	}
-	b := make([]byte, 0, 64+len(r.ID)+len(r.Error)+len(r.Output)+len(r.Worker))
 	b = wire.AppendText(b, 1, r.ID)
 	b = wire.AppendInt(b, 2, int64(r.Trigger))
 	b = wire.AppendInt(b, 3, r.NominalMS)

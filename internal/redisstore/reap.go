@@ -146,12 +146,12 @@ func (s *Store) mend(ctx context.Context, shard int, wrong []overdue) error {
 	var groups [][]*applyItem
 	for _, f := range wrong {
 		item := &applyItem{
-			record: f.record, guard: guardOf(f.state.Token, f.state.Revision), lane: f.lane, write: -1, size: len(f.record) + 64,
+			record: f.record, guard: appendGuard(nil, f.state.Token, f.state.Revision), lane: f.lane, write: -1, size: len(f.record) + 64,
 		}
 		if f.state.Lane != f.lane {
 			item.step('u')
 		} else {
-			text, err := s.form().encodeState(f.state)
+			text, err := s.form().encodeState(&f.state)
 			if err != nil {
 				return err
 			}

@@ -45,31 +45,37 @@ const (
 )
 
 // encodeState writes a state. It fails for what the header cannot hold.
-func (f form) encodeState(s job.State) (string, error) {
+func (f form) encodeState(s *job.State) (string, error) {
+	b, err := f.appendState(make([]byte, 0, 160), s)
+	return string(b), err
+}
+
+// appendState is encodeState at the end of b.
+func (f form) appendState(b []byte, s *job.State) ([]byte, error) {
 	if s.Token > maxToken || s.Epoch > maxEpoch || s.Region > job.RegionDone {
-		return "", fmt.Errorf("state does not fit its header: token %d, epoch %d, region %d", s.Token, s.Epoch, s.Region)
+		return b, fmt.Errorf("state does not fit its header: token %d, epoch %d, region %d", s.Token, s.Epoch, s.Region)
 	}
-	base := f.baseOf(&s)
-	w := tailWriter{buf: make([]byte, 0, 160), base: s.Nominal}
-	w.buf = f.appendHeader(w.buf, s)
-	if s.Lane.Queue != base.Lane.Queue {
+	base := f.baseOf(s)
+	w := tailWriter{buf: f.appendHeader(b, s), base: s.Nominal}
+	tail := len(w.buf)
+	if s.Lane.Queue != base.lane.Queue {
 		w.string('q', s.Lane.Queue)
 	}
-	w.count('p', uint64(s.Lane.Priority), uint64(base.Lane.Priority))
-	w.count('g', uint64(s.Generation), uint64(base.Generation))
-	w.run(s, base)
+	w.count('p', uint64(s.Lane.Priority), uint64(base.lane.Priority))
+	w.count('g', uint64(s.Generation), uint64(base.generation))
+	w.run(s, base.due)
 	w.time('L', s.LastNominal)
 	w.uint('F', uint64(s.Failures))
 	w.uint('o', uint64(s.LastOutcome))
-	w.timeFrom('S', s.LastStarted, f.startedFrom(&s))
-	w.timeFrom('E', s.LastFinished, f.endedFrom(&s))
+	w.timeFrom('S', s.LastStarted, f.startedFrom(s))
+	w.timeFrom('E', s.LastFinished, f.endedFrom(s))
 	w.text('e', s.LastError)
 	w.policy(s)
 	if s.SettledToken != 0 {
-		w.int('K', int64(s.SettledToken-tokenBase(f.endedFrom(&s))))
+		w.int('K', int64(s.SettledToken-tokenBase(f.endedFrom(s))))
 	}
 	w.uint('r', s.Runs)
-	w.count('k', s.Succeeded, base.Succeeded)
+	w.count('k', s.Succeeded, base.succeeded)
 	w.uint('D', s.Dead)
 	w.uint('x', s.Lost)
 	w.uint('y', s.TimedOut)
@@ -82,21 +88,28 @@ func (f form) encodeState(s job.State) (string, error) {
 		w.string('Z', encodeCaller(&s.Callers[i]))
 	}
 	w.buf = append(w.buf, s.Unknown...)
-	if len(w.buf) == headerLen {
+	if len(w.buf) == tail {
 		// Scripts tell where the header ends by the letter that follows.
 		w.int('g', int64(s.Generation))
 	}
-	return string(w.buf), nil
+	return w.buf, nil
 }
 
-// baseOf is what the fields stand for that are left out. The reader fills it in as
-// it goes: the due time with the nominal time, the successes with the runs.
-func (f form) baseOf(s *job.State) (base job.State) {
+// base is what the fields stand for that are left out.
+type base struct {
+	lane       job.Lane
+	generation uint32
+	due        int64
+	succeeded  uint64
+}
+
+// baseOf is the base of a state. The reader fills it in as it goes: the due time with
+// the nominal time, the successes with the runs.
+func (f form) baseOf(s *job.State) base {
 	if f == formSpare {
-		base = usualState
-		base.Due, base.Succeeded = s.Nominal, s.Runs
+		return base{lane: usualState.Lane, generation: usualState.Generation, due: s.Nominal, succeeded: s.Runs}
 	}
-	return base
+	return base{}
 }
 
 // startedFrom is what the last start is counted from.
@@ -116,14 +129,14 @@ func (f form) endedFrom(s *job.State) int64 {
 }
 
 // run writes what belongs to the current run, and what waits behind it.
-func (w *tailWriter) run(s, base job.State) {
+func (w *tailWriter) run(s *job.State, usualDue int64) {
 	w.uint('t', uint64(s.Trigger))
 	w.text('m', s.ManualID)
 	if s.Nominal != 0 {
 		w.int('n', s.Nominal)
 	}
 	w.uint('M', uint64(s.Mode))
-	if s.Due != base.Due {
+	if s.Due != usualDue {
 		w.int('d', s.Due-w.base)
 	}
 	w.uint('s', uint64(s.Source))
@@ -147,7 +160,7 @@ func (w *tailWriter) run(s, base job.State) {
 }
 
 // policy writes what overlap, misfire, hints and backfills remember.
-func (w *tailWriter) policy(s job.State) {
+func (w *tailWriter) policy(s *job.State) {
 	w.uint('J', uint64(s.Fired))
 	w.time('Q', s.BufferedUntil)
 	w.uint('H', uint64(s.Hint.Source))
@@ -168,7 +181,7 @@ const (
 	paceDone     = 2
 )
 
-func paceOf(s job.State) (bits uint64) {
+func paceOf(s *job.State) (bits uint64) {
 	if s.Recovery {
 		bits |= paceRecovery
 	}
@@ -178,7 +191,7 @@ func paceOf(s job.State) (bits uint64) {
 	return bits
 }
 
-func (f form) appendHeader(b []byte, s job.State) []byte {
+func (f form) appendHeader(b []byte, s *job.State) []byte {
 	b = appendFixed(b, s.Token, 16)
 	b = append(b, '0'+byte(s.Region), bit(s.Acked))
 	b = appendFixed(b, uint64(s.Revision), 10)
@@ -194,9 +207,13 @@ func tokenBase(nominal int64) uint64 { return uint64(nominal) * 1000 }
 // with this token and revision. Who sent it has seen that the header is sane; what
 // renewals write in it since is between and behind the two.
 func guardOf(token uint64, revision uint32) string {
-	b := make([]byte, 0, 32)
+	return string(appendGuard(make([]byte, 0, 32), token, revision))
+}
+
+// appendGuard is guardOf at the end of b.
+func appendGuard(b []byte, token uint64, revision uint32) []byte {
 	b = appendFixed(append(b, '^'), token, 16)
-	return string(appendFixed(append(b, ".."...), uint64(revision), 10))
+	return appendFixed(append(b, ".."...), uint64(revision), 10)
 }
 
 // fixed returns n in decimal with leading zeros.

@@ -76,7 +76,7 @@ func TestStateRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, want := drawForm(t), drawState(t)
 		drawn.note(want)
-		text, err := f.encodeState(want)
+		text, err := f.encodeState(&want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestStateRoundTrip(t *testing.T) {
 // TestStatesOfPlainJobsStaySmall: what a job does not use takes no space.
 func TestStatesOfPlainJobsStaySmall(t *testing.T) {
 	s := job.State{Revision: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}, Generation: 1, Nominal: 1_800_000_000_000, Due: 1_800_000_000_000}
-	text, err := formPlain.encodeState(s)
+	text, err := formPlain.encodeState(&s)
 	if err != nil || text[headerLen:] != "q1:qg1n1800000000000d0" {
 		t.Errorf("%s (%v)", text, err)
 	}
@@ -108,7 +108,7 @@ func TestStatesOfPlainJobsStaySmall(t *testing.T) {
 		"g1": {Revision: 1, Lane: usualState.Lane, Generation: 1},
 		"g0": {Revision: 1, Lane: usualState.Lane},
 	} {
-		if text, err := formSpare.encodeState(s); err != nil || text[headerLen:] != want {
+		if text, err := formSpare.encodeState(&s); err != nil || text[headerLen:] != want {
 			t.Errorf("%s (%v), want %s", text, err, want)
 		}
 	}
@@ -120,7 +120,7 @@ func TestHeader(t *testing.T) {
 		Region: job.RegionLeased, Token: 1_800_000_000_000_123, Acked: true, Revision: 42, Epoch: 7, Deleting: true,
 		Lane: job.Lane{Namespace: "ns", Queue: "mail", Priority: 5}, Nominal: 1_800_000_000_000, Due: 1_800_000_000_500,
 	}
-	text, err := formPlain.encodeState(s)
+	text, err := formPlain.encodeState(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestHeader(t *testing.T) {
 		t.Errorf("guard %s", g)
 	}
 	for _, bad := range []job.State{{Token: maxToken + 1}, {Epoch: maxEpoch + 1}, {Region: 5}} {
-		if text, err := formPlain.encodeState(bad); err == nil {
+		if text, err := formPlain.encodeState(&bad); err == nil {
 			t.Errorf("%+v became %s", bad, text)
 		}
 	}
@@ -140,7 +140,7 @@ func TestHeader(t *testing.T) {
 
 func TestStateFieldsOfLaterVersions(t *testing.T) {
 	s := job.State{Revision: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}, Runs: 3}
-	text, err := formPlain.encodeState(s)
+	text, err := formPlain.encodeState(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestStateFieldsOfLaterVersions(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, s) {
 		t.Errorf("state %+v (%v)", got, err)
 	}
-	rewritten, err := formPlain.encodeState(got)
+	rewritten, err := formPlain.encodeState(&got)
 	if again, err2 := decodeState("ns/job", rewritten); err != nil || err2 != nil || !reflect.DeepEqual(again, s) {
 		t.Errorf("rewritten %s is %+v (%v, %v)", rewritten, again, err, err2)
 	}
@@ -194,7 +194,7 @@ func FuzzDecodeState(f *testing.F) {
 			return // a header can hold more than what is ever minted
 		}
 		for _, f := range []form{formPlain, formSpare} {
-			again, err := f.encodeState(s)
+			again, err := f.encodeState(&s)
 			if err != nil {
 				t.Fatalf("%q was read, but cannot be written: %v", text, err)
 			}

@@ -21,7 +21,7 @@ func drawTrace(t *rapid.T) job.Trace {
 // trace contexts are, and carries it on.
 func TestTraceThatCannotBeReadHarmsNoRun(t *testing.T) {
 	s := job.State{Revision: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}}
-	text, err := formPlain.encodeState(s)
+	text, err := formPlain.encodeState(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestCallersDoNotPileUp(t *testing.T) {
 	for range 2 * maxCallers {
 		s.Callers = append(s.Callers, job.Caller{RequestID: "r"})
 	}
-	text, err := formSpare.encodeState(s)
+	text, err := formSpare.encodeState(&s)
 	if err != nil {
 		t.Fatal(err)
 	}

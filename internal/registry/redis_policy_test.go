@@ -18,7 +18,7 @@ func (r *rig) die(t *testing.T, key job.Key) {
 	t.Helper()
 	leased := r.lease(t, key)
 	result := r.book.Do(t.Context(), job.Change{Record: leased.Record, Event: job.Settle{
-		Token: leased.State.Token, Outcome: job.OutcomeFailed, Permanent: true, Error: "503",
+		Token: leased.Known.State.Token, Outcome: job.OutcomeFailed, Permanent: true, Error: "503",
 	}})[0]
 	if result.Err != nil || result.Answer != job.Applied {
 		t.Fatalf("settle: %+v", result)

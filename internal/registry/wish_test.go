@@ -99,7 +99,7 @@ func TestUnchangedJobsAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	live := r.lease(t, key)
-	r.book.Do(t.Context(), job.Change{Record: key.Record(), Event: job.Settle{Token: live.State.Token, Outcome: job.OutcomeFailed, Error: "no"}})
+	r.book.Do(t.Context(), job.Change{Record: key.Record(), Event: job.Settle{Token: live.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no"}})
 	before, err := r.Get(t.Context(), key)
 	if err != nil || before.State.Failures != 1 {
 		t.Fatal(before.State.Failures, err)

@@ -80,8 +80,8 @@ func (c *call) startAt(r job.LeaseReply, sent, arrived time.Time) {
 		clock = known
 	}
 	for i := range r.Leased {
-		if l := &r.Leased[i]; l.State.Due*1000 > r.NowUS && l.State.Due*1000 <= r.NowUS+c.horizon().Microseconds() {
-			l.StartAt = clock.when(l.State.Due)
+		if l := &r.Leased[i]; l.Known.State.Due*1000 > r.NowUS && l.Known.State.Due*1000 <= r.NowUS+c.horizon().Microseconds() {
+			l.StartAt = clock.when(l.Known.State.Due)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (s *Scheduler) repeat(ctx context.Context, request job.LeaseRequest, r job.
 func (s *Scheduler) reserveFor(quotas []job.LaneQuota, leased []job.Leased) []Reservation {
 	need := make(map[job.Lane]int, len(quotas))
 	for _, l := range leased {
-		need[l.State.Lane]++
+		need[l.Known.State.Lane]++
 	}
 	slots := make([]Reservation, len(quotas))
 	for i, q := range quotas {

@@ -16,7 +16,7 @@ func (b *bed) shares() (n [10]int) {
 	b.slots.mu.Lock()
 	defer b.slots.mu.Unlock()
 	for _, l := range b.slots.served {
-		n[l.State.Lane.Priority]++
+		n[l.Known.State.Lane.Priority]++
 	}
 	return n
 }
@@ -84,7 +84,7 @@ func TestQueuesShareWorkers(t *testing.T) {
 		}
 		n := make(map[string]int)
 		for _, l := range b.slots.served {
-			n[l.State.Lane.Queue]++
+			n[l.Known.State.Lane.Queue]++
 		}
 		for _, name := range names {
 			if n[name] < 90 {

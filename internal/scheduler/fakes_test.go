@@ -191,7 +191,8 @@ func (st *fakeStore) lease(ctx context.Context, q job.LeaseRequest) (r job.Lease
 			rec.begins(us)
 			left--
 			r.Leased = append(r.Leased, job.Leased{
-				Shard: q.Shard, Record: rec.id, State: job.State{Lane: quota.Lane, Due: rec.due}, DeadlineMS: us/1000 + q.TTL.Milliseconds(),
+				Shard: q.Shard, Record: rec.id,
+				Known: &job.Record{State: job.State{Lane: quota.Lane, Due: rec.due}, IndexMS: us/1000 + q.TTL.Milliseconds()},
 			})
 		}
 		r.Heads = append(r.Heads, job.LaneHead{Lane: quota.Lane, DueMS: st.head(q.Shard, quota.Lane)})

@@ -78,7 +78,7 @@ func (s *Scheduler) deliver(quotas []job.LaneQuota, slots []Reservation, leased 
 	}
 	byLane := make(map[job.Lane][]job.Leased, len(quotas))
 	for _, l := range leased {
-		byLane[l.State.Lane] = append(byLane[l.State.Lane], l)
+		byLane[l.Known.State.Lane] = append(byLane[l.Known.State.Lane], l)
 	}
 	for i, q := range quotas {
 		got[i] = len(byLane[q.Lane])
@@ -94,7 +94,7 @@ func (s *Scheduler) deliver(quotas []job.LaneQuota, slots []Reservation, leased 
 // allOf tells whether all leases are of the lane.
 func allOf(leased []job.Leased, lane job.Lane) bool {
 	for i := range leased {
-		if leased[i].State.Lane != lane {
+		if leased[i].Known.State.Lane != lane {
 			return false
 		}
 	}

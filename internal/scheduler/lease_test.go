@@ -108,8 +108,8 @@ func TestBacklogDrainsWithFewCalls(t *testing.T) {
 // TestLeasesOfAnotherLane: what was found under a lane that is not its own goes to workers of
 // its own queue, or back, and to no worker that does not serve it.
 func TestLeasesOfAnotherLane(t *testing.T) {
-	stray := job.Leased{Record: "stray", State: job.State{Lane: laneOf(3, "other")}}
-	own := job.Leased{Record: "own", State: job.State{Lane: laneOf(1)}}
+	stray := job.Leased{Record: "stray", Known: &job.Record{State: job.State{Lane: laneOf(3, "other")}}}
+	own := job.Leased{Record: "own", Known: &job.Record{State: job.State{Lane: laneOf(1)}}}
 	for _, tt := range []struct {
 		name  string
 		asked []job.Lane

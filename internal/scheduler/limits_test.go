@@ -136,7 +136,7 @@ func TestLimitsHoldForPrefetch(t *testing.T) {
 		b.wantServed(6)
 		b.slots.set(func() {
 			for i := 1; i < len(b.slots.served); i++ {
-				if b.slots.served[i].State.Due < b.slots.served[i-1].State.Due {
+				if b.slots.served[i].Known.State.Due < b.slots.served[i-1].Known.State.Due {
 					t.Errorf("%s came after what was due later", b.slots.served[i].Record)
 				}
 			}

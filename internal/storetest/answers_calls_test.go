@@ -58,7 +58,7 @@ func (b *answerBed) jobCalls() []answerCall {
 			return reply.Err
 		}, check: func() error { return wantEqual("leases", len(leased), 1) }},
 		{name: "renew", call: func(ctx context.Context) error {
-			renewal := job.Renewal{Record: leased[0].Record, Lane: storetest.Lane(), Token: leased[0].State.Token, Epoch: 1}
+			renewal := job.Renewal{Record: leased[0].Record, Lane: storetest.Lane(), Token: leased[0].Known.State.Token, Epoch: 1}
 			reply := s.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: time.Minute, Renewals: []job.Renewal{renewal}}})[0]
 			if reply.Err == nil && reply.Results[0].Code != job.Renewed {
 				return errors.New("it says that the lease is lost")
@@ -75,11 +75,11 @@ func (b *answerBed) jobCalls() []answerCall {
 			}
 			return reply.Err
 		}, check: func() error {
-			state := w.Get(leased[0].Definition.ID).State
+			state := w.Get(leased[0].Known.Definition.ID).State
 			return errors.Join(wantEqual("runs", state.Runs, 1), wantEqual("failures", state.Failures, 1))
 		}},
 		{name: "runs", call: func(ctx context.Context) error {
-			runs, err := s.Runs(ctx, leased[0].Definition.Key, 3)
+			runs, err := s.Runs(ctx, leased[0].Known.Definition.Key, 3)
 			if err == nil && len(runs) != 1 {
 				return errors.New("one run has ended")
 			}

@@ -25,14 +25,14 @@ func testApply(w *World) {
 			w.T.Errorf("write %d: code %d, want %d", i, got, want)
 		}
 	}
-	if !reflect.DeepEqual(*reply.Results[0].Current, leased[1].State) || !reflect.DeepEqual(*reply.Results[3].Current, leased[2].State) {
+	if !reflect.DeepEqual(*reply.Results[0].Current, leased[1].Known.State) || !reflect.DeepEqual(*reply.Results[3].Current, leased[2].Known.State) {
 		w.T.Errorf("conflicts answer %+v", reply.Results)
 	}
 	due := good.Decision.IndexMS
 	if want := []job.LaneHead{{Lane: Lane(), DueMS: due}}; !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lock {
 		w.T.Errorf("news %+v of %q, want %+v", reply.Earlier, reply.Holder, want)
 	}
-	got := w.Get(leased[0].Definition.ID)
+	got := w.Get(leased[0].Known.Definition.ID)
 	if !reflect.DeepEqual(got.State, good.Decision.State) || got.IndexMS != due {
 		w.T.Errorf("stored\n%+v, want\n%+v", got.State, good.Decision.State)
 	}
@@ -44,7 +44,7 @@ func testApplyRepeated(w *World) {
 	w.Advance(time.Minute)
 	leased := w.Lease(0, 2)
 	settle := w.Settle(leased[0], job.OutcomeFailed)
-	remove := w.Decide(leased[1].Record, leased[1].Definition, w.MustReturn(leased[1]), job.Delete{})
+	remove := w.Decide(leased[1].Record, leased[1].Known.Definition, w.MustReturn(leased[1]), job.Delete{})
 	for range 3 {
 		w.MustWrite(0, settle)
 	}
@@ -57,7 +57,7 @@ func testApplyRepeated(w *World) {
 	w.Advance(time.Minute)
 	w.Lease(0, 1)
 	r := w.Apply(0, settle).Results[0]
-	if r.Code != job.Conflict || r.Current.SettledToken != leased[0].State.Token {
+	if r.Code != job.Conflict || r.Current.SettledToken != leased[0].Known.State.Token {
 		w.T.Errorf("a late repeat: %+v", r)
 	}
 }
@@ -65,8 +65,8 @@ func testApplyRepeated(w *World) {
 // MustReturn gives a lease back and returns the state after it.
 func (w *World) MustReturn(l job.Leased) job.State {
 	w.T.Helper()
-	write := w.Decide(l.Record, l.Definition, l.State, job.Return{Token: l.State.Token})
-	w.MustWrite(w.Store.ShardOf(l.Definition.Key), write)
+	write := w.Decide(l.Record, l.Known.Definition, l.Known.State, job.Return{Token: l.Known.State.Token})
+	w.MustWrite(w.Store.ShardOf(l.Known.Definition.Key), write)
 	return write.Decision.State
 }
 
@@ -104,14 +104,14 @@ func testApplyLive(w *World) {
 	l := w.Lease(0, 1)[0]
 	ctx := w.T.Context()
 	w.Store.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{
-		{Record: l.Record, Lane: Lane(), Token: l.State.Token, Epoch: 7, Acked: true},
+		{Record: l.Record, Lane: Lane(), Token: l.Known.State.Token, Epoch: 7, Acked: true},
 	}}})
 	// Decided on what was read before the renewal, which changes no revision.
-	pause := w.Decide(l.Record, l.Definition, l.State, job.Pause{Note: "hold"})
+	pause := w.Decide(l.Record, l.Known.Definition, l.Known.State, job.Pause{Note: "hold"})
 	w.MustWrite(0, pause)
 	w.MustWrite(0, pause)
 	got := w.Get(id)
-	if !got.State.Paused || !got.State.Acked || got.State.Epoch != 7 || got.State.Region != job.RegionLeased || got.IndexMS != l.DeadlineMS {
+	if !got.State.Paused || !got.State.Acked || got.State.Epoch != 7 || got.State.Region != job.RegionLeased || got.IndexMS != l.Known.IndexMS {
 		w.T.Errorf("after a pause: %+v", got)
 	}
 }
@@ -135,7 +135,7 @@ func testApplyExpired(w *World) {
 	w.Add(Definition(ids[0]))
 	w.Advance(time.Minute)
 	l := w.Lease(0, 1)[0]
-	lose := w.Decide(l.Record, l.Definition, l.State, job.Lose{Token: l.State.Token})
+	lose := w.Decide(l.Record, l.Known.Definition, l.Known.State, job.Lose{Token: l.Known.State.Token})
 	lose.IfExpired = true
 	if r := w.Apply(0, lose).Results[0]; r.Code != job.NotExpired {
 		w.T.Errorf("a live lease: %+v", r)

@@ -158,7 +158,7 @@ func testAuditOfWork(w *World) {
 		w.Advance(2 * time.Minute)
 		for _, l := range slices.Backward(w.Lease(0, 30)) {
 			outcome := job.OutcomeSucceeded
-			if l.State.Token%3 == 0 {
+			if l.Known.State.Token%3 == 0 {
 				outcome = job.OutcomeFailed
 			}
 			w.MustWrite(0, w.Settle(l, outcome))

@@ -108,7 +108,7 @@ func testBackups(w *World) {
 		}
 		to.Advance(time.Hour)
 		for _, l := range to.Lease(0, 20) {
-			to.MustWrite(0, changed(to.Decide(l.Record, l.Definition, l.State, job.Return{Token: l.State.Token}))...)
+			to.MustWrite(0, changed(to.Decide(l.Record, l.Known.Definition, l.Known.State, job.Return{Token: l.Known.State.Token}))...)
 			break // runs of their own need their parent for a decision
 		}
 	}

@@ -58,8 +58,8 @@ func testCreateExists(w *World) {
 	}
 	w.Advance(time.Minute)
 	live := w.Lease(1, 1)[0]
-	w.MustWrite(1, w.Decide(live.Record, live.Definition, live.State, job.Delete{}))
-	again := w.Record(*live.Definition)
+	w.MustWrite(1, w.Decide(live.Record, live.Known.Definition, live.Known.State, job.Delete{}))
+	again := w.Record(*live.Known.Definition)
 	reply = Create(ctx, w.Store, 1, []job.Record{again})
 	if reply.Results[0].Code != job.Tombstone || reply.Results[0].Existing == nil {
 		w.T.Errorf("deleted while live: %+v", reply)

@@ -72,10 +72,10 @@ func TestClusterFailover(t *testing.T) {
 			return reply.Err
 		}
 		for _, l := range reply.Leased {
-			if l.State.Token <= last[l.Record] {
-				t.Errorf("%s: token %d after %d", l.Record, l.State.Token, last[l.Record])
+			if l.Known.State.Token <= last[l.Record] {
+				t.Errorf("%s: token %d after %d", l.Record, l.Known.State.Token, last[l.Record])
 			}
-			last[l.Record] = l.State.Token
+			last[l.Record] = l.Known.State.Token
 			if r := w.Store.Apply(t.Context(), shard, []job.Write{w.Settle(l, job.OutcomeSucceeded)}); r.Err != nil {
 				return r.Err
 			}

@@ -92,12 +92,12 @@ func TestEventsAreThoseOfWhatWasWritten(t *testing.T) {
 		}
 
 		before := place()
-		w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Definition.Key, AtMS: w.Clock.Load()})
+		w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key, AtMS: w.Clock.Load()})
 		settle := w.Settle(leased[0], job.OutcomeFailed)
 		w.MustWrite(0, settle)
 		got := eventsAfter(t, w, 0, before)
 		wantKinds(t, "a failed run", got, job.KindRunStarted, job.KindRunFailed, job.KindRunDead, job.KindJobBackoff)
-		if h := got[1]; h.Error != "no luck" || h.Worker != "w1" || h.Labels["team"] != "ops" || h.Key != leased[0].Definition.Key || h.AtMS != w.Clock.Load() {
+		if h := got[1]; h.Error != "no luck" || h.Worker != "w1" || h.Labels["team"] != "ops" || h.Key != leased[0].Known.Definition.Key || h.AtMS != w.Clock.Load() {
 			t.Errorf("%+v", h)
 		}
 		for i, h := range got {
@@ -115,7 +115,7 @@ func TestEventsAreThoseOfWhatWasWritten(t *testing.T) {
 		}
 		got = eventsAfter(t, w, 0, before)
 		wantKinds(t, "a copy, a conflict and a success", got, job.KindRunSucceeded)
-		if len(got) > 0 && got[0].Key != leased[2].Definition.Key {
+		if len(got) > 0 && got[0].Key != leased[2].Known.Definition.Key {
 			t.Errorf("of %v", got[0].Key)
 		}
 		if err := w.Store.FlushEvents(t.Context()); err != nil || len(eventsAfter(t, w, 0, place())) != 0 {
@@ -174,7 +174,7 @@ func TestASweepTakesNoNewsAlong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Definition.Key})
+	w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key})
 	swept := make(chan error, 1)
 	go func() {
 		holder := w.Client.Get(t.Context(), w.Store.LockKey(0)).Val()
@@ -310,14 +310,14 @@ func TestEventsMakeRoomForDecisions(t *testing.T) {
 	if err != nil || len(leased) != 2 {
 		t.Fatal(leased, err)
 	}
-	w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Definition.Key})
+	w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key})
 	fill(t, server.Client(), "1")
 	w.MustWrite(0, w.Settle(leased[0], job.OutcomeSucceeded))
 	fill(t, server.Client(), "0")
 	w.MustWrite(0, w.Settle(leased[1], job.OutcomeSucceeded))
 	got := eventsAfter(t, w, 0, before[0])
 	wantKinds(t, "after memory was short", got, job.KindRunSucceeded)
-	if len(got) > 0 && got[0].Key != leased[1].Definition.Key {
+	if len(got) > 0 && got[0].Key != leased[1].Known.Definition.Key {
 		t.Errorf("of %v", got[0].Key)
 	}
 	const lost = `

@@ -306,11 +306,11 @@ func (e *explorer) key(s *scene) string {
 		case s.record == nil:
 			b.WriteString("0")
 		default:
-			fmt.Fprintf(&b, "%v%v%v", l.State.Token == s.record.State.Token, l.State.Token == s.record.State.SettledToken, s.current(l.State))
+			fmt.Fprintf(&b, "%v%v%v", l.Known.State.Token == s.record.State.Token, l.Known.State.Token == s.record.State.SettledToken, s.current(l.Known.State))
 		}
 	}
 	if a, b2 := s.lease[0], s.lease[1]; a != nil && b2 != nil {
-		fmt.Fprintf(&b, "|%v", a.State.Token < b2.State.Token)
+		fmt.Fprintf(&b, "|%v", a.Known.State.Token < b2.Known.State.Token)
 	}
 	return b.String()
 }

@@ -94,7 +94,7 @@ func (e *explorer) leaseAs(s *scene, n int) bool {
 	}
 	if len(reply.Leased) == 1 {
 		s.lease[n] = &reply.Leased[0]
-		if token := reply.Leased[0].State.Token; token <= s.highest {
+		if token := reply.Leased[0].Known.State.Token; token <= s.highest {
 			e.T.Errorf("token %d after %d", token, s.highest)
 		} else {
 			s.highest = token
@@ -117,11 +117,11 @@ func (e *explorer) report(s *scene, n int, outcome job.Outcome) bool {
 	if l == nil {
 		return false
 	}
-	known := l.State
+	known := l.Known.State
 	for range 3 {
-		write := e.Decide(l.Record, l.Definition, known, job.Settle{Token: l.State.Token, Outcome: outcome, StartedMS: e.Clock.Load()})
+		write := e.Decide(l.Record, l.Known.Definition, known, job.Settle{Token: l.Known.State.Token, Outcome: outcome, StartedMS: e.Clock.Load()})
 		if s.record != nil {
-			write = e.Decide(l.Record, s.record.Definition, known, job.Settle{Token: l.State.Token, Outcome: outcome, StartedMS: e.Clock.Load()})
+			write = e.Decide(l.Record, s.record.Definition, known, job.Settle{Token: l.Known.State.Token, Outcome: outcome, StartedMS: e.Clock.Load()})
 		}
 		if !write.Decision.Changed {
 			break
@@ -132,7 +132,7 @@ func (e *explorer) report(s *scene, n int, outcome job.Outcome) bool {
 		}
 		known = *result.Current
 	}
-	return s.record != nil && s.record.State.Live() && s.record.State.Token == l.State.Token
+	return s.record != nil && s.record.State.Live() && s.record.State.Token == l.Known.State.Token
 }
 
 func judgeSuccess(before, after *scene) error {
@@ -174,13 +174,13 @@ func (e *explorer) renewAs(s *scene, n int) bool {
 		return false
 	}
 	reply := e.Store.Renew(e.T.Context(), []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{
-		{Record: l.Record, Lane: l.State.Lane, Token: l.State.Token, Epoch: l.State.Epoch, Acked: true},
+		{Record: l.Record, Lane: l.Known.State.Lane, Token: l.Known.State.Token, Epoch: l.Known.State.Epoch, Acked: true},
 	}}})[0]
 	if reply.Err != nil {
 		e.T.Fatal(reply.Err)
 	}
 	// A lease is over when its end is stored: until then nobody else can have it.
-	good := s.record != nil && s.record.State.Live() && s.record.State.Token == l.State.Token
+	good := s.record != nil && s.record.State.Live() && s.record.State.Token == l.Known.State.Token
 	if (reply.Results[0].Code == job.Renewed) != good {
 		e.T.Errorf("renewal: code %d of a lease until %d at %d", reply.Results[0].Code, s.deadline, e.Clock.Load())
 	}

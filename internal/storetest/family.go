@@ -28,13 +28,13 @@ func (w *World) Spawn(d job.Definition, n int) []job.Leased {
 			w.T.Fatalf("leased %v, want %s", records(leased), d.ID)
 		}
 		l := leased[0]
-		write := w.Decide(l.Record, l.Definition, l.State, job.Arrive{Token: l.State.Token})
+		write := w.Decide(l.Record, l.Known.Definition, l.Known.State, job.Arrive{Token: l.Known.State.Token})
 		run := write.Decision.Spawn
 		if run == nil {
 			w.T.Fatalf("arrival of %s: %+v", d.ID, write.Decision)
 		}
 		w.MustWrite(0, write)
-		l.Record, l.State = job.ChildRecord(d.Record(), run.Slot), run.State
+		l.Record, l.Known.State = job.ChildRecord(d.Record(), run.Slot), run.State
 		live = append(live, l)
 	}
 	return live
@@ -61,11 +61,11 @@ func testSpawn(w *World) {
 	w.Add(d)
 	w.Advance(time.Minute)
 	l := w.Lease(0, 1)[0]
-	arrive := w.Decide(l.Record, &d, l.State, job.Arrive{Token: l.State.Token})
+	arrive := w.Decide(l.Record, &d, l.Known.State, job.Arrive{Token: l.Known.State.Token})
 	// The lease is prolonged between the decision and its write.
 	w.Advance(10 * time.Second)
 	w.Store.Renew(w.T.Context(), []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{
-		{Record: l.Record, Lane: Lane(), Token: l.State.Token, Epoch: 7, Acked: true},
+		{Record: l.Record, Lane: Lane(), Token: l.Known.State.Token, Epoch: 7, Acked: true},
 	}}})
 	for range 3 {
 		w.MustWrite(0, arrive)
@@ -74,14 +74,14 @@ func testSpawn(w *World) {
 	run := w.Records(child)[0]
 	want := arrive.Decision.Spawn.State
 	want.Acked, want.Epoch = true, 7
-	if !reflect.DeepEqual(run.State, want) || run.State.Token != l.State.Token || !run.State.Live() {
+	if !reflect.DeepEqual(run.State, want) || run.State.Token != l.Known.State.Token || !run.State.Live() {
 		w.T.Errorf("run\n%+v, want\n%+v", run.State, want)
 	}
 	if !reflect.DeepEqual(run.Definition, w.Get(d.ID).Definition) {
 		w.T.Errorf("its definition %+v", run.Definition)
 	}
-	if got := w.score(child, Lane()); got != job.Score(job.RegionLeased, l.DeadlineMS+10_000) {
-		w.T.Errorf("its score is %d, the lease ended at %d", got, l.DeadlineMS+10_000)
+	if got := w.score(child, Lane()); got != job.Score(job.RegionLeased, l.Known.IndexMS+10_000) {
+		w.T.Errorf("its score is %d, the lease ended at %d", got, l.Known.IndexMS+10_000)
 	}
 	if s := w.Get(d.ID); s.State.Children != 1 || s.State.Region != job.RegionDue || s.IndexMS != arrive.Decision.IndexMS {
 		w.T.Errorf("parent %+v", s)
@@ -106,7 +106,7 @@ func (w *World) loseSpawned(d job.Definition, child string) {
 	w.MustWrite(0, lose...)
 	w.MustWrite(0, lose...)
 	again := w.Lease(0, 1)
-	if len(again) != 1 || again[0].Record != child || !reflect.DeepEqual(again[0].Definition, w.Get(d.ID).Definition) {
+	if len(again) != 1 || again[0].Record != child || !reflect.DeepEqual(again[0].Known.Definition, w.Get(d.ID).Definition) {
 		w.T.Fatalf("leased again: %+v", again)
 	}
 	// It was leased since: a late repeat still finds its own work.
@@ -125,8 +125,8 @@ func testSpawnTaken(w *World) {
 	child, ctx := job.ChildRecord(d.Record(), 0), w.T.Context()
 	stray := w.Client.HGet(ctx, w.Key(0, "st"), l.Record).Val()
 	w.Client.HSet(ctx, w.Key(0, "st"), child, stray)
-	r := w.Apply(0, w.Decide(l.Record, &d, l.State, job.Arrive{Token: l.State.Token})).Results[0]
-	if r.Code != job.Conflict || !reflect.DeepEqual(*r.Current, l.State) {
+	r := w.Apply(0, w.Decide(l.Record, &d, l.Known.State, job.Arrive{Token: l.Known.State.Token})).Results[0]
+	if r.Code != job.Conflict || !reflect.DeepEqual(*r.Current, l.Known.State) {
 		w.T.Errorf("a run in the slot was overwritten: %+v", r)
 	}
 	if got := w.Client.HGet(ctx, w.Key(0, "st"), child).Val(); got != stray || w.Get(d.ID).State.Region != job.RegionLeased {
@@ -152,7 +152,7 @@ func testSpawnOfAnother(w *World) {
 	if r := w.Apply(0, second).Results[0]; r.Code != job.Conflict {
 		w.T.Errorf("the other one's: %+v", r)
 	}
-	if l := w.Lease(0, 1); len(l) != 1 || l[0].State.RunID() != "m-m" || l[0].Definition.Handler != d.Handler {
+	if l := w.Lease(0, 1); len(l) != 1 || l[0].Known.State.RunID() != "m-m" || l[0].Known.Definition.Handler != d.Handler {
 		w.T.Errorf("leased %+v", l)
 	}
 	w.MustWrite(0, first) // it was leased since, but it is that one
@@ -163,7 +163,7 @@ func testTogether(w *World) {
 	w.Add(d)
 	live := w.Spawn(d, 2)
 	child := live[1].Record // its lease has not ended
-	settle := w.Family(child, job.Settle{Token: live[1].State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
+	settle := w.Family(child, job.Settle{Token: live[1].Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
 	before := w.Records(d.Record(), child)
 	adjusted := func(adjust func(run, parent *job.Write)) []job.Write {
 		writes := append([]job.Write(nil), settle...)
@@ -201,7 +201,7 @@ func testTogether(w *World) {
 	if runs, err := w.Store.Runs(w.T.Context(), d.Key, 3); err != nil || len(runs) != 1 || runs[0].ID != settle[1].Decision.Ended.ID {
 		w.T.Errorf("history %+v (%v)", runs, err)
 	}
-	back := w.Family(live[0].Record, job.Return{Token: live[0].State.Token})
+	back := w.Family(live[0].Record, job.Return{Token: live[0].Known.State.Token})
 	w.MustWrite(0, back...)
 	w.MustWrite(0, back...)
 	for name, writes := range map[string][]job.Write{"nothing before": settle[1:], "three": append(settle[:2:2], settle[1])} {
@@ -224,10 +224,10 @@ func testSlotReused(w *World) {
 		w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, start))
 		l := w.Lease(0, 1)[0]
 		child := job.ChildRecord(d.Record(), 0)
-		if l.Record != child || l.State.Trigger != job.TriggerBackfill {
+		if l.Record != child || l.Known.State.Trigger != job.TriggerBackfill {
 			w.T.Fatalf("leased %+v", l)
 		}
-		w.MustWrite(0, w.Family(child, job.Arrive{Token: l.State.Token})...)
+		w.MustWrite(0, w.Family(child, job.Arrive{Token: l.Known.State.Token})...)
 		lane := Lane()
 		if id == w.InShard(0, 2)[1] { // the next one is in another lane
 			edited := d
@@ -235,7 +235,7 @@ func testSlotReused(w *World) {
 			lane = edited.Lane()
 			w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compile(&edited)}))
 		}
-		settle := w.Family(child, job.Settle{Token: l.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
+		settle := w.Family(child, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
 		if s := settle[1].Decision.Spawn; s == nil || s.Slot != 0 {
 			w.T.Fatalf("the slot is not used again: %+v", s)
 		}
@@ -243,7 +243,7 @@ func testSlotReused(w *World) {
 			w.MustWrite(0, settle...)
 		}
 		run := w.Records(child)[0]
-		if run.State.Nominal <= l.State.Nominal || run.State.Lane != lane || w.score(child, lane) != run.State.Due {
+		if run.State.Nominal <= l.Known.State.Nominal || run.State.Lane != lane || w.score(child, lane) != run.State.Due {
 			w.T.Errorf("the next run %+v, score %d", run.State, w.score(child, lane))
 		}
 		w.Audit()

@@ -87,7 +87,7 @@ func TestOneLostAnswer(t *testing.T) {
 	l := reply.Leased[0]
 	lose()
 	renewed := s.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: time.Minute, Renewals: []job.Renewal{
-		{Record: l.Record, Lane: storetest.Lane(), Token: l.State.Token, Epoch: 1},
+		{Record: l.Record, Lane: storetest.Lane(), Token: l.Known.State.Token, Epoch: 1},
 	}}})[0]
 	if renewed.Err != nil || renewed.Results[0].Code != job.Renewed {
 		t.Errorf("renew: %+v", renewed)
@@ -139,8 +139,8 @@ func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard 
 		}).Leased
 		var writes []job.Write
 		for _, l := range leased {
-			if l.State.Token <= want[l.Record].Token {
-				t.Errorf("%s: token %d after %d", l.Record, l.State.Token, want[l.Record].Token)
+			if l.Known.State.Token <= want[l.Record].Token {
+				t.Errorf("%s: token %d after %d", l.Record, l.Known.State.Token, want[l.Record].Token)
 			}
 			outcome := []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed}[rng.IntN(2)]
 			writes = append(writes, w.Settle(l, outcome))

@@ -16,7 +16,7 @@ func (w *World) runTo(id string, outcome job.Outcome) job.State {
 			w.Clock.Store(due)
 		}
 		leased := w.Lease(shard, 1)
-		if len(leased) != 1 || leased[0].Definition.ID != id {
+		if len(leased) != 1 || leased[0].Known.Definition.ID != id {
 			w.T.Fatalf("leased %v, want %s", records(leased), id)
 		}
 		write := w.Settle(leased[0], outcome)

@@ -37,11 +37,11 @@ func testLeaseOrder(w *World) {
 		w.T.Errorf("heads %+v at %d", h, reply.NowUS)
 	}
 	for _, l := range reply.Leased {
-		if l.DeadlineMS != now+ttl.Milliseconds() || l.State.Region != job.RegionLeased || l.State.Acked ||
-			l.State.Token < uint64(now)*1000 || l.Definition.Handler != "send" || l.Shard != 0 {
+		if l.Known.IndexMS != now+ttl.Milliseconds() || l.Known.State.Region != job.RegionLeased || l.Known.State.Acked ||
+			l.Known.State.Token < uint64(now)*1000 || l.Known.Definition.Handler != "send" || l.Shard != 0 {
 			w.T.Errorf("lease %+v", l)
 		}
-		if got := w.Get(l.Definition.ID); got.State.Token != l.State.Token || got.IndexMS != l.DeadlineMS {
+		if got := w.Get(l.Known.Definition.ID); got.State.Token != l.Known.State.Token || got.IndexMS != l.Known.IndexMS {
 			w.T.Errorf("stored %+v", got)
 		}
 	}
@@ -107,7 +107,7 @@ func testLeaseDefinitions(w *World) {
 				w.T.Fatalf("leased %d of %d: %v", len(reply.Leased), n, reply.Err)
 			}
 			for _, l := range reply.Leased {
-				if d := l.Definition; d.Record() != l.Record || string(d.Payload) != "payload of "+d.ID {
+				if d := l.Known.Definition; d.Record() != l.Record || string(d.Payload) != "payload of "+d.ID {
 					w.T.Errorf("%s came with the definition of %s, %q", l.Record, d.Record(), d.Payload)
 				}
 			}
@@ -125,7 +125,7 @@ func testLeaseReplay(w *World) {
 	first := w.Store.Lease(ctx, []job.LeaseRequest{LeaseRequest(0, 4, "batch-1")})[0]
 	w.MustWrite(0, w.Settle(first.Leased[0], job.OutcomeSucceeded))
 	other := w.Open().Lease(ctx, []job.LeaseRequest{LeaseRequest(0, 2, "batch-2")})[0]
-	if other.Err != nil || len(other.Leased) != 2 || other.Leased[0].DeadlineMS != first.Leased[0].DeadlineMS {
+	if other.Err != nil || len(other.Leased) != 2 || other.Leased[0].Known.IndexMS != first.Leased[0].Known.IndexMS {
 		w.T.Fatalf("another caller in the same millisecond: %+v", other)
 	}
 	// A process that has lost the answer repeats the batch, however late, and even
@@ -226,10 +226,10 @@ func testTokens(w *World) {
 			w.T.Fatalf("leased %d of %d", len(leased), n)
 		}
 		for _, l := range leased {
-			if l.State.Token <= last {
-				w.T.Fatalf("token %d after %d", l.State.Token, last)
+			if l.Known.State.Token <= last {
+				w.T.Fatalf("token %d after %d", l.Known.State.Token, last)
 			}
-			last = l.State.Token
+			last = l.Known.State.Token
 		}
 	}
 	lease(100) // many in one millisecond

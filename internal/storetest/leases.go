@@ -24,7 +24,7 @@ func testRenew(w *World) {
 		return reply.Results
 	}
 	of := func(l job.Leased) job.Renewal {
-		return job.Renewal{Record: l.Record, Lane: Lane(), Token: l.State.Token, Epoch: 1}
+		return job.Renewal{Record: l.Record, Lane: Lane(), Token: l.Known.State.Token, Epoch: 1}
 	}
 	acked, stopped, fenced, unknown := of(leased[0]), of(leased[1]), of(leased[2]), of(leased[0])
 	acked.Acked = true
@@ -37,10 +37,10 @@ func testRenew(w *World) {
 			w.T.Errorf("renewal %d: %+v, want code %d", i, codes[i], want)
 		}
 	}
-	if codes[0].Revision != leased[0].State.Revision {
+	if codes[0].Revision != leased[0].Known.State.Revision {
 		w.T.Errorf("revision %d", codes[0].Revision)
 	}
-	first, second := w.Get(leased[0].Definition.ID), w.Get(leased[1].Definition.ID)
+	first, second := w.Get(leased[0].Known.Definition.ID), w.Get(leased[1].Known.Definition.ID)
 	if !first.State.Acked || first.State.Epoch != 1 || first.IndexMS != now+ttl.Milliseconds() {
 		w.T.Errorf("renewed: %+v", first)
 	}
@@ -55,7 +55,7 @@ func testRenew(w *World) {
 	if got := renew(late); got[0].Code != job.Moved {
 		w.T.Errorf("the session before: %+v", got)
 	}
-	if s := w.Get(leased[0].Definition.ID).State; s.Epoch != 5 || !s.Acked {
+	if s := w.Get(leased[0].Known.Definition.ID).State; s.Epoch != 5 || !s.Acked {
 		w.T.Errorf("adopted: %+v", s)
 	}
 	w.MustReturn(leased[2])
@@ -93,7 +93,7 @@ func testExpired(w *World) {
 		w.T.Errorf("two of them: %v", got)
 	}
 	found, err := w.Store.Expired(ctx, 0, lock, lanes, 1)
-	if err != nil || found[0].State.Token != leased[0].State.Token || found[0].State.Lane != Lane() {
+	if err != nil || found[0].State.Token != leased[0].Known.State.Token || found[0].State.Lane != Lane() {
 		w.T.Errorf("state %+v (%v)", found, err)
 	}
 }

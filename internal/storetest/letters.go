@@ -39,7 +39,7 @@ func testLettersOfRuns(w *World) {
 	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Update{New: w.compile(&edited)}))
 	for _, l := range live {
 		w.MustWrite(0, w.Family(l.Record, job.Settle{
-			Token: l.State.Token, Outcome: job.OutcomeFailed, Error: "no luck", StartedMS: w.Clock.Load(),
+			Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no luck", StartedMS: w.Clock.Load(),
 		})...)
 	}
 	died := w.Clock.Load()
@@ -47,10 +47,10 @@ func testLettersOfRuns(w *World) {
 	for slot, l := range live {
 		record := job.LetterRecord(d.Record(), slot)
 		stored, letter := w.Records(record)[0], letters[record]
-		if s := stored.State; s.Token != l.State.Token || s.RunID() != l.State.RunID() || s.Generation != 1 || s.Region != job.RegionDead {
-			w.T.Errorf("dead letter %+v of %+v", s, l.State)
+		if s := stored.State; s.Token != l.Known.State.Token || s.RunID() != l.Known.State.RunID() || s.Generation != 1 || s.Region != job.RegionDead {
+			w.T.Errorf("dead letter %+v of %+v", s, l.Known.State)
 		}
-		if letter.Run.ID != l.State.RunID() || letter.Run.Error != "no luck" || !letter.Run.DeadLetter || letter.Queue != d.Queue ||
+		if letter.Run.ID != l.Known.State.RunID() || letter.Run.Error != "no luck" || !letter.Run.DeadLetter || letter.Queue != d.Queue ||
 			letter.Labels["team"] != "mail" || letter.ExpireMS != died+d.DeadLetterTTL.Milliseconds() {
 			w.T.Errorf("listed as %+v", letter)
 		}
@@ -164,7 +164,7 @@ func testLetterMoves(w *World) {
 	w.MustWrite(0, settle)
 	w.MustWrite(0, settle)
 	letter := w.Records(job.LetterRecord(d.Record(), 0))[0]
-	if letter.State.Token != l.State.Token || letter.State.Lane != edited.Lane() {
+	if letter.State.Token != l.Known.State.Token || letter.State.Lane != edited.Lane() {
 		w.T.Errorf("letter %+v", letter.State)
 	}
 	old := w.Client.ZRange(w.T.Context(), w.Key(0, "l:")+Lane().String(), 0, -1).Val()
@@ -180,7 +180,7 @@ func testDeleteWithRuns(w *World) {
 	w.Add(d)
 	live := w.Spawn(d, 3)
 	fail := func(l job.Leased) []job.Write {
-		return w.Family(l.Record, job.Settle{Token: l.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
+		return w.Family(l.Record, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
 	}
 	w.MustWrite(0, fail(live[0])...) // leaves a dead letter
 	remove := w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Delete{})

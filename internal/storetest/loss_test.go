@@ -191,7 +191,7 @@ func TestTokenAfterLostGrant(t *testing.T) {
 	if len(leased) != 1 {
 		t.Fatalf("leased %d", len(leased))
 	}
-	before, token := lost.Leased[0].State.Token, leased[0].State.Token
+	before, token := lost.Leased[0].Known.State.Token, leased[0].Known.State.Token
 	if expected := uint64(storetest.Start+31_000-1) * 1000; token <= before || token <= expected {
 		t.Errorf("token %d, after %d and at time %d", token, before, expected)
 	}

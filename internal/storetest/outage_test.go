@@ -92,7 +92,7 @@ func TestMemoryFull(t *testing.T) {
 		t.Fatalf("leased %d", len(leased))
 	}
 	renewed := w.Store.Renew(t.Context(), []job.RenewRequest{{Shard: 0, TTL: time.Minute, Renewals: []job.Renewal{
-		{Record: leased[0].Record, Lane: storetest.Lane(), Token: leased[0].State.Token, Epoch: 1, Acked: true},
+		{Record: leased[0].Record, Lane: storetest.Lane(), Token: leased[0].Known.State.Token, Epoch: 1, Acked: true},
 	}}})[0]
 	if renewed.Err != nil || renewed.Results[0].Code != job.Renewed {
 		t.Errorf("renew: %+v", renewed)
@@ -102,11 +102,11 @@ func TestMemoryFull(t *testing.T) {
 		writes = append(writes, w.Settle(l, job.OutcomeFailed))
 	}
 	w.MustWrite(0, writes...)
-	runs, err := w.Store.Runs(t.Context(), leased[0].Definition.Key, 3)
+	runs, err := w.Store.Runs(t.Context(), leased[0].Known.Definition.Key, 3)
 	if err != nil || len(runs) != 0 {
 		t.Errorf("history %+v (%v)", runs, err)
 	}
-	if s := w.Get(leased[0].Definition.ID).State; s.Dead != 1 || s.Failures != 1 {
+	if s := w.Get(leased[0].Known.Definition.ID).State; s.Dead != 1 || s.Failures != 1 {
 		t.Errorf("state %+v", s)
 	}
 	w.Clock.Add(61_000)
@@ -114,7 +114,7 @@ func TestMemoryFull(t *testing.T) {
 	if err != nil || len(lost) != 1 {
 		t.Errorf("expired %+v (%v)", lost, err)
 	}
-	r := w.Get(leased[0].Definition.ID)
+	r := w.Get(leased[0].Known.Definition.ID)
 	w.MustWrite(0, w.Decide(leased[0].Record, r.Definition, r.State, job.Delete{}))
 	fill(t, server.Client(), "0")
 	w.Add(storetest.Definition(ids[10]))
@@ -130,7 +130,7 @@ func TestMemoryFullForRuns(t *testing.T) {
 	d := storetest.Overlapping(w.InShard(0, 1)[0])
 	w.Add(d)
 	fail := func(l job.Leased) []job.Write {
-		return w.Family(l.Record, job.Settle{Token: l.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
+		return w.Family(l.Record, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
 	}
 	w.MustWrite(0, fail(w.Spawn(d, 1)[0])...) // its dead letter is kept
 	fill(t, server.Client(), "1")

@@ -135,15 +135,15 @@ func (h *history) lease() {
 		if known == nil || known.State.Region != job.RegionDue || known.State.Due > h.Clock.Load() {
 			h.T.Fatalf("leased %s, known as %+v", l.Record, known)
 		}
-		if fmt.Sprintf("%+v", l.Definition) != fmt.Sprintf("%+v", parent.Definition) {
-			h.T.Fatalf("leased %s with\n%+v, want\n%+v", l.Record, l.Definition, parent.Definition)
+		if fmt.Sprintf("%+v", l.Known.Definition) != fmt.Sprintf("%+v", parent.Definition) {
+			h.T.Fatalf("leased %s with\n%+v, want\n%+v", l.Record, l.Known.Definition, parent.Definition)
 		}
-		known.State = known.State.Leased(l.State.Token)
+		known.State = known.State.Leased(l.Known.State.Token)
 		h.live[l.Record] = l
 	}
 	for _, l := range reply.Leased {
 		if h.rng.IntN(8) > 0 {
-			h.write(l.Record, job.Arrive{Token: l.State.Token})
+			h.write(l.Record, job.Arrive{Token: l.Known.State.Token})
 		}
 	}
 }
@@ -215,7 +215,7 @@ func (h *history) follow(w *job.Write) {
 	h.known[child] = &job.Record{State: d.Spawn.State}
 	if l, ok := h.live[w.Record]; ok && d.Spawn.State.Live() {
 		delete(h.live, w.Record)
-		l.Record, l.State = child, d.Spawn.State
+		l.Record, l.Known.State = child, d.Spawn.State
 		h.live[child] = l
 	}
 }

@@ -13,7 +13,7 @@ func (h *history) settle(record string) {
 		return
 	}
 	outcomes := []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed, job.OutcomeFailed}
-	writes := h.writes(record, job.Settle{Token: l.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: h.Clock.Load()})
+	writes := h.writes(record, job.Settle{Token: l.Known.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: h.Clock.Load()})
 	if len(writes) == 2 && writes[1].Decision.Spawn != nil && job.ChildRecord(writes[1].Record, writes[1].Decision.Spawn.Slot) == record {
 		h.reused++
 	}
@@ -102,10 +102,10 @@ func (h *history) renew(record string) {
 	if !ok || known == nil {
 		return
 	}
-	r := job.Renewal{Record: record, Lane: l.State.Lane, Token: l.State.Token, Epoch: known.State.Epoch, Acked: h.rng.IntN(2) == 0}
+	r := job.Renewal{Record: record, Lane: l.Known.State.Lane, Token: l.Known.State.Token, Epoch: known.State.Epoch, Acked: h.rng.IntN(2) == 0}
 	got := h.Store.Renew(h.T.Context(), []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{r}}})[0]
 	want := job.LeaseLost
-	if known.State.Live() && known.State.Token == l.State.Token {
+	if known.State.Live() && known.State.Token == l.Known.State.Token {
 		want = job.Renewed
 		known.State.Acked = known.State.Acked || r.Acked
 	}

@@ -206,7 +206,7 @@ func goOn(t *testing.T, w *storetest.World, keys []job.Key) {
 			}
 			shard := w.Store.ShardOf(key)
 			for _, l := range w.Store.Lease(t.Context(), []job.LeaseRequest{storetest.LeaseRequest(shard, 3, "", r.State.Lane)})[0].Leased {
-				ev := job.Settle{Token: l.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()}
+				ev := job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()}
 				if job.ParentOf(l.Record) == l.Record {
 					change(key, ev)
 				} else {

@@ -70,7 +70,7 @@ func (s *specimen) run(d job.Definition, outcomes ...job.Outcome) {
 		l := s.lease(d)
 		started := s.Clock.Load()
 		s.Advance(1500 * time.Millisecond)
-		ev := job.Settle{Token: l.State.Token, Outcome: outcome, StartedMS: started, Worker: "worker-1", Output: []byte("status \x00\xff")}
+		ev := job.Settle{Token: l.Known.State.Token, Outcome: outcome, StartedMS: started, Worker: "worker-1", Output: []byte("status \x00\xff")}
 		if outcome != job.OutcomeSucceeded {
 			ev.Error = "no route to host"
 		}
@@ -83,13 +83,13 @@ func (s *specimen) reap(d job.Definition, l job.Leased, acked bool) {
 	s.T.Helper()
 	s.renew(l, 1, acked)
 	s.Advance(2 * ttl)
-	s.event(d, job.Lose{Token: l.State.Token})
+	s.event(d, job.Lose{Token: l.Known.State.Token})
 }
 
 func (s *specimen) renew(l job.Leased, epoch uint32, acked bool) {
 	s.T.Helper()
 	reply := s.Store.Renew(s.T.Context(), []job.RenewRequest{{Shard: l.Shard, TTL: ttl, Renewals: []job.Renewal{
-		{Record: l.Record, Lane: l.State.Lane, Token: l.State.Token, Epoch: epoch, Acked: acked},
+		{Record: l.Record, Lane: l.Known.State.Lane, Token: l.Known.State.Token, Epoch: epoch, Acked: acked},
 	}}})[0]
 	if reply.Err != nil || reply.Results[0].Code != job.Renewed {
 		s.T.Fatalf("renew %s: %+v", l.Record, reply)
@@ -142,7 +142,7 @@ func (s *specimen) late() {
 	s.run(d, job.OutcomeSucceeded)
 	l := s.lease(d)
 	s.Advance(2 * time.Second)
-	s.event(d, job.HoldBack{Token: l.State.Token, Reason: job.HeldLock, Key: "lock", By: "ns/other", UntilMS: s.Clock.Load() + 5000})
+	s.event(d, job.HoldBack{Token: l.Known.State.Token, Reason: job.HeldLock, Key: "lock", By: "ns/other", UntilMS: s.Clock.Load() + 5000})
 }
 
 func (s *specimen) due() { s.add(Definition("due")) }
@@ -170,7 +170,7 @@ func (s *specimen) live() {
 	l := s.lease(d)
 	s.event(d, job.RunNow{RequestID: "waits", Mode: job.ManualResetOnSuccess})
 	s.event(d, job.Pause{Note: "after this run"})
-	s.event(d, job.CancelRun{RunID: l.State.RunID()})
+	s.event(d, job.CancelRun{RunID: l.Known.State.RunID()})
 }
 
 func (s *specimen) paused() {
@@ -228,7 +228,7 @@ func (s *specimen) held() {
 		d := s.add(Definition("held-by-" + h.name))
 		l := s.lease(d)
 		s.event(d, job.HoldBack{
-			Token: l.State.Token, Reason: h.reason, Key: h.name, By: "ns/other", UntilMS: s.Clock.Load() + 5000, Paced: h.reason == job.HeldPace,
+			Token: l.Known.State.Token, Reason: h.reason, Key: h.name, By: "ns/other", UntilMS: s.Clock.Load() + 5000, Paced: h.reason == job.HeldPace,
 		})
 	}
 	d := Definition("catching-up")
@@ -242,7 +242,7 @@ func (s *specimen) held() {
 // arrive moves a leased run into a record of its own.
 func (s *specimen) arrive(d job.Definition, l job.Leased) {
 	s.T.Helper()
-	if s.event(d, job.Arrive{Token: l.State.Token}).Children == 0 {
+	if s.event(d, job.Arrive{Token: l.Known.State.Token}).Children == 0 {
 		s.T.Fatalf("%s has no run of its own", d.ID)
 	}
 }
@@ -258,7 +258,7 @@ func (s *specimen) children() {
 	d.Overlap = job.OverlapCancelOther
 	d = s.add(d)
 	s.arrive(d, s.lease(d))
-	s.event(d, job.Arrive{Token: s.lease(d).State.Token})
+	s.event(d, job.Arrive{Token: s.lease(d).Known.State.Token})
 }
 
 func (s *specimen) backfill() {
@@ -267,7 +267,7 @@ func (s *specimen) backfill() {
 		ID: "march", NextMS: s.Clock.Load() - 600_000, ToMS: s.Clock.Load() - 60_000, Concurrency: 2,
 	}})
 	l := s.lease(d)
-	s.event(d, job.Return{Token: l.State.Token})
+	s.event(d, job.Return{Token: l.Known.State.Token})
 	d = Definition("buffered")
 	d.Overlap, d.OverlapLimit = job.OverlapBufferAll, 5
 	d = s.add(d)
@@ -275,7 +275,7 @@ func (s *specimen) backfill() {
 	s.renew(l, 1, true)
 	started := s.Clock.Load()
 	s.Advance(4 * time.Minute)
-	s.event(d, job.Settle{Token: l.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: started})
+	s.event(d, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: started})
 }
 
 func (s *specimen) hinted() {
@@ -285,7 +285,7 @@ func (s *specimen) hinted() {
 	}})
 	d := s.add(Definition("hinted-by-its-worker"))
 	l := s.lease(d)
-	s.event(d, job.Settle{Token: l.State.Token, Outcome: job.OutcomeFailed, Error: "slow down", RetryAfter: 10 * time.Second, StartedMS: s.Clock.Load()})
+	s.event(d, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "slow down", RetryAfter: 10 * time.Second, StartedMS: s.Clock.Load()})
 }
 
 func (s *specimen) deleting() {

@@ -123,7 +123,7 @@ func testList(w *World) {
 	id := "listed-0"
 	w.Clock.Store(w.Get(id).IndexMS)
 	l := w.Lease(w.Store.ShardOf(job.Key{Namespace: "ns", ID: id}), 1)[0]
-	l.Definition.Retry.MaxAttempts = 1
+	l.Known.Definition.Retry.MaxAttempts = 1
 	w.MustWrite(l.Shard, w.Settle(l, job.OutcomeFailed)) // a dead letter, which is not listed
 	walk := func(namespace string, budget int) map[string]bool {
 		w.T.Helper()

@@ -231,11 +231,11 @@ func changed(writes ...job.Write) []job.Write {
 // Settle is the write for the result of a lease.
 func (w *World) Settle(l job.Leased, outcome job.Outcome) job.Write {
 	w.T.Helper()
-	ev := job.Settle{Token: l.State.Token, Outcome: outcome, StartedMS: w.Clock.Load(), Worker: "w1"}
+	ev := job.Settle{Token: l.Known.State.Token, Outcome: outcome, StartedMS: w.Clock.Load(), Worker: "w1"}
 	if outcome == job.OutcomeFailed {
 		ev.Error = "no luck"
 	}
-	return w.Decide(l.Record, l.Definition, l.State, ev)
+	return w.Decide(l.Record, l.Known.Definition, l.Known.State, ev)
 }
 
 // Apply applies writes and wants an answer.
