@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -89,7 +90,7 @@ func (d *Dispatcher) replace(s, prev *Session, fx *effects) {
 		prev.stop(job.ErrSuperseded)
 		later = true
 	}
-	for a := range prev.attempts {
+	for _, a := range slices.Clone(prev.attempts) { // which some of them leave
 		switch {
 		case a.over:
 			d.forget(a, fx)

@@ -18,6 +18,7 @@ type attempt struct {
 	// session is whose attempt this is, closed when it is an orphan; nil when
 	// only a pending event is left.
 	session *Session
+	nth     int // among the session's attempts
 	// rec is what is believed to be stored; nil until read. The value pointed
 	// to never changes.
 	rec  *job.Record

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,6 +100,7 @@ type effects struct {
 	submitted []*attempt
 	changes   []job.Change
 	notices   []job.Notice
+	room      *[]job.Notice // of notices, to be used again; nil: their own
 	slots     []Freed
 	demand    bool // what is offered has changed otherwise
 	news      bool // Attempts has to be told
@@ -107,6 +109,15 @@ type effects struct {
 	at   time.Time // see now
 	acks job.ResultAcks
 	to   *Session // of acks
+}
+
+// noticeRooms have the memory of notices that have been told.
+var noticeRooms = sync.Pool{New: func() any { return new([]job.Notice) }}
+
+// expect makes room for so many notices.
+func (fx *effects) expect(n int) {
+	fx.room = noticeRooms.Get().(*[]job.Notice)
+	fx.notices = slices.Grow(*fx.room, n)
 }
 
 func (fx *effects) submit(a *attempt) {
@@ -125,6 +136,11 @@ func (fx *effects) now() time.Time {
 func (d *Dispatcher) finish(fx *effects) {
 	if len(fx.notices) > 0 {
 		d.o.Observer.Observe(fx.notices)
+	}
+	if fx.room != nil {
+		clear(fx.notices)
+		*fx.room = fx.notices[:0]
+		noticeRooms.Put(fx.room)
 	}
 	if attempts := fx.submitted; len(attempts) > 0 {
 		d.o.Ledger.SubmitAll(fx.changes, func(answers []job.Answered) { d.settled(attempts, answers) })
@@ -153,7 +169,7 @@ func (d *Dispatcher) bind(a *attempt, s *Session) {
 		if a.pending != nil && !a.byNode {
 			old.pending--
 		}
-		delete(old.attempts, a)
+		old.drop(a)
 		d.dropEmpty(old)
 	}
 	a.session = s
@@ -161,7 +177,7 @@ func (d *Dispatcher) bind(a *attempt, s *Session) {
 		a.busy = false
 		return
 	}
-	s.attempts[a] = struct{}{}
+	s.keep(a)
 	s.changed()
 	if a.busy {
 		s.busy++

@@ -35,14 +35,15 @@ type Ledger interface {
 	SubmitAll(changes []job.Change, done func([]job.Answered))
 }
 
-// Observer hears of what happened. It must not block.
+// Observer hears of what happened. It must not block, and keeps nothing of the slice, whose
+// memory is used again.
 type Observer interface{ Observe([]job.Notice) }
 
 // Attempts hears of the attempts that this node has, one call at a time and in
 // order. It must not block, nor call the dispatcher back.
 type Attempts interface {
 	// Adopted: an attempt that was delivered elsewhere goes on at this node. Its
-	// DeadlineMS is not known.
+	// deadline may have moved since.
 	Adopted(job.Leased)
 	// Ended: an attempt that was delivered or adopted here is gone, or its stream is
 	// cut, so that it may go on elsewhere: then it is adopted if it comes back, and

@@ -205,7 +205,7 @@ func TestWhatWaitsAtAWorker(t *testing.T) {
 		out.took()
 		var waiting []string
 		b.d.mu.Lock()
-		for a := range s.attempts {
+		for _, a := range s.attempts {
 			if !a.started && a.pending == nil {
 				waiting = append(waiting, a.id)
 				if !a.deadline.IsZero() {

@@ -14,7 +14,7 @@ func (s *Session) Started(leaseIDs []string) {
 	var fx effects
 	d.mu.Lock()
 	now := time.Now()
-	fx.notices = make([]job.Notice, 0, len(leaseIDs))
+	fx.expect(len(leaseIDs))
 	for _, id := range leaseIDs {
 		a := d.mu.attempts[id]
 		if a == nil || a.session != s || a.started || a.over || a.pending != nil {

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -18,7 +19,7 @@ type Session struct {
 	since time.Time
 
 	// Guarded by the dispatcher's mutex.
-	attempts map[*attempt]struct{}
+	attempts []*attempt
 	seats    []*seat // in the crews of its queues
 	fresh    []*seat // those of them that are in line with it
 	last     uint64  // the dispatcher's turn in which it was last given a slot
@@ -43,7 +44,7 @@ var _ job.WorkerSession = (*Session)(nil)
 func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
 	s := &Session{
 		d: d, key: hello.Namespace + "/" + hello.WorkerID, hello: hello, out: out,
-		since: time.Now(), attempts: make(map[*attempt]struct{}),
+		since: time.Now(),
 	}
 	addresses := d.o.Addresses()
 	var fx effects
@@ -180,7 +181,7 @@ func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 	held := len(s.attempts)
 	d.detach(s, &fx)
 	d.giveBackUnsent(s, unsent, &fx)
-	for a := range s.attempts {
+	for _, a := range slices.Clone(s.attempts) { // which some of them leave
 		if s.left && !a.started && !a.over && a.pending == nil {
 			d.giveBack(a, "closed", &fx)
 			continue
@@ -191,6 +192,21 @@ func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 	d.mu.Unlock()
 	d.finish(&fx)
 	d.o.Logger.Info("worker disconnected", "worker", s.hello.WorkerID, "namespace", s.hello.Namespace, "reason", reason, "attempts", held)
+}
+
+// keep puts an attempt among the session's.
+func (s *Session) keep(a *attempt) {
+	a.nth = len(s.attempts)
+	s.attempts = append(s.attempts, a)
+}
+
+// drop undoes keep. The last attempt takes the place.
+func (s *Session) drop(a *attempt) {
+	last := len(s.attempts) - 1
+	s.attempts[a.nth] = s.attempts[last]
+	s.attempts[a.nth].nth = a.nth
+	s.attempts[last] = nil
+	s.attempts = s.attempts[:last]
 }
 
 // detach takes a session out of the crews of its queues.

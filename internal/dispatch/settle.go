@@ -18,7 +18,7 @@ func (s *Session) Results(results []job.Result) {
 	clocks := d.clocksOf(ids)
 	var fx effects
 	fx.submitted, fx.changes = make([]*attempt, 0, len(results)), make([]job.Change, 0, len(results))
-	fx.notices = make([]job.Notice, 0, len(results))
+	fx.expect(len(results))
 	d.mu.Lock()
 	for _, r := range results {
 		d.result(s, r, clocks, &fx)

@@ -8,12 +8,12 @@ import (
 
 // arrive decides whether a run that was leased starts: in its place, as a record
 // of its own, later, or not at all. The caller delivers it only if it starts.
-func (t *transition) arrive(ev Arrive) Decision {
+func (t *transition) arrive(ev Arrive) Answer {
 	before := t.before()
 	if answer := t.fence(ev.Token); answer != Applied {
 		return t.unchanged(answer, before)
 	}
-	if isLate(t.c.Definition, &t.State, t.now) {
+	if isLate(t.c.Definition, t.State, t.now) {
 		return t.leaveOutRun("misfire")
 	}
 	others := t.Started
@@ -42,7 +42,7 @@ func (t *transition) arrive(ev Arrive) Decision {
 }
 
 // leaveOutRun gives the run up before it has begun.
-func (t *transition) leaveOutRun(reason string) Decision {
+func (t *transition) leaveOutRun(reason string) Answer {
 	t.arrival = ArrivalSkipped
 	if reason == "misfire" {
 		t.keepLag(t.now)
@@ -64,14 +64,14 @@ func (t *transition) leaveOutRun(reason string) Decision {
 const overlapPoll = 1000
 
 // waitForOthers makes the run due again when the others have ended.
-func (t *transition) waitForOthers() Decision {
+func (t *transition) waitForOthers() Answer {
 	t.arrival = ArrivalHeld
 	t.hold(HoldBack{Reason: HeldOverlap, UntilMS: t.now + overlapPoll})
 	return t.decision(Applied)
 }
 
 // spawnRun makes the leased run a record of its own and plans the next one.
-func (t *transition) spawnRun() Decision {
+func (t *transition) spawnRun() Answer {
 	t.arrival = ArrivalSpawn
 	run := runPart(t.State)
 	t.addChild(run, true)
@@ -87,7 +87,7 @@ func (t *transition) spawnRun() Decision {
 }
 
 // holdBack takes the word of a gate.
-func (t *transition) holdBack(ev HoldBack) Decision {
+func (t *transition) holdBack(ev HoldBack) Answer {
 	before := t.before()
 	if answer := t.fence(ev.Token); answer != Applied {
 		return t.unchanged(answer, before)
@@ -134,7 +134,7 @@ func (t *transition) hold(ev HoldBack) {
 }
 
 // wake makes a run due that a gate holds back.
-func (t *transition) wake(ev Wake) Decision {
+func (t *transition) wake(ev Wake) Answer {
 	if t.Region != RegionDue || t.Held.Reason != ev.Reason || t.Held.Key != ev.Key || t.Due <= t.now {
 		return t.unchanged(Stale, t.before())
 	}

@@ -13,22 +13,27 @@ import (
 // decision that comes with it is to be stored all the same.
 func DecideUnusable(d *Definition, s State, fault error, ev Event, now int64) (Decision, error) {
 	s.Recent = slices.Clone(s.Recent)
-	t := transition{c: &Compiled{Definition: d}, now: now, State: s}
+	made := Decision{State: s}
+	t := transition{State: &made.State, into: &made, c: &Compiled{Definition: d}, now: now}
 	t.Revision++
 	corrupt := fmt.Errorf("%w: %w", ErrCorrupt, fault)
 	switch ev := ev.(type) {
 	case Update:
-		return t.update(ev), nil
+		t.update(ev)
+		corrupt = nil
 	case Delete:
-		return t.delete(ev), nil
+		t.delete(ev)
+		corrupt = nil
 	case Settle:
-		return t.putAside(ev.Token, corrupt)
+		corrupt = t.putAside(ev.Token, corrupt)
 	case Lose:
-		return t.putAside(ev.Token, corrupt)
+		corrupt = t.putAside(ev.Token, corrupt)
 	case Return:
-		return t.putAside(ev.Token, corrupt)
+		corrupt = t.putAside(ev.Token, corrupt)
+	default:
+		t.unchanged(Stale, t.before())
 	}
-	return t.unchanged(Stale, t.before()), corrupt
+	return made, corrupt
 }
 
 // DecideUnusableChild stands in for [DecideChild] in the same case. The end of a
@@ -40,7 +45,8 @@ func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Eve
 		return Pair{Child: Decision{Answer: a, State: child}, Parent: Decision{Answer: a, State: parent}}, err
 	}
 	c := &Compiled{Definition: d}
-	t := newTransition(c, withRun(parent, child), now)
+	pair := Pair{Child: Decision{State: withRun(parent, child)}}
+	t := pair.Child.begin(c, now)
 	t.child, t.self = true, child.Children
 	answer := Applied
 	switch ev := ev.(type) {
@@ -61,23 +67,28 @@ func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Eve
 	run := t.run(Settle{Token: child.Token}, t.Attempt)
 	t.Dead++
 	t.endRun(run, OutcomeDead, Notice{Kind: RunDead, Reason: DeadCorrupt, Error: t.LastError}, 0)
-	own := t.decision(Applied)
-	own.State, own.Ended, own.Notices = runPart(t.State), nil, nil
+	t.decision(Applied)
 
-	p := newTransition(c, withRun(t.State, parent), now)
+	pair.Parent.State = withRun(*t.State, parent)
+	p := pair.Parent.begin(c, now)
 	p.ended, p.notices = t.ended, t.notices
 	p.dropChild(child.Children)
 	if p.Deleting && !p.Live() {
 		p.vanish()
 	}
-	return Pair{Child: own, Parent: p.decision(Applied)}, corrupt
+	p.decision(Applied)
+	own := &pair.Child
+	own.State, own.Ended, own.Notices = runPart(t.State), nil, nil
+	return pair, corrupt
 }
 
-// putAside ends the live run and every later one.
-func (t *transition) putAside(token uint64, corrupt error) (Decision, error) {
+// putAside ends the live run and every later one. It returns what is corrupt, if the
+// event was taken.
+func (t *transition) putAside(token uint64, corrupt error) error {
 	before := t.before()
 	if answer := t.fence(token); answer != Applied {
-		return t.unchanged(answer, before), nil
+		t.unchanged(answer, before)
+		return nil
 	}
 	t.SettledToken = token
 	t.LastOutcome, t.LastFinished, t.LastError = OutcomeDead, t.now, Clip(corrupt.Error(), MaxError)
@@ -90,12 +101,13 @@ func (t *transition) putAside(token uint64, corrupt error) (Decision, error) {
 	if t.Deleting {
 		t.deleted = true
 		t.notice(Notice{Kind: JobDeleted})
-		return t.decision(Applied), corrupt
+		t.decision(Applied)
+		return corrupt
 	}
 	t.clearRun()
 	t.Pending = ""
 	t.Region = RegionDead
-	d := t.decision(Applied)
-	d.IndexMS = NeverMS
-	return d, corrupt
+	t.decision(Applied)
+	t.into.IndexMS = NeverMS
+	return corrupt
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // settle takes the result of an attempt.
-func (t *transition) settle(ev Settle) Decision {
+func (t *transition) settle(ev Settle) Answer {
 	if answer := t.fence(ev.Token); answer != Applied {
 		return t.unchanged(answer, t.before())
 	}
@@ -162,7 +162,7 @@ func (t *transition) vanish() {
 }
 
 // lose takes the end of a lease without a result. Losses use up no attempts.
-func (t *transition) lose(ev Lose) Decision {
+func (t *transition) lose(ev Lose) Answer {
 	if answer := t.fence(ev.Token); answer != Applied {
 		return t.unchanged(answer, t.before())
 	}
@@ -206,7 +206,7 @@ func (t *transition) standApart() {
 
 // giveBack returns an attempt that never started. One of which it is stored that it did is
 // lost: given back for nothing it could go round for ever.
-func (t *transition) giveBack(ev Return) Decision {
+func (t *transition) giveBack(ev Return) Answer {
 	if answer := t.fence(ev.Token); answer != Applied {
 		return t.unchanged(answer, t.before())
 	}
@@ -260,7 +260,7 @@ func (t *transition) fence(token uint64) Answer {
 
 // before undoes what Decide prepared, for answers without effect.
 func (t *transition) before() State {
-	s := t.State
+	s := *t.State
 	s.Revision--
 	return s
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // startBackfill takes a range of past nominal times to be run.
-func (t *transition) startBackfill(ev StartBackfill) Decision {
+func (t *transition) startBackfill(ev StartBackfill) Answer {
 	before := t.before()
 	b := ev.Backfill
 	known := slices.Contains(t.Recent, "b-"+b.ID) ||
@@ -29,7 +29,7 @@ func (t *transition) startBackfill(ev StartBackfill) Decision {
 
 // stopBackfill forgets a backfill; runs of it that have not begun end when they
 // arrive.
-func (t *transition) stopBackfill(ev StopBackfill) Decision {
+func (t *transition) stopBackfill(ev StopBackfill) Answer {
 	before := t.before()
 	n := len(t.Backfills)
 	t.Backfills = slices.DeleteFunc(t.Backfills, func(b Backfill) bool { return b.ID == ev.ID })
@@ -80,7 +80,7 @@ func (s *State) backfillOf(id string) *Backfill {
 }
 
 // redrive tries the dead run of a one-time job again.
-func (t *transition) redrive() Decision {
+func (t *transition) redrive() Answer {
 	before := t.before()
 	if t.Region != RegionDead || t.c.Recurring() {
 		return t.unchanged(NotDead, before)

@@ -73,7 +73,7 @@ func (c *Compiled) Checkpoint(s Snapshot, now int64) (cp Checkpoint, ok bool) {
 	case state.Region == s.Record.State.Region && s.Record.IndexMS != 0:
 		cp.ExpireMS = s.Record.IndexMS
 	default:
-		cp.ExpireMS = c.IndexMS(state, now)
+		cp.ExpireMS = c.IndexMS(&state, now)
 	}
 	return cp, true
 }

@@ -98,7 +98,7 @@ func (t *transition) spawnManual(id string, mode ManualMode) {
 }
 
 // runPart is the part of a state that belongs to its run.
-func runPart(s State) State {
+func runPart(s *State) State {
 	return State{
 		Region: s.Region, Token: s.Token, Acked: s.Acked, Revision: s.Revision, Epoch: s.Epoch,
 		Lane: s.Lane, Generation: s.Generation, Trigger: s.Trigger, ManualID: s.ManualID, Mode: s.Mode,
@@ -124,17 +124,17 @@ func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
 	if _, ok := ev.(Redrive); ok {
 		return redriveLetter(c, parent, child, now)
 	}
-	t := newTransition(c, withRun(parent, child), now)
+	d := Decision{State: withRun(parent, child)}
+	t := d.begin(c, now)
 	t.child, t.self = true, child.Children
 	failures := t.Failures
-	var d Decision
 	switch ev := ev.(type) {
 	case Arrive:
-		d = t.arriveChild(ev, parent.Live())
+		t.arriveChild(ev, parent.Live())
 	case Settle, Lose, Return, HoldBack, Wake, CancelRun, Terminate:
-		d = t.take(ev)
+		t.take(ev)
 	default: // what is said to a job as a whole
-		d = t.unchanged(NoSuchRun, t.before())
+		t.unchanged(NoSuchRun, t.before())
 	}
 	if !d.Changed {
 		return Pair{
@@ -142,14 +142,14 @@ func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
 			Parent: Decision{Answer: d.Answer, State: parent},
 		}
 	}
-	pair := Pair{Child: d}
-	pair.Child.State = runPart(t.State)
-	pair.Child.State.Children, pair.Child.State.Started = child.Children, t.Started&child.Children
-	pair.Child.State.Unknown = child.Unknown
-	pair.Child.IndexMS = c.IndexMS(runPart(t.State), now)
+	pair := Pair{Child: d, Parent: Decision{State: withRun(d.State, parent)}}
+	run := runPart(t.State)
+	pair.Child.IndexMS = c.IndexMS(&run, now)
+	run.Children, run.Started, run.Unknown = child.Children, t.Started&child.Children, child.Unknown
+	pair.Child.State = run
 	pair.Child.Ended, pair.Child.DeadLetter, pair.Child.Notices = nil, false, nil
 
-	p := newTransition(c, withRun(t.State, parent), now)
+	p := pair.Parent.begin(c, now)
 	p.ranks = parent.Ranks()
 	p.ended, p.dead, p.slot, p.notices = d.Ended, d.DeadLetter, d.DeadSlot, d.Notices
 	var hint time.Duration
@@ -160,12 +160,12 @@ func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
 	if t.Paused && !parent.Paused && !t.Deleting {
 		p.notice(Notice{Kind: JobPaused, DueMS: p.Due, Reason: t.PauseNote})
 	}
-	pair.Parent = p.decision(d.Answer)
+	p.decision(d.Answer)
 	return pair
 }
 
 // arriveChild decides whether the leased run of a child record starts.
-func (t *transition) arriveChild(ev Arrive, parentLive bool) Decision {
+func (t *transition) arriveChild(ev Arrive, parentLive bool) Answer {
 	before := t.before()
 	if answer := t.fence(ev.Token); answer != Applied {
 		return t.unchanged(answer, before)
@@ -205,7 +205,7 @@ func (t *transition) leave() {
 }
 
 // terminate ends a run at once, live or not.
-func (t *transition) terminate() Decision {
+func (t *transition) terminate() Answer {
 	if !t.child || !t.HasRun() {
 		return t.unchanged(NoSuchRun, t.before())
 	}
@@ -259,7 +259,8 @@ func redriveLetter(c *Compiled, parent, letter State, now int64) Pair {
 	refuse := func(a Answer) Pair {
 		return Pair{Child: Decision{Answer: a, State: letter}, Parent: Decision{Answer: a, State: parent}}
 	}
-	t := newTransition(c, parent, now)
+	pair := Pair{Parent: Decision{State: parent}}
+	t := pair.Parent.begin(c, now)
 	switch {
 	case letter.Region != RegionDead || letter.Children != 0: // a run that is no letter
 		return refuse(NotDead)
@@ -276,7 +277,9 @@ func redriveLetter(c *Compiled, parent, letter State, now int64) Pair {
 	t.notice(Notice{
 		Kind: RunRedriven, RunID: letter.RunID(), Trigger: letter.Trigger,
 	})
+	t.decision(Applied)
 	gone := letter
 	gone.Revision++
-	return Pair{Child: Decision{Answer: Applied, Changed: true, State: gone, Delete: true}, Parent: t.decision(Applied)}
+	pair.Child = Decision{Answer: Applied, Changed: true, State: gone, Delete: true}
+	return pair
 }

@@ -8,10 +8,12 @@ import (
 
 // New is the first state of a job and what to tell about it.
 func New(c *Compiled, now int64) Decision {
-	t := transition{c: c, now: now, State: State{Revision: firstRevision(c.Definition), Lane: c.Lane(), Generation: c.Generation}}
+	d := Decision{State: State{Revision: firstRevision(c.Definition), Lane: c.Lane(), Generation: c.Generation}}
+	t := transition{State: &d.State, into: &d, c: c, now: now}
 	t.planNext(passed{}, "")
 	t.notice(Notice{Kind: JobCreated, DueMS: t.Due})
-	return t.decision(Applied)
+	t.decision(Applied)
+	return d
 }
 
 // firstRevision is another one each time that a job is created: who decided on a
@@ -26,19 +28,30 @@ func firstRevision(d *Definition) uint32 {
 // [State.Leased]. The state is a parent's; [DecideChild] is for the records of
 // single runs.
 func Decide(c *Compiled, s State, ev Event, now int64) Decision {
-	t := newTransition(c, s, now)
-	return t.take(ev)
+	var d Decision
+	DecideInto(&d, c, &s, ev, now)
+	return d
 }
 
-func newTransition(c *Compiled, s State, now int64) transition {
+// DecideInto is [Decide] in memory of the caller's, that of earlier notices included: a
+// decision is large, and who makes many uses it again.
+func DecideInto(d *Decision, c *Compiled, s *State, ev Event, now int64) {
+	*d = Decision{State: *s, Notices: d.Notices[:0]}
+	t := d.begin(c, now)
+	t.take(ev)
+}
+
+// begin makes the transition of the decision's state.
+func (d *Decision) begin(c *Compiled, now int64) transition {
+	s := &d.State
 	s.Recent, s.Backfills = slices.Clone(s.Recent), slices.Clone(s.Backfills)
-	t := transition{c: c, now: s.AtLeastDue(now), State: s, ranks: s.Ranks()}
+	t := transition{State: s, into: d, c: c, now: s.AtLeastDue(now), ranks: s.Ranks(), notices: d.Notices}
 	t.Revision++
 	return t
 }
 
 // take dispatches an event.
-func (t *transition) take(ev Event) Decision {
+func (t *transition) take(ev Event) Answer {
 	switch ev := ev.(type) {
 	case Settle:
 		return t.settle(ev)
@@ -78,9 +91,12 @@ func (t *transition) take(ev Event) Decision {
 	return t.unchanged(Applied, t.before())
 }
 
-// transition is a decision in the making.
+// transition is a decision in the making. What comes of it is written where it is wanted,
+// as decisions are large: State is the decision's.
 type transition struct {
-	State
+	*State
+
+	into    *Decision
 	c       *Compiled
 	now     int64
 	ranks   Ranks // before the decision
@@ -101,22 +117,23 @@ type transition struct {
 	cancel, kill []int
 }
 
-func (t *transition) decision(a Answer) Decision {
+func (t *transition) decision(a Answer) Answer {
 	ranked := t.State.Ranks() != t.ranks
 	if t.deleted {
 		ranked = t.ranks != Ranks{}
 	}
-	return Decision{
-		Ranked: ranked && !t.child,
-		Answer: a, Changed: true, State: t.State, IndexMS: t.c.IndexMS(t.State, t.now), Delete: t.deleted,
-		Ended: t.ended, DeadLetter: t.dead, DeadSlot: t.slot, Definition: t.def, Notices: t.notices,
-		Arrival: t.arrival, Spawn: t.spawn, CancelChildren: t.cancel, TerminateChildren: t.kill,
-	}
+	d := t.into
+	d.Ranked = ranked && !t.child
+	d.Answer, d.Changed, d.IndexMS, d.Delete = a, true, t.c.IndexMS(t.State, t.now), t.deleted
+	d.Ended, d.DeadLetter, d.DeadSlot, d.Definition, d.Notices = t.ended, t.dead, t.slot, t.def, t.notices
+	d.Arrival, d.Spawn, d.CancelChildren, d.TerminateChildren = t.arrival, t.spawn, t.cancel, t.kill
+	return a
 }
 
 // unchanged answers without any effect.
-func (t *transition) unchanged(a Answer, original State) Decision {
-	return Decision{Answer: a, State: original, Notices: t.notices}
+func (t *transition) unchanged(a Answer, original State) Answer {
+	*t.into = Decision{Answer: a, State: original, Notices: t.notices}
+	return a
 }
 
 func (t *transition) notice(n Notice) {

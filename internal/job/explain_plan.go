@@ -44,15 +44,15 @@ func (e *explainer) step() string {
 
 func (e *explainer) retryJitter() string {
 	k := int(e.s.Attempt)
-	got, _ := e.c.retryDelay(e.s, k, 0)
+	got, _ := e.c.retryDelay(&e.s, k, 0)
 	unspread := *e.c
 	unspread.Retry.Jitter = backoff.Jitter{Kind: backoff.JitterNone}
-	plain, _ := unspread.retryDelay(e.s, k, 0)
+	plain, _ := unspread.retryDelay(&e.s, k, 0)
 	return jitterOf(e.s.Due-e.s.LastFinished, got, plain)
 }
 
 func (e *explainer) backoffJitter() string {
-	got, _ := e.c.delay(e.s, 0)
+	got, _ := e.c.delay(&e.s, 0)
 	return jitterOf(e.s.Due-e.s.LastFinished, got, e.c.EffectiveInterval(int64(e.s.Failures)))
 }
 

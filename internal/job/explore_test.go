@@ -33,7 +33,7 @@ func steps(edit *Compiled) []step {
 		{"pause", always, func(w *walker) { w.on(Pause{Note: "n"}) }},
 		{"resume", always, func(w *walker) { w.on(Resume{}) }},
 		{"run", always, func(w *walker) { w.on(RunNow{RequestID: fmt.Sprint(w.s.Revision)}) }},
-		{"cancel", State.HasRun, func(w *walker) { w.on(CancelRun{RunID: w.s.RunID()}) }},
+		{"cancel", func(s State) bool { return s.HasRun() }, func(w *walker) { w.on(CancelRun{RunID: w.s.RunID()}) }},
 		{"edit", always, func(w *walker) { w.on(Update{New: edit}) }},
 		{"delete", always, func(w *walker) { w.on(Delete{}) }},
 		{"wait", always, func(w *walker) { w.after(90 * time.Second) }},

@@ -100,7 +100,8 @@ func (f *family) lease() {
 		f.live[f.token] = true
 	}
 	for _, slot := range d.CancelChildren {
-		f.onChild(slot, CancelRun{RunID: f.children[slot].RunID()})
+		run := f.children[slot]
+		f.onChild(slot, CancelRun{RunID: run.RunID()})
 	}
 	for _, slot := range d.TerminateChildren {
 		f.onChild(slot, Terminate{})

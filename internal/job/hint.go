@@ -26,7 +26,7 @@ func (c *Compiled) clampHint(wish, longest time.Duration) time.Duration {
 // hinted is the due time that an operator's or planner's hint in force asks for,
 // counted from passed.since and within the job's bounds. A run that a hint holds
 // back is due when the hint expires at the latest.
-func (c *Compiled) hinted(s State, now, since int64) (due int64, ok bool) {
+func (c *Compiled) hinted(s *State, now, since int64) (due int64, ok bool) {
 	h := s.Hint
 	if h.Source <= HintWorker || now >= h.UntilMS {
 		return 0, false
@@ -40,7 +40,7 @@ func (c *Compiled) hinted(s State, now, since int64) (due int64, ok bool) {
 }
 
 // setHint takes a hint of an operator or planner, or clears the one there is.
-func (t *transition) setHint(ev SetHint) Decision {
+func (t *transition) setHint(ev SetHint) Answer {
 	before := t.before()
 	h := ev.Hint
 	h.Reason = Clip(h.Reason, MaxNote)

@@ -72,7 +72,7 @@ func LagNotice(d *Definition, s *State, startMS int64) (n Notice, ok bool) {
 // keepLag notes how the current run that started, or was held back, at an instant kept
 // its promise.
 func (t *transition) keepLag(atMS int64) {
-	if late, ok := t.c.breaks(&t.State, atMS); ok {
+	if late, ok := t.c.breaks(t.State, atMS); ok {
 		t.LateMS = late
 	}
 }

@@ -36,7 +36,7 @@ const (
 
 // backlog plans a run for the first nominal time that the policies want of those
 // that have passed, due at once; false if they want none.
-func (c *Compiled) backlog(s State, from, now int64, p passed) (occurrence, bool) {
+func (c *Compiled) backlog(s *State, from, now int64, p passed) (occurrence, bool) {
 	if w := c.Misfire.window(); w > 0 {
 		from = max(from, now-w.Milliseconds()-1)
 	}
@@ -66,7 +66,7 @@ func (c *Compiled) backlog(s State, from, now int64, p passed) (occurrence, bool
 }
 
 // spans cuts up the time that has passed.
-func (c *Compiled) spans(s State, from, now int64, p passed) []span {
+func (c *Compiled) spans(s *State, from, now int64, p passed) []span {
 	begun := now
 	if p.begun > 0 {
 		begun = max(from, min(p.begun, now))

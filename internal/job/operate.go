@@ -8,7 +8,7 @@ import (
 )
 
 // pause holds the job. A live run goes on; what it leads to waits.
-func (t *transition) pause(ev Pause) Decision {
+func (t *transition) pause(ev Pause) Answer {
 	before := t.before()
 	note := Clip(ev.Note, MaxNote)
 	if t.Paused && t.PauseNote == note {
@@ -28,7 +28,7 @@ func (t *transition) pause(ev Pause) Decision {
 // resume ends a pause. Nominal times that passed meanwhile are skipped, or handed
 // to the misfire policy; a one-time job's, and a run that waits for a retry, are
 // due. What is overdue is paced by the queue's recovery budget.
-func (t *transition) resume(ev Resume) Decision {
+func (t *transition) resume(ev Resume) Answer {
 	before := t.before()
 	if !t.Paused {
 		return t.unchanged(Applied, before)
@@ -74,7 +74,7 @@ func (t *transition) comeBack(ev Resume) {
 
 // runNow makes a manual run: now when idle, right after the live one otherwise.
 // One that leaves the plan alone is a record of its own.
-func (t *transition) runNow(ev RunNow) Decision {
+func (t *transition) runNow(ev RunNow) Answer {
 	before := t.before()
 	_, _, known := t.AskedRun(ev.RequestID)
 	waits := !t.Live() && t.Region == RegionDue && t.Trigger == TriggerManual && t.Attempt == 0
@@ -156,7 +156,7 @@ func (t *transition) remember(id string) {
 func isJoin(id string) bool { return strings.Contains(id, joins) }
 
 // cancelRun ends the current run, or asks the live one to end.
-func (t *transition) cancelRun(ev CancelRun) Decision {
+func (t *transition) cancelRun(ev CancelRun) Answer {
 	before := t.before()
 	if t.manualWaits() && ManualRunID(t.Pending) == ev.RunID {
 		t.Pending, t.PendingMode = "", ManualReset
@@ -181,7 +181,7 @@ func (t *transition) cancelRun(ev CancelRun) Decision {
 
 // update puts another definition in place. A changed schedule starts a new
 // generation, which supersedes a waiting run; a live run keeps what it has.
-func (t *transition) update(ev Update) Decision {
+func (t *transition) update(ev Update) Answer {
 	if t.editedSince(ev.Base) {
 		return t.unchanged(Stale, t.before())
 	}
@@ -247,7 +247,7 @@ func (t *transition) forgetSchedule() {
 }
 
 // delete removes the record; a live one when its run has ended.
-func (t *transition) delete(ev Delete) Decision {
+func (t *transition) delete(ev Delete) Answer {
 	before := t.before()
 	if t.editedSince(ev.Base) {
 		return t.unchanged(Stale, before)
@@ -265,7 +265,7 @@ func (t *transition) delete(ev Delete) Decision {
 
 // IndexMS is the instant that the record's score carries. A leased record's
 // score is kept by the scripts.
-func (c *Compiled) IndexMS(s State, now int64) int64 {
+func (c *Compiled) IndexMS(s *State, now int64) int64 {
 	if s.Children != 0 && s.Region >= RegionDead {
 		return NeverMS // it stays while runs of it are live
 	}

@@ -50,7 +50,7 @@ type occurrence struct {
 // worker's hint only skips those that come too early. Otherwise it is the first
 // nominal time after both now and the last one that ran, unless overlap and
 // misfire policy want one that has passed (see backlog).
-func (c *Compiled) next(s State, now int64, p passed) occurrence {
+func (c *Compiled) next(s *State, now int64, p passed) occurrence {
 	if c.Schedule.Kind == schedule.KindOnce {
 		if s.LastNominal != 0 {
 			return occurrence{}
@@ -83,7 +83,7 @@ func (c *Compiled) fixedDelay() bool {
 }
 
 // onTime plans without backoff.
-func (c *Compiled) onTime(s State, now int64, p passed) occurrence {
+func (c *Compiled) onTime(s *State, now int64, p passed) occurrence {
 	from := c.judged(s)
 	first, ok := c.nominalAfter(from)
 	if !ok {
@@ -106,7 +106,7 @@ func (c *Compiled) onTime(s State, now int64, p passed) occurrence {
 
 // judged is the instant up to which nominal times have had their run or their
 // verdict.
-func (c *Compiled) judged(s State) int64 { return max(s.LastNominal, c.AnchorMS) }
+func (c *Compiled) judged(s *State) int64 { return max(s.LastNominal, c.AnchorMS) }
 
 // jittered plans a run on time.
 func (c *Compiled) jittered(nominal int64, clean bool) occurrence {
@@ -120,7 +120,7 @@ func (c *Compiled) jittered(nominal int64, clean bool) occurrence {
 }
 
 // heldBack plans a run that backoff, or a worker's hint, holds back.
-func (c *Compiled) heldBack(s State, now, since int64, delay time.Duration, source DelaySource) occurrence {
+func (c *Compiled) heldBack(s *State, now, since int64, delay time.Duration, source DelaySource) occurrence {
 	nominal, ok := c.nominalAfter(max(since, s.LastNominal))
 	if !ok {
 		return occurrence{}
@@ -160,7 +160,7 @@ func (c *Compiled) afterDelay(now, since int64, delay time.Duration, source Dela
 
 // dueAt plans a run for an instant, whatever the schedule says: it takes the last
 // nominal time up to then or, where none is left, the instant itself.
-func (c *Compiled) dueAt(s State, due int64) occurrence {
+func (c *Compiled) dueAt(s *State, due int64) occurrence {
 	o := occurrence{nominal: due, due: due, source: DelayHint, ok: true}
 	if last, ok := c.nominalUpTo(due); ok && last > c.judged(s) && !c.fixedDelay() {
 		o.nominal = last
@@ -174,7 +174,7 @@ func (c *Compiled) dueAt(s State, due int64) occurrence {
 }
 
 // delay is how long the next run is held back, and by which rule.
-func (c *Compiled) delay(s State, hint time.Duration) (time.Duration, DelaySource) {
+func (c *Compiled) delay(s *State, hint time.Duration) (time.Duration, DelaySource) {
 	switch {
 	case s.Failures == 0:
 		return 0, DelaySchedule
@@ -190,7 +190,7 @@ func (c *Compiled) delay(s State, hint time.Duration) (time.Duration, DelaySourc
 // retry plans the next attempt of the run after its k-th attempt has failed.
 // A retry of a recurring job never reaches the next nominal time, unless the run
 // goes on beside those that follow.
-func (c *Compiled) retry(s State, k uint32, now int64, ev Settle, beside bool) (due int64, source DelaySource, ok bool) {
+func (c *Compiled) retry(s *State, k uint32, now int64, ev Settle, beside bool) (due int64, source DelaySource, ok bool) {
 	first := s.FirstMS
 	if first == 0 {
 		first = ev.StartedMS
@@ -218,7 +218,7 @@ func (c *Compiled) retry(s State, k uint32, now int64, ev Settle, beside bool) (
 
 // retryDelay is the wait after the k-th attempt of the current run, so long after
 // the first began; false when that was the last.
-func (c *Compiled) retryDelay(s State, k int, elapsed time.Duration) (time.Duration, bool) {
+func (c *Compiled) retryDelay(s *State, k int, elapsed time.Duration) (time.Duration, bool) {
 	seed := backoff.Seed(c.Record(), int64(s.Runs), int64(k))
 	if c.Retry.Strategy == backoff.Decorrelated {
 		seed = backoff.Seed(c.Record(), int64(s.Runs), 0) // one walk a run

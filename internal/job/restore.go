@@ -69,7 +69,7 @@ func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) 
 	if fault := s.Check(); fault != nil {
 		return Restoration{}, Invalid("checkpoint", "%v", fault)
 	}
-	r := Restoration{Record: Record{Definition: &d, State: s, IndexMS: c.IndexMS(s, now)}}
+	r := Restoration{Record: Record{Definition: &d, State: s, IndexMS: c.IndexMS(&s, now)}}
 	if s.Region >= RegionDead && s.Children == 0 {
 		r.Record.IndexMS = cp.ExpireMS
 	}
@@ -148,7 +148,8 @@ func (s *State) catchUp(now int64) {
 func (c *Compiled) addParts(r *Restoration, cp Checkpoint, now int64) {
 	s := r.Record.State
 	for _, child := range cp.Children {
-		run := runPart(timeless(child.State))
+		before := timeless(child.State)
+		run := runPart(&before)
 		run.Region, run.Lane, run.Revision = RegionDue, s.Lane, s.Revision
 		run.Children, run.Started = 1<<child.Slot, child.State.Started&(1<<child.Slot)
 		run.Cancel = false

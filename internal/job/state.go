@@ -176,12 +176,12 @@ type State struct {
 }
 
 // HasRun tells whether there is a current run.
-func (s State) HasRun() bool {
+func (s *State) HasRun() bool {
 	return s.Region == RegionDue || s.Region == RegionLeased || (s.Region == RegionPaused && s.Due != 0)
 }
 
 // Live tells whether a worker holds a lease.
-func (s State) Live() bool { return s.Region == RegionLeased }
+func (s *State) Live() bool { return s.Region == RegionLeased }
 
 // AtLeastDue returns nowMS, or when a leased run is due if that is a little later. No
 // handler starts before that, but the lease may be older ([MaxAdvance]), and what a
@@ -195,7 +195,7 @@ func (s *State) AtLeastDue(nowMS int64) int64 {
 
 // RunID is the identity of the current run: generation and nominal time, or the
 // request id of a manual run.
-func (s State) RunID() string { return RunID(s.Trigger, s.Generation, s.Nominal, s.ManualID) }
+func (s *State) RunID() string { return RunID(s.Trigger, s.Generation, s.Nominal, s.ManualID) }
 
 // RunID names a run inside its job.
 func RunID(t Trigger, generation uint32, nominalMS int64, manualID string) string {

@@ -125,7 +125,7 @@ func (t *transition) closeGeneration() {
 	if t.planned() && t.Nominal <= t.now && (!t.c.Recurring() || t.c.fixedDelay()) {
 		n = 1
 	}
-	if left, bounded := t.c.RunsLeft(t.State); bounded {
+	if left, bounded := t.c.RunsLeft(*t.State); bounded {
 		n = min(n, left)
 	}
 	if n > 0 {

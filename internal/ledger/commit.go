@@ -128,9 +128,13 @@ func (l *committer) room(n int) ([]decided, []*decided, []job.Write) {
 	return l.all, l.items[:0], l.writes[:0]
 }
 
-// clean lets go of all that the round knew.
+// clean lets go of all that the round knew, but for the memory of what there was to tell.
 func (l *committer) clean() {
-	clear(l.all)
+	for i := range l.all {
+		notices := l.all[i].own.Notices
+		clear(notices)
+		l.all[i] = decided{own: job.Decision{Notices: notices[:0]}}
+	}
 	clear(l.items)
 	clear(l.writes)
 }

@@ -39,7 +39,7 @@ func (l *Ledger) decide(it *decided, now int64) {
 		pair := job.DecideChild(compiled, e.parent.State, e.Known.State, e.Event, now)
 		it.take(&pair)
 	default:
-		it.own = job.Decide(compiled, e.Known.State, e.Event, now)
+		job.DecideInto(&it.own, compiled, &e.Known.State, e.Event, now)
 	}
 }
 

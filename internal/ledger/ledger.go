@@ -26,7 +26,8 @@ type Store interface {
 	Confirm(ctx context.Context, shard int) error
 }
 
-// Observer hears of what happened. It must not block.
+// Observer hears of what happened. It must not block, and keeps nothing of the slice, whose
+// memory is used again.
 type Observer interface{ Observe([]job.Notice) }
 
 // Tracer makes the spans of what has ended, and notes the trace in the notices. It

@@ -32,14 +32,16 @@ func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.Ap
 
 // apply is Apply. Only one writer of a shard at a time may take along what was announced.
 func (s *Store) apply(ctx context.Context, shard int, writes []job.Write, takesAlong bool) job.ApplyReply {
-	groups, err := applyGroups(s.form(), writes)
+	room := roomFor(len(writes))
+	defer room.done()
+	groups, err := room.plan(s.form(), writes)
 	if err != nil {
 		return job.ApplyReply{Err: err}
 	}
 	if err := s.addLetters(ctx, shard, writes, groups); err != nil {
 		return job.ApplyReply{Err: err}
 	}
-	calls := s.applyCalls(shard, groups)
+	calls := room.calls(shard, groups)
 	if takesAlong && s.events != nil {
 		for _, c := range calls {
 			c.news = s.events.take(ctx, shard, c.items)
@@ -49,12 +51,12 @@ func (s *Store) apply(ctx context.Context, shard int, writes []job.Write, takesA
 	return s.readApply(writes, calls)
 }
 
-// applyGroups plans the writes. Those that belong together are one group, in the
-// place of the second.
-func applyGroups(f form, writes []job.Write) ([][]*applyItem, error) {
-	groups := make([][]*applyItem, len(writes))
-	items, list := make([]applyItem, len(writes)), make([]*applyItem, len(writes))
-	texts := slab{form: f}
+// plan plans the writes. Those that belong together are one group, in the place of the
+// second.
+func (r *applyRoom) plan(f form, writes []job.Write) ([][]*applyItem, error) {
+	groups, items, list := r.groups, r.items, r.list
+	texts := slab{form: f, free: r.texts}
+	defer func() { r.texts = texts.free }() // the last that it got
 	for i := range writes {
 		var before *job.Write
 		if writes[i].Together {
@@ -80,18 +82,19 @@ func applyGroups(f form, writes []job.Write) ([][]*applyItem, error) {
 // applyCall is one run of the script.
 type applyCall struct {
 	shard int
+	room  *applyRoom
 	items []*applyItem
 	lanes *laneKeys
 	op    *op
 	news  []announced // events that go with it, before its own
 }
 
-// applyCalls cuts groups into calls. A record is in a call once at most, and a
-// group is not torn apart.
-func (s *Store) applyCalls(shard int, groups [][]*applyItem) []*applyCall {
+// calls cuts groups into calls. A record is in a call once at most, and a group is not
+// torn apart.
+func (r *applyRoom) calls(shard int, groups [][]*applyItem) []*applyCall {
 	var calls []*applyCall
 	var current *applyCall
-	seen, size := make(map[string]bool, len(groups)), 0
+	seen, size := r.seen, 0
 	for _, g := range groups {
 		if len(g) == 0 {
 			continue
@@ -102,7 +105,7 @@ func (s *Store) applyCalls(shard int, groups [][]*applyItem) []*applyCall {
 			again = again || seen[i.record] || i.spawns != "" && seen[i.spawns]
 		}
 		if current == nil || again || len(current.items)+len(g) > applyItems || size+bytes > callBytes {
-			current = &applyCall{shard: shard}
+			current = &applyCall{shard: shard, room: r}
 			calls = append(calls, current)
 			clear(seen)
 			size = 0
@@ -127,7 +130,7 @@ func (c *applyCall) build(s *Store, writes []job.Write, lean bool) *op {
 	keys := s.shards[c.shard]
 	fixed := []string{keys.meta, keys.state, keys.def, keys.hist, keys.lanes, keys.lock}
 	c.lanes = newLaneKeys(keys, len(fixed))
-	argv := make([]any, 0, 6*len(c.items)+3)
+	argv := c.room.args.take(6*len(c.items) + 3)
 	var group *applyItem
 	size, sizeAt := 0, 0
 	for _, i := range c.items {
@@ -266,7 +269,9 @@ func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job
 func (s *Store) putAside(ctx context.Context, shard int, record string, state job.State) {
 	item := &applyItem{record: record, guard: appendGuard(nil, state.Token, state.Revision), lane: state.Lane, write: -1}
 	item.step('q')
-	calls := s.applyCalls(shard, [][]*applyItem{{item.bounded()}})
+	room := roomFor(0)
+	defer room.done()
+	calls := room.calls(shard, [][]*applyItem{{item.bounded()}})
 	s.runApply(ctx, calls, nil)
 	if err := calls[0].op.err; err != nil {
 		s.log.Warn("corrupt record could not be put aside", "record", record, "error", err)

@@ -79,6 +79,8 @@ type definitionReader struct {
 	bytes          []byte
 	queue, handler string // of the last one
 	update         string // of the present one: the request of its last edit
+	left           int    // how many are to come with the present one, if that is known
+	made           bunch[job.Definition]
 }
 
 func (r *definitionReader) decode(record, text string) (*job.Definition, error) {

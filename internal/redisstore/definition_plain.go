@@ -15,7 +15,8 @@ import (
 // for: policies, limits, a rule of times, what a later version has added, what is
 // corrupt.
 func (r *definitionReader) plain(key job.Key) *job.Definition {
-	d := &job.Definition{Key: key}
+	d := r.made.next(r.left)
+	d.Key = key
 	r.update = ""
 	left := uint32(0)
 	good := eachField(r.bytes, func(n protowire.Number, number uint64, text []byte) bool {

@@ -212,6 +212,8 @@ func (s *Store) nodeAt(ctx context.Context, addr string) node {
 // it is worth nothing anywhere else.
 func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, before string) {
 	p := to.Pipeline()
+	room := argRooms.Get().(*argRoom)
+	defer room.done() // answered or not, all commands have been written or never will be
 	cmds := make([]*redis.Cmd, len(ops))
 	mutates := false
 	for i, o := range ops {
@@ -225,7 +227,7 @@ func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, be
 		if o.latestAt > 0 {
 			o.argv[o.latestAt] = s.latest(o.shard)
 		}
-		cmds[i] = p.Do(ctx, o.args(common, whole)...)
+		cmds[i] = p.Do(ctx, o.args(room, common, whole)...)
 		mutates = mutates || o.mutates()
 	}
 	var wait *redis.Cmd

@@ -138,9 +138,12 @@ func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
 	}
 	out.Leased = make([]job.Leased, 0, len(leased)/2)
 	latest := uint64(0)
+	var records bunch[job.Record]
 	var definitions definitionReader
 	for i := 0; i+1 < len(leased); i += 2 {
-		record, known := leased.text(i), &job.Record{IndexMS: r.int(3)}
+		record, known := leased.text(i), records.next((len(leased)-i)/2)
+		known.IndexMS = r.int(3)
+		definitions.left = (len(leased) - i) / 2
 		err := readState(&known.State, record, leased.text(i+1))
 		if err == nil {
 			latest = max(latest, known.State.Token) // what cannot be read teaches no token

@@ -42,13 +42,13 @@ func call(s *script, shard int, keys []string, argv []any) *op {
 	return &op{shard: shard, name: s.name, script: s, keys: keys, argv: argv}
 }
 
-// args is the command as sent. Scripts go by their hash, or whole if the server
-// does not know it; as functions by their name.
-func (o *op) args(common []any, whole bool) []any {
+// args is the command as sent, in memory of the room. Scripts go by their hash, or whole
+// if the server does not know it; as functions by their name.
+func (o *op) args(room *argRoom, common []any, whole bool) []any {
 	if o.script == nil {
 		return o.plain
 	}
-	a := make([]any, 0, 3+len(o.keys)+len(common)+len(o.argv))
+	a := room.take(3 + len(o.keys) + len(common) + len(o.argv))
 	switch {
 	case o.script.function != "":
 		a = append(a, "fcall", o.script.function)

@@ -163,7 +163,9 @@ func (s *Store) mend(ctx context.Context, shard int, wrong []overdue) error {
 	if len(groups) == 0 {
 		return nil
 	}
-	calls := s.applyCalls(shard, groups)
+	room := roomFor(0)
+	defer room.done()
+	calls := room.calls(shard, groups)
 	s.runApply(ctx, calls, nil)
 	var all []error
 	for _, c := range calls {

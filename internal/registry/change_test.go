@@ -224,7 +224,8 @@ func TestRunNow(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	f, r := newFake(t)
-	waiting := mustCreate(t, r, "ping", "").State.RunID()
+	created := mustCreate(t, r, "ping", "")
+	waiting := created.State.RunID()
 	v, err := r.Cancel(t.Context(), ping, waiting)
 	if err != nil || v.Outcome != job.OutcomeCancelled || v.Phase != job.RunFinished {
 		t.Fatalf("waiting: %+v %v", v, err)

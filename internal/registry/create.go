@@ -287,7 +287,7 @@ func (c *creation) prepare(now int64, limits job.Limits, trace *job.Trace) error
 		decision = job.Decide(compiled, decision.State, job.Pause{Note: note}, now)
 		notices = append(notices, decision.Notices...)
 	}
-	c.record = job.Record{Definition: d, State: decision.State, IndexMS: compiled.IndexMS(decision.State, now)}
+	c.record = job.Record{Definition: d, State: decision.State, IndexMS: compiled.IndexMS(&decision.State, now)}
 	c.notices = notices
 	return nil
 }
