@@ -13,10 +13,15 @@ const (
 // then run and attempt, each mixed in by the finalizer of splitmix64. It is the
 // same on every node and must stay the same in every version, because due times
 // already stored and explained depend on it.
-func Seed(job string, run int64, attempt int64) uint64 {
+func Seed(job string, run int64, attempt int64) uint64 { return SeedOf(run, attempt, job) }
+
+// SeedOf is [Seed] of the job whose name the parts make, one after the other.
+func SeedOf(run int64, attempt int64, name ...string) uint64 {
 	h := uint64(fnvOffset)
-	for i := range len(job) {
-		h = (h ^ uint64(job[i])) * fnvPrime
+	for _, part := range name {
+		for i := range len(part) {
+			h = (h ^ uint64(part[i])) * fnvPrime
+		}
 	}
 	h = mix(h)
 	h = mix(h + mix(uint64(run)))

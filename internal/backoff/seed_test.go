@@ -79,3 +79,14 @@ func TestSeedTellsRunFromAttempt(t *testing.T) {
 		t.Errorf("%d seeds of %d", len(seen), 200*200)
 	}
 }
+
+// A name may come in parts, wherever it is cut.
+func TestSeedOfParts(t *testing.T) {
+	const name = "ns/job@1-1800000000000"
+	want := backoff.Seed(name, 3, 2)
+	for i := range len(name) {
+		if got := backoff.SeedOf(3, 2, name[:i], "", name[i:]); got != want {
+			t.Errorf("cut at %d: %x, want %x", i, got, want)
+		}
+	}
+}

@@ -237,8 +237,7 @@ func (d *Dispatcher) lose(a *attempt, over bool, fx *effects) {
 
 // trust is until when this node relies on a lease that was granted or prolonged
 // for ttl by a call that started at that time.
-func (d *Dispatcher) trust(start time.Time, ttl time.Duration) time.Time {
-	now := time.Now()
+func (d *Dispatcher) trust(start time.Time, ttl time.Duration, now time.Time) time.Time {
 	return now.Add(lease.NewWindow(start, ttl, d.o.margin()).Remaining(now))
 }
 

@@ -171,7 +171,7 @@ func (d *Dispatcher) answer(a *attempt, r job.RenewResult, nowMS int64, at time.
 
 // prolonged notes a renewal.
 func (d *Dispatcher) prolonged(a *attempt, r job.RenewResult, nowMS int64, at time.Time, fx *effects) {
-	a.until = d.trust(at, d.o.LeaseTTL)
+	a.until = d.trust(at, d.o.LeaseTTL, fx.now())
 	a.acked = true
 	if a.adopting {
 		a.adopting = false

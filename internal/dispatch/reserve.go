@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -13,6 +14,7 @@ type Reservation struct {
 	ahead bool // not of slots but of places to wait for one
 	count int
 	parts []part
+	next  int  // of parts, to give a lease to
 	open  bool // counted among those that a drain waits for
 	done  bool
 	turn  uint64 // in which they were reserved
@@ -221,7 +223,7 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 	if nowMS, ok := clocks[l.Shard]; ok {
 		left = min(left, time.Duration(l.Known.IndexMS-nowMS)*time.Millisecond)
 	}
-	a.until = d.trust(now, left)
+	a.until = d.trust(now, left, now)
 	late := a.until.Sub(now) < d.o.leastLife()
 	s := r.take(d)
 	taken := s
@@ -272,14 +274,14 @@ func (r *Reservation) take(d *Dispatcher) *Session {
 		return nil
 	}
 	for len(r.parts) > 0 {
-		p := r.parts[0]
-		r.parts = r.parts[1:]
+		r.next %= len(r.parts)
+		p := &r.parts[r.next]
 		if p.n == 0 {
+			r.parts = slices.Delete(r.parts, r.next, r.next+1)
 			continue
 		}
-		if p.n--; p.n > 0 {
-			r.parts = append(r.parts, p)
-		}
+		p.n--
+		r.next++
 		if p.s.holds() {
 			return p.s
 		}

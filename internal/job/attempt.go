@@ -200,7 +200,7 @@ func (t *transition) standApart() {
 	if t.Losses != lease.PoisonLosses-1 {
 		return
 	}
-	draw := backoff.Seed(t.c.Record()+"@"+t.RunID(), int64(t.Losses), int64(t.Unacked))
+	draw := backoff.SeedOf(int64(t.Losses), int64(t.Unacked), t.c.Namespace, "/", t.c.ID, "@", t.RunID())
 	t.hold(HoldBack{Reason: HeldPace, UntilMS: t.now + int64(draw%uint64(lease.Apart.Milliseconds()))})
 }
 
@@ -291,5 +291,5 @@ func (n *Notice) Correlation() string {
 // Correlation is the id that links everything said about one run. It is
 // computed, so that every node and every attempt use the same.
 func Correlation(k Key, runID string) string {
-	return strconv.FormatUint(backoff.Seed(k.Namespace+"/"+k.ID+"@"+runID, 0, 0), 36)
+	return strconv.FormatUint(backoff.SeedOf(0, 0, k.Namespace, "/", k.ID, "@", runID), 36)
 }

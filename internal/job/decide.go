@@ -8,12 +8,18 @@ import (
 
 // New is the first state of a job and what to tell about it.
 func New(c *Compiled, now int64) Decision {
-	d := Decision{State: State{Revision: firstRevision(c.Definition), Lane: c.Lane(), Generation: c.Generation}}
-	t := transition{State: &d.State, into: &d, c: c, now: now}
+	var d Decision
+	NewInto(&d, c, now)
+	return d
+}
+
+// NewInto is [New] in memory of the caller's, see [DecideInto]. The notices are new.
+func NewInto(d *Decision, c *Compiled, now int64) {
+	*d = Decision{State: State{Revision: firstRevision(c.Definition), Lane: c.Lane(), Generation: c.Generation}}
+	t := transition{State: &d.State, into: d, c: c, now: now}
 	t.planNext(passed{}, "")
 	t.notice(Notice{Kind: JobCreated, DueMS: t.Due})
 	t.decision(Applied)
-	return d
 }
 
 // firstRevision is another one each time that a job is created: who decided on a
@@ -21,7 +27,7 @@ func New(c *Compiled, now int64) Decision {
 // as they were.
 func firstRevision(d *Definition) uint32 {
 	const room = 33 // leaves as many revisions to come as have been left out
-	return 1 + uint32(backoff.Seed(d.Record()+" "+d.CreateRequestID, d.CreatedMS, 0)>>room)
+	return 1 + uint32(backoff.SeedOf(d.CreatedMS, 0, d.Namespace, "/", d.ID, " ", d.CreateRequestID)>>room)
 }
 
 // Decide moves a record. It is the only way a stored state changes, except for

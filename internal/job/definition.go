@@ -17,6 +17,11 @@ type Key struct {
 // Record returns the id of the job's parent record.
 func (k Key) Record() string { return k.Namespace + "/" + k.ID }
 
+// seed is what the jitter of a run and an attempt of the job is computed from.
+func (k Key) seed(run, attempt int64) uint64 {
+	return backoff.SeedOf(run, attempt, k.Namespace, "/", k.ID)
+}
+
 // ParseRecord splits the id of a parent or child record. Child is empty for a
 // parent.
 func ParseRecord(record string) (key Key, child string, ok bool) {
@@ -128,7 +133,7 @@ type Compiled struct {
 // Compile prepares a definition. It fails only where the schedule itself is
 // impossible; [Validate] says more.
 func Compile(d *Definition) (*Compiled, error) {
-	s, err := schedule.Compile(d.Schedule, time.UnixMilli(d.AnchorMS), backoff.Seed(d.Record(), 0, 0))
+	s, err := schedule.Compile(d.Schedule, time.UnixMilli(d.AnchorMS), d.seed(0, 0))
 	if err != nil {
 		return nil, err
 	}

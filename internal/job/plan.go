@@ -181,7 +181,7 @@ func (c *Compiled) delay(s *State, hint time.Duration) (time.Duration, DelaySour
 	case hint > 0:
 		return c.clampHint(hint, maxWorkerHint), DelayHint
 	case c.Schedule.Kind == schedule.KindInterval && !c.Backoff.Disabled:
-		seed := backoff.Seed(c.Record(), int64(s.Runs), 0)
+		seed := c.seed(int64(s.Runs), 0)
 		return c.Backoff.Delay(c.Schedule.Every, int64(s.Failures), c.MinInterval, c.MaxInterval, seed), DelayBackoff
 	}
 	return 0, DelaySchedule
@@ -219,9 +219,9 @@ func (c *Compiled) retry(s *State, k uint32, now int64, ev Settle, beside bool) 
 // retryDelay is the wait after the k-th attempt of the current run, so long after
 // the first began; false when that was the last.
 func (c *Compiled) retryDelay(s *State, k int, elapsed time.Duration) (time.Duration, bool) {
-	seed := backoff.Seed(c.Record(), int64(s.Runs), int64(k))
+	seed := c.seed(int64(s.Runs), int64(k))
 	if c.Retry.Strategy == backoff.Decorrelated {
-		seed = backoff.Seed(c.Record(), int64(s.Runs), 0) // one walk a run
+		seed = c.seed(int64(s.Runs), 0) // one walk a run
 	}
 	before := int64(0)
 	if c.Backoff.WithinSlot && c.Schedule.Kind == schedule.KindCron {
@@ -281,7 +281,7 @@ func (c *Compiled) pastAfter(ms int64, b *schedule.Budget) (int64, bool) {
 	if spec.Kind == schedule.KindInterval && spec.StartAt.IsZero() && ms < c.AnchorMS {
 		anchor := time.UnixMilli(c.AnchorMS % spec.Every.Milliseconds())
 		var err error
-		if grid, err = schedule.Compile(spec, anchor, backoff.Seed(c.Record(), 0, 0)); err != nil {
+		if grid, err = schedule.Compile(spec, anchor, c.seed(0, 0)); err != nil {
 			return 0, false // it compiled with a later anchor: it has ended before
 		}
 	}

@@ -180,13 +180,14 @@ func (b *batch) prepare(ctx context.Context, shard int, items []*creation) ([]*c
 		return nil, nil
 	}
 	good, records := items[:0], make([]job.Record, 0, len(items))
+	var first job.Decision
 	for _, c := range items {
 		if ctx.Err() != nil { // nobody waits for the rest
 			c.spare = true
 			b.fail([]*creation{c}, ctx.Err())
 			continue
 		}
-		if !b.prepareOne(c, now) {
+		if !b.prepareOne(c, now, &first) {
 			continue
 		}
 		if b.r.o.Sealer != nil {
@@ -201,10 +202,10 @@ func (b *batch) prepare(ctx context.Context, shard int, items []*creation) ([]*c
 }
 
 // prepareOne completes the first request for an id that has no fault; those before it are
-// answered with theirs.
-func (b *batch) prepareOne(c *creation, now int64) bool {
+// answered with theirs. First is room for the decision.
+func (b *batch) prepareOne(c *creation, now int64, first *job.Decision) bool {
 	for {
-		err := c.prepare(now, b.r.o.Limits, b.trace)
+		err := c.prepare(now, b.r.o.Limits, b.trace, first)
 		if err == nil {
 			return true
 		}
@@ -267,8 +268,8 @@ func (b *batch) judge(existing *job.Record, items ...*creation) {
 	}
 }
 
-// prepare completes the definition and decides the first state.
-func (c *creation) prepare(now int64, limits job.Limits, trace *job.Trace) error {
+// prepare completes the definition and decides the first state, in the memory given.
+func (c *creation) prepare(now int64, limits job.Limits, trace *job.Trace, first *job.Decision) error {
 	d := &c.request.Definition
 	d.Generation, d.Revision = 1, 1
 	d.AnchorMS, d.CreatedMS, d.UpdatedMS = now, now, now
@@ -281,13 +282,13 @@ func (c *creation) prepare(now int64, limits job.Limits, trace *job.Trace) error
 	if err != nil {
 		return job.Invalid("job.schedule", "%v", err)
 	}
-	decision := job.New(compiled, now)
-	notices := decision.Notices
+	job.NewInto(first, compiled, now)
+	notices := first.Notices
 	if note := c.request.PauseNote; note != "" {
-		decision = job.Decide(compiled, decision.State, job.Pause{Note: note}, now)
-		notices = append(notices, decision.Notices...)
+		*first = job.Decide(compiled, first.State, job.Pause{Note: note}, now)
+		notices = append(notices, first.Notices...)
 	}
-	c.record = job.Record{Definition: d, State: decision.State, IndexMS: compiled.IndexMS(&decision.State, now)}
+	c.record = job.Record{Definition: d, State: first.State, IndexMS: compiled.IndexMS(&first.State, now)}
 	c.notices = notices
 	return nil
 }

@@ -17,18 +17,22 @@ type Recorder struct {
 	strange  atomic.Int64 // payloads that are none of this measurement
 }
 
-// class has an entry for each job: of what it saw first.
-type class struct {
-	runs  []atomic.Int32
-	start []int64 // handler entry, Unix nanoseconds
-	due   []int64
+// class has an entry for each job.
+type class []entry
+
+// entry is of what was seen first. It is in one place, as jobs come in any order and what
+// is fetched from memory for them counts as the handler's.
+type entry struct {
+	start int64 // handler entry, Unix nanoseconds
+	due   int64
+	runs  atomic.Int32
 }
 
 // New makes a recorder for as many jobs of each class.
 func New(jobs ...int) *Recorder {
 	r := &Recorder{classes: make([]class, len(jobs))}
 	for c, n := range jobs {
-		r.classes[c] = class{runs: make([]atomic.Int32, n), start: make([]int64, n), due: make([]int64, n)}
+		r.classes[c] = make(class, n)
 	}
 	return r
 }
@@ -38,17 +42,17 @@ func New(jobs ...int) *Recorder {
 func (r *Recorder) Start(payload []byte, due time.Time) int {
 	now := time.Now()
 	c, i, told, err := parse(payload)
-	if err != nil || int(c) >= len(r.classes) || i >= len(r.classes[c].runs) {
+	if err != nil || int(c) >= len(r.classes) || i >= len(r.classes[c]) {
 		r.strange.Add(1)
 		return 0
 	}
 	if due.IsZero() {
 		due = told
 	}
-	k := &r.classes[c]
-	n := k.runs[i].Add(1)
+	e := &r.classes[c][i]
+	n := e.runs.Add(1)
 	if n == 1 {
-		k.start[i], k.due[i] = now.UnixNano(), due.UnixNano()
+		e.start, e.due = now.UnixNano(), due.UnixNano()
 	}
 	r.executed.Add(1)
 	return int(n)
@@ -88,12 +92,13 @@ func (r *Recorder) Reports(expect int, group func(id string) int) ([]Report, err
 	return out, nil
 }
 
-func (k *class) report(expect int) Report {
-	p := Report{Jobs: len(k.runs)}
+func (k class) report(expect int) Report {
+	p := Report{Jobs: len(k)}
 	var lags []float64
 	first, last := int64(0), int64(0)
-	for i := range k.runs {
-		n := int(k.runs[i].Load())
+	for i := range k {
+		e := &k[i]
+		n := int(e.runs.Load())
 		p.Executions += n
 		if n != expect {
 			p.Wrong++
@@ -102,11 +107,11 @@ func (k *class) report(expect int) Report {
 			p.Missing++
 			continue
 		}
-		if first == 0 || k.start[i] < first {
-			first = k.start[i]
+		if first == 0 || e.start < first {
+			first = e.start
 		}
-		last = max(last, k.start[i])
-		lag := k.start[i] - k.due[i]
+		last = max(last, e.start)
+		lag := e.start - e.due
 		if lag < 0 {
 			p.Early++
 		}
@@ -119,20 +124,20 @@ func (k *class) report(expect int) Report {
 
 // disorder compares each start with the latest due time that the group had begun
 // before it.
-func (k *class) disorder(group func(int) int) stats.Quantiles {
-	order := make([]int, 0, len(k.runs))
-	for i := range k.runs {
-		if k.runs[i].Load() > 0 {
+func (k class) disorder(group func(int) int) stats.Quantiles {
+	order := make([]int, 0, len(k))
+	for i := range k {
+		if k[i].runs.Load() > 0 {
 			order = append(order, i)
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int { return int(k.start[a] - k.start[b]) })
+	slices.SortFunc(order, func(a, b int) int { return int(k[a].start - k[b].start) })
 	newest := map[int]int64{}
 	var behind []float64
 	for _, i := range order {
 		g := group(i)
-		newest[g] = max(newest[g], k.due[i])
-		behind = append(behind, float64(newest[g]-k.due[i])/1e6)
+		newest[g] = max(newest[g], k[i].due)
+		behind = append(behind, float64(newest[g]-k[i].due)/1e6)
 	}
 	return stats.Of(behind)
 }
