@@ -23,6 +23,7 @@ type committer struct {
 	all    []decided
 	items  []*decided
 	writes []job.Write
+	seen   map[string]struct{} // jobs
 }
 
 // commit takes a batch through rounds of read, decide and apply until each of
@@ -32,7 +33,7 @@ func (l *committer) commit(shard int, batch []*entry) {
 	defer cancel()
 	l.metrics.batch.Observe(float64(len(batch)))
 	for len(batch) > 0 {
-		round, rest := firstOfEachJob(batch)
+		round, rest := l.firstOfEachJob(batch)
 		again := l.round(ctx, shard, round)
 		tell(round)
 		batch = append(again, rest...)
@@ -42,18 +43,19 @@ func (l *committer) commit(shard int, batch []*entry) {
 // firstOfEachJob splits off what has to wait for an earlier change of the same
 // job: its record, and those of its runs, which may change it too. A change that
 // keeps conflicting makes a round of its own.
-func firstOfEachJob(batch []*entry) (round, rest []*entry) {
+func (l *committer) firstOfEachJob(batch []*entry) (round, rest []*entry) {
 	if batch[0].tries >= triesInBatch {
 		return batch[:1:1], batch[1:]
 	}
-	seen := make(map[string]struct{}, len(batch))
+	clear(l.seen)
+	round = make([]*entry, 0, len(batch))
 	for _, e := range batch {
-		if _, again := seen[e.job]; again || (e.tries >= triesInBatch && len(round) > 0) {
+		known := len(l.seen)
+		l.seen[e.job] = struct{}{}
+		if again := len(l.seen) == known; again || (e.tries >= triesInBatch && len(round) > 0) {
 			rest = append(rest, e)
-			seen[e.job] = struct{}{}
 			continue
 		}
-		seen[e.job] = struct{}{}
 		round = append(round, e)
 	}
 	return round, rest

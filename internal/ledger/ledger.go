@@ -210,7 +210,7 @@ const slowBatch = 100 * time.Millisecond
 // servers need not wait; it retires when it is done. As a shard has one batch in
 // flight, there are never more committers than Committers and shards together.
 func (l *Ledger) commitLoop() {
-	c := committer{Ledger: l}
+	c := committer{Ledger: l, seen: make(map[string]struct{}, l.o.MaxBatch)}
 	for {
 		shard, batch, ok := l.take()
 		if !ok {
