@@ -51,7 +51,7 @@ func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 	if d.Trace != nil {
 		m.Trace, m.TraceState = encodeTrace(d.Trace), d.Trace.State
 	}
-	if f == formSpare {
+	if f >= formSpare {
 		leaveOut(m, d)
 	}
 	if m.Usual&usualRetry == 0 {
@@ -59,6 +59,9 @@ func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 	}
 	if m.Usual&usualBackoff == 0 {
 		m.Backoff = encodeRecurring(d.Backoff)
+	}
+	if f >= formTight {
+		pack(m, d.Schedule)
 	}
 	b, err := deterministic.Marshal(m)
 	if err != nil {
@@ -101,8 +104,10 @@ func (r *definitionReader) general(key job.Key) (*job.Definition, error) {
 	if err := proto.Unmarshal(r.bytes, m); err != nil { // resets the message
 		return nil, fmt.Errorf("%w: definition: %w", errCorrupt, err)
 	}
-	if m.Usual&^usualAll != 0 {
-		return nil, fmt.Errorf("%w: definition leaves out more than is known: %b", errCorrupt, m.Usual)
+	left := spared{usual: m.Usual, told: m.Told, intervalS: m.IntervalS}
+	groups, ok := left.groups()
+	if !ok {
+		return nil, fmt.Errorf("%w: definition speaks of groups that are not known: usual %b, told %b", errCorrupt, m.Usual, m.Told)
 	}
 	unknown, err := unknownFields(m)
 	if err != nil {
@@ -143,7 +148,8 @@ func (r *definitionReader) general(key job.Key) (*job.Definition, error) {
 		Trace:            decodeTrace(m.Trace, m.TraceState),
 		Unknown:          unknown,
 	}
-	putBack(d, m.Usual)
+	left.unpack(&d.Schedule)
+	putBack(d, groups)
 	return d, nil
 }
 

@@ -18,26 +18,39 @@ func (r *definitionReader) plain(key job.Key) *job.Definition {
 	d := r.made.next(r.left)
 	d.Key = key
 	r.update = ""
-	left := uint32(0)
+	var left spared
 	good := eachField(r.bytes, func(n protowire.Number, number uint64, text []byte) bool {
 		if text != nil {
 			return r.plainText(d, n, text)
 		}
-		if n == 29 {
-			left = uint32(number)
-			return true
-		}
-		return plainNumber(d, n, number)
+		return left.plain(n, number) || plainNumber(d, n, number)
 	})
+	groups, known := left.groups()
 	// Policies that are not left out are fields that plain does not know.
-	if !good || left&^usualAll != 0 || left&(usualRetry|usualBackoff) != usualRetry|usualBackoff {
+	if !good || !known || groups&(usualRetry|usualBackoff) != usualRetry|usualBackoff {
 		return nil
 	}
 	if r.update != "" {
 		d.UpdateRequestIDs = job.RequestIDs{r.update}
 	}
-	putBack(d, left)
+	left.unpack(&d.Schedule)
+	putBack(d, groups)
 	return d
+}
+
+// plain takes a field if it is one of those.
+func (l *spared) plain(n protowire.Number, v uint64) bool {
+	switch n {
+	case 29:
+		l.usual = uint32(v)
+	case 34:
+		l.intervalS = int64(v)
+	case 35:
+		l.told = uint32(v)
+	default:
+		return false
+	}
+	return true
 }
 
 func (r *definitionReader) plainText(d *job.Definition, n protowire.Number, text []byte) bool {

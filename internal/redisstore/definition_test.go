@@ -3,6 +3,7 @@ package redisstore
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -17,9 +18,9 @@ import (
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
-func drawForm(t *rapid.T) form {
-	return rapid.SampledFrom([]form{formPlain, formSpare}).Draw(t, "form")
-}
+var allForms = []form{formPlain, formSpare, formTight}
+
+func drawForm(t *rapid.T) form { return rapid.SampledFrom(allForms).Draw(t, "form") }
 
 func drawDefinition(t *rapid.T) job.Definition {
 	text := rapid.StringN(0, 40, 80)
@@ -77,6 +78,9 @@ func drawDefinition(t *rapid.T) job.Definition {
 	}
 	if rapid.Bool().Draw(t, "traced") {
 		d.Trace = new(drawTrace(t))
+	}
+	if rapid.Bool().Draw(t, "whole seconds") {
+		d.Schedule.Kind, d.Schedule.Every = schedule.KindInterval, d.Schedule.Every.Truncate(time.Second)
 	}
 	if as("lane") {
 		d.Queue, d.Priority = usual.Queue, usual.Priority
@@ -191,12 +195,14 @@ func TestDefinitionKeepsUnknownFields(t *testing.T) {
 		t.Errorf("is   %v (%v)\nwant %v", &got, err, m)
 	}
 	d.Retry, d.Backoff = usualRetryOf(d), usual.Backoff
-	b, err = formSpare.encodeDefinition(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := decodeDefinition("ns/job", string(b)); err != nil || !reflect.DeepEqual(again, d) {
-		t.Errorf("is   %+v (%v)\nwant %+v", again, err, d)
+	for _, f := range allForms[1:] {
+		b, err = f.encodeDefinition(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := decodeDefinition("ns/job", string(b)); err != nil || !reflect.DeepEqual(again, d) {
+			t.Errorf("is   %+v (%v)\nwant %+v", again, err, d)
+		}
 	}
 }
 
@@ -232,7 +238,7 @@ func TestPlainDefinitionsAreReadAsAny(t *testing.T) {
 	var r definitionReader
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawPlain(t)
-		b, err := formSpare.encodeDefinition(&want)
+		b, err := rapid.SampledFrom(allForms[1:]).Draw(t, "form").encodeDefinition(&want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,36 +257,81 @@ func TestPlainDefinitionsAreReadAsAny(t *testing.T) {
 		"cron":   func(d *job.Definition) { d.Schedule.Cron = []string{"* * * * *"} },
 		"target": func(d *job.Definition) { d.Target = "t" }, "later": func(d *job.Definition) { d.Unknown = []byte{0xd8, 0x07, 5} },
 	} {
-		d := usual
-		d.Key = job.Key{Namespace: "ns", ID: "job"}
-		edit(&d)
-		var err error
-		if r.bytes, err = formSpare.encodeDefinition(&d); err != nil {
-			t.Fatal(err)
+		for _, f := range allForms[1:] {
+			d := hourly()
+			edit(&d)
+			var err error
+			if r.bytes, err = f.encodeDefinition(&d); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.plain(d.Key); got != nil {
+				t.Errorf("%s: taken for plain: %+v", name, got)
+			}
 		}
-		if got := r.plain(d.Key); got != nil {
-			t.Errorf("%s: taken for plain: %+v", name, got)
+	}
+}
+
+// hourly is a job that is as most are.
+func hourly() job.Definition {
+	d := usual
+	d.Key, d.Handler, d.Payload = job.Key{Namespace: "ns", ID: "job"}, "noop", make([]byte, 200)
+	d.Schedule = schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour}
+	d.AnchorMS, d.CreatedMS, d.UpdatedMS = 1_800_000_000_000, 1_800_000_000_000, 1_800_000_000_000
+	d.Retry = usualRetryOf(&d)
+	return d
+}
+
+// TestDefinitionsOfPlainJobsStaySmall: 220 bytes are the most that the allocator's
+// class of 224 holds.
+func TestDefinitionsOfPlainJobsStaySmall(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		form form
+		edit func(*job.Definition)
+		want int
+	}{
+		{"schema 1", formPlain, func(*job.Definition) {}, 337},
+		{"schema 2", formSpare, func(*job.Definition) {}, 228},
+		{"as usual", formTight, func(*job.Definition) {}, 220},
+		{"with a start", formTight, func(d *job.Definition) { d.Schedule.StartAt = instant(d.AnchorMS) }, 220 + 2 + 7},
+		{"one group told", formTight, func(d *job.Definition) { d.Priority = 7 }, 220 + 3 + 9 + 2},
+		{"milliseconds", formTight, func(d *job.Definition) { d.Schedule.Every += time.Millisecond }, 228},
+	} {
+		d := hourly()
+		c.edit(&d)
+		b, err := c.form.encodeDefinition(&d)
+		if err != nil || len(b) != c.want {
+			t.Errorf("%s: %d bytes, want %d (%v)", c.what, len(b), c.want, err)
+		}
+	}
+}
+
+// TestGroupsThatAreNotKnown: nobody may guess what a later schema leaves out.
+func TestGroupsThatAreNotKnown(t *testing.T) {
+	for _, m := range []*storagev1.Definition{{Usual: usualAll + 1}, {IntervalS: 60, Told: usualAll + 1}} {
+		if d, err := decodeDefinition("ns/job", mustMarshal(t, m)); !errors.Is(err, errCorrupt) {
+			t.Errorf("%v is %+v (%v)", m, d, err)
 		}
 	}
 }
 
 func BenchmarkDecodeDefinition(b *testing.B) {
-	d := usual
-	d.Key, d.Handler, d.Payload, d.HistoryLimit = job.Key{Namespace: "ns", ID: "job"}, "noop", make([]byte, 200), 10
-	d.Schedule = schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour}
-	d.AnchorMS, d.CreatedMS, d.UpdatedMS = 1_800_000_000_000, 1_800_000_000_000, 1_800_000_000_000
-	d.CreateRequestID = "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"
-	d.Retry = usualRetryOf(&d)
-	text, err := formSpare.encodeDefinition(&d)
-	if err != nil {
-		b.Fatal(err)
-	}
-	var r definitionReader
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := r.decode("ns/job", string(text)); err != nil {
+	d := hourly()
+	d.HistoryLimit, d.CreateRequestID = 10, "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"
+	for _, f := range allForms[1:] {
+		text, err := f.encodeDefinition(&d)
+		if err != nil {
 			b.Fatal(err)
 		}
+		var r definitionReader
+		b.Run(fmt.Sprint("schema ", int(f)+1), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.decode("ns/job", string(text)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
@@ -350,6 +401,14 @@ func TestRunRoundTrip(t *testing.T) {
 
 func FuzzDecodeDefinition(f *testing.F) {
 	f.Add("")
+	for _, form := range allForms {
+		d := hourly()
+		b, err := form.encodeDefinition(&d)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(b))
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		r := definitionReader{bytes: []byte(text)}
 		if plain := r.plain(job.Key{Namespace: "ns", ID: "job"}); plain != nil {
@@ -364,7 +423,7 @@ func FuzzDecodeDefinition(f *testing.F) {
 			}
 			return
 		}
-		for _, f := range []form{formPlain, formSpare} {
+		for _, f := range allForms {
 			if b, err := f.encodeDefinition(d); err != nil || len(b) > len(text)+1<<10 {
 				t.Fatalf("read, but cannot be written: %d bytes, %v", len(b), err)
 			}

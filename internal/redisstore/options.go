@@ -29,7 +29,7 @@ const (
 	// SchemaVersion is the latest that this package knows, and that of keyspaces that
 	// it creates. A keyspace keeps its own until somebody raises it; records are read
 	// as any of them has it, and written as that of the keyspace has it.
-	SchemaVersion = 2
+	SchemaVersion = 3
 )
 
 // Durability is what an acknowledged write survives.

@@ -27,7 +27,7 @@ func readState(s *job.State, record, text string) error {
 	if !ok {
 		return fmt.Errorf("%w: record id %.64q", errCorrupt, record)
 	}
-	if len(text) >= headerLen && text[headerLen-1] == spareTail {
+	if len(text) >= headerLen && text[headerLen-1] > plainTail {
 		*s = usualState
 	}
 	s.Lane.Namespace = key.Namespace
@@ -48,7 +48,7 @@ func decodeHeader(s *job.State, text string) error {
 		}
 	}
 	revision := digits(text[18:28])
-	if text[35] < plainTail || text[35] > spareTail || text[16] > '0'+byte(job.RegionDone) || text[17] > '1' || text[34] > '1' ||
+	if text[35] < plainTail || text[35] > tightTail || text[16] > '0'+byte(job.RegionDone) || text[17] > '1' || text[34] > '1' ||
 		revision > math.MaxUint32 {
 		return fmt.Errorf("%w: header %q", errCorrupt, text[:headerLen])
 	}
@@ -90,6 +90,10 @@ func (r *tailReader) next() (field, error) {
 		// A digit or a colon would become part of the field before it.
 		return f, fmt.Errorf("%w: field %q is no letter", errCorrupt, f.letter)
 	}
+	if f.letter == 'n' && r.form >= formTight && len(r.rest) > 1 && r.rest[1] >= zeroOf64 {
+		err := r.base64(&f)
+		return f, err
+	}
 	i := 1
 	if i < len(r.rest) && r.rest[i] == '-' {
 		f.neg = true
@@ -118,6 +122,22 @@ func (r *tailReader) next() (field, error) {
 	end := i + int(f.num)
 	f.text, r.rest = r.rest[i:end], r.rest[end:]
 	return f, nil
+}
+
+// base64 reads the digits of a nominal time.
+func (r *tailReader) base64(f *field) error {
+	if len(r.rest) <= digits64 {
+		return fmt.Errorf("%w: field %q is cut off", errCorrupt, f.letter)
+	}
+	for i := 1; i <= digits64; i++ {
+		digit := r.rest[i] - zeroOf64 // wraps around for what is less
+		if digit >= 1<<bitsOf64 {
+			return fmt.Errorf("%w: field %q has a digit %q", errCorrupt, f.letter, r.rest[i])
+		}
+		f.num = f.num<<bitsOf64 | uint64(digit)
+	}
+	r.rest = r.rest[1+digits64:]
+	return nil
 }
 
 // into reads all fields. Those of a later version are kept as they are.

@@ -148,13 +148,16 @@ func (f field) storeOther(s *job.State, how form) error {
 	switch f.letter {
 	case 'n':
 		s.Nominal, err = f.int()
-		if how == formSpare {
+		if how >= formSpare {
 			s.Due = s.Nominal
 		}
 	case 'r':
 		s.Runs, err = f.uint(math.MaxUint64)
-		if how == formSpare {
+		if how >= formSpare {
 			s.Succeeded = s.Runs
+		}
+		if how >= formTight {
+			s.Fired, s.LastOutcome = afterRuns(s.Runs)
 		}
 	case 'I':
 		s.Hint.IntervalMS, err = f.int()

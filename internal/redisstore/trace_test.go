@@ -42,7 +42,7 @@ func TestCallersDoNotPileUp(t *testing.T) {
 	for range 2 * maxCallers {
 		s.Callers = append(s.Callers, job.Caller{RequestID: "r"})
 	}
-	text, err := formSpare.encodeState(&s)
+	text, err := formTight.encodeState(&s)
 	if err != nil {
 		t.Fatal(err)
 	}

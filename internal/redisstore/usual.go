@@ -3,8 +3,11 @@ package redisstore
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/schedule"
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
@@ -17,18 +20,26 @@ const (
 	// formSpare is that of schema 2: what is as usual is left out, which halves what
 	// a plain job with a small payload takes.
 	formSpare
+	// formTight is that of schema 3: besides, nominal times of states and intervals of
+	// whole seconds take fewer bytes, so that the texts of plain jobs fit into the next
+	// smaller classes of the allocator.
+	formTight
 )
 
 // formOf is the form of a keyspace of this schema.
 func formOf(schema int) form {
-	if schema < 2 {
+	switch {
+	case schema < 2:
 		return formPlain
+	case schema == 2:
+		return formSpare
+	default:
+		return formTight
 	}
-	return formSpare
 }
 
-// Groups of a definition's fields, as bits of the stored field usual. The bit of a
-// group that is left out is set.
+// Groups of a definition's fields, as bits of the stored fields usual and told. In
+// usual the bit of a group that is left out is set, in told that of one that is not.
 const (
 	usualLane    uint32 = 1 << iota // queue, priority
 	usualRetry                      // retry policy
@@ -87,6 +98,42 @@ func leaveOut(m *storagev1.Definition, d *job.Definition) {
 	if d.Generation == usual.Generation && d.Revision == usual.Revision && d.CreatedMS == d.AnchorMS && d.UpdatedMS == d.AnchorMS {
 		m.Usual |= usualFirst
 		m.Generation, m.Revision, m.CreatedMs, m.UpdatedMs = 0, 0, 0, 0
+	}
+}
+
+// pack puts an interval of whole seconds, after leaveOut, into one field, which also
+// turns the groups that are left out into those that are told: of most jobs none are.
+func pack(m *storagev1.Definition, s schedule.Spec) {
+	if s.Kind != schedule.KindInterval || s.Every == 0 || s.Every%time.Second != 0 {
+		return
+	}
+	m.IntervalS = int64(s.Every / time.Second)
+	m.Usual, m.Told = 0, usualAll&^m.Usual
+	m.Schedule.Kind, m.Schedule.EveryMs = 0, 0
+	if proto.Size(m.Schedule) == 0 {
+		m.Schedule = nil
+	}
+}
+
+// spared is what a definition's message says of what it leaves out.
+type spared struct {
+	usual, told uint32
+	intervalS   int64
+}
+
+// groups are those that are left out. It is false for groups that are not known.
+func (l *spared) groups() (uint32, bool) {
+	groups := l.usual
+	if l.intervalS != 0 {
+		groups = usualAll &^ l.told
+	}
+	return groups, (l.usual|l.told)&^usualAll == 0
+}
+
+// unpack undoes pack, before putBack: what is usual depends on the schedule.
+func (l *spared) unpack(s *schedule.Spec) {
+	if l.intervalS != 0 {
+		s.Kind, s.Every = schedule.KindInterval, seconds(l.intervalS)
 	}
 }
 

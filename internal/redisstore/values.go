@@ -29,6 +29,12 @@ func duration(ms int64) time.Duration {
 	return time.Duration(max(-longest, min(ms, longest))) * time.Millisecond
 }
 
+// seconds is duration of stored seconds.
+func seconds(s int64) time.Duration {
+	const longest = int64(1<<63-1) / int64(time.Second)
+	return time.Duration(max(-longest, min(s, longest))) * time.Second
+}
+
 func encodeJitter(j backoff.Jitter) *storagev1.Jitter {
 	if j == (backoff.Jitter{}) {
 		return nil

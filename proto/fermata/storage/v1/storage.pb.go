@@ -59,7 +59,7 @@ type Definition struct {
 	Target          string   `protobuf:"bytes,27,opt,name=target,proto3" json:"target,omitempty"`
 	PauseAfter      uint32   `protobuf:"varint,28,opt,name=pause_after,json=pauseAfter,proto3" json:"pause_after,omitempty"`
 	// Groups of the fields above that are as usual, and left out. One bit each;
-	// package redisstore says which.
+	// package redisstore says which. Unset beside interval_s, which has told.
 	Usual uint32 `protobuf:"varint,29,opt,name=usual,proto3" json:"usual,omitempty"`
 	// The key that seals the payload. Unset: the payload is as it was given.
 	PayloadKey string `protobuf:"bytes,30,opt,name=payload_key,json=payloadKey,proto3" json:"payload_key,omitempty"`
@@ -68,7 +68,11 @@ type Definition struct {
 	UpdateRequestUuid []byte `protobuf:"bytes,32,opt,name=update_request_uuid,json=updateRequestUuid,proto3" json:"update_request_uuid,omitempty"`
 	// Of edits before the last one that had a request id, newest last.
 	EarlierUpdateRequestIds []string `protobuf:"bytes,33,rep,name=earlier_update_request_ids,json=earlierUpdateRequestIds,proto3" json:"earlier_update_request_ids,omitempty"`
-	MaxLagMs                int64    `protobuf:"varint,65,opt,name=max_lag_ms,json=maxLagMs,proto3" json:"max_lag_ms,omitempty"`
+	// An interval in whole seconds, in place of kind and interval in schedule. Where
+	// it is set, all of those groups are left out but for the ones in told.
+	IntervalS int64  `protobuf:"varint,34,opt,name=interval_s,json=intervalS,proto3" json:"interval_s,omitempty"`
+	Told      uint32 `protobuf:"varint,35,opt,name=told,proto3" json:"told,omitempty"`
+	MaxLagMs  int64  `protobuf:"varint,65,opt,name=max_lag_ms,json=maxLagMs,proto3" json:"max_lag_ms,omitempty"`
 	// The sampled trace context of the call that created the job: 16 bytes of trace
 	// id and 8 of the span's, and the tracestate. Unset: none.
 	Trace         []byte `protobuf:"bytes,60,opt,name=trace,proto3" json:"trace,omitempty"`
@@ -336,6 +340,20 @@ func (x *Definition) GetEarlierUpdateRequestIds() []string {
 		return x.EarlierUpdateRequestIds
 	}
 	return nil
+}
+
+func (x *Definition) GetIntervalS() int64 {
+	if x != nil {
+		return x.IntervalS
+	}
+	return 0
+}
+
+func (x *Definition) GetTold() uint32 {
+	if x != nil {
+		return x.Told
+	}
+	return 0
 }
 
 func (x *Definition) GetMaxLagMs() int64 {
@@ -1230,7 +1248,7 @@ var File_fermata_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
-	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\x9a\v\n" +
+	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\xcd\v\n" +
 	"\n" +
 	"Definition\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1a\n" +
@@ -1273,7 +1291,10 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"payloadKey\x12.\n" +
 	"\x13create_request_uuid\x18\x1f \x01(\fR\x11createRequestUuid\x12.\n" +
 	"\x13update_request_uuid\x18  \x01(\fR\x11updateRequestUuid\x12;\n" +
-	"\x1aearlier_update_request_ids\x18! \x03(\tR\x17earlierUpdateRequestIds\x12\x1c\n" +
+	"\x1aearlier_update_request_ids\x18! \x03(\tR\x17earlierUpdateRequestIds\x12\x1d\n" +
+	"\n" +
+	"interval_s\x18\" \x01(\x03R\tintervalS\x12\x12\n" +
+	"\x04told\x18# \x01(\rR\x04told\x12\x1c\n" +
 	"\n" +
 	"max_lag_ms\x18A \x01(\x03R\bmaxLagMs\x12\x14\n" +
 	"\x05trace\x18< \x01(\fR\x05trace\x12\x1f\n" +
