@@ -10,13 +10,13 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Leases and results, nearly all there is on a stream, come from and go to the wire
-// without a message of protobuf between. The numbers of their fields:
+// Leases, results and their acknowledgements, nearly all there is on a stream, come from
+// and go to the wire without a message of protobuf between. The numbers of their fields:
 const (
 	// Of WorkResponse, of WorkRequest, and of the lists in them.
-	workLeases  = 2
-	workResults = 3
-	listItem    = 1
+	workLeases, workAcks = 2, 3
+	workResults          = 3
+	listItem             = 1
 	// Of Lease.
 	leaseID, leaseRun, leaseQueue, leaseHandler, leasePayload           = 1, 2, 3, 4, 5
 	leaseAttempt, leaseMaxAttempts, leaseNominal, leaseDue              = 6, 7, 8, 9
@@ -24,18 +24,31 @@ const (
 	leaseStartAfter                                                     = 14
 	// Of Result.
 	resultLease, resultOutcome, resultError, resultOutput, resultRetry, resultTook = 1, 2, 3, 4, 5, 6
+	// Of ResultAck.
+	ackLease, ackStatus = 1, 2
 )
 
-// responseFrame is a WorkResponse: leases, or any other message.
+// responseFrame is a WorkResponse: leases, acknowledgements, or any other message.
 type responseFrame struct {
 	leases []*attempt
+	acks   []ack
 	other  fermatav1.WorkResponse
+}
+
+// ack is a node's word on the result of an attempt.
+type ack struct {
+	id     string
+	status fermatav1.ResultAck_Status
 }
 
 func (f *responseFrame) ReadFrame(data []byte) error {
 	return wire.Fields(data, func(field wire.Field, raw []byte) error {
-		if field.Number == workLeases && field.Bytes != nil {
+		switch {
+		case field.Bytes == nil:
+		case field.Number == workLeases:
 			return f.readLeases(field.Bytes)
+		case field.Number == workAcks:
+			return f.readAcks(field.Bytes)
 		}
 		return proto.UnmarshalOptions{Merge: true}.Unmarshal(raw, &f.other)
 	})
@@ -54,6 +67,26 @@ func (f *responseFrame) readLeases(data []byte) error {
 		last = &a.task
 		f.leases = append(f.leases, a)
 		return nil
+	})
+}
+
+func (f *responseFrame) readAcks(data []byte) error {
+	return wire.Fields(data, func(field wire.Field, _ []byte) error {
+		if field.Number != listItem || field.Bytes == nil {
+			return nil
+		}
+		var a ack
+		err := wire.Fields(field.Bytes, func(field wire.Field, _ []byte) (err error) {
+			switch field.Number {
+			case ackLease:
+				a.id, err = field.Text()
+			case ackStatus:
+				a.status = fermatav1.ResultAck_Status(field.Int)
+			}
+			return err
+		})
+		f.acks = append(f.acks, a)
+		return err
 	})
 }
 

@@ -85,6 +85,29 @@ func compareTask(t *rapid.T, a *attempt, l *fermatav1.Lease) {
 	}
 }
 
+// Acknowledgements are read as protobuf reads them.
+func TestAcksAreReadAsWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, want := &fermatav1.ResultAcks{}, []ack(nil)
+		for range rapid.IntRange(0, 4).Draw(t, "acks") {
+			a := ack{id: rapid.String().Draw(t, "id"), status: fermatav1.ResultAck_Status(rapid.Int32().Draw(t, "status"))}
+			m.Acks, want = append(m.Acks, &fermatav1.ResultAck{LeaseId: a.id, Status: a.status}), append(want, a)
+		}
+		b, err := proto.Marshal(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_ResultAcks{ResultAcks: m}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f responseFrame
+		if err := f.ReadFrame(b); err != nil {
+			t.Fatal(err)
+		}
+		clear(b) // nothing of it is kept
+		if !reflect.DeepEqual(f.acks, want) || f.other.GetMessage() != nil {
+			t.Errorf("%+v and %v, want %+v", f.acks, f.other.GetMessage(), want)
+		}
+	})
+}
+
 // Results are to the byte what protobuf would have written.
 func TestResultsAreWhatTheirMessagesAre(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -123,6 +146,7 @@ func FuzzResponseFrame(f *testing.F) {
 	}
 	f.Add(b)
 	f.Add([]byte{0x12, 0x03, 0x0a, 0x01, 0xff})
+	f.Add([]byte{0x1a, 0x05, 0x0a, 0x03, 0x0a, 0x01, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var have responseFrame
 		err := have.ReadFrame(b)

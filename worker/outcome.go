@@ -41,19 +41,19 @@ func (w *Worker) mustAnswer(a *attempt, s *session) bool {
 
 // acknowledge ends the repetition of results. Once another node was asked to take
 // the leases over, only its word counts: it has to hear of every lease named to it.
-func (w *Worker) acknowledge(s *session, acks []*fermatav1.ResultAck) {
+func (w *Worker) acknowledge(s *session, acks []ack) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s != w.table.current || s.superseded {
 		return
 	}
 	for _, ack := range acks {
-		a := w.table.attempts[ack.GetLeaseId()]
+		a := w.table.attempts[ack.id]
 		if a == nil || a.phase != ended {
 			continue
 		}
 		w.forget(a)
-		if ack.Status == fermatav1.ResultAck_STATUS_STALE {
+		if ack.status == fermatav1.ResultAck_STATUS_STALE {
 			w.log(slog.LevelInfo, "result came after the lease had ended: no effect", a)
 		}
 	}

@@ -200,9 +200,10 @@ func (s *session) receive() error {
 		if len(f.leases) > 0 {
 			s.w.accept(s, f.leases)
 		}
+		if len(f.acks) > 0 {
+			s.w.acknowledge(s, f.acks)
+		}
 		switch m := f.other.GetMessage().(type) {
-		case *fermatav1.WorkResponse_ResultAcks:
-			s.w.acknowledge(s, m.ResultAcks.GetAcks())
 		case *fermatav1.WorkResponse_Cancel:
 			s.w.cancelLeases(s, m.Cancel)
 		case *fermatav1.WorkResponse_Drain:
