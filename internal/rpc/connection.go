@@ -118,7 +118,7 @@ func (w watchedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 		return nil, nil, err
 	}
 	c.AuthInfo = info
-	return &watchedConn{Conn: conn, c: c}, c, nil
+	return calm(&watchedConn{Conn: conn, c: c}), c, nil
 }
 
 func (w watchedCredentials) Clone() credentials.TransportCredentials {
@@ -142,14 +142,23 @@ type watchedConn struct {
 	c *connection
 }
 
-// Read counts what comes before the connection has proved anything.
 func (w *watchedConn) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
-	if n > 0 && w.c.proof.Load() == nil && !w.c.unproved.take(w.c, n) && w.c.proof.Load() == nil {
-		w.c.unproved.closed(w.c.host, errUnproved)
-		return 0, errUnproved
+	if n > 0 {
+		if over := w.count(n); over != nil {
+			return 0, over
+		}
 	}
 	return n, err
+}
+
+// count counts what comes before the connection has proved anything.
+func (w *watchedConn) count(n int) error {
+	if w.c.proof.Load() == nil && !w.c.unproved.take(w.c, n) && w.c.proof.Load() == nil {
+		w.c.unproved.closed(w.c.host, errUnproved)
+		return errUnproved
+	}
+	return nil
 }
 
 func (w *watchedConn) Close() error {

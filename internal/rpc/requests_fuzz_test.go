@@ -331,9 +331,12 @@ func FuzzWorkRequests(f *testing.F) {
 			stream.said = append(stream.said, wire)
 		}
 		s := &workerStream{
-			stream: stream, sessions: anySession{t}, out: newOutbox(), hello: make(chan struct{}), stopped: make(chan struct{}),
+			stream: stream, sessions: anySession{t}, out: newOutbox(func() {}), hello: make(chan struct{}), stopped: make(chan struct{}),
 		}
-		err := s.guarded(s.read)
+		err := s.guarded(s.greet)
+		if err == nil {
+			err = s.guarded(s.read)
+		}
 		if err == nil || slices.Contains([]codes.Code{codes.Internal}, status.Code(err)) {
 			t.Fatalf("got %v", err)
 		}

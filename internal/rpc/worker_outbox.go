@@ -28,7 +28,9 @@ var (
 // outbox queues messages for one worker. It joins neighbours of one kind, so
 // that what waits while a message is being written goes out as the next one.
 type outbox struct {
-	wake chan struct{} // has a token when there is something to take
+	// write is told when there is something to take and nobody who does: it has a writer
+	// take messages until there are none. It must not wait.
+	write func()
 
 	mu    sync.Mutex
 	queue []job.WorkerMessage
@@ -41,12 +43,11 @@ type outbox struct {
 	items  int
 	limit  int
 	taken  time.Time // when the message that is being sent was taken; zero: none is
+	writes bool      // somebody takes
 	closed bool
 }
 
-func newOutbox() *outbox {
-	return &outbox{wake: make(chan struct{}, 1), limit: 1}
-}
+func newOutbox(write func()) *outbox { return &outbox{write: write, limit: 1} }
 
 // bound sets the limit in items (leases, acknowledgements). The leases of a
 // worker that reads are bounded by its slots, so only one that does not read
@@ -115,25 +116,23 @@ func (o *outbox) ring() {
 }
 
 func (o *outbox) signal() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
+	if !o.writes {
+		o.writes = true
+		o.write()
 	}
 }
 
-// take returns the next message, of bounded size; nil when none waits, and not
-// ok when the outbox is closed.
-func (o *outbox) take() (m job.WorkerMessage, ok bool) {
+// take returns the next message, of bounded size; nil when none waits or the outbox is
+// closed, with which the writer ends.
+func (o *outbox) take() job.WorkerMessage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed {
-		return nil, false
-	}
-	if m = o.next(); m != nil {
+	m := o.next()
+	if o.writes = m != nil; m != nil {
 		o.items -= items(m)
 		o.taken = time.Now()
 	}
-	return m, true
+	return m
 }
 
 // next takes the next message. After each of the queue come the acknowledgements that
@@ -193,7 +192,6 @@ func (o *outbox) close() []job.WorkerMessage {
 	if o.late != nil {
 		o.late.Stop()
 	}
-	o.signal()
 	return unsent
 }
 

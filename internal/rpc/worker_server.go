@@ -42,9 +42,11 @@ const (
 	renewBefore = time.Minute
 )
 
-// WorkerServer carries the streams of workers. Each has one goroutine that reads
-// and one that writes; the handler itself only waits, so that it can end the
-// stream while both are stuck.
+// WorkerServer carries the streams of workers. Each has one goroutine that reads and,
+// while there is something to say, one that writes; the handler itself only waits, so
+// that it can end the stream while both are stuck. Most workers of most nodes have
+// nothing to do, and what one takes then is mostly stacks: what needs a large one is done
+// by goroutines that end with it.
 type WorkerServer struct {
 	fermatav1.UnimplementedWorkerServiceServer
 	sessions Sessions
@@ -75,13 +77,26 @@ func (w *WorkerServer) Wait() { w.loops.Wait() }
 // Work serves one stream until the worker, the session or the connection ends it.
 func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkRequest, fermatav1.WorkResponse]) error {
 	s := &workerStream{
-		stream: stream, sessions: w.sessions, trace: w.trace, out: newOutbox(),
+		stream: stream, sessions: w.sessions, trace: w.trace,
 		hello: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	s.caller = callerOf(stream.Context())
 	ended := make(chan error, 2)
-	w.loops.Go(func() { ended <- s.guarded(s.read) })
-	w.loops.Go(func() { ended <- s.guarded(s.write) })
+	run := func(part func() error) {
+		w.loops.Go(func() {
+			if err := s.guarded(part); err != nil {
+				ended <- err
+			}
+		})
+	}
+	s.out = newOutbox(func() { run(s.write) })
+	run(func() error {
+		err := s.greet()
+		if err == nil {
+			run(s.read)
+		}
+		return err
+	})
 	late, old := time.NewTimer(helloTimeout), time.NewTimer(s.age())
 	defer late.Stop()
 	defer old.Stop()
@@ -103,6 +118,8 @@ func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkReques
 			}
 		case err := <-ended:
 			return s.end(err)
+		case <-stream.Context().Done(): // which reader and writer may not come to see
+			return s.end(stream.Context().Err())
 		case <-s.stopped:
 			return s.end(stopStatus(s.reason))
 		}
@@ -217,8 +234,8 @@ func (s *workerStream) begin(session job.WorkerSession, hello job.Hello) bool {
 	return true
 }
 
-// read takes the worker's messages until the stream ends.
-func (s *workerStream) read() error {
+// greet takes the worker's first message and begins the session.
+func (s *workerStream) greet() error {
 	first, err := s.stream.Recv()
 	if err != nil {
 		return err
@@ -248,11 +265,16 @@ func (s *workerStream) read() error {
 	}
 	if !s.begin(session, hello) {
 		session.Close("stream ended", s.unsent)
-		return nil
+		return errOutboxClosed
 	}
-	if err := s.refuse(foreign, notYours); err != nil {
-		return err
-	}
+	return s.refuse(foreign, notYours)
+}
+
+// read takes the worker's other messages until the stream ends.
+func (s *workerStream) read() error {
+	s.mu.Lock()
+	session := s.session
+	s.mu.Unlock()
 	for {
 		var f requestFrame
 		if err := s.stream.RecvMsg(&f); err != nil {
@@ -339,27 +361,16 @@ func (s *workerStream) take(session job.WorkerSession, f *requestFrame) error {
 	return nil
 }
 
-// write sends what is queued until the stream ends.
+// write sends what is queued.
 func (s *workerStream) write() error {
-	for {
-		m, ok := s.out.take()
-		if !ok {
-			return nil
-		}
-		if m == nil {
-			select {
-			case <-s.out.wake:
-				continue
-			case <-s.stream.Context().Done():
-				return s.stream.Context().Err()
-			}
-		}
+	for m := s.out.take(); m != nil; m = s.out.take() {
 		err := s.stream.SendMsg(s.frame(m))
 		s.out.sent()
 		if err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // frame is a message as it goes out.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -360,7 +361,7 @@ func TestSlowWorkerDoesNotHoldTheSession(t *testing.T) {
 }
 
 func TestOutboxJoinsAndSplits(t *testing.T) {
-	o := newOutbox()
+	o := newOutbox(func() {})
 	o.bound(job.Hello{Slots: 10_000})
 	big := make([]byte, maxMessageBytes*2/5)
 	put := func(m job.WorkerMessage) {
@@ -381,11 +382,7 @@ func TestOutboxJoinsAndSplits(t *testing.T) {
 	put(job.GoElsewhere{})
 	put(job.GoElsewhere{})
 	var got []string
-	for {
-		m, ok := o.take()
-		if m == nil || !ok {
-			break
-		}
+	for m := o.take(); m != nil; m = o.take() {
 		got = append(got, fmt.Sprintf("%T:%d", m, items(m))[4:])
 	}
 	want := []string{
@@ -404,7 +401,8 @@ func TestOutboxJoinsAndSplits(t *testing.T) {
 // however much else there is.
 func TestAcknowledgementsWaitForCompany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutbox()
+		var writes atomic.Bool
+		o := newOutbox(func() { writes.Store(true) })
 		o.bound(job.Hello{Slots: 100})
 		lease := func() job.Assignments {
 			return job.Assignments{{Record: &job.Record{Definition: &job.Definition{}}}}
@@ -419,21 +417,14 @@ func TestAcknowledgementsWaitForCompany(t *testing.T) {
 		took := func(want ...string) {
 			t.Helper()
 			var got []string
-			for m, _ := o.take(); m != nil; m, _ = o.take() {
+			for m := o.take(); m != nil; m = o.take() {
 				got = append(got, fmt.Sprintf("%T:%d", m, items(m))[4:])
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("took %v, want %v", got, want)
 			}
 		}
-		woken := func() bool {
-			select {
-			case <-o.wake:
-				return true
-			default:
-				return false
-			}
-		}
+		woken := func() bool { return writes.Swap(false) }
 		for range 2 { // the timer is used again
 			put(job.ResultAcks{{}}, job.ResultAcks{{}})
 			time.Sleep(ackPause - time.Microsecond)
