@@ -37,6 +37,8 @@ type Store interface {
 	Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error)
 	LastEvents(ctx context.Context) ([]job.Place, error)
 	Announce(...job.Happening)
+	// Announced has a token when there is something to flush.
+	Announced() <-chan struct{}
 	FlushEvents(ctx context.Context) error
 }
 
@@ -68,6 +70,7 @@ type Feed struct {
 	windows [][]job.Happening // newest last, without gaps
 	changed chan struct{}     // closed when there is news
 	wanted  chan struct{}     // tells Run that there is a user
+	sought  chan struct{}     // tells seek the same
 	done    chan struct{}     // closed when Run has ended
 	ended   bool
 }
@@ -83,7 +86,7 @@ func New(o Options) (*Feed, error) {
 	}
 	f := &Feed{
 		o: o, metrics: newMetrics(), windows: make([][]job.Happening, o.Store.Shards()), away: make([]bool, o.Store.Shards()),
-		changed: make(chan struct{}), wanted: make(chan struct{}, 1), done: make(chan struct{}),
+		changed: make(chan struct{}), wanted: make(chan struct{}, 1), sought: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	return f, f.metrics.register(o.Registerer)
 }
@@ -148,18 +151,23 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 }
 
-// seek looks at shards that are away until ctx ends. What is away is slow to say so: the
-// others' looks do not wait for it.
+// seek looks at shards that are away, while there is a user, until ctx ends. What is away
+// is slow to say so: the others' looks do not wait for it.
 func (f *Feed) seek(ctx context.Context) {
-	poll := time.NewTicker(f.o.Poll)
-	defer poll.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-poll.C:
-			// That it is away, and why, was told when it was found out.
-			_, _ = f.look(ctx, true)
+		case <-f.sought:
+		}
+		for f.used() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(f.o.Poll):
+				// That it is away, and why, was told when it was found out.
+				_, _ = f.look(ctx, true)
+			}
 		}
 	}
 }
@@ -169,15 +177,18 @@ func (f *Feed) seek(ctx context.Context) {
 // a shard's line in one flush at a time.
 func (f *Feed) flush(ctx context.Context) {
 	var under sync.WaitGroup
-	tick := time.NewTicker(flushEvery)
-	defer tick.Stop()
+	defer f.lastFlush(ctx)
+	defer under.Wait()
 	for {
 		select {
 		case <-ctx.Done():
-			under.Wait()
-			f.lastFlush(ctx)
 			return
-		case <-tick.C:
+		case <-f.o.Store.Announced():
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(flushEvery):
 			under.Go(func() { _ = f.o.Store.FlushEvents(ctx) })
 		}
 	}
@@ -213,10 +224,8 @@ func (f *Feed) Use() (release func()) {
 	first := f.users == 1
 	f.mu.Unlock()
 	if first {
-		select {
-		case f.wanted <- struct{}{}:
-		default:
-		}
+		signal(f.wanted)
+		signal(f.sought)
 	}
 	return sync.OnceFunc(func() {
 		f.mu.Lock()
@@ -226,6 +235,14 @@ func (f *Feed) Use() (release func()) {
 			clear(f.windows)
 		}
 	})
+}
+
+// signal leaves a token, if there is none.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 func (f *Feed) used() bool {

@@ -26,6 +26,7 @@ type memory struct {
 	reads   int
 	flushes int
 	news    []job.Happening
+	calm    bool // nothing is in line; else there is always something
 	away    [3]bool
 	// meanwhile is done while the last places are read, once.
 	meanwhile func()
@@ -119,11 +120,20 @@ func (m *memory) Announce(h ...job.Happening) {
 	m.news = append(m.news, h...)
 }
 
+func (m *memory) Announced() <-chan struct{} {
+	always := make(chan struct{})
+	if m.calm {
+		return always
+	}
+	close(always)
+	return always
+}
+
 func (m *memory) FlushEvents(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.flushes++
-	return m.awayLocked(0, 1, 2) // there is always something to write
+	return m.awayLocked(0, 1, 2)
 }
 
 func (m *memory) readsSoFar() int {
@@ -599,6 +609,23 @@ func TestWatchesEnd(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		end()
+	})
+}
+
+// TestAFeedWithoutWorkRests: the store is neither asked nor written to while nobody watches
+// and nothing is announced.
+func TestAFeedWithoutWorkRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{calm: true}
+		f, stop := feed(t, m, 0)
+		f.Use()()
+		time.Sleep(time.Second)
+		reads := m.readsSoFar()
+		time.Sleep(time.Minute)
+		if m.flushes > 0 || m.readsSoFar() > reads {
+			t.Errorf("%d flushes, %d reads", m.flushes, m.readsSoFar()-reads)
+		}
+		stop()
 	})
 }
 

@@ -31,6 +31,7 @@ type eventStore struct {
 }
 
 func (s eventStore) Announce(h ...job.Happening)           { s.engines.Announce(h...) }
+func (s eventStore) Announced() <-chan struct{}            { return s.engines.Announced() }
 func (s eventStore) FlushEvents(ctx context.Context) error { return s.engines.FlushEvents(ctx) }
 
 // buildEvents makes what tells watchers and webhooks.

@@ -28,6 +28,7 @@ type eventLine struct {
 	news     [][]announced // by shard
 	some     map[int]bool
 	flushing map[int]chan struct{} // shards that FlushEvents writes to; closed when it has
+	waits    chan struct{}         // see Announced
 }
 
 type announced struct {
@@ -42,7 +43,7 @@ func newEventLine(keep, shards int) *eventLine {
 	}
 	return &eventLine{
 		keep: strconv.Itoa(max(100, keep/shards)), news: make([][]announced, shards),
-		some: map[int]bool{}, flushing: map[int]chan struct{}{},
+		some: map[int]bool{}, flushing: map[int]chan struct{}{}, waits: make(chan struct{}, 1),
 	}
 }
 
@@ -67,7 +68,24 @@ func (s *Store) Announce(happenings ...job.Happening) {
 			continue
 		}
 		l.news[shard] = append(l.news[shard], announced{h.Key, encodeHappening(h)})
-		l.some[shard] = true
+		l.waitsLocked(shard)
+	}
+}
+
+// Announced has a token after something has come in line that FlushEvents may write.
+func (s *Store) Announced() <-chan struct{} {
+	if s.events == nil {
+		return nil
+	}
+	return s.events.waits
+}
+
+// waitsLocked notes that something of the shard is in line.
+func (l *eventLine) waitsLocked(shard int) {
+	l.some[shard] = true
+	select {
+	case l.waits <- struct{}{}:
+	default:
 	}
 }
 
@@ -152,6 +170,9 @@ func (l *eventLine) flushed(shard int, failed []announced) {
 	defer l.mu.Unlock()
 	close(l.flushing[shard])
 	delete(l.flushing, shard)
+	if l.some[shard] { // which came meanwhile, or was more than one call carries
+		l.waitsLocked(shard)
+	}
 }
 
 // back undoes take.
@@ -162,7 +183,7 @@ func (l *eventLine) back(shard int, taken []announced) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.news[shard] = append(taken, l.news[shard]...)
-	l.some[shard] = true
+	l.waitsLocked(shard)
 }
 
 // FlushEvents writes what Announce has put in line.

@@ -334,14 +334,31 @@ fermata_events_lost_total 2
 func TestAnnouncementsOutliveAServerThatIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), recording)
+	waits := func() bool {
+		select {
+		case <-w.Store.Announced():
+			return true
+		default:
+			return false
+		}
+	}
 	w.Store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 3, Node: "n"})
+	if !waits() {
+		t.Error("nobody hears that something is in line")
+	}
 	away, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.Store.FlushEvents(away); err == nil {
 		t.Error("no error")
 	}
+	if !waits() {
+		t.Error("nobody hears that something is in line again")
+	}
 	if err := w.Store.FlushEvents(t.Context()); err != nil {
 		t.Error(err)
+	}
+	if waits() {
+		t.Error("something is in line after all is written")
 	}
 	wantKinds(t, "announced", eventsAfter(t, w, 3, job.Place{}), job.KindShardTaken)
 }
