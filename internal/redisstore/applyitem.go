@@ -122,7 +122,7 @@ func (i *applyItem) plan(s *slab, w, before *job.Write, index int) error {
 		return nil
 	}
 	var err error
-	if i.state, err = s.state(&d.State); err != nil {
+	if i.state, err = s.state(&d.State, historyAfter(w)); err != nil {
 		return err
 	}
 	if d.State.Region == job.RegionLeased {
@@ -175,7 +175,7 @@ func (i *applyItem) spawn(f form, w *job.Write) error {
 	if run == nil {
 		return nil
 	}
-	text, err := f.encodeState(&run.State)
+	text, err := f.ofStates(historyAfter(w)).encodeState(&run.State)
 	if err != nil {
 		return fmt.Errorf("run in slot %d: %w", run.Slot, err)
 	}
@@ -230,10 +230,7 @@ func (i *applyItem) remember(s *slab, w, before *job.Write) error {
 	if d.Ended == nil {
 		return nil
 	}
-	limit := historyLimit(w.Current)
-	if d.Definition != nil {
-		limit = historyLimit(d.Definition)
-	}
+	limit := historyAfter(w)
 	keeps := limit > 0 && d.State.Runs > 0
 	if !keeps && !d.DeadLetter {
 		return nil
@@ -251,7 +248,7 @@ func (i *applyItem) remember(s *slab, w, before *job.Write) error {
 	}
 	child := job.LetterRecord(w.Record, d.DeadSlot)
 	letter := deadLetterState(w, before)
-	state, err := s.form.encodeState(&letter)
+	state, err := s.form.ofStates(historyAfter(w)).encodeState(&letter)
 	if err != nil {
 		return err
 	}
@@ -292,6 +289,14 @@ func generationOf(run *job.Run, otherwise uint32) uint32 {
 		return otherwise
 	}
 	return uint32(n)
+}
+
+// historyAfter is how many runs the job keeps when the write is done.
+func historyAfter(w *job.Write) int {
+	if d := w.Decision.Definition; d != nil {
+		return historyLimit(d)
+	}
+	return historyLimit(w.Current)
 }
 
 func historyLimit(d *job.Definition) int { return max(0, min(d.HistoryLimit, maxHistory)) }

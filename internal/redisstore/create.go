@@ -153,7 +153,7 @@ type newRecord struct {
 // encode fills in what is to be stored.
 func (n *newRecord) encode(r *job.Record, index int, f form) (err error) {
 	*n = newRecord{index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS)}
-	if n.state, err = f.encodeState(&r.State); err != nil {
+	if n.state, err = f.ofStates(historyLimit(r.Definition)).encodeState(&r.State); err != nil {
 		return fmt.Errorf("create %s: %w", n.id, err)
 	}
 	if n.def, err = f.encodeDefinition(r.Definition); err != nil {

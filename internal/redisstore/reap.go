@@ -151,7 +151,7 @@ func (s *Store) mend(ctx context.Context, shard int, wrong []overdue) error {
 		if f.state.Lane != f.lane {
 			item.step('u')
 		} else {
-			text, err := s.form().encodeState(&f.state)
+			text, err := s.form().ofStates(maxHistory).encodeState(&f.state) // its job is not known here
 			if err != nil {
 				return err
 			}

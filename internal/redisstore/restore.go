@@ -80,7 +80,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	}
 	argv := []any{id, guard, from, field, ended, def}
 	add := func(id string, state job.State, ms int64, run *job.Run) error {
-		text, err := f.encodeState(&state)
+		text, err := f.ofStates(historyLimit(d)).encodeState(&state)
 		if err != nil {
 			return fmt.Errorf("restore %s: %w", id, err)
 		}

@@ -39,9 +39,10 @@ func (s *slab) guard(w *job.Write) packed {
 	return s.since(start)
 }
 
-func (s *slab) state(of *job.State) (p packed, err error) {
+// state writes the state of a job that keeps so many ended runs.
+func (s *slab) state(of *job.State, history int) (p packed, err error) {
 	start := len(s.free)
-	s.free, err = s.form.appendState(s.free, of)
+	s.free, err = s.form.ofStates(history).appendState(s.free, of)
 	return s.since(start), err
 }
 

@@ -30,10 +30,10 @@ import (
 // successes that is that of runs; and it counts the last start from the last nominal
 // time, the last end and the settled token from the last start.
 //
-// The tail of version 3 (formTight) also leaves out what follows from a count of runs
-// of which each was scheduled, and the last one succeeded; and it writes a nominal time
-// that a lane can hold in 7 digits of base 64, which are no digits elsewhere: the state
-// of a new job just fits the allocator's class of 48 bytes.
+// The tail of version 3 (formTight), of jobs without a history, also leaves out what
+// follows from a count of runs of which each was scheduled, and the last one succeeded;
+// and it writes a nominal time that a lane can hold in 7 digits of base 64, which are no
+// digits elsewhere: the state of a new job just fits the allocator's class of 48 bytes.
 //
 // A field whose letter is not known stays with its record, last, as it is written:
 // a later version may add fields that an earlier one can do without, and that do not
