@@ -110,8 +110,10 @@ type LeaseReply struct {
 type Leased struct {
 	Shard  int
 	Record string
-	Known  *Record // as leased: IndexMS is the deadline, by the shard clock
-	Opened []byte  // the payload of a definition that has it sealed
+	// Known is as leased: IndexMS is the deadline, by the shard clock. Others may have it
+	// too: nobody may write to it.
+	Known  *Record
+	Opened []byte // the payload of a definition that has it sealed
 	// StartAt is when the run is due, by the clock of this process; zero: it is due. No
 	// handler may start before.
 	StartAt time.Time
