@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/schedule"
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
@@ -76,14 +77,21 @@ func decodeDefinition(record, text string) (*job.Definition, error) {
 }
 
 // definitionReader reads definitions one after the other, in the same memory. What it
-// returns does not share it, but for handlers and queues that have the same name.
+// returns does not share it, but for names that are the same.
 type definitionReader struct {
-	message        storagev1.Definition
-	bytes          []byte
-	queue, handler string // of the last one
-	update         string // of the present one: the request of its last edit
-	left           int    // how many are to come with the present one, if that is known
-	made           bunch[job.Definition]
+	message storagev1.Definition
+	bytes   []byte
+	left    int // how many are to come with the present one, if that is known
+	made    bunch[job.Definition]
+
+	// Of the last one.
+	queue, handler, target, zone, seal string
+	retry                              lastPolicy[backoff.Retry]
+	backoff                            lastPolicy[backoff.Recurring]
+
+	// Of the present one.
+	update   string // the request of its last edit
+	policies uint32 // that it has told so far, as usualRetry
 }
 
 func (r *definitionReader) decode(record, text string) (*job.Definition, error) {
@@ -182,13 +190,18 @@ func hasUnknown(m *storagev1.Definition) bool {
 	if s := m.GetSchedule(); s != nil && (unknownIn(s) || s.Exclude != nil && unknownIn(s.Exclude)) {
 		return true
 	}
-	if r := m.GetRetry(); r != nil && (unknownIn(r) || r.Jitter != nil && unknownIn(r.Jitter)) {
-		return true
-	}
-	if b := m.GetBackoff(); b != nil && (unknownIn(b) || b.Jitter != nil && unknownIn(b.Jitter)) {
+	if m.Retry != nil && unknownInRetry(m.Retry) || m.Backoff != nil && unknownInRecurring(m.Backoff) {
 		return true
 	}
 	return m.GetMisfire() != nil && unknownIn(m.GetMisfire())
+}
+
+func unknownInRetry(m *storagev1.Retry) bool {
+	return unknownIn(m) || m.Jitter != nil && unknownIn(m.Jitter)
+}
+
+func unknownInRecurring(m *storagev1.Recurring) bool {
+	return unknownIn(m) || m.Jitter != nil && unknownIn(m.Jitter)
 }
 
 func unknownIn(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }

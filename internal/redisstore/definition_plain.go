@@ -5,19 +5,22 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/schedule"
+	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
 // plain reads the definition of a job that is as most are, without a message of
 // protobuf between. It is nil where there is anything else, which the general way is
-// for: policies, limits, a rule of times, what a later version has added, what is
-// corrupt.
+// for: exclusions, locks, a trace, several edits, what a later version has added, what
+// is corrupt.
 func (r *definitionReader) plain(key job.Key) *job.Definition {
 	d := r.made.next(r.left)
 	d.Key = key
-	r.update = ""
+	r.update, r.policies = "", 0
 	var left spared
 	good := eachField(r.bytes, func(n protowire.Number, number uint64, text []byte) bool {
 		if text != nil {
@@ -26,8 +29,7 @@ func (r *definitionReader) plain(key job.Key) *job.Definition {
 		return left.plain(n, number) || plainNumber(d, n, number)
 	})
 	groups, known := left.groups()
-	// Policies that are not left out are fields that plain does not know.
-	if !good || !known || groups&(usualRetry|usualBackoff) != usualRetry|usualBackoff {
+	if !good || !known {
 		return nil
 	}
 	if r.update != "" {
@@ -62,16 +64,28 @@ func (r *definitionReader) plainText(d *job.Definition, n protowire.Number, text
 		r.handler = sameText(r.handler, text)
 		d.Handler = r.handler
 	case 4:
-		d.Payload = bytes.Clone(text)
+		d.Payload = append([]byte(nil), text...) // nil if it is empty, as protobuf has it
 		return true
 	case 5:
 		return plainLabel(d, text)
 	case 6:
-		return plainSchedule(&d.Schedule, text)
+		return r.plainSchedule(&d.Schedule, text)
+	case 7:
+		return r.once(usualRetry) && r.retry.read(&d.Retry, text, plainRetry)
+	case 8:
+		return r.once(usualBackoff) && r.backoff.read(&d.Backoff, text, plainRecurring)
 	case 19:
 		return plainRequest(&d.CreateRequestID, string(text))
 	case 20:
 		return plainRequest(&r.update, string(text))
+	case 25:
+		return plainMisfire(&d.Misfire, text)
+	case 27:
+		r.target = sameText(r.target, text)
+		d.Target = r.target
+	case 30:
+		r.seal = sameText(r.seal, text)
+		d.PayloadKey = r.seal
 	case 31:
 		return plainRequest(&d.CreateRequestID, uuidText(text))
 	case 32:
@@ -116,6 +130,16 @@ func plainNumber(d *job.Definition, n protowire.Number, v uint64) bool {
 		d.CreatedMS = ms
 	case 18:
 		d.UpdatedMS = ms
+	case 21:
+		d.MinInterval = duration(ms)
+	case 22:
+		d.MaxInterval = duration(ms)
+	case 23:
+		d.Overlap = job.Overlap(min(uint32(v), 255))
+	case 24:
+		d.OverlapLimit = int(uint32(v))
+	case 28:
+		d.PauseAfter = int(uint32(v))
 	case 65:
 		d.MaxLag = duration(ms)
 	default:
@@ -124,33 +148,114 @@ func plainNumber(d *job.Definition, n protowire.Number, v uint64) bool {
 	return true
 }
 
-// plainSchedule reads a schedule that is an instant or an interval.
-func plainSchedule(s *schedule.Spec, data []byte) bool {
+// once is false for a policy that is told a second time, which protobuf merges.
+func (r *definitionReader) once(policy uint32) bool {
+	again := r.policies&policy != 0
+	r.policies |= policy
+	return !again
+}
+
+// lastPolicy is the policy that was read last: jobs that are read together mostly have
+// the same one.
+type lastPolicy[T any] struct {
+	text []byte
+	says T
+}
+
+// read reads a policy, with decode if it is not the last one again. It is false if
+// decode says so.
+func (l *lastPolicy[T]) read(to *T, text []byte, decode func([]byte) (T, bool)) bool {
+	if len(text) == 0 || !bytes.Equal(text, l.text) {
+		says, ok := decode(text)
+		if !ok {
+			return false
+		}
+		l.text, l.says = append(l.text[:0], text...), says
+	}
+	*to = l.says
+	return true
+}
+
+// plainRetry is false for what is corrupt, or says what a later version has added.
+func plainRetry(text []byte) (backoff.Retry, bool) {
+	var m storagev1.Retry
+	err := proto.Unmarshal(text, &m)
+	return decodeRetry(&m), err == nil && !unknownInRetry(&m)
+}
+
+// plainRecurring is plainRetry for the backoff of failing recurring jobs.
+func plainRecurring(text []byte) (backoff.Recurring, bool) {
+	var m storagev1.Recurring
+	err := proto.Unmarshal(text, &m)
+	return decodeRecurring(&m), err == nil && !unknownInRecurring(&m)
+}
+
+func plainMisfire(to *job.Misfire, data []byte) bool {
 	return eachField(data, func(n protowire.Number, v uint64, text []byte) bool {
 		switch {
 		case text != nil:
 			return false
 		case n == 1:
-			s.Kind = schedule.Kind(min(uint32(v), 255))
+			to.Policy = job.MisfirePolicy(min(uint32(v), 255))
 		case n == 2:
-			s.At = instant(int64(v))
+			to.Window = duration(int64(v))
 		case n == 3:
+			to.MaxCatchUp = int(uint32(v))
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+// plainSchedule reads a schedule without exclusions.
+func (r *definitionReader) plainSchedule(s *schedule.Spec, data []byte) bool {
+	return eachField(data, func(n protowire.Number, v uint64, text []byte) bool {
+		if text != nil {
+			return r.plainCron(s, n, text)
+		}
+		switch n {
+		case 1:
+			s.Kind = schedule.Kind(min(uint32(v), 255))
+		case 2:
+			s.At = instant(int64(v))
+		case 3:
 			s.Every = duration(int64(v))
-		case n == 4:
+		case 4:
 			s.FixedDelay = v != 0
-		case n == 9:
+		case 7:
+			s.Seconds = v != 0
+		case 9:
 			s.StartAt = instant(int64(v))
-		case n == 10:
+		case 10:
 			s.EndAt = instant(int64(v))
-		case n == 14:
+		case 11:
+			s.Gap = schedule.GapPolicy(min(uint32(v), 255))
+		case 12:
+			s.Repeat = schedule.RepeatPolicy(min(uint32(v), 255))
+		case 14:
 			s.Jitter = duration(int64(v))
-		case n == 15:
+		case 15:
 			s.MaxRuns = int(uint32(v))
 		default:
 			return false
 		}
 		return true
 	})
+}
+
+// plainCron reads the texts of a schedule.
+func (r *definitionReader) plainCron(s *schedule.Spec, n protowire.Number, text []byte) bool {
+	switch n {
+	case 5:
+		s.Cron = append(s.Cron, string(text))
+	case 6:
+		r.zone = sameText(r.zone, text)
+		s.TimeZone = r.zone
+	default:
+		return false
+	}
+	return utf8.Valid(text)
 }
 
 func plainLabel(d *job.Definition, data []byte) bool {
