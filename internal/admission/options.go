@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fermata-io/fermata/internal/cadence"
 	"github.com/fermata-io/fermata/internal/job"
 )
 
@@ -98,6 +99,8 @@ type Options struct {
 	LeaseTTL time.Duration
 	// Refresh is the period in which the settings of queues are read. Default 1 s.
 	Refresh time.Duration
+	// Cadence is when that period begins. Default: by itself.
+	Cadence cadence.Cadence
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger

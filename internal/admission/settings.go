@@ -37,7 +37,7 @@ func (a *Admission) settingsLoop() {
 			a.o.Logger.Info("settings of queues can be read again")
 		}
 		failing = err != nil
-		timer.Reset(a.o.Refresh)
+		timer.Reset(a.o.Cadence.Until(time.Now(), a.o.Refresh))
 		select {
 		case <-a.ctx.Done():
 			return

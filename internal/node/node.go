@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/fermata-io/fermata/internal/admission"
+	"github.com/fermata-io/fermata/internal/cadence"
 	"github.com/fermata-io/fermata/internal/dispatch"
 	"github.com/fermata-io/fermata/internal/events"
 	"github.com/fermata-io/fermata/internal/identity"
@@ -37,6 +38,7 @@ type Node struct {
 	cfg       Config
 	security  security
 	startedAt time.Time
+	cadence   cadence.Cadence // of what is done once a period
 	draining  atomic.Bool
 	up        atomic.Bool            // Start is through: what it sets may be read by anybody
 	waitsFor  atomic.Pointer[string] // why Start waits for Redis; nil: it does not

@@ -224,7 +224,7 @@ const (
 
 // demandLoop tells the peers what this node's workers could take.
 func (n *Node) demandLoop(ctx context.Context) {
-	again := time.NewTicker(demandEvery)
+	again := time.NewTimer(n.until(demandEvery))
 	defer again.Stop()
 	gap := time.NewTimer(demandGap)
 	defer gap.Stop()
@@ -237,6 +237,7 @@ func (n *Node) demandLoop(ctx context.Context) {
 				n.wakeDemand()
 			}
 		case <-again.C:
+			again.Reset(n.until(demandEvery))
 			n.shares.prune(time.Now())
 			if !n.peers.Linked() {
 				continue

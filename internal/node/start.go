@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/fermata-io/fermata/internal/admission"
+	"github.com/fermata-io/fermata/internal/cadence"
 	"github.com/fermata-io/fermata/internal/dispatch"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/ledger"
@@ -161,6 +162,7 @@ func (n *Node) listen(context.Context) error {
 // build connects engines and adapters to one another.
 func (n *Node) build(ctx context.Context) (err error) {
 	c := n.cfg
+	n.cadence = cadence.Since(time.Now())
 	n.peers, err = peer.New(peer.Options{
 		Self: c.Name, Version: c.Version, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
 		Logger: c.Logger, Registerer: c.Registerer,
@@ -219,14 +221,14 @@ func (n *Node) build(ctx context.Context) (err error) {
 	}
 	n.scheduler, err = scheduler.New(scheduler.Options{
 		Node: c.Name, Store: n.store, Ledger: n.ledger, Slots: gates{n}, Limits: gates{n}, Peers: n.peers,
-		Held: n.held, LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Logger: c.Logger, Registerer: c.Registerer,
+		Held: n.held, LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Cadence: n.cadence, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {
 		return err
 	}
 	admitted := admission.Options{
 		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: slots{n.dispatcher}, Canceller: n,
-		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL, Logger: c.Logger, Registerer: c.Registerer,
+		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL, Cadence: n.cadence, Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if n.keys != nil {
 		admitted.Opener = n.keys

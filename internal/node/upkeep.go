@@ -25,9 +25,14 @@ const (
 	checkTimeout = 5 * time.Second
 )
 
+// until is how long it is until the next turn of what is done once a period.
+func (n *Node) until(period time.Duration) time.Duration {
+	return n.cadence.Until(time.Now(), period)
+}
+
 // statsLoop keeps the gauges of queues and the report on Redis up to date.
 func (n *Node) statsLoop(ctx context.Context) {
-	stats, check := time.NewTicker(statsEvery), time.NewTicker(checkEvery)
+	stats, check := time.NewTimer(n.until(statsEvery)), time.NewTimer(n.until(checkEvery))
 	defer stats.Stop()
 	defer check.Stop()
 	for {
@@ -41,11 +46,13 @@ func (n *Node) statsLoop(ctx context.Context) {
 			n.findWorst(ctx)
 			n.gauges.look(ctx, n)
 			n.checkSchema(ctx)
+			stats.Reset(n.until(statsEvery))
 		case <-check.C:
 			n.security.look()
 			if err := n.checkRedis(ctx); err != nil && ctx.Err() == nil {
 				n.cfg.Logger.Warn("redis could not be checked", "error", err)
 			}
+			check.Reset(n.until(checkEvery))
 		}
 	}
 }

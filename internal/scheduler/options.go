@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fermata-io/fermata/internal/cadence"
 	"github.com/fermata-io/fermata/internal/job"
 )
 
@@ -103,6 +104,8 @@ type Options struct {
 	// Sweep is the period in which finished and dead records past their time are
 	// deleted. Default 15 s.
 	Sweep time.Duration
+	// Cadence is when those periods begin. Default: each by itself.
+	Cadence cadence.Cadence
 	// Leasers is the number of leasing calls in flight at once. Default 4.
 	Leasers    int
 	Logger     *slog.Logger

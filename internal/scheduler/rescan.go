@@ -9,21 +9,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// scanLoop reads the first due times of all shards once a period.
-func (s *Scheduler) scanLoop(ctx context.Context) {
-	t := time.NewTicker(s.o.Rescan)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			s.rescan(ctx, true)
-		}
-	}
-}
-
-// readLoop reads those of newly acquired shards at once, also while a rescan waits for a
+// readLoop reads the first due times of newly acquired shards at once, also while a rescan waits for a
 // server that is away.
 func (s *Scheduler) readLoop(ctx context.Context) {
 	for {

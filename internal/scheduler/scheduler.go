@@ -74,10 +74,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	for range s.o.Leasers {
 		wg.Go(func() { s.leaseLoop(ctx) })
 	}
-	wg.Go(func() { s.scanLoop(ctx) })
+	wg.Go(func() { s.every(ctx, s.o.Rescan, func(ctx context.Context) { s.rescan(ctx, true) }) })
 	wg.Go(func() { s.readLoop(ctx) })
-	wg.Go(func() { every(ctx, s.o.Reap, s.reap) })
-	wg.Go(func() { every(ctx, s.o.Sweep, s.sweep) })
+	wg.Go(func() { s.every(ctx, s.o.Reap, s.reap) })
+	wg.Go(func() { s.every(ctx, s.o.Sweep, s.sweep) })
 	<-ctx.Done()
 	s.mu.Lock()
 	s.closed = true
@@ -89,9 +89,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return nil
 }
 
-// every calls f at a fixed period until ctx ends.
-func every(ctx context.Context, period time.Duration, f func(context.Context)) {
-	t := time.NewTicker(period)
+// every calls f once a period until ctx ends.
+func (s *Scheduler) every(ctx context.Context, period time.Duration, f func(context.Context)) {
+	until := func() time.Duration { return s.o.Cadence.Until(time.Now(), period) }
+	t := time.NewTimer(until())
 	defer t.Stop()
 	for {
 		select {
@@ -99,6 +100,7 @@ func every(ctx context.Context, period time.Duration, f func(context.Context)) {
 			return
 		case <-t.C:
 			f(ctx)
+			t.Reset(until())
 		}
 	}
 }

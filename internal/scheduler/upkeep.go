@@ -32,6 +32,9 @@ const (
 	// a lease that ends is found that many periods late at most. Of sweeping it is the same
 	// with what comes to its end without a lease.
 	coldPeriods = 30
+	// coldEvery is in how many periods shards have that turn, some of them together: a node
+	// that has nothing to reap asks Redis that seldom.
+	coldEvery = 5
 )
 
 // eachHeld calls f for the shards whose locks can be trusted, with those of their lanes
@@ -97,7 +100,9 @@ func (s *Scheduler) ended(ctx context.Context, heads map[int][]job.LaneHead) map
 
 // inTurn tells whether it is a shard's turn in a period, so that all of its lanes are looked
 // at.
-func inTurn(shard int, period uint64) bool { return (period+uint64(shard))%coldPeriods == 0 }
+func inTurn(shard int, period uint64) bool {
+	return period%coldEvery == 0 && (period/coldEvery+uint64(shard))%(coldPeriods/coldEvery) == 0
+}
 
 // toReap lists the lanes that are to be looked at for ended leases in this period.
 func (s *Scheduler) toReap() map[int][]job.Lane {
