@@ -16,7 +16,7 @@ var idle = Scenario{
 	Name:  "idle",
 	Title: "Idle cost",
 	Text: "All jobs are due in an hour or later; one worker process is connected. CPU is a share of one core over the whole span. " +
-		"Calls are those that Redis counts, also inside scripts.",
+		"Calls are those that Redis counts, also inside scripts. An empty server is what redis-server takes by itself.",
 	Metrics: []Metric{
 		{"redis", "Redis %", 2}, {"scheduler", "scheduler %", 2}, {"both", "both %", 2}, {"worker", "worker %", 2},
 		{"scripts", "scripts/s", 1}, {"calls", "calls/s", 1},
@@ -32,6 +32,7 @@ var idle = Scenario{
 			{peerFermata, fmt.Sprintf("%d jobs in 1000 queues", n/5), func(ctx context.Context, r *runner) (Sample, error) {
 				return idleQueues(ctx, r, n/5, 1000, span)
 			}},
+			{peerRaw, "an empty server", func(ctx context.Context, r *runner) (Sample, error) { return idleRedis(ctx, r, span) }},
 			{peerAsynq, fmt.Sprintf("%d tasks", n/4), func(ctx context.Context, r *runner) (Sample, error) { return idleAsynq(ctx, r, n/4, span) }},
 		}
 	},
@@ -77,6 +78,16 @@ func idleQueues(ctx context.Context, r *runner, n, queues int, span time.Duratio
 	return b.rest(ctx, r, span)
 }
 
+// idleRedis has nothing connected.
+func idleRedis(ctx context.Context, r *runner, span time.Duration) (Sample, error) {
+	b, err := r.newBed(ctx, bedOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	return b.rest(ctx, r, span)
+}
+
 func idleAsynq(ctx context.Context, r *runner, n int, span time.Duration) (Sample, error) {
 	b, err := r.newBed(ctx, bedOptions{worker: load.Config{
 		Kind: load.Asynq, Slots: 64, Queues: []string{"default"}, Classes: []int{n},
@@ -91,10 +102,12 @@ func idleAsynq(ctx context.Context, r *runner, n int, span time.Duration) (Sampl
 	return b.rest(ctx, r, span)
 }
 
-// rest connects the worker and measures a span in which nothing is due.
+// rest connects the worker, if there is one, and measures a span in which nothing is due.
 func (b *bed) rest(ctx context.Context, r *runner, span time.Duration) (Sample, error) {
-	if err := b.worker.Go(); err != nil {
-		return nil, err
+	if b.worker != nil {
+		if err := b.worker.Go(); err != nil {
+			return nil, err
+		}
 	}
 	if err := sleepUntil(ctx, time.Now().Add(settleFor)); err != nil {
 		return nil, err
