@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/cadence"
 	"github.com/fermata-io/fermata/internal/job"
 )
 
@@ -267,6 +269,34 @@ func TestRunEndsWhileReapingWaits(t *testing.T) {
 		b.stop()
 		if took := time.Since(begun); took != 0 {
 			t.Errorf("Run took %v to end", took)
+		}
+	})
+}
+
+// What is done once a period is done at whole periods of the node's cadence.
+func TestPeriodsCountFromTheCadence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, "a", newFakeStore())
+		b.s.o.Cadence = cadence.Since(time.Now())
+		after(700 * time.Millisecond)
+		b.acquire(0)
+		b.start()
+		defer b.stop()
+		scans := func() (n int) {
+			b.store.set(func() { n = b.store.scans })
+			return n
+		}
+		after(299 * time.Millisecond)
+		first := scans() // of the shard that was acquired
+		for turn := 1; turn <= 3; turn++ {
+			after(time.Millisecond)
+			if n := scans(); n != first+turn {
+				t.Errorf("%d rescans in turn %d", n-first, turn)
+			}
+			after(time.Second - time.Millisecond)
+			if n := scans(); n != first+turn {
+				t.Errorf("%d rescans before turn %d", n-first, turn+1)
+			}
 		}
 	})
 }
