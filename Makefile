@@ -21,7 +21,7 @@ PARALLEL ?= 2
 LONG := ./internal/acceptance ./internal/storetest
 # Packages without goroutines: the layer test keeps them so, and their exhaustive tests
 # take five times as long under the race detector.
-PURE := ./internal/backoff ./internal/job ./internal/lease ./internal/minheap ./internal/ring ./internal/schedule ./internal/turns
+PURE := ./internal/backoff ./internal/cadence ./internal/job ./internal/lease ./internal/minheap ./internal/ring ./internal/schedule ./internal/turns
 # Tests on the Redis that is embedded in the test itself, of which the race detector would see
 # little but an interpreter of Lua, four times as slow. It sees the same code of ours at work
 # on a real one.
