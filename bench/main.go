@@ -161,6 +161,11 @@ func run(ctx context.Context, args []string) error {
 	var failed []error
 	for _, s := range c.scenarios {
 		results := r.run(ctx, s)
+		if ctx.Err() != nil {
+			// What was measured of it is not all: an earlier measurement, if it is kept, says more.
+			failed = append(failed, fmt.Errorf("%s: stopped before its end", s.Name))
+			break
+		}
 		m := Measured{
 			Name: s.Name, At: time.Now().UTC().Truncate(time.Second), Fermata: o.Environment.Fermata,
 			Rounds: c.Rounds, Quick: c.Quick, Command: c.line, Rows: results.Rows,
