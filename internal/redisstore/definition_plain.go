@@ -58,11 +58,9 @@ func (l *spared) plain(n protowire.Number, v uint64) bool {
 func (r *definitionReader) plainText(d *job.Definition, n protowire.Number, text []byte) bool {
 	switch n {
 	case 1:
-		r.queue = sameText(r.queue, text)
-		d.Queue = r.queue
+		return plainName(&d.Queue, &r.queue, text)
 	case 3:
-		r.handler = sameText(r.handler, text)
-		d.Handler = r.handler
+		return plainName(&d.Handler, &r.handler, text)
 	case 4:
 		d.Payload = append([]byte(nil), text...) // nil if it is empty, as protobuf has it
 		return true
@@ -81,19 +79,15 @@ func (r *definitionReader) plainText(d *job.Definition, n protowire.Number, text
 	case 25:
 		return plainMisfire(&d.Misfire, text)
 	case 27:
-		r.target = sameText(r.target, text)
-		d.Target = r.target
+		return plainName(&d.Target, &r.target, text)
 	case 30:
-		r.seal = sameText(r.seal, text)
-		d.PayloadKey = r.seal
+		return plainName(&d.PayloadKey, &r.seal, text)
 	case 31:
 		return plainRequest(&d.CreateRequestID, uuidText(text))
 	case 32:
 		return plainRequest(&r.update, uuidText(text))
-	default:
-		return false
 	}
-	return utf8.Valid(text)
+	return false
 }
 
 // plainRequest takes a request id, which is stored in one way or the other.
@@ -249,13 +243,11 @@ func (r *definitionReader) plainCron(s *schedule.Spec, n protowire.Number, text 
 	switch n {
 	case 5:
 		s.Cron = append(s.Cron, string(text))
+		return utf8.Valid(text)
 	case 6:
-		r.zone = sameText(r.zone, text)
-		s.TimeZone = r.zone
-	default:
-		return false
+		return plainName(&s.TimeZone, &r.zone, text)
 	}
-	return utf8.Valid(text)
+	return false
 }
 
 func plainLabel(d *job.Definition, data []byte) bool {
@@ -274,12 +266,16 @@ func plainLabel(d *job.Definition, data []byte) bool {
 	return good
 }
 
-// sameText is the text in the memory of the last one, if they are alike.
-func sameText(last string, text []byte) string {
-	if string(text) == last {
-		return last
+// plainName takes a name, in the memory of the last one if they are alike.
+func plainName(to, last *string, text []byte) bool {
+	if string(text) != *last {
+		if !utf8.Valid(text) {
+			return false
+		}
+		*last = string(text)
 	}
-	return string(text)
+	*to = *last
+	return true
 }
 
 // eachField reads a message of numbers and of texts, which are not nil. It is false if

@@ -448,11 +448,15 @@ func FuzzDecodeDefinition(f *testing.F) {
 	f.Add("")
 	for _, form := range allForms {
 		d := hourly()
-		b, err := form.encodeDefinition(&d)
-		if err != nil {
-			f.Fatal(err)
+		for range 2 {
+			b, err := form.encodeDefinition(&d)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(string(b))
+			d.Retry.MaxAttempts, d.Backoff.MaxExponent, d.Misfire.MaxCatchUp, d.Target = 7, 3, 2, "mail"
+			d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"*/5 * * * *"}, TimeZone: "Europe/Berlin"}
 		}
-		f.Add(string(b))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		r := definitionReader{bytes: []byte(text)}

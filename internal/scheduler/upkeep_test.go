@@ -300,3 +300,22 @@ func TestPeriodsCountFromTheCadence(t *testing.T) {
 		}
 	})
 }
+
+// Each shard has one turn in so many periods, and most periods have none.
+func TestColdShardsHaveTheirTurnsTogether(t *testing.T) {
+	for shard := range 64 {
+		turns := 0
+		for period := range uint64(coldPeriods) {
+			if !inTurn(shard, period+7) {
+				continue
+			}
+			turns++
+			if (period+7)%coldEvery != 0 {
+				t.Errorf("shard %d has a turn in period %d", shard, period+7)
+			}
+		}
+		if turns != 1 {
+			t.Errorf("shard %d has %d turns in %d periods", shard, turns, coldPeriods)
+		}
+	}
+}
