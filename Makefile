@@ -143,6 +143,12 @@ bench: deps ## Fermata, asynq and raw Redis side by side, ROUNDS (3): writes doc
 	mkdir -p dist
 	cd bench && go run . -rounds $(ROUNDS) -json ../dist/benchmarks.json -docs ../docs/benchmarks.md
 
+.PHONY: pgo
+pgo: deps ## record what is hot on a job's way, for the compiler: renews scripts/hot.pgo, four minutes
+	rm -rf dist/hot
+	cd bench && go run . drain recurring retry submit -peers fermata -rounds 1 -profile ../dist/hot
+	cd bench && go run ./pgo ../dist/hot ../scripts/hot.pgo
+
 .PHONY: bench-quick
 bench-quick: deps ## the same, one round of smaller sizes, printed only: three minutes
 	mkdir -p dist

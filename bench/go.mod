@@ -6,6 +6,7 @@ replace github.com/fermata-io/fermata => ../
 
 require (
 	github.com/fermata-io/fermata v0.0.0
+	github.com/google/pprof v0.0.0-20261105003125-4bf881d7fb0b
 	github.com/hibiken/asynq v0.26.0
 	github.com/redis/go-redis/v9 v9.23.0
 	google.golang.org/protobuf v1.36.12

@@ -10,8 +10,7 @@ import (
 
 // profile is what is recorded over a measurement when that is asked for: CPU
 // profiles of the first scheduler node and of the worker, if there is one, and
-// Redis's commands.
-// Later measurements overwrite it.
+// Redis's commands. Each setting has a folder; later rounds overwrite it.
 type profile struct {
 	dir    string
 	bed    *bed
@@ -23,7 +22,8 @@ func (r *runner) startProfile(ctx context.Context, b *bed) (*profile, error) {
 	if r.p.Profile == "" || b.cluster == nil {
 		return nil, nil
 	}
-	if err := os.MkdirAll(r.p.Profile, 0o755); err != nil {
+	dir := filepath.Join(r.p.Profile, r.measured)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	before, err := b.redis.Commands(ctx)
@@ -33,11 +33,11 @@ func (r *runner) startProfile(ctx context.Context, b *bed) (*profile, error) {
 	if err := b.cluster.Nodes[0].StartProfile(ctx); err != nil {
 		return nil, err
 	}
-	p := &profile{dir: r.p.Profile, bed: b, before: before}
+	p := &profile{dir: dir, bed: b, before: before}
 	if b.worker == nil {
 		return p, nil
 	}
-	return p, b.worker.Profile(filepath.Join(r.p.Profile, "worker.cpu"))
+	return p, b.worker.Profile(filepath.Join(dir, "worker.cpu"))
 }
 
 // end writes the files of a measurement of n jobs.

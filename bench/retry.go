@@ -42,6 +42,9 @@ var retry = Scenario{
 			{peerFermata, "500 slots", fermata(500, n)},
 			{peerFermata, "2000 slots", fermata(2000, n)},
 			{peerFermata, "64 slots", fermata(64, n)},
+			{peerFermata, "2000 slots, no history", func(ctx context.Context, r *runner) (Sample, error) {
+				return backlogFermata(ctx, r, backlog{n: n, slots: 2000, failFirst: true, noHistory: true})
+			}},
 			{peerAsynq, "64, 10 ms", asynq(64, 1, 10)},
 			{peerAsynq, "64 x 4 servers, 10 ms", asynq(64, 4, 10)},
 		}

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/fermata-io/fermata/bench/internal/proc"
 )
@@ -90,6 +92,7 @@ type runner struct {
 	dir       string // temporary
 	scheduler string // the binary
 	log       func(format string, args ...any)
+	measured  string // what is being run, as a path
 }
 
 // run interleaves the cases: each round runs all of them, beginning with another
@@ -107,6 +110,7 @@ func (r *runner) run(ctx context.Context, s Scenario) Results {
 			if row.Err != "" || ctx.Err() != nil {
 				continue
 			}
+			r.measured = filepath.Join(s.Name, pathOf(row.Setting))
 			start, busy, own := time.Now(), proc.Busy(), proc.Own()
 			sample, err := row.run(ctx, r)
 			if err != nil {
@@ -122,6 +126,11 @@ func (r *runner) run(ctx context.Context, s Scenario) Results {
 		}
 	}
 	return results
+}
+
+// pathOf is a setting as the name of a folder.
+func pathOf(setting string) string {
+	return strings.Join(strings.FieldsFunc(setting, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }), "-")
 }
 
 // line shows a sample.

@@ -5,6 +5,7 @@
 # What is not given to the compiler cannot make two builds of one commit differ:
 # no paths of this machine (-trimpath), no C library, no state of the checkout
 # (-buildvcs; the version says the commit), no processor of the builder's taste.
+# What is hot in production the compiler knows from hot.pgo (`make pgo`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,4 +13,4 @@ dir=${1:?directory}
 version=${VERSION:-$(scripts/version.sh)}
 mkdir -p "$dir"
 CGO_ENABLED=0 GOAMD64=v1 GOARM64=v8.0 GOFIPS140=off GOWORK=off GOFLAGS=-mod=readonly \
-  go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$version" -o "$dir/" ./cmd/...
+  go build -pgo=scripts/hot.pgo -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$version" -o "$dir/" ./cmd/...

@@ -40,7 +40,7 @@ func Build(ctx context.Context, dir string, profiling bool) (string, error) {
 		return "", err
 	}
 	out := filepath.Join(dir, "scheduler")
-	args := []string{"build", "-trimpath", "-o", out}
+	args := []string{"build", "-trimpath", "-pgo=" + filepath.Join(root, "scripts/hot.pgo"), "-o", out}
 	if profiling {
 		overlay, err := overlayProfiler(root, dir)
 		if err != nil {
