@@ -25,10 +25,10 @@ type Cluster struct {
 	o      Options
 	nodes  *delegate
 	view   atomic.Pointer[ring.View]
-	list   atomic.Pointer[memberlist.Memberlist] // nil before Start
-	addr   atomic.Value                          // string, gossip address
-	events chan struct{}                         // something about the nodes has changed
-	back   chan struct{}                         // this node stands with the others again
+	gossip gossip
+	addr   atomic.Value  // string, gossip address
+	events chan struct{} // something about the nodes has changed
+	back   chan struct{} // this node stands with the others again
 	left   atomic.Bool
 	keys   [][]byte // of the ring; followKeys owns them once started
 
@@ -97,7 +97,7 @@ func (c *Cluster) register(reg prometheus.Registerer) {
 		Name: "fermata_gossip_health_score",
 		Help: "How badly this node keeps up with gossip: 0 is healthy, 7 the worst.",
 	}, func() float64 {
-		if list := c.list.Load(); list != nil {
+		if list := c.gossip.list.Load(); list != nil {
 			return float64(list.GetHealthScore())
 		}
 		return 0
@@ -111,17 +111,16 @@ func (c *Cluster) register(reg prometheus.Registerer) {
 func (c *Cluster) Start(ctx context.Context) error {
 	c.life.Lock()
 	defer c.life.Unlock()
-	if c.life.stopped || c.list.Load() != nil {
+	if c.life.stopped || c.gossip.config != nil {
 		return errors.New("membership: already started")
 	}
-	list, err := memberlist.Create(c.o.config(c.nodes))
-	if err != nil {
+	if err := c.open(); err != nil {
 		return fmt.Errorf("membership: %w", err)
 	}
-	c.addr.Store(list.LocalNode().Address())
-	c.list.Store(list)
+	c.nodes.NotifyJoin(c.alone())
 
 	joined := make(chan struct{})
+	c.background.Go(c.receive)
 	c.background.Go(c.publish)
 	c.background.Go(func() { c.keepJoining(c.running, joined) })
 	if c.o.ring != nil {
@@ -165,19 +164,22 @@ func (c *Cluster) Members() []MemberInfo { return c.nodes.list(time.Now()) }
 // Redis may have kept it from them.
 func (c *Cluster) SetAside(aside bool, blind int, timeout time.Duration) error {
 	c.life.Lock()
-	list, over := c.list.Load(), c.life.stopped
+	runs := c.gossip.config != nil && !c.life.stopped
 	c.life.Unlock() // who leaves or stops need not wait for the word to be out
-	if list == nil || over || c.left.Load() {
+	if !runs || c.left.Load() {
 		return nil
 	}
 	m := c.o.meta()
 	m.Aside, m.Blind = aside, blind+1
-	c.nodes.tell(m)
+	list := c.tell(m)
 	if !aside {
 		select {
 		case c.back <- struct{}{}:
 		default:
 		}
+	}
+	if list == nil {
+		return nil // nobody else is known
 	}
 	if err := list.UpdateNode(timeout); err != nil {
 		return fmt.Errorf("membership: tell metadata: %w", err)
@@ -192,11 +194,15 @@ func (c *Cluster) SetAside(aside bool, blind int, timeout time.Duration) error {
 func (c *Cluster) Leave(timeout time.Duration) error {
 	c.life.Lock()
 	defer c.life.Unlock()
-	list := c.list.Load()
-	if list == nil || c.life.stopped {
+	if c.gossip.config == nil || c.life.stopped {
 		return nil
 	}
 	c.left.Store(true)
+	list := c.gossip.end()
+	if list == nil {
+		c.nodes.NotifyLeave(c.alone())
+		return nil
+	}
 	if err := list.Leave(timeout); err != nil {
 		return fmt.Errorf("membership: leave: %w", err)
 	}
@@ -214,10 +220,7 @@ func (c *Cluster) Stop() error {
 	}
 	c.life.stopped = true
 	c.end()
-	var err error
-	if list := c.list.Load(); list != nil {
-		err = list.Shutdown()
-	}
+	err := c.gossip.shutdown()
 	c.background.Wait()
 	return err
 }

@@ -17,6 +17,10 @@
 // feels slow itself suspects others more slowly: [Cluster] exports that as its
 // health score.
 //
+// A node that knows nobody listens, but neither probes nor gossips: the timers for that
+// would be a third of what an idle node costs. It begins, for good, with the first node
+// that is to be joined or that calls.
+//
 // # Invariants
 //
 //  1. The view always has this node in it, until it leaves.

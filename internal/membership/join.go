@@ -43,7 +43,11 @@ func (c *Cluster) join(ctx context.Context) {
 			return
 		}
 		tried++
-		n, err := c.list.Load().Join([]string{addr})
+		list := c.begin(nil)
+		if list == nil {
+			return
+		}
+		n, err := list.Join([]string{addr})
 		met += n
 		if err != nil {
 			c.o.Logger.Debug("cannot join", "address", addr, "error", err)

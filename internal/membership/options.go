@@ -36,9 +36,6 @@ const (
 	deadNodeReclaim  = 5 * time.Second
 )
 
-// Transport carries packets and streams between members.
-type Transport = memberlist.Transport
-
 // Options of a [Cluster]. Name is required.
 type Options struct {
 	// Name is this node's name, unique in the cluster.
@@ -156,7 +153,6 @@ func (o Options) config(d *delegate) *memberlist.Config {
 	c.Name = o.Name
 	c.BindAddr, c.BindPort = o.BindAddr, o.BindPort
 	c.AdvertiseAddr, c.AdvertisePort = o.AdvertiseAddr, o.AdvertisePort
-	c.Transport = o.Transport
 	c.Keyring = o.ring
 	for _, p := range o.Allow {
 		c.CIDRsAllowed = append(c.CIDRsAllowed, net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())})

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/fermata-io/fermata/internal/membership"
 )
 
 // gossip carries memberlist's packets and streams. It implements
-// memberlist.Transport.
+// membership.Transport.
 type gossip struct {
 	host     *Host
 	port     int
@@ -22,7 +24,7 @@ type gossip struct {
 }
 
 // Gossip opens the host's gossip port.
-func (h *Host) Gossip(port int) (memberlist.Transport, error) {
+func (h *Host) Gossip(port int) (membership.Transport, error) {
 	l, err := h.Listen(net.JoinHostPort(h.ip, strconv.Itoa(port)))
 	if err != nil {
 		return nil, err
@@ -100,6 +102,11 @@ func (n *Network) deliver(from, to string, packet *memberlist.Packet) {
 
 func (g *gossip) PacketCh() <-chan *memberlist.Packet { return g.packets }
 func (g *gossip) StreamCh() <-chan net.Conn           { return g.streams }
+
+func (g *gossip) IngestStream(conn net.Conn) error {
+	g.streams <- conn
+	return nil
+}
 
 func (g *gossip) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
