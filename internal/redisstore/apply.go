@@ -163,6 +163,7 @@ func (c *applyCall) build(s *Store, writes []job.Write, lean bool) *op {
 		names, argv = append(names, keys.events), c.withEvents(s, argv, writes)
 	}
 	c.op = call(s.scripts.apply, c.shard, names, argv)
+	c.op.joins = true
 	return c.op
 }
 

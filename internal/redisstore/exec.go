@@ -22,6 +22,9 @@ const (
 // that cannot be helped while ctx lasts. An op whose answer was lost is sent
 // again; every script recognises its own effects, so that nothing happens twice.
 func (s *Store) run(ctx context.Context, ops []*op) {
+	if len(ops) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.opTimeout)
 	defer cancel()
 	pause := firstPause
@@ -113,9 +116,9 @@ func (s *Store) byServer(ctx context.Context, ops []*op) map[node][]*op {
 	return groups
 }
 
-// sendTo sends a pipeline to one server. What its script cache lacks follows
-// whole in a second one, which fills the cache, and what is moving to another
-// server goes there.
+// sendTo sends a pipeline to one server. What its script cache lacks follows in a
+// second one, in which the first call of each script fills the cache, and what is moving to
+// another server goes there.
 func (s *Store) sendTo(ctx context.Context, to node, ops []*op) {
 	s.gathered(ctx, to, ops)
 	var unknown []*op
@@ -149,11 +152,11 @@ const (
 	pipelineArgs = 4096
 )
 
-// gathered sends a pipeline to a server, for a store of clients together with what
-// other callers send there. The engines' calls go alone, each for no longer than its
-// own caller waits: what a leasing call gets after that is nobody's until it ends.
+// gathered sends a pipeline to a server: for a store of clients, or where the ops allow it,
+// together with what other callers send there. The engines' other calls go alone, each for no
+// longer than its own caller waits: what a leasing call gets after that is nobody's until it ends.
 func (s *Store) gathered(ctx context.Context, to node, ops []*op) {
-	if s.shedAfter == 0 {
+	if s.shedAfter == 0 && !joins(ops) {
 		s.pipeline(ctx, to, ops, false, "")
 		return
 	}
@@ -207,8 +210,8 @@ func (s *Store) nodeAt(ctx context.Context, addr string) node {
 	return found
 }
 
-// pipeline is one round trip: ops in order and, where the durability class asks
-// for it, one WAIT after them. WAIT counts for the connection it is sent on, so
+// pipeline is one round trip: ops in order, whole with the texts of their scripts, and, where
+// the durability class asks for it, one WAIT after them. WAIT counts for the connection it is sent on, so
 // it is worth nothing anywhere else.
 func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, before string) {
 	p := to.Pipeline()
@@ -216,6 +219,7 @@ func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, be
 	defer room.done() // answered or not, all commands have been written or never will be
 	cmds := make([]*redis.Cmd, len(ops))
 	mutates := false
+	var told []*script // those that the server knows by now
 	for i, o := range ops {
 		if before != "" {
 			p.Do(ctx, before)
@@ -227,7 +231,11 @@ func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, be
 		if o.latestAt > 0 {
 			o.argv[o.latestAt] = s.latest(o.shard)
 		}
-		cmds[i] = p.Do(ctx, o.args(room, common, whole)...)
+		first := whole && o.script != nil && !slices.Contains(told, o.script)
+		if first {
+			told = append(told, o.script)
+		}
+		cmds[i] = p.Do(ctx, o.args(room, common, first)...)
 		mutates = mutates || o.mutates()
 	}
 	var wait *redis.Cmd

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -20,6 +21,8 @@ type op struct {
 	keys   []string // all in one slot; the first one routes the op
 	argv   []any    // of the script, after the common ones
 	plain  []any    // the whole command, when there is no script
+	// joins: it may share a pipeline with calls of other callers, which ends when it ends.
+	joins bool
 	// latestAt is the place in argv of Store.latest, which each try sets; 0 when the
 	// script may be late.
 	latestAt int
@@ -65,6 +68,11 @@ func (o *op) args(room *argRoom, common []any, whole bool) []any {
 		a = append(a, common...)
 	}
 	return append(a, o.argv...)
+}
+
+// joins tells whether all of ops may share a pipeline with others.
+func joins(ops []*op) bool {
+	return !slices.ContainsFunc(ops, func(o *op) bool { return !o.joins })
 }
 
 func (o *op) mutates() bool { return o.script != nil && o.script.mutates }

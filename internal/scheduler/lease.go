@@ -124,12 +124,13 @@ func (s *Scheduler) finish(c *call, r job.LeaseReply, got []int, arrived time.Ti
 	for _, h := range r.Heads {
 		heads[h.Lane] = h.DueMS
 	}
+	nowMS := sh.clock.show(arrived) / 1000
 	for i, l := range c.lanes {
 		due, known := heads[l.key]
 		if !known {
 			due = job.NeverMS
 		}
-		l.learn(c.quotas[i].N, got[i])
+		l.learn(c.quotas[i].N, got[i], due, nowMS)
 		if got[i] == 0 {
 			l.advance = false // it came too soon: the next time it waits until something is due
 		}

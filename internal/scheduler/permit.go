@@ -136,10 +136,10 @@ func (s *Scheduler) PermitResult(node string, r job.PermitResult) {
 		s.exhausted(out)
 	} else {
 		s.refund(out, used)
-		l.learn(out.N, used)
 		if r.DueMS > 0 {
 			due = r.DueMS
 		}
+		l.learn(out.N, used, due, l.shard.clock.show(time.Now())/1000)
 	}
 	s.settlePermit(out, due)
 	s.putOffFurther(l, used == 0 && r.DueMS > 0)

@@ -81,14 +81,30 @@ func (sh *shard) heat(l *lane) {
 	sh.warm[l] = struct{}{}
 }
 
-// learn adapts how much is asked for: twice as much when the lane gave all; one more than it
-// gave otherwise, but no less than half of what was asked, as what it gives varies.
-func (l *lane) learn(asked, got int) {
-	if got >= asked {
-		l.want = min(max(l.want, asked*2), job.MaxLeasesPerCall)
+// mostGrowth bounds how much more is asked for than was given: what is reserved in vain
+// is missed elsewhere for a round trip.
+const mostGrowth = 16
+
+// learn adapts how much is asked for to what the lane gave, and to when the next one of it is
+// due. A lane that has more is asked for twice as much, or for all that it has, as far as that
+// can be guessed. Another one is asked for one more than it gave, but for no less than half of
+// what was asked, as what it gives varies. All times are in ms.
+func (l *lane) learn(asked, got int, next, now int64) {
+	if got < asked || next > now {
+		l.want = min(max(l.want/2, got+1), job.MaxLeasesPerCall)
 		return
 	}
-	l.want = min(max(l.want/2, got+1), job.MaxLeasesPerCall)
+	more := min(max(2*asked, l.left(got, next, now)), mostGrowth*asked)
+	l.want = min(max(l.want, more), job.MaxLeasesPerCall)
+}
+
+// left guesses how much more is due in a lane that gave so much: as much a time as from its
+// first due time to the next one.
+func (l *lane) left(got int, next, now int64) int {
+	if next <= l.due {
+		return job.MaxLeasesPerCall
+	}
+	return int(min(int64(got)*(now-next)/(next-l.due), job.MaxLeasesPerCall))
 }
 
 // reading is one sight of a shard's clock.

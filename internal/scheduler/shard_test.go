@@ -233,3 +233,32 @@ func TestANewShardIsReadWhileAServerIsAway(t *testing.T) {
 		}
 	})
 }
+
+func TestLaneIsAskedForWhatItMayHave(t *testing.T) {
+	const due, now = 1_000_000, 1_060_000
+	for _, c := range []struct {
+		name             string
+		want, asked, got int
+		next             int64
+		expect           int
+	}{
+		{"the rest of a minute as dense", 4, 4, 4, due + 4000, 4 * 56 / 4},
+		{"no less than twice as much", 8, 8, 8, due + 50_000, 16},
+		{"no more than it can be", 1, 1, 1, due + 1, mostGrowth},
+		{"many of one instant", 1, 1, 1, due, mostGrowth},
+		{"older than the one before", 1, 1, 1, 0, mostGrowth},
+		{"no more than a call takes", 100, 100, 100, due, job.MaxLeasesPerCall},
+		{"few slots teach little", 150, 2, 2, due, 150},
+		{"all of it", 3, 3, 3, now + 1, 4},
+		{"it never has more", 3, 3, 3, job.NeverMS, 4},
+		{"less than all", 8, 8, 5, now + 1, 6},
+		{"nothing", 8, 8, 0, now + 1, 4},
+		{"nothing once more", 1, 1, 0, now + 1, 1},
+		{"less than all, for want of slots", 8, 8, 2, due, 4},
+	} {
+		l := &lane{due: due, want: c.want}
+		if l.learn(c.asked, c.got, c.next, now); l.want != c.expect {
+			t.Errorf("%s: %d are asked for, want %d", c.name, l.want, c.expect)
+		}
+	}
+}

@@ -240,9 +240,13 @@ func TestScriptsForgotten(t *testing.T) {
 			requests = append(requests, storetest.LeaseRequest(shard, 3, ""))
 		}
 		flush(t, server.Client())
+		texts := calls(t, server, "eval")
 		for shard, reply := range w.Store.Lease(t.Context(), requests) {
 			if reply.Err != nil || len(reply.Leased) != 3 {
 				t.Fatalf("shard %d: %+v", shard, reply)
+			}
+			if n := calls(t, server, "eval") - texts; shard == 0 && n != 1 {
+				t.Fatalf("the text of the script was sent %d times", n)
 			}
 			flush(t, server.Client())
 			for _, l := range reply.Leased {
@@ -309,13 +313,19 @@ func TestLateLeaseIsRefused(t *testing.T) {
 // scriptCalls counts the scripts that a server has run.
 func scriptCalls(t *testing.T, server *redistest.Server) int {
 	t.Helper()
+	return calls(t, server, "evalsha")
+}
+
+// calls counts the calls of a command so far.
+func calls(t *testing.T, server *redistest.Server, command string) int {
+	t.Helper()
 	info, err := server.Client().Info(t.Context(), "commandstats").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := 0
 	for line := range strings.Lines(info) {
-		if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
 			if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
 				t.Fatal(err)
 			}
