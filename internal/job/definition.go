@@ -133,7 +133,11 @@ type Compiled struct {
 // Compile prepares a definition. It fails only where the schedule itself is
 // impossible; [Validate] says more.
 func Compile(d *Definition) (*Compiled, error) {
-	s, err := schedule.Compile(d.Schedule, time.UnixMilli(d.AnchorMS), d.seed(0, 0))
+	seed := uint64(0)
+	if d.Schedule.Seeded() { // most one-time jobs are not, and are compiled at each step
+		seed = d.seed(0, 0)
+	}
+	s, err := schedule.Compile(d.Schedule, time.UnixMilli(d.AnchorMS), seed)
 	if err != nil {
 		return nil, err
 	}

@@ -188,3 +188,31 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// TestSeeded: a spec that is not seeded comes to the same with any seed.
+func TestSeeded(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec   Spec
+		seeded bool
+	}{
+		"once":            {Spec{Kind: KindOnce, At: created}, false},
+		"none":            {Spec{}, false},
+		"interval":        {Spec{Kind: KindInterval, Every: time.Hour}, false},
+		"jitter":          {Spec{Kind: KindOnce, At: created, Jitter: time.Hour}, true},
+		"a number of its": {Spec{Kind: KindCron, Cron: []string{"H H * * *"}}, true},
+		"excluded":        {Spec{Kind: KindInterval, Every: time.Hour, Exclude: Exclusions{Cron: []string{"* H * * *"}}}, true},
+	} {
+		times := map[time.Time]bool{}
+		for seed := range uint64(100) {
+			s, err := Compile(c.spec, created, seed)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			next, _ := s.Next(created.Add(-time.Millisecond))
+			times[s.Jittered(next)] = true
+		}
+		if c.spec.Seeded() != c.seeded || (len(times) > 1) != c.seeded {
+			t.Errorf("%s: %d times, seeded %v", name, len(times), c.spec.Seeded())
+		}
+	}
+}

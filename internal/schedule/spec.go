@@ -129,6 +129,9 @@ func (s *Spec) Parsed() bool {
 		len(s.Exclude.Windows) > 0 || len(s.Exclude.Periods) > 0
 }
 
+// Seeded tells whether what comes of the spec depends on the seed.
+func (s *Spec) Seeded() bool { return s.Jitter > 0 || s.Parsed() }
+
 // Equal reports whether s and o are the same rule as written. Instants are
 // compared as instants; a nil and an empty Cron are equal.
 func (s Spec) Equal(o Spec) bool {
