@@ -68,18 +68,16 @@ func newMetrics(r prometheus.Registerer) *metrics {
 }
 
 // observe counts one notice on the series of its queue.
-func (m *metrics) observe(s *queueSeries, n *job.Notice) {
+func (m *metrics) observe(s *queueSeries, n *job.Notice, now time.Time) {
 	switch n.Kind {
 	case job.AttemptStarted:
-		s.started(n)
+		s.started(n, now)
 	case job.AttemptFailed, job.AttemptTimedOut, job.AttemptLost, job.AttemptReturned:
 		s.attemptEnded(n)
 		if n.Kind == job.AttemptFailed || n.Kind == job.AttemptTimedOut {
 			s.recent.failed.Add(1)
 		}
-		if n.DueMS > n.AtMS {
-			s.hold("retry", n.DueMS-n.AtMS)
-		}
+		s.retried(n.DueMS - n.AtMS)
 	case job.RunSucceeded, job.RunDead, job.RunQuarantined, job.RunCancelled:
 		s.runEnded(n)
 	case job.BackoffApplied:

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,10 +62,11 @@ type queueSeries struct {
 	backoffDepth                    prometheus.Observer
 	early, retries                  prometheus.Counter
 	succeeded                       prometheus.Counter // attempts
-	attempts                        map[job.NoticeKind]prometheus.Counter
-	scheduled                       map[job.NoticeKind]prometheus.Counter // runs by the schedule
-	worker, slot                    prometheus.Counter                    // held back by the want of one
-	breaches                        prometheus.Counter                    // by starting late
+	attempts                        [kinds]prometheus.Counter
+	scheduled                       [kinds]prometheus.Counter          // runs by the schedule
+	retry                           atomic.Pointer[prometheus.Counter] // held back after a failure
+	worker, slot                    prometheus.Counter                 // held back by the want of one
+	breaches                        prometheus.Counter                 // by starting late
 	recent                          recent
 }
 
@@ -76,8 +78,6 @@ func newQueueSeries(m *metrics, k queueKey) *queueSeries {
 		runSeconds: m.runSeconds.WithLabelValues(ns, q), backoffDepth: m.backoffDepth.WithLabelValues(ns, q),
 		early: m.early.WithLabelValues(ns, q), retries: m.retries.WithLabelValues(ns, q),
 		succeeded: m.attempts.WithLabelValues(ns, q, "succeeded"),
-		attempts:  make(map[job.NoticeKind]prometheus.Counter),
-		scheduled: make(map[job.NoticeKind]prometheus.Counter),
 		worker:    m.held.WithLabelValues(ns, q, heldWorker),
 		slot:      m.held.WithLabelValues(ns, q, heldSlot),
 		breaches:  m.breaches.WithLabelValues(ns, q, job.LagLate),
@@ -99,7 +99,7 @@ func newQueueSeries(m *metrics, k queueKey) *queueSeries {
 	return s
 }
 
-func (s *queueSeries) started(n *job.Notice) {
+func (s *queueSeries) started(n *job.Notice, now time.Time) {
 	lag := float64(n.AtMS-n.DueMS) / 1000
 	observe(s.lag, lag, n.TraceID)
 	s.recent.started.Add(1)
@@ -108,7 +108,7 @@ func (s *queueSeries) started(n *job.Notice) {
 	case lag < 0:
 		s.early.Inc()
 	case lag > 0:
-		s.waited(n)
+		s.waited(n, now)
 	}
 	if n.Attempt > 1 {
 		s.retries.Inc()
@@ -119,13 +119,13 @@ func (s *queueSeries) started(n *job.Notice) {
 }
 
 // waited counts the lag of a start by what there was to wait for.
-func (s *queueSeries) waited(n *job.Notice) {
+func (s *queueSeries) waited(n *job.Notice, now time.Time) {
 	lag := time.Duration(n.AtMS-n.DueMS) * time.Millisecond
 	if lag < noticeable {
 		s.slot.Add(lag.Seconds())
 		return
 	}
-	w := s.metrics.waits.split(job.QueueKey{Namespace: n.Key.Namespace, Queue: n.Queue}, lag)
+	w := s.metrics.waits.split(job.QueueKey{Namespace: n.Key.Namespace, Queue: n.Queue}, now.Add(-lag), now)
 	s.worker.Add(w.worker.Seconds())
 	s.hold(heldPaused, w.paused.Milliseconds())
 	s.hold(heldRate, w.rate.Milliseconds())
@@ -171,6 +171,20 @@ func (s *queueSeries) breached(n *job.Notice) {
 		return
 	}
 	s.metrics.breaches.WithLabelValues(s.namespace, s.queue, n.Reason).Add(float64(n.Count))
+}
+
+// retried counts the time until the next attempt, which may be of each attempt.
+func (s *queueSeries) retried(ms int64) {
+	if ms <= 0 {
+		return
+	}
+	c := s.retry.Load()
+	if c == nil {
+		made := s.metrics.held.WithLabelValues(s.namespace, s.queue, "retry") // the same however often
+		c = &made
+		s.retry.Store(c)
+	}
+	(*c).Add(float64(ms) / 1000)
 }
 
 // hold counts time that something held a run back.

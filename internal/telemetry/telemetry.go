@@ -41,10 +41,15 @@ func New(logger *slog.Logger, r prometheus.Registerer, version string) *Telemetr
 
 // Observe counts and logs what happened.
 func (t *Telemetry) Observe(notices []job.Notice) {
+	now := t.now()
+	var s *queueSeries
+	var last queueKey
 	for i := range notices {
 		n := &notices[i]
-		s := t.queues.of(n.Key.Namespace, n.Queue)
-		t.metrics.observe(s, n)
+		if k := (queueKey{n.Key.Namespace, n.Queue}); s == nil || k != last { // mostly all are of one queue
+			s, last = t.queues.of(k.namespace, k.queue), k
+		}
+		t.metrics.observe(s, n, now)
 		t.log(n)
 	}
 }
@@ -92,8 +97,11 @@ func (t *Telemetry) log(n *job.Notice) {
 	t.logger.LogAttrs(ctx, level, n.Kind.String(), attrs...)
 }
 
-// levels: what is not listed is logged at info.
-var levels = map[job.NoticeKind]slog.Level{
+// kinds is how many kinds of notices there are.
+const kinds = job.LagBreached + 1
+
+// levels: what is not listed is logged at info, which is 0.
+var levels = [kinds]slog.Level{
 	job.JobCreated:      slog.LevelDebug,
 	job.AttemptStarted:  slog.LevelDebug,
 	job.AttemptFailed:   slog.LevelDebug,

@@ -212,11 +212,10 @@ func (w *waits) served(k job.QueueKey) bool {
 // waited is a lag by what made it.
 type waited struct{ paused, worker, rate, room, slot time.Duration }
 
-// split tells what a run that starts now has waited for. Whatever else a paused queue
+// split tells what a run has waited for between two instants. Whatever else a paused queue
 // lacked made no difference.
-func (w *waits) split(k job.QueueKey, lag time.Duration) (out waited) {
-	to := w.now()
-	from := to.Add(-lag)
+func (w *waits) split(k job.QueueKey, from, to time.Time) (out waited) {
+	lag := to.Sub(from)
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	q := w.queues[k]
