@@ -64,6 +64,7 @@ func (t *transition) failed(ev Settle, run Run, attempt uint32) {
 	if again {
 		notice.DueMS = due
 	}
+	t.name(&notice, &run)
 	t.notice(notice)
 	switch {
 	case again && t.manualWaits():
@@ -125,9 +126,7 @@ func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Durati
 	run.DeadLetter = t.dead
 	t.ended = &run
 	n.DueMS, n.StartedMS, n.FirstMS = t.Due, run.StartedMS, t.FirstMS
-	if t.HasRun() && t.Due != 0 {
-		n.RunID, n.Trigger = run.ID, run.Trigger
-	}
+	t.name(&n, &run)
 	t.notice(n)
 	t.Runs++
 	if t.child {
@@ -145,6 +144,13 @@ func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Durati
 	default:
 		asked := t.Trigger != TriggerSchedule
 		t.planNext(passed{hint: hint, begun: cmp.Or(t.FirstMS, t.Due), covered: true, asked: asked}, "")
+	}
+}
+
+// name says in a notice which run it is about, which notice would have to find out.
+func (t *transition) name(n *Notice, run *Run) {
+	if t.HasRun() && t.Due != 0 {
+		n.RunID, n.Trigger = run.ID, run.Trigger
 	}
 }
 

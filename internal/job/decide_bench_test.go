@@ -16,7 +16,7 @@ func BenchmarkDecide(b *testing.B) {
 		Schedule: schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(1_800_000_000_000)},
 		Retry:    backoff.Retry{Strategy: backoff.Fixed, Base: time.Second, MaxAttempts: 3, Jitter: backoff.DefaultJitter()},
 	}
-	s := State{Region: RegionLeased, Token: 77, Revision: 1, Trigger: TriggerSchedule}
+	s := State{Region: RegionLeased, Token: 77, Revision: 1, Trigger: TriggerSchedule, Nominal: 1_800_000_000_000, Due: 1_800_000_000_000}
 	for _, outcome := range []Outcome{OutcomeSucceeded, OutcomeFailed} {
 		b.Run(outcome.String(), func(b *testing.B) {
 			ev := Settle{Token: 77, StartedMS: 1_800_000_000_100, Outcome: outcome}
