@@ -139,9 +139,8 @@ sim: deps ## lives of a simulated cluster with faults: N (20000) seeds from SEED
 	scripts/sim.sh $(SEED) $(N)
 
 .PHONY: bench
-bench: deps ## Fermata, asynq and raw Redis side by side, ROUNDS (3): writes docs/benchmarks.md, 40 minutes
-	mkdir -p dist
-	cd bench && go run . -rounds $(ROUNDS) -json ../dist/benchmarks.json -docs ../docs/benchmarks.md
+bench: deps ## Fermata, asynq and raw Redis side by side, ROUNDS (3): writes docs/benchmarks.json and .md, 40 minutes
+	cd bench && go run . -rounds $(ROUNDS) -json ../docs/benchmarks.json -docs ../docs/benchmarks.md
 
 .PHONY: pgo
 pgo: deps ## record what is hot on a job's way, for the compiler: renews scripts/hot.pgo, four minutes

@@ -60,6 +60,7 @@ type command struct {
 	scenarios []Scenario
 	scheduler string // a binary
 	json      string
+	render    bool
 	docs      string
 	keep      bool
 	line      string
@@ -85,8 +86,9 @@ func parse(args []string) (c command, err error) {
 	flags.StringVar(&c.scheduler, "scheduler", "", "a scheduler that is built already, instead of one from the source")
 	flags.StringVar(&c.Profile, "profile", "", "write profiles of Fermata in drain, recurring, retry, lag, submit and idle (of a second) to a folder of each setting in this one")
 	flags.StringVar(&c.json, "json", "", "write all samples to this file")
-	flags.BoolVar(&c.keep, "keep", false, "keep what the file of -json holds of other scenarios")
+	flags.BoolVar(&c.keep, "keep", false, "keep what the file of -json, which has to be there, holds of other scenarios")
 	flags.StringVar(&c.docs, "docs", "", "write the document to this file")
+	flags.BoolVar(&c.render, "render", false, "write the document of what the file of -json holds, and measure nothing")
 	flags.Func("scheduler-flag", "a flag for each scheduler node, as --lease-ttl=10s; may be repeated", func(s string) error {
 		c.Flags = append(c.Flags, s)
 		return nil
@@ -137,6 +139,15 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	var o Outcome
+	if c.keep || c.render {
+		if o, err = loadOutcome(c.json); err != nil {
+			return fmt.Errorf("nothing that could be kept: %w", err)
+		}
+	}
+	if c.render {
+		return c.write(o)
+	}
 	dir, err := os.MkdirTemp("", "fermata-bench")
 	if err != nil {
 		return err
@@ -148,12 +159,6 @@ func run(ctx context.Context, args []string) error {
 	}}
 	if r.scheduler == "" {
 		if r.scheduler, err = fermata.Build(ctx, dir, c.Profile != ""); err != nil {
-			return err
-		}
-	}
-	var o Outcome
-	if c.keep {
-		if o, err = loadOutcome(c.json); err != nil {
 			return err
 		}
 	}

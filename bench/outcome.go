@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"math"
 	"os"
 	"slices"
@@ -53,12 +51,9 @@ func verdicts(targets []Target) []Verdict {
 	return out
 }
 
-// loadOutcome reads a file; one that is not there holds nothing.
+// loadOutcome reads a file.
 func loadOutcome(file string) (o Outcome, err error) {
 	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return o, nil
-	}
 	if err != nil {
 		return o, err
 	}

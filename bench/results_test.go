@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -86,10 +88,7 @@ func TestThousands(t *testing.T) {
 
 func TestOutcomeKeepsOtherScenarios(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "o.json")
-	o, err := loadOutcome(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var o Outcome
 	target := verdicts([]Target{{Text: "fast", Value: 3, Required: 2, Aimed: none}, {Text: "unknown", Value: math.NaN(), Required: 1, Aimed: 2}})
 	o.put(Measured{Name: "lag", Rows: rows(), Targets: target})
 	o.put(Measured{Name: "drain", Rounds: 1})
@@ -97,7 +96,8 @@ func TestOutcomeKeepsOtherScenarios(t *testing.T) {
 	if err := (command{json: file}).write(o); err != nil {
 		t.Fatal(err)
 	}
-	if o, err = loadOutcome(file); err != nil {
+	o, err := loadOutcome(file)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if len(o.Scenarios) != 2 || o.Scenarios[0].Name != "drain" || o.Scenarios[0].Rounds != 3 {
@@ -111,6 +111,34 @@ func TestOutcomeKeepsOtherScenarios(t *testing.T) {
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDocument: the document is that of the samples beside it.
+func TestDocument(t *testing.T) {
+	o, err := loadOutcome("../docs/benchmarks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != markdown(o) {
+		t.Error("docs/benchmarks.md is not what docs/benchmarks.json comes to: go run . -render -json ../docs/benchmarks.json -docs ../docs/benchmarks.md")
+	}
+}
+
+// TestNothingToKeep: the document is not written anew with less than it had.
+func TestNothingToKeep(t *testing.T) {
+	docs := filepath.Join(t.TempDir(), "docs.md")
+	for _, how := range []string{"-keep", "-render"} {
+		if err := run(t.Context(), []string{"drain", how, "-json", docs + ".json", "-docs", docs}); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	if _, err := os.Stat(docs); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the document: %v", err)
 	}
 }
 
