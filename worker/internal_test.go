@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -224,5 +225,22 @@ func TestWhatIsHeldBeginsTogether(t *testing.T) {
 		if got := together(now.Add(c.due), now, c.held).Sub(now); got != c.want {
 			t.Errorf("of %d that are held one is due after %v and begins after %v, want %v", c.held, c.due, got, c.want)
 		}
+	}
+}
+
+// TestWhereToGoIsHeardAtTheEnd: a node that has nothing to wait for ends the stream as soon as it
+// has said where to go, and the link finds both.
+func TestWhereToGoIsHeardAtTheEnd(t *testing.T) {
+	l := newLink(&Worker{o: Options{Addresses: []string{"old:1"}, Logger: slog.New(slog.DiscardHandler)}})
+	s := &session{address: "old:1", drained: make(chan []string, 1)}
+	if l.sentAway(s) {
+		t.Error("it was sent away before anybody said so")
+	}
+	s.drained <- []string{"new:1"}
+	if !l.sentAway(s) {
+		t.Fatal("what the node said was not heard")
+	}
+	if got := l.pick(nil, 0); got != "new:1" {
+		t.Errorf("it goes to %s", got)
 	}
 }

@@ -50,12 +50,13 @@ func (l *link) run(ctx context.Context) {
 			<-s.done
 			return
 		case <-s.done:
-			l.lost(s)
-			l.pause(ctx, nil)
+			if !l.sentAway(s) {
+				l.lost(s)
+				l.pause(ctx, nil)
+			}
 			s = l.connect(ctx, life, nil)
 		case addresses := <-s.drained:
-			l.w.o.Logger.Info("node drains, going to another one", "node", s.welcome.GetNode())
-			l.prefer(addresses)
+			l.heed(s, addresses)
 			next := l.connect(ctx, life, s)
 			s.close()
 			if next == nil {
@@ -121,6 +122,26 @@ func (l *link) lost(s *session) {
 		l.failures = 1
 	}
 	l.w.o.Logger.Warn("stream ended, reconnecting", "node", s.welcome.GetNode(), "address", s.address, "error", s.err)
+}
+
+// sentAway tells whether the last that an ended session heard was where to go. The node ends
+// a stream with nothing to report at once, so that both are there together; the addresses
+// may be the only ones that still lead anywhere.
+func (l *link) sentAway(s *session) bool {
+	select {
+	case addresses := <-s.drained:
+		l.dead = s.address
+		l.heed(s, addresses)
+		return true
+	default:
+		return false
+	}
+}
+
+// heed goes where a draining node says.
+func (l *link) heed(s *session, addresses []string) {
+	l.w.o.Logger.Info("node drains, going to another one", "node", s.welcome.GetNode())
+	l.prefer(addresses)
 }
 
 // pause waits before the next try: 50 to 100 ms in the first round of all
