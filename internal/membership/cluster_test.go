@@ -303,7 +303,7 @@ func TestStrangersStayOut(t *testing.T) {
 			secure := func(o *Options) { o.KeyFile = key }
 			a := startNode(t, "a", secure)
 			x := startNode(t, "x", secure, joining(a.LocalAddr()), change)
-			if n, err := x.begin(nil).Join([]string{a.LocalAddr()}); n != 0 || err == nil {
+			if n, err := x.begin().Join([]string{a.LocalAddr()}); n != 0 || err == nil {
 				t.Errorf("the stranger joined %d nodes, %v", n, err)
 			}
 			b := startNode(t, "b", secure, joining(a.LocalAddr()))

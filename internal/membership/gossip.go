@@ -74,49 +74,56 @@ func listen(o Options) (t *memberlist.NetTransport, err error) {
 // receive waits for the first who calls, until memberlist takes calls itself.
 func (c *Cluster) receive() {
 	for {
-		var conn net.Conn
 		select {
 		case <-c.gossip.taken:
 			return
 		case <-c.gossip.transport.PacketCh(): // as good as lost on its way: who sent it, sends again
-		case conn = <-c.gossip.transport.StreamCh():
+			c.begin()
+		case conn := <-c.gossip.transport.StreamCh():
+			c.answer(conn)
 		}
-		c.begin(conn)
 	}
 }
 
 // begin has memberlist running, if it is not and the node has neither left nor been
-// stopped, and gives it a stream that came before, or else hangs up. It returns nil if
-// memberlist does not run.
-func (c *Cluster) begin(conn net.Conn) *memberlist.Memberlist {
+// stopped. It returns nil if memberlist does not run.
+func (c *Cluster) begin() *memberlist.Memberlist {
+	c.gossip.Lock()
+	defer c.gossip.Unlock()
+	return c.beginLocked()
+}
+
+func (c *Cluster) beginLocked() *memberlist.Memberlist {
 	g := &c.gossip
-	g.Lock() // also while the stream goes over: somebody takes it
-	defer g.Unlock()
-	list := g.list.Load()
-	if !g.over && list == nil {
-		var err error
-		if list, err = memberlist.Create(g.config); err != nil {
-			c.o.Logger.Error("cannot gossip", "error", err)
-		} else {
-			c.addr.Store(list.LocalNode().Address())
-			g.list.Store(list)
-			close(g.taken)
-		}
-	}
-	switch {
-	case conn == nil:
-	case g.over || list == nil:
-		_ = conn.Close() // nothing was sent
-	default:
-		if err := g.transport.IngestStream(conn); err != nil {
-			_ = conn.Close()
-			c.o.Logger.Debug("lost a stream of gossip", "error", err)
-		}
-	}
 	if g.over {
 		return nil
 	}
+	if list := g.list.Load(); list != nil {
+		return list
+	}
+	list, err := memberlist.Create(g.config)
+	if err != nil {
+		c.o.Logger.Error("cannot gossip", "error", err)
+		return nil
+	}
+	c.addr.Store(list.LocalNode().Address())
+	g.list.Store(list)
+	close(g.taken)
 	return list
+}
+
+// answer begins for the sake of a stream, and hands it over. It hangs up, before anything
+// was sent, if memberlist does not run.
+func (c *Cluster) answer(conn net.Conn) {
+	g := &c.gossip
+	g.Lock() // also while the stream goes over, which somebody takes as long as nobody stops it
+	defer g.Unlock()
+	if c.beginLocked() == nil {
+		_ = conn.Close()
+	} else if err := g.transport.IngestStream(conn); err != nil {
+		_ = conn.Close()
+		c.o.Logger.Debug("lost a stream of gossip", "error", err)
+	}
 }
 
 // tell has this node say m of itself from now on, also in its own view. It returns

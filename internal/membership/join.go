@@ -43,7 +43,7 @@ func (c *Cluster) join(ctx context.Context) {
 			return
 		}
 		tried++
-		list := c.begin(nil)
+		list := c.begin()
 		if list == nil {
 			return
 		}

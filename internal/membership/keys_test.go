@@ -186,7 +186,7 @@ func TestKeysAreReplacedUnderGossip(t *testing.T) {
 	}
 	mu.Unlock()
 	late := startNode(t, "x", func(o *Options) { o.KeyFile = keyFile(t, old) })
-	if n, err := late.begin(nil).Join([]string{a.LocalAddr()}); n != 0 || err == nil {
+	if n, err := late.begin().Join([]string{a.LocalAddr()}); n != 0 || err == nil {
 		t.Errorf("somebody with the old key joined %d nodes, %v", n, err)
 	}
 	startNode(t, "d", func(o *Options) { o.KeyFile = files[0] }, joining(a.LocalAddr()))
