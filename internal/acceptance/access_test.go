@@ -30,10 +30,7 @@ type guests struct {
 
 func newGuests(t *testing.T, names ...string) *guests {
 	t.Helper()
-	binary, err := schedulerBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := command(t, "scheduler")
 	g := &guests{t: t, path: filepath.Join(t.TempDir(), "access.yaml"), tokens: map[string]string{}, hashes: map[string]string{}}
 	for _, name := range names {
 		var entry strings.Builder
@@ -284,10 +281,7 @@ func TestAccess(t *testing.T) {
 
 // TestNodeRefusesAFileThatLetsAnybodyIn starts nodes whose access file is at fault.
 func TestNodeRefusesAFileThatLetsAnybodyIn(t *testing.T) {
-	binary, err := schedulerBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := command(t, "scheduler")
 	for name, text := range map[string]string{
 		"empty":        "",
 		"no rules":     "tokens: [{name: a, sha256: " + strings.Repeat("ab", 32) + "}]\n",

@@ -34,16 +34,6 @@ func (c canaries) at(place string) string {
 	return c[place]
 }
 
-// command builds one of the commands and returns its path.
-func command(t *testing.T, name string) string {
-	t.Helper()
-	path := filepath.Join(buildDir, name)
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/fermata-io/fermata/cmd/"+name).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return path
-}
-
 // journal is a log that is written by several goroutines.
 type journal struct {
 	mu sync.Mutex

@@ -17,10 +17,7 @@ func TestChaosUnsafeSettings(t *testing.T) {
 	if !chosen(t, "T16") {
 		return
 	}
-	binary, err := schedulerBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := command(t, "scheduler")
 	plain, safe := redistest.Start(t), newRedis(t)
 	evicting := redistest.Start(t, redistest.WithAOF("no"), redistest.WithConfig("maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"))
 	replica := redistest.Start(t, redistest.WithConfig("replicaof", strings.Replace(safe.Addr(), ":", " ", 1)))

@@ -162,10 +162,7 @@ func (c *cluster) start(id string, flags ...string) *schedulerNode {
 func (c *cluster) startAs(id, binary string, env []string, flags ...string) *schedulerNode {
 	c.t.Helper()
 	if binary == "" {
-		var err error
-		if binary, err = schedulerBinary(); err != nil {
-			c.t.Fatal(err)
-		}
+		binary = command(c.t, "scheduler")
 	}
 	args := []string{
 		"--name", id, "--redis-url", c.redisURL,

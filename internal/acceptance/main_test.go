@@ -21,7 +21,7 @@ var roles = map[string]func(config []byte) error{
 	"virtual-node": runVirtualNode,
 }
 
-// buildDir is where the scheduler is built, once a run.
+// buildDir is where commands are built.
 var buildDir string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -49,27 +49,34 @@ func testMain(m *testing.M) int {
 	return code
 }
 
-// schedulerBinary builds cmd/scheduler as the tests themselves are built, workerBinary
-// and clientBinary the other two commands.
-var (
-	schedulerBinary = built("scheduler")
-	workerBinary    = built("worker")
-	clientBinary    = built("fermata")
-)
+// commands are those of cmd, built as the tests themselves are, once a run.
+var commands = map[string]func() (string, error){
+	"scheduler": sync.OnceValues(func() (string, error) { return built("scheduler", "scheduler") }),
+	"worker":    sync.OnceValues(func() (string, error) { return built("worker", "worker") }),
+	"fermata":   sync.OnceValues(func() (string, error) { return built("fermata", "fermata") }),
+}
 
-func built(command string) func() (string, error) {
-	return sync.OnceValues(func() (string, error) {
-		path := filepath.Join(buildDir, command)
-		args := []string{"build", "-o", path}
-		if raceDetector {
-			args = append(args, "-race")
-		}
-		out, err := exec.Command("go", append(args, "github.com/fermata-io/fermata/cmd/"+command)...).CombinedOutput()
-		if err != nil {
-			return "", fmt.Errorf("go build: %w\n%s", err, out)
-		}
-		return path, nil
-	})
+// command returns the path of a command.
+func command(t testing.TB, name string) string {
+	t.Helper()
+	path, err := commands[name]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// built compiles a command into buildDir under another name, with more flags.
+func built(command, name string, flags ...string) (string, error) {
+	path := filepath.Join(buildDir, name)
+	args := append([]string{"build", "-o", path}, flags...)
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	if out, err := exec.Command("go", append(args, "github.com/fermata-io/fermata/cmd/"+command)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build of %s: %w\n%s", name, err, out)
+	}
+	return path, nil
 }
 
 // turns bounds how many tests run at once: each of them is a cluster.

@@ -18,9 +18,9 @@ import (
 )
 
 // fermata runs the command line against a node and returns what it prints.
-func (n *schedulerNode) fermata(binary string, input []byte, args ...string) []byte {
+func (n *schedulerNode) fermata(input []byte, args ...string) []byte {
 	n.t.Helper()
-	cmd := exec.CommandContext(call(n.t), binary, append([]string{"--address", n.grpc}, args...)...)
+	cmd := exec.CommandContext(call(n.t), command(n.t, "fermata"), append([]string{"--address", n.grpc}, args...)...)
 	cmd.Stdin = bytes.NewReader(input)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -29,15 +29,6 @@ func (n *schedulerNode) fermata(binary string, input []byte, args ...string) []b
 		n.t.Fatalf("fermata %s: %v\n%s", strings.Join(args, " "), err, errs.Bytes())
 	}
 	return out
-}
-
-func buildCommand(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "fermata")
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/fermata-io/fermata/cmd/fermata").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return path
 }
 
 // backups parses an export by job. How an overdue run is paced does not count, nor
@@ -82,7 +73,6 @@ func sameBackups(t *testing.T, got, want map[string]map[string]any) {
 // is the same, and each goes on at its time.
 func TestRestoreGoesOn(t *testing.T) {
 	inTurn(t)
-	command := buildCommand(t)
 	first := newCluster(t, newRedis(t).URL())
 	a := first.start("a")
 	first.settle()
@@ -126,7 +116,7 @@ func TestRestoreGoesOn(t *testing.T) {
 	wait("dead", func(s *fermatav1.JobStatus) bool { return s.GetState() == fermatav1.JobStatus_STATE_DEAD })
 	wait("paused-itself", func(s *fermatav1.JobStatus) bool { return s.GetState() == fermatav1.JobStatus_STATE_PAUSED })
 	wait("live", func(s *fermatav1.JobStatus) bool { return s.GetState() == fermatav1.JobStatus_STATE_RUNNING })
-	export := a.fermata(command, nil, "export", "--states")
+	export := a.fermata(nil, "export", "--states")
 	want := backups(t, export)
 	if len(want) != 6 {
 		t.Fatalf("exported\n%s", export)
@@ -139,10 +129,10 @@ func TestRestoreGoesOn(t *testing.T) {
 	second := newCluster(t, newRedis(t).URL())
 	b := second.start("b")
 	second.settle()
-	if out := b.fermata(command, export, "import", "--states"); string(out) != "registered 6 jobs\n" {
+	if out := b.fermata(export, "import", "--states"); string(out) != "registered 6 jobs\n" {
 		t.Errorf("%s", out)
 	}
-	sameBackups(t, backups(t, b.fermata(command, nil, "export", "--states")), want)
+	sameBackups(t, backups(t, b.fermata(nil, "export", "--states")), want)
 	if letters := b.letters(); len(letters) != 1+3+1 {
 		t.Errorf("dead letters: %v", letters)
 	}
@@ -178,18 +168,18 @@ func TestRestoreGoesOn(t *testing.T) {
 	}
 
 	// In place, jobs go back to what they were.
-	b.fermata(command, nil, "jobs", "resume", "paused")
+	b.fermata(nil, "jobs", "resume", "paused")
 	status("paused", func(s *fermatav1.JobStatus) bool { return s.GetSucceededTotal() >= 1 })
-	b.fermata(command, nil, "jobs", "pause", "--note", "in the way of a restore", "paused", "backing")
+	b.fermata(nil, "jobs", "pause", "--note", "in the way of a restore", "paused", "backing")
 	status("paused", func(s *fermatav1.JobStatus) bool { return s.GetState() == fermatav1.JobStatus_STATE_PAUSED })
 	status("backing", func(s *fermatav1.JobStatus) bool { return s.GetState() == fermatav1.JobStatus_STATE_PAUSED })
 	only := slices.DeleteFunc(bytes.SplitAfter(export, []byte("\n")), func(line []byte) bool { return !bytes.Contains(line, []byte(`jobs/paused"`)) })
-	if out := b.fermata(command, bytes.Join(only, nil), "import", "--states", "--existing", "replace"); string(out) != "registered 0 jobs, replaced 1\n" {
+	if out := b.fermata(bytes.Join(only, nil), "import", "--states", "--existing", "replace"); string(out) != "registered 0 jobs, replaced 1\n" {
 		t.Errorf("%s", out)
 	}
-	got := backups(t, b.fermata(command, nil, "export", "--states", "--prefix", "paused"))
+	got := backups(t, b.fermata(nil, "export", "--states", "--prefix", "paused"))
 	sameBackups(t, map[string]map[string]any{"paused": got["paused"]}, map[string]map[string]any{"paused": want["paused"]})
-	b.fermata(command, nil, "jobs", "resume", "paused")
+	b.fermata(nil, "jobs", "resume", "paused")
 	status("paused", func(s *fermatav1.JobStatus) bool { return s.GetSucceededTotal() >= 1 })
 }
 

@@ -54,10 +54,7 @@ func TestEveryProcessOnTLS(t *testing.T) {
 	var hits atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	t.Cleanup(target.Close)
-	binary, err := workerBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := command(t, "worker")
 	work := func(name string, addr string) *process {
 		return spawn(t, name, nil, binary, append(flagsOf(workers), "--scheduler", addr, "--http-allow", "127.0.0.0/8", "--log-format", "json")...)
 	}
@@ -114,11 +111,7 @@ func person(t *testing.T, args ...string) (code int, output string) {
 // personIn is person with more in the environment.
 func personIn(t *testing.T, env []string, args ...string) (code int, output string) {
 	t.Helper()
-	binary, err := clientBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(command(t, "fermata"), args...)
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {

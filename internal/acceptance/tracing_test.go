@@ -43,11 +43,8 @@ func newTraceBed(t *testing.T, server *redistest.Server, endpoint string, flags 
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { b.hits <- q.Header }))
 	t.Cleanup(target.Close)
 	b.target = target.URL
-	binary, err := workerBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	spawn(t, "worker", quick, binary, append(work, "--scheduler", b.node.grpc)...)
+	spawn(t, "worker", quick, command(t, "worker"), append(work, "--scheduler", b.node.grpc)...)
+	var err error
 	if b.client, err = client.Dial([]string{b.node.grpc}, client.Options{}); err != nil {
 		t.Fatal(err)
 	}

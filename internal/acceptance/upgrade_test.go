@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -88,18 +87,11 @@ var nextBinary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	file, binary := filepath.Join(buildDir, "next.json"), filepath.Join(buildDir, "scheduler-next")
+	file := filepath.Join(buildDir, "next.json")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return "", err
 	}
-	args := []string{"build", "-overlay", file, "-ldflags", "-X main.version=" + nextVersion, "-o", binary}
-	if raceDetector {
-		args = append(args, "-race")
-	}
-	if out, err := exec.Command("go", append(args, "github.com/fermata-io/fermata/cmd/scheduler")...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build of the next version: %w\n%s", err, out)
-	}
-	return binary, nil
+	return built("scheduler", "scheduler-next", "-overlay", file, "-ldflags", "-X main.version="+nextVersion)
 })
 
 // versions counts the nodes of each version, as one of them sees it.
@@ -267,10 +259,7 @@ func TestALaterSchemaIsRefused(t *testing.T) {
 		refusedSchema(t, n.process, why)
 		c.leaves(n)
 	}
-	binary, err := schedulerBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := command(t, "scheduler")
 	p := spawn(t, "late", nil, binary, "--redis-url", c.redisURL, "--shards", fmt.Sprint(shards), "--grpc-addr", "127.0.0.1:0",
 		"--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
 	select {
