@@ -26,6 +26,9 @@ PURE := ./internal/backoff ./internal/cadence ./internal/job ./internal/lease ./
 # little but an interpreter of Lua, four times as slow. It sees the same code of ours at work
 # on a real one.
 EMBEDDED := Embedded$$
+# Tests of the store that make one call after the other: the suite on further kinds of servers,
+# and the long histories. Nothing races in them that does not in the suite on the first kind.
+SERIAL := ^(TestSuiteOnCluster|TestSuiteByFunctions|TestEachGrantIsUsed|TestEveryInterleaving|TestLostAnswersInRandomHistories)$$
 FUZZTIME ?= 10s
 DEPTH ?= 7
 SEED ?= 1
@@ -44,7 +47,7 @@ CONNECTIONS ?= 10000
 # Rounds of `make bench`.
 ROUNDS ?= 3
 # Lives of the simulated cluster that a merge must survive.
-LIVES ?= 200
+LIVES ?= 100
 
 ##@ Use
 
@@ -64,8 +67,8 @@ test: deps verify race lives bench-check release-check screens-check vuln ## eve
 .PHONY: race
 race: ## all tests, with the race detector where there is anything to race
 	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PURE)
-	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)' ./internal/redisstore ./internal/storetest
-	go test -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
+	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)|$(SERIAL)' ./internal/redisstore ./internal/storetest
+	go test -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
 
 .PHONY: lives
 lives: deps # without the race detector, which would leave a fifth of them

@@ -158,7 +158,11 @@ func run(ctx context.Context, args []string) error {
 		fmt.Fprintf(os.Stderr, "%6.1fs "+format+"\n", append([]any{time.Since(start).Seconds()}, args...)...)
 	}}
 	if r.scheduler == "" {
-		if r.scheduler, err = fermata.Build(ctx, dir, c.Profile != ""); err != nil {
+		kind := fermata.Released
+		if c.Profile != "" {
+			kind = fermata.Profiling
+		}
+		if r.scheduler, err = fermata.Build(ctx, dir, kind); err != nil {
 			return err
 		}
 	}

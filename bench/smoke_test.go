@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 func TestSmoke(t *testing.T) {
 	r := &runner{dir: t.TempDir(), log: t.Logf}
 	var err error
-	if r.scheduler, err = fermata.Build(t.Context(), r.dir, false); err != nil {
+	if r.scheduler, err = fermata.Build(t.Context(), r.dir, fermata.Tried); err != nil {
 		t.Fatal(err)
 	}
 	measure := func(name string, s Sample, err error) {

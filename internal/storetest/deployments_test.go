@@ -22,9 +22,9 @@ func clusterURL(c *redistest.Cluster) string {
 	return "redis+cluster://" + strings.Join(c.Addrs(), ",")
 }
 
-// TestCluster runs the suite on three masters, and checks that a shard never
+// TestSuiteOnCluster runs the suite on three masters, and checks that a shard never
 // leaves its slot.
-func TestCluster(t *testing.T) {
+func TestSuiteOnCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	storetest.Run(t, func(testing.TB) redis.UniversalClient { return cluster.Client() }, as(t, clusterURL(cluster)))

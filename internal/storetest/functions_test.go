@@ -45,9 +45,9 @@ func functionsAs(t *testing.T, url string) func(*redisstore.Options) {
 	return func(o *redisstore.Options) { o.Client, o.Functions = client, true }
 }
 
-// TestFunctions runs the suite, locks, events and the audit trail as a user who may bring no
+// TestSuiteByFunctions runs the suite, locks, events and the audit trail as a user who may bring no
 // script along. Each of its rights is called.
-func TestFunctions(t *testing.T) {
+func TestSuiteByFunctions(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithFunctions())
 	loadFunctions(t, server)

@@ -32,27 +32,38 @@ func Root(ctx context.Context) (string, error) {
 	return filepath.Dir(filepath.Dir(mod)), nil
 }
 
-// Build makes the scheduler as `make build` does and returns where it is. One for
-// profiling serves /debug/pprof at the address in BENCH_PPROF.
-func Build(ctx context.Context, dir string, profiling bool) (string, error) {
+// Kind is how a scheduler is built.
+type Kind int
+
+const (
+	Released  Kind = iota // as `make build` does
+	Profiling             // the same, and serves /debug/pprof at the address in BENCH_PPROF
+	Tried                 // as go build does without flags, which has nearly all of it in its cache: not to be measured
+)
+
+// Build makes the scheduler in dir and returns where it is.
+func Build(ctx context.Context, dir string, kind Kind) (string, error) {
 	root, err := Root(ctx)
 	if err != nil {
 		return "", err
 	}
 	out := filepath.Join(dir, "scheduler")
-	args := []string{"build", "-trimpath", "-pgo=" + filepath.Join(root, "scripts/hot.pgo"), "-o", out}
-	if profiling {
+	args, env := []string{"build", "-o", out}, os.Environ()
+	if kind != Tried {
+		args, env = append(args, "-trimpath", "-pgo="+filepath.Join(root, "scripts/hot.pgo")), append(env, "CGO_ENABLED=0")
+	}
+	switch kind {
+	case Released:
+		args = append(args, "-ldflags", "-s -w")
+	case Profiling:
 		overlay, err := overlayProfiler(root, dir)
 		if err != nil {
 			return "", err
 		}
 		args = append(args, "-overlay", overlay)
-	} else {
-		args = append(args, "-ldflags", "-s -w")
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/scheduler")...)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Dir, cmd.Env = root, env
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the scheduler: %w\n%s", err, text)
 	}
