@@ -8,7 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/faultproxy"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/storetest"
 )
@@ -39,6 +43,54 @@ func TestWritesShareRoundTrips(t *testing.T) {
 		writing.Wait()
 		if n := reads(t, server) - before; n >= len(leased) {
 			return fmt.Errorf("%d reads of %d writes", n, len(leased))
+		}
+		return nil
+	})
+}
+
+// TestLostAnswerOfManyWrites: where the answers to several writes that went out together
+// are lost, each of the writers is told of its own, which took place once.
+func TestLostAnswerOfManyWrites(t *testing.T) {
+	const writers = 60
+	server := redistest.Start(t)
+	proxy := faultproxy.New(t, server.Addr())
+	registry := prometheus.NewRegistry()
+	w := storetest.NewWorld(t, server.Client())
+	faulty := w.Open(func(o *redisstore.Options) {
+		o.Client, o.Registerer = dial(t, "redis://"+proxy.Addr()), registry
+	})
+	for _, id := range w.InShard(0, writers) {
+		w.Add(storetest.Definition(id))
+	}
+	redistest.Eventually(t, time.Minute, "more writes repeated than answers lost", func(context.Context) error {
+		w.Clock.Add(90_000)
+		leased := w.Lease(0, writers)
+		lost, repeated := proxy.Counters().Cut, replays(t, registry, "apply")
+		var writing sync.WaitGroup
+		for i, l := range leased {
+			write := w.Settle(l, job.OutcomeSucceeded)
+			writing.Go(func() {
+				if i == writers/2 { // by then writes wait for each other
+					proxy.CutNextReplies(2)
+				}
+				reply := repeat(t, func() (job.ApplyReply, error) {
+					r := faulty.Apply(t.Context(), 0, []job.Write{write})
+					return r, r.Err
+				})
+				if reply.Results[0].Code != job.Written {
+					t.Errorf("%s: %+v", l.Record, reply)
+				}
+			})
+		}
+		writing.Wait()
+		for _, l := range leased {
+			if r := w.Get(l.Known.Definition.Key.ID); r.State.Runs != l.Known.State.Runs+1 {
+				t.Errorf("%s: %d runs, had %d before", l.Record, r.State.Runs, l.Known.State.Runs)
+			}
+		}
+		lost, repeated = proxy.Counters().Cut-lost, replays(t, registry, "apply")-repeated
+		if len(leased) != writers || repeated <= float64(lost) {
+			return fmt.Errorf("%d of %d leased; %v writes repeated for %d answers lost", len(leased), writers, repeated, lost)
 		}
 		return nil
 	})
