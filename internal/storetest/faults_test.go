@@ -21,18 +21,24 @@ import (
 	"github.com/fermata-io/fermata/internal/storetest"
 )
 
+// behindProxy makes a world on the server, and in it a store behind a proxy with metrics of
+// its own.
+func behindProxy(t *testing.T, server *redistest.Server) (*storetest.World, *faultproxy.Proxy, *redisstore.Store, *prometheus.Registry) {
+	t.Helper()
+	proxy, registry := faultproxy.New(t, server.Addr()), prometheus.NewRegistry()
+	w := storetest.NewWorld(t, server.Client())
+	return w, proxy, w.Open(func(o *redisstore.Options) {
+		o.Client, o.Registerer = dial(t, "redis://"+proxy.Addr()), registry
+	}), registry
+}
+
 // TestLostAnswers cuts one answer in five while jobs are created, leased,
 // renewed and settled by several goroutines, and then counts: every effect took
 // place once. A naive script on the same connections shows that the cuts were
 // real.
 func TestLostAnswers(t *testing.T) {
 	server := redistest.Start(t)
-	proxy := faultproxy.New(t, server.Addr())
-	registry := prometheus.NewRegistry()
-	w := storetest.NewWorld(t, server.Client())
-	faulty := w.Open(func(o *redisstore.Options) {
-		o.Client, o.Registerer = dial(t, "redis://"+proxy.Addr()), registry
-	})
+	w, proxy, faulty, registry := behindProxy(t, server)
 	proxy.CutReplies(0.2)
 
 	naive := naiveControl(t, server, proxy, 300)

@@ -8,11 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/fermata-io/fermata/internal/faultproxy"
 	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/storetest"
 )
@@ -52,13 +48,7 @@ func TestWritesShareRoundTrips(t *testing.T) {
 // are lost, each of the writers is told of its own, which took place once.
 func TestLostAnswerOfManyWrites(t *testing.T) {
 	const writers = 60
-	server := redistest.Start(t)
-	proxy := faultproxy.New(t, server.Addr())
-	registry := prometheus.NewRegistry()
-	w := storetest.NewWorld(t, server.Client())
-	faulty := w.Open(func(o *redisstore.Options) {
-		o.Client, o.Registerer = dial(t, "redis://"+proxy.Addr()), registry
-	})
+	w, proxy, faulty, registry := behindProxy(t, redistest.Start(t))
 	for _, id := range w.InShard(0, writers) {
 		w.Add(storetest.Definition(id))
 	}
