@@ -195,8 +195,9 @@ type WorkerStream interface {
 	// Send queues a message and does not block. An error says that the queue is
 	// full or the stream has ended: the message will not be sent.
 	Send(WorkerMessage) error
-	// Stop makes the stream end for this reason, soon; it does not block. The
-	// stream then calls Close of its session.
+	// Stop makes the stream end for this reason, soon; it does not block. If the
+	// reason is [ErrDraining], what is queued goes out first, unless the worker does
+	// not take it. The stream then calls Close of its session.
 	Stop(reason error)
 }
 

@@ -42,8 +42,9 @@ type outbox struct {
 	set    bool
 	items  int
 	limit  int
-	taken  time.Time // when the message that is being sent was taken; zero: none is
-	writes bool      // somebody takes
+	taken  time.Time     // when the message that is being sent was taken; zero: none is
+	writes bool          // somebody takes
+	empty  chan struct{} // closed when nobody takes any more; nil: flush was not called
 	closed bool
 }
 
@@ -128,11 +129,32 @@ func (o *outbox) take() job.WorkerMessage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	m := o.next()
-	if o.writes = m != nil; m != nil {
+	if o.writes = m != nil; o.writes {
 		o.items -= items(m)
 		o.taken = time.Now()
+	} else if o.empty != nil {
+		close(o.empty)
+		o.empty = nil
 	}
 	return m
+}
+
+// flush has all that is queued go out without delay. What it returns is closed when it has.
+// Call it once.
+func (o *outbox) flush() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.acks) > 0 {
+		o.due = true
+		o.signal()
+	}
+	empty := make(chan struct{})
+	if o.writes {
+		o.empty = empty
+	} else {
+		close(empty)
+	}
+	return empty
 }
 
 // next takes the next message. After each of the queue come the acknowledgements that

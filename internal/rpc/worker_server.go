@@ -31,6 +31,8 @@ const (
 	helloTimeout = 10 * time.Second
 	// stuckTimeout is how long a worker may leave a message unread.
 	stuckTimeout = 30 * time.Second
+	// lastWordsTimeout is how long a node that stops waits for one that takes nothing.
+	lastWordsTimeout = time.Second
 	// streamAge is when a worker is asked to connect anew, give or take a tenth: to
 	// another node, so that workers spread over new nodes, and with the credential
 	// it has by then. It is less than the age of a connection.
@@ -121,6 +123,9 @@ func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkReques
 		case <-stream.Context().Done(): // which reader and writer may not come to see
 			return s.end(stream.Context().Err())
 		case <-s.stopped:
+			if errors.Is(s.reason, job.ErrDraining) {
+				s.lastWords()
+			}
 			return s.end(stopStatus(s.reason))
 		}
 	}
@@ -196,6 +201,18 @@ func (s *workerStream) Stop(reason error) {
 		s.reason = reason
 		close(s.stopped)
 	})
+}
+
+// lastWords waits until what is queued has gone out, above all where the worker may go: it
+// may know no other address that still leads anywhere.
+func (s *workerStream) lastWords() {
+	late := time.NewTimer(lastWordsTimeout)
+	defer late.Stop()
+	select {
+	case <-s.out.flush():
+	case <-late.C:
+	case <-s.stream.Context().Done():
+	}
 }
 
 // end closes the session, with what was not sent, and returns the stream's

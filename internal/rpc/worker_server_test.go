@@ -204,29 +204,49 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var got []*fermatav1.WorkResponse
+	var leases []*fermatav1.Lease
+	var acks []*fermatav1.ResultAck // which come along with what is next, whatever that is
+	var cancel *fermatav1.Cancel
+	var drain *fermatav1.Drain
 	for range 4 {
 		m, err := s.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, m)
+		switch m := m.GetMessage().(type) {
+		case *fermatav1.WorkResponse_Leases:
+			leases = m.Leases.GetLeases()
+		case *fermatav1.WorkResponse_ResultAcks:
+			acks = m.ResultAcks.GetAcks()
+		case *fermatav1.WorkResponse_Cancel:
+			cancel = m.Cancel
+		case *fermatav1.WorkResponse_Drain:
+			drain = m.Drain
+		}
 	}
-	l := got[0].GetLeases().GetLeases()[0]
+	if len(leases) != 1 || len(acks) != 1 || len(cancel.GetLeaseIds()) != 1 {
+		t.Fatalf("leases %v, acknowledgements %v, cancelled %v", leases, acks, cancel)
+	}
+	l := leases[0]
 	if l.GetRun() != "namespaces/default/jobs/report/runs/4-1000" || l.GetAttempt() != 2 || l.GetMaxAttempts() != 3 || l.GetToken() != 7 ||
 		l.GetQueue() != "mail" || l.GetHandler() != "send" || l.GetDueTime().AsTime().UnixMilli() != 2_000 || l.GetCorrelationId() == "" ||
 		l.GetTimeout().AsDuration() != 30*time.Second || l.GetLabels()["a"] != "b" || string(l.GetPayload()) != "p" || l.GetLeaseId() != "7@default/report" {
 		t.Errorf("lease is %v", l)
 	}
-	if a := got[1].GetResultAcks().GetAcks()[0]; a.GetLeaseId() != "x" || a.GetStatus() != fermatav1.ResultAck_STATUS_STALE {
+	if a := acks[0]; a.GetLeaseId() != "x" || a.GetStatus() != fermatav1.ResultAck_STATUS_STALE {
 		t.Errorf("ack is %v", a)
 	}
-	if c := got[2].GetCancel(); c.GetLeaseIds()[0] != "y" || c.GetReason() != fermatav1.Cancel_REASON_TIMED_OUT {
+	if c := cancel; c.GetLeaseIds()[0] != "y" || c.GetReason() != fermatav1.Cancel_REASON_TIMED_OUT {
 		t.Errorf("cancel is %v", c)
 	}
-	if a := got[3].GetDrain().GetAddresses(); !slices.Equal(a, []string{"n2:1"}) {
+	if a := drain.GetAddresses(); !slices.Equal(a, []string{"n2:1"}) {
 		t.Errorf("drain is %v", a)
 	}
+	// The session has begun when it hears something.
+	if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: []string{"d"}}}}); err != nil {
+		t.Fatal(err)
+	}
+	r.want(t, "returned d")
 	r.out.Stop(job.ErrDraining)
 	r.out.Stop(job.ErrSuperseded)
 	if err := finish(t, s); status.Code(err) != codes.Unavailable {
@@ -235,6 +255,43 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 	r.want(t, "close Unavailable: this node stops; connect to another one")
 	if err := r.out.Send(job.GoElsewhere{}); err == nil {
 		t.Error("a stream that has ended takes messages")
+	}
+}
+
+// What a node that stops has said before reaches the worker: the addresses may be the only
+// ones that still lead anywhere, and acknowledgements spare it to report once more.
+func TestLastWordsOfANodeThatStops(t *testing.T) {
+	for range 20 { // who is quicker is a matter of luck
+		t.Run("", testLastWords)
+	}
+}
+
+func testLastWords(t *testing.T) {
+	r := &recorder{}
+	s := workBench(t, r)
+	welcome(t, s)
+	for _, m := range []job.WorkerMessage{
+		job.ResultAcks{{LeaseID: "x"}}, job.GoElsewhere{Addresses: []string{"n2:1"}}, job.ResultAcks{{LeaseID: "y"}},
+	} {
+		if err := r.out.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.out.Stop(job.ErrDraining)
+	acks, addresses := 0, []string(nil)
+	m, err := s.Recv()
+	for ; err == nil; m, err = s.Recv() {
+		acks += len(m.GetResultAcks().GetAcks())
+		addresses = append(addresses, m.GetDrain().GetAddresses()...)
+	}
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("stream ended with %v", err)
+	}
+	if acks != 2 || !slices.Equal(addresses, []string{"n2:1"}) {
+		t.Errorf("the worker heard %d acknowledgements and was sent to %v", acks, addresses)
+	}
+	if unsent := <-r.unsent; len(unsent) > 0 {
+		t.Errorf("unsent are %v", unsent)
 	}
 }
 
@@ -323,6 +380,15 @@ func TestStreamsOutOfOrder(t *testing.T) {
 // A worker that does not read: the queue fills up, Send says so, and the stream
 // ends although its writer is stuck. What never left comes back.
 func TestSlowWorkerDoesNotHoldTheSession(t *testing.T) {
+	for reason, closed := range map[error]string{
+		job.ErrSlowWorker: "close ResourceExhausted: the worker does not keep up with its stream",
+		job.ErrDraining:   "close Unavailable: this node stops; connect to another one",
+	} {
+		t.Run(reason.Error(), func(t *testing.T) { testSlowWorker(t, reason, closed) })
+	}
+}
+
+func testSlowWorker(t *testing.T, reason error, closed string) {
 	r := &recorder{}
 	s := workBench(t, r)
 	welcome(t, s)
@@ -337,8 +403,8 @@ func TestSlowWorkerDoesNotHoldTheSession(t *testing.T) {
 	if sent == 1_000_000 {
 		t.Fatal("queue is not bounded")
 	}
-	r.out.Stop(job.ErrSlowWorker)
-	r.want(t, "close ResourceExhausted: the worker does not keep up with its stream")
+	r.out.Stop(reason)
+	r.want(t, closed)
 	unsent := <-r.unsent
 	n := 0
 	for _, m := range unsent {
