@@ -189,6 +189,23 @@ func TestEverythingArrives(t *testing.T) {
 	a.peer.SendPermitResult("nobody", lane, result)
 }
 
+// What a node that stops has said before is heard.
+func TestLastWords(t *testing.T) {
+	for i := range 20 { // who is quicker is a matter of luck
+		t.Run("", func(t *testing.T) {
+			a, b, c := cluster(t)
+			for shard := range i {
+				c.peer.HandOver([]int{shard})
+			}
+			c.peer.Stop()
+			for shard := range i {
+				a.wait(fmt.Sprintf("handover [%d]", shard))
+				b.wait(fmt.Sprintf("handover [%d]", shard))
+			}
+		})
+	}
+}
+
 func TestANodeThatComesBack(t *testing.T) {
 	a, b, c := cluster(t)
 	b.stop()

@@ -73,9 +73,18 @@ func (s *server) Link(stream servedStream) error {
 	case err := <-ended:
 		return err
 	case <-p.ctx.Done():
-		return errStopping
 	}
+	stuck := time.NewTimer(lastWordsTimeout)
+	defer stuck.Stop()
+	select {
+	case <-ended:
+	case <-stuck.C:
+	}
+	return errStopping
 }
+
+// lastWordsTimeout is how long a node that stops waits for a peer that takes nothing.
+const lastWordsTimeout = time.Second
 
 var errStopping = status.Error(codes.Unavailable, "this node stops")
 
@@ -171,18 +180,22 @@ func (p *Peer) handle(node string, m *fermatav1.LinkRequest) {
 	}
 }
 
+// writeServed sends what is queued, until the stream ends, or this node stops and all is
+// sent: shards that it has handed over are taken at once by those who hear of it.
 func (p *Peer) writeServed(stream servedStream, l *served) error {
-	for {
+	for p.ctx.Err() == nil || len(l.out) > 0 {
 		select {
 		case m := <-l.out:
 			if err := stream.Send(m); err != nil {
 				return err
 			}
 			p.metrics.sent.WithLabelValues(responseKind(m)).Inc()
+		case <-p.ctx.Done(): // the condition looks at what is left
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}
 	}
+	return errStopping
 }
 
 func responseKind(m *fermatav1.LinkResponse) string {
