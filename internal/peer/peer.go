@@ -106,8 +106,8 @@ func (p *Peer) retire(l *link) bool {
 	return true
 }
 
-// Stop ends all links and waits for their goroutines. It may be called more than
-// once.
+// Stop ends all links, those that peers dialled when what was said there has gone out or
+// after a second, and waits for their goroutines. It may be called more than once.
 func (p *Peer) Stop() {
 	p.mu.Lock()
 	p.stopped = true
