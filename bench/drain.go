@@ -222,9 +222,9 @@ func (l backlog) kept(j *client.Job) *client.Job {
 	return j
 }
 
-// onceJob is a one-time job, due at a whole millisecond.
+// onceJob is a one-time job. It is due to the nanosecond, so that a start which is early by
+// the rounding of times counts as early.
 func onceJob(class record.Class, i int, due time.Time) *client.Job {
-	due = due.Truncate(time.Millisecond)
 	return &client.Job{Handler: load.Handler, Payload: record.Payload(class, i, due, payloadSize), Schedule: client.Once(due)}
 }
 

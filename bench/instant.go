@@ -82,6 +82,9 @@ const (
 	probes      = int((probeBefore + probeAfter) / probeEvery)
 )
 
+// odd makes an instant one that is no whole millisecond, as those of users are.
+const odd = 456_789 * time.Nanosecond
+
 // nextSecond is a whole second, which is what asynq can tell, not before an instant.
 func nextSecond(t time.Time) time.Time {
 	return t.Add(time.Second - time.Nanosecond).Truncate(time.Second)
@@ -98,7 +101,7 @@ func instantFermata(ctx context.Context, r *runner, n, slots int, begin beginFun
 	if err := b.connect(ctx); err != nil {
 		return nil, err
 	}
-	at := nextSecond(begin(n))
+	at := nextSecond(begin(n)).Add(odd)
 	if err := b.cluster.Register(ctx, classCrowd, n, 4, func(i int) *client.Job { return onceJob(classCrowd, i, at) }); err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ func (l pace) jobs() int { return l.rate * int(l.over/time.Second) }
 func (l pace) dues(first time.Time) []time.Time {
 	out := make([]time.Time, l.jobs())
 	for i := range out {
-		out[i] = first.Add(rand.N(l.over)).Truncate(time.Millisecond)
+		out[i] = first.Add(rand.N(l.over))
 	}
 	return out
 }

@@ -192,7 +192,7 @@ func (s *scheduleFlags) rule(changed func(string) bool, now time.Time, location 
 		if s.in < 0 {
 			return nil, usagef("--in %v: must not be negative", s.in)
 		}
-		return client.Once(now.Add(s.in).Truncate(time.Millisecond)), nil
+		return client.Once(now.Add(s.in)), nil
 	}
 	return nil, nil
 }

@@ -106,10 +106,10 @@ func (h *hintFlags) hint(changed func(string) bool, now time.Time) (*client.Hint
 		}
 	}
 	if changed("in") {
-		hint.NextRunTime = timestamppb.New(now.Add(h.in).Truncate(time.Millisecond))
+		hint.NextRunTime = timestamppb.New(now.Add(h.in))
 	}
 	if changed("for") {
-		hint.ExpireTime = timestamppb.New(now.Add(h.life).Truncate(time.Millisecond))
+		hint.ExpireTime = timestamppb.New(now.Add(h.life))
 	}
 	if changed("every") {
 		hint.Interval = durationpb.New(h.every)

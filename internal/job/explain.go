@@ -166,7 +166,7 @@ func (e *explainer) after() string {
 // jitterOf shows by how much a delay differs from the one before jitter. A wait
 // that is not that delay was made by something else, and shows nothing.
 func jitterOf(waitMS int64, got, plain time.Duration) string {
-	if plain <= 0 || got == plain || waitMS != got.Milliseconds() {
+	if plain <= 0 || got == plain || waitMS != RoundUpMS(got) {
 		return ""
 	}
 	return fmt.Sprintf(" (jitter %+.1f %%)", 100*(float64(got)/float64(plain)-1))

@@ -55,7 +55,7 @@ func (c *Compiled) next(s *State, now int64, p passed) occurrence {
 		if s.LastNominal != 0 {
 			return occurrence{}
 		}
-		at := c.Schedule.At.UnixMilli()
+		at := schedule.RoundUp(c.Schedule.At).UnixMilli()
 		if due, ok := c.hinted(s, now, p.since); ok {
 			return occurrence{nominal: min(at, due), due: due, source: DelayHint, clean: true, ok: true}
 		}
@@ -332,5 +332,14 @@ func (c *Compiled) Probing(s State, now int64) bool {
 
 // addMS adds a delay, saturating at the last instant of a region.
 func addMS(ms int64, d time.Duration) int64 {
-	return min(ms+max(0, d.Milliseconds()), NeverMS)
+	return min(ms+max(0, RoundUpMS(d)), NeverMS)
+}
+
+// RoundUpMS is a duration in milliseconds, rounded up: who waits so long waits no shorter.
+func RoundUpMS(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d > time.Duration(ms)*time.Millisecond {
+		ms++
+	}
+	return ms
 }

@@ -481,3 +481,17 @@ func TestTheThirdStartStandsApart(t *testing.T) {
 		t.Errorf("explained as %+v", r)
 	}
 }
+
+// A wait that is no whole number of milliseconds is not cut short.
+func TestDelaysAreRoundedUp(t *testing.T) {
+	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, -time.Second: -1000, 1<<63 - 1: 9223372036855} {
+		if got := RoundUpMS(d); got != want {
+			t.Errorf("%v is %d ms, want %d", d, got, want)
+		}
+	}
+	d := def()
+	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(5000).Add(1)}
+	if s := New(compile(t, d), 1000).State; s.Due != 5001 || s.Nominal != 5001 {
+		t.Errorf("once at %v: nominal %d, due %d", d.Schedule.At, s.Nominal, s.Due)
+	}
+}

@@ -71,7 +71,7 @@ func (v *violations) instant(field string, t time.Time) {
 	if t.IsZero() {
 		return
 	}
-	ms := t.UnixMilli()
+	ms := schedule.RoundUp(t).UnixMilli()
 	v.check(ms > 0 && ms < NeverMS, field, "must lie after 1970-01-01T00:00:00Z and before 2109-05-15T07:35:11Z")
 }
 

@@ -217,7 +217,7 @@ func messagesOf(m *storagev1.Definition) []proto.Message {
 func encodeSchedule(s schedule.Spec) *storagev1.Schedule {
 	return &storagev1.Schedule{
 		Kind:       uint32(s.Kind),
-		AtMs:       unixMS(s.At),
+		AtMs:       unixMS(schedule.RoundUp(s.At)),
 		EveryMs:    s.Every.Milliseconds(),
 		FixedDelay: s.FixedDelay,
 		Cron:       s.Cron,
@@ -225,8 +225,8 @@ func encodeSchedule(s schedule.Spec) *storagev1.Schedule {
 		Seconds:    s.Seconds,
 		Gap:        uint32(s.Gap),
 		Repeat:     uint32(s.Repeat),
-		StartMs:    unixMS(s.StartAt),
-		EndMs:      unixMS(s.EndAt),
+		StartMs:    unixMS(schedule.RoundUp(s.StartAt)),
+		EndMs:      unixMS(schedule.RoundDown(s.EndAt)),
 		Exclude:    encodeExclusions(s.Exclude),
 		JitterMs:   s.Jitter.Milliseconds(),
 		MaxRuns:    uint32(s.MaxRuns),
@@ -258,7 +258,7 @@ func encodeExclusions(e schedule.Exclusions) *storagev1.Exclusions {
 	}
 	m := &storagev1.Exclusions{Cron: e.Cron, Dates: e.Dates, Windows: e.Windows}
 	for _, p := range e.Periods {
-		m.Periods = append(m.Periods, &storagev1.Period{FromMs: unixMS(p.From), ToMs: unixMS(p.To)})
+		m.Periods = append(m.Periods, &storagev1.Period{FromMs: unixMS(schedule.RoundUp(p.From)), ToMs: unixMS(schedule.RoundUp(p.To))})
 	}
 	return m
 }

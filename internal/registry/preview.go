@@ -143,7 +143,7 @@ func (v previewed) projected(times []job.PreviewTime, count int) []time.Time {
 	for len(out) < count && (end.IsZero() || at.Before(end)) {
 		out = append(out, at)
 		failures++
-		at = at.Add(c.EffectiveInterval(failures))
+		at = schedule.RoundUp(at.Add(c.EffectiveInterval(failures)))
 		if at.UnixMilli() >= job.NeverMS {
 			break
 		}

@@ -212,7 +212,7 @@ func lastPart(name string) string { return name[strings.LastIndexByte(name, '/')
 
 // millis reads an instant as Unix milliseconds, 0 where it is unset.
 func (r *reader) millis(field string, t *timestamppb.Timestamp) int64 {
-	at := r.instant(field, "", t)
+	at := r.end(field, "", t)
 	if at.IsZero() {
 		return 0
 	}

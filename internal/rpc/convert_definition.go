@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/policypb"
+	"github.com/fermata-io/fermata/internal/schedule"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -39,15 +40,27 @@ func (r *reader) duration(message, field string, d *durationpb.Duration, byDefau
 	return d.AsDuration()
 }
 
-// instant reads a timestamp with the precision that is stored; unset is zero.
-func (r *reader) instant(message, field string, t *timestamppb.Timestamp) time.Time {
+// begin reads a time at which something may begin, rounded up to the precision that is
+// stored; unset is zero.
+func (r *reader) begin(message, field string, t *timestamppb.Timestamp) time.Time {
+	return schedule.RoundUp(r.exact(message, field, t))
+}
+
+// end reads a time at which something ends, rounded down to the precision that is stored;
+// unset is zero.
+func (r *reader) end(message, field string, t *timestamppb.Timestamp) time.Time {
+	return schedule.RoundDown(r.exact(message, field, t))
+}
+
+// exact reads a timestamp as it is given; unset is zero.
+func (r *reader) exact(message, field string, t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
 	}
 	if err := t.CheckValid(); err != nil {
 		r.refuse(message+field, "is not a valid timestamp")
 	}
-	return t.AsTime().Truncate(time.Millisecond)
+	return t.AsTime()
 }
 
 // definition reads a job. Unset fields get the defaults that job.proto names.

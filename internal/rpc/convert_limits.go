@@ -38,13 +38,13 @@ func lockToPB(l job.Lock) *fermatav1.Lock {
 func (r *reader) hint(field string, h *fermatav1.Hint) job.Hint {
 	out := job.Hint{
 		Source:     hintSources.model(h.GetSource()),
-		IntervalMS: r.duration(field, ".interval", h.GetInterval(), 0).Milliseconds(),
+		IntervalMS: job.RoundUpMS(r.duration(field, ".interval", h.GetInterval(), 0)),
 		Reason:     h.GetReason(),
 	}
-	if t := r.instant(field, ".next_run_time", h.GetNextRunTime()); !t.IsZero() {
+	if t := r.begin(field, ".next_run_time", h.GetNextRunTime()); !t.IsZero() {
 		out.AtMS = t.UnixMilli()
 	}
-	if t := r.instant(field, ".expire_time", h.GetExpireTime()); !t.IsZero() {
+	if t := r.begin(field, ".expire_time", h.GetExpireTime()); !t.IsZero() {
 		out.UntilMS = t.UnixMilli()
 	}
 	return out

@@ -11,8 +11,8 @@ import (
 
 func (r *reader) schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 	spec := schedule.Spec{
-		StartAt: r.instant(field, ".start_time", s.GetStartTime()),
-		EndAt:   r.instant(field, ".end_time", s.GetEndTime()),
+		StartAt: r.begin(field, ".start_time", s.GetStartTime()),
+		EndAt:   r.end(field, ".end_time", s.GetEndTime()),
 		Exclude: r.exclusions(field+".exclusions", s.GetExclusions()),
 		Jitter:  r.duration(field, ".jitter", s.GetJitter(), 0),
 		MaxRuns: int(s.GetMaxRuns()),
@@ -31,7 +31,7 @@ func (r *reader) schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 		spec.Gap, spec.Repeat = gaps.model(rule.Cron.GetDstGap()), repeats.model(rule.Cron.GetDstRepeat())
 	case *fermatav1.Schedule_Once:
 		spec.Kind = schedule.KindOnce
-		spec.At = r.instant(field, ".once", rule.Once)
+		spec.At = r.begin(field, ".once", rule.Once)
 	}
 	if zone != "" && spec.Kind != schedule.KindInterval {
 		r.refuse(field+".exclusions.time_zone", "only for an interval schedule; a cron schedule has cron.time_zone")
@@ -47,10 +47,13 @@ func (r *reader) exclusions(field string, e *fermatav1.Exclusions) schedule.Excl
 	}
 	for i, p := range e.GetPeriods() {
 		at := fmt.Sprintf("%s.periods[%d]", field, i)
-		out.Periods = append(out.Periods, schedule.Period{
-			From: r.instant(at, ".start_time", p.GetStartTime()),
-			To:   r.instant(at, ".end_time", p.GetEndTime()),
-		})
+		from, to := r.exact(at, ".start_time", p.GetStartTime()), r.exact(at, ".end_time", p.GetEndTime())
+		if !to.After(from) {
+			r.refuse(at, "ends before it begins")
+		}
+		// Nominal times are whole milliseconds: those from either time on are the same as
+		// those from the next millisecond on.
+		out.Periods = append(out.Periods, schedule.Period{From: schedule.RoundUp(from), To: schedule.RoundUp(to)})
 	}
 	return out
 }

@@ -33,10 +33,10 @@ func (s *jobService) BackfillJob(ctx context.Context, q *fermatav1.BackfillJobRe
 	if p := q.GetOverlapPolicy(); p != fermatav1.OverlapPolicy_OVERLAP_POLICY_UNSPECIFIED {
 		request.Overlap = overlaps.model(p)
 	}
-	if t := r.instant("start_time", "", q.GetStartTime()); !t.IsZero() {
+	if t := r.begin("start_time", "", q.GetStartTime()); !t.IsZero() {
 		request.FromMS = t.UnixMilli()
 	}
-	if t := r.instant("end_time", "", q.GetEndTime()); !t.IsZero() {
+	if t := r.end("end_time", "", q.GetEndTime()); !t.IsZero() {
 		request.ToMS = t.UnixMilli()
 	}
 	if err := r.err(); err != nil {

@@ -17,7 +17,7 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 	var r reader
 	p := job.PreviewRequest{
 		Schedule: r.schedule("schedule", q.GetSchedule()),
-		After:    r.instant("after", "", q.GetAfter()),
+		After:    r.end("after", "", q.GetAfter()),
 		Count:    int(q.GetCount()),
 	}
 	if policy := q.GetBackoffPolicy(); policy != nil {

@@ -38,7 +38,7 @@ func Compile(s Spec, anchor time.Time, seed uint64) (*Schedule, error) {
 		p.add("kind", "unknown kind %d", s.Kind)
 	}
 	if p.err() == nil && c.exclude != nil {
-		if _, ok := c.Next(instant(max(millis(anchor), c.start) - 1)); !ok {
+		if _, ok := c.Next(instant(max(millisUp(anchor), c.start) - 1)); !ok {
 			p.add("exclude", "leaves no nominal time")
 		}
 	}
@@ -90,10 +90,10 @@ func checkForeign(s Spec, p *problems) {
 
 func (s *Schedule) window(spec Spec, p *problems) {
 	if !spec.StartAt.IsZero() {
-		s.start = checkedMillis("start_at", spec.StartAt, p)
+		s.start = checkedMillis("start_at", RoundUp(spec.StartAt), p)
 	}
 	if !spec.EndAt.IsZero() {
-		s.end = checkedMillis("end_at", spec.EndAt, p)
+		s.end = checkedMillis("end_at", RoundDown(spec.EndAt), p)
 	}
 	if s.end <= s.start {
 		p.add("end_at", "not after start_at")
@@ -113,7 +113,7 @@ func (s *Schedule) once(spec Spec, p *problems) {
 		p.add("at", "required for kind once")
 		return
 	}
-	s.at = checkedMillis("at", spec.At, p)
+	s.at = checkedMillis("at", RoundUp(spec.At), p)
 	if s.at < s.start || s.at >= s.end {
 		p.add("at", "outside start_at and end_at")
 	}
@@ -133,7 +133,7 @@ func (s *Schedule) interval(field string, every time.Duration, spec Spec, anchor
 	s.every = every.Milliseconds()
 	s.delay = spec.FixedDelay
 	if spec.StartAt.IsZero() {
-		s.first = millis(anchor) + s.every
+		s.first = millisUp(anchor) + s.every
 	} else {
 		s.first = s.start
 	}
@@ -155,7 +155,7 @@ func (s *Schedule) cron(spec Spec, anchor time.Time, p *problems) {
 		s.interval("cron[0]", every, spec, anchor, p)
 		return
 	}
-	from := max(millis(anchor), s.start)
+	from := max(millisUp(anchor), s.start)
 	for i, text := range spec.Cron {
 		r, err := compileRule(text, spec, zone, from, s.seed)
 		if err != nil {

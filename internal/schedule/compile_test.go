@@ -105,7 +105,7 @@ func TestCompileAccepts(t *testing.T) {
 		{"none", Spec{}, KindNone, ""},
 		{"once", Spec{Kind: KindOnce, At: at}, KindOnce, "2026-06-01T00:00:00Z"},
 		{"once in the past", Spec{Kind: KindOnce, At: created}, KindOnce, ""},
-		{"once in any zone, cut to ms", Spec{Kind: KindOnce, At: at.Add(1999999).In(time.FixedZone("", 3600))}, KindOnce, "2026-06-01T00:00:00.001Z"},
+		{"once in any zone, rounded up to ms", Spec{Kind: KindOnce, At: at.Add(1999999).In(time.FixedZone("", 3600))}, KindOnce, "2026-06-01T00:00:00.002Z"},
 		{"every", cronIn("Europe/Berlin", vixie, "@every 1h30m"), KindInterval, "2026-01-01T01:30:00Z"},
 		{"every, spaced", cronIn("", vixie, " @every  250ms "), KindInterval, "2026-01-01T00:00:00.25Z"},
 		{"yearly", cronIn("", vixie, "@yearly"), KindCron, "2027-01-01T00:00:00Z"},

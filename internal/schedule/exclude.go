@@ -89,8 +89,8 @@ func compileExclusions(s Spec, zone *time.Location, seed uint64, p *problems) *e
 	}
 	for i, period := range s.Exclude.Periods {
 		field := fmt.Sprintf("exclude.periods[%d]", i)
-		from, to := checkedMillis(field, period.From, p), checkedMillis(field, period.To, p)
-		if to <= from {
+		from, to := checkedMillis(field, RoundUp(period.From), p), checkedMillis(field, RoundUp(period.To), p)
+		if !period.To.After(period.From) {
 			p.add(field, "ends before it begins")
 		}
 		e.periods = append(e.periods, [2]int64{from, to})

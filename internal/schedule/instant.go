@@ -15,6 +15,24 @@ var (
 	maxTime = time.UnixMilli(maxInstant)
 )
 
+// RoundUp is the first whole millisecond that is not before t. Times at which something
+// may begin are rounded so: nothing begins before the time that was given.
+func RoundUp(t time.Time) time.Time {
+	if down := RoundDown(t); down.Before(t) {
+		return down.Add(time.Millisecond)
+	}
+	return t
+}
+
+// RoundDown is the last whole millisecond that is not after t. Times at which something
+// ends are rounded so.
+func RoundDown(t time.Time) time.Time {
+	return t.Add(-time.Duration(t.Nanosecond()) % time.Millisecond)
+}
+
+// millisUp rounds t up to a millisecond.
+func millisUp(t time.Time) int64 { return millis(RoundUp(t)) }
+
 // millis rounds t down to a millisecond. What lies outside the supported years
 // becomes the nearest instant that is outside too.
 func millis(t time.Time) int64 {

@@ -83,7 +83,8 @@ func name(i int, names ...string) string {
 }
 
 // Spec is a schedule as stored and sent. Fields of another kind must be zero.
-// Instants are used with millisecond precision (truncated).
+// Instants are used as whole milliseconds: EndAt rounded down, all others rounded up, so
+// that nothing begins before the time that was given and nothing nominal at the end or later.
 type Spec struct {
 	Kind Kind
 

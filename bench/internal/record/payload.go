@@ -10,20 +10,20 @@ import (
 )
 
 // head is the length of what a payload must hold: class, index, due time.
-const head = 1 + 10 + 16
+const head = 1 + 10 + 19
 
 // Class groups the jobs of a measurement that are told apart: 0 to 25.
 type Class uint8
 
 // Payload makes the input of the i-th job of a class: it names the job and when it
-// is due (zero: not told), and is filled up to size bytes, at least 27.
+// is due to the nanosecond (zero: not told), and is filled up to size bytes, at least 30.
 func Payload(c Class, i int, due time.Time, size int) []byte {
-	micros := int64(0)
+	nanos := int64(0)
 	if !due.IsZero() {
-		micros = due.UnixMicro()
+		nanos = due.UnixNano()
 	}
 	b := make([]byte, max(size, head))
-	copy(b, fmt.Sprintf("%c%010d%016d", 'a'+rune(c), i, micros))
+	copy(b, fmt.Sprintf("%c%010d%019d", 'a'+rune(c), i, nanos))
 	for i := head; i < len(b); i++ {
 		b[i] = byte('a' + i%26)
 	}
@@ -43,12 +43,12 @@ func parse(b []byte) (c Class, i int, due time.Time, err error) {
 	if i, err = strconv.Atoi(string(b[1:11])); err != nil {
 		return 0, 0, due, errPayload
 	}
-	micros, err := strconv.ParseInt(string(b[11:head]), 10, 64)
+	nanos, err := strconv.ParseInt(string(b[11:head]), 10, 64)
 	if err != nil {
 		return 0, 0, due, errPayload
 	}
-	if micros != 0 {
-		due = time.UnixMicro(micros)
+	if nanos != 0 {
+		due = time.Unix(0, nanos)
 	}
 	return Class(b[0] - 'a'), i, due, nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestPayload(t *testing.T) {
-	due := time.UnixMicro(1_800_000_000_123_456)
+	due := time.Unix(0, 1_800_000_000_123_456_789)
 	b := Payload(2, 4711, due, 200)
 	c, i, told, err := parse(b)
 	if len(b) != 200 || err != nil || c != 2 || i != 4711 || !told.Equal(due) {

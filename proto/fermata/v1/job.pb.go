@@ -1257,6 +1257,7 @@ type Hint struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Source Hint_Source            `protobuf:"varint,1,opt,name=source,proto3,enum=fermata.v1.Hint_Source" json:"source,omitempty"`
 	// When the next run is due, at most a minute ago and 30 days ahead; used once.
+	// Rounded up to the millisecond, as expire_time.
 	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
 	// Takes the place of the interval, backed off or not: the cluster's min_interval
 	// (default 5 s) to 30 days.
@@ -1789,8 +1790,9 @@ type Schedule struct {
 	//	*Schedule_Once
 	Rule isSchedule_Rule `protobuf_oneof:"rule"`
 	// No nominal time before it. Also the anchor of an interval. Default: creation.
+	// Rounded up to the millisecond.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// No nominal time at or after it. Default: none.
+	// No nominal time at or after it. Default: none. Rounded down to the millisecond.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Nominal times that do not count.
 	Exclusions *Exclusions `protobuf:"bytes,6,opt,name=exclusions,proto3" json:"exclusions,omitempty"`
@@ -1917,7 +1919,7 @@ type Schedule_Cron struct {
 }
 
 type Schedule_Once struct {
-	// Runs once.
+	// Runs once, not before this time, which is rounded up to the millisecond.
 	Once *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=once,proto3,oneof"`
 }
 
@@ -2661,6 +2663,8 @@ func (x *Run) GetTraceId() string {
 	return ""
 }
 
+// Both ends are rounded up to the millisecond, which takes out the same nominal
+// times as the ends given.
 type Exclusions_Period struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`

@@ -903,7 +903,8 @@ type BackfillJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Nominal times from start_time (inclusive) to end_time (exclusive), both in the
-	// past, at most 10,000 of them.
+	// past, at most 10,000 of them. The start is rounded up to the millisecond, the end
+	// down.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	EndTime   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// OVERLAP_POLICY_BUFFER_ALL, the default: one after the other, and never beside
