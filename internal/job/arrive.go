@@ -105,7 +105,7 @@ func (t *transition) overtaken(token uint64) bool {
 	switch {
 	case t.Cancel || t.Deleting:
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
-	case t.manualWaits() || t.edited():
+	case t.edited():
 		t.supersede(run)
 	default:
 		return false

@@ -104,6 +104,9 @@ func (t *transition) putAside(token uint64, corrupt error) error {
 		t.decision(Applied)
 		return corrupt
 	}
+	if t.manualWaits() {
+		t.notice(Notice{Kind: RunCancelled, RunID: ManualRunID(t.Pending), Trigger: TriggerManual, Reason: DeadCorrupt})
+	}
 	t.clearRun()
 	t.Pending = ""
 	t.Region = RegionDead

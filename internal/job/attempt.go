@@ -195,7 +195,7 @@ func (t *transition) lose(ev Lose) Answer {
 		t.LastError = "leased " + strconv.Itoa(lease.UndeliveredBound) + " times in a row without reaching a worker"
 		t.runFailed(run, OutcomeQuarantined, Notice{Kind: RunQuarantined, Reason: DeadUndelivered, Error: t.LastError}, 0)
 	default:
-		t.again(run)
+		t.again()
 		t.standApart()
 	}
 	return t.decision(Applied)
@@ -220,24 +220,36 @@ func (t *transition) giveBack(ev Return) Answer {
 		return t.lose(Lose(ev))
 	}
 	t.notice(Notice{Kind: AttemptReturned, Attempt: t.Attempt + 1})
-	run := t.run(Settle{Token: ev.Token}, t.Attempt)
 	if t.Cancel || t.Deleting {
+		run := t.run(Settle{Token: ev.Token}, t.Attempt)
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	} else {
-		t.again(run)
+		t.again()
 	}
 	return t.decision(Applied)
 }
 
-// again makes the same attempt due once more, in its old place in the order. It
-// gives way to a manual run that waits, and to the run of an edited schedule.
-func (t *transition) again(run Run) {
-	if t.manualWaits() || t.edited() {
-		t.supersede(run)
-		return
-	}
+// again makes the same attempt due once more, in its old place in the order. A manual run
+// that waits for the run goes on waiting, and a schedule that was edited meanwhile follows
+// it: only a run that has failed is superseded.
+func (t *transition) again() {
 	t.Acked, t.Epoch = false, 0
 	t.place()
+	t.releaseManual()
+}
+
+// releaseManual makes the waiting manual run a record of its own where a pause keeps the run
+// that it waits for from starting: a pause does not hold back what people ask for.
+func (t *transition) releaseManual() {
+	if t.Region == RegionPaused && t.manualWaits() && t.spawn == nil && t.freeSlot() >= 0 {
+		t.spawnManual(t.Pending, t.PendingMode)
+	}
+}
+
+// interrupted tells whether the current run waits to start again after the loss of a worker,
+// or is what an edited schedule has left to finish. Such a run gives way to nothing.
+func (t *transition) interrupted() bool {
+	return t.HasRun() && !t.Live() && (t.Losses+t.Unacked > 0 || t.edited())
 }
 
 // manualWaits tells whether a manual run waits for this one.

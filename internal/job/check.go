@@ -25,7 +25,7 @@ func (s State) Check() error {
 		return fmt.Errorf("manual run without a request id")
 	case !s.HasRun() && (s.Attempt != 0 || s.Losses != 0 || (s.Pending != "" && s.Waiting == 0)):
 		return fmt.Errorf("remains of a run in region %s", s.Region)
-	case !s.Live() && (s.Cancel || s.Acked || (s.Pending != "" && s.Waiting == 0) || (s.Deleting && s.Children == 0)):
+	case !s.Live() && (s.Cancel || s.Acked || (s.Deleting && s.Children == 0)):
 		return fmt.Errorf("marks of a live run in region %s", s.Region)
 	case s.Started&^s.Children != 0:
 		return fmt.Errorf("runs have begun in slots that are free: %b of %b", s.Started, s.Children)

@@ -109,12 +109,27 @@ func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, 
 		s.Acked = false
 		take(Decide(c, s, Return{Token: s.Token}, now))
 	}
+	if s.Pending != "" && s.Waiting == 0 {
+		take(setManualAside(c, s, now))
+	}
 	rest := make([]Child, 0, len(kept))
 	for slot, run := range kept {
 		rest = append(rest, Child{Slot: slot, State: timeless(run)})
 	}
 	slices.SortFunc(rest, func(a, b Child) int { return a.Slot - b.Slot })
 	return timeless(s), rest, true
+}
+
+// setManualAside makes the manual run that waits behind the job's own a record of its own,
+// which is the only way in which a checkpoint keeps it.
+func setManualAside(c *Compiled, s State, now int64) Decision {
+	d := Decision{State: s}
+	t := d.begin(c, now)
+	if t.freeSlot() >= 0 {
+		t.spawnManual(t.Pending, t.PendingMode)
+	}
+	t.decision(Applied)
+	return d
 }
 
 // timeless is a state without what only one cluster knows.

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ func steps(edit *Compiled) []step {
 		{"pause", always, func(w *walker) { w.on(Pause{Note: "n"}) }},
 		{"resume", always, func(w *walker) { w.on(Resume{}) }},
 		{"run", always, func(w *walker) { w.on(RunNow{RequestID: fmt.Sprint(w.s.Revision)}) }},
+		{"cancel the waiting", func(s State) bool { return s.Pending != "" }, func(w *walker) { w.on(CancelRun{RunID: ManualRunID(w.s.Pending)}) }},
 		{"cancel", func(s State) bool { return s.HasRun() }, func(w *walker) { w.on(CancelRun{RunID: w.s.RunID()}) }},
 		{"edit", always, func(w *walker) { w.on(Update{New: edit}) }},
 		{"delete", always, func(w *walker) { w.on(Delete{}) }},
@@ -64,8 +66,8 @@ func TestEverySequenceOfEventsKeepsTheInvariants(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			visited := 0
 			all := steps(compile(t, edited))
-			var explore func(w walker, path []string)
-			explore = func(w walker, path []string) {
+			var explore func(w walker, path []string, asked askedRuns)
+			explore = func(w walker, path []string, asked askedRuns) {
 				if len(path) == depth {
 					return
 				}
@@ -80,12 +82,16 @@ func TestEverySequenceOfEventsKeepsTheInvariants(t *testing.T) {
 					if err := spanning(before, next); err != nil {
 						t.Fatalf("%v after %v then %s\nbefore %+v\nafter  %+v", err, path, s.name, before, next.s)
 					}
+					kept, err := asked.after(before, next)
+					if err != nil {
+						t.Fatalf("%v after %v then %s\nbefore %+v\nafter  %+v", err, path, s.name, before, next.s)
+					}
 					if !next.last.Delete {
-						explore(next, append(path[:len(path):len(path)], s.name))
+						explore(next, append(path[:len(path):len(path)], s.name), kept)
 					}
 				}
 			}
-			explore(*walk(t, d), nil)
+			explore(*walk(t, d), nil, nil)
 			t.Logf("%d transitions", visited)
 		})
 	}
@@ -113,4 +119,44 @@ func spanning(before State, w walker) error {
 		return fmt.Errorf("a nominal time that ran is planned again")
 	}
 	return nil
+}
+
+// askedRuns are the ids of the manual runs that were acknowledged and have not ended.
+type askedRuns []string
+
+// after tells which of them are left after a step. One that was acknowledged ends in
+// succeeded, dead, quarantined or cancelled by request, or it has begun.
+func (asked askedRuns) after(before State, w walker) (kept askedRuns, err error) {
+	if w.last.Delete || w.s.Deleting { // which is by request
+		return nil, nil
+	}
+	for _, id := range asked {
+		switch {
+		case stands(&w.s, id), w.last.Spawn != nil && stands(&w.last.Spawn.State, id):
+			kept = append(kept, id)
+		case before.RunID() == id && (before.Attempt+before.Losses > 0 || before.Live() && w.s.SettledToken == before.Token): // it has begun
+		case endedWell(w.last.Notices, id):
+		default:
+			return nil, fmt.Errorf("the manual run %s was acknowledged and has vanished", id)
+		}
+	}
+	for _, request := range w.s.Recent {
+		if id := ManualRunID(request); w.last.Answer == Applied && !slices.Contains(before.Recent, request) {
+			kept = append(kept, id)
+		}
+	}
+	return kept, nil
+}
+
+// stands tells whether a run is current or waits.
+func stands(s *State, id string) bool {
+	return s.HasRun() && s.RunID() == id || s.Pending != "" && ManualRunID(s.Pending) == id
+}
+
+// endedWell tells whether one of the notices ends a run for a reason that it may end for.
+func endedWell(told []Notice, id string) bool {
+	return slices.ContainsFunc(told, func(n Notice) bool {
+		ended := n.Kind == RunSucceeded || n.Kind == RunDead || n.Kind == RunQuarantined || n.Kind == RunCancelled && n.Reason == "requested"
+		return ended && n.RunID == id
+	})
 }

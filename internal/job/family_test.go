@@ -26,6 +26,8 @@ type family struct {
 	gone     bool
 	story    []string
 	fault    error
+	asked    askedRuns // that were acknowledged, and have neither begun nor ended
+	told     []Notice  // of the last step
 }
 
 func newFamily(t testing.TB, d Definition) *family {
@@ -37,6 +39,7 @@ func (f *family) clone() *family {
 	n := *f
 	n.children, n.live = maps.Clone(f.children), maps.Clone(f.live)
 	n.letters, n.story = slices.Clone(f.letters), slices.Clone(f.story)
+	n.asked, n.told = slices.Clone(f.asked), nil
 	return &n
 }
 
@@ -51,6 +54,7 @@ func (f *family) store(d Decision, token uint64) {
 	if !d.Changed {
 		return
 	}
+	f.told = append(f.told, d.Notices...)
 	if d.State.Revision != f.parent.Revision+1 {
 		f.fail("the parent's revision went from %d to %d", f.parent.Revision, d.State.Revision)
 	}
@@ -95,9 +99,11 @@ func (f *family) lease() {
 	f.now = max(f.now, f.parent.Due)
 	f.token++
 	f.parent = f.parent.Leased(f.token)
+	leased := f.parent
 	d := f.on(Arrive{Token: f.token})
 	if d.Arrival == ArrivalStart || d.Arrival == ArrivalSpawn {
 		f.live[f.token] = true
+		f.begins(leased.RunID())
 	}
 	for _, slot := range d.CancelChildren {
 		run := f.children[slot]
@@ -115,7 +121,32 @@ func (f *family) leaseChild(slot int) {
 	f.children[slot] = child.Leased(f.token)
 	if f.onChild(slot, Arrive{Token: f.token}).Child.Arrival == ArrivalStart {
 		f.live[f.token] = true
+		f.begins(child.RunID())
 	}
+}
+
+func (f *family) begins(run string) {
+	f.asked = slices.DeleteFunc(f.asked, func(id string) bool { return id == run })
+}
+
+// ask asks for a manual run.
+func (f *family) ask(ev RunNow) {
+	if f.on(ev).Answer == Applied {
+		f.asked = append(f.asked, ManualRunID(ev.RequestID))
+	}
+}
+
+// vanished is an acknowledged manual run that has neither begun nor ended for a reason that
+// it may end for; "" is none.
+func (f *family) vanished() (id string) {
+	f.asked = slices.DeleteFunc(f.asked, func(run string) bool {
+		stays := stands(&f.parent, run) || f.first(func(s State) bool { return stands(&s, run) }) >= 0
+		if !stays && !endedWell(f.told, run) && !f.parent.Deleting {
+			id = run
+		}
+		return !stays
+	})
+	return id
 }
 
 func (f *family) fail(format string, args ...any) {
@@ -179,9 +210,9 @@ func familyActs(edit *Compiled) []act {
 		{"stop backfill", func(f *family) bool { return len(f.parent.Backfills) > 0 }, func(f *family) {
 			f.on(StopBackfill{ID: f.parent.Backfills[0].ID})
 		}},
-		{"run", anytime, func(f *family) { f.on(RunNow{RequestID: fmt.Sprint("r", f.parent.Revision)}) }},
+		{"run", anytime, func(f *family) { f.ask(RunNow{RequestID: fmt.Sprint("r", f.parent.Revision)}) }},
 		{"run, keep", anytime, func(f *family) {
-			f.on(RunNow{RequestID: fmt.Sprint("k", f.parent.Revision), Mode: ManualKeep})
+			f.ask(RunNow{RequestID: fmt.Sprint("k", f.parent.Revision), Mode: ManualKeep})
 		}},
 		{"redrive", func(f *family) bool { return len(f.letters) > 0 }, func(f *family) {
 			p := DecideChild(f.c, f.parent, f.letters[0], Redrive{}, f.now)
@@ -189,6 +220,15 @@ func familyActs(edit *Compiled) []act {
 				f.letters = f.letters[1:]
 			}
 			f.store(p.Parent, 0)
+		}},
+		{"lose", liveParent, func(f *family) {
+			delete(f.live, f.parent.Token)
+			f.parent.Acked = true
+			f.on(Lose{Token: f.parent.Token})
+		}},
+		{"return", liveParent, func(f *family) {
+			delete(f.live, f.parent.Token)
+			f.on(Return{Token: f.parent.Token})
 		}},
 		{"hold", liveParent, func(f *family) {
 			delete(f.live, f.parent.Token)
@@ -314,9 +354,12 @@ func (f *family) step(t fataler, a act) {
 	t.Helper()
 	before := f.parent
 	f.story = append(f.story, a.name)
+	f.told = nil
 	a.do(f)
 	err := f.check()
 	switch {
+	case err == nil && f.vanished() != "":
+		err = fmt.Errorf("an acknowledged manual run has vanished")
 	case err != nil || f.gone:
 	case f.parent.Runs < before.Runs || f.parent.Skipped < before.Skipped || f.parent.Dead < before.Dead:
 		err = fmt.Errorf("a total fell")

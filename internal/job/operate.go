@@ -20,6 +20,7 @@ func (t *transition) pause(ev Pause) Answer {
 	t.Paused, t.PauseNote = true, note
 	if t.Region == RegionDue {
 		t.place()
+		t.releaseManual()
 	}
 	t.notice(Notice{Kind: JobPaused, DueMS: t.Due, Reason: note})
 	return t.decision(Applied)
@@ -91,11 +92,12 @@ func (t *transition) runNow(ev RunNow) Answer {
 		return t.decision(Joined)
 	}
 	t.remember(ev.RequestID)
+	beside := ev.Mode != ManualReset && t.c.Schedule.Kind != schedule.KindOnce || t.Region == RegionPaused && t.interrupted()
 	switch {
-	case t.Live():
+	case t.Live(), t.interrupted() && !beside:
 		t.Pending, t.PendingMode = ev.RequestID, ev.Mode
 		t.called(ev.RequestID, ev.Trace)
-	case ev.Mode != ManualReset && t.c.Schedule.Kind != schedule.KindOnce:
+	case beside:
 		if t.freeSlot() < 0 {
 			return t.unchanged(TooMany, before)
 		}
@@ -185,7 +187,7 @@ func (t *transition) update(ev Update) Answer {
 	if t.editedSince(ev.Base) {
 		return t.unchanged(Stale, t.before())
 	}
-	d := *ev.New.Definition
+	d, older := *ev.New.Definition, t.edited()
 	rescheduled := !d.Schedule.Equal(t.c.Schedule)
 	d.Revision, d.UpdatedMS = t.c.Revision+1, t.now
 	d.UpdateRequestIDs = t.c.UpdateRequestIDs
@@ -215,7 +217,7 @@ func (t *transition) update(ev Update) Answer {
 	}
 	switch {
 	case t.Live():
-	case rescheduled && t.Trigger == TriggerSchedule && t.begun():
+	case rescheduled && t.Trigger == TriggerSchedule && (t.begun() || older):
 		t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
 		t.supersede(t.run(Settle{}, t.Attempt))
 		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})

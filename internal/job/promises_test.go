@@ -400,25 +400,34 @@ func TestAManualRunThatFindsNoRecordTakesTheNextPlace(t *testing.T) {
 	}
 }
 
-// A run that was to wait for others gives way to what was asked for meanwhile.
-func TestARunThatWouldWaitGivesWay(t *testing.T) {
-	for name, ev := range map[string]Event{"manual": RunNow{RequestID: "k"}, "cancel": CancelRun{}} {
+// A run that was to wait for others, or at a gate, ends if it was cancelled meanwhile. A
+// manual run that was asked for meanwhile goes on waiting for it.
+func TestARunThatIsHeldBackAndCancelledEnds(t *testing.T) {
+	waiting := func() *family {
 		d := def()
 		d.Overlap = OverlapCancelOther
 		f := newFamily(t, d)
 		f.lease() // a record of its own
 		f.now = f.parent.Due
 		f.parent = f.parent.Leased(77)
-		if c, ok := ev.(CancelRun); ok {
-			c.RunID = f.parent.RunID()
-			ev = c
-		}
-		f.on(ev)
-		if got := f.on(Arrive{Token: 77}); got.Arrival != ArrivalSkipped || len(got.CancelChildren) > 0 {
-			t.Errorf("%s: it answers %v", name, got.Arrival)
-		}
-		if err := f.parent.Check(); err != nil || f.parent.Pending != "" || f.parent.Cancel {
-			t.Errorf("%s: %v, %+v", name, err, f.parent)
+		return f
+	}
+	f := waiting()
+	f.on(CancelRun{RunID: f.parent.RunID()})
+	if got := f.on(Arrive{Token: 77}); got.Arrival != ArrivalSkipped || len(got.CancelChildren) > 0 {
+		t.Errorf("cancelled: it answers %v", got.Arrival)
+	}
+	if err := f.parent.Check(); err != nil || f.parent.Cancel {
+		t.Errorf("cancelled: %v, %+v", err, f.parent)
+	}
+
+	for name, ev := range map[string]Event{"others": Arrive{Token: 77}, "a gate": HoldBack{Token: 77, Reason: HeldLock, Key: "k", UntilMS: t0 + 3600_000}} {
+		f := waiting()
+		nominal := f.parent.Nominal
+		f.on(RunNow{RequestID: "k"})
+		got := f.on(ev)
+		if err := f.check(); err != nil || got.Ended != nil || f.parent.Pending != "k" || f.parent.Nominal != nominal || f.parent.Region != RegionDue {
+			t.Errorf("held by %s: %v, ended %+v, %+v", name, err, got.Ended, f.parent)
 		}
 	}
 }
