@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/ring"
 )
 
 // clockTrust is the longest round trip whose half may be the error of a comparison
@@ -34,7 +33,7 @@ func newGauges(n *Node) *gauges {
 		Name: "fermata_shards", Help: "Shards of the keyspace.",
 	}, func() float64 { return float64(n.cfg.Shards) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "fermata_shards_owned", Help: "Shards that this node should hold, by the members it sees.",
+		Name: "fermata_shards_owned", Help: "Shards that this node should hold, by the members that have a heartbeat in Redis.",
 	}, func() float64 { return float64(n.owned()) })
 	return &gauges{
 		unheld: f.NewGauge(prometheus.GaugeOpts{
@@ -52,13 +51,13 @@ func newGauges(n *Node) *gauges {
 	}
 }
 
-// owned counts the shards that the ring gives to this node.
+// owned counts the shards that this node should hold.
 func (n *Node) owned() int {
-	if n.gossip == nil {
+	if n.locks == nil {
 		return 0
 	}
 	owned := 0
-	for _, owner := range ring.Assign(n.gossip.View(), n.cfg.Shards) {
+	for _, owner := range n.locks.Owners() {
 		if owner == n.cfg.Name {
 			owned++
 		}

@@ -1,0 +1,93 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/membership"
+	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/redistest"
+)
+
+// TestMembersByGossipAloneHoldNothingUp has a holder of the gossip key join as one member, and
+// then as twelve, without Redis: the nodes keep all shards where they are.
+func TestMembersByGossipAloneHoldNothingUp(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	a := start(t, redis.URL(), "a")
+	b := start(t, redis.URL(), "b", a.GossipAddr())
+	sharedByTwo(t, a, b)
+	before := holders(t, a)
+	for i := range 12 {
+		joinByGossipAlone(t, fmt.Sprint("evil", i), a.GossipAddr())
+		if i == 0 || i == 11 {
+			keepsHolders(t, a, before)
+		}
+	}
+	for _, n := range []*node.Node{a, b} {
+		isReady(t, n)
+	}
+}
+
+// joinByGossipAlone has a member join that has neither Redis nor a peer address.
+func joinByGossipAlone(t *testing.T, name, addr string) {
+	t.Helper()
+	c, err := membership.New(membership.Options{
+		Name: name, BindAddr: "127.0.0.1", Join: []string{addr}, Label: "fermata",
+		GRPCAddr: "127.0.0.1:1", PeerAddr: "127.0.0.1:1", Process: "AAAAAAAAAAAAAAAAAAAAAA",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Stop() })
+	redistest.Eventually(t, time.Minute, name+" is a member", func(context.Context) error {
+		if n := len(c.View().Members); n < 3 {
+			return fmt.Errorf("it sees %d", n)
+		}
+		return nil
+	})
+}
+
+// sharedByTwo waits until two nodes hold half of the shards each.
+func sharedByTwo(t *testing.T, a, b *node.Node) {
+	t.Helper()
+	redistest.Eventually(t, time.Minute, "half of the shards on each", func(context.Context) error {
+		if x, y := a.Describe().ShardsHeld, b.Describe().ShardsHeld; x != 32 || y != 32 {
+			return fmt.Errorf("%d and %d", x, y)
+		}
+		return nil
+	})
+}
+
+// keepsHolders looks for longer than the ring needs to settle and locks to expire.
+func keepsHolders(t *testing.T, n *node.Node, before string) {
+	t.Helper()
+	end := time.Now().Add(10 * time.Second) // the lock's life is 6 s
+	redistest.Eventually(t, time.Minute, "ten seconds", func(context.Context) error {
+		if now := holders(t, n); now != before {
+			t.Fatalf("shards moved:\n%s\n%s", before, now)
+		}
+		if time.Now().Before(end) {
+			return fmt.Errorf("until %v", end)
+		}
+		return nil
+	})
+}
+
+func isReady(t *testing.T, n *node.Node) {
+	t.Helper()
+	answer, err := http.Get("http://" + n.HTTPAddr() + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("%s is not ready: %d", n.Name(), answer.StatusCode)
+	}
+}
