@@ -32,6 +32,29 @@ func TestMembersByGossipAloneHoldNothingUp(t *testing.T) {
 	}
 }
 
+// TestNodeOnAnotherDatabaseHoldsNothingUp: an honest node with a wrong database is refused by both
+// others, owns none of their shards, and has its own keyspace to itself.
+func TestNodeOnAnotherDatabaseHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	redis, log := redistest.Start(t), &lines{}
+	logged := func(c *node.Config) { c.Logger = log.logger() }
+	a := startWith(t, redis.URL(), "a", logged)
+	b := startWith(t, redis.URL(), "b", logged, a.GossipAddr())
+	sharedByTwo(t, a, b)
+	before := holders(t, a)
+	elsewhere := startWith(t, redistest.Start(t).URL(), "elsewhere", logged, a.GossipAddr())
+	keepsHolders(t, a, before)
+	if n := elsewhere.Describe().ShardsHeld; n != 64 {
+		t.Errorf("it holds %d of its own 64 shards", n)
+	}
+	if n := log.count("node uses another keyspace"); n != 4 {
+		t.Errorf("it is logged %d times, want once for each of four refusals", n)
+	}
+	for _, n := range []*node.Node{a, b} {
+		isReady(t, n)
+	}
+}
+
 // joinByGossipAlone has a member join that has neither Redis nor a peer address.
 func joinByGossipAlone(t *testing.T, name, addr string) {
 	t.Helper()

@@ -164,7 +164,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 	c := n.cfg
 	n.cadence = cadence.Since(time.Now())
 	n.peers, err = peer.New(peer.Options{
-		Self: c.Name, Version: c.Version, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
+		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
 		Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {
