@@ -18,6 +18,8 @@ const clockTrust = 250 * time.Millisecond
 // what Redis's clock shows, what is unsafe about Redis.
 type gauges struct {
 	unheld, ahead prometheus.Gauge
+	aside         prometheus.Gauge
+	stances       prometheus.Counter // changes of it
 	findings      *prometheus.GaugeVec
 	found         map[finding]int // at the last look
 	keepOther     prometheus.Gauge
@@ -35,7 +37,17 @@ func newGauges(n *Node) *gauges {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fermata_shards_owned", Help: "Shards that this node should hold, by the members that have a heartbeat in Redis.",
 	}, func() float64 { return float64(n.owned()) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fermata_redis_latency_seconds",
+		Help: "Time that Redis takes to answer this node's calls on locks and records, the median over a third of --lock-ttl; 0 where there were none.",
+	}, func() float64 { return n.latency.value(time.Now()).Seconds() })
 	return &gauges{
+		aside: f.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_node_aside", Help: "1 while this node leaves its shards to others, because Redis does not answer it or answers it much later than them; else 0.",
+		}),
+		stances: f.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_node_stance_changes_total", Help: "Times that this node began or ceased to leave its shards to others.",
+		}),
 		unheld: f.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_shards_without_holder", Help: "Shards of the cluster that nobody holds, by their locks in Redis.",
 		}),
@@ -48,6 +60,17 @@ func newGauges(n *Node) *gauges {
 		findings: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fermata_redis_findings", Help: "What is unsafe about Redis, by code and severity; the log has the words.",
 		}, []string{"code", "severity"}),
+	}
+}
+
+// stand takes over how this node stands to Redis.
+func (g *gauges) stand(was, is stance) {
+	if was.aside == is.aside {
+		return
+	}
+	g.stances.Inc()
+	if g.aside.Set(0); is.aside {
+		g.aside.Set(1)
 	}
 }
 
