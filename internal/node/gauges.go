@@ -101,6 +101,7 @@ func (g *gauges) look(ctx context.Context, n *Node) {
 			}
 		}
 		g.unheld.Set(float64(unheld))
+		n.unheld.look(n.locks.Owners(), holders, time.Now())
 	}
 	if n.cfg.Virtual {
 		return // there is no clock to compare

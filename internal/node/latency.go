@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -147,13 +148,27 @@ func (h latencyHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// ended takes a call that has ended. A refusal by Redis is an answer; that the caller has given up
-// says nothing about Redis.
+// ended takes a call that has ended. That the caller has given up says nothing about Redis.
 func (h latencyHook) ended(begun time.Time, err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	var answer redis.Error
 	now := time.Now()
-	h.l.observe(now.Sub(begun), err != nil && !errors.As(err, &answer), now)
+	h.l.observe(now.Sub(begun), err != nil && !answered(err), now)
+}
+
+// unusable are the first words of refusals by which a server, or this node's user, is of no use
+// for any call.
+var unusable = []string{
+	"NOAUTH", "NOPERM", "WRONGPASS", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF", "DENIED",
+}
+
+// answered is true of a refusal that is about the call alone.
+func answered(err error) bool {
+	var refusal redis.Error
+	if !errors.As(err, &refusal) {
+		return false
+	}
+	word, _, _ := strings.Cut(refusal.Error(), " ")
+	return !slices.Contains(unusable, word)
 }

@@ -45,6 +45,7 @@ type Node struct {
 	dark      atomic.Bool            // Redis has not answered this node for long
 	report    atomic.Pointer[redisstore.Report]
 	latency   *latency // of calls on locks and by the engines
+	unheld    *unheld
 
 	clients, others    net.Listener
 	grpcAddr, peerAddr string // as advertised
@@ -108,6 +109,7 @@ func New(cfg Config) (*Node, error) {
 		cfg: cfg, security: security, keys: security.payloads, ctx: ctx, cancel: cancel, startedAt: time.Now(),
 		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
 		failed: make(chan error, 1), latency: newLatency(cfg.LockTTL, cfg.Redis.ReadTimeout, time.Now()),
+		unheld: newUnheld(cfg.Name, cfg.LockTTL),
 	}, nil
 }
 

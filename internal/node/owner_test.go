@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/faultproxy"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redistest"
@@ -113,4 +115,50 @@ func isReady(t *testing.T, n *node.Node) {
 	if answer.StatusCode != http.StatusOK {
 		t.Errorf("%s is not ready: %d", n.Name(), answer.StatusCode)
 	}
+}
+
+// TestNodeThatHoldsNoneOfItsShardsIsNotReady: Redis refuses its calls on locks, and it goes on being
+// a member. The other one stays ready.
+func TestNodeThatHoldsNoneOfItsShardsIsNotReady(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	a := start(t, redis.URL(), "a")
+	way := faultproxy.NewAnswerer(t, redis.Addr())
+	b := start(t, "redis://"+way.Addr()+"/0", "b", a.GossipAddr())
+	sharedByTwo(t, a, b)
+	way.Say(0, 1<<30, "ERR broken", "evalsha", "eval")
+	redistest.Eventually(t, time.Minute, "b is not ready", func(ctx context.Context) error {
+		missing := b.Missing(ctx)
+		if len(missing) != 1 || !strings.HasPrefix(missing[0], "shards: 32 that this node should hold") {
+			return fmt.Errorf("%q", missing)
+		}
+		return nil
+	})
+	isReady(t, a)
+	way.Say(0, 0, "")
+	redistest.Eventually(t, time.Minute, "b is ready", func(ctx context.Context) error {
+		if missing := b.Missing(ctx); len(missing) > 0 {
+			return fmt.Errorf("%q", missing)
+		}
+		return nil
+	})
+}
+
+// TestNodeThatRedisRefusesStandsAside: its user has lost its rights, and those of the others have not.
+func TestNodeThatRedisRefusesStandsAside(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	a := start(t, redis.URL(), "a")
+	way := faultproxy.NewAnswerer(t, redis.Addr())
+	b := start(t, "redis://"+way.Addr()+"/0", "b", a.GossipAddr())
+	sharedByTwo(t, a, b)
+	way.Say(0, 1<<30, "NOPERM this user has no permissions", "evalsha", "eval")
+	redistest.Eventually(t, time.Minute, "all shards on a", func(context.Context) error {
+		if n := a.Describe().ShardsHeld; n != 64 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	way.Say(0, 0, "")
+	sharedByTwo(t, a, b)
 }

@@ -77,15 +77,19 @@ func TestWhatCountsAsFailed(t *testing.T) {
 	}{
 		{nil, true, false},
 		{redis.Nil, true, false},
-		{answered("NOSCRIPT none"), true, false},
-		{answered("READONLY no"), true, false},
+		{refusal("NOSCRIPT none"), true, false},
+		{refusal("ERR wrong"), true, false},
+		{refusal("READONLY no"), true, true},
+		{refusal("NOPERM no"), true, true},
 		{context.Canceled, false, false},
 		{context.DeadlineExceeded, true, true},
 		{&net.OpError{Op: "read", Err: errors.New("reset")}, true, true},
 	} {
 		l := newLatency(paceTTL, time.Second, now)
 		for _, call := range []func() error{
-			func() error { return latencyHook{l}.ProcessHook(func(context.Context, redis.Cmder) error { return tt.err })(t.Context(), nil) },
+			func() error {
+				return latencyHook{l}.ProcessHook(func(context.Context, redis.Cmder) error { return tt.err })(t.Context(), nil)
+			},
 			func() error {
 				return latencyHook{l}.ProcessPipelineHook(func(context.Context, []redis.Cmder) error { return tt.err })(t.Context(), nil)
 			},
@@ -101,10 +105,10 @@ func TestWhatCountsAsFailed(t *testing.T) {
 	}
 }
 
-type answered string
+type refusal string
 
-func (a answered) Error() string { return string(a) }
-func (answered) RedisError()     {}
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
 
 func peers(ms ...int) (list []peerPace) {
 	for _, l := range ms {
