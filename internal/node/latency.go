@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -22,17 +23,23 @@ const (
 
 // latency measures how long Redis takes to answer this node's own calls: those that
 // obtain and refresh locks, write heartbeats, lease, and store results. A call that fails counts with
-// its whole timeout. Its value is the median of a window, a third of a lock's life, in which each slice
-// of time counts once, however many calls it had: a busy node and an idle one see the
-// same change of Redis at the same time.
+// its whole timeout. Each server has its figure, the median of a window, a third of a lock's life, in
+// which each slice of time counts once, however many calls it had: a busy node and an idle one see the
+// same change of Redis at the same time. Of several servers the middle one counts: one that is away, for
+// everybody, says nothing about this node.
 type latency struct {
 	slice    time.Duration
-	patience time.Duration // without any success, after which it is twice the timeout
+	patience time.Duration // without any success, after which a figure is twice the timeout
 	timeout  time.Duration // what a call that failed counts at least
 
-	mu        sync.Mutex
+	mu      sync.Mutex
+	servers map[string]*serverLatency
+}
+
+// serverLatency is that of one server.
+type serverLatency struct {
 	slices    [latencySlices]latencySlice
-	succeeded time.Time // last
+	succeeded time.Time // last; at first, when it was called first
 }
 
 // latencySlice counts the calls that ended in one slice of time, by step.
@@ -42,24 +49,31 @@ type latencySlice struct {
 	count [latencySteps]int
 }
 
-func newLatency(ttl, timeout time.Duration, now time.Time) *latency {
-	return &latency{slice: ttl / (3 * latencySlices), patience: ttl * 2 / 3, timeout: timeout, succeeded: now}
+func newLatency(ttl, timeout time.Duration) *latency {
+	return &latency{
+		slice: ttl / (3 * latencySlices), patience: ttl * 2 / 3, timeout: timeout, servers: map[string]*serverLatency{},
+	}
 }
 
 func (l *latency) turn(now time.Time) int64 { return now.UnixNano() / int64(l.slice) }
 
-// observe takes one call that has ended.
-func (l *latency) observe(took time.Duration, failed bool, now time.Time) {
+// observe takes one call to a server that has ended.
+func (l *latency) observe(server string, took time.Duration, failed bool, now time.Time) {
 	if failed {
 		took = max(took, l.timeout)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	x := l.servers[server]
+	if x == nil {
+		x = &serverLatency{succeeded: now}
+		l.servers[server] = x
+	}
 	if !failed {
-		l.succeeded = now
+		x.succeeded = now
 	}
 	turn := l.turn(now)
-	s := &l.slices[turn%latencySlices]
+	s := &x.slices[turn%latencySlices]
 	if s.turn != turn {
 		*s = latencySlice{turn: turn}
 	}
@@ -71,21 +85,42 @@ func (l *latency) observe(took time.Duration, failed bool, now time.Time) {
 func (l *latency) value(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	turn := l.turn(now)
+	var all []time.Duration
+	for name, x := range l.servers {
+		v := x.value(l.turn(now))
+		if v == 0 {
+			delete(l.servers, name)
+			continue
+		}
+		if now.Sub(x.succeeded) >= l.patience {
+			v = 2 * l.timeout
+		}
+		all = append(all, v)
+	}
+	return middle(all)
+}
+
+// value is 0 without calls in the window that ends with a turn.
+func (x *serverLatency) value(turn int64) time.Duration {
 	var medians []int
-	for i := range l.slices {
-		if s := &l.slices[i]; s.calls > 0 && s.turn <= turn && s.turn > turn-latencySlices {
+	for i := range x.slices {
+		if s := &x.slices[i]; s.calls > 0 && s.turn <= turn && s.turn > turn-latencySlices {
 			medians = append(medians, s.median())
 		}
 	}
-	switch {
-	case len(medians) == 0:
+	if len(medians) == 0 {
 		return 0
-	case now.Sub(l.succeeded) >= l.patience:
-		return 2 * l.timeout
 	}
-	slices.Sort(medians)
-	return latencyOf(medians[(len(medians)-1)/2])
+	return latencyOf(middle(medians))
+}
+
+// middle is the lower median, and zero of nothing.
+func middle[T cmp.Ordered](all []T) (m T) {
+	if len(all) > 0 {
+		slices.Sort(all)
+		m = all[(len(all)-1)/2]
+	}
+	return m
 }
 
 func (s *latencySlice) median() int {
@@ -114,14 +149,17 @@ func latencyOf(step int) time.Duration {
 // watch has the calls of a client measured: those to each server, of a Redis Cluster.
 func (l *latency) watch(client redis.UniversalClient) {
 	if cluster, ok := client.(*redis.ClusterClient); ok {
-		cluster.OnNewNode(func(c *redis.Client) { c.AddHook(latencyHook{l}) })
+		cluster.OnNewNode(func(c *redis.Client) { c.AddHook(latencyHook{l, c.Options().Addr}) })
 		return
 	}
-	client.AddHook(latencyHook{l})
+	client.AddHook(latencyHook{l, ""})
 }
 
 // latencyHook measures calls of a client, with the wait for a connection and its making.
-type latencyHook struct{ l *latency }
+type latencyHook struct {
+	l      *latency
+	server string
+}
 
 // DialHook measures nothing: the call that needs the connection is measured.
 func (h latencyHook) DialHook(next redis.DialHook) redis.DialHook {
@@ -154,7 +192,7 @@ func (h latencyHook) ended(begun time.Time, err error) {
 		return
 	}
 	now := time.Now()
-	h.l.observe(now.Sub(begun), err != nil && !answered(err), now)
+	h.l.observe(h.server, now.Sub(begun), err != nil && !answered(err), now)
 }
 
 // unusable are the first words of refusals by which a server, or this node's user, is of no use

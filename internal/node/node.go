@@ -108,7 +108,7 @@ func New(cfg Config) (*Node, error) {
 	return &Node{
 		cfg: cfg, security: security, keys: security.payloads, ctx: ctx, cancel: cancel, startedAt: time.Now(),
 		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
-		failed: make(chan error, 1), latency: newLatency(cfg.LockTTL, cfg.Redis.ReadTimeout, time.Now()),
+		failed: make(chan error, 1), latency: newLatency(cfg.LockTTL, cfg.Redis.ReadTimeout),
 		unheld: newUnheld(cfg.Name, cfg.LockTTL),
 	}, nil
 }

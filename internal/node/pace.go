@@ -13,6 +13,9 @@ const (
 	slowTimes = 4
 	// paceFloor is what lower latencies are taken and told for, so that those of healthy nodes never change.
 	paceFloor = 25 * time.Millisecond
+	// slowAtLeast is how long a node has to be much slower in any case: for a moment anybody is whose
+	// machine is busy.
+	slowAtLeast = 2 * time.Second
 	// longestPace bounds, in lives of a lock, how long a node has to be as fast as its peers before
 	// it owns shards again.
 	longestPace = 16
@@ -51,7 +54,8 @@ func (p *pace) look(own time.Duration, others []peerPace, now time.Time) bool {
 	return p.aside
 }
 
-// mayLeave puts the node aside when it has been much slower for a third of a lock's life.
+// mayLeave puts the node aside when it has been much slower for a third of a lock's life, and for
+// two seconds.
 func (p *pace) mayLeave(own, best time.Duration, now time.Time) {
 	switch {
 	case best == 0 || !muchSlower(own, best):
@@ -60,7 +64,7 @@ func (p *pace) mayLeave(own, best time.Duration, now time.Time) {
 	case p.since.IsZero():
 		p.since = now
 	}
-	if now.Sub(p.since) < p.ttl/3 {
+	if now.Sub(p.since) < max(p.ttl/3, slowAtLeast) {
 		return
 	}
 	first := p.ttl * 2 / 3

@@ -17,14 +17,14 @@ const paceTTL = 10 * time.Second
 func TestLatencyIsTheMedianOfTime(t *testing.T) {
 	for name, perSecond := range map[string]int{"idle": 3, "busy": 1000} {
 		now := time.Unix(1000, 0)
-		l := newLatency(paceTTL, time.Second, now)
+		l := newLatency(paceTTL, time.Second)
 		play := func(d, took time.Duration) {
 			calls := perSecond
 			if took > 100*time.Millisecond {
 				calls = 3 // of a busy node, too
 			}
 			for end := now.Add(d); now.Before(end); now = now.Add(time.Second / time.Duration(calls)) {
-				l.observe(took, false, now)
+				l.observe("", took, false, now)
 			}
 		}
 		near := func(what string, want time.Duration) {
@@ -51,10 +51,10 @@ func TestLatencyIsTheMedianOfTime(t *testing.T) {
 // TestFailedCallsCountWithTheirTimeout, and with twice of it when there has been nothing else for long.
 func TestFailedCallsCountWithTheirTimeout(t *testing.T) {
 	now := time.Unix(1000, 0)
-	l := newLatency(paceTTL, time.Second, now)
+	l := newLatency(paceTTL, time.Second)
 	fail := func(d time.Duration) {
 		for end := now.Add(d); now.Before(end); now = now.Add(100 * time.Millisecond) {
-			l.observe(time.Millisecond, true, now)
+			l.observe("", time.Millisecond, true, now)
 		}
 	}
 	fail(5 * time.Second)
@@ -67,9 +67,25 @@ func TestFailedCallsCountWithTheirTimeout(t *testing.T) {
 	}
 }
 
+// TestOneServerThatIsAway is one for all nodes: of three primaries the other two count.
+func TestOneServerThatIsAway(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := newLatency(paceTTL, time.Second)
+	for range 100 {
+		now = now.Add(100 * time.Millisecond)
+		for range 10 {
+			l.observe("x", time.Second, true, now)
+		}
+		l.observe("y", 2*time.Millisecond, false, now)
+		l.observe("z", 4*time.Millisecond, false, now)
+	}
+	if got := l.value(now); got > 4*time.Millisecond || got < 3*time.Millisecond {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestWhatCountsAsFailed: refusals are answers, and who gives up says nothing.
 func TestWhatCountsAsFailed(t *testing.T) {
-	now := time.Now()
 	for _, tt := range []struct {
 		err    error
 		counts bool
@@ -85,13 +101,13 @@ func TestWhatCountsAsFailed(t *testing.T) {
 		{context.DeadlineExceeded, true, true},
 		{&net.OpError{Op: "read", Err: errors.New("reset")}, true, true},
 	} {
-		l := newLatency(paceTTL, time.Second, now)
+		l := newLatency(paceTTL, time.Second)
 		for _, call := range []func() error{
 			func() error {
-				return latencyHook{l}.ProcessHook(func(context.Context, redis.Cmder) error { return tt.err })(t.Context(), nil)
+				return latencyHook{l, ""}.ProcessHook(func(context.Context, redis.Cmder) error { return tt.err })(t.Context(), nil)
 			},
 			func() error {
-				return latencyHook{l}.ProcessPipelineHook(func(context.Context, []redis.Cmder) error { return tt.err })(t.Context(), nil)
+				return latencyHook{l, ""}.ProcessPipelineHook(func(context.Context, []redis.Cmder) error { return tt.err })(t.Context(), nil)
 			},
 		} {
 			if err := call(); !errors.Is(err, tt.err) {
@@ -226,7 +242,7 @@ func TestSlowRedisPutsNobodyAside(t *testing.T) {
 		now := time.Unix(1000, 0)
 		var nodes [3]*member
 		for i := range nodes {
-			nodes[i] = &member{l: newLatency(paceTTL, time.Second, now), p: &pace{ttl: paceTTL}, next: now, busy: rng.IntN(2) == 0}
+			nodes[i] = &member{l: newLatency(paceTTL, time.Second), p: &pace{ttl: paceTTL}, next: now, busy: rng.IntN(2) == 0}
 		}
 		slow := 100 + rng.IntN(2000) // ms
 		const tick = 100 * time.Millisecond
@@ -238,7 +254,7 @@ func TestSlowRedisPutsNobodyAside(t *testing.T) {
 					took = time.Duration(slow*(80+rng.IntN(40))/100) * time.Millisecond
 				}
 				for !n.next.After(now) {
-					n.l.observe(min(took, time.Second), took > time.Second, n.next)
+					n.l.observe("", min(took, time.Second), took > time.Second, n.next)
 					pause := max(took, 400*time.Millisecond)
 					if n.busy {
 						pause = max(took, 10*time.Millisecond)

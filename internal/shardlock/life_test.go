@@ -206,6 +206,9 @@ func TestSignsOfLife(t *testing.T) {
 			t.Errorf("%q with %v left: %v, %t; want %v, %t", c.text, c.left, wait, ok, c.wait, c.ok)
 		}
 	}
+	if l := parseLife("400 10000 node-a", time.Second); l.node != "node-a" || !l.known {
+		t.Errorf("a heartbeat with a name: %+v", l)
+	}
 	if (life{}).silent() {
 		t.Error("one that gives no signs is not known to be silent")
 	}
