@@ -23,7 +23,7 @@ func (n *Node) reachLoop(ctx context.Context) {
 	// By two thirds of a lock's life a refresh has failed, and there is time left
 	// for the others to hear of it before the locks expire.
 	sight := newSight(n.cfg.LockTTL*2/3, time.Now())
-	pace := &pace{ttl: n.cfg.LockTTL}
+	slowness := &latencyComparison{ttl: n.cfg.LockTTL}
 	p := newPings(n.lockConns)
 	defer p.asking.Wait()
 	told := stance{blind: -1}
@@ -48,7 +48,7 @@ func (n *Node) reachLoop(ctx context.Context) {
 		sight.take(p.answers(), now)
 		is, dark := sight.look(blindOf(others), now)
 		own := n.latency.value(now)
-		is.slow = pace.look(own, pacesOf(others), now)
+		is.slow = slowness.look(own, latenciesOf(others), now)
 		is.aside = is.aside || is.slow
 		// Its workers serve as soon as Redis answers again; only shards have to wait
 		// until it has done so for a while.
@@ -62,7 +62,7 @@ func (n *Node) reachLoop(ctx context.Context) {
 		}
 		say := membership.Stance{Aside: is.aside, Blind: is.blind, Latency: said.Latency}
 		if len(others) > 0 && retell(said.Latency, own) {
-			say.Latency = max(own, paceFloor)
+			say.Latency = max(own, latencyFloor)
 		}
 		if say != said && ctx.Err() == nil {
 			said = say
@@ -93,11 +93,11 @@ func blindOf(nodes []membership.MemberInfo) (blind []int) {
 	return blind
 }
 
-func pacesOf(nodes []membership.MemberInfo) (paces []peerPace) {
+func latenciesOf(nodes []membership.MemberInfo) (latencies []peerLatency) {
 	for _, m := range nodes {
-		paces = append(paces, peerPace{latency: m.Latency, aside: m.Aside})
+		latencies = append(latencies, peerLatency{latency: m.Latency, aside: m.Aside})
 	}
-	return paces
+	return latencies
 }
 
 func (n *Node) logStance(was, is stance, lost []string, own time.Duration, why error) {

@@ -58,9 +58,9 @@ func (m *Manager) keepAlive(ctx context.Context) {
 	}
 }
 
-// beatInCompany gives signs until there has been nobody else for a while, and then
+// beatInCompany writes heartbeats until there has been nobody else for a while, and then
 // takes the last one back: one that is not followed by others looks like death. With each
-// sign it reads those of the others, by which the roster knows who may own shards.
+// one it reads those of the others, by which it knows who may own shards.
 func (m *Manager) beatInCompany(ctx context.Context) {
 	ticker := time.NewTicker(m.o.beatEvery())
 	defer ticker.Stop()
@@ -95,20 +95,20 @@ func (m *Manager) beatInCompany(ctx context.Context) {
 	}
 }
 
-// beat gives one sign of life and reads those of others. What cannot be read leaves the
+// beat writes one heartbeat and reads those of others. What cannot be read leaves the
 // owners as they are: that Redis does not answer this node says nothing about the others.
 func (m *Manager) beat(ctx context.Context) error {
 	var v ring.View
 	if told := m.told.Load(); told != nil {
 		v = *told
 	}
-	read := m.roster.next(v)
+	read := m.eligibility.next(v)
 	heartbeats, err := m.calls.beat(ctx, read)
 	if err != nil {
 		return err
 	}
-	m.roster.take(v, read, heartbeats, time.Now())
-	owners := m.roster.owners()
+	m.eligibility.take(v, read, heartbeats, time.Now())
+	owners := m.eligibility.owners()
 	if before := m.owners.Load(); before == nil || !maps.Equal(*before, owners) {
 		m.owners.Store(&owners)
 		m.signal()
@@ -116,10 +116,10 @@ func (m *Manager) beat(ctx context.Context) error {
 	return nil
 }
 
-// beat gives one sign of life: it prolongs the last one, which a Redis without room
+// beat writes one heartbeat: it prolongs the last one, which a Redis without room
 // for anything new does too. It carries its own rhythm and life, so that nodes with
 // other settings judge it rightly, and the node's name, so that no other node can claim
-// it. The same round trip reads the signs of other processes.
+// it. The same round trip reads the heartbeats of other processes.
 func (c *redisCalls) beat(ctx context.Context, others []string) (map[string]life, error) {
 	key, heard := c.o.LifeKey(c.process), map[string]life{}
 	return heard, c.bounded(ctx, func(ctx context.Context) error {

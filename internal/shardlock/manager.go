@@ -21,10 +21,10 @@ type Manager struct {
 	calls   *redisCalls
 	grips   []atomic.Pointer[Grip]
 
-	company atomic.Bool   // others are, or may be, in the cluster
-	joined  chan struct{} // has a token when they have come
-	told    atomic.Pointer[ring.View]
-	roster  *roster // of the goroutine that gives heartbeats
+	company     atomic.Bool   // others are, or may be, in the cluster
+	joined      chan struct{} // has a token when they have come
+	told        atomic.Pointer[ring.View]
+	eligibility *eligibility // of the goroutine that gives heartbeats
 	// owners are the processes that may own shards, by member; nil until heartbeats have been read.
 	owners  atomic.Pointer[map[string]string]
 	placed  atomic.Pointer[placement]
@@ -56,14 +56,14 @@ func New(o Options) (*Manager, error) {
 	}
 	calls := &redisCalls{o: o, scripts: scripter, locks: redislock.New(g), process: newToken()}
 	return &Manager{
-		o:       o,
-		metrics: newMetrics(o.Registerer),
-		calls:   calls,
-		roster:  newRoster(o, calls.process),
-		grips:   make([]atomic.Pointer[Grip], o.Shards),
-		joined:  make(chan struct{}, 1),
-		stopped: make(chan struct{}),
-		poke:    make(chan struct{}, 1),
+		o:           o,
+		metrics:     newMetrics(o.Registerer),
+		calls:       calls,
+		eligibility: newEligibility(o, calls.process),
+		grips:       make([]atomic.Pointer[Grip], o.Shards),
+		joined:      make(chan struct{}, 1),
+		stopped:     make(chan struct{}),
+		poke:        make(chan struct{}, 1),
 	}, nil
 }
 

@@ -15,7 +15,7 @@ import (
 // readings plays readings of heartbeats, one every 400 ms, in a cluster whose view has a
 // (this node) and the members given as name and process.
 type readings struct {
-	r    *roster
+	r    *eligibility
 	v    ring.View
 	now  time.Time
 	beat map[string]life
@@ -23,7 +23,7 @@ type readings struct {
 
 func newReadings(members ...string) *readings {
 	o := Options{Node: "a", TTL: 10 * time.Second}
-	x := &readings{r: newRoster(o, "pa"), v: ring.View{Self: "a"}, now: time.Unix(1000, 0), beat: map[string]life{}}
+	x := &readings{r: newEligibility(o, "pa"), v: ring.View{Self: "a"}, now: time.Unix(1000, 0), beat: map[string]life{}}
 	x.see(append([]string{"a", "pa"}, members...)...)
 	return x
 }

@@ -10,7 +10,7 @@ import (
 const (
 	// readingsAtOnce bounds the heartbeats of other processes that are read together, of
 	// those that own shards and of those that do not, so that neither can starve the other.
-	readingsAtOnce = 8
+	readingsAtOnce = 32
 	// missedReadings is how many readings in a row a heartbeat has to be missing in.
 	missedReadings = 3
 	// longestHold bounds how long, in lives of a lock, a heartbeat that comes and goes has
@@ -18,10 +18,10 @@ const (
 	longestHold = 16
 )
 
-// roster decides which members may own shards: those whose heartbeat is in this keyspace.
+// eligibility decides which members may own shards: those whose heartbeat is in this keyspace.
 // Gossip lists who has the gossip key; only a process that can write here can keep a lock
 // here. It is pure: heartbeats and time are arguments.
-type roster struct {
+type eligibility struct {
 	self    string // this node
 	process string // and its process
 	grace   time.Duration
@@ -43,15 +43,15 @@ type presence struct {
 	back    time.Time     // when it last became an owner
 }
 
-func newRoster(o Options, process string) *roster {
-	return &roster{
+func newEligibility(o Options, process string) *eligibility {
+	return &eligibility{
 		self: o.Node, process: process, grace: o.damping(), hold: o.TTL / 3,
 		seen: map[string]*presence{}, claims: map[string]string{},
 	}
 }
 
 // next chooses the processes whose heartbeats are read now, in turn where there are many.
-func (r *roster) next(v ring.View) []string {
+func (r *eligibility) next(v ring.View) []string {
 	var owners, others []string
 	for _, m := range v.Members {
 		switch p := r.seen[m.Name]; {
@@ -80,7 +80,7 @@ func inTurn(all []string, turn int) []string {
 
 // take learns from a reading that has succeeded. A process that was read and is not in the
 // map has no heartbeat.
-func (r *roster) take(v ring.View, read []string, beats map[string]life, now time.Time) {
+func (r *eligibility) take(v ring.View, read []string, beats map[string]life, now time.Time) {
 	r.forget(v)
 	interrupted := now.Sub(r.read) > r.grace
 	for _, m := range v.Members {
@@ -103,7 +103,7 @@ func (r *roster) take(v ring.View, read []string, beats map[string]life, now tim
 }
 
 // belongs is true of a fresh heartbeat that is the member's own.
-func (r *roster) belongs(l life, m ring.Member) bool {
+func (r *eligibility) belongs(l life, m ring.Member) bool {
 	if !l.fresh() {
 		return false
 	}
@@ -145,7 +145,7 @@ func (p *presence) judge(there bool, now time.Time, grace, hold time.Duration) {
 
 // forget drops what is known of members that the view has no more. It is called when a
 // reading has succeeded: as long as Redis cannot be read, the last answer stays.
-func (r *roster) forget(v ring.View) {
+func (r *eligibility) forget(v ring.View) {
 	for name := range r.seen {
 		if _, is := v.Member(name); !is {
 			delete(r.seen, name)
@@ -159,7 +159,7 @@ func (r *roster) forget(v ring.View) {
 }
 
 // owners are the processes that may own shards, by member; this node is always one.
-func (r *roster) owners() map[string]string {
+func (r *eligibility) owners() map[string]string {
 	all := map[string]string{r.self: r.process}
 	for name, p := range r.seen {
 		if p.owns {

@@ -11,13 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const paceTTL = 10 * time.Second
+const comparedTTL = 10 * time.Second
 
 // TestLatencyIsTheMedianOfTime: a busy node and an idle one see a change at the same time.
 func TestLatencyIsTheMedianOfTime(t *testing.T) {
 	for name, perSecond := range map[string]int{"idle": 3, "busy": 1000} {
 		now := time.Unix(1000, 0)
-		l := newLatency(paceTTL, time.Second)
+		l := newLatency(comparedTTL, time.Second)
 		play := func(d, took time.Duration) {
 			calls := perSecond
 			if took > 100*time.Millisecond {
@@ -51,7 +51,7 @@ func TestLatencyIsTheMedianOfTime(t *testing.T) {
 // TestFailedCallsCountWithTheirTimeout, and with twice of it when there has been nothing else for long.
 func TestFailedCallsCountWithTheirTimeout(t *testing.T) {
 	now := time.Unix(1000, 0)
-	l := newLatency(paceTTL, time.Second)
+	l := newLatency(comparedTTL, time.Second)
 	fail := func(d time.Duration) {
 		for end := now.Add(d); now.Before(end); now = now.Add(100 * time.Millisecond) {
 			l.observe("", time.Millisecond, true, now)
@@ -70,7 +70,7 @@ func TestFailedCallsCountWithTheirTimeout(t *testing.T) {
 // TestOneServerThatIsAway is one for all nodes: of three primaries the other two count.
 func TestOneServerThatIsAway(t *testing.T) {
 	now := time.Unix(1000, 0)
-	l := newLatency(paceTTL, time.Second)
+	l := newLatency(comparedTTL, time.Second)
 	for range 100 {
 		now = now.Add(100 * time.Millisecond)
 		for range 10 {
@@ -101,7 +101,7 @@ func TestWhatCountsAsFailed(t *testing.T) {
 		{context.DeadlineExceeded, true, true},
 		{&net.OpError{Op: "read", Err: errors.New("reset")}, true, true},
 	} {
-		l := newLatency(paceTTL, time.Second)
+		l := newLatency(comparedTTL, time.Second)
 		for _, call := range []func() error{
 			func() error {
 				return latencyHook{l, ""}.ProcessHook(func(context.Context, redis.Cmder) error { return tt.err })(t.Context(), nil)
@@ -126,15 +126,15 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
-func peers(ms ...int) (list []peerPace) {
+func peers(ms ...int) (list []peerLatency) {
 	for _, l := range ms {
-		list = append(list, peerPace{latency: time.Duration(l) * time.Millisecond})
+		list = append(list, peerLatency{latency: time.Duration(l) * time.Millisecond})
 	}
 	return list
 }
 
 // pacing looks once a second.
-func pacing(p *pace, now *time.Time, seconds int, own int, others []peerPace) bool {
+func pacing(p *latencyComparison, now *time.Time, seconds int, own int, others []peerLatency) bool {
 	for range seconds {
 		*now = now.Add(time.Second)
 		p.look(time.Duration(own)*time.Millisecond, others, *now)
@@ -142,10 +142,10 @@ func pacing(p *pace, now *time.Time, seconds int, own int, others []peerPace) bo
 	return p.aside
 }
 
-func TestPace(t *testing.T) {
+func TestLatencyComparison(t *testing.T) {
 	for name, tt := range map[string]struct {
 		own    int
-		others []peerPace
+		others []peerLatency
 		aside  bool
 	}{
 		"fast":                           {3, peers(1, 1), false},
@@ -157,12 +157,12 @@ func TestPace(t *testing.T) {
 		"one of eight others is better":  {800, peers(5, 900, 900, 900, 900, 900, 900, 900), false},
 		"two of eight others are better": {800, peers(5, 6, 900, 900, 900, 900, 900, 900), true},
 		"the others do not say":          {800, peers(0, 0), false},
-		"the others are aside":           {800, []peerPace{{5 * time.Millisecond, true}}, false},
+		"the others are aside":           {800, []peerLatency{{5 * time.Millisecond, true}}, false},
 		"there are no others":            {800, nil, false},
 		"it is not known":                {0, peers(1, 1), false},
 	} {
 		now := time.Unix(1000, 0)
-		p := &pace{ttl: paceTTL}
+		p := &latencyComparison{ttl: comparedTTL}
 		if pacing(p, &now, 4, tt.own, tt.others) {
 			t.Errorf("%s: aside at once", name)
 		}
@@ -172,9 +172,9 @@ func TestPace(t *testing.T) {
 	}
 }
 
-func TestPaceReturns(t *testing.T) {
+func TestNodeReturnsWhenItIsFast(t *testing.T) {
 	now := time.Unix(1000, 0)
-	p := &pace{ttl: paceTTL}
+	p := &latencyComparison{ttl: comparedTTL}
 	leave := func() {
 		t.Helper()
 		if !pacing(p, &now, 10, 800, peers(1, 1)) {
@@ -197,7 +197,7 @@ func TestPaceReturns(t *testing.T) {
 		t.Error("it has to return at once when the others are slow")
 	}
 	leave()
-	if pacing(p, &now, 1, 800, []peerPace{{5 * time.Millisecond, true}}) {
+	if pacing(p, &now, 1, 800, []peerLatency{{5 * time.Millisecond, true}}) {
 		t.Error("it has to return at once when nobody else stands")
 	}
 	pacing(p, &now, 1000, 3, peers(1, 1))
@@ -207,10 +207,10 @@ func TestPaceReturns(t *testing.T) {
 	}
 }
 
-// TestPaceDoesNotFlap: a link that is slow and quick in turn moves shards less and less often.
-func TestPaceDoesNotFlap(t *testing.T) {
+// TestALinkThatComesAndGoesDoesNotFlap: a link that is slow and quick in turn moves shards less and less often.
+func TestALinkThatComesAndGoesDoesNotFlap(t *testing.T) {
 	now := time.Unix(1000, 0)
-	p := &pace{ttl: paceTTL}
+	p := &latencyComparison{ttl: comparedTTL}
 	changes, aside := 0, false
 	for range 120 { // an hour
 		for _, own := range []int{800, 3} {
@@ -233,7 +233,7 @@ func TestSlowRedisPutsNobodyAside(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		type member struct {
 			l     *latency
-			p     *pace
+			p     *latencyComparison
 			told  time.Duration
 			heard time.Duration // by the others, one tick later
 			next  time.Time     // call
@@ -242,7 +242,7 @@ func TestSlowRedisPutsNobodyAside(t *testing.T) {
 		now := time.Unix(1000, 0)
 		var nodes [3]*member
 		for i := range nodes {
-			nodes[i] = &member{l: newLatency(paceTTL, time.Second), p: &pace{ttl: paceTTL}, next: now, busy: rng.IntN(2) == 0}
+			nodes[i] = &member{l: newLatency(comparedTTL, time.Second), p: &latencyComparison{ttl: comparedTTL}, next: now, busy: rng.IntN(2) == 0}
 		}
 		slow := 100 + rng.IntN(2000) // ms
 		const tick = 100 * time.Millisecond
@@ -264,10 +264,10 @@ func TestSlowRedisPutsNobodyAside(t *testing.T) {
 				if (step+3*i)%8 != 0 {
 					continue
 				}
-				var others []peerPace
+				var others []peerLatency
 				for j, o := range nodes {
 					if j != i {
-						others = append(others, peerPace{latency: o.heard})
+						others = append(others, peerLatency{latency: o.heard})
 					}
 				}
 				own := n.l.value(now)
@@ -276,7 +276,7 @@ func TestSlowRedisPutsNobodyAside(t *testing.T) {
 				}
 				n.heard = n.told
 				if retell(n.told, own) {
-					n.told = max(own, paceFloor)
+					n.told = max(own, latencyFloor)
 				}
 			}
 		}
