@@ -12,12 +12,12 @@ import (
 // TestChaosLinks: what happens to the links of nodes, to Redis and to each other.
 func TestChaosLinks(t *testing.T) {
 	inTurn(t)
-	runTrials(t, bedOptions{},
+	runTrials(t, bedOptions{}, append(slowTrials(),
 		trial{ID: "T18", Name: "a node's packets to and from Redis are lost", Bound: cutOffBound, Inject: blackholeRedis},
 		trial{ID: "T19", Name: "a node's calls reach Redis, the replies are lost", Bound: unheardBound, Inject: loseRepliesOfOne},
 		trial{ID: "T20", Name: "nodes cannot reach each other", Bound: eitherBound, Inject: partitionNodes},
 		trial{ID: "T22", Name: "all links are slow and break", Bound: unheardBound, Inject: roughLinks},
-	)
+	)...)
 }
 
 // unheardBound: what a node leases without hearing of it ends with its lease, and

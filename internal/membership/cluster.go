@@ -30,6 +30,7 @@ type Cluster struct {
 	events chan struct{} // something about the nodes has changed
 	back   chan struct{} // this node stands with the others again
 	left   atomic.Bool
+	aside  bool     // as it was told last; under life
 	keys   [][]byte // of the ring; followKeys owns them once started
 
 	// life serialises Start, Leave and Stop.
@@ -157,22 +158,31 @@ func (c *Cluster) LocalAddr() string { return c.addr.Load().(string) }
 // Members lists the live members and those that departed lately, by name.
 func (c *Cluster) Members() []MemberInfo { return c.nodes.list(time.Now()) }
 
-// SetAside tells the others, and this node's own view, whether it should hold
-// shards, and how many primaries of Redis do not answer it. It waits up to timeout for the message to be on its way; what has not
+// Stance is what a node tells the others about its way to Redis.
+type Stance struct {
+	Aside   bool          // it should hold no shards
+	Blind   int           // how many primaries of Redis do not answer it; -1: not known
+	Latency time.Duration // of its calls; 0: not known
+}
+
+// SetStance tells the others, and this node's own view, how this node stands to Redis.
+// It waits up to timeout for the message to be on its way; what has not
 // come through by then does with the next full exchange. A node that does not stand
 // aside any more looks for nodes that it has lost sight of at once: what kept it from
 // Redis may have kept it from them.
-func (c *Cluster) SetAside(aside bool, blind int, timeout time.Duration) error {
+func (c *Cluster) SetStance(s Stance, timeout time.Duration) error {
 	c.life.Lock()
 	runs := c.gossip.config != nil && !c.life.stopped
+	back := c.aside && !s.Aside
+	c.aside = s.Aside
 	c.life.Unlock() // who leaves or stops need not wait for the word to be out
 	if !runs || c.left.Load() {
 		return nil
 	}
 	m := c.o.meta()
-	m.Aside, m.Blind = aside, blind+1
+	m.Aside, m.Blind, m.Latency = s.Aside, s.Blind+1, int(s.Latency.Milliseconds())
 	list := c.tell(m)
-	if !aside {
+	if back {
 		select {
 		case c.back <- struct{}{}:
 		default:

@@ -330,10 +330,10 @@ func TestANodeThatIsBackLooksForTheOthers(t *testing.T) {
 	port := freePort(t)
 	a := startNode(t, "a", joining(fmt.Sprintf("127.0.0.1:%d", port)), func(o *Options) { o.RejoinEvery = time.Hour })
 	startNode(t, "b", func(o *Options) { o.BindPort = port })
-	if err := a.SetAside(true, -1, time.Second); err != nil {
+	if err := a.SetStance(Stance{Aside: true, Blind: -1}, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.SetAside(false, -1, time.Second); err != nil {
+	if err := a.SetStance(Stance{Blind: -1}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	sees(t, a, "a b")
@@ -459,7 +459,7 @@ func TestStandingAsideIsTold(t *testing.T) {
 		blind int
 		want  string
 	}{{true, 1, "a b- c"}, {false, 0, "a b c"}, {false, -1, "a b c"}} {
-		if err := b.SetAside(step.aside, step.blind, patience); err != nil {
+		if err := b.SetStance(Stance{Aside: step.aside, Blind: step.blind}, patience); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range []*Cluster{a, b, c} {

@@ -39,6 +39,9 @@ type MemberInfo struct {
 	Version string
 	// EventsKeep is how many events it is told to keep; -1 from a node that does not say.
 	EventsKeep int
+	// Latency of its calls to Redis; 0 from a node that does not say. It is not part of the view,
+	// which changes when shards may move.
+	Latency time.Duration
 }
 
 type entry struct {
@@ -115,6 +118,7 @@ func (d *delegate) put(n *memberlist.Node, state State) {
 		Member: ring.Member{Name: n.Name, GRPCAddr: about.GRPC, PeerAddr: about.Peer, Process: about.Process, Aside: about.Aside, Blind: max(-1, about.Blind-1)},
 		Addr:   n.Address(),
 		State:  state, Version: about.Version, EventsKeep: max(-1, about.Events-1),
+		Latency: time.Duration(max(0, about.Latency)) * time.Millisecond,
 	}}
 	d.mu.Lock()
 	d.mu.nodes[n.Name] = e

@@ -57,7 +57,7 @@ func TestAPacketBeginsGossip(t *testing.T) {
 func TestStandingAsideAloneIsInTheOwnView(t *testing.T) {
 	t.Parallel()
 	a := startNode(t, "a")
-	if err := a.SetAside(true, 2, time.Second); err != nil {
+	if err := a.SetStance(Stance{Aside: true, Blind: 2}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	sees(t, a, "a-")
@@ -66,7 +66,7 @@ func TestStandingAsideAloneIsInTheOwnView(t *testing.T) {
 	}
 	b := startNode(t, "b", joining(a.LocalAddr()))
 	sees(t, b, "a- b")
-	if err := a.SetAside(false, 0, time.Second); err != nil {
+	if err := a.SetStance(Stance{}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	sees(t, b, "a b")
@@ -79,7 +79,7 @@ func TestANodeThatLeftAloneIsNotMet(t *testing.T) {
 		t.Fatal(err)
 	}
 	sees(t, a, "")
-	if err := a.SetAside(true, 0, time.Second); err != nil {
+	if err := a.SetStance(Stance{Aside: true}, time.Second); err != nil {
 		t.Error(err)
 	}
 	conn, err := net.Dial("tcp", a.LocalAddr())

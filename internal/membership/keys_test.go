@@ -166,7 +166,7 @@ func TestKeysAreReplacedUnderGossip(t *testing.T) {
 				got := n.o.ring.GetKeys()
 				return len(got) == len(step) && bytes.Equal(got[0], step[0])
 			})
-			if err := n.SetAside(aside, -1, patience); err != nil {
+			if err := n.SetStance(Stance{Aside: aside, Blind: -1}, patience); err != nil {
 				t.Fatal(err)
 			}
 			for _, other := range nodes {

@@ -17,6 +17,8 @@ type meta struct {
 	Aside bool `json:"a,omitempty"`
 	// Blind is how many primaries of Redis do not answer it, and one more; 0: it does not say.
 	Blind int `json:"b,omitempty"`
+	// Latency of its calls to Redis in milliseconds; 0: it does not say.
+	Latency int `json:"l,omitempty"`
 }
 
 func encodeMeta(m meta) []byte {

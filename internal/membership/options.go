@@ -131,7 +131,7 @@ func (o Options) validate() error {
 		return fmt.Errorf("label of %d bytes: at most %d", len(o.Label), MaxLabel)
 	}
 	longest := o.meta()
-	longest.Aside = true
+	longest.Aside, longest.Blind, longest.Latency = true, 1000, 100_000
 	if n := len(encodeMeta(longest)); n > memberlist.MetaMaxSize {
 		return fmt.Errorf("addresses make %d bytes of metadata: at most %d", n, memberlist.MetaMaxSize)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/ring"
 )
 
 // clockTrust is the longest round trip whose half may be the error of a comparison
@@ -19,6 +18,8 @@ const clockTrust = 250 * time.Millisecond
 // what Redis's clock shows, what is unsafe about Redis.
 type gauges struct {
 	unheld, ahead prometheus.Gauge
+	aside         prometheus.Gauge
+	stances       prometheus.Counter // changes of it
 	findings      *prometheus.GaugeVec
 	found         map[finding]int // at the last look
 	keepOther     prometheus.Gauge
@@ -34,9 +35,19 @@ func newGauges(n *Node) *gauges {
 		Name: "fermata_shards", Help: "Shards of the keyspace.",
 	}, func() float64 { return float64(n.cfg.Shards) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "fermata_shards_owned", Help: "Shards that this node should hold, by the members it sees.",
+		Name: "fermata_shards_owned", Help: "Shards that this node should hold, by the members that have a heartbeat in Redis.",
 	}, func() float64 { return float64(n.owned()) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fermata_redis_latency_seconds",
+		Help: "Time that Redis takes to answer this node's calls on locks and records, the median over a third of --lock-ttl; 0 where there were none.",
+	}, func() float64 { return n.latency.value(time.Now()).Seconds() })
 	return &gauges{
+		aside: f.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_node_aside", Help: "1 while this node leaves its shards to others, because Redis does not answer it or answers it much later than them; else 0.",
+		}),
+		stances: f.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_node_stance_changes_total", Help: "Times that this node began or ceased to leave its shards to others.",
+		}),
 		unheld: f.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_shards_without_holder", Help: "Shards of the cluster that nobody holds, by their locks in Redis.",
 		}),
@@ -52,13 +63,24 @@ func newGauges(n *Node) *gauges {
 	}
 }
 
-// owned counts the shards that the ring gives to this node.
+// stand takes over how this node stands to Redis.
+func (g *gauges) stand(was, is stance) {
+	if was.aside == is.aside {
+		return
+	}
+	g.stances.Inc()
+	if g.aside.Set(0); is.aside {
+		g.aside.Set(1)
+	}
+}
+
+// owned counts the shards that this node should hold.
 func (n *Node) owned() int {
-	if n.gossip == nil {
+	if n.locks == nil {
 		return 0
 	}
 	owned := 0
-	for _, owner := range ring.Assign(n.gossip.View(), n.cfg.Shards) {
+	for _, owner := range n.locks.Owners() {
 		if owner == n.cfg.Name {
 			owned++
 		}
@@ -79,6 +101,7 @@ func (g *gauges) look(ctx context.Context, n *Node) {
 			}
 		}
 		g.unheld.Set(float64(unheld))
+		n.unheld.look(n.locks.Owners(), holders, time.Now())
 	}
 	if n.cfg.Virtual {
 		return // there is no clock to compare

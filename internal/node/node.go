@@ -44,6 +44,8 @@ type Node struct {
 	waitsFor  atomic.Pointer[string] // why Start waits for Redis; nil: it does not
 	dark      atomic.Bool            // Redis has not answered this node for long
 	report    atomic.Pointer[redisstore.Report]
+	latency   *latency // of calls on locks and by the engines
+	unheld    *unheld
 
 	clients, others    net.Listener
 	grpcAddr, peerAddr string // as advertised
@@ -106,7 +108,8 @@ func New(cfg Config) (*Node, error) {
 	return &Node{
 		cfg: cfg, security: security, keys: security.payloads, ctx: ctx, cancel: cancel, startedAt: time.Now(),
 		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
-		failed: make(chan error, 1),
+		failed: make(chan error, 1), latency: newLatency(cfg.LockTTL, cfg.Redis.ReadTimeout),
+		unheld: newUnheld(cfg.Name, cfg.LockTTL),
 	}, nil
 }
 

@@ -3,26 +3,33 @@ package node
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/membership"
+	"github.com/fermata-io/fermata/internal/ring"
 )
 
-// reachLoop asks the primaries of Redis for nothing, several times in the life of a lock,
-// while there are others who could take over.
+// reachLoop finds out how this node stands to Redis, several times in the life of a lock, while
+// there are others who could take over: which primaries answer at all, which it asks for nothing, and
+// how long its own calls take.
 func (n *Node) reachLoop(ctx context.Context) {
-	every := n.cfg.LockTTL / 6
+	every := n.cfg.LockTTL / 12
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	// By two thirds of a lock's life a refresh has failed, and there is time left
 	// for the others to hear of it before the locks expire.
 	sight := newSight(n.cfg.LockTTL*2/3, time.Now())
+	slowness := &latencyComparison{ttl: n.cfg.LockTTL}
 	p := newPings(n.lockConns)
 	defer p.asking.Wait()
 	told := stance{blind: -1}
-	for {
-		others := n.seenByOthers()
+	said := membership.Stance{Blind: -1}
+	for turn := 0; ; {
+		others := n.eligiblePeers()
 		if len(others) == 0 && !told.aside {
 			// It counts from when there are others.
 			sight = newSight(sight.patience, time.Now())
@@ -32,50 +39,79 @@ func (n *Node) reachLoop(ctx context.Context) {
 			return
 		case <-p.answered:
 		case <-ticker.C:
-			if len(others) > 0 || told.aside {
+			// An answer is waited for longer than until the next question.
+			if turn++; turn%2 == 0 && (len(others) > 0 || told.aside) {
 				p.ask(ctx, sight.patience)
 			}
 		}
 		now := time.Now()
 		sight.take(p.answers(), now)
-		is, dark := sight.look(others, now)
+		is, dark := sight.look(blindOf(others), now)
+		own := n.latency.value(now)
+		is.slow = slowness.look(own, latenciesOf(others), now)
+		is.aside = is.aside || is.slow
 		// Its workers serve as soon as Redis answers again; only shards have to wait
 		// until it has done so for a while.
 		if n.dark.Swap(dark) != dark {
 			n.wakeDemand()
 		}
 		if is != told && ctx.Err() == nil {
-			n.logStance(told, is, sight.lost(), p.failed())
+			n.logStance(told, is, sight.lost(), own, p.failed())
+			n.gauges.stand(told, is)
 			told = is
-			if err := n.gossip.SetAside(is.aside, is.blind, every); err != nil {
-				n.cfg.Logger.Warn("the other nodes may not know yet", "error", err)
+		}
+		say := membership.Stance{Aside: is.aside, Blind: is.blind, Latency: said.Latency}
+		if len(others) > 0 && retell(said.Latency, own) {
+			say.Latency = max(own, latencyFloor)
+		}
+		if say != said && ctx.Err() == nil {
+			said = say
+			if err := n.gossip.SetStance(say, every); err != nil {
+				n.cfg.Logger.Warn("failed to tell the other nodes how this one stands to redis", "error", err)
 			}
 		}
 	}
 }
 
-// seenByOthers is how many primaries each other node misses.
-func (n *Node) seenByOthers() []int {
-	view := n.gossip.View()
-	var blind []int
-	for _, m := range view.Members {
-		if m.Name != view.Self {
-			blind = append(blind, m.Blind)
+// eligiblePeers are the other nodes that may own shards, with what gossip knows of them.
+func (n *Node) eligiblePeers() (peers []membership.MemberInfo) {
+	eligible := n.locks.Eligible()
+	for _, m := range n.gossip.Members() {
+		if m.State == membership.StateAlive && m.Name != n.cfg.Name &&
+			slices.ContainsFunc(eligible, func(e ring.Member) bool { return e.Name == m.Name }) {
+			peers = append(peers, m)
 		}
+	}
+	return peers
+}
+
+// blindOf is how many primaries each node misses.
+func blindOf(nodes []membership.MemberInfo) (blind []int) {
+	for _, m := range nodes {
+		blind = append(blind, m.Blind)
 	}
 	return blind
 }
 
-func (n *Node) logStance(was, is stance, lost []string, why error) {
+func latenciesOf(nodes []membership.MemberInfo) (latencies []peerLatency) {
+	for _, m := range nodes {
+		latencies = append(latencies, peerLatency{latency: m.Latency, aside: m.Aside})
+	}
+	return latencies
+}
+
+func (n *Node) logStance(was, is stance, lost []string, own time.Duration, why error) {
 	log := n.cfg.Logger
 	if is.blind > max(was.blind, 0) {
 		log.Warn("redis does not answer", "primaries", lost, "error", why)
 	}
 	switch {
+	case is.aside && !was.aside && is.slow:
+		log.Warn("node stands aside: redis answers it much later than other nodes", "latency", own, "error", why)
 	case is.aside && !was.aside:
 		log.Warn("node stands aside: redis does not answer it, or less of it than others", "primaries", lost, "error", why)
 	case was.aside && !is.aside:
-		log.Info("node stands with the others again: redis answers")
+		log.Info("node stands with the others again: redis answers", "latency", own)
 	}
 }
 

@@ -85,6 +85,7 @@ func (s *sight) take(answers map[string]time.Time, now time.Time) {
 // stance is what the others are told.
 type stance struct {
 	aside bool
+	slow  bool // aside because Redis answers it much later than its peers
 	// blind is how many primaries do not answer; -1 while that is not known.
 	blind int
 }

@@ -62,7 +62,7 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 		return n.atRedis(err)
 	}
 	n.cfg.Shards, n.counts = n.store.Shards(), newQueueCounts(n.store)
-	if n.clientStore, err = n.openStore(ctx, "clients", true); err != nil {
+	if n.clientStore, err = n.openStore(ctx, clientsPool, true); err != nil {
 		return n.atRedis(err)
 	}
 	return n.checkRedis(ctx)
@@ -73,6 +73,10 @@ func (n *Node) atRedis(err error) error {
 	return fmt.Errorf("redis at %s (set --redis-url if it is elsewhere): %w", n.cfg.Redis.Servers(), err)
 }
 
+// clientsPool is the pool of calls by clients. What these ask for says little about Redis: they
+// may be many, and large.
+const clientsPool = "clients"
+
 // connect opens a pool of connections.
 func (n *Node) connect(pool string) (redis.UniversalClient, error) {
 	options := n.security.toRedis(n.cfg)
@@ -82,6 +86,9 @@ func (n *Node) connect(pool string) (redis.UniversalClient, error) {
 		return nil, err
 	}
 	n.onStop("redis "+pool, func(context.Context) error { return client.Close() })
+	if pool != clientsPool {
+		n.latency.watch(client)
+	}
 	return client, n.cfg.Registerer.Register(redisstore.NewPoolStats(pool, client))
 }
 
@@ -164,7 +171,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 	c := n.cfg
 	n.cadence = cadence.Since(time.Now())
 	n.peers, err = peer.New(peer.Options{
-		Self: c.Name, Version: c.Version, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
+		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
 		Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {

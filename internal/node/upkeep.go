@@ -196,6 +196,9 @@ func (n *Node) missing() []string {
 			}
 		}
 	}
+	if why := n.unheld.why.Load(); why != nil {
+		return []string{*why}
+	}
 	return nil
 }
 

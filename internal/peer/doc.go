@@ -21,4 +21,6 @@
 //  6. A peer is said to be gone only if this node's link to it was up, has ended,
 //     and its address then refused a connection. Silence, slowness and a network
 //     that answers for it in another way are no proof.
+//  7. Nodes of two keyspaces have no link: each refuses the other by the keyspace's
+//     id. A node that does not say which it uses is taken for one of the same.
 package peer

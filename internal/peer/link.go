@@ -73,7 +73,11 @@ func (l *link) run() {
 		if opened {
 			pause = retryMin
 		}
-		logger.Info("link is down", "error", err)
+		if l.p.isForeign(l.member.Name) {
+			pause = retryMax // which is logged once
+		} else {
+			logger.Info("link is down", "error", err)
+		}
 		select {
 		case <-l.ctx.Done():
 		case <-time.After(pause/2 + rand.N(pause/2)):
@@ -99,7 +103,7 @@ func (l *link) session() (opened bool, err error) {
 		return false, err
 	}
 	other := aboutFromHeader(l.member.Name, header)
-	if err := l.p.self().fits(other); err != nil {
+	if err := l.p.compare(l.member.Name, other); err != nil {
 		return false, err
 	}
 	l.queue.reopened()

@@ -13,7 +13,7 @@ type metrics struct {
 	refused prometheus.Counter
 }
 
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, foreign func() float64) (*metrics, error) {
 	m := &metrics{
 		links: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fermata_peer_links", Help: "Open links to other nodes, by who dialled.",
@@ -34,7 +34,10 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.links, m.sent, m.dropped, m.refused} {
+	others := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fermata_peers_of_another_keyspace", Help: "Live nodes that use another Redis, database or keyspace than this one.",
+	}, foreign)
+	for _, c := range []prometheus.Collector{m.links, m.sent, m.dropped, m.refused, others} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("peer: %w", err)
 		}

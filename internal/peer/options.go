@@ -50,6 +50,9 @@ type Options struct {
 	Handler Handler
 	// Version of this node's program, for people.
 	Version string
+	// Keyspace is the id of the keyspace that this node uses, asked for at each link. Nodes that
+	// say another one are refused. Default: it does not say.
+	Keyspace func() string
 	// DialOptions are for the connections to other nodes, credentials first of
 	// all. Default: plain text.
 	DialOptions []grpc.DialOption
@@ -71,6 +74,9 @@ func (o Options) withDefaults() (Options, error) {
 		o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", address)
 		}
+	}
+	if o.Keyspace == nil {
+		o.Keyspace = func() string { return "" }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

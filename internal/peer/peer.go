@@ -29,6 +29,7 @@ type Peer struct {
 	atOnce  int                // peers that hear of an offer at once, in the round that is under way
 	links   map[string]*link   // that this node dialled, by peer
 	served  map[string]*served // that peers dialled
+	foreign map[string]bool    // members that use another keyspace
 }
 
 // New makes a Peer without links.
@@ -37,15 +38,12 @@ func New(o Options) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(o.Registerer)
-	if err != nil {
+	p := &Peer{o: o, links: make(map[string]*link), served: make(map[string]*served), foreign: make(map[string]bool)}
+	if p.metrics, err = newMetrics(o.Registerer, p.countForeign); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	return &Peer{
-		o: o, metrics: m, ctx: ctx, cancel: cancel,
-		links: make(map[string]*link), served: make(map[string]*served),
-	}, nil
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p, nil
 }
 
 // Register adds the service to the node's server for peers.
@@ -63,6 +61,11 @@ func (p *Peer) SetView(v ring.View) {
 	defer p.mu.Unlock()
 	if p.stopped {
 		return
+	}
+	for name := range p.foreign {
+		if _, ok := v.Member(name); !ok {
+			delete(p.foreign, name)
+		}
 	}
 	for name, l := range p.links {
 		m, ok := v.Member(name)
@@ -84,6 +87,37 @@ func (p *Peer) SetView(v ring.View) {
 		p.links[m.Name] = l
 		p.loops.Go(l.run)
 	}
+}
+
+// compare refuses a node that this one cannot work with. That a member uses another keyspace
+// is logged once, and counted until that has changed.
+func (p *Peer) compare(node string, other about) error {
+	self := p.self()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	foreign, known := self.foreign(other), p.foreign[node]
+	switch {
+	case !foreign:
+		delete(p.foreign, node)
+	case !known && p.links[node] != nil:
+		p.foreign[node] = true
+		p.o.Logger.Warn("node uses another keyspace: links with it are refused, and it owns no shards here",
+			"node", node, "its_keyspace", other.keyspace, "keyspace", self.keyspace)
+	}
+	return self.fits(other)
+}
+
+// isForeign is true of a member that uses another keyspace, as far as links have shown.
+func (p *Peer) isForeign(node string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.foreign[node]
+}
+
+func (p *Peer) countForeign() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return float64(len(p.foreign))
 }
 
 // Linked tells whether there is anybody to tell of free slots.

@@ -100,10 +100,14 @@ func start(t *testing.T, name, addr string, r prometheus.Registerer) *node {
 }
 
 // startSecured is start with credentials for both directions.
-func startSecured(t *testing.T, name, addr string, r prometheus.Registerer, c credentials.TransportCredentials) *node {
+func startSecured(t *testing.T, name, addr string, r prometheus.Registerer, c credentials.TransportCredentials, change ...func(*Options)) *node {
 	t.Helper()
 	n := &node{t: t, name: name, news: make(chan struct{}, 1)}
-	p, err := New(Options{Self: name, Handler: n, Registerer: r, DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(c)}})
+	o := Options{Self: name, Handler: n, Registerer: r, DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(c)}}
+	for _, f := range change {
+		f(&o)
+	}
+	p, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,6 +53,7 @@ func (s *server) Link(stream servedStream) error {
 	select {
 	case node = <-hello:
 	case err := <-ended:
+		_ = stream.SetHeader(p.self().header()) // it may be refused for what this node is
 		return err
 	case <-late.C:
 		return status.Error(codes.DeadlineExceeded, "no hello came")
@@ -140,7 +141,8 @@ func (p *Peer) readServed(stream servedStream, hello chan<- string, entered <-ch
 	if node == "" || node == p.o.Self {
 		return status.Errorf(codes.InvalidArgument, "a link begins with the name of another node, not %q", job.Clip(node, job.MaxID))
 	}
-	if err := p.self().fits(aboutFromPB(first.GetHello())); err != nil {
+	other := aboutFromPB(first.GetHello())
+	if err := p.compare(node, other); err != nil {
 		return err
 	}
 	hello <- node

@@ -20,14 +20,15 @@ const (
 	MinProtocol = 1
 )
 
-// about is what a node says of its version.
+// about is what a node says of its version and its keyspace.
 type about struct {
 	node, version         string
 	protocol, minProtocol int
+	keyspace              string // empty from a node that does not say
 }
 
 func (p *Peer) self() about {
-	return about{node: p.o.Self, version: p.o.Version, protocol: Protocol, minProtocol: MinProtocol}
+	return about{node: p.o.Self, version: p.o.Version, protocol: Protocol, minProtocol: MinProtocol, keyspace: p.o.Keyspace()}
 }
 
 // Names of what the node that was dialled says of itself in its header.
@@ -35,22 +36,25 @@ const (
 	versionHeader     = "fermata-version"
 	protocolHeader    = "fermata-protocol"
 	minProtocolHeader = "fermata-min-protocol"
+	keyspaceHeader    = "fermata-keyspace"
 )
 
 func (a about) hello() *fermatav1.LinkRequest {
 	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Hello{Hello: &fermatav1.LinkHello{
-		Node: a.node, Version: a.version, Protocol: int32(a.protocol), MinProtocol: int32(a.minProtocol),
+		Node: a.node, Version: a.version, Protocol: int32(a.protocol), MinProtocol: int32(a.minProtocol), Keyspace: a.keyspace,
 	}}}
 }
 
 func (a about) header() metadata.MD {
-	return metadata.Pairs(versionHeader, a.version, protocolHeader, strconv.Itoa(a.protocol), minProtocolHeader, strconv.Itoa(a.minProtocol))
+	return metadata.Pairs(versionHeader, a.version, protocolHeader, strconv.Itoa(a.protocol), minProtocolHeader, strconv.Itoa(a.minProtocol),
+		keyspaceHeader, a.keyspace)
 }
 
 func aboutFromPB(h *fermatav1.LinkHello) about {
 	return about{
 		node: h.GetNode(), version: job.Clip(h.GetVersion(), job.MaxID),
 		protocol: max(1, int(h.GetProtocol())), minProtocol: max(1, int(h.GetMinProtocol())),
+		keyspace: job.Clip(h.GetKeyspace(), job.MaxID),
 	}
 }
 
@@ -62,6 +66,7 @@ func aboutFromHeader(node string, md metadata.MD) about {
 	return about{
 		node: node, version: job.Clip(first(md, versionHeader), job.MaxID),
 		protocol: number(protocolHeader), minProtocol: number(minProtocolHeader),
+		keyspace: job.Clip(first(md, keyspaceHeader), job.MaxID),
 	}
 }
 
@@ -72,8 +77,19 @@ func first(md metadata.MD, name string) string {
 	return ""
 }
 
-// fits refuses a node that this one does not understand, or the other way round.
+// foreign is true of a node that says that it uses another keyspace: what it is told of
+// shards, locks and jobs would be about others.
+func (a about) foreign(other about) bool {
+	return a.keyspace != "" && other.keyspace != "" && a.keyspace != other.keyspace
+}
+
+// fits refuses a node that uses another keyspace, and one that this one does not understand, or the other way round.
 func (a about) fits(other about) error {
+	if a.foreign(other) {
+		return status.Errorf(codes.FailedPrecondition,
+			"node %s uses keyspace %s, node %s another one, %s: give both the same Redis, database and --keyspace, or another --cluster",
+			a.node, a.keyspace, job.Clip(other.node, job.MaxID), other.keyspace)
+	}
 	if a.protocol >= other.minProtocol && other.protocol >= a.minProtocol {
 		return nil
 	}

@@ -45,7 +45,7 @@ func TestProtocolsThatFit(t *testing.T) {
 	if a := aboutFromHeader("x", metadata.MD{}); a.protocol != 1 || a.minProtocol != 1 {
 		t.Errorf("a node that does not say: %+v", a)
 	}
-	want := about{node: "x", version: "1.2.3", protocol: 4, minProtocol: 2}
+	want := about{node: "x", version: "1.2.3", protocol: 4, minProtocol: 2, keyspace: "k"}
 	if a := aboutFromHeader("x", want.header()); a != want {
 		t.Errorf("header: %+v", a)
 	}

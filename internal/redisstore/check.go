@@ -17,12 +17,14 @@ func (s *Store) Check(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	key := keyspaceKey(s.prefix)
-	stored := command("hmget", key, "hmget", key, "shards", "schema", "virtual")
+	stored := command("hmget", key, "hmget", key, "shards", "schema", "virtual", identityField)
 	if err := s.perform(ctx, stored); err != nil {
 		return Report{}, err
 	}
 	if text := s.judgeKeyspace(stored.reply); text != "" {
 		report.find(Finding{Fatal, "keyspace", "", text})
+	} else if id := stored.reply.text(3); id != "" {
+		s.identity.Store(&id) // another one where the keyspace was lost and is restored
 	}
 	return report, nil
 }

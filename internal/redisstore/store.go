@@ -28,6 +28,7 @@ type Store struct {
 	batches     []batchSlots
 	caller      string
 	schema      atomic.Int32
+	identity    atomic.Pointer[string] // random id of the keyspace; nil: not known
 	scripts     scripts
 	virtual     func() int64
 	durability  Durability
@@ -106,18 +107,53 @@ func open(ctx context.Context, o Options) (*Store, error) {
 // random bytes, made when it is asked for first. Whoever may read the keyspace's hash
 // has it too.
 func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
-	var fresh [secretBytes]byte
-	// crypto/rand.Read never fails.
-	_, _ = rand.Read(fresh[:])
-	o := call(s.scripts.secret, noShard, []string{keyspaceKey(s.prefix)}, []any{"secret:" + name, hex.EncodeToString(fresh[:])})
-	if err := s.perform(ctx, o); err != nil {
+	text, err := s.fixed(ctx, "secret:"+name, secretBytes)
+	if err != nil {
 		return nil, err
 	}
-	secret, err := hex.DecodeString(o.reply.text(0))
+	secret, err := hex.DecodeString(text)
 	if err != nil || len(secret) != secretBytes {
 		return nil, fmt.Errorf("%w: hash %s holds a secret %q that is none", ErrKeyspace, keyspaceKey(s.prefix), name)
 	}
 	return secret, nil
+}
+
+// fixed reads a field of the keyspace's hash that is random and never changes. Who asks first
+// makes it, in hex.
+func (s *Store) fixed(ctx context.Context, field string, length int) (string, error) {
+	fresh := make([]byte, length)
+	// crypto/rand.Read never fails.
+	_, _ = rand.Read(fresh)
+	o := call(s.scripts.secret, noShard, []string{keyspaceKey(s.prefix)}, []any{field, hex.EncodeToString(fresh)})
+	err := s.perform(ctx, o)
+	return o.reply.text(0), err
+}
+
+// identityField is the field of the keyspace's hash that has its identity.
+const (
+	identityField = "id"
+	identityBytes = 16
+)
+
+// Identity is the random id by which nodes find out that they use one keyspace; empty if it
+// is not known, as when Redis had no room for it. It is no secret. A copy of a keyspace has the
+// same.
+func (s *Store) Identity() string {
+	if id := s.identity.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// openIdentity reads the id of the keyspace, and makes it in one of a version that had none. A
+// keyspace that has no room for it works without.
+func (s *Store) openIdentity(ctx context.Context) {
+	id, err := s.fixed(ctx, identityField, identityBytes)
+	if err != nil {
+		s.log.Warn("failed to read the id of the keyspace: nodes of another keyspace are not refused", "error", err)
+		return
+	}
+	s.identity.Store(&id)
 }
 
 const secretBytes = 32
@@ -153,6 +189,7 @@ func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
 		s.log.Info("keyspace created", "prefix", s.prefix, "shards", shards, "virtual", s.virtual != nil)
 	}
 	s.schema.Store(int32(schema))
+	s.openIdentity(ctx)
 	return shards, nil
 }
 

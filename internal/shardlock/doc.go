@@ -10,8 +10,18 @@
 // Scripts that lease compare it with the value that their caller presents, and
 // whoever reads the key learns whom to talk to. Each acquisition has a new
 // token, so a value never comes back. The process is another random name, new with
-// each Manager, under which it gives signs of life while it runs and is not alone: one
-// command every 400 ms, whatever the number of shards.
+// each Manager, under which it gives signs of life, its heartbeat, while it runs and is not
+// alone: one round trip every 400 ms, whatever the number of shards. The same round trip
+// reads the heartbeats of the other members.
+//
+// Shards belong to those members alone whose heartbeat is in this keyspace and carries their
+// name, since nobody else can keep a lock here: neither who has the gossip key and no Redis,
+// nor a node of another Redis. A new member becomes an owner with the first reading that has its
+// heartbeat, under a second after it began. One whose heartbeat is missing, or two thirds of
+// a lock's life old, in all readings of TTL/5 ceases to be one, and has to be heard of for TTL/3
+// to become one again, longer each time. While this node cannot read, the last answer stays.
+// A heartbeat of the previous build has no name: it is that of the first member that named the
+// process.
 //
 // One goroutine, [Manager.Run], owns the state of all shards and decides; a
 // small pool of goroutines talks to Redis, with at most one call in flight for
@@ -53,6 +63,7 @@
 //     node it waits TTL before it competes for it again, unless it is the only
 //     member. A lock that turned out to be free is taken at once: nobody is competing.
 //  7. A member that stands aside ([ring.Member]) owns no shard, once nothing has
-//     changed about that for TTL/5. Its lock is not broken: it lives. It expires.
+//     changed about that for TTL/5. Its lock is not broken: it lives. It releases its
+//     locks when it can reach Redis; else they expire.
 //  8. No call is without a deadline, and no command touches more than one key.
 package shardlock

@@ -161,8 +161,21 @@ func view(self string, names ...string) ring.View {
 // see shows all of these nodes the view that has exactly them.
 func (f *fleet) see(names ...string) {
 	for _, n := range names {
-		f.nodes[n].SetView(view(n, slices.Clone(names)...))
+		f.nodes[n].SetView(f.view(n, names...))
 	}
+}
+
+// view is a view with the processes of those nodes that the fleet has.
+func (f *fleet) view(self string, names ...string) ring.View {
+	v := view(self, slices.Clone(names)...)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, m := range v.Members {
+		if n := f.nodes[m.Name]; n != nil {
+			v.Members[i].Process = n.Process()
+		}
+	}
+	return v
 }
 
 // converged waits until each node holds exactly what the ring gives it.

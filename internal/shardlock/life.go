@@ -2,10 +2,15 @@ package shardlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/ring"
 )
 
 // lonelyAfter is how long a process gives signs of life after it has seen the last of
@@ -20,7 +25,13 @@ type life struct {
 	known bool
 	age   time.Duration // of the last one
 	every time.Duration // the pause between two, as the process says
+	ttl   time.Duration // how long one is kept, as the process says
+	node  string        // whose process it is; empty from the previous build
 }
+
+// fresh is true while the process can be trusted to keep its locks: it is heard of for as
+// long as a holder may be silent that has to give its locks up.
+func (l life) fresh() bool { return l.known && l.age < max(beats*l.every, l.ttl*2/3) }
 
 // wait is how long until the process counts as silent if no more is heard of it,
 // 0 if it does now. Of one that gives no signs it is never said.
@@ -47,14 +58,15 @@ func (m *Manager) keepAlive(ctx context.Context) {
 	}
 }
 
-// beatInCompany gives signs until there has been nobody else for a while, and then
-// takes the last one back: one that is not followed by others looks like death.
+// beatInCompany writes heartbeats until there has been nobody else for a while, and then
+// takes the last one back: one that is not followed by others looks like death. With each
+// one it reads those of the others, by which it knows who may own shards.
 func (m *Manager) beatInCompany(ctx context.Context) {
 	ticker := time.NewTicker(m.o.beatEvery())
 	defer ticker.Stop()
 	failing := false
 	for alone := (time.Time{}); ; {
-		say, last := m.calls.beat, false
+		say, last := m.beat, false
 		switch {
 		case m.company.Load():
 			alone = time.Time{}
@@ -70,9 +82,9 @@ func (m *Manager) beatInCompany(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil || (err != nil) == failing:
 		case err != nil:
-			m.o.Logger.Warn("no sign of life could be given", "error", err)
+			m.o.Logger.Warn("failed to write or read heartbeats", "error", err)
 		default:
-			m.o.Logger.Info("signs of life are given again")
+			m.o.Logger.Info("heartbeats are written and read again")
 		}
 		failing = err != nil
 		select {
@@ -83,18 +95,68 @@ func (m *Manager) beatInCompany(ctx context.Context) {
 	}
 }
 
-// beat gives one sign of life: it prolongs the last one, which a Redis without room
+// beat writes one heartbeat and reads those of others. What cannot be read leaves the
+// owners as they are: that Redis does not answer this node says nothing about the others.
+func (m *Manager) beat(ctx context.Context) error {
+	var v ring.View
+	if told := m.told.Load(); told != nil {
+		v = *told
+	}
+	read := m.eligibility.next(v)
+	heartbeats, err := m.calls.beat(ctx, read)
+	if err != nil {
+		return err
+	}
+	m.eligibility.take(v, read, heartbeats, time.Now())
+	owners := m.eligibility.owners()
+	if before := m.owners.Load(); before == nil || !maps.Equal(*before, owners) {
+		m.owners.Store(&owners)
+		m.signal()
+	}
+	return nil
+}
+
+// beat writes one heartbeat: it prolongs the last one, which a Redis without room
 // for anything new does too. It carries its own rhythm and life, so that nodes with
-// other settings judge it rightly.
-func (c *redisCalls) beat(ctx context.Context) error {
-	key := c.o.LifeKey(c.process)
-	return c.bounded(ctx, func(ctx context.Context) error {
-		if there, err := c.o.Client.PExpire(ctx, key, c.o.TTL).Result(); there || err != nil {
+// other settings judge it rightly, and the node's name, so that no other node can claim
+// it. The same round trip reads the heartbeats of other processes.
+func (c *redisCalls) beat(ctx context.Context, others []string) (map[string]life, error) {
+	key, heard := c.o.LifeKey(c.process), map[string]life{}
+	return heard, c.bounded(ctx, func(ctx context.Context) error {
+		var prolonged *redis.BoolCmd
+		texts, left := make([]*redis.StringCmd, len(others)), make([]*redis.DurationCmd, len(others))
+		_, err := c.o.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			prolonged = p.PExpire(ctx, key, c.o.TTL)
+			for i, process := range others {
+				texts[i], left[i] = p.Get(ctx, c.o.LifeKey(process)), p.PTTL(ctx, c.o.LifeKey(process))
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
 		}
-		text := fmt.Sprintf("%d %d", c.o.beatEvery().Milliseconds(), c.o.TTL.Milliseconds())
+		for i, process := range others {
+			if err := readFault(texts[i].Err(), left[i].Err()); err != nil {
+				return err
+			}
+			heard[process] = parseLife(texts[i].Val(), left[i].Val())
+		}
+		if there, err := prolonged.Result(); there || err != nil {
+			return err
+		}
+		text := fmt.Sprintf("%d %d %s", c.o.beatEvery().Milliseconds(), c.o.TTL.Milliseconds(), c.o.Node)
 		return c.o.Client.Set(ctx, key, text, c.o.TTL).Err()
 	})
+}
+
+// readFault is the first error that is more than the absence of a key.
+func readFault(errs ...error) error {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+	}
+	return nil
 }
 
 // takeBack ends the signs of life.
@@ -129,5 +191,10 @@ func parseLife(text string, left time.Duration) life {
 	if n, err := fmt.Sscanf(text, "%d %d", &every, &ttl); n != 2 || err != nil || every <= 0 || ttl <= 0 || left < 0 {
 		return life{}
 	}
-	return life{known: true, every: time.Duration(every) * time.Millisecond, age: time.Duration(ttl)*time.Millisecond - left}
+	l := life{known: true, every: time.Duration(every) * time.Millisecond, ttl: time.Duration(ttl) * time.Millisecond}
+	l.age = l.ttl - left
+	if parts := strings.SplitN(text, " ", 3); len(parts) == 3 {
+		l.node = parts[2]
+	}
+	return l
 }

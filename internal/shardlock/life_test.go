@@ -206,6 +206,9 @@ func TestSignsOfLife(t *testing.T) {
 			t.Errorf("%q with %v left: %v, %t; want %v, %t", c.text, c.left, wait, ok, c.wait, c.ok)
 		}
 	}
+	if l := parseLife("400 10000 node-a", time.Second); l.node != "node-a" || !l.known {
+		t.Errorf("a heartbeat with a name: %+v", l)
+	}
 	if (life{}).silent() {
 		t.Error("one that gives no signs is not known to be silent")
 	}
@@ -359,7 +362,7 @@ func TestSignsAreGivenInCompany(t *testing.T) {
 	v, _ := ownedBy(t, true)
 	a.SetView(v)
 	f.eventually("a sign of life", func() error { return f.observer.Get(t.Context(), key).Err() })
-	if got, want := f.observer.Get(t.Context(), key).Val(), fmt.Sprintf("%d %d", beatEvery.Milliseconds(), ttl.Milliseconds()); got != want {
+	if got, want := f.observer.Get(t.Context(), key).Val(), fmt.Sprintf("%d %d a", beatEvery.Milliseconds(), ttl.Milliseconds()); got != want {
 		t.Errorf("sign of life %q, want %q", got, want)
 	}
 	// A Redis without room still hears it.
@@ -368,7 +371,7 @@ func TestSignsAreGivenInCompany(t *testing.T) {
 		t.Fatal("there is room")
 	}
 	f.observer.PExpire(t.Context(), key, ttl/2)
-	if err := a.calls.beat(t.Context()); err != nil {
+	if _, err := a.calls.beat(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	if left := f.observer.PTTL(t.Context(), key).Val(); left < ttl*3/4 {
@@ -451,8 +454,15 @@ type sayer func(cmd redis.Cmder) error
 
 func (s sayer) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (s sayer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (s sayer) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) (err error) {
+		for _, cmd := range cmds {
+			fault := s(cmd)
+			cmd.SetErr(fault)
+			err = errors.Join(err, fault)
+		}
+		return err
+	}
 }
 
 func (s sayer) ProcessHook(redis.ProcessHook) redis.ProcessHook {

@@ -14,21 +14,24 @@ const idle = time.Hour
 
 // loop is the state of a running Manager. Its methods belong to one goroutine.
 type loop struct {
-	m        *Manager
-	o        Options
-	slots    []*slot
-	told     ring.View            // what gossip shows
-	gone     map[string]time.Time // nodes whose process has ended, until when that counts
-	view     ring.View            // those of told that are not gone
-	members  map[string]bool      // of view
-	process  map[string]string    // of the members that tell, the present one
-	aside    map[string]bool      // members that hold no shards
-	asideAt  time.Time            // when those of the view do not, if that is to change
-	changed  time.Time            // when the members last changed
-	draining bool
-	breaks   *limiter // of locks whose holder gossip has lost
-	burials  *limiter // of locks whose holder's process has ended for certain
-	failing  int      // slots whose last call ended in an error
+	m         *Manager
+	o         Options
+	slots     []*slot
+	told      ring.View            // what gossip shows
+	gone      map[string]time.Time // nodes whose process has ended, until when that counts
+	view      ring.View            // those of told that are not gone, and may own shards
+	members   map[string]bool      // all that are not gone
+	owners    map[string]bool      // of view
+	filter    *map[string]string   // by which view was made
+	process   map[string]string    // of the members that tell, the present one
+	aside     map[string]bool      // members that hold no shards
+	asideAt   time.Time            // when those of the view do not, if that is to change; else zero
+	asideNext map[string]bool      // these
+	changed   time.Time            // when the owners last changed
+	draining  bool
+	breaks    *limiter // of locks whose holder gossip has lost
+	burials   *limiter // of locks whose holder's process has ended for certain
+	failing   int      // slots whose last call ended in an error
 
 	// One call a slot is in flight at most, and each channel has room for one
 	// of every slot: sends never block.
@@ -118,6 +121,9 @@ func (l *loop) readMail(now time.Time) {
 	if view != nil {
 		l.setView(*view, now)
 	}
+	if l.m.owners.Load() != l.filter {
+		l.survey(now)
+	}
 	for _, f := range fates {
 		l.learn(f, now)
 	}
@@ -141,7 +147,7 @@ func (l *loop) advance(now time.Time) time.Time {
 		if now.Before(l.asideAt) {
 			sooner(l.asideAt)
 		} else {
-			l.aside, l.asideAt = asideOf(l.view), time.Time{}
+			l.aside, l.asideAt = l.asideNext, time.Time{}
 			l.assign(now)
 		}
 	}

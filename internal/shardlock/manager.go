@@ -21,8 +21,13 @@ type Manager struct {
 	calls   *redisCalls
 	grips   []atomic.Pointer[Grip]
 
-	company atomic.Bool   // others are, or may be, in the cluster
-	joined  chan struct{} // has a token when they have come
+	company     atomic.Bool   // others are, or may be, in the cluster
+	joined      chan struct{} // has a token when they have come
+	told        atomic.Pointer[ring.View]
+	eligibility *eligibility // of the goroutine that gives heartbeats
+	// owners are the processes that may own shards, by member; nil until heartbeats have been read.
+	owners  atomic.Pointer[map[string]string]
+	placed  atomic.Pointer[placement]
 	started atomic.Bool
 	stopped chan struct{} // closed when Run has returned
 	poke    chan struct{} // the mailbox has something
@@ -49,14 +54,16 @@ func New(o Options) (*Manager, error) {
 		scripter = functionCaller{Scripter: o.Client, client: o.Client, bySHA: g.bySHA}
 		g.Scripter = scripter
 	}
+	calls := &redisCalls{o: o, scripts: scripter, locks: redislock.New(g), process: newToken()}
 	return &Manager{
-		o:       o,
-		metrics: newMetrics(o.Registerer),
-		calls:   &redisCalls{o: o, scripts: scripter, locks: redislock.New(g), process: newToken()},
-		grips:   make([]atomic.Pointer[Grip], o.Shards),
-		joined:  make(chan struct{}, 1),
-		stopped: make(chan struct{}),
-		poke:    make(chan struct{}, 1),
+		o:           o,
+		metrics:     newMetrics(o.Registerer),
+		calls:       calls,
+		eligibility: newEligibility(o, calls.process),
+		grips:       make([]atomic.Pointer[Grip], o.Shards),
+		joined:      make(chan struct{}, 1),
+		stopped:     make(chan struct{}),
+		poke:        make(chan struct{}, 1),
 	}, nil
 }
 
@@ -79,11 +86,13 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// SetView tells what the ring says. The shards that it gives to this node are
+// SetView tells who is in the cluster. Shards belong to those members alone whose
+// heartbeat is in this keyspace. The shards that the ring gives to this node are
 // competed for; held ones that it gives to others are handed over once the view
 // has not changed for the settle time. Safe to call from a membership callback:
 // it never blocks.
 func (m *Manager) SetView(v ring.View) {
+	m.told.Store(&v)
 	m.mu.Lock()
 	m.mu.view = &v
 	m.mu.Unlock()
@@ -114,6 +123,30 @@ func (m *Manager) Held(shard int) (Grip, bool) {
 		return Grip{}, false
 	}
 	return *g, true
+}
+
+// placement is who should hold the shards, as the loop has decided last.
+type placement struct {
+	owners []string // by shard
+	view   ring.View
+}
+
+// Owners are the members that should hold the shards, by shard; empty before there was a
+// view.
+func (m *Manager) Owners() []string {
+	if p := m.placed.Load(); p != nil {
+		return p.owners
+	}
+	return nil
+}
+
+// Eligible are the members that may own shards: this node, and those whose heartbeat is
+// in this keyspace. Those that stand aside are among them.
+func (m *Manager) Eligible() []ring.Member {
+	if p := m.placed.Load(); p != nil {
+		return p.view.Members
+	}
+	return nil
 }
 
 func (m *Manager) signal() {

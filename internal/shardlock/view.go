@@ -24,22 +24,48 @@ func (l *loop) setView(v ring.View, now time.Time) {
 // survey takes stock of who is alive, and finds the owners of the shards.
 func (l *loop) survey(now time.Time) {
 	v := l.survivors(l.told)
-	members := make(map[string]bool, len(v.Members))
 	l.process = make(map[string]string, len(v.Members))
+	l.members = namesOf(v)
 	for _, member := range v.Members {
-		members[member.Name] = true
 		if member.Process != "" {
 			l.process[member.Name] = member.Process
 		}
 	}
-	if !maps.Equal(members, l.members) {
-		l.members, l.changed = members, now
+	// Who only gossip knows neither owns a shard nor holds a handover up.
+	v = l.eligible(v)
+	if owners := namesOf(v); !maps.Equal(owners, l.owners) {
+		l.owners, l.changed = owners, now
 	}
-	l.view, l.asideAt = v, time.Time{}
-	if !maps.Equal(asideOf(v), l.aside) {
-		l.asideAt = now.Add(l.o.damping())
+	l.view = v
+	switch aside := asideOf(v); {
+	case maps.Equal(aside, l.aside):
+		l.asideAt = time.Time{}
+	case l.asideAt.IsZero() || !maps.Equal(aside, l.asideNext):
+		l.asideNext, l.asideAt = aside, now.Add(l.o.damping())
 	}
 	l.assign(now)
+}
+
+func namesOf(v ring.View) map[string]bool {
+	names := make(map[string]bool, len(v.Members))
+	for _, m := range v.Members {
+		names[m.Name] = true
+	}
+	return names
+}
+
+// eligible is a view of those members whose heartbeat is in this keyspace. Before this
+// node has read any, all are.
+func (l *loop) eligible(v ring.View) ring.View {
+	owners := l.m.owners.Load()
+	if owners == nil {
+		return v
+	}
+	l.filter = owners
+	v.Members = slices.DeleteFunc(slices.Clone(v.Members), func(m ring.Member) bool {
+		return m.Name != l.o.Node && (m.Process == "" || (*owners)[m.Name] != m.Process)
+	})
+	return v
 }
 
 // asideOf are the members that stand aside.
@@ -60,7 +86,9 @@ func (l *loop) assign(now time.Time) {
 	for i := range v.Members {
 		v.Members[i].Aside = l.aside[v.Members[i].Name]
 	}
-	for shard, owner := range ring.Assign(v, l.o.Shards) {
+	owners := ring.Assign(v, l.o.Shards)
+	l.m.placed.Store(&placement{owners: owners, view: v})
+	for shard, owner := range owners {
 		s := l.slots[shard]
 		if owner == l.o.Node && s.owner != owner && s.lock == nil {
 			s.next = now

@@ -51,6 +51,9 @@ func Dump(w *World) []byte {
 		switch kind {
 		case "hash":
 			fields := w.Client.HGetAll(ctx, key).Val()
+			if key == w.Prefix+":{meta}" {
+				delete(fields, "id") // which is random
+			}
 			for _, field := range slices.Sorted(maps.Keys(fields)) {
 				put(field, fields[field])
 			}

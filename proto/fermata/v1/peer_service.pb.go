@@ -235,7 +235,8 @@ func (*LinkResponse_Permit) isLinkResponse_Message() {}
 func (*LinkResponse_HandOver) isLinkResponse_Message() {}
 
 // LinkHello says who dialled. The node that was dialled says the same of itself in
-// the header of its answer: fermata-version, fermata-protocol, fermata-min-protocol.
+// the header of its answer: fermata-version, fermata-protocol, fermata-min-protocol,
+// fermata-keyspace.
 type LinkHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -244,8 +245,11 @@ type LinkHello struct {
 	// What it says, and the oldest that it still understands. Nodes that do not say
 	// speak 1. A link to a node that this one does not understand, or that does not
 	// understand it, is refused with FAILED_PRECONDITION.
-	Protocol      int32 `protobuf:"varint,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	MinProtocol   int32 `protobuf:"varint,4,opt,name=min_protocol,json=minProtocol,proto3" json:"min_protocol,omitempty"`
+	Protocol    int32 `protobuf:"varint,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	MinProtocol int32 `protobuf:"varint,4,opt,name=min_protocol,json=minProtocol,proto3" json:"min_protocol,omitempty"`
+	// Random id of the keyspace that it uses; empty from a node that does not say. A link
+	// between nodes of two keyspaces is refused with FAILED_PRECONDITION.
+	Keyspace      string `protobuf:"bytes,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -306,6 +310,13 @@ func (x *LinkHello) GetMinProtocol() int32 {
 		return x.MinProtocol
 	}
 	return 0
+}
+
+func (x *LinkHello) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
 }
 
 // Demand replaces what the sender said before.
@@ -842,12 +853,13 @@ const file_fermata_v1_peer_service_proto_rawDesc = "" +
 	"\fLinkResponse\x12,\n" +
 	"\x06permit\x18\x01 \x01(\v2\x12.fermata.v1.PermitH\x00R\x06permit\x123\n" +
 	"\thand_over\x18\x02 \x01(\v2\x14.fermata.v1.HandOverH\x00R\bhandOverB\t\n" +
-	"\amessage\"x\n" +
+	"\amessage\"\x94\x01\n" +
 	"\tLinkHello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
 	"\bprotocol\x18\x03 \x01(\x05R\bprotocol\x12!\n" +
-	"\fmin_protocol\x18\x04 \x01(\x05R\vminProtocol\"9\n" +
+	"\fmin_protocol\x18\x04 \x01(\x05R\vminProtocol\x12\x1a\n" +
+	"\bkeyspace\x18\x05 \x01(\tR\bkeyspace\"9\n" +
 	"\x06Demand\x12/\n" +
 	"\x06queues\x18\x01 \x03(\v2\x17.fermata.v1.QueueDemandR\x06queues\"v\n" +
 	"\vQueueDemand\x12\x1c\n" +

@@ -1,0 +1,75 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/faultproxy"
+	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/redistest"
+)
+
+// slowCluster is three nodes, each with a way of its own to Redis.
+func slowCluster(t *testing.T) (nodes [3]*node.Node, ways [3]*faultproxy.Proxy) {
+	t.Helper()
+	redis := redistest.Start(t)
+	var join []string
+	for i := range nodes {
+		ways[i] = faultproxy.New(t, redis.Addr())
+		nodes[i] = startWith(t, fmt.Sprintf("redis://%s/0", ways[i].Addr()), string(rune('a'+i)), func(*node.Config) {}, join...)
+		join = []string{nodes[0].GossipAddr()}
+	}
+	holdShards(t, nodes, "a third of the shards on each", func(n int) bool { return n >= 21 }, 0, 1, 2)
+	return nodes, ways
+}
+
+// holdShards waits until these nodes hold all shards, and each so many as fits.
+func holdShards(t *testing.T, nodes [3]*node.Node, what string, fits func(int) bool, which ...int) {
+	t.Helper()
+	redistest.Eventually(t, time.Minute, what, func(context.Context) error {
+		sum := 0
+		var held []int
+		for _, n := range nodes {
+			held = append(held, n.Describe().ShardsHeld)
+		}
+		for _, i := range which {
+			if sum += held[i]; !fits(held[i]) {
+				return fmt.Errorf("%v", held)
+			}
+		}
+		if sum != 64 {
+			return fmt.Errorf("%v", held)
+		}
+		return nil
+	})
+}
+
+// TestNodeWithSlowRedisGivesItsShardsAway, while its calls succeed all the same, and has them again
+// when Redis answers it as fast as the others.
+func TestNodeWithSlowRedisGivesItsShardsAway(t *testing.T) {
+	t.Parallel()
+	nodes, ways := slowCluster(t)
+	ways[2].Latency(200 * time.Millisecond) // each way
+	holdShards(t, nodes, "all shards on the two quick ones", func(n int) bool { return n == 32 }, 0, 1)
+	for _, n := range nodes {
+		isReady(t, n)
+	}
+	ways[1].Latency(250 * time.Millisecond)
+	holdShards(t, nodes, "all shards on the quick one", func(n int) bool { return n == 64 }, 0)
+	ways[1].Pass()
+	ways[2].Pass()
+	holdShards(t, nodes, "a third of the shards on each again", func(n int) bool { return n >= 21 }, 0, 1, 2)
+}
+
+// TestSlowRedisMovesNoShard: where it is slow for all nodes, nobody has better ones.
+func TestSlowRedisMovesNoShard(t *testing.T) {
+	t.Parallel()
+	nodes, ways := slowCluster(t)
+	before := holders(t, nodes[0])
+	for _, w := range ways {
+		w.Latency(150 * time.Millisecond)
+	}
+	keepsHolders(t, nodes[0], before)
+}
