@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
@@ -121,7 +122,8 @@ func TestFloodOfUnprovedStreams(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := serveFlooded(t, Options{}, &floodJobs{}, nil)
+			counted := prometheus.NewRegistry()
+			f := serveFlooded(t, Options{Registerer: counted}, &floodJobs{}, nil)
 			defer f.others(t)()
 			before := heap()
 			var flood []*rude
@@ -141,6 +143,9 @@ func TestFloodOfUnprovedStreams(t *testing.T) {
 			for _, w := range flood {
 				eventually(t, "a connection that goes on is closed", w.holds(func() bool { return w.closed }))
 			}
+			if n := deniedFor(t, counted, "refused"); n != connections {
+				t.Errorf("%d connections were closed for what was refused on them, want %d", n, connections)
+			}
 			probe := f.rude(t, window)
 			if code := probe.call(t, "", grpc_health_v1.Health_Check_FullMethodName, nil); code != codes.OK {
 				t.Errorf("health of somebody else: %s", code)
@@ -150,6 +155,25 @@ func TestFloodOfUnprovedStreams(t *testing.T) {
 			}
 		})
 	}
+}
+
+// deniedFor is how much was denied for a reason.
+func deniedFor(t *testing.T, g prometheus.Gatherer, reason string) (n int) {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if family.GetName() == "fermata_access_denied_total" && l.GetName() == "reason" && l.GetValue() == reason {
+					n += int(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return n
 }
 
 // TestUnprovedStreamsAreHeld: strangers that stay within what a connection may have are
