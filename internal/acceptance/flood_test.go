@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,6 +46,8 @@ func floodKind(i int) func(ctx context.Context, conn net.Conn) error {
 		return strangersCalls
 	case i%50 == 2:
 		return strangersBytes
+	case i%50 == 4:
+		return strangersStreams
 	case i%2 == 0:
 		return greeting
 	}
@@ -147,6 +150,29 @@ func strangersCalls(ctx context.Context, conn net.Conn) error {
 	for id := uint32(1); err == nil && ctx.Err() == nil; id += 2 {
 		err = errors.Join(
 			f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: strangersHeaders(), EndHeaders: true}),
+			f.WriteData(id, true, binary.BigEndian.AppendUint32([]byte{0}, 0)))
+		next(ctx, pace)
+	}
+	return err
+}
+
+// strangersStreams opens as many streams as HTTP/2 lets it, with long headers.
+func strangersStreams(ctx context.Context, conn net.Conn) error {
+	f, err := preface(conn)
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	pace := time.NewTicker(10 * time.Millisecond)
+	defer pace.Stop()
+	for id := uint32(1); err == nil && ctx.Err() == nil; id += 2 {
+		block.Reset()
+		for _, h := range []hpack.HeaderField{
+			{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: "/grpc.health.v1.Health/Watch"}, {Name: ":authority", Value: "x"},
+			{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}, {Name: "a-bin", Value: strings.Repeat("A", 3800)},
+		} {
+			_ = e.WriteField(h) // to memory
+		}
+		err = errors.Join(
+			f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true}),
 			f.WriteData(id, true, binary.BigEndian.AppendUint32([]byte{0}, 0)))
 		next(ctx, pace)
 	}

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -410,6 +411,23 @@ func TestKeysRotate(t *testing.T) {
 	b.Reload(t.Context())
 	if _, err := b.Token(t.Context(), old); !errors.Is(err, access.ErrUnauthenticated) {
 		t.Errorf("withdrawn key: %v", err)
+	}
+}
+
+// TestWhoCannotWaitAsksNobody: with a context that is over only known keys count.
+func TestWhoCannotWaitAsksNobody(t *testing.T) {
+	b := newIssuerBench(t, "", jose.JSONWebKey{Key: ecKey.Public(), KeyID: "ec"})
+	b.now.Add(int64(31 * time.Second))
+	over, end := context.WithCancel(t.Context())
+	end()
+	if _, err := b.Token(over, forge(head("ES256", "ec"), goodClaims(), es256)); err != nil {
+		t.Errorf("known key: %v", err)
+	}
+	if _, err := b.Token(over, forge(head("EdDSA", "ed"), goodClaims(), eddsa)); err == nil {
+		t.Error("a token of an unknown key is good")
+	}
+	if n := b.fetched.Load(); n != 1 {
+		t.Errorf("%d fetches, want the one at the start", n)
 	}
 }
 

@@ -79,9 +79,9 @@ type keySet struct {
 }
 
 // find returns the keys that a signature may be of. One that is not known is
-// looked for at the issuer, but not more often than refetch.
+// looked for at the issuer, but not more often than refetch, and not when ctx is over.
 func (s *keySet) find(ctx context.Context, kid string) (keys []jose.JSONWebKey, known bool) {
-	if keys, known = s.cached(kid); len(keys) > 0 {
+	if keys, known = s.cached(kid); len(keys) > 0 || ctx.Err() != nil {
 		return keys, known
 	}
 	s.refresh(ctx, s.from.refetch)

@@ -191,7 +191,8 @@ func readFile(path string) ([]byte, error) {
 func (s *Source) Generation() uint64 { return s.current.Load().generation }
 
 // Token finds the identity behind a bearer token. Errors wrap those of package
-// access and say why, but never what the token was.
+// access and say why, but never what the token was. When ctx is over nobody is asked for
+// keys: those of before count.
 func (s *Source) Token(ctx context.Context, token string) (access.Identity, error) {
 	c, now := s.current.Load(), s.o.Now()
 	id, found, err := findToken(c.tokens, token, now)

@@ -32,7 +32,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// fakeAuthority knows tokens by their text: "x" is token:x, unless it was revoked.
+// fakeAuthority knows tokens by their text: "x" is token:x, unless it was revoked. It has
+// to wait to know "remote".
 type fakeAuthority struct {
 	mu         sync.Mutex
 	policy     *access.Policy
@@ -101,14 +102,14 @@ func (f *fakeAuthority) rules() *access.Policy {
 }
 
 func (f *fakeAuthority) Generation() uint64 { return f.generation.Load() }
-func (f *fakeAuthority) Token(_ context.Context, token string) (access.Identity, error) {
+func (f *fakeAuthority) Token(ctx context.Context, token string) (access.Identity, error) {
 	f.asked.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.revoked[token] || strings.HasPrefix(token, "bad"):
 		return access.Identity{}, access.ErrUnauthenticated
-	case token == "unsure":
+	case token == "unsure", token == "remote" && ctx.Err() != nil:
 		return access.Identity{}, access.ErrUnavailable
 	}
 	return access.Identity{Subject: "token:" + cmp.Or(f.renamed[token], token), Expires: f.expires}, nil

@@ -33,6 +33,8 @@ type connection struct {
 	timer   *time.Timer
 	open    bool // it was served what is open to everybody
 	sent    int  // bytes
+	refused int  // calls, by their headers
+	streams map[*unprovedStream]struct{}
 
 	mu     sync.Mutex
 	quota  *quota // of the identity that called last

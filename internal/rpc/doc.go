@@ -17,6 +17,6 @@
 //     that; refusals tell what permission is missing and nothing else.
 //  6. A lease that a worker names is passed on only if it was given to that worker,
 //     by whatever node: see seal.
-//  7. With an Authority, what connections send before a caller is known on them is
-//     bounded, each for itself and all together: see unproved.
+//  7. With an Authority, what connections send and the streams that they open before a
+//     caller is known on them are bounded, each for itself and all together: see unproved.
 package rpc

@@ -770,7 +770,7 @@ func TestFloodBeforeProof(t *testing.T) {
 	defer f.others(t)()
 	before := heap()
 	f.rude(t, window).pour(t, "bad")
-	if n, err := testutil.GatherAndCount(counted, "fermata_access_denied_total"); err != nil || n != 1 {
+	if n, err := testutil.GatherAndCount(counted, "fermata_access_denied_total"); err != nil || n != 2 {
 		t.Errorf("%d series count it (%v)", n, err)
 	}
 	if kept := heap() - before; kept > unprovedBytes+16<<20 {

@@ -26,6 +26,7 @@ import (
 type Authority interface {
 	// Generation changes when an answer of any other method may have.
 	Generation() uint64
+	// Token answers from what is known already when ctx is over: it must not wait then.
 	Token(ctx context.Context, token string) (access.Identity, error)
 	Certificate(*x509.Certificate) (access.Identity, error)
 	Allows(id access.Identity, want access.Permission, namespace, queue string) access.Decision
@@ -216,29 +217,43 @@ func (c *caller) counted(ctx context.Context, conn *connection) error {
 
 // prove asks the authority.
 func (c *caller) prove(ctx context.Context, conn *connection, token string, generation uint64, now time.Time) (*proof, error) {
-	var id access.Identity
-	var err error
-	authority := c.gate.authority
-	switch certificate := conn.certificate(); {
-	case token != "":
-		id, err = authority.Token(ctx, token)
-	case certificate != nil:
-		id, err = authority.Certificate(certificate)
-	default:
-		return nil, c.unauthenticated(ctx, "missing", errors.New("there is neither a token nor a verified certificate"))
-	}
+	id, err := c.identify(ctx, conn, token)
 	switch {
+	case errors.Is(err, errNoCredential):
+		return nil, c.withoutCredential(ctx)
 	case errors.Is(err, access.ErrUnavailable):
 		return nil, c.refuse(ctx, codes.Unavailable, "unavailable", "CREDENTIALS_UNCHECKED", "the credential cannot be checked now; repeat the call", err, retryInfo(time.Second))
 	case err != nil:
 		return nil, c.unauthenticated(ctx, "invalid", err)
 	}
+	return c.gate.newProof(id, token, generation, now), nil
+}
+
+var errNoCredential = errors.New("there is neither a token nor a verified certificate")
+
+// identify finds who a token is of, or without one the connection's certificate.
+func (c *caller) identify(ctx context.Context, conn *connection, token string) (access.Identity, error) {
+	switch certificate := conn.certificate(); {
+	case token != "":
+		return c.gate.authority.Token(ctx, token)
+	case certificate != nil:
+		return c.gate.authority.Certificate(certificate)
+	}
+	return access.Identity{}, errNoCredential
+}
+
+// withoutCredential refuses a call that names nobody.
+func (c *caller) withoutCredential(ctx context.Context) error {
+	return c.unauthenticated(ctx, "missing", errNoCredential)
+}
+
+func (g *gate) newProof(id access.Identity, token string, generation uint64, now time.Time) *proof {
 	p := &proof{token: token, generation: generation, until: now.Add(keptProof), identity: id}
 	if !id.Expires.IsZero() && id.Expires.Before(p.until) {
 		p.until = id.Expires
 	}
-	p.quota = c.gate.quotas.of(id.Subject, authority.Limits(id))
-	return p, nil
+	p.quota = g.quotas.of(id.Subject, g.authority.Limits(id))
+	return p
 }
 
 // bearer takes the token out of the metadata; "" if there is none.

@@ -48,6 +48,7 @@ const (
 	handshakeTimeout = 10 * time.Second
 	maxRequest       = 16 << 20
 	maxHeaderBytes   = 16 << 10
+	maxStreams       = 250 // of one connection
 )
 
 // MaxPayload is the largest payload, in bytes, that a message has room for beside the
@@ -172,7 +173,7 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, maxRequest)),
 		grpc.ForceServerCodecV2(frame.Codec()),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
-		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, 250)),
+		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, maxStreams)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.NumStreamWorkers(stackKeepers),
 		grpc.ConnectionTimeout(handshakeTimeout),

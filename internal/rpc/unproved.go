@@ -29,6 +29,22 @@ const (
 	DefaultUnprovedAge = time.Minute
 	// openAges is how much longer one may be that asks for nothing but health.
 	openAges = 10
+	// unprovedStreams are those of one connection, and allUnprovedStreams those of all
+	// connections together: each keeps a goroutine, buffers and headers before anybody
+	// has been asked who it is.
+	unprovedStreams    = 8
+	allUnprovedStreams = 1024
+	// firstMessage is how long a call may take to send its request, and to have its
+	// credential accepted.
+	firstMessage = 10 * time.Second
+	// unprovedHeaders bound the headers of a call beside its credential.
+	unprovedHeaders = 4 << 10
+	// maxRefusals is how many calls of a connection are refused by their headers before
+	// it is closed. gRPC keeps the deadline of such a call until it has passed, so that
+	// calls with a deadline after refusalLife are not refused that way.
+	maxRefusals = 64
+	refusalLife = 10 * time.Second
+
 	// unprovedTurn is what each is given for its handshake and first call before it
 	// has to make room for those of others who come later: a twelfth of its age.
 	unprovedTurn = 12
@@ -39,6 +55,7 @@ var (
 	errUnproved = errors.New("too much was sent before the caller was known")
 	errIdle     = errors.New("nobody was known by it for too long")
 	errCrowded  = errors.New("too many connections of which no caller is known")
+	errRefused  = errors.New("too many calls were refused before the caller was known")
 )
 
 // unproved keeps the connections of which no caller is known yet, few enough of them,
@@ -50,14 +67,16 @@ type unproved struct {
 	// closed hears of each connection that is ended here.
 	closed func(host string, why error)
 
-	mu    sync.Mutex
-	used  int // bytes
-	count int
-	hosts map[string]*list.List // of *connection, who came first in front
+	mu      sync.Mutex
+	used    int // bytes
+	count   int
+	hosts   map[string]*list.List // of *connection, who came first in front
+	streams streamPlaces
 }
 
 func newUnproved(most int, age time.Duration, closed func(string, error)) *unproved {
 	u := &unproved{most: most, age: age, closed: closed, hosts: make(map[string]*list.List)}
+	u.streams.hosts = make(map[string]*list.List)
 	if u.most <= 0 {
 		u.most = DefaultUnproved
 	}
@@ -149,6 +168,7 @@ func (u *unproved) remove(c *connection) bool {
 	u.count--
 	u.used -= c.sent
 	c.sent = 0
+	u.streams.leaveAll(c)
 	return true
 }
 
@@ -206,6 +226,18 @@ func (u *unproved) take(c *connection, n int) bool {
 		u.shut(v, errUnproved)
 	}
 	return ok
+}
+
+// refuse counts a call that was refused by its headers, and closes a connection that had
+// too many.
+func (u *unproved) refuse(c *connection) {
+	u.mu.Lock()
+	c.refused++
+	over := c.refused > maxRefusals
+	u.mu.Unlock()
+	if over {
+		u.end(c, errRefused)
+	}
 }
 
 // relieve takes out those that have sent most, until an eighth of all is free: it looks

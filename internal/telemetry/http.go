@@ -47,7 +47,7 @@ func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() [
 	})
 	s := &Server{
 		listener: l,
-		server:   &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute},
+		server:   &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10},
 		done:     make(chan error, 1),
 	}
 	go func() { s.done <- s.server.Serve(l) }()
