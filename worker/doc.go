@@ -52,8 +52,9 @@
 //  4. On Cancel end those handlers. REASON_REQUESTED: answer CANCELLED.
 //     REASON_TIMED_OUT: answer TIMED_OUT. REASON_LEASE_LOST: if it failed, or if
 //     the lease is unknown, send Returned, which frees the slot; else the Result.
-//  5. When the stream breaks, wait 100 ms to 5 s, growing, and open one to
-//     another address, with session_epoch + 1 and Hello.live naming every lease that
+//  5. When the stream breaks, dial the addresses that are known, several at once, and
+//     open a stream on the first connection that is ready, with
+//     session_epoch + 1 and Hello.live naming every lease that
 //     runs or whose Result is not acknowledged; also one that is lost and whose handler
 //     goes on, which takes a slot still. Then repeat those Results, and send Returned
 //     for what had not begun, which Hello.live leaves out. Without a

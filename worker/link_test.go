@@ -161,16 +161,6 @@ func TestUnknownNamesAreCalledUnknown(t *testing.T) {
 	})
 }
 
-// TestWhereAStreamWasLostIsTriedLast: a host that has died costs a try seconds, which leases may not have.
-func TestWhereAStreamWasLostIsTriedLast(t *testing.T) {
-	a, b := newNode(t), newNode(t)
-	run(t, worker.Options{Addresses: []string{a.addr}}, newGates().handlers())
-	for range 3 {
-		a.accept(ttl, b.addr).end <- status.Error(codes.Unavailable, "bye")
-		b.accept(ttl, a.addr).end <- status.Error(codes.Unavailable, "bye")
-	}
-}
-
 func TestUnacknowledgedResultIsRepeatedOnItsStream(t *testing.T) {
 	n := newNode(t)
 	g := newGates("j")
