@@ -62,6 +62,7 @@
 //     may have been a third of it before, and then others may start them.
 //  6. On Drain do the same at once, closing the old stream after the new Welcome;
 //     from the new Hello on, heed acknowledgements of the new stream only.
+//     Addresses, when it comes, replaces those of the Welcome.
 //  7. To stop: send Draining, Returned for what did not start, finish what runs or was
 //     named in a Hello, which counts as started, wait for the ResultAcks, close.
 //

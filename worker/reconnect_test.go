@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/faultproxy"
 	"github.com/fermata-io/fermata/internal/stalltest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -216,4 +217,20 @@ func TestOneHelloAtATime(t *testing.T) {
 	if n := dials.Load(); n < 2 {
 		t.Errorf("%d dials, want several at once", n)
 	}
+}
+
+// A node that has joined since the worker connected is where it goes when its own has gone.
+func TestNodesThatJoinAreHeardOf(t *testing.T) {
+	a, gone, joined := newNode(t), newNode(t), newNode(t)
+	gone.kill()
+	w := run(t, worker.Options{Addresses: []string{a.addr}}, newGates().handlers())
+	s := a.accept(ttl, gone.addr)
+	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Addresses{
+		Addresses: &fermatav1.Addresses{Addresses: []string{gone.addr, joined.addr}},
+	}})
+	s.cancel(leaseLost, "marker")
+	s.returned("marker") // so it has read the addresses
+	a.kill()
+	joined.accept(ttl)
+	eventually(t, "ready", func() bool { return w.Ready() == nil })
 }

@@ -209,6 +209,8 @@ func (s *session) receive() error {
 		switch m := f.other.GetMessage().(type) {
 		case *fermatav1.WorkResponse_Cancel:
 			s.w.cancelLeases(s, m.Cancel)
+		case *fermatav1.WorkResponse_Addresses:
+			s.w.routes.replaceAdvertised(m.Addresses.GetAddresses())
 		case *fermatav1.WorkResponse_Drain:
 			s.w.leave(s)
 			select {

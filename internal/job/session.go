@@ -189,6 +189,10 @@ func (Assignments) workerMessage()  {}
 func (ResultAcks) workerMessage()   {}
 func (Cancellation) workerMessage() {}
 func (GoElsewhere) workerMessage()  {}
+func (Addresses) workerMessage()    {}
+
+// Addresses are those of the other nodes that there are now.
+type Addresses []string
 
 // WorkerStream carries messages to one worker.
 type WorkerStream interface {

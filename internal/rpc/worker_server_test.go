@@ -198,6 +198,7 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 		job.Assignments{{LeaseID: "7@default/report", Record: &job.Record{Definition: &d, State: state}}},
 		job.ResultAcks{{LeaseID: "x", Status: job.AckStale}},
 		job.Cancellation{LeaseIDs: []string{"y"}, Reason: job.CancelTimedOut},
+		job.Addresses{"n2:1", "n3:1"},
 		job.GoElsewhere{Addresses: []string{"n2:1"}},
 	} {
 		if err := r.out.Send(m); err != nil {
@@ -208,7 +209,8 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 	var acks []*fermatav1.ResultAck // which come along with what is next, whatever that is
 	var cancel *fermatav1.Cancel
 	var drain *fermatav1.Drain
-	for range 4 {
+	var others []string
+	for range 5 {
 		m, err := s.Recv()
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +224,12 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 			cancel = m.Cancel
 		case *fermatav1.WorkResponse_Drain:
 			drain = m.Drain
+		case *fermatav1.WorkResponse_Addresses:
+			others = m.Addresses.GetAddresses()
 		}
+	}
+	if !slices.Equal(others, []string{"n2:1", "n3:1"}) {
+		t.Errorf("addresses are %v", others)
 	}
 	if len(leases) != 1 || len(acks) != 1 || len(cancel.GetLeaseIds()) != 1 {
 		t.Fatalf("leases %v, acknowledgements %v, cancelled %v", leases, acks, cancel)
