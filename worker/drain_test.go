@@ -61,7 +61,8 @@ func TestDrainTimeoutCutsOff(t *testing.T) {
 			if s.next().GetDraining() == nil {
 				t.Error("no Draining")
 			}
-			// Being stopped is not a failure: only the success is reported.
+			// Being stopped is not a failure, and starts elsewhere at once.
+			s.lost("fails")
 			g.open["succeeds"] <- nil
 			s.result("succeeds")
 			s.ack(accepted, "succeeds")

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -122,6 +123,7 @@ func (w *Worker) attach(s *session) {
 	}
 	s.out.draining = t.draining
 	s.out.returned, t.owed = append(s.out.returned, t.owed...), nil
+	s.out.lost = slices.Clone(t.lost)
 	w.redeliver()
 	s.wakeUp()
 }
@@ -179,7 +181,7 @@ func (w *Worker) detach(s *session) {
 	t := &w.table
 	for _, a := range t.attempts {
 		if a.phase == ended && a.lost && a.sentOn == s {
-			w.forget(a)
+			w.giveUp(a)
 		}
 	}
 	t.owed = append(t.owed, s.out.returned...)

@@ -202,7 +202,8 @@ func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
 	if got := live(s); !slices.Equal(got, []string{"failed"}) && time.Since(killed) < life {
 		t.Errorf("a Hello names %q, want what has a result that nobody has acknowledged", got)
 	}
-	// A failure by loss is nobody's failure; what ended by itself is told once.
+	// A failure by loss is nobody's failure, which a node hears; what ended by itself is told once.
+	s.lost("obeys")
 	if r := s.result("failed"); r.Outcome != failed {
 		t.Errorf("got %v", r)
 	}
@@ -211,6 +212,13 @@ func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
 		t.Errorf("got %v", r)
 	}
 	s.ack(stale, "outlasts")
+	s.lost("outlasts")
+	s.end <- nil
+	s = n.accept(ttl)
+	s.lost("obeys", "outlasts", "failed") // until a node has acknowledged it
+	s.ack(accepted, "outlasts", "failed", "obeys")
+	s.cancel(leaseLost, "marker")
+	s.returned("marker")
 	s.end <- nil
 	s = n.accept(ttl)
 	s.cancel(leaseLost, "marker")

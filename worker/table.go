@@ -56,6 +56,7 @@ type attempt struct {
 type table struct {
 	attempts           map[string]*attempt
 	owed               []string // given back, and no stream has taken it yet
+	lost               []string // given up, and no node has acknowledged it yet; see lost.go
 	waiting            fifo     // queued ones, and some that are gone
 	early              minheap.Heap[*attempt]
 	watched            bool      // the timer of returnLate runs
@@ -155,7 +156,7 @@ func (w *Worker) finish(a *attempt, e ending, r result) {
 	}
 	if e.failure != nil && errors.Is(e.cause, ErrStopped) {
 		w.table.cutOff++
-		w.forget(a)
+		w.giveUp(a)
 	} else {
 		a.void = e.failure != nil && errors.Is(e.cause, ErrLeaseLost)
 		w.deliver(a)
