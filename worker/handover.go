@@ -122,7 +122,7 @@ func (w *Worker) attach(s *session) {
 		w.metrics.reconnects.Inc()
 	}
 	s.out.draining = t.draining
-	s.out.returned, t.owed = append(s.out.returned, t.owed...), nil
+	w.sendOwed(s)
 	s.out.lost = slices.Clone(t.lost)
 	w.redeliver()
 	s.wakeUp()
@@ -184,10 +184,10 @@ func (w *Worker) detach(s *session) {
 			w.giveUp(a)
 		}
 	}
-	t.owed = append(t.owed, s.out.returned...)
+	t.owed = append(t.owed, s.unconfirmed(t.draining)...)
 	if t.current != s {
 		if t.current != nil {
-			t.current.out.returned, t.owed = append(t.current.out.returned, t.owed...), nil
+			w.sendOwed(t.current)
 			t.current.wakeUp()
 		}
 		return

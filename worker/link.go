@@ -189,4 +189,17 @@ func (l *link) pause(ctx context.Context) {
 func (l *link) finish(life context.Context, s *session) {
 	s.close()
 	<-s.done
+	ctx, cancel := context.WithTimeout(life, returnTimeout)
+	defer cancel()
+	for l.w.owes() && ctx.Err() == nil {
+		l.lost(s)
+		l.pause(ctx)
+		next := l.connect(ctx, life, nil)
+		if next == nil {
+			return
+		}
+		s = next
+		s.close()
+		<-s.done
+	}
 }

@@ -149,8 +149,9 @@ func TestWhatWaitedWhereTheNodeDiedIsGivenBackElsewhere(t *testing.T) {
 	s.ack(accepted, "runs")
 	s.end <- status.Error(codes.Unavailable, "bye")
 	s = b.accept(ttl)
+	s.returned("waits", "too") // nobody has acknowledged that
 	s.lease(leaseOf("runs", "gate"))
-	s.started("runs") // which comes after what is returned
+	s.started("runs")
 }
 
 // TestUnknownNamesAreCalledUnknown, which gRPC does not do.

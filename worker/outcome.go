@@ -115,7 +115,7 @@ func (w *Worker) cancelOne(s *session, a *attempt) {
 		fallthrough
 	case queued:
 		w.forget(a)
-		s.out.returned = append(s.out.returned, a.id)
+		s.sendBack(a.id)
 	}
 }
 

@@ -54,6 +54,7 @@ type session struct {
 	sending    bool
 	leaving    bool // takes no further leases
 	superseded bool // another node was asked to take the leases over
+	sentBack   []returned
 }
 
 // open is welcomed by the node that a connection leads to, with all live leases, unless ctx
