@@ -26,6 +26,7 @@
 //  3. A cut stream costs nothing while it is shorter than the lease: handlers go
 //     on, and another node takes their leases over. When it lasts longer, handlers
 //     are cancelled before their leases can be given to others.
+//     A loss whose worker comes back does not count to those that quarantine a run.
 //  4. A node that drains is left for another one without a gap: the new stream
 //     stands before the old one ends.
 //  5. A failure that comes from losing a lease or from stopping the worker is not
@@ -52,17 +53,22 @@
 //  4. On Cancel end those handlers. REASON_REQUESTED: answer CANCELLED.
 //     REASON_TIMED_OUT: answer TIMED_OUT. REASON_LEASE_LOST: if it failed, or if
 //     the lease is unknown, send Returned, which frees the slot; else the Result.
-//  5. When the stream breaks, wait 100 ms to 5 s, growing, and open one to
-//     another address, with session_epoch + 1 and Hello.live naming every lease that
+//  5. When the stream breaks, dial the addresses that are known, several at once, and
+//     open a stream on the first connection that is ready, with
+//     session_epoch + 1 and Hello.live naming every lease that
 //     runs or whose Result is not acknowledged; also one that is lost and whose handler
 //     goes on, which takes a slot still. Then repeat those Results, and send Returned
-//     for what had not begun, which Hello.live leaves out. Without a
+//     for what had not begun, which Hello.live leaves out, and for what was returned
+//     in the last 15 s. Report leases that were given up as Lost, when their handlers
+//     have ended, until a ResultAck names them. Without a
 //     stream, have the handlers end within two thirds of lease_ttl: the last renewal
 //     may have been a third of it before, and then others may start them.
 //  6. On Drain do the same at once, closing the old stream after the new Welcome;
 //     from the new Hello on, heed acknowledgements of the new stream only.
+//     Addresses, when it comes, replaces those of the Welcome.
 //  7. To stop: send Draining, Returned for what did not start, finish what runs or was
-//     named in a Hello, which counts as started, wait for the ResultAcks, close.
+//     named in a Hello, which counts as started, wait for the ResultAcks, close, and
+//     wait for the end of the stream. If that is an error, send Returned on another.
 //
 // Keepalive pings every 10 s tell a dead peer from a silent one.
 package worker

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/faultproxy"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -61,7 +63,8 @@ func TestDrainTimeoutCutsOff(t *testing.T) {
 			if s.next().GetDraining() == nil {
 				t.Error("no Draining")
 			}
-			// Being stopped is not a failure: only the success is reported.
+			// Being stopped is not a failure, and starts elsewhere at once.
+			s.lost("fails")
 			g.open["succeeds"] <- nil
 			s.result("succeeds")
 			s.ack(accepted, "succeeds")
@@ -83,4 +86,46 @@ func TestDrainWithoutANode(t *testing.T) {
 	if err := w.returned(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestWhatAStoppingWorkerReturnsReachesANode: the stream is cut after the worker has said its
+// last, and before the node has read it. The runs need not wait for the end of their leases.
+func TestWhatAStoppingWorkerReturnsReachesANode(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	proxy := faultproxy.New(t, a.addr)
+	w := run(t, worker.Options{Addresses: []string{proxy.Addr()}, Slots: 2}, newGates().handlers())
+	s := a.accept(ttl, b.addr)
+	s.lease(leaseOf("early", "gate", dueIn(time.Hour)))
+	s.cancel(leaseLost, "marker")
+	s.returned("marker") // so it has the lease
+	proxy.Blackhole(faultproxy.ToServer)
+	w.stop()
+	eventually(t, "the last words of the worker", func() bool { return proxy.Counters().Stalled > 0 })
+	proxy.Refuse(true)
+	proxy.CloseAll()
+	s = b.accept(ttl)
+	if len(s.hello.Live) > 0 {
+		t.Errorf("live are %v", s.hello.Live)
+	}
+	if s.next().GetDraining() == nil {
+		t.Error("no Draining")
+	}
+	s.returned("early")
+	if err := w.returned(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a worker returned before its stream was cut is returned once more: nobody has
+// acknowledged it.
+func TestWhatWasReturnedBeforeACutIsReturnedAgain(t *testing.T) {
+	n := newNode(t)
+	run(t, worker.Options{Addresses: []string{n.addr}}, newGates().handlers())
+	s := n.accept(ttl)
+	s.lease(leaseOf("early", "gate", dueIn(time.Hour)))
+	s.cancel(fermatav1.Cancel_REASON_REQUESTED, "early")
+	s.returned("early")
+	s.end <- errors.New("broken")
+	s = n.accept(ttl)
+	s.returned("early")
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -121,7 +122,8 @@ func (w *Worker) attach(s *session) {
 		w.metrics.reconnects.Inc()
 	}
 	s.out.draining = t.draining
-	s.out.returned, t.owed = append(s.out.returned, t.owed...), nil
+	w.sendOwed(s)
+	s.out.lost = slices.Clone(t.lost)
 	w.redeliver()
 	s.wakeUp()
 }
@@ -179,13 +181,13 @@ func (w *Worker) detach(s *session) {
 	t := &w.table
 	for _, a := range t.attempts {
 		if a.phase == ended && a.lost && a.sentOn == s {
-			w.forget(a)
+			w.giveUp(a)
 		}
 	}
-	t.owed = append(t.owed, s.out.returned...)
+	t.owed = append(t.owed, s.unconfirmed(t.draining)...)
 	if t.current != s {
 		if t.current != nil {
-			t.current.out.returned, t.owed = append(t.current.out.returned, t.owed...), nil
+			w.sendOwed(t.current)
 			t.current.wakeUp()
 		}
 		return

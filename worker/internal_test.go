@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -77,69 +76,6 @@ func TestOutboxBoundsMessages(t *testing.T) {
 	if !slices.Equal(kinds, want) || results != all || !o.empty() {
 		t.Errorf("got %v with %d results, want %v with %d", kinds, results, want, all)
 	}
-}
-
-func TestPickGoesRound(t *testing.T) {
-	l := &link{w: &Worker{o: Options{Addresses: []string{"a", "b"}}}}
-	l.learn([]string{"c", "a"})
-	var got []string
-	for tries := range 4 {
-		got = append(got, l.pick(nil, tries))
-	}
-	if !slices.Equal(got, []string{"c", "a", "a", "b"}) { // the third is one that was configured
-		t.Errorf("picked %v", got)
-	}
-	// The node that drains is avoided while others have not been tried.
-	got = nil
-	for tries := range 5 {
-		got = append(got, l.pick(&session{address: "b"}, tries))
-	}
-	if !slices.Equal(got, []string{"c", "a", "a", "b", "c"}) {
-		t.Errorf("picked %v", got)
-	}
-	// All that nodes tell of may be out of reach.
-	far := &link{w: &Worker{o: Options{Addresses: []string{"near"}}}, dead: "near"}
-	far.learn([]string{"x", "y", "z", "near"})
-	got = nil
-	for tries := range 3 {
-		got = append(got, far.pick(nil, tries))
-	}
-	if got[2] != "near" {
-		t.Errorf("picked %v", got)
-	}
-	only := &link{w: &Worker{o: Options{Addresses: []string{"a"}}}}
-	if got := only.pick(&session{address: "a"}, 0); got != "a" {
-		t.Errorf("picked %q of one address", got)
-	}
-}
-
-func TestPauseGrowsByRounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &link{w: &Worker{o: Options{Addresses: []string{"a", "b"}}}, longest: backoffMax}
-		for failures, limit := range map[int]time.Duration{
-			0: 100 * time.Millisecond, 1: 100 * time.Millisecond, 2: 100 * time.Millisecond, 3: 200 * time.Millisecond,
-			4: 200 * time.Millisecond, 9: 1600 * time.Millisecond, 40: 5 * time.Second, 1 << 40: 5 * time.Second,
-		} {
-			l.failures = failures
-			start := time.Now()
-			l.pause(context.Background(), nil)
-			if took := time.Since(start); took < limit/2 || took > limit {
-				t.Errorf("%d failures: waited %v, want %v to %v", failures, took, limit/2, limit)
-			}
-		}
-		// Short leases leave less time to come back in.
-		l.failures, l.longest = 40, 400*time.Millisecond
-		start := time.Now()
-		l.pause(context.Background(), nil)
-		if took := time.Since(start); took > 400*time.Millisecond {
-			t.Errorf("waited %v of at most 400ms", took)
-		}
-		before := &session{done: make(chan struct{})}
-		close(before.done)
-		if !l.pause(context.Background(), before) {
-			t.Error("the end of the session before went unseen")
-		}
-	})
 }
 
 func TestOptions(t *testing.T) {
@@ -231,7 +167,7 @@ func TestWhatIsHeldBeginsTogether(t *testing.T) {
 // TestWhereToGoIsHeardAtTheEnd: a node that has nothing to wait for ends the stream as soon as it
 // has said where to go, and the link finds both.
 func TestWhereToGoIsHeardAtTheEnd(t *testing.T) {
-	l := newLink(&Worker{o: Options{Addresses: []string{"old:1"}, Logger: slog.New(slog.DiscardHandler)}})
+	l := newLink(&Worker{o: Options{Logger: slog.New(slog.DiscardHandler)}, routes: newRoutes([]string{"old:1"})})
 	s := &session{address: "old:1", drained: make(chan []string, 1)}
 	if l.sentAway(s) {
 		t.Error("it was sent away before anybody said so")
@@ -240,7 +176,7 @@ func TestWhereToGoIsHeardAtTheEnd(t *testing.T) {
 	if !l.sentAway(s) {
 		t.Fatal("what the node said was not heard")
 	}
-	if got := l.pick(nil, 0); got != "new:1" {
-		t.Errorf("it goes to %s", got)
+	if r, _ := l.w.routes.take(time.Now(), ""); r.address != "new:1" {
+		t.Errorf("it goes to %s", r.address)
 	}
 }

@@ -4,59 +4,53 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/lookup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const (
-	backoffBase = 100 * time.Millisecond
-	backoffMax  = 5 * time.Second
-	// maxLearnt bounds the addresses remembered beside the configured ones.
-	maxLearnt = 32
 	// settledAfter is how long a session lasts that was not a failure.
 	settledAfter = time.Second
+	// returnTimeout bounds the search for a node that takes back what the last one may not
+	// have heard of.
+	returnTimeout = 5 * time.Second
 )
 
 // link keeps one session open, whatever happens to nodes. Its fields belong to
 // the goroutine of run.
 type link struct {
 	w        *Worker
-	cursor   int
-	learnt   []string      // addresses that nodes have told
-	dead     string        // where the last session was lost, while there is none
-	failures int           // since a session lasted
-	longest  time.Duration // pause between two tries
+	failures int       // since a session lasted
+	since    time.Time // when the last session that lasted ended, or the first try was made
 	sessions sync.WaitGroup
 }
 
-func newLink(w *Worker) *link {
-	// Workers start at different nodes.
-	return &link{w: w, cursor: rand.IntN(len(w.o.Addresses)), longest: backoffMax}
-}
+func newLink(w *Worker) *link { return &link{w: w} }
 
 // run returns after ctx has ended and the last session is closed.
 func (l *link) run(ctx context.Context) {
 	defer l.sessions.Wait()
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(errClosed)
+	l.since = time.Now()
 	s := l.connect(ctx, life, nil)
 	for s != nil {
 		select {
 		case <-ctx.Done():
-			s.close()
-			<-s.done
+			l.finish(life, s)
 			return
 		case <-s.done:
 			if !l.sentAway(s) {
 				l.lost(s)
-				l.pause(ctx, nil)
+				l.pause(ctx)
 			}
 			s = l.connect(ctx, life, nil)
 		case addresses := <-s.drained:
 			l.heed(s, addresses)
+			l.since = time.Now()
 			next := l.connect(ctx, life, s)
 			s.close()
 			if next == nil {
@@ -67,35 +61,72 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// connect tries nodes until one welcomes the worker or ctx ends. The node of the
-// session before is avoided while that stands and others are known, and in the
-// first round so is the address where one was lost.
+// connect opens connections to nodes, several at once, and says Hello to one after the other
+// until one welcomes the worker or ctx ends. The address of the session before is tried last
+// while that stands.
 func (l *link) connect(ctx, life context.Context, before *session) *session {
-	for tries := 0; ctx.Err() == nil; tries++ {
-		address := l.pick(before, tries)
-		s, err := l.w.open(ctx, life, address)
-		if err == nil {
-			l.attach(s)
-			return s
+	d := l.w.newDials(ctx)
+	defer d.end()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		avoid, left := "", (<-chan struct{})(nil)
+		if before != nil {
+			avoid, left = before.address, before.done
 		}
-		l.failures++
-		l.report(address, lookup.Explain(ctx, address, err))
-		if l.pause(ctx, before) {
+		if again := d.start(time.Now(), avoid); !again.IsZero() {
+			timer.Reset(time.Until(again))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-left:
 			before = nil
+		case r := <-d.connected:
+			d.take(r)
+			if s := l.greet(ctx, life, r); s != nil {
+				return s
+			}
+			d.startAt = time.Time{}
 		}
 	}
 	return nil
 }
 
+// greet says Hello on a connection that is ready. It returns nil if that fails.
+func (l *link) greet(ctx, life context.Context, r dialed) *session {
+	err := r.err
+	if err == nil {
+		var s *session
+		if s, err = l.w.open(ctx, life, r); err == nil {
+			l.w.routes.welcomed(r.route, time.Now())
+			l.attach(s)
+			return s
+		}
+		if refusedByNode(err) {
+			l.w.routes.answeredBy(r.route)
+		}
+	}
+	if ctx.Err() == nil {
+		l.failures++
+		l.w.routes.failed(r.route.address, time.Now(), time.Since(l.since))
+		l.report(r.route.address, err)
+	}
+	return nil
+}
+
+// refusedByNode tells whether an error is a node's answer to a Hello, and not that of a
+// connection without one.
+func refusedByNode(err error) bool {
+	s, ok := status.FromError(err)
+	return ok && s.Code() != codes.Unknown && s.Code() != codes.Unimplemented
+}
+
 func (l *link) attach(s *session) {
 	l.w.attach(s)
-	l.dead = ""
-	l.longest = min(backoffMax, lossAfter(s.ttl())/4)
-	if told := s.welcome.GetAddresses(); len(told) > 0 {
-		l.learnt = nil // the older ones may be gone
-		l.learn(told)
-	}
-	l.learn([]string{s.address})
+	l.w.routes.replaceAdvertised(s.welcome.GetAddresses())
 	l.sessions.Go(s.run)
 	l.w.o.Logger.Info("connected", "node", s.welcome.GetNode(), "address", s.address, "epoch", s.epoch)
 }
@@ -107,20 +138,19 @@ func (l *link) report(address string, err error) {
 	l.w.table.linkErr = err
 	l.w.mu.Unlock()
 	if l.failures == 1 || l.failures%20 == 0 {
-		l.w.o.Logger.Warn("cannot reach a node, trying on", "error", err, "tries", l.failures)
+		l.w.o.Logger.Warn("failed to connect to a node", "error", err, "tries", l.failures)
 	}
 }
 
-// lost counts a session that ended by itself. A host that has died is noticed when
-// little is left of the leases, and a try at its address, or at one that may still
-// lead there, takes longer than that: what the node had told of comes first.
+// lost counts a session that ended by itself.
 func (l *link) lost(s *session) {
-	l.dead, l.cursor = s.address, 0
-	rand.Shuffle(len(l.learnt), func(i, j int) { l.learnt[i], l.learnt[j] = l.learnt[j], l.learnt[i] })
+	now := time.Now()
 	l.failures++
-	if time.Since(s.began) >= settledAfter {
-		l.failures = 1
+	atOnce := now.Sub(s.began) < settledAfter
+	if !atOnce {
+		l.failures, l.since = 1, now
 	}
+	l.w.routes.ended(s.address, now, atOnce, now.Sub(l.since))
 	l.w.o.Logger.Warn("stream ended, reconnecting", "node", s.welcome.GetNode(), "address", s.address, "error", s.err)
 }
 
@@ -130,8 +160,8 @@ func (l *link) lost(s *session) {
 func (l *link) sentAway(s *session) bool {
 	select {
 	case addresses := <-s.drained:
-		l.dead = s.address
 		l.heed(s, addresses)
+		l.since = time.Now()
 		return true
 	default:
 		return false
@@ -141,73 +171,35 @@ func (l *link) sentAway(s *session) bool {
 // heed goes where a draining node says.
 func (l *link) heed(s *session, addresses []string) {
 	l.w.o.Logger.Info("node drains, going to another one", "node", s.welcome.GetNode())
-	l.prefer(addresses)
+	l.w.routes.prefer(addresses)
 }
 
-// pause waits before the next try: 50 to 100 ms in the first round of all
-// addresses, twice as long in each further one, up to 5 s, and never so long that
-// fewer than four tries fit into the time that leases are kept. It tells whether
-// the session before has ended.
-func (l *link) pause(ctx context.Context, before *session) (ended bool) {
-	round := max(l.failures-1, 0) / len(l.all())
-	limit := min(backoffBase<<min(round, 10), l.longest)
-	timer := time.NewTimer(limit/2 + rand.N(limit/2))
+// pause spreads the workers that lost their node together.
+func (l *link) pause(ctx context.Context) {
+	timer := time.NewTimer(backoffBase/2 + rand.N(backoffBase/2))
 	defer timer.Stop()
-	var done chan struct{}
-	if before != nil {
-		done = before.done
-	}
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-done:
-		return true
-	}
-	return false
-}
-
-// learn remembers addresses, the newest first.
-func (l *link) learn(addresses []string) {
-	l.learnt = union(addresses, l.learnt)
-	l.learnt = l.learnt[:min(len(l.learnt), maxLearnt)]
-}
-
-// prefer goes first to the addresses that a draining node names.
-func (l *link) prefer(addresses []string) {
-	if len(addresses) > 0 {
-		l.learn(addresses)
-		l.cursor, l.failures = rand.IntN(len(addresses)), 0
 	}
 }
 
-func union(a, b []string) []string {
-	out := make([]string, 0, len(a)+len(b))
-	for _, s := range slices.Concat(a, b) {
-		if s != "" && !slices.Contains(out, s) {
-			out = append(out, s)
+// finish ends the last session. If that is cut before the node has confirmed that it read
+// everything, what was returned goes to another node.
+func (l *link) finish(life context.Context, s *session) {
+	s.close()
+	<-s.done
+	ctx, cancel := context.WithTimeout(life, returnTimeout)
+	defer cancel()
+	for l.w.owes() && ctx.Err() == nil {
+		l.lost(s)
+		l.pause(ctx)
+		next := l.connect(ctx, life, nil)
+		if next == nil {
+			return
 		}
+		s = next
+		s.close()
+		<-s.done
 	}
-	return out
-}
-
-// all are the addresses that were told and those that were configured.
-func (l *link) all() []string { return union(l.learnt, l.w.o.Addresses) }
-
-// pick goes round all addresses. What nodes tell of may lead nowhere from here, and a try
-// there can take seconds: each third goes to one that was configured.
-func (l *link) pick(before *session, tries int) string {
-	if own := l.w.o.Addresses; tries%3 == 2 {
-		if address := own[tries/3%len(own)]; before == nil || address != before.address {
-			return address
-		}
-	}
-	all := l.all()
-	for range all {
-		address := all[l.cursor%len(all)]
-		l.cursor++
-		if tries >= len(all) || address != l.dead && (before == nil || address != before.address) {
-			return address
-		}
-	}
-	return all[l.cursor%len(all)]
 }

@@ -149,8 +149,9 @@ func TestWhatWaitedWhereTheNodeDiedIsGivenBackElsewhere(t *testing.T) {
 	s.ack(accepted, "runs")
 	s.end <- status.Error(codes.Unavailable, "bye")
 	s = b.accept(ttl)
+	s.returned("waits", "too") // nobody has acknowledged that
 	s.lease(leaseOf("runs", "gate"))
-	s.started("runs") // which comes after what is returned
+	s.started("runs")
 }
 
 // TestUnknownNamesAreCalledUnknown, which gRPC does not do.
@@ -159,16 +160,6 @@ func TestUnknownNamesAreCalledUnknown(t *testing.T) {
 	eventually(t, "the reason", func() bool {
 		return strings.HasSuffix(w.Ready().Error(), "no..host: no such host")
 	})
-}
-
-// TestWhereAStreamWasLostIsTriedLast: a host that has died costs a try seconds, which leases may not have.
-func TestWhereAStreamWasLostIsTriedLast(t *testing.T) {
-	a, b := newNode(t), newNode(t)
-	run(t, worker.Options{Addresses: []string{a.addr}}, newGates().handlers())
-	for range 3 {
-		a.accept(ttl, b.addr).end <- status.Error(codes.Unavailable, "bye")
-		b.accept(ttl, a.addr).end <- status.Error(codes.Unavailable, "bye")
-	}
 }
 
 func TestUnacknowledgedResultIsRepeatedOnItsStream(t *testing.T) {
@@ -212,7 +203,8 @@ func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
 	if got := live(s); !slices.Equal(got, []string{"failed"}) && time.Since(killed) < life {
 		t.Errorf("a Hello names %q, want what has a result that nobody has acknowledged", got)
 	}
-	// A failure by loss is nobody's failure; what ended by itself is told once.
+	// A failure by loss is nobody's failure, which a node hears; what ended by itself is told once.
+	s.lost("obeys")
 	if r := s.result("failed"); r.Outcome != failed {
 		t.Errorf("got %v", r)
 	}
@@ -221,6 +213,13 @@ func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
 		t.Errorf("got %v", r)
 	}
 	s.ack(stale, "outlasts")
+	s.lost("outlasts")
+	s.end <- nil
+	s = n.accept(ttl)
+	s.lost("obeys", "outlasts", "failed") // until a node has acknowledged it
+	s.ack(accepted, "outlasts", "failed", "obeys")
+	s.cancel(leaseLost, "marker")
+	s.returned("marker")
 	s.end <- nil
 	s = n.accept(ttl)
 	s.cancel(leaseLost, "marker")

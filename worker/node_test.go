@@ -207,6 +207,15 @@ func (s *stream) returned(ids ...string) {
 	}
 }
 
+// lost expects that these leases, and only these, are reported as lost.
+func (s *stream) lost(ids ...string) {
+	s.t.Helper()
+	m := s.next()
+	if got := m.GetLost().GetLeaseIds(); !slices.Equal(got, ids) {
+		s.t.Fatalf("got %v, want %v lost", m, ids)
+	}
+}
+
 // closed expects that the worker says nothing more and ends the stream.
 func (s *stream) closed() {
 	s.t.Helper()

@@ -17,12 +17,13 @@ const (
 type outbox struct {
 	draining bool
 	returned []string
+	lost     []string
 	started  []*attempt
 	results  []*attempt // ended
 }
 
 func (o *outbox) empty() bool {
-	return !o.draining && len(o.returned) == 0 && len(o.started) == 0 && len(o.results) == 0
+	return !o.draining && len(o.returned) == 0 && len(o.lost) == 0 && len(o.started) == 0 && len(o.results) == 0
 }
 
 // take empties the outbox into messages that gRPC takes. Starts come before ends; a start whose end
@@ -34,6 +35,9 @@ func (o *outbox) take() []any {
 	}
 	for _, ids := range chunks(o.returned) {
 		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: ids}}})
+	}
+	for _, ids := range chunks(o.lost) {
+		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Lost{Lost: &fermatav1.Lost{LeaseIds: ids}}})
 	}
 	for _, ids := range chunks(unreported(o.started)) {
 		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: ids}}})

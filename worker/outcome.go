@@ -14,7 +14,7 @@ func (w *Worker) deliver(a *attempt) {
 	s := w.table.current
 	if s == nil || s.superseded {
 		if a.void && a.known != w.table.opening {
-			w.forget(a)
+			w.giveUp(a)
 		}
 		return
 	}
@@ -35,7 +35,7 @@ func (w *Worker) mustAnswer(a *attempt, s *session) bool {
 	case a.known == s.epoch:
 		return true
 	}
-	w.forget(a)
+	w.giveUp(a)
 	return false
 }
 
@@ -49,11 +49,15 @@ func (w *Worker) acknowledge(s *session, acks []ack) {
 	}
 	for _, ack := range acks {
 		a := w.table.attempts[ack.id]
+		if a == nil {
+			w.lossAcknowledged(ack.id)
+		}
 		if a == nil || a.phase != ended {
 			continue
 		}
 		w.forget(a)
 		if ack.status == fermatav1.ResultAck_STATUS_STALE {
+			w.reportLost(a.id)
 			w.log(slog.LevelInfo, "result came after the lease had ended: no effect", a)
 		}
 	}
@@ -111,7 +115,7 @@ func (w *Worker) cancelOne(s *session, a *attempt) {
 		fallthrough
 	case queued:
 		w.forget(a)
-		s.out.returned = append(s.out.returned, a.id)
+		s.sendBack(a.id)
 	}
 }
 
@@ -143,6 +147,7 @@ func (w *Worker) loseAll() {
 	var stopping []*attempt
 	w.giveBack(nil, always)
 	w.giveBackEarly(nil, always)
+	w.reportLost(t.owed...)
 	t.owed = nil
 	for _, a := range t.attempts {
 		if a.lost {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// openTimeout bounds connecting, Hello and Welcome together.
+	// openTimeout bounds connecting, and as long again the wait for a Welcome.
 	openTimeout = 5 * time.Second
 	// closeTimeout is what a node has to end a stream that the worker has closed.
 	closeTimeout = 2 * time.Second
@@ -54,24 +54,19 @@ type session struct {
 	sending    bool
 	leaving    bool // takes no further leases
 	superseded bool // another node was asked to take the leases over
+	sentBack   []returned
 }
 
-// open connects to a node and is welcomed there, with all live leases, unless ctx
+// open is welcomed by the node that a connection leads to, with all live leases, unless ctx
 // ends first. The session, to be attached and run, lasts until life ends.
-func (w *Worker) open(ctx, life context.Context, address string) (*session, error) {
+func (w *Worker) open(ctx, life context.Context, d dialed) (*session, error) {
 	s := &session{
-		w: w, address: address, contact: &contact{},
+		w: w, address: d.route.address, conn: d.conn, contact: d.contact,
 		wake: make(chan struct{}, 1), finish: make(chan struct{}), drained: make(chan []string, 1), done: make(chan struct{}),
-	}
-	var err error
-	if s.conn, err = w.o.dial(address, s.contact); err != nil {
-		return nil, err
 	}
 	s.ctx, s.cancel = context.WithCancelCause(life)
 	defer context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })()
-	limit := time.AfterFunc(openTimeout, func() { s.cancel(errNoWelcome) })
-	defer limit.Stop()
-	if err := s.greet(); err != nil {
+	if err := s.greet(d.limit); err != nil {
 		if cause := context.Cause(s.ctx); cause != nil {
 			err = cause
 		}
@@ -82,21 +77,30 @@ func (w *Worker) open(ctx, life context.Context, address string) (*session, erro
 	return s, nil
 }
 
-func (s *session) greet() error {
+// greet says Hello, which waits for handlers that are ending, and has the node answer
+// within a limit.
+func (s *session) greet(limit time.Duration) error {
+	hello := s.w.hello(s)
+	late := time.AfterFunc(limit, func() { s.cancel(errNoWelcome) })
+	defer late.Stop()
+	err := s.greetWith(hello)
+	if err != nil {
+		s.w.refused(s)
+	}
+	return err
+}
+
+func (s *session) greetWith(hello *fermatav1.Hello) error {
 	var err error
 	if s.stream, err = fermatav1.NewWorkerServiceClient(s.conn).Work(s.ctx, grpc.ForceCodecV2(frame.Codec())); err != nil {
 		return err
 	}
-	hello := s.w.hello(s)
 	err = s.stream.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}})
 	if err == nil {
 		err = s.welcomed()
 	} else if errors.Is(err, io.EOF) {
 		// The stream has ended; only receiving tells why.
 		_, err = s.stream.Recv()
-	}
-	if err != nil {
-		s.w.refused(s)
 	}
 	return err
 }
@@ -206,6 +210,8 @@ func (s *session) receive() error {
 		switch m := f.other.GetMessage().(type) {
 		case *fermatav1.WorkResponse_Cancel:
 			s.w.cancelLeases(s, m.Cancel)
+		case *fermatav1.WorkResponse_Addresses:
+			s.w.routes.replaceAdvertised(m.Addresses.GetAddresses())
 		case *fermatav1.WorkResponse_Drain:
 			s.w.leave(s)
 			select {

@@ -56,6 +56,7 @@ type attempt struct {
 type table struct {
 	attempts           map[string]*attempt
 	owed               []string // given back, and no stream has taken it yet
+	lost               []string // given up, and no node has acknowledged it yet; see lost.go
 	waiting            fifo     // queued ones, and some that are gone
 	early              minheap.Heap[*attempt]
 	watched            bool      // the timer of returnLate runs
@@ -101,7 +102,7 @@ func (w *Worker) accept(s *session, leases []*attempt) {
 			continue
 		}
 		if w.table.draining || s.leaving || s != w.table.current {
-			s.out.returned = append(s.out.returned, id)
+			s.sendBack(id)
 			continue
 		}
 		a.came, a.startAt, a.known = now, now.Add(a.startAfter), s.epoch
@@ -155,7 +156,7 @@ func (w *Worker) finish(a *attempt, e ending, r result) {
 	}
 	if e.failure != nil && errors.Is(e.cause, ErrStopped) {
 		w.table.cutOff++
-		w.forget(a)
+		w.giveUp(a)
 	} else {
 		a.void = e.failure != nil && errors.Is(e.cause, ErrLeaseLost)
 		w.deliver(a)
@@ -201,7 +202,7 @@ func (w *Worker) giveBack(s *session, when func(*attempt) bool) {
 
 func (w *Worker) sayReturned(a *attempt, s *session) {
 	if s != nil && a.known == s.epoch {
-		s.out.returned = append(s.out.returned, a.id)
+		s.sendBack(a.id)
 		return
 	}
 	w.table.owed = append(w.table.owed, a.id)
@@ -231,7 +232,8 @@ func (w *Worker) checkIdle() {
 	if !t.draining || t.isIdle || len(t.attempts) > 0 {
 		return
 	}
-	if s := t.current; s != nil && (s.sending || !s.out.empty()) {
+	switch s := t.current; {
+	case s == nil && len(t.owed) > 0, s != nil && (s.sending || !s.out.empty()):
 		return
 	}
 	t.isIdle = true

@@ -29,6 +29,7 @@ type Worker struct {
 	handlers map[string]*handler
 	around   []func(Handler) Handler
 	metrics  *metrics
+	routes   *routes
 
 	started  atomic.Bool
 	stopOnce sync.Once
@@ -55,6 +56,7 @@ func New(o Options) (*Worker, error) {
 	}
 	w := &Worker{
 		o: o, handlers: make(map[string]*handler), metrics: newMetrics(o.Registerer), stopNow: make(chan struct{}), maxWait: maxWait,
+		routes: newRoutes(o.Addresses),
 	}
 	w.more = sync.NewCond(&w.mu)
 	w.late = time.AfterFunc(time.Hour, w.returnLate)

@@ -40,6 +40,7 @@ type attempt struct {
 	pending  job.Event // on its way to the ledger
 	byNode   bool      // pending is not the worker's result: nothing to acknowledge
 	reported bool      // the worker's result came while byNode was pending
+	lost     bool      // the worker said that it has lost the lease, and that is not on its way yet
 	since    time.Time // of pending
 	tries    int
 	retryAt  time.Time // zero: the ledger has it

@@ -36,11 +36,14 @@ type Dispatcher struct {
 		draining bool
 		failing  bool // the last call to the store failed
 		news     []news
+		// announced are the addresses that workers were last told of.
+		announced []string
 	}
 	// telling is held while Attempts is told; it is taken before mu.
 	telling           sync.Mutex
 	spareNews         []news // guarded by telling
 	clockWake, ioWake chan struct{}
+	addressWake       chan struct{}
 }
 
 type queueKey struct{ namespace, queue string }
@@ -58,7 +61,7 @@ func New(o Options) (*Dispatcher, error) {
 	}
 	d := &Dispatcher{
 		o: o, start: time.Now(),
-		clockWake: make(chan struct{}, 1), ioWake: make(chan struct{}, 1),
+		clockWake: make(chan struct{}, 1), ioWake: make(chan struct{}, 1), addressWake: make(chan struct{}, 1),
 	}
 	d.mu.workers = make(map[string]*Session)
 	d.mu.crews = make(map[queueKey]*crew)
@@ -77,6 +80,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { d.clockLoop(ctx) })
 	loops.Go(func() { d.ioLoop(ctx) })
+	loops.Go(func() { d.announceLoop(ctx) })
 	loops.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -42,6 +42,8 @@
 //  7. Whoever keeps something for attempts (Attempts) hears when this node gives one
 //     up, which it does when its stream is cut as well, and exactly once that its
 //     lease has ended, if that is known here.
-//  8. Everything done about a lease carries its token; a mistake here costs time
+//  8. Workers hear of other nodes with their Welcome, when this one drains, and, at most
+//     once a second, when there are others than before.
+//  9. Everything done about a lease carries its token; a mistake here costs time
 //     and never a second accepted result.
 package dispatch

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -259,6 +260,8 @@ func (s *fakeStream) took() []string {
 			}
 		case job.GoElsewhere:
 			out = append(out, "elsewhere")
+		case job.Addresses:
+			out = append(out, "addresses "+strings.Join(m, " "))
 		}
 	}
 	s.messages = nil
@@ -356,7 +359,8 @@ type bench struct {
 	seen    *notices
 	heard   *heard
 	demands atomic.Int64
-	freed   atomic.Pointer[func([]Freed)] // what hears of slots; nil: nobody
+	freed   atomic.Pointer[func([]Freed)]   // what hears of slots; nil: nobody
+	others  atomic.Pointer[func() []string] // addresses of other nodes
 	tokens  uint64
 }
 
@@ -371,9 +375,10 @@ func newBench(t *testing.T) *bench {
 		ledger: &fakeLedger{answer: answering(job.Applied, nil)}, seen: &notices{},
 		heard: &heard{adopted: map[string]int{}, ended: map[string]int{}},
 	}
+	b.areOthers("n2:7000")
 	d, err := New(Options{
 		Node: "n1", LeaseTTL: ttl, Store: b.store, Ledger: b.ledger, Observer: b.seen, Attempts: b.heard,
-		OnDemand: b.onDemand, Addresses: func() []string { return []string{"n2:7000"} },
+		OnDemand: b.onDemand, Addresses: func() []string { return (*b.others.Load())() },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -391,6 +396,12 @@ func newBench(t *testing.T) *bench {
 		b.heard.audit(t)
 	})
 	return b
+}
+
+// areOthers says which other nodes there are.
+func (b *bench) areOthers(addresses ...string) {
+	f := func() []string { return slices.Clone(addresses) }
+	b.others.Store(&f)
 }
 
 func (b *bench) onDemand(slots []Freed) {

@@ -17,6 +17,8 @@ type Session struct {
 	hello job.Hello
 	out   job.WorkerStream
 	since time.Time
+	// addresses of other nodes that the worker was last sent, sorted. Guarded like what follows.
+	addresses []string
 
 	// Guarded by the dispatcher's mutex.
 	attempts []*attempt
@@ -47,6 +49,8 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 		since: time.Now(),
 	}
 	addresses := d.o.Addresses()
+	slices.Sort(addresses)
+	s.addresses = addresses
 	var fx effects
 	d.mu.Lock()
 	if err := d.admit(s, addresses); err != nil {
@@ -64,6 +68,9 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 			d.o.OnServed(k.namespace, k.queue, true)
 		}
 		c.join(s)
+	}
+	if !slices.Equal(addresses, d.mu.announced) {
+		d.AddressesChanged() // before this session was among those that hear of it
 	}
 	d.enlist(s)
 	s.changed()

@@ -149,7 +149,11 @@ func (d *Dispatcher) answered(a *attempt, status job.AckStatus, fx *effects) {
 	} else {
 		d.ended(a, nil, true, fx)
 	}
+	d.forgiven(a, status, fx)
 	switch {
+	case a.lost && a.byNode:
+		d.forgive(a, fx)
+		return
 	case !a.byNode:
 		if s := a.session; s != nil {
 			full := s.free() == 0

@@ -30,6 +30,8 @@ func DecideUnusable(d *Definition, s State, fault error, ev Event, now int64) (D
 		corrupt = t.putAside(ev.Token, corrupt)
 	case Return:
 		corrupt = t.putAside(ev.Token, corrupt)
+	case ForgiveLoss:
+		corrupt = t.putAside(ev.Token, corrupt)
 	default:
 		t.unchanged(Stale, t.before())
 	}
@@ -55,6 +57,8 @@ func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Eve
 	case Lose:
 		answer = t.fence(ev.Token)
 	case Return:
+		answer = t.fence(ev.Token)
+	case ForgiveLoss:
 		answer = t.fence(ev.Token)
 	case Terminate, CancelRun:
 	default:

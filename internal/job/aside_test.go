@@ -26,7 +26,7 @@ func unusable(t *testing.T) (Definition, State) {
 func TestTheEndOfALeasePutsAnUnusableRecordAside(t *testing.T) {
 	d, live := unusable(t)
 	for _, ev := range []Event{
-		Settle{Token: live.Token, Outcome: OutcomeSucceeded}, Lose{Token: live.Token}, Return{Token: live.Token},
+		Settle{Token: live.Token, Outcome: OutcomeSucceeded}, Lose{Token: live.Token}, Return{Token: live.Token}, ForgiveLoss{Token: live.Token},
 	} {
 		got, err := DecideUnusable(&d, live, errZone, ev, t0)
 		if !errors.Is(err, ErrCorrupt) || !errors.Is(err, errZone) {

@@ -71,7 +71,7 @@ func (t *transition) failed(ev Settle, run Run, attempt uint32) {
 		t.supersede(run)
 		return
 	case again && !t.edited() && !t.Deleting:
-		t.Attempt, t.Losses, t.Unacked = attempt, 0, 0
+		t.Attempt, t.Losses, t.Unacked, t.LastLoss = attempt, 0, 0, Loss{}
 		t.Due, t.Source = due, source
 		t.Acked, t.Epoch, t.Held = false, 0, Hold{}
 		t.noteHint(t.LastError)
@@ -174,6 +174,7 @@ func (t *transition) lose(ev Lose) Answer {
 	}
 	t.Lost++
 	t.LastOutcome, t.LastFinished = OutcomeLost, t.now
+	t.noteLoss(ev.Token)
 	if t.Acked {
 		t.Losses++
 	} else {

@@ -15,6 +15,8 @@ func (s State) Check() error {
 		return fmt.Errorf("leased without a token")
 	case s.SettledToken > s.Token:
 		return fmt.Errorf("settled token %d was never leased (last %d)", s.SettledToken, s.Token)
+	case s.LastLoss.Token > s.Token:
+		return fmt.Errorf("lost token %d was never leased (last %d)", s.LastLoss.Token, s.Token)
 	case s.Region == RegionPaused && !s.Paused:
 		return fmt.Errorf("in the paused region without a pause")
 	case s.Region == RegionDue && s.Paused && s.Trigger != TriggerManual:

@@ -135,6 +135,7 @@ func setManualAside(c *Compiled, s State, now int64) Decision {
 // timeless is a state without what only one cluster knows.
 func timeless(s State) State {
 	s.Token, s.SettledToken, s.Revision, s.Epoch, s.Acked, s.Unknown = 0, 0, 0, 0, false, ""
+	s.LastLoss = Loss{}
 	return s
 }
 

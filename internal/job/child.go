@@ -103,7 +103,7 @@ func runPart(s *State) State {
 		Region: s.Region, Token: s.Token, Acked: s.Acked, Revision: s.Revision, Epoch: s.Epoch,
 		Lane: s.Lane, Generation: s.Generation, Trigger: s.Trigger, ManualID: s.ManualID, Mode: s.Mode,
 		Nominal: s.Nominal, Due: s.Due, Source: s.Source, Attempt: s.Attempt, FirstMS: s.FirstMS,
-		Held: s.Held, Recovery: s.Recovery, Paced: s.Paced, Losses: s.Losses, Unacked: s.Unacked,
+		Held: s.Held, Recovery: s.Recovery, Paced: s.Paced, Losses: s.Losses, Unacked: s.Unacked, LastLoss: s.LastLoss,
 		Cancel: s.Cancel, SettledToken: s.SettledToken, Callers: s.Callers,
 	}
 }
@@ -114,7 +114,7 @@ func withRun(s, run State) State {
 	s.Lane, s.Generation, s.Trigger, s.ManualID, s.Mode = run.Lane, run.Generation, run.Trigger, run.ManualID, run.Mode
 	s.Nominal, s.Due, s.Source, s.Attempt, s.FirstMS = run.Nominal, run.Due, run.Source, run.Attempt, run.FirstMS
 	s.Held, s.Recovery, s.Paced, s.Losses, s.Unacked = run.Held, run.Recovery, run.Paced, run.Losses, run.Unacked
-	s.Cancel, s.SettledToken, s.Callers = run.Cancel, run.SettledToken, run.Callers
+	s.LastLoss, s.Cancel, s.SettledToken, s.Callers = run.LastLoss, run.Cancel, run.SettledToken, run.Callers
 	return s
 }
 
@@ -131,7 +131,7 @@ func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
 	switch ev := ev.(type) {
 	case Arrive:
 		t.arriveChild(ev, parent.Live())
-	case Settle, Lose, Return, HoldBack, Wake, CancelRun, Terminate:
+	case Settle, Lose, Return, ForgiveLoss, HoldBack, Wake, CancelRun, Terminate:
 		t.take(ev)
 	default: // what is said to a job as a whole
 		t.unchanged(NoSuchRun, t.before())

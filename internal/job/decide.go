@@ -65,6 +65,8 @@ func (t *transition) take(ev Event) Answer {
 		return t.lose(ev)
 	case Return:
 		return t.giveBack(ev)
+	case ForgiveLoss:
+		return t.forgiveLoss(ev)
 	case Arrive:
 		return t.arrive(ev)
 	case HoldBack:
@@ -203,6 +205,7 @@ func (t *transition) place() {
 func (t *transition) clearRun() {
 	t.Trigger, t.ManualID, t.Nominal, t.Due, t.Source = TriggerSchedule, "", 0, 0, DelaySchedule
 	t.Attempt, t.FirstMS, t.Losses, t.Unacked, t.Cancel = 0, 0, 0, 0, false
+	t.LastLoss = Loss{}
 	t.Acked, t.Epoch = false, 0
 	t.Mode, t.Held, t.Recovery, t.Paced = ManualReset, Hold{}, false, false
 	t.uncall()

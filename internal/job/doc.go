@@ -43,7 +43,8 @@
 //  3. Nominal <= Due for every planned run.
 //  4. The nominal times of the scheduled runs of one generation strictly grow.
 //  5. Handler failures and timeouts use up attempts and count as failures.
-//     Losses, returns and holds never do. The outcome of a backfill, a redriven
+//     Losses, returns and holds never do. Losses in a row that quarantine a run are
+//     those of workers that have not come back ([ForgiveLoss]). The outcome of a backfill, a redriven
 //     run, or a manual run that says so, leaves the failure count alone.
 //  6. Success resets the failure count; nothing else shortens a backoff but an
 //     operator (manual run, edit), a hint in force, or the staleness rule.

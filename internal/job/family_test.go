@@ -204,6 +204,11 @@ func familyActs(edit *Compiled) []act {
 			delete(f.live, f.children[slot].Token)
 			f.onChild(slot, Lose{Token: f.children[slot].Token})
 		}},
+		{"child's loss is forgiven", liveChild, func(f *family) {
+			slot := f.first(leased)
+			delete(f.live, f.children[slot].Token)
+			f.onChild(slot, ForgiveLoss{Token: f.children[slot].Token})
+		}},
 		{"backfill", anytime, func(f *family) {
 			f.on(StartBackfill{Backfill{ID: fmt.Sprint(f.parent.Revision), NextMS: t0 - 180_001, ToMS: t0, Concurrency: uint8(1 + f.parent.Revision%2)}})
 		}},

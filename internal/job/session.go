@@ -189,6 +189,10 @@ func (Assignments) workerMessage()  {}
 func (ResultAcks) workerMessage()   {}
 func (Cancellation) workerMessage() {}
 func (GoElsewhere) workerMessage()  {}
+func (Addresses) workerMessage()    {}
+
+// Addresses are those of the other nodes that there are now.
+type Addresses []string
 
 // WorkerStream carries messages to one worker.
 type WorkerStream interface {
@@ -206,6 +210,9 @@ type WorkerSession interface {
 	Started(leaseIDs []string)
 	Results([]Result)
 	Returned(leaseIDs []string)
+	// Lost takes the worker's word that it has given these leases up, as it had no node or
+	// they had ended, and that their handlers have ended. Each is acknowledged like a result.
+	Lost(leaseIDs []string)
 	Draining()
 	// Left says that the worker drained and has ended the stream by itself: it runs nothing
 	// any more, and starts nothing that may still be on its way to it. Close follows.

@@ -125,6 +125,7 @@ type State struct {
 	Paced    bool
 	Losses   uint32 // since an attempt last ended otherwise, of those a worker had acknowledged
 	Unacked  uint32 // the same, of attempts no worker acknowledged
+	LastLoss Loss   // the last of these, whether or not it counts
 	Cancel   bool   // CancelRun was asked while live
 	Pending  string // request id of the manual run that waits for the live one
 	// PendingMode is the waiting manual run's.

@@ -36,7 +36,9 @@ func (t *transition) planned() bool {
 }
 
 // begun tells whether the current run has had an attempt, be it one that was lost.
-func (t *transition) begun() bool { return t.Attempt > 0 || t.Losses+t.Unacked > 0 }
+func (t *transition) begun() bool {
+	return t.Attempt > 0 || t.Losses+t.Unacked > 0 || t.lossStands()
+}
 
 // judge counts the nominal times that have passed and will not have a run of
 // their own.

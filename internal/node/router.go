@@ -105,10 +105,16 @@ func (n *Node) OnDemand(peer string, demand []job.QueueDemand) {
 func (n *Node) OnLinkDown(peer string) { n.OnDemand(peer, nil) }
 
 // OnGone moves the shards of a node whose process has ended.
-func (n *Node) OnGone(peer string) { n.locks.Gone(peer) }
+func (n *Node) OnGone(peer string) {
+	n.locks.Gone(peer)
+	n.dispatcher.AddressesChanged()
+}
 
 // OnBack takes OnGone back.
-func (n *Node) OnBack(peer string) { n.locks.Back(peer) }
+func (n *Node) OnBack(peer string) {
+	n.locks.Back(peer)
+	n.dispatcher.AddressesChanged()
+}
 
 // OnNudge takes a peer's word that a lane became due earlier.
 func (n *Node) OnNudge(shard int, head job.LaneHead) {

@@ -382,6 +382,7 @@ func (n *Node) run(context.Context) error {
 		n.peers.SetView(v)
 		n.wakeDemand() // a new link has what was offered to those before
 		n.locks.SetView(v)
+		n.dispatcher.AddressesChanged()
 		n.compareEventsKeep()
 	})
 	n.onStop("drain", n.drain)

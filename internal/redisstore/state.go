@@ -162,6 +162,9 @@ func (w *tailWriter) run(s *job.State, usualDue int64) {
 	w.time('f', s.FirstMS)
 	w.uint('l', uint64(s.Losses))
 	w.uint('u', uint64(s.Unacked))
+	if s.LastLoss.Token != 0 {
+		w.string('^', encodeLoss(s.LastLoss))
+	}
 	w.uint('P', paceOf(s))
 	w.uint('b', uint64(s.Held.Reason))
 	w.text('B', s.Held.Key)

@@ -172,6 +172,8 @@ func (f field) storeOther(s *job.State, how form) error {
 		err = f.storeBackfill(s)
 	case 'Z':
 		err = f.storeCaller(s)
+	case '^': // no letter is left
+		err = f.storeLoss(s)
 	default:
 		err = f.storeSmall(s)
 	}
@@ -214,6 +216,30 @@ func (f field) storeSmall(s *job.State) error {
 	v, err := f.uint(limit)
 	put(v)
 	return err
+}
+
+// encodeLoss writes a loss: token, and the counts from before it, separated by spaces. An
+// earlier version, which keeps the field as it is, may move the nominal time, so that the
+// token is not counted from that.
+func encodeLoss(l job.Loss) string {
+	b := strconv.AppendUint(nil, l.Token, 10)
+	b = strconv.AppendUint(append(b, ' '), uint64(l.Losses), 10)
+	return string(strconv.AppendUint(append(b, ' '), uint64(l.Unacked), 10))
+}
+
+func (f field) storeLoss(s *job.State) error {
+	parts := strings.Split(f.text, " ")
+	if !f.isText || len(parts) != 3 {
+		return fmt.Errorf("%w: field %q is not a loss", errCorrupt, f.letter)
+	}
+	token, err1 := strconv.ParseUint(parts[0], 10, 64)
+	losses, err2 := strconv.ParseUint(parts[1], 10, 32)
+	unacked, err3 := strconv.ParseUint(parts[2], 10, 32)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return fmt.Errorf("%w: field %q: %w", errCorrupt, f.letter, err)
+	}
+	s.LastLoss = job.Loss{Token: token, Losses: uint32(losses), Unacked: uint32(unacked)}
+	return nil
 }
 
 // encodeBackfill writes a backfill: next and last time counted from base,

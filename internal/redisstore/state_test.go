@@ -12,6 +12,14 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
+// lossOf is a loss; without a token there is none.
+func lossOf(token uint64, losses, unacked uint32) job.Loss {
+	if token == 0 {
+		return job.Loss{}
+	}
+	return job.Loss{Token: token, Losses: losses, Unacked: unacked}
+}
+
 // drawState draws states with every field set somewhere in its range.
 func drawState(t *rapid.T) job.State {
 	text := rapid.OneOf(rapid.Just(""), rapid.String(), rapid.SampledFrom([]string{"0:", "q9:", "\x00\xff", "1", "-1", ":"}))
@@ -47,7 +55,8 @@ func drawState(t *rapid.T) job.State {
 		ManualID: text.Draw(t, "manual"), Nominal: ms.Draw(t, "nominal"), Due: ms.Draw(t, "due"),
 		Source: job.DelaySource(rapid.IntRange(0, int(job.DelayJitter)).Draw(t, "source")), Attempt: u32.Draw(t, "attempt"),
 		FirstMS: ms.Draw(t, "first"), Losses: u32.Draw(t, "losses"), Unacked: u32.Draw(t, "unacked"),
-		Cancel: rapid.Bool().Draw(t, "cancel"), Pending: text.Draw(t, "pending"), Paused: rapid.Bool().Draw(t, "paused"),
+		LastLoss: lossOf(rapid.Uint64Range(0, maxToken).Draw(t, "lost token"), u32.Draw(t, "losses before"), u32.Draw(t, "unacked before")),
+		Cancel:   rapid.Bool().Draw(t, "cancel"), Pending: text.Draw(t, "pending"), Paused: rapid.Bool().Draw(t, "paused"),
 		PausedMS: ms.Draw(t, "pausedms"), PauseNote: text.Draw(t, "note"), Deleting: rapid.Bool().Draw(t, "deleting"),
 		LastNominal: ms.Draw(t, "lastnominal"), Failures: u32.Draw(t, "failures"),
 		LastOutcome: job.Outcome(rapid.IntRange(0, int(job.OutcomeCancelled)).Draw(t, "outcome")),

@@ -289,6 +289,7 @@ func (a anySession) ids(ids []string) {
 }
 func (a anySession) Started(ids []string)  { a.ids(ids) }
 func (a anySession) Returned(ids []string) { a.ids(ids) }
+func (a anySession) Lost([]string)         {}
 func (a anySession) Draining()             {}
 func (a anySession) Left()                 {}
 func (a anySession) Results(list []job.Result) {

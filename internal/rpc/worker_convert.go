@@ -30,6 +30,8 @@ func messageToPB(m job.WorkerMessage) *fermatav1.WorkResponse {
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Cancel{Cancel: &fermatav1.Cancel{
 			LeaseIds: m.LeaseIDs, Reason: cancelReasons[m.Reason],
 		}}}
+	case job.Addresses:
+		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Addresses{Addresses: &fermatav1.Addresses{Addresses: m}}}
 	case job.GoElsewhere:
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Drain{Drain: &fermatav1.Drain{Addresses: m.Addresses}}}
 	}

@@ -367,6 +367,12 @@ func (s *workerStream) take(session job.WorkerSession, f *requestFrame) error {
 			return err
 		}
 		session.Returned(ids)
+	case *fermatav1.WorkRequest_Lost:
+		ids, err := s.own(m.Lost.GetLeaseIds())
+		if err != nil {
+			return err
+		}
+		session.Lost(ids)
 	case *fermatav1.WorkRequest_Draining:
 		s.drained.Store(true)
 		session.Draining()

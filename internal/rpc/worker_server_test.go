@@ -60,6 +60,7 @@ func (r *recorder) Results(list []job.Result) {
 	}
 }
 func (r *recorder) Returned(ids []string) { r.events <- "returned " + strings.Join(ids, ",") }
+func (r *recorder) Lost(ids []string)     { r.events <- "lost " + strings.Join(ids, ",") }
 func (r *recorder) Draining()             { r.events <- "draining" }
 func (r *recorder) Left()                 { r.events <- "left" }
 func (r *recorder) Close(reason string, unsent []job.WorkerMessage) {
@@ -165,6 +166,7 @@ func TestWorkerMessagesReachTheSession(t *testing.T) {
 			{LeaseId: "c", Outcome: 99, RetryAfter: durationpb.New(time.Minute)},
 		}}}},
 		{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: []string{"d"}}}},
+		{Message: &fermatav1.WorkRequest_Lost{Lost: &fermatav1.Lost{LeaseIds: []string{"e", "f"}}}},
 		{}, // of a later version
 		{Message: &fermatav1.WorkRequest_Draining{Draining: &fermatav1.Draining{}}},
 	} {
@@ -180,7 +182,7 @@ func TestWorkerMessagesReachTheSession(t *testing.T) {
 		`result a succeeded permanent=false error="" output=4096 retry=0s took=1s`,
 		`result b failed permanent=true error="bad" output=0 retry=0s took=0s`,
 		`result c failed permanent=false error="worker reported no outcome" output=0 retry=1m0s took=0s`,
-		"returned d", "draining", "left", "close worker left")
+		"returned d", "lost e,f", "draining", "left", "close worker left")
 	if err := finish(t, s); !errors.Is(err, io.EOF) {
 		t.Errorf("stream ended with %v", err)
 	}
@@ -198,6 +200,7 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 		job.Assignments{{LeaseID: "7@default/report", Record: &job.Record{Definition: &d, State: state}}},
 		job.ResultAcks{{LeaseID: "x", Status: job.AckStale}},
 		job.Cancellation{LeaseIDs: []string{"y"}, Reason: job.CancelTimedOut},
+		job.Addresses{"n2:1", "n3:1"},
 		job.GoElsewhere{Addresses: []string{"n2:1"}},
 	} {
 		if err := r.out.Send(m); err != nil {
@@ -208,7 +211,8 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 	var acks []*fermatav1.ResultAck // which come along with what is next, whatever that is
 	var cancel *fermatav1.Cancel
 	var drain *fermatav1.Drain
-	for range 4 {
+	var others []string
+	for range 5 {
 		m, err := s.Recv()
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +226,12 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 			cancel = m.Cancel
 		case *fermatav1.WorkResponse_Drain:
 			drain = m.Drain
+		case *fermatav1.WorkResponse_Addresses:
+			others = m.Addresses.GetAddresses()
 		}
+	}
+	if !slices.Equal(others, []string{"n2:1", "n3:1"}) {
+		t.Errorf("addresses are %v", others)
 	}
 	if len(leases) != 1 || len(acks) != 1 || len(cancel.GetLeaseIds()) != 1 {
 		t.Fatalf("leases %v, acknowledgements %v, cancelled %v", leases, acks, cancel)

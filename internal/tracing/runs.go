@@ -40,6 +40,12 @@ func (t *Tracer) Decided(d *job.Definition, before *job.State, ev job.Event, end
 	case job.Lose:
 		f.outcome, f.err = "lost", "the worker was lost"
 		t.attempt(&run, &f)
+	case job.ForgiveLoss:
+		if !before.Live() || before.Token != ev.Token {
+			break // the attempt has ended before
+		}
+		f.outcome, f.err = "lost", "the worker lost its node"
+		t.attempt(&run, &f)
 	case job.Return:
 		f.outcome = "returned"
 		t.attempt(&run, &f)

@@ -206,6 +206,7 @@ type WorkRequest struct {
 	//	*WorkRequest_Results
 	//	*WorkRequest_Returned
 	//	*WorkRequest_Draining
+	//	*WorkRequest_Lost
 	Message       isWorkRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -293,6 +294,15 @@ func (x *WorkRequest) GetDraining() *Draining {
 	return nil
 }
 
+func (x *WorkRequest) GetLost() *Lost {
+	if x != nil {
+		if x, ok := x.Message.(*WorkRequest_Lost); ok {
+			return x.Lost
+		}
+	}
+	return nil
+}
+
 type isWorkRequest_Message interface {
 	isWorkRequest_Message()
 }
@@ -320,6 +330,12 @@ type WorkRequest_Draining struct {
 	Draining *Draining `protobuf:"bytes,5,opt,name=draining,proto3,oneof"`
 }
 
+type WorkRequest_Lost struct {
+	// Leases that the worker gave up because it lost its node, or the node its store.
+	// They do not count against their runs: no handler ended the worker process.
+	Lost *Lost `protobuf:"bytes,8,opt,name=lost,proto3,oneof"`
+}
+
 func (*WorkRequest_Hello) isWorkRequest_Message() {}
 
 func (*WorkRequest_Started) isWorkRequest_Message() {}
@@ -330,6 +346,8 @@ func (*WorkRequest_Returned) isWorkRequest_Message() {}
 
 func (*WorkRequest_Draining) isWorkRequest_Message() {}
 
+func (*WorkRequest_Lost) isWorkRequest_Message() {}
+
 type WorkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -339,6 +357,7 @@ type WorkResponse struct {
 	//	*WorkResponse_ResultAcks
 	//	*WorkResponse_Cancel
 	//	*WorkResponse_Drain
+	//	*WorkResponse_Addresses
 	Message       isWorkResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -426,6 +445,15 @@ func (x *WorkResponse) GetDrain() *Drain {
 	return nil
 }
 
+func (x *WorkResponse) GetAddresses() *Addresses {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_Addresses); ok {
+			return x.Addresses
+		}
+	}
+	return nil
+}
+
 type isWorkResponse_Message interface {
 	isWorkResponse_Message()
 }
@@ -451,6 +479,11 @@ type WorkResponse_Drain struct {
 	Drain *Drain `protobuf:"bytes,5,opt,name=drain,proto3,oneof"`
 }
 
+type WorkResponse_Addresses struct {
+	// The other nodes of the cluster are these now.
+	Addresses *Addresses `protobuf:"bytes,6,opt,name=addresses,proto3,oneof"`
+}
+
 func (*WorkResponse_Welcome) isWorkResponse_Message() {}
 
 func (*WorkResponse_Leases) isWorkResponse_Message() {}
@@ -460,6 +493,8 @@ func (*WorkResponse_ResultAcks) isWorkResponse_Message() {}
 func (*WorkResponse_Cancel) isWorkResponse_Message() {}
 
 func (*WorkResponse_Drain) isWorkResponse_Message() {}
+
+func (*WorkResponse_Addresses) isWorkResponse_Message() {}
 
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1286,6 +1321,53 @@ func (x *Returned) GetLeaseIds() []string {
 	return nil
 }
 
+// Lost names attempts that this worker process had a lease of, that it has given up,
+// and whose handlers have ended. It is repeated on later streams until a ResultAck
+// names the lease.
+type Lost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LeaseIds      []string               `protobuf:"bytes,1,rep,name=lease_ids,json=leaseIds,proto3" json:"lease_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lost) Reset() {
+	*x = Lost{}
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lost) ProtoMessage() {}
+
+func (x *Lost) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lost.ProtoReflect.Descriptor instead.
+func (*Lost) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Lost) GetLeaseIds() []string {
+	if x != nil {
+		return x.LeaseIds
+	}
+	return nil
+}
+
 type Draining struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1294,7 +1376,7 @@ type Draining struct {
 
 func (x *Draining) Reset() {
 	*x = Draining{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1388,7 @@ func (x *Draining) String() string {
 func (*Draining) ProtoMessage() {}
 
 func (x *Draining) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1401,7 @@ func (x *Draining) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draining.ProtoReflect.Descriptor instead.
 func (*Draining) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{15}
 }
 
 type Drain struct {
@@ -1331,7 +1413,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1425,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,10 +1438,56 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{15}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Drain) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+// Addresses replaces those of `Welcome.addresses`. It comes when a node has joined or
+// left the cluster, at most about once a second, and never with an empty list.
+type Addresses struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Addresses     []string               `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Addresses) Reset() {
+	*x = Addresses{}
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Addresses) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Addresses) ProtoMessage() {}
+
+func (x *Addresses) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Addresses.ProtoReflect.Descriptor instead.
+func (*Addresses) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Addresses) GetAddresses() []string {
 	if x != nil {
 		return x.Addresses
 	}
@@ -1371,21 +1499,23 @@ var File_fermata_v1_worker_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ffermata/v1/worker_service.proto\x12\n" +
-	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x02\n" +
+	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\x02\n" +
 	"\vWorkRequest\x12)\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.fermata.v1.HelloH\x00R\x05hello\x12/\n" +
 	"\astarted\x18\x02 \x01(\v2\x13.fermata.v1.StartedH\x00R\astarted\x12/\n" +
 	"\aresults\x18\x03 \x01(\v2\x13.fermata.v1.ResultsH\x00R\aresults\x122\n" +
 	"\breturned\x18\x04 \x01(\v2\x14.fermata.v1.ReturnedH\x00R\breturned\x122\n" +
-	"\bdraining\x18\x05 \x01(\v2\x14.fermata.v1.DrainingH\x00R\bdrainingB\t\n" +
-	"\amessage\"\x8c\x02\n" +
+	"\bdraining\x18\x05 \x01(\v2\x14.fermata.v1.DrainingH\x00R\bdraining\x12&\n" +
+	"\x04lost\x18\b \x01(\v2\x10.fermata.v1.LostH\x00R\x04lostB\t\n" +
+	"\amessage\"\xc3\x02\n" +
 	"\fWorkResponse\x12/\n" +
 	"\awelcome\x18\x01 \x01(\v2\x13.fermata.v1.WelcomeH\x00R\awelcome\x12,\n" +
 	"\x06leases\x18\x02 \x01(\v2\x12.fermata.v1.LeasesH\x00R\x06leases\x129\n" +
 	"\vresult_acks\x18\x03 \x01(\v2\x16.fermata.v1.ResultAcksH\x00R\n" +
 	"resultAcks\x12,\n" +
 	"\x06cancel\x18\x04 \x01(\v2\x12.fermata.v1.CancelH\x00R\x06cancel\x12)\n" +
-	"\x05drain\x18\x05 \x01(\v2\x11.fermata.v1.DrainH\x00R\x05drainB\t\n" +
+	"\x05drain\x18\x05 \x01(\v2\x11.fermata.v1.DrainH\x00R\x05drain\x125\n" +
+	"\taddresses\x18\x06 \x01(\v2\x15.fermata.v1.AddressesH\x00R\taddressesB\t\n" +
 	"\amessage\"\xf4\x02\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1c\n" +
@@ -1474,10 +1604,14 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\x11REASON_LEASE_LOST\x10\x02\x12\x14\n" +
 	"\x10REASON_TIMED_OUT\x10\x03\"'\n" +
 	"\bReturned\x12\x1b\n" +
+	"\tlease_ids\x18\x01 \x03(\tR\bleaseIds\"#\n" +
+	"\x04Lost\x12\x1b\n" +
 	"\tlease_ids\x18\x01 \x03(\tR\bleaseIds\"\n" +
 	"\n" +
 	"\bDraining\"%\n" +
 	"\x05Drain\x12\x1c\n" +
+	"\taddresses\x18\x01 \x03(\tR\taddresses\")\n" +
+	"\tAddresses\x12\x1c\n" +
 	"\taddresses\x18\x01 \x03(\tR\taddresses2N\n" +
 	"\rWorkerService\x12=\n" +
 	"\x04Work\x12\x17.fermata.v1.WorkRequest\x1a\x18.fermata.v1.WorkResponse(\x010\x01B:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
@@ -1495,7 +1629,7 @@ func file_fermata_v1_worker_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_worker_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fermata_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_fermata_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fermata_v1_worker_service_proto_goTypes = []any{
 	(Result_Outcome)(0),           // 0: fermata.v1.Result.Outcome
 	(ResultAck_Status)(0),         // 1: fermata.v1.ResultAck.Status
@@ -1514,47 +1648,51 @@ var file_fermata_v1_worker_service_proto_goTypes = []any{
 	(*ResultAck)(nil),             // 14: fermata.v1.ResultAck
 	(*Cancel)(nil),                // 15: fermata.v1.Cancel
 	(*Returned)(nil),              // 16: fermata.v1.Returned
-	(*Draining)(nil),              // 17: fermata.v1.Draining
-	(*Drain)(nil),                 // 18: fermata.v1.Drain
-	nil,                           // 19: fermata.v1.Hello.LabelsEntry
-	nil,                           // 20: fermata.v1.Lease.LabelsEntry
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*Lost)(nil),                  // 17: fermata.v1.Lost
+	(*Draining)(nil),              // 18: fermata.v1.Draining
+	(*Drain)(nil),                 // 19: fermata.v1.Drain
+	(*Addresses)(nil),             // 20: fermata.v1.Addresses
+	nil,                           // 21: fermata.v1.Hello.LabelsEntry
+	nil,                           // 22: fermata.v1.Lease.LabelsEntry
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
 }
 var file_fermata_v1_worker_service_proto_depIdxs = []int32{
 	5,  // 0: fermata.v1.WorkRequest.hello:type_name -> fermata.v1.Hello
 	10, // 1: fermata.v1.WorkRequest.started:type_name -> fermata.v1.Started
 	11, // 2: fermata.v1.WorkRequest.results:type_name -> fermata.v1.Results
 	16, // 3: fermata.v1.WorkRequest.returned:type_name -> fermata.v1.Returned
-	17, // 4: fermata.v1.WorkRequest.draining:type_name -> fermata.v1.Draining
-	6,  // 5: fermata.v1.WorkResponse.welcome:type_name -> fermata.v1.Welcome
-	7,  // 6: fermata.v1.WorkResponse.leases:type_name -> fermata.v1.Leases
-	13, // 7: fermata.v1.WorkResponse.result_acks:type_name -> fermata.v1.ResultAcks
-	15, // 8: fermata.v1.WorkResponse.cancel:type_name -> fermata.v1.Cancel
-	18, // 9: fermata.v1.WorkResponse.drain:type_name -> fermata.v1.Drain
-	19, // 10: fermata.v1.Hello.labels:type_name -> fermata.v1.Hello.LabelsEntry
-	21, // 11: fermata.v1.Welcome.lease_ttl:type_name -> google.protobuf.Duration
-	8,  // 12: fermata.v1.Leases.leases:type_name -> fermata.v1.Lease
-	22, // 13: fermata.v1.Lease.nominal_time:type_name -> google.protobuf.Timestamp
-	22, // 14: fermata.v1.Lease.due_time:type_name -> google.protobuf.Timestamp
-	21, // 15: fermata.v1.Lease.timeout:type_name -> google.protobuf.Duration
-	20, // 16: fermata.v1.Lease.labels:type_name -> fermata.v1.Lease.LabelsEntry
-	21, // 17: fermata.v1.Lease.start_after:type_name -> google.protobuf.Duration
-	9,  // 18: fermata.v1.Lease.trace_context:type_name -> fermata.v1.TraceContext
-	12, // 19: fermata.v1.Results.results:type_name -> fermata.v1.Result
-	0,  // 20: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
-	21, // 21: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
-	21, // 22: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
-	14, // 23: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
-	1,  // 24: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
-	2,  // 25: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
-	3,  // 26: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
-	4,  // 27: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
-	27, // [27:28] is the sub-list for method output_type
-	26, // [26:27] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	18, // 4: fermata.v1.WorkRequest.draining:type_name -> fermata.v1.Draining
+	17, // 5: fermata.v1.WorkRequest.lost:type_name -> fermata.v1.Lost
+	6,  // 6: fermata.v1.WorkResponse.welcome:type_name -> fermata.v1.Welcome
+	7,  // 7: fermata.v1.WorkResponse.leases:type_name -> fermata.v1.Leases
+	13, // 8: fermata.v1.WorkResponse.result_acks:type_name -> fermata.v1.ResultAcks
+	15, // 9: fermata.v1.WorkResponse.cancel:type_name -> fermata.v1.Cancel
+	19, // 10: fermata.v1.WorkResponse.drain:type_name -> fermata.v1.Drain
+	20, // 11: fermata.v1.WorkResponse.addresses:type_name -> fermata.v1.Addresses
+	21, // 12: fermata.v1.Hello.labels:type_name -> fermata.v1.Hello.LabelsEntry
+	23, // 13: fermata.v1.Welcome.lease_ttl:type_name -> google.protobuf.Duration
+	8,  // 14: fermata.v1.Leases.leases:type_name -> fermata.v1.Lease
+	24, // 15: fermata.v1.Lease.nominal_time:type_name -> google.protobuf.Timestamp
+	24, // 16: fermata.v1.Lease.due_time:type_name -> google.protobuf.Timestamp
+	23, // 17: fermata.v1.Lease.timeout:type_name -> google.protobuf.Duration
+	22, // 18: fermata.v1.Lease.labels:type_name -> fermata.v1.Lease.LabelsEntry
+	23, // 19: fermata.v1.Lease.start_after:type_name -> google.protobuf.Duration
+	9,  // 20: fermata.v1.Lease.trace_context:type_name -> fermata.v1.TraceContext
+	12, // 21: fermata.v1.Results.results:type_name -> fermata.v1.Result
+	0,  // 22: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
+	23, // 23: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
+	23, // 24: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
+	14, // 25: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
+	1,  // 26: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
+	2,  // 27: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
+	3,  // 28: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
+	4,  // 29: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
+	29, // [29:30] is the sub-list for method output_type
+	28, // [28:29] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_worker_service_proto_init() }
@@ -1568,6 +1706,7 @@ func file_fermata_v1_worker_service_proto_init() {
 		(*WorkRequest_Results)(nil),
 		(*WorkRequest_Returned)(nil),
 		(*WorkRequest_Draining)(nil),
+		(*WorkRequest_Lost)(nil),
 	}
 	file_fermata_v1_worker_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
@@ -1575,6 +1714,7 @@ func file_fermata_v1_worker_service_proto_init() {
 		(*WorkResponse_ResultAcks)(nil),
 		(*WorkResponse_Cancel)(nil),
 		(*WorkResponse_Drain)(nil),
+		(*WorkResponse_Addresses)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1582,7 +1722,7 @@ func file_fermata_v1_worker_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_worker_service_proto_rawDesc), len(file_fermata_v1_worker_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,56 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// announceEvery bounds how often workers hear of other nodes: what changes in a row is told
+// once.
+const announceEvery = time.Second
+
+// AddressesChanged has workers hear of the other nodes there are now, before long. It may be
+// called at any time and does not block.
+func (d *Dispatcher) AddressesChanged() { signal(d.addressWake) }
+
+// announceLoop sends addresses when they have changed, until ctx ends.
+func (d *Dispatcher) announceLoop(ctx context.Context) {
+	pause := time.NewTicker(announceEvery)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.addressWake:
+		}
+		d.announceAddresses()
+		pause.Reset(announceEvery)
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// announceAddresses sends every worker the addresses of the other nodes, unless it has them.
+// That there is no other node is not sent: the worker may do with what it knows.
+func (d *Dispatcher) announceAddresses() {
+	addresses := d.o.Addresses()
+	slices.Sort(addresses)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.announced = addresses
+	if len(addresses) == 0 {
+		return
+	}
+	for _, s := range d.mu.workers {
+		if !s.closed && !s.stopping && !slices.Equal(s.addresses, addresses) {
+			s.addresses = addresses
+			s.send(job.Addresses(addresses))
+		}
+	}
+}

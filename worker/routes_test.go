@@ -1,0 +1,151 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// order takes routes until there is none that may be tried.
+func order(rs *routes, now time.Time, avoid string) []string {
+	var got []string
+	for r, _ := rs.take(now, avoid); r != nil; r, _ = rs.take(now, avoid) {
+		got = append(got, r.address)
+	}
+	for _, r := range rs.all {
+		rs.landed(r)
+	}
+	return got
+}
+
+func TestRoutesAreTriedByWhatTheyPromise(t *testing.T) {
+	now := time.Now()
+	rs := newRoutes([]string{"configured"})
+	rs.replaceAdvertised([]string{"last", "worked", "new", "nowhere", "leaving"})
+	rs.welcomed(rs.find("worked"), now)
+	rs.welcomed(rs.find("last"), now)
+	rs.failed("nowhere", now, 0)
+	now = now.Add(2 * unreachedBase)
+	if got, want := order(rs, now, "leaving"), []string{"last", "configured", "worked", "new", "nowhere"}; !slices.Equal(got, want) {
+		t.Errorf("tried %v, want %v", got, want)
+	}
+	// A node that drains names those that are left.
+	rs.prefer([]string{"new", "nowhere"})
+	if got, want := order(rs, now, "last"), []string{"new", "configured", "worked", "leaving", "nowhere"}; !slices.Equal(got, want) {
+		t.Errorf("tried %v, want %v", got, want)
+	}
+	// The session that stands is left for the same address where no other leads anywhere.
+	rs = newRoutes([]string{"only"})
+	rs.replaceAdvertised([]string{"nowhere"})
+	rs.failed("nowhere", now, 0)
+	if got, want := order(rs, now, "only"), []string{"only"}; !slices.Equal(got, want) {
+		t.Errorf("tried %v, want %v", got, want)
+	}
+	// Of equal ones, those that have not failed.
+	rs = newRoutes([]string{"a", "b", "c"})
+	rs.failed("a", now, 0)
+	rs.failed("b", now, 0)
+	if got := order(rs, now.Add(time.Minute), ""); got[0] != "c" {
+		t.Errorf("tried %v, want c first", got)
+	}
+}
+
+func TestRoutesToNowhereAreTriedRarely(t *testing.T) {
+	now := time.Now()
+	rs := newRoutes([]string{"configured"})
+	var advertised []string
+	for i := range 8 {
+		advertised = append(advertised, fmt.Sprint("nowhere-", i))
+	}
+	rs.replaceAdvertised(advertised)
+	for _, address := range advertised {
+		rs.failed(address, now, 0)
+	}
+	rs.failed("configured", now, 0)
+	if got := order(rs, now.Add(backoffBase), ""); !slices.Equal(got, []string{"configured"}) {
+		t.Errorf("after %v: %v, want the configured address alone", backoffBase, got)
+	}
+	// However many there are, they leave room for others.
+	if got := order(rs, now.Add(time.Hour), ""); len(got) != 1+maxDoubtful || got[0] != "configured" {
+		t.Errorf("after an hour: %v at once, want the configured address and %d others", got, maxDoubtful)
+	}
+	// One that has answered, be it with a refusal, is one like others.
+	rs.answeredBy(rs.find("nowhere-3"))
+	rs.failed("nowhere-3", now, 0)
+	if got := order(rs, now.Add(backoffBase), ""); !slices.Contains(got, "nowhere-3") {
+		t.Errorf("tried %v, want an address that has answered among them", got)
+	}
+}
+
+func TestPausesGrowWithTheTimeWithoutANode(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct{ without, least, most time.Duration }{
+		{0, backoffBase / 2, backoffBase},
+		{400 * time.Millisecond, backoffBase / 2, backoffBase},
+		{4 * time.Second, time.Second / 2, time.Second},
+		{time.Hour, backoffMax / 2, backoffMax},
+	} {
+		rs := newRoutes([]string{"a"})
+		for range 100 {
+			rs.failed("a", now, c.without)
+			if r, at := rs.take(now, ""); r != nil || at.Sub(now) < c.least || at.Sub(now) > c.most {
+				t.Fatalf("%v without a node: tried again after %v, want %v to %v", c.without, at.Sub(now), c.least, c.most)
+			}
+		}
+	}
+}
+
+func TestRoutesAreThoseOfTheCluster(t *testing.T) {
+	now := time.Now()
+	rs := newRoutes([]string{"configured"})
+	rs.replaceAdvertised([]string{"a", "b"})
+	rs.welcomed(rs.find("a"), now)
+	rs.replaceAdvertised([]string{"c"}) // a node lists the others
+	got := order(rs, now, "")
+	slices.Sort(got)
+	if want := []string{"a", "c", "configured"}; !slices.Equal(got, want) {
+		t.Errorf("knows %v, want %v", got, want)
+	}
+	rs.replaceAdvertised(nil) // which says nothing
+	if got := order(rs, now, ""); len(got) != 3 {
+		t.Errorf("knows %v, want three", got)
+	}
+	var many []string
+	for i := range 3 * maxAdvertised {
+		many = append(many, fmt.Sprint("n", i))
+	}
+	rs.replaceAdvertised(many)
+	if len(rs.all) > maxAdvertised+1 {
+		t.Errorf("remembers %d addresses", len(rs.all))
+	}
+	rs.prefer(many)
+	if len(rs.all) > maxAdvertised+1 {
+		t.Errorf("remembers %d addresses", len(rs.all))
+	}
+}
+
+// A node that welcomes a worker and ends the stream at once is no better than one that
+// refuses it.
+func TestSessionsThatEndAtOnceAreFailures(t *testing.T) {
+	now := time.Now()
+	rs := newRoutes([]string{"flaps"})
+	rs.replaceAdvertised([]string{"other"})
+	for n := range maxBrief {
+		if got := order(rs, now, ""); got[0] != "flaps" {
+			t.Errorf("after %d brief sessions %v", n, got)
+		}
+		rs.welcomed(rs.find("flaps"), now)
+		rs.ended("flaps", now, true, 0)
+	}
+	if got := order(rs, now, ""); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("after %d brief sessions %v, want the other address", maxBrief, got)
+	}
+	rs.welcomed(rs.find("flaps"), now)
+	rs.ended("flaps", now, false, 0)
+	rs.welcomed(rs.find("flaps"), now)
+	rs.ended("flaps", now, true, 0)
+	if got := order(rs, now, ""); got[0] != "flaps" {
+		t.Errorf("after a long session %v", got)
+	}
+}
