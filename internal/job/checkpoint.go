@@ -120,6 +120,7 @@ func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, 
 // timeless is a state without what only one cluster knows.
 func timeless(s State) State {
 	s.Token, s.SettledToken, s.Revision, s.Epoch, s.Acked, s.Unknown = 0, 0, 0, 0, false, ""
+	s.LateNominal, s.WatchedBy = 0, 0
 	return s
 }
 

@@ -68,6 +68,21 @@ type Ranked struct {
 	Rank   int64
 }
 
+// Objective is an entry of the index of objectives: at AtMS the lateness objective of its
+// record's run is to be looked at. Known is nil if there is no record, or none that can be
+// read.
+type Objective struct {
+	Record string
+	Known  *Record
+	AtMS   int64
+}
+
+// ObjectiveMove moves an entry to ToMS, as its record was decided on; 0 takes it off.
+type ObjectiveMove struct {
+	Objective
+	ToMS int64
+}
+
 // LaneQuota asks for up to N leases from a lane.
 type LaneQuota struct {
 	Lane Lane

@@ -87,6 +87,8 @@ func (f form) appendState(b []byte, s *job.State) ([]byte, error) {
 	w.uint('y', s.TimedOut)
 	w.uint('j', s.Skipped)
 	w.duration('X', s.LateMS)
+	w.duration('_', s.LateNominal)
+	w.uint('^', uint64(s.WatchedBy))
 	for _, id := range s.Recent {
 		w.string('R', id)
 	}
