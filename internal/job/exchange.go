@@ -69,12 +69,12 @@ type Ranked struct {
 }
 
 // Objective is an entry of the index of objectives: at AtMS the lateness objective of its
-// record's run is to be looked at. Known is nil if there is no record, or none that can be
-// read.
+// record's run is to be looked at. Known is nil if there is no record, or an unreadable one.
 type Objective struct {
-	Record string
-	Known  *Record
-	AtMS   int64
+	Record     string
+	Known      *Record
+	Unreadable bool
+	AtMS       int64
 }
 
 // ObjectiveMove moves an entry to ToMS, as its record was decided on; 0 takes it off.

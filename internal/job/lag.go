@@ -93,7 +93,7 @@ func (t *transition) lookLate() {
 	if t.c.MaxLag <= 0 {
 		return
 	}
-	t.lag = lagBefore{breaksAt: t.c.BreaksAt(t.State), watched: t.WatchedBy == watchMark(t.Revision), live: t.Live(), nominal: t.Nominal}
+	t.lag = lagBefore{breaksAt: t.c.BreaksAt(t.State), watched: t.Watched(), live: t.Live(), nominal: t.Nominal}
 	if at := t.lag.breaksAt; at != 0 && at <= t.now && t.Region == RegionDue {
 		t.lag.breach = t.breach(t.now)
 	}
@@ -207,6 +207,10 @@ func (t *transition) watchChild(run *Spawned) {
 		s.WatchedBy = watchMark(s.Revision)
 	}
 }
+
+// Watched tells whether the last decision was made by a version that keeps the index of
+// objectives.
+func (s *State) Watched() bool { return s.WatchedBy == watchMark(s.Revision) }
 
 // watchMark is State.WatchedBy of a decision that made this revision. A version that does
 // not know the mark leaves that of an earlier revision.

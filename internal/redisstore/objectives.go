@@ -44,13 +44,17 @@ func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit i
 	for i, e := range entries {
 		ids[i] = e.Record
 	}
-	records, err := s.GetRecords(ctx, shard, ids)
+	raw, err := s.readRaw(ctx, shard, ids)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]job.Objective, len(entries))
 	for i, e := range entries {
-		out[i] = job.Objective{Record: e.Record, Known: records[i], AtMS: e.Rank}
+		record, err := raw[i].record(e.Record)
+		if err != nil {
+			s.corrupt(shard, "objectives", err, e.Record)
+		}
+		out[i] = job.Objective{Record: e.Record, Known: record, Unreadable: err != nil, AtMS: e.Rank}
 	}
 	return out, nil
 }
@@ -65,7 +69,10 @@ func (s *Store) MoveObjectives(ctx context.Context, shard int, moves []job.Objec
 	argv := make([]any, 0, 4*len(moves))
 	for _, m := range moves {
 		guard, to := "", any("")
-		if m.Known != nil {
+		switch {
+		case m.Unreadable:
+			guard = "*"
+		case m.Known != nil:
 			guard = guardOf(m.Known.State.Token, m.Known.State.Revision)
 		}
 		if m.ToMS != 0 {

@@ -164,7 +164,7 @@ func (s *Scheduler) countLate(ctx context.Context, late []job.Objective, nowMS i
 			case a.Err == nil:
 				e.Known = &a.Record
 			case errors.Is(a.Err, job.ErrNotFound):
-				e.Known = nil
+				e.Known, e.Unreadable = nil, false
 			default:
 				failed = a.Err
 				continue
