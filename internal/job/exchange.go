@@ -334,10 +334,15 @@ type PermitResult struct {
 	DueMS  int64
 }
 
+// OverdueAfter is from when on a run that waits is late where no objective says otherwise.
+const OverdueAfter = time.Second
+
 // LaneStat counts the records of one lane by region.
 type LaneStat struct {
 	Lane                                           Lane
 	Backlog, Scheduled, Leased, Paused, Dead, Done int64
+	// Overdue are those of the backlog that have waited for longer than OverdueAfter.
+	Overdue int64
 	// OldestDueMS is the due time of the first record that is overdue; 0 when
 	// nothing is.
 	OldestDueMS int64
