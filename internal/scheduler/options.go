@@ -99,6 +99,9 @@ type Options struct {
 	// Held returns the lock value of a shard while the lock can be trusted. It is
 	// called often and must not call the scheduler back.
 	Held func(shard int) (lockValue string, ok bool)
+	// OnLost hears of attempts whose leases ended without a result, once that is stored: what
+	// they held is free. It must not block; nil: nobody.
+	OnLost func(job.Ending)
 	// LeaseTTL is the life of a lease without renewal. Default 30 s, at least 1 s.
 	LeaseTTL time.Duration
 	// Rescan is the period of the safety net that reads all first due times.
