@@ -512,3 +512,47 @@ func TestRoomThatComesWithTheAnswerIsNotMissed(t *testing.T) {
 		}
 	})
 }
+
+// TestAWaiterComesWhenTheUnitOfADeadHolderLapses: nobody gives it back, and nobody wakes the
+// first in line, who comes for it by itself. Others come later, as ever.
+func TestAWaiterComesWhenTheUnitOfADeadHolderLapses(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a", locks("k")), recurring("b", locks("k")))
+		b.limits.set(func() {
+			b.limits.units[job.LockName("ns", "k")] = map[string]time.Time{"dead": time.Now().Add(700 * time.Millisecond)}
+		})
+		b.deliver("ns/a")
+		b.deliver("ns/b")
+		if d := dueIn(b.store.state("ns/a")); d < 700*time.Millisecond || d > 700*time.Millisecond+2*lapseSlack {
+			t.Errorf("the first in line comes in %v", d)
+		}
+		if d := dueIn(b.store.state("ns/b")); d < pollLock {
+			t.Errorf("the second in line comes in %v", d)
+		}
+		after(700*time.Millisecond + lapseSlack)
+		b.deliver("ns/a")
+		b.wantGot("ns/a")
+	})
+}
+
+// TestALostAttemptGivesBackWhatItHeld: the holder of its shard says that its lease has ended;
+// the node that it was at is gone, and nobody else knows of it.
+func TestALostAttemptGivesBackWhatItHeld(t *testing.T) {
+	run(t, func(b *bed) {
+		b.put(recurring("a", locks("k")), recurring("b", locks("k")))
+		lost := b.lease("ns/a")[0]
+		b.limits.set(func() {
+			b.limits.units[job.LockName("ns", "k")] = map[string]time.Time{idOf(lost): time.Now().Add(20 * time.Second)}
+		})
+		b.deliver("ns/b")
+		b.wantHeld("ns/b", job.HeldLock, "k", "a")
+		d := b.definition("ns/a")
+		b.a.Ended(job.Ending{Record: "ns/a", Token: lost.Known.State.Token, Over: true, Definition: &d})
+		synctest.Wait()
+		if due := dueIn(b.store.state("ns/b")); due > 0 {
+			t.Errorf("the waiter is not woken: due in %v", due)
+		}
+		b.deliver("ns/b")
+		b.wantGot("ns/b")
+	})
+}

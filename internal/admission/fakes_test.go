@@ -117,6 +117,14 @@ func (f *fakeLimits) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job
 			slices.SortStableFunc(f.lines[a.Name], func(a, b waiter) int { return cmp.Compare(a.rank, b.rank) })
 		}
 		grants[i].By = cmp.Or(slices.Concat(slices.Sorted(maps.Keys(held)), []string{""})[0])
+		grants[i].NowMS = time.Now().UnixMilli()
+		if line := f.lines[a.Name]; len(line) > 0 && line[0].record == a.Waiter {
+			for _, expiry := range held {
+				if ms := expiry.UnixMilli(); grants[i].FreeMS == 0 || ms < grants[i].FreeMS {
+					grants[i].FreeMS = ms
+				}
+			}
+		}
 	}
 	return grants
 }

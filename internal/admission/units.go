@@ -74,7 +74,7 @@ func (a *Admission) units(ctx context.Context, g *group) {
 				it.have = append(it.have, u)
 				return true
 			}
-			a.hold(g, it, job.HoldBack{Reason: u.reason, Key: u.key, By: jobOf(grant.By), UntilMS: it.deniedUntil(u)})
+			a.hold(g, it, job.HoldBack{Reason: u.reason, Key: u.key, By: jobOf(grant.By), UntilMS: it.deniedUntil(u, grant)})
 			return false
 		})
 	}
@@ -85,12 +85,23 @@ func (a *Admission) units(ctx context.Context, g *group) {
 // runs wait, before they are leased and in their order, and what gets past it, more
 // than there is room for, has to go back into that order soon: a line would have
 // the queue's room reserved for runs that come after others in Redis.
-func (it *item) deniedUntil(u unit) int64 {
+//
+// A holder that dies gives nothing back, and nobody is woken: the first in line come when its
+// unit lapses.
+func (it *item) deniedUntil(u unit, grant job.UnitGrant) int64 {
 	if u.reason == job.HeldQueue {
 		return it.nowMS + it.spread(restRoom)
 	}
-	return it.pollMS(it.heldSince(u.reason, u.key), pollLock)
+	until := it.pollMS(it.heldSince(u.reason, u.key), pollLock)
+	if lapses := grant.FreeMS - grant.NowMS; grant.FreeMS > 0 {
+		until = min(until, it.nowMS+max(0, lapses)+lapseSlack.Milliseconds())
+	}
+	return until
 }
+
+// lapseSlack is how long after a unit has lapsed a waiter comes for it, at least: the run's
+// clock was read before the unit's.
+const lapseSlack = 20 * time.Millisecond
 
 // ask asks for a unit. Who has waited for a lock longest is woken first.
 func (it *item) ask(u unit, ttl time.Duration) job.UnitAsk {

@@ -29,6 +29,7 @@ type attempt struct {
 	deadline  time.Time // start + timeout + grace; zero: none
 	hardStop  int64     // bound of renewals, shard clock; 0: none
 	acked     bool      // it is stored that the worker acknowledged
+	lateAt    time.Time // the lateness objective of its run is judged; zero: it is kept, counted or not there
 
 	until     time.Time // trust in the lease ends
 	renewAt   time.Time // zero: not to be renewed
@@ -93,6 +94,7 @@ func (a *attempt) next() time.Time {
 		earliest(a.until)
 		if a.live() {
 			earliest(a.deadline)
+			earliest(a.lateAt)
 		}
 	}
 	if !a.inIO && !a.over {
@@ -132,15 +134,13 @@ func (a *attempt) resumed(now time.Time, nowMS int64, margin time.Duration) {
 	}
 }
 
-// appendStart tells that the attempt started, and whether that was later than its job
-// allows.
+// appendStart tells that the attempt started. If that was in time there is no objective to
+// be judged any more.
 func (d *Dispatcher) appendStart(notices []job.Notice, a *attempt) []job.Notice {
-	notices = append(notices, d.startNotice(a))
-	if late, ok := job.LagNotice(a.rec.Definition, &a.rec.State, a.startedMS); ok {
-		late.Worker = a.session.hello.WorkerID
-		notices = append(notices, late)
+	if !a.lateAt.IsZero() && a.startedMS < a.rec.Definition.BreaksAt(&a.rec.State) {
+		a.lateAt = time.Time{}
 	}
-	return notices
+	return append(notices, d.startNotice(a))
 }
 
 // startNotice tells that the attempt started; DueMS and AtMS make its lag. A gate

@@ -103,11 +103,14 @@ type effects struct {
 	// submitted are the attempts of changes.
 	submitted []*attempt
 	changes   []job.Change
-	notices   []job.Notice
-	room      *[]job.Notice // of notices, to be used again; nil: their own
-	slots     []Freed
-	demand    bool // what is offered has changed otherwise
-	news      bool // Attempts has to be told
+	// judged are the attempts of judgements, see judge.
+	judged     []*attempt
+	judgements []job.Change
+	notices    []job.Notice
+	room       *[]job.Notice // of notices, to be used again; nil: their own
+	slots      []Freed
+	demand     bool // what is offered has changed otherwise
+	news       bool // Attempts has to be told
 
 	// What is done under the mutex, but once for many attempts.
 	at   time.Time // see now
@@ -148,6 +151,9 @@ func (d *Dispatcher) finish(fx *effects) {
 	}
 	if attempts := fx.submitted; len(attempts) > 0 {
 		d.o.Ledger.SubmitAll(fx.changes, func(answers []job.Answered) { d.settled(attempts, answers) })
+	}
+	if attempts := fx.judged; len(attempts) > 0 {
+		d.o.Ledger.SubmitAll(fx.judgements, func(answers []job.Answered) { d.judged(attempts, answers) })
 	}
 	if fx.news {
 		d.tell()

@@ -362,6 +362,7 @@ type bench struct {
 	freed   atomic.Pointer[func([]Freed)]   // what hears of slots; nil: nobody
 	others  atomic.Pointer[func() []string] // addresses of other nodes
 	tokens  uint64
+	maxLag  time.Duration // of the jobs
 }
 
 const ttl = 30 * time.Second
@@ -438,7 +439,7 @@ func (b *bench) lease(id string) job.Leased {
 	}
 	def := job.Definition{
 		Key: key, Queue: "q", Handler: "h",
-		Timeout: job.DefaultTimeout, TimeoutGrace: job.DefaultTimeoutGrace,
+		Timeout: job.DefaultTimeout, TimeoutGrace: job.DefaultTimeoutGrace, MaxLag: b.maxLag,
 	}
 	state := job.State{Revision: 3, Lane: def.Lane(), Nominal: now.UnixMilli(), Due: now.UnixMilli()}.Leased(b.tokens)
 	deadline := now.Add(ttl).UnixMilli()

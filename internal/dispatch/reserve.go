@@ -220,7 +220,8 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 		return nil
 	}
 	left := d.o.LeaseTTL
-	if nowMS, ok := clocks[l.Shard]; ok {
+	nowMS, ok := clocks[l.Shard]
+	if ok {
 		left = min(left, time.Duration(l.Known.IndexMS-nowMS)*time.Millisecond)
 	}
 	a.until = d.trust(now, left, now)
@@ -243,6 +244,10 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 		return nil
 	}
 	a.busy = true
+	if !ok {
+		nowMS = a.leasedMS()
+	}
+	a.watch(now, nowMS)
 	d.add(a, s)
 	d.schedule(a)
 	return a

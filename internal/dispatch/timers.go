@@ -100,6 +100,9 @@ func (d *Dispatcher) act(a *attempt, now time.Time, fx *effects) {
 		d.metrics.lost.WithLabelValues("expired").Inc()
 		d.lose(a, false, fx)
 	}
+	if a.pending == nil && !a.over && a.live() && due(a.lateAt) {
+		fx.judge(a)
+	}
 	if !a.gone && !a.over && !a.inIO && due(a.renewAt) {
 		a.renewAt = time.Time{}
 		a.wantRenew = true

@@ -108,7 +108,7 @@ func (f *Feed) Observe(notices []job.Notice) {
 // undecided tells whether a notice is one of an attempt's start, which no decision
 // stores.
 func undecided(n *job.Notice) bool {
-	return n.Kind == job.AttemptStarted || n.Kind == job.LagBreached && n.Reason == job.LagLate
+	return n.Kind == job.AttemptStarted
 }
 
 // Run looks at the streams while somebody watches, and writes what is announced, until

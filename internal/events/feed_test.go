@@ -635,10 +635,10 @@ func TestOnlyStartsAreAnnounced(t *testing.T) {
 		m := &memory{}
 		f, stop := feed(t, m, 0)
 		f.Observe([]job.Notice{{Kind: job.AttemptStarted, Attempt: 2, Labels: map[string]string{"a": "b"}}, {Kind: job.RunSucceeded}, {Kind: job.StaleRefused},
-			{Kind: job.LagBreached, Reason: job.LagMissed}, {Kind: job.LagBreached, Reason: job.LagLate, Attempt: 2}})
+			{Kind: job.LagBreached, Reason: job.LagMissed}, {Kind: job.LagBreached, Reason: job.LagLate}})
 		time.Sleep(time.Second)
 		stop()
-		if len(m.news) != 2 || m.news[0].Kind != job.KindRunStarted || m.news[1].Kind != job.KindRunLate || m.news[1].Attempt != 2 || m.news[0].Labels["a"] != "b" || m.flushes < 9 {
+		if len(m.news) != 1 || m.news[0].Kind != job.KindRunStarted || m.news[0].Labels["a"] != "b" || m.flushes < 9 {
 			t.Errorf("%+v, %d flushes", m.news, m.flushes)
 		}
 	})

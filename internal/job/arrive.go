@@ -45,11 +45,17 @@ func (t *transition) arrive(ev Arrive) Answer {
 func (t *transition) leaveOutRun(reason string) Answer {
 	t.arrival = ArrivalSkipped
 	if reason == "misfire" {
-		t.keepLag(t.now)
+		if late, ok := t.c.breaks(t.State, t.now); ok {
+			t.LateMS = late
+		}
 	}
 	t.passOver(t.now)
+	missed := int64(1)
+	if t.countedLate() {
+		missed = 0
+	}
 	t.LastNominal = max(t.LastNominal, t.Nominal)
-	t.skipped(1, reason)
+	t.leftOut(1, missed, reason)
 	t.spendHint()
 	if t.Deleting {
 		t.vanish()
@@ -125,7 +131,7 @@ func (t *transition) hold(ev HoldBack) {
 	if t.Held.Reason == HeldNone {
 		due = t.promised()
 	}
-	t.keepLag(t.now)
+	t.judgeLag(t.now, "")
 	t.Held = Hold{DueMS: due, Reason: ev.Reason, Key: Clip(ev.Key, MaxNote), By: Clip(ev.By, MaxNote), SinceMS: since}
 	t.Paced = t.Paced || ev.Paced
 	t.Due, t.Source = max(ev.UntilMS, t.now, t.Nominal), DelayHeld

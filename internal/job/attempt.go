@@ -17,7 +17,7 @@ func (t *transition) settle(ev Settle) Answer {
 		return t.unchanged(answer, t.before())
 	}
 	t.SettledToken = ev.Token
-	t.keepLag(ev.StartedMS)
+	t.judgeLag(ev.StartedMS, ev.Worker)
 	if !t.child || ev.StartedMS > t.LastStarted { // another may have begun since
 		t.LastStarted = ev.StartedMS
 	}

@@ -30,15 +30,20 @@ const (
 	// FaultRuns: a job and those of its runs that are records of their own do not
 	// know of each other.
 	FaultRuns
+	// FaultObjective: the index of lateness objectives has the record after the time at which
+	// its run breaks the objective, or not at all. It can be repaired.
+	FaultObjective
 )
 
 func (f Fault) String() string {
 	return nameOf(f, "none", "index region", "index missing", "index extra", "lane index", "history", "no state", "no definition",
-		"unreadable", "state", "runs")
+		"unreadable", "state", "runs", "objective")
 }
 
 // Repairable tells whether the fault can be repaired without a loss.
-func (f Fault) Repairable() bool { return f >= FaultIndexRegion && f <= FaultHistory }
+func (f Fault) Repairable() bool {
+	return f >= FaultIndexRegion && f <= FaultHistory || f == FaultObjective
+}
 
 // Finding is one fault.
 type Finding struct {

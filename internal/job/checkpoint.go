@@ -136,6 +136,7 @@ func setManualAside(c *Compiled, s State, now int64) Decision {
 func timeless(s State) State {
 	s.Token, s.SettledToken, s.Revision, s.Epoch, s.Acked, s.Unknown = 0, 0, 0, 0, false, ""
 	s.LastLoss = Loss{}
+	s.LateNominal, s.WatchedBy = 0, 0
 	return s
 }
 

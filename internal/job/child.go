@@ -38,6 +38,8 @@ func ParentOf(record string) string {
 type Spawned struct {
 	Slot  int
 	State State
+	// WatchMS is as in Decision.
+	WatchMS int64
 }
 
 // Pair is a decision on a child and its parent. Both are stored, or neither; a
@@ -83,6 +85,7 @@ func (t *transition) addChild(run State, started bool) (slot int) {
 		run.Lane = t.Lane
 	}
 	t.spawn = &Spawned{Slot: slot, State: run}
+	t.watchChild(t.spawn)
 	return slot
 }
 
@@ -105,6 +108,7 @@ func runPart(s *State) State {
 		Nominal: s.Nominal, Due: s.Due, Source: s.Source, Attempt: s.Attempt, FirstMS: s.FirstMS,
 		Held: s.Held, Recovery: s.Recovery, Paced: s.Paced, Losses: s.Losses, Unacked: s.Unacked, LastLoss: s.LastLoss,
 		Cancel: s.Cancel, SettledToken: s.SettledToken, Callers: s.Callers,
+		LateNominal: s.LateNominal, WatchedBy: s.WatchedBy,
 	}
 }
 
@@ -115,6 +119,7 @@ func withRun(s, run State) State {
 	s.Nominal, s.Due, s.Source, s.Attempt, s.FirstMS = run.Nominal, run.Due, run.Source, run.Attempt, run.FirstMS
 	s.Held, s.Recovery, s.Paced, s.Losses, s.Unacked = run.Held, run.Recovery, run.Paced, run.Losses, run.Unacked
 	s.LastLoss, s.Cancel, s.SettledToken, s.Callers = run.LastLoss, run.Cancel, run.SettledToken, run.Callers
+	s.LateNominal, s.WatchedBy = run.LateNominal, run.WatchedBy
 	return s
 }
 
@@ -131,7 +136,7 @@ func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
 	switch ev := ev.(type) {
 	case Arrive:
 		t.arriveChild(ev, parent.Live())
-	case Settle, Lose, Return, ForgiveLoss, HoldBack, Wake, CancelRun, Terminate:
+	case Settle, Lose, Return, ForgiveLoss, HoldBack, Wake, FindLate, CancelRun, Terminate:
 		t.take(ev)
 	default: // what is said to a job as a whole
 		t.unchanged(NoSuchRun, t.before())

@@ -52,6 +52,7 @@ func (d *Decision) begin(c *Compiled, now int64) transition {
 	s := &d.State
 	s.Recent, s.Backfills = slices.Clone(s.Recent), slices.Clone(s.Backfills)
 	t := transition{State: s, into: d, c: c, now: s.AtLeastDue(now), ranks: s.Ranks(), notices: d.Notices}
+	t.lookLate()
 	t.Revision++
 	return t
 }
@@ -73,6 +74,8 @@ func (t *transition) take(ev Event) Answer {
 		return t.holdBack(ev)
 	case Wake:
 		return t.wake(ev)
+	case FindLate:
+		return t.findLate(ev)
 	case Pause:
 		return t.pause(ev)
 	case Resume:
@@ -108,6 +111,7 @@ type transition struct {
 	c       *Compiled
 	now     int64
 	ranks   Ranks // before the decision
+	lag     lagBefore
 	deleted bool
 	ended   *Run
 	dead    bool
@@ -126,12 +130,13 @@ type transition struct {
 }
 
 func (t *transition) decision(a Answer) Answer {
+	t.tellLate()
 	ranked := t.State.Ranks() != t.ranks
 	if t.deleted {
 		ranked = t.ranks != Ranks{}
 	}
 	d := t.into
-	d.Ranked = ranked && !t.child
+	d.Ranked, d.WatchMS = ranked && !t.child, t.watch()
 	d.Answer, d.Changed, d.IndexMS, d.Delete = a, true, t.c.IndexMS(t.State, t.now), t.deleted
 	d.Ended, d.DeadLetter, d.DeadSlot, d.Definition, d.Notices = t.ended, t.dead, t.slot, t.def, t.notices
 	d.Arrival, d.Spawn, d.CancelChildren, d.TerminateChildren = t.arrival, t.spawn, t.cancel, t.kill

@@ -57,6 +57,14 @@ type HoldBack struct {
 	Paced bool
 }
 
+// FindLate asks whether the current run has broken its lateness objective. Without a token
+// it is about a run that waits; with one about a leased run that started at StartedMS of the
+// shard's clock (0: it has not started).
+type FindLate struct {
+	Token     uint64
+	StartedMS int64
+}
+
 // Wake makes a run due that this gate holds back.
 type Wake struct {
 	Reason HoldReason
@@ -107,6 +115,7 @@ func (Delete) event()    {}
 func (Arrive) event()        {}
 func (HoldBack) event()      {}
 func (Wake) event()          {}
+func (FindLate) event()      {}
 func (SetHint) event()       {}
 func (StartBackfill) event() {}
 func (StopBackfill) event()  {}
@@ -176,6 +185,10 @@ type Decision struct {
 	// Ranked: the ranks of State are other ones than before; of a job that is deleted,
 	// it had some.
 	Ranked bool
+	// WatchMS is when the objective of the record's run is broken if the run has not started
+	// by then: the index of objectives must have the record at that instant, or earlier. 0:
+	// it does; WatchNever: the record goes, and its entry with it.
+	WatchMS int64
 	// Notices are what happened, in order; the one source of metrics, logs and
 	// history.
 	Notices []Notice
@@ -224,7 +237,7 @@ const (
 	BackfillStarted // a range of past nominal times is to be run
 	BackfillDone
 	RunRedriven // a dead run is tried again
-	LagBreached // a run started later than its job allows, or never will
+	LagBreached // a run did not start in the time that its job allows
 )
 
 func (k NoticeKind) String() string {
@@ -263,7 +276,7 @@ type Notice struct {
 	Reason   string // why, for skipped, dead and cancelled; LagLate or LagMissed
 	Error    string
 	Worker   string
-	Labels   map[string]string // the job's, of AttemptStarted and a late LagBreached; nobody may write to it
+	Labels   map[string]string // the job's, of AttemptStarted; nobody may write to it
 	// TraceID is the trace of a run that is traced; nil: it is not.
 	TraceID *TraceID
 }

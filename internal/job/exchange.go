@@ -68,6 +68,21 @@ type Ranked struct {
 	Rank   int64
 }
 
+// Objective is an entry of the index of objectives: at AtMS the lateness objective of its
+// record's run is to be looked at. Known is nil if there is no record, or an unreadable one.
+type Objective struct {
+	Record     string
+	Known      *Record
+	Unreadable bool
+	AtMS       int64
+}
+
+// ObjectiveMove moves an entry to ToMS, as its record was decided on; 0 takes it off.
+type ObjectiveMove struct {
+	Objective
+	ToMS int64
+}
+
 // LaneQuota asks for up to N leases from a lane.
 type LaneQuota struct {
 	Lane Lane
@@ -319,10 +334,15 @@ type PermitResult struct {
 	DueMS  int64
 }
 
+// OverdueAfter is from when on a run that waits is late where no objective says otherwise.
+const OverdueAfter = time.Second
+
 // LaneStat counts the records of one lane by region.
 type LaneStat struct {
 	Lane                                           Lane
 	Backlog, Scheduled, Leased, Paused, Dead, Done int64
+	// Overdue are those of the backlog that have waited for longer than OverdueAfter.
+	Overdue int64
 	// OldestDueMS is the due time of the first record that is overdue; 0 when
 	// nothing is.
 	OldestDueMS int64

@@ -81,8 +81,11 @@ type UnitGrant struct {
 	// SinceMS of a grant is when this holder got its unit.
 	By      string
 	SinceMS int64
-	NowMS   int64 // clock of the home shard
-	Err     error
+	// FreeMS is when the first unit lapses unless it is prolonged; 0 for waiters that are
+	// not among the first in line.
+	FreeMS int64
+	NowMS  int64 // clock of the home shard
+	Err    error
 }
 
 // UnitRelease gives a unit back. Limit tells how many waiters may be woken.

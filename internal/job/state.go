@@ -158,7 +158,12 @@ type State struct {
 	LastFinished int64
 	LastError    string
 	// LateMS is the lag of the last run that was judged, if that broke Definition.MaxLag.
-	LateMS       int64
+	LateMS int64
+	// LateNominal is the nominal time of the current run if that was counted as late, so that
+	// it is counted once. WatchedBy shows that this version made the last decision: see
+	// [Decision.WatchMS].
+	LateNominal  int64
+	WatchedBy    uint8
 	SettledToken uint64 // token of the last attempt that was settled
 	Runs         uint64 // ended
 	Succeeded    uint64

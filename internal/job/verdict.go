@@ -56,7 +56,7 @@ func (t *transition) judge(o occurrence, p passed, reason string) {
 		missed = upTo
 	}
 	if n := t.c.countBetween(from, missed); n > 0 {
-		t.skipped(n, cmp.Or(reason, "misfire"))
+		t.leftOut(n, n-t.countedLateIn(from, missed), cmp.Or(reason, "misfire"))
 	}
 	if n := t.c.countBetween(max(from, missed), upTo); n > 0 {
 		t.skipped(n, "overlap")
@@ -64,11 +64,15 @@ func (t *transition) judge(o occurrence, p passed, reason string) {
 	t.LastNominal = max(t.LastNominal, upTo)
 }
 
-func (t *transition) skipped(n int64, reason string) {
+func (t *transition) skipped(n int64, reason string) { t.leftOut(n, n, reason) }
+
+// leftOut counts n nominal times that have no run; missed of them were not counted as late
+// before.
+func (t *transition) leftOut(n, missed int64, reason string) {
 	t.Skipped += uint64(n)
 	t.notice(Notice{Kind: NominalSkipped, Count: n, Reason: reason})
-	if reason == "misfire" && t.c.MaxLag > 0 {
-		t.notice(Notice{Kind: LagBreached, Count: n, Reason: LagMissed})
+	if reason == "misfire" && t.c.MaxLag > 0 && missed > 0 {
+		t.notice(Notice{Kind: LagBreached, Count: missed, Reason: LagMissed})
 	}
 }
 

@@ -164,7 +164,7 @@ func (c *queueCounts) queues(paused func(job.QueueKey) bool) []telemetry.QueueSt
 			queues = append(queues, telemetry.QueueStat{
 				Namespace: s.Lane.Namespace, Queue: s.Lane.Queue,
 				Backlog: s.Backlog, Scheduled: s.Scheduled, Leased: s.Leased, Paused: s.Paused, Dead: s.Dead, Done: s.Done,
-				OldestOverdue: s.overdue, DeadFor: s.deadFor, OldestDead: s.deadAge,
+				Overdue: s.Overdue, OldestOverdue: s.overdue, DeadFor: s.deadFor, OldestDead: s.deadAge,
 				QueuePaused: paused(job.QueueKey{Namespace: s.Lane.Namespace, Queue: s.Lane.Queue}),
 			})
 		}

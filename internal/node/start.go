@@ -228,7 +228,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 	}
 	n.scheduler, err = scheduler.New(scheduler.Options{
 		Node: c.Name, Store: n.store, Ledger: n.ledger, Slots: gates{n}, Limits: gates{n}, Peers: n.peers,
-		Held: n.held, LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Cadence: n.cadence, Logger: c.Logger, Registerer: c.Registerer,
+		Held: n.held, OnLost: func(e job.Ending) { n.admission.Ended(e) }, LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Cadence: n.cadence, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {
 		return err

@@ -150,6 +150,8 @@ func (c *applyCall) build(s *Store, writes []job.Write, lean bool) *op {
 				a = c.lanes.at(of)
 			case worstPlace:
 				a = c.lanes.worstAt()
+			case objectivesPlace:
+				a = c.lanes.objectivesAt()
 			}
 			argv = append(argv, a)
 		}

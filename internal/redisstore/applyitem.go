@@ -11,7 +11,7 @@ import (
 
 // applyItem is what apply.lua does to one record. Arguments of type job.Lane
 // stand for the lane's place in KEYS, which the call gives them; so do those of type
-// worstPlace for that of the indexes of the worst.
+// worstPlace for that of the indexes of the worst, and objectivesPlace for that of objectives.
 type applyItem struct {
 	record string
 	spawns string // record that is written beside it; "" none
@@ -118,6 +118,7 @@ func (i *applyItem) plan(s *slab, w, before *job.Write, index int) error {
 		i.step('d')
 		i.forget(w)
 		i.rank(d)
+		i.watch('o', d.WatchMS)
 		i.bounded()
 		return nil
 	}
@@ -140,9 +141,23 @@ func (i *applyItem) plan(s *slab, w, before *job.Write, index int) error {
 	if err := i.define(s.form, w); err != nil {
 		return err
 	}
+	i.watch('o', d.WatchMS)
 	i.bounded()
 	i.rank(d)
 	return i.remember(s, w, before)
+}
+
+// objectivesPlace stands for the place of the index of objectives.
+type objectivesPlace struct{}
+
+// watch brings the index of objectives up to date; most decisions leave it alone.
+func (i *applyItem) watch(letter byte, atMS int64) {
+	switch {
+	case atMS > 0:
+		i.step(letter, objectivesPlace{}, atMS)
+	case atMS == job.WatchNever:
+		i.step(letter, objectivesPlace{}, "")
+	}
 }
 
 // worstPlace stands for the place of the first index of the worst jobs.
@@ -185,6 +200,7 @@ func (i *applyItem) spawn(f form, w *job.Write) error {
 		score = job.Score(run.State.Region, restingMS(run.State))
 	}
 	i.step('s', i.spawns, run.State.Lane, text, score)
+	i.watch('b', run.WatchMS)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
@@ -31,7 +32,7 @@ func (s *Store) Audit(ctx context.Context, shard int, repair bool) (job.AuditRep
 	a := &audit{
 		Store: s, ctx: ctx, shard: shard, keys: s.shards[shard], repair: repair,
 		lanes: map[job.Lane]bool{}, defined: map[string]bool{}, unusable: map[string]bool{},
-		slots: map[string]uint64{}, runs: map[string]uint64{},
+		slots: map[string]uint64{}, runs: map[string]uint64{}, maxLag: map[string]time.Duration{},
 	}
 	for _, pass := range []func() error{a.definitions, a.states, a.families, a.indexedLanes, a.entries, a.laneIndex, a.histories} {
 		if err := pass(); err != nil {
@@ -54,6 +55,7 @@ type audit struct {
 	unusable map[string]bool   // records that are kept out of the schedule, whatever their state says
 	slots    map[string]uint64 // job -> slots that it says are taken
 	runs     map[string]uint64 // job -> slots of the runs that are there
+	maxLag   map[string]time.Duration
 }
 
 func (a *audit) find(f job.Finding) {

@@ -12,9 +12,13 @@ func (a *audit) definitions() error {
 	return a.scanHash(a.keys.def, auditStepLarge, func(ids, defs []string) error {
 		for i, id := range ids {
 			a.defined[id] = false
-			if _, err := decodeDefinition(id, defs[i]); err != nil {
+			d, err := decodeDefinition(id, defs[i])
+			switch {
+			case err != nil:
 				a.unusable[id] = true
 				a.find(job.Finding{Fault: job.FaultUnreadable, Record: id, Detail: "definition: " + err.Error() + "; register the job again"})
+			case d.MaxLag > 0:
+				a.maxLag[id] = d.MaxLag
 			}
 		}
 		return nil
@@ -41,7 +45,10 @@ func (a *audit) states() error {
 		if err := a.withoutDefinition(seen); err != nil {
 			return err
 		}
-		return a.indexed(seen, states)
+		if err := a.indexed(seen, states); err != nil {
+			return err
+		}
+		return a.watched(seen, states)
 	})
 	if err != nil {
 		return err

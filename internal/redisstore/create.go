@@ -147,12 +147,16 @@ type newRecord struct {
 	state    string
 	def      []byte
 	replaces string // unreadable state text that may be overwritten
+	watchMS  int64  // when to look at the objective of its run; 0: there is none
 	record   *job.Record
 }
 
 // encode fills in what is to be stored.
 func (n *newRecord) encode(r *job.Record, index int, f form) (err error) {
-	*n = newRecord{index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS)}
+	*n = newRecord{
+		index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS),
+		watchMS: r.Definition.BreaksAt(&r.State),
+	}
 	if n.state, err = f.ofStates(historyLimit(r.Definition)).encodeState(&r.State); err != nil {
 		return fmt.Errorf("create %s: %w", n.id, err)
 	}
@@ -192,10 +196,7 @@ func (s *Store) createOp(shard int, records []*newRecord) (*op, *laneKeys) {
 	for rest := records; len(rest) > 0; {
 		group := rest[:alikeFrom(rest)]
 		rest = rest[len(group):]
-		least, width := group[0].score, 4
-		if group[0].replaces != "" {
-			width = 5
-		}
+		least, width := group[0].score, group[0].width()
 		for _, r := range group {
 			least = min(least, r.score)
 		}
@@ -206,6 +207,9 @@ func (s *Store) createOp(shard int, records []*newRecord) (*op, *laneKeys) {
 			if width > 4 {
 				argv = append(argv, &r.replaces)
 			}
+			if width > 5 {
+				argv = append(argv, lanes.objectivesAt(), r.watchMS)
+			}
 		}
 	}
 	names := lanes.appendTo(fixed)
@@ -215,12 +219,23 @@ func (s *Store) createOp(shard int, records []*newRecord) (*op, *laneKeys) {
 	return call(s.scripts.create, shard, names, argv), lanes
 }
 
+// width is the number of its arguments in the script's call.
+func (n *newRecord) width() int {
+	switch {
+	case n.watchMS != 0:
+		return 7
+	case n.replaces != "":
+		return 5
+	}
+	return 4
+}
+
 // alikeFrom returns how many of the records, from the first one on, are one group of
 // the script's.
 func alikeFrom(records []*newRecord) int {
 	first := records[0]
 	for i, r := range records {
-		if r.lane != first.lane || (r.replaces == "") != (first.replaces == "") {
+		if r.lane != first.lane || r.width() != first.width() {
 			return i
 		}
 	}

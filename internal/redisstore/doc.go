@@ -16,6 +16,7 @@
 //	P:{T}:lock   the shard's lock, written by others
 //	P:{T}:failing  sorted set: job -> rank among those that fail; bounded
 //	P:{T}:late     sorted set: job -> rank among those that are late; bounded
+//	P:{T}:objectives  sorted set: record -> when to look at the lateness objective of its run
 //	P:{T}:u:<name>      sorted set: holder of a unit, by expiry
 //	P:{T}:s:<name>      hash        holder of a unit -> since when
 //	P:{T}:w:<name>      sorted set: waiter in line, by rank

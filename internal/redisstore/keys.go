@@ -17,8 +17,11 @@ type shardKeys struct {
 	lock  string // the shard's redislock key
 	// worst are sorted sets: job -> its rank, by job.Worst. They are bounded.
 	worst [job.Worsts]string
-	lane  string // prefix of the sorted sets of lanes
-	base  string // prefix of all, for the keys of limits
+	// objectives is a sorted set: record -> when to look at the lateness objective of its run
+	objectives string
+
+	lane string // prefix of the sorted sets of lanes
+	base string // prefix of all, for the keys of limits
 
 	events      string // stream: what happened
 	hooks       string // hash: webhook -> how far it is
@@ -30,7 +33,7 @@ func newShardKeys(prefix, tag string) shardKeys {
 	p := prefix + ":{" + tag + "}:"
 	return shardKeys{
 		meta: p + "meta", def: p + "def", state: p + "st", hist: p + "hist",
-		lanes: p + "lanes", lock: p + "lock", lane: p + "l:", base: p,
+		lanes: p + "lanes", lock: p + "lock", lane: p + "l:", base: p, objectives: p + "objectives",
 		worst:  [job.Worsts]string{job.Failing: p + "failing", job.Late: p + "late"},
 		events: p + "events", hooks: p + "hooks", hookLetters: p + "hookdead:", oldLetters: p + "hookdead",
 	}
@@ -91,8 +94,8 @@ func isRun(child string) bool {
 }
 
 // laneKeys numbers the lanes that a script call names: KEYS holds each lane
-// once, and items refer to it by its place. The indexes of the worst jobs are among
-// them where some item needs them: a key that is not there is in the way while a slot
+// once, and items refer to it by its place. The indexes of the worst jobs, and that of
+// objectives, are among them where some item needs them: a key that is not there is in the way while a slot
 // of a Redis Cluster moves.
 type laneKeys struct {
 	base  int // KEYS before the first lane
@@ -101,6 +104,8 @@ type laneKeys struct {
 	list  []job.Lane // of each place; the zero one at those of other keys
 	names []string
 	worst int // place of the first index of the worst; 0: not named
+	// objectives is the place of that index; 0: not named
+	objectives int
 }
 
 func newLaneKeys(keys shardKeys, base int) *laneKeys {
@@ -132,6 +137,14 @@ func (l *laneKeys) worstAt() int {
 		}
 	}
 	return l.worst
+}
+
+// objectivesAt returns the place of the index of objectives.
+func (l *laneKeys) objectivesAt() int {
+	if l.objectives == 0 {
+		l.objectives = l.add(job.Lane{}, l.keys.objectives)
+	}
+	return l.objectives
 }
 
 // appendTo appends the keys to the fixed ones.

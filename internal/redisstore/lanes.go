@@ -112,7 +112,7 @@ func (s *Store) Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]
 	}
 	readParts(ctx, s, counts)
 	for _, c := range counts {
-		failed.note(c.shard, firstError(c.ops[:]))
+		failed.note(c.shard, firstError(c.ops))
 	}
 	s.readDeaths(ctx, counts, failed)
 	return out, failed.leaveOut(out)
@@ -218,16 +218,19 @@ type laneCount struct {
 	now   int64
 	lane  job.Lane
 	keys  shardKeys
-	ops   [8]*op
+	ops   []*op
 	stat  *job.LaneStat
 }
+
+// overdueOp is the read of a lane whose first record is overdue; of others it is left out.
+const overdueOp = 8
 
 func newLaneCount(l *laneLook) *laneCount {
 	key, now := l.keys.laneKey(l.lane), l.now
 	count := func(region job.Region, from, to int64) *op {
 		return command("zcount", key, "zcount", key, job.Score(region, from), job.Score(region, to))
 	}
-	return &laneCount{shard: l.shard, now: now, lane: l.lane, keys: l.keys, stat: l.stat, ops: [8]*op{
+	c := &laneCount{shard: l.shard, now: now, lane: l.lane, keys: l.keys, stat: l.stat, ops: []*op{
 		count(job.RegionDue, 0, now), count(job.RegionDue, now+1, job.NeverMS),
 		count(job.RegionLeased, 0, job.NeverMS), count(job.RegionPaused, 0, job.NeverMS),
 		count(job.RegionDead, 0, job.NeverMS), count(job.RegionDone, 0, job.NeverMS),
@@ -235,14 +238,21 @@ func newLaneCount(l *laneLook) *laneCount {
 		command("zrange", key, "zrange", key, job.Score(job.RegionDead, 0), job.Score(job.RegionDead, job.NeverMS),
 			"byscore", "limit", 0, deathsRead, "withscores"),
 	}}
+	if late := now - job.OverdueAfter.Milliseconds() - 1; firstScore(l.ops[1].reply) <= late {
+		c.ops = append(c.ops, count(job.RegionDue, 0, late))
+	}
+	return c
 }
 
-func (c *laneCount) reads() []*op { return c.ops[:] }
+func (c *laneCount) reads() []*op { return c.ops }
 
 func (c *laneCount) read() {
 	n := func(k int) int64 { return c.ops[k].reply.int(0) }
 	*c.stat = job.LaneStat{
 		Lane: c.lane, Backlog: n(0), Scheduled: n(1), Leased: n(2), Paused: n(3), Dead: n(4), Done: n(5),
+	}
+	if len(c.ops) > overdueOp {
+		c.stat.Overdue = min(n(overdueOp), n(0)) // the two were not read at one instant
 	}
 	switch due := firstScore(c.ops[6].reply); {
 	case n(0) > 0 && due <= c.now:

@@ -63,6 +63,7 @@ var limitSuite = []struct {
 }{
 	{"Units", testUnits},
 	{"UnitsLapse", testUnitsLapse},
+	{"UnitsTellWhenTheyLapse", testUnitsTellWhenTheyLapse},
 	{"UnitsFair", testUnitsFair},
 	{"UnitsForgetWaiters", testUnitsForgetWaiters},
 	{"UnitsBoundLine", testUnitsBoundLine},

@@ -51,7 +51,7 @@ func sameGrants(t *testing.T, s *Store, what, together, single string, limit int
 	for i, got := range s.AcquireUnits(t.Context(), asks) {
 		want := acquire(t, s, askOf(single, limit, records[i]))
 		if !want.Granted { // somebody is named, who may have come later in the same call
-			want.By, want.SinceMS = got.By, got.SinceMS
+			want.By, want.SinceMS, want.FreeMS = got.By, got.SinceMS, got.FreeMS
 			if got.By == "" {
 				t.Fatalf("%s: ask %d: nobody stands in the way", what, i)
 			}

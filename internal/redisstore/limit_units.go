@@ -27,14 +27,15 @@ var unitKeys = []string{"u:", "s:", "w:", "q:"}
 // during which only that waiter gets it; the reservation lapses by itself. Apart
 // from that, whoever comes first is served, in line or not. A waiter that has not
 // asked for a minute is forgotten, and beyond 10,000 in a line nobody is remembered:
-// a waiter has to ask again every few seconds, and being woken only spares it that.
+// a waiter has to ask again every few seconds, and being woken only spares it that. The
+// first in line, as many as there are units, hear when one lapses that is not prolonged.
 //
 // A grant whose Err is job.ErrDurability is complete, but a failover may lose it;
 // any other Err leaves it empty, and the call may be repeated.
 func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.UnitGrant {
 	grants := make([]job.UnitGrant, len(asks))
 	s.units(ctx, "a", asks, func(places []int, a limitAnswer) {
-		digits, by, since, held := a.text(0), a.text(1), a.int(2), 3
+		digits, by, since, free, held := a.text(0), a.text(1), a.int(2), a.int(3), 4
 		for i, place := range places {
 			g := &grants[place]
 			if g.Err = a.err; !a.good() || i >= len(digits) {
@@ -46,6 +47,8 @@ func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.Unit
 			case '2':
 				g.Granted, g.SinceMS = true, a.int(held)
 				held++
+			case '3':
+				g.By, g.SinceMS, g.FreeMS = by, since, free
 			default:
 				g.By, g.SinceMS = by, since
 			}

@@ -61,7 +61,7 @@ func testUnits(t *testing.T, w limitWorld) {
 	}
 	room(t, s, "n", 2, 0)
 	clock.pass(time.Second)
-	if g := acquire(t, s, c); g != (job.UnitGrant{By: "1@a", SinceMS: start, NowMS: start + 2000}) {
+	if g := acquire(t, s, c); g != (job.UnitGrant{By: "1@a", SinceMS: start, NowMS: start + 2000, FreeMS: start + 10_000}) {
 		t.Fatalf("third: %+v", g)
 	}
 	if g := acquire(t, s, a); !g.Granted || g.SinceMS != start {
@@ -216,4 +216,44 @@ func testUnitFaults(t *testing.T, w limitWorld) {
 	acquire(t, s, waiting("n", 1, "last", 1<<62))
 	acquire(t, s, waiting("n", 1, "first", -1<<62))
 	expectWoken(t, release(t, s, "n", 1, "1@a"), "first")
+}
+
+// testUnitsTellWhenTheyLapse: those who may get a unit next hear when one comes free though
+// nobody gives it back; others would come for nothing.
+func testUnitsTellWhenTheyLapse(t *testing.T, w limitWorld) {
+	s, clock := w.virtual(t)
+	start := clock.Load()
+	for i, h := range []string{"x", "y"} {
+		acquire(t, s, job.UnitAsk{Name: "n", Limit: 2, Holder: h, TTL: time.Duration(10+i) * time.Second})
+	}
+	var asks []job.UnitAsk
+	for i, record := range []string{"a", "b", "c"} {
+		asks = append(asks, waiting("n", 2, record, int64(i)))
+	}
+	asks = append(asks, job.UnitAsk{Name: "n", Limit: 2, Holder: "1@nobody", TTL: time.Second})
+	free := func(want ...int64) {
+		t.Helper()
+		var got []int64
+		for _, g := range s.AcquireUnits(t.Context(), asks) {
+			if g.Err != nil || g.Granted {
+				t.Fatalf("%+v", g)
+			}
+			got = append(got, g.FreeMS)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("units lapse at %v, want %v", got, want)
+		}
+	}
+	free(start+10_000, start+10_000, 0, 0)
+	clock.pass(5 * time.Second)
+	if _, err := s.KeepUnits(t.Context(), []job.UnitKeep{{Name: "n", Holder: "x", TTL: 10 * time.Second}}); err != nil {
+		t.Fatal(err)
+	}
+	free(start+11_000, start+11_000, 0, 0)
+	clock.pass(6 * time.Second)
+	if g := acquire(t, s, asks[0]); !g.Granted {
+		t.Errorf("the unit has not lapsed: %+v", g)
+	}
+	asks = asks[1:]
+	free(start+15_000, start+15_000, 0)
 }

@@ -78,7 +78,11 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 			return nil, nil, fmt.Errorf("restore: %w", err)
 		}
 	}
-	argv := []any{id, guard, from, field, ended, def}
+	objectives, watchMS := 0, d.BreaksAt(&r.Record.State)
+	if watchMS != 0 {
+		objectives = lanes.objectivesAt()
+	}
+	argv := []any{id, guard, from, field, ended, def, objectives, watchMS}
 	add := func(id string, state job.State, ms int64, run *job.Run) error {
 		text, err := f.ofStates(historyLimit(d)).encodeState(&state)
 		if err != nil {

@@ -36,7 +36,7 @@ type script struct {
 type scripts struct {
 	create, read, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant *script
 	limits                                                                                                           limitScripts
-	announce, hook                                                                                                   *script
+	announce, hook, objectives                                                                                       *script
 }
 
 // loadScripts composes the scripts. An embedded server knows no flags; it has no
@@ -85,8 +85,11 @@ func compose(l *loader, events bool) scripts {
 		limits:    loadLimits(l),
 		announce:  e.load("announce", ""),
 		hook:      l.load("hook", "allow-oom"),
+
+		objectives: l.load("objectives", "allow-oom"),
 	}
 	s.reap.mutates, s.clock.mutates, s.read.mutates, s.ends.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false, false
+	s.objectives.mutates = false // an entry that comes back is looked at again
 	return s
 }
 
@@ -124,7 +127,7 @@ func (m madeScript) name() string {
 }
 
 // clockless are the scripts that work on no shard, or without its clock.
-var clockless = []string{"keyspace", "secret", "read", "ends", "grant", "hook", "census", "limit_jobs", "limit_queues"}
+var clockless = []string{"keyspace", "secret", "read", "ends", "grant", "hook", "objectives", "census", "limit_jobs", "limit_queues"}
 
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{"create", "restore", "apply", "mend"}

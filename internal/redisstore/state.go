@@ -87,6 +87,8 @@ func (f form) appendState(b []byte, s *job.State) ([]byte, error) {
 	w.uint('y', s.TimedOut)
 	w.uint('j', s.Skipped)
 	w.duration('X', s.LateMS)
+	w.duration('_', s.LateNominal)
+	w.uint('^', uint64(s.WatchedBy))
 	for _, id := range s.Recent {
 		w.string('R', id)
 	}
@@ -163,7 +165,7 @@ func (w *tailWriter) run(s *job.State, usualDue int64) {
 	w.uint('l', uint64(s.Losses))
 	w.uint('u', uint64(s.Unacked))
 	if s.LastLoss.Token != 0 {
-		w.string('^', encodeLoss(s.LastLoss))
+		w.string('~', encodeLoss(s.LastLoss))
 	}
 	w.uint('P', paceOf(s))
 	w.uint('b', uint64(s.Held.Reason))

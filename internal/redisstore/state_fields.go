@@ -163,6 +163,8 @@ func (f field) storeOther(s *job.State, how form) error {
 		s.Hint.IntervalMS, err = f.int()
 	case 'X':
 		s.LateMS, err = f.int()
+	case '_': // as Y
+		s.LateNominal, err = f.int()
 	case 'Y': // not counted from the nominal time, so that it outlives what an earlier version does
 		s.Held.DueMS, err = f.int()
 	case 'K':
@@ -172,7 +174,7 @@ func (f field) storeOther(s *job.State, how form) error {
 		err = f.storeBackfill(s)
 	case 'Z':
 		err = f.storeCaller(s)
-	case '^': // no letter is left
+	case '~': // no letter is left
 		err = f.storeLoss(s)
 	default:
 		err = f.storeSmall(s)
@@ -206,6 +208,8 @@ func (f field) storeSmall(s *job.State) error {
 		limit, put = uint64(job.OutcomeCancelled), func(v uint64) { s.LastOutcome = job.Outcome(v) }
 	case 'P':
 		limit, put = paceRecovery|paceDone, func(v uint64) { s.Recovery, s.Paced = v&paceRecovery != 0, v&paceDone != 0 }
+	case '^':
+		limit, put = math.MaxUint8, func(v uint64) { s.WatchedBy = uint8(v) }
 	case 'c':
 		limit, put = 1, func(v uint64) { s.Cancel = v == 1 }
 	case 'h':

@@ -70,7 +70,7 @@ func drawState(t *rapid.T) job.State {
 			Reason: job.HoldReason(rapid.IntRange(0, int(job.HeldPayload)).Draw(t, "held")), Key: text.Draw(t, "heldkey"),
 			By: text.Draw(t, "heldby"), SinceMS: ms.Draw(t, "heldsince"), DueMS: ms.Draw(t, "helddue"),
 		},
-		LateMS: ms.Draw(t, "late"), Fired: u32.Draw(t, "fired"), BufferedUntil: ms.Draw(t, "buffered"), Backfills: backfills,
+		LateMS: ms.Draw(t, "late"), LateNominal: ms.Draw(t, "counted"), WatchedBy: rapid.Uint8().Draw(t, "watched"), Fired: u32.Draw(t, "fired"), BufferedUntil: ms.Draw(t, "buffered"), Backfills: backfills,
 		Children: u64.Draw(t, "children"), Started: u64.Draw(t, "begun"),
 		Unknown: rapid.SampledFrom([]string{"", "@5", "!3:a:bZ-7", "~0:"}).Draw(t, "unknown"),
 		Hint: job.Hint{

@@ -14,8 +14,6 @@ const (
 	// topSpare is how many more entries of an index are read than are asked for: some
 	// may be out of date.
 	topSpare = 20
-	// unstatedLag is from when on the run of a job without an objective is late.
-	unstatedLag = time.Second
 )
 
 // Top lists the worst jobs of a namespace or of all, the worst first. It costs what the
@@ -140,7 +138,7 @@ func (r *Registry) late(ctx context.Context, j *job.TopJob, overdueMS int64) {
 		}
 	}
 	waited := time.Duration(waits) * time.Millisecond
-	if waited > max(j.Definition.MaxLag, 0) && (j.Definition.MaxLag > 0 || waited > unstatedLag) {
+	if waited > max(j.Definition.MaxLag, 0) && (j.Definition.MaxLag > 0 || waited > job.OverdueAfter) {
 		j.Lag, j.Waiting = waited, true
 		return
 	}

@@ -27,6 +27,7 @@ type bed struct {
 
 	mu   sync.Mutex
 	held map[int]string
+	lost []job.Ending
 	stop func()
 }
 
@@ -48,6 +49,11 @@ func newBed(t *testing.T, name string, store *fakeStore) *bed {
 	b.slots.started = store.started
 	s, err := New(Options{
 		Node: name, Store: store, Ledger: b.ledger, Slots: b.slots, Peers: b.peers,
+		OnLost: func(e job.Ending) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.lost = append(b.lost, e)
+		},
 		Held: func(shard int) (string, bool) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -21,6 +21,11 @@
 // loop. A rescan every second is the safety net, for lost nudges as well as for
 // lost words of free slots.
 //
+// Runs that wait for longer than their job's lateness objective allows are found by an index
+// that the store keeps of them, which is read once a second for the shards in which anything
+// waits. The decision that counts such a run marks it, so that it is counted once, whoever
+// looks, and however often.
+//
 // A few leasers share one picture of all shards (state). A lane is in its shard's
 // heap of what is due later; when it is due, it moves to the backlog, which has
 // the lanes in the order in which they are to get slots; while a call or a permit

@@ -44,6 +44,9 @@ type fakeStore struct {
 	firstEnd          int64 // of these; NeverMS is none
 	unread            bool  // they fail
 	upkeepErr         error
+	objectives        map[int]map[string]job.Objective
+	objectiveLooks    int   // at first entries
+	objectiveMoves    []int // entries of each call
 }
 
 type record struct {
@@ -305,6 +308,48 @@ func (st *fakeStore) Expired(_ context.Context, _ int, _ string, _ []job.Lane, _
 	return next, nil
 }
 
+// FirstObjectives, Objectives and MoveObjectives keep the index that a test has set.
+func (st *fakeStore) FirstObjectives(_ context.Context, shards []int) (map[int]int64, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.objectiveLooks += len(shards)
+	first := make(map[int]int64, len(shards))
+	for _, shard := range shards {
+		first[shard] = job.NeverMS
+		for _, o := range st.objectives[shard] {
+			first[shard] = min(first[shard], o.AtMS)
+		}
+	}
+	return first, st.upkeepErr
+}
+
+func (st *fakeStore) Objectives(_ context.Context, shard int, upToMS int64, limit int) ([]job.Objective, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	var due []job.Objective
+	for _, o := range st.objectives[shard] {
+		if o.AtMS <= upToMS {
+			due = append(due, o)
+		}
+	}
+	slices.SortFunc(due, func(a, b job.Objective) int { return cmp.Compare(a.AtMS, b.AtMS) })
+	return due[:min(limit, len(due))], st.upkeepErr
+}
+
+func (st *fakeStore) MoveObjectives(_ context.Context, shard int, moves []job.ObjectiveMove) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.objectiveMoves = append(st.objectiveMoves, len(moves))
+	for _, m := range moves {
+		if m.AtMS = m.ToMS; m.ToMS == 0 {
+			delete(st.objectives[shard], m.Record)
+			continue
+		}
+		st.objectives[shard][m.Record] = m.Objective
+	}
+	return st.upkeepErr
+}
+
 func (st *fakeStore) Sweep(_ context.Context, _ int, _ string, _ []job.Lane, limit int) (int, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -526,6 +571,8 @@ type fakeLedger struct {
 	changes []job.Change
 	answer  func(job.Change) error
 	deaf    bool // never answers
+	// record is what is stored after a change; nil: nothing
+	record func(job.Change) job.Record
 }
 
 func (l *fakeLedger) set(change func()) {
@@ -542,7 +589,11 @@ func (l *fakeLedger) Submit(c job.Change, done func(job.ChangeResult)) {
 	if l.answer != nil {
 		err = l.answer(c)
 	}
+	r := job.ChangeResult{Err: err}
+	if l.record != nil {
+		r.Record = l.record(c)
+	}
 	if !l.deaf {
-		go done(job.ChangeResult{Err: err})
+		go done(r)
 	}
 }

@@ -23,6 +23,11 @@ type Store interface {
 	// those that have any, and of all shards that could be read.
 	FirstEnds(ctx context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.LaneHead, error)
 	Expired(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) ([]job.Overdue, error)
+	// FirstObjectives, Objectives and MoveObjectives read and move entries of the index of
+	// lateness objectives: see the store.
+	FirstObjectives(ctx context.Context, shards []int) (map[int]int64, error)
+	Objectives(ctx context.Context, shard int, upToMS int64, limit int) ([]job.Objective, error)
+	MoveObjectives(ctx context.Context, shard int, moves []job.ObjectiveMove) error
 	Sweep(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) (int, error)
 }
 
@@ -94,12 +99,15 @@ type Options struct {
 	// Held returns the lock value of a shard while the lock can be trusted. It is
 	// called often and must not call the scheduler back.
 	Held func(shard int) (lockValue string, ok bool)
+	// OnLost hears of attempts whose leases ended without a result, once that is stored: what
+	// they held is free. It must not block; nil: nobody.
+	OnLost func(job.Ending)
 	// LeaseTTL is the life of a lease without renewal. Default 30 s, at least 1 s.
 	LeaseTTL time.Duration
 	// Rescan is the period of the safety net that reads all first due times.
 	// Default 1 s.
 	Rescan time.Duration
-	// Reap is the period in which ended leases are looked for. Default 1 s.
+	// Reap is the period in which ended leases, and broken lateness objectives, are looked for. Default 1 s.
 	Reap time.Duration
 	// Sweep is the period in which finished and dead records past their time are
 	// deleted. Default 15 s.

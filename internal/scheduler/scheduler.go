@@ -78,6 +78,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	wg.Go(func() { s.readLoop(ctx) })
 	wg.Go(func() { s.every(ctx, s.o.Reap, s.reap) })
 	wg.Go(func() { s.every(ctx, s.o.Sweep, s.sweep) })
+	wg.Go(func() { s.every(ctx, s.o.Reap, s.findLate) })
 	<-ctx.Done()
 	s.mu.Lock()
 	s.closed = true

@@ -23,6 +23,9 @@ type shard struct {
 	// opposite. See reap.
 	warm   map[*lane]struct{}
 	reaped uint64 // the period of reaping in which its lanes were looked at last
+	// firstObjective is the instant of the first entry of the index of objectives, as it was
+	// read last; 0: it was not read.
+	firstObjective int64
 }
 
 // newShard is one that is acquired after a rescan has begun.

@@ -220,7 +220,10 @@ func (s *Scheduler) lose(ctx context.Context, ended []job.Overdue) bool {
 	results := make(chan job.ChangeResult, len(ended))
 	for _, o := range ended {
 		change := job.Change{Record: o.Record, Event: job.Lose{Token: o.State.Token}, IfExpired: true}
-		s.o.Ledger.Submit(change, func(r job.ChangeResult) { results <- r })
+		s.o.Ledger.Submit(change, func(r job.ChangeResult) {
+			s.tellLost(o, &r)
+			results <- r
+		})
 	}
 	failures, last := 0, error(nil)
 	for range ended {
@@ -237,6 +240,19 @@ func (s *Scheduler) lose(ctx context.Context, ended []job.Overdue) bool {
 		s.o.Logger.Warn("ended leases could not be settled", "count", failures, "error", last)
 	}
 	return failures < len(ended)
+}
+
+// tellLost tells of an attempt whose loss is stored. If that was not done by this call, it is
+// told by who did it.
+func (s *Scheduler) tellLost(o job.Overdue, r *job.ChangeResult) {
+	if s.o.OnLost == nil || r.Err != nil || r.Answer != job.Applied {
+		return
+	}
+	d := r.Record.Definition
+	if d == nil && r.Parent != nil {
+		d = r.Parent.Definition
+	}
+	s.o.OnLost(job.Ending{Record: o.Record, Token: o.State.Token, Over: true, Definition: d})
 }
 
 // sweep deletes finished and dead records whose time has come. Where they are many it takes

@@ -1,8 +1,10 @@
 package scheduler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -318,4 +320,31 @@ func TestColdShardsHaveTheirTurnsTogether(t *testing.T) {
 			t.Errorf("shard %d has %d turns in %d periods", shard, turns, coldPeriods)
 		}
 	}
+}
+
+// TestLostAttemptsAreTold: those whose loss this node has stored, with the definition that says
+// what they held.
+func TestLostAttemptsAreTold(t *testing.T) {
+	run(t, func(b *bed) {
+		d := &job.Definition{Locks: []job.Lock{{Key: "k", Limit: 1}}}
+		b.create(0, laneOf(1), time.Hour, 1)
+		b.ledger.set(func() {
+			b.ledger.answer = func(c job.Change) error {
+				if c.Record == "ns/r1" {
+					return job.ErrUnavailable
+				}
+				return nil
+			}
+			b.ledger.record = func(job.Change) job.Record { return job.Record{Definition: d} }
+		})
+		b.store.set(func() { b.store.expired = [][]job.Overdue{overdue(3)} })
+		after(1100 * time.Millisecond)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		slices.SortFunc(b.lost, func(a, b job.Ending) int { return cmp.Compare(a.Record, b.Record) })
+		want := []job.Ending{{Record: "ns/r0", Token: 1, Over: true, Definition: d}, {Record: "ns/r2", Token: 3, Over: true, Definition: d}}
+		if fmt.Sprint(b.lost) != fmt.Sprint(want) {
+			t.Errorf("told of %v, want %v", b.lost, want)
+		}
+	})
 }

@@ -15,9 +15,13 @@ import (
 // that can be repaired is gone after it.
 func testAudit(w *World) {
 	ctx := w.T.Context()
-	ids := w.InShard(0, 6)
-	for _, id := range ids {
-		w.Add(Definition(id))
+	ids := w.InShard(0, 7)
+	for i, id := range ids {
+		d := Definition(id)
+		if i == 6 {
+			d.MaxLag = time.Second
+		}
+		w.Add(d)
 	}
 	other := w.Key(0, "l:") + strings.Replace(Lane().String(), "mail", "bulk", 1)
 	lane, states, defs := w.Key(0, "l:")+Lane().String(), w.Key(0, "st"), w.Key(0, "def")
@@ -102,6 +106,14 @@ func testAudit(w *World) {
 			before := text(5)
 			w.Client.HSet(ctx, states, record(5), before+"C4") // a run in slot 2 that is not there
 			return func() { w.Client.HSet(ctx, states, record(5), before) }
+		}},
+		{job.FaultObjective, record(6), func() func() {
+			w.Client.ZRem(ctx, w.Key(0, "objectives"), record(6))
+			return nil
+		}},
+		{job.FaultObjective, record(6), func() func() {
+			w.Client.ZAdd(ctx, w.Key(0, "objectives"), redis.Z{Member: record(6), Score: float64(w.Get(ids[6]).State.Due + 1002)})
+			return nil
 		}},
 	} {
 		undo := tt.broken()

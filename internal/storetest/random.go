@@ -21,7 +21,7 @@ func Random(w *World) {
 			h.compare()
 		}
 	}
-	for what, n := range map[string]int{"spawned": h.spawned, "ended": h.ended, "redriven": h.redriven, "in the same slot": h.reused, "failing": h.ranked[job.Failing], "late": h.ranked[job.Late]} {
+	for what, n := range map[string]int{"spawned": h.spawned, "ended": h.ended, "redriven": h.redriven, "in the same slot": h.reused, "failing": h.ranked[job.Failing], "late": h.ranked[job.Late], "counted while they waited": h.late} {
 		if n < 3 {
 			w.T.Errorf("runs of their own: %d %s", n, what)
 		}
@@ -45,8 +45,8 @@ type history struct {
 	// created is told of each new job.
 	created func(*job.Record)
 
-	spawned, ended, redriven, reused int
-	ranked                           [job.Worsts]int
+	spawned, ended, redriven, reused, late int
+	ranked                                 [job.Worsts]int
 }
 
 func (h *history) step() {
@@ -64,6 +64,7 @@ func (h *history) step() {
 		h.operate(h.oneOf(id))
 	case 8:
 		h.reap()
+		h.findLate()
 	case 9:
 		h.redrive(id)
 	default:
@@ -246,6 +247,7 @@ func (h *history) compare() {
 		}
 	}
 	h.compareRanks()
+	h.compareObjectives()
 }
 
 // compareRanks: the indexes of the worst have the jobs with a rank, and no others.

@@ -60,6 +60,7 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"what has ended", testEnded},
 		{"the worst jobs are indexed, in bounds", testWorst},
 		{"what waits longest is found", testOverdue},
+		{"lateness objectives are indexed", testObjectives},
 		{"list walks everything", testList},
 		{"clock never goes back", testClock},
 		{"keyspace is fixed", testKeyspace},

@@ -36,7 +36,7 @@ func testLanesAndStats(w *World) {
 	}
 	stats := counts[0]
 	got := stats[0]
-	want := job.LaneStat{Lane: Lane(), Backlog: 2, Scheduled: 2, Leased: 1, Paused: 1, Dead: 1, Done: 1, OldestDueMS: Start + 3000,
+	want := job.LaneStat{Lane: Lane(), Backlog: 2, Scheduled: 2, Leased: 1, Paused: 1, Dead: 1, Done: 1, Overdue: 1, OldestDueMS: Start + 3000,
 		DeadUntilMS: w.Get(ids[1]).IndexMS, OldestDeadMS: w.Get(ids[1]).State.LastFinished}
 	if got != want {
 		w.T.Errorf("stats\n%+v, want\n%+v", got, want)

@@ -58,7 +58,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			"namespace", "queue", "reason"),
 		skipped:     counter("fermata_nominal_skipped_total", "Nominal times that passed without a run, by reason.", "namespace", "queue", "reason"),
 		deadLetters: counter("fermata_dead_letters_total", "Runs that ended as dead letters, by reason.", "namespace", "queue", "reason"),
-		breaches:    counter("fermata_lag_breaches_total", "Runs that broke their job's lateness objective: late (started later than max_lag) or missed (a nominal time passed with nobody there).", "namespace", "queue", "reason"),
+		breaches:    counter("fermata_lag_breaches_total", "Runs that broke their job's lateness objective: late (not started within max_lag) or missed (a nominal time was left out, as nobody was there).", "namespace", "queue", "reason"),
 		jobs:        counter("fermata_job_changes_total", "Changes of jobs by clients and operators.", "namespace", "change"),
 		calls: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "fermata_rpc_seconds", Help: "Time that calls of clients took, by method and status code; streams count when they end, those that ended of age as OK.",

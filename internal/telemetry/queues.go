@@ -13,6 +13,7 @@ import (
 type QueueStat struct {
 	Namespace, Queue                               string
 	Backlog, Scheduled, Leased, Paused, Dead, Done int64
+	Overdue                                        int64 // part of the backlog
 	OldestOverdue                                  time.Duration
 	// DeadFor is how long the dead letter that is deleted first is still kept;
 	// meaningless when there is none.
@@ -31,6 +32,7 @@ func (q *QueueStat) add(o QueueStat) {
 		q.DeadFor = o.DeadFor
 	}
 	q.Backlog += o.Backlog
+	q.Overdue += o.Overdue
 	q.unserved += o.unserved
 	q.Scheduled += o.Scheduled
 	q.Leased += o.Leased
@@ -72,6 +74,8 @@ var (
 		"Records by region of the index, in the shards this node holds.", append(byQueue, "region"), nil)
 	overdueDesc = prometheus.NewDesc("fermata_queue_oldest_overdue_seconds",
 		"How long the longest waiting due record has waited, in the shards this node holds.", byQueue, nil)
+	lateDesc = prometheus.NewDesc("fermata_runs_overdue",
+		"Runs that wait now for longer than a second after they were due, in the shards this node holds.", byQueue, nil)
 	deadForDesc = prometheus.NewDesc("fermata_queue_dead_letter_kept_seconds",
 		"How long the dead letter that is deleted first is still kept, in the shards this node holds.", byQueue, nil)
 	deadAgeDesc = prometheus.NewDesc("fermata_queue_oldest_dead_letter_seconds",
@@ -87,7 +91,7 @@ type sizes struct {
 }
 
 func (*sizes) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{backlogDesc, unservedDesc, recordsDesc, overdueDesc, deadForDesc, deadAgeDesc, queuePausedDesc} {
+	for _, d := range []*prometheus.Desc{backlogDesc, unservedDesc, recordsDesc, overdueDesc, lateDesc, deadForDesc, deadAgeDesc, queuePausedDesc} {
 		out <- d
 	}
 }
@@ -104,6 +108,7 @@ func (s *sizes) Collect(out chan<- prometheus.Metric) {
 		gauge(backlogDesc, float64(q.Backlog))
 		gauge(unservedDesc, float64(q.unserved))
 		gauge(overdueDesc, q.OldestOverdue.Seconds())
+		gauge(lateDesc, float64(q.Overdue))
 		gauge(recordsDesc, float64(q.Backlog+q.Scheduled), "due")
 		gauge(recordsDesc, float64(q.Leased), "leased")
 		gauge(recordsDesc, float64(q.Paused), "paused")

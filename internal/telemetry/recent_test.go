@@ -96,7 +96,7 @@ func TestBreachesAreCountedAndLogged(t *testing.T) {
 		}
 	}
 	const counted = `
-# HELP fermata_lag_breaches_total Runs that broke their job's lateness objective: late (started later than max_lag) or missed (a nominal time passed with nobody there).
+# HELP fermata_lag_breaches_total Runs that broke their job's lateness objective: late (not started within max_lag) or missed (a nominal time was left out, as nobody was there).
 # TYPE fermata_lag_breaches_total counter
 fermata_lag_breaches_total{namespace="ns",queue="other",reason="late"} 0
 fermata_lag_breaches_total{namespace="ns",queue="other",reason="missed"} 3

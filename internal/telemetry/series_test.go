@@ -53,7 +53,7 @@ func TestSeriesStayBoundedHoweverManyQueuesThereAre(t *testing.T) {
 	for i := range MaxQueues + beyond {
 		ns := fmt.Sprintf("ns-%d", i)
 		tel.Observe([]job.Notice{{Kind: job.RunSucceeded, Key: job.Key{Namespace: ns, ID: "j"}, Queue: "q"}})
-		stats = append(stats, QueueStat{Namespace: ns, Queue: "q", Backlog: 2, Dead: 1, DeadFor: time.Duration(i) * time.Second, OldestOverdue: time.Duration(i) * time.Second})
+		stats = append(stats, QueueStat{Namespace: ns, Queue: "q", Backlog: 2, Overdue: 1, Dead: 1, DeadFor: time.Duration(i) * time.Second, OldestOverdue: time.Duration(i) * time.Second})
 	}
 	tel.SetQueues(stats)
 	for name, want := range map[string]int{
@@ -69,7 +69,7 @@ func TestSeriesStayBoundedHoweverManyQueuesThereAre(t *testing.T) {
 	}
 	want := map[string]float64{
 		"fermata_queue_backlog": 2 * beyond, "fermata_queue_dead_letter_kept_seconds": MaxQueues,
-		"fermata_queue_oldest_overdue_seconds": MaxQueues + beyond - 1,
+		"fermata_queue_oldest_overdue_seconds": MaxQueues + beyond - 1, "fermata_runs_overdue": beyond,
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -1,7 +1,8 @@
 -- apply.lua: compare and set. One script for settling, pausing, editing,
 -- deleting, manual runs: what changes is decided by the caller.
 -- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records; among them, if
---       a step r names them, failing jobs and late jobs, one after the other
+--       a step r names them, failing jobs and late jobs, one after the other, and if a step o
+--       or b names it, the index of objectives
 -- ARGV  1-3 common  4.. groups of records, a record at most once:
 --       steps, place of the lane, number of records, and of each record its id,
 --       guard (a pattern: how a header with this token and revision begins) and
@@ -26,6 +27,8 @@
 --       m  place            the dead letter has been in the lane there so far
 --       z  first, last      delete these history slots
 --       r  place, failing, late   ranks among the worst jobs, whose indexes begin there; "" takes it off that index
+--       o  place, instant   when to look at its objective, in the index there; "" takes it off
+--       b  place, instant   the same of the record that step s writes
 -- Reply {code, clock, one digit per record, {states of conflicts}, {place, due ... of lanes that became earlier}, lock value}
 --       0 written  1 conflict  2 not found  3 lease has not ended  4 corrupt  5 written by an earlier copy of this call
 -- Guards: token and revision are as stored. A record to be spawned does not exist, or
@@ -59,7 +62,7 @@ end
 -- lane = place, x = place of the arguments of step x ..., child = place in ids of what it spawns}.
 local items
 if a <= ARGS then
-	local takes = {a = 0, t = 0, x = 0, w = 2, k = 1, d = 0, q = 0, u = 0, l = 1, s = 4, f = 1, h = 2, c = 6, m = 1, z = 2, r = 3}
+	local takes = {a = 0, t = 0, x = 0, w = 2, k = 1, d = 0, q = 0, u = 0, l = 1, s = 4, f = 1, h = 2, c = 6, m = 1, z = 2, r = 3, o = 2, b = 2}
 	items = {}
 	while a <= ARGS do
 		local steps, item = ARGV[a], {n = records + 1, at = a + 3, lane = tonumber(ARGV[a + 1])}
@@ -87,6 +90,7 @@ local states, runs, defs = {}, {}, nil            -- HSET
 local no_states, no_defs, no_runs = nil, nil, nil -- HDEL
 local places, scores, aside, leaving = {}, {}, nil, nil -- ZADD, ZADD XX, ZREM; by place
 local worst, ranked, unranked = 0, nil, nil       -- place, and of each index ZADD, ZREM
+local objectives, watched, unwatched = 0, nil, nil -- the same of the index of objectives
 local born                                        -- places of spawned records: one may have the name of one that goes
 
 local function conflict(text)
@@ -241,6 +245,13 @@ if items then
 		born[id] = to
 	end
 
+	local function watch(at, id)
+		objectives = tonumber(ARGV[at])
+		watched, unwatched = watched or {}, unwatched or {}
+		local instant = ARGV[at + 1]
+		if instant == '' then unwatched[#unwatched + 1] = id else push(watched, instant, id) end
+	end
+
 	-- write plans the writes of a record that was judged good.
 	local function write(item, text)
 		local id, lane = ARGV[item.at], item.lane
@@ -275,6 +286,8 @@ if items then
 				if rank == '' then unranked[k][#unranked[k] + 1] = id else push(ranked[k], rank, id) end
 			end
 		end
+		if item.o then watch(item.o, id) end
+		if item.b then watch(item.b, ARGV[item.s]) end
 		if item.z then
 			for slot = tonumber(ARGV[item.z]), tonumber(ARGV[item.z + 1]) do
 				no_runs[#no_runs + 1] = id .. '.' .. slot
@@ -337,6 +350,10 @@ for k = 1, worst > 0 and 2 or 0 do
 		local over = call('zcard', key) - WORST
 		if over > 0 then wide('zrem', key, call('zrange', key, '0', int(over - 1))) end
 	end
+end
+if watched then
+	wide('zadd', KEYS[objectives], watched)
+	wide('zrem', KEYS[objectives], unwatched)
 end
 local changed, holder = news(KEYS[5], KEYS[6], places)
 return {0, clock_us, table.concat(codes, '', 1, records), conflicts, changed, holder}

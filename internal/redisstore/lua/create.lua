@@ -1,8 +1,11 @@
 -- create.lua: store new records.
--- KEYS  1 meta  2 states  3 definitions  4 lanes  5 lock  6.. lanes of the records
+-- KEYS  1 meta  2 states  3 definitions  4 lanes  5 lock  6.. lanes of the records; among them the index
+--       of objectives, if a record has one
 -- ARGV  1-3 common  4.. groups of records of one lane: place of the lane in KEYS, number of
 --       records, the lowest of their scores, arguments of each, and of each record its id,
---       state, score, definition and, as a fifth, the state text that may be overwritten
+--       state, score, definition and, as a fifth, the state text that may be overwritten.
+--       Seven arguments have "" there if there is none, and then place of the index and instant
+--       at which to look at the record's objective
 -- Reply {code, clock, one digit per record, {place, due ... of lanes that became earlier}, lock value}
 --       0 created  1 exists  2 exists, deleted but still running  3 created by an earlier copy of this call
 -- Guards: the id is free, or holds exactly the text that may be overwritten.
@@ -20,6 +23,7 @@ end
 local texts = call('hmget', KEYS[2], unpack(ids))
 local codes, states, defs, s = {}, {}, {}, 0
 local places, scores, least = {}, {}, {} -- least: the lowest new score of each place
+local objectives, watched = 0, nil       -- place, ZADD
 local taken = {}                         -- state text of what this call creates, by id
 n, a = 0, 4
 while a <= ARGS do
@@ -43,6 +47,11 @@ while a <= ARGS do
 			states[s + 1], states[s + 2], defs[s + 1], defs[s + 2] = id, state, id, ARGV[a + 3]
 			to[m + 1], to[m + 2] = ARGV[a + 2], id
 			s, m = s + 2, m + 2
+			if width > 5 then
+				objectives = tonumber(ARGV[a + 5])
+				watched = watched or {}
+				watched[#watched + 1], watched[#watched + 2] = ARGV[a + 6], id
+			end
 		end
 		a = a + width
 	end
@@ -56,6 +65,7 @@ if record then record(codes) end
 wide('hset', KEYS[3], defs)
 wide('hset', KEYS[2], states)
 for _, k in ipairs(places) do wide('zadd', KEYS[k], scores[k]) end
+if watched then wide('zadd', KEYS[objectives], watched) end
 -- Only a lane that may have become due earlier is looked at.
 local list, holder = '', ''
 if #places > 0 then

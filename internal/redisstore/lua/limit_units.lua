@@ -9,8 +9,8 @@
 --       k  keep: prolong the holder's unit
 --       n  count the holders, without asks
 -- Reply {code, clock, {per group}}
---       a {one digit per ask: 0 denied, 1 granted now, 2 held already; who stands in the way of those denied; since when;
---          since when each of those held already}
+--       a {one digit per ask: 0 denied, 1 granted now, 2 held already, 3 denied, and among the first in line; who stands
+--          in the way of those denied, since when, and until when unless it is prolonged; since when each of those held already}
 --       r {waiters to wake}   k {one digit per ask: 1 kept, 0 lost}   n {holders}
 -- Guards: an instant that is not after the clock has passed: a unit, a reservation, a
 --       place in line that nobody asked for again. Who holds, and until when, is
@@ -104,12 +104,23 @@ local function queue(denied)
 	outlive(line, times)
 end
 
--- obstacle is who stands in the way, and since when.
+-- obstacle is who stands in the way, since when, and until when: of the holders the one
+-- whose unit lapses first.
 local function obstacle()
-	local by = first(holders, 1)[1]
-	if by then return by, tonumber(call('hget', since, by) or 0) end
-	by = first(times, 1)[1]
-	return by, tonumber(call('zscore', times, by)) - RESERVED
+	local by = call('zrange', holders, future, '+inf', 'byscore', 'limit', '0', '1', 'withscores')
+	if by[1] then return by[1], tonumber(call('hget', since, by[1]) or 0), tonumber(by[2]) end
+	by = call('zrange', times, future, '+inf', 'byscore', 'limit', '0', '1', 'withscores')
+	return by[1], tonumber(by[2]) - RESERVED, tonumber(by[2])
+end
+
+-- lead marks in digits the asks that were denied whose waiters are among the first in line: as
+-- many as there are units.
+local function lead(digits, at, limit)
+	local leading = {}
+	for _, waiter in ipairs(call('zrange', line, '0', int(math.min(limit, SOME) - 1))) do leading[waiter] = true end
+	for i = 1, #digits do
+		if digits[i] == '0' and leading[ARGV[at + ASK * (i - 1) + 1]] then digits[i] = '3' end
+	end
 end
 
 local function acquire(at, count, limit)
@@ -164,13 +175,14 @@ local function acquire(at, count, limit)
 		call('zrem', times, unpack(come))
 	end
 	queue(denied)
-	local answer = {table.concat(digits), '', 0}
+	if #denied > 0 then lead(digits, at, limit) end
+	local answer = {table.concat(digits), '', 0, 0}
 	if refused then
-		local by, from = obstacle()
-		answer[2], answer[3] = by, from
+		local by, from, till = obstacle()
+		answer[2], answer[3], answer[4] = by, from, till
 	end
 	if #held > 0 then
-		for i, at in ipairs(call('hmget', since, unpack(held))) do answer[3 + i] = tonumber(at or 0) end
+		for i, at in ipairs(call('hmget', since, unpack(held))) do answer[4 + i] = tonumber(at or 0) end
 	end
 	return answer
 end

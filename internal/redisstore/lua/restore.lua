@@ -1,9 +1,11 @@
 -- restore.lua: write a job with all that belongs to it, in one step.
--- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records
+-- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records; among them the
+--       index of objectives, if the job has one
 -- ARGV  1-3 common  4 the job's record  5 guard (a pattern: see apply.lua); "" the
 --       id must be free  6 place of the lane that it is in now; 0 none
 --       7 field of the history ("" none)  8 ended run
---       9 definition  10.. per record, the job first: id, place of its lane, state,
+--       9 definition  10 place of the index of objectives; 0 none  11 when to look at the
+--       job's  12.. per record, the job first: id, place of its lane, state,
 --       score, and for a dead letter field of the history and run ("" for others)
 -- Reply {code, clock, digit, {place, due ... of lanes that became earlier}, lock value}
 --       0 written  1 exists, or is another one  2 as 1, deleted but still running
@@ -16,7 +18,7 @@ local function answer(digit, places)
 	return {0, clock_us, digit, list, holder}
 end
 
-local id, state = ARGV[4], ARGV[12]
+local id, state = ARGV[4], ARGV[14]
 local text = call('hget', KEYS[2], id)
 local free, asked = not text and ARGV[5] == '', text and ARGV[5] ~= '' and find(text, ARGV[5])
 if not free and not asked then
@@ -25,7 +27,7 @@ if not free and not asked then
 end
 
 local ids, places, known = {}, {}, {}
-for a = 10, ARGS, 6 do ids[#ids + 1] = ARGV[a] end
+for a = 12, ARGS, 6 do ids[#ids + 1] = ARGV[a] end
 local there = call('hmget', KEYS[2], unpack(ids))
 local states, defs, runs, scores = {}, {}, {}, {}
 
@@ -42,7 +44,7 @@ local function touch(k)
 end
 
 for i = 1, #ids do
-	local a = 10 + 6 * (i - 1)
+	local a = 12 + 6 * (i - 1)
 	local letter = ARGV[a + 4] ~= ''
 	if not (letter and there[i]) then
 		local k = tonumber(ARGV[a + 1])
@@ -59,8 +61,9 @@ wide('hset', KEYS[3], defs)
 wide('hset', KEYS[4], runs)
 wide('hset', KEYS[2], states)
 for _, k in ipairs(places) do wide('zadd', KEYS[k], scores[k]) end
+if ARGV[10] ~= '0' then call('zadd', KEYS[tonumber(ARGV[10])], ARGV[11], id) end
 local from = tonumber(ARGV[6])
-if from ~= 0 and from ~= tonumber(ARGV[11]) then
+if from ~= 0 and from ~= tonumber(ARGV[13]) then
 	touch(from)
 	call('zrem', KEYS[from], id)
 end
