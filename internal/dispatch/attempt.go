@@ -28,7 +28,6 @@ type attempt struct {
 	startedMS int64     // shard clock; 0 unknown
 	deadline  time.Time // start + timeout + grace; zero: none
 	hardStop  int64     // bound of renewals, shard clock; 0: none
-	acked     bool      // it is stored that the worker acknowledged
 
 	until     time.Time // trust in the lease ends
 	renewAt   time.Time // zero: not to be renewed

@@ -291,6 +291,8 @@ func (a anySession) Started(ids []string)  { a.ids(ids) }
 func (a anySession) Returned(ids []string) { a.ids(ids) }
 func (a anySession) Draining()             {}
 func (a anySession) Left()                 {}
+func (a anySession) Heartbeat(int64)       {}
+func (a anySession) SendAway()             {}
 func (a anySession) Results(list []job.Result) {
 	for _, r := range list {
 		a.ids([]string{r.LeaseID})

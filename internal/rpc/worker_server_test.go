@@ -61,7 +61,12 @@ func (r *recorder) Results(list []job.Result) {
 }
 func (r *recorder) Returned(ids []string) { r.events <- "returned " + strings.Join(ids, ",") }
 func (r *recorder) Draining()             { r.events <- "draining" }
-func (r *recorder) Left()                 { r.events <- "left" }
+func (r *recorder) Heartbeat(seq int64)   { r.events <- fmt.Sprint("heartbeat ", seq) }
+func (r *recorder) SendAway() {
+	r.events <- "sent away"
+	_ = r.out.Send(job.GoElsewhere{}) // its error is the stream's end
+}
+func (r *recorder) Left() { r.events <- "left" }
 func (r *recorder) Close(reason string, unsent []job.WorkerMessage) {
 	r.events <- "close " + reason
 	r.unsent <- unsent

@@ -206,6 +206,7 @@ type WorkRequest struct {
 	//	*WorkRequest_Results
 	//	*WorkRequest_Returned
 	//	*WorkRequest_Draining
+	//	*WorkRequest_Heartbeat
 	Message       isWorkRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -293,6 +294,15 @@ func (x *WorkRequest) GetDraining() *Draining {
 	return nil
 }
 
+func (x *WorkRequest) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Message.(*WorkRequest_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
 type isWorkRequest_Message interface {
 	isWorkRequest_Message()
 }
@@ -320,6 +330,11 @@ type WorkRequest_Draining struct {
 	Draining *Draining `protobuf:"bytes,5,opt,name=draining,proto3,oneof"`
 }
 
+type WorkRequest_Heartbeat struct {
+	// Proves that the worker lives; see `Welcome.session_ttl`.
+	Heartbeat *Heartbeat `protobuf:"bytes,6,opt,name=heartbeat,proto3,oneof"`
+}
+
 func (*WorkRequest_Hello) isWorkRequest_Message() {}
 
 func (*WorkRequest_Started) isWorkRequest_Message() {}
@@ -330,6 +345,8 @@ func (*WorkRequest_Returned) isWorkRequest_Message() {}
 
 func (*WorkRequest_Draining) isWorkRequest_Message() {}
 
+func (*WorkRequest_Heartbeat) isWorkRequest_Message() {}
+
 type WorkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -339,6 +356,7 @@ type WorkResponse struct {
 	//	*WorkResponse_ResultAcks
 	//	*WorkResponse_Cancel
 	//	*WorkResponse_Drain
+	//	*WorkResponse_HeartbeatAck
 	Message       isWorkResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -426,6 +444,15 @@ func (x *WorkResponse) GetDrain() *Drain {
 	return nil
 }
 
+func (x *WorkResponse) GetHeartbeatAck() *HeartbeatAck {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_HeartbeatAck); ok {
+			return x.HeartbeatAck
+		}
+	}
+	return nil
+}
+
 type isWorkResponse_Message interface {
 	isWorkResponse_Message()
 }
@@ -451,6 +478,10 @@ type WorkResponse_Drain struct {
 	Drain *Drain `protobuf:"bytes,5,opt,name=drain,proto3,oneof"`
 }
 
+type WorkResponse_HeartbeatAck struct {
+	HeartbeatAck *HeartbeatAck `protobuf:"bytes,7,opt,name=heartbeat_ack,json=heartbeatAck,proto3,oneof"`
+}
+
 func (*WorkResponse_Welcome) isWorkResponse_Message() {}
 
 func (*WorkResponse_Leases) isWorkResponse_Message() {}
@@ -460,6 +491,8 @@ func (*WorkResponse_ResultAcks) isWorkResponse_Message() {}
 func (*WorkResponse_Cancel) isWorkResponse_Message() {}
 
 func (*WorkResponse_Drain) isWorkResponse_Message() {}
+
+func (*WorkResponse_HeartbeatAck) isWorkResponse_Message() {}
 
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -482,7 +515,10 @@ type Hello struct {
 	// some while handlers are short; what has waited for long is to be Returned.
 	Prefetch int32 `protobuf:"varint,9,opt,name=prefetch,proto3" json:"prefetch,omitempty"`
 	// This worker heeds `Lease.start_after`. Others get no lease before it is due.
-	StartsAfter   bool `protobuf:"varint,10,opt,name=starts_after,json=startsAfter,proto3" json:"starts_after,omitempty"`
+	StartsAfter bool `protobuf:"varint,10,opt,name=starts_after,json=startsAfter,proto3" json:"starts_after,omitempty"`
+	// This worker sends heartbeats if Welcome has a `session_ttl`. The node keeps the
+	// leases of others for all of `Welcome.lease_ttl`.
+	Heartbeats    bool `protobuf:"varint,11,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -587,6 +623,13 @@ func (x *Hello) GetStartsAfter() bool {
 	return false
 }
 
+func (x *Hello) GetHeartbeats() bool {
+	if x != nil {
+		return x.Heartbeats
+	}
+	return false
+}
+
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -595,7 +638,16 @@ type Welcome struct {
 	// its handlers must have ended, as others may start them.
 	LeaseTtl *durationpb.Duration `protobuf:"bytes,2,opt,name=lease_ttl,json=leaseTtl,proto3" json:"lease_ttl,omitempty"`
 	// Other nodes to connect to when this one is gone.
-	Addresses     []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Addresses []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// Unset: this node takes no heartbeats, and what `lease_ttl` says holds. Else the
+	// session ends this long after the node has received the latest heartbeat (the first
+	// one is due at once, further ones at least each quarter of this), and if the stream
+	// ends earlier the leases end when the session would have ended. So the handlers must
+	// have ended this long after the *sending* of the latest heartbeat that the node has
+	// acknowledged, whether the stream is open or not, and after that none may begin
+	// before a new session. After a Drain on the stream the rule of `lease_ttl` holds
+	// again, counted from that sending: the node leaves the leases as they are.
+	SessionTtl    *durationpb.Duration `protobuf:"bytes,4,opt,name=session_ttl,json=sessionTtl,proto3" json:"session_ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -647,6 +699,13 @@ func (x *Welcome) GetLeaseTtl() *durationpb.Duration {
 func (x *Welcome) GetAddresses() []string {
 	if x != nil {
 		return x.Addresses
+	}
+	return nil
+}
+
+func (x *Welcome) GetSessionTtl() *durationpb.Duration {
+	if x != nil {
+		return x.SessionTtl
 	}
 	return nil
 }
@@ -1366,27 +1425,131 @@ func (x *Drain) GetAddresses() []string {
 	return nil
 }
 
+type Heartbeat struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Grows with each heartbeat of the stream, from 1 on.
+	Seq           int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Heartbeat) Reset() {
+	*x = Heartbeat{}
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Heartbeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Heartbeat) ProtoMessage() {}
+
+func (x *Heartbeat) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
+func (*Heartbeat) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Heartbeat) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// HeartbeatAck answers a Heartbeat at once.
+type HeartbeatAck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the latest heartbeat.
+	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	// All leases that Hello named have been renewed under this session, or refused by a
+	// Cancel that was sent before. Until then the time that the session before left them
+	// goes on running; the node acknowledges the latest heartbeat once more when it is so.
+	Confirmed     bool `protobuf:"varint,2,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeartbeatAck) Reset() {
+	*x = HeartbeatAck{}
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeartbeatAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeartbeatAck) ProtoMessage() {}
+
+func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeartbeatAck.ProtoReflect.Descriptor instead.
+func (*HeartbeatAck) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *HeartbeatAck) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *HeartbeatAck) GetConfirmed() bool {
+	if x != nil {
+		return x.Confirmed
+	}
+	return false
+}
+
 var File_fermata_v1_worker_service_proto protoreflect.FileDescriptor
 
 const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ffermata/v1/worker_service.proto\x12\n" +
-	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x02\n" +
+	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc4\x02\n" +
 	"\vWorkRequest\x12)\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.fermata.v1.HelloH\x00R\x05hello\x12/\n" +
 	"\astarted\x18\x02 \x01(\v2\x13.fermata.v1.StartedH\x00R\astarted\x12/\n" +
 	"\aresults\x18\x03 \x01(\v2\x13.fermata.v1.ResultsH\x00R\aresults\x122\n" +
 	"\breturned\x18\x04 \x01(\v2\x14.fermata.v1.ReturnedH\x00R\breturned\x122\n" +
-	"\bdraining\x18\x05 \x01(\v2\x14.fermata.v1.DrainingH\x00R\bdrainingB\t\n" +
-	"\amessage\"\x8c\x02\n" +
+	"\bdraining\x18\x05 \x01(\v2\x14.fermata.v1.DrainingH\x00R\bdraining\x125\n" +
+	"\theartbeat\x18\x06 \x01(\v2\x15.fermata.v1.HeartbeatH\x00R\theartbeatB\t\n" +
+	"\amessage\"\xcd\x02\n" +
 	"\fWorkResponse\x12/\n" +
 	"\awelcome\x18\x01 \x01(\v2\x13.fermata.v1.WelcomeH\x00R\awelcome\x12,\n" +
 	"\x06leases\x18\x02 \x01(\v2\x12.fermata.v1.LeasesH\x00R\x06leases\x129\n" +
 	"\vresult_acks\x18\x03 \x01(\v2\x16.fermata.v1.ResultAcksH\x00R\n" +
 	"resultAcks\x12,\n" +
 	"\x06cancel\x18\x04 \x01(\v2\x12.fermata.v1.CancelH\x00R\x06cancel\x12)\n" +
-	"\x05drain\x18\x05 \x01(\v2\x11.fermata.v1.DrainH\x00R\x05drainB\t\n" +
-	"\amessage\"\xf4\x02\n" +
+	"\x05drain\x18\x05 \x01(\v2\x11.fermata.v1.DrainH\x00R\x05drain\x12?\n" +
+	"\rheartbeat_ack\x18\a \x01(\v2\x18.fermata.v1.HeartbeatAckH\x00R\fheartbeatAckB\t\n" +
+	"\amessage\"\x94\x03\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
@@ -1398,14 +1561,19 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\x06labels\x18\b \x03(\v2\x1d.fermata.v1.Hello.LabelsEntryR\x06labels\x12\x1a\n" +
 	"\bprefetch\x18\t \x01(\x05R\bprefetch\x12!\n" +
 	"\fstarts_after\x18\n" +
-	" \x01(\bR\vstartsAfter\x1a9\n" +
+	" \x01(\bR\vstartsAfter\x12\x1e\n" +
+	"\n" +
+	"heartbeats\x18\v \x01(\bR\n" +
+	"heartbeats\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"s\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaf\x01\n" +
 	"\aWelcome\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x126\n" +
 	"\tlease_ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bleaseTtl\x12\x1c\n" +
-	"\taddresses\x18\x03 \x03(\tR\taddresses\"3\n" +
+	"\taddresses\x18\x03 \x03(\tR\taddresses\x12:\n" +
+	"\vsession_ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"sessionTtl\"3\n" +
 	"\x06Leases\x12)\n" +
 	"\x06leases\x18\x01 \x03(\v2\x11.fermata.v1.LeaseR\x06leases\"\x90\x05\n" +
 	"\x05Lease\x12\x19\n" +
@@ -1478,7 +1646,12 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\n" +
 	"\bDraining\"%\n" +
 	"\x05Drain\x12\x1c\n" +
-	"\taddresses\x18\x01 \x03(\tR\taddresses2N\n" +
+	"\taddresses\x18\x01 \x03(\tR\taddresses\"\x1d\n" +
+	"\tHeartbeat\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\">\n" +
+	"\fHeartbeatAck\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x1c\n" +
+	"\tconfirmed\x18\x02 \x01(\bR\tconfirmed2N\n" +
 	"\rWorkerService\x12=\n" +
 	"\x04Work\x12\x17.fermata.v1.WorkRequest\x1a\x18.fermata.v1.WorkResponse(\x010\x01B:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
@@ -1495,7 +1668,7 @@ func file_fermata_v1_worker_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_worker_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fermata_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_fermata_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fermata_v1_worker_service_proto_goTypes = []any{
 	(Result_Outcome)(0),           // 0: fermata.v1.Result.Outcome
 	(ResultAck_Status)(0),         // 1: fermata.v1.ResultAck.Status
@@ -1516,10 +1689,12 @@ var file_fermata_v1_worker_service_proto_goTypes = []any{
 	(*Returned)(nil),              // 16: fermata.v1.Returned
 	(*Draining)(nil),              // 17: fermata.v1.Draining
 	(*Drain)(nil),                 // 18: fermata.v1.Drain
-	nil,                           // 19: fermata.v1.Hello.LabelsEntry
-	nil,                           // 20: fermata.v1.Lease.LabelsEntry
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*Heartbeat)(nil),             // 19: fermata.v1.Heartbeat
+	(*HeartbeatAck)(nil),          // 20: fermata.v1.HeartbeatAck
+	nil,                           // 21: fermata.v1.Hello.LabelsEntry
+	nil,                           // 22: fermata.v1.Lease.LabelsEntry
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
 }
 var file_fermata_v1_worker_service_proto_depIdxs = []int32{
 	5,  // 0: fermata.v1.WorkRequest.hello:type_name -> fermata.v1.Hello
@@ -1527,34 +1702,37 @@ var file_fermata_v1_worker_service_proto_depIdxs = []int32{
 	11, // 2: fermata.v1.WorkRequest.results:type_name -> fermata.v1.Results
 	16, // 3: fermata.v1.WorkRequest.returned:type_name -> fermata.v1.Returned
 	17, // 4: fermata.v1.WorkRequest.draining:type_name -> fermata.v1.Draining
-	6,  // 5: fermata.v1.WorkResponse.welcome:type_name -> fermata.v1.Welcome
-	7,  // 6: fermata.v1.WorkResponse.leases:type_name -> fermata.v1.Leases
-	13, // 7: fermata.v1.WorkResponse.result_acks:type_name -> fermata.v1.ResultAcks
-	15, // 8: fermata.v1.WorkResponse.cancel:type_name -> fermata.v1.Cancel
-	18, // 9: fermata.v1.WorkResponse.drain:type_name -> fermata.v1.Drain
-	19, // 10: fermata.v1.Hello.labels:type_name -> fermata.v1.Hello.LabelsEntry
-	21, // 11: fermata.v1.Welcome.lease_ttl:type_name -> google.protobuf.Duration
-	8,  // 12: fermata.v1.Leases.leases:type_name -> fermata.v1.Lease
-	22, // 13: fermata.v1.Lease.nominal_time:type_name -> google.protobuf.Timestamp
-	22, // 14: fermata.v1.Lease.due_time:type_name -> google.protobuf.Timestamp
-	21, // 15: fermata.v1.Lease.timeout:type_name -> google.protobuf.Duration
-	20, // 16: fermata.v1.Lease.labels:type_name -> fermata.v1.Lease.LabelsEntry
-	21, // 17: fermata.v1.Lease.start_after:type_name -> google.protobuf.Duration
-	9,  // 18: fermata.v1.Lease.trace_context:type_name -> fermata.v1.TraceContext
-	12, // 19: fermata.v1.Results.results:type_name -> fermata.v1.Result
-	0,  // 20: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
-	21, // 21: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
-	21, // 22: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
-	14, // 23: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
-	1,  // 24: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
-	2,  // 25: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
-	3,  // 26: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
-	4,  // 27: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
-	27, // [27:28] is the sub-list for method output_type
-	26, // [26:27] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	19, // 5: fermata.v1.WorkRequest.heartbeat:type_name -> fermata.v1.Heartbeat
+	6,  // 6: fermata.v1.WorkResponse.welcome:type_name -> fermata.v1.Welcome
+	7,  // 7: fermata.v1.WorkResponse.leases:type_name -> fermata.v1.Leases
+	13, // 8: fermata.v1.WorkResponse.result_acks:type_name -> fermata.v1.ResultAcks
+	15, // 9: fermata.v1.WorkResponse.cancel:type_name -> fermata.v1.Cancel
+	18, // 10: fermata.v1.WorkResponse.drain:type_name -> fermata.v1.Drain
+	20, // 11: fermata.v1.WorkResponse.heartbeat_ack:type_name -> fermata.v1.HeartbeatAck
+	21, // 12: fermata.v1.Hello.labels:type_name -> fermata.v1.Hello.LabelsEntry
+	23, // 13: fermata.v1.Welcome.lease_ttl:type_name -> google.protobuf.Duration
+	23, // 14: fermata.v1.Welcome.session_ttl:type_name -> google.protobuf.Duration
+	8,  // 15: fermata.v1.Leases.leases:type_name -> fermata.v1.Lease
+	24, // 16: fermata.v1.Lease.nominal_time:type_name -> google.protobuf.Timestamp
+	24, // 17: fermata.v1.Lease.due_time:type_name -> google.protobuf.Timestamp
+	23, // 18: fermata.v1.Lease.timeout:type_name -> google.protobuf.Duration
+	22, // 19: fermata.v1.Lease.labels:type_name -> fermata.v1.Lease.LabelsEntry
+	23, // 20: fermata.v1.Lease.start_after:type_name -> google.protobuf.Duration
+	9,  // 21: fermata.v1.Lease.trace_context:type_name -> fermata.v1.TraceContext
+	12, // 22: fermata.v1.Results.results:type_name -> fermata.v1.Result
+	0,  // 23: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
+	23, // 24: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
+	23, // 25: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
+	14, // 26: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
+	1,  // 27: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
+	2,  // 28: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
+	3,  // 29: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
+	4,  // 30: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
+	30, // [30:31] is the sub-list for method output_type
+	29, // [29:30] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_worker_service_proto_init() }
@@ -1568,6 +1746,7 @@ func file_fermata_v1_worker_service_proto_init() {
 		(*WorkRequest_Results)(nil),
 		(*WorkRequest_Returned)(nil),
 		(*WorkRequest_Draining)(nil),
+		(*WorkRequest_Heartbeat)(nil),
 	}
 	file_fermata_v1_worker_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
@@ -1575,6 +1754,7 @@ func file_fermata_v1_worker_service_proto_init() {
 		(*WorkResponse_ResultAcks)(nil),
 		(*WorkResponse_Cancel)(nil),
 		(*WorkResponse_Drain)(nil),
+		(*WorkResponse_HeartbeatAck)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1582,7 +1762,7 @@ func file_fermata_v1_worker_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_worker_service_proto_rawDesc), len(file_fermata_v1_worker_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
