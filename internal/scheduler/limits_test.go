@@ -19,6 +19,7 @@ type fakeLimits struct {
 	takes int
 	// taken is what was granted and not given back.
 	taken int
+	ended []job.Ending
 }
 
 func (f *fakeLimits) Limited(_, queue string) bool {
@@ -51,6 +52,12 @@ func (f *fakeLimits) GiveBack(unused []job.QueueAsk) {
 		f.left[u.Queue.Queue] += u.N
 		f.taken -= u.N
 	}
+}
+
+func (f *fakeLimits) Ended(e job.Ending) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = append(f.ended, e)
 }
 
 func (f *fakeLimits) allow(queue string, n int) {

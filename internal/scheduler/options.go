@@ -78,6 +78,9 @@ type Limits interface {
 	Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant
 	// GiveBack returns starts that were granted and not used. It does not block.
 	GiveBack(unused []job.QueueAsk)
+	// Ended hears of leases that have ended without a result: whatever node had the attempt,
+	// what it held goes back now, for the run may be leased again at once. It does not block.
+	Ended(job.Ending)
 }
 
 // Options configure a Scheduler. Node, Store, Ledger, Slots, Peers and Held are

@@ -220,7 +220,10 @@ func (s *Scheduler) lose(ctx context.Context, ended []job.Overdue) bool {
 	results := make(chan job.ChangeResult, len(ended))
 	for _, o := range ended {
 		change := job.Change{Record: o.Record, Event: job.Lose{Token: o.State.Token}, IfExpired: true}
-		s.o.Ledger.Submit(change, func(r job.ChangeResult) { results <- r })
+		s.o.Ledger.Submit(change, func(r job.ChangeResult) {
+			s.release(o, &r)
+			results <- r
+		})
 	}
 	failures, last := 0, error(nil)
 	for range ended {
@@ -237,6 +240,18 @@ func (s *Scheduler) lose(ctx context.Context, ended []job.Overdue) bool {
 		s.o.Logger.Warn("ended leases could not be settled", "count", failures, "error", last)
 	}
 	return failures < len(ended)
+}
+
+// release gives back what an attempt held whose loss is stored.
+func (s *Scheduler) release(o job.Overdue, r *job.ChangeResult) {
+	if s.o.Limits == nil || r.Err != nil || r.Answer != job.Applied && r.Answer != job.Duplicate {
+		return
+	}
+	def := r.Record.Definition
+	if def == nil && r.Parent != nil {
+		def = r.Parent.Definition
+	}
+	s.o.Limits.Ended(job.Ending{Record: o.Record, Token: o.State.Token, Definition: def, Over: true})
 }
 
 // sweep deletes finished and dead records whose time has come. Where they are many it takes

@@ -35,6 +35,38 @@ func TestReapSubmitsTheLossOfEndedLeases(t *testing.T) {
 	})
 }
 
+// What an attempt held is given back as soon as its loss is stored, and no sooner: the lease may
+// have been renewed meanwhile.
+func TestReapReleasesWhatLostAttemptsHeld(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer error
+		want   int
+	}{
+		"lost":       {nil, 3},
+		"not stored": {job.ErrUnavailable, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(b *bed) {
+				limits := b.limited(9)
+				b.create(0, laneOf(1), time.Hour, 1)
+				b.ledger.set(func() { b.ledger.answer = func(job.Change) error { return c.answer } })
+				b.store.set(func() { b.store.expired = [][]job.Overdue{overdue(3)} })
+				after(1100 * time.Millisecond)
+				limits.mu.Lock()
+				defer limits.mu.Unlock()
+				if len(limits.ended) != c.want {
+					t.Fatalf("heard of %d ends, want %d", len(limits.ended), c.want)
+				}
+				for _, e := range limits.ended {
+					if e.Record != fmt.Sprintf("ns/r%d", e.Token-1) || !e.Over || e.Settle != nil {
+						t.Errorf("end %+v", e)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestReapGoesOnWhileThereIsMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer error
