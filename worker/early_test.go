@@ -157,7 +157,8 @@ func TestEarlyLeasesThatWereNamedBeginInADrain(t *testing.T) {
 	}
 }
 
-// Without a stream for as long as leases live, what is early is lost like what runs.
+// Without a stream for as long as leases live, what is early is lost like what runs. It has
+// not begun, and goes back as that.
 func TestEarlyLeasesAreLostWithTheStream(t *testing.T) {
 	n := newNode(t)
 	g := newGates("early", "third")
@@ -174,6 +175,7 @@ func TestEarlyLeasesAreLostWithTheStream(t *testing.T) {
 	if live := next.hello.Live; len(live) > 0 {
 		t.Errorf("live are %v", live)
 	}
+	next.returned("early")
 	// Of an attempt that is still held this would be a repetition.
 	next.lease(leaseOf("early", "gate"))
 	next.started("early")

@@ -57,14 +57,22 @@ func (l *link) run(ctx context.Context) {
 			s = l.connect(ctx, life, nil)
 		case addresses := <-s.drained:
 			l.heed(s, addresses)
-			next := l.connect(ctx, life, s)
-			s.close()
-			if next == nil {
-				<-s.done
-			}
-			s = next
+			s = l.move(ctx, life, s)
+		case <-s.silent:
+			l.suspect(s)
+			s = l.move(ctx, life, s)
 		}
 	}
+}
+
+// move opens a session in place of one that stands, and goes on until then.
+func (l *link) move(ctx, life context.Context, s *session) *session {
+	next := l.connect(ctx, life, s)
+	s.close()
+	if next == nil {
+		<-s.done
+	}
+	return next
 }
 
 // connect tries nodes until one welcomes the worker or ctx ends. The node of the
@@ -90,7 +98,7 @@ func (l *link) connect(ctx, life context.Context, before *session) *session {
 func (l *link) attach(s *session) {
 	l.w.attach(s)
 	l.dead = ""
-	l.longest = min(backoffMax, lossAfter(s.ttl())/4)
+	l.longest = min(backoffMax, s.trustFor()/4)
 	if told := s.welcome.GetAddresses(); len(told) > 0 {
 		l.learnt = nil // the older ones may be gone
 		l.learn(told)
@@ -115,13 +123,25 @@ func (l *link) report(address string, err error) {
 // little is left of the leases, and a try at its address, or at one that may still
 // lead there, takes longer than that: what the node had told of comes first.
 func (l *link) lost(s *session) {
-	l.dead, l.cursor = s.address, 0
-	rand.Shuffle(len(l.learnt), func(i, j int) { l.learnt[i], l.learnt[j] = l.learnt[j], l.learnt[i] })
+	l.avoid(s.address)
 	l.failures++
 	if time.Since(s.began) >= settledAfter {
 		l.failures = 1
 	}
 	l.w.o.Logger.Warn("stream ended, reconnecting", "node", s.welcome.GetNode(), "address", s.address, "error", s.err)
+}
+
+// avoid has the next round begin elsewhere.
+func (l *link) avoid(address string) {
+	l.dead, l.cursor = address, 0
+	rand.Shuffle(len(l.learnt), func(i, j int) { l.learnt[i], l.learnt[j] = l.learnt[j], l.learnt[i] })
+}
+
+// suspect leaves a node that does not acknowledge heartbeats, while there is time to have the
+// leases taken over.
+func (l *link) suspect(s *session) {
+	l.avoid(s.address)
+	l.w.o.Logger.Warn("node does not acknowledge heartbeats, going to another one", "node", s.welcome.GetNode(), "address", s.address)
 }
 
 // sentAway tells whether the last that an ended session heard was where to go. The node ends

@@ -41,16 +41,19 @@ type session struct {
 	cancel  context.CancelCauseFunc
 	contact *contact
 	began   time.Time
+	helloAt time.Time // no later than Hello was sent
 
 	wake      chan struct{}
 	finish    chan struct{} // closed by close
 	closeOnce sync.Once
 	drained   chan []string // the addresses of a Drain, once
+	silent    chan struct{} // closed when an acknowledgement of a heartbeat has taken too long
 	done      chan struct{} // closed at the end, after err is set
 	err       error
 
 	// Guarded by the worker's mutex.
 	out        outbox
+	pulse      pulse
 	sending    bool
 	leaving    bool // takes no further leases
 	superseded bool // another node was asked to take the leases over
@@ -61,7 +64,8 @@ type session struct {
 func (w *Worker) open(ctx, life context.Context, address string) (*session, error) {
 	s := &session{
 		w: w, address: address, contact: &contact{},
-		wake: make(chan struct{}, 1), finish: make(chan struct{}), drained: make(chan []string, 1), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), finish: make(chan struct{}), drained: make(chan []string, 1),
+		silent: make(chan struct{}), done: make(chan struct{}),
 	}
 	var err error
 	if s.conn, err = w.o.dial(address, s.contact); err != nil {
@@ -88,6 +92,7 @@ func (s *session) greet() error {
 		return err
 	}
 	hello := s.w.hello(s)
+	s.helloAt = time.Now()
 	err = s.stream.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}})
 	if err == nil {
 		err = s.welcomed()
@@ -206,6 +211,8 @@ func (s *session) receive() error {
 		switch m := f.other.GetMessage().(type) {
 		case *fermatav1.WorkResponse_Cancel:
 			s.w.cancelLeases(s, m.Cancel)
+		case *fermatav1.WorkResponse_HeartbeatAck:
+			s.w.prolong(s, m.HeartbeatAck)
 		case *fermatav1.WorkResponse_Drain:
 			s.w.leave(s)
 			select {
