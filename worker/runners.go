@@ -28,7 +28,7 @@ func (w *Worker) runner() {
 	}()
 	w.mu.Lock()
 	w.table.coming = false
-	a, start = w.await()
+	a, start = w.await(time.Now())
 	w.mu.Unlock()
 	for a != nil {
 		a.ctx.begin(start, a.task.Timeout)
@@ -39,16 +39,16 @@ func (w *Worker) runner() {
 		result := w.report(a, e)
 		w.mu.Lock()
 		w.finish(a, e, result)
-		a, start = w.await()
+		a, start = w.await(e.at)
 		w.mu.Unlock()
 	}
 }
 
-// await returns the attempt whose handler a runner is to call, and the time; nil when the
-// worker has ended. No handler begins but by this, and none while the leases are not trusted.
-func (w *Worker) await() (*attempt, time.Time) {
+// await returns the attempt whose handler a runner is to call, and the time, of
+// which it knows that it was now; nil when the worker has ended. No handler begins but by
+// this, and none while the leases are not trusted.
+func (w *Worker) await(now time.Time) (*attempt, time.Time) {
 	t := &w.table
-	now := time.Now()
 	for t.ready.empty() || !w.trusts(now) {
 		if t.over {
 			return nil, now
@@ -137,7 +137,7 @@ const (
 // slot and no runner, so there are fewer runners than slots if none is idle.
 func (w *Worker) summon() {
 	t := &w.table
-	if t.ready.empty() || t.coming || !w.trusts(time.Now()) {
+	if t.ready.empty() || t.coming {
 		return
 	}
 	t.coming = true
