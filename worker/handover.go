@@ -48,9 +48,7 @@ func (w *Worker) hello(s *session) *fermatav1.Hello {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := &w.table
-	if t.sessions > 0 && !w.trusts(time.Now()) {
-		w.endTrust() // the timer may be late
-	}
+	w.expireTrust()
 	for u := t.unwinding; u != nil && s.ctx.Err() == nil; u = t.unwinding {
 		w.mu.Unlock()
 		select {
@@ -114,6 +112,7 @@ func (w *Worker) attach(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := &w.table
+	w.expireTrust()
 	if t.current != nil {
 		t.current.out.started, t.current.out.results = nil, nil
 	}

@@ -92,6 +92,7 @@ func (w *Worker) trusts(now time.Time) bool { return now.Before(w.table.trusted)
 func (w *Worker) beginTrust(s *session) {
 	t := &w.table
 	until := s.helloAt.Add(s.trustFor())
+	s.pulse.carries = s.pulse.carries && w.relies() // it may all be lost since
 	if !s.pulse.carries || !s.sendsHeartbeats() || until.Before(t.trusted) {
 		t.trusted = until
 	}
@@ -101,6 +102,16 @@ func (w *Worker) beginTrust(s *session) {
 	s.pulse.due = now
 	w.pace(s, now)
 	w.summon()
+}
+
+// relies tells whether any handler relies on its lease, or will.
+func (w *Worker) relies() bool {
+	for _, a := range w.table.attempts {
+		if a.trusts() {
+			return true
+		}
+	}
+	return false
 }
 
 // watchTrust has checkTrust called when the leases are not trusted any more.
@@ -115,6 +126,13 @@ func (w *Worker) checkTrust() {
 	case w.trusts(time.Now()):
 		w.watchTrust()
 	default:
+		w.endTrust()
+	}
+}
+
+// expireTrust is checkTrust where the timer may be late.
+func (w *Worker) expireTrust() {
+	if w.table.sessions > 0 && !w.trusts(time.Now()) {
 		w.endTrust()
 	}
 }
