@@ -110,7 +110,7 @@ func (w *Worker) dialReady(ctx context.Context, r *route, limit time.Duration) d
 	defer cancel()
 	conn, err := w.o.dial(r.address, out.contact)
 	if err == nil {
-		if err = ready(ctx, conn); err != nil {
+		if err = waitReady(ctx, conn); err != nil {
 			conn.Close()
 		}
 	}
@@ -122,8 +122,8 @@ func (w *Worker) dialReady(ctx context.Context, r *route, limit time.Duration) d
 	return out
 }
 
-// ready waits until a connection is ready, or has failed.
-func ready(ctx context.Context, conn *grpc.ClientConn) error {
+// waitReady waits until a connection is ready, or has failed.
+func waitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	for {
 		switch state := conn.GetState(); state {
 		case connectivity.Ready:

@@ -23,10 +23,12 @@
 //  2. A result is kept and repeated until a node has acknowledged it. Only when
 //     its lease has ended by this process's monotonic clock is it sent once more
 //     and then forgotten.
-//  3. A cut stream costs nothing while it is shorter than the lease: handlers go
-//     on, and another node takes their leases over. When it lasts longer, handlers
-//     are cancelled before their leases can be given to others.
-//     A loss whose worker comes back does not count to those that quarantine a run.
+//  3. A cut stream costs nothing while it is shorter than what is left of the session:
+//     handlers go on, and another node takes their leases over. When it lasts longer,
+//     or the stream stays open and silent, handlers are cancelled before their leases
+//     can be given to others. No handler begins on a lease that may have ended, also
+//     when this process stood still. A loss whose worker comes back does not count to
+//     those that quarantine a run.
 //  4. A node that drains is left for another one without a gap: the new stream
 //     stands before the old one ends.
 //  5. A failure that comes from losing a lease or from stopping the worker is not
@@ -40,7 +42,12 @@
 // fermata.v1.WorkerService/Work:
 //
 //  1. Send Hello: a worker_id unique to the process, queues, slots, and 1 as the
-//     session_epoch. Receive Welcome: lease_ttl and addresses of other nodes.
+//     session_epoch. Receive Welcome: lease_ttl and addresses of other nodes. With
+//     Hello.heartbeats and Welcome.session_ttl send a Heartbeat at once and every quarter
+//     of session_ttl. The leases can be trusted for session_ttl, less what handlers have
+//     to stop, from when the latest acknowledged one was sent; when that is over have all
+//     handlers end, close the stream, and begin none before the next Welcome.
+//     HeartbeatAck.confirmed tells from when on that holds for what Hello.live named.
 //  2. Receive Leases, at most slots at once, or as many more as Hello.prefetch
 //     says: these wait for a slot, and are Returned after 50 ms without one. With
 //     Hello.starts_after some come before they are due: they take a slot at once and
@@ -61,8 +68,9 @@
 //     for what had not begun, which Hello.live leaves out, and for what was returned
 //     in the last 15 s. Report leases that were given up as Lost, when their handlers
 //     have ended, until a ResultAck names them. Without a
-//     stream, have the handlers end within two thirds of lease_ttl: the last renewal
-//     may have been a third of it before, and then others may start them.
+//     stream, have the handlers end within two thirds of lease_ttl (the last renewal
+//     may have been a third of it before), or when the session can be trusted no longer:
+//     then others may start them.
 //  6. On Drain do the same at once, closing the old stream after the new Welcome;
 //     from the new Hello on, heed acknowledgements of the new stream only.
 //     Addresses, when it comes, replaces those of the Welcome.

@@ -32,9 +32,14 @@ func (w *Worker) hold(a *attempt) {
 	}
 }
 
-// release takes out an attempt that ends without having begun. Its slot is free then.
+// release takes out an attempt that has a slot and ends without having begun. The slot is free
+// then.
 func (w *Worker) release(a *attempt) {
-	w.table.early.Remove(a)
+	if a.phase == early {
+		w.table.early.Remove(a)
+	} else {
+		w.table.ready.remove(a)
+	}
 	w.table.running--
 	w.startNext()
 	w.summon()

@@ -157,7 +157,8 @@ func TestEarlyLeasesThatWereNamedBeginInADrain(t *testing.T) {
 	}
 }
 
-// Without a stream for as long as leases live, what is early is lost like what runs.
+// Without a stream for as long as leases live, what is early is lost like what runs. It has
+// not begun, and goes back as that.
 func TestEarlyLeasesAreLostWithTheStream(t *testing.T) {
 	n := newNode(t)
 	g := newGates("early", "third")
@@ -174,7 +175,8 @@ func TestEarlyLeasesAreLostWithTheStream(t *testing.T) {
 	if live := next.hello.Live; len(live) > 0 {
 		t.Errorf("live are %v", live)
 	}
-	// "third" began; both leases may be live still.
+	next.returned("early")
+	// Both leases may be live still, and the loss of either was none of its run.
 	next.lost("early", "third")
 	// Of an attempt that is still held this would be a repetition.
 	next.lease(leaseOf("early", "gate"))

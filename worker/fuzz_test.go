@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
@@ -77,6 +78,7 @@ func FuzzWorkResponses(f *testing.F) {
 		s := &session{
 			w: w, welcome: &fermatav1.Welcome{}, epoch: 1, stream: stream, ctx: ctx, cancel: cancel, contact: &contact{},
 			wake: make(chan struct{}, 1), finish: make(chan struct{}), drained: make(chan []string, 1), done: make(chan struct{}),
+			silent: make(chan struct{}), helloAt: time.Now(),
 		}
 		w.attach(s)
 		if err := s.receive(); err != io.EOF {
@@ -97,7 +99,8 @@ func FuzzWorkResponses(f *testing.F) {
 		w.detach(s)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.unarmLoss()
+		w.trustEnd.Stop()
+		w.beats.Stop()
 		w.late.Stop()
 		w.gathered.Stop()
 		if ready := !w.table.ready.empty(); w.table.running < 0 || w.table.running > 0 && !ready {

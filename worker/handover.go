@@ -15,14 +15,6 @@ import (
 //	refused   it is not, and the one before goes on
 //	detach    a session has ended; without a current one the leases' time runs
 
-// lossAfter is how long after the last contact handlers are cancelled, so that
-// they have ended when others may start. Nodes renew leases every third of their
-// life: of a node that died with the contact, the last renewal may be that old.
-// The margin is what handlers have to end.
-func lossAfter(ttl time.Duration) time.Duration { return ttl - ttl/3 - lossMargin(ttl) }
-
-func lossMargin(ttl time.Duration) time.Duration { return min(ttl/6, 2*time.Second) }
-
 // unwinding are the handlers that loseAll has told to stop, for as long as their margin lasts.
 type unwinding struct {
 	left int
@@ -33,7 +25,7 @@ type unwinding struct {
 func (w *Worker) unwind(n int) *unwinding {
 	u := &unwinding{left: n, over: make(chan struct{})}
 	w.table.unwinding = u
-	time.AfterFunc(lossMargin(w.table.ttl), func() {
+	time.AfterFunc(w.table.margin, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.unwound(u)
@@ -56,6 +48,7 @@ func (w *Worker) hello(s *session) *fermatav1.Hello {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := &w.table
+	w.expireTrust()
 	for u := t.unwinding; u != nil && s.ctx.Err() == nil; u = t.unwinding {
 		w.mu.Unlock()
 		select {
@@ -72,10 +65,13 @@ func (w *Worker) hello(s *session) *fermatav1.Hello {
 		t.current.leaving, t.current.superseded = true, true
 		t.current.wakeUp()
 	}
+	live := w.live(s.epoch)
+	s.pulse.carries = slices.ContainsFunc(live, func(id string) bool { return t.attempts[id].trusts() })
 	return &fermatav1.Hello{
 		WorkerId: w.o.ID, Namespace: w.o.Namespace, Queues: w.o.Queues, Slots: int32(w.o.Slots),
-		SessionEpoch: s.epoch, Live: w.live(s.epoch), Version: w.o.Version, Labels: w.o.Labels,
+		SessionEpoch: s.epoch, Live: live, Version: w.o.Version, Labels: w.o.Labels,
 		Prefetch: int32(min(max(0, w.o.Prefetch), math.MaxInt32)), StartsAfter: true,
+		Heartbeats: true,
 	}
 }
 
@@ -85,7 +81,7 @@ func (w *Worker) live(epoch int32) []string {
 	most := 2*w.o.Slots + 1024
 	ids := make([]string, 0, min(len(w.table.attempts), most))
 	now := time.Now()
-	for _, p := range []phase{running, early, ended} {
+	for _, p := range []phase{running, ready, early, ended} {
 		for _, a := range w.table.attempts {
 			if a.phase == p && (!a.lost || a.counts() || w.hangs(a, now)) && len(ids) < most {
 				a.known, a.named = epoch, true
@@ -95,6 +91,9 @@ func (w *Worker) live(epoch int32) []string {
 	}
 	return ids
 }
+
+// trusts tells whether an attempt has a handler that relies on its lease, or will.
+func (a *attempt) trusts() bool { return a.phase != ended && !a.lost }
 
 // counts tells whether an attempt has a result that may still be accepted: what this process's
 // clock says of a lease is on the safe side.
@@ -113,11 +112,11 @@ func (w *Worker) attach(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := &w.table
+	w.expireTrust()
 	if t.current != nil {
 		t.current.out.started, t.current.out.results = nil, nil
 	}
 	t.current, t.opening, t.ttl = s, 0, s.ttl()
-	w.unarmLoss()
 	if t.sessions++; t.sessions > 1 {
 		w.metrics.reconnects.Inc()
 	}
@@ -125,15 +124,8 @@ func (w *Worker) attach(s *session) {
 	w.sendOwed(s)
 	s.out.lost = slices.Clone(t.lost)
 	w.redeliver()
+	w.beginTrust(s)
 	s.wakeUp()
-}
-
-// unarmLoss stops the clock that runs against leases without a stream.
-func (w *Worker) unarmLoss() {
-	if w.table.loss != nil {
-		w.table.loss.Stop()
-	}
-	w.table.loss, w.table.lossAt = nil, time.Time{}
 }
 
 // redeliver repeats all results that are not acknowledged.
@@ -169,12 +161,12 @@ func (w *Worker) leave(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.leaving = true
+	w.trustLonger(s)
 	w.giveBack(s, always)
 	s.wakeUp()
 }
 
-// detach takes an ended session out. Its leases live on until they may have ended,
-// as far as can be told from when the node was last heard of.
+// detach takes an ended session out. Its leases are trusted for as long as without it.
 func (w *Worker) detach(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -195,8 +187,7 @@ func (w *Worker) detach(s *session) {
 	t.current, t.linkErr = nil, s.err
 	// Results that failed by loss have nobody left to hear of them.
 	w.redeliver()
-	t.lossAt = s.contact.last().Add(lossAfter(t.ttl))
-	t.loss = time.AfterFunc(time.Until(t.lossAt), w.loseAll)
+	w.trustContact(s)
 	w.checkIdle()
 }
 

@@ -51,14 +51,22 @@ func (l *link) run(ctx context.Context) {
 		case addresses := <-s.drained:
 			l.heed(s, addresses)
 			l.since = time.Now()
-			next := l.connect(ctx, life, s)
-			s.close()
-			if next == nil {
-				<-s.done
-			}
-			s = next
+			s = l.move(ctx, life, s)
+		case <-s.silent:
+			l.suspect(s)
+			s = l.move(ctx, life, s)
 		}
 	}
+}
+
+// move opens a session in place of one that stands, and goes on until then.
+func (l *link) move(ctx, life context.Context, s *session) *session {
+	next := l.connect(ctx, life, s)
+	s.close()
+	if next == nil {
+		<-s.done
+	}
+	return next
 }
 
 // connect opens connections to nodes, several at once, and says Hello to one after the other
@@ -152,6 +160,13 @@ func (l *link) lost(s *session) {
 	}
 	l.w.routes.ended(s.address, now, atOnce, now.Sub(l.since))
 	l.w.o.Logger.Warn("stream ended, reconnecting", "node", s.welcome.GetNode(), "address", s.address, "error", s.err)
+}
+
+// suspect leaves a node that does not acknowledge heartbeats, while there is time to have the
+// leases taken over.
+func (l *link) suspect(s *session) {
+	l.since = time.Now()
+	l.w.o.Logger.Warn("node does not acknowledge heartbeats, going to another one", "node", s.welcome.GetNode(), "address", s.address)
 }
 
 // sentAway tells whether the last that an ended session heard was where to go. The node ends

@@ -18,6 +18,7 @@ func (w *Worker) giveUp(a *attempt) {
 // that a worker may have; nodes of an earlier version acknowledge none, so that the oldest go.
 func (w *Worker) reportLost(ids ...string) {
 	t := &w.table
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(t.lost, id) })
 	t.lost = append(t.lost, ids...)
 	if over := len(t.lost) - (2*w.o.Slots + 1024); over > 0 {
 		t.lost = slices.Delete(t.lost, 0, over)

@@ -79,7 +79,11 @@ func (n *node) Work(g fermatav1.WorkerService_WorkServer) error {
 		return err
 	}
 	s := &stream{t: n.t, hello: first.GetHello(), grpc: g, in: make(chan *fermatav1.WorkRequest, 4096), end: make(chan error, 1)}
-	n.streams <- s
+	select {
+	case n.streams <- s:
+	case <-g.Context().Done():
+		return g.Context().Err()
+	}
 	halfClosed := make(chan struct{})
 	go func() {
 		defer close(halfClosed)

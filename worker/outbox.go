@@ -15,21 +15,25 @@ const (
 // outbox is what waits to be sent on a session. Messages are made of what waits,
 // so a busy stream sends few large ones and an idle one does not wait.
 type outbox struct {
-	draining bool
-	returned []string
-	lost     []string
-	started  []*attempt
-	results  []*attempt // ended
+	heartbeat int64 // the latest that is to be sent; 0: none
+	draining  bool
+	returned  []string
+	lost      []string
+	started   []*attempt
+	results   []*attempt // ended
 }
 
 func (o *outbox) empty() bool {
-	return !o.draining && len(o.returned) == 0 && len(o.lost) == 0 && len(o.started) == 0 && len(o.results) == 0
+	return o.heartbeat == 0 && !o.draining && len(o.returned) == 0 && len(o.lost) == 0 && len(o.started) == 0 && len(o.results) == 0
 }
 
 // take empties the outbox into messages that gRPC takes. Starts come before ends; a start whose end
 // goes out along with it is not worth telling.
 func (o *outbox) take() []any {
 	var out []any
+	if o.heartbeat > 0 {
+		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Heartbeat{Heartbeat: &fermatav1.Heartbeat{Seq: o.heartbeat}}})
+	}
 	if o.draining {
 		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Draining{Draining: &fermatav1.Draining{}}})
 	}

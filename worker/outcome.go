@@ -18,25 +18,22 @@ func (w *Worker) deliver(a *attempt) {
 		}
 		return
 	}
-	if a.void && !w.mustAnswer(a, s) {
+	if a.void {
+		w.disclaim(a, s)
 		return
 	}
 	a.sentOn, a.sentAt = s, time.Now()
 	s.out.results = append(s.out.results, a)
 }
 
-// mustAnswer settles an attempt that failed because its lease was lost. Only a node
-// that took the lease over just before this worker gave it up needs its result.
-func (w *Worker) mustAnswer(a *attempt, s *session) bool {
-	switch {
-	case a.lostOn == s.epoch:
-		// The node waits for word, to free the slot.
+// disclaim forgets an attempt that failed because its lease was lost. A node hears of it that
+// waits for word, to free the slot, or that has taken the lease over just before this worker
+// gave it up: it is no failure of the handler.
+func (w *Worker) disclaim(a *attempt, s *session) {
+	if a.lostOn == s.epoch || a.known == s.epoch {
 		s.out.returned = append(s.out.returned, a.id)
-	case a.known == s.epoch:
-		return true
 	}
 	w.giveUp(a)
-	return false
 }
 
 // acknowledge ends the repetition of results. Once another node was asked to take
@@ -93,7 +90,7 @@ func (w *Worker) loseOne(s *session, a *attempt) {
 	}
 	a.lost, a.lostOn = true, s.epoch
 	switch a.phase {
-	case early:
+	case early, ready:
 		w.release(a)
 		fallthrough
 	case queued:
@@ -110,7 +107,7 @@ func (w *Worker) cancelOne(s *session, a *attempt) {
 	switch a.phase {
 	case running:
 		a.ctx.end(ErrCancelled, time.Now())
-	case early:
+	case early, ready:
 		w.release(a)
 		fallthrough
 	case queued:
@@ -124,7 +121,7 @@ func (w *Worker) timeOut(a *attempt) {
 	switch a.phase {
 	case running:
 		a.ctx.end(ErrTimeout, time.Now())
-	case early:
+	case early, ready:
 		w.release(a)
 		fallthrough
 	case queued:
@@ -134,21 +131,16 @@ func (w *Worker) timeOut(a *attempt) {
 	}
 }
 
-// loseAll gives up all leases: the stream was away for longer than they live.
+// loseAll gives up all leases: they are not trusted any more. What has not started goes back
+// with the next session, at no cost if its lease still stands.
 func (w *Worker) loseAll() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	t := &w.table
-	if t.current != nil || t.lossAt.IsZero() || time.Now().Before(t.lossAt) {
-		return
-	}
-	t.lossAt = time.Time{}
 	var lost int
 	var stopping []*attempt
 	w.giveBack(nil, always)
 	w.giveBackEarly(nil, always)
+	w.giveBackReady(nil)
 	w.reportLost(t.owed...)
-	t.owed = nil
 	for _, a := range t.attempts {
 		if a.lost {
 			continue
@@ -171,6 +163,6 @@ func (w *Worker) loseAll() {
 	}
 	w.checkIdle()
 	if lost > 0 {
-		w.o.Logger.Warn("no node was reached while the leases lived: they are lost", "attempts", lost)
+		w.o.Logger.Warn("leases could not be confirmed in time and are lost", "attempts", lost)
 	}
 }

@@ -1,6 +1,9 @@
 package worker
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // runner is a goroutine that calls handlers, one after the other, on a stack that
 // has grown already. There are as many as there were handlers at once that kept
@@ -42,10 +45,11 @@ func (w *Worker) runner() {
 }
 
 // await returns the attempt whose handler a runner is to call, and the time, of
-// which it knows that it was now; nil when the worker has ended.
+// which it knows that it was now; nil when the worker has ended. No handler begins but by
+// this, and none while the leases are not trusted.
 func (w *Worker) await(now time.Time) (*attempt, time.Time) {
 	t := &w.table
-	for t.ready.empty() {
+	for t.ready.empty() || !w.trusts(now) {
 		if t.over {
 			return nil, now
 		}
@@ -56,6 +60,8 @@ func (w *Worker) await(now time.Time) (*attempt, time.Time) {
 		now = time.Now()
 	}
 	a := t.ready.pop()
+	a.phase = running
+	w.metrics.running.Inc()
 	if t.current != nil {
 		t.current.out.started = append(t.current.out.started, a)
 		t.latest, t.began, t.beganBefore = a, now, t.began
@@ -169,6 +175,13 @@ func (q *fifo) push(a *attempt) {
 		q.items, q.head = q.items[:n], 0
 	}
 	q.items = append(q.items, a)
+}
+
+// remove takes an attempt out that is in the queue.
+func (q *fifo) remove(a *attempt) {
+	i := q.head + slices.Index(q.items[q.head:], a)
+	copy(q.items[q.head+1:i+1], q.items[q.head:i])
+	q.pop()
 }
 
 func (q *fifo) pop() *attempt {

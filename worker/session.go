@@ -41,16 +41,19 @@ type session struct {
 	cancel  context.CancelCauseFunc
 	contact *contact
 	began   time.Time
+	helloAt time.Time // no later than Hello was sent
 
 	wake      chan struct{}
 	finish    chan struct{} // closed by close
 	closeOnce sync.Once
 	drained   chan []string // the addresses of a Drain, once
+	silent    chan struct{} // closed when an acknowledgement of a heartbeat has taken too long
 	done      chan struct{} // closed at the end, after err is set
 	err       error
 
 	// Guarded by the worker's mutex.
 	out        outbox
+	pulse      pulse
 	sending    bool
 	leaving    bool // takes no further leases
 	superseded bool // another node was asked to take the leases over
@@ -62,7 +65,8 @@ type session struct {
 func (w *Worker) open(ctx, life context.Context, d dialed) (*session, error) {
 	s := &session{
 		w: w, address: d.route.address, conn: d.conn, contact: d.contact,
-		wake: make(chan struct{}, 1), finish: make(chan struct{}), drained: make(chan []string, 1), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), finish: make(chan struct{}), drained: make(chan []string, 1),
+		silent: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(life)
 	defer context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })()
@@ -81,6 +85,7 @@ func (w *Worker) open(ctx, life context.Context, d dialed) (*session, error) {
 // within a limit.
 func (s *session) greet(limit time.Duration) error {
 	hello := s.w.hello(s)
+	s.helloAt = time.Now()
 	late := time.AfterFunc(limit, func() { s.cancel(errNoWelcome) })
 	defer late.Stop()
 	err := s.greetWith(hello)
@@ -210,6 +215,8 @@ func (s *session) receive() error {
 		switch m := f.other.GetMessage().(type) {
 		case *fermatav1.WorkResponse_Cancel:
 			s.w.cancelLeases(s, m.Cancel)
+		case *fermatav1.WorkResponse_HeartbeatAck:
+			s.w.prolong(s, m.HeartbeatAck)
 		case *fermatav1.WorkResponse_Addresses:
 			s.w.routes.replaceAdvertised(m.Addresses.GetAddresses())
 		case *fermatav1.WorkResponse_Drain:

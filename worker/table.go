@@ -13,6 +13,7 @@ type phase uint8
 const (
 	queued  phase = iota // waits for a slot
 	early                // has one and is not due yet
+	ready                // has one, and no runner yet
 	running              // its handler runs
 	ended                // its result is not acknowledged
 	gone                 // forgotten
@@ -81,9 +82,9 @@ type table struct {
 	opening  int32    // epoch of the Hello that is not welcomed yet, 0: none
 	sessions int      // streams that were welcomed
 	ttl      time.Duration
-	linkErr  error // why current is nil
-	lossAt   time.Time
-	loss     *time.Timer // calls loseAll at lossAt; nil while a stream stands
+	linkErr  error         // why current is nil
+	trusted  time.Time     // until when leases may be relied on
+	margin   time.Duration // what handlers have to end in when they are not any more
 
 	unwinding *unwinding // nil: none
 }
@@ -138,9 +139,8 @@ func (w *Worker) start(a *attempt) {
 
 // begin has an attempt that has a slot run.
 func (w *Worker) begin(a *attempt) {
-	a.phase = running
+	a.phase = ready
 	w.table.ready.push(a)
-	w.metrics.running.Inc()
 }
 
 // finish takes the end of a handler and gives its slot to the first of those that
@@ -198,6 +198,17 @@ func (w *Worker) giveBack(s *session, when func(*attempt) bool) {
 	}
 	clear(q.items[len(kept):])
 	q.items, q.head = kept, 0
+}
+
+// giveBackReady returns attempts that have a slot and no runner yet.
+func (w *Worker) giveBackReady(s *session) {
+	q := &w.table.ready
+	for !q.empty() {
+		a := q.pop()
+		w.table.running--
+		w.forget(a)
+		w.sayReturned(a, s)
+	}
 }
 
 func (w *Worker) sayReturned(a *attempt, s *session) {

@@ -30,7 +30,7 @@ func newTold(t *testing.T) *told {
 	w.Handle("quick", func(context.Context, *Task) error { return nil })
 	w.Handle("slow", func(context.Context, *Task) error { <-b.release; return nil })
 	w.base = context.Background()
-	w.table.current = b.s
+	w.table.current, w.table.trusted = b.s, time.Now().Add(time.Hour)
 	return b
 }
 

@@ -44,6 +44,8 @@ type Worker struct {
 	// gathered calls tellAll.
 	gathered *time.Timer
 	due      *alarm.Alarm // calls beginDue; there while Run is
+	beats    *time.Timer  // calls beat
+	trustEnd *time.Timer  // calls checkTrust
 
 	maxWait time.Duration // the constant, but for tests
 }
@@ -63,6 +65,10 @@ func New(o Options) (*Worker, error) {
 	w.late.Stop()
 	w.gathered = time.AfterFunc(time.Hour, w.tellAll)
 	w.gathered.Stop()
+	w.beats = time.AfterFunc(time.Hour, w.beat)
+	w.beats.Stop()
+	w.trustEnd = time.AfterFunc(time.Hour, w.checkTrust)
+	w.trustEnd.Stop()
 	w.table = table{
 		attempts: make(map[string]*attempt), idle: make(chan struct{}), linkErr: errors.New("not connected yet"),
 	}
@@ -134,11 +140,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	unlink()
 	parts.Wait()
 	halt(ErrStopped)
-	w.mu.Lock()
-	w.unarmLoss()
-	w.mu.Unlock()
 	w.late.Stop()
 	w.gathered.Stop()
+	w.beats.Stop()
+	w.trustEnd.Stop()
 	return err
 }
 
@@ -189,11 +194,13 @@ func (w *Worker) drain(halt context.CancelCauseFunc) error {
 // halt cancels the handlers and waits a moment for their last words.
 func (w *Worker) halt(halt context.CancelCauseFunc) {
 	w.mu.Lock()
+	w.giveBackReady(w.table.current)
 	for _, a := range w.table.attempts {
 		if a.phase == running {
 			a.ctx.end(ErrStopped, time.Now())
 		}
 	}
+	w.checkIdle()
 	w.mu.Unlock()
 	halt(ErrStopped)
 	grace := time.NewTimer(stopGrace)

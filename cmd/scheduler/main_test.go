@@ -85,6 +85,7 @@ func TestSenselessSettingsAreRefused(t *testing.T) {
 		"max-payload":          {"-3", "0", "15728641", "999999999999"},
 		"min-interval":         {"-1s", "0s", "1us"},
 		"lease-ttl":            {"1ms", "0s", "999ms"},
+		"session-ttl":          {"1ms", "0s", "999ms"},
 		"lock-ttl":             {"1ms", "0s", "1000.5ms"},
 		"audit-keep":           {"5", "0", "10000001"},
 		"events-keep":          {"999", "-1", "10000001"},

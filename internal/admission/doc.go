@@ -35,7 +35,8 @@
 //  5. Units are prolonged every third of the lease's life while the attempt is at
 //     this node and its stream stands, and released when its lease has ended. An
 //     attempt that may live on elsewhere keeps them: the node that takes it over
-//     prolongs them at once. If none does, they run out like its lease.
+//     prolongs them at once. If none does, whoever finds that its lease has ended
+//     releases them, under the holder's name, which no other attempt has.
 //  6. An attempt that loses a lock while it lives is abandoned: its worker is told
 //     to stop. To go on would be to run beside the lock's next holder. A lost place
 //     in a queue's concurrency is only told, as a run more than allowed is better

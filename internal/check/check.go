@@ -55,11 +55,13 @@ func (h *History) fences(line *timeline, r *Report) {
 	seen := map[int64]bool{}
 	for _, e := range line.executions {
 		h.early(e, r)
+		h.expired(e, r)
 		if seen[e.Token] {
 			r.find(TokenOrder, line.job, "token %d of %s started on two workers", e.Token, e.Run)
 		}
 		seen[e.Token] = true
-		late := slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.touches(e.Worker, e.AtNS, e.AtNS) })
+		late := h.Bounds.SessionTTL == 0 &&
+			slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.touches(e.Worker, e.AtNS, e.AtNS) })
 		if e.Token < highest && !late {
 			r.find(TokenOrder, line.job, "%s started on %s with token %d after token %d", e.Run, e.Worker, e.Token, highest)
 		}
@@ -86,6 +88,17 @@ func (h *History) early(e *execution, r *Report) {
 	}
 	if e.NominalMS > e.DueMS {
 		r.find(Early, e.Job, "%s is due %d ms before its nominal time", e.Run, e.NominalMS-e.DueMS)
+	}
+}
+
+// expired looks for a start on a lease that had ended. Until a handler begins a lease is not
+// renewed, and its token tells when it was taken, in microseconds of Redis's clock.
+func (h *History) expired(e *execution, r *Report) {
+	if h.Bounds.SessionTTL == 0 || slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.Clock }) {
+		return
+	}
+	if age := time.Duration(e.AtNS - e.Token*1000); age > h.Bounds.LeaseTTL+h.Bounds.Grace {
+		r.find(Expired, e.Job, "%s started on %s %v after it was leased, for %v", e.Run, e.Worker, age, h.Bounds.LeaseTTL)
 	}
 }
 

@@ -19,7 +19,8 @@
 //     counts as live from its handler's start to its end, or until it may have
 //     lapsed because a fault kept it from being renewed.
 //  4. TokenOrder: a token was seen twice, or did not grow from one execution of a
-//     job to the next without a fault that explains a late starter.
+//     job to the next. Of workers without heartbeats a fault explains a late starter.
+//     Expired: a handler began when its lease had ended, by its token's time.
 //  5. Early: a handler started before its due time, or a due time lies before
 //     its nominal time.
 //  6. Repeat: a run was executed again although its last execution did not fail

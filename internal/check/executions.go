@@ -114,6 +114,10 @@ func (h *History) liveUntil(e *execution) int64 {
 	// A lease is renewed every third of its life, so two thirds are left at any
 	// moment, less what a renewal takes.
 	kept := int64(h.Bounds.LeaseTTL)*2/3 - int64(h.Bounds.LeaseTTL)/10
+	if s := int64(h.Bounds.SessionTTL); s > 0 {
+		// A session that a fault ends has had a heartbeat within the last quarter of it.
+		kept = min(kept, s*3/4-s/10)
+	}
 	// A worker that was frozen may start what was leased to it long before; not
 	// before it was due, though.
 	granted := min(e.AtNS, e.DueMS*1e6)

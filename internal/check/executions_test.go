@@ -1,6 +1,7 @@
 package check
 
 import (
+	"maps"
 	"testing"
 	"time"
 )
@@ -40,6 +41,58 @@ func TestLeaseOfALateStarter(t *testing.T) {
 			}
 			if overlaps != tt.want {
 				t.Errorf("%d overlaps, want %d: %v", overlaps, tt.want, r.Findings)
+			}
+		})
+	}
+}
+
+// Where workers send heartbeats no fault excuses a start on a lease that has ended, or after a
+// later one of its job.
+func TestStartsOnLeasesThatHaveEnded(t *testing.T) {
+	const second = int64(time.Second)
+	event := func(at int64, kind EventKind, worker string, token int64) Event {
+		return Event{AtNS: at, Kind: kind, Worker: worker, Job: "j", Run: "r", Attempt: 1, Token: token, DueMS: token / 1000, NominalMS: token / 1000, Outcome: OK}
+	}
+	freeze := Fault{FromNS: 10 * second, ToNS: 20 * second, Workers: []string{"w"}, Hold: 10 * time.Second}
+	early, late := 10*second/1000, 15*second/1000
+	for _, tt := range []struct {
+		name    string
+		session time.Duration
+		faults  []Fault
+		events  []Event
+		want    map[Kind]int
+	}{
+		{"a sound history", 2 * time.Second, []Fault{freeze}, []Event{
+			event(10*second+1e6, Start, "v", early), event(11*second, End, "v", early),
+		}, nil},
+		{"after a later one began", 2 * time.Second, []Fault{freeze}, []Event{
+			event(15*second+1e6, Start, "v", late), event(16*second, End, "v", late),
+			event(20*second, Start, "w", early), event(21*second, End, "w", early),
+		}, map[Kind]int{TokenOrder: 1, Expired: 1}},
+		{"with nobody else", 2 * time.Second, []Fault{freeze}, []Event{
+			event(20*second, Start, "w", early), event(21*second, End, "w", early),
+		}, map[Kind]int{Expired: 1}},
+		{"Redis's clock was set", 2 * time.Second, []Fault{freeze, {Clock: true}}, []Event{
+			event(20*second, Start, "w", early), event(21*second, End, "w", early),
+		}, nil},
+		{"workers without heartbeats", 0, []Fault{freeze}, []Event{
+			event(15*second+1e6, Start, "v", late), event(16*second, End, "v", late),
+			event(20*second, Start, "w", early), event(21*second, End, "w", early),
+		}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := Check(History{
+				Promises: []Promise{{Job: "j"}}, Faults: tt.faults, Events: tt.events, EndNS: 30 * second,
+				Bounds: Bounds{Lag: time.Second, LeaseTTL: 3 * time.Second, SessionTTL: tt.session},
+			})
+			got := map[Kind]int{}
+			for _, f := range r.Findings {
+				if f.Kind == TokenOrder || f.Kind == Expired || f.Kind == Overlap {
+					got[f.Kind]++
+				}
+			}
+			if !maps.Equal(got, tt.want) {
+				t.Errorf("found %v, want %v: %v", got, tt.want, r.Findings)
 			}
 		})
 	}

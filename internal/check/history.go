@@ -81,6 +81,8 @@ type Fault struct {
 	Hold time.Duration
 	// Workers whose leases or results it may have cost; nil is all of them.
 	Workers []string
+	// Clock: Redis's clock was set, so that it does not tell how long leases lived.
+	Clock bool
 	// Harmless faults delay work but cost no lease and no result.
 	Harmless bool
 }
@@ -96,6 +98,9 @@ type Bounds struct {
 	Settle time.Duration
 	// LeaseTTL of the cluster; leases are renewed every third of it.
 	LeaseTTL time.Duration
+	// SessionTTL is for how long the session of a worker lives after a heartbeat, and its
+	// leases with it. 0: workers send none, and may begin what was leased to them long before.
+	SessionTTL time.Duration
 	// Longest that a handler runs.
 	Longest time.Duration
 }
@@ -127,6 +132,7 @@ const (
 	Late       Kind = "late"
 	Lost       Kind = "lost"
 	Overlap    Kind = "overlap"
+	Expired    Kind = "expired"
 	TokenOrder Kind = "token order"
 	Early      Kind = "early"
 	Repeat     Kind = "repeat"

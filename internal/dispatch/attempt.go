@@ -28,7 +28,6 @@ type attempt struct {
 	startedMS int64     // shard clock; 0 unknown
 	deadline  time.Time // start + timeout + grace; zero: none
 	hardStop  int64     // bound of renewals, shard clock; 0: none
-	acked     bool      // it is stored that the worker acknowledged
 	lateAt    time.Time // the lateness objective of its run is judged; zero: it is kept, counted or not there
 
 	until     time.Time // trust in the lease ends

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"slices"
 	"sync"
@@ -28,6 +29,7 @@ type Dispatcher struct {
 		turns    uint64              // grants of slots so far
 		attempts map[string]*attempt // by lease id
 		timers   minheap.Heap[*attempt]
+		beating  list.List  // *Session of workers with heartbeats that are open, the one that ends first in front
 		armed    time.Time  // what the clock sleeps until
 		io       []*attempt // wait for the store
 		pending  int        // events that the ledger has not answered for good

@@ -29,7 +29,11 @@
 //  3. A lease is renewed only while the stream of its worker lives and the
 //     worker has said that the attempt started. A cut stream's leases are
 //     renewed once more, which also stores that they were acknowledged, and then
-//     left alone: the worker may take them to another node.
+//     left alone: the worker may take them to another node. Of a worker that sends
+//     heartbeats that last renewal is for the rest of its session, SessionTTL from the
+//     latest heartbeat on, and comprises what has not started: the worker stops by
+//     then. It is made under the session's epoch, so that it does nothing once a later
+//     session has the lease. A session whose heartbeats stay away is ended.
 //  4. An attempt is returned uncounted only if it is proved that no handler saw
 //     it: it never left this process, or its worker says so, also at another node;
 //     and one of which it is stored that it began is lost instead.

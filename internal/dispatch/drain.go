@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/fermata-io/fermata/internal/job"
 )
 
 // drainLook is how often Drain looks whether all is done.
@@ -21,7 +19,7 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.mu.Lock()
 	d.mu.draining = true
 	for _, s := range d.mu.workers {
-		s.send(job.GoElsewhere{Addresses: addresses})
+		s.sendAway(addresses)
 	}
 	d.mu.Unlock()
 	d.o.OnDemand(nil)

@@ -262,6 +262,8 @@ func (s *fakeStream) took() []string {
 			out = append(out, "elsewhere")
 		case job.Addresses:
 			out = append(out, "addresses "+strings.Join(m, " "))
+		case job.HeartbeatAck:
+			out = append(out, fmt.Sprintf("heartbeat %d confirmed %v", m.Seq, m.Confirmed))
 		}
 	}
 	s.messages = nil
@@ -415,10 +417,20 @@ func (b *bench) onDemand(slots []Freed) {
 // connect opens a session of worker "w" for queue "q" of namespace "ns".
 func (b *bench) connect(worker string, slots int, epoch uint32, live ...string) (*Session, *fakeStream) {
 	b.t.Helper()
+	return b.greet(job.Hello{Slots: slots, WorkerID: worker, Epoch: epoch, Live: live})
+}
+
+// beats opens a session like connect, of a worker that sends heartbeats.
+func (b *bench) beats(worker string, slots int, epoch uint32, live ...string) (*Session, *fakeStream) {
+	b.t.Helper()
+	return b.greet(job.Hello{Slots: slots, WorkerID: worker, Epoch: epoch, Live: live, Heartbeats: true})
+}
+
+func (b *bench) greet(h job.Hello) (*Session, *fakeStream) {
+	b.t.Helper()
 	out := &fakeStream{}
-	s, err := b.d.Connect(job.Hello{
-		WorkerID: worker, Namespace: "ns", Queues: []string{"q"}, Slots: slots, Epoch: epoch, Live: live,
-	}, out)
+	h.Namespace, h.Queues = "ns", []string{"q"}
+	s, err := b.d.Connect(h, out)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -13,9 +13,11 @@ import (
 
 // Defaults and limits of [Options].
 const (
-	DefaultLeaseTTL = 30 * time.Second
-	MinLeaseTTL     = time.Second
-	DefaultAckAfter = 500 * time.Millisecond
+	DefaultLeaseTTL   = 30 * time.Second
+	MinLeaseTTL       = time.Second
+	DefaultSessionTTL = 8 * time.Second
+	MinSessionTTL     = time.Second
+	DefaultAckAfter   = 500 * time.Millisecond
 )
 
 // Store is what the dispatcher needs of the store.
@@ -62,6 +64,10 @@ type Options struct {
 	// the one that leasing uses. Renewals are made every third of it.
 	// Default 30 s.
 	LeaseTTL time.Duration
+	// SessionTTL is how long the session of a worker lives after its latest heartbeat, at
+	// least 1 s, and at most two thirds of LeaseTTL: leases whose node has died have so much
+	// left. Default 8 s.
+	SessionTTL time.Duration
 	// AckAfter is how long an attempt runs before it is stored that its worker
 	// has acknowledged it; shorter ones save the write. Default 500 ms.
 	AckAfter time.Duration
@@ -93,6 +99,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.LeaseTTL == 0 {
 		o.LeaseTTL = DefaultLeaseTTL
 	}
+	if o.SessionTTL == 0 {
+		o.SessionTTL = DefaultSessionTTL
+	}
 	if o.AckAfter == 0 {
 		o.AckAfter = DefaultAckAfter
 	}
@@ -113,11 +122,14 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("dispatch: Node is empty")
 	case o.LeaseTTL < MinLeaseTTL:
 		return o, errors.New("dispatch: LeaseTTL is below 1 s")
+	case o.SessionTTL < MinSessionTTL:
+		return o, errors.New("dispatch: SessionTTL is below 1 s")
 	case o.AckAfter < 0:
 		return o, errors.New("dispatch: AckAfter is negative")
 	case o.Store == nil || o.Ledger == nil || o.Observer == nil:
 		return o, errors.New("dispatch: Store, Ledger and Observer are required")
 	}
+	o.SessionTTL = min(o.SessionTTL, 2*o.LeaseTTL/3)
 	return o, nil
 }
 

@@ -74,6 +74,7 @@ func (d *Dispatcher) ioRound(ctx context.Context) bool {
 		d.readAgain(a, failed[a])
 		d.schedule(a)
 	}
+	d.confirmSessions(batch)
 	d.mu.Unlock()
 	d.finish(&fx)
 	return true
@@ -87,17 +88,23 @@ type renewCall struct {
 }
 
 func (d *Dispatcher) renewals(batch []*attempt) []*renewCall {
+	type kind struct {
+		shard int
+		ttl   time.Duration
+	}
 	var calls []*renewCall
-	open := map[int]*renewCall{}
+	open := map[kind]*renewCall{}
+	now := time.Now()
 	for _, a := range batch {
 		if !a.wantRenew || a.gone || a.over || a.rec == nil || a.session == nil {
 			continue
 		}
 		a.wantRenew = false
-		c := open[a.shard]
+		k := kind{a.shard, d.leaseLife(a, now)}
+		c := open[k]
 		if c == nil || len(c.attempts) == maxRenewed {
-			c = &renewCall{request: job.RenewRequest{Shard: a.shard, TTL: d.o.LeaseTTL}}
-			open[a.shard] = c
+			c = &renewCall{request: job.RenewRequest{Shard: k.shard, TTL: k.ttl}}
+			open[k] = c
 			calls = append(calls, c)
 		}
 		c.request.Renewals = append(c.request.Renewals, job.Renewal{
@@ -142,15 +149,22 @@ func (d *Dispatcher) renewed(c *renewCall, reply job.RenewReply, at time.Time, f
 			// Another session has it now; its own renewal is due.
 			a.renewAt = at
 		default:
-			d.answer(a, reply.Results[i], reply.NowUS/1000, at, fx)
+			d.answer(a, reply.Results[i], grant{c.request.TTL, reply.NowUS / 1000, at}, fx)
 		}
 	}
 }
 
-func (d *Dispatcher) answer(a *attempt, r job.RenewResult, nowMS int64, at time.Time, fx *effects) {
+// grant is what a call has renewed leases for.
+type grant struct {
+	ttl   time.Duration
+	nowMS int64     // the shard's clock
+	at    time.Time // before the call
+}
+
+func (d *Dispatcher) answer(a *attempt, r job.RenewResult, g grant, fx *effects) {
 	switch {
 	case r.Code == job.Renewed:
-		d.prolonged(a, r, nowMS, at, fx)
+		d.prolonged(a, r, g, fx)
 	case a.pending != nil:
 		// The lease has ended because the event went through, or the event will
 		// be answered as stale.
@@ -170,23 +184,28 @@ func (d *Dispatcher) answer(a *attempt, r job.RenewResult, nowMS int64, at time.
 }
 
 // prolonged notes a renewal.
-func (d *Dispatcher) prolonged(a *attempt, r job.RenewResult, nowMS int64, at time.Time, fx *effects) {
-	a.until = d.trust(at, d.o.LeaseTTL, fx.now())
-	a.acked = true
+func (d *Dispatcher) prolonged(a *attempt, r job.RenewResult, g grant, fx *effects) {
+	a.until = g.at.Add(g.ttl) // nobody here relies on it
+	if a.live() {
+		a.until = d.trust(g.at, g.ttl, fx.now())
+	}
 	if a.adopting {
 		a.adopting = false
 		d.metrics.adopted.Inc()
 		d.adopted(a, fx)
 		if a.startedMS == 0 {
-			a.resumed(time.Now(), nowMS, d.o.margin())
+			a.resumed(time.Now(), g.nowMS, d.o.margin())
 		}
 	}
 	if a.rec != nil && r.Revision != a.rec.State.Revision && a.pending == nil && a.live() {
 		a.wantRead = true
 	}
 	a.renewAt = time.Time{}
-	if a.live() && !a.byNode {
-		a.renewAt = d.onGrid(at.Add(d.o.renewEvery()))
+	switch {
+	case !a.live() && a.pending == nil && a.session.shortens() && g.ttl > d.o.SessionTTL:
+		a.renewAt = g.at // the stream was cut during the call
+	case a.live() && !a.byNode:
+		a.renewAt = d.onGrid(g.at.Add(d.o.renewEvery()))
 	}
 }
 

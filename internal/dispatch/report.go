@@ -82,6 +82,11 @@ func (s *Session) Returned(leaseIDs []string) {
 			a.reported = true
 			d.free(a, &fx)
 		case a.pending != nil:
+		case a.started && s.hello.Heartbeats:
+			// It was to start when Hello named it, and its session before ended too soon.
+			d.metrics.lost.WithLabelValues("disclaimed").Inc()
+			d.free(a, &fx)
+			d.leave(a, d.loss(a), &fx)
 		case a.started:
 			// To hand a started attempt back for nothing would let it go round
 			// for ever.

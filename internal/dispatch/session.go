@@ -32,9 +32,11 @@ type Session struct {
 	owed     int     // leases of other nodes that were given back here
 	pace     pace
 	draining bool
+	sentAway bool // the worker was asked to connect anew; it may trust its leases for their own life
 	left     bool
 	stopping bool // the stream was told to end
 	closed   bool
+	life     life
 }
 
 var _ job.WorkerSession = (*Session)(nil)
@@ -74,6 +76,7 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 	}
 	d.enlist(s)
 	s.changed()
+	d.beginLife(s)
 	d.takeOver(s, prev, &fx)
 	fx.freed(s, s.free())
 	d.mu.Unlock()
@@ -95,7 +98,11 @@ func (d *Dispatcher) admit(s *Session, addresses []string) error {
 	if prev != nil && !prev.closed && prev.hello.Epoch >= s.hello.Epoch {
 		return job.ErrSuperseded
 	}
-	return s.out.Send(job.Welcome{Node: d.o.Node, LeaseTTL: d.o.LeaseTTL, Addresses: addresses})
+	welcome := job.Welcome{Node: d.o.Node, LeaseTTL: d.o.LeaseTTL, Addresses: addresses}
+	if s.hello.Heartbeats {
+		welcome.SessionTTL = d.o.SessionTTL
+	}
+	return s.out.Send(welcome)
 }
 
 // free is how many more attempts the session can start. Results that wait for the
@@ -167,6 +174,20 @@ func (s *Session) Draining() {
 	s.changed()
 }
 
+// SendAway asks the worker to connect anew, and gives it no further leases.
+func (s *Session) SendAway() {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	s.draining = true
+	s.changed()
+	s.sendAway(nil)
+}
+
+// sendAway names the addresses that the worker is to connect to; none: any other.
+func (s *Session) sendAway(addresses []string) {
+	s.sentAway = s.send(job.GoElsewhere{Addresses: addresses}) || s.sentAway
+}
+
 // Left says that the worker drained and has ended the stream.
 func (s *Session) Left() {
 	s.d.mu.Lock()
@@ -175,8 +196,9 @@ func (s *Session) Left() {
 }
 
 // Close ends the session. Leases that never left this process are returned, and those
-// that met a worker which had left; those that started are renewed once more and left
-// to the worker's next session. Calls after the first do nothing.
+// that met a worker which had left; the others are left to the worker's next session. They
+// are renewed once more, of a worker that sent heartbeats for the rest of the session's
+// life. Calls after the first do nothing.
 func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 	d := s.d
 	var fx effects
@@ -219,6 +241,7 @@ func (s *Session) drop(a *attempt) {
 // detach takes a session out of the crews of its queues.
 func (d *Dispatcher) detach(s *Session, fx *effects) {
 	s.closed = true
+	d.endLife(s)
 	d.discharge(s)
 	for _, x := range s.seats {
 		x.crew.leave(x)
@@ -251,13 +274,13 @@ func (d *Dispatcher) orphan(a *attempt, fx *effects) {
 		return
 	case a.pending != nil:
 		a.renewAt = time.Time{}
-	case a.started:
+	case a.started || a.session.shortens():
 		a.renewAt = time.Now()
 	default:
-		// Whether the worker has it is unknown: it comes back with it, or the
-		// lease ends uncounted.
 		a.renewAt = time.Time{}
 	}
+	// Whether the worker has one that has not started is unknown: it comes back with it,
+	// or the lease ends uncounted.
 	a.cancelled = false
 	if a.pending == nil {
 		// Its worker may go on elsewhere, and end it there. Whoever has it then is told.

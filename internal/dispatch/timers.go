@@ -77,8 +77,11 @@ func (d *Dispatcher) expire() time.Duration {
 		d.schedule(a)
 	}
 	wait := idlePause
+	if ends := d.endSilent(now); !ends.IsZero() {
+		wait = ends.Sub(now)
+	}
 	if len(d.mu.timers) > 0 {
-		wait = d.mu.timers.Top().at.Sub(now)
+		wait = min(wait, d.mu.timers.Top().at.Sub(now))
 	}
 	d.mu.armed = now.Add(wait)
 	d.mu.Unlock()

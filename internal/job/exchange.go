@@ -245,7 +245,7 @@ type RenewResult struct {
 	Revision uint32
 }
 
-// RenewRequest prolongs leases of one shard to TTL from now.
+// RenewRequest has leases of one shard end TTL from now, whatever was left of them.
 type RenewRequest struct {
 	Shard    int
 	TTL      time.Duration

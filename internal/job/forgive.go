@@ -54,11 +54,11 @@ func (t *transition) loseUncounted(token uint64) Answer {
 	t.Lost++
 	t.LastOutcome, t.LastFinished = OutcomeLost, t.now
 	t.notice(Notice{Kind: AttemptLost, Attempt: t.Attempt + 1, Count: int64(t.Losses)})
-	run := t.run(Settle{Token: token}, t.Attempt)
 	if t.Cancel || t.Deleting {
+		run := t.run(Settle{Token: token}, t.Attempt)
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	} else {
-		t.again(run)
+		t.again()
 	}
 	return t.decision(Applied)
 }

@@ -22,6 +22,8 @@ var (
 	// ErrSlowWorker: the worker does not read what it is sent, or sends results
 	// faster than they can be stored.
 	ErrSlowWorker = errors.New("worker does not keep up with its stream")
+	// ErrSilentWorker: no heartbeat came for as long as a session lives.
+	ErrSilentWorker = errors.New("worker sent no heartbeat in time")
 	// ErrWorkerTaken: a worker of this id has a session, or leases, under another
 	// identity.
 	ErrWorkerTaken = errors.New("a worker of this id is here under another identity")
@@ -69,6 +71,9 @@ type Hello struct {
 	Prefetch  int // attempts that may wait for a slot at the worker
 	// StartsAfter: the worker starts no handler before [Assignment.StartAt].
 	StartsAfter bool
+	// Heartbeats: the worker proves by heartbeats that it lives, and trusts its leases no
+	// longer than its session.
+	Heartbeats bool
 	// Identity is who the node found the worker to be, whatever it says of itself;
 	// empty where nobody is authenticated.
 	Identity string
@@ -118,6 +123,16 @@ type Welcome struct {
 	Node      string
 	LeaseTTL  time.Duration
 	Addresses []string
+	// SessionTTL is how long the session lives after a heartbeat; 0: the worker sends none.
+	SessionTTL time.Duration
+}
+
+// HeartbeatAck answers a heartbeat.
+type HeartbeatAck struct {
+	Seq int64
+	// Confirmed: each lease that Hello named has been renewed under this session, or
+	// refused by a Cancellation before.
+	Confirmed bool
 }
 
 // Assignment is one lease on its way to its worker. What it points to is not
@@ -194,6 +209,8 @@ func (Addresses) workerMessage()    {}
 // Addresses are those of the other nodes that there are now.
 type Addresses []string
 
+func (HeartbeatAck) workerMessage() {}
+
 // WorkerStream carries messages to one worker.
 type WorkerStream interface {
 	// Send queues a message and does not block. An error says that the queue is
@@ -214,6 +231,10 @@ type WorkerSession interface {
 	// they had ended, and that their handlers have ended. Each is acknowledged like a result.
 	Lost(leaseIDs []string)
 	Draining()
+	// Heartbeat takes the worker's proof that it lives; the latest is acknowledged.
+	Heartbeat(seq int64)
+	// SendAway asks the worker to connect anew. Until then it gets no leases.
+	SendAway()
 	// Left says that the worker drained and has ended the stream by itself: it runs nothing
 	// any more, and starts nothing that may still be on its way to it. Close follows.
 	Left()

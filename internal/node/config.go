@@ -110,7 +110,10 @@ type Config struct {
 
 	LockTTL  time.Duration // of a shard's lock without refresh, whole ms from 1 s; default 10 s
 	LeaseTTL time.Duration // of an attempt, 1 s or more; default 30 s
-	Rescan   time.Duration // safety net of the holder's loop; default 1 s
+	// SessionTTL is how long a worker's session lives after its latest heartbeat, 1 s or more;
+	// default 8 s. More than two thirds of LeaseTTL count as that.
+	SessionTTL time.Duration
+	Rescan     time.Duration // safety net of the holder's loop; default 1 s
 	// Limits of jobs: MinInterval of 1 ms or more, MaxPayload of 1 to rpc.MaxPayload.
 	Limits job.Limits
 	// PayloadKeyFile holds the keys that seal payloads; empty: payloads are stored as
@@ -174,6 +177,7 @@ func (c *Config) setDefaults() {
 	orDefault(&c.UnprovedConnections, unprovedByDefault())
 	orDefault(&c.LockTTL, shardlock.DefaultTTL)
 	orDefault(&c.LeaseTTL, dispatch.DefaultLeaseTTL)
+	orDefault(&c.SessionTTL, dispatch.DefaultSessionTTL)
 	orDefault(&c.AuditKeep, trail.DefaultKeep)
 	orDefault(&c.Logger, slog.New(slog.DiscardHandler))
 	c.Limits = c.Limits.WithDefaults()

@@ -213,7 +213,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 		managed.Sealer = n.keys
 	}
 	dispatched := dispatch.Options{
-		Node: c.Name, LeaseTTL: c.LeaseTTL, Store: n.store, Ledger: n.ledger, Observer: observers{n.telemetry, n.feed},
+		Node: c.Name, LeaseTTL: c.LeaseTTL, SessionTTL: c.SessionTTL, Store: n.store, Ledger: n.ledger, Observer: observers{n.telemetry, n.feed},
 		Attempts: gates{n}, OnDemand: n.demandChanged, OnServed: n.telemetry.QueueServed, Addresses: n.otherNodes, Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if n.tracer != nil {

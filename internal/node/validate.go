@@ -109,6 +109,7 @@ func (c *Config) checkRedis(f *faults) {
 
 func (c *Config) checkJobs(f *faults) {
 	f.lasting("lease-ttl", c.LeaseTTL, dispatch.MinLeaseTTL)
+	f.lasting("session-ttl", c.SessionTTL, dispatch.MinSessionTTL)
 	f.lasting("min-interval", c.Limits.MinInterval, time.Millisecond)
 	f.want(c.Limits.MaxPayload >= 1 && c.Limits.MaxPayload <= rpc.MaxPayload, "max-payload", c.Limits.MaxPayload,
 		"1 to %d: a message has 16 MiB, and room for the rest of a job", rpc.MaxPayload)

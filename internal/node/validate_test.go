@@ -27,7 +27,7 @@ func TestTheOutermostSettingsAreAccepted(t *testing.T) {
 		"smallest": func(c *node.Config) {
 			c.Redis.PoolSize, c.Redis.ReadTimeout, c.Shards, c.DurabilityReplicas, c.DurabilityTimeout = 1, time.Millisecond, 1, 1, time.Millisecond
 			c.LockTTL, c.LeaseTTL, c.AuditKeep, c.EventsKeep, c.UnprovedConnections = shardlock.MinTTL, time.Second, trail.MinKeep, 1000, rpc.MinUnproved
-			c.Limits.MaxPayload, c.Limits.MinInterval = 1, time.Millisecond
+			c.SessionTTL, c.Limits.MaxPayload, c.Limits.MinInterval = time.Second, 1, time.Millisecond
 		},
 		"largest": func(c *node.Config) {
 			c.Redis.PoolSize, c.Shards, c.AuditKeep, c.EventsKeep = redisstore.MaxPoolSize, redisstore.MaxShards, trail.MaxKeep, 10_000_000

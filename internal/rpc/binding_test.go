@@ -232,7 +232,7 @@ func TestWorkersAreAskedToConnectAnew(t *testing.T) {
 				if err != nil || m.GetDrain() == nil || took < c.from || took > c.to+time.Second {
 					t.Errorf("after %v: %v %v, want a Drain after %v to %v", took, m, err, c.from, c.to)
 				}
-				b.sessions.want(t, "draining")
+				b.sessions.want(t, "sent away")
 				if connectionAge*9/10 <= streamAge*11/10 {
 					t.Error("connections end before streams have moved")
 				}

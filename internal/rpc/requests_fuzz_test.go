@@ -292,6 +292,8 @@ func (a anySession) Returned(ids []string) { a.ids(ids) }
 func (a anySession) Lost([]string)         {}
 func (a anySession) Draining()             {}
 func (a anySession) Left()                 {}
+func (a anySession) Heartbeat(int64)       {}
+func (a anySession) SendAway()             {}
 func (a anySession) Results(list []job.Result) {
 	for _, r := range list {
 		a.ids([]string{r.LeaseID})

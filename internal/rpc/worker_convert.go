@@ -15,6 +15,7 @@ func helloFromPB(h *fermatav1.Hello) (job.Hello, []job.Violation) {
 		WorkerID: h.GetWorkerId(), Namespace: cmp.Or(h.GetNamespace(), job.DefaultNamespace), Queues: h.GetQueues(),
 		Slots: int(h.GetSlots()), Epoch: uint32(max(0, h.GetSessionEpoch())), Live: h.GetLive(),
 		Version: h.GetVersion(), Labels: h.GetLabels(), Prefetch: int(max(0, h.GetPrefetch())), StartsAfter: h.GetStartsAfter(),
+		Heartbeats: h.GetHeartbeats(),
 	}
 	return hello, hello.Validate()
 }
@@ -23,15 +24,21 @@ func helloFromPB(h *fermatav1.Hello) (job.Hello, []job.Violation) {
 func messageToPB(m job.WorkerMessage) *fermatav1.WorkResponse {
 	switch m := m.(type) {
 	case job.Welcome:
-		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Welcome{Welcome: &fermatav1.Welcome{
-			Node: m.Node, LeaseTtl: durationpb.New(m.LeaseTTL), Addresses: m.Addresses,
-		}}}
+		welcome := &fermatav1.Welcome{Node: m.Node, LeaseTtl: durationpb.New(m.LeaseTTL), Addresses: m.Addresses}
+		if m.SessionTTL > 0 {
+			welcome.SessionTtl = durationpb.New(m.SessionTTL)
+		}
+		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Welcome{Welcome: welcome}}
 	case job.Cancellation:
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Cancel{Cancel: &fermatav1.Cancel{
 			LeaseIds: m.LeaseIDs, Reason: cancelReasons[m.Reason],
 		}}}
 	case job.Addresses:
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Addresses{Addresses: &fermatav1.Addresses{Addresses: m}}}
+	case job.HeartbeatAck:
+		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_HeartbeatAck{HeartbeatAck: &fermatav1.HeartbeatAck{
+			Seq: m.Seq, Confirmed: m.Confirmed,
+		}}}
 	case job.GoElsewhere:
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Drain{Drain: &fermatav1.Drain{Addresses: m.Addresses}}}
 	}

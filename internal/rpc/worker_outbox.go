@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,6 +76,11 @@ func (o *outbox) put(m job.WorkerMessage) error {
 		o.hold(acks)
 		return nil
 	}
+	if _, ok := m.(job.HeartbeatAck); ok {
+		o.insert(m)
+		o.signal()
+		return nil
+	}
 	if last := len(o.queue) - 1; last >= 0 {
 		if joined := join(o.queue[last], m); joined != nil {
 			o.queue[last] = joined
@@ -84,6 +90,18 @@ func (o *outbox) put(m job.WorkerMessage) error {
 	o.queue = append(o.queue, m)
 	o.signal()
 	return nil
+}
+
+// insert puts a message before the leases that wait: these may be large, and must not make
+// a worker believe that its node is gone. Other messages keep their order.
+func (o *outbox) insert(m job.WorkerMessage) {
+	at := len(o.queue)
+	for ; at > 0; at-- {
+		if _, leases := o.queue[at-1].(job.Assignments); !leases {
+			break
+		}
+	}
+	o.queue = slices.Insert(o.queue, at, m)
 }
 
 // hold has acknowledgements wait.

@@ -168,12 +168,8 @@ func (s *workerStream) sendAway() {
 	s.mu.Lock()
 	session := s.session
 	s.mu.Unlock()
-	if session == nil {
-		return
-	}
-	session.Draining()
-	if err := s.out.put(job.GoElsewhere{}); err != nil {
-		s.Stop(errors.Join(job.ErrSlowWorker, err))
+	if session != nil {
+		session.SendAway()
 	}
 }
 
@@ -376,6 +372,8 @@ func (s *workerStream) take(session job.WorkerSession, f *requestFrame) error {
 	case *fermatav1.WorkRequest_Draining:
 		s.drained.Store(true)
 		session.Draining()
+	case *fermatav1.WorkRequest_Heartbeat:
+		session.Heartbeat(m.Heartbeat.GetSeq())
 	case *fermatav1.WorkRequest_Hello:
 		return withDetails(codes.InvalidArgument, "hello is said once",
 			badRequest([]job.Violation{{Field: "hello", Description: "came twice"}})).Err()
@@ -433,6 +431,7 @@ var stopReasons = []struct {
 	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one"},
 	{job.ErrSuperseded, codes.Aborted, "SESSION_SUPERSEDED", "a later session of this worker is open"},
 	{job.ErrSlowWorker, codes.ResourceExhausted, "WORKER_TOO_SLOW", "the worker does not keep up with its stream"},
+	{job.ErrSilentWorker, codes.DeadlineExceeded, "WORKER_SILENT", "no heartbeat came in time"},
 	{job.ErrWorkerTaken, codes.PermissionDenied, "WORKER_TAKEN", "a worker of this id is here under another identity"},
 }
 

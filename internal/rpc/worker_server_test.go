@@ -62,7 +62,12 @@ func (r *recorder) Results(list []job.Result) {
 func (r *recorder) Returned(ids []string) { r.events <- "returned " + strings.Join(ids, ",") }
 func (r *recorder) Lost(ids []string)     { r.events <- "lost " + strings.Join(ids, ",") }
 func (r *recorder) Draining()             { r.events <- "draining" }
-func (r *recorder) Left()                 { r.events <- "left" }
+func (r *recorder) Heartbeat(seq int64)   { r.events <- fmt.Sprint("heartbeat ", seq) }
+func (r *recorder) SendAway() {
+	r.events <- "sent away"
+	_ = r.out.Send(job.GoElsewhere{}) // its error is the stream's end
+}
+func (r *recorder) Left() { r.events <- "left" }
 func (r *recorder) Close(reason string, unsent []job.WorkerMessage) {
 	r.events <- "close " + reason
 	r.unsent <- unsent
@@ -168,6 +173,7 @@ func TestWorkerMessagesReachTheSession(t *testing.T) {
 		{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: []string{"d"}}}},
 		{Message: &fermatav1.WorkRequest_Lost{Lost: &fermatav1.Lost{LeaseIds: []string{"e", "f"}}}},
 		{}, // of a later version
+		{Message: &fermatav1.WorkRequest_Heartbeat{Heartbeat: &fermatav1.Heartbeat{Seq: 3}}},
 		{Message: &fermatav1.WorkRequest_Draining{Draining: &fermatav1.Draining{}}},
 	} {
 		if err := s.Send(m); err != nil {
@@ -182,7 +188,7 @@ func TestWorkerMessagesReachTheSession(t *testing.T) {
 		`result a succeeded permanent=false error="" output=4096 retry=0s took=1s`,
 		`result b failed permanent=true error="bad" output=0 retry=0s took=0s`,
 		`result c failed permanent=false error="worker reported no outcome" output=0 retry=1m0s took=0s`,
-		"returned d", "lost e,f", "draining", "left", "close worker left")
+		"returned d", "lost e,f", "heartbeat 3", "draining", "left", "close worker left")
 	if err := finish(t, s); !errors.Is(err, io.EOF) {
 		t.Errorf("stream ended with %v", err)
 	}
@@ -388,6 +394,53 @@ func TestStreamsOutOfOrder(t *testing.T) {
 
 // A worker that does not read: the queue fills up, Send says so, and the stream
 // ends although its writer is stuck. What never left comes back.
+// A worker hears of heartbeats, and that these are acknowledged ahead of leases, which may be
+// large; what was refused it hears of before.
+func TestHeartbeatsAreAcknowledgedAheadOfLeases(t *testing.T) {
+	r := &recorder{}
+	s := workBench(t, r)
+	hello := goodHello()
+	hello.Heartbeats = true
+	sayHello(t, s, hello)
+	if _, err := s.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if !r.hello.Heartbeats {
+		t.Error("the session does not know that there are heartbeats")
+	}
+	if w := messageToPB(job.Welcome{SessionTTL: 8 * time.Second}).GetWelcome(); w.GetSessionTtl().AsDuration() != 8*time.Second {
+		t.Errorf("welcome is %v", w)
+	}
+	if w := messageToPB(job.Welcome{}).GetWelcome(); w.GetSessionTtl() != nil {
+		t.Errorf("welcome is %v", w)
+	}
+	if err := r.out.Send(job.HeartbeatAck{Seq: 7, Confirmed: true}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.Recv(); err != nil || m.GetHeartbeatAck().GetSeq() != 7 || !m.GetHeartbeatAck().GetConfirmed() {
+		t.Errorf("got %v, %v", m, err)
+	}
+
+	o := newOutbox(func() {})
+	o.bound(job.Hello{Slots: 4})
+	d := &job.Definition{}
+	lease := job.Assignments{{LeaseID: "1@ns/a", Record: &job.Record{Definition: d}}}
+	for _, m := range []job.WorkerMessage{
+		lease, job.Cancellation{LeaseIDs: []string{"y"}, Reason: job.CancelLeaseLost}, lease, job.HeartbeatAck{Seq: 1}, job.HeartbeatAck{Seq: 2},
+	} {
+		if err := o.put(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for m := o.take(); m != nil; m = o.take() {
+		got = append(got, fmt.Sprintf("%T", m)[len("job."):])
+	}
+	if want := []string{"Assignments", "Cancellation", "HeartbeatAck", "HeartbeatAck", "Assignments"}; !slices.Equal(got, want) {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
 func TestSlowWorkerDoesNotHoldTheSession(t *testing.T) {
 	for reason, closed := range map[error]string{
 		job.ErrSlowWorker: "close ResourceExhausted: the worker does not keep up with its stream",

@@ -242,10 +242,10 @@ func (s *Scheduler) lose(ctx context.Context, ended []job.Overdue) bool {
 	return failures < len(ended)
 }
 
-// tellLost tells of an attempt whose loss is stored. If that was not done by this call, it is
-// told by who did it.
+// tellLost reports an attempt whose loss is stored, also if an earlier call stored it whose
+// reply was lost: what it held is given back under its token, which no other attempt has.
 func (s *Scheduler) tellLost(o job.Overdue, r *job.ChangeResult) {
-	if s.o.OnLost == nil || r.Err != nil || r.Answer != job.Applied {
+	if s.o.OnLost == nil || r.Err != nil || r.Answer != job.Applied && r.Answer != job.Duplicate {
 		return
 	}
 	d := r.Record.Definition

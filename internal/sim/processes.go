@@ -70,7 +70,7 @@ func (p *nodeProcess) start(ctx context.Context, h *simnet.Host) (*node.Node, er
 			URL: "redis://" + redisIP + ":6379", Dialer: p.world.dialRedis(h), PoolSize: redisPool, ReadTimeout: redisTimeout,
 		},
 		Keyspace: p.world.keyspace, Shards: shards, AllowUnsafe: true, Virtual: true, Now: p.world.redisNow,
-		LockTTL: lockTTL, LeaseTTL: leaseTTL, Limits: limits, Logger: p.world.story.logger(p.name),
+		LockTTL: lockTTL, LeaseTTL: leaseTTL, SessionTTL: sessionTTL, Limits: limits, Logger: p.world.story.logger(p.name),
 	})
 	if err == nil {
 		err = n.Start(ctx)

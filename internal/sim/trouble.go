@@ -21,7 +21,7 @@ func hold(k kind) time.Duration {
 	case freezeNode, cutRedis, cutNodes, loseReplies, twice, slowRedis, slowNetwork:
 		return lockTTL + 2*time.Second
 	case killWorker, powerOffWork, freezeWorker, cutWorker:
-		return leaseTTL + 2*time.Second
+		return sessionTTL + 2*time.Second
 	case killNode, powerOffNode:
 		// For what it had leased and no worker had heard of. What falls due later is
 		// not held up as long: TestTakeOver.
@@ -37,7 +37,7 @@ func (tr *trouble) inflict(f fault) {
 	w := tr.world
 	w.story.tell("plan", slog.LevelWarn, "== %v", f)
 	w.count(string(f.kind))
-	mark := check.Fault{Name: f.String(), FromNS: w.nowNS(), Hold: hold(f.kind)}
+	mark := check.Fault{Name: f.String(), FromNS: w.nowNS(), Hold: hold(f.kind), Clock: f.kind == clockStep}
 	m := tr.machines[f.who]
 	switch f.kind {
 	case killNode, killWorker:

@@ -16,7 +16,9 @@ import (
 const (
 	lockTTL  = 3 * time.Second
 	leaseTTL = 6 * time.Second
-	shards   = 4
+	// sessionTTL is what the default comes to with such leases.
+	sessionTTL = 4 * time.Second
+	shards     = 4
 )
 
 // world is one run of the simulation.

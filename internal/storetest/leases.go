@@ -58,6 +58,24 @@ func testRenew(w *World) {
 	if s := w.Get(leased[0].Known.Definition.ID).State; s.Epoch != 5 || !s.Acked {
 		w.T.Errorf("adopted: %+v", s)
 	}
+	// A session that has ended leaves its leases less than they had; not those of a later one.
+	rest := func(r job.Renewal, ttl time.Duration) job.RenewCode {
+		w.T.Helper()
+		reply := w.Store.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{r}}})[0]
+		if reply.Err != nil {
+			w.T.Fatal(reply.Err)
+		}
+		return reply.Results[0].Code
+	}
+	if got := rest(adopt, 2*time.Second); got != job.Renewed {
+		w.T.Errorf("rest of the session: code %d", got)
+	}
+	if got := rest(late, time.Second); got != job.Moved {
+		w.T.Errorf("rest of the session before: code %d", got)
+	}
+	if got := w.Get(leased[0].Known.Definition.ID).IndexMS; got != now+2000 {
+		w.T.Errorf("the lease ends %d ms after now, want 2000", got-now)
+	}
 	w.MustReturn(leased[2])
 	if got := renew(of(leased[2])); got[0].Code != job.LeaseLost {
 		w.T.Errorf("returned: %+v", got)

@@ -206,6 +206,7 @@ type WorkRequest struct {
 	//	*WorkRequest_Results
 	//	*WorkRequest_Returned
 	//	*WorkRequest_Draining
+	//	*WorkRequest_Heartbeat
 	//	*WorkRequest_Lost
 	Message       isWorkRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
@@ -294,6 +295,15 @@ func (x *WorkRequest) GetDraining() *Draining {
 	return nil
 }
 
+func (x *WorkRequest) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Message.(*WorkRequest_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
 func (x *WorkRequest) GetLost() *Lost {
 	if x != nil {
 		if x, ok := x.Message.(*WorkRequest_Lost); ok {
@@ -330,6 +340,11 @@ type WorkRequest_Draining struct {
 	Draining *Draining `protobuf:"bytes,5,opt,name=draining,proto3,oneof"`
 }
 
+type WorkRequest_Heartbeat struct {
+	// Proves that the worker lives; see `Welcome.session_ttl`.
+	Heartbeat *Heartbeat `protobuf:"bytes,6,opt,name=heartbeat,proto3,oneof"`
+}
+
 type WorkRequest_Lost struct {
 	// Leases that the worker gave up because it lost its node, or the node its store.
 	// They do not count against their runs: no handler ended the worker process.
@@ -346,6 +361,8 @@ func (*WorkRequest_Returned) isWorkRequest_Message() {}
 
 func (*WorkRequest_Draining) isWorkRequest_Message() {}
 
+func (*WorkRequest_Heartbeat) isWorkRequest_Message() {}
+
 func (*WorkRequest_Lost) isWorkRequest_Message() {}
 
 type WorkResponse struct {
@@ -358,6 +375,7 @@ type WorkResponse struct {
 	//	*WorkResponse_Cancel
 	//	*WorkResponse_Drain
 	//	*WorkResponse_Addresses
+	//	*WorkResponse_HeartbeatAck
 	Message       isWorkResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -454,6 +472,15 @@ func (x *WorkResponse) GetAddresses() *Addresses {
 	return nil
 }
 
+func (x *WorkResponse) GetHeartbeatAck() *HeartbeatAck {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_HeartbeatAck); ok {
+			return x.HeartbeatAck
+		}
+	}
+	return nil
+}
+
 type isWorkResponse_Message interface {
 	isWorkResponse_Message()
 }
@@ -484,6 +511,10 @@ type WorkResponse_Addresses struct {
 	Addresses *Addresses `protobuf:"bytes,6,opt,name=addresses,proto3,oneof"`
 }
 
+type WorkResponse_HeartbeatAck struct {
+	HeartbeatAck *HeartbeatAck `protobuf:"bytes,7,opt,name=heartbeat_ack,json=heartbeatAck,proto3,oneof"`
+}
+
 func (*WorkResponse_Welcome) isWorkResponse_Message() {}
 
 func (*WorkResponse_Leases) isWorkResponse_Message() {}
@@ -495,6 +526,8 @@ func (*WorkResponse_Cancel) isWorkResponse_Message() {}
 func (*WorkResponse_Drain) isWorkResponse_Message() {}
 
 func (*WorkResponse_Addresses) isWorkResponse_Message() {}
+
+func (*WorkResponse_HeartbeatAck) isWorkResponse_Message() {}
 
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -517,7 +550,10 @@ type Hello struct {
 	// some while handlers are short; what has waited for long is to be Returned.
 	Prefetch int32 `protobuf:"varint,9,opt,name=prefetch,proto3" json:"prefetch,omitempty"`
 	// This worker heeds `Lease.start_after`. Others get no lease before it is due.
-	StartsAfter   bool `protobuf:"varint,10,opt,name=starts_after,json=startsAfter,proto3" json:"starts_after,omitempty"`
+	StartsAfter bool `protobuf:"varint,10,opt,name=starts_after,json=startsAfter,proto3" json:"starts_after,omitempty"`
+	// This worker sends heartbeats if Welcome has a `session_ttl`. The node keeps the
+	// leases of others for all of `Welcome.lease_ttl`.
+	Heartbeats    bool `protobuf:"varint,11,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -622,6 +658,13 @@ func (x *Hello) GetStartsAfter() bool {
 	return false
 }
 
+func (x *Hello) GetHeartbeats() bool {
+	if x != nil {
+		return x.Heartbeats
+	}
+	return false
+}
+
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -630,7 +673,16 @@ type Welcome struct {
 	// its handlers must have ended, as others may start them.
 	LeaseTtl *durationpb.Duration `protobuf:"bytes,2,opt,name=lease_ttl,json=leaseTtl,proto3" json:"lease_ttl,omitempty"`
 	// Other nodes to connect to when this one is gone.
-	Addresses     []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Addresses []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// Unset: this node takes no heartbeats, and what `lease_ttl` says holds. Else the
+	// session ends this long after the node has received the latest heartbeat (the first
+	// one is due at once, further ones at least each quarter of this), and if the stream
+	// ends earlier the leases end when the session would have ended. So the handlers must
+	// have ended this long after the *sending* of the latest heartbeat that the node has
+	// acknowledged, whether the stream is open or not, and after that none may begin
+	// before a new session. After a Drain on the stream the rule of `lease_ttl` holds
+	// again, counted from that sending: the node leaves the leases as they are.
+	SessionTtl    *durationpb.Duration `protobuf:"bytes,4,opt,name=session_ttl,json=sessionTtl,proto3" json:"session_ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -682,6 +734,13 @@ func (x *Welcome) GetLeaseTtl() *durationpb.Duration {
 func (x *Welcome) GetAddresses() []string {
 	if x != nil {
 		return x.Addresses
+	}
+	return nil
+}
+
+func (x *Welcome) GetSessionTtl() *durationpb.Duration {
+	if x != nil {
+		return x.SessionTtl
 	}
 	return nil
 }
@@ -1494,20 +1553,123 @@ func (x *Addresses) GetAddresses() []string {
 	return nil
 }
 
+type Heartbeat struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Grows with each heartbeat of the stream, from 1 on.
+	Seq           int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Heartbeat) Reset() {
+	*x = Heartbeat{}
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Heartbeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Heartbeat) ProtoMessage() {}
+
+func (x *Heartbeat) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
+func (*Heartbeat) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Heartbeat) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// HeartbeatAck answers a Heartbeat at once.
+type HeartbeatAck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the latest heartbeat.
+	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	// All leases that Hello named have been renewed under this session, or refused by a
+	// Cancel that was sent before. Until then the time that the session before left them
+	// goes on running; the node acknowledges the latest heartbeat once more when it is so.
+	Confirmed     bool `protobuf:"varint,2,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeartbeatAck) Reset() {
+	*x = HeartbeatAck{}
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeartbeatAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeartbeatAck) ProtoMessage() {}
+
+func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeartbeatAck.ProtoReflect.Descriptor instead.
+func (*HeartbeatAck) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *HeartbeatAck) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *HeartbeatAck) GetConfirmed() bool {
+	if x != nil {
+		return x.Confirmed
+	}
+	return false
+}
+
 var File_fermata_v1_worker_service_proto protoreflect.FileDescriptor
 
 const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ffermata/v1/worker_service.proto\x12\n" +
-	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\x02\n" +
+	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x02\n" +
 	"\vWorkRequest\x12)\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.fermata.v1.HelloH\x00R\x05hello\x12/\n" +
 	"\astarted\x18\x02 \x01(\v2\x13.fermata.v1.StartedH\x00R\astarted\x12/\n" +
 	"\aresults\x18\x03 \x01(\v2\x13.fermata.v1.ResultsH\x00R\aresults\x122\n" +
 	"\breturned\x18\x04 \x01(\v2\x14.fermata.v1.ReturnedH\x00R\breturned\x122\n" +
-	"\bdraining\x18\x05 \x01(\v2\x14.fermata.v1.DrainingH\x00R\bdraining\x12&\n" +
+	"\bdraining\x18\x05 \x01(\v2\x14.fermata.v1.DrainingH\x00R\bdraining\x125\n" +
+	"\theartbeat\x18\x06 \x01(\v2\x15.fermata.v1.HeartbeatH\x00R\theartbeat\x12&\n" +
 	"\x04lost\x18\b \x01(\v2\x10.fermata.v1.LostH\x00R\x04lostB\t\n" +
-	"\amessage\"\xc3\x02\n" +
+	"\amessage\"\x84\x03\n" +
 	"\fWorkResponse\x12/\n" +
 	"\awelcome\x18\x01 \x01(\v2\x13.fermata.v1.WelcomeH\x00R\awelcome\x12,\n" +
 	"\x06leases\x18\x02 \x01(\v2\x12.fermata.v1.LeasesH\x00R\x06leases\x129\n" +
@@ -1515,8 +1677,9 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"resultAcks\x12,\n" +
 	"\x06cancel\x18\x04 \x01(\v2\x12.fermata.v1.CancelH\x00R\x06cancel\x12)\n" +
 	"\x05drain\x18\x05 \x01(\v2\x11.fermata.v1.DrainH\x00R\x05drain\x125\n" +
-	"\taddresses\x18\x06 \x01(\v2\x15.fermata.v1.AddressesH\x00R\taddressesB\t\n" +
-	"\amessage\"\xf4\x02\n" +
+	"\taddresses\x18\x06 \x01(\v2\x15.fermata.v1.AddressesH\x00R\taddresses\x12?\n" +
+	"\rheartbeat_ack\x18\a \x01(\v2\x18.fermata.v1.HeartbeatAckH\x00R\fheartbeatAckB\t\n" +
+	"\amessage\"\x94\x03\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
@@ -1528,14 +1691,19 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\x06labels\x18\b \x03(\v2\x1d.fermata.v1.Hello.LabelsEntryR\x06labels\x12\x1a\n" +
 	"\bprefetch\x18\t \x01(\x05R\bprefetch\x12!\n" +
 	"\fstarts_after\x18\n" +
-	" \x01(\bR\vstartsAfter\x1a9\n" +
+	" \x01(\bR\vstartsAfter\x12\x1e\n" +
+	"\n" +
+	"heartbeats\x18\v \x01(\bR\n" +
+	"heartbeats\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"s\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaf\x01\n" +
 	"\aWelcome\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x126\n" +
 	"\tlease_ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bleaseTtl\x12\x1c\n" +
-	"\taddresses\x18\x03 \x03(\tR\taddresses\"3\n" +
+	"\taddresses\x18\x03 \x03(\tR\taddresses\x12:\n" +
+	"\vsession_ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"sessionTtl\"3\n" +
 	"\x06Leases\x12)\n" +
 	"\x06leases\x18\x01 \x03(\v2\x11.fermata.v1.LeaseR\x06leases\"\x90\x05\n" +
 	"\x05Lease\x12\x19\n" +
@@ -1612,7 +1780,12 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\x05Drain\x12\x1c\n" +
 	"\taddresses\x18\x01 \x03(\tR\taddresses\")\n" +
 	"\tAddresses\x12\x1c\n" +
-	"\taddresses\x18\x01 \x03(\tR\taddresses2N\n" +
+	"\taddresses\x18\x01 \x03(\tR\taddresses\"\x1d\n" +
+	"\tHeartbeat\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\">\n" +
+	"\fHeartbeatAck\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x1c\n" +
+	"\tconfirmed\x18\x02 \x01(\bR\tconfirmed2N\n" +
 	"\rWorkerService\x12=\n" +
 	"\x04Work\x12\x17.fermata.v1.WorkRequest\x1a\x18.fermata.v1.WorkResponse(\x010\x01B:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
@@ -1629,7 +1802,7 @@ func file_fermata_v1_worker_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_worker_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fermata_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_fermata_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_fermata_v1_worker_service_proto_goTypes = []any{
 	(Result_Outcome)(0),           // 0: fermata.v1.Result.Outcome
 	(ResultAck_Status)(0),         // 1: fermata.v1.ResultAck.Status
@@ -1652,10 +1825,12 @@ var file_fermata_v1_worker_service_proto_goTypes = []any{
 	(*Draining)(nil),              // 18: fermata.v1.Draining
 	(*Drain)(nil),                 // 19: fermata.v1.Drain
 	(*Addresses)(nil),             // 20: fermata.v1.Addresses
-	nil,                           // 21: fermata.v1.Hello.LabelsEntry
-	nil,                           // 22: fermata.v1.Lease.LabelsEntry
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*Heartbeat)(nil),             // 21: fermata.v1.Heartbeat
+	(*HeartbeatAck)(nil),          // 22: fermata.v1.HeartbeatAck
+	nil,                           // 23: fermata.v1.Hello.LabelsEntry
+	nil,                           // 24: fermata.v1.Lease.LabelsEntry
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
 }
 var file_fermata_v1_worker_service_proto_depIdxs = []int32{
 	5,  // 0: fermata.v1.WorkRequest.hello:type_name -> fermata.v1.Hello
@@ -1663,36 +1838,39 @@ var file_fermata_v1_worker_service_proto_depIdxs = []int32{
 	11, // 2: fermata.v1.WorkRequest.results:type_name -> fermata.v1.Results
 	16, // 3: fermata.v1.WorkRequest.returned:type_name -> fermata.v1.Returned
 	18, // 4: fermata.v1.WorkRequest.draining:type_name -> fermata.v1.Draining
-	17, // 5: fermata.v1.WorkRequest.lost:type_name -> fermata.v1.Lost
-	6,  // 6: fermata.v1.WorkResponse.welcome:type_name -> fermata.v1.Welcome
-	7,  // 7: fermata.v1.WorkResponse.leases:type_name -> fermata.v1.Leases
-	13, // 8: fermata.v1.WorkResponse.result_acks:type_name -> fermata.v1.ResultAcks
-	15, // 9: fermata.v1.WorkResponse.cancel:type_name -> fermata.v1.Cancel
-	19, // 10: fermata.v1.WorkResponse.drain:type_name -> fermata.v1.Drain
-	20, // 11: fermata.v1.WorkResponse.addresses:type_name -> fermata.v1.Addresses
-	21, // 12: fermata.v1.Hello.labels:type_name -> fermata.v1.Hello.LabelsEntry
-	23, // 13: fermata.v1.Welcome.lease_ttl:type_name -> google.protobuf.Duration
-	8,  // 14: fermata.v1.Leases.leases:type_name -> fermata.v1.Lease
-	24, // 15: fermata.v1.Lease.nominal_time:type_name -> google.protobuf.Timestamp
-	24, // 16: fermata.v1.Lease.due_time:type_name -> google.protobuf.Timestamp
-	23, // 17: fermata.v1.Lease.timeout:type_name -> google.protobuf.Duration
-	22, // 18: fermata.v1.Lease.labels:type_name -> fermata.v1.Lease.LabelsEntry
-	23, // 19: fermata.v1.Lease.start_after:type_name -> google.protobuf.Duration
-	9,  // 20: fermata.v1.Lease.trace_context:type_name -> fermata.v1.TraceContext
-	12, // 21: fermata.v1.Results.results:type_name -> fermata.v1.Result
-	0,  // 22: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
-	23, // 23: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
-	23, // 24: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
-	14, // 25: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
-	1,  // 26: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
-	2,  // 27: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
-	3,  // 28: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
-	4,  // 29: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
-	29, // [29:30] is the sub-list for method output_type
-	28, // [28:29] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	21, // 5: fermata.v1.WorkRequest.heartbeat:type_name -> fermata.v1.Heartbeat
+	17, // 6: fermata.v1.WorkRequest.lost:type_name -> fermata.v1.Lost
+	6,  // 7: fermata.v1.WorkResponse.welcome:type_name -> fermata.v1.Welcome
+	7,  // 8: fermata.v1.WorkResponse.leases:type_name -> fermata.v1.Leases
+	13, // 9: fermata.v1.WorkResponse.result_acks:type_name -> fermata.v1.ResultAcks
+	15, // 10: fermata.v1.WorkResponse.cancel:type_name -> fermata.v1.Cancel
+	19, // 11: fermata.v1.WorkResponse.drain:type_name -> fermata.v1.Drain
+	20, // 12: fermata.v1.WorkResponse.addresses:type_name -> fermata.v1.Addresses
+	22, // 13: fermata.v1.WorkResponse.heartbeat_ack:type_name -> fermata.v1.HeartbeatAck
+	23, // 14: fermata.v1.Hello.labels:type_name -> fermata.v1.Hello.LabelsEntry
+	25, // 15: fermata.v1.Welcome.lease_ttl:type_name -> google.protobuf.Duration
+	25, // 16: fermata.v1.Welcome.session_ttl:type_name -> google.protobuf.Duration
+	8,  // 17: fermata.v1.Leases.leases:type_name -> fermata.v1.Lease
+	26, // 18: fermata.v1.Lease.nominal_time:type_name -> google.protobuf.Timestamp
+	26, // 19: fermata.v1.Lease.due_time:type_name -> google.protobuf.Timestamp
+	25, // 20: fermata.v1.Lease.timeout:type_name -> google.protobuf.Duration
+	24, // 21: fermata.v1.Lease.labels:type_name -> fermata.v1.Lease.LabelsEntry
+	25, // 22: fermata.v1.Lease.start_after:type_name -> google.protobuf.Duration
+	9,  // 23: fermata.v1.Lease.trace_context:type_name -> fermata.v1.TraceContext
+	12, // 24: fermata.v1.Results.results:type_name -> fermata.v1.Result
+	0,  // 25: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
+	25, // 26: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
+	25, // 27: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
+	14, // 28: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
+	1,  // 29: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
+	2,  // 30: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
+	3,  // 31: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
+	4,  // 32: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
+	32, // [32:33] is the sub-list for method output_type
+	31, // [31:32] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_worker_service_proto_init() }
@@ -1706,6 +1884,7 @@ func file_fermata_v1_worker_service_proto_init() {
 		(*WorkRequest_Results)(nil),
 		(*WorkRequest_Returned)(nil),
 		(*WorkRequest_Draining)(nil),
+		(*WorkRequest_Heartbeat)(nil),
 		(*WorkRequest_Lost)(nil),
 	}
 	file_fermata_v1_worker_service_proto_msgTypes[1].OneofWrappers = []any{
@@ -1715,6 +1894,7 @@ func file_fermata_v1_worker_service_proto_init() {
 		(*WorkResponse_Cancel)(nil),
 		(*WorkResponse_Drain)(nil),
 		(*WorkResponse_Addresses)(nil),
+		(*WorkResponse_HeartbeatAck)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1722,7 +1902,7 @@ func file_fermata_v1_worker_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_worker_service_proto_rawDesc), len(file_fermata_v1_worker_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,7 +32,8 @@ type WorkerServiceClient interface {
 	// whenever it has free slots. For each lease it answers Started when its
 	// handler begins and one Result when it ends, and repeats the Result (here or
 	// on a later stream) until ResultAck names its lease. The node renews the
-	// leases while the stream lives.
+	// leases while the session lives: while the stream is open and, of a worker that
+	// sends heartbeats, while these come in time.
 	//
 	// After a cut the worker opens a new stream to any node with a higher
 	// `session_epoch`, lists its live leases in `Hello.live`, and sends the results
@@ -71,7 +72,8 @@ type WorkerServiceServer interface {
 	// whenever it has free slots. For each lease it answers Started when its
 	// handler begins and one Result when it ends, and repeats the Result (here or
 	// on a later stream) until ResultAck names its lease. The node renews the
-	// leases while the stream lives.
+	// leases while the session lives: while the stream is open and, of a worker that
+	// sends heartbeats, while these come in time.
 	//
 	// After a cut the worker opens a new stream to any node with a higher
 	// `session_epoch`, lists its live leases in `Hello.live`, and sends the results

@@ -16,6 +16,9 @@ import (
 // longest that a handler of the load runs, on a machine that is slow.
 const longest = 10 * time.Second
 
+// session is the default of --session-ttl.
+const session = 8 * time.Second
+
 // judge ends the history and lets package check speak. It fails on any finding, and
 // if the history is too thin to have shown one.
 func (w *witness) judge(ctx context.Context, _ url.Values) (string, error) {
@@ -55,7 +58,9 @@ func (w *witness) history(stored map[string]bool) check.History {
 	return check.History{
 		EndNS: time.Now().UnixNano(), Events: w.recorder.seen(), Promises: w.load.promises, Backoffs: w.load.backoffs,
 		Faults: slices.Concat(w.faults, w.pulse.seen()), Stored: stored,
-		Bounds: check.Bounds{Lag: calmLag, Settle: time.Second, LeaseTTL: w.lease, Longest: longest},
+		Bounds: check.Bounds{
+			Lag: calmLag, Settle: time.Second, LeaseTTL: w.lease, SessionTTL: min(session, 2*w.lease/3), Longest: longest,
+		},
 	}
 }
 
