@@ -25,11 +25,13 @@ func TestScriptClock(t *testing.T) {
 		real := rapid.Int64Range(1, 1<<41).Draw(t, "start")
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			real = max(1, real+rapid.OneOf(rapid.Int64Range(-2, 5), rapid.Int64Range(-100_000, 100_000)).Draw(t, "step"))
-			expect := int64(0)
-			if rapid.Bool().Draw(t, "expects") {
-				expect = max(1, real+rapid.Int64Range(-70_000, 1000).Draw(t, "expect"))
+			expect := rapid.SampledFrom([]int64{0, -1}).Draw(t, "expects nothing")
+			if rapid.IntRange(0, 2).Draw(t, "expects") > 0 {
+				from := rapid.SampledFrom([]int64{real, c.MS}).Draw(t, "of")
+				expect = max(2, from+rapid.OneOf(rapid.Int64Range(-3, 5), rapid.Int64Range(-70_000, 1000)).Draw(t, "expect"))
 			}
 			accept := rapid.Bool().Draw(t, "accept")
+			before := c
 			next, err := c.Advance(real, expect, accept)
 			args := []any{expect, map[bool]string{true: "1", false: "0"}[accept], real, 0}
 			got, evalErr := s.client.Eval(ctx, s.scripts.clock.source, []string{key, key + ":lanes"}, args...).Slice()
@@ -40,8 +42,8 @@ func TestScriptClock(t *testing.T) {
 				t.Fatalf("script answers %d, Go %v", code, err)
 			} else if code == 0 {
 				c = next
-				if got[1].(int64) != c.MS*1000 {
-					t.Fatalf("script says %d, Go %+v", got[1], c)
+				if us, lag := reply(got).clock(); us != c.MS*1000 || lag != c.LagMS(real) {
+					t.Fatalf("TIME %d, expected %d, before %+v: script says %d, lag %d, Go %+v, lag %d", real, expect, before, us, lag, c, c.LagMS(real))
 				}
 				want := fmt.Sprintf("%016d%016d%016d%016d1", c.MS, c.AnchorReal, c.AnchorClock, 0)
 				if stored := s.client.HGet(ctx, key, "c").Val(); stored != want {

@@ -339,4 +339,4 @@ for k = 1, worst > 0 and 2 or 0 do
 	end
 end
 local changed, holder = news(KEYS[5], KEYS[6], places)
-return {0, clock_us, table.concat(codes, '', 1, records), conflicts, changed, holder}
+return {0, clock_seen, table.concat(codes, '', 1, records), conflicts, changed, holder}
