@@ -32,6 +32,10 @@ type shardClock struct {
 	token  uint64    // greatest one met
 }
 
+// drift is one over how much slower the clock of this host may count than that of Redis: twice as
+// much as clocks are slewed by.
+const drift = 1000
+
 // bound is an answer that bounds the clock from above: it was read after the request
 // was sent, and goes no further from there than lease.Span.
 type bound struct {
@@ -41,7 +45,8 @@ type bound struct {
 
 // latest is the latest that the clock can show now, rounded up to the millisecond.
 func (b bound) latest(now time.Time) lease.Latest {
-	passed := (max(0, now.Sub(b.sent).Microseconds()) + 999) / 1000
+	passed := max(0, now.Sub(b.sent).Microseconds())
+	passed = (passed + passed/drift + 999) / 1000
 	ahead := min(passed, b.lagMS)
 	return lease.Latest{MS: (b.us+999)/1000 + passed + ahead, LagMS: b.lagMS - ahead}
 }
