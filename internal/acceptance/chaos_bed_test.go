@@ -44,6 +44,7 @@ type bed struct {
 	begun   time.Time
 	faults  []check.Fault
 	more    []check.Promise // of jobs that trials make
+	early   time.Duration   // see check.Bounds
 	deadly  bool            // runs are given up as workers die with them
 	current *figures        // of the trial under way
 	served  *service        // of the load's jobs
@@ -177,6 +178,7 @@ func (b *bed) busiest() string {
 func (b *bed) bounds() check.Bounds {
 	bounds := calmBounds()
 	_, bounds.LeaseTTL = chaosTTLs()
+	bounds.Early = b.early
 	return bounds
 }
 

@@ -24,6 +24,7 @@ const edited = 8
 type bedLoad struct {
 	*load
 	backoffs []check.Backoff
+	waits    []check.Wait
 	editor   *editor
 }
 
@@ -51,14 +52,15 @@ func (b *bed) registerLoad() *bedLoad {
 	first := time.Now().Add(2*time.Second + time.Duration(n)*time.Millisecond/2)
 	l := &bedLoad{load: &load{jobs: map[string]*fermatav1.Job{}}}
 	add := func(id string, interval time.Duration, phase float64, does behaviour) {
-		start := first.Add(time.Duration(phase * float64(interval))).Truncate(time.Millisecond)
+		start := first.Add(time.Duration(phase * float64(interval)))
 		j := newJob(does)
 		j.Schedule = every(interval, start)
 		l.jobs[id] = j
-		p := check.Promise{Job: id, AnchorMS: start.UnixMilli(), Every: interval, FromMS: start.UnixMilli()}
+		p := check.Promised(id, start, interval)
 		if does.Fail { // a backoff makes its own times
 			p = check.Promise{Job: id}
 			l.backoffs = append(l.backoffs, check.Backoff{Job: id, Every: interval, Jitter: 0.1})
+			l.waits = append(l.waits, check.Wait{Job: id, Least: 2 * interval * 9 / 10})
 		}
 		l.promises = append(l.promises, p)
 	}
@@ -121,9 +123,9 @@ func (e *editor) stop() {
 // promise begins a promise of a job from the moment it was acknowledged.
 func (e *editor) promise(id string, start time.Time, interval time.Duration, acknowledged time.Time) {
 	e.last[id] = len(e.promises)
-	e.promises = append(e.promises, check.Promise{
-		Job: id, AnchorMS: start.UnixMilli(), Every: interval, FromMS: max(start.UnixMilli(), acknowledged.UnixMilli()),
-	})
+	p := check.Promised(id, start, interval)
+	p.FromMS = max(p.FromMS, acknowledged.UnixMilli())
+	e.promises = append(e.promises, p)
 }
 
 func (e *editor) work(ctx context.Context) {

@@ -188,7 +188,7 @@ func (b *bed) finish() {
 	jobs := b.nodes[0].all()
 	h := check.History{
 		Promises: slices.Concat(b.load.promises, b.load.editor.promises, b.more), Silences: b.load.editor.silences,
-		Backoffs: b.load.backoffs, Faults: b.faults, Bounds: b.bounds(), Stored: stored(jobs),
+		Backoffs: b.load.backoffs, Waits: b.load.waits, Faults: b.faults, Bounds: b.bounds(), Stored: stored(jobs),
 	}
 	if b.deadly {
 		h.GivenUp = map[string]bool{}

@@ -99,7 +99,7 @@ func startCreatorsOf(t testing.TB, prefix string, nodes ...*schedulerNode) *crea
 // workers keep up.
 func (c *creators) create(ctx context.Context, n *schedulerNode, id string) {
 	const interval = 3 * time.Second
-	start := time.Now().Add(time.Second).Truncate(time.Millisecond)
+	start := time.Now().Add(time.Second)
 	j := newJob(behaviour{})
 	j.Schedule = every(interval, start)
 	for {
@@ -121,9 +121,9 @@ func (c *creators) create(ctx context.Context, n *schedulerNode, id string) {
 	}
 	c.mu.Lock()
 	// Times that passed before the acknowledgement were not promised.
-	c.promises = append(c.promises, check.Promise{
-		Job: id, AnchorMS: start.UnixMilli(), Every: interval, FromMS: max(start.UnixMilli(), time.Now().UnixMilli()),
-	})
+	p := check.Promised(id, start, interval)
+	p.FromMS = max(p.FromMS, time.Now().UnixMilli())
+	c.promises = append(c.promises, p)
 	c.mu.Unlock()
 	pause(50 * time.Millisecond)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // errDown is what fakes answer that are switched off.
@@ -303,6 +304,8 @@ func (s *fakeStore) Now(context.Context, int) (int64, error) {
 	}
 	return time.Now().UnixMilli(), nil
 }
+
+func (s *fakeStore) Latest(int) lease.Latest { return lease.Latest{MS: time.Now().UnixMilli()} }
 
 func (s *fakeStore) GetRecords(_ context.Context, _ int, records []string) ([]*job.Record, error) {
 	s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // group is what is on its way through the gates together: items are those that have
@@ -28,6 +29,7 @@ type item struct {
 	holder string
 	parent *job.State // of a child
 	nowMS  int64      // shard clock
+	latest lease.Latest
 	// arrive: the start has to be stored before delivery.
 	arrive bool
 	paced  bool // it had its turn in the recovery budget
@@ -80,7 +82,8 @@ func (a *Admission) clocks(ctx context.Context, g *group) {
 			a.broke(g, it, "clock", err)
 			return false
 		}
-		it.nowMS = it.Known.State.AtLeastDue(now)
+		it.nowMS, it.latest = it.Known.State.AtLeastDue(now), a.o.Store.Latest(it.Shard)
+		it.latest.MS = max(it.latest.MS, it.nowMS)
 		return true
 	})
 }

@@ -10,12 +10,15 @@ import (
 
 	"github.com/fermata-io/fermata/internal/cadence"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // Store is what admission needs of the store of records.
 type Store interface {
 	// Now is the clock of a shard, Unix milliseconds.
 	Now(ctx context.Context, shard int) (int64, error)
+	// Latest bounds from above what that clock shows.
+	Latest(shard int) lease.Latest
 	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
 }
 

@@ -47,7 +47,7 @@ func (a *Admission) pace(ctx context.Context, g *group) {
 			return true
 		}
 		a.hold(g, it, job.HoldBack{
-			Reason: job.HeldPace, Key: g.queue.Queue, Paced: true, UntilMS: it.nowMS + job.RoundUpMS(wait),
+			Reason: job.HeldPace, Key: g.queue.Queue, Paced: true, UntilMS: it.latest.After(job.RoundUpMS(wait)),
 		})
 		return false
 	})

@@ -90,7 +90,8 @@ func (r report) apply(c backoff.Circuit, nowMS int64) backoff.Circuit {
 		return c.Dropped(r.holder)
 	case r.failed:
 		seed := backoff.Seed(r.target, nowMS, 0)
-		return c.Failed(nowMS, r.holder, r.by, r.reason, r.retryAfter, backoff.DefaultCircuit(), seed)
+		// The clock was read after the handler had returned, and is rounded down.
+		return c.Failed(nowMS+1, r.holder, r.by, r.reason, r.retryAfter, backoff.DefaultCircuit(), seed)
 	}
 	return c.Succeeded(nowMS, r.holder)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // swapTries bounds how often a circuit is decided on anew because another node
@@ -100,7 +101,7 @@ func (a *Admission) change(ctx context.Context, changes []change) {
 				continue
 			}
 			before := a.parse(c.name, r.Text)
-			after := c.next(before, r.NowMS)
+			after := stretched(before, c.next(before, r.NowMS), r)
 			text := after.Encode()
 			if text == r.Text {
 				a.saw(c.name, text)
@@ -178,7 +179,7 @@ func (a *Admission) targets(ctx context.Context, g *group) {
 			}
 			return true
 		}
-		until := it.nowMS + max(0, v.UntilMS-answer.nowMS)
+		until := it.latest.After(max(0, v.UntilMS-answer.nowMS))
 		if answer.circuit.Probe != "" {
 			until = min(until, it.pollMS(it.heldSince(job.HeldTarget, it.Known.Definition.Target), pollTarget)) // the probe may be done long before
 		}
@@ -187,6 +188,19 @@ func (a *Admission) targets(ctx context.Context, g *group) {
 		})
 		return false
 	})
+}
+
+// stretched is a circuit whose new instants do not come early if the clock they were reckoned
+// from runs ahead of passing time.
+func stretched(before, after backoff.Circuit, r job.CellReply) backoff.Circuit {
+	stretch := func(old int64, new *int64) {
+		if *new > max(old, r.NowMS) {
+			*new = lease.Latest{MS: r.NowMS, LagMS: r.LagMS}.After(*new - r.NowMS)
+		}
+	}
+	stretch(before.OpenUntilMS, &after.OpenUntilMS)
+	stretch(before.ProbeUntilMS, &after.ProbeUntilMS)
+	return after
 }
 
 // answered is how a change of a circuit ended.

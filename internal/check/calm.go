@@ -28,6 +28,34 @@ type Backoff struct {
 	Jitter float64
 }
 
+// Wait is promised of a job whose attempts fail: the next one, of the same run or of the next,
+// starts no earlier than Least after the handler that failed has returned.
+type Wait struct {
+	Job   string
+	Least time.Duration
+}
+
+// wait looks for starts that come too soon after a failure. A result that a fault may have kept from
+// being stored begins no wait.
+func (h *History) wait(w Wait, line *timeline, r *Report) {
+	if line == nil {
+		return
+	}
+	for i, before := range line.executions {
+		if before.outcome != Failed || h.explained(before) || i+1 == len(line.executions) {
+			continue
+		}
+		e := line.executions[i+1]
+		if strings.HasPrefix(path.Base(e.Run), "m-") {
+			continue
+		}
+		if waited := time.Duration(e.AtNS - before.end); waited < w.Least {
+			r.find(Hasty, w.Job, "%s started %v after the failure at %s, which has to be %v", e.Run, waited, clock(before.end), w.Least)
+		}
+		r.Waited++
+	}
+}
+
 // silence looks for runs that nobody asked for. What was leased just before may
 // still be on its way to its handler, for as long as faults hold it there.
 func (h *History) silence(s Silence, line *timeline, r *Report) {

@@ -29,6 +29,10 @@ func TestSilencesAndBackoffs(t *testing.T) {
 		s.h.Backoffs = []Backoff{{Job: "a", Every: time.Second, Jitter: 0.1}}
 		return s
 	}
+	waits := func(s *script, least time.Duration) *script {
+		s.h.Waits = []Wait{{Job: "a", Least: least}}
+		return s
+	}
 	silent := func(s *script, from, to int64) *script {
 		silence := Silence{Job: "a", FromNS: at(from)}
 		if to != 0 {
@@ -49,6 +53,14 @@ func TestSilencesAndBackoffs(t *testing.T) {
 		{"success resets it", backedOff(failing(unscheduled(), 2, 4, 8).
 			add(call{nominal: 30_000}).add(call{nominal: 31_000, outcome: Failed}).add(call{nominal: 33_100, outcome: Failed})), nil},
 		{"a job that never ran", backedOff(newScript()), []Kind{Lost}},
+
+		{"waits are kept", waits(failing(unscheduled(), 2, 2, 2), 2000*time.Millisecond), nil},
+		{"a wait is a nanosecond short", waits(failing(unscheduled(), 2, 2, 2), 2020*time.Millisecond+1), []Kind{Hasty, Hasty, Hasty}},
+		{"attempts of one run wait", waits(unscheduled().add(call{nominal: 1000, outcome: Failed}).
+			add(call{nominal: 1000, start: 1570, attempt: 2, outcome: Failed}).
+			add(call{nominal: 1000, start: 2119, attempt: 3}), 500*time.Millisecond), []Kind{Hasty}},
+		{"a result that a fault held begins no wait", waits(failing(unscheduled(), 2, 2), 3*time.Second).fault(stopped(0, 2500)), nil},
+		{"who was asked for by hand need not wait", waits(failing(unscheduled(), 2), time.Hour).byHand(), nil},
 
 		{"nothing while it is paused", silent(unscheduled().calm(0, 3000).calm(8000, 9000), 3500, 8000), nil},
 		{"a run on its way when it was paused", silent(unscheduled().calm(0, 3000).add(call{nominal: 4000}), 3900, 0), nil},
@@ -119,4 +131,15 @@ func TestBackoffAfterAHeldResult(t *testing.T) {
 			t.Errorf("held %v: %v", held, findings)
 		}
 	}
+}
+
+// byHand makes the last run a manual one.
+func (s *script) byHand() *script {
+	last := s.h.Events[len(s.h.Events)-1].Run
+	for i := range s.h.Events {
+		if s.h.Events[i].Run == last {
+			s.h.Events[i].Run = "a/m-1"
+		}
+	}
+	return s
 }

@@ -23,6 +23,9 @@ func Check(h History) Report {
 	for _, b := range h.Backoffs {
 		h.backoff(b, jobs[b.Job], &r)
 	}
+	for _, w := range h.Waits {
+		h.wait(w, jobs[w.Job], &r)
+	}
 	for _, s := range h.Shared {
 		h.shared(s, jobs, &r)
 	}
@@ -78,12 +81,8 @@ func (h *History) fences(line *timeline, r *Report) {
 	}
 }
 
-// rounding is the millisecond that due times are rounded to, in ns: so much before them a
-// start is not early.
-const rounding = int64(time.Millisecond)
-
 func (h *History) early(e *execution, r *Report) {
-	if ahead := e.DueMS*1e6 - e.AtNS; ahead > rounding {
+	if ahead := e.DueMS*1e6 - e.AtNS; ahead > int64(h.Bounds.Early) {
 		r.find(Early, e.Job, "%s started on %s %v before it was due", e.Run, e.Worker, time.Duration(ahead))
 	}
 	if e.NominalMS > e.DueMS {

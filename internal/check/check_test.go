@@ -34,6 +34,7 @@ type call struct {
 	attempt       int
 	worker        string
 	outcome       string
+	ahead         int64 // ns that it starts before start
 }
 
 func (s *script) add(c call) *script {
@@ -59,7 +60,7 @@ func (s *script) add(c call) *script {
 		c.outcome = OK
 	}
 	e := Event{
-		AtNS: at(c.start), Kind: Start, Worker: c.worker, Job: "a", Run: fmt.Sprintf("a/%d", c.nominal),
+		AtNS: at(c.start) - c.ahead, Kind: Start, Worker: c.worker, Job: "a", Run: fmt.Sprintf("a/%d", c.nominal),
 		Attempt: c.attempt, Token: c.token, NominalMS: second*1000 + c.nominal, DueMS: second*1000 + c.due,
 	}
 	s.h.Events = append(s.h.Events, e)
@@ -79,6 +80,12 @@ func (s *script) calm(from, to int64) *script {
 	for ms := from; ms <= to; ms += 1000 {
 		s.add(call{nominal: ms})
 	}
+	return s
+}
+
+// given has the times of the job given so many ns from the millisecond that they are rounded to.
+func (s *script) given(ns int64) *script {
+	s.h.Promises[0].GivenNS = at(0) + ns
 	return s
 }
 
@@ -135,6 +142,16 @@ func TestFindings(t *testing.T) {
 			[]Kind{Late}},
 		{"starts before it is due", newScript().calm(0, 3000).add(call{nominal: 4000, start: 3990}).calm(5000, 9000),
 			[]Kind{Early, Missed}},
+		{"starts a nanosecond before it is due", newScript().calm(0, 3000).add(call{nominal: 4000, start: 4000, ahead: 1}).calm(5000, 9000),
+			[]Kind{Early, Missed}},
+		{"starts the nanosecond it is due", newScript().calm(0, 3000).add(call{nominal: 4000, start: 4000}).calm(5000, 9000), nil},
+		{"times given between two milliseconds", newScript().given(-999_999).calm(0, 9000), nil},
+		{"starts as soon as its time was given, which is before it is due", newScript().given(-400_000).calm(0, 3000).
+			add(call{nominal: 4000, start: 4000, ahead: 400_000}).calm(5000, 9000), []Kind{Early}},
+		{"starts a nanosecond before the time given", newScript().given(-400_000).calm(0, 3000).
+			add(call{nominal: 4000, start: 4000, ahead: 400_001}).calm(5000, 9000), []Kind{Early, Missed}},
+		{"nominal times cut off to the millisecond before the time given", newScript().given(-400_000).calm(0, 3000).
+			add(call{nominal: 3999, due: 3999, start: 4020}).calm(5000, 9000), []Kind{Early}},
 		{"due before its nominal time", newScript().calm(0, 3000).add(call{nominal: 4000, due: 3990, start: 4001}).calm(5000, 9000),
 			[]Kind{Early}},
 
@@ -296,16 +313,16 @@ func TestEditMovesThePromise(t *testing.T) {
 // TestCrossCheckDistrustsLabels: runs that are labelled well but started
 // elsewhere cannot cover windows without a start.
 func TestCrossCheckDistrustsLabels(t *testing.T) {
-	const s = 1000 * rounding
-	windows := []window{{0, 10 * s}, {5 * s, 30 * s}, {6 * s, 9 * s}, {40 * s, 50 * s}}
+	const s = int64(time.Second)
+	windows := []window{{0, 10 * s, 0}, {5 * s, 30 * s, 5 * s}, {6 * s, 9 * s, 6 * s}, {40 * s, 50 * s, 40*s - 5}}
 	for _, tt := range []struct {
 		starts []int64
 		want   []window
 	}{
 		{[]int64{1 * s, 7 * s, 8 * s, 45 * s}, nil},
 		{[]int64{7 * s, 8 * s, 9 * s, 41 * s}, nil},
-		{[]int64{7 * s, 8 * s, 9 * s, 40*s - rounding}, nil},
-		{[]int64{7 * s, 8 * s, 9 * s, 40*s - rounding - 1}, windows[3:]},
+		{[]int64{7 * s, 8 * s, 9 * s, 40*s - 5}, nil},
+		{[]int64{7 * s, 8 * s, 9 * s, 40*s - 6}, windows[3:]},
 		{[]int64{7 * s, 7 * s, 31 * s, 41 * s}, windows[1:2]},
 		{[]int64{20 * s}, []window{windows[2], windows[0], windows[3]}},
 		{nil, windows},
@@ -314,7 +331,7 @@ func TestCrossCheckDistrustsLabels(t *testing.T) {
 		for _, s := range tt.starts {
 			runs = append(runs, coverage{start: s})
 		}
-		got := unmatched(windows, runs)
+		got := unmatched(windows, runs, 0)
 		same := len(got) == len(tt.want)
 		for _, w := range tt.want {
 			same = same && slices.Contains(got, w)

@@ -21,8 +21,8 @@
 //  4. TokenOrder: a token was seen twice, or did not grow from one execution of a
 //     job to the next. Of workers without heartbeats a fault explains a late starter.
 //     Expired: a handler began when its lease had ended, by its token's time.
-//  5. Early: a handler started before its due time, or a due time lies before
-//     its nominal time.
+//  5. Early: a handler started before its due time or, to the nanosecond, before the time that
+//     was given for its run; or a due time lies before its nominal time, or that before the one given.
 //  6. Repeat: a run was executed again although its last execution did not fail
 //     and no fault touched its worker. Attempt: attempts were counted wrongly, for
 //     instance a lost worker used one up.
@@ -32,6 +32,8 @@
 //     though no run had succeeded.
 //  10. Uncalled: a run that nobody asked for started after a client was told that
 //     the job is paused, or deleted.
+//  11. Hasty: an attempt started sooner after a failed one of its job had returned than that has
+//     to wait ([Wait]).
 //
 // All times are Unix nanoseconds of one host's clock, which Redis shares with the
 // workers in tests.

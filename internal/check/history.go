@@ -61,8 +61,11 @@ func ParseEvents(lines []byte) ([]Event, error) {
 // history). Every 0 promises no times, only that the job is known. An edit of a
 // schedule ends one promise and begins another.
 type Promise struct {
-	Job             string
-	AnchorMS        int64
+	Job      string
+	AnchorMS int64
+	// GivenNS is the time that was given for AnchorMS, which is that rounded up to the
+	// millisecond; 0: they are the same. No run starts before its time as it was given.
+	GivenNS         int64
 	Every           time.Duration
 	FromMS, UntilMS int64
 	// Edited: an edit of a job began it. A run of the schedule before it, which a
@@ -70,6 +73,20 @@ type Promise struct {
 	Edited bool
 	// Unsure: the registration was never acknowledged. The job may run, or not exist.
 	Unsure bool
+}
+
+// Promised is what is promised of a job that was given this start, to the nanosecond.
+func Promised(job string, start time.Time, every time.Duration) Promise {
+	ms := (start.UnixNano() + int64(time.Millisecond) - 1) / int64(time.Millisecond)
+	return Promise{Job: job, AnchorMS: ms, GivenNS: start.UnixNano(), Every: every, FromMS: ms}
+}
+
+// ahead is by how much its times were given before the millisecond that they are rounded to.
+func (p *Promise) ahead() int64 {
+	if p.GivenNS == 0 {
+		return 0
+	}
+	return p.AnchorMS*1e6 - p.GivenNS
 }
 
 // Fault is something that a test did to the cluster.
@@ -103,6 +120,9 @@ type Bounds struct {
 	SessionTTL time.Duration
 	// Longest that a handler runs.
 	Longest time.Duration
+	// Early is how much too early a start is not held against the cluster: for a test that
+	// has its clocks go at a wrong rate.
+	Early time.Duration
 }
 
 // History is everything that [Check] judges.
@@ -110,6 +130,7 @@ type History struct {
 	Promises []Promise
 	Silences []Silence
 	Backoffs []Backoff
+	Waits    []Wait
 	Shared   []Shared
 	Events   []Event
 	Faults   []Fault
@@ -141,6 +162,7 @@ const (
 	Stray      Kind = "stray"
 	Shrunk     Kind = "shrunk"
 	Uncalled   Kind = "uncalled"
+	Hasty      Kind = "hasty"
 )
 
 // Finding is one violation.
@@ -162,6 +184,7 @@ type Report struct {
 	Excused    int // nominal times that passed while an earlier run was late or live
 	Repeats    int // executions of a run beyond its first
 	Waits      int // waits after failed runs of jobs with a Backoff
+	Waited     int // waits after failed attempts of jobs with a Wait
 	Held       int // executions that held a Shared lock
 	// Lags of the first executions of the runs, in order of start.
 	Lags []Lag

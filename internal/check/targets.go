@@ -8,7 +8,8 @@ import (
 )
 
 // window is a nominal time with the interval its run must start in, the grace included.
-type window struct{ from, until int64 }
+// given is the time that was given for it.
+type window struct{ from, until, given int64 }
 
 // promise looks for the run of each nominal time of one schedule.
 func (h *History) promise(p Promise, line *timeline, r *Report) {
@@ -22,6 +23,7 @@ func (h *History) promise(p Promise, line *timeline, r *Report) {
 		return
 	}
 	covered := cover(line)
+	h.tooEarly(targets, covered, p.Job, r)
 	var windows []window
 	var reported []int64
 	held := int64(math.MinInt64) // until when earlier runs excuse
@@ -54,9 +56,28 @@ func (h *History) promise(p Promise, line *timeline, r *Report) {
 		r.Targets++
 		windows = append(windows, w)
 	}
-	for _, w := range unmatched(windows, covered) {
+	for _, w := range unmatched(windows, covered, int64(h.Bounds.Early)) {
 		if !slices.Contains(reported, w.from) {
 			r.find(Missed, p.Job, "no start of any run is left for %s, which had until %s", clock(w.from), clock(w.until))
+		}
+	}
+}
+
+// tooEarly looks for runs whose nominal time, or start, lies before the time that was given,
+// though they began when they were due.
+func (h *History) tooEarly(targets []window, covered []coverage, job string, r *Report) {
+	for _, w := range targets {
+		least := w.from - int64(time.Millisecond)
+		if w.given == w.from {
+			least = w.from
+		}
+		for _, c := range covered {
+			if c.nominal > w.from || c.nominal < least || c.start+int64(h.Bounds.Early) < c.due {
+				continue
+			}
+			if first := min(c.nominal, c.start+int64(h.Bounds.Early)); first < w.given {
+				r.find(Early, job, "the run of %s is %v before the time that was given", clock(c.nominal), time.Duration(w.given-first))
+			}
 		}
 	}
 }
@@ -88,7 +109,7 @@ func (h *History) targets(p Promise) []window {
 	}
 	var all []window
 	for ms := first; ms < until; ms += every {
-		w := window{ms * 1e6, h.by(ms*1e6, h.Bounds.Lag)}
+		w := window{ms * 1e6, h.by(ms*1e6, h.Bounds.Lag), ms*1e6 - p.ahead()}
 		if w.from > h.EndNS {
 			break
 		}
@@ -126,7 +147,7 @@ func cover(line *timeline) []coverage {
 
 // unmatched gives each start to the open window with the earliest deadline, which
 // is exact for points in intervals, and returns the windows that got none.
-func unmatched(windows []window, runs []coverage) []window {
+func unmatched(windows []window, runs []coverage, early int64) []window {
 	starts := make([]int64, len(runs))
 	for i, c := range runs {
 		starts[i] = c.start
@@ -145,7 +166,7 @@ func unmatched(windows []window, runs []coverage) []window {
 		})
 	}
 	for _, s := range starts {
-		for next < len(windows) && windows[next].from <= s+rounding {
+		for next < len(windows) && windows[next].given <= s+early {
 			open = append(open, windows[next])
 			next++
 		}

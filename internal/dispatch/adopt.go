@@ -45,7 +45,7 @@ func (d *Dispatcher) adoptKnown(s *Session, a *attempt, now time.Time, fx *effec
 			// The word of its start was lost with the stream. It may have
 			// started as late as now, which is what its timeout counts from.
 			nowMS := a.nowMS(nil)
-			a.start(now, nowMS, d.o.margin())
+			a.start(now, nowMS, d.o.Store.Latest(a.shard), d.o.margin())
 			a.startedMS = min(nowMS, a.leasedMS())
 			fx.notices = d.appendStart(fx.notices, a)
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // attempt is what this node knows of one lease. All fields are guarded by the
@@ -102,15 +103,16 @@ func (a *attempt) next() time.Time {
 	return at
 }
 
-// start notes that the handler began at nowMS of the shard's clock.
-func (a *attempt) start(now time.Time, nowMS int64, margin time.Duration) {
+// start notes that the handler began at nowMS of the shard's clock, which shows latest at most.
+func (a *attempt) start(now time.Time, nowMS int64, latest lease.Latest, margin time.Duration) {
 	a.started, a.startedMS = true, nowMS
 	if a.rec == nil {
 		return
 	}
 	if d := a.rec.Definition; d.Timeout > 0 {
 		a.deadline = now.Add(d.Timeout + d.TimeoutGrace)
-		a.hardStop = nowMS + (d.Timeout + d.TimeoutGrace + margin).Milliseconds()
+		latest.MS = max(latest.MS, nowMS)
+		a.hardStop = latest.After((d.Timeout + d.TimeoutGrace + margin).Milliseconds())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/lease"
 	"github.com/fermata-io/fermata/internal/minheap"
 )
 
@@ -43,6 +44,12 @@ func (s *fakeStore) Now(context.Context, int) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Add(s.clockSkew).UnixMilli(), s.fail
+}
+
+func (s *fakeStore) Latest(int) lease.Latest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return lease.Latest{MS: time.Now().Add(s.clockSkew).UnixMilli()}
 }
 
 func (s *fakeStore) GetRecords(_ context.Context, _ int, records []string) ([]*job.Record, error) {

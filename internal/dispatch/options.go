@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // Defaults and limits of [Options].
@@ -27,6 +28,8 @@ type Store interface {
 	// Now is the shard's clock in Unix milliseconds; it asks Redis only if it
 	// has not heard from it for a while.
 	Now(ctx context.Context, shard int) (int64, error)
+	// Latest bounds from above what that clock shows.
+	Latest(shard int) lease.Latest
 	ShardOf(job.Key) int
 }
 

@@ -20,7 +20,7 @@ func (s *Session) Started(leaseIDs []string) {
 		if a == nil || a.session != s || a.started || a.over || a.pending != nil {
 			continue
 		}
-		a.start(now, a.nowMS(clocks), d.o.margin())
+		a.start(now, a.nowMS(clocks), d.o.Store.Latest(a.shard), d.o.margin())
 		fx.notices = d.appendStart(fx.notices, a)
 		renew := a.until.Add(d.o.margin() - d.o.LeaseTTL + d.o.renewEvery())
 		if mark := now.Add(d.o.AckAfter); mark.Before(renew) {

@@ -48,7 +48,7 @@ func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Eve
 	}
 	c := &Compiled{Definition: d}
 	pair := Pair{Child: Decision{State: withRun(parent, child)}}
-	t := pair.Child.begin(c, now)
+	t := pair.Child.begin(c, At(now))
 	t.child, t.self = true, child.Children
 	answer := Applied
 	switch ev := ev.(type) {
@@ -74,7 +74,7 @@ func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Eve
 	t.decision(Applied)
 
 	pair.Parent.State = withRun(*t.State, parent)
-	p := pair.Parent.begin(c, now)
+	p := pair.Parent.begin(c, At(now))
 	p.ended, p.notices = t.ended, t.notices
 	p.dropChild(child.Children)
 	if p.Deleting && !p.Live() {

@@ -21,7 +21,7 @@ func (t *transition) settle(ev Settle) Answer {
 	if !t.child || ev.StartedMS > t.LastStarted { // another may have begun since
 		t.LastStarted = ev.StartedMS
 	}
-	t.LastFinished, t.LastOutcome = t.now, ev.Outcome
+	t.LastFinished, t.LastOutcome = t.latest.MS, ev.Outcome
 	t.LastError = ""
 	if ev.Outcome != OutcomeSucceeded {
 		t.LastError = Clip(ev.Error, MaxError)
@@ -59,7 +59,7 @@ func (t *transition) failed(ev Settle, run Run, attempt uint32) {
 		kind = AttemptTimedOut
 		t.TimedOut++
 	}
-	due, source, again := t.c.retry(t.State, attempt, t.now, ev, t.child)
+	due, source, again := t.c.retry(t.State, attempt, Reading{t.now, t.latest}, ev, t.child)
 	notice := Notice{Kind: kind, Attempt: attempt, Error: t.LastError, Worker: ev.Worker, StartedMS: ev.StartedMS}
 	if again {
 		notice.DueMS = due
@@ -173,7 +173,7 @@ func (t *transition) lose(ev Lose) Answer {
 		return t.unchanged(answer, t.before())
 	}
 	t.Lost++
-	t.LastOutcome, t.LastFinished = OutcomeLost, t.now
+	t.LastOutcome, t.LastFinished = OutcomeLost, t.latest.MS
 	t.noteLoss(ev.Token)
 	if t.Acked {
 		t.Losses++
@@ -208,7 +208,7 @@ func (t *transition) standApart() {
 		return
 	}
 	draw := backoff.SeedOf(int64(t.Losses), int64(t.Unacked), t.c.Namespace, "/", t.c.ID, "@", t.RunID())
-	t.hold(HoldBack{Reason: HeldPace, UntilMS: t.now + int64(draw%uint64(lease.Apart.Milliseconds()))})
+	t.hold(HoldBack{Reason: HeldPace, UntilMS: t.latest.After(int64(draw % uint64(lease.Apart.Milliseconds())))})
 }
 
 // giveBack returns an attempt that never started. One of which it is stored that it did is
@@ -287,7 +287,7 @@ func (t *transition) before() State {
 func (t *transition) run(ev Settle, attempts uint32) Run {
 	return Run{
 		ID: t.RunID(), Trigger: t.Trigger, ManualID: t.ManualID, NominalMS: t.Nominal, DueMS: t.Due,
-		StartedMS: ev.StartedMS, FinishedMS: t.now, Attempts: attempts, Losses: t.Losses,
+		StartedMS: ev.StartedMS, FinishedMS: t.latest.MS, Attempts: attempts, Losses: t.Losses,
 		Output: clipBytes(ev.Output, MaxOutput), Worker: ev.Worker, Caller: t.State.callerTrace(),
 	}
 }

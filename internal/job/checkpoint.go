@@ -124,7 +124,7 @@ func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, 
 // which is the only way in which a checkpoint keeps it.
 func setManualAside(c *Compiled, s State, now int64) Decision {
 	d := Decision{State: s}
-	t := d.begin(c, now)
+	t := d.begin(c, At(now))
 	if t.freeSlot() >= 0 {
 		t.spawnManual(t.Pending, t.PendingMode)
 	}

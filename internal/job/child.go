@@ -126,11 +126,17 @@ func withRun(s, run State) State {
 // DecideChild moves a child record and its parent. Redrive is decided on a dead
 // letter, every other event on the record of a run.
 func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
+	return DecideChildBy(c, parent, child, ev, At(now))
+}
+
+// DecideChildBy is [DecideChild] by a clock that is not known exactly.
+func DecideChildBy(c *Compiled, parent, child State, ev Event, clock Reading) Pair {
+	now := clock.NowMS
 	if _, ok := ev.(Redrive); ok {
 		return redriveLetter(c, parent, child, now)
 	}
 	d := Decision{State: withRun(parent, child)}
-	t := d.begin(c, now)
+	t := d.begin(c, clock)
 	t.child, t.self = true, child.Children
 	failures := t.Failures
 	switch ev := ev.(type) {
@@ -154,7 +160,7 @@ func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
 	pair.Child.State = run
 	pair.Child.Ended, pair.Child.DeadLetter, pair.Child.Notices = nil, false, nil
 
-	p := pair.Parent.begin(c, now)
+	p := pair.Parent.begin(c, clock)
 	p.ranks = parent.Ranks()
 	p.ended, p.dead, p.slot, p.notices = d.Ended, d.DeadLetter, d.DeadSlot, d.Notices
 	var hint time.Duration
@@ -265,7 +271,7 @@ func redriveLetter(c *Compiled, parent, letter State, now int64) Pair {
 		return Pair{Child: Decision{Answer: a, State: letter}, Parent: Decision{Answer: a, State: parent}}
 	}
 	pair := Pair{Parent: Decision{State: parent}}
-	t := pair.Parent.begin(c, now)
+	t := pair.Parent.begin(c, At(now))
 	switch {
 	case letter.Region != RegionDead || letter.Children != 0: // a run that is no letter
 		return refuse(NotDead)

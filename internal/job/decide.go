@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // New is the first state of a job and what to tell about it.
@@ -16,7 +17,7 @@ func New(c *Compiled, now int64) Decision {
 // NewInto is [New] in memory of the caller's, see [DecideInto]. The notices are new.
 func NewInto(d *Decision, c *Compiled, now int64) {
 	*d = Decision{State: State{Revision: firstRevision(c.Definition), Lane: c.Lane(), Generation: c.Generation}}
-	t := transition{State: &d.State, into: d, c: c, now: now}
+	t := transition{State: &d.State, into: d, c: c, now: now, latest: lease.Latest{MS: now}}
 	t.planNext(passed{}, "")
 	t.notice(Notice{Kind: JobCreated, DueMS: t.Due})
 	t.decision(Applied)
@@ -42,16 +43,33 @@ func Decide(c *Compiled, s State, ev Event, now int64) Decision {
 // DecideInto is [Decide] in memory of the caller's, that of earlier notices included: a
 // decision is large, and who makes many uses it again.
 func DecideInto(d *Decision, c *Compiled, s *State, ev Event, now int64) {
+	DecideBy(d, c, s, ev, At(now))
+}
+
+// DecideBy is [DecideInto] by a clock that is not known exactly.
+func DecideBy(d *Decision, c *Compiled, s *State, ev Event, clock Reading) {
 	*d = Decision{State: *s, Notices: d.Notices[:0]}
-	t := d.begin(c, now)
+	t := d.begin(c, clock)
 	t.take(ev)
 }
 
+// Reading is what the maker of a decision knows of the shard's clock. Between the two instants
+// lie the trips of answers: what is due is told by the earlier one, and waits count from
+// the later one, so that none is shorter than it should be.
+type Reading struct {
+	NowMS  int64        // it shows this at least
+	Latest lease.Latest // it shows this at most
+}
+
+// At is the reading of a clock that is known exactly.
+func At(nowMS int64) Reading { return Reading{NowMS: nowMS, Latest: lease.Latest{MS: nowMS}} }
+
 // begin makes the transition of the decision's state.
-func (d *Decision) begin(c *Compiled, now int64) transition {
+func (d *Decision) begin(c *Compiled, clock Reading) transition {
 	s := &d.State
 	s.Recent, s.Backfills = slices.Clone(s.Recent), slices.Clone(s.Backfills)
-	t := transition{State: s, into: d, c: c, now: s.AtLeastDue(now), ranks: s.Ranks(), notices: d.Notices}
+	t := transition{State: s, into: d, c: c, now: s.AtLeastDue(clock.NowMS), latest: clock.Latest, ranks: s.Ranks(), notices: d.Notices}
+	t.latest.MS = max(t.latest.MS, t.now)
 	t.lookLate()
 	t.Revision++
 	return t
@@ -110,7 +128,8 @@ type transition struct {
 	into    *Decision
 	c       *Compiled
 	now     int64
-	ranks   Ranks // before the decision
+	latest  lease.Latest // waits count from it
+	ranks   Ranks        // before the decision
 	lag     lagBefore
 	deleted bool
 	ended   *Run

@@ -52,7 +52,7 @@ func (t *transition) forgiveLoss(ev ForgiveLoss) Answer {
 func (t *transition) loseUncounted(token uint64) Answer {
 	t.noteLoss(token)
 	t.Lost++
-	t.LastOutcome, t.LastFinished = OutcomeLost, t.now
+	t.LastOutcome, t.LastFinished = OutcomeLost, t.latest.MS
 	t.notice(Notice{Kind: AttemptLost, Attempt: t.Attempt + 1, Count: int64(t.Losses)})
 	if t.Cancel || t.Deleting {
 		run := t.run(Settle{Token: token}, t.Attempt)

@@ -26,17 +26,17 @@ func (c *Compiled) clampHint(wish, longest time.Duration) time.Duration {
 // hinted is the due time that an operator's or planner's hint in force asks for,
 // counted from passed.since and within the job's bounds. A run that a hint holds
 // back is due when the hint expires at the latest.
-func (c *Compiled) hinted(s *State, now, since int64) (due int64, ok bool) {
+func (c *Compiled) hinted(s *State, now int64, p passed) (due int64, ok bool) {
 	h := s.Hint
 	if h.Source <= HintWorker || now >= h.UntilMS {
 		return 0, false
 	}
 	wish := time.Duration(h.IntervalMS) * time.Millisecond
 	if h.AtMS != 0 {
-		since = min(since, h.AtMS)
-		wish = time.Duration(h.AtMS-since) * time.Millisecond
+		p.since, p.lag = min(p.since, h.AtMS), 0 // an instant of the clock is no wait
+		wish = time.Duration(h.AtMS-p.since) * time.Millisecond
 	}
-	return max(now, min(addMS(since, c.clampHint(wish, MaxHint)), h.UntilMS)), true
+	return max(now, min(p.after(c.clampHint(wish, MaxHint)), h.UntilMS)), true
 }
 
 // setHint takes a hint of an operator or planner, or clears the one there is.

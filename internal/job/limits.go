@@ -154,6 +154,7 @@ type CellReply struct {
 	Text    string
 	Swapped bool
 	NowMS   int64
+	LagMS   int64 // see [lease.Latest]
 	Err     error
 }
 

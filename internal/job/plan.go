@@ -22,8 +22,9 @@ type passed struct {
 	covered bool
 	// asked: the run that ended was asked for by somebody.
 	asked bool
-	// since is what a delay, or the interval of a hint, counts from; 0 is now.
-	since int64
+	// since is what a delay, or the interval of a hint, counts from; 0 is now, as late as
+	// that may be. lag is how far the clock may run ahead of passing time.
+	since, lag int64
 	// drop leaves out everything that passed.
 	drop bool
 	// resumed: what was missed is caught up with on request.
@@ -56,7 +57,7 @@ func (c *Compiled) next(s *State, now int64, p passed) occurrence {
 			return occurrence{}
 		}
 		at := schedule.RoundUp(c.Schedule.At).UnixMilli()
-		if due, ok := c.hinted(s, now, p.since); ok {
+		if due, ok := c.hinted(s, now, p); ok {
 			return occurrence{nominal: min(at, due), due: due, source: DelayHint, clean: true, ok: true}
 		}
 		return c.jittered(at, true)
@@ -64,17 +65,17 @@ func (c *Compiled) next(s *State, now int64, p passed) occurrence {
 	if limit := c.Schedule.MaxRuns; limit > 0 && s.Fired >= uint32(limit) {
 		return occurrence{clean: true}
 	}
-	if due, ok := c.hinted(s, now, p.since); ok {
+	if due, ok := c.hinted(s, now, p); ok {
 		return c.dueAt(s, due)
 	}
 	delay, source := c.delay(s, p.hint)
 	switch {
 	case c.fixedDelay() && s.LastNominal != 0:
-		return c.afterDelay(now, p.since, delay, source)
-	case source == DelaySchedule || addMS(p.since, delay) <= now: // the backoff is over
+		return c.afterDelay(now, p, delay, source)
+	case source == DelaySchedule || p.after(delay) <= now: // the backoff is over
 		return c.onTime(s, now, p)
 	}
-	return c.heldBack(s, now, p.since, delay, source)
+	return c.heldBack(s, now, p, delay, source)
 }
 
 // fixedDelay tells whether intervals count from the end of a run.
@@ -120,13 +121,13 @@ func (c *Compiled) jittered(nominal int64, clean bool) occurrence {
 }
 
 // heldBack plans a run that backoff, or a worker's hint, holds back.
-func (c *Compiled) heldBack(s *State, now, since int64, delay time.Duration, source DelaySource) occurrence {
-	nominal, ok := c.nominalAfter(max(since, s.LastNominal))
+func (c *Compiled) heldBack(s *State, now int64, p passed, delay time.Duration, source DelaySource) occurrence {
+	nominal, ok := c.nominalAfter(max(p.since, s.LastNominal))
 	if !ok {
 		return occurrence{}
 	}
 	o := occurrence{nominal: nominal, due: nominal, ok: true}
-	until := max(now, addMS(since, delay))
+	until := max(now, p.after(delay))
 	if c.Schedule.Kind == schedule.KindCron {
 		if until > nominal {
 			if o.nominal, o.ok = c.nominalAfter(until - 1); !o.ok {
@@ -144,11 +145,11 @@ func (c *Compiled) heldBack(s *State, now, since int64, delay time.Duration, sou
 }
 
 // afterDelay plans the next run of a fixed-delay schedule.
-func (c *Compiled) afterDelay(now, since int64, delay time.Duration, source DelaySource) occurrence {
+func (c *Compiled) afterDelay(now int64, p passed, delay time.Duration, source DelaySource) occurrence {
 	if source == DelaySchedule {
 		delay = c.Schedule.Every
 	}
-	due := max(now, addMS(since, delay))
+	due := max(now, p.after(delay))
 	if until, excluded := c.schedule.Excluded(time.UnixMilli(due)); excluded {
 		due = until.UnixMilli()
 	}
@@ -190,8 +191,8 @@ func (c *Compiled) delay(s *State, hint time.Duration) (time.Duration, DelaySour
 // retry plans the next attempt of the run after its k-th attempt has failed.
 // A retry of a recurring job never reaches the next nominal time, unless the run
 // goes on beside those that follow.
-func (c *Compiled) retry(s *State, k uint32, now int64, ev Settle, beside bool) (due int64, source DelaySource, ok bool) {
-	first := s.FirstMS
+func (c *Compiled) retry(s *State, k uint32, clock Reading, ev Settle, beside bool) (due int64, source DelaySource, ok bool) {
+	now, first := clock.NowMS, s.FirstMS
 	if first == 0 {
 		first = ev.StartedMS
 	}
@@ -207,7 +208,7 @@ func (c *Compiled) retry(s *State, k uint32, now int64, ev Settle, beside bool) 
 			return 0, 0, false
 		}
 	}
-	due = addMS(now, delay)
+	due = after(clock.Latest, delay)
 	if c.Recurring() && !beside {
 		if following, ok := c.nominalAfter(max(now, s.Nominal)); ok && due >= following {
 			return 0, 0, false
@@ -328,6 +329,16 @@ func (c *Compiled) Probing(s State, now int64) bool {
 	}
 	_, probe := c.Backoff.Trusted(int64(s.Failures), time.Duration(max(0, now-s.Due))*time.Millisecond)
 	return probe
+}
+
+// after is when a wait that begins now is over.
+func (p passed) after(d time.Duration) int64 {
+	return after(lease.Latest{MS: p.since, LagMS: p.lag}, d)
+}
+
+// after is when a wait is over, saturating at the last instant of a region.
+func after(now lease.Latest, d time.Duration) int64 {
+	return min(now.After(max(0, RoundUpMS(d))), NeverMS)
 }
 
 // addMS adds a delay, saturating at the last instant of a region.

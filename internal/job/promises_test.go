@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/lease"
 	"github.com/fermata-io/fermata/internal/schedule"
 )
@@ -502,5 +503,69 @@ func TestDelaysAreRoundedUp(t *testing.T) {
 	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(5000).Add(1)}
 	if s := New(compile(t, d), 1000).State; s.Due != 5001 || s.Nominal != 5001 {
 		t.Errorf("once at %v: nominal %d, due %d", d.Schedule.At, s.Nominal, s.Due)
+	}
+}
+
+// Waits count from the latest that the clock can show, and are no shorter if it then catches up.
+// What is due already is told by the earliest.
+func TestWaitsCountFromTheLatestThatTheClockCanShow(t *testing.T) {
+	const now, late, lag = 1_000_000, 40, 3000
+	clock := Reading{NowMS: now, Latest: lease.Latest{MS: now + late, LagMS: lag}}
+	settle := Settle{Token: 9, Outcome: OutcomeFailed, Error: "e", StartedMS: now - 100}
+	decide := func(d Definition, ev Event, edit func(*State)) Decision {
+		c := compile(t, d)
+		s := New(c, 0).State
+		s.Due, s.Nominal = now-500, now-500
+		s = s.Leased(9)
+		s.Acked = true
+		if edit != nil {
+			edit(&s)
+		}
+		var out Decision
+		DecideBy(&out, c, &s, ev, clock)
+		return out
+	}
+	retried := def()
+	retried.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(now - 500)}
+	retried.Retry = backoff.Retry{Strategy: backoff.Fixed, Base: 700 * time.Millisecond, Multiplier: 1, MaxAttempts: 5}
+	backedOff := def()
+	backedOff.Schedule = schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute, StartAt: time.UnixMilli(now - 500)}
+	backedOff.Backoff = backoff.Recurring{Multiplier: 2, MaxExponent: 5, MaxDelay: time.Hour}
+	delayed := def()
+	delayed.Schedule = schedule.Spec{Kind: schedule.KindInterval, Every: 10 * time.Second, FixedDelay: true}
+	asked := settle
+	asked.RetryAfter = 10*time.Second + 1
+	succeeded := settle
+	succeeded.Outcome = OutcomeSucceeded
+	for name, c := range map[string]struct {
+		got  Decision
+		wait int64
+	}{
+		"retry":       {decide(retried, settle, nil), 700},
+		"retry after": {decide(retried, asked, nil), 10_001},
+		"backoff":     {decide(backedOff, settle, nil), 120_000},
+		"fixed delay": {decide(delayed, succeeded, nil), 10_000},
+	} {
+		if want := clock.Latest.After(c.wait); c.got.State.Due != want || c.got.IndexMS != want {
+			t.Errorf("%s: due %d, in the index %d, want %d", name, c.got.State.Due, c.got.IndexMS, want)
+		}
+		if c.got.State.LastFinished != now+late {
+			t.Errorf("%s: finished at %d, want %d", name, c.got.State.LastFinished, now+late)
+		}
+	}
+	apart := func(s *State) { s.Losses = lease.PoisonLosses - 2 }
+	one, other := clock, At(now)
+	clock = other
+	held := decide(retried, Lose{Token: 9}, apart).State.Due - now
+	clock = one
+	if got, want := decide(retried, Lose{Token: 9}, apart).State.Due, clock.Latest.After(held); got != want {
+		t.Errorf("lost twice: due %d, want %d", got, want)
+	}
+	// A nominal time between the two has not passed yet.
+	soon := def()
+	soon.Schedule = schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute, StartAt: time.UnixMilli(now + late/2 - 60_000)}
+	soon.AnchorMS = 1000
+	if got := decide(soon, succeeded, nil).State; got.Due != now+late/2 {
+		t.Errorf("next due at %d, want %d", got.Due, now+late/2)
 	}
 }

@@ -17,7 +17,7 @@ func (t *transition) clock() int64 {
 
 // foresee finds the next run of the schedule, and has the verdict on the times before it.
 func (t *transition) foresee(p passed, reason string) occurrence {
-	p.since = cmp.Or(p.since, t.now)
+	p.since, p.lag = cmp.Or(p.since, t.latest.MS), t.latest.LagMS
 	o := t.c.next(t.State, t.clock(), p)
 	t.judge(o, p, reason)
 	t.BufferedUntil = o.buffered
@@ -27,7 +27,7 @@ func (t *transition) foresee(p passed, reason string) occurrence {
 // lastRun is when a run of the job last began or ended, which is what delays count from;
 // now if none has.
 func (t *transition) lastRun() int64 {
-	return cmp.Or(max(t.LastFinished, min(t.LastStarted, t.now)), t.now)
+	return cmp.Or(max(t.LastFinished, min(t.LastStarted, t.now)), t.latest.MS)
 }
 
 // planned tells whether the current run is one of the schedule in force that has not begun.

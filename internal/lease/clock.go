@@ -14,72 +14,195 @@ var ErrClockJump = errors.New("lease: Redis TIME is far ahead of the caller's mo
 // Clock is the stored state of a shard's clock. The zero value has handed out
 // nothing yet.
 //
-// While TIME is behind, an anchor remembers where the two clocks stood when that
-// was noticed; from there the shard clock goes on at half of TIME's rate, so that
-// nothing freezes and TIME catches up.
+// It is TIME, until that steps back. An anchor then remembers where the two clocks
+// stood. While TIME is behind, the shard clock goes on from there at half of TIME's
+// rate, so that nothing freezes and TIME catches up. When TIME is ahead, as it was put
+// right meanwhile, the shard clock catches up at twice TIME's rate.
 type Clock struct {
 	// MS is the last instant handed out.
 	MS int64
 	// AnchorReal is TIME, and AnchorClock the shard clock, at the anchor. Both
-	// are 0 without an anchor; AnchorClock never is 0 with one.
+	// are 0 without an anchor; AnchorClock never is 0 with one. It is less than
+	// AnchorReal where the clock catches up, and not less where TIME does.
 	AnchorReal, AnchorClock int64
 }
 
-// Behind tells whether TIME was behind the shard clock at the last call.
+// Behind tells whether the shard clock and TIME were apart at the last call.
 func (c Clock) Behind() bool { return c.AnchorClock != 0 }
+
+// catchesUp tells whether TIME is ahead.
+func (c Clock) catchesUp() bool { return c.AnchorClock < c.AnchorReal }
+
+// LagMS is how far the clock may still run ahead of passing time, by a TIME that it was advanced
+// by: what it has lost since TIME stepped back, should TIME be put right, or what it still has
+// to catch up.
+func (c Clock) LagMS(realMS int64) int64 {
+	switch {
+	case !c.Behind():
+		return 0
+	case c.catchesUp():
+		return max(0, realMS-c.MS)
+	}
+	return max(c.lag(), max(0, realMS-c.AnchorReal)-max(0, c.MS-c.AnchorClock))
+}
+
+// lag is the same for the TIME of the last call that moved the clock.
+func (c Clock) lag() int64 {
+	switch {
+	case !c.Behind():
+		return 0
+	case c.catchesUp():
+		return max(0, add(c.AnchorReal, max(0, c.MS-c.AnchorClock+1)/2)-c.MS)
+	}
+	return add(max(0, c.MS-c.AnchorClock), 1) // half a millisecond may be lost already
+}
+
+// LeapMS is how far the clock may leap, beside going at twice the rate of passing time, when
+// TIME is put right in part: half as far as it would have gone at the rate of passing time since the
+// first caller that notices saw it last, which nearly always is less than this ago.
+const LeapMS = 2000
+
+// slackMS is what roundings may add to a lag when anchors are replaced again and again.
+const slackMS = 20
+
+// Span is how far the clock goes at most while so much time passes: whoever writes a
+// deadline that must not come early adds it to the clock. The clock goes at twice the
+// rate of passing time at most, but for a leap, and that only until it has made up for its lag.
+func Span(ms, lagMS int64) int64 {
+	if lagMS <= 0 {
+		return ms
+	}
+	return add(ms, min(add(max(ms, 0), LeapMS), add(lagMS, slackMS)))
+}
+
+// Latest bounds what a shard clock may show now, as far as its reader knows.
+type Latest struct {
+	MS int64
+	// LagMS is how far the clock may run ahead of passing time from then on.
+	LagMS int64
+}
+
+// After is an instant that the clock does not show before so many milliseconds have
+// passed from now.
+func (l Latest) After(ms int64) int64 { return add(l.MS, Span(ms, l.LagMS)) }
 
 // Advance moves the clock on. The instant handed out is MS of the result.
 //
-// realMS is TIME in milliseconds, at least 0. expectMS is the instant that the
-// caller last got plus the time passed since on its monotonic clock; 0 when it
-// got none. accept takes a jump that was confirmed, by an operator or by callers
-// that agreed for long enough.
+// realMS is TIME in milliseconds, at least 0. expectMS is what the caller last got and the
+// time passed since, by its monotonic clock, at most; negative when it got nothing yet; 0 when it has no monotonic clock: then TIME is taken
+// for right whenever it is not behind. accept takes a jump that was confirmed, by an operator
+// or by callers that agreed for long enough.
 //
-// The rule, for a script to mirror line by line. C is the clock, slow an
-// integer, floor rounds down:
+// The rule, for a script to mirror line by line. Divisions round down, "anchor" is AnchorClock ~= 0,
+// and lag is 0 without one, max(0, AnchorReal + (MS - AnchorClock + 1) / 2 - MS) if AnchorClock <
+// AnchorReal, else MS - AnchorClock + 1:
 //
-//	1  if expectMS > 0 and not accept and realMS > expectMS + 60000:
-//	       answer ErrClockJump, change nothing
-//	2  anchored = AnchorClock ~= 0 and realMS >= AnchorReal
-//	   slow = MS
-//	   if anchored: slow = AnchorClock + floor((realMS - AnchorReal) / 2)
-//	   leapt = expectMS > 0 and slow > expectMS
-//	   if leapt: slow = max(MS, expectMS)
-//	3  if realMS >= slow and realMS >= MS:      TIME has caught up, or leads
-//	       MS = realMS, AnchorReal = 0, AnchorClock = 0
-//	4  else if not anchored or leapt or slow < MS: TIME has fallen behind (again), or was set forward
-//	       MS = max(MS, slow), AnchorReal = realMS, AnchorClock = MS
-//	5  else:                                    TIME is behind, and both go on
-//	       MS = slow
+//	1  jump = expectMS > 0 and realMS > expectMS + lag + 60000
+//	   if jump and not accept: answer ErrClockJump, change nothing
+//	   if realMS >= MS, and jump or no anchor: MS = realMS, no anchor
+//	2  else if anchor and AnchorClock < AnchorReal:             the clock catches up
+//	       if realMS < MS: line 4 with to = MS
+//	       fast = AnchorClock + 2 * max(0, realMS - AnchorReal)
+//	       to = max(MS, fast), line 5
+//	3  else:                                                    TIME is behind, or was
+//	       slow = MS; if anchor and realMS >= AnchorReal: slow = AnchorClock + (realMS - AnchorReal) / 2
+//	       if realMS >= MS, and realMS >= slow or expectMS ~= 0:
+//	           to = max(MS, realMS - lag), expectMS at most if that is > 0; line 5
+//	       to = limit(slow)
+//	       if the line of the anchor leads to it (to = slow): MS = to
+//	       else line 4
+//	4  if expectMS < 0: change nothing
+//	   lag = min(lag + to - MS, realMS / 2), or if expectMS > 0 min(lag + max(to, expectMS) - to, realMS / 2)
+//	   MS = to, AnchorReal = realMS - 2 * lag, AnchorClock = to - lag
+//	5  if expectMS = 0 or to >= realMS: MS = realMS, no anchor
+//	   else if the line of the anchor leads to it: MS = to
+//	   else MS = to, AnchorReal = realMS, AnchorClock = to
 //
-// A TIME that was stepped back and is put right leaps, without having passed. Half of
-// that leap would take the clock ahead of both; so it goes no faster than the clock
-// of a caller who knows it.
+// limit(x) is at least MS, and at most expectMS if that is > 0; MS if expectMS < 0. A TIME
+// that is stepped leaps without having passed. A caller that knows the clock can tell that
+// from time that passed; one that does not leaves the clock where it is. When TIME is ahead by
+// more than the clock has lost, so much has passed.
 //
-// slow < MS in line 4 means that TIME was stepped back again, though not as far
-// as the anchor. Without a new anchor the clock would stand still until TIME had
-// made up for that step.
+// The lag stays when an anchor is replaced while TIME is behind, and what has passed since the
+// last call is lost as well: the new anchor lies on the line of half the rate, as far back as
+// the clock has lost (line 4).
 func (c Clock) Advance(realMS, expectMS int64, accept bool) (Clock, error) {
 	realMS = max(realMS, 0)
-	if expectMS > 0 && !accept && realMS > add(expectMS, JumpLimitMS) {
+	jump := expectMS > 0 && realMS > add(add(expectMS, c.lag()), JumpLimitMS)
+	switch {
+	case jump && !accept:
 		return c, ErrClockJump
+	case (jump || !c.Behind()) && realMS >= c.MS:
+		return Clock{MS: realMS}, nil
+	case c.Behind() && c.catchesUp():
+		return c.catchUp(realMS, expectMS), nil
 	}
-	anchored := c.AnchorClock != 0 && realMS >= c.AnchorReal
-	slow := c.MS
+	return c.wait(realMS, expectMS), nil
+}
+
+// wait goes on at half of TIME's rate, until TIME has caught up or is put right.
+func (c Clock) wait(realMS, expectMS int64) Clock {
+	slow, anchored := c.MS, c.Behind() && realMS >= c.AnchorReal
 	if anchored {
 		slow = add(c.AnchorClock, (realMS-c.AnchorReal)/2)
 	}
-	leapt := expectMS > 0 && slow > expectMS
-	if leapt {
-		slow = max(c.MS, expectMS)
+	if realMS >= c.MS && (realMS >= slow || expectMS != 0) {
+		to := max(c.MS, realMS-c.lag())
+		if expectMS > 0 {
+			to = max(c.MS, min(to, expectMS))
+		}
+		return c.follow(realMS, to, expectMS, false)
 	}
+	to := c.limit(slow, expectMS)
+	if anchored && to == slow {
+		return Clock{MS: to, AnchorReal: c.AnchorReal, AnchorClock: c.AnchorClock}
+	}
+	return c.anchorBehind(realMS, to, expectMS)
+}
+
+// catchUp goes on at twice TIME's rate, until the clock has caught up.
+func (c Clock) catchUp(realMS, expectMS int64) Clock {
+	if realMS < c.MS {
+		return c.anchorBehind(realMS, c.MS, expectMS)
+	}
+	passed := max(0, realMS-c.AnchorReal)
+	fast := add(c.AnchorClock, add(passed, passed))
+	to := max(c.MS, fast)
+	return c.follow(realMS, to, expectMS, to == fast)
+}
+
+// limit is how far a caller with this expectation takes the clock.
+func (c Clock) limit(to, expectMS int64) int64 {
 	switch {
-	case realMS >= slow && realMS >= c.MS:
-		return Clock{MS: realMS}, nil
-	case !anchored || leapt || slow < c.MS:
-		now := max(c.MS, slow)
-		return Clock{MS: now, AnchorReal: realMS, AnchorClock: now}, nil
-	default:
-		return Clock{MS: slow, AnchorReal: c.AnchorReal, AnchorClock: c.AnchorClock}, nil
+	case expectMS < 0:
+		return c.MS
+	case expectMS > 0:
+		to = min(to, expectMS)
 	}
+	return max(to, c.MS)
+}
+
+// follow goes on behind TIME, on the line of the anchor if that leads there.
+func (c Clock) follow(realMS, to, expectMS int64, kept bool) Clock {
+	switch {
+	case expectMS == 0 || to >= realMS:
+		return Clock{MS: realMS}
+	case kept:
+		return Clock{MS: to, AnchorReal: c.AnchorReal, AnchorClock: c.AnchorClock}
+	}
+	return Clock{MS: to, AnchorReal: realMS, AnchorClock: to}
+}
+
+// anchorBehind goes on from a new anchor while TIME is behind. A caller that does not know the
+// clock cannot tell what is lost, and leaves that to the next one.
+func (c Clock) anchorBehind(realMS, to, expectMS int64) Clock {
+	if expectMS < 0 {
+		return c
+	}
+	lost := to - c.MS // at half the rate, as much as it went
+	if expectMS > 0 {
+		lost = max(to, expectMS) - to
+	}
+	lag := min(add(c.lag(), lost), realMS/2)
+	return Clock{MS: to, AnchorReal: realMS - 2*lag, AnchorClock: to - lag}
 }

@@ -43,15 +43,15 @@ func TestClockVectors(t *testing.T) {
 			{2000, lease.Clock{MS: 2000}},
 			{1000, lease.Clock{MS: 2000, AnchorReal: 1000, AnchorClock: 2000}},
 			{1200, lease.Clock{MS: 2100, AnchorReal: 1000, AnchorClock: 2000}},
-			{500, lease.Clock{MS: 2100, AnchorReal: 500, AnchorClock: 2100}},
-			{700, lease.Clock{MS: 2200, AnchorReal: 500, AnchorClock: 2100}},
+			{500, lease.Clock{MS: 2100, AnchorReal: 298, AnchorClock: 1999}}, // it has lost 100, and a half at most
+			{700, lease.Clock{MS: 2200, AnchorReal: 298, AnchorClock: 1999}},
 		},
 		"stepped back above the anchor": {
-			{9000, lease.Clock{MS: 9000}},
-			{1000, lease.Clock{MS: 9000, AnchorReal: 1000, AnchorClock: 9000}},
-			{5000, lease.Clock{MS: 11000, AnchorReal: 1000, AnchorClock: 9000}},
-			{3000, lease.Clock{MS: 11000, AnchorReal: 3000, AnchorClock: 11000}},
-			{4000, lease.Clock{MS: 11500, AnchorReal: 3000, AnchorClock: 11000}},
+			{19000, lease.Clock{MS: 19000}},
+			{11000, lease.Clock{MS: 19000, AnchorReal: 11000, AnchorClock: 19000}},
+			{15000, lease.Clock{MS: 21000, AnchorReal: 11000, AnchorClock: 19000}},
+			{13000, lease.Clock{MS: 21000, AnchorReal: 8998, AnchorClock: 18999}}, // it has lost 2000
+			{14000, lease.Clock{MS: 21500, AnchorReal: 8998, AnchorClock: 18999}},
 		},
 		"ahead in one leap": {
 			{2000, lease.Clock{MS: 2000}},
@@ -93,7 +93,8 @@ func TestClockJump(t *testing.T) {
 		{lease.Clock{MS: 1000}, math.MaxInt64, 0, false, false}, // no expectation
 		{lease.Clock{MS: 1000}, math.MaxInt64, -1, false, false},
 		{lease.Clock{MS: 1000}, math.MaxInt64, math.MaxInt64 - 1, false, false},
-		{behind, 62_001, 2000, false, true},
+		{behind, 62_001, 2000, false, false}, // it may have lost 1 ms
+		{behind, 62_002, 2000, false, true},
 	} {
 		got, err := c.clock.Advance(c.real, c.expect, c.accept)
 		if errors.Is(err, lease.ErrClockJump) != c.jump {
@@ -102,6 +103,9 @@ func TestClockJump(t *testing.T) {
 		want := lease.Clock{MS: c.real}
 		if c.jump {
 			want = c.clock
+		}
+		if c.clock.Behind() && !c.jump { // TIME was put right
+			want = lease.Clock{MS: 2000, AnchorReal: c.real, AnchorClock: 2000}
 		}
 		if got != want {
 			t.Errorf("%+v: %+v, want %+v", c, got, want)
@@ -153,34 +157,121 @@ func TestClockOverAnyCourse(t *testing.T) {
 	})
 }
 
-// A TIME that was stepped back and is put right, at once or in parts, takes the clock
-// no further ahead than it was, when its callers know how much time has passed: the
-// clock shows what they expect at most, or TIME.
-func TestClockPutRight(t *testing.T) {
+// What is written Span later is not due early, whatever is done to a TIME that was stepped
+// back: by callers that see the clock often, seldom, or for the first time, it goes no further
+// than that, and never ahead of true time. When TIME is right again, it catches up.
+func TestNoDeadlineComesEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		now := rapid.Int64Range(10_000_000, 4_000_000_000_000).Draw(t, "start") // true time
-		back := rapid.Int64Range(1, 10_000_000).Draw(t, "back")
+		const callers = 3
+		var calls int64
+		stepped := false
+		now := rapid.Int64Range(100_000_000, 4_000_000_000_000).Draw(t, "start") // true time
 		c := advance(t, lease.Clock{}, now)
-		off := -back
-		for off < 0 {
-			passed := rapid.Int64Range(0, 5_000).Draw(t, "passed")
-			if rapid.IntRange(0, 4).Draw(t, "put right") == 0 {
-				off = min(0, off+rapid.Int64Range(1, back).Draw(t, "by"))
+		off := int64(0)
+		var sights [callers]struct{ at, ms, lag int64 }
+		var written []struct{ at, due, span int64 }
+		call := func(i int) {
+			expect := int64(-1)
+			if s := sights[i]; s.at != 0 {
+				expect = s.ms + now - s.at
 			}
-			now += passed
-			next, err := c.Advance(now+off, c.MS+passed, true)
+			next, err := c.Advance(now+off, expect, false)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("TIME %d, expected %d: %+v: %v", now+off, expect, c, err)
 			}
-			if next.MS < c.MS || next.MS > max(c.MS+passed, now+off) || next.MS > now {
-				t.Fatalf("true time is %d, TIME %d: %+v to %+v after %d", now, now+off, c, next, passed)
+			calls++
+			if next.MS < c.MS || next.MS > now+calls { // each step may make a millisecond too much of the lag
+				t.Fatalf("true time is %d, TIME %d: %+v to %+v", now, now+off, c, next)
 			}
 			c = next
+			sights[i].at, sights[i].ms, sights[i].lag = now, c.MS, c.LagMS(now+off)
+			for _, w := range written {
+				if c.MS >= w.due && now-w.at < w.span {
+					t.Fatalf("what was to come after %d came after %d: %+v", w.span, now-w.at, c)
+				}
+			}
+			if n := rapid.Int64Range(0, 60_000).Draw(t, "span"); n > 0 && expect > 0 {
+				written = append(written, struct{ at, due, span int64 }{now, lease.Latest{MS: c.MS, LagMS: c.LagMS(now + off)}.After(n), n})
+			}
 		}
-		if c.MS != now || c.Behind() {
+		for i := range callers {
+			call(i) // one that has not seen the clock cannot tell what it has lost
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "calls") {
+			passed := rapid.OneOf(rapid.Int64Range(0, 900), rapid.Int64Range(0, 20_000)).Draw(t, "passed")
+			now += passed
+			i := rapid.IntRange(0, callers-1).Draw(t, "caller")
+			switch rapid.IntRange(0, 6).Draw(t, "step") {
+			case 0:
+				if stepped {
+					break // what another step takes, before all have seen the first put right, nobody can tell
+				}
+				stepped = true
+				off -= rapid.Int64Range(1, 60_000).Draw(t, "back")
+			case 1:
+				if sights[i].at == 0 || now-sights[i].at > 900 {
+					break // see LeapMS
+				}
+				off = min(0, off+rapid.Int64Range(1, 60_000).Draw(t, "put right in part"))
+			case 2:
+				off = 0
+			}
+			if now+off >= c.MS && off < 0 {
+				off = 0 // the two have met: from then on TIME is taken for right
+			}
+			call(i)
+		}
+		off = 0
+		call(0)
+		for lag := now - c.MS + 1000; lag > 0; lag -= 500 {
+			now += 500
+			call(0)
+		}
+		if c.MS != now || c.Behind() || c.LagMS(now) != 0 {
 			t.Fatalf("TIME is right, %d: %+v", now, c)
 		}
 	})
+}
+
+// The same with a second between two calls, to the millisecond: a lease of 8 s that is
+// granted while TIME is 30 s behind, and runs when it is put right.
+func TestLeaseOutlivesACorrection(t *testing.T) {
+	c, now := advance(t, lease.Clock{}, 1_000_000), int64(1_000_000)
+	seen := lease.Latest{MS: c.MS}
+	off := int64(-30_000)
+	call := func() {
+		next, err := c.Advance(now+off, seen.After(1000), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, seen = next, lease.Latest{MS: next.MS, LagMS: next.LagMS(now + off)}
+	}
+	for range 15 {
+		now += 1000
+		call()
+	}
+	if lag := c.LagMS(now + off); c.MS < 1_006_900 || c.MS+lag < now || c.MS+lag > now+1000 {
+		t.Fatalf("after 15 s behind: %+v, lag %d", c, lag)
+	}
+	deadline := seen.After(8000)
+	off = 0
+	for passed := int64(1000); ; passed += 1000 {
+		now += 1000
+		call()
+		if c.MS >= deadline {
+			if passed < 8000 {
+				t.Errorf("the lease ended after %d ms", passed)
+			}
+			break
+		}
+	}
+	for c.Behind() && now < 1_040_000 {
+		now += 1000
+		call()
+	}
+	if c.MS != now || now > 1_025_000 {
+		t.Errorf("the clock shows %d, true time is %d", c.MS, now)
+	}
 }
 
 // After one step back by b, TIME catches up when 2b have passed, and not a

@@ -72,13 +72,14 @@ func (l *committer) round(ctx context.Context, shard int, round []*entry) (again
 		fail(round, err)
 		return nil
 	}
+	clock := job.Reading{NowMS: now, Latest: l.o.Store.Latest(shard)}
 	all, items, writes := l.room(len(round))
 	defer l.clean()
 	var unchanged []*decided
 	for i, e := range round {
 		it := &all[i]
 		it.entry = e
-		l.decide(it, now)
+		l.decide(it, clock)
 		switch {
 		case it.own.Changed:
 			writes = it.appendWrites(writes)

@@ -25,7 +25,7 @@ type decided struct {
 }
 
 // decide asks the policy. With corrupt may come a decision that is to be stored.
-func (l *Ledger) decide(it *decided, now int64) {
+func (l *Ledger) decide(it *decided, clock job.Reading) {
 	e := it.entry
 	definition := e.Known.Definition
 	if e.paired {
@@ -34,12 +34,12 @@ func (l *Ledger) decide(it *decided, now int64) {
 	compiled, fault := l.cache.get(e.job, definition)
 	switch {
 	case fault != nil:
-		l.decideUnusable(it, definition, fault, now)
+		l.decideUnusable(it, definition, fault, clock.NowMS)
 	case e.paired:
-		pair := job.DecideChild(compiled, e.parent.State, e.Known.State, e.Event, now)
+		pair := job.DecideChildBy(compiled, e.parent.State, e.Known.State, e.Event, clock)
 		it.take(&pair)
 	default:
-		job.DecideInto(&it.own, compiled, &e.Known.State, e.Event, now)
+		job.DecideBy(&it.own, compiled, &e.Known.State, e.Event, clock)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // Store is what the ledger needs of the store.
@@ -18,6 +19,8 @@ type Store interface {
 	Shards() int
 	ShardOf(job.Key) int
 	Now(ctx context.Context, shard int) (int64, error)
+	// Latest bounds from above what the clock of a shard shows, which Now was asked for.
+	Latest(shard int) lease.Latest
 	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
 	// Apply keeps nothing of the writes: their memory is used again.
 	Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply

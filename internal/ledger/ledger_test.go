@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/lease"
 	"github.com/fermata-io/fermata/internal/schedule"
 )
 
@@ -34,6 +35,7 @@ func (f *fakeStore) Shards() int         { return 4 }
 func (f *fakeStore) ShardOf(job.Key) int { return 3 }
 
 func (f *fakeStore) Now(context.Context, int) (int64, error) { return now, nil }
+func (f *fakeStore) Latest(int) lease.Latest                 { return lease.Latest{MS: now} }
 
 func (f *fakeStore) GetRecords(_ context.Context, _ int, names []string) ([]*job.Record, error) {
 	f.mu.Lock()

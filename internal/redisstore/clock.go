@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 const (
@@ -24,31 +26,81 @@ type shardClock struct {
 	mu     sync.Mutex
 	us     int64     // the last answer
 	at     time.Time // when it arrived, by the monotonic clock
+	bound  bound
 	handed int64     // greatest ms that ms has handed out
 	jumped time.Time // first of the refusals in a row; zero when there is none
 	token  uint64    // greatest one met
 }
 
-// expect returns the arguments of a script that let it notice a clock jump: what
-// the clock should show, ms, 0 if unknown, and whether a jump is accepted.
-func (c *shardClock) expect(now time.Time) (ms int64, accept string) {
+// drift is one over how much slower the clock of this host may count than that of Redis: twice as
+// much as clocks are slewed by.
+const drift = 1000
+
+// bound is an answer that bounds the clock from above: it was read after the request
+// was sent, and goes no further from there than lease.Span.
+type bound struct {
+	us, lagMS int64
+	sent      time.Time
+}
+
+// latest is the latest that the clock can show now, rounded up to the millisecond.
+func (b bound) latest(now time.Time) lease.Latest {
+	passed := max(0, now.Sub(b.sent).Microseconds())
+	passed = (passed + passed/drift + 999) / 1000
+	ahead := min(passed, b.lagMS)
+	return lease.Latest{MS: (b.us+999)/1000 + passed + ahead, LagMS: b.lagMS - ahead}
+}
+
+// arguments returns those of a script that let it tell a step of Redis's TIME from time that
+// passed, see [lease.Clock.Advance]: what the clock shows at most if it goes as time passes,
+// and whether a jump is accepted.
+func (c *shardClock) arguments(now time.Time) (expectMS int64, accept string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.at.IsZero() {
-		return 0, "0"
-	}
 	accept = "0"
 	if !c.jumped.IsZero() && now.Sub(c.jumped) >= jumpAccepted {
 		accept = "1"
 	}
-	return (c.us + now.Sub(c.at).Microseconds()) / 1000, accept
+	if c.at.IsZero() {
+		return -1, accept
+	}
+	return (c.bound.us+now.Sub(c.bound.sent).Microseconds())/1000 + 1, accept
 }
 
-// saw takes the clock of an answer.
-func (c *shardClock) saw(us int64, now time.Time) {
+// expect is what the clock should show, ms, 0 if unknown.
+func (c *shardClock) expect(now time.Time) (ms int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return 0
+	}
+	return (c.us + now.Sub(c.at).Microseconds()) / 1000
+}
+
+// saw takes the clock of an answer to a request that was sent then. Of two answers that of the
+// quicker request bounds the clock more closely, unless the clock has gone past what
+// it allows.
+func (c *shardClock) saw(us, lagMS int64, sent, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := bound{us, lagMS, sent}
+	known := c.bound.latest(now)
+	if c.at.IsZero() || now.Sub(c.bound.sent) > freshFor || us > known.MS*1000 || lagMS > 0 || c.bound.lagMS > 0 || next.latest(now).MS <= known.MS {
+		c.bound = next
+	}
 	c.us, c.at, c.jumped = us, now, time.Time{}
+}
+
+// latest is the latest that the clock can show now.
+func (c *shardClock) latest(now time.Time) lease.Latest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return lease.Latest{}
+	}
+	l := c.bound.latest(now)
+	l.MS = max(l.MS, c.handed)
+	return l
 }
 
 // heard tells whether the clock has been told lately.
@@ -110,6 +162,15 @@ func (s *Store) Now(ctx context.Context, shard int) (int64, error) {
 	return ms, nil
 }
 
+// Latest bounds what the shard's clock can show now, as far as the answers of scripts tell,
+// of which Now has asked for one at least.
+func (s *Store) Latest(shard int) lease.Latest {
+	if s.virtual != nil {
+		return lease.Latest{MS: s.clocks[shard].virtual(s.virtual())}
+	}
+	return s.clocks[shard].latest(s.now())
+}
+
 // Confirm answers nil when everything that the shard holds by now is confirmed to
 // the durability class in force. It moves the shard's clock: replicas that have
 // that write have all before it.
@@ -148,6 +209,5 @@ func (s *Store) floor(shard int) uint64 {
 // last one and brought a clock that is behind: the greatest token that this process
 // has met, and the time that it expects, because other processes mint as well.
 func (c *shardClock) floor(now time.Time) uint64 {
-	expect, _ := c.expect(now)
-	return max(c.met(), uint64(max(0, expect-1))*1000)
+	return max(c.met(), uint64(max(0, c.expect(now)-1))*1000)
 }

@@ -247,7 +247,7 @@ func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, be
 	arrived := s.now()
 	for i, o := range ops {
 		o.take(cmds[i], failed)
-		s.finish(o, arrived, arrived.Sub(started))
+		s.finish(o, started, arrived)
 	}
 	if wait != nil {
 		s.confirm(wait, ops)
@@ -255,11 +255,11 @@ func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, be
 }
 
 // finish reads what all answers have in common.
-func (s *Store) finish(o *op, arrived time.Time, took time.Duration) {
+func (s *Store) finish(o *op, sent, arrived time.Time) {
 	if o.err != nil || o.script == nil {
 		return
 	}
-	s.metrics.took(o.name, took)
+	s.metrics.took(o.name, arrived.Sub(sent))
 	if !o.script.sharded {
 		return
 	}
@@ -267,7 +267,9 @@ func (s *Store) finish(o *op, arrived time.Time, took time.Duration) {
 	case o.reply.int(0) == 1:
 		s.clocks[o.shard].refused(arrived)
 	case o.err == nil || o.reply.int(0) == 2 || o.reply.int(0) == 4:
-		s.clocks[o.shard].saw(o.reply.int(1), arrived)
+		var us int64
+		us, o.lagMS = o.reply.clock()
+		s.clocks[o.shard].saw(us, o.lagMS, sent, arrived)
 	}
 }
 

@@ -32,7 +32,7 @@ func (s *Store) DueLanes(ctx context.Context, shards []int, within time.Duration
 	return s.readLanes(ctx, shards, func(shard int) *op {
 		k := s.shards[shard]
 		if s.hears(shard) {
-			now, _ := s.clocks[shard].expect(s.now())
+			now := s.clocks[shard].expect(s.now())
 			return command("zrange", k.lanes, "zrange", k.lanes, "-inf", now+within.Milliseconds(), "byscore", "limit", 0, lanesPerShard, "withscores")
 		}
 		return call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{lanesPerShard, within.Milliseconds()})

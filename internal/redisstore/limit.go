@@ -80,6 +80,7 @@ type limitItem struct {
 type limitAnswer struct {
 	reply
 	nowMS int64
+	lagMS int64
 	err   error
 }
 
@@ -123,7 +124,7 @@ func (s *Store) limits(ctx context.Context, sc *script, items []limitItem, suffi
 	for _, c := range calls {
 		err, list := wrap(sc.name, c.op.err), c.op.reply.list(2)
 		for i, place := range c.places {
-			answers[place] = limitAnswer{reply: list.list(i), nowMS: c.op.reply.int(1) / 1000, err: err}
+			answers[place] = limitAnswer{reply: list.list(i), nowMS: c.op.reply.int(1) / 1000, lagMS: c.op.lagMS, err: err}
 		}
 	}
 	return answers

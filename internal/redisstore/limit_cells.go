@@ -42,7 +42,7 @@ func readCells(answers []limitAnswer) []job.CellReply {
 	for i, a := range answers {
 		replies[i].Err = a.err
 		if a.good() {
-			replies[i] = job.CellReply{Swapped: a.int(0) == 1, Text: a.text(1), NowMS: a.nowMS, Err: a.err}
+			replies[i] = job.CellReply{Swapped: a.int(0) == 1, Text: a.text(1), NowMS: a.nowMS, LagMS: a.lagMS, Err: a.err}
 		}
 	}
 	return replies

@@ -160,7 +160,7 @@ func testUnitsExpiry(t *testing.T, w limitWorld) {
 	acquire(t, s, waiting("n", 1, "b", 2))
 	base := s.shards[s.homeOf("n")].base
 	for _, suffix := range unitKeys {
-		if ttl := s.client.PTTL(t.Context(), base+suffix+"n").Val(); ttl < 71*time.Hour || ttl > 72*time.Hour {
+		if ttl := s.client.PTTL(t.Context(), base+suffix+"n").Val(); ttl < 119*time.Hour || ttl > 120*time.Hour {
 			t.Errorf("%s is cleared away in %v", suffix, ttl)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,6 +29,7 @@ type op struct {
 	latestAt int
 
 	reply reply
+	lagMS int64 // of the shard's clock
 	err   error
 	// uncertain: an earlier try may have taken effect without an answer.
 	uncertain bool
@@ -151,6 +153,19 @@ func (r reply) list(i int) reply {
 	return l
 }
 
+// clock is what the script of a shard says of its clock: what it shows, and by how much it
+// lags. Only the first is left in the answer.
+func (r reply) clock() (us, lagMS int64) {
+	clock, lag, lags := strings.Cut(r.text(1), " ")
+	if !lags {
+		return r.int(1), 0
+	}
+	us, _ = strconv.ParseInt(clock, 10, 64)
+	lagMS, _ = strconv.ParseInt(lag, 10, 64)
+	r[1] = us
+	return us, lagMS
+}
+
 // texts are all texts of the answer.
 func (r reply) texts() []string {
 	out := make([]string, 0, len(r))
@@ -172,7 +187,7 @@ func firstError(ops []*op) error {
 
 // commonArgs are the arguments that every script of a shard takes.
 func (s *Store) commonArgs(shard int) []any {
-	expect, accept := s.clocks[shard].expect(s.now())
+	expect, accept := s.clocks[shard].arguments(s.now())
 	virtual := ""
 	if s.virtual != nil {
 		expect = 0 // the caller says what time it is, and may leap
@@ -184,7 +199,7 @@ func (s *Store) commonArgs(shard int) []any {
 // latest is the instant by the shard's clock after which nobody waits for the answer
 // to a call that is sent now; 0 when nobody knows that clock.
 func (s *Store) latest(shard int) int64 {
-	clock, _ := s.clocks[shard].expect(s.now())
+	clock := s.clocks[shard].expect(s.now())
 	if s.virtual != nil {
 		clock = s.clocks[shard].virtual(max(0, s.virtual()))
 	}

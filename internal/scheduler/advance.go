@@ -33,9 +33,11 @@ var (
 
 const (
 	manyShards = 24
-	// sureFor is how long a sight of a shard's clock counts on its own: clocks that are
-	// being set right differ by less than 0.1 ms after that.
+	// sureFor is how long a sight of a shard's clock counts on its own.
 	sureFor = 200 * time.Millisecond
+	// drift is one over how much faster the clocks of nodes and workers may count than that of
+	// Redis: clocks are slewed by less.
+	drift = 1000
 )
 
 // outlookOf is the outlook after a pipeline with so many calls.
@@ -82,6 +84,7 @@ func (c *call) startAt(r job.LeaseReply, sent, arrived time.Time) {
 	for i := range r.Leased {
 		if l := &r.Leased[i]; l.Known.State.Due*1000 > r.NowUS && l.Known.State.Due*1000 <= r.NowUS+c.horizon().Microseconds() {
 			l.StartAt = clock.when(l.Known.State.Due)
+			l.StartAt = l.StartAt.Add(max(0, l.StartAt.Sub(clock.at)) / drift)
 		}
 	}
 }

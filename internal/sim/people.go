@@ -26,6 +26,7 @@ type people struct {
 	promises []check.Promise
 	silences []check.Silence
 	backoffs []check.Backoff
+	waits    []check.Wait
 	onces    int
 	manual   int
 	busy     map[string]chan struct{} // edits of one job are one after the other
@@ -120,14 +121,22 @@ func (i interval) job(start time.Time) *client.Job {
 	return job
 }
 
+// simTick is what the simulated clock of Redis counts in: between two of its ticks nobody can
+// tell when a handler returned.
+const simTick = time.Millisecond
+
 // start is when a job that is registered now first comes due.
-func (p *people) start() time.Time { return time.UnixMilli(p.world.nowNS()/1e6 + 700) }
+func (p *people) start() time.Time { return time.Unix(0, p.world.nowNS()+700_123_457) }
 
 func (p *people) register() {
 	for n, i := range intervals() {
 		p.create(i, p.start().Add(time.Duration(n)*77*time.Millisecond))
 		if i.does.Fail {
 			p.backoffs = append(p.backoffs, check.Backoff{Job: i.id, Every: i.every, Jitter: 0.1})
+			p.waits = append(p.waits, check.Wait{Job: i.id, Least: 2*i.every*9/10 - simTick})
+		}
+		if i.does.FailAttempts > 0 {
+			p.waits = append(p.waits, check.Wait{Job: i.id, Least: i.retry.GetBaseDelay().AsDuration()*9/10 - simTick})
 		}
 	}
 	for n := range 2 {
@@ -160,7 +169,8 @@ func unless(done func(error) bool, err error) error {
 // is promised no times, only that it is there: a late attempt has no room left for
 // retries before the next nominal time.
 func (p *people) promise(i interval, start time.Time) {
-	promise := check.Promise{Job: i.id, AnchorMS: start.UnixMilli(), Every: i.every, FromMS: max(start.UnixMilli(), p.world.nowNS()/1e6+1), Edited: i.edited}
+	promise := check.Promised(i.id, start, i.every)
+	promise.FromMS, promise.Edited = max(promise.FromMS, p.world.nowNS()/1e6+1), i.edited
 	if i.does.Fail || i.does.FailAttempts > 0 || i.lock != "" {
 		promise = check.Promise{Job: i.id}
 	}

@@ -356,4 +356,4 @@ if watched then
 	wide('zrem', KEYS[objectives], unwatched)
 end
 local changed, holder = news(KEYS[5], KEYS[6], places)
-return {0, clock_us, table.concat(codes, '', 1, records), conflicts, changed, holder}
+return {0, clock_seen, table.concat(codes, '', 1, records), conflicts, changed, holder}

@@ -4,9 +4,9 @@
 -- Reply {code, clock, {lane, due, lane, due ...}}
 -- May be repeated: the clock only grows.
 local last, within = tonumber(ARGV[4]) - 1, ARGV[5]
-if last < 0 then return {0, clock_us, {}} end
+if last < 0 then return {0, clock_seen, {}} end
 if within then
 	local till = int(clock_ms + tonumber(within))
-	return {0, clock_us, call('zrange', KEYS[2], '-inf', till, 'byscore', 'limit', '0', int(last + 1), 'withscores')}
+	return {0, clock_seen, call('zrange', KEYS[2], '-inf', till, 'byscore', 'limit', '0', int(last + 1), 'withscores')}
 end
-return {0, clock_us, call('zrange', KEYS[2], '0', int(last), 'withscores')}
+return {0, clock_seen, call('zrange', KEYS[2], '0', int(last), 'withscores')}

@@ -76,4 +76,4 @@ if #places > 0 then
 	end
 	list, holder = news(KEYS[4], KEYS[5], earlier)
 end
-return {0, clock_us, table.concat(codes), list, holder}
+return {0, clock_seen, table.concat(codes), list, holder}

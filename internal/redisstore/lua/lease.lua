@@ -17,7 +17,7 @@
 --       without records is kept too: a copy that arrives after its repeat gets nothing.
 local HEAD, FEW = 6, 64
 local latest = tonumber(ARGV[9])
-if latest > 0 and clock_ms > latest then return {4, clock_us} end
+if latest > 0 and clock_ms > latest then return {4, clock_seen} end
 
 -- defined returns the definitions of records that were leased, of few.
 local function defined(leased)
@@ -62,13 +62,14 @@ if last and sub(last, 37) == ARGV[8] then
 		end
 	end
 	call('hset', KEYS[1], 'c', clock_before .. clock_token .. clock_kind)
-	return answer({0, clock_us, 1, deadline, leased, defined(leased), ''})
+	return answer({0, clock_seen, 1, deadline, leased, defined(leased), ''})
 end
-if call('get', KEYS[4]) ~= ARGV[4] then return {2, clock_us} end
+if call('get', KEYS[4]) ~= ARGV[4] then return {2, clock_seen} end
 
-local deadline = clock_ms + tonumber(ARGV[5])
--- Behind its watermark the clock goes at half speed: who waits until a record is due would
--- wait too short a time.
+local ttl = tonumber(ARGV[5])
+local deadline = clock_ms + ttl + math.min(clock_ahead, ttl + LEAP) -- ttl from now at the earliest
+-- Behind TIME, and ahead of it, the clock has another speed: who waits until a record is due
+-- would wait too short a time.
 local advance = sub(clock_before, 17) == NO_ANCHOR and tonumber(ARGV[10]) or 0
 local score, latest_due = int(REGION + deadline), int(clock_ms + advance)
 local first = math.max(tonumber(clock_token) + 1, tonumber(ARGV[6]) + 1, clock_ms * 1000)
@@ -121,4 +122,4 @@ if not last and call('hlen', KEYS[1]) > 64 then
 	wide('hdel', KEYS[1], old)
 end
 call('hset', KEYS[1], 'c', clock_before .. token .. clock_kind, ARGV[7], fmt('%016d%04d%016d', first, count, deadline) .. ARGV[8])
-return answer({0, clock_us, 0, deadline, leased, defined(leased), corrupt})
+return answer({0, clock_seen, 0, deadline, leased, defined(leased), corrupt})

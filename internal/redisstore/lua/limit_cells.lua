@@ -38,4 +38,4 @@ for a = 4, #ARGV, 3 do
 	end
 	answers[#answers + 1] = {swapped, text}
 end
-return {0, clock_us, answers}
+return {0, clock_seen, answers}

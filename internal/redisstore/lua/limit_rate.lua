@@ -9,6 +9,8 @@
 --       nanoseconds since 1970 do not fit into a number. The distance is counted in
 --       starts when the interval changes: a queue that is sped up is not held to what
 --       it took while it was slow.
+--       While the clock may run ahead of passing time, starts lie further apart, so that
+--       no more of them come in a stretch of time than the rate allows.
 -- May be repeated: one of the last 8 calls is answered as it was. One that is forgotten
 --       takes, or gives back, twice.
 
@@ -51,6 +53,7 @@ local function store(key, ahead, interval, calls)
 end
 
 local function take(key, id, n, interval, burst, reserve)
+	interval = interval + math.min(clock_ahead * 1000000, interval)
 	local ahead, calls = taken(call('get', key), interval)
 	local before = answered(calls, id)
 	if before then return before end
@@ -74,4 +77,4 @@ for a = 4, #ARGV, 5 do
 	answers[#answers + 1] = take(KEYS[2 + #answers], ARGV[a], tonumber(ARGV[a + 1]),
 		tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]), ARGV[a + 4] == '1')
 end
-return {0, clock_us, answers}
+return {0, clock_seen, answers}

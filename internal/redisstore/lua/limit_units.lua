@@ -23,10 +23,13 @@ local LINE = 10000     -- most waiters of a name; others come back by themselves
 local STALE = 60000    -- ms after which a waiter that has not asked again is forgotten
 local RESERVED = 2000  -- ms that a woken waiter has to come
 local SOME = 100       -- most that are cleared away at a time, or woken by a release
-local LIFE = 259200000 -- ms; three days: twice the longest TTL, because the clock may go at half speed, and one more
+local LIFE = 432000000 -- ms; five days: twice the longest TTL for the clock's lag, twice that as it may go at half speed, and one more
 local ASK = 4          -- arguments of an ask
 
 local now, past, future = clock_ms, int(clock_ms), int(clock_ms + 1)
+-- after is an instant that does not come before so many ms have passed.
+local function after(ms) return now + ms + math.min(clock_ahead, ms + LEAP) end
+
 local holders, since, line, times -- keys of the group at hand. Whoever is in line has a time.
 
 local function live(key) return call('zcount', key, future, '+inf') end
@@ -75,7 +78,7 @@ end
 local function prolong(at, count)
 	local names, kept, longer = column(at, count, 0), {}, {}
 	for i, held in ipairs(call('zmscore', holders, unpack(names))) do
-		local till, new = tonumber(held or 0), now + tonumber(ARGV[at + ASK * i - 1])
+		local till, new = tonumber(held or 0), after(tonumber(ARGV[at + ASK * i - 1]))
 		kept[i] = till > now
 		if kept[i] and new > till then push(longer, int(new), names[i]) end
 	end
@@ -154,7 +157,7 @@ local function acquire(at, count, limit)
 			digits[i] = '1'
 			taken = taken + 1
 			new[holder] = true
-			push(units, int(now + tonumber(ARGV[a + 3])), holder)
+			push(units, int(after(tonumber(ARGV[a + 3]))), holder)
 			push(sinces, holder, past)
 			if reserved[waiter] then come[#come + 1] = waiter end
 			reserved[waiter] = nil
@@ -198,7 +201,7 @@ local function wake(free, list)
 		local come, gone = {}, {}
 		for i, id in ipairs(ids) do
 			if tonumber(asked[i] or 0) > now - STALE then
-				push(come, int(now + RESERVED), id)
+				push(come, int(after(RESERVED)), id)
 				list[#list + 1] = id
 			else
 				gone[#gone + 1] = id
@@ -253,4 +256,4 @@ while a <= #ARGV do
 	answers[#answers + 1] = answer
 	a = a + ASK * count
 end
-return {0, clock_us, answers}
+return {0, clock_seen, answers}

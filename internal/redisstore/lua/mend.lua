@@ -21,4 +21,4 @@ end
 local places = {}
 for k = 6, #KEYS do places[#places + 1] = k end
 local earlier, holder = news(KEYS[4], KEYS[5], places)
-return {0, clock_us, table.concat(done), earlier, holder}
+return {0, clock_seen, table.concat(done), earlier, holder}

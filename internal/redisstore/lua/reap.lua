@@ -7,7 +7,7 @@
 --       out of the way, to the dead region for ever, and reported.
 -- May be repeated: it changes no record. What is done about the records is
 --       compare and set, by apply.
-if call('get', KEYS[3]) ~= ARGV[4] then return {2, clock_us} end
+if call('get', KEYS[3]) ~= ARGV[4] then return {2, clock_seen} end
 
 local left = tonumber(ARGV[5])
 local places, records, states, corrupt = {}, {}, {}, {}
@@ -30,4 +30,4 @@ for k = 4, #KEYS do
 		end
 	end
 end
-return {0, clock_us, places, records, states, corrupt}
+return {0, clock_seen, places, records, states, corrupt}

@@ -10,7 +10,8 @@
 local ids, codes, revisions, fields, scores = {}, {}, {}, {}, {}
 for a = 5, #ARGV, 6 do ids[#ids + 1] = ARGV[a] end
 local texts = call('hmget', KEYS[2], unpack(ids))
-local until_ms = clock_ms + tonumber(ARGV[4])
+local ttl = tonumber(ARGV[4])
+local until_ms = clock_ms + ttl + math.min(clock_ahead, ttl + LEAP) -- ttl from now at the earliest
 for i, id in ipairs(ids) do
 	local a, text = 5 + 6 * (i - 1), texts[i]
 	revisions[i] = 0
@@ -35,4 +36,4 @@ for i, id in ipairs(ids) do
 end
 wide('hset', KEYS[2], fields)
 for k, list in pairs(scores) do wide('zadd', KEYS[k], list, 'xx') end
-return {0, clock_us, table.concat(codes), revisions}
+return {0, clock_seen, table.concat(codes), revisions}

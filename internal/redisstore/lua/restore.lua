@@ -15,7 +15,7 @@
 
 local function answer(digit, places)
 	local list, holder = news(KEYS[5], KEYS[6], places or {})
-	return {0, clock_us, digit, list, holder}
+	return {0, clock_seen, digit, list, holder}
 end
 
 local id, state = ARGV[4], ARGV[14]

@@ -66,12 +66,12 @@ func (l *load) register(ctx context.Context, n int) error {
 			id, query, every = fmt.Sprintf("long-%04d", i), "sleep=1500ms", max(every, 3*time.Second)
 		}
 		at := float64(i) * phase
-		start := first.Add(time.Duration(float64(every) * (at - float64(int(at))))).Truncate(time.Millisecond)
+		start := first.Add(time.Duration(float64(every) * (at - float64(int(at)))))
 		j := l.job(queues[i%len(queues)], query)
 		j.Schedule = client.Every(every)
 		j.Schedule.StartTime = timestamppb.New(start)
 		jobs = append(jobs, client.NewJob{ID: id, Job: j})
-		p := check.Promise{Job: id, AnchorMS: start.UnixMilli(), Every: every, FromMS: start.UnixMilli()}
+		p := check.Promised(id, start, every)
 		if query == "fail" { // a backoff makes its own times
 			p = check.Promise{Job: id}
 			backoffs = append(backoffs, check.Backoff{Job: id, Every: every, Jitter: 0.1})
@@ -110,7 +110,7 @@ func (l *load) keepAdding(ctx context.Context) {
 
 func (l *load) addOne(ctx context.Context, id, queue string) {
 	from := time.Now()
-	at := from.Add(newcomerIn).Truncate(time.Millisecond)
+	at := from.Add(newcomerIn)
 	j := l.job(queue, "")
 	j.Schedule = client.Once(at)
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
@@ -118,7 +118,7 @@ func (l *load) addOne(ctx context.Context, id, queue string) {
 	cancel()
 	p := check.Promise{Job: id, Unsure: true}
 	if err == nil { // once: a second time is beyond any history
-		p = check.Promise{Job: id, AnchorMS: at.UnixMilli(), Every: 1000 * time.Hour, FromMS: at.UnixMilli()}
+		p = check.Promised(id, at, 1000*time.Hour)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,9 +7,10 @@
 -- by int(), because tostring() turns great ones into 1.79e+15. Guards come
 -- before writes: Redis does not undo what a script did before it failed.
 --
--- Common arguments  1 expected clock, ms; 0 none   2 "1" accept a clock jump
+-- Common arguments  1 clock that is expected at most, ms; -1 the caller has not seen it yet,
+--                   0 it has nothing to compare with   2 "1" accept a clock jump
 --                   3 virtual clock, ms; "" real time
--- Common reply      {code, clock in us, ...}; codes other than 0 mean that
+-- Common reply      {code, clock in us, and after a space its lag in ms if it has one, ...}; codes other than 0 mean that
 --                   nothing was written:
 --                   1 clock jump  2 not the holder  3 virtual clock mismatch
 --                   An empty list may be '' instead: an answer takes as long as it has lists.

@@ -5,13 +5,18 @@
 -- The meta field "c" is fixed text:
 --   clock, ms (16) | anchor, real (16) | anchor, clock (16) | token (16) | virtual (1)
 --
--- The clock is Redis's TIME as long as that does not step back. Behind the clock it
--- goes on at half of TIME's rate from an anchor until TIME has caught up, and never
--- faster than the caller's clock: TIME may have been put right. Far ahead of what the
--- caller expects it is refused until a caller accepts it.
+-- The clock is Redis's TIME until that steps back. While TIME is behind, it goes on at half
+-- of TIME's rate from an anchor; when TIME is put right, the clock catches up at twice TIME's
+-- rate. clock_seen is what answers tell of it: us, and where there is one its lag, how far it may
+-- still run ahead of passing time, in ms; clock_ahead is that and what roundings may add. What
+-- must not come before d ms have passed is due at clock_ms + d + min(clock_ahead, d + LEAP). Far
+-- ahead of what the caller expects TIME is refused until a caller accepts it.
 local JUMP = 60000 -- ms that the clock may be ahead of what the caller expects
+local LEAP = 2000  -- ms that the clock may leap when TIME is stepped
+local SLACK = 20   -- ms that roundings may add to the lag
 local NO_ANCHOR = '00000000000000000000000000000000'
-local clock_ms, clock_us
+local clock_ms, clock_us, clock_seen
+local clock_lag, clock_ahead = 0, 0
 -- The field is clock_before .. clock_token .. clock_kind.
 local clock_before, clock_token, clock_kind = nil, '0000000000000000', ARGV[3] ~= '' and '1' or '0'
 do
@@ -29,24 +34,65 @@ do
 		mark, anchor, clock_token = tonumber(sub(text, 1, 16)), sub(text, 17, 48), sub(text, 49, 64)
 		if sub(text, 65) ~= clock_kind then return {3, mark * 1000} end
 	end
+	local max, min, floor = math.max, math.min, math.floor
+	local real_at, clock_at, lag = tonumber(sub(anchor, 1, 16)), tonumber(sub(anchor, 17)), 0
+	if clock_at == 0 then
+		anchor = NO_ANCHOR
+	elseif clock_at < real_at then
+		lag = max(0, real_at + floor(max(0, mark - clock_at + 1) / 2) - mark)
+	else
+		lag = max(0, mark - clock_at) + 1
+	end
 	local expect = tonumber(ARGV[1])
-	if expect > 0 and now > expect + JUMP and ARGV[2] ~= '1' then return {1, now * 1000} end
-	if anchor ~= NO_ANCHOR or now < mark then
-		local real, slow, leapt = now, mark, false
-		local anchor_real, anchor_clock = tonumber(sub(anchor, 1, 16)), tonumber(sub(anchor, 17))
-		local anchored = anchor_clock ~= 0 and real >= anchor_real
-		if anchored then slow = anchor_clock + math.floor((real - anchor_real) / 2) end
-		if expect > 0 and slow > expect then
-			slow, leapt = math.max(mark, expect), true
-		end
-		if real >= slow and real >= mark then
-			anchor = NO_ANCHOR
-		elseif not anchored or leapt or slow < mark then
-			now = math.max(mark, slow)
-			anchor, usec = fmt('%016d%016d', real, now), 0
+	local jump = expect > 0 and now > expect + lag + JUMP
+	if jump and ARGV[2] ~= '1' then return {1, now * 1000} end
+	if now >= mark and (jump or anchor == NO_ANCHOR) then
+		anchor = NO_ANCHOR
+	else
+		local real, to, kept, behind = now, mark, false, false
+		if anchor ~= NO_ANCHOR and clock_at < real_at then
+			behind = real < mark
+			if not behind then
+				local fast = clock_at + 2 * max(0, real - real_at)
+				to = max(mark, fast)
+				kept = to == fast
+			end
 		else
-			now, usec = slow, 0
+			local anchored = anchor ~= NO_ANCHOR and real >= real_at
+			local slow = anchored and clock_at + floor((real - real_at) / 2) or mark
+			behind = real < mark or real < slow and expect == 0
+			if behind then
+				if expect >= 0 then to = max(mark, expect > 0 and min(slow, expect) or slow) end
+				kept = anchored and to == slow
+			else
+				to = max(mark, real - lag)
+				if expect > 0 then to = max(mark, min(to, expect)) end
+			end
+		end
+		if behind and not kept and expect >= 0 then
+			local lost = expect > 0 and max(to, expect) - to or to - mark
+			lost = min(lag + lost, floor(real / 2))
+			real_at, clock_at = real - 2 * lost, to - lost
+		elseif not behind and (expect == 0 or to >= real) then
+			to, real_at, clock_at = real, 0, 0
+		elseif not behind and not kept then
+			real_at, clock_at = real, to
+		end
+		now, usec = to, 0
+		if clock_at == 0 then
+			anchor = NO_ANCHOR
+		else
+			anchor = fmt('%016d%016d', real_at, clock_at)
+			if clock_at < real_at then
+				clock_lag = max(0, real - to)
+			else
+				clock_lag = max(max(0, to - clock_at) + 1, max(0, real - real_at) - max(0, to - clock_at))
+			end
 		end
 	end
 	clock_ms, clock_us, clock_before = now, now * 1000 + usec, fmt('%016d', now) .. anchor
+	clock_seen = clock_us
+	if clock_lag > 0 then
+		clock_seen, clock_ahead = fmt('%.0f %.0f', clock_us, clock_lag), clock_lag + SLACK
+	end
 end
