@@ -229,7 +229,8 @@ func (t *transition) giveBack(ev Return) Answer {
 	return t.decision(Applied)
 }
 
-// again makes the same attempt due once more, in its old place in the order. A manual run
+// again puts the leased run back: the same attempt is due once more, in its old place in the
+// order unless the due time has been moved. A manual run
 // that waits for the run goes on waiting, and a schedule that was edited meanwhile follows
 // it: only a run that has failed is superseded.
 func (t *transition) again() {

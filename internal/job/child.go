@@ -78,6 +78,9 @@ func (t *transition) addChild(run State, started bool) (slot int) {
 	}
 	// A slot is used again: with the parent's revision no state of two runs in it
 	// has the same guard.
+	if until, excluded := t.c.excluded(&run, run.Due); excluded && run.Region == RegionDue {
+		run.Due = until
+	}
 	run.Revision, run.Lane, run.Held = t.Revision, t.c.Lane(), Hold{DueMS: run.Held.DueMS}
 	if run.Region == RegionLeased {
 		run.Lane = t.Lane
@@ -91,10 +94,10 @@ func (t *transition) spawnManual(id string, mode ManualMode) {
 	t.Pending, t.PendingMode = id, mode
 	t.Waiting = uint8(1 + t.addChild(State{
 		Trigger: TriggerManual, ManualID: id, Mode: mode, Nominal: t.now, Due: t.now,
-		Source: DelayManual, Generation: t.c.Generation, Callers: callersOf(t.Callers, id),
+		Source: DelayManual, Generation: t.c.Generation, Callers: callersOf(t.Callers, id), Exempt: exemptOf(t.Exempt, ManualRunID(id)),
 	}, false))
-	t.Callers = callersBut(t.Callers, id)
-	t.notice(Notice{Kind: ManualRunStarted, RunID: ManualRunID(id), Trigger: TriggerManual, DueMS: t.now})
+	t.Callers, t.Exempt = callersBut(t.Callers, id), exemptBut(t.Exempt, ManualRunID(id))
+	t.notice(Notice{Kind: ManualRunStarted, RunID: ManualRunID(id), Trigger: TriggerManual, DueMS: t.spawn.State.Due})
 }
 
 // runPart is the part of a state that belongs to its run.
@@ -104,7 +107,7 @@ func runPart(s *State) State {
 		Lane: s.Lane, Generation: s.Generation, Trigger: s.Trigger, ManualID: s.ManualID, Mode: s.Mode,
 		Nominal: s.Nominal, Due: s.Due, Source: s.Source, Attempt: s.Attempt, FirstMS: s.FirstMS,
 		Held: s.Held, Recovery: s.Recovery, Paced: s.Paced, Losses: s.Losses, Unacked: s.Unacked,
-		Cancel: s.Cancel, SettledToken: s.SettledToken, Callers: s.Callers,
+		Cancel: s.Cancel, SettledToken: s.SettledToken, Callers: s.Callers, Exempt: s.Exempt,
 	}
 }
 
@@ -114,15 +117,15 @@ func withRun(s, run State) State {
 	s.Lane, s.Generation, s.Trigger, s.ManualID, s.Mode = run.Lane, run.Generation, run.Trigger, run.ManualID, run.Mode
 	s.Nominal, s.Due, s.Source, s.Attempt, s.FirstMS = run.Nominal, run.Due, run.Source, run.Attempt, run.FirstMS
 	s.Held, s.Recovery, s.Paced, s.Losses, s.Unacked = run.Held, run.Recovery, run.Paced, run.Losses, run.Unacked
-	s.Cancel, s.SettledToken, s.Callers = run.Cancel, run.SettledToken, run.Callers
+	s.Cancel, s.SettledToken, s.Callers, s.Exempt = run.Cancel, run.SettledToken, run.Callers, run.Exempt
 	return s
 }
 
 // DecideChild moves a child record and its parent. Redrive is decided on a dead
 // letter, every other event on the record of a run.
 func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
-	if _, ok := ev.(Redrive); ok {
-		return redriveLetter(c, parent, child, now)
+	if ev, ok := ev.(Redrive); ok {
+		return redriveLetter(c, parent, child, ev, now)
 	}
 	d := Decision{State: withRun(parent, child)}
 	t := d.begin(c, now)
@@ -169,6 +172,9 @@ func (t *transition) arriveChild(ev Arrive, parentLive bool) Answer {
 	before := t.before()
 	if answer := t.fence(ev.Token); answer != Applied {
 		return t.unchanged(answer, before)
+	}
+	if _, excluded := t.c.excluded(t.State, t.now); excluded {
+		return t.putOff(ev.Token)
 	}
 	if t.Started&t.self != 0 {
 		return t.unchanged(Applied, before) // a retry
@@ -226,6 +232,7 @@ func (t *transition) afterChild(bit uint64, ended, failuresChanged bool, hint ti
 		}
 		if t.Region == RegionDue && t.Held.Reason == HeldOverlap {
 			t.Due = max(min(t.Due, t.now), t.Nominal)
+			t.stayClear()
 		}
 	}
 	if t.Paused && t.Region == RegionDue {
@@ -255,7 +262,7 @@ func (t *transition) dropChild(bit uint64) {
 }
 
 // redriveLetter makes a dead letter a run again.
-func redriveLetter(c *Compiled, parent, letter State, now int64) Pair {
+func redriveLetter(c *Compiled, parent, letter State, ev Redrive, now int64) Pair {
 	refuse := func(a Answer) Pair {
 		return Pair{Child: Decision{Answer: a, State: letter}, Parent: Decision{Answer: a, State: parent}}
 	}
@@ -272,6 +279,9 @@ func redriveLetter(c *Compiled, parent, letter State, now int64) Pair {
 	run := State{
 		Trigger: letter.Trigger, ManualID: letter.ManualID, Mode: ManualKeep, Nominal: letter.Nominal,
 		Due: max(now, letter.Nominal), Source: DelayRedrive, Recovery: true, Generation: letter.Generation,
+	}
+	if ev.IgnoreExclusions {
+		run.Exempt = []string{run.RunID()}
 	}
 	t.addChild(run, false)
 	t.notice(Notice{

@@ -136,7 +136,10 @@ func (c *Compiled) heldBack(s *State, now, since int64, delay time.Duration, sou
 		}
 		return o
 	}
-	o.due, o.source = max(until, nominal), source
+	if o.due, o.ok = c.Clear(max(until, nominal)); !o.ok {
+		return occurrence{}
+	}
+	o.source = source
 	if last, ok := c.nominalUpTo(o.due); ok {
 		o.nominal = max(nominal, last)
 	}
@@ -148,11 +151,8 @@ func (c *Compiled) afterDelay(now, since int64, delay time.Duration, source Dela
 	if source == DelaySchedule {
 		delay = c.Schedule.Every
 	}
-	due := max(now, addMS(since, delay))
-	if until, excluded := c.schedule.Excluded(time.UnixMilli(due)); excluded {
-		due = until.UnixMilli()
-	}
-	if end := c.Schedule.EndAt; !end.IsZero() && due >= end.UnixMilli() {
+	due, ok := c.Clear(max(now, addMS(since, delay)))
+	if end := c.Schedule.EndAt; !ok || !end.IsZero() && due >= end.UnixMilli() {
 		return occurrence{clean: true}
 	}
 	return occurrence{nominal: due, due: due, source: source, clean: true, ok: true}
@@ -161,6 +161,10 @@ func (c *Compiled) afterDelay(now, since int64, delay time.Duration, source Dela
 // dueAt plans a run for an instant, whatever the schedule says: it takes the last
 // nominal time up to then or, where none is left, the instant itself.
 func (c *Compiled) dueAt(s *State, due int64) occurrence {
+	due, ok := c.Clear(due)
+	if !ok {
+		return occurrence{}
+	}
 	o := occurrence{nominal: due, due: due, source: DelayHint, ok: true}
 	if last, ok := c.nominalUpTo(due); ok && last > c.judged(s) && !c.fixedDelay() {
 		o.nominal = last
@@ -208,6 +212,12 @@ func (c *Compiled) retry(s *State, k uint32, now int64, ev Settle, beside bool) 
 		}
 	}
 	due = addMS(now, delay)
+	if until, excluded := c.excluded(s, due); excluded {
+		due = until
+		if limit := c.Retry.MaxElapsed; until == NeverMS || limit > 0 && due-first > limit.Milliseconds() {
+			return 0, 0, false
+		}
+	}
 	if c.Recurring() && !beside {
 		if following, ok := c.nominalAfter(max(now, s.Nominal)); ok && due >= following {
 			return 0, 0, false
