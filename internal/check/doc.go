@@ -31,6 +31,8 @@
 //     though no run had succeeded.
 //  10. Uncalled: a run that nobody asked for started after a client was told that
 //     the job is paused, or deleted.
+//  11. Dropped: a manual run that was acknowledged to a client never began, though
+//     nobody asked for its end ([Asked]).
 //
 // All times are Unix nanoseconds of one host's clock, which Redis shares with the
 // workers in tests.

@@ -104,6 +104,7 @@ type Bounds struct {
 type History struct {
 	Promises []Promise
 	Silences []Silence
+	Asked    []Asked
 	Backoffs []Backoff
 	Shared   []Shared
 	Events   []Event
@@ -135,6 +136,7 @@ const (
 	Stray      Kind = "stray"
 	Shrunk     Kind = "shrunk"
 	Uncalled   Kind = "uncalled"
+	Dropped    Kind = "dropped"
 )
 
 // Finding is one violation.
@@ -155,6 +157,7 @@ type Report struct {
 	Targets    int // nominal times that had to have a run
 	Excused    int // nominal times that passed while an earlier run was late or live
 	Repeats    int // executions of a run beyond its first
+	Asked      int // manual runs that had to begin
 	Waits      int // waits after failed runs of jobs with a Backoff
 	Held       int // executions that held a Shared lock
 	// Lags of the first executions of the runs, in order of start.
