@@ -224,9 +224,18 @@ func (t *transition) giveBack(ev Return) Answer {
 		run := t.run(Settle{Token: ev.Token}, t.Attempt)
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	} else {
+		t.unstart()
 		t.again()
 	}
 	return t.decision(Applied)
+}
+
+// unstart notes that a run beside the schedule that people have asked for, and that was given
+// back, has not begun: it waits for others once more, and none of them stops it.
+func (t *transition) unstart() {
+	if asked := t.Trigger != TriggerSchedule || t.Mode == ManualKeep; asked && !t.begun() {
+		t.Started &^= t.self
+	}
 }
 
 // again puts the leased run back: the same attempt is due once more, in its old place in the

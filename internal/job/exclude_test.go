@@ -287,7 +287,7 @@ func TestAManualRunThatWaitsIntoAnExclusion(t *testing.T) {
 		}
 		w := asked()
 		w.succeed()
-		if run := turn(w); run.ManualID != "m" || run.Due != t0+30*minuteMS {
+		if run := turn(w); run.ManualID != "m" || run.Due != t0+30*minuteMS || run.promised() != run.Due {
 			t.Errorf("%s: %+v", mode, run)
 		}
 
