@@ -46,19 +46,40 @@ const letterNames = 1000
 // Redrive tries dead runs again by their names. A repetition after an error finds
 // those that were redriven gone and counts them as refused.
 func (c *Client) Redrive(ctx context.Context, names ...string) (sum RedriveResult, err error) {
-	for len(names) > 0 && err == nil {
-		n := min(letterNames, len(names))
-		err = c.redrive(ctx, &fermatav1.RedriveDeadLettersRequest{Parent: c.parent(), Names: names[:n]}, &sum)
-		names = names[n:]
-	}
-	return sum, err
+	return c.RedriveWith(ctx, RedriveOptions{}, names...)
 }
 
 // RedriveSelected tries all dead runs of the selected jobs again; a dry run only
 // counts them.
 func (c *Client) RedriveSelected(ctx context.Context, s Selection, dry bool) (sum RedriveResult, err error) {
+	return c.RedriveSelectedWith(ctx, RedriveOptions{DryRun: dry}, s)
+}
+
+// RedriveOptions say how dead runs are tried again; the zero value is good.
+type RedriveOptions struct {
+	// DryRun only counts them.
+	DryRun bool
+	// IgnoreExclusions has runs start also at times that their schedules exclude. Else
+	// they wait until those are over.
+	IgnoreExclusions bool
+}
+
+// RedriveWith is [Client.Redrive] with options.
+func (c *Client) RedriveWith(ctx context.Context, o RedriveOptions, names ...string) (sum RedriveResult, err error) {
+	for len(names) > 0 && err == nil {
+		n := min(letterNames, len(names))
+		err = c.redrive(ctx, &fermatav1.RedriveDeadLettersRequest{
+			Parent: c.parent(), Names: names[:n], DryRun: o.DryRun, IgnoreExclusions: o.IgnoreExclusions,
+		}, &sum)
+		names = names[n:]
+	}
+	return sum, err
+}
+
+// RedriveSelectedWith is [Client.RedriveSelected] with options.
+func (c *Client) RedriveSelectedWith(ctx context.Context, o RedriveOptions, s Selection) (sum RedriveResult, err error) {
 	err = c.redrive(ctx, &fermatav1.RedriveDeadLettersRequest{
-		Parent: c.parent(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, DryRun: dry,
+		Parent: c.parent(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, DryRun: o.DryRun, IgnoreExclusions: o.IgnoreExclusions,
 	}, &sum)
 	return sum, err
 }

@@ -27,6 +27,10 @@ type RunOptions struct {
 	// RequestID is the identity of the run: the same id never runs twice while it
 	// is among the job's last eight. Default a random one for each call.
 	RequestID string
+	// IgnoreExclusions has the run start also at times that the job's schedule excludes,
+	// its retries included. Without it RunJob fails at such a time, with the reason
+	// EXCLUDED_TIME.
+	IgnoreExclusions bool
 }
 
 // RunJob asks for a manual run. joined tells that one was already waiting.
@@ -35,7 +39,7 @@ func (c *Client) RunJob(ctx context.Context, job string, o RunOptions) (run *Run
 		o.RequestID = NewRequestID()
 	}
 	r, err := call(ctx, c, c.jobs.RunJob, &fermatav1.RunJobRequest{
-		Name: c.JobName(job), RequestId: o.RequestID, Backoff: o.Backoff,
+		Name: c.JobName(job), RequestId: o.RequestID, Backoff: o.Backoff, IgnoreExclusions: o.IgnoreExclusions,
 	})
 	return r.GetRun(), r.GetJoined(), err
 }

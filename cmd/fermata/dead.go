@@ -72,17 +72,19 @@ func (a *app) letterTable(letters []*client.DeadLetter) error {
 
 func (a *app) redriveCommand() *cobra.Command {
 	var which client.Selection
-	var all, dry bool
+	var all bool
+	var how client.RedriveOptions
 	cmd := &cobra.Command{
 		Use:   "redrive (JOB[/SLOT]... | --all [--queue Q] [--prefix P] [--label K=V])",
 		Short: "Try dead runs again",
 		Long: "Try dead runs again, with the job's present definition and as many attempts as a new run has, paced by\n" +
 			"the recovery rate of the queue. JOB means all dead runs of that job, JOB/SLOT the one that fermata dead list\n" +
-			"shows by that name.",
+			"shows by that name. A run waits for the end of a time that the schedule excludes, unless --ignore-exclusions\n" +
+			"says that it may start then.",
 		Example: "  fermata dead redrive report\n  fermata dead redrive --all --queue mail --dry-run",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if dry {
+		if how.DryRun {
 			return usagef("--dry-run needs --all")
 		}
 		return a.with(cmd, func(ctx context.Context, c *client.Client) error {
@@ -90,15 +92,16 @@ func (a *app) redriveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			sum, err := c.Redrive(ctx, names...)
+			sum, err := c.RedriveWith(ctx, how, names...)
 			return a.redriven(sum, err)
 		})
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --all: only count")
+	cmd.Flags().BoolVar(&how.IgnoreExclusions, "ignore-exclusions", false, "start although a schedule excludes the time")
+	cmd.Flags().BoolVar(&how.DryRun, "dry-run", false, "with --all: only count")
 	selectFlags(cmd, &which)
 	a.orAll(cmd, &all, "redrive all dead runs of the jobs that are selected", func(ctx context.Context, c *client.Client) error {
-		sum, err := c.RedriveSelected(ctx, which, dry)
-		if dry && err == nil {
+		sum, err := c.RedriveSelectedWith(ctx, how, which)
+		if how.DryRun && err == nil {
 			return a.did(fmt.Sprintf("would redrive %d", sum.Redriven), fact{"would_redrive", sum.Redriven})
 		}
 		return a.redriven(sum, err)

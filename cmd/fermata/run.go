@@ -15,19 +15,21 @@ import (
 
 func (a *app) runCommand() *cobra.Command {
 	var backoff string
-	var wait bool
+	var wait, ignore bool
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use: "run ID...", Short: "Run jobs now",
 		Long: "Run jobs now. If a run is live, exactly one manual run follows it. --backoff says what becomes of the\n" +
 			"failures in a row: reset forgets them now, keep leaves them and the planned run as they are,\n" +
-			"reset-on-success forgets them if the run succeeds.\n\n" +
+			"reset-on-success forgets them if the run succeeds. At a time that the schedule of a job excludes the run is\n" +
+			"refused, unless --ignore-exclusions says that it may start then, with its retries.\n\n" +
 			"With --wait it shows each run with its output when it has ended, retries included, and exits with 1 unless\n" +
 			"all have succeeded. A job has to keep a history for that. What is interrupted here goes on there.",
 		Example: "  fermata jobs run report --wait --wait-timeout 10m",
 		Args:    someArgs,
 	}
 	cmd.Flags().StringVar(&backoff, "backoff", "", "reset, keep or reset-on-success (default reset)")
+	cmd.Flags().BoolVar(&ignore, "ignore-exclusions", false, "run although the schedule excludes this time")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the runs have ended")
 	cmd.Flags().DurationVar(&patience, "wait-timeout", 0, "longest wait (default: as long as it takes)")
 	cmd.RunE = func(cmd *cobra.Command, jobs []string) error {
@@ -41,7 +43,8 @@ func (a *app) runCommand() *cobra.Command {
 		started := make([]*client.Run, len(jobs))
 		err = a.with(cmd, func(ctx context.Context, c *client.Client) error {
 			return a.each(jobs, func(i int) (err error) {
-				started[i], err = a.run(ctx, c, jobs[i], fermatav1.RunJobRequest_Backoff(mode), !wait)
+				how := client.RunOptions{Backoff: fermatav1.RunJobRequest_Backoff(mode), IgnoreExclusions: ignore}
+				started[i], err = a.run(ctx, c, jobs[i], how, !wait)
 				return err
 			})
 		})
@@ -59,8 +62,8 @@ func (a *app) runCommand() *cobra.Command {
 }
 
 // run asks for a run of one job.
-func (a *app) run(ctx context.Context, c *client.Client, job string, mode fermatav1.RunJobRequest_Backoff, tell bool) (*client.Run, error) {
-	run, joined, err := c.RunJob(ctx, job, client.RunOptions{Backoff: mode})
+func (a *app) run(ctx context.Context, c *client.Client, job string, how client.RunOptions, tell bool) (*client.Run, error) {
+	run, joined, err := c.RunJob(ctx, job, how)
 	if err != nil || !tell {
 		return run, err
 	}

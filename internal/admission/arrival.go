@@ -10,7 +10,7 @@ import (
 // errNoParent: the job of a child record is gone.
 var errNoParent = errors.New("no parent record")
 
-// arrivals asks the overlap and misfire policy. What it lets start is stored at
+// arrivals asks exclusions, and the overlap and misfire policy. What it lets start is stored at
 // last, when all other gates are passed; what it does not is stored now.
 func (a *Admission) arrivals(ctx context.Context, g *group) {
 	a.readParents(ctx, g)
@@ -20,14 +20,14 @@ func (a *Admission) arrivals(ctx context.Context, g *group) {
 		if it.gates&job.GateArrival == 0 {
 			return true
 		}
-		compiled, err := job.Compile(it.Known.Definition)
+		compiled, err := a.o.Ledger.Compiled(it.key.Record(), it.Known.Definition)
 		if err != nil {
 			a.broke(g, it, "policy", err)
 			return false
 		}
 		switch job.Arrives(compiled, it.Known.State, it.parent, it.nowMS) {
 		case job.ArrivalStart:
-			it.arrive = it.child != ""
+			it.arrive = it.child != "" && it.Known.State.Started == 0
 			return true
 		case job.ArrivalSpawn:
 			it.arrive = true
@@ -85,8 +85,11 @@ func (a *Admission) arrive(ctx context.Context, g *group, asked []*item, changes
 		case r.Answer == job.Applied && r.Arrival == job.ArrivalStart:
 			it.became(r.Record.State)
 		default:
-			if r.Arrival == job.ArrivalHeld {
+			switch r.Arrival {
+			case job.ArrivalHeld:
 				a.metrics.held.WithLabelValues(job.HeldOverlap.String()).Inc()
+			case job.ArrivalExcluded:
+				a.metrics.held.WithLabelValues(job.HeldExclusion).Inc()
 			}
 			a.drop(g, it)
 			continue

@@ -323,6 +323,10 @@ func (s *fakeStore) GetRecords(_ context.Context, _ int, records []string) ([]*j
 	return out, nil
 }
 
+func (s *fakeStore) Compiled(_ string, d *job.Definition) (*job.Compiled, error) {
+	return job.Compile(d)
+}
+
 func (s *fakeStore) Submit(c job.Change, done func(job.ChangeResult)) {
 	go func() {
 		s.mu.Lock()

@@ -44,6 +44,8 @@ type Limits interface {
 // done is called once, on another goroutine or before Submit returns.
 type Ledger interface {
 	Submit(change job.Change, done func(job.ChangeResult))
+	// Compiled makes the definition of a job ready to be asked, or knows it already.
+	Compiled(record string, d *job.Definition) (*job.Compiled, error)
 }
 
 // Slots are the free slots of this node's workers.

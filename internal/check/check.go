@@ -20,6 +20,9 @@ func Check(h History) Report {
 	for _, s := range h.Silences {
 		h.silence(s, jobs[s.Job], &r)
 	}
+	for _, a := range h.Asked {
+		h.asked(a, jobs[a.Job], &r)
+	}
 	for _, b := range h.Backoffs {
 		h.backoff(b, jobs[b.Job], &r)
 	}

@@ -34,6 +34,8 @@
 //     the job is paused, or deleted.
 //  11. Hasty: an attempt started sooner after a failed one of its job had returned than that has
 //     to wait ([Wait]).
+//  12. Dropped: a manual run that was acknowledged to a client never began, though
+//     nobody asked for its end ([Asked]).
 //
 // All times are Unix nanoseconds of one host's clock, which Redis shares with the
 // workers in tests.

@@ -129,6 +129,7 @@ type Bounds struct {
 type History struct {
 	Promises []Promise
 	Silences []Silence
+	Asked    []Asked
 	Backoffs []Backoff
 	Waits    []Wait
 	Shared   []Shared
@@ -163,6 +164,7 @@ const (
 	Shrunk     Kind = "shrunk"
 	Uncalled   Kind = "uncalled"
 	Hasty      Kind = "hasty"
+	Dropped    Kind = "dropped"
 )
 
 // Finding is one violation.
@@ -183,6 +185,7 @@ type Report struct {
 	Targets    int // nominal times that had to have a run
 	Excused    int // nominal times that passed while an earlier run was late or live
 	Repeats    int // executions of a run beyond its first
+	Asked      int // manual runs that had to begin
 	Waits      int // waits after failed runs of jobs with a Backoff
 	Waited     int // waits after failed attempts of jobs with a Wait
 	Held       int // executions that held a Shared lock

@@ -16,6 +16,9 @@ func (t *transition) arrive(ev Arrive) Answer {
 	if isLate(t.c.Definition, t.State, t.now) {
 		return t.leaveOutRun("misfire")
 	}
+	if _, excluded := t.c.excluded(t.State, t.now); excluded {
+		return t.putOff(ev.Token)
+	}
 	others := t.Started
 	crowded := bits.OnesCount64(others) >= t.c.overlapLimit()
 	fresh := t.Attempt == 0 && t.c.Schedule.Kind != schedule.KindOnce
@@ -121,11 +124,9 @@ func (t *transition) overtaken(token uint64) bool {
 
 // hold puts the leased run back.
 func (t *transition) hold(ev HoldBack) {
-	since := t.now
-	if t.Held.Reason == ev.Reason && t.Held.Key == ev.Key {
+	since, known := t.now, t.Held.Reason == ev.Reason && t.Held.Key == ev.Key
+	if known {
 		since = t.Held.SinceMS
-	} else {
-		t.notice(Notice{Kind: RunHeld, Attempt: t.Attempt + 1, Reason: ev.Reason.String(), DueMS: ev.UntilMS})
 	}
 	due := t.Held.DueMS
 	if t.Held.Reason == HeldNone {
@@ -135,14 +136,19 @@ func (t *transition) hold(ev HoldBack) {
 	t.Held = Hold{DueMS: due, Reason: ev.Reason, Key: Clip(ev.Key, MaxNote), By: Clip(ev.By, MaxNote), SinceMS: since}
 	t.Paced = t.Paced || ev.Paced
 	t.Due, t.Source = max(ev.UntilMS, t.now, t.Nominal), DelayHeld
-	t.Acked, t.Epoch = false, 0
-	t.place()
+	t.again()
+	if !known {
+		t.notice(Notice{Kind: RunHeld, Attempt: t.Attempt + 1, Reason: ev.Reason.String(), DueMS: t.Due})
+	}
 }
 
 // wake makes a run due that a gate holds back.
 func (t *transition) wake(ev Wake) Answer {
 	if t.Region != RegionDue || t.Held.Reason != ev.Reason || t.Held.Key != ev.Key || t.Due <= t.now {
 		return t.unchanged(Stale, t.before())
+	}
+	if _, excluded := t.c.excluded(t.State, max(t.now, t.Nominal)); excluded {
+		return t.unchanged(Stale, t.before()) // who can start now is to be woken instead
 	}
 	t.Due = max(t.now, t.Nominal)
 	return t.decision(Applied)

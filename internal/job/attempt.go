@@ -225,12 +225,22 @@ func (t *transition) giveBack(ev Return) Answer {
 		run := t.run(Settle{Token: ev.Token}, t.Attempt)
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	} else {
+		t.unstart()
 		t.again()
 	}
 	return t.decision(Applied)
 }
 
-// again makes the same attempt due once more, in its old place in the order. A manual run
+// unstart notes that a run beside the schedule that people have asked for, and that was given
+// back, has not begun: it waits for others once more, and none of them stops it.
+func (t *transition) unstart() {
+	if asked := t.Trigger != TriggerSchedule || t.Mode == ManualKeep; asked && !t.begun() {
+		t.Started &^= t.self
+	}
+}
+
+// again puts the leased run back: the same attempt is due once more, in its old place in the
+// order unless the due time has been moved. A manual run
 // that waits for the run goes on waiting, and a schedule that was edited meanwhile follows
 // it: only a run that has failed is superseded.
 func (t *transition) again() {

@@ -80,6 +80,9 @@ func (t *transition) addChild(run State, started bool) (slot int) {
 	}
 	// A slot is used again: with the parent's revision no state of two runs in it
 	// has the same guard.
+	if until, excluded := t.c.excluded(&run, run.Due); excluded && run.Region == RegionDue {
+		run.Due = until
+	}
 	run.Revision, run.Lane, run.Held = t.Revision, t.c.Lane(), Hold{DueMS: run.Held.DueMS}
 	if run.Region == RegionLeased {
 		run.Lane = t.Lane
@@ -94,10 +97,10 @@ func (t *transition) spawnManual(id string, mode ManualMode) {
 	t.Pending, t.PendingMode = id, mode
 	t.Waiting = uint8(1 + t.addChild(State{
 		Trigger: TriggerManual, ManualID: id, Mode: mode, Nominal: t.now, Due: t.now,
-		Source: DelayManual, Generation: t.c.Generation, Callers: callersOf(t.Callers, id),
+		Source: DelayManual, Generation: t.c.Generation, Callers: callersOf(t.Callers, id), Exempt: exemptOf(t.Exempt, ManualRunID(id)),
 	}, false))
-	t.Callers = callersBut(t.Callers, id)
-	t.notice(Notice{Kind: ManualRunStarted, RunID: ManualRunID(id), Trigger: TriggerManual, DueMS: t.now})
+	t.Callers, t.Exempt = callersBut(t.Callers, id), exemptBut(t.Exempt, ManualRunID(id))
+	t.notice(Notice{Kind: ManualRunStarted, RunID: ManualRunID(id), Trigger: TriggerManual, DueMS: t.spawn.State.Due})
 }
 
 // runPart is the part of a state that belongs to its run.
@@ -107,7 +110,7 @@ func runPart(s *State) State {
 		Lane: s.Lane, Generation: s.Generation, Trigger: s.Trigger, ManualID: s.ManualID, Mode: s.Mode,
 		Nominal: s.Nominal, Due: s.Due, Source: s.Source, Attempt: s.Attempt, FirstMS: s.FirstMS,
 		Held: s.Held, Recovery: s.Recovery, Paced: s.Paced, Losses: s.Losses, Unacked: s.Unacked, LastLoss: s.LastLoss,
-		Cancel: s.Cancel, SettledToken: s.SettledToken, Callers: s.Callers,
+		Cancel: s.Cancel, SettledToken: s.SettledToken, Callers: s.Callers, Exempt: s.Exempt,
 		LateNominal: s.LateNominal, WatchedBy: s.WatchedBy,
 	}
 }
@@ -119,7 +122,7 @@ func withRun(s, run State) State {
 	s.Nominal, s.Due, s.Source, s.Attempt, s.FirstMS = run.Nominal, run.Due, run.Source, run.Attempt, run.FirstMS
 	s.Held, s.Recovery, s.Paced, s.Losses, s.Unacked = run.Held, run.Recovery, run.Paced, run.Losses, run.Unacked
 	s.LastLoss, s.Cancel, s.SettledToken, s.Callers = run.LastLoss, run.Cancel, run.SettledToken, run.Callers
-	s.LateNominal, s.WatchedBy = run.LateNominal, run.WatchedBy
+	s.LateNominal, s.WatchedBy, s.Exempt = run.LateNominal, run.WatchedBy, run.Exempt
 	return s
 }
 
@@ -132,8 +135,8 @@ func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
 // DecideChildBy is [DecideChild] by a clock that is not known exactly.
 func DecideChildBy(c *Compiled, parent, child State, ev Event, clock Reading) Pair {
 	now := clock.NowMS
-	if _, ok := ev.(Redrive); ok {
-		return redriveLetter(c, parent, child, now)
+	if ev, ok := ev.(Redrive); ok {
+		return redriveLetter(c, parent, child, ev, now)
 	}
 	d := Decision{State: withRun(parent, child)}
 	t := d.begin(c, clock)
@@ -180,6 +183,9 @@ func (t *transition) arriveChild(ev Arrive, parentLive bool) Answer {
 	before := t.before()
 	if answer := t.fence(ev.Token); answer != Applied {
 		return t.unchanged(answer, before)
+	}
+	if _, excluded := t.c.excluded(t.State, t.now); excluded {
+		return t.putOff(ev.Token)
 	}
 	if t.Started&t.self != 0 {
 		return t.unchanged(Applied, before) // a retry
@@ -237,6 +243,7 @@ func (t *transition) afterChild(bit uint64, ended, failuresChanged bool, hint ti
 		}
 		if t.Region == RegionDue && t.Held.Reason == HeldOverlap {
 			t.Due = max(min(t.Due, t.now), t.Nominal)
+			t.stayClear()
 		}
 	}
 	if t.Paused && t.Region == RegionDue {
@@ -266,7 +273,7 @@ func (t *transition) dropChild(bit uint64) {
 }
 
 // redriveLetter makes a dead letter a run again.
-func redriveLetter(c *Compiled, parent, letter State, now int64) Pair {
+func redriveLetter(c *Compiled, parent, letter State, ev Redrive, now int64) Pair {
 	refuse := func(a Answer) Pair {
 		return Pair{Child: Decision{Answer: a, State: letter}, Parent: Decision{Answer: a, State: parent}}
 	}
@@ -283,6 +290,9 @@ func redriveLetter(c *Compiled, parent, letter State, now int64) Pair {
 	run := State{
 		Trigger: letter.Trigger, ManualID: letter.ManualID, Mode: ManualKeep, Nominal: letter.Nominal,
 		Due: max(now, letter.Nominal), Source: DelayRedrive, Recovery: true, Generation: letter.Generation,
+	}
+	if ev.IgnoreExclusions {
+		run.Exempt = []string{run.RunID()}
 	}
 	t.addChild(run, false)
 	t.notice(Notice{

@@ -223,7 +223,9 @@ func (t *transition) place() {
 	t.Region = RegionDue
 	if t.Paused && t.Trigger != TriggerManual && !t.child {
 		t.Region = RegionPaused
+		return
 	}
+	t.stayClear()
 }
 
 func (t *transition) clearRun() {
@@ -233,11 +235,15 @@ func (t *transition) clearRun() {
 	t.Acked, t.Epoch = false, 0
 	t.Mode, t.Held, t.Recovery, t.Paced = ManualReset, Hold{}, false, false
 	t.uncall()
+	t.keepExempt()
 }
 
 func (t *transition) planManual(requestID string) {
 	t.Trigger, t.ManualID, t.Generation = TriggerManual, requestID, t.c.Generation
 	t.Nominal, t.Due, t.Source = t.now, t.now, DelayManual
+	if until, excluded := t.c.excluded(t.State, t.now); excluded {
+		t.Due = until
+	}
 	t.place()
-	t.notice(Notice{Kind: ManualRunStarted, DueMS: t.now})
+	t.notice(Notice{Kind: ManualRunStarted, DueMS: t.Due})
 }

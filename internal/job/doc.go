@@ -19,7 +19,8 @@
 // its target. A gate that is shut puts it back with a reason ([HoldBack]), which
 // is no failure. What becomes of nominal times that passed without a run is in
 // missed.go; when the next one is due, in plan.go; why a job does not run, in
-// explain.go; how late a run is, and which jobs are the worst, in lag.go.
+// explain.go; how late a run is, and which jobs are the worst, in lag.go; what exclusions
+// do to due times, in exclude.go; when runs would be due that all fail, in project.go.
 //
 // A record is in exactly one region of its lane's index:
 //

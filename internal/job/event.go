@@ -38,6 +38,8 @@ type Resume struct {
 type RunNow struct {
 	RequestID string
 	Mode      ManualMode
+	// IgnoreExclusions: the schedule's exclusions do not hold the run back.
+	IgnoreExclusions bool
 	// Trace is the context of the call; nil: not sampled.
 	Trace *Trace
 }
@@ -85,7 +87,10 @@ type Terminate struct{}
 
 // Redrive tries a dead run again: that of a one-time job, or, decided on a dead
 // letter, the letter's.
-type Redrive struct{}
+type Redrive struct {
+	// IgnoreExclusions: the schedule's exclusions do not hold the run back.
+	IgnoreExclusions bool
+}
 
 // CancelRun ends the run of this id.
 type CancelRun struct{ RunID string }
@@ -127,10 +132,11 @@ type Arrival uint8
 
 // Arrivals.
 const (
-	ArrivalStart   Arrival = iota // it starts in its place
-	ArrivalSpawn                  // it starts as the child record in Decision.Spawn
-	ArrivalSkipped                // it does not start
-	ArrivalHeld                   // it waits
+	ArrivalStart    Arrival = iota // it starts in its place
+	ArrivalSpawn                   // it starts as the child record in Decision.Spawn
+	ArrivalSkipped                 // it does not start
+	ArrivalHeld                    // it waits for others
+	ArrivalExcluded                // it waits for the end of an exclusion
 )
 
 // Answer tells the caller how its event was taken.
@@ -154,6 +160,8 @@ const (
 	TooMany
 	// NotDead: there is no dead run to try again.
 	NotDead
+	// Excluded: the schedule excludes this instant.
+	Excluded
 )
 
 // Decision is what Decide wants to be written and told.

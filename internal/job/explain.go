@@ -33,11 +33,12 @@ const (
 	ReasonSchedule // the schedule has ended
 	ReasonPayload  // its payload cannot be opened
 	ReasonQueuePaused
+	ReasonExclusion // its schedule excludes the time at which it would start
 )
 
 func (k ReasonKind) String() string {
 	return nameOf(k, "unknown", "not_due", "retry", "backoff", "hint", "paused", "running", "overlap", "lock", "target", "pace",
-		"queue_concurrency", "queue_rate", "no_worker", "no_slot", "no_holder", "dead", "done", "schedule", "payload", "queue_paused")
+		"queue_concurrency", "queue_rate", "no_worker", "no_slot", "no_holder", "dead", "done", "schedule", "payload", "queue_paused", "exclusion")
 }
 
 // Reason is one thing that keeps a job from running now. Instants are Unix

@@ -13,6 +13,7 @@ func (e *explainer) plan() {
 		return
 	}
 	r := Reason{Kind: ReasonNotDue, UntilMS: s.Due}
+	e.moved()
 	switch {
 	case s.Source == DelayHeld && s.Held.Reason != HeldNone:
 		return
@@ -31,6 +32,26 @@ func (e *explainer) plan() {
 		r.Message = "due " + e.at(s.Due)
 	}
 	e.add(r)
+}
+
+// moved tells that the planned run is due at the end of an exclusion because it would have
+// been due in it.
+func (e *explainer) moved() {
+	s := &e.s
+	onTime := (s.Source == DelaySchedule || s.Source == DelayJitter) && s.Held.DueMS == 0
+	if onTime || !e.excludes(s.Due-1) {
+		return
+	}
+	e.add(Reason{
+		Kind: ReasonExclusion, UntilMS: s.Due,
+		Message: fmt.Sprintf("the schedule excludes the time before %s, in which it would have been due", e.at(s.Due)),
+	})
+}
+
+// excludes tells whether an exclusion holds back the planned run at an instant.
+func (e *explainer) excludes(ms int64) bool {
+	_, excluded := e.c.excluded(&e.s, ms)
+	return excluded
 }
 
 // step tells how far up its curve a backoff is; a flat one has no steps.

@@ -175,6 +175,12 @@ func (e *explainer) concurrency() string {
 // from being tried at all, then the gate that it failed at when it was tried last.
 func (e *explainer) overdue() {
 	queue, since := e.s.Lane.Queue, e.s.Due
+	if until, excluded := e.c.excluded(&e.s, e.now); excluded {
+		e.add(Reason{
+			Kind: ReasonExclusion, UntilMS: until,
+			Message: fmt.Sprintf("the schedule excludes this time, until %s; it was due %s", e.at(until), e.at(since)),
+		})
+	}
 	e.queuePaused(since)
 	if limit := e.facts.Queue.MaxConcurrency; limit > 0 && e.facts.QueueLive >= limit {
 		r := Reason{Kind: ReasonQueueConcurrency, Message: e.concurrency(), SinceMS: since, Key: queue}

@@ -162,6 +162,24 @@ func TestExplainNamesEachReason(t *testing.T) {
 			kind: ReasonQueueConcurrency, since: minute, summary: "run 1-1800000060000 of 08:01:00 is held: queue q has 20 of 20 runs live"},
 		{name: "queue rate", at: minute, facts: func(f *Facts) { f.Queue.Rate = 2.5 }, kind: ReasonQueueRate, since: minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: due since 08:01:00; queue q starts at most 2.5 runs a second"},
+		{name: "backoff into an exclusion", edit: func(d *Definition) {
+			d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(t0 + 4*minute), To: time.UnixMilli(t0 + 9*minute)}}
+		}, state: func(s *State) {
+			s.Source, s.Failures, s.LastFinished, s.LastError = DelayBackoff, 3, t0, "HTTP 503"
+			s.Due = t0 + 9*minute
+		}, kind: ReasonExclusion, until: 9 * minute,
+			summary: "run 1-1800000060000 of 08:01:00 is held: the schedule excludes the time before 08:09:00, in which it would have been due"},
+		{name: "put off", at: 5 * minute, edit: func(d *Definition) {
+			d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(t0 + 4*minute), To: time.UnixMilli(t0 + 9*minute)}}
+		}, state: func(s *State) { s.Due, s.Held.DueMS = t0+9*minute, nominal }, kind: ReasonExclusion, until: 9 * minute,
+			summary: "run 1-1800000060000 of 08:01:00 is held: the schedule excludes the time before 08:09:00, in which it would have been due"},
+		{name: "due, and an exclusion has begun", at: 5 * minute, edit: func(d *Definition) {
+			d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(t0 + 4*minute), To: time.UnixMilli(t0 + 9*minute)}}
+		}, facts: func(f *Facts) { f.Workers = 0 }, kind: ReasonExclusion, until: 9 * minute,
+			summary: "run 1-1800000060000 of 08:01:00 is held: the schedule excludes this time, until 08:09:00; it was due 08:01:00"},
+		{name: "on time after an exclusion", at: minute / 2, edit: func(d *Definition) {
+			d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(t0), To: time.UnixMilli(nominal)}}
+		}, kind: ReasonNotDue, until: minute, summary: "run 1-1800000060000 of 08:01:00 waits: due 08:01:00"},
 		{name: "no worker", at: minute, facts: func(f *Facts) { f.Workers = 0 }, kind: ReasonNoWorker, since: minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: no worker serves queue q"},
 		{name: "no slot", at: minute, facts: func(f *Facts) { f.FreeSlots = 0 }, kind: ReasonNoSlot, since: minute,
@@ -297,7 +315,7 @@ func TestExplainShowsTheJitterThatWasDrawn(t *testing.T) {
 			now := s.Due
 			s = Decide(c, s.Leased(1), Settle{Token: 1, Outcome: OutcomeFailed, StartedMS: now, Error: "boom"}, now).State
 			e := Explain(c, s, nil, served, now)
-			if got := e.Reasons[0].Message; got != tt.want {
+			if got := e.Reasons[len(e.Reasons)-1].Message; got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})

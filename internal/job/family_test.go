@@ -103,7 +103,7 @@ func (f *family) lease() {
 	d := f.on(Arrive{Token: f.token})
 	if d.Arrival == ArrivalStart || d.Arrival == ArrivalSpawn {
 		f.live[f.token] = true
-		f.begins(leased.RunID())
+		f.begins(&leased)
 	}
 	for _, slot := range d.CancelChildren {
 		run := f.children[slot]
@@ -121,12 +121,16 @@ func (f *family) leaseChild(slot int) {
 	f.children[slot] = child.Leased(f.token)
 	if f.onChild(slot, Arrive{Token: f.token}).Child.Arrival == ArrivalStart {
 		f.live[f.token] = true
-		f.begins(child.RunID())
+		f.begins(&child)
 	}
 }
 
-func (f *family) begins(run string) {
-	f.asked = slices.DeleteFunc(f.asked, func(id string) bool { return id == run })
+// begins notes that a run has begun, which no run does at an excluded time.
+func (f *family) begins(s *State) {
+	f.asked = slices.DeleteFunc(f.asked, func(id string) bool { return id == s.RunID() })
+	if until, ok := f.c.Clear(f.now); (!ok || until != f.now) && !s.IgnoresExclusions() {
+		f.fail("%s, due %d, begins at %d, which is excluded until %d", s.RunID(), s.Due, f.now, until)
+	}
 }
 
 // ask asks for a manual run.

@@ -7,7 +7,7 @@ type Gates uint8
 
 // Gates, in the order in which they are passed, but for GateSeal, which is the first.
 const (
-	GateArrival Gates = 1 << iota // overlap and misfire policy: Arrives tells
+	GateArrival Gates = 1 << iota // exclusions, overlap and misfire policy: Arrives tells
 	GatePace                      // the queue's recovery budget
 	GateLocks                     // Definition.Locks
 	GateTarget                    // the circuit of Definition.Target
@@ -18,6 +18,9 @@ const (
 // ParseRecord returned for its record. The limits of its queue come on top.
 func GatesOf(d *Definition, s *State, child string, nowMS int64) Gates {
 	var g Gates
+	if !d.Schedule.Exclude.Empty() {
+		g |= GateArrival
+	}
 	switch {
 	case child != "":
 		if s.Started == 0 {

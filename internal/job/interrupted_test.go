@@ -167,3 +167,24 @@ func TestACheckpointKeepsAWaitingManualRun(t *testing.T) {
 		t.Errorf("%+v, beside it %+v", s, children)
 	}
 }
+
+// Nor does the overlap policy end a manual run beside the schedule that was given back.
+func TestAManualRunThatWasGivenBackIsNotStopped(t *testing.T) {
+	for _, o := range []Overlap{OverlapCancelOther, OverlapTerminateOther} {
+		d := def()
+		d.Overlap = o
+		f := newFamily(t, d)
+		f.ask(RunNow{RequestID: "m", Mode: ManualKeep})
+		f.leaseChild(0)
+		f.onChild(0, Return{Token: f.children[0].Token})
+		delete(f.live, f.token)
+		f.lease()
+		manual := f.children[0]
+		if manual.ManualID != "m" || manual.Cancel || f.parent.Started&1 != 0 {
+			t.Errorf("%v: %+v", o, manual)
+		}
+		if err := f.check(); err != nil {
+			t.Errorf("%v: %v", o, err)
+		}
+	}
+}

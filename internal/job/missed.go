@@ -41,12 +41,16 @@ func (c *Compiled) backlog(s *State, from, now int64, p passed) (occurrence, boo
 		from = max(from, now-w.Milliseconds()-1)
 	}
 	spans := c.spans(s, from, now, p)
+	due, ok := c.Clear(now)
+	if !ok {
+		return occurrence{}, false
+	}
 	var chosen, buffered int64
 	for _, sp := range spans {
 		switch sp.verdict {
 		case runLast:
 			if n, ok := c.nominalUpTo(sp.hi); ok && n > sp.lo && chosen == 0 {
-				return c.caughtUp(occurrence{nominal: n, due: now}, n <= p.begun, p), true
+				return c.caughtUp(occurrence{nominal: n, due: due}, n <= p.begun, p), true
 			}
 		case runEach:
 			if n, ok := c.nominalAfter(sp.lo); ok && n <= sp.hi {
@@ -61,7 +65,7 @@ func (c *Compiled) backlog(s *State, from, now int64, p passed) (occurrence, boo
 		return occurrence{}, false
 	}
 	chosen = max(chosen, c.oldestOf(buffered, c.backlogLimit(), chosen))
-	o := occurrence{nominal: chosen, due: now, buffered: buffered}
+	o := occurrence{nominal: chosen, due: due, buffered: buffered}
 	return c.caughtUp(o, p.begun == 0 || chosen <= p.begun, p), true
 }
 

@@ -84,11 +84,18 @@ func (t *transition) runNow(ev RunNow) Answer {
 		return t.unchanged(NoSuchRun, before)
 	case known:
 		return t.unchanged(Duplicate, before)
+	case t.refuses(ev):
+		return t.unchanged(Excluded, before)
 	case t.Pending != "":
 		t.remember(ev.RequestID + joins + t.Pending)
+		t.exemptJoined(ev, ManualRunID(t.Pending))
 		return t.decision(Joined)
 	case waits:
 		t.remember(ev.RequestID + joins + t.ManualID)
+		if t.exemptJoined(ev, t.RunID()) {
+			t.Due = t.now
+			t.place()
+		}
 		return t.decision(Joined)
 	}
 	t.remember(ev.RequestID)
@@ -97,11 +104,13 @@ func (t *transition) runNow(ev RunNow) Answer {
 	case t.Live(), t.interrupted() && !beside:
 		t.Pending, t.PendingMode = ev.RequestID, ev.Mode
 		t.called(ev.RequestID, ev.Trace)
+		t.exempt(ev)
 	case beside:
 		if t.freeSlot() < 0 {
 			return t.unchanged(TooMany, before)
 		}
 		t.called(ev.RequestID, ev.Trace)
+		t.exempt(ev)
 		t.spawnManual(ev.RequestID, ev.Mode)
 	case t.HasRun() && (t.Trigger == TriggerManual || t.begun()):
 		// It waits to be tried again. Who waits for it must hear of its end.
@@ -110,6 +119,7 @@ func (t *transition) runNow(ev RunNow) Answer {
 		}
 		t.Pending, t.PendingMode = ev.RequestID, ManualReset
 		t.called(ev.RequestID, ev.Trace)
+		t.exempt(ev)
 		t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
 		t.supersede(t.run(Settle{}, t.Attempt))
 	default:
@@ -119,6 +129,7 @@ func (t *transition) runNow(ev RunNow) Answer {
 			t.Failures = 0
 		}
 		t.called(ev.RequestID, ev.Trace)
+		t.exempt(ev)
 		t.planManual(ev.RequestID)
 	}
 	return t.decision(Applied)

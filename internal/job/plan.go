@@ -137,7 +137,10 @@ func (c *Compiled) heldBack(s *State, now int64, p passed, delay time.Duration, 
 		}
 		return o
 	}
-	o.due, o.source = max(until, nominal), source
+	if o.due, o.ok = c.Clear(max(until, nominal)); !o.ok {
+		return occurrence{}
+	}
+	o.source = source
 	if last, ok := c.nominalUpTo(o.due); ok {
 		o.nominal = max(nominal, last)
 	}
@@ -149,11 +152,8 @@ func (c *Compiled) afterDelay(now int64, p passed, delay time.Duration, source D
 	if source == DelaySchedule {
 		delay = c.Schedule.Every
 	}
-	due := max(now, p.after(delay))
-	if until, excluded := c.schedule.Excluded(time.UnixMilli(due)); excluded {
-		due = until.UnixMilli()
-	}
-	if end := c.Schedule.EndAt; !end.IsZero() && due >= end.UnixMilli() {
+	due, ok := c.Clear(max(now, p.after(delay)))
+	if end := c.Schedule.EndAt; !ok || !end.IsZero() && due >= end.UnixMilli() {
 		return occurrence{clean: true}
 	}
 	return occurrence{nominal: due, due: due, source: source, clean: true, ok: true}
@@ -162,6 +162,10 @@ func (c *Compiled) afterDelay(now int64, p passed, delay time.Duration, source D
 // dueAt plans a run for an instant, whatever the schedule says: it takes the last
 // nominal time up to then or, where none is left, the instant itself.
 func (c *Compiled) dueAt(s *State, due int64) occurrence {
+	due, ok := c.Clear(due)
+	if !ok {
+		return occurrence{}
+	}
 	o := occurrence{nominal: due, due: due, source: DelayHint, ok: true}
 	if last, ok := c.nominalUpTo(due); ok && last > c.judged(s) && !c.fixedDelay() {
 		o.nominal = last
@@ -209,6 +213,12 @@ func (c *Compiled) retry(s *State, k uint32, clock Reading, ev Settle, beside bo
 		}
 	}
 	due = after(clock.Latest, delay)
+	if until, excluded := c.excluded(s, due); excluded {
+		due = until
+		if limit := c.Retry.MaxElapsed; until == NeverMS || limit > 0 && due-first > limit.Milliseconds() {
+			return 0, 0, false
+		}
+	}
 	if c.Recurring() && !beside {
 		if following, ok := c.nominalAfter(max(now, s.Nominal)); ok && due >= following {
 			return 0, 0, false

@@ -70,6 +70,8 @@ type RedriveRequest struct {
 	Token string
 	// DryRun counts without changing anything.
 	DryRun bool
+	// IgnoreExclusions: no exclusion of a schedule holds the runs back.
+	IgnoreExclusions bool
 }
 
 // Bulk answers a call that changes many jobs, a page of them at a time.
@@ -94,6 +96,7 @@ type PreviewTime struct {
 const (
 	ReasonTooManyBackfills = "TOO_MANY_BACKFILLS"
 	ReasonTooManyRuns      = "TOO_MANY_RUNS"
+	ReasonExcludedTime     = "EXCLUDED_TIME"
 	ReasonNoNominalTimes   = "NO_NOMINAL_TIMES"
 	ReasonNoInterval       = "NO_INTERVAL"
 	ReasonJobRuns          = "JOB_RUNS"

@@ -176,6 +176,10 @@ type State struct {
 	// current or waiting. Shared with other states: nobody may write to it.
 	Callers []Caller
 
+	// Exempt are the ids of the runs, current or waiting, that the schedule's exclusions do
+	// not hold back. Shared with other states: nobody may write to it.
+	Exempt []string
+
 	// Unknown carries stored fields that this version does not know, as they are
 	// written. They stay with their record whatever is decided.
 	Unknown string

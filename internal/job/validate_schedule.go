@@ -54,6 +54,9 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 		v.compileErrors(prefix, s.Kind, err)
 		return v.list
 	}
+	if !s.Exclude.Empty() && !runsFrom(compiled, anchor, s) {
+		v.add("exclusions", "leaves no nominal time")
+	}
 	switch {
 	case s.Kind == schedule.KindInterval:
 		v.check(s.Every >= l.MinInterval, "interval.every", "is %v, at least %v is required", s.Every, l.MinInterval)
@@ -63,6 +66,17 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 		}
 	}
 	return v.list
+}
+
+// runsFrom tells whether a schedule has a nominal time from its anchor and its start on.
+// Compile refuses most that have none, but no times that only a change of the clock would
+// shift out of an exclusion, as earlier versions have let them run.
+func runsFrom(c *schedule.Schedule, anchor time.Time, s schedule.Spec) bool {
+	if s.StartAt.After(anchor) {
+		anchor = s.StartAt
+	}
+	_, ok := c.Next(anchor.Add(-time.Millisecond))
+	return ok
 }
 
 // instant checks that a time can be stored and ordered: regions of the index

@@ -36,6 +36,10 @@ func TestValidateNamesTheField(t *testing.T) {
 		field string
 		text  string
 	}{
+		{"excluded but for a gap", func(d *job.Definition) {
+			d.Schedule = cron("30 2 * * *")
+			d.Schedule.TimeZone, d.Schedule.Exclude.Windows = "Europe/Berlin", []string{"02:00-03:00"}
+		}, "job.schedule.exclusions", "leaves no nominal time"},
 		{"empty id", func(d *job.Definition) { d.ID = "" }, "job_id", "empty"},
 		{"long id", func(d *job.Definition) { d.ID = strings.Repeat("a", 129) }, "job_id", "129"},
 		{"id begins with dot", func(d *job.Definition) { d.ID = ".a" }, "job_id", "start with"},

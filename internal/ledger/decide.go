@@ -24,6 +24,12 @@ type decided struct {
 	corrupt error
 }
 
+// Compiled makes the definition of a job's record ready to be asked, unless it is known
+// already: to parse a schedule costs far more than to ask it.
+func (l *Ledger) Compiled(record string, d *job.Definition) (*job.Compiled, error) {
+	return l.cache.get(record, d)
+}
+
 // decide asks the policy. With corrupt may come a decision that is to be stored.
 func (l *Ledger) decide(it *decided, clock job.Reading) {
 	e := it.entry

@@ -20,8 +20,8 @@ import (
 //	34       1     deleting: 0 or 1
 //	35       1     version of the tail
 //
-// The tail holds the fields that are not zero. A number is a letter and decimal
-// digits; a text is a letter, its length in bytes, a colon, and the bytes. Times
+// The tail holds the fields that are not zero. A number is a letter (or, as there are no more
+// of these, a mark) and decimal digits; a text is a letter, its length in bytes, a colon, and the bytes. Times
 // and the settled token are written as their distance from the nominal time,
 // which keeps them short. What there may be several of is a text each.
 //
@@ -95,6 +95,9 @@ func (f form) appendState(b []byte, s *job.State) ([]byte, error) {
 	for i := range s.Callers {
 		w.string('Z', encodeCaller(&s.Callers[i]))
 	}
+	for _, id := range s.Exempt {
+		w.string('=', id)
+	}
 	w.buf = append(w.buf, s.Unknown...)
 	if len(w.buf) == tail {
 		// Scripts tell where the header ends by the letter that follows.
@@ -165,7 +168,7 @@ func (w *tailWriter) run(s *job.State, usualDue int64) {
 	w.uint('l', uint64(s.Losses))
 	w.uint('u', uint64(s.Unacked))
 	if s.LastLoss.Token != 0 {
-		w.string('~', encodeLoss(s.LastLoss))
+		w.string('@', encodeLoss(s.LastLoss))
 	}
 	w.uint('P', paceOf(s))
 	w.uint('b', uint64(s.Held.Reason))

@@ -42,6 +42,10 @@ func (f field) store(s *job.State, how form) error {
 	return f.storeOther(s, how)
 }
 
+// maxExempt bounds the exempt runs of a record: an earlier version may have left some that
+// have ended.
+const maxExempt = 4
+
 // baseOf is what a time is counted from.
 func (f field) baseOf(s *job.State, how form) int64 {
 	switch f.letter {
@@ -74,6 +78,11 @@ func (f field) textOf(s *job.State) *string {
 	case 'R':
 		s.Recent = append(s.Recent, "")
 		return &s.Recent[len(s.Recent)-1]
+	case '=':
+		if s.Exempt = append(s.Exempt, ""); len(s.Exempt) > maxExempt {
+			s.Exempt = s.Exempt[1:]
+		}
+		return &s.Exempt[len(s.Exempt)-1]
 	}
 	return nil
 }
@@ -174,7 +183,7 @@ func (f field) storeOther(s *job.State, how form) error {
 		err = f.storeBackfill(s)
 	case 'Z':
 		err = f.storeCaller(s)
-	case '~': // no letter is left
+	case '@': // no letter is left
 		err = f.storeLoss(s)
 	default:
 		err = f.storeSmall(s)

@@ -42,6 +42,10 @@ func drawState(t *rapid.T) job.State {
 	for range rapid.IntRange(0, 2).Draw(t, "callers") {
 		callers = append(callers, job.Caller{RequestID: rapid.StringMatching(`[a-z0-9._:~-]{1,9}`).Draw(t, "caller"), Trace: drawTrace(t)})
 	}
+	var exempt []string
+	for range rapid.IntRange(0, maxExempt).Draw(t, "exempt") {
+		exempt = append(exempt, text.Draw(t, "run"))
+	}
 	mode := func(name string) job.ManualMode {
 		return job.ManualMode(rapid.IntRange(0, int(job.ManualResetOnSuccess)).Draw(t, name))
 	}
@@ -63,7 +67,7 @@ func drawState(t *rapid.T) job.State {
 		LastStarted: ms.Draw(t, "started"), LastFinished: ms.Draw(t, "finished"), LastError: text.Draw(t, "error"),
 		SettledToken: u64.Draw(t, "settled"), Runs: u64.Draw(t, "runs"), Succeeded: u64.Draw(t, "succeeded"),
 		Dead: u64.Draw(t, "dead"), Lost: u64.Draw(t, "lost"), TimedOut: u64.Draw(t, "timedout"), Skipped: u64.Draw(t, "skipped"),
-		Recent: recent, Callers: callers, Mode: mode("mode"), PendingMode: mode("pendingmode"),
+		Recent: recent, Callers: callers, Exempt: exempt, Mode: mode("mode"), PendingMode: mode("pendingmode"),
 		Waiting:  uint8(rapid.IntRange(0, job.MaxConcurrentRuns).Draw(t, "waiting")),
 		Recovery: rapid.Bool().Draw(t, "recovery"), Paced: rapid.Bool().Draw(t, "paced"),
 		Held: job.Hold{

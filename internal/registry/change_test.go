@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/schedule"
 )
 
 func staleHalve() *backoff.Recurring {
@@ -173,7 +174,7 @@ func TestMissingJobs(t *testing.T) {
 	_, errUpdate := r.Update(ctx, job.UpdateRequest{Key: ping, Merge: merge(func(*job.Definition) {})})
 	_, errPause := r.Pause(ctx, ping, "")
 	_, errResume := r.Resume(ctx, ping, false)
-	_, _, errRun := r.RunNow(ctx, ping, "", job.ManualReset)
+	_, _, errRun := r.RunNow(ctx, ping, job.RunNow{RequestID: ""})
 	_, errRuns := r.Runs(ctx, ping)
 	_, errOne := r.Run(ctx, ping, "1-1")
 	_, errCancel := r.Cancel(ctx, ping, "1-1")
@@ -199,25 +200,25 @@ func TestMissingJobs(t *testing.T) {
 func TestRunNow(t *testing.T) {
 	f, r := newFake(t)
 	mustCreate(t, r, "ping", "")
-	v, joined, err := r.RunNow(t.Context(), ping, "m1", job.ManualReset)
+	v, joined, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m1"})
 	if err != nil || joined || v.ID != "m-m1" || v.Phase != job.RunWaiting || v.DueMS != f.now {
 		t.Fatalf("idle: %+v %v %v", v, joined, err)
 	}
 	f.lease(ping, 5)
-	if v, joined, err = r.RunNow(t.Context(), ping, "m2", job.ManualReset); err != nil || joined || v.ID != "m-m2" {
+	if v, joined, err = r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m2"}); err != nil || joined || v.ID != "m-m2" {
 		t.Fatalf("live: %+v %v %v", v, joined, err)
 	}
-	if v, joined, err = r.RunNow(t.Context(), ping, "m3", job.ManualReset); err != nil || !joined || v.ID != "m-m2" {
+	if v, joined, err = r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m3"}); err != nil || !joined || v.ID != "m-m2" {
 		t.Fatalf("joining: %+v %v %v", v, joined, err)
 	}
-	if v, _, err = r.RunNow(t.Context(), ping, "m1", job.ManualReset); err != nil || v.ID != "m-m1" || v.Phase != job.RunRunning {
+	if v, _, err = r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m1"}); err != nil || v.ID != "m-m1" || v.Phase != job.RunRunning {
 		t.Fatalf("replay: %+v %v", v, err)
 	}
 	runs, err := r.Runs(t.Context(), ping)
 	if err != nil || len(runs) != 2 || runs[0].ID != "m-m1" || runs[1].ID != "m-m2" {
 		t.Errorf("runs %+v %v", runs, err)
 	}
-	if _, _, err := r.RunNow(t.Context(), ping, "a/b", job.ManualReset); violated(err) != "request_id" {
+	if _, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "a/b"}); violated(err) != "request_id" {
 		t.Errorf("bad id: %v", err)
 	}
 }
@@ -238,7 +239,7 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.lease(ping, 9)
-	if _, _, err := r.RunNow(t.Context(), ping, "m1", job.ManualReset); err != nil {
+	if _, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m1"}); err != nil {
 		t.Fatal(err)
 	}
 	if v, err = r.Cancel(t.Context(), ping, live.State.RunID()); err != nil || v.Phase != job.RunRunning {
@@ -387,5 +388,32 @@ func TestListFiltersAndRefuses(t *testing.T) {
 		if violated(err) != "page_token" {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
+	}
+}
+
+// A manual run at an excluded time is refused with what to do about it.
+func TestManualRunAtAnExcludedTime(t *testing.T) {
+	f, r := newFake(t)
+	d := definition("ping")
+	d.Schedule.Exclude.Periods = []schedule.Period{{From: start.Add(-time.Second), To: start.Add(time.Hour)}}
+	if _, err := r.Create(t.Context(), d, ""); err != nil {
+		t.Fatal(err)
+	}
+	var unfit *job.PreconditionError
+	_, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m"})
+	if !errors.As(err, &unfit) || unfit.Reason != job.ReasonExcludedTime {
+		t.Fatalf("got %v", err)
+	}
+	for _, part := range []string{"until " + start.Add(time.Hour).UTC().Format(time.RFC3339), "--ignore-exclusions"} {
+		if !strings.Contains(unfit.Text, part) {
+			t.Errorf("%q says nothing of %q", unfit.Text, part)
+		}
+	}
+	if v, joined, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m", IgnoreExclusions: true}); err != nil || joined || v.DueMS != f.now {
+		t.Errorf("%+v %v %v", v, joined, err)
+	}
+	f.now += 2 * time.Hour.Milliseconds()
+	if _, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "n"}); err != nil {
+		t.Errorf("after it: %v", err)
 	}
 }

@@ -75,7 +75,7 @@ func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk,
 	}
 	changes := make([]job.Change, len(l.items))
 	for i, letter := range l.items {
-		changes[i] = job.Change{Record: letter.Record, Event: job.Redrive{}}
+		changes[i] = job.Change{Record: letter.Record, Event: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
 	}
 	answer, err := r.bulk(ctx, changes)
 	answer.Next = l.next
@@ -91,7 +91,7 @@ func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.
 	}
 	changes := make([]job.Change, len(q.Records))
 	for i, record := range q.Records {
-		changes[i] = job.Change{Record: record, Event: job.Redrive{}}
+		changes[i] = job.Change{Record: record, Event: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
 	}
 	return r.bulk(ctx, changes)
 }

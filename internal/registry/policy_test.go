@@ -211,7 +211,7 @@ func TestRunsBesideTheCurrentOne(t *testing.T) {
 func TestCancelEndsAWaitingChild(t *testing.T) {
 	f, r := newFake(t)
 	key := hourly(t, r, "hourly", nil)
-	v, joined, err := r.RunNow(t.Context(), key, "m1", job.ManualKeep)
+	v, joined, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: "m1", Mode: job.ManualKeep})
 	if err != nil || joined || v.ID != "m-m1" || v.DueMS != f.now {
 		t.Fatalf("%+v %v %v", v, joined, err)
 	}
@@ -228,7 +228,7 @@ func TestCancelEndsAWaitingChild(t *testing.T) {
 	if v, err = r.Cancel(t.Context(), key, "m-m1"); err != nil || v.Outcome != job.OutcomeCancelled {
 		t.Errorf("replay: %+v %v", v, err)
 	}
-	if _, _, err := r.RunNow(t.Context(), key, "m2", 9); violated(err) != "backoff" {
+	if _, _, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: "m2", Mode: 9}); violated(err) != "backoff" {
 		t.Errorf("unknown mode: %v", err)
 	}
 }
@@ -236,7 +236,7 @@ func TestCancelEndsAWaitingChild(t *testing.T) {
 func TestDeleteDropsChildrenThatHaveNotBegun(t *testing.T) {
 	f, r := newFake(t)
 	key := hourly(t, r, "hourly", nil)
-	if _, _, err := r.RunNow(t.Context(), key, "m1", job.ManualKeep); err != nil {
+	if _, _, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: "m1", Mode: job.ManualKeep}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Delete(t.Context(), key, ""); err != nil {
@@ -250,7 +250,7 @@ func TestDeleteDropsChildrenThatHaveNotBegun(t *testing.T) {
 func TestDeleteLeavesLiveChildrenToFinish(t *testing.T) {
 	f, r := newFake(t)
 	key := hourly(t, r, "hourly", nil)
-	if _, _, err := r.RunNow(t.Context(), key, "m1", job.ManualKeep); err != nil {
+	if _, _, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: "m1", Mode: job.ManualKeep}); err != nil {
 		t.Fatal(err)
 	}
 	record := f.records[key]
@@ -493,17 +493,21 @@ func TestPreviewOfAJob(t *testing.T) {
 			t.Errorf("time %+v", p)
 		}
 	}
-	var waits []time.Duration
-	for i, at := range got.Projected {
-		if i == 0 && !at.Equal(start.Add(30*time.Second)) {
-			t.Errorf("the first is %v, not the planned run", at)
-		}
-		if i > 0 {
-			waits = append(waits, at.Sub(got.Projected[i-1]))
+	if !got.Projected[0].Equal(start.Add(30 * time.Second)) {
+		t.Errorf("the first is %v, not the planned run", got.Projected[0])
+	}
+	for i, most := range []time.Duration{8 * time.Minute, 16 * time.Minute, 32 * time.Minute} {
+		// With the jitter that they will have: up to a tenth less.
+		if wait := got.Projected[i+1].Sub(got.Projected[i]); wait > most || wait < most*9/10 || wait == most {
+			t.Errorf("after %d failures it waits %v, want a little less than %v", i+3, wait, most)
 		}
 	}
-	if s := fmt.Sprint(waits); s != "[8m0s 16m0s 32m0s]" {
-		t.Errorf("ladder from two failures: %s", s)
+	shut := schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute}
+	shut.Exclude.Periods = []schedule.Period{{From: start.Add(2 * time.Minute), To: start.Add(time.Hour)}}
+	got, err = r.Preview(t.Context(), job.PreviewRequest{Schedule: shut, Backoff: new(backoff.DefaultRecurring()), Count: 3})
+	want := []time.Time{start.Add(time.Minute), start.Add(time.Hour), start.Add(time.Hour + 4*time.Minute)}
+	if err != nil || !slices.EqualFunc(got.Projected, want, time.Time.Equal) {
+		t.Errorf("projected %v (%v), want %v", got.Projected, err, want)
 	}
 	// The job's name alone settles H and jitter: it need not exist.
 	hash := job.PreviewRequest{Schedule: schedule.Spec{Kind: schedule.KindCron, Cron: []string{"H H * * *"}}, Count: 1}

@@ -45,9 +45,9 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 	}
 	if v.backoff && v.d.Schedule.Kind == schedule.KindInterval {
 		answer.Intervals = intervals(v.d)
-		answer.Projected = v.projected(answer.Times, p.Count)
+		answer.Projected, err = v.projected(answer.Times, p.Count)
 	}
-	return answer, nil
+	return answer, err
 }
 
 // previewed is what a preview is of.
@@ -67,7 +67,7 @@ func (r *Registry) previewed(ctx context.Context, p job.PreviewRequest) (v previ
 		if faults := job.ValidateKey(p.Job); len(faults) > 0 {
 			return v, &job.InvalidError{Violations: faults}
 		}
-		v.seed = backoff.Seed(p.Job.Record(), 0, 0)
+		v.d.Key, v.seed = p.Job, backoff.Seed(p.Job.Record(), 0, 0)
 		v.now, err = r.now(ctx, p.Job)
 	} else {
 		v.now, err = r.o.Store.Now(ctx, 0)
@@ -120,33 +120,35 @@ func intervals(d *job.Definition) []time.Duration {
 	return steps
 }
 
+// previewPatience bounds how long a preview looks for runs.
+const previewPatience = time.Second
+
 // projected are the due times of the next runs if each of them failed at once: the
-// job's planned one, or else the first of the schedule, and what the policy makes of
-// one failure more each time.
-func (v previewed) projected(times []job.PreviewTime, count int) []time.Time {
-	var at time.Time
-	switch {
-	case v.state != nil && v.state.HasRun():
-		at = time.UnixMilli(v.state.Due)
-	case len(times) > 0:
-		at = times[0].Nominal
-	default:
-		return nil
+// job's planned one, or else the first of the schedule, and those that follow.
+func (v previewed) projected(times []job.PreviewTime, count int) ([]time.Time, error) {
+	d := *v.d
+	if v.state == nil {
+		// There is no run whose jitter could be told.
+		d.Schedule.Jitter, d.Backoff.Jitter, d.Retry.MaxAttempts = 0, backoff.Jitter{Kind: backoff.JitterNone}, 1
 	}
-	var failures int64
-	if v.state != nil {
-		failures = int64(v.state.Failures)
+	c, err := job.Compile(&d)
+	if err != nil {
+		return nil, job.Invalid("schedule", "%v", err)
 	}
-	c := job.Compiled{Definition: v.d}
-	end := v.d.Schedule.EndAt
-	var out []time.Time
-	for len(out) < count && (end.IsZero() || at.Before(end)) {
-		out = append(out, at)
-		failures++
-		at = schedule.RoundUp(at.Add(c.EffectiveInterval(failures)))
-		if at.UnixMilli() >= job.NeverMS {
-			break
+	state := v.state
+	if state == nil {
+		if len(times) == 0 {
+			return nil, nil
 		}
+		first := job.New(c, v.now).State
+		state = &first
+		state.Nominal = times[0].Nominal.UnixMilli()
+		state.Due = state.Nominal
 	}
-	return out
+	began := time.Now()
+	var out []time.Time
+	for _, ms := range job.IfAllFail(c, *state, v.now, count, func() bool { return time.Since(began) < previewPatience }) {
+		out = append(out, time.UnixMilli(ms))
+	}
+	return out, nil
 }

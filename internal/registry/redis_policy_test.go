@@ -111,7 +111,7 @@ func TestDeadLettersOnRedis(t *testing.T) {
 		if _, err := r.Create(ctx, d, ""); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := r.RunNow(ctx, d.Key, "m", job.ManualReset); err != nil {
+		if _, _, err := r.RunNow(ctx, d.Key, job.RunNow{RequestID: "m"}); err != nil {
 			t.Fatal(err)
 		}
 		r.die(t, d.Key)

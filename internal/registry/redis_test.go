@@ -144,7 +144,7 @@ func TestLifeOfAJobOnRedis(t *testing.T) {
 	if resumed, err := r.Resume(ctx, key, false); err != nil || resumed.State.Status() != job.StatusScheduled {
 		t.Errorf("resume: %+v, %v", resumed.State, err)
 	}
-	if run, _, err := r.RunNow(ctx, key, "m1", job.ManualReset); err != nil || run.ID != "m-m1" {
+	if run, _, err := r.RunNow(ctx, key, job.RunNow{RequestID: "m1"}); err != nil || run.ID != "m-m1" {
 		t.Errorf("run: %+v, %v", run, err)
 	}
 	if run, err := r.Cancel(ctx, key, "m-m1"); err != nil || run.Outcome != job.OutcomeCancelled {
@@ -169,7 +169,7 @@ func TestDeletedLiveJobOnRedis(t *testing.T) {
 	if _, err := r.Create(ctx, jobOf("ping"), ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.RunNow(ctx, key, "m1", job.ManualReset); err != nil {
+	if _, _, err := r.RunNow(ctx, key, job.RunNow{RequestID: "m1"}); err != nil {
 		t.Fatal(err)
 	}
 	r.lease(t, key)

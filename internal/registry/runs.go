@@ -5,23 +5,26 @@ import (
 	"crypto/rand"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// RunNow asks for a manual run and returns the run that the request stands for.
-// joined tells that another manual run already waited and this is one with it.
-func (r *Registry) RunNow(ctx context.Context, key job.Key, requestID string, mode job.ManualMode) (v job.RunView, joined bool, err error) {
-	if requestID == "" {
-		requestID = strings.ToLower(rand.Text())
+// RunNow asks for a manual run and returns the run that the request stands for. An empty
+// request id is made up, and the trace is that of the call. joined tells that another
+// manual run already waited and this is one with it.
+func (r *Registry) RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error) {
+	if q.RequestID == "" {
+		q.RequestID = strings.ToLower(rand.Text())
 	}
-	if fault := job.ValidateManualID(requestID); fault != "" {
+	if fault := job.ValidateManualID(q.RequestID); fault != "" {
 		return job.RunView{}, false, job.Invalid("request_id", "%s", fault)
 	}
-	if mode > job.ManualResetOnSuccess {
+	if q.Mode > job.ManualResetOnSuccess {
 		return job.RunView{}, false, job.Invalid("backoff", "is unknown")
 	}
-	result, err := r.change(ctx, key, job.RunNow{RequestID: requestID, Mode: mode, Trace: r.caller(ctx)}, nil)
+	q.Trace = r.caller(ctx)
+	result, err := r.change(ctx, key, q, nil)
 	if err != nil {
 		return job.RunView{}, false, err
 	}
@@ -33,8 +36,10 @@ func (r *Registry) RunNow(ctx context.Context, key job.Key, requestID string, mo
 		return job.RunView{}, false, &job.PreconditionError{
 			Key: key, Reason: job.ReasonTooManyRuns, Text: "it has no room for another run beside those it has",
 		}
+	case job.Excluded:
+		return job.RunView{}, false, r.excludedTime(ctx, result.Record, q)
 	case job.Duplicate:
-		runID, joined, _ := state.AskedRun(requestID)
+		runID, joined, _ := state.AskedRun(q.RequestID)
 		v, err = r.ranBefore(ctx, result.Record, runID)
 		return v, joined, err
 	}
@@ -44,6 +49,26 @@ func (r *Registry) RunNow(ctx context.Context, key job.Key, requestID string, mo
 	}
 	current, _ := state.CurrentRun()
 	return r.traced(result.Record.Definition, current)[0], result.Answer == job.Joined, nil
+}
+
+// excludedTime says why a manual run is refused that the schedule excludes, and what to do.
+func (r *Registry) excludedTime(ctx context.Context, record job.Record, q job.RunNow) error {
+	refusal := &job.PreconditionError{Key: record.Definition.Key, Reason: job.ReasonExcludedTime}
+	if q.IgnoreExclusions {
+		refusal.Text = "its schedule excludes this time, and a manual run that was asked for before waits until that is over; cancel run " +
+			job.ManualRunID(record.State.Pending) + " and ask again"
+		return refusal
+	}
+	refusal.Text = "its schedule excludes this time"
+	if now, err := r.now(ctx, record.Definition.Key); err == nil {
+		if compiled, err := job.Compile(record.Definition); err == nil {
+			if until, ok := compiled.Clear(now); ok && until > now {
+				refusal.Text += ", until " + time.UnixMilli(until).UTC().Format(time.RFC3339)
+			}
+		}
+	}
+	refusal.Text += "; set ignore_exclusions (fermata jobs run --ignore-exclusions) to run it all the same"
+	return refusal
 }
 
 // waiting completes the view of a manual run that waits, if it is a record of its

@@ -24,7 +24,7 @@ func TestJobsRememberWhoRegisteredThem(t *testing.T) {
 	if again.Trace != first || edited.Trace != first {
 		t.Errorf("created again: %+v, edited: %+v", again.Trace, edited.Trace)
 	}
-	if _, _, err := r.RunNow(t.Context(), ping, "m1", job.ManualReset); err != nil {
+	if _, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m1"}); err != nil {
 		t.Fatal(err)
 	}
 	record, err := r.Get(t.Context(), ping)
@@ -51,7 +51,7 @@ func TestRunsTellTheirTraces(t *testing.T) {
 	caller := &job.Trace{TraceID: job.TraceID{7}}
 	r.o.Caller = func(context.Context) *job.Trace { return caller }
 	f.history[ping] = []job.Run{{ID: "g1-1", FinishedMS: 1}, {ID: "m-1", Trigger: job.TriggerManual, FinishedMS: 1, Caller: &job.TraceID{8}}}
-	asked, _, err := r.RunNow(t.Context(), ping, "m2", job.ManualReset)
+	asked, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m2"})
 	if err != nil || asked.TraceID == nil || *asked.TraceID != caller.TraceID {
 		t.Errorf("asked for: %+v, %v", asked, err)
 	}

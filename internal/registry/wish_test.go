@@ -95,7 +95,7 @@ func TestUnchangedJobsAreLeftAlone(t *testing.T) {
 	wish := job.Wish{Definition: owned("a", "x")}
 	r.one(t, wish)
 	key := wish.Definition.Key
-	if _, _, err := r.RunNow(t.Context(), key, "m", job.ManualReset); err != nil {
+	if _, _, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: "m"}); err != nil {
 		t.Fatal(err)
 	}
 	live := r.lease(t, key)

@@ -47,7 +47,7 @@ func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.Redriv
 	if err != nil {
 		return nil, err
 	}
-	request := job.RedriveRequest{Filter: filter, Token: q.GetPageToken(), DryRun: q.GetDryRun()}
+	request := job.RedriveRequest{Filter: filter, Token: q.GetPageToken(), DryRun: q.GetDryRun(), IgnoreExclusions: q.GetIgnoreExclusions()}
 	if n := len(q.GetNames()); n > maxBatch {
 		return nil, job.Invalid("names", "has %d entries, at most %d are allowed", n, maxBatch)
 	}

@@ -54,6 +54,7 @@ func keptRunToPB(s *job.State) *fermatav1.CheckpointRun {
 		NominalTime: msToPB(s.Nominal), DueTime: msToPB(s.Due), DelaySource: delaySources.pb(s.Source),
 		Attempts: int32(min(s.Attempt, math.MaxInt32)), FirstStartTime: msToPB(s.FirstMS), Hold: holdToPB(s.Held),
 		Recovery: s.Recovery, Paced: s.Paced, Losses: int32(s.Losses), Undelivered: int32(s.Unacked),
+		IgnoreExclusions: s.IgnoresExclusions(),
 	}
 }
 
@@ -164,6 +165,9 @@ func (r *reader) keptRun(field string, s *job.State, p *fermatav1.CheckpointRun)
 	}
 	s.Recovery, s.Paced = p.GetRecovery(), p.GetPaced()
 	s.Losses, s.Unacked = r.count(field+".losses", int64(p.GetLosses())), r.count(field+".undelivered", int64(p.GetUndelivered()))
+	if p.GetIgnoreExclusions() {
+		s.Exempt = []string{s.RunID()}
+	}
 }
 
 func (r *reader) keptBackfill(field string, p *fermatav1.CheckpointBackfill) job.Backfill {

@@ -21,7 +21,7 @@ type Jobs interface {
 	Pause(ctx context.Context, key job.Key, note string) (job.Record, error)
 	// Resume ends a pause; catchUp hands what passed to the misfire policy.
 	Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error)
-	RunNow(ctx context.Context, key job.Key, requestID string, mode job.ManualMode) (v job.RunView, joined bool, err error)
+	RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error)
 	Runs(ctx context.Context, key job.Key) ([]job.RunView, error)
 	Run(ctx context.Context, key job.Key, runID string) (job.RunView, error)
 	Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error)

@@ -98,4 +98,5 @@ var reasonKinds = enum[fermatav1.Reason_Kind, job.ReasonKind]{
 	{fermatav1.Reason_KIND_SCHEDULE, job.ReasonSchedule},
 	{fermatav1.Reason_KIND_PAYLOAD, job.ReasonPayload},
 	{fermatav1.Reason_KIND_QUEUE_PAUSED, job.ReasonQueuePaused},
+	{fermatav1.Reason_KIND_EXCLUSION, job.ReasonExclusion},
 }

@@ -69,8 +69,8 @@ func (a anyJobs) Pause(_ context.Context, key job.Key, _ string) (job.Record, er
 func (a anyJobs) Resume(_ context.Context, key job.Key, _ bool) (job.Record, error) {
 	return a.record(key), nil
 }
-func (a anyJobs) RunNow(_ context.Context, _ job.Key, id string, _ job.ManualMode) (job.RunView, bool, error) {
-	return a.view(id), true, nil
+func (a anyJobs) RunNow(_ context.Context, _ job.Key, q job.RunNow) (job.RunView, bool, error) {
+	return a.view(q.RequestID), true, nil
 }
 func (a anyJobs) Runs(context.Context, job.Key) ([]job.RunView, error) {
 	return []job.RunView{a.view("r")}, nil

@@ -13,7 +13,9 @@ func (s *jobService) RunJob(ctx context.Context, q *fermatav1.RunJobRequest) (*f
 	if err != nil {
 		return nil, err
 	}
-	v, joined, err := s.jobs.RunNow(ctx, key, q.GetRequestId(), manualModes.model(q.GetBackoff()))
+	v, joined, err := s.jobs.RunNow(ctx, key, job.RunNow{
+		RequestID: q.GetRequestId(), Mode: manualModes.model(q.GetBackoff()), IgnoreExclusions: q.GetIgnoreExclusions(),
+	})
 	if err != nil {
 		return nil, err
 	}

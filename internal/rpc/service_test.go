@@ -16,9 +16,9 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-func (f *fakeJobs) RunNow(_ context.Context, _ job.Key, id string, mode job.ManualMode) (job.RunView, bool, error) {
-	f.mode = mode
-	return job.RunView{Run: job.Run{ID: "m-" + id}}, false, f.err
+func (f *fakeJobs) RunNow(_ context.Context, _ job.Key, q job.RunNow) (job.RunView, bool, error) {
+	f.mode = q.Mode
+	return job.RunView{Run: job.Run{ID: "m-" + q.RequestID}}, false, f.err
 }
 
 func (f *fakeJobs) Resume(_ context.Context, _ job.Key, catchUp bool) (job.Record, error) {

@@ -42,6 +42,10 @@ func Compile(s Spec, anchor time.Time, seed uint64) (*Schedule, error) {
 			p.add("exclude", "leaves no nominal time")
 		}
 	}
+	// Not before: what an earlier version has accepted for the sake of a gap alone still compiles.
+	for i := range c.rules {
+		c.rules[i].exclude = c.exclude
+	}
 	if err := p.err(); err != nil {
 		return nil, err
 	}

@@ -261,23 +261,33 @@ func (e *exclusions) local(c int64) (until int64) {
 	return until
 }
 
-// Excluded tells whether an instant is excluded, and when the exclusion ends.
-func (s *Schedule) Excluded(t time.Time) (until time.Time, excluded bool) {
-	if s.exclude == nil {
-		return time.Time{}, false
+// Clear returns the first instant from t on, by the millisecond, that is not excluded. It is
+// false if there is none: the exclusion does not end in the years that there are, or it takes
+// more than 20,000 steps to find its end and no nominal time follows that would tell.
+func (s *Schedule) Clear(t time.Time) (time.Time, bool) {
+	if s == nil || s.exclude == nil {
+		return t, true
 	}
-	end := s.past(millis(t))
-	return instant(end), end > millis(t)
+	ms := millis(t)
+	until, excluded := s.exclude.at(ms)
+	if !excluded {
+		return t, true
+	}
+	end, ok := s.past(until)
+	if !ok && !s.delay {
+		end, ok = s.next(until-1, nil) // a nominal time is not excluded
+	}
+	return instant(end), ok && end <= maxInstant
 }
 
 // past is the first instant from ms on that is not excluded.
-func (s *Schedule) past(ms int64) int64 {
+func (s *Schedule) past(ms int64) (int64, bool) {
 	for range maxPassed {
 		until, excluded := s.exclude.at(ms)
 		if !excluded {
-			break
+			return ms, true
 		}
 		ms = until
 	}
-	return ms
+	return 0, false
 }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -77,8 +78,11 @@ func TestExclusionsAgainstEveryTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom([]string{"Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "UTC"}).Draw(t, "zone")
 		spec := Spec{Kind: KindInterval, Every: time.Duration(rapid.IntRange(10, 200).Draw(t, "minutes")) * time.Minute}
+		minute, hour := -1, -1
 		if rapid.Bool().Draw(t, "cron") {
-			spec = cronIn(zone, vixie, rapid.SampledFrom([]string{"*/20 * * * *", "30 2 * * *", "0 */3 * * *"}).Draw(t, "expr"))
+			expr := rapid.SampledFrom([]string{"*/20 * * * *", "30 2 * * *", "0 */3 * * *", "10 2 * * *", "45 0 * * *"}).Draw(t, "expr")
+			spec = cronIn(zone, vixie, expr)
+			fmt.Sscanf(expr, "%d %d", &minute, &hour) // else it is wild, and nothing is shifted
 		}
 		plain := must(Compile(spec, created, 7))
 		spec.TimeZone = zone
@@ -94,10 +98,13 @@ func TestExclusionsAgainstEveryTime(t *testing.T) {
 		if err != nil {
 			return // nothing is left
 		}
-		e := naiveExclusions(spec, zone)
+		loc := must(time.LoadLocation(zone))
+		excluded, hides := naiveExclusions(spec, zone)
 		var want []time.Time
 		for _, n := range Upcoming(plain, from, 600, NewBudget(5)) {
-			if !e(n) {
+			w := n.In(loc)
+			shifted := hour >= 0 && (w.Hour() != hour || w.Minute() != minute)
+			if !excluded(n) && !(shifted && hides(time.Date(w.Year(), w.Month(), w.Day(), hour, minute, 0, 0, time.UTC))) {
 				want = append(want, n)
 			}
 		}
@@ -126,8 +133,9 @@ func must[T any](v T, err error) T {
 }
 
 // naiveExclusions reads the exclusions anew: windows minute by minute from the wall
-// clock, dates by comparing text.
-func naiveExclusions(spec Spec, zone string) func(time.Time) bool {
+// clock, dates by comparing text. It tells of an instant, and of what a wall shows (the
+// same in UTC, where no clock changes), whether it is excluded.
+func naiveExclusions(spec Spec, zone string) (excluded, hides func(time.Time) bool) {
 	loc := must(time.LoadLocation(zone))
 	week := [7 * 24 * 60]bool{}
 	for _, text := range spec.Exclude.Windows {
@@ -141,10 +149,7 @@ func naiveExclusions(spec Spec, zone string) func(time.Time) bool {
 	for _, text := range spec.Exclude.Cron {
 		rules = append(rules, must(Compile(Spec{Kind: KindCron, Cron: []string{text}}, created.AddDate(-1, 0, 0), 7)))
 	}
-	return func(at time.Time) bool {
-		w := at.In(loc)
-		// The same wall in UTC, where no clock changes.
-		wall := time.Date(w.Year(), w.Month(), w.Day(), w.Hour(), w.Minute(), 0, 0, time.UTC)
+	hides = func(wall time.Time) bool {
 		for _, r := range rules {
 			if n, ok := r.Next(wall.Add(-1)); ok && n.Equal(wall) {
 				return true
@@ -152,9 +157,9 @@ func naiveExclusions(spec Spec, zone string) func(time.Time) bool {
 		}
 		for _, d := range spec.Exclude.Dates {
 			from, to := d, d
-			day := w.Format(time.DateOnly)
+			day := wall.Format(time.DateOnly)
 			if len(d) == 5 {
-				day = w.Format("01-02")
+				day = wall.Format("01-02")
 			} else if len(d) > 10 {
 				from, to = d[:10], d[11:]
 			}
@@ -162,13 +167,17 @@ func naiveExclusions(spec Spec, zone string) func(time.Time) bool {
 				return true
 			}
 		}
+		return week[int(wall.Weekday())*1440+wall.Hour()*60+wall.Minute()]
+	}
+	return func(at time.Time) bool {
 		for _, p := range spec.Exclude.Periods {
 			if !at.Before(p.From) && at.Before(p.To) {
 				return true
 			}
 		}
-		return week[int(w.Weekday())*1440+w.Hour()*60+w.Minute()]
-	}
+		w := at.In(loc)
+		return hides(time.Date(w.Year(), w.Month(), w.Day(), w.Hour(), w.Minute(), 0, 0, time.UTC))
+	}, hides
 }
 
 // inWindow knows the windows of the test by heart.
@@ -200,12 +209,134 @@ func TestFixedDelayWaitsForTheEndOfAnExclusion(t *testing.T) {
 	if next, ok := s.Next(utc("2026-06-01T19:45:00Z")); !ok || !next.Equal(utc("2026-06-02T04:00:00Z")) {
 		t.Errorf("next %v, want 06:00 in Berlin", next)
 	}
-	if until, excluded := s.Excluded(utc("2026-06-01T21:00:00Z")); !excluded || !until.Equal(utc("2026-06-02T04:00:00Z")) {
-		t.Errorf("excluded %v until %v", excluded, until)
+	if clear, ok := s.Clear(utc("2026-06-01T21:00:00Z")); !ok || !clear.Equal(utc("2026-06-02T04:00:00Z")) {
+		t.Errorf("from 23:00 on, clear at %v, %v", clear, ok)
 	}
-	if _, excluded := s.Excluded(utc("2026-06-01T12:00:00Z")); excluded {
-		t.Error("noon is excluded")
+	if clear, ok := s.Clear(utc("2026-06-01T12:00:00Z")); !ok || !clear.Equal(utc("2026-06-01T12:00:00Z")) {
+		t.Errorf("from noon on, clear at %v, %v", clear, ok)
 	}
+}
+
+// What a gap swallows is excluded as if the clock had shown it, and so is the instant that it
+// is shifted to.
+func TestAShiftedTimeIsExcludedWithItsOwn(t *testing.T) {
+	spring := map[string]string{"Europe/Berlin": "2026-03-28T12:00:00Z", "America/Sao_Paulo": "2018-11-03T12:00:00Z", "Australia/Lord_Howe": "2026-10-03T06:00:00Z", "UTC": "2026-03-28T12:00:00Z"}
+	for name, tt := range map[string]struct {
+		zone string
+		expr []string
+		e    Exclusions
+		want string // the next time after the eve of the gap
+	}{
+		"a window":                     {"Europe/Berlin", []string{"30 2 * * *", "0 9 * * *"}, Exclusions{Windows: []string{"02:00-03:00"}}, "2026-03-29 09:00:00 +0200"},
+		"a part of it":                 {"Europe/Berlin", []string{"30 2 * * *"}, Exclusions{Windows: []string{"02:00-02:30"}}, "2026-03-29 03:00:00 +0200"},
+		"on that weekday":              {"Europe/Berlin", []string{"30 2 * * *"}, Exclusions{Windows: []string{"Sun 02:15-02:45"}}, "2026-03-30 02:30:00 +0200"},
+		"on another":                   {"Europe/Berlin", []string{"30 2 * * *"}, Exclusions{Windows: []string{"Mon 02:15-02:45"}}, "2026-03-29 03:00:00 +0200"},
+		"an expression":                {"Europe/Berlin", []string{"30 2 * * *"}, Exclusions{Cron: []string{"30 2 * 3 *"}}, "2026-04-01 02:30:00 +0200"},
+		"one swallowed of two":         {"Europe/Berlin", []string{"10,50 2 * * *"}, Exclusions{Cron: []string{"10 2 * * *"}}, "2026-03-29 03:00:00 +0200"},
+		"both swallowed":               {"Europe/Berlin", []string{"10,50 2 * * 0", "0 4 * * *"}, Exclusions{Cron: []string{"10,50 2 * * *"}}, "2026-03-29 04:00:00 +0200"},
+		"one of two expressions":       {"Europe/Berlin", []string{"30 2 * * *", "0 3 * * *"}, Exclusions{Windows: []string{"02:00-03:00"}}, "2026-03-29 03:00:00 +0200"},
+		"where it is shifted to":       {"Europe/Berlin", []string{"30 2 * * *"}, Exclusions{Windows: []string{"03:00-04:00"}}, "2026-03-30 02:30:00 +0200"},
+		"a date":                       {"Europe/Berlin", []string{"30 2 * * *"}, Exclusions{Dates: []string{"03-29"}}, "2026-03-30 02:30:00 +0200"},
+		"a period from the gap on":     {"Europe/Berlin", []string{"30 2 * * *"}, Exclusions{Periods: []Period{{utc("2026-03-29T01:00:00Z"), utc("2026-03-29T01:00:01Z")}}}, "2026-03-30 02:30:00 +0200"},
+		"a period up to the gap":       {"Europe/Berlin", []string{"30 2 * * *"}, Exclusions{Periods: []Period{{utc("2026-03-29T00:00:00Z"), utc("2026-03-29T01:00:00Z")}}}, "2026-03-29 03:00:00 +0200"},
+		"midnight":                     {"America/Sao_Paulo", []string{"30 0 * * *"}, Exclusions{Windows: []string{"00:00-01:00"}, Dates: []string{"2018-01-01"}, Periods: nil}, ""},
+		"midnight, on Sundays":         {"America/Sao_Paulo", []string{"30 0 * * *"}, Exclusions{Windows: []string{"Sun 00:00-01:00"}}, "2018-11-05 00:30:00 -0200"},
+		"past midnight from Saturday":  {"America/Sao_Paulo", []string{"30 0 * * *"}, Exclusions{Windows: []string{"Sat 23:00-00:45"}}, "2018-11-05 00:30:00 -0200"},
+		"half an hour":                 {"Australia/Lord_Howe", []string{"10 2 * * *"}, Exclusions{Windows: []string{"02:00-02:15"}, Cron: []string{"0 0 1 1 *"}}, ""},
+		"half an hour, another window": {"Australia/Lord_Howe", []string{"10 2 * * *"}, Exclusions{Windows: []string{"02:15-02:30"}}, "2026-10-04 02:30:00 +1100"},
+	} {
+		spec := cronIn(tt.zone, vixie, tt.expr...)
+		spec.Exclude = tt.e
+		eve := utc(spring[tt.zone])
+		s, err := Compile(spec, eve, 7)
+		if err != nil {
+			// Nothing is left: the gap's own time has been what kept it alive.
+			t.Fatalf("%s: %v", name, err)
+		}
+		got := ""
+		if next := upcoming(s, tt.zone, eve, 1); len(next) == 1 {
+			got = next[0]
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+		if at, ok := s.Next(eve); ok {
+			if prev, ok := s.Prev(at); !ok || !prev.Equal(at) {
+				t.Errorf("%s: Prev(%v) = %v", name, at, prev)
+			}
+		}
+	}
+}
+
+// The second pass of an hour is as excluded as the first.
+func TestClearAfterWindowsAtAChangeOfTheClock(t *testing.T) {
+	for _, tt := range []struct {
+		e        Exclusions
+		at, want string
+	}{
+		{Exclusions{Windows: []string{"02:00-03:00"}}, "2026-10-25T00:10:00Z", "2026-10-25T02:00:00Z"},   // both passes of 02:10
+		{Exclusions{Windows: []string{"02:30-02:45"}}, "2026-10-25T00:30:00.5Z", "2026-10-25T00:45:00Z"}, // the first
+		{Exclusions{Windows: []string{"02:30-02:45"}}, "2026-10-25T01:44:59.999Z", "2026-10-25T01:45:00Z"},
+		{Exclusions{Windows: []string{"01:00-02:30"}}, "2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z"}, // into the gap
+		{Exclusions{Windows: []string{"02:30-04:00"}}, "2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"}, // out of it
+		{Exclusions{Windows: []string{"02:30-04:00"}}, "2026-03-29T00:59:59.999Z", "2026-03-29T00:59:59.999Z"},
+		{Exclusions{Windows: []string{"22:00-06:00"}}, "2026-03-28T22:00:00Z", "2026-03-29T04:00:00Z"},
+		{Exclusions{Dates: []string{"2026-03-29"}}, "2026-03-29T12:00:00Z", "2026-03-29T22:00:00Z"},
+		{Exclusions{Cron: []string{"* 2 * * *"}}, "2026-10-25T00:10:00Z", "2026-10-25T02:00:00Z"},
+		{Exclusions{Cron: []string{"30 12 * * *"}}, "2026-06-01T10:30:59.999Z", "2026-06-01T10:31:00Z"},
+		// One after the other, and beside each other.
+		{Exclusions{Windows: []string{"22:00-24:00"}, Dates: []string{"06-02"}, Periods: []Period{{utc("2026-06-02T21:00:00Z"), utc("2026-06-02T22:00:00.007Z")}}},
+			"2026-06-01T20:00:00Z", "2026-06-02T22:00:00.007Z"},
+	} {
+		s := compile(t, excluding(tt.e), created)
+		if got, ok := s.Clear(utc(tt.at)); !ok || !got.Equal(utc(tt.want)) {
+			t.Errorf("%+v: Clear(%s) = %v, %v, want %s", tt.e, tt.at, got, ok, tt.want)
+		}
+	}
+}
+
+// An end that is far away is found by the next nominal time, or not at all.
+func TestClearIsBounded(t *testing.T) {
+	december := cronIn("Europe/Berlin", vixie, "0 0 1 * *")
+	december.Exclude = Exclusions{Cron: []string{"* * * 12 *"}}
+	s := compile(t, december, created)
+	if got, ok := s.Clear(utc("2026-12-01T12:00:00Z")); !ok || !got.Equal(utc("2026-12-31T23:00:00Z")) {
+		t.Errorf("%v, %v: want the first of January in Berlin", got, ok)
+	}
+	for name, until := range map[string]string{"the last year": "9999-12-31T23:59:59.999Z", "a year": "2027-06-01T00:00:00Z"} {
+		spec := excluding(Exclusions{Periods: []Period{{utc("2026-06-01T00:00:00Z"), utc(until)}}})
+		got, ok := compile(t, spec, created).Clear(utc("2026-06-02T00:00:00Z"))
+		if !ok || !got.Equal(utc(until)) {
+			t.Errorf("%s: %v, %v", name, got, ok)
+		}
+	}
+	spec := excluding(Exclusions{Cron: []string{"* * * * 1-6", "* 1-23 * * 0", "* 0 2-31 * *", "* 0 * 2-12 *"}})
+	s, err := Compile(spec, utc("2023-01-01T00:00:00+01:00").Add(-time.Minute), 7) // a Sunday, and the 1st of January
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := s.Clear(utc("2023-01-02T00:00:00Z")); ok {
+		t.Errorf("%v: want no end", got)
+	}
+}
+
+// Jitter stays out of exclusions and does not reach the next nominal time for that.
+func TestJitterStaysOutOfExclusions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spec := Spec{Kind: KindInterval, Every: time.Duration(rapid.IntRange(10, 200).Draw(t, "minutes")) * time.Minute, TimeZone: "Europe/Berlin"}
+		spec.Exclude.Windows = []string{rapid.SampledFrom([]string{"22:00-06:00", "00:30-01:00", "Mon-Fri 12:00-13:00"}).Draw(t, "window")}
+		spec.Jitter = time.Duration(rapid.IntRange(1, 24*60).Draw(t, "jitter")) * time.Minute
+		s := must(Compile(spec, created, rapid.Uint64().Draw(t, "seed")))
+		for _, n := range Upcoming(s, created, 50, NewBudget(5)) {
+			due := s.Jittered(n)
+			if clear, ok := s.Clear(due); !ok || !clear.Equal(due) {
+				t.Fatalf("%v is due at %v, which is excluded", n, due)
+			}
+			if next, ok := s.Next(n); due.Before(n) || ok && !due.Before(next) && due.After(n) {
+				t.Fatalf("%v is due at %v, and the next is %v", n, due, next)
+			}
+		}
+	})
 }
 
 func FuzzExclusions(f *testing.F) {
@@ -225,8 +356,8 @@ func FuzzExclusions(f *testing.F) {
 			if !ok {
 				break
 			}
-			if until, excluded := s.Excluded(n); excluded || !n.After(last) {
-				t.Fatalf("Next(%v) = %v, excluded until %v", last, n, until)
+			if clear, ok := s.Clear(n); !ok || !clear.Equal(n) || !n.After(last) {
+				t.Fatalf("Next(%v) = %v, which is excluded until %v", last, n, clear)
 			}
 			last = n
 		}

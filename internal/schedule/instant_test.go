@@ -87,8 +87,8 @@ func TestPeriodsAreExcludedToTheNanosecond(t *testing.T) {
 				t.Fatalf("nominal time %v, want %v, beside the period from %v to %v", next, n, from, to)
 			}
 		}
-		if until, excluded := c.Excluded(RoundUp(from)); excluded && until.Before(to) {
-			t.Errorf("excluded until %v, given %v", until, to)
+		if clear, ok := c.Clear(RoundUp(from)); !ok || clear.Before(to) && !clear.Equal(RoundUp(from)) {
+			t.Errorf("clear at %v, given %v to %v", clear, from, to)
 		}
 	})
 	for _, p := range []Period{{From: utc("2030-01-01T00:00:00.0000007Z"), To: utc("2030-01-01T00:00:00.0000003Z")}} {

@@ -19,12 +19,22 @@ func (s *Schedule) JitterWindow(nominal time.Time) time.Duration {
 }
 
 // Jittered is the due time of a nominal time. It is a hash of job and nominal
-// time: it does not accumulate, and every node computes the same.
+// time: it does not accumulate, and every node computes the same. One that would be
+// excluded comes nearer to the nominal time, by half each time, until it is not.
 func (s *Schedule) Jittered(nominal time.Time) time.Time {
 	window := s.JitterWindow(nominal).Milliseconds()
 	if window <= 0 {
 		return nominal
 	}
 	random := mix(s.seed ^ mix(uint64(nominal.UnixMilli())))
-	return nominal.Add(time.Duration(random%uint64(window)) * time.Millisecond)
+	for spread := random % uint64(window); spread > 0; spread /= 2 {
+		due := nominal.Add(time.Duration(spread) * time.Millisecond)
+		if s.exclude == nil {
+			return due
+		}
+		if _, excluded := s.exclude.at(millis(due)); !excluded {
+			return due
+		}
+	}
+	return nominal
 }

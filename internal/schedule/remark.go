@@ -26,8 +26,7 @@ func (r *rule) remark(t int64) string {
 	}
 	seg := r.segment(t)
 	civil := t + seg.offset
-	if t == seg.start && r.owed(seg) {
-		lost, _ := r.fields.next(seg.start + seg.before)
+	if lost, owed := r.swallowed(seg); owed && t == seg.start {
 		return fmt.Sprintf("%s does not exist on this day: runs at %s", wallClock(lost), wallClock(civil))
 	}
 	switch {

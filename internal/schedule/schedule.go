@@ -61,7 +61,7 @@ func (s *Schedule) next(after int64, b *Budget) (int64, bool) {
 		return t, ok
 	}
 	if s.delay {
-		return s.past(t), true
+		return s.past(t)
 	}
 	for range b.most() {
 		until, excluded := s.exclude.at(t)

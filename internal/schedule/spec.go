@@ -48,8 +48,8 @@ func (p RepeatPolicy) String() string { return name(int(p), "first", "last", "bo
 // Period is a time from From (inclusive) to To (exclusive).
 type Period struct{ From, To time.Time }
 
-// Exclusions take nominal times out of a schedule of any recurring kind. Local
-// times are those of Spec.TimeZone.
+// Exclusions take nominal times out of a schedule of any recurring kind, and forbid
+// starts ([Schedule.Clear]). Local times are those of Spec.TimeZone.
 type Exclusions struct {
 	// Cron takes out the instants that match any of these expressions, which
 	// are read as those of Spec.Cron are; at most 16.

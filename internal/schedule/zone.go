@@ -19,9 +19,10 @@ const (
 type rule struct {
 	fields   fields
 	zone     *time.Location
-	makeUp   bool // a gap's matches run once at its end
-	oncePass bool // only the first pass of a repeat counts
-	lastPass bool // only the last one does
+	exclude  *exclusions // nil for none
+	makeUp   bool        // a gap's matches run once at its end
+	oncePass bool        // only the first pass of a repeat counts
+	lastPass bool        // only the last one does
 }
 
 func newRule(f fields, wild bool, zone *time.Location, gap GapPolicy, repeat RepeatPolicy) rule {
@@ -145,10 +146,27 @@ func (r *rule) closing(seg segment) int64 {
 // owed reports whether the gap in front of the segment swallowed a match that
 // is to be made up for at its start.
 func (r *rule) owed(seg segment) bool {
+	_, ok := r.swallowed(seg)
+	return ok
+}
+
+// swallowed returns the first civil time in the gap in front of the segment that is to be
+// made up for. One that is excluded is not: it would not run if the clock showed it.
+func (r *rule) swallowed(seg segment) (civil int64, ok bool) {
 	gap := seg.offset - seg.before
 	if !r.makeUp || gap <= 0 || gap > maxOwedGap {
-		return false
+		return 0, false
 	}
-	c, ok := r.fields.next(seg.start + seg.before)
-	return ok && c < seg.start+seg.offset
+	for from := seg.start + seg.before; ; {
+		c, ok := r.fields.next(from)
+		if !ok || c >= seg.start+seg.offset {
+			return 0, false
+		}
+		if r.exclude == nil {
+			return c, true
+		}
+		if from = r.exclude.local(c); from == 0 {
+			return c, true
+		}
+	}
 }

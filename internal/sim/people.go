@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +29,7 @@ type people struct {
 	silences []check.Silence
 	backoffs []check.Backoff
 	waits    []check.Wait
+	asked    []check.Asked
 	onces    int
 	manual   int
 	busy     map[string]chan struct{} // edits of one job are one after the other
@@ -278,6 +281,7 @@ func (p *people) recreate(i interval) {
 	if !ok {
 		return
 	}
+	p.forgo(i.id)
 	if !p.insist("delete", i.id, func(ctx context.Context) error {
 		return unless(client.IsNotFound, p.client.DeleteJob(ctx, i.id, ""))
 	}) {
@@ -326,8 +330,26 @@ func (p *people) runByHand(id string) {
 	p.manual++
 	request := fmt.Sprintf("by-hand-%d", p.manual)
 	p.mu.Unlock()
+	var run string
 	p.insist("run", id, func(ctx context.Context) error {
-		_, _, err := p.client.RunJob(ctx, id, client.RunOptions{RequestID: request})
+		answer, _, err := p.client.RunJob(ctx, id, client.RunOptions{RequestID: request})
+		run = path.Base(answer.GetName())
 		return err
 	})
+	if strings.HasPrefix(run, "m-") { // else the simulation has ended
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.asked = append(p.asked, check.Asked{Job: id, Run: run, AtNS: p.world.nowNS()})
+	}
+}
+
+// forgo notes that nothing is to be expected any more of manual runs of a job.
+func (p *people) forgo(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.asked {
+		if a := &p.asked[i]; a.Job == id && a.CancelledNS == 0 {
+			a.CancelledNS = p.world.nowNS()
+		}
+	}
 }

@@ -64,7 +64,7 @@ func run(seed uint64, redis *server) result {
 	time.Sleep(judgedAt - time.Since(w.story.began))
 
 	history := check.History{
-		Promises: people.promises, Silences: people.silences, Backoffs: people.backoffs, Waits: people.waits, Faults: tr.done,
+		Promises: people.promises, Silences: people.silences, Asked: people.asked, Backoffs: people.backoffs, Waits: people.waits, Faults: tr.done,
 		Shared: []check.Shared{{Lock: "shared", Jobs: []string{"locked-0", "locked-1", "locked-2"}, Limit: 1}},
 		Bounds: check.Bounds{Lag: time.Second, Settle: time.Second, LeaseTTL: leaseTTL, SessionTTL: sessionTTL, Longest: longestRun},
 	}

@@ -218,6 +218,7 @@ func (s *specimen) done() {
 func (s *specimen) manual() {
 	s.event(s.add(Definition("manual")), job.RunNow{RequestID: "now"})
 	s.event(s.add(Definition("manual-beside")), job.RunNow{RequestID: "beside", Mode: job.ManualKeep})
+	s.event(s.add(Definition("manual-at-any-time")), job.RunNow{RequestID: "any-time", IgnoreExclusions: true})
 }
 
 func (s *specimen) held() {

@@ -779,10 +779,12 @@ type CheckpointRun struct {
 	Losses      int32 `protobuf:"varint,13,opt,name=losses,proto3" json:"losses,omitempty"`
 	Undelivered int32 `protobuf:"varint,14,opt,name=undelivered,proto3" json:"undelivered,omitempty"`
 	// Of concurrent runs: 0 to 63, and whether it has begun.
-	Slot          int32 `protobuf:"varint,15,opt,name=slot,proto3" json:"slot,omitempty"`
-	Started       bool  `protobuf:"varint,16,opt,name=started,proto3" json:"started,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Slot    int32 `protobuf:"varint,15,opt,name=slot,proto3" json:"slot,omitempty"`
+	Started bool  `protobuf:"varint,16,opt,name=started,proto3" json:"started,omitempty"`
+	// The schedule's exclusions do not hold the run back.
+	IgnoreExclusions bool `protobuf:"varint,17,opt,name=ignore_exclusions,json=ignoreExclusions,proto3" json:"ignore_exclusions,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *CheckpointRun) Reset() {
@@ -923,6 +925,13 @@ func (x *CheckpointRun) GetSlot() int32 {
 func (x *CheckpointRun) GetStarted() bool {
 	if x != nil {
 		return x.Started
+	}
+	return false
+}
+
+func (x *CheckpointRun) GetIgnoreExclusions() bool {
+	if x != nil {
+		return x.IgnoreExclusions
 	}
 	return false
 }
@@ -1171,7 +1180,7 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\rskipped_total\x18\x1e \x01(\x03R\fskippedTotal\x12,\n" +
 	"\x12recent_request_ids\x18\x1f \x03(\tR\x10recentRequestIds\x129\n" +
 	"\fdead_letters\x18  \x03(\v2\x16.fermata.v1.DeadLetterR\vdeadLetters\x12;\n" +
-	"\x1aearlier_update_request_ids\x18! \x03(\tR\x17earlierUpdateRequestIds\"\x92\x05\n" +
+	"\x1aearlier_update_request_ids\x18! \x03(\tR\x17earlierUpdateRequestIds\"\xbf\x05\n" +
 	"\rCheckpointRun\x121\n" +
 	"\atrigger\x18\x01 \x01(\x0e2\x17.fermata.v1.Run.TriggerR\atrigger\x12\x1d\n" +
 	"\n" +
@@ -1192,7 +1201,8 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\x06losses\x18\r \x01(\x05R\x06losses\x12 \n" +
 	"\vundelivered\x18\x0e \x01(\x05R\vundelivered\x12\x12\n" +
 	"\x04slot\x18\x0f \x01(\x05R\x04slot\x12\x18\n" +
-	"\astarted\x18\x10 \x01(\bR\astarted\"\xcc\x01\n" +
+	"\astarted\x18\x10 \x01(\bR\astarted\x12+\n" +
+	"\x11ignore_exclusions\x18\x11 \x01(\bR\x10ignoreExclusions\"\xcc\x01\n" +
 	"\x12CheckpointBackfill\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x127\n" +
 	"\tnext_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bnextTime\x125\n" +

@@ -1929,7 +1929,9 @@ func (*Schedule_Cron) isSchedule_Rule() {}
 
 func (*Schedule_Once) isSchedule_Rule() {}
 
-// Exclusions take nominal times out of an interval or a cron schedule.
+// Exclusions take nominal times out of an interval or a cron schedule, and nothing of the
+// job starts at an excluded time: a due time that retries, backoff or anything else would
+// move into one is the end of the exclusion.
 type Exclusions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Instants that match any of up to 16 expressions.

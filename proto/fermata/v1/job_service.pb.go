@@ -108,12 +108,14 @@ const (
 	Reason_KIND_DEAD      Reason_Kind = 16
 	// There is nothing more to run.
 	Reason_KIND_DONE Reason_Kind = 17
-	// The schedule left a time out: exclusions, end, number of runs.
+	// The schedule left a time out: end, number of runs.
 	Reason_KIND_SCHEDULE Reason_Kind = 18
 	// The payload is sealed with a key that the node does not have, or was tampered with.
 	Reason_KIND_PAYLOAD Reason_Kind = 19
 	// The queue is paused, all of it.
 	Reason_KIND_QUEUE_PAUSED Reason_Kind = 20
+	// The schedule excludes the time at which it would start.
+	Reason_KIND_EXCLUSION Reason_Kind = 21
 )
 
 // Enum value maps for Reason_Kind.
@@ -140,6 +142,7 @@ var (
 		18: "KIND_SCHEDULE",
 		19: "KIND_PAYLOAD",
 		20: "KIND_QUEUE_PAUSED",
+		21: "KIND_EXCLUSION",
 	}
 	Reason_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":       0,
@@ -163,6 +166,7 @@ var (
 		"KIND_SCHEDULE":          18,
 		"KIND_PAYLOAD":           19,
 		"KIND_QUEUE_PAUSED":      20,
+		"KIND_EXCLUSION":         21,
 	}
 )
 
@@ -1257,9 +1261,11 @@ type RedriveDeadLettersRequest struct {
 	// Goes on where a response left off.
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Count what would be redriven without doing it.
-	DryRun        bool `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DryRun bool `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Start although the schedule excludes the time. Unset, a run waits until it is over.
+	IgnoreExclusions bool `protobuf:"varint,8,opt,name=ignore_exclusions,json=ignoreExclusions,proto3" json:"ignore_exclusions,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *RedriveDeadLettersRequest) Reset() {
@@ -1337,6 +1343,13 @@ func (x *RedriveDeadLettersRequest) GetPageToken() string {
 func (x *RedriveDeadLettersRequest) GetDryRun() bool {
 	if x != nil {
 		return x.DryRun
+	}
+	return false
+}
+
+func (x *RedriveDeadLettersRequest) GetIgnoreExclusions() bool {
+	if x != nil {
+		return x.IgnoreExclusions
 	}
 	return false
 }
@@ -2498,10 +2511,14 @@ type RunJobRequest struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Identity of the manual run; the same id never runs twice while it is among
 	// the last eight. Unset: the server makes one.
-	RequestId     string                `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Backoff       RunJobRequest_Backoff `protobuf:"varint,3,opt,name=backoff,proto3,enum=fermata.v1.RunJobRequest_Backoff" json:"backoff,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RequestId string                `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Backoff   RunJobRequest_Backoff `protobuf:"varint,3,opt,name=backoff,proto3,enum=fermata.v1.RunJobRequest_Backoff" json:"backoff,omitempty"`
+	// Start although the schedule excludes this time; that holds for the retries of the
+	// run too. Unset, the call fails with EXCLUDED_TIME at such a time, and a run that
+	// was asked for before waits until it is over.
+	IgnoreExclusions bool `protobuf:"varint,4,opt,name=ignore_exclusions,json=ignoreExclusions,proto3" json:"ignore_exclusions,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *RunJobRequest) Reset() {
@@ -2553,6 +2570,13 @@ func (x *RunJobRequest) GetBackoff() RunJobRequest_Backoff {
 		return x.Backoff
 	}
 	return RunJobRequest_BACKOFF_UNSPECIFIED
+}
+
+func (x *RunJobRequest) GetIgnoreExclusions() bool {
+	if x != nil {
+		return x.IgnoreExclusions
+	}
+	return false
 }
 
 type RunJobResponse struct {
@@ -2946,7 +2970,9 @@ type PreviewScheduleResponse struct {
 	// Nominal times.
 	DueTimes []*timestamppb.Timestamp `protobuf:"bytes,1,rep,name=due_times,json=dueTimes,proto3" json:"due_times,omitempty"`
 	Times    []*ScheduledTime         `protobuf:"bytes,3,rep,name=times,proto3" json:"times,omitempty"`
-	// If every run failed from now on: due times of the next ones, before jitter.
+	// If every run failed as soon as it is due, with all its attempts, from now on: due
+	// times of the next ones. Those of a job that is stored are what it then has, with
+	// jitter; those of other schedules are before jitter.
 	ProjectedDueTimes []*timestamppb.Timestamp `protobuf:"bytes,4,rep,name=projected_due_times,json=projectedDueTimes,proto3" json:"projected_due_times,omitempty"`
 	// Interval after 0, 1, 2 ... failures until it stops growing, before jitter.
 	BackoffIntervals []*durationpb.Duration `protobuf:"bytes,2,rep,name=backoff_intervals,json=backoffIntervals,proto3" json:"backoff_intervals,omitempty"`
@@ -3524,7 +3550,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12,\n" +
 	"\areasons\x18\x02 \x03(\v2\x12.fermata.v1.ReasonR\areasons\x12!\n" +
 	"\x03job\x18\x03 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12#\n" +
-	"\x04runs\x18\x04 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"\xf2\x04\n" +
+	"\x04runs\x18\x04 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"\x86\x05\n" +
 	"\x06Reason\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.fermata.v1.Reason.KindR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x129\n" +
@@ -3533,7 +3559,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"until_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12\x10\n" +
 	"\x03key\x18\x05 \x01(\tR\x03key\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\tR\x02by\"\x88\x03\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\"\x9c\x03\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fKIND_NOT_DUE\x10\x01\x12\x0e\n" +
@@ -3557,7 +3583,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\tKIND_DONE\x10\x11\x12\x11\n" +
 	"\rKIND_SCHEDULE\x10\x12\x12\x10\n" +
 	"\fKIND_PAYLOAD\x10\x13\x12\x15\n" +
-	"\x11KIND_QUEUE_PAUSED\x10\x14\"\xfb\x01\n" +
+	"\x11KIND_QUEUE_PAUSED\x10\x14\x12\x12\n" +
+	"\x0eKIND_EXCLUSION\x10\x15\"\xfb\x01\n" +
 	"\x12BackfillJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +
@@ -3590,7 +3617,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x03run\x18\x02 \x01(\v2\x0f.fermata.v1.RunR\x03run\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12;\n" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\xba\x02\n" +
+	"expireTime\"\xe7\x02\n" +
 	"\x19RedriveDeadLettersRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x14\n" +
 	"\x05names\x18\x02 \x03(\tR\x05names\x12\x14\n" +
@@ -3599,7 +3626,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x06labels\x18\x05 \x03(\v21.fermata.v1.RedriveDeadLettersRequest.LabelsEntryR\x06labels\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x17\n" +
-	"\adry_run\x18\a \x01(\bR\x06dryRun\x1a9\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\x12+\n" +
+	"\x11ignore_exclusions\x18\b \x01(\bR\x10ignoreExclusions\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"z\n" +
@@ -3700,12 +3728,13 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x04note\x18\x02 \x01(\tR\x04note\"A\n" +
 	"\x10ResumeJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
-	"\bcatch_up\x18\x02 \x01(\bR\acatchUp\"\xe6\x01\n" +
+	"\bcatch_up\x18\x02 \x01(\bR\acatchUp\"\x93\x02\n" +
 	"\rRunJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12;\n" +
-	"\abackoff\x18\x03 \x01(\x0e2!.fermata.v1.RunJobRequest.BackoffR\abackoff\"e\n" +
+	"\abackoff\x18\x03 \x01(\x0e2!.fermata.v1.RunJobRequest.BackoffR\abackoff\x12+\n" +
+	"\x11ignore_exclusions\x18\x04 \x01(\bR\x10ignoreExclusions\"e\n" +
 	"\aBackoff\x12\x17\n" +
 	"\x13BACKOFF_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rBACKOFF_RESET\x10\x01\x12\x10\n" +

@@ -83,8 +83,8 @@ type JobServiceClient interface {
 	// one-time job runs at once.
 	ResumeJob(ctx context.Context, in *ResumeJobRequest, opts ...grpc.CallOption) (*Job, error)
 	// Idle: runs now and resets the backoff, unless told otherwise. Live: exactly one
-	// manual run waits; further requests join it. Reason TOO_MANY_RUNS: 64 runs of the
-	// job are there already.
+	// manual run waits; further requests join it. Reasons: TOO_MANY_RUNS (64 runs of the
+	// job are there already), EXCLUDED_TIME (see ignore_exclusions).
 	RunJob(ctx context.Context, in *RunJobRequest, opts ...grpc.CallOption) (*RunJobResponse, error)
 	// The current run first, then finished runs, newest first, then dead letters.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
@@ -447,8 +447,8 @@ type JobServiceServer interface {
 	// one-time job runs at once.
 	ResumeJob(context.Context, *ResumeJobRequest) (*Job, error)
 	// Idle: runs now and resets the backoff, unless told otherwise. Live: exactly one
-	// manual run waits; further requests join it. Reason TOO_MANY_RUNS: 64 runs of the
-	// job are there already.
+	// manual run waits; further requests join it. Reasons: TOO_MANY_RUNS (64 runs of the
+	// job are there already), EXCLUDED_TIME (see ignore_exclusions).
 	RunJob(context.Context, *RunJobRequest) (*RunJobResponse, error)
 	// The current run first, then finished runs, newest first, then dead letters.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
