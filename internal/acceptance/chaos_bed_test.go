@@ -177,6 +177,7 @@ func (b *bed) busiest() string {
 func (b *bed) bounds() check.Bounds {
 	bounds := calmBounds()
 	_, bounds.LeaseTTL = chaosTTLs()
+	bounds.SessionTTL = sessionTTL(bounds.LeaseTTL)
 	return bounds
 }
 
