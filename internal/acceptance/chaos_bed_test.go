@@ -179,6 +179,7 @@ func (b *bed) bounds() check.Bounds {
 	bounds := calmBounds()
 	_, bounds.LeaseTTL = chaosTTLs()
 	bounds.Early = b.early
+	bounds.SessionTTL = sessionTTL(bounds.LeaseTTL)
 	return bounds
 }
 

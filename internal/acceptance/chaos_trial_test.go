@@ -56,19 +56,25 @@ type trial struct {
 	LongOnly bool
 }
 
+// sessionTTL is what the default of --session-ttl comes to with such leases.
+func sessionTTL(lease time.Duration) time.Duration { return min(8*time.Second, 2*lease/3) }
+
 // nodeBound and workerBound are the documented times until work goes on after the
 // loss of either, if nothing proves that it is lost.
 func nodeBound(lock, _ time.Duration) time.Duration    { return lock + 2*time.Second }
-func workerBound(_, lease time.Duration) time.Duration { return lease + 2*time.Second }
+func workerBound(_, lease time.Duration) time.Duration { return sessionTTL(lease) + 2*time.Second }
+
+// leaseBound is for runs of which nobody knows that they are lost until their lease ends.
+func leaseBound(_, lease time.Duration) time.Duration { return lease + 2*time.Second }
 
 // deathBound is for nodes whose process ends: what they had leased that no worker
 // heard of waits for the end of its lease.
 func deathBound(lock, lease time.Duration) time.Duration {
-	return max(takeOverPromise, workerBound(lock, lease))
+	return max(takeOverPromise, leaseBound(lock, lease))
 }
 
 func eitherBound(lock, lease time.Duration) time.Duration {
-	return max(nodeBound(lock, lease), workerBound(lock, lease))
+	return max(nodeBound(lock, lease), leaseBound(lock, lease))
 }
 
 // calmBound is for faults that hold nothing up.

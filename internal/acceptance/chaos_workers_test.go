@@ -16,25 +16,20 @@ import (
 func TestChaosWorkers(t *testing.T) {
 	inTurn(t)
 	runTrials(t, bedOptions{},
-		trial{ID: "T04", Name: "a worker freezes for two leases", Bound: silentBound, Inject: freezeWorker},
+		trial{ID: "T04", Name: "a worker freezes for two leases", Bound: workerBound, Inject: freezeWorker},
 		trial{ID: "T05", Name: "workers are killed", Bound: apartBound, Inject: killWorkers},
-		trial{ID: "T21", Name: "a worker's packets are lost, its streams stay open", Bound: silentBound, Inject: silenceWorker},
+		trial{ID: "T21", Name: "a worker's packets are lost, its streams stay open", Bound: workerBound, Inject: silenceWorker},
 		trial{ID: "T23", Name: "streams of workers break, and nodes drain, again and again", Bound: twiceBound, Inject: stormStreams, LongOnly: true},
 	)
 }
 
-// silentBound: keepalive notices a silent stream within 15 s; the lease ends later.
-func silentBound(lock, lease time.Duration) time.Duration {
-	return 15*time.Second + workerBound(lock, lease)
-}
-
 // twiceBound: where losses follow each other faster than leases end, a run may lose
-// its worker twice in a row.
-func twiceBound(lock, lease time.Duration) time.Duration { return 2 * workerBound(lock, lease) }
+// its worker twice in a row. A node that drains leaves leases as they are.
+func twiceBound(lock, lease time.Duration) time.Duration { return 2 * leaseBound(lock, lease) }
 
 // apartBound: a run that has lost two workers stands apart before it starts again.
 func apartBound(lock, lease time.Duration) time.Duration {
-	return max(twiceBound(lock, lease), workerBound(lock, lease)+standsApart)
+	return max(2*workerBound(lock, lease), workerBound(lock, lease)+standsApart)
 }
 
 // live are the executions of a worker that have started and not ended, by run.
@@ -97,9 +92,8 @@ func (b *bed) moved(live map[string]check.Event, limit time.Duration) (moved, de
 	return moved, deceived
 }
 
-// freezeWorker stops a worker. What it has not started moves when its lease ends;
-// what it has started is renewed until keepalive notices, which only the long form
-// waits for.
+// freezeWorker stops a worker. What it has, started or not, moves when its session ends, and
+// when it wakes up nothing begins on what it was leased before.
 func freezeWorker(b *bed) {
 	lock, lease := chaosTTLs()
 	id := b.busiest()
@@ -108,10 +102,8 @@ func freezeWorker(b *bed) {
 	ended := b.sum("fermata_leases_ended_total")
 	b.fault(faultKind{Name: "worker frozen", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
 		w.freeze()
-		if chaosLong() {
-			moved, _ := b.moved(b.live(id), silentBound(lock, lease)+5*time.Second)
-			b.power("started runs that moved", moved, 1)
-		}
+		moved, _ := b.moved(b.live(id), workerBound(lock, lease)+2*busy())
+		b.power("started runs that moved", moved, 1)
 		b.lasts(2 * lease)
 		w.thaw()
 	})
@@ -171,9 +163,8 @@ func (b *bed) failing(id string) (check.Backoff, bool) {
 	return b.load.backoffs[i], true
 }
 
-// silenceWorker loses all packets between a worker and all nodes. In the long form
-// that lasts until both ends have given up, and the handlers learn of it before
-// anybody else may run what they run.
+// silenceWorker loses all packets between a worker and all nodes. The handlers learn of it
+// before anybody else may run what they run.
 func silenceWorker(b *bed) {
 	lock, lease := chaosTTLs()
 	id := b.busiest()
@@ -185,7 +176,7 @@ func silenceWorker(b *bed) {
 		return n
 	}
 	before := stalled()
-	b.fault(faultKind{Name: "worker's packets lost", Within: silentBound(lock, lease), Workers: []string{id}}, func() {
+	b.fault(faultKind{Name: "worker's packets lost", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
 		for _, l := range b.links {
 			l.grpc.Only(id)
 			l.grpc.Blackhole(faultproxy.Both)
@@ -196,13 +187,11 @@ func silenceWorker(b *bed) {
 			}
 			return nil
 		})
-		if chaosLong() {
-			live := b.live(id)
-			moved, deceived := b.moved(live, silentBound(lock, lease)+5*time.Second)
-			b.power("runs that moved", moved, 1)
-			if deceived > 0 {
-				b.t.Errorf("%d of %d runs started elsewhere before their old handler was told", deceived, moved)
-			}
+		live := b.live(id)
+		moved, deceived := b.moved(live, workerBound(lock, lease)+2*busy())
+		b.power("runs that moved", moved, 1)
+		if deceived > 0 {
+			b.t.Errorf("%d of %d runs started elsewhere before their old handler was told", deceived, moved)
 		}
 		b.lasts(chaosSpan(4 * time.Second))
 		for _, l := range b.links {
@@ -220,7 +209,7 @@ func silenceWorker(b *bed) {
 func stormStreams(b *bed) {
 	lock, lease := chaosTTLs()
 	kind := faultKind{Name: "all streams broken", Within: workerBound(lock, lease)}
-	drained := faultKind{Name: "node drained", Within: workerBound(lock, lease)}
+	drained := faultKind{Name: "node drained", Within: leaseBound(lock, lease)}
 	storms, closed := 0, int64(0)
 	for end := time.Now().Add(chaosSpan(4 * time.Second)); storms < 3 || time.Now().Before(end); storms++ {
 		b.fault(kind, func() {

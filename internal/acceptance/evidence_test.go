@@ -136,7 +136,7 @@ func busy() time.Duration {
 
 // calmBounds are what the tests expect of a healthy cluster on a busy machine.
 func calmBounds() check.Bounds {
-	return check.Bounds{Lag: calmLag, Grace: busy(), Settle: time.Second, LeaseTTL: leaseTTL, Longest: 10 * time.Second}
+	return check.Bounds{Lag: calmLag, Grace: busy(), Settle: time.Second, LeaseTTL: leaseTTL, SessionTTL: sessionTTL(leaseTTL), Longest: 10 * time.Second}
 }
 
 // between are the lags of the runs that started in an interval, sorted.

@@ -93,7 +93,7 @@ const standsApart = lease.Apart
 // elsewhere is how long a run may take to start on another worker after so many of its
 // workers were killed: its last start stands apart.
 func elsewhere(losses int) time.Duration {
-	bound := leaseTTL + 2*time.Second
+	bound := sessionTTL(leaseTTL) + 2*time.Second
 	if losses == lease.PoisonLosses-1 {
 		bound += standsApart
 	}

@@ -10,13 +10,13 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// longLease leaves a worker some tries to come back: it gives its leases up after
-// half of their life without a stream, when they may not have been renewed.
+// longLease leaves a worker some tries to come back: its session, of two thirds of that, has
+// more than half of its life left when the stream is cut.
 const longLease = 12 * time.Second
 
 func longBounds() check.Bounds {
 	b := calmBounds()
-	b.LeaseTTL, b.Longest = longLease, 2*longLease
+	b.LeaseTTL, b.SessionTTL, b.Longest = longLease, sessionTTL(longLease), 2*longLease
 	return b
 }
 

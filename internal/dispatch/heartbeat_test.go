@@ -17,7 +17,7 @@ const sessionTTL = DefaultSessionTTL
 func (b *bench) left(record string) time.Duration {
 	synctest.Wait()
 	l := b.store.lease(record)
-	return time.UnixMilli(l.deadline).Sub(time.Now())
+	return time.Until(time.UnixMilli(l.deadline))
 }
 
 // wantLeft checks that to a few milliseconds, which the heartbeat's way may take.
