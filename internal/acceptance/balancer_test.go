@@ -227,7 +227,8 @@ func TestALongAbsenceOfAWorkerQuarantinesNoRun(t *testing.T) {
 	c := newCluster(t, server.URL())
 	c.pulse.ask(server.Client())
 	n := c.start("a")
-	c.start("b")
+	front := hostPort(loopback(), grpcPort)
+	c.start("b", "--grpc-addr", front, "--advertise-grpc", refusingAddress()).reach(front)
 	c.settle()
 	proxy := faultproxy.New(t, n.grpc)
 	flag := filepath.Join(t.TempDir(), "runs")
@@ -238,13 +239,11 @@ func TestALongAbsenceOfAWorkerQuarantinesNoRun(t *testing.T) {
 	j := newJob(behaviour{While: flag})
 	j.Schedule = once(time.Now())
 	n.create("long", j)
-	var faults []check.Fault
 	const absences = 4 // three losses in a row quarantine a run
 	for i := range int64(absences) {
 		eventually(t, patience, "the run has started", func() error {
 			return atLeastStarts(c, "long", int(i)+1)
 		})
-		away := begin("worker cut off")
 		proxy.Refuse(true)
 		proxy.CloseAll()
 		eventually(t, patience, "the run is lost", func() error {
@@ -254,7 +253,6 @@ func TestALongAbsenceOfAWorkerQuarantinesNoRun(t *testing.T) {
 		eventually(t, patience, "the loss is forgiven", func() error {
 			return wantStatus(n.get("long"), func(s *fermatav1.JobStatus) bool { return s.GetCurrentLosses() == 0 && s.GetDeadTotal() == 0 })
 		})
-		faults = append(faults, away.done(leaseTTL+2*time.Second))
 	}
 	eventually(t, patience, "the run has started", func() error { return atLeastStarts(c, "long", absences+1) })
 	if err := os.Remove(flag); err != nil {
