@@ -119,13 +119,15 @@ func TestWhatAStoppingWorkerReturnsReachesANode(t *testing.T) {
 // What a worker returned before its stream was cut is returned once more: nobody has
 // acknowledged it.
 func TestWhatWasReturnedBeforeACutIsReturnedAgain(t *testing.T) {
-	n := newNode(t)
-	run(t, worker.Options{Addresses: []string{n.addr}}, newGates().handlers())
-	s := n.accept(ttl)
-	s.lease(leaseOf("early", "gate", dueIn(time.Hour)))
-	s.cancel(fermatav1.Cancel_REASON_REQUESTED, "early")
-	s.returned("early")
-	s.end <- errors.New("broken")
-	s = n.accept(ttl)
-	s.returned("early")
+	for _, cut := range []error{errors.New("broken"), nil} { // nil: the node stops
+		n := newNode(t)
+		run(t, worker.Options{Addresses: []string{n.addr}}, newGates().handlers())
+		s := n.accept(ttl)
+		s.lease(leaseOf("early", "gate", dueIn(time.Hour)))
+		s.cancel(fermatav1.Cancel_REASON_REQUESTED, "early")
+		s.returned("early")
+		s.end <- cut
+		s = n.accept(ttl)
+		s.returned("early")
+	}
 }

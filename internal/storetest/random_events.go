@@ -29,6 +29,7 @@ func (h *history) operate(record string) {
 	token, now := known.State.Token, h.Clock.Load()
 	events := []job.Event{
 		job.CancelRun{RunID: known.State.RunID()}, job.Return{Token: token}, job.Terminate{},
+		job.ForgiveLoss{Token: token}, job.ForgiveLoss{Token: known.State.LastLoss.Token},
 		job.HoldBack{Token: token, Reason: job.HeldLock, Key: "k", UntilMS: now + 1000},
 		job.Wake{Reason: job.HeldLock, Key: "k"},
 	}
