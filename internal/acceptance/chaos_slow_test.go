@@ -33,14 +33,17 @@ func slowTrials() []trial {
 }
 
 // lateBound: where other nodes are quick, a node has given its shards away after the life of
-// a lock and 2 s, and what it had leased is done or has been given up. Where all are slow, work waits
+// a lock and 2 s, and what it had leased is done or has been given up: where calls are given up, that
+// may be twice, as when the node is cut off. Where all are slow, work waits
 // for some twenty answers; beyond the time after which calls are given up, for the end of the fault.
 func lateBound(delay time.Duration, nodes int) func(lock, lease time.Duration) time.Duration {
 	return func(lock, lease time.Duration) time.Duration {
 		bound := unheardBound(lock, lease)
 		switch {
-		case nodes < 3:
+		case nodes < 3 && delay < time.Second:
 			return bound
+		case nodes < 3:
+			return cutOffBound(lock, lease)
 		case delay < time.Second:
 			return bound + 20*delay + chaosSpan(3*lock)/2
 		}

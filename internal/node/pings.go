@@ -29,8 +29,10 @@ func (n *Node) reachLoop(ctx context.Context) {
 	told := stance{blind: -1}
 	said := membership.Stance{Blind: -1}
 	for turn := 0; ; {
-		others := n.eligiblePeers()
-		if len(others) == 0 && !told.aside {
+		// Whoever gossip shows may compare itself with this node; this one compares itself with
+		// those that could take over.
+		company, others := n.otherMembers()
+		if !company && !told.aside {
 			// It counts from when there are others.
 			sight = newSight(sight.patience, time.Now())
 		}
@@ -40,7 +42,7 @@ func (n *Node) reachLoop(ctx context.Context) {
 		case <-p.answered:
 		case <-ticker.C:
 			// An answer is waited for longer than until the next question.
-			if turn++; turn%2 == 0 && (len(others) > 0 || told.aside) {
+			if turn++; turn%2 == 0 && (company || told.aside) {
 				p.ask(ctx, sight.patience)
 			}
 		}
@@ -61,7 +63,7 @@ func (n *Node) reachLoop(ctx context.Context) {
 			told = is
 		}
 		say := membership.Stance{Aside: is.aside, Blind: is.blind, Latency: said.Latency}
-		if len(others) > 0 && retell(said.Latency, own) {
+		if company && retell(said.Latency, own) {
 			say.Latency = max(own, latencyFloor)
 		}
 		if say != said && ctx.Err() == nil {
@@ -73,16 +75,20 @@ func (n *Node) reachLoop(ctx context.Context) {
 	}
 }
 
-// eligiblePeers are the other nodes that may own shards, with what gossip knows of them.
-func (n *Node) eligiblePeers() (peers []membership.MemberInfo) {
+// otherMembers are the other nodes that may own shards, with what gossip knows of them. There is
+// company if gossip shows any other node, whether or not that may.
+func (n *Node) otherMembers() (company bool, peers []membership.MemberInfo) {
 	eligible := n.locks.Eligible()
 	for _, m := range n.gossip.Members() {
-		if m.State == membership.StateAlive && m.Name != n.cfg.Name &&
-			slices.ContainsFunc(eligible, func(e ring.Member) bool { return e.Name == m.Name }) {
+		if m.State != membership.StateAlive || m.Name == n.cfg.Name {
+			continue
+		}
+		company = true
+		if slices.ContainsFunc(eligible, func(e ring.Member) bool { return e.Name == m.Name }) {
 			peers = append(peers, m)
 		}
 	}
-	return peers
+	return company, peers
 }
 
 // blindOf is how many primaries each node misses.

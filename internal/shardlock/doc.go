@@ -19,7 +19,8 @@
 // nor a node of another Redis. A new member becomes an owner with the first reading that has its
 // heartbeat, under a second after it began. One whose heartbeat is missing, or two thirds of
 // a lock's life old, in all readings of TTL/5 ceases to be one, and has to be heard of for TTL/3
-// to become one again, longer each time. While this node cannot read, the last answer stays.
+// to become one again, longer each time. While this node cannot read, the last answer stays; until it has read for three
+// intervals of heartbeats, all members are owners.
 // A heartbeat of the previous build has no name: it is that of the first member that named the
 // process.
 //

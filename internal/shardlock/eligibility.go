@@ -22,14 +22,16 @@ const (
 // Gossip lists who has the gossip key; only a process that can write here can keep a lock
 // here. It is pure: heartbeats and time are arguments.
 type eligibility struct {
-	self    string // this node
-	process string // and its process
-	grace   time.Duration
-	hold    time.Duration // of the first return
+	self     string // this node
+	process  string // and its process
+	grace    time.Duration
+	settling time.Duration
+	hold     time.Duration // of the first return
 
 	seen   map[string]*presence // by member
 	claims map[string]string    // process -> the member that named it first
-	read   time.Time            // the last reading that succeeded
+	first  time.Time            // the first reading that succeeded
+	read   time.Time            // the last one
 	turn   int
 }
 
@@ -45,7 +47,7 @@ type presence struct {
 
 func newEligibility(o Options, process string) *eligibility {
 	return &eligibility{
-		self: o.Node, process: process, grace: o.damping(), hold: o.TTL / 3,
+		self: o.Node, process: process, grace: o.damping(), settling: beats * o.beatEvery(), hold: o.TTL / 3,
 		seen: map[string]*presence{}, claims: map[string]string{},
 	}
 }
@@ -99,8 +101,14 @@ func (r *eligibility) take(v ring.View, read []string, beats map[string]life, no
 		}
 		p.judge(r.belongs(beats[m.Process], m), now, r.grace, r.hold)
 	}
-	r.read = now
+	if r.read = now; r.first.IsZero() {
+		r.first = now
+	}
 }
+
+// complete is true when those who begin together with this node have had time for their first
+// heartbeat. Until then nobody is left out: shards would move twice.
+func (r *eligibility) complete(now time.Time) bool { return now.Sub(r.first) >= r.settling }
 
 // belongs is true of a fresh heartbeat that is the member's own.
 func (r *eligibility) belongs(l life, m ring.Member) bool {

@@ -144,6 +144,22 @@ func TestUnreadHeartbeatsChangeNothing(t *testing.T) {
 	x.want(t, "later", "a", "b")
 }
 
+// TestNodesThatBeginTogetherMoveNothing: one that reads before the other has written its first
+// heartbeat does not take the shards of that.
+func TestNodesThatBeginTogetherMoveNothing(t *testing.T) {
+	x := newReadings("b", "pb")
+	x.read(1)
+	if x.r.complete(x.now) {
+		t.Error("the first reading is not complete")
+	}
+	x.give("pb", "b")
+	x.read(3)
+	if !x.r.complete(x.now) {
+		t.Error("after three intervals it is")
+	}
+	x.want(t, "by then", "a", "b")
+}
+
 // TestOneProcessHasOneName: no member owns shards by the heartbeat of another one.
 func TestOneProcessHasOneName(t *testing.T) {
 	t.Run("another node's", func(t *testing.T) {

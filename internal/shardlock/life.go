@@ -107,7 +107,10 @@ func (m *Manager) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.eligibility.take(v, read, heartbeats, time.Now())
+	now := time.Now()
+	if m.eligibility.take(v, read, heartbeats, now); !m.eligibility.complete(now) {
+		return nil
+	}
 	owners := m.eligibility.owners()
 	if before := m.owners.Load(); before == nil || !maps.Equal(*before, owners) {
 		m.owners.Store(&owners)

@@ -55,7 +55,7 @@ func namesOf(v ring.View) map[string]bool {
 }
 
 // eligible is a view of those members whose heartbeat is in this keyspace. Before this
-// node has read any, all are.
+// node has read them for a second, all are.
 func (l *loop) eligible(v ring.View) ring.View {
 	owners := l.m.owners.Load()
 	if owners == nil {

@@ -112,12 +112,12 @@ func (s *server) replies(n int) ([]byte, error) {
 	return out, nil
 }
 
-// lockKeys are the shard locks that commands name, each once.
+// lockKeys are the shard locks and heartbeats that commands name, each once: keys that expire.
 func lockKeys(list [][][]byte) []string {
 	var keys []string
 	for _, args := range list {
 		for _, a := range args {
-			if key := string(a); strings.HasSuffix(key, "}:lock") && !slices.Contains(keys, key) {
+			if key := string(a); (strings.HasSuffix(key, "}:lock") || strings.Contains(key, ":{meta}:life:")) && !slices.Contains(keys, key) {
 				keys = append(keys, key)
 			}
 		}
