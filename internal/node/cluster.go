@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -76,7 +77,7 @@ func (v clusterView) Workers(ctx context.Context) ([]rpc.Worker, error) {
 func (v clusterView) Shards(ctx context.Context) ([]rpc.Shard, error) {
 	holders, err := v.locks.Holders(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", job.ErrUnavailable, err)
 	}
 	stats, err := laneStats(ctx, v.clientStore, v.allShards(), every)
 	if err != nil {

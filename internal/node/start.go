@@ -290,7 +290,7 @@ func (n *Node) serve(ctx context.Context) error {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
 		Credentials: n.security.clients, Reflection: n.cfg.Reflection,
-		Node: n.cfg.Name, Trail: n.trail, Now: n.clock, Logger: n.cfg.Logger,
+		Node: n.cfg.Name, Trail: n.trail, KeyspaceFault: n.keyspaceFault, Now: n.clock, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err

@@ -132,6 +132,20 @@ func (n *Node) checkRedis(ctx context.Context) error {
 	return nil
 }
 
+// keyspaceFault is what the last look at Redis found wrong with the keyspace; "" for nothing.
+func (n *Node) keyspaceFault() string {
+	report := n.report.Load()
+	if report == nil {
+		return ""
+	}
+	for _, f := range report.Findings {
+		if f.Code == "keyspace" && f.Severity == redisstore.Fatal {
+			return f.Text
+		}
+	}
+	return ""
+}
+
 // ErrSchema says that a later version has raised the schema of the keyspace.
 var ErrSchema = redisstore.ErrSchema
 
@@ -141,6 +155,9 @@ func (n *Node) checkSchema(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	err := cmp.Or(n.store.CheckSchema(ctx), n.clientStore.CheckSchema(ctx))
+	if errors.Is(err, redisstore.ErrKeyspaceGone) {
+		_ = n.checkRedis(ctx) // where Redis is away now, the next look follows soon
+	}
 	if !errors.Is(err, ErrSchema) {
 		return // that Redis is away is told by others
 	}

@@ -31,7 +31,8 @@ func (s *Store) Check(ctx context.Context) (Report, error) {
 
 // CheckSchema fails with ErrSchema when the schema of the keyspace has been raised
 // above what this version knows since it was opened. From then on records are written
-// as the schema has it. It costs one small read.
+// as the schema has it. It fails with ErrKeyspaceGone when there is no schema any more. It
+// costs one small read.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	key := keyspaceKey(s.prefix)
 	stored := command("hget", key, "hget", key, "schema")
@@ -40,7 +41,8 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	}
 	schema, err := strconv.Atoi(stored.reply.text(0))
 	switch {
-	case err != nil: // the keyspace is gone: Check tells
+	case err != nil: // Check says what to do about it
+		return ErrKeyspaceGone
 	case schema > SchemaVersion:
 		return laterSchema(stored.reply.text(0))
 	default:

@@ -20,6 +20,10 @@ const (
 	DefaultPoolTimeout = 250 * time.Millisecond
 	DefaultPoolSize    = 16
 
+	// handshakeAnswers is how many longest answers the introduction of a new connection
+	// may take, beside dialling. It waits for one.
+	handshakeAnswers = 2
+
 	// MaxPoolSize is ten times what a server takes as it comes (maxclients).
 	MaxPoolSize = 100_000
 
@@ -74,16 +78,17 @@ func NewClient(o ClientOptions) (redis.UniversalClient, error) {
 	if o.Password != "" {
 		target.password = o.Password
 	}
-	if target.tls {
+	if o.Dialer = o.limited(); target.tls {
 		o.Dialer = o.secured()
 	}
+	handshake := newHandshakeHook(target, o.ClientName, handshakeAnswers*or(o.ReadTimeout, DefaultReadTimeout))
 	u := &redis.UniversalOptions{
 		Addrs: target.addrs, MasterName: target.master, DB: target.db, IsClusterMode: target.cluster,
 		Username: target.username, Password: target.password,
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 		ClientName: o.ClientName, Dialer: o.Dialer,
 		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
-		DialTimeout: or(o.DialTimeout, DefaultDialTimeout),
+		DialTimeout: or(o.DialTimeout, DefaultDialTimeout) + handshake.timeout,
 		ReadTimeout: or(o.ReadTimeout, DefaultReadTimeout), WriteTimeout: or(o.ReadTimeout, DefaultReadTimeout),
 		PoolTimeout:              or(o.PoolTimeout, DefaultPoolTimeout),
 		PoolSize:                 or(o.PoolSize, DefaultPoolSize),
@@ -92,11 +97,18 @@ func NewClient(o ClientOptions) (redis.UniversalClient, error) {
 	}
 	switch {
 	case target.cluster:
-		return newCluster(u), nil
+		return newCluster(u, handshake), nil
 	case target.master != "":
-		return redis.NewFailoverClient(u.Failover()), nil
+		// Sentinels have clients of their own, which get no hooks.
+		return withHooks(redis.NewFailoverClient(u.Failover()), handshake), nil
 	}
-	return redis.NewClient(u.Simple()), nil
+	return withHooks(redis.NewClient(u.Simple()), handshake), nil
+}
+
+func withHooks(c *redis.Client, handshake handshakeHook) *redis.Client {
+	c.AddHook(handshake)
+	c.AddHook(newReplacementHook(c))
+	return c
 }
 
 // CheckURL says what is wrong with the URL, alone or beside the other options. No error
@@ -167,11 +179,14 @@ func answerTimeout(c redis.UniversalClient) time.Duration {
 
 // newCluster adds what the universal options cannot say: a map of the cluster
 // that is at most a second old, and renewed when a server cannot be dialled.
-func newCluster(u *redis.UniversalOptions) *redis.ClusterClient {
+func newCluster(u *redis.UniversalOptions, handshake handshakeHook) *redis.ClusterClient {
 	o := u.Cluster()
 	o.MaxRetries, o.ClusterStateReloadInterval = -1, stateReload
 	c := redis.NewClusterClient(o)
-	c.OnNewNode(func(n *redis.Client) { n.AddHook(reloadHook{c}) })
+	c.OnNewNode(func(n *redis.Client) {
+		n.AddHook(reloadHook{c})
+		withHooks(n, handshake)
+	})
 	return c
 }
 

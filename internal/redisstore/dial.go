@@ -13,13 +13,25 @@ import (
 // library's own dialer does.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// secured opens connections and speaks TLS on them. The library's own dialer knows
-// one configuration for ever, and no deadline but its own.
-func (o ClientOptions) secured() func(ctx context.Context, network, address string) (net.Conn, error) {
+// limited opens connections within the time to dial, to which the library adds that for
+// their introduction.
+func (o ClientOptions) limited() func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := o.Dialer
 	if dial == nil {
 		dial = (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext
 	}
+	timeout := or(o.DialTimeout, DefaultDialTimeout)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return dial(ctx, network, address)
+	}
+}
+
+// secured opens connections and speaks TLS on them. The library's own dialer knows
+// one configuration for ever, and no deadline but its own.
+func (o ClientOptions) secured() func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := o.limited()
 	config := o.TLS
 	if config == nil {
 		config = func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }

@@ -162,8 +162,9 @@ func restored(r *job.TrailRecord, q *fermatav1.RestoreJobsRequest, a *fermatav1.
 // pauseOf tells whether a call pauses a queue or resumes it, as what it changes. Settings
 // that repeat what the caller has seen do neither.
 func pauseOf(q *fermatav1.UpdateQueueSettingsRequest) []string {
-	paused, seen := q.GetSettings().GetPaused(), q.GetExpected()
-	if q.GetSettings().Paused == nil || seen != nil && seen.GetPaused() == paused {
+	settings, seen := q.GetSettings(), q.GetExpected()
+	paused := settings.GetPaused()
+	if settings == nil || settings.Paused == nil || seen != nil && seen.GetPaused() == paused {
 		return nil
 	}
 	return []string{fmt.Sprintf("paused=%v", paused)}

@@ -9,8 +9,8 @@
 //  2. A definition that is written out and read back is the same definition:
 //     what a client reads it can send back unchanged.
 //  3. Every error has its code in one table (errors.go). INVALID_ARGUMENT names
-//     the field, codes that are worth repeating say when, and what the table does
-//     not know is INTERNAL: logged here, not shown to the client.
+//     the field, codes that are worth repeating say when, errors of the network are
+//     UNAVAILABLE, and what the table does not know is INTERNAL: logged here, not shown to the client.
 //  4. A panic in a call ends that call only.
 //  5. No method is served without a row in the table of permissions.go. With an
 //     Authority no handler sees a request before its caller is known and allowed

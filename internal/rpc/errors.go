@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"net"
 	"strconv"
 	"time"
 
@@ -74,7 +75,18 @@ func toStatus(err error) (s *status.Status, known bool) {
 	if s, ok := status.FromError(err); ok {
 		return s, true
 	}
+	var network net.Error
+	if errors.As(err, &network) {
+		return unavailable(), true
+	}
 	return status.New(codes.Internal, "internal error; the node's log has more"), false
+}
+
+// unavailable is the status of a call for which something that the node needs, most likely
+// Redis, could not be reached.
+func unavailable() *status.Status {
+	s, _ := toStatus(job.ErrUnavailable)
+	return s
 }
 
 // partTypes are the types of a job's parts by their collection.

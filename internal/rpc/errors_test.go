@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,6 +44,8 @@ func TestErrorsHaveCodesAndDetails(t *testing.T) {
 		{err: job.ErrClockJump, code: codes.Unavailable, retry: 5 * time.Second, reason: "REDIS_CLOCK_JUMPED"},
 		{err: job.ErrNotHolder, code: codes.Unavailable, retry: 100 * time.Millisecond, reason: "SHARD_MOVED"},
 		{err: job.ErrConflict, code: codes.Aborted, retry: 50 * time.Millisecond, reason: "CONFLICT"},
+		{err: &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, code: codes.Unavailable, retry: 500 * time.Millisecond, reason: "REDIS_UNAVAILABLE"},
+		{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, code: codes.Unavailable, retry: 500 * time.Millisecond, reason: "REDIS_UNAVAILABLE"},
 		{err: context.DeadlineExceeded, code: codes.DeadlineExceeded},
 		{err: context.Canceled, code: codes.Canceled},
 		{err: status.Error(codes.PermissionDenied, "no"), code: codes.PermissionDenied},

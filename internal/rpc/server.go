@@ -99,6 +99,9 @@ type Options struct {
 	// none.
 	Events   Events
 	Webhooks Webhooks
+	// KeyspaceFault says why nothing that is stored now would last, and "" while it would.
+	// Calls that change something are refused with it. Default: it would.
+	KeyspaceFault func() string
 	// Trail keeps audit records; nil keeps none.
 	Trail  Trail
 	Logger *slog.Logger
@@ -161,6 +164,9 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 	}
 	if o.Trace != nil {
 		unary = append(unary, o.Trace.unary)
+	}
+	if o.KeyspaceFault != nil {
+		unary = append(unary, keyspaceGuard(o.KeyspaceFault).unary)
 	}
 	watched := gate.watched(o.Credentials, o)
 	if err := gate.count(watched.unproved, o.Registerer); err != nil {

@@ -1,0 +1,40 @@
+package rpc
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+)
+
+// TestChangesNeedAKeyspace: every method that changes something is refused while the keyspace
+// is gone, and those that read are not.
+func TestChangesNeedAKeyspace(t *testing.T) {
+	fault := "the keyspace is gone"
+	guard := keyspaceGuard(func() string { return fault })
+	call := func(method string) (served bool, code codes.Code) {
+		_, err := guard.unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) {
+			served = true
+			return nil, nil
+		})
+		st, _ := toStatus(err)
+		return served, st.Code()
+	}
+	for method := range changes {
+		if served, code := call(method); served || code != codes.Unavailable {
+			t.Errorf("%s is served: %t, %s", method, served, code)
+		}
+	}
+	for _, method := range onlyRead {
+		if served, _ := call(method); !served {
+			t.Errorf("%s reads and is refused", method)
+		}
+	}
+	fault = ""
+	for method := range changes {
+		if served, _ := call(method); !served {
+			t.Errorf("%s is refused although nothing is wrong", method)
+		}
+	}
+}
