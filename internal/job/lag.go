@@ -61,7 +61,7 @@ func (d *Definition) breaks(s *State, atMS int64) (ms int64, ok bool) {
 	return lag, true
 }
 
-// countedLate tells whether the current run was counted as late.
+// countedLate reports whether the current run was counted as late.
 func (s *State) countedLate() bool { return s.LateNominal != 0 && s.LateNominal == s.Nominal }
 
 // BreaksAt is the first instant at which the current run has broken the objective unless it
@@ -209,7 +209,7 @@ func (t *transition) watchChild(run *Spawned) {
 	}
 }
 
-// Watched tells whether the last decision was made by a version that keeps the index of
+// Watched reports whether the last decision was made by a version that keeps the index of
 // objectives.
 func (s *State) Watched() bool { return s.WatchedBy == watchMark(s.Revision) }
 

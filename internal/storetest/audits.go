@@ -190,9 +190,9 @@ func testAuditOfWork(w *World) {
 	}
 }
 
-// testRepairsAreTold: a lane that a repair makes due earlier is told of, with the lock value
+// testRepairsAreReported: the store reports a lane that a repair makes due earlier, with the lock value
 // of its holder, who sleeps until later otherwise.
-func testRepairsAreTold(w *World) {
+func testRepairsAreReported(w *World) {
 	ids := w.InShard(0, 2)
 	w.Add(Definition(ids[0]), Definition(ids[1]))
 	due := w.Get(ids[0]).State.Due
