@@ -31,7 +31,8 @@
 //     unit of another, so that there is no deadlock.
 //  4. A held run is told when to come back (2 to 15 s at a lock, by how long it has
 //     waited), so that a lost wake costs time only. The release of a lock wakes the
-//     first in line at once; a wake that is of no use goes to the next.
+//     first in line at once; a wake that is of no use goes to the next. When a unit lapses
+//     that nobody gives back, the first in line come by themselves.
 //  5. Units are prolonged every third of the lease's life while the attempt is at
 //     this node and its stream stands, and released when its lease has ended. An
 //     attempt that may live on elsewhere keeps them: the node that takes it over

@@ -61,7 +61,7 @@ func (d *Definition) breaks(s *State, atMS int64) (ms int64, ok bool) {
 	return lag, true
 }
 
-// countedLate tells whether the current run was counted as late.
+// countedLate reports whether the current run was counted as late.
 func (s *State) countedLate() bool { return s.LateNominal != 0 && s.LateNominal == s.Nominal }
 
 // BreaksAt is the first instant at which the current run has broken the objective unless it
@@ -83,8 +83,8 @@ type lagBefore struct {
 	breaksAt int64 // see BreaksAt
 	watched  bool  // the index of objectives has the record, as far as the rule of watch goes
 	live     bool
-	nominal  int64  // of the run
-	breach   Notice // of a run that waits and has broken its objective; no count: there is none
+	nominal  int64   // of the run
+	breach   *Notice // of a run that waits and has broken its objective; nil: it has not
 }
 
 // lookLate looks at the state that the decision is made on. A run that waits, and has
@@ -95,7 +95,8 @@ func (t *transition) lookLate() {
 	}
 	t.lag = lagBefore{breaksAt: t.c.BreaksAt(t.State), watched: t.Watched(), live: t.Live(), nominal: t.Nominal}
 	if at := t.lag.breaksAt; at != 0 && at <= t.now && t.Region == RegionDue {
-		t.lag.breach = t.breach(t.now)
+		n := t.breach(t.now)
+		t.lag.breach = &n
 	}
 }
 
@@ -110,10 +111,10 @@ func (t *transition) breach(atMS int64) Notice {
 // tellLate counts what lookLate has found.
 func (t *transition) tellLate() {
 	n := t.lag.breach
-	if n.Count == 0 {
+	if n == nil {
 		return
 	}
-	t.notices = append(t.notices, n)
+	t.notices = append(t.notices, *n)
 	t.LateNominal = t.lag.nominal
 	if t.c.MaxLag > 0 {
 		t.LateMS = n.AtMS - n.DueMS
@@ -146,7 +147,7 @@ func (t *transition) findLate(ev FindLate) Answer {
 		}
 		t.judgeLag(cmp.Or(ev.StartedMS, t.now), "")
 	}
-	if t.lag.breach.Count == 0 && t.LateNominal == before.LateNominal {
+	if t.lag.breach == nil && t.LateNominal == before.LateNominal {
 		return t.unchanged(Applied, before)
 	}
 	return t.decision(Applied)
@@ -208,7 +209,7 @@ func (t *transition) watchChild(run *Spawned) {
 	}
 }
 
-// Watched tells whether the last decision was made by a version that keeps the index of
+// Watched reports whether the last decision was made by a version that keeps the index of
 // objectives.
 func (s *State) Watched() bool { return s.WatchedBy == watchMark(s.Revision) }
 

@@ -57,7 +57,7 @@ func sumOf(ctx context.Context, series string, nodes ...*node.Node) (sum float64
 }
 
 // TestRunsThatNeverStartBreakTheirObjectives: jobs on a queue without workers are counted
-// and told of once, by whichever node holds their shards, though the nodes change; and once
+// and reported once, by whichever node holds their shards, though the nodes change; and once
 // there is a worker their starts count nothing more.
 func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 	const many = 4

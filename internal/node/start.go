@@ -110,7 +110,7 @@ func (n *Node) storeOptions(client redis.UniversalClient) redisstore.Options {
 	o := redisstore.Options{
 		Client: client, Prefix: n.cfg.Keyspace, Shards: n.cfg.Shards, Caller: n.cfg.Name,
 		Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, WaitTimeout: n.cfg.DurabilityTimeout,
-		AllowUnsafe: n.cfg.AllowUnsafe, Functions: n.cfg.RedisFunctions, KeepEvents: n.cfg.EventsKeep, Logger: n.cfg.Logger,
+		AllowUnsafe: n.cfg.AllowUnsafe, Functions: n.cfg.RedisFunctions, KeepEvents: n.cfg.EventsKeep, OnEarlier: n.Nudge, Logger: n.cfg.Logger,
 	}
 	if n.cfg.Virtual {
 		o.Virtual = n.cfg.Now

@@ -208,11 +208,26 @@ func (s *Store) readApply(writes []job.Write, calls []*applyCall) job.ApplyReply
 			}
 		}
 		c.results(s, writes, out.Results)
-		news.add(c.lanes, c.op.reply.list(4), c.op.reply.text(5))
+		c.addNews(&news)
 		out.NowUS = max(out.NowUS, c.op.reply.int(1))
 	}
 	out.Earlier, out.Holder = news.heads, news.holder
 	return out
+}
+
+// addNews adds what the call says of lanes.
+func (c *applyCall) addNews(n *laneNews) { n.add(c.lanes, c.op.reply.list(4), c.op.reply.text(5)) }
+
+// repaired tells of the lanes that calls which repair the index made due earlier, and has
+// their errors.
+func (s *Store) repaired(shard int, calls []*applyCall) (failed []error) {
+	news := laneNews{}
+	for _, c := range calls {
+		failed = append(failed, c.op.err)
+		c.addNews(&news)
+	}
+	s.tellEarlier(shard, news)
+	return failed
 }
 
 func (c *applyCall) results(s *Store, writes []job.Write, results []job.WriteResult) {
@@ -276,7 +291,7 @@ func (s *Store) putAside(ctx context.Context, shard int, record string, state jo
 	defer room.done()
 	calls := room.calls(shard, [][]*applyItem{{item.bounded()}})
 	s.runApply(ctx, calls, nil)
-	if err := calls[0].op.err; err != nil {
+	if err := s.repaired(shard, calls)[0]; err != nil {
 		s.log.Warn("corrupt record could not be put aside", "record", record, "error", err)
 	} else if !strings.HasPrefix(calls[0].op.reply.text(2), "0") {
 		s.log.Warn("corrupt record has changed meanwhile", "record", record)

@@ -205,12 +205,31 @@ func (a *audit) extraEntry(id string, lane job.Lane) error {
 // takeOut removes what refers to a record that does not exist: an entry of a
 // lane, or a field of the history.
 func (a *audit) takeOut(id string, lane *job.Lane, field string) error {
-	names := []string{a.keys.meta, a.keys.state, a.keys.hist, a.keys.lanes, a.keys.lock}
-	place := ""
-	if lane != nil {
-		names, place = append(names, a.keys.laneKey(*lane)), "6"
+	if lane == nil {
+		return a.mendLanes(nil, id, "", field)
 	}
-	return a.perform(a.ctx, call(a.scripts.mend, a.shard, names, []any{id, place, field}))
+	return a.mendLanes([]job.Lane{*lane}, id, firstMended, field)
+}
+
+// firstMended is the place of the first lane in the KEYS of mend.lua.
+const firstMended = 6
+
+// mendLanes brings the index of lanes in line with lanes, and takes out what the script's
+// other arguments say. The holder hears of what is due earlier than it knows.
+func (a *audit) mendLanes(lanes []job.Lane, argv ...any) error {
+	fixed := []string{a.keys.meta, a.keys.state, a.keys.hist, a.keys.lanes, a.keys.lock}
+	places := newLaneKeys(a.keys, len(fixed))
+	for _, l := range lanes {
+		places.at(l)
+	}
+	o := call(a.scripts.mend, a.shard, places.appendTo(fixed), argv)
+	if err := a.perform(a.ctx, o); err != nil {
+		return err
+	}
+	news := laneNews{}
+	news.add(places, o.reply.list(3), o.reply.text(4))
+	a.tellEarlier(a.shard, news)
+	return nil
 }
 
 // laneIndex compares the first due time of each lane with what the index of lanes
@@ -252,8 +271,7 @@ func (a *audit) laneHead(lane job.Lane) error {
 		}
 		f := job.Finding{Fault: job.FaultLaneIndex, Lane: name, Detail: headFault(empty, known, due, said)}
 		if a.repair {
-			names := []string{a.keys.meta, a.keys.state, a.keys.hist, a.keys.lanes, a.keys.lock, key}
-			if err := a.perform(a.ctx, call(a.scripts.mend, a.shard, names, nil)); err != nil {
+			if err := a.mendLanes([]job.Lane{lane}); err != nil {
 				return err
 			}
 			f.Repaired = true

@@ -29,3 +29,10 @@ func (n *laneNews) add(lanes *laneKeys, pairs reply, holder string) {
 		}
 	}
 }
+
+// tellEarlier has the holder of the shard hear of lanes that a repair made due earlier.
+func (s *Store) tellEarlier(shard int, n laneNews) {
+	if s.onEarlier != nil && len(n.heads) > 0 {
+		s.onEarlier(shard, n.heads, n.holder)
+	}
+}

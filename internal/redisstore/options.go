@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/redisacl"
 )
 
@@ -117,6 +118,11 @@ type Options struct {
 	// KeepEvents is about how many events the keyspace keeps, all shards together,
 	// 1000 to 10,000,000. 0: none are recorded.
 	KeepEvents int
+
+	// OnEarlier hears of lanes that became due earlier by a repair of the index, of which no
+	// answer tells, and of the lock value of whoever should know. It must not block; nil:
+	// nobody.
+	OnEarlier func(shard int, heads []job.LaneHead, holder string)
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger

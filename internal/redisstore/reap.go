@@ -60,6 +60,7 @@ func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []
 	// What was announced is not taken along: it is of other jobs, whose decisions the shard's
 	// writer may store meanwhile. Those that end here have long had theirs stored.
 	reply := s.apply(ctx, shard, writes, false)
+	s.tellEarlier(shard, laneNews{reply.Earlier, reply.Holder})
 	for _, r := range reply.Results {
 		if r.Code == job.Written {
 			deleted++
@@ -167,11 +168,11 @@ func (s *Store) mend(ctx context.Context, shard int, wrong []overdue) error {
 	defer room.done()
 	calls := room.calls(shard, groups)
 	s.runApply(ctx, calls, nil)
-	var all []error
-	for _, c := range calls {
-		all = append(all, wrap("mend", c.op.err))
+	failed := s.repaired(shard, calls)
+	for i := range failed {
+		failed[i] = wrap("mend", failed[i])
 	}
-	return errors.Join(all...)
+	return errors.Join(failed...)
 }
 
 // restingMS is the instant for an index entry whose own was lost. A lease is

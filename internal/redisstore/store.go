@@ -39,6 +39,7 @@ type Store struct {
 	funnels     sync.Map      // of calls, by node
 	patience    time.Duration // how long the client waits for an answer
 	allowUnsafe bool
+	onEarlier   func(shard int, heads []job.LaneHead, holder string)
 	embedded    bool
 	log         *slog.Logger
 	metrics     *metrics
@@ -65,7 +66,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
 		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
-		opTimeout: o.OpTimeout, patience: answerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
+		onEarlier: o.OnEarlier, opTimeout: o.OpTimeout, patience: answerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
 	}
 	if o.Shed {
 		s.shedAfter = s.patience

@@ -141,6 +141,7 @@ var faults = enum[fermatav1.Finding_Fault, job.Fault]{
 	{fermatav1.Finding_FAULT_UNREADABLE, job.FaultUnreadable},
 	{fermatav1.Finding_FAULT_STATE, job.FaultState},
 	{fermatav1.Finding_FAULT_RUNS, job.FaultRuns},
+	{fermatav1.Finding_FAULT_OBJECTIVE, job.FaultObjective},
 }
 
 func each[A, B any](in []A, f func(A) B) []B {

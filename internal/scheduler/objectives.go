@@ -23,7 +23,7 @@ func (s *Scheduler) findLate(ctx context.Context) {
 	}
 }
 
-// findLateOnce takes a batch of each shard and tells whether there is more of any.
+// findLateOnce takes a batch of each shard and reports whether there is more of any.
 func (s *Scheduler) findLateOnce(ctx context.Context) (left bool) {
 	shards := s.toWatch(time.Now())
 	if len(shards) == 0 {
@@ -78,7 +78,7 @@ func (s *Scheduler) toWatch(now time.Time) []int {
 	return watch
 }
 
-// mayBreak tells whether a run of the shard may have broken its objective by now.
+// mayBreak reports whether a run of the shard may have broken its objective by now.
 func (sh *shard) mayBreak(nowMS int64) bool {
 	if sh.firstObjective <= nowMS || len(sh.warm) > 0 {
 		return true
@@ -102,7 +102,7 @@ func (s *Scheduler) noteObjectives(heads map[int]int64) {
 }
 
 // judge looks at the first entries of a shard's index whose time has come: it has the runs
-// counted that are late, and moves the entries to where they belong. It tells whether there
+// counted that are late, and moves the entries to where they belong. It reports whether there
 // are more; not if none could be moved, for the next look would find the same ones.
 func (s *Scheduler) judge(ctx context.Context, shard int, nowMS int64) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)

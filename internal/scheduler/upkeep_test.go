@@ -322,7 +322,7 @@ func TestColdShardsHaveTheirTurnsTogether(t *testing.T) {
 	}
 }
 
-// TestLostAttemptsAreTold: those whose loss this node has stored, with the definition that says
+// TestLostAttemptsAreTold: the scheduler reports those whose loss this node has stored, with the definition that says
 // what they held.
 func TestLostAttemptsAreTold(t *testing.T) {
 	run(t, func(b *bed) {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/redisstore"
 )
 
 // testAudit breaks what is stored in each way, and expects just that finding; one
@@ -185,5 +187,59 @@ func testAuditOfWork(w *World) {
 	auditor.Wait()
 	if audits == 0 || len(findings) > 0 {
 		w.T.Errorf("%d audits found %+v", audits, findings)
+	}
+}
+
+// testRepairsAreReported: the store reports a lane that a repair makes due earlier, with the lock value
+// of its holder, who sleeps until later otherwise.
+func testRepairsAreReported(w *World) {
+	ids := w.InShard(0, 2)
+	w.Add(Definition(ids[0]), Definition(ids[1]))
+	due := w.Get(ids[0]).State.Due
+	ctx, index, lane, record := w.T.Context(), w.Key(0, "lanes"), w.Key(0, "l:")+Lane().String(), Definition(ids[0]).Record()
+	var told []string
+	s := w.Open(func(o *redisstore.Options) {
+		o.OnEarlier = func(shard int, heads []job.LaneHead, holder string) {
+			told = append(told, fmt.Sprint(shard, heads, holder))
+		}
+	})
+	audit := func() error {
+		_, err := s.Audit(ctx, 0, true)
+		return err
+	}
+	for name, c := range map[string]struct {
+		damage func()
+		repair func() error
+	}{
+		"the index of lanes": {func() {
+			w.Client.ZAdd(ctx, index, redis.Z{Member: Lane().String(), Score: float64(job.NeverMS)})
+		}, audit},
+		"an entry that is missing": {func() {
+			w.Client.Del(ctx, lane)
+			w.Client.ZAdd(ctx, index, redis.Z{Member: Lane().String(), Score: float64(job.NeverMS)})
+		}, audit},
+		"an entry of what is no record": {func() {
+			w.Client.ZAdd(ctx, lane, redis.Z{Member: "ns/nobody", Score: float64(job.Score(job.RegionDone, 7))})
+			w.Client.ZAdd(ctx, index, redis.Z{Member: Lane().String(), Score: float64(job.NeverMS)})
+		}, audit},
+		"an entry in another region": {func() {
+			for _, id := range ids {
+				w.Client.ZAdd(ctx, lane, redis.Z{Member: "ns/" + id, Score: float64(job.Score(job.RegionLeased, 5))})
+			}
+			w.Client.ZAdd(ctx, index, redis.Z{Member: Lane().String(), Score: float64(job.NeverMS)})
+		}, func() error {
+			_, err := s.Expired(ctx, 0, lock, []job.Lane{Lane()}, 10)
+			return err
+		}},
+	} {
+		told = nil
+		c.damage()
+		if err := c.repair(); err != nil {
+			w.T.Fatalf("%s: %v", name, err)
+		}
+		want := fmt.Sprint(0, []job.LaneHead{{Lane: Lane(), DueMS: due}}, lock)
+		if !slices.Contains(told, want) {
+			w.T.Errorf("%s: told %q of %s, want %q", name, told, record, want)
+		}
 	}
 }

@@ -56,6 +56,7 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"sweep mends the index", testSweepMends},
 		{"audit finds each fault and repairs the index", testAudit},
 		{"audit of work in progress finds nothing", testAuditOfWork},
+		{"repairs of the index are reported", testRepairsAreReported},
 		{"lanes and stats", testLanesAndStats},
 		{"what has ended", testEnded},
 		{"the worst jobs are indexed, in bounds", testWorst},

@@ -47,6 +47,8 @@ const (
 	Finding_FAULT_STATE Finding_Fault = 9
 	// A job and its runs do not know of each other.
 	Finding_FAULT_RUNS Finding_Fault = 10
+	// The lateness objective of a run that waits is not looked at in time.
+	Finding_FAULT_OBJECTIVE Finding_Fault = 11
 )
 
 // Enum value maps for Finding_Fault.
@@ -63,6 +65,7 @@ var (
 		8:  "FAULT_UNREADABLE",
 		9:  "FAULT_STATE",
 		10: "FAULT_RUNS",
+		11: "FAULT_OBJECTIVE",
 	}
 	Finding_Fault_value = map[string]int32{
 		"FAULT_UNSPECIFIED":   0,
@@ -76,6 +79,7 @@ var (
 		"FAULT_UNREADABLE":    8,
 		"FAULT_STATE":         9,
 		"FAULT_RUNS":          10,
+		"FAULT_OBJECTIVE":     11,
 	}
 )
 
@@ -1022,7 +1026,7 @@ type RecentRuns struct {
 	Started   int64 `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"`
 	Succeeded int64 `protobuf:"varint,2,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	Failed    int64 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Runs that started later than max_lag allows, and nominal times that were missed.
+	// Runs that did not start in the time that max_lag allows, and nominal times that were missed.
 	Breaches int64 `protobuf:"varint,4,opt,name=breaches,proto3" json:"breaches,omitempty"`
 	// The longest time from due to start.
 	MaxLag *durationpb.Duration `protobuf:"bytes,5,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
@@ -1624,7 +1628,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\x12CheckShardResponse\x12/\n" +
 	"\bfindings\x18\x01 \x03(\v2\x13.fermata.v1.FindingR\bfindings\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
-	"\arecords\x18\x03 \x01(\x03R\arecords\"\xb0\x03\n" +
+	"\arecords\x18\x03 \x01(\x03R\arecords\"\xc5\x03\n" +
 	"\aFinding\x12/\n" +
 	"\x05fault\x18\x01 \x01(\x0e2\x19.fermata.v1.Finding.FaultR\x05fault\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\tR\x06record\x12\x12\n" +
@@ -1633,7 +1637,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\n" +
 	"repairable\x18\x05 \x01(\bR\n" +
 	"repairable\x12\x1a\n" +
-	"\brepaired\x18\x06 \x01(\bR\brepaired\"\xf3\x01\n" +
+	"\brepaired\x18\x06 \x01(\bR\brepaired\"\x88\x02\n" +
 	"\x05Fault\x12\x15\n" +
 	"\x11FAULT_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FAULT_INDEX_REGION\x10\x01\x12\x17\n" +
@@ -1647,7 +1651,8 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\vFAULT_STATE\x10\t\x12\x0e\n" +
 	"\n" +
 	"FAULT_RUNS\x10\n" +
-	"2\xf0\x03\n" +
+	"\x12\x13\n" +
+	"\x0fFAULT_OBJECTIVE\x10\v2\xf0\x03\n" +
 	"\x0eClusterService\x12H\n" +
 	"\tListNodes\x12\x1c.fermata.v1.ListNodesRequest\x1a\x1d.fermata.v1.ListNodesResponse\x12K\n" +
 	"\n" +

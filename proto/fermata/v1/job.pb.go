@@ -892,7 +892,8 @@ type Job struct {
 	// Lateness objective: by how much a run may start late, 1 ms to 30 days, by the
 	// instant that schedule, backoff or a caller wanted it to start. What gates hold back
 	// counts as late, what is caught up counts from its nominal time; retries, backfills
-	// and redriven runs are not judged. Unset: no objective.
+	// and redriven runs are not judged. It is broken when that time has passed, whether the
+	// run starts then or never, and counted once for a run. Unset: no objective.
 	MaxLag        *durationpb.Duration `protobuf:"bytes,65,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1541,7 +1542,8 @@ type JobStatus struct {
 	// Runs beside the current one: allow_all, cancel_other, backfills, redriven runs.
 	ConcurrentRuns int32       `protobuf:"varint,27,opt,name=concurrent_runs,json=concurrentRuns,proto3" json:"concurrent_runs,omitempty"`
 	Backfills      []*Backfill `protobuf:"bytes,28,rep,name=backfills,proto3" json:"backfills,omitempty"`
-	// By how much the last run that was judged broke max_lag. Unset: it kept it.
+	// By how much the last run that was judged broke max_lag: when that was found out, until
+	// the run has ended, and then by how much it started late. Unset: it kept it.
 	BrokenLag     *durationpb.Duration `protobuf:"bytes,65,opt,name=broken_lag,json=brokenLag,proto3" json:"broken_lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
