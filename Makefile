@@ -102,7 +102,7 @@ proto-check:
 	scripts/proto-gen.sh --check
 
 .PHONY: observability-test
-observability-test: deps ## metrics, dashboards, alerts and runbooks on a cluster that a real Prometheus watches: half a minute
+observability-test: deps ## metrics, dashboards, alerts and runbooks on a cluster that real Prometheus servers watch, in each form of histograms: a minute
 	go test -count=1 -timeout $(TIMEOUT) ./internal/observability
 
 .PHONY: screens

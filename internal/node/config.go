@@ -128,7 +128,7 @@ type Config struct {
 	// 10,000.
 	AuditKeep int
 	// WorstJobs is how many of the late and of the failing jobs /metrics names, 0 to
-	// 50; default none, for no other metric carries the id of a job.
+	// 50. No other metric carries the id of a job.
 	WorstJobs int
 
 	// Tracing says where spans go; without an endpoint there are none.

@@ -134,6 +134,18 @@ func (c *queueCounts) countBacklog(ctx context.Context, shards []int) (news bool
 	return news
 }
 
+// anyWaits reports whether a record was due when its lane was counted last.
+func (c *queueCounts) anyWaits() bool {
+	for _, lanes := range c.shards {
+		for _, s := range lanes {
+			if s.Backlog > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // waitingLanes are those lanes of a shard that have a backlog, or had one.
 func (c *queueCounts) waitingLanes(shard int, due []job.LaneHead) []job.Lane {
 	lanes := make(map[job.Lane]struct{}, len(due))

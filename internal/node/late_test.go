@@ -215,6 +215,9 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 	top(fermatav1.TopJobsRequest_KIND_FAILING, func(j *fermatav1.TopJob) bool {
 		return strings.HasSuffix(j.GetJob().GetName(), "/failing")
 	})
+	// Nobody serves its queue, and no objective is broken: it is late because it waits.
+	waits := &fermatav1.Job{Handler: "ok", Queue: "nobody", Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(time.Now())}}}
+	create(t, c, "waits", waits)
 	redistest.Eventually(t, time.Minute, "names in the metrics", func(ctx context.Context) error {
 		text, err := metricsOf(ctx, b)
 		if err != nil {
@@ -222,6 +225,7 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 		}
 		for _, want := range []string{
 			`fermata_worst_job_failures{job_id="failing",namespace="default",queue="default"}`, `fermata_failing_jobs{failures="2"} 1`,
+			`fermata_worst_job_lag_seconds{job_id="waits",namespace="default",queue="nobody"}`,
 			`fermata_queue_oldest_dead_letter_seconds{namespace="default",queue="default"}`,
 		} {
 			if !strings.Contains(text, want) {

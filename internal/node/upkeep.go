@@ -97,15 +97,30 @@ func (n *Node) findWorst(ctx context.Context) {
 	if w.Failing, err = n.store.CountWorst(ctx, held, job.Failing, ranks); err != nil {
 		return // the store logs what is wrong with Redis
 	}
-	if limit := n.cfg.WorstJobs; limit > 0 && len(held) > 0 {
-		if w.MostFailing, err = n.registry.Top(ctx, job.TopQuery{Which: job.Failing, Limit: limit, Shards: held}); err != nil {
-			return
-		}
-		if w.Latest, err = n.registry.Top(ctx, job.TopQuery{Which: job.Late, Limit: limit, Shards: held}); err != nil {
-			return
-		}
+	if err = n.nameWorst(ctx, held, &w); err != nil {
+		return
 	}
 	n.telemetry.SetWorst(w)
+}
+
+// nameWorst finds the worst jobs by name, as many as are shown. While no job fails and none is late that costs one
+// command for each shard.
+func (n *Node) nameWorst(ctx context.Context, held []int, w *telemetry.WorstJobs) (err error) {
+	limit := n.cfg.WorstJobs
+	if limit == 0 || len(held) == 0 {
+		return nil
+	}
+	if w.Failing[0] > 0 {
+		if w.MostFailing, err = n.registry.Top(ctx, job.TopQuery{Which: job.Failing, Limit: limit, Shards: held}); err != nil {
+			return err
+		}
+	}
+	late, err := n.store.CountWorst(ctx, held, job.Late, []int64{1})
+	if err != nil || late[0] == 0 && !n.counts.anyWaits() {
+		return err
+	}
+	w.Latest, err = n.registry.Top(ctx, job.TopQuery{Which: job.Late, Limit: limit, Shards: held})
+	return err
 }
 
 // checkRedis looks at Redis and says plainly what is unsafe, once for each

@@ -30,7 +30,8 @@ type bed struct {
 	workers    []*member
 	jobs       fermatav1.JobServiceClient
 	scaler     externalscaler.ExternalScalerClient
-	prometheus *prometheus
+	prometheus *prometheus   // which the test waits with
+	all        []*prometheus // in every mode
 }
 
 // member is a scheduler or worker process, how it was started, and where it listens: a
@@ -66,7 +67,7 @@ func newBed(t *testing.T) *bed {
 	hooks := webhooks(t)
 	for i := range 3 {
 		args := []string{
-			"--name", fmt.Sprintf("n%d", i), "--redis-url", redis.URL(), "--shards", "16", "--min-interval", "1s", "--worst-jobs", "10",
+			"--name", fmt.Sprintf("n%d", i), "--redis-url", redis.URL(), "--shards", "16", "--min-interval", "1s",
 			"--tls-cert", files.Cert, "--tls-key", files.Key,
 			"--peer-tls-cert", files.Cert, "--peer-tls-key", files.Key, "--peer-tls-ca", files.CA, "--gossip-key-file", gossipKey,
 			"--allow-unsafe-redis", "--lock-ttl", "2s", "--lease-ttl", "3s", "--log-format", "json",
@@ -85,7 +86,7 @@ func newBed(t *testing.T) *bed {
 	for i := range 2 {
 		args := []string{
 			"--tls-ca", files.CA, "--scheduler", b.nodes[1+i].grpc + "," + b.nodes[2-i].grpc, "--slots", "6",
-			"--queues", "default,slow,mail,billing", "--exec-allow", "/bin/true,/bin/false,/bin/sleep,/usr/bin/test", "--metrics-addr", "127.0.0.1:0", "--log-format", "json",
+			"--queues", "default,slow,mail,billing,tardy", "--exec-allow", "/bin/true,/bin/false,/bin/sleep,/usr/bin/test", "--metrics-addr", "127.0.0.1:0", "--log-format", "json",
 		}
 		if os.Geteuid() == 0 {
 			args = append(args, "--exec-allow-root")
@@ -100,7 +101,10 @@ func newBed(t *testing.T) *bed {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	b.jobs, b.scaler = fermatav1.NewJobServiceClient(conn), externalscaler.NewExternalScalerClient(conn)
-	b.prometheus = startPrometheus(t, b.targets())
+	for _, m := range modes {
+		b.all = append(b.all, startPrometheus(t, m, b.targets()))
+	}
+	b.prometheus = b.all[0]
 	return b
 }
 

@@ -33,22 +33,50 @@ type dashboard struct {
 	Templating struct {
 		List []struct{ Name, Type, Query string }
 	}
-	Panels []struct {
-		ID                       int
-		Type, Title, Description string
-		Datasource               struct{ UID string }
-		GridPos                  struct{ H, W, X, Y int }
-		FieldConfig              struct {
-			Defaults struct {
-				Unit       string
-				Thresholds struct{ Steps []any }
-			}
-		}
-		Targets []struct {
-			Expr       string
-			Datasource struct{ UID string }
+	Panels []panel
+}
+
+// panel is what is looked at of one.
+type panel struct {
+	ID                       int
+	Type, Title, Description string
+	Datasource               struct{ UID string }
+	GridPos                  struct{ H, W, X, Y int }
+	FieldConfig              struct {
+		Defaults struct {
+			Unit, NoValue string
+			Thresholds    struct{ Steps []any }
 		}
 	}
+	Targets []struct {
+		Expr       string
+		Datasource struct{ UID string }
+	}
+}
+
+// exprs are the panel's expressions.
+func (p *panel) exprs() (all []string) {
+	for _, t := range p.Targets {
+		all = append(all, t.Expr)
+	}
+	return all
+}
+
+// questions are all that a dashboard asks. A heatmap has ways to the same answer.
+func (d *dashboard) questions() (all []question) {
+	for _, p := range d.Panels {
+		exprs := p.exprs()
+		if p.Type == "heatmap" {
+			exprs = []string{"(" + strings.Join(exprs, ") or (") + ")"}
+		}
+		for _, expr := range exprs {
+			all = append(all, question{p.Title, expr, true})
+		}
+	}
+	for _, a := range d.Annotations.List {
+		all = append(all, question{a.Name, a.Expr, true})
+	}
+	return all
 }
 
 // dashboards reads the shipped ones, by file.
@@ -146,6 +174,53 @@ func TestDashboardsAreWellFormed(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// normallyEmpty are the panels that have no series in a cluster that is well, with the reason. All others say "No data" when
+// they have none, which is a fault.
+var normallyEmpty = map[string]string{
+	"fermata-backoff.json: First dead letter is deleted in": "there are no dead letters",
+	"fermata-backoff.json: Oldest dead letter":              "there are no dead letters",
+	"fermata-backoff.json: Time held back by failures":      "nothing failed",
+	"fermata-backoff.json: Nominal times without a run":     "all had a run",
+	"fermata-cluster.json: Next certificate expires in":     "no TLS",
+	"fermata-cluster.json: Peer links":                      "one node",
+	"fermata-cluster.json: Messages":                        "one node",
+	"fermata-cluster.json: Certificates":                    "no TLS",
+	"fermata-cluster.json: Refused":                         "nobody was refused",
+	"fermata-cluster.json: TLS files that cannot be used":   "no TLS",
+	"fermata-cluster.json: Webhooks behind":                 "no webhooks",
+	"fermata-cluster.json: Deliveries of webhooks":          "no webhooks",
+	"fermata-cluster.json: Calls that failed":               "none failed",
+	"fermata-cluster.json: Calls":                           "no client called since the nodes started",
+	"fermata-cluster.json: Latency":                         "no client called since the nodes started",
+	"fermata-overview.json: Nominal times without a run":    "all had a run",
+	"fermata-overview.json: Error budget burnt":             "nothing started, or the recording rules are not loaded",
+	"fermata-queues.json: Held back":                        "no gate held a run",
+	"fermata-queues.json: Changes of jobs":                  "nobody changed a job since the nodes started",
+}
+
+func TestNormallyEmptyPanelsSayNone(t *testing.T) {
+	t.Parallel()
+	found := make(map[string]bool)
+	for file, d := range dashboards(t) {
+		for _, p := range d.Panels {
+			name := file + ": " + p.Title
+			found[name] = true
+			if says, normal := p.FieldConfig.Defaults.NoValue, normallyEmpty[name] != ""; strings.HasPrefix(says, "none") != normal {
+				t.Errorf("%s says %q when it is empty, which is normal: %v", name, says, normal)
+			}
+			// A table says "No data" whatever is set: it has a row instead.
+			if p.Type == "table" && p.Title != "Versions" && !strings.Contains(p.Targets[0].Expr, "or on () label_replace(vector(0), ") {
+				t.Errorf("%s has no row when it is empty", name)
+			}
+		}
+	}
+	for name := range normallyEmpty {
+		if !found[name] {
+			t.Errorf("there is no panel %s", name)
 		}
 	}
 }

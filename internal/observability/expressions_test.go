@@ -3,6 +3,7 @@ package observability
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,12 +34,14 @@ var mayBeEmpty = map[string]string{
 	`code!="OK"`:                  "the calls that fail do so once, before the window begins",
 	`code=~"Internal|`:            "no call fails for such a reason here",
 	`alertstate="firing"`:         "alerts wait for minutes before they fire; that some are pending is asked for",
+	`fermata_runs_overdue`:        "nodes that do not have it yet",
 }
 
 // emptyAnswers are whole expressions that find nothing though their selectors do.
 var emptyAnswers = map[string]string{
-	"(last_over_time(fermata_build_info[15m] offset 1m))": "no version appeared while the test looked",
-	`how="break"}[1m])) > 0`:                              "the take-over may be longer ago",
+	"[15m] offset 1m))":          "no version appeared while the test looked",
+	"fermata_rpc_seconds_bucket": "clients call before the window begins",
+	`how="break"}[1m])) > 0`:     "the take-over may be longer ago",
 }
 
 // excused tells why nothing may be found.
@@ -107,6 +110,11 @@ func (p *prometheus) ask(t *testing.T, questions ...question) {
 	}
 }
 
+// hasNumber reports whether an answer has a figure to show.
+func hasNumber(answer []sample) bool {
+	return slices.ContainsFunc(answer, func(s sample) bool { return s.Value[1] != "NaN" })
+}
+
 // fault is what is wrong with an expression now.
 func (p *prometheus) fault(q question) string {
 	expr := filled(q.expr)
@@ -114,7 +122,7 @@ func (p *prometheus) fault(q question) string {
 	switch {
 	case err != nil:
 		return expr + ": " + err.Error()
-	case q.answered && len(answer) == 0 && !excused(emptyAnswers, expr) && !excused(mayBeEmpty, expr):
+	case q.answered && !hasNumber(answer) && !excused(emptyAnswers, expr) && !excused(mayBeEmpty, expr):
 		return expr + " finds nothing"
 	}
 	selectors := selectorsOf(expr)
@@ -122,7 +130,7 @@ func (p *prometheus) fault(q question) string {
 		return expr + " asks for no metric"
 	}
 	for _, s := range selectors {
-		if excused(mayBeEmpty, s) {
+		if excused(mayBeEmpty, s) || p.mode.absent != nil && p.mode.absent.MatchString(s) {
 			continue
 		}
 		// What was there lately counts: a gauge of a moment may be gone again.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/proto/externalscaler"
@@ -89,6 +90,16 @@ func (b *bed) load() {
 	}
 	if _, err := b.jobs.GetJob(ctx, &fermatav1.GetJobRequest{Name: home + "/jobs/deleted"}); status.Code(err) != codes.NotFound {
 		b.t.Fatalf("a deleted job: %v", err)
+	}
+}
+
+// startLate has runs start long after they were due.
+func (b *bed) startLate() {
+	b.t.Helper()
+	for i := range 300 {
+		j := every(time.Hour, `"/bin/true"`)
+		j.Queue, j.Schedule = "tardy", &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(time.Now().Add(-10 * time.Second))}}
+		b.create(fmt.Sprintf("tardy-%d", i), j)
 	}
 }
 

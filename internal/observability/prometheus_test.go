@@ -5,12 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,33 +28,50 @@ import (
 type prometheus struct {
 	t    *testing.T
 	base string
+	mode mode
 }
+
+// mode is which forms a server stores of the histograms that have two.
+type mode struct {
+	name            string
+	classic, native bool
+	// absent are the selectors that find nothing in it.
+	absent *regexp.Regexp
+}
+
+// modes are all that there are. One that stores both forms is told so by scrape_classic_histograms from version 2.45 on.
+var modes = []mode{
+	{"classic", true, false, regexp.MustCompile(`^` + twoForms + `(\{|$)`)},
+	{"native", false, true, regexp.MustCompile(`^` + classicForm)},
+	{"both", true, true, nil},
+}
+
+const (
+	twoForms    = "fermata_(schedule_lag|attempt|run)_seconds"
+	classicForm = twoForms + "_(bucket|sum|count)"
+)
 
 // target is a process that is scraped: the scrape job, the label instance, the address.
 type target struct{ job, instance, address string }
 
 // startPrometheus scrapes targets every second and evaluates the shipped rules as often,
 // so that a short test sees their results.
-func startPrometheus(t *testing.T, targets []target) *prometheus {
+func startPrometheus(t *testing.T, m mode, targets []target) *prometheus {
 	t.Helper()
 	dir := t.TempDir()
-	rules, err := filepath.Abs(root + "/deploy/prometheus/rules.yaml")
+	text, err := os.ReadFile(root + "/deploy/prometheus/rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules = filepath.Join(dir, "rules.yaml")
+	rules := filepath.Join(dir, "rules.yaml")
 	quick := strings.ReplaceAll(string(text), "interval: 30s", "interval: 1s")
-	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [" + rules + "]\nscrape_configs:\n"
-	jobs := make(map[string]string)
-	for _, t := range targets {
-		jobs[t.job] += fmt.Sprintf("      - {targets: [%q], labels: {instance: %s}}\n", t.address, t.instance)
-	}
-	for job, lines := range jobs {
-		config += fmt.Sprintf("  - job_name: %s\n    honor_labels: true\n    static_configs:\n%s", job, lines)
+	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [" + rules + "]\nscrape_configs:\n" + scrapeConfigs("", targets, "")
+	var flags []string
+	if m.native {
+		flags = append(flags, "--enable-feature=native-histograms")
+		if m.classic {
+			config += scrapeConfigs("classic-", asText(t, targets), "    metric_relabel_configs: [{source_labels: [__name__], regex: "+classicForm+", action: keep}]\n")
+		}
 	}
 	for path, content := range map[string]string{rules: quick, filepath.Join(dir, "prometheus.yml"): config} {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
@@ -56,14 +79,44 @@ func startPrometheus(t *testing.T, targets []target) *prometheus {
 		}
 	}
 	address := ownAddress()
-	p := &prometheus{t: t, base: "http://" + address}
-	spawn(t, "prometheus", "prometheus", "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
-		"--web.listen-address", address)
+	p := &prometheus{t: t, base: "http://" + address, mode: m}
+	spawn(t, "prometheus-"+m.name, "prometheus", append(flags, "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
+		"--web.listen-address", address)...)
 	redistest.Eventually(t, time.Minute, "prometheus is ready", func(ctx context.Context) error {
 		_, err := p.get(ctx, "/-/ready", nil)
 		return err
 	})
 	return p
+}
+
+// scrapeConfigs has one for each scrape job, whose own name is that of the job behind a prefix.
+func scrapeConfigs(prefix string, targets []target, more string) string {
+	jobs := make(map[string]string)
+	for _, t := range targets {
+		jobs[t.job] += fmt.Sprintf("      - {targets: [%q], labels: {instance: %s, job: %s}}\n", t.address, t.instance, t.job)
+	}
+	var all strings.Builder
+	for job, lines := range jobs {
+		fmt.Fprintf(&all, "  - job_name: %s%s\n    honor_labels: true\n%s    static_configs:\n%s", prefix, job, more, lines)
+	}
+	return all.String()
+}
+
+// asText has the targets answer in text, whatever they are asked for: so a server that takes native histograms gets the
+// classic form as well.
+func asText(t *testing.T, targets []target) []target {
+	t.Helper()
+	out := slices.Clone(targets)
+	for i := range out {
+		to := &url.URL{Scheme: "http", Host: out[i].address}
+		proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Header.Del("Accept")
+		}, ErrorLog: log.New(io.Discard, "", 0)}) // a target may be killed
+		t.Cleanup(proxy.Close)
+		out[i].address = strings.TrimPrefix(proxy.URL, "http://")
+	}
+	return out
 }
 
 // ownAddress is one of the host's sixteen million for itself: nobody else gets its port.

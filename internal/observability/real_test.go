@@ -16,6 +16,12 @@ func TestOnRealParts(t *testing.T) {
 	b.prometheus.has(`sum by (queue) (fermata_queue_records{region="paused"}) > 0`)
 	b.prometheus.has(`sum(fermata_admission_circuits_opened_total) > 0 and sum(fermata_retries_total) > 0 and sum(fermata_runs_total{outcome="dead"}) > 0`)
 	b.resume()
+	b.startLate()
+	for _, p := range b.all { // at once: with each start that is on time the share falls
+		t.Run(p.mode.name+" late starts", func(t *testing.T) {
+			p.ask(t, question{"late starts alert", `ALERTS{alertname="FermataScheduleLateFast"} and on () fermata_shards`, true})
+		})
+	}
 	b.prometheus.has(`fermata_held_seconds_total{reason="paused"} > 0`)
 	scrape(t, b.nodes[0].http, scraped)
 	b.takenOver()
@@ -42,21 +48,17 @@ func TestOnRealParts(t *testing.T) {
 			question{"a killed node alerts", `ALERTS{alertname="FermataNodeDown"} and on () fermata_shards`, true},
 		)
 	})
+	for _, p := range b.all {
+		t.Run(p.mode.name, func(t *testing.T) { askAll(t, p) })
+	}
+	told.end()
+}
+
+// askAll asks all that dashboards and rules ask.
+func askAll(t *testing.T, p *prometheus) {
 	boards := dashboards(t)
 	for _, file := range slices.Sorted(maps.Keys(boards)) {
-		t.Run(file, func(t *testing.T) {
-			var all []question
-			d := boards[file]
-			for _, p := range d.Panels {
-				for _, target := range p.Targets {
-					all = append(all, question{p.Title, target.Expr, true})
-				}
-			}
-			for _, a := range d.Annotations.List {
-				all = append(all, question{a.Name, a.Expr, true})
-			}
-			b.prometheus.ask(t, all...)
-		})
+		t.Run(file, func(t *testing.T) { p.ask(t, boards[file].questions()...) })
 	}
 	t.Run("rules", func(t *testing.T) {
 		var all []question
@@ -64,7 +66,34 @@ func TestOnRealParts(t *testing.T) {
 			// An alert that does not fire finds nothing; what it asks for has to be there.
 			all = append(all, question{r.Alert + r.Record, r.Expr, r.Record != ""})
 		}
-		b.prometheus.ask(t, all...)
+		p.ask(t, all...)
 	})
-	told.end()
+	// Buckets of both forms would be drawn on top of one another.
+	t.Run("one form of buckets", func(t *testing.T) {
+		for file, d := range boards {
+			for _, panel := range d.Panels {
+				if panel.Type == "heatmap" {
+					p.answersOnce(t, file+", "+panel.Title, panel.exprs())
+				}
+			}
+		}
+	})
+}
+
+// answersOnce wants an answer to just one of some expressions.
+func (p *prometheus) answersOnce(t *testing.T, what string, exprs []string) {
+	t.Helper()
+	answered := 0
+	for _, expr := range exprs {
+		found, err := p.query(filled(expr))
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if len(found) > 0 {
+			answered++
+		}
+	}
+	if answered != 1 {
+		t.Errorf("%s: %d of %d expressions have an answer, want 1", what, answered, len(exprs))
+	}
 }

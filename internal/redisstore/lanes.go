@@ -29,13 +29,18 @@ func (s *Store) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead
 // DueLanes is Lanes for those lanes only in which something is due, or will be before
 // some time has passed.
 func (s *Store) DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error) {
+	return s.firstDueLanes(ctx, shards, within, lanesPerShard)
+}
+
+// firstDueLanes is DueLanes for at most n lanes of each shard, those that are due first.
+func (s *Store) firstDueLanes(ctx context.Context, shards []int, within time.Duration, n int) (map[int][]job.LaneHead, error) {
 	return s.readLanes(ctx, shards, func(shard int) *op {
 		k := s.shards[shard]
 		if s.hears(shard) {
 			now := s.clocks[shard].expect(s.now())
-			return command("zrange", k.lanes, "zrange", k.lanes, "-inf", now+within.Milliseconds(), "byscore", "limit", 0, lanesPerShard, "withscores")
+			return command("zrange", k.lanes, "zrange", k.lanes, "-inf", now+within.Milliseconds(), "byscore", "limit", 0, n, "withscores")
 		}
-		return call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{lanesPerShard, within.Milliseconds()})
+		return call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{n, within.Milliseconds()})
 	})
 }
 

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,4 +72,43 @@ func TestAServerThatIsAwayHidesNoLanes(t *testing.T) {
 	}
 	read("due, by clocks heard", 1, dueLanes)
 	read("all", 2, func(ctx context.Context) (map[int][]job.LaneHead, error) { return s.Lanes(ctx, shards) })
+}
+
+// TestOverdueReadsFewLanes: however many lanes there are, with something due or without, only as many are read of a shard as
+// records are asked for: nodes ask every few seconds.
+func TestOverdueReadsFewLanes(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s, err := Open(t.Context(), Options{Client: server.Granted(), Shards: 1, AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := s.Now(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2000 {
+		lane, due := job.Lane{Namespace: "ns", Queue: fmt.Sprintf("q%d", i)}, float64(now-5000+int64(i))
+		server.Client().ZAdd(t.Context(), s.shards[0].laneKey(lane), redis.Z{Score: due, Member: fmt.Sprintf("ns/j%d", i)})
+		server.Client().ZAdd(t.Context(), s.shards[0].lanes, redis.Z{Score: due, Member: lane.String()})
+	}
+	sent := func() (bytes int) {
+		text, err := server.Client().Info(t.Context(), "stats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ = strings.Cut(text, "total_net_output_bytes:")
+		if _, err := fmt.Sscan(text, &bytes); err != nil {
+			t.Fatal(err)
+		}
+		return bytes
+	}
+	before := sent()
+	found, err := s.Overdue(t.Context(), []int{0}, "", 3)
+	if err != nil || len(found) != 3 || found[0].Record != "ns/j0" || found[2].Record != "ns/j2" {
+		t.Errorf("overdue: %v (%v)", found, err)
+	}
+	if bytes := sent() - before; bytes > 20_000 { // all lanes are 60,000; the figures themselves are 7,000
+		t.Errorf("Redis sent %d bytes", bytes)
+	}
 }

@@ -36,8 +36,9 @@ func (s *Store) Worst(ctx context.Context, shards []int, which job.Worst, namesp
 }
 
 // Overdue lists the n records of some shards that have waited longest for a slot, of a
-// namespace ("": of all); their rank is for how long, in milliseconds. It reads the
-// indexes of lanes and the heads of at most n lanes.
+// namespace ("": of all); their rank is for how long, in milliseconds. It reads at most n
+// lanes of each shard from its index, with a namespace all that have something due, and
+// the heads of at most n lanes.
 func (s *Store) Overdue(ctx context.Context, shards []int, namespace string, n int) ([]job.Ranked, error) {
 	heads, err := s.overdueLanes(ctx, shards, namespace, n)
 	if err != nil {
@@ -73,7 +74,11 @@ type overdueLane struct {
 // overdueLanes are the n lanes whose first records have waited longest: the n records
 // that have are in them.
 func (s *Store) overdueLanes(ctx context.Context, shards []int, namespace string, n int) ([]overdueLane, error) {
-	heads, err := s.Lanes(ctx, shards)
+	most := n
+	if namespace != "" {
+		most = lanesPerShard
+	}
+	heads, err := s.firstDueLanes(ctx, shards, 0, most)
 	if err != nil {
 		return nil, err
 	}

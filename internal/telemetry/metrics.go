@@ -16,9 +16,14 @@ var lagBuckets = []float64{0, .0005, .001, .002, .005, .01, .025, .05, .1, .25, 
 // spanBuckets are for what handlers take: from a no-op to an hour.
 var spanBuckets = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
 
+// onTimeMS is how long after its due time an attempt may start to be on time, in
+// milliseconds. It is a bound of lagBuckets.
+const onTimeMS = 1000
+
 type metrics struct {
 	lag, attemptSeconds, runSeconds *prometheus.HistogramVec
 	backoffDepth                    *prometheus.HistogramVec
+	starts                          *prometheus.CounterVec
 	early, retries                  *prometheus.CounterVec
 	attempts, runs                  *prometheus.CounterVec
 	held, skipped, deadLetters      *prometheus.CounterVec
@@ -48,6 +53,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "fermata_backoff_failures", Help: "Failed runs in a row at the moment a backoff was applied.",
 			Buckets: []float64{1, 2, 3, 4, 5, 10, 20, 50, 100},
 		}, []string{"namespace", "queue"}),
+		starts:   counter("fermata_starts_total", "Attempts that started, by timing: on_time (within a second of their due time) or late.", "namespace", "queue", "timing"),
 		early:    counter("fermata_early_starts_total", "Attempts that started before their due time; any is an error.", "namespace", "queue"),
 		retries:  counter("fermata_retries_total", "Attempts that started after an earlier one of their run had failed.", "namespace", "queue"),
 		attempts: counter("fermata_attempts_total", "Attempts that ended, by outcome.", "namespace", "queue", "outcome"),

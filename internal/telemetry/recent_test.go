@@ -124,10 +124,10 @@ func TestTheWorstAreNamedOnlyWhenTheyAreGiven(t *testing.T) {
 	named := job.TopJob{Record: job.Record{Definition: &job.Definition{Key: someJob, Queue: "q"}, State: job.State{Failures: 12}}, Lag: 90 * time.Second}
 	tel.SetWorst(WorstJobs{MostFailing: []job.TopJob{named}, Latest: []job.TopJob{named}})
 	const want = `
-# HELP fermata_worst_job_failures Failed runs in a row of the jobs that fail longest, in the shards this node holds; only with --worst-jobs.
+# HELP fermata_worst_job_failures Failed runs in a row of the jobs that fail longest, in the shards this node holds; --worst-jobs says how many.
 # TYPE fermata_worst_job_failures gauge
 fermata_worst_job_failures{job_id="j",namespace="ns",queue="q"} 12
-# HELP fermata_worst_job_lag_seconds How late the latest jobs are, in the shards this node holds; only with --worst-jobs.
+# HELP fermata_worst_job_lag_seconds How late the latest jobs are, in the shards this node holds; --worst-jobs says how many.
 # TYPE fermata_worst_job_lag_seconds gauge
 fermata_worst_job_lag_seconds{job_id="j",namespace="ns",queue="q"} 90
 `

@@ -60,6 +60,7 @@ type queueSeries struct {
 
 	lag, attemptSeconds, runSeconds prometheus.Observer
 	backoffDepth                    prometheus.Observer
+	onTime, late                    prometheus.Counter // starts
 	early, retries                  prometheus.Counter
 	succeeded                       prometheus.Counter // attempts
 	attempts                        [kinds]prometheus.Counter
@@ -76,6 +77,7 @@ func newQueueSeries(m *metrics, k queueKey) *queueSeries {
 		metrics: m, namespace: ns, queue: q,
 		lag: m.lag.WithLabelValues(ns, q), attemptSeconds: m.attemptSeconds.WithLabelValues(ns, q),
 		runSeconds: m.runSeconds.WithLabelValues(ns, q), backoffDepth: m.backoffDepth.WithLabelValues(ns, q),
+		onTime: m.starts.WithLabelValues(ns, q, "on_time"), late: m.starts.WithLabelValues(ns, q, "late"),
 		early: m.early.WithLabelValues(ns, q), retries: m.retries.WithLabelValues(ns, q),
 		succeeded: m.attempts.WithLabelValues(ns, q, "succeeded"),
 		worker:    m.held.WithLabelValues(ns, q, heldWorker),
@@ -102,6 +104,11 @@ func newQueueSeries(m *metrics, k queueKey) *queueSeries {
 func (s *queueSeries) started(n *job.Notice, now time.Time) {
 	lag := float64(n.AtMS-n.DueMS) / 1000
 	observe(s.lag, lag, n.TraceID)
+	if n.AtMS-n.DueMS > onTimeMS {
+		s.late.Inc()
+	} else {
+		s.onTime.Inc()
+	}
 	s.recent.started.Add(1)
 	s.recent.sawLag(n.AtMS - n.DueMS)
 	switch {

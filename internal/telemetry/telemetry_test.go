@@ -74,6 +74,28 @@ fermata_runs_total{namespace="ns",outcome="succeeded",queue="q",trigger="schedul
 	}
 }
 
+// A start counts as late from the first millisecond beyond a second on. Both series of a queue are there before its first
+// start, from the moment that a worker serves it: a counter that appears with its first value has not increased.
+func TestStartsAreCountedByTiming(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	tel := New(slog.New(slog.DiscardHandler), reg, "v1")
+	tel.QueueServed("ns", "idle", true)
+	for _, lag := range []int64{-5, 0, 1, 999, 1000, 1001, 60_000} {
+		tel.Observe([]job.Notice{{Kind: job.AttemptStarted, Key: job.Key{Namespace: "ns", ID: "j"}, Queue: "q", DueMS: 10_000, AtMS: 10_000 + lag}})
+	}
+	want := `
+# HELP fermata_starts_total Attempts that started, by timing: on_time (within a second of their due time) or late.
+# TYPE fermata_starts_total counter
+fermata_starts_total{namespace="ns",queue="idle",timing="late"} 0
+fermata_starts_total{namespace="ns",queue="idle",timing="on_time"} 0
+fermata_starts_total{namespace="ns",queue="q",timing="late"} 2
+fermata_starts_total{namespace="ns",queue="q",timing="on_time"} 5
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_starts_total"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWarningsAreOneLineWithIds(t *testing.T) {
 	var out bytes.Buffer
 	tel := New(slog.New(slog.NewJSONHandler(&out, nil)), prometheus.NewRegistry(), "v1")

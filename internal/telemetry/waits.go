@@ -85,8 +85,12 @@ func newWaits(now func() time.Time) *waits {
 }
 
 // QueueServed says that the first worker of a queue has come to this node, or that the last
-// one has left it. It does not block.
+// one has left it. It does not block. The series of a queue are there from its first worker on:
+// this node will start attempts of it, and the first value of a series is no increase.
 func (t *Telemetry) QueueServed(namespace, queue string, served bool) {
+	if served {
+		t.queues.of(namespace, queue)
+	}
 	w := t.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()

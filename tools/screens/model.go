@@ -47,6 +47,7 @@ type target struct {
 
 type field struct {
 	Unit        string
+	NoValue     string
 	Min, Max    *float64
 	Decimals    *int
 	DisplayName string

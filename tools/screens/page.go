@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"image"
 	"image/draw"
@@ -111,7 +112,7 @@ func drawPanel(c *canvas, a *asker, p *panel, found *answer, events []event) err
 		way(c, 10+title.width(name)+31, 16.5)
 	}
 	if found.empty() {
-		c.text("No data", c.w/2, c.h/2+8, heading, center, faintColor)
+		c.text(cmp.Or(p.FieldConfig.Defaults.NoValue, "No data"), c.w/2, c.h/2+8, heading, center, faintColor)
 		return nil
 	}
 	unit, err := unitOf(p.FieldConfig.Defaults.Unit)

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"log/slog"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	client "github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/telemetry"
 	"github.com/fermata-io/fermata/proto/externalscaler"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -180,5 +185,74 @@ func TestMeaningsAreDistinct(t *testing.T) {
 			}
 			seen[word] = meanings[i].color
 		}
+	}
+}
+
+// Bars are in the order of their numbers: "10 or more" comes after "2 or more". A legend that is made from a label would have
+// them sorted as text.
+func TestFailingJobsAreSortedByNumber(t *testing.T) {
+	if !slices.Equal(failureDepths, telemetry.FailureDepths) {
+		t.Errorf("the bounds are %v, those of the metric %v", failureDepths, telemetry.FailureDepths)
+	}
+	for _, make := range dashboards {
+		for _, p := range make().Panels {
+			for i, target := range p.Targets {
+				if !strings.Contains(target.Expr, "fermata_failing_jobs") {
+					continue
+				}
+				depth := strconv.FormatInt(failureDepths[i], 10)
+				if target.LegendFormat != depth+" or more" || !strings.Contains(target.Expr, `failures="`+depth+`"`) || len(p.Targets) != len(failureDepths) {
+					t.Errorf("%q: bar %d of %d is %q, %s", p.Title, i, len(p.Targets), target.LegendFormat, target.Expr)
+				}
+			}
+			if p.Type == "bargauge" && strings.Contains(p.Targets[0].LegendFormat, "or more") && len(p.Targets) == 1 {
+				t.Errorf("%q has bars in the order of their texts", p.Title)
+			}
+		}
+	}
+}
+
+// Each expression over a histogram with two forms asks for both, the classic one first, and never adds them.
+func TestBothFormsOfHistogramsAreAskedFor(t *testing.T) {
+	for _, metric := range nativeHistograms {
+		classic, native := regexp.MustCompile(metric+`_(bucket|sum|count)\b`), regexp.MustCompile(metric+`\{`)
+		asked := 0
+		for _, make := range dashboards {
+			for _, p := range make().Panels {
+				text := ""
+				for _, target := range p.Targets {
+					text += target.Expr + "\n"
+				}
+				c, n := classic.MatchString(text), native.MatchString(text)
+				if c != n || c && classic.FindStringIndex(text)[0] > native.FindStringIndex(text)[0] {
+					t.Errorf("%q asks for the classic form: %v, for the native one: %v", p.Title, c, n)
+				}
+				if c {
+					asked++
+				}
+			}
+		}
+		if asked == 0 {
+			t.Errorf("no panel shows %s", metric)
+		}
+	}
+}
+
+// The list of histograms with two forms is that of the metrics that nodes have.
+func TestNativeHistogramsAreKnown(t *testing.T) {
+	registry := client.NewRegistry()
+	telemetry.New(slog.New(slog.DiscardHandler), registry, "v1").Observe([]job.Notice{{Kind: job.AttemptStarted, Queue: "q", DueMS: 1, AtMS: 2}})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var native []string
+	for _, f := range families {
+		if h := f.GetMetric()[0].GetHistogram(); h != nil && h.Schema != nil {
+			native = append(native, f.GetName())
+		}
+	}
+	if want := slices.Sorted(slices.Values(nativeHistograms)); !slices.Equal(native, want) {
+		t.Errorf("native histograms are %v, expressions know %v", native, want)
 	}
 }

@@ -42,12 +42,32 @@ type fieldConfig struct {
 
 type defaults struct {
 	Unit       string         `json:"unit"`
+	NoValue    string         `json:"noValue,omitempty"`
+	Mappings   []mapping      `json:"mappings,omitempty"`
 	Min        *float64       `json:"min,omitempty"`
 	Decimals   *int           `json:"decimals,omitempty"`
 	Thresholds thresholds     `json:"thresholds"`
 	Color      map[string]any `json:"color,omitempty"`
 	Custom     map[string]any `json:"custom,omitempty"`
 }
+
+// mapping shows a text for values that are no numbers.
+type mapping struct {
+	Type    string         `json:"type"`
+	Options mappingOptions `json:"options"`
+}
+
+type mappingOptions struct {
+	Match  string        `json:"match"`
+	Result mappingResult `json:"result"`
+}
+
+type mappingResult struct {
+	Text string `json:"text"`
+}
+
+// noneForNaN is for what is shared among nothing, as the share of failures where nothing ended.
+var noneForNaN = []mapping{{"special", mappingOptions{"nan", mappingResult{"none"}}}}
 
 type thresholds struct {
 	Mode  string `json:"mode"`
@@ -130,6 +150,7 @@ func number(title, unit, description, expr string) panel {
 		none := 0
 		p.FieldConfig.Defaults.Decimals = &none
 	}
+	p.FieldConfig.Defaults.Mappings = noneForNaN
 	p.FieldConfig.Defaults.Color = map[string]any{"mode": "thresholds"}
 	p.Options = map[string]any{
 		"colorMode": "value", "graphMode": "area", "justifyMode": "auto", "textMode": "value",
@@ -138,11 +159,17 @@ func number(title, unit, description, expr string) panel {
 	return p
 }
 
-// heat is a classic histogram over time.
-func heat(title, unit, description, expr string) panel {
-	p := newPanel("heatmap", title, unit, description, []series{{"{{le}}", expr}})
+// heat is a classic histogram over time, asked for in ways of which one has an answer.
+func heat(title, unit, description string, exprs ...string) panel {
+	ways := make([]series, len(exprs))
+	for i, expr := range exprs {
+		ways[i] = series{"{{le}}", expr}
+	}
+	p := newPanel("heatmap", title, unit, description, ways)
 	p.GridPos = gridPos{H: 8, W: 12}
-	p.Targets[0].Format = "heatmap"
+	for i := range p.Targets {
+		p.Targets[i].Format = "heatmap"
+	}
 	p.Options = map[string]any{
 		"calculate": false, "cellGap": 1, "yAxis": map[string]any{"unit": unit, "axisPlacement": "left"},
 		"color":        map[string]any{"mode": "scheme", "scheme": "Oranges", "steps": 64, "exponent": 0.5, "reverse": false},
@@ -208,6 +235,12 @@ func (p panel) to(uid, title string) panel {
 	p.Links = append(p.Links, panelLink{title, "/d/fermata-" + uid + "?${__url_time_range}&${__all_variables}"})
 	return p
 }
+
+// orNone says "none" where no series is normal: of what has not happened, or is not used. Other panels say "No data".
+func (p panel) orNone() panel { return p.whenEmpty("none") }
+
+// whenEmpty says a text where there is no series.
+func (p panel) whenEmpty(text string) panel { p.FieldConfig.Defaults.NoValue = text; return p }
 
 // signed shows values below zero too.
 func (p panel) signed() panel { p.FieldConfig.Defaults.Min = nil; return p }

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -94,4 +95,29 @@ func mustLoad(t *testing.T) *chart.Chart {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// TestClassicHistogramsCanBeKept: both monitors ask for them when they are told to, and else leave the field out, which older CRDs lack.
+func TestClassicHistogramsCanBeKept(t *testing.T) {
+	c, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, keep := range []bool{false, true} {
+		spec := fmt.Sprintf("{enabled: true, scrapeClassicHistograms: %v}", keep)
+		files, err := renderChart(c, parse(t, good+"monitoring: {podMonitor: "+spec+"}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := find[*monitoringv1.PodMonitor](t, decoded(t, files), "blue-fermata")
+		if files, err = renderChart(c, parse(t, good+"monitoring: {serviceMonitor: "+spec+"}")); err != nil {
+			t.Fatal(err)
+		}
+		services := find[*monitoringv1.ServiceMonitor](t, decoded(t, files), "blue-fermata")
+		for what, got := range map[string]*bool{"PodMonitor": pods.Spec.ScrapeClassicHistograms, "ServiceMonitor": services.Spec.ScrapeClassicHistograms} {
+			if (got != nil) != keep || keep && !*got {
+				t.Errorf("%s asks for classic histograms: %v, want %v", what, got, keep)
+			}
+		}
+	}
 }
