@@ -72,7 +72,7 @@ func Span(ms, lagMS int64) int64 {
 	if lagMS <= 0 {
 		return ms
 	}
-	return add(ms, min(add(max(ms, 0), LeapMS), add(lagMS, slackMS)))
+	return add(ms, min(add(max(ms, 0), LeapMS), add(lagMS, min(lagMS, slackMS))))
 }
 
 // Latest bounds what a shard clock may show now, as far as its reader knows.
@@ -112,7 +112,7 @@ func (l Latest) After(ms int64) int64 { return add(l.MS, Span(ms, l.LagMS)) }
 //	       if the line of the anchor leads to it (to = slow): MS = to
 //	       else line 4
 //	4  if expectMS < 0: change nothing
-//	   lag = min(lag + to - MS, realMS / 2), or if expectMS > 0 min(lag + max(to, expectMS) - to, realMS / 2)
+//	   lag = 0, or if expectMS > 0 min(lag + max(to, expectMS) - to, realMS / 2)
 //	   MS = to, AnchorReal = realMS - 2 * lag, AnchorClock = to - lag
 //	5  if expectMS = 0 or to >= realMS: MS = realMS, no anchor
 //	   else if the line of the anchor leads to it: MS = to
@@ -194,15 +194,15 @@ func (c Clock) follow(realMS, to, expectMS int64, kept bool) Clock {
 }
 
 // anchorBehind goes on from a new anchor while TIME is behind. A caller that does not know the
-// clock cannot tell what is lost, and leaves that to the next one.
+// clock cannot tell what is lost, and leaves that to the next one; by one without a clock
+// nothing ever is.
 func (c Clock) anchorBehind(realMS, to, expectMS int64) Clock {
 	if expectMS < 0 {
 		return c
 	}
-	lost := to - c.MS // at half the rate, as much as it went
+	lag := int64(0)
 	if expectMS > 0 {
-		lost = max(to, expectMS) - to
+		lag = min(add(c.lag(), max(to, expectMS)-to), realMS/2)
 	}
-	lag := min(add(c.lag(), lost), realMS/2)
 	return Clock{MS: to, AnchorReal: realMS - 2*lag, AnchorClock: to - lag}
 }

@@ -43,15 +43,15 @@ func TestClockVectors(t *testing.T) {
 			{2000, lease.Clock{MS: 2000}},
 			{1000, lease.Clock{MS: 2000, AnchorReal: 1000, AnchorClock: 2000}},
 			{1200, lease.Clock{MS: 2100, AnchorReal: 1000, AnchorClock: 2000}},
-			{500, lease.Clock{MS: 2100, AnchorReal: 298, AnchorClock: 1999}}, // it has lost 100, and a half at most
-			{700, lease.Clock{MS: 2200, AnchorReal: 298, AnchorClock: 1999}},
+			{500, lease.Clock{MS: 2100, AnchorReal: 500, AnchorClock: 2100}},
+			{700, lease.Clock{MS: 2200, AnchorReal: 500, AnchorClock: 2100}},
 		},
 		"stepped back above the anchor": {
 			{19000, lease.Clock{MS: 19000}},
 			{11000, lease.Clock{MS: 19000, AnchorReal: 11000, AnchorClock: 19000}},
 			{15000, lease.Clock{MS: 21000, AnchorReal: 11000, AnchorClock: 19000}},
-			{13000, lease.Clock{MS: 21000, AnchorReal: 8998, AnchorClock: 18999}}, // it has lost 2000
-			{14000, lease.Clock{MS: 21500, AnchorReal: 8998, AnchorClock: 18999}},
+			{13000, lease.Clock{MS: 21000, AnchorReal: 13000, AnchorClock: 21000}},
+			{14000, lease.Clock{MS: 21500, AnchorReal: 13000, AnchorClock: 21000}},
 		},
 		"ahead in one leap": {
 			{2000, lease.Clock{MS: 2000}},

@@ -29,7 +29,7 @@ func TestPayload(t *testing.T) {
 func TestReports(t *testing.T) {
 	r := New(4, 1)
 	now := time.Now()
-	r.Start(Payload(0, 0, now.Add(time.Hour), 0), time.Time{}) // early
+	r.Start(Payload(0, 0, now.Add(time.Hour), 0), now) // early, whatever the scheduler says
 	r.Start(Payload(0, 1, now.Add(-time.Second), 0), time.Time{})
 	r.Start(Payload(0, 2, time.Time{}, 0), now.Add(-2*time.Second)) // due later ones began before
 	if n := r.Start(Payload(0, 2, time.Time{}, 0), now); n != 2 {

@@ -38,16 +38,17 @@ func New(jobs ...int) *Recorder {
 }
 
 // Start notes that a handler was entered now and returns how often it has been for
-// this job. A zero due time means the one in the payload.
-func (r *Recorder) Start(payload []byte, due time.Time) int {
+// this job. It was due at the time in the payload, as it was given; said is when it was due by
+// what the scheduler says, which counts where the payload has none.
+func (r *Recorder) Start(payload []byte, said time.Time) int {
 	now := time.Now()
-	c, i, told, err := parse(payload)
+	c, i, due, err := parse(payload)
 	if err != nil || int(c) >= len(r.classes) || i >= len(r.classes[c]) {
 		r.strange.Add(1)
 		return 0
 	}
 	if due.IsZero() {
-		due = told
+		due = said
 	}
 	e := &r.classes[c][i]
 	n := e.runs.Add(1)

@@ -70,8 +70,7 @@ do
 			end
 		end
 		if behind and not kept and expect >= 0 then
-			local lost = expect > 0 and max(to, expect) - to or to - mark
-			lost = min(lag + lost, floor(real / 2))
+			local lost = expect > 0 and min(lag + max(to, expect) - to, floor(real / 2)) or 0
 			real_at, clock_at = real - 2 * lost, to - lost
 		elseif not behind and (expect == 0 or to >= real) then
 			to, real_at, clock_at = real, 0, 0
@@ -93,6 +92,6 @@ do
 	clock_ms, clock_us, clock_before = now, now * 1000 + usec, fmt('%016d', now) .. anchor
 	clock_seen = clock_us
 	if clock_lag > 0 then
-		clock_seen, clock_ahead = fmt('%.0f %.0f', clock_us, clock_lag), clock_lag + SLACK
+		clock_seen, clock_ahead = fmt('%.0f %.0f', clock_us, clock_lag), clock_lag + math.min(clock_lag, SLACK)
 	end
 end
