@@ -34,7 +34,6 @@ var mayBeEmpty = map[string]string{
 	`code!="OK"`:                  "the calls that fail do so once, before the window begins",
 	`code=~"Internal|`:            "no call fails for such a reason here",
 	`alertstate="firing"`:         "alerts wait for minutes before they fire; that some are pending is asked for",
-	`fermata_runs_overdue`:        "nodes that do not have it yet",
 }
 
 // emptyAnswers are whole expressions that find nothing though their selectors do.

@@ -32,7 +32,9 @@ func (q *QueueStat) add(o QueueStat) {
 		q.DeadFor = o.DeadFor
 	}
 	q.Backlog += o.Backlog
-	q.Overdue += o.Overdue
+	if !o.QueuePaused { // what people have paused is not late
+		q.Overdue += o.Overdue
+	}
 	q.unserved += o.unserved
 	q.Scheduled += o.Scheduled
 	q.Leased += o.Leased
@@ -75,7 +77,7 @@ var (
 	overdueDesc = prometheus.NewDesc("fermata_queue_oldest_overdue_seconds",
 		"How long the longest waiting due record has waited, in the shards this node holds.", byQueue, nil)
 	lateDesc = prometheus.NewDesc("fermata_runs_overdue",
-		"Runs that wait now for longer than a second after they were due, in the shards this node holds.", byQueue, nil)
+		"Runs that wait now for longer than a second after they were due, in the shards this node holds; 0 for a queue that is paused as a whole.", byQueue, nil)
 	deadForDesc = prometheus.NewDesc("fermata_queue_dead_letter_kept_seconds",
 		"How long the dead letter that is deleted first is still kept, in the shards this node holds.", byQueue, nil)
 	deadAgeDesc = prometheus.NewDesc("fermata_queue_oldest_dead_letter_seconds",

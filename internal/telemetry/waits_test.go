@@ -139,6 +139,24 @@ fermata_queue_paused{namespace="ns",queue="q007"} 1
 	}
 }
 
+// TestRunsOfPausedQueuesAreNotOverdue: somebody wants them to wait.
+func TestRunsOfPausedQueuesAreNotOverdue(t *testing.T) {
+	tel, reg, _ := clocked(slog.New(slog.DiscardHandler))
+	tel.SetQueues([]QueueStat{
+		{Namespace: "ns", Queue: "paused", Backlog: 3, Overdue: 3, QueuePaused: true},
+		{Namespace: "ns", Queue: "short of slots", Backlog: 3, Overdue: 2},
+	})
+	const want = `
+# HELP fermata_runs_overdue Runs that wait now for longer than a second after they were due, in the shards this node holds; 0 for a queue that is paused as a whole.
+# TYPE fermata_runs_overdue gauge
+fermata_runs_overdue{namespace="ns",queue="paused"} 0
+fermata_runs_overdue{namespace="ns",queue="short of slots"} 2
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_runs_overdue"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestWaitsAreBounded: names come from workers, however many they make up.
 func TestWaitsAreBounded(t *testing.T) {
 	tel, _, _ := clocked(slog.New(slog.DiscardHandler))
