@@ -17,7 +17,7 @@ import (
 
 const (
 	// maxDials bounds the connections that are opened at once, maxDoubtful those of them to
-	// addresses of which it is not known that they lead to a node.
+	// addresses that are not known to lead to a node.
 	maxDials    = 4
 	maxDoubtful = 3
 	// dialStagger is the head start of one dial over the next.

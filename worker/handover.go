@@ -92,7 +92,7 @@ func (w *Worker) live(epoch int32) []string {
 	return ids
 }
 
-// trusts tells whether an attempt has a handler that relies on its lease, or will.
+// trusts reports whether an attempt has a handler that relies on its lease, or will.
 func (a *attempt) trusts() bool { return a.phase != ended && !a.lost }
 
 // counts tells whether an attempt has a result that may still be accepted: what this process's

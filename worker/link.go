@@ -125,7 +125,7 @@ func (l *link) greet(ctx, life context.Context, r dialed) *session {
 	return nil
 }
 
-// refusedByNode tells whether an error is a node's answer to a Hello, and not that of a
+// refusedByNode reports whether an error is a node's answer to a Hello, and not that of a
 // connection without one.
 func refusedByNode(err error) bool {
 	s, ok := status.FromError(err)

@@ -203,7 +203,7 @@ func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
 	if got := live(s); !slices.Equal(got, []string{"failed"}) && time.Since(killed) < life {
 		t.Errorf("a Hello names %q, want what has a result that nobody has acknowledged", got)
 	}
-	// A failure by loss is nobody's failure, which a node hears; what ended by itself is told once.
+	// A failure by loss is no failure of the handler, and is reported as a loss; an own result is sent once.
 	s.lost("obeys")
 	if r := s.result("failed"); r.Outcome != failed {
 		t.Errorf("got %v", r)

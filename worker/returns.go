@@ -31,8 +31,8 @@ func (s *session) sendBack(id string) {
 	s.sentBack = append(slices.Delete(s.sentBack, 0, old), returned{id, now})
 }
 
-// unconfirmed are the leases that an ended session has sent back, or would have, and of which
-// its node may not know. A node that has ended the stream of a worker which stops, after the
+// unconfirmed are the leases that an ended session has sent back, or would have, without a sign
+// that its node has read it. A node that has ended the stream of a worker which stops, after the
 // worker had ended its side, has read everything, and takes back what it sent since.
 func (s *session) unconfirmed(stopping bool) []string {
 	if stopping && errors.Is(s.err, io.EOF) {
@@ -55,7 +55,7 @@ func (w *Worker) sendOwed(s *session) {
 	w.table.owed = nil
 }
 
-// owes tells whether leases have to be returned on another stream.
+// owes reports whether leases have to be returned on another stream.
 func (w *Worker) owes() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

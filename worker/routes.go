@@ -34,11 +34,11 @@ type route struct {
 	rank       int // random: workers prefer different ones of equal addresses
 }
 
-// unreached tells whether the route has failed and never led to a node. A load balancer in
+// unreached reports whether the route has failed and never led to a node. A load balancer in
 // front of the nodes makes such routes of all addresses that the nodes advertise.
 func (r *route) unreached() bool { return r.doubtful() && r.failures > 0 }
 
-// doubtful tells whether it is not known that the route leads to a node.
+// doubtful reports whether it is not known that the route leads to a node.
 func (r *route) doubtful() bool { return !r.configured && !r.answered }
 
 // routes are the addresses that a worker knows, the configured ones first.
@@ -220,7 +220,7 @@ func (rs *routes) take(now time.Time, avoid string) (best *route, at time.Time) 
 	return best, at
 }
 
-// promising tells whether the route may lead to a node, as far as is known.
+// promising reports whether the route may lead to a node, as far as is known.
 func (r *route) promising() bool { return !r.unreached() && r.failures < 2 }
 
 // landed notes that a dial has ended.

@@ -84,7 +84,7 @@ func (s *session) every() time.Duration {
 // another node, while it still trusts its leases.
 func (s *session) patience() time.Duration { return s.sessionTTL() / 3 }
 
-// trusts tells whether a handler may begin now.
+// trusts reports whether a handler may begin now.
 func (w *Worker) trusts(now time.Time) bool { return now.Before(w.table.trusted) }
 
 // beginTrust is for a session that was just welcomed. The node has counted from when it read the
@@ -104,7 +104,7 @@ func (w *Worker) beginTrust(s *session) {
 	w.summon()
 }
 
-// relies tells whether any handler relies on its lease, or will.
+// relies reports whether any handler relies on its lease, or will.
 func (w *Worker) relies() bool {
 	for _, a := range w.table.attempts {
 		if a.trusts() {

@@ -18,7 +18,7 @@ import (
 )
 
 // balancer is a load balancer for connections: it gives each to the next target, and cuts
-// them when it is told to.
+// them when that is set.
 type balancer struct {
 	listener net.Listener
 	targets  []string

@@ -64,7 +64,7 @@ func sessionTTL(lease time.Duration) time.Duration { return min(8*time.Second, 2
 func nodeBound(lock, _ time.Duration) time.Duration    { return lock + 2*time.Second }
 func workerBound(_, lease time.Duration) time.Duration { return sessionTTL(lease) + 2*time.Second }
 
-// leaseBound is for runs of which nobody knows that they are lost until their lease ends.
+// leaseBound is for runs whose loss nobody can know before their lease ends.
 func leaseBound(_, lease time.Duration) time.Duration { return lease + 2*time.Second }
 
 // deathBound is for nodes whose process ends: what they had leased that no worker

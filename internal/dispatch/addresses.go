@@ -8,8 +8,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// announceEvery bounds how often workers hear of other nodes: what changes in a row is told
-// once.
+// announceEvery is the shortest time between two messages with addresses to one worker.
 const announceEvery = time.Second
 
 // AddressesChanged has workers hear of the other nodes there are now, before long. It may be

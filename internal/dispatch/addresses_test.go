@@ -23,7 +23,7 @@ func TestWorkersHearOfNodesThatComeAndGo(t *testing.T) {
 		b.setOthers("n3:7000", "n2:7000")
 		synctest.Wait()
 		b.wantSent(first, "addresses n2:7000 n3:7000")
-		// What changes in a row is told once, and what is as before not at all.
+		// Changes that follow each other are sent once, and what is as before is not sent.
 		for _, name := range []string{"n4:7000", "n5:7000", "n6:7000"} {
 			b.setOthers("n2:7000", name)
 		}

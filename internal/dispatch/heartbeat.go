@@ -78,8 +78,8 @@ func (s *Session) confirm() {
 	s.life.confirmed = true
 }
 
-// confirmSessions acknowledges the latest heartbeat of sessions once more of which the last
-// lease has been confirmed.
+// confirmSessions acknowledges the latest heartbeat of a session once more when the last of its
+// leases has been confirmed.
 func (d *Dispatcher) confirmSessions(renewed []*attempt) {
 	looked := make(map[*Session]bool)
 	for _, a := range renewed {
@@ -108,7 +108,7 @@ func (d *Dispatcher) endSilent(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// shortens tells whether the leases of a session end with its life, rather than with their own.
+// shortens reports whether the leases of a session end with its life, rather than with their own.
 // They do not where the worker was sent away, and knows that its node has only gone.
 func (s *Session) shortens() bool { return s.life.proved && !s.sentAway }
 

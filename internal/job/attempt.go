@@ -257,7 +257,7 @@ func (t *transition) releaseManual() {
 	}
 }
 
-// interrupted tells whether the current run waits to start again after the loss of a worker,
+// interrupted reports whether the current run waits to start again after the loss of a worker,
 // or is what an edited schedule has left to finish. Such a run gives way to nothing.
 func (t *transition) interrupted() bool {
 	return t.HasRun() && !t.Live() && (t.Losses+t.Unacked > 0 || t.lossStands() || t.edited())

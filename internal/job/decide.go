@@ -54,7 +54,7 @@ func DecideBy(d *Decision, c *Compiled, s *State, ev Event, clock Reading) {
 }
 
 // Reading is what the maker of a decision knows of the shard's clock. Between the two instants
-// lie the trips of answers: what is due is told by the earlier one, and waits count from
+// lie the trips of answers: what is due is judged by the earlier one, and waits count from
 // the later one, so that none is shorter than it should be.
 type Reading struct {
 	NowMS  int64        // it shows this at least

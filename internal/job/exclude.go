@@ -29,7 +29,7 @@ func (c *Compiled) Clear(ms int64) (int64, bool) {
 	return clear, ok && clear < NeverMS
 }
 
-// excluded tells whether the schedule keeps the state's run from starting at an instant, and
+// excluded reports whether the schedule keeps the state's run from starting at an instant, and
 // until when; NeverMS is for ever.
 func (c *Compiled) excluded(s *State, ms int64) (until int64, excluded bool) {
 	if s.IgnoresExclusions() {
@@ -71,7 +71,7 @@ func (t *transition) putOff(token uint64) Answer {
 // HeldExclusion is the reason of the notice RunHeld about a run that an exclusion holds back.
 const HeldExclusion = "exclusion"
 
-// refuses tells whether a manual run cannot be asked for now, because the schedule excludes
+// refuses reports whether a manual run cannot be asked for now, because the schedule excludes
 // this instant. A waiting run that is a record of its own cannot be made to ignore that.
 func (t *transition) refuses(ev RunNow) bool {
 	if clear, ok := t.c.Clear(t.now); ok && clear == t.now {
@@ -97,7 +97,7 @@ func (t *transition) exemptJoined(ev RunNow, run string) bool {
 	return true
 }
 
-// IgnoresExclusions tells whether the current run may start at excluded times.
+// IgnoresExclusions reports whether the current run may start at excluded times.
 func (s *State) IgnoresExclusions() bool { return len(s.Exempt) > 0 && s.isExempt(s.RunID()) }
 
 func (s *State) isExempt(run string) bool { return slices.Contains(s.Exempt, run) }

@@ -48,7 +48,7 @@ func (e *explainer) moved() {
 	})
 }
 
-// excludes tells whether an exclusion holds back the planned run at an instant.
+// excludes reports whether an exclusion holds back the planned run at an instant.
 func (e *explainer) excludes(ms int64) bool {
 	_, excluded := e.c.excluded(&e.s, ms)
 	return excluded

@@ -148,12 +148,12 @@ func (asked askedRuns) after(before State, w walker) (kept askedRuns, err error)
 	return kept, nil
 }
 
-// stands tells whether a run is current or waits.
+// stands reports whether a run is current or waits.
 func stands(s *State, id string) bool {
 	return s.HasRun() && s.RunID() == id || s.Pending != "" && ManualRunID(s.Pending) == id
 }
 
-// endedWell tells whether one of the notices ends a run for a reason that it may end for.
+// endedWell reports whether one of the notices ends a run for a reason that it may end for.
 func endedWell(told []Notice, id string) bool {
 	return slices.ContainsFunc(told, func(n Notice) bool {
 		ended := n.Kind == RunSucceeded || n.Kind == RunDead || n.Kind == RunQuarantined || n.Kind == RunCancelled && n.Reason == "requested"

@@ -22,11 +22,11 @@ func (s *State) noteLoss(token uint64) {
 	s.LastLoss = Loss{Token: token, Losses: s.Losses, Unacked: s.Unacked}
 }
 
-// lossStands tells whether LastLoss is of the current run. A version that does not know the
+// lossStands reports whether LastLoss is of the current run. A version that does not know the
 // field leaves it where it is when the run ends.
 func (s *State) lossStands() bool { return s.LastLoss.Token > s.SettledToken }
 
-// lossCounts tells whether LastLoss is among the losses that are counted.
+// lossCounts reports whether LastLoss is among the losses that are counted.
 func (s *State) lossCounts() bool {
 	return s.lossStands() && s.Losses+s.Unacked == s.LastLoss.Losses+s.LastLoss.Unacked+1
 }
@@ -63,7 +63,7 @@ func (t *transition) loseUncounted(token uint64) Answer {
 	return t.decision(Applied)
 }
 
-// standsApart tells whether the run is held by [transition.standApart] and has no reason to
+// standsApart reports whether the run is held by [transition.standApart] and has no reason to
 // be any more.
 func (t *transition) standsApart() bool {
 	return t.Region == RegionDue && t.Held.Reason == HeldPace && t.Held.Key == "" && !t.Recovery && t.Due > t.now

@@ -507,7 +507,7 @@ func TestDelaysAreRoundedUp(t *testing.T) {
 }
 
 // Waits count from the latest that the clock can show, and are no shorter if it then catches up.
-// What is due already is told by the earliest.
+// What is due already is judged by the earliest.
 func TestWaitsCountFromTheLatestThatTheClockCanShow(t *testing.T) {
 	const now, late, lag = 1_000_000, 40, 3000
 	clock := Reading{NowMS: now, Latest: lease.Latest{MS: now + late, LagMS: lag}}

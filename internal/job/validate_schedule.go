@@ -68,7 +68,7 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 	return v.list
 }
 
-// runsFrom tells whether a schedule has a nominal time from its anchor and its start on.
+// runsFrom reports whether a schedule has a nominal time from its anchor and its start on.
 // Compile refuses most that have none, but no times that only a change of the clock would
 // shift out of an exclusion, as earlier versions have let them run.
 func runsFrom(c *schedule.Schedule, anchor time.Time, s schedule.Spec) bool {

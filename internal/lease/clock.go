@@ -27,10 +27,10 @@ type Clock struct {
 	AnchorReal, AnchorClock int64
 }
 
-// Behind tells whether the shard clock and TIME were apart at the last call.
+// Behind reports whether the shard clock and TIME were apart at the last call.
 func (c Clock) Behind() bool { return c.AnchorClock != 0 }
 
-// catchesUp tells whether TIME is ahead.
+// catchesUp reports whether TIME is ahead.
 func (c Clock) catchesUp() bool { return c.AnchorClock < c.AnchorReal }
 
 // LagMS is how far the clock may still run ahead of passing time, by a TIME that it was advanced

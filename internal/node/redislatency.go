@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// latencySlices is the number of spans of time of which each has its own figure.
+	// latencySlices is the number of spans of time that have a figure each.
 	latencySlices = 8
 	// latencySteps is the number of steps of latency, four to each doubling from 1 ms on.
 	latencySteps = 64

@@ -14,7 +14,7 @@ const takeOverMargin = 2 * time.Second
 // unheld finds shards that this node should hold and nobody does. A node where that lasts is
 // not ready: it does not do what the others leave to it, and who rolls out a new version should
 // not go on. The node that holds the most shards stays ready whatever it misses, so that never all
-// nodes are taken out of service at once: where Redis itself is at fault, other checks say so.
+// nodes are taken out of service at once: where Redis itself fails, other checks say so.
 type unheld struct {
 	self  string
 	after time.Duration // how long a shard may be without a holder

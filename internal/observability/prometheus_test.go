@@ -39,7 +39,7 @@ type mode struct {
 	absent *regexp.Regexp
 }
 
-// modes are all that there are. One that stores both forms is told so by scrape_classic_histograms from version 2.45 on.
+// modes are all that there are. From version 2.45 on, scrape_classic_histograms makes a server store both forms.
 var modes = []mode{
 	{"classic", true, false, regexp.MustCompile(`^` + twoForms + `(\{|$)`)},
 	{"native", false, true, regexp.MustCompile(`^` + classicForm)},

@@ -77,8 +77,8 @@ func first(md metadata.MD, name string) string {
 	return ""
 }
 
-// foreign is true of a node that says that it uses another keyspace: what it is told of
-// shards, locks and jobs would be about others.
+// foreign reports whether the other node uses another keyspace: its shards, locks and jobs
+// have nothing to do with ours.
 func (a about) foreign(other about) bool {
 	return a.keyspace != "" && other.keyspace != "" && a.keyspace != other.keyspace
 }

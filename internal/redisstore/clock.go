@@ -162,8 +162,8 @@ func (s *Store) Now(ctx context.Context, shard int) (int64, error) {
 	return ms, nil
 }
 
-// Latest bounds what the shard's clock can show now, as far as the answers of scripts tell,
-// of which Now has asked for one at least.
+// Latest bounds from above what the shard's clock can show now, by the answers of scripts.
+// Now has asked for at least one.
 func (s *Store) Latest(shard int) lease.Latest {
 	if s.virtual != nil {
 		return lease.Latest{MS: s.clocks[shard].virtual(s.virtual())}

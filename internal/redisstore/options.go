@@ -119,9 +119,8 @@ type Options struct {
 	// 1000 to 10,000,000. 0: none are recorded.
 	KeepEvents int
 
-	// OnEarlier hears of lanes that became due earlier by a repair of the index, of which no
-	// answer tells, and of the lock value of whoever should know. It must not block; nil:
-	// nobody.
+	// OnEarlier is called with lanes that a repair of the index has made due earlier, and with
+	// the lock value of the shard's holder. It must not block; nil: nobody is called.
 	OnEarlier func(shard int, heads []job.LaneHead, holder string)
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.

@@ -12,8 +12,8 @@ import (
 // keyspaceRetry is when a keyspace that is gone may have been restored.
 const keyspaceRetry = 5 * time.Second
 
-// keyspaceGuard refuses calls that would change a keyspace of which the node knows that it is
-// gone: what they stored would be lost when it is restored. Calls that read are answered.
+// keyspaceGuard refuses calls that would change a keyspace which is known to be gone:
+// what they stored would be lost when it is restored. Calls that read are answered.
 type keyspaceGuard func() (fault string)
 
 func (fault keyspaceGuard) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

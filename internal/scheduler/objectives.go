@@ -145,7 +145,7 @@ func placeOf(r *job.Record, nowMS int64) (toMS int64, late bool) {
 }
 
 // countLate has late runs counted, each by a decision, and waits for the answers. It
-// returns where the entries belong then; those of which it could not be decided stay.
+// returns where the entries belong then; those that could not be decided stay.
 func (s *Scheduler) countLate(ctx context.Context, late []job.Objective, nowMS int64) (moves []job.ObjectiveMove, failed error) {
 	type answer struct {
 		nth int

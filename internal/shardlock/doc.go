@@ -10,7 +10,7 @@
 // Scripts that lease compare it with the value that their caller presents, and
 // whoever reads the key learns whom to talk to. Each acquisition has a new
 // token, so a value never comes back. The process is another random name, new with
-// each Manager, under which it gives signs of life, its heartbeat, while it runs and is not
+// each Manager, under which it gives its heartbeat while it runs and is not
 // alone: one round trip every 400 ms, whatever the number of shards. The same round trip
 // reads the heartbeats of the other members.
 //

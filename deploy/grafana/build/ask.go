@@ -12,7 +12,7 @@ func rate(metric, selector, by string) string {
 }
 
 // nativeHistograms have a native form beside the classic one. A Prometheus that takes native histograms stores only that,
-// unless it is told to keep both: expressions ask for the classic form, and for the native one where there is none.
+// unless it keeps both: expressions ask for the classic form, and for the native one where there is none.
 var nativeHistograms = []string{"fermata_schedule_lag_seconds", "fermata_attempt_seconds", "fermata_run_seconds"}
 
 // quantile is that of a histogram, by some labels.

@@ -97,7 +97,7 @@ func mustLoad(t *testing.T) *chart.Chart {
 	return c
 }
 
-// TestClassicHistogramsCanBeKept: both monitors ask for them when they are told to, and else leave the field out, which older CRDs lack.
+// TestClassicHistogramsCanBeKept: both monitors ask for them when that is set, and else leave the field out, which older CRDs lack.
 func TestClassicHistogramsCanBeKept(t *testing.T) {
 	c, err := load()
 	if err != nil {
