@@ -24,7 +24,9 @@ const (
 	Cancelled = "cancelled" // it gave up because its context was cancelled
 )
 
-// Event is one line of evidence.
+// Event is one line of evidence. Token is that of the lease; where Bounds.SessionTTL is set it
+// is also when the lease was taken, in microseconds of Redis's clock, as all tokens of the
+// scheduler are.
 type Event struct {
 	AtNS      int64     `json:"at"`
 	Kind      EventKind `json:"kind"`
@@ -116,7 +118,8 @@ type Bounds struct {
 	// LeaseTTL of the cluster; leases are renewed every third of it.
 	LeaseTTL time.Duration
 	// SessionTTL is for how long the session of a worker lives after a heartbeat, and its
-	// leases with it. 0: workers send none, and may begin what was leased to them long before.
+	// leases with it. 0: workers send none, and may begin what was leased to them long before;
+	// tokens then need only grow.
 	SessionTTL time.Duration
 	// Longest that a handler runs.
 	Longest time.Duration

@@ -65,15 +65,15 @@ func TestRecorderTellsWhatHappened(t *testing.T) {
 	}
 }
 
-// history has a job of one second that ran at each of these seconds.
+// history has a job of one second that ran at each of these seconds, leased when it was due.
 func history(w *witness, begun time.Time, starts ...int) {
 	ms := begun.UnixMilli()
 	w.load.promises = []check.Promise{{Job: "j", AnchorMS: ms, Every: time.Second, FromMS: ms}}
-	for i, second := range starts {
+	for _, second := range starts {
 		at := begun.Add(time.Duration(second) * time.Second)
 		e := check.Event{
 			AtNS: at.UnixNano(), Kind: check.Start, Worker: "w", Job: "j", Run: "j/" + at.Format("05"), Attempt: 1,
-			Token: int64(i + 1), NominalMS: at.UnixMilli(), DueMS: at.UnixMilli(),
+			Token: at.UnixMicro(), NominalMS: at.UnixMilli(), DueMS: at.UnixMilli(),
 		}
 		w.recorder.events = append(w.recorder.events, e)
 		e.Kind, e.Outcome, e.AtNS = check.End, check.OK, e.AtNS+1e6
@@ -85,6 +85,7 @@ func TestVerdict(t *testing.T) {
 	begun := time.Now().Add(-10 * time.Second)
 	tests := map[string]struct {
 		starts []int
+		leased time.Duration // after each start
 
 		err string
 	}{
@@ -92,11 +93,17 @@ func TestVerdict(t *testing.T) {
 		"times are missed": {starts: []int{0, 1, 2, 7, 8, 9}, err: "missed: j"},
 		"nothing":          {err: "nothing ran"},
 		"too few of them":  {starts: []int{9}, err: "missed: j"},
+		"leased too long ago": {
+			starts: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, leased: -31 * time.Second, err: "expired: j",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWitness(nil, "", 30*time.Second)
 			history(w, begun, test.starts...)
+			for i := range w.recorder.events {
+				w.recorder.events[i].Token += test.leased.Microseconds()
+			}
 			said, err := w.verdict(w.history(map[string]bool{"j": true}))
 			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
 				t.Errorf("said %s, %v; want %q", said, err, test.err)
