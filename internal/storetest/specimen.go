@@ -161,6 +161,7 @@ func (s *specimen) retrying() {
 	s.run(d, job.OutcomeFailed, job.OutcomeTimedOut)
 	s.reap(d, s.lease(d), true)
 	s.reap(d, s.lease(d), false)
+	s.reap(d, s.lease(d), false)
 }
 
 func (s *specimen) live() {
