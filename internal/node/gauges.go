@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,9 +22,11 @@ type gauges struct {
 	aside         prometheus.Gauge
 	stances       prometheus.Counter // changes of it
 	findings      *prometheus.GaugeVec
-	found         map[finding]int // at the last look
-	keepOther     prometheus.Gauge
-	keepers       string // as they were last logged
+
+	reporting sync.Mutex
+	found     map[finding]int // at the last look
+	keepOther prometheus.Gauge
+	keepers   string // as they were last logged
 }
 
 // finding is what the labels tell of one.
@@ -116,6 +119,8 @@ func (g *gauges) look(ctx context.Context, n *Node) {
 // report shows what was found about Redis. It deletes what is not found any more
 // rather than all, so that no scrape in between misses what goes on.
 func (g *gauges) report(r redisstore.Report) {
+	g.reporting.Lock()
+	defer g.reporting.Unlock()
 	now := make(map[finding]int)
 	for _, f := range r.Findings {
 		now[finding{f.Code, f.Severity.String()}]++

@@ -168,7 +168,7 @@ func (w *tailWriter) run(s *job.State, usualDue int64) {
 	w.uint('l', uint64(s.Losses))
 	w.uint('u', uint64(s.Unacked))
 	if s.LastLoss.Token != 0 {
-		w.string('@', encodeLoss(s.LastLoss))
+		w.string('&', encodeLoss(s.LastLoss))
 	}
 	w.uint('P', paceOf(s))
 	w.uint('b', uint64(s.Held.Reason))

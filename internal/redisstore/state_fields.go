@@ -183,7 +183,7 @@ func (f field) storeOther(s *job.State, how form) error {
 		err = f.storeBackfill(s)
 	case 'Z':
 		err = f.storeCaller(s)
-	case '@': // no letter is left
+	case '&': // no letter is left
 		err = f.storeLoss(s)
 	default:
 		err = f.storeSmall(s)

@@ -12,12 +12,11 @@ if #ids == 0 then return '' end
 local texts = call('hmget', KEYS[1], unpack(ids))
 for i, id in ipairs(ids) do
 	local a, asked = 4 * i - 3, not texts[i]
-	local guard = ARGV[a + 1]
-	if guard == '*' then
+	if ARGV[a + 1] == '*' then
 		local score = call('zscore', KEYS[2], id)
 		asked = score and tonumber(score) == tonumber(ARGV[a + 2])
-	elseif guard ~= '' then
-		asked = texts[i] and find(texts[i], guard)
+	elseif ARGV[a + 1] ~= '' then
+		asked = texts[i] and find(texts[i], ARGV[a + 1])
 	end
 	if asked and ARGV[a + 3] ~= '' then
 		moved[#moved + 1], moved[#moved + 2] = ARGV[a + 3], id
