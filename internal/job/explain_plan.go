@@ -44,7 +44,7 @@ func (e *explainer) moved() {
 	}
 	e.add(Reason{
 		Kind: ReasonExclusion, UntilMS: s.Due,
-		Message: fmt.Sprintf("the schedule excludes the time before %s, in which it would have been due", e.at(s.Due)),
+		Message: fmt.Sprintf("the schedule excludes the time before %s", e.at(s.Due)),
 	})
 }
 

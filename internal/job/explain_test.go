@@ -168,11 +168,11 @@ func TestExplainNamesEachReason(t *testing.T) {
 			s.Source, s.Failures, s.LastFinished, s.LastError = DelayBackoff, 3, t0, "HTTP 503"
 			s.Due = t0 + 9*minute
 		}, kind: ReasonExclusion, until: 9 * minute,
-			summary: "run 1-1800000060000 of 08:01:00 is held: the schedule excludes the time before 08:09:00, in which it would have been due"},
+			summary: "run 1-1800000060000 of 08:01:00 is held: the schedule excludes the time before 08:09:00"},
 		{name: "put off", at: 5 * minute, edit: func(d *Definition) {
 			d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(t0 + 4*minute), To: time.UnixMilli(t0 + 9*minute)}}
 		}, state: func(s *State) { s.Due, s.Held.DueMS = t0+9*minute, nominal }, kind: ReasonExclusion, until: 9 * minute,
-			summary: "run 1-1800000060000 of 08:01:00 is held: the schedule excludes the time before 08:09:00, in which it would have been due"},
+			summary: "run 1-1800000060000 of 08:01:00 is held: the schedule excludes the time before 08:09:00"},
 		{name: "due, and an exclusion has begun", at: 5 * minute, edit: func(d *Definition) {
 			d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(t0 + 4*minute), To: time.UnixMilli(t0 + 9*minute)}}
 		}, facts: func(f *Facts) { f.Workers = 0 }, kind: ReasonExclusion, until: 9 * minute,

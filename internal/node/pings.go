@@ -115,7 +115,7 @@ func (n *Node) logStance(was, is stance, lost []string, own time.Duration, why e
 	case is.aside && !was.aside && is.slow:
 		log.Warn("node stands aside: redis answers it much later than other nodes", "latency", own, "error", why)
 	case is.aside && !was.aside:
-		log.Warn("node stands aside: redis does not answer it, or less of it than others", "primaries", lost, "error", why)
+		log.Warn("node stands aside: redis does not answer", "primaries", lost, "error", why)
 	case was.aside && !is.aside:
 		log.Info("node stands with the others again: redis answers", "latency", own)
 	}

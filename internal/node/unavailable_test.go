@@ -141,7 +141,7 @@ func TestALostKeyspaceTakesNoChanges(t *testing.T) {
 	}
 	// The node finds out by itself, with the small look that it takes every five seconds.
 	redistest.Eventually(t, time.Minute, "changes are refused", func(context.Context) error {
-		if err := create("after"); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the keyspace is gone") {
+		if err := create("after"); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "the keyspace is gone") {
 			return fmt.Errorf("a job is created: %v", err)
 		}
 		return nil
@@ -153,7 +153,7 @@ func TestALostKeyspaceTakesNoChanges(t *testing.T) {
 			reason = info.GetReason()
 		}
 	}
-	if status.Code(err) != codes.Unavailable || reason != "KEYSPACE_GONE" {
+	if status.Code(err) != codes.FailedPrecondition || reason != "KEYSPACE_GONE" {
 		t.Errorf("pausing a job: %v", err)
 	}
 	if _, err := jobs.ListJobs(t.Context(), &fermatav1.ListJobsRequest{Parent: "namespaces/default"}); err != nil {

@@ -24,24 +24,24 @@ func (s *Store) Check(ctx context.Context) (Report, error) {
 	if text := s.judgeKeyspace(stored.reply); text != "" {
 		report.find(Finding{Fatal, "keyspace", "", text})
 	} else if id := stored.reply.text(3); id != "" {
-		s.identity.Store(&id) // another one where the keyspace was lost and is restored
+		s.identity.Store(&id) // which had no room for it before
 	}
 	return report, nil
 }
 
 // CheckSchema fails with ErrSchema when the schema of the keyspace has been raised
 // above what this version knows since it was opened. From then on records are written
-// as the schema has it. It fails with ErrKeyspaceGone when there is no schema any more. It
-// costs one small read.
+// as the schema has it. It fails with ErrKeyspaceGone when there is no schema any more, or
+// another keyspace has taken the place of the one that was opened. It costs one small read.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	key := keyspaceKey(s.prefix)
-	stored := command("hget", key, "hget", key, "schema")
+	stored := command("hmget", key, "hmget", key, "schema", identityField)
 	if err := s.perform(ctx, stored); err != nil {
 		return err
 	}
 	schema, err := strconv.Atoi(stored.reply.text(0))
 	switch {
-	case err != nil: // Check says what to do about it
+	case err != nil || s.replaced(stored.reply.text(1)): // Check says what to do about it
 		return ErrKeyspaceGone
 	case schema > SchemaVersion:
 		return laterSchema(stored.reply.text(0))
@@ -49,6 +49,13 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 		s.schema.Store(int32(schema))
 	}
 	return nil
+}
+
+// replaced reports whether this is the id of another keyspace than the one that was opened. One
+// that a version without ids has made or restored has none, which proves nothing.
+func (s *Store) replaced(id string) bool {
+	opened := s.Identity()
+	return id != "" && opened != "" && id != opened
 }
 
 func laterSchema(stored string) error {
@@ -64,12 +71,17 @@ func (s *Store) judgeKeyspace(stored reply) string {
 	}
 	if !stored.has(0) {
 		return fmt.Sprintf("the keyspace is gone: Redis has lost the hash %s, and most likely all jobs with it; "+
-			"restore the backup of Redis, or restart all nodes with --shards %d to create the keyspace again, empty", key, len(s.shards))
+			"stop all nodes, then restore the backup of Redis, or delete what is left under %q and start them with --shards %d",
+			key, s.prefix+":", len(s.shards))
 	}
 	if stored.text(0) != strconv.Itoa(len(s.shards)) || stored.text(2) != virtual {
 		return fmt.Sprintf("the keyspace was replaced while this node was running: hash %s now says %q shards and a %s clock, "+
 			"it was opened with %d and a %s clock; stop all nodes, restore the backup of Redis or decide for one --shards, and start them again",
 			key, stored.text(0), clockName(stored.text(2)), len(s.shards), clockName(virtual))
+	}
+	if s.replaced(stored.text(3)) {
+		return fmt.Sprintf("the keyspace was replaced while this node was running: hash %s has another id; "+
+			"stop all nodes, restore the backup of Redis or keep what is there, and start them again", key)
 	}
 	if schema, err := strconv.Atoi(stored.text(1)); err != nil || schema > SchemaVersion {
 		return laterSchema(stored.text(1)).Error()

@@ -20,8 +20,8 @@ var (
 	// ErrSchema: a later version has raised the schema of the keyspace, so that this
 	// one must not write any more. It is an ErrKeyspace.
 	ErrSchema = fmt.Errorf("%w: its schema is a later one", ErrKeyspace)
-	// ErrKeyspaceGone: the keyspace that was opened is not there any more. It is an
-	// ErrKeyspace.
+	// ErrKeyspaceGone: the keyspace that was opened is not there any more, or another one
+	// has taken its place. It is an ErrKeyspace.
 	ErrKeyspaceGone = fmt.Errorf("%w: it is gone", ErrKeyspace)
 	// ErrUnsafe: the server is set up so that it would lose jobs.
 	ErrUnsafe = errors.New("redis is not safe to use")

@@ -22,7 +22,7 @@ func TestChangesNeedAKeyspace(t *testing.T) {
 		return served, st.Code()
 	}
 	for method := range changes {
-		if served, code := call(method); served || code != codes.Unavailable {
+		if served, code := call(method); served || code != codes.FailedPrecondition {
 			t.Errorf("%s is served: %t, %s", method, served, code)
 		}
 	}
