@@ -54,6 +54,17 @@ func (it *item) became(s job.State) {
 	it.Known = &job.Record{Definition: it.Known.Definition, State: s, IndexMS: it.Known.IndexMS}
 }
 
+// mostUnits is how many units the run of the group needs that needs most.
+func (g *group) mostUnits() (most int) {
+	for _, it := range g.items {
+		most = max(most, len(it.Known.Definition.Locks))
+	}
+	if g.limits.MaxConcurrency > 0 {
+		most++
+	}
+	return most
+}
+
 func leasesOf(items []*item) []job.Leased {
 	leases := make([]job.Leased, len(items))
 	for i, it := range items {

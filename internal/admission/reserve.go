@@ -123,7 +123,7 @@ func (a *Admission) admit(slots Reservation, items []*item, queue job.QueueKey, 
 // pass takes a group through the gates and delivers what has passed.
 func (a *Admission) pass(g *group) {
 	g.since = time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), a.o.budget())
+	ctx, cancel := context.WithTimeout(context.Background(), a.o.budget(g.mostUnits()))
 	defer cancel()
 	for _, gate := range []func(context.Context, *group){
 		a.clocks, a.open, a.arrivals, a.pace, a.units, a.targets, a.begin,
