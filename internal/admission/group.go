@@ -18,6 +18,8 @@ type group struct {
 	since  time.Time
 	items  []*item
 	broken []*item
+	// circuits of the runs' targets, if they were read ahead.
+	circuits *circuits
 }
 
 // item is one leased run.
