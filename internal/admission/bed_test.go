@@ -57,7 +57,7 @@ func newBed(t *testing.T, limits *fakeLimits) *bed {
 	b := &bed{t: t, limits: limits, store: &fakeStore{records: map[string]*job.Record{}, refuse: map[string]error{}}}
 	b.slots = &fakeSlots{ledger: b.store}
 	a, err := New(Options{
-		Store: b.store, Limits: limits, Ledger: b.store, Slots: b.slots, Canceller: b.slots, LeaseTTL: ttl,
+		Store: b.store, Limits: limits, Ledger: b.store, Slots: b.slots, Canceller: b.slots, LeaseTTL: ttl, Latency: limits.latency,
 		OnRoom: func(namespace, queue string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

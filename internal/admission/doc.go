@@ -43,5 +43,6 @@
 //     in a queue's concurrency is only told, as a run more than allowed is better
 //     than a run broken off.
 //  7. The gates take at most a fifth of the lease's life, and at most 3 s, so that
-//     what is delivered can be trusted for long enough.
+//     what is delivered can be trusted for long enough. Where Redis answers late they take as
+//     long as eight answers and one for each unit, and at most a third of the lease's life.
 package admission

@@ -28,6 +28,7 @@ type fakeLimits struct {
 	calls    map[string]int
 	down     map[string]bool // calls that fail
 	hang     map[string]bool // calls that never answer
+	late     time.Duration   // of each answer
 	// before runs before a swap has its effect, counted after rooms have been.
 	before, counted func()
 }
@@ -49,6 +50,12 @@ func newFakeLimits() *fakeLimits {
 // enter begins a call. The caller unlocks, whatever comes back.
 func (f *fakeLimits) enter(ctx context.Context, name string) error {
 	f.mu.Lock()
+	late := f.late
+	f.mu.Unlock()
+	if late > 0 {
+		time.Sleep(late)
+	}
+	f.mu.Lock()
 	f.calls[name]++
 	if f.hang[name] {
 		f.mu.Unlock()
@@ -66,6 +73,13 @@ func (f *fakeLimits) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
+}
+
+// latency is how late answers are now.
+func (f *fakeLimits) latency() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.late
 }
 
 func (f *fakeLimits) count(call string) int {

@@ -18,6 +18,8 @@ type group struct {
 	since  time.Time
 	items  []*item
 	broken []*item
+	// circuits of the runs' targets, if they were read ahead.
+	circuits *circuits
 }
 
 // item is one leased run.
@@ -52,6 +54,17 @@ func newItem(l job.Leased, gates job.Gates) *item {
 // became takes over what is stored of the run by now. Others may know what was before.
 func (it *item) became(s job.State) {
 	it.Known = &job.Record{Definition: it.Known.Definition, State: s, IndexMS: it.Known.IndexMS}
+}
+
+// mostUnits is how many units the run of the group needs that needs most.
+func (g *group) mostUnits() (most int) {
+	for _, it := range g.items {
+		most = max(most, len(it.Known.Definition.Locks))
+	}
+	if g.limits.MaxConcurrency > 0 {
+		most++
+	}
+	return most
 }
 
 func leasesOf(items []*item) []job.Leased {

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -123,8 +124,7 @@ func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGr
 	}
 	asked, rooms := slices.Clone(grants), a.mu.rooms
 	a.mu.Unlock()
-	a.takeRoom(ctx, asks, grants)
-	a.takeRates(ctx, asks, grants)
+	a.takeAll(ctx, asks, grants)
 	now = time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,13 +157,33 @@ func (a *Admission) rest(q job.QueueKey, g *job.QueueGrant, now time.Time) {
 	a.mu.rests[q] = restingQueue{now.Add(g.Again), g.Limit, failures}
 }
 
+// takeAll cuts grants to what limits allow. Starts of a rate are taken for as many as there is
+// room for. If no queue has both limits, neither kind waits for the answer about the other.
+func (a *Admission) takeAll(ctx context.Context, asks []job.QueueAsk, grants []job.QueueGrant) {
+	limits := make([]job.QueueSettings, len(asks)) // as they are now: they may change meanwhile
+	both := false
+	for i, ask := range asks {
+		limits[i] = a.queue(ask.Queue)
+		both = both || limits[i].MaxConcurrency > 0 && limits[i].Rate > 0
+	}
+	if both {
+		a.takeRoom(ctx, asks, limits, grants)
+		a.takeRates(ctx, asks, limits, grants)
+		return
+	}
+	var rates sync.WaitGroup
+	rates.Go(func() { a.takeRates(ctx, asks, limits, grants) })
+	a.takeRoom(ctx, asks, limits, grants)
+	rates.Wait()
+}
+
 // takeRoom cuts grants to what is free under concurrency limits.
-func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, grants []job.QueueGrant) {
+func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, limits []job.QueueSettings, grants []job.QueueGrant) {
 	var rooms []job.UnitAsk
 	var places []int
 	for i, ask := range asks {
-		if limits := a.queue(ask.Queue); grants[i].N > 0 && limits.MaxConcurrency > 0 {
-			rooms = append(rooms, job.UnitAsk{Name: job.QueueLimitName(ask.Queue), Limit: limits.MaxConcurrency})
+		if n := limits[i].MaxConcurrency; n > 0 && grants[i].N > 0 {
+			rooms = append(rooms, job.UnitAsk{Name: job.QueueLimitName(ask.Queue), Limit: n})
 			places = append(places, i)
 		}
 	}
@@ -189,12 +209,12 @@ func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, grants []
 }
 
 // takeRates takes starts of rates for what is granted so far.
-func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, grants []job.QueueGrant) {
+func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, limits []job.QueueSettings, grants []job.QueueGrant) {
 	var rates []job.RateAsk
 	var places []int
 	for i, ask := range asks {
-		if limits := a.queue(ask.Queue); grants[i].N > 0 && limits.Rate > 0 {
-			rates = append(rates, rateAsk(ask.Queue, limits, grants[i].N))
+		if limits[i].Rate > 0 && grants[i].N > 0 {
+			rates = append(rates, rateAsk(ask.Queue, limits[i], grants[i].N))
 			places = append(places, i)
 		}
 	}
@@ -206,11 +226,11 @@ func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, grants [
 		switch {
 		case taken.Err != nil:
 			a.failed("rates of queues", taken.Err)
-			a.arrived(asks[places[i]].Queue, a.queue(asks[places[i]].Queue), g.N)
+			a.arrived(asks[places[i]].Queue, limits[places[i]], g.N)
 			*g = job.QueueGrant{} // see rest
 		case taken.N < g.N:
 			a.worked()
-			a.arrived(asks[places[i]].Queue, a.queue(asks[places[i]].Queue), g.N-taken.N)
+			a.arrived(asks[places[i]].Queue, limits[places[i]], g.N-taken.N)
 			next := time.Duration(taken.AtMS-taken.NowMS) * time.Millisecond
 			*g = job.QueueGrant{N: taken.N, Again: max(restLeast, min(next, restMost)), Limit: job.LimitRate}
 		}

@@ -99,6 +99,9 @@ type Options struct {
 	OnRoom func(namespace, queue string)
 	// OnPaused hears that a queue is paused, or goes on. It must not block. May be nil.
 	OnPaused func(q job.QueueKey, paused bool)
+	// Latency is how long Redis takes to answer this node now, 0 if unknown. It must not
+	// block. Nil: unknown.
+	Latency func() time.Duration
 	// LeaseTTL is the life of a lease, and of a unit, without renewal. Default
 	// 30 s, at least 1 s.
 	LeaseTTL time.Duration
@@ -125,6 +128,9 @@ func (o *Options) setDefaults() error {
 	if o.Refresh <= 0 {
 		o.Refresh = time.Second
 	}
+	if o.Latency == nil {
+		o.Latency = func() time.Duration { return 0 }
+	}
 	if o.OnPaused == nil {
 		o.OnPaused = func(job.QueueKey, bool) {}
 	}
@@ -139,8 +145,19 @@ func (o *Options) setDefaults() error {
 
 // Derived durations.
 
-// budget is how long a batch may be at its gates.
-func (o *Options) budget() time.Duration { return min(o.LeaseTTL/5, 3*time.Second) }
+// gateAnswers bounds how many answers of Redis a batch waits for in sequence, beside one for
+// each unit of the run that needs most: parent, pace, target (read and set), start (read and
+// stored), and two more for those that the ledger gives to others first.
+const gateAnswers = 8
+
+// budget is how long a batch may be at its gates whose runs need so many units at most. Where
+// Redis answers late it is the time of all answers. Units are taken within it, and prolonged by
+// keepEvery and a call after it: all of that is less than their life. How long a lease still
+// has is looked at once more when it is delivered.
+func (o *Options) budget(units int) time.Duration {
+	answers := time.Duration(gateAnswers+units) * o.Latency()
+	return min(o.LeaseTTL/3, max(min(o.LeaseTTL/5, 3*time.Second), answers))
+}
 
 func (o *Options) keepEvery() time.Duration { return o.LeaseTTL / 3 }
 

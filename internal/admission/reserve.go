@@ -123,10 +123,10 @@ func (a *Admission) admit(slots Reservation, items []*item, queue job.QueueKey, 
 // pass takes a group through the gates and delivers what has passed.
 func (a *Admission) pass(g *group) {
 	g.since = time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), a.o.budget())
+	ctx, cancel := context.WithTimeout(context.Background(), a.o.budget(g.mostUnits()))
 	defer cancel()
 	for _, gate := range []func(context.Context, *group){
-		a.clocks, a.open, a.arrivals, a.pace, a.units, a.targets, a.begin,
+		a.clocks, a.open, a.arrivals, a.pace, a.readTargets, a.units, a.targets, a.begin,
 	} {
 		if len(g.items) > 0 {
 			gate(ctx, g)
@@ -138,6 +138,9 @@ func (a *Admission) pass(g *group) {
 	a.metrics.admitted.Add(float64(len(g.items)))
 	for range g.items {
 		a.metrics.latency.Observe(time.Since(g.since).Seconds())
+	}
+	if g.circuits != nil {
+		<-g.circuits.done // a call that is given up costs its connection
 	}
 	if len(g.broken) > 0 {
 		rest := time.NewTimer(a.o.errorRest())

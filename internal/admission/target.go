@@ -38,8 +38,8 @@ func (a *Admission) closedLately(name string, life time.Duration) bool {
 	return known && time.Since(r.at) < life
 }
 
-// saw remembers a sight of a circuit.
-func (a *Admission) saw(name, text string) {
+// saw remembers a sight of a circuit, as it was then.
+func (a *Admission) saw(name, text string, then time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -49,7 +49,7 @@ func (a *Admission) saw(name, text string) {
 		if len(a.mu.readings) >= maxReadings {
 			clear(a.mu.readings)
 		}
-		a.mu.readings[name] = reading{time.Now()}
+		a.mu.readings[name] = reading{then}
 	}
 }
 
@@ -90,6 +90,12 @@ func (a *Admission) change(ctx context.Context, changes []change) {
 		names[i] = c.name
 	}
 	replies := a.o.Limits.ReadCells(ctx, names)
+	a.changeFrom(ctx, changes, replies, time.Now())
+}
+
+// changeFrom makes changes of circuits that were read then. A circuit that is not as it was read
+// is not set, but decided on anew.
+func (a *Admission) changeFrom(ctx context.Context, changes []change, replies []job.CellReply, then time.Time) {
 	for range swapTries {
 		var swaps []job.CellSwap
 		var open []change
@@ -104,7 +110,7 @@ func (a *Admission) change(ctx context.Context, changes []change) {
 			after := stretched(before, c.next(before, r.NowMS), r)
 			text := after.Encode()
 			if text == r.Text {
-				a.saw(c.name, text)
+				a.saw(c.name, text, then)
 				c.done(before, after, r.NowMS, nil)
 				continue
 			}
@@ -115,10 +121,11 @@ func (a *Admission) change(ctx context.Context, changes []change) {
 			return
 		}
 		answers := a.o.Limits.SwapCells(ctx, swaps)
+		then = time.Now()
 		changes, replies = nil, nil
 		for i, c := range open {
 			if answers[i].Err == nil && answers[i].Swapped {
-				a.saw(c.name, swaps[i].New)
+				a.saw(c.name, swaps[i].New, then)
 				c.done(befores[i], afters[i], answers[i].NowMS, nil)
 				continue
 			}
@@ -128,6 +135,60 @@ func (a *Admission) change(ctx context.Context, changes []change) {
 	for _, c := range changes {
 		c.done(backoff.Circuit{}, backoff.Circuit{}, 0, errContended)
 	}
+}
+
+// lateAnswers is from which latency on the circuits of targets are read while units are asked for.
+// Below it the time is not worth the reads for runs that are denied a unit.
+const lateAnswers = 20 * time.Millisecond
+
+// circuits are those of a group's targets, read ahead of their gate. done is closed
+// when they have been.
+type circuits struct {
+	replies map[string]job.CellReply
+	then    time.Time
+	done    chan struct{}
+}
+
+// readTargets begins to read the circuits of targets where Redis answers late. Who waits for
+// units decides on what they were before: one that opens meanwhile is found open by the next run.
+func (a *Admission) readTargets(ctx context.Context, g *group) {
+	if a.o.Latency() < lateAnswers || g.mostUnits() == 0 {
+		return
+	}
+	replies := make(map[string]job.CellReply)
+	var names []string
+	for _, it := range g.items {
+		if _, known := replies[it.target]; !known && it.target != "" {
+			replies[it.target] = job.CellReply{}
+			names = append(names, it.target)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	c := &circuits{replies: replies, done: make(chan struct{})}
+	g.circuits = c
+	go func() { // the group waits for it
+		defer close(c.done)
+		for i, r := range a.o.Limits.ReadCells(ctx, names) {
+			replies[names[i]] = r
+		}
+		c.then = time.Now()
+	}()
+}
+
+// changeTargets makes changes of circuits, from what was read ahead if they were.
+func (a *Admission) changeTargets(ctx context.Context, g *group, changes []change) {
+	if g.circuits == nil {
+		a.change(ctx, changes)
+		return
+	}
+	<-g.circuits.done
+	replies := make([]job.CellReply, len(changes))
+	for i, c := range changes {
+		replies[i] = g.circuits.replies[c.name]
+	}
+	a.changeFrom(ctx, changes, replies, g.circuits.then)
 }
 
 // targets asks the circuits of the runs' targets. Runs of the same target are
@@ -159,7 +220,7 @@ func (a *Admission) targets(ctx context.Context, g *group) {
 			answers[name] = answered{after, nowMS, err}
 		}
 	}
-	a.change(ctx, changes)
+	a.changeTargets(ctx, g, changes)
 	g.filter(func(it *item) bool {
 		answer, asked := answers[it.target]
 		if !asked {

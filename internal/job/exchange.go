@@ -323,8 +323,12 @@ type Permit struct {
 	ValidFor  time.Duration
 }
 
-// PermitValidity is how long a permit stands from its arrival.
-const PermitValidity = 250 * time.Millisecond
+// PermitValidity is how long a permit stands from its arrival, and MostPermitValidity how long
+// one does of a node that Redis answers late.
+const (
+	PermitValidity     = 250 * time.Millisecond
+	MostPermitValidity = time.Second
+)
 
 // PermitResult tells the holder what became of a permit. DueMS is the lane's
 // first due time after it.

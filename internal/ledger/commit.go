@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -26,33 +27,65 @@ type committer struct {
 	seen   map[string]struct{} // jobs
 }
 
-// commit takes a batch through rounds of read, decide and apply until each of
-// its changes is answered.
-func (l *committer) commit(shard int, batch []*entry) {
-	ctx, cancel := context.WithTimeout(context.Background(), l.o.Timeout)
-	defer cancel()
-	l.metrics.batch.Observe(float64(len(batch)))
-	for len(batch) > 0 {
-		round, rest := l.firstOfEachJob(batch)
-		again := l.round(ctx, shard, round)
-		tell(round)
-		batch = append(again, rest...)
+// commit takes a batch through a round of read, decide and apply. It returns the changes that
+// need another one. They go first in the shard's next batch: what has come meanwhile does not wait
+// for all of their rounds, which take long where the store answers late.
+func (l *committer) commit(shard int, batch []*entry) (left []*entry) {
+	for _, e := range batch {
+		if e.until.IsZero() {
+			e.until = time.Now().Add(l.o.Timeout)
+		}
 	}
+	l.metrics.batch.Observe(float64(len(batch)))
+	round, rest := l.firstOfEachJob(batch)
+	ctx, cancel := context.WithDeadline(context.Background(), lastUntil(round))
+	defer cancel()
+	again := l.round(ctx, shard, round)
+	tell(round)
+	return giveUp(append(again, rest...))
+}
+
+// lastUntil is until when a round is tried: as long as one of its changes may be.
+func lastUntil(round []*entry) (last time.Time) {
+	for _, e := range round {
+		if e.until.After(last) {
+			last = e.until
+		}
+	}
+	return last
+}
+
+// giveUp answers the changes whose time is over, and returns the others.
+func giveUp(left []*entry) []*entry {
+	var over []*entry
+	now := time.Now()
+	left = slices.DeleteFunc(left, func(e *entry) bool {
+		late := !now.Before(e.until)
+		if late {
+			over = append(over, e)
+		}
+		return late
+	})
+	fail(over, job.ErrUnavailable)
+	tell(over)
+	return left
 }
 
 // firstOfEachJob splits off what has to wait for an earlier change of the same
 // job: its record, and those of its runs, which may change it too. A change that
-// keeps conflicting makes a round of its own.
+// keeps conflicting makes a round of its own, before others: new ones would keep it waiting.
 func (l *committer) firstOfEachJob(batch []*entry) (round, rest []*entry) {
-	if batch[0].tries >= triesInBatch {
-		return batch[:1:1], batch[1:]
+	for i, e := range batch {
+		if e.tries >= triesInBatch {
+			return []*entry{e}, slices.Concat(batch[:i], batch[i+1:])
+		}
 	}
 	clear(l.seen)
 	round = make([]*entry, 0, len(batch))
 	for _, e := range batch {
 		known := len(l.seen)
 		l.seen[e.job] = struct{}{}
-		if again := len(l.seen) == known; again || (e.tries >= triesInBatch && len(round) > 0) {
+		if len(l.seen) == known {
 			rest = append(rest, e)
 			continue
 		}

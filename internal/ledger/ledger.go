@@ -57,7 +57,7 @@ type Options struct {
 	Committers int
 	// MaxBatch bounds the changes of one batch. Default 200.
 	MaxBatch int
-	// Timeout bounds one batch, retries of the store included. Default 5 s.
+	// Timeout bounds the rounds of a change from its first one on, retries of the store included. Default 5 s.
 	Timeout    time.Duration
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -96,6 +96,7 @@ type entry struct {
 	group  *group // takes the answer if nobody else does
 	nth    int    // in the group's submission
 	tries  int
+	until  time.Time // it is given up then; zero: it has had no round
 	// fresh: Known was read in this commit.
 	fresh bool
 	// paired: it is decided on the record and its parent, which is always read.
@@ -224,8 +225,7 @@ func (l *Ledger) commitLoop() {
 			l.wg.Go(l.commitLoop)
 			close(replaced)
 		})
-		c.commit(shard, batch)
-		l.release(shard)
+		l.release(shard, c.commit(shard, batch))
 		if !standIn.Stop() {
 			<-replaced
 			return
@@ -262,11 +262,15 @@ func (l *Ledger) idle() bool {
 	return true
 }
 
-func (l *Ledger) release(shard int) {
+// release ends a shard's batch, of which some changes are left.
+func (l *Ledger) release(shard int, left []*entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := &l.mu.queues[shard]
 	q.busy = false
+	if len(left) > 0 {
+		q.pending = append(left, q.pending...)
+	}
 	switch {
 	case len(q.pending) > 0:
 		l.mu.ready = append(l.mu.ready, shard)

@@ -293,6 +293,52 @@ func TestWhatArrivesDuringABatchMakesTheNext(t *testing.T) {
 	})
 }
 
+// A change waits for one round of those before it, not for all: many of one job have a round each.
+func TestAChangeWaitsForOneRoundOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store, _ := setup(t, Options{}, "a", "b")
+		store.delay = 600 * time.Millisecond
+		var all sync.WaitGroup
+		for i := range 5 {
+			all.Add(1)
+			l.Submit(job.Change{Record: "ns/a", Event: job.RunNow{RequestID: fmt.Sprint(i)}}, func(job.ChangeResult) { all.Done() })
+		}
+		time.Sleep(store.delay * 3 / 2) // the first is stored, the others have a batch
+		began := time.Now()
+		if r := l.Do(t.Context(), job.Change{Record: "ns/b", Event: job.Pause{}})[0]; r.Err != nil {
+			t.Error(r.Err)
+		}
+		if took := time.Since(began); took > 2*store.delay {
+			t.Errorf("it took %v, an answer takes %v", took, store.delay)
+		}
+		all.Wait()
+	})
+}
+
+// What is left of a batch is given up when its time is over, also if others go on.
+func TestRoundsOfAChangeEndWithItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store, _ := setup(t, Options{Timeout: time.Second}, "a")
+		store.delay = 600 * time.Millisecond
+		changes := make([]job.Change, 9)
+		for i := range changes {
+			changes[i] = job.Change{Record: "ns/a", Event: job.RunNow{RequestID: fmt.Sprint(i)}}
+		}
+		began, stored := time.Now(), 0
+		for _, r := range l.Do(t.Context(), changes...) {
+			switch {
+			case r.Err == nil:
+				stored++
+			case !errors.Is(r.Err, job.ErrUnavailable):
+				t.Error(r.Err)
+			}
+		}
+		if took := time.Since(began); stored == 0 || stored > 4 || took > 4*time.Second {
+			t.Errorf("%d are stored, the last answer came after %v", stored, took)
+		}
+	})
+}
+
 func TestStopCommitsWhatWaitsAndRefusesMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store, _ := setup(t, Options{}, "a", "b")

@@ -43,7 +43,7 @@ func newGauges(n *Node) *gauges {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fermata_redis_latency_seconds",
 		Help: "Time that Redis takes to answer this node's calls on locks and records, the median over a third of --lock-ttl; 0 where there were none.",
-	}, func() float64 { return n.latency.value(time.Now()).Seconds() })
+	}, func() float64 { return n.redisLatency().Seconds() })
 	return &gauges{
 		aside: f.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_node_aside", Help: "1 while this node leaves its shards to others, because Redis does not answer it or answers it much later than them; else 0.",

@@ -35,6 +35,9 @@ func (n *Node) held(shard int) (string, bool) {
 	return grip.Value, ok
 }
 
+// redisLatency is how long Redis takes to answer this node now.
+func (n *Node) redisLatency() time.Duration { return n.latency.value(time.Now()) }
+
 // slots adapts the dispatcher to what the admission asks for.
 type slots struct{ *dispatch.Dispatcher }
 

@@ -228,14 +228,14 @@ func (n *Node) build(ctx context.Context) (err error) {
 	}
 	n.scheduler, err = scheduler.New(scheduler.Options{
 		Node: c.Name, Store: n.store, Ledger: n.ledger, Slots: gates{n}, Limits: gates{n}, Peers: n.peers,
-		Held: n.held, OnLost: func(e job.Ending) { n.admission.Ended(e) }, LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Cadence: n.cadence, Logger: c.Logger, Registerer: c.Registerer,
+		Held: n.held, Latency: n.redisLatency, OnLost: func(e job.Ending) { n.admission.Ended(e) }, LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Cadence: n.cadence, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {
 		return err
 	}
 	admitted := admission.Options{
 		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: slots{n.dispatcher}, Canceller: n,
-		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL, Cadence: n.cadence, Logger: c.Logger, Registerer: c.Registerer,
+		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL, Latency: n.redisLatency, Cadence: n.cadence, Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if n.keys != nil {
 		admitted.Opener = n.keys

@@ -67,15 +67,13 @@ func permitToPB(p job.Permit) *fermatav1.LinkResponse {
 	}}}
 }
 
-// maxPermitLife bounds what a peer may claim: past it the holder has given the
-// jobs to somebody else long ago.
-const maxPermitLife = 4 * job.PermitValidity
-
 func permitFromPB(p *fermatav1.Permit) (job.Permit, bool) {
 	lane, ok := job.ParseLane(p.GetLane())
 	permit := job.Permit{
 		ID: p.GetPermitId(), Shard: int(p.GetShard()), Lane: lane, N: int(p.GetCount()),
-		LockValue: p.GetLockValue(), ValidFor: min(p.GetValidFor().AsDuration(), maxPermitLife),
+		LockValue: p.GetLockValue(),
+		// Past that the holder has given the jobs to somebody else long ago.
+		ValidFor: min(p.GetValidFor().AsDuration(), job.MostPermitValidity),
 	}
 	return permit, ok && permit.Shard >= 0 && permit.N > 0 && permit.LockValue != "" && permit.ValidFor > 0
 }

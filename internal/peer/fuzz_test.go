@@ -32,7 +32,7 @@ func (c checking) OnNudge(shard int, h job.LaneHead) {
 	c.bad(shard >= 0 && ok, "nudge %d %+v", shard, h)
 }
 func (c checking) OnPermit(_ string, p job.Permit) {
-	c.bad(p.Shard >= 0 && p.N > 0 && p.LockValue != "" && p.ValidFor > 0 && p.ValidFor <= maxPermitLife, "permit %+v", p)
+	c.bad(p.Shard >= 0 && p.N > 0 && p.LockValue != "" && p.ValidFor > 0 && p.ValidFor <= job.MostPermitValidity, "permit %+v", p)
 }
 func (c checking) OnPermitResult(_ string, r job.PermitResult) { c.bad(r.Leased >= 0, "result %+v", r) }
 func (c checking) OnHandOver(shards []int) {

@@ -227,7 +227,7 @@ func TestANodeThatComesBack(t *testing.T) {
 	if !again.peer.SendPermit("a", job.Permit{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: time.Hour}) {
 		t.Error("no link to a")
 	}
-	a.wait(fmt.Sprintf("permit b %+v", job.Permit{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: maxPermitLife}))
+	a.wait(fmt.Sprintf("permit b %+v", job.Permit{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: job.MostPermitValidity}))
 }
 
 func TestTheViewDecidesWhoIsLinked(t *testing.T) {

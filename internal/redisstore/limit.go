@@ -50,12 +50,19 @@ func loadLimits(l *loader) limitScripts {
 		s.mutates = mutates
 		return s
 	}
+	// Runs ask for units and circuits one batch each. Where answers are late a connection for each
+	// would be more than there are. Nobody waits for rates and rooms for longer than a moment.
+	joining := func(name string, mutates bool) *script {
+		s := load(name, mutates)
+		s.joins = true
+		return s
+	}
 	s := limitScripts{
-		units:  load("limit_units", true),
+		units:  joining("limit_units", true),
 		count:  load("limit_units", false),
 		rate:   load("limit_rate", false),
-		swap:   load("limit_cells", true),
-		read:   load("limit_cells", false),
+		swap:   joining("limit_cells", true),
+		read:   joining("limit_cells", false),
 		queues: load("limit_queues", true),
 		jobs:   load("limit_jobs", false),
 		census: l.load("census", "no-writes"),
@@ -107,6 +114,7 @@ func (s *Store) limits(ctx context.Context, sc *script, items []limitItem, suffi
 		c := byShard[shard]
 		if size := max(item.size, 1); c == nil || c.size+size > limitItems {
 			c = &limitCall{op: call(sc, shard, []string{s.shards[shard].meta}, nil)}
+			c.op.joins = sc.joins
 			byShard[shard], calls = c, append(calls, c)
 		}
 		for _, suffix := range suffixes {

@@ -25,6 +25,8 @@ type script struct {
 	// sharded: it works on a shard, takes the common arguments and answers
 	// with code and clock.
 	sharded bool
+	// joins: its calls may share a pipeline with those of other callers.
+	joins bool
 }
 
 // scripts are all scripts of the store.

@@ -6,7 +6,7 @@
 // lock's value in the same atomic step, so everything here may be late or wrong
 // without harm. Free slots come from the node's own workers first (Slots). Where
 // those have none, a peer that stated demand gets a permit: lane, count and lock
-// value, valid for 250 ms. It then leases for its own workers, itself.
+// value, valid for 250 ms, up to a second where Redis answers late. It then leases for its own workers, itself.
 //
 //	lane due ----> slots free here? --yes--> lease, deliver
 //	                    | no

@@ -15,8 +15,18 @@ import (
 // somebody says that there is room.
 const minRest = 50 * time.Millisecond
 
-// limitTimeout bounds the wait for grants. Lanes without limits share the call.
-const limitTimeout = 250 * time.Millisecond
+// The wait for grants is bounded. Lanes without limits share the call, so that the bound is low, but
+// where Redis answers late it has to have time for three answers: else nothing of a queue with limits
+// would start. It leaves half of leaseTimeout to the leasing call.
+const (
+	limitTimeoutLeast = 250 * time.Millisecond
+	limitTimeoutMost  = leaseTimeout / 2
+)
+
+// limitTimeout is how long grants are waited for now.
+func (s *Scheduler) limitTimeout() time.Duration {
+	return max(limitTimeoutLeast, min(3*s.o.Latency(), limitTimeoutMost))
+}
 
 // limit cuts the quotas of limited queues to what may start now and returns the
 // calls that are left to make. The lanes of a call that is dropped are as due as
@@ -26,7 +36,7 @@ func (s *Scheduler) limit(ctx context.Context, calls []*call) []*call {
 	if len(asks) == 0 {
 		return calls
 	}
-	asking, cancel := context.WithTimeout(ctx, limitTimeout)
+	asking, cancel := context.WithTimeout(ctx, s.limitTimeout())
 	s.mu.Lock()
 	rooms := s.rooms
 	s.mu.Unlock()

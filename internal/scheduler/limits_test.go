@@ -298,3 +298,68 @@ func TestRoomThatComesWhileItIsAskedForIsNotMissed(t *testing.T) {
 		}
 	})
 }
+
+// Where Redis answers late, what has limits starts all the same: the wait for grants grows with it.
+func TestLimitedQueueStartsWhereRedisIsLate(t *testing.T) {
+	run(t, func(b *bed) {
+		const late = 600 * time.Millisecond
+		f := b.limited(5)
+		f.trip = late
+		b.s.o.Limits = lateLimits{f}
+		b.s.o.Latency = func() time.Duration { return late }
+		b.trips(late)
+		b.slots.done("q", 100)
+		b.create(0, laneOf(1), 0, 5)
+		after(6 * late) // the first goes alone
+		b.wantServed(5)
+	})
+}
+
+// A call under a permit has as many answers of Redis as one of the node's own.
+func TestPermitOfALimitedQueueWhereRedisIsLate(t *testing.T) {
+	run(t, func(b *bed) {
+		const late = 400 * time.Millisecond
+		f := b.limited(5)
+		f.trip = late
+		b.s.o.Limits = lateLimits{f}
+		b.s.o.Latency = func() time.Duration { return late }
+		b.trips(late)
+		b.slots.done("q", 5)
+		b.lose(0)
+		for range 5 {
+			b.store.put(0, laneOf(1), time.Now().UnixMilli())
+		}
+		b.permitted(t.Context(), "h", job.Permit{
+			ID: 1, Shard: 0, Lane: laneOf(1), N: 5, LockValue: b.store.locks[0], ValidFor: b.s.permitValidity(),
+		})
+		b.wantServed(5)
+	})
+}
+
+func TestTimesGrowWithLatency(t *testing.T) {
+	for _, tt := range []struct{ latency, grants, permit time.Duration }{
+		{0, 250 * time.Millisecond, 250 * time.Millisecond},
+		{time.Millisecond, 250 * time.Millisecond, 250 * time.Millisecond},
+		{300 * time.Millisecond, 900 * time.Millisecond, 600 * time.Millisecond},
+		{2 * time.Second, leaseTimeout / 2, time.Second},
+	} {
+		s := &Scheduler{o: Options{Latency: func() time.Duration { return tt.latency }}}
+		if got := s.limitTimeout(); got != tt.grants {
+			t.Errorf("latency %v: grants are waited for %v, want %v", tt.latency, got, tt.grants)
+		}
+		if got := s.permitValidity(); got != tt.permit {
+			t.Errorf("latency %v: a permit is valid for %v, want %v", tt.latency, got, tt.permit)
+		}
+	}
+}
+
+// lateLimits grants nothing to who does not wait for the answer.
+type lateLimits struct{ *fakeLimits }
+
+func (l lateLimits) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
+	grants := l.fakeLimits.Take(ctx, asks)
+	if ctx.Err() != nil {
+		return make([]job.QueueGrant, len(asks))
+	}
+	return grants
+}

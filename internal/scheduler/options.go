@@ -99,6 +99,9 @@ type Options struct {
 	// Held returns the lock value of a shard while the lock can be trusted. It is
 	// called often and must not call the scheduler back.
 	Held func(shard int) (lockValue string, ok bool)
+	// Latency is how long Redis takes to answer this node now, 0 if unknown. It must not
+	// block, nor call the scheduler back. Nil: unknown.
+	Latency func() time.Duration
 	// OnLost hears of attempts whose leases ended without a result, once that is stored: what
 	// they held is free. It must not block; nil: nobody.
 	OnLost func(job.Ending)
@@ -130,6 +133,9 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.Sweep, 15*time.Second)
 	if o.LeaseTTL < time.Second {
 		return errors.New("scheduler: LeaseTTL must be at least 1 s")
+	}
+	if o.Latency == nil {
+		o.Latency = func() time.Duration { return 0 }
 	}
 	if o.Leasers <= 0 {
 		o.Leasers = 4

@@ -9,7 +9,13 @@ import (
 // permitLife is how long a permit is waited for: its validity, and as much again
 // for the way there and back. What was leased under one whose answer comes later,
 // or never, is found in the lane's next answer.
-const permitLife = 2 * job.PermitValidity
+func permitLife(validity time.Duration) time.Duration { return 2 * validity }
+
+// permitValidity is how long the next permit is valid. Limits of its queue are asked for
+// within that, and the lease within as much again: two answers each.
+func (s *Scheduler) permitValidity() time.Duration {
+	return max(job.PermitValidity, min(2*s.o.Latency(), job.MostPermitValidity))
+}
 
 // outstanding is a permit without answer.
 type outstanding struct {
@@ -22,8 +28,8 @@ type outstanding struct {
 	restated bool
 }
 
-// permits are the outstanding ones. All live equally long, so they run out in the
-// order in which they were made.
+// permits are the outstanding ones. They run out in the order in which they were made: one that
+// lives for less long than those before it, because Redis has become faster, as they do.
 type permits struct {
 	last  int64
 	open  map[int64]*outstanding
@@ -77,12 +83,13 @@ func (s *Scheduler) permit(l *lane, lockValue string, now time.Time, ahead bool)
 			return 0
 		}
 		s.permits.last++
+		validity := s.permitValidity()
 		out := &outstanding{
 			Permit: job.Permit{
 				ID: s.permits.last, Shard: l.shard.id, Lane: l.key, N: min(l.want, most),
-				LockValue: lockValue, ValidFor: job.PermitValidity,
+				LockValue: lockValue, ValidFor: validity,
 			},
-			node: node, lane: l, expires: now.Add(permitLife), ahead: ahead,
+			node: node, lane: l, expires: now.Add(permitLife(validity)), ahead: ahead,
 		}
 		if !s.o.Peers.SendPermit(node, out.Permit) {
 			s.peers[node].away = true

@@ -134,7 +134,7 @@ func TestPermitNobodyAnswersRunsOut(t *testing.T) {
 		b.s.PeerDemand("b", demand(9))
 		b.s.PeerDemand("c", demand(2))
 		b.create(0, laneOf(4), 0, 1)
-		after(permitLife - time.Millisecond)
+		after(permitLife(job.PermitValidity) - time.Millisecond)
 		lost := b.wantPermits(1)[0]
 		after(time.Millisecond)
 		p := b.wantPermits(2)[1]
@@ -149,7 +149,7 @@ func TestPermitNobodyAnswersRunsOut(t *testing.T) {
 		if b.permitOf(laneOf(4)) == nil {
 			t.Error("a stranger's answer ended a permit")
 		}
-		after(permitLife) // c is silent as well: the one with most slots, again
+		after(permitLife(job.PermitValidity)) // c is silent as well: the one with most slots, again
 		if p := b.wantPermits(3)[2]; p.node != "b" {
 			t.Errorf("asked %s", p.node)
 		}
@@ -240,11 +240,11 @@ func TestPeerWithoutLinkIsPassedOver(t *testing.T) {
 		b.peers.mu.Lock()
 		b.peers.down["c"] = false
 		b.peers.mu.Unlock()
-		after(permitLife) // b is silent, but c is not asked before the next rescan
+		after(permitLife(job.PermitValidity)) // b is silent, but c is not asked before the next rescan
 		if p := b.wantPermits(2)[1]; p.node != "b" {
 			t.Errorf("asked %s", p.node)
 		}
-		after(2*permitLife + 100*time.Millisecond)
+		after(2*permitLife(job.PermitValidity) + 100*time.Millisecond)
 		sent := b.peers.sent()
 		if p := sent[len(sent)-1]; p.node != "c" {
 			t.Errorf("asked %s", p.node)

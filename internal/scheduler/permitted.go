@@ -74,7 +74,7 @@ func (s *Scheduler) inDoubt(shard int) bool {
 
 // lease makes the call and delivers what comes. Without a reason to call the reply is empty.
 func (a *Accepted) lease(ctx context.Context) (request job.LeaseRequest, r job.LeaseReply) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitLife)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitLife(max(a.permit.ValidFor, job.PermitValidity)))
 	defer cancel()
 	s, p, slots, node := a.s, a.permit, a.slots, a.node
 	n, ok := s.permitLimit(ctx, node, p, a.until, slots.Count())
