@@ -14,7 +14,10 @@
 //
 //   - Time. The keyspace is virtual: scripts take the clock from their caller, and
 //     that is the bubble's, plus steps that the plan makes. The expiry of shard
-//     locks is carried over by the server type.
+//     locks is carried over by the server type. Where the plan steps Redis's clock back and
+//     puts it right, the keyspace has a real clock instead, of which nodes know how it should go:
+//     the server type replaces TIME in the scripts. Handlers and people then go by the bubble's
+//     clock, so that no lease, lock or wait may end before that says so.
 //   - Redis. Requests and answers travel for a while each. Answers get lost,
 //     requests are executed twice or long after their caller gave up, and either way
 //     may be cut. What is executed is executed by the real server, one exchange at a

@@ -37,7 +37,17 @@ const (
 	slowNetwork   kind = "slow and lossy network"
 	clockStep     kind = "step redis clock"
 	forgetScripts kind = "flush scripts"
+	clockBack     kind = "step redis clock back and put it right"
 )
+
+// allKinds are those that are drawn, and the one that setBack adds.
+func allKinds() []kind {
+	all := []kind{clockBack}
+	for _, w := range weights {
+		all = append(all, w.kind)
+	}
+	return all
+}
 
 // weights say how often each kind is drawn.
 var weights = []struct {
@@ -130,6 +140,7 @@ func newPlan(seed uint64) plan {
 	for range 2 + dice.IntN(5) {
 		p.faults = append(p.faults, p.fault(draw(), dice))
 	}
+	p.setBack(rand.New(rand.NewPCG(seed, 1)))
 	acts := []act{pauseJob, updateJob, recreateJob, createOnce, createOnce, runJob}
 	for range 6 + dice.IntN(5) {
 		p.edits = append(p.edits, edit{
@@ -140,6 +151,26 @@ func newPlan(seed uint64) plan {
 	slices.SortFunc(p.edits, func(a, b edit) int { return int(a.at - b.at) })
 	return p
 }
+
+// setBack lets one plan in six step Redis's clock back and put it right, in half of these with no
+// other fault. It does so once: a clock that is stepped in other ways as well may end leases early. It
+// is put right while TIME is behind the clock of the shards still; later it would be set forward.
+func (p *plan) setBack(dice *rand.Rand) {
+	if dice.IntN(6) != 0 {
+		return
+	}
+	alone := dice.IntN(2) == 0
+	p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return alone || f.kind == clockStep })
+	f := fault{kind: clockBack, step: -between(dice, longestBack/2+time.Second, longestBack), last: between(dice, longestBack/2, longestBack)}
+	f.at = troubleAt + between(dice, 0, calmAt-troubleAt-f.last)
+	p.faults = append(p.faults, f)
+}
+
+// longestBack is for how long Redis's clock is behind at most, and how far.
+const longestBack = 13 * time.Second
+
+// steady tells whether Redis's clock is right but for a time in which it is behind.
+func (p *plan) steady() bool { return slices.Contains(p.kinds(), clockBack) }
 
 func (p *plan) fault(k kind, dice *rand.Rand) fault {
 	f := fault{kind: k, last: between(dice, 200*time.Millisecond, 7*time.Second)}

@@ -69,7 +69,7 @@ func (p *nodeProcess) start(ctx context.Context, h *simnet.Host) (*node.Node, er
 		Redis: redisstore.ClientOptions{
 			URL: "redis://" + redisIP + ":6379", Dialer: p.world.dialRedis(h), PoolSize: redisPool, ReadTimeout: redisTimeout,
 		},
-		Keyspace: p.world.keyspace, Shards: shards, AllowUnsafe: true, Virtual: true, Now: p.world.redisNow,
+		Keyspace: p.world.keyspace, Shards: shards, AllowUnsafe: true, Virtual: !p.world.steady, Now: p.world.redisNow,
 		LockTTL: lockTTL, LeaseTTL: leaseTTL, SessionTTL: sessionTTL, Limits: limits, Logger: p.world.story.logger(p.name),
 	})
 	if err == nil {

@@ -32,7 +32,7 @@ type result struct {
 func run(seed uint64, redis *server) result {
 	alarm.UseRuntime()
 	p := newPlan(seed)
-	w := newWorld(seed, redis)
+	w := newWorld(seed, redis, p.steady())
 	r := result{seed: seed, plan: p, story: w.story}
 	machines := w.machines(p)
 	people, err := newPeople(w, w.addresses(p.nodes, machines))
@@ -162,9 +162,11 @@ func (w *world) audit() ([]job.Finding, error) {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	store, err := redisstore.Open(ctx, redisstore.Options{
-		Client: client, Prefix: w.keyspace, Shards: shards, AllowUnsafe: true, Virtual: w.redisNow, Logger: w.story.logger("audit"),
-	})
+	o := redisstore.Options{Client: client, Prefix: w.keyspace, Shards: shards, AllowUnsafe: true, Logger: w.story.logger("audit")}
+	if !w.steady {
+		o.Virtual = w.redisNow
+	}
+	store, err := redisstore.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/redistest"
 )
 
 // server is the real Redis behind the simulated connections. All of them share one
@@ -22,6 +24,9 @@ import (
 // server's doing, and is carried over as well: before a command that names a lock,
 // the lock gets the rest of its life by the bubble's clock, and afterwards it is
 // taken off the real one.
+//
+// With a stored clock the keyspace is no virtual one: its scripts read the time of their arrival
+// where they would ask for TIME, so that its nodes expect of the clock what they expect of a real one.
 type server struct {
 	mu    sync.Mutex
 	conn  net.Conn
@@ -29,7 +34,11 @@ type server struct {
 	now   func() int64         // Redis's clock in the bubble, Unix ms
 	locks map[string]time.Time // end of life, by key
 	calls int                  // commands executed
+	clock *redistest.ScriptClock
 }
+
+// storedClock is the key of the stored clock.
+const storedClock = "sim:{clock}"
 
 // dialServer is called outside of the bubble.
 func dialServer(addr string) (*server, error) {
@@ -63,8 +72,16 @@ func (s *server) execute(list [][][]byte) ([]byte, error) {
 		}
 		prepared++
 	}
+	if s.clock != nil {
+		writeCommand(request, words("SET", storedClock, strconv.FormatInt(s.now(), 10))...)
+		prepared++
+	}
 	for _, args := range list {
-		s.setClock(args)
+		if s.clock != nil {
+			args = s.clock.Rewrite(args)
+		} else {
+			s.setClock(args)
+		}
 		writeCommand(request, args...)
 	}
 	for _, key := range locks {

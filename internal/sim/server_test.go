@@ -3,6 +3,7 @@ package sim
 import (
 	"bufio"
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -128,14 +129,17 @@ func TestPlans(t *testing.T) {
 			if f.at < troubleAt || f.at+f.last > calmAt {
 				t.Errorf("seed %d: %v is not between %v and %v", seed, f, troubleAt, calmAt)
 			}
+			if f.kind == clockBack && (2*f.step.Abs() <= f.last || slices.Contains(p.kinds(), clockStep)) {
+				t.Errorf("seed %d: after %v the clock is not just put right", seed, f)
+			}
 			if f.who == f.other && f.who != "" {
 				t.Errorf("seed %d: %v cuts a machine from itself", seed, f)
 			}
 		}
 	}
-	for _, w := range weights {
-		if seen[w.kind] == 0 {
-			t.Errorf("no plan has a %s", w.kind)
+	for _, k := range allKinds() {
+		if seen[k] == 0 {
+			t.Errorf("no plan has a %s", k)
 		}
 	}
 }
@@ -144,7 +148,7 @@ func TestPlans(t *testing.T) {
 // clock does.
 func TestTheClockOfTheShards(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *server) {
-		w := newWorld(1, s)
+		w := newWorld(1, s, false)
 		last := w.nowNS()
 		for _, step := range []time.Duration{0, 3 * time.Second, -2 * time.Second, 0, -2 * time.Second, time.Second} {
 			w.step(step)

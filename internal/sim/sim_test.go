@@ -176,9 +176,9 @@ func (y *tally) power(t *testing.T) {
 			t.Errorf("%s: %d times, want at least %d", what, y.hits[what], least)
 		}
 	}
-	for _, w := range weights {
-		if y.hits[string(w.kind)] == 0 && y.seeds >= 10*quickSeeds {
-			t.Errorf("no %s among %d seeds", w.kind, y.seeds)
+	for _, k := range allKinds() {
+		if y.hits[string(k)] == 0 && y.seeds >= 10*quickSeeds {
+			t.Errorf("no %s among %d seeds", k, y.seeds)
 		}
 	}
 	if y.executions < 100*y.seeds || y.repeats == 0 || y.waits == 0 || y.held < 10*y.seeds {

@@ -28,6 +28,8 @@ func hold(k kind) time.Duration {
 		return max(lockTTL, leaseTTL) + 2*time.Second
 	case clockStep:
 		return lockTTL + 2*time.Second
+	case clockBack: // jobs are late until as long has passed again as it was behind
+		return longestBack + 2*time.Second
 	}
 	return 2 * time.Second
 }
@@ -37,7 +39,7 @@ func (tr *trouble) inflict(f fault) {
 	w := tr.world
 	w.story.tell("plan", slog.LevelWarn, "== %v", f)
 	w.count(string(f.kind))
-	mark := check.Fault{Name: f.String(), FromNS: w.nowNS(), Hold: hold(f.kind), Clock: f.kind == clockStep}
+	mark := check.Fault{Name: f.String(), FromNS: w.nowNS(), Hold: hold(f.kind), Clock: f.kind == clockStep || f.kind == clockBack, Harmless: f.kind == clockBack}
 	m := tr.machines[f.who]
 	switch f.kind {
 	case killNode, killWorker:
@@ -73,6 +75,10 @@ func (tr *trouble) inflict(f fault) {
 	case clockStep:
 		w.step(f.step)
 		time.Sleep(2 * f.step.Abs())
+	case clockBack:
+		w.step(f.step)
+		time.Sleep(f.last)
+		w.step(-f.step)
 	case forgetScripts:
 		tr.flushScripts()
 	}

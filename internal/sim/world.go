@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/check"
 	"github.com/fermata-io/fermata/internal/lease"
+	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/simnet"
 )
 
@@ -31,6 +32,7 @@ type world struct {
 	background sync.WaitGroup
 
 	mu        sync.Mutex
+	steady    bool          // Redis's clock is a real one, and wrong only for a while: people and handlers go by the bubble's
 	skew      time.Duration // of Redis's clock
 	clock     lease.Clock   // the clock of the shards, as the last caller got it
 	disturbed map[string]redisFaults
@@ -38,12 +40,16 @@ type world struct {
 	counts    map[string]int // faults that really hit something
 }
 
-func newWorld(seed uint64, redis *server) *world {
+func newWorld(seed uint64, redis *server, steady bool) *world {
 	w := &world{
+		steady:   steady,
 		keyspace: fmt.Sprintf("sim-%d", seed), network: simnet.New(seed), redis: redis, story: newStory(),
 		over: make(chan struct{}), disturbed: map[string]redisFaults{}, counts: map[string]int{},
 	}
 	redis.now = w.redisNow
+	if steady {
+		redis.clock = redistest.NewStoredClock(storedClock)
+	}
 	w.answerDials()
 	return w
 }
@@ -87,8 +93,12 @@ func (w *world) tick() int64 {
 }
 
 // nowNS is the instant by the clock of the shards, by which handlers and clients
-// date what they saw. Between two of its milliseconds the bubble's clock tells.
+// date what they saw. Between two of its milliseconds the bubble's clock tells. A steady world
+// goes by the bubble's clock alone: no deadline may end before that says so.
 func (w *world) nowNS() int64 {
+	if w.steady {
+		return time.Now().UnixNano()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tick()
