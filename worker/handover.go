@@ -144,7 +144,7 @@ func (w *Worker) refused(s *session) {
 	t := &w.table
 	t.opening = 0
 	if t.current != nil {
-		t.current.superseded = false
+		t.current.superseded, t.current.leaving = false, t.current.sentAway
 		for _, a := range t.attempts {
 			if a.known == s.epoch {
 				a.known = t.current.epoch
@@ -160,7 +160,7 @@ func (w *Worker) refused(s *session) {
 func (w *Worker) leave(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.leaving = true
+	s.leaving, s.sentAway = true, true
 	w.trustLonger(s)
 	w.giveBack(s, always)
 	s.wakeUp()

@@ -7,12 +7,15 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -334,5 +337,63 @@ func TestANodeWithoutHeartbeatsGetsNone(t *testing.T) {
 		if causes := g.cancelled(); len(causes) > 0 || len(s.in) > 0 || len(n.streams) > 0 {
 			t.Errorf("handlers ended with %v, %d messages came, %d streams", causes, len(s.in), len(n.streams))
 		}
+	})
+}
+
+// welcomeTo answers a Hello with the addresses of other nodes.
+func (s *stream) welcomeTo(addresses ...string) {
+	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Welcome{Welcome: &fermatav1.Welcome{
+		Node: "node", LeaseTtl: durationpb.New(leaseTTL), SessionTtl: durationpb.New(sessionTTL), Addresses: addresses,
+	}}})
+}
+
+// A node that refuses a Hello leaves everything as it was: the leases are still those of the
+// session before, which lets them end with itself.
+func TestARefusedHelloMakesNoLeaseLiveLonger(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		slow, refuses := b.node("10.0.0.1:1"), b.node("10.0.0.2:1")
+		g := newGates("a")
+		b.worker(g, slow.addr)
+		s := slow.greeted()
+		s.welcomeTo(refuses.addr)
+		s.runs("a", "gate")
+		h := s.heartbeat() // which is acknowledged late, so that the worker asks the other node
+		sent := time.Now()
+		refuses.greeted().end <- status.Error(codes.Unavailable, "draining")
+		s.acknowledge(h, true)
+		cause := receive(t, g.causes, "the end of the handler")
+		if took := time.Since(sent); !errors.Is(cause, worker.ErrLeaseLost) || took > sessionTTL-margin {
+			t.Errorf("after %v: %v; want the loss after at most %v", took, cause, sessionTTL-margin)
+		}
+	})
+}
+
+// Behind a load balancer the address of a silent node may already lead to another one, and
+// advertised addresses nowhere: they are not waited for first.
+func TestASilentNodeBehindALoadBalancerIsLeftInTime(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		silent, next := b.node("10.0.0.1:1"), b.node("10.0.0.2:1")
+		const balancer = "10.0.0.3:1"
+		var leads atomic.Value
+		leads.Store(silent.addr)
+		dial := func(ctx context.Context, address string) (net.Conn, error) {
+			if address == balancer {
+				return b.dial(ctx, leads.Load().(string))
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		g := newGates("a")
+		run(b.t, worker.Options{Addresses: []string{balancer}, Slots: 4, Dialer: dial}, g.handlers())
+		s := silent.greeted()
+		s.welcomeTo("10.1.0.1:1", "10.1.0.2:1", "10.1.0.3:1", "10.1.0.4:1")
+		s.runs("a", "gate")
+		acked := s.alives(3)
+		leads.Store(next.addr)
+		n := next.greeted()
+		if took := time.Since(acked); took > sessionTTL-margin || !slices.Equal(n.hello.Live, []string{"a"}) {
+			t.Errorf("it came after %v with %v, while it trusts its leases for %v", took, n.hello.Live, sessionTTL-margin)
+		}
+		n.greet()
 	})
 }

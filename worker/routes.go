@@ -201,7 +201,7 @@ func (rs *routes) take(now time.Time, avoid string) (best *route, at time.Time) 
 		if r.dialing && r.doubtful() {
 			doubtful++
 		}
-		others = others || r.address != avoid && r.promising()
+		others = others || r.address != avoid && !r.doubtful() && r.promising()
 	}
 	for _, r := range rs.all {
 		switch {

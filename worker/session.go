@@ -55,6 +55,7 @@ type session struct {
 	out        outbox
 	pulse      pulse
 	sending    bool
+	sentAway   bool // the node asked this worker to go elsewhere
 	leaving    bool // takes no further leases
 	superseded bool // another node was asked to take the leases over
 	sentBack   []returned

@@ -65,7 +65,7 @@ func (s *session) margin() time.Duration {
 // trustFor is for how long after a proof leases may be trusted. A node that has sent the worker
 // away leaves them as they are when the stream ends.
 func (s *session) trustFor() time.Duration {
-	if s.sendsHeartbeats() && !s.leaving {
+	if s.sendsHeartbeats() && !s.sentAway {
 		return s.sessionTTL() - s.margin()
 	}
 	return lossAfter(s.ttl())

@@ -128,27 +128,25 @@ func (c *redisCalls) beat(ctx context.Context, others []string) (map[string]life
 	return heard, c.bounded(ctx, func(ctx context.Context) error {
 		var prolonged *redis.BoolCmd
 		texts, left := make([]*redis.StringCmd, len(others)), make([]*redis.DurationCmd, len(others))
-		_, err := c.o.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, _ = c.o.Client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 			prolonged = p.PExpire(ctx, key, c.o.TTL)
 			for i, process := range others {
 				texts[i], left[i] = p.Get(ctx, c.o.LifeKey(process)), p.PTTL(ctx, c.o.LifeKey(process))
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return err
+		// Of a Redis Cluster some heartbeats may not be readable, which must not keep this
+		// process from giving its own.
+		there, err := prolonged.Result()
+		if err == nil && !there {
+			text := fmt.Sprintf("%d %d %s", c.o.beatEvery().Milliseconds(), c.o.TTL.Milliseconds(), c.o.Node)
+			err = c.o.Client.Set(ctx, key, text, c.o.TTL).Err()
 		}
 		for i, process := range others {
-			if err := readFault(texts[i].Err(), left[i].Err()); err != nil {
-				return err
-			}
+			err = errors.Join(err, readFault(texts[i].Err(), left[i].Err()))
 			heard[process] = parseLife(texts[i].Val(), left[i].Val())
 		}
-		if there, err := prolonged.Result(); there || err != nil {
-			return err
-		}
-		text := fmt.Sprintf("%d %d %s", c.o.beatEvery().Milliseconds(), c.o.TTL.Milliseconds(), c.o.Node)
-		return c.o.Client.Set(ctx, key, text, c.o.TTL).Err()
+		return err
 	})
 }
 
