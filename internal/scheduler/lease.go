@@ -33,6 +33,10 @@ func (s *Scheduler) leaseLoop(ctx context.Context) {
 // leaseAll makes the calls in one pipeline and hands out what came. It is not cut
 // short when ctx ends: what is leased must be delivered.
 func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
+	if free, limited := s.apart(calls); len(free) > 0 && len(limited) > 0 {
+		s.collectors.Go(func() { s.leaseAll(run, limited) })
+		calls = free
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), leaseTimeout)
 	defer cancel()
 	if calls = s.limit(ctx, calls); len(calls) == 0 {

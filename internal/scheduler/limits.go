@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -26,6 +27,25 @@ const (
 // limitTimeout is how long grants are waited for now.
 func (s *Scheduler) limitTimeout() time.Duration {
 	return max(limitTimeoutLeast, min(3*s.o.Latency(), limitTimeoutMost))
+}
+
+// lateAnswers is from which latency on shards whose due lanes have no limits do not wait for the
+// grants to others. Below it one pipeline for all costs less.
+const lateAnswers = 20 * time.Millisecond
+
+// apart splits off the calls that have to ask for limits first, where Redis answers late.
+func (s *Scheduler) apart(calls []*call) (free, limited []*call) {
+	if s.o.Limits == nil || s.o.Latency() < lateAnswers {
+		return calls, nil
+	}
+	for _, c := range calls {
+		if slices.ContainsFunc(c.quotas, func(q job.LaneQuota) bool { return s.limited(q.Lane) }) {
+			limited = append(limited, c)
+		} else {
+			free = append(free, c)
+		}
+	}
+	return free, limited
 }
 
 // limit cuts the quotas of limited queues to what may start now and returns the

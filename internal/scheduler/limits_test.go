@@ -336,6 +336,28 @@ func TestPermitOfALimitedQueueWhereRedisIsLate(t *testing.T) {
 	})
 }
 
+// A shard without limits does not wait for the grants to another one, where these come late.
+func TestShardsWithoutLimitsDoNotWaitForGrants(t *testing.T) {
+	run(t, func(b *bed) {
+		const late = 600 * time.Millisecond
+		f := b.limited(5)
+		f.trip = late
+		b.s.o.Latency = func() time.Duration { return late }
+		b.slots.done("q", 100)
+		b.slots.done("other", 100)
+		b.acquire(1)
+		now := time.Now().Add(100 * time.Millisecond).UnixMilli()
+		b.store.put(0, laneOf(1), now)
+		b.store.put(1, laneOf(1, "other"), now)
+		b.s.Nudge(0, []job.LaneHead{{Lane: laneOf(1), DueMS: now}})
+		b.s.Nudge(1, []job.LaneHead{{Lane: laneOf(1, "other"), DueMS: now}})
+		after(150 * time.Millisecond)
+		b.wantServed(1)
+		after(late)
+		b.wantServed(2)
+	})
+}
+
 func TestTimesGrowWithLatency(t *testing.T) {
 	for _, tt := range []struct{ latency, grants, permit time.Duration }{
 		{0, 250 * time.Millisecond, 250 * time.Millisecond},
