@@ -171,6 +171,9 @@ type Stance struct {
 // aside any more looks for nodes that it has lost sight of at once: what kept it from
 // Redis may have kept it from them.
 func (c *Cluster) SetStance(s Stance, timeout time.Duration) error {
+	if c.left.Load() {
+		return nil // Leave holds the lock until its message is out
+	}
 	c.life.Lock()
 	runs := c.gossip.config != nil && !c.life.stopped
 	back := c.aside && !s.Aside
