@@ -27,7 +27,7 @@ type clockTrial struct {
 }
 
 // TestChaosClockPutRight steps the TIME of a Redis back under real nodes and workers, and puts it
-// right. No run is executed twice, and no handler is told that its lease is lost, although the
+// right. No run is executed twice, and no handler loses its lease, although the
 // clock has lost nearly as much as a lease lives. Then TIME is far ahead for longer than a lease
 // lives: nothing is leased or stored, and what ran meanwhile is executed again when its lease has ended.
 func TestChaosClockPutRight(t *testing.T) {

@@ -262,7 +262,7 @@ func (l *Ledger) idle() bool {
 	return true
 }
 
-// release ends a shard's batch, of which some changes are left.
+// release ends a shard's batch while some of its changes are left.
 func (l *Ledger) release(shard int, left []*entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

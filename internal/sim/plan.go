@@ -169,7 +169,7 @@ func (p *plan) setBack(dice *rand.Rand) {
 // longestBack is for how long Redis's clock is behind at most, and how far.
 const longestBack = 13 * time.Second
 
-// steady tells whether Redis's clock is right but for a time in which it is behind.
+// steady reports whether Redis's clock is right but for a time in which it is behind.
 func (p *plan) steady() bool { return slices.Contains(p.kinds(), clockBack) }
 
 func (p *plan) fault(k kind, dice *rand.Rand) fault {
