@@ -1,6 +1,9 @@
 package redisstore
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fermata-io/fermata/internal/redistest"
@@ -38,7 +41,14 @@ func TestKeyspaceHasOneIdentity(t *testing.T) {
 		t.Errorf("a missing id makes it %q, %v", a.Identity(), err)
 	}
 	renewed := open("one").Identity()
-	if _, err := a.Check(t.Context()); err != nil || a.Identity() != renewed || renewed == first || renewed == "" {
-		t.Errorf("a keyspace that was made again: %q, want %q (%v)", a.Identity(), renewed, err)
+	report, err := a.Check(t.Context())
+	found := slices.ContainsFunc(report.Findings, func(f Finding) bool {
+		return f.Code == "keyspace" && f.Severity == Fatal && strings.Contains(f.Text, "another id")
+	})
+	if err != nil || !found || a.Identity() != first || renewed == first || renewed == "" {
+		t.Errorf("a keyspace that was made again: id %q, opened with %q, made again with %q: %+v (%v)", a.Identity(), first, renewed, report.Findings, err)
+	}
+	if err := a.CheckSchema(t.Context()); !errors.Is(err, ErrKeyspaceGone) {
+		t.Errorf("the small look says %v", err)
 	}
 }
