@@ -131,13 +131,17 @@ func (b behaviour) payload() []byte {
 }
 
 // handle does what the job says and records it. A handler on a dead machine says
-// nothing any more; on a frozen one it stands still.
+// nothing any more; on a frozen one it stands still. It has begun when it is called, also if its
+// machine freezes in that instant: no worker can do anything about that.
 func (p *workerProcess) handle(ctx context.Context, h *simnet.Host, t *worker.Task) error {
 	var b behaviour
 	if err := t.Decode(&b); err != nil {
 		return err
 	}
-	p.note(h, check.Start, t, "")
+	began := p.world.nowNS()
+	if h.Running() == nil {
+		p.record(began, check.Start, t, "")
+	}
 	told := context.AfterFunc(ctx, func() { p.note(h, check.Told, t, "") })
 	err := h.Pause(ctx, b.Sleep)
 	if up := h.Running(); up != nil {
@@ -157,11 +161,14 @@ func (p *workerProcess) handle(ctx context.Context, h *simnet.Host, t *worker.Ta
 }
 
 func (p *workerProcess) note(h *simnet.Host, kind check.EventKind, t *worker.Task, outcome string) {
-	if h.Running() != nil {
-		return
+	if h.Running() == nil {
+		p.record(p.world.nowNS(), kind, t, outcome)
 	}
+}
+
+func (p *workerProcess) record(atNS int64, kind check.EventKind, t *worker.Task, outcome string) {
 	p.world.record(check.Event{
-		AtNS: p.world.nowNS(), Kind: kind, Worker: p.name, Job: t.Job, Run: t.Run, Attempt: t.Attempt, Token: t.Token,
+		AtNS: atNS, Kind: kind, Worker: p.name, Job: t.Job, Run: t.Run, Attempt: t.Attempt, Token: t.Token,
 		NominalMS: t.NominalTime.UnixMilli(), DueMS: t.DueTime.UnixMilli(), Outcome: outcome,
 	})
 }
