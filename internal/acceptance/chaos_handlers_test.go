@@ -72,8 +72,8 @@ func hangHandlers(b *bed) {
 
 func slowBound(lock, lease time.Duration) time.Duration { return calmBound(lock, lease) + lease/2 }
 
-// borderHandlers runs handlers of 0.8 to 1.2 lives of a lease while messages take
-// up to half of one: a lease that is renewed does not end. They have workers of their own,
+// borderHandlers runs handlers of 0.8 to 1.2 lives of a lease while messages take up to a
+// quarter of a session there and back: a lease that is renewed does not end. They have workers of their own,
 // with a slot for each, so that other work does not wait for them.
 func borderHandlers(b *bed) {
 	lock, lease := chaosTTLs()
@@ -101,7 +101,7 @@ func borderHandlers(b *bed) {
 			b.makes(check.Promise{Job: id}, j)
 		}
 		for _, l := range b.links {
-			l.grpc.LatencyBetween(0, lease/4)
+			l.grpc.LatencyBetween(0, sessionTTL(lease)/8)
 		}
 		eventually(b.t, 4*lease+30*time.Second, "all handlers end", func() error {
 			done := b.match(func(e check.Event) bool {
