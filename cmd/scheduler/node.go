@@ -102,7 +102,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	redisFlags(cmd, &cfg, &f)
 	flags.DurationVar(&cfg.LockTTL, "lock-ttl", 10*time.Second, "life of a shard's lock without refresh: how long a node that froze or lost its host keeps its shards; 1s or more")
 	flags.DurationVar(&cfg.LeaseTTL, "lease-ttl", 30*time.Second, "life of an attempt's lease without renewal: how long runs wait whose node died together with their worker; 1s or more")
-	flags.DurationVar(&cfg.SessionTTL, "session-ttl", 8*time.Second, "life of a worker's session without a heartbeat: how long a dead worker keeps its runs; 1s or more, of which at most two thirds of --lease-ttl count")
+	flags.DurationVar(&cfg.SessionTTL, "session-ttl", 8*time.Second, "life of a worker's session without a heartbeat: how long a dead worker keeps its runs; 1s or more; more than two thirds of --lease-ttl counts as that")
 	flags.DurationVar(&cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes, at most 15728640 (15 MiB): a message has 16 MiB, and room for the rest of a job")
 	flags.StringVar(&cfg.PayloadKeyFile, "payload-key-file", "", "file with the keys that seal payloads in Redis, a line \"id base64key\" each, the sealing one first; see docs/security/payloads.md (default: payloads are stored as given)")

@@ -2,7 +2,7 @@ package job
 
 import "testing"
 
-// lost has the run lose another lease, of which a worker had acknowledged the start.
+// lost makes the run lose another lease whose start a worker had acknowledged.
 func (w *walker) lost() uint64 {
 	token := w.lease().ack().s.Token
 	w.on(Lose{Token: token})

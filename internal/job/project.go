@@ -4,7 +4,7 @@ package job
 // as soon as it is due, with each of its attempts: the planned or live run first. It has
 // [Decide] decide on each attempt, so that it is what then happens. Runs that people have
 // asked for beside the plan are left out, and a job that is paused is taken for one that is
-// not. It goes on while more says so: schedules of which nearly all is excluded are dear.
+// not. It goes on while more says so: schedules that exclude nearly everything are expensive.
 func IfAllFail(c *Compiled, s State, now int64, n int, more func() bool) []int64 {
 	p := projection{c: c, parent: s, children: map[int]State{}, now: now}
 	p.parent.Children, p.parent.Started, p.parent.Backfills = 0, 0, nil

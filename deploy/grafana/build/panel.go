@@ -159,7 +159,7 @@ func number(title, unit, description, expr string) panel {
 	return p
 }
 
-// heat is a classic histogram over time, asked for in two ways, one of which has an answer.
+// heat is a classic histogram over time, asked for in two ways; one has an answer.
 func heat(title, unit, description string, exprs ...string) panel {
 	ways := make([]series, len(exprs))
 	for i, expr := range exprs {
