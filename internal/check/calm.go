@@ -26,6 +26,9 @@ type Backoff struct {
 	Every time.Duration
 	// Jitter is the fraction by which a wait may fall short.
 	Jitter float64
+	// SlowClock says that due times are those of a clock which may lag behind the one of the history.
+	// A wait then falls short only if its run also started too early.
+	SlowClock bool
 }
 
 // Wait is promised of a job whose attempts fail: the next one, of the same run or of the next,
@@ -80,6 +83,7 @@ func (h *History) backoff(b Backoff, line *timeline, r *Report) {
 	}
 	type ended struct {
 		due, end int64
+		start    int64 // of its first attempt
 		failed   bool
 		held     bool // a fault may have held its result back
 	}
@@ -87,7 +91,8 @@ func (h *History) backoff(b Backoff, line *timeline, r *Report) {
 	for _, executions := range line.runs {
 		last := slices.MaxFunc(executions, func(a, b *execution) int { return cmp.Compare(a.Token, b.Token) })
 		if last.end != 0 {
-			runs = append(runs, ended{last.DueMS * 1e6, last.end, last.outcome == Failed, h.explained(last)})
+			first := slices.MinFunc(executions, func(a, b *execution) int { return cmp.Compare(a.AtNS, b.AtNS) })
+			runs = append(runs, ended{last.DueMS * 1e6, last.end, first.AtNS, last.outcome == Failed, h.explained(last)})
 		}
 	}
 	slices.SortFunc(runs, func(a, b ended) int { return cmp.Compare(a.end, b.end) })
@@ -98,8 +103,12 @@ func (h *History) backoff(b Backoff, line *timeline, r *Report) {
 			continue
 		}
 		wait := time.Duration(runs[i].due - runs[i-1].end)
-		if least := time.Duration(float64(before)*(1-b.Jitter)) - b.Every; wait < least {
-			r.find(Shrunk, b.Job, "waited %v after the failure at %s, and %v after the one before", wait, clock(runs[i-1].end), before)
+		longest := wait
+		if b.SlowClock {
+			longest = max(wait, time.Duration(runs[i].start-runs[i-1].end))
+		}
+		if least := time.Duration(float64(before)*(1-b.Jitter)) - b.Every; longest < least {
+			r.find(Shrunk, b.Job, "waited %v after the failure at %s, and %v after the one before", longest, clock(runs[i-1].end), before)
 		}
 		if !runs[i-1].held { // the wait counts from when the result is stored
 			before = wait

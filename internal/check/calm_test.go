@@ -133,6 +133,24 @@ func TestBackoffAfterAHeldResult(t *testing.T) {
 	}
 }
 
+// By a slow clock a run is due before its wait has passed, and starts when it has.
+func TestBackoffByASlowClock(t *testing.T) {
+	for _, slow := range []bool{true, false} {
+		s := failing(newScript(), 1, 2, 4)
+		last := &s.h.Events[len(s.h.Events)-2]
+		if last.Kind != Start {
+			t.Fatalf("%+v is no start", last)
+		}
+		last.DueMS -= 3000
+		s.h.Promises = []Promise{{Job: "a"}}
+		s.h.Backoffs = []Backoff{{Job: "a", SlowClock: slow}}
+		findings := Check(s.h).Findings
+		if got := slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == Shrunk }); got == slow {
+			t.Errorf("slow %v: %v", slow, findings)
+		}
+	}
+}
+
 // byHand makes the last run a manual one.
 func (s *script) byHand() *script {
 	last := s.h.Events[len(s.h.Events)-1].Run

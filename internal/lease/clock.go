@@ -86,27 +86,37 @@ type Latest struct {
 // passed from now.
 func (l Latest) After(ms int64) int64 { return add(l.MS, Span(ms, l.LagMS)) }
 
+// Expectation bounds what the clock should show: the answer that a caller got last, and the time that
+// has passed since by its monotonic clock.
+type Expectation struct {
+	// LeastMS is the lower bound, 0 without one. A TIME below it was stepped back since
+	// that answer. It is at most MostMS.
+	LeastMS int64
+	// MostMS is the upper bound. It is negative when the caller got no answer yet, and 0 when it has
+	// no monotonic clock: then TIME is taken for right whenever it is not behind.
+	MostMS int64
+}
+
 // Advance moves the clock on. The instant handed out is MS of the result.
 //
-// realMS is TIME in milliseconds, at least 0. expectMS is what the caller last got and the
-// time passed since, by its monotonic clock, at most; negative when it got nothing yet; 0 when it has no monotonic clock: then TIME is taken
-// for right whenever it is not behind. accept takes a jump that was confirmed, by an operator
+// realMS is TIME in milliseconds, at least 0. accept takes a jump that was confirmed, by an operator
 // or by callers that agreed for long enough.
 //
-// The rule, for a script to mirror line by line. Divisions round down, "anchor" is AnchorClock ~= 0,
+// The rule, for a script to mirror line by line. expectMS and leastMS are the bounds of expect.
+// Divisions round down, "anchor" is AnchorClock ~= 0,
 // and lag is 0 without one, max(0, AnchorReal + (MS - AnchorClock + 1) / 2 - MS) if AnchorClock <
 // AnchorReal, else MS - AnchorClock + 1:
 //
 //	1  jump = expectMS > 0 and realMS > expectMS + lag + 60000
 //	   if jump and not accept: answer ErrClockJump, change nothing
-//	   if realMS >= MS, and jump or no anchor: MS = realMS, no anchor
+//	   if realMS >= MS, and jump, or no anchor and realMS >= leastMS: MS = realMS, no anchor
 //	2  else if anchor and AnchorClock < AnchorReal:             the clock catches up
 //	       if realMS < MS: line 4 with to = MS
 //	       fast = AnchorClock + 2 * max(0, realMS - AnchorReal)
 //	       to = max(MS, fast), line 5
 //	3  else:                                                    TIME is behind, or was
-//	       slow = MS; if anchor and realMS >= AnchorReal: slow = AnchorClock + (realMS - AnchorReal) / 2
-//	       if realMS >= MS, and realMS >= slow or expectMS ~= 0:
+//	       slow = max(MS, leastMS); if anchor and realMS >= AnchorReal: slow = AnchorClock + (realMS - AnchorReal) / 2
+//	       if realMS >= MS, and realMS >= slow, or anchor and expectMS ~= 0:
 //	           to = max(MS, realMS - lag), expectMS at most if that is > 0; line 5
 //	       to = limit(slow)
 //	       if the line of the anchor leads to it (to = slow): MS = to
@@ -123,30 +133,35 @@ func (l Latest) After(ms int64) int64 { return add(l.MS, Span(ms, l.LagMS)) }
 // from time that passed; one that does not leaves the clock where it is. When TIME is ahead by
 // more than the clock has lost, so much has passed.
 //
+// A shard that nobody has called since TIME stepped back has no anchor yet, and TIME may have passed its
+// clock again meanwhile. leastMS shows the step all the same, and how far the clock may go at once.
+//
 // The lag stays when an anchor is replaced while TIME is behind, and what has passed since the
 // last call is lost as well: the new anchor lies on the line of half the rate, as far back as
 // the clock has lost (line 4).
-func (c Clock) Advance(realMS, expectMS int64, accept bool) (Clock, error) {
+func (c Clock) Advance(realMS int64, expect Expectation, accept bool) (Clock, error) {
 	realMS = max(realMS, 0)
+	expectMS := expect.MostMS
 	jump := expectMS > 0 && realMS > add(add(expectMS, c.lag()), JumpLimitMS)
 	switch {
 	case jump && !accept:
 		return c, ErrClockJump
-	case (jump || !c.Behind()) && realMS >= c.MS:
+	case realMS >= c.MS && (jump || !c.Behind() && realMS >= expect.LeastMS):
 		return Clock{MS: realMS}, nil
 	case c.Behind() && c.catchesUp():
 		return c.catchUp(realMS, expectMS), nil
 	}
-	return c.wait(realMS, expectMS), nil
+	return c.wait(realMS, expect), nil
 }
 
 // wait goes on at half of TIME's rate, until TIME has caught up or is put right.
-func (c Clock) wait(realMS, expectMS int64) Clock {
-	slow, anchored := c.MS, c.Behind() && realMS >= c.AnchorReal
+func (c Clock) wait(realMS int64, expect Expectation) Clock {
+	expectMS := expect.MostMS
+	slow, anchored := max(c.MS, expect.LeastMS), c.Behind() && realMS >= c.AnchorReal
 	if anchored {
 		slow = add(c.AnchorClock, (realMS-c.AnchorReal)/2)
 	}
-	if realMS >= c.MS && (realMS >= slow || expectMS != 0) {
+	if realMS >= c.MS && (realMS >= slow || c.Behind() && expectMS != 0) {
 		to := max(c.MS, realMS-c.lag())
 		if expectMS > 0 {
 			to = max(c.MS, min(to, expectMS))

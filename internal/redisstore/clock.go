@@ -26,6 +26,7 @@ type shardClock struct {
 	mu     sync.Mutex
 	us     int64     // the last answer
 	at     time.Time // when it arrived, by the monotonic clock
+	apart  bool      // TIME was not what the clock showed then
 	bound  bound
 	handed int64     // greatest ms that ms has handed out
 	jumped time.Time // first of the refusals in a row; zero when there is none
@@ -51,20 +52,38 @@ func (b bound) latest(now time.Time) lease.Latest {
 	return lease.Latest{MS: (b.us+999)/1000 + passed + ahead, LagMS: b.lagMS - ahead}
 }
 
-// arguments returns those of a script that let it tell a step of Redis's TIME from time that
-// passed, see [lease.Clock.Advance]: what the clock shows at most if it goes as time passes,
-// and whether a jump is accepted.
-func (c *shardClock) arguments(now time.Time) (expectMS int64, accept string) {
+// acceptJump in place of the least that a clock should show takes a TIME far ahead of what was
+// expected for right.
+const acceptJump = -1
+
+// arguments returns those of a script that let it distinguish a step of Redis's TIME from time that
+// passed, see [lease.Expectation]: the most and the least that the clock should show.
+func (c *shardClock) arguments(now time.Time) (mostMS, leastMS int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	accept = "0"
+	mostMS = -1
+	if !c.at.IsZero() {
+		mostMS = (c.bound.us+now.Sub(c.bound.sent).Microseconds())/1000 + 1
+		leastMS = min(c.least(now), mostMS)
+	}
 	if !c.jumped.IsZero() && now.Sub(c.jumped) >= jumpAccepted {
-		accept = "1"
+		leastMS = acceptJump
 	}
-	if c.at.IsZero() {
-		return -1, accept
+	return mostMS, leastMS
+}
+
+// stepMS is the longest step back of TIME that a lower bound of the clock leaves unnoticed.
+const stepMS = 20
+
+// least is the least that the clock should show, in ms. It counts from the arrival of the last answer, which
+// was read before. A clock that is apart from TIME may go at half of the rate of passing time.
+func (c *shardClock) least(now time.Time) int64 {
+	passed := max(0, now.Sub(c.at).Microseconds())
+	passed -= passed / drift
+	if c.apart {
+		passed /= 2
 	}
-	return (c.bound.us+now.Sub(c.bound.sent).Microseconds())/1000 + 1, accept
+	return max(0, (c.us+passed)/1000-stepMS)
 }
 
 // expect is what the clock should show, ms, 0 if unknown.
@@ -88,7 +107,7 @@ func (c *shardClock) saw(us, lagMS int64, sent, now time.Time) {
 	if c.at.IsZero() || now.Sub(c.bound.sent) > freshFor || us > known.MS*1000 || lagMS > 0 || c.bound.lagMS > 0 || next.latest(now).MS <= known.MS {
 		c.bound = next
 	}
-	c.us, c.at, c.jumped = us, now, time.Time{}
+	c.us, c.at, c.apart, c.jumped = us, now, lagMS > 0, time.Time{}
 }
 
 // latest is the latest that the clock can show now.

@@ -31,9 +31,16 @@ func TestScriptClock(t *testing.T) {
 				expect = max(2, from+rapid.OneOf(rapid.Int64Range(-3, 5), rapid.Int64Range(-70_000, 1000)).Draw(t, "expect"))
 			}
 			accept := rapid.Bool().Draw(t, "accept")
+			least := int64(0)
+			if !accept && expect > 0 {
+				least = max(0, expect-rapid.Int64Range(0, 100_000).Draw(t, "less"))
+			}
 			before := c
-			next, err := c.Advance(real, expect, accept)
-			args := []any{expect, map[bool]string{true: "1", false: "0"}[accept], real, 0}
+			next, err := c.Advance(real, lease.Expectation{LeastMS: least, MostMS: expect}, accept)
+			if accept {
+				least = acceptJump
+			}
+			args := []any{expect, least, real, 0}
 			got, evalErr := s.client.Eval(ctx, s.scripts.clock.source, []string{key, key + ":lanes"}, args...).Slice()
 			if evalErr != nil {
 				t.Fatal(evalErr)
@@ -43,7 +50,7 @@ func TestScriptClock(t *testing.T) {
 			} else if code == 0 {
 				c = next
 				if us, lag := reply(got).clock(); us != c.MS*1000 || lag != c.LagMS(real) {
-					t.Fatalf("TIME %d, expected %d, before %+v: script says %d, lag %d, Go %+v, lag %d", real, expect, before, us, lag, c, c.LagMS(real))
+					t.Fatalf("TIME %d, expected %d to %d, before %+v: script says %d, lag %d, Go %+v, lag %d", real, least, expect, before, us, lag, c, c.LagMS(real))
 				}
 				want := fmt.Sprintf("%016d%016d%016d%016d1", c.MS, c.AnchorReal, c.AnchorClock, 0)
 				if stored := s.client.HGet(ctx, key, "c").Val(); stored != want {
@@ -137,20 +144,34 @@ func TestNow(t *testing.T) {
 		t.Errorf("after 9 s %d", got)
 	}
 	now = now.Add(2 * time.Second)
-	server.SetTime(start.Add(8 * time.Second)) // slower than we
-	if got := read(); got != 9000 {
-		t.Errorf("asked again %d, want what was said before", got)
+	server.SetTime(start.Add(8 * time.Second)) // stepped back by 3 s
+	if got := read(); got != 10_969 {
+		t.Errorf("asked again %d, want what has passed for certain", got)
 	}
 	now = now.Add(5 * time.Second)
-	if got := read(); got != 13_000 {
+	if got := read(); got != 15_969 {
 		t.Errorf("after the server has been asked %d", got)
 	}
 }
 
 // TestACorrectedClockEndsNothingEarly steps the server's clock back by half a minute and, a while
 // later, puts it right. A lease, a unit of a lock and a wait that began meanwhile last their time
-// by the clock of the caller, and the rate of a queue is kept.
+// by the clock of the caller, and the rate of a queue is kept. That holds as well for a shard which nobody
+// calls until TIME has passed its clock again.
 func TestACorrectedClockEndsNothingEarly(t *testing.T) {
+	for name, c := range map[string]struct {
+		calls               int
+		every, least, limit time.Duration // limit and least are of the lag
+	}{
+		"called":                {15, time.Second, 7 * time.Second, 9 * time.Second},
+		"quiet":                 {1, 15 * time.Second, 0, 100 * time.Millisecond},
+		"quiet for a long time": {1, 40 * time.Second, 0, 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) { correctClock(t, c.calls, c.every, c.least, c.limit) })
+	}
+}
+
+func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 	const ttl = 8 * time.Second
 	s, server := embedded(t)
 	start := time.UnixMilli(1_900_000_000_000)
@@ -181,11 +202,11 @@ func TestACorrectedClockEndsNothingEarly(t *testing.T) {
 	pass(0)
 	read(0)
 	off = -30 * time.Second
-	for range 15 {
-		pass(time.Second)
+	for range calls {
+		pass(every)
 		read(0)
 	}
-	if lag := start.Add(now.Sub(begin)).UnixMilli() - read(0); lag < 7000 || lag > 9000 {
+	if lag := start.Add(now.Sub(begin)).UnixMilli() - read(0); lag < least.Milliseconds() || lag > limit.Milliseconds() {
 		t.Fatalf("the clock lags by %d ms", lag)
 	}
 	deadline := run(call(s.scripts.lease, 0, []string{k.meta, k.state, k.lanes, k.lock, k.def}, []any{"v", ttl.Milliseconds(), 0, "b:x", "batch", 0, 0})).reply.int(3)

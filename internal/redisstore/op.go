@@ -187,13 +187,13 @@ func firstError(ops []*op) error {
 
 // commonArgs are the arguments that every script of a shard takes.
 func (s *Store) commonArgs(shard int) []any {
-	expect, accept := s.clocks[shard].arguments(s.now())
+	most, least := s.clocks[shard].arguments(s.now())
 	virtual := ""
 	if s.virtual != nil {
-		expect = 0 // the caller says what time it is, and may leap
+		most, least = 0, min(least, 0) // the caller says what time it is, and may leap
 		virtual = strconv.FormatInt(max(0, s.virtual()), 10)
 	}
-	return []any{expect, accept, virtual}
+	return []any{most, least, virtual}
 }
 
 // latest is the instant by the shard's clock after which nobody waits for the answer

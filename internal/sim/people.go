@@ -135,7 +135,7 @@ func (p *people) register() {
 	for n, i := range intervals() {
 		p.create(i, p.start().Add(time.Duration(n)*77*time.Millisecond))
 		if i.does.Fail {
-			p.backoffs = append(p.backoffs, check.Backoff{Job: i.id, Every: i.every, Jitter: 0.1})
+			p.backoffs = append(p.backoffs, check.Backoff{Job: i.id, Every: i.every, Jitter: 0.1, SlowClock: p.world.steady})
 			p.waits = append(p.waits, check.Wait{Job: i.id, Least: 2*i.every*9/10 - simTick})
 		}
 		if i.does.FailAttempts > 0 {

@@ -140,9 +140,7 @@ func newPlan(seed uint64) plan {
 	for range 2 + dice.IntN(5) {
 		p.faults = append(p.faults, p.fault(draw(), dice))
 	}
-	if seed > setBackAfter {
-		p.setBack(rand.New(rand.NewPCG(seed, 1)))
-	}
+	p.setBack(rand.New(rand.NewPCG(seed, 1)))
 	acts := []act{pauseJob, updateJob, recreateJob, createOnce, createOnce, runJob}
 	for range 6 + dice.IntN(5) {
 		p.edits = append(p.edits, edit{
@@ -153,11 +151,6 @@ func newPlan(seed uint64) plan {
 	slices.SortFunc(p.edits, func(a, b edit) int { return int(a.at - b.at) })
 	return p
 }
-
-// setBackAfter is the last seed whose plan leaves Redis's clock alone but for short steps. In about
-// one of a hundred lives in which the clock is set back and put right a wait after a failure
-// is short still (docs/faults.md), so that the lives which gate a merge are without.
-const setBackAfter = 1000
 
 // setBack lets one plan in six step Redis's clock back and put it right, in half of these with no
 // other fault. It does so once: a clock that is stepped in other ways as well may end leases early. It

@@ -85,7 +85,7 @@ func (w *world) redisNow() int64 {
 // tick moves the clock of the shards along. The lock is held.
 func (w *world) tick() int64 {
 	raw := time.Now().Add(w.skew).UnixMilli()
-	next, err := w.clock.Advance(raw, 0, true)
+	next, err := w.clock.Advance(raw, lease.Expectation{}, true)
 	if err == nil {
 		w.clock = next
 	}

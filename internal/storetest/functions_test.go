@@ -123,13 +123,13 @@ func TestFunctionsRefuseCode(t *testing.T) {
 		{"script", "load", "return 1"}, {"script", "exists", strings.Repeat("a", 40)}, {"script", "flush"},
 		{"function", "load", "replace", store.Code}, {"function", "delete", store.Name}, {"function", "flush"}, {"function", "list"},
 		{"function", "dump"}, {"function", "restore", "x"}, {"function", "kill"}, {"fcall_ro", store.Function("read_no_writes"), 0},
-		{"fcall", store.Function("clock_allow_oom"), 2, "fermata2:{meta}", "fermata2:{meta}:lanes", 0, "", "", 0},
+		{"fcall", store.Function("clock_allow_oom"), 2, "fermata2:{meta}", "fermata2:{meta}:lanes", 0, 0, "", 0},
 	} {
 		if err := client.Do(t.Context(), command...).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
 			t.Errorf("%.40v: %v", command, err)
 		}
 	}
-	if err := client.Do(t.Context(), "fcall", store.Function("clock_allow_oom"), 2, "fermata:{1}:meta", "fermata:{1}:lanes", 0, "", "", 0).Err(); err != nil {
+	if err := client.Do(t.Context(), "fcall", store.Function("clock_allow_oom"), 2, "fermata:{1}:meta", "fermata:{1}:lanes", 0, 0, "", 0).Err(); err != nil {
 		t.Errorf("the function itself: %v", err)
 	}
 }

@@ -172,7 +172,7 @@ func testClock(w *World) {
 	steps := []int64{10_000, 1, 1, 1000, -500, 100, 100, 100, 600, 1, -10_000, 1, 2, 3, 5000, -1000, 500, -20_000, 40_000, 7, -1, 0, 1, 1, 0}
 	for i, step := range steps {
 		var err error
-		if c, err = c.Advance(w.Clock.Add(step), 0, false); err != nil {
+		if c, err = c.Advance(w.Clock.Add(step), lease.Expectation{}, false); err != nil {
 			w.T.Fatal(err)
 		}
 		reply := w.Store.Renew(w.T.Context(), []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{{Record: "ns/x", Lane: Lane()}}}})[0]

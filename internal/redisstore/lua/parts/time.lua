@@ -11,6 +11,9 @@
 -- still run ahead of passing time, in ms; clock_ahead is that and what roundings may add. What
 -- must not come before d ms have passed is due at clock_ms + d + min(clock_ahead, d + LEAP). Far
 -- ahead of what the caller expects TIME is refused until a caller accepts it.
+--
+-- ARGV[1] is the most that the caller expects the clock to show, in ms: 0 without a monotonic clock,
+-- negative before its first answer. ARGV[2] is the least, 0 without one; -1 accepts a jump.
 local JUMP = 60000 -- ms that the clock may be ahead of what the caller expects
 local LEAP = 2000  -- ms that the clock may leap when TIME is stepped
 local SLACK = 20   -- ms that roundings may add to the lag
@@ -43,10 +46,10 @@ do
 	else
 		lag = max(0, mark - clock_at) + 1
 	end
-	local expect = tonumber(ARGV[1])
+	local expect, least = tonumber(ARGV[1]), tonumber(ARGV[2])
 	local jump = expect > 0 and now > expect + lag + JUMP
-	if jump and ARGV[2] ~= '1' then return {1, now * 1000} end
-	if now >= mark and (jump or anchor == NO_ANCHOR) then
+	if jump and least >= 0 then return {1, now * 1000} end
+	if now >= mark and (jump or anchor == NO_ANCHOR and now >= least) then
 		anchor = NO_ANCHOR
 	else
 		local real, to, kept, behind = now, mark, false, false
@@ -59,8 +62,8 @@ do
 			end
 		else
 			local anchored = anchor ~= NO_ANCHOR and real >= real_at
-			local slow = anchored and clock_at + floor((real - real_at) / 2) or mark
-			behind = real < mark or real < slow and expect == 0
+			local slow = anchored and clock_at + floor((real - real_at) / 2) or max(mark, least)
+			behind = real < mark or real < slow and (expect == 0 or anchor == NO_ANCHOR)
 			if behind then
 				if expect >= 0 then to = max(mark, expect > 0 and min(slow, expect) or slow) end
 				kept = anchored and to == slow
