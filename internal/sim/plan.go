@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lease"
 )
 
 // Times of a run, since its beginning.
@@ -168,6 +170,17 @@ func (p *plan) setBack(dice *rand.Rand) {
 
 // longestBack is for how long Redis's clock is behind at most, and how far.
 const longestBack = 13 * time.Second
+
+// deadly reports whether so many workers are lost that a run may be given up.
+func (p *plan) deadly() bool {
+	lost := 0
+	for _, f := range p.faults {
+		if f.kind == killWorker || f.kind == powerOffWork {
+			lost++
+		}
+	}
+	return lost >= lease.PoisonLosses
+}
 
 // steady reports whether Redis's clock is right but for a time in which it is behind.
 func (p *plan) steady() bool { return slices.Contains(p.kinds(), clockBack) }

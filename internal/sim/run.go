@@ -75,7 +75,11 @@ func run(seed uint64, redis *server) result {
 	if slices.Contains(p.kinds(), clockStep) {
 		history.Bounds.Early = longestAhead
 	}
-	history.Stored, err = people.stored()
+	var dead map[string]bool
+	history.Stored, dead, err = people.stored()
+	if p.deadly() {
+		history.GivenUp = dead
+	}
 	history.EndNS = w.nowNS()
 	if err != nil {
 		r.trouble = fmt.Errorf("list the jobs in the end: %w", err)
@@ -143,18 +147,19 @@ func (w *world) addresses(names []string, machines map[string]*machine) []string
 	return ips
 }
 
-// stored lists the jobs that are stored.
-func (p *people) stored() (map[string]bool, error) {
+// stored lists the jobs that are stored, and says which of them have dead letters.
+func (p *people) stored() (map[string]bool, map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	ids := map[string]bool{}
+	all, dead := map[string]bool{}, map[string]bool{}
 	for j, err := range p.client.Jobs(ctx, client.Filter{}) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		ids[j.GetName()[len(p.client.JobName("")):]] = true
+		id := client.JobID(j)
+		all[id], dead[id] = true, j.GetStatus().GetDeadTotal() > 0
 	}
-	return ids, nil
+	return all, dead, nil
 }
 
 // audit compares all that is stored.
