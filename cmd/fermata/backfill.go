@@ -25,25 +25,26 @@ func (a *app) backfillCommand() *cobra.Command {
 			if from == "" || to == "" {
 				return usagef("say the range: --from and --to")
 			}
-			location, err := (&scheduleFlags{zone: zone}).location()
+			times, err := (&scheduleFlags{zone: zone}).times()
 			if err != nil {
 				return err
 			}
-			start, err := parseTime("--from", from, location)
+			start, err := times.read("--from", from)
 			if err != nil {
 				return err
 			}
-			end, err := parseTime("--to", to, location)
+			end, err := times.read("--to", to)
 			if err != nil {
 				return err
 			}
+			times.note(a.err)
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
 				id, j, err := c.BackfillJob(ctx, args[0], client.Backfill{ID: id, From: start.AsTime(), To: end.AsTime(), Parallel: parallel})
 				if err != nil {
 					return err
 				}
 				return printOne(a, j, func(j *client.Job) error {
-					return a.println(fmt.Sprintf("backfill %s of %s, from %s to %s", printable(id), client.JobID(j), shown(start, location), shown(end, location)))
+					return a.println(fmt.Sprintf("backfill %s of %s, from %s to %s", printable(id), client.JobID(j), shown(start, times.location), shown(end, times.location)))
 				})
 			})
 		},

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/client"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -31,6 +30,8 @@ type scheduleFlags struct {
 	without    exclusionFlags
 	// shows: --tz is also the zone in which times are written.
 	shows bool
+	// read holds the times that were read from the flags.
+	read *timeReader
 }
 
 // exclusionFlags describe times that the schedule leaves out.
@@ -65,11 +66,11 @@ func (s *scheduleFlags) schedule(changed func(string) bool, now time.Time) (*cli
 	if err := s.fit(changed); err != nil {
 		return nil, nil, err
 	}
-	location, err := s.location()
+	times, err := s.times()
 	if err != nil {
 		return nil, nil, err
 	}
-	schedule, err := s.rule(changed, now, location)
+	schedule, err := s.rule(changed, now, times)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,11 +91,11 @@ func (s *scheduleFlags) schedule(changed func(string) bool, now time.Time) (*cli
 		flags []string
 		set   func() error
 	}{
-		{"start_time", []string{"start"}, func() (err error) { schedule.StartTime, err = parseTime("--start", s.start, location); return }},
-		{"end_time", []string{"end"}, func() (err error) { schedule.EndTime, err = parseTime("--end", s.end, location); return }},
+		{"start_time", []string{"start"}, func() (err error) { schedule.StartTime, err = times.read("--start", s.start); return }},
+		{"end_time", []string{"end"}, func() (err error) { schedule.EndTime, err = times.read("--end", s.end); return }},
 		{"jitter", []string{"schedule-jitter"}, func() error { schedule.Jitter = durationpb.New(s.jitter); return nil }},
 		{"max_runs", []string{"max-runs"}, func() error { schedule.MaxRuns = s.maxRuns; return nil }},
-		{"exclusions", exclusionNames, func() (err error) { schedule.Exclusions, err = s.exclusions(schedule, location); return }},
+		{"exclusions", exclusionNames, func() (err error) { schedule.Exclusions, err = s.exclusions(schedule, times); return }},
 	}
 	for _, setting := range settings {
 		if !slices.ContainsFunc(setting.flags, changed) {
@@ -132,8 +133,15 @@ func (s *scheduleFlags) location() (*time.Location, error) {
 	return location, nil
 }
 
+// times returns the reader of the times in the flags.
+func (s *scheduleFlags) times() (*timeReader, error) {
+	location, err := s.location()
+	s.read = &timeReader{location: location}
+	return s.read, err
+}
+
 // exclusions returns nil when all values are empty: that removes what there was.
-func (s *scheduleFlags) exclusions(schedule *client.Schedule, location *time.Location) (*fermatav1.Exclusions, error) {
+func (s *scheduleFlags) exclusions(schedule *client.Schedule, times *timeReader) (*fermatav1.Exclusions, error) {
 	e := &fermatav1.Exclusions{
 		Cron: filled(s.without.cron), Dates: filled(s.without.dates), Windows: filled(s.without.windows),
 	}
@@ -142,11 +150,11 @@ func (s *scheduleFlags) exclusions(schedule *client.Schedule, location *time.Loc
 		if !ok || from == "" || to == "" {
 			return nil, usagef("--exclude-period %q: want START/END", period)
 		}
-		start, err := parseTime("--exclude-period", from, location)
+		start, err := times.read("--exclude-period", from)
 		if err != nil {
 			return nil, err
 		}
-		end, err := parseTime("--exclude-period", to, location)
+		end, err := times.read("--exclude-period", to)
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +174,7 @@ func filled(texts []string) []string {
 	return slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return strings.TrimSpace(s) == "" })
 }
 
-func (s *scheduleFlags) rule(changed func(string) bool, now time.Time, location *time.Location) (*client.Schedule, error) {
+func (s *scheduleFlags) rule(changed func(string) bool, now time.Time, times *timeReader) (*client.Schedule, error) {
 	switch {
 	case changed("every") && s.fixedDelay:
 		return client.FixedDelay(s.every), nil
@@ -183,7 +191,7 @@ func (s *scheduleFlags) rule(changed func(string) bool, now time.Time, location 
 			DstGap: fermatav1.DstGap(gap), DstRepeat: fermatav1.DstRepeat(repeat),
 		}}}, err
 	case changed("at"):
-		at, err := parseTime("--at", s.at, location)
+		at, err := times.read("--at", s.at)
 		if at == nil && err == nil {
 			err = usagef("--at is empty: give a time, or --in 0s for now")
 		}
@@ -235,31 +243,6 @@ func (s *scheduleFlags) fit(changed func(string) bool) error {
 		}
 	}
 	return nil
-}
-
-var timeLayouts = []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"}
-
-// wantTime reads a time that has to be there.
-func wantTime(flag, text string, location *time.Location) (*timestamppb.Timestamp, error) {
-	if text == "" {
-		return nil, usagef("%s is empty: give a time", flag)
-	}
-	return parseTime(flag, text, location)
-}
-
-func parseTime(flag, text string, location *time.Location) (*timestamppb.Timestamp, error) {
-	if text == "" {
-		return nil, nil
-	}
-	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		return timestamppb.New(t), nil
-	}
-	for _, layout := range timeLayouts {
-		if t, err := time.ParseInLocation(layout, text, location); err == nil {
-			return timestamppb.New(t), nil
-		}
-	}
-	return nil, usagef("%s %q: want a time such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'", flag, text)
 }
 
 // enumValue finds the number of an enum value by its name in lower case without

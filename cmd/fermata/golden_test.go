@@ -115,7 +115,12 @@ func TestPreview(t *testing.T) {
 	c := startCluster(t)
 	_, cron, _ := c.run("preview", "--cron", "30 2 * * *", "--tz", "Europe/Berlin", "-n", "3", "--after", "2026-03-27")
 	_, every, _ := c.run("preview", "--every", "1m", "--backoff-max-delay", "10m", "-n", "2", "--tz", "UTC", "--start", "2026-03-01T12:00:30Z")
-	golden(t, "preview", cron+every)
+	var once strings.Builder
+	for _, at := range []string{"2026-03-29 02:30", "2026-10-25 02:30", "2026-10-25T02:30:00+01:00"} {
+		_, out, notes := c.run("preview", "--at", at, "--tz", "Europe/Berlin")
+		once.WriteString(notes + out)
+	}
+	golden(t, "preview", cron+every+once.String())
 }
 
 func TestChangesAndRefusals(t *testing.T) {

@@ -34,10 +34,12 @@ func (a *app) hintCommand() *cobra.Command {
   fermata jobs hint sync --clear`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hint, err := flags.hint(cmd.Flags().Changed, a.now())
+			times := &timeReader{location: time.Local}
+			hint, err := flags.hint(cmd.Flags().Changed, a.now(), times)
 			if err != nil {
 				return err
 			}
+			times.note(a.err)
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
 				j, err := c.HintJob(ctx, args[0], hint)
 				if err != nil {
@@ -66,7 +68,7 @@ func (a *app) hintCommand() *cobra.Command {
 }
 
 // hint returns nil for --clear.
-func (h *hintFlags) hint(changed func(string) bool, now time.Time) (*client.Hint, error) {
+func (h *hintFlags) hint(changed func(string) bool, now time.Time, times *timeReader) (*client.Hint, error) {
 	says := 0
 	for _, name := range []string{"in", "at", "every"} {
 		if changed(name) {
@@ -96,12 +98,12 @@ func (h *hintFlags) hint(changed func(string) bool, now time.Time) (*client.Hint
 	}
 	var err error
 	if changed("at") {
-		if hint.NextRunTime, err = wantTime("--at", h.at, time.Local); err != nil {
+		if hint.NextRunTime, err = times.require("--at", h.at); err != nil {
 			return nil, err
 		}
 	}
 	if changed("until") {
-		if hint.ExpireTime, err = wantTime("--until", h.until, time.Local); err != nil {
+		if hint.ExpireTime, err = times.require("--until", h.until); err != nil {
 			return nil, err
 		}
 	}

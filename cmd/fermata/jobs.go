@@ -48,6 +48,7 @@ func (a *app) createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			flags.read.note(a.err)
 			if err := whole(job.GetSchedule()); err != nil {
 				return err
 			}
@@ -183,6 +184,7 @@ func (a *app) updateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			flags.read.note(a.err)
 			if manual && job.Schedule != nil {
 				return usagef("--manual excludes a schedule")
 			}

@@ -36,16 +36,14 @@ func (a *app) previewCommand() *cobra.Command {
 			if s == nil && len(args) == 0 {
 				return usagef("say which schedule: --every, --cron, --at or --in, or the id of a job")
 			}
-			location, err := schedule.location()
-			if err != nil {
-				return err
-			}
+			times := schedule.read
 			q := &fermatav1.PreviewScheduleRequest{Schedule: s, Count: count}
 			if cmd.Flags().Changed("after") {
-				if q.After, err = wantTime("--after", after, location); err != nil {
+				if q.After, err = times.require("--after", after); err != nil {
 					return err
 				}
 			}
+			times.note(a.err)
 			var job client.Job
 			if _, err := policy.fill(cmd.Flags().Changed, &job); err != nil {
 				return err
@@ -64,7 +62,7 @@ func (a *app) previewCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printOne(a, answer, func(p *fermatav1.PreviewScheduleResponse) error { return a.previewTable(p, location) })
+				return printOne(a, answer, func(p *fermatav1.PreviewScheduleResponse) error { return a.previewTable(p, times.location) })
 			})
 		},
 	}

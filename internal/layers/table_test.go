@@ -128,8 +128,8 @@ var table = []row{
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
 	{path: "cmd/fermata", floor: commands, foreign: []string{"*"},
-		also: []string{api, "internal/policypb", "internal/tlsfiles", "internal/screen", "internal/tracing", "internal/logs", "internal/lookup", "internal/redisstore", "internal/shardlock"},
-		why:  "it loads into Redis the functions that those two call"},
+		also: []string{api, "internal/policypb", "internal/tlsfiles", "internal/screen", "internal/tracing", "internal/logs", "internal/lookup", "internal/redisstore", "internal/schedule", "internal/shardlock"},
+		why:  "it loads into Redis the functions that the store and the locks call, and reads local times as schedules do"},
 
 	{path: "deploy/grafana/build", floor: commands},
 

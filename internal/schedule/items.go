@@ -2,55 +2,169 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// checkItems refuses what the grammar library reads leniently or wrongly:
-// 1,,2 as 1,2; *-5 as *; and FRI-MON/2 as Friday, Sunday and Monday, since it
-// counts Sunday twice (0 and 7) when a stepped range passes the end of a week.
-func checkItems(words []string) error {
+// fieldKind is one of the fields of an expression.
+type fieldKind struct {
+	name      string
+	low, high int
+	names     []string // of the values from low on
+}
+
+var (
+	weekdayNames = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
+	monthNames   = []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}
+	fieldKinds   = []fieldKind{
+		{"second", 0, 59, nil}, {"minute", 0, 59, nil}, {"hour", 0, 23, nil},
+		{"day of the month", 1, 31, nil}, {"month", 1, 12, monthNames}, {"day of the week", 0, 7, weekdayNames},
+	}
+)
+
+// checkCount refuses a wrong number of fields.
+func checkCount(words []string, seconds bool) error {
+	switch n := len(words); {
+	case seconds && n == 6, !seconds && n == 5:
+		return nil
+	case seconds:
+		return fmt.Errorf("has %s, want 6: second, minute, hour, day of the month, month, day of the week", fieldCount(n))
+	case n == 6:
+		return fmt.Errorf("has 6 fields, want 5: minute, hour, day of the month, month, day of the week; a leading field of seconds needs the setting seconds")
+	default:
+		return fmt.Errorf("has %s, want 5: minute, hour, day of the month, month, day of the week", fieldCount(n))
+	}
+}
+
+func fieldCount(n int) string {
+	if n == 1 {
+		return "1 field"
+	}
+	return fmt.Sprintf("%d fields", n)
+}
+
+// settleItems refuses what the grammar library reads leniently or wrongly, or refuses in words that
+// help nobody: 1,,2 as 1,2; *-5 as *; and FRI-MON/2 as Friday, Sunday and Monday, since it
+// counts Sunday twice (0 and 7) when a stepped range passes the end of a week. A step that passes the end
+// of its range leaves the first number, as in Vixie cron; the library knows no such steps, so that
+// the item becomes that number.
+func settleItems(words []string) error {
+	kinds := fieldKinds[len(fieldKinds)-len(words):]
 	for i, word := range words {
-		for item := range strings.SplitSeq(word, ",") {
-			if err := checkItem(item); err != nil {
+		items := strings.Split(word, ",")
+		for j, item := range items {
+			text, err := kinds[i].settle(item)
+			if err != nil {
 				return err
 			}
-			if i == len(words)-1 && wrapsStepped(item) {
-				return fmt.Errorf("%q: a step in a range past the end of the week is ambiguous, list the days", item)
-			}
+			items[j] = text
 		}
+		words[i] = strings.Join(items, ",")
 	}
 	return nil
 }
 
-func checkItem(item string) error {
-	base, _, _ := strings.Cut(item, "/")
+func (k fieldKind) settle(item string) (string, error) {
+	base, step, stepped := strings.Cut(item, "/")
 	switch {
 	case base == "":
-		return fmt.Errorf("empty item in a list")
+		return "", fmt.Errorf("empty item in a list")
 	case len(base) > 1 && strings.ContainsAny(base, "*?"):
-		return fmt.Errorf("%q is neither a star nor a range", base)
+		return "", fmt.Errorf("%q is neither a star nor a range", base)
 	case strings.Contains(base, "~"):
-		return fmt.Errorf("%q: a number spread over jobs is written H, or H(low-high)", item)
+		return "", fmt.Errorf("%q: a number spread over jobs is written H, or H(low-high)", item)
+	case k.special(base):
+		return item, k.checkSpecial(item)
 	}
-	return nil
+	low, high, err := k.bounds(base, stepped)
+	if err != nil || !stepped {
+		return item, err
+	}
+	n, err := strconv.Atoi(step)
+	switch {
+	case err != nil || n < 1:
+		return "", fmt.Errorf("%q: want a step of at least 1", item)
+	case k.names != nil && k.low == 0 && low > high:
+		return "", fmt.Errorf("%q: a step in a range past the end of the week is ambiguous, list the days", item)
+	case low <= high && n > high-low:
+		return strconv.Itoa(low), nil
+	}
+	return item, nil
 }
 
-// wrapsStepped reports whether item is a range of weekdays with a step whose
-// begin is after its end.
-func wrapsStepped(item string) bool {
-	span, _, stepped := strings.Cut(item, "/")
-	from, to, ranged := strings.Cut(span, "-")
-	if !stepped || !ranged {
-		return false
+// special reports whether base is one of the forms of days that the library reads: L, L-n, nW, LW,
+// FRI#3, FRI#L.
+func (k fieldKind) special(base string) bool {
+	base = strings.ToUpper(base)
+	switch k.name {
+	case "day of the month":
+		return strings.ContainsAny(base, "LW")
+	case "day of the week":
+		return strings.Contains(base, "#") || strings.HasSuffix(base, "L")
 	}
-	return weekday(from) > weekday(to)
+	return false
 }
 
-// weekday returns 0 to 7, or any number for what the grammar will refuse.
-func weekday(s string) int {
-	if n, err := strconv.Atoi(s); err == nil {
-		return n
+// checkSpecial refuses the form that other schedulers have for the last weekday of a month.
+func (k fieldKind) checkSpecial(item string) error {
+	day, last := strings.CutSuffix(strings.ToUpper(item), "L")
+	if k.name != "day of the week" || !last || strings.Contains(item, "#") {
+		return nil
 	}
-	return strings.Index("sunmontuewedthufrisat", strings.ToLower(s)) / 3
+	if _, err := k.number(day); err != nil {
+		return err
+	}
+	return fmt.Errorf("%q: the last one of a month is written %s#L", item, day)
+}
+
+// bounds are the numbers from which to which base goes; those of a range that wraps around are in the
+// order in which they are written. A single number with a step goes on to the end.
+func (k fieldKind) bounds(base string, stepped bool) (low, high int, err error) {
+	if base == "*" || base == "?" {
+		return k.low, k.last(), nil
+	}
+	from, to, ranged := strings.Cut(base, "-")
+	if low, err = k.number(from); err != nil {
+		return 0, 0, err
+	}
+	switch {
+	case ranged:
+		high, err = k.number(to)
+	case stepped:
+		high = max(low, k.last())
+	default:
+		high = low
+	}
+	return low, high, err
+}
+
+// last is the greatest number; Sunday is also 7.
+func (k fieldKind) last() int {
+	if k.name == "day of the week" {
+		return 6
+	}
+	return k.high
+}
+
+func (k fieldKind) number(text string) (int, error) {
+	if i := slices.Index(k.names, strings.ToUpper(text)); i >= 0 {
+		return k.low + i, nil
+	}
+	if n, err := strconv.Atoi(text); err == nil && text[0] != '+' && text[0] != '-' {
+		if n < k.low || n > k.high {
+			return 0, fmt.Errorf("%d is no %s, want %d to %d", n, k.name, k.low, k.high)
+		}
+		return n, nil
+	}
+	for _, name := range k.names {
+		if len(text) > len(name) && strings.EqualFold(text[:len(name)], name) {
+			return 0, fmt.Errorf("%q is no %s: write %s", text, k.name, name)
+		}
+	}
+	want := fmt.Sprintf("%d to %d", k.low, k.high)
+	if k.names != nil {
+		want += fmt.Sprintf(", or %s to %s", k.names[0], k.names[len(k.names)-1])
+	}
+	return 0, fmt.Errorf("%q is no %s, want %s", text, k.name, want)
 }

@@ -63,18 +63,22 @@ func parseFields(text string, seconds bool, seed uint64) (f fields, wild bool, e
 		parser, lead = secondParser, 1
 	}
 	words := strings.Fields(text)
+	if err := checkCount(words, seconds); err != nil {
+		return fields{}, false, err
+	}
+	wild = starred(words[lead]) || starred(words[lead+1])
+	allDays := starred(words[lead+2]) || starred(words[lead+4])
 	if err := settleHash(words, seed); err != nil {
 		return fields{}, false, err
 	}
-	if err := checkItems(words); err != nil {
+	if err := settleItems(words); err != nil {
 		return fields{}, false, err
 	}
 	parsed, err := parseGuarded(parser, strings.Join(words, " "))
 	if err != nil {
 		return fields{}, false, err
 	}
-	wild = starred(words[lead]) || starred(words[lead+1])
-	return newFields(parsed, starred(words[lead+2]) || starred(words[lead+4])), wild, nil
+	return newFields(parsed, allDays), wild, nil
 }
 
 // expand replaces a macro by the fields it stands for.
