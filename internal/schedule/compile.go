@@ -34,6 +34,8 @@ func Compile(s Spec, anchor time.Time, seed uint64) (*Schedule, error) {
 		c.exclude = compileExclusions(s, loadZone(s, &p), seed, &p)
 	case KindCron:
 		c.cron(s, anchor, &p)
+	case KindCalendar:
+		c.calendar(s, anchor, &p)
 	default:
 		p.add("kind", "unknown kind %d", s.Kind)
 	}
@@ -54,7 +56,7 @@ func Compile(s Spec, anchor time.Time, seed uint64) (*Schedule, error) {
 
 // checkBounds refuses what no kind allows.
 func checkBounds(s Spec, p *problems) {
-	recurs := s.Kind == KindInterval || s.Kind == KindCron
+	recurs := s.Kind.Recurs()
 	switch {
 	case s.Jitter < 0 || s.Jitter > maxJitter:
 		p.add("jitter", "is %v, want 0 to %v", s.Jitter, maxJitter)
@@ -68,10 +70,10 @@ func checkBounds(s Spec, p *problems) {
 	if s.MaxRuns < 0 || s.MaxRuns > maxMaxRuns {
 		p.add("max_runs", "is %d, want 0 to %d", s.MaxRuns, maxMaxRuns)
 	} else if s.MaxRuns > 0 && !recurs {
-		p.add("max_runs", "only for kinds interval and cron, not %s", s.Kind)
+		p.add("max_runs", "only for kinds interval, cron and calendar, not %s", s.Kind)
 	}
 	if !s.Exclude.Empty() && !recurs {
-		p.add("exclude", "only for kinds interval and cron, not %s", s.Kind)
+		p.add("exclude", "only for kinds interval, cron and calendar, not %s", s.Kind)
 	}
 }
 
@@ -82,14 +84,20 @@ func checkForeign(s Spec, p *problems) {
 			p.add(field, "only for kind %s, not %s", kind, s.Kind)
 		}
 	}
+	local := func(field string, set bool) {
+		if set && !s.Kind.Local() {
+			p.add(field, "only for kinds cron and calendar, not %s", s.Kind)
+		}
+	}
 	foreign(KindOnce, "at", !s.At.IsZero())
 	foreign(KindInterval, "every", s.Every != 0)
 	foreign(KindInterval, "fixed_delay", s.FixedDelay)
 	foreign(KindCron, "cron", len(s.Cron) > 0)
-	foreign(KindCron, "time_zone", s.TimeZone != "" && (s.Kind != KindInterval || s.Exclude.Empty()))
+	foreign(KindCalendar, "calendar", !s.Calendar.Empty())
+	local("time_zone", s.TimeZone != "" && (s.Kind != KindInterval || s.Exclude.Empty()))
 	foreign(KindCron, "seconds", s.Seconds)
-	foreign(KindCron, "gap", s.Gap != GapShift)
-	foreign(KindCron, "repeat", s.Repeat != RepeatFirst)
+	local("gap", s.Gap != GapShift)
+	local("repeat", s.Repeat != RepeatFirst)
 }
 
 func (s *Schedule) window(spec Spec, p *problems) {
@@ -181,12 +189,33 @@ func compileRule(text string, s Spec, zone *time.Location, from int64, seed uint
 	if err != nil {
 		return rule{}, err
 	}
-	r := newRule(f, wild, zone, s.Gap, s.Repeat)
+	r := newRule(&f, wild, zone, s.Gap, s.Repeat)
+	return r, r.checkNext(from)
+}
+
+// checkNext refuses a rule without an instant in the years from then on.
+func (r *rule) checkNext(from int64) error {
 	at, ok := r.next(ceilSecond(from))
 	if !ok || instant(at*1000).After(instant(from).AddDate(compileYears, 0, 0)) {
-		return rule{}, fmt.Errorf("no instant within %d years", compileYears)
+		return fmt.Errorf("no instant within %d years", compileYears)
 	}
-	return r, nil
+	return nil
+}
+
+func (s *Schedule) calendar(spec Spec, anchor time.Time, p *problems) {
+	zone := loadZone(spec, p)
+	s.exclude = compileExclusions(spec, zone, s.seed, p)
+	from := max(millisUp(anchor), s.start)
+	days := compileCalendar(spec.Calendar, instant(from).In(zone), p)
+	if p.err() != nil {
+		return
+	}
+	r := newRule(days, false, zone, spec.Gap, spec.Repeat)
+	if err := r.checkNext(max(from, (days.from-1)*daySeconds*1000)); err != nil {
+		p.add("calendar", "%v", err)
+		return
+	}
+	s.rules = []rule{r}
 }
 
 // loadZone returns UTC where it reports a problem.

@@ -17,10 +17,12 @@
 //   - interval, fixed delay: completion + Every; the caller passes the
 //     completion to Next. The first one is StartAt, or anchor + Every.
 //   - cron: the union of up to 16 expressions, read in one time zone.
+//   - calendar: local times of day in every n-th day, week or month of one time zone,
+//     counted from the period in which From lies. They are fixed times of the clock.
 //
 // # Exclusions, jitter, runs
 //
-// [Exclusions] take nominal times out of an interval or a cron, as if it did not
+// [Exclusions] take nominal times out of an interval, a cron or a calendar, as if it did not
 // have them. A fixed delay that ends in one is due when it is over, and so is whatever
 // else would start in one ([Schedule.Clear]). A local time that a gap shifts is excluded
 // if it would be without the gap, or if the instant is that it is shifted to. A search that

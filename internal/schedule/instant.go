@@ -47,6 +47,9 @@ func millis(t time.Time) int64 {
 
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
+// floorMod is what floorDiv leaves, 0 to b-1.
+func floorMod(a, b int64) int64 { return a - floorDiv(a, b)*b }
+
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

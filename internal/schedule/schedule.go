@@ -13,7 +13,7 @@ type Schedule struct {
 	first int64 // interval: the first nominal time, ms
 	delay bool  // interval: counted from completions
 
-	rules []rule // cron: at least one
+	rules []rule // cron: at least one; calendar: one
 
 	exclude *exclusions // nil for none
 	jitter  time.Duration
@@ -97,7 +97,7 @@ func (s *Schedule) nextAny(after int64) (int64, bool) {
 		return s.at, after < s.at
 	case KindInterval:
 		return s.nextInterval(after), true
-	case KindCron:
+	case KindCron, KindCalendar:
 		return s.nextCron(after)
 	}
 	return 0, false
@@ -109,7 +109,7 @@ func (s *Schedule) prevAny(before int64) (int64, bool) {
 		return s.at, s.at <= before
 	case KindInterval:
 		return s.first + (before-s.first)/s.every*s.every, before >= s.first && !s.delay
-	case KindCron:
+	case KindCron, KindCalendar:
 		return s.prevCron(before)
 	}
 	return 0, false
@@ -192,7 +192,7 @@ func (s *Schedule) Period(at time.Time) time.Duration {
 	switch s.kind {
 	case KindInterval:
 		return time.Duration(s.every) * time.Millisecond
-	case KindCron:
+	case KindCron, KindCalendar:
 		return s.periodCron(at)
 	}
 	return 0

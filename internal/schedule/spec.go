@@ -13,12 +13,19 @@ const (
 	KindOnce                 // one instant
 	KindInterval             // every so often, in elapsed time
 	KindCron                 // calendar expressions in a time zone
+	KindCalendar             // local times in every n-th day, week or month
 )
 
-// String returns "none", "once", "interval", "cron", or "invalid".
+// String returns "none", "once", "interval", "cron", "calendar", or "invalid".
 func (k Kind) String() string {
-	return name(int(k), "none", "once", "interval", "cron")
+	return name(int(k), "none", "once", "interval", "cron", "calendar")
 }
+
+// Local reports whether nominal times are local times of a zone, rather than elapsed time.
+func (k Kind) Local() bool { return k == KindCron || k == KindCalendar }
+
+// Recurs reports whether there is more than one nominal time as a rule.
+func (k Kind) Recurs() bool { return k == KindInterval || k.Local() }
 
 // GapPolicy says what becomes of a fixed local time that a jump forward of the
 // zone's clock leaves out. The package comment has the exact rules.
@@ -100,7 +107,9 @@ type Spec struct {
 	// Cron holds 1 to 16 expressions of at most 256 bytes for KindCron; the
 	// schedule is their union.
 	Cron []string
-	// TimeZone is the IANA name of the zone Cron is read in. Empty means UTC.
+	// Calendar is the rule of KindCalendar.
+	Calendar Calendar
+	// TimeZone is the IANA name of the zone that Cron and Calendar are read in. Empty means UTC.
 	TimeZone string
 	// Seconds says that Cron has a leading seconds field.
 	Seconds bool
@@ -126,7 +135,7 @@ type Spec struct {
 
 // Parsed reports whether compiling s takes the parsing of texts, which is dear.
 func (s *Spec) Parsed() bool {
-	return s.Kind == KindCron || len(s.Exclude.Cron) > 0 || len(s.Exclude.Dates) > 0 ||
+	return s.Kind.Local() || len(s.Exclude.Cron) > 0 || len(s.Exclude.Dates) > 0 ||
 		len(s.Exclude.Windows) > 0 || len(s.Exclude.Periods) > 0
 }
 
@@ -141,6 +150,7 @@ func (s Spec) Equal(o Spec) bool {
 		s.Every == o.Every &&
 		s.FixedDelay == o.FixedDelay &&
 		slices.Equal(s.Cron, o.Cron) &&
+		s.Calendar.Equal(o.Calendar) &&
 		s.TimeZone == o.TimeZone &&
 		s.Seconds == o.Seconds &&
 		s.Gap == o.Gap && s.Repeat == o.Repeat &&

@@ -15,9 +15,17 @@ const (
 	searchSeconds = searchYears * 366 * daySeconds
 )
 
-// rule is one expression in one zone. Instants are seconds since the epoch.
+// civilTimes are matches in civil time, what a clock on the wall shows, in seconds as though that wall
+// were in UTC.
+type civilTimes interface {
+	// next returns the first match at or after c, prev the last one at or before it.
+	next(c int64) (int64, bool)
+	prev(c int64) (int64, bool)
+}
+
+// rule is one expression, or one calendar, in one zone. Instants are seconds since the epoch.
 type rule struct {
-	fields   fields
+	times    civilTimes
 	zone     *time.Location
 	exclude  *exclusions // nil for none
 	makeUp   bool        // a gap's matches run once at its end
@@ -25,9 +33,9 @@ type rule struct {
 	lastPass bool        // only the last one does
 }
 
-func newRule(f fields, wild bool, zone *time.Location, gap GapPolicy, repeat RepeatPolicy) rule {
+func newRule(times civilTimes, wild bool, zone *time.Location, gap GapPolicy, repeat RepeatPolicy) rule {
 	return rule{
-		fields:   f,
+		times:    times,
 		zone:     zone,
 		makeUp:   !wild && gap == GapShift,
 		oncePass: !wild && repeat == RepeatFirst,
@@ -80,7 +88,7 @@ func (r *rule) next(t int64) (int64, bool) {
 		if t == seg.start && r.owed(seg) {
 			return t, true
 		}
-		if c, ok := r.fields.next(max(t+seg.offset, r.opening(seg))); ok && c < r.closing(seg) {
+		if c, ok := r.times.next(max(t+seg.offset, r.opening(seg))); ok && c < r.closing(seg) {
 			return c - seg.offset, true
 		}
 		if seg.end == unbounded {
@@ -88,7 +96,7 @@ func (r *rule) next(t int64) (int64, bool) {
 		}
 		// No instant of the next segments can show a matching civil time
 		// before this one, so they need not be visited.
-		c, ok := r.fields.next(seg.end - slack)
+		c, ok := r.times.next(seg.end - slack)
 		if !ok {
 			return 0, false
 		}
@@ -101,7 +109,7 @@ func (r *rule) next(t int64) (int64, bool) {
 func (r *rule) prev(t int64) (int64, bool) {
 	for limit := t - searchSeconds; t >= limit; {
 		seg := r.segment(t)
-		if c, ok := r.fields.prev(min(t+seg.offset, r.closing(seg)-1)); ok && c >= r.opening(seg) {
+		if c, ok := r.times.prev(min(t+seg.offset, r.closing(seg)-1)); ok && c >= r.opening(seg) {
 			return c - seg.offset, true
 		}
 		if r.owed(seg) {
@@ -110,7 +118,7 @@ func (r *rule) prev(t int64) (int64, bool) {
 		if seg.start == -unbounded {
 			return 0, false
 		}
-		c, ok := r.fields.prev(seg.start - 1 + slack)
+		c, ok := r.times.prev(seg.start - 1 + slack)
 		if !ok {
 			return 0, false
 		}
@@ -158,7 +166,7 @@ func (r *rule) swallowed(seg segment) (civil int64, ok bool) {
 		return 0, false
 	}
 	for from := seg.start + seg.before; ; {
-		c, ok := r.fields.next(from)
+		c, ok := r.times.next(from)
 		if !ok || c >= seg.start+seg.offset {
 			return 0, false
 		}
