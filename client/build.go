@@ -30,6 +30,33 @@ func Cron(expression, zone string) *Schedule {
 	}}
 }
 
+// EveryWeek is due at local times on days of each n-th week, such as "MON", of an IANA time zone; an empty
+// one is UTC. The first week is that in which the job is created, or that of the field From.
+func EveryWeek(n int, days []string, times []string, zone string) *Schedule {
+	return calendar(&fermatav1.CalendarSchedule{
+		Every: int32(n), Unit: fermatav1.CalendarSchedule_UNIT_WEEK, Weekdays: days, Times: times, TimeZone: zone,
+	})
+}
+
+// EveryDay is due at local times on each n-th day.
+func EveryDay(n int, times []string, zone string) *Schedule {
+	return calendar(&fermatav1.CalendarSchedule{
+		Every: int32(n), Unit: fermatav1.CalendarSchedule_UNIT_DAY, Times: times, TimeZone: zone,
+	})
+}
+
+// EveryMonth is due at local times on days of each n-th month: 1 to 31, or -1 (the last one) to -31. In a month
+// that does not have the day it is due on the last one.
+func EveryMonth(n int, days []int32, times []string, zone string) *Schedule {
+	return calendar(&fermatav1.CalendarSchedule{
+		Every: int32(n), Unit: fermatav1.CalendarSchedule_UNIT_MONTH, MonthDays: days, Times: times, TimeZone: zone,
+	})
+}
+
+func calendar(c *fermatav1.CalendarSchedule) *Schedule {
+	return &Schedule{Rule: &fermatav1.Schedule_Calendar{Calendar: c}}
+}
+
 // Once is due at one instant; at once if it has passed.
 func Once(t time.Time) *Schedule {
 	return &Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(t)}}

@@ -27,6 +27,7 @@ type scheduleFlags struct {
 	start, end string
 	jitter     time.Duration
 	maxRuns    int32
+	calendar   calendarFlags
 	without    exclusionFlags
 	// shows: --tz is also the zone in which times are written.
 	shows bool
@@ -43,10 +44,15 @@ func (s *scheduleFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&s.every, "every", 0, "run at a fixed rate, such as 30s or 1h30m")
 	f.BoolVar(&s.fixedDelay, "fixed-delay", false, "with --every: count from the end of the previous run")
 	f.StringArrayVar(&s.cron, "cron", nil, "run by a cron expression of five fields, in which H is a number spread over jobs, or @daily and the like; may be repeated")
+	f.StringVar(&s.calendar.every, "calendar", "", "run at local times in every day, week or month, or in each '2 weeks', '3 days' and the like")
+	f.StringSliceVar(&s.calendar.on, "on", nil, "with --calendar: days of the week (MON,THU) or of the month (1, 31, or last; in a short month the last one)")
+	f.StringSliceVar(&s.calendar.times, "time", nil, "with --calendar: local times of day, such as 09:00; needed")
+	f.StringVar(&s.calendar.from, "from-day", "", "with --calendar: local day in the first period that counts, such as 2026-11-30 (default that of --start, else today)")
+	f.BoolVar(&s.calendar.skipShort, "skip-short-months", false, "with --calendar month: leave out months that do not have a day of --on")
 	f.BoolVar(&s.seconds, "seconds", false, "with --cron: expressions have a leading field of seconds")
-	f.StringVar(&s.zone, "tz", "", "time zone of --cron, --exclude-..., --at, --start and --end, such as Europe/Berlin (default UTC for --cron and exclusions, else the local one)")
-	f.StringVar(&s.dstGap, "dst-gap", "", "with --cron: shift or skip fixed times that a clock change leaves out (default shift)")
-	f.StringVar(&s.dstRepeat, "dst-repeat", "", "with --cron: first, last or both passes of fixed times that a clock change repeats (default first)")
+	f.StringVar(&s.zone, "tz", "", "time zone of --cron, --calendar, --exclude-..., --at, --start and --end, such as Europe/Berlin (default UTC for --cron, --calendar and exclusions, else the local one)")
+	f.StringVar(&s.dstGap, "dst-gap", "", "with --cron or --calendar: shift or skip fixed times that a clock change leaves out (default shift)")
+	f.StringVar(&s.dstRepeat, "dst-repeat", "", "with --cron or --calendar: first, last or both passes of fixed times that a clock change repeats (default first)")
 	f.StringVar(&s.at, "at", "", "run once at a time, such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'")
 	f.DurationVar(&s.in, "in", 0, "run once after a while, such as 10m")
 	f.StringVar(&s.start, "start", "", "no run before this time; also the phase of --every")
@@ -80,6 +86,8 @@ func (s *scheduleFlags) schedule(changed func(string) bool, now time.Time) (*cli
 		paths = append(paths, "schedule.interval")
 	case *fermatav1.Schedule_Cron:
 		paths = append(paths, "schedule.cron")
+	case *fermatav1.Schedule_Calendar:
+		paths = append(paths, "schedule.calendar")
 	case *fermatav1.Schedule_Once:
 		return schedule, []string{"schedule"}, nil // takes none of the settings below
 	}
@@ -117,7 +125,7 @@ var exclusionNames = []string{"exclude-cron", "exclude-date", "exclude-window", 
 // whole refuses settings of a schedule that come without one.
 func whole(s *client.Schedule) error {
 	if s != nil && s.GetRule() == nil {
-		return usagef("--start, --end, --schedule-jitter, --max-runs and --exclude-... need --every or --cron")
+		return usagef("--start, --end, --schedule-jitter, --max-runs and --exclude-... need --every, --cron or --calendar")
 	}
 	return nil
 }
@@ -163,7 +171,7 @@ func (s *scheduleFlags) exclusions(schedule *client.Schedule, times *timeReader)
 	if len(e.Cron)+len(e.Dates)+len(e.Windows)+len(e.Periods) == 0 {
 		return nil, nil
 	}
-	if schedule.GetCron() == nil {
+	if schedule.GetCron() == nil && schedule.GetCalendar() == nil {
 		e.TimeZone = s.zone
 	}
 	return e, nil
@@ -181,15 +189,18 @@ func (s *scheduleFlags) rule(changed func(string) bool, now time.Time, times *ti
 	case changed("every"):
 		return client.Every(s.every), nil
 	case changed("cron"):
-		gap, err := enumValue(fermatav1.DstGap_value, "DST_GAP_", "--dst-gap", s.dstGap)
+		gap, repeat, err := s.clockChanges()
+		return &client.Schedule{Rule: &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{
+			Expressions: s.cron, TimeZone: s.zone, Seconds: s.seconds, DstGap: gap, DstRepeat: repeat,
+		}}}, err
+	case changed("calendar"):
+		c, err := s.calendar.schedule()
 		if err != nil {
 			return nil, err
 		}
-		repeat, err := enumValue(fermatav1.DstRepeat_value, "DST_REPEAT_", "--dst-repeat", s.dstRepeat)
-		return &client.Schedule{Rule: &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{
-			Expressions: s.cron, TimeZone: s.zone, Seconds: s.seconds,
-			DstGap: fermatav1.DstGap(gap), DstRepeat: fermatav1.DstRepeat(repeat),
-		}}}, err
+		c.TimeZone = s.zone
+		c.DstGap, c.DstRepeat, err = s.clockChanges()
+		return &client.Schedule{Rule: &fermatav1.Schedule_Calendar{Calendar: c}}, err
 	case changed("at"):
 		at, err := times.read("--at", s.at)
 		if at == nil && err == nil {
@@ -205,10 +216,19 @@ func (s *scheduleFlags) rule(changed func(string) bool, now time.Time, times *ti
 	return nil, nil
 }
 
+func (s *scheduleFlags) clockChanges() (fermatav1.DstGap, fermatav1.DstRepeat, error) {
+	gap, err := enumValue(fermatav1.DstGap_value, "DST_GAP_", "--dst-gap", s.dstGap)
+	if err != nil {
+		return 0, 0, err
+	}
+	repeat, err := enumValue(fermatav1.DstRepeat_value, "DST_REPEAT_", "--dst-repeat", s.dstRepeat)
+	return fermatav1.DstGap(gap), fermatav1.DstRepeat(repeat), err
+}
+
 // fit refuses combinations in which a flag would be ignored.
 func (s *scheduleFlags) fit(changed func(string) bool) error {
 	var rules []string
-	for _, name := range []string{"every", "cron", "at", "in"} {
+	for _, name := range []string{"every", "cron", "calendar", "at", "in"} {
 		if changed(name) {
 			rules = append(rules, "--"+name)
 		}
@@ -229,9 +249,13 @@ func (s *scheduleFlags) fit(changed func(string) bool) error {
 	}{
 		{"fixed-delay", []string{"every"}},
 		{"seconds", []string{"cron"}},
-		{"dst-gap", []string{"cron"}},
-		{"dst-repeat", []string{"cron"}},
-		{"tz", append([]string{"cron", "at", "start", "end"}, exclusionNames...)},
+		{"dst-gap", []string{"cron", "calendar"}},
+		{"dst-repeat", []string{"cron", "calendar"}},
+		{"on", []string{"calendar"}},
+		{"time", []string{"calendar"}},
+		{"from-day", []string{"calendar"}},
+		{"skip-short-months", []string{"calendar"}},
+		{"tz", append([]string{"cron", "calendar", "at", "start", "end"}, exclusionNames...)},
 	}
 	for _, n := range needs {
 		met := !changed(n.flag) || (n.flag == "tz" && s.shows)

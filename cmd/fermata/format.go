@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -140,10 +142,36 @@ func scheduleText(s *fermatav1.Schedule) string {
 			text += " " + zone
 		}
 		return text
+	case *fermatav1.Schedule_Calendar:
+		return calendarText(rule.Calendar)
 	case *fermatav1.Schedule_Once:
 		return "once " + rule.Once.AsTime().Format(time.RFC3339)
 	}
 	return "manual"
+}
+
+// calendarText is such as "every 2 weeks on MON at 09:00 Europe/Berlin".
+func calendarText(c *fermatav1.CalendarSchedule) string {
+	unit := strings.ToLower(strings.TrimPrefix(c.GetUnit().String(), "UNIT_"))
+	text := "every " + unit
+	if c.GetEvery() > 1 {
+		text = fmt.Sprintf("every %d %ss", c.GetEvery(), unit)
+	}
+	days := slices.Clone(c.GetWeekdays())
+	for _, day := range c.GetMonthDays() {
+		days = append(days, strconv.Itoa(int(day)))
+	}
+	if len(days) > 0 {
+		text += " on " + strings.Join(days, ",")
+	}
+	text += " at " + strings.Join(c.GetTimes(), ",")
+	if from := c.GetFrom(); from != "" {
+		text += " from " + from
+	}
+	if zone := c.GetTimeZone(); zone != "" {
+		text += " " + zone
+	}
+	return text
 }
 
 // backoffText is the interval that failures have led to.

@@ -120,7 +120,19 @@ func TestPreview(t *testing.T) {
 		_, out, notes := c.run("preview", "--at", at, "--tz", "Europe/Berlin")
 		once.WriteString(notes + out)
 	}
-	golden(t, "preview", cron+every+once.String())
+	var calendars strings.Builder
+	for _, flags := range [][]string{
+		{"--calendar", "2 weeks", "--on", "MON", "--time", "09:00", "--from-day", "2026-10-12"},
+		{"--calendar", "month", "--on", "31", "--time", "02:30", "--from-day", "2026-01-01", "-n", "3"},
+		{"--calendar", "month", "--on", "31", "--time", "9"},
+		{"--calendar", "week", "--on", "monday", "--time", "09:00"},
+		{"--calendar", "fortnight", "--time", "09:00"},
+		{"--calendar", "3 days"},
+	} {
+		_, out, errs := c.run(append([]string{"preview", "--tz", "Europe/Berlin", "-n", "4", "--after", "2026-02-01"}, flags...)...)
+		calendars.WriteString("$ " + strings.Join(flags, " ") + "\n" + errs + out)
+	}
+	golden(t, "preview", cron+every+once.String()+calendars.String())
 }
 
 func TestChangesAndRefusals(t *testing.T) {

@@ -34,7 +34,7 @@ func (a *app) previewCommand() *cobra.Command {
 				return err
 			}
 			if s == nil && len(args) == 0 {
-				return usagef("say which schedule: --every, --cron, --at or --in, or the id of a job")
+				return usagef("say which schedule: --every, --cron, --calendar, --at or --in, or the id of a job")
 			}
 			times := schedule.read
 			q := &fermatav1.PreviewScheduleRequest{Schedule: s, Count: count}

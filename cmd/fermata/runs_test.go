@@ -148,7 +148,7 @@ func TestUpdateOfAScheduleInParts(t *testing.T) {
 		t.Errorf("stored %v", s)
 	}
 	code, _, errs := c.run("jobs", "create", "y", "--handler", "h", "--max-runs", "3")
-	if code != exitUsage || !strings.Contains(errs, "need --every or --cron") {
+	if code != exitUsage || !strings.Contains(errs, "need --every, --cron or --calendar") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }

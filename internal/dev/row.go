@@ -104,6 +104,8 @@ func rowOf(j *fermatav1.Job) row {
 		r.every = rule.Interval.GetEvery().AsDuration()
 	case *fermatav1.Schedule_Cron:
 		r.rule = "cron"
+	case *fermatav1.Schedule_Calendar:
+		r.rule = "calendar"
 	case *fermatav1.Schedule_Once:
 		r.rule = "once"
 	default:

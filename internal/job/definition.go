@@ -120,7 +120,7 @@ func (d *Definition) Lane() Lane {
 
 // Recurring tells whether the schedule yields more than one nominal time.
 func (d *Definition) Recurring() bool {
-	return d.Schedule.Kind == schedule.KindInterval || d.Schedule.Kind == schedule.KindCron
+	return d.Schedule.Kind.Recurs()
 }
 
 // Compiled is a definition with its schedule made ready to be asked. It is

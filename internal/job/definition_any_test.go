@@ -51,7 +51,7 @@ func anyDefinition(t *rapid.T) Definition {
 	d := def()
 	zone := rapid.SampledFrom([]string{"", "", "Europe/Berlin", "Australia/Lord_Howe", "Mars/X"}).Draw(t, "zone")
 	d.Schedule = schedule.Spec{
-		Kind:       schedule.Kind(rapid.IntRange(0, int(schedule.KindCron)).Draw(t, "kind")),
+		Kind:       schedule.Kind(rapid.IntRange(0, int(schedule.KindCalendar)).Draw(t, "kind")),
 		StartAt:    instant("start"),
 		EndAt:      instant("end"),
 		Jitter:     span("jitter", 0, 0, time.Second, time.Hour),
@@ -77,6 +77,19 @@ func anyDefinition(t *rapid.T) Definition {
 		d.Schedule.TimeZone = zone
 		d.Schedule.Gap = schedule.GapPolicy(rapid.IntRange(0, 1).Draw(t, "gap"))
 		d.Schedule.Repeat = schedule.RepeatPolicy(rapid.IntRange(0, 2).Draw(t, "repeat"))
+	case schedule.KindCalendar:
+		d.Schedule.Calendar = schedule.Calendar{
+			Every: number("calendar every", 0, 1, 2, 3, 1001), Unit: schedule.CalendarUnit(rapid.IntRange(0, 2).Draw(t, "unit")),
+			Times: text("times", "00:00", "09:00", "02:30:15", "23:59", "24:00"), From: rapid.SampledFrom([]string{"", "", "2026-11-30", "2026-02-30"}).Draw(t, "from day"),
+		}
+		switch d.Schedule.Calendar.Unit {
+		case schedule.CalendarWeek:
+			d.Schedule.Calendar.Weekdays = rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 6), func(n int) time.Weekday { return time.Weekday(n) }), 0, 2).Draw(t, "weekdays")
+		case schedule.CalendarMonth:
+			d.Schedule.Calendar.MonthDays = rapid.SliceOfN(rapid.SampledFrom([]int{1, 30, 31, -1, -31}), 0, 2).Draw(t, "month days")
+			d.Schedule.Calendar.ShortMonth = schedule.ShortMonthPolicy(rapid.IntRange(0, 1).Draw(t, "short month"))
+		}
+		d.Schedule.TimeZone = zone
 	}
 	d.Retry = backoff.Retry{
 		Strategy:     backoff.Strategy(rapid.IntRange(0, 3).Draw(t, "strategy")),

@@ -128,7 +128,7 @@ func (c *Compiled) heldBack(s *State, now int64, p passed, delay time.Duration, 
 	}
 	o := occurrence{nominal: nominal, due: nominal, ok: true}
 	until := max(now, p.after(delay))
-	if c.Schedule.Kind == schedule.KindCron {
+	if c.Schedule.Kind.Local() {
 		if until > nominal {
 			if o.nominal, o.ok = c.nominalAfter(until - 1); !o.ok {
 				return occurrence{}
@@ -235,7 +235,7 @@ func (c *Compiled) retryDelay(s *State, k int, elapsed time.Duration) (time.Dura
 		seed = c.seed(int64(s.Runs), 0) // one walk a run
 	}
 	before := int64(0)
-	if c.Backoff.WithinSlot && c.Schedule.Kind == schedule.KindCron {
+	if c.Backoff.WithinSlot && c.Schedule.Kind.Local() {
 		before = int64(s.Failures)
 	}
 	return c.Retry.NextWithin(k, before, elapsed, seed)
@@ -263,7 +263,7 @@ func (c *Compiled) countBetween(from, to int64) int64 {
 		return 0
 	}
 	limit := int(^uint(0) >> 1)
-	if c.Schedule.Kind == schedule.KindCron || !c.Schedule.Exclude.Empty() {
+	if c.Schedule.Kind.Local() || !c.Schedule.Exclude.Empty() {
 		limit = countLimit
 	}
 	return int64(c.schedule.Count(time.UnixMilli(from), time.UnixMilli(to), limit))

@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermata-io/fermata/internal/backoff"
-	"github.com/fermata-io/fermata/internal/schedule"
 )
 
 // Violation says what is wrong with one field. Field is its path in the API.
@@ -225,7 +224,7 @@ func (v *violations) runs(d *Definition) {
 	}
 	v.check(d.PauseAfter >= 0 && d.PauseAfter <= MaxPauseAfter, "pause_after_failures", "is %d, want 0 (never) to %d", d.PauseAfter, MaxPauseAfter)
 	v.duration("max_lag", d.MaxLag, 0, MaxMaxLag)
-	v.check(!d.Backoff.WithinSlot || d.Schedule.Kind == schedule.KindCron, "backoff_policy.within_slot", "is for cron schedules only")
+	v.check(!d.Backoff.WithinSlot || d.Schedule.Kind.Local(), "backoff_policy.within_slot", "is for cron and calendar schedules only")
 	v.check(!d.Backoff.WithinSlot || !d.Backoff.Disabled, "backoff_policy.within_slot", "contradicts disabled: there is no backoff to keep within the slot")
 }
 

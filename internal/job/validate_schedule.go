@@ -27,6 +27,9 @@ var schedulePaths = map[string]string{
 	"end_at":      "end_time",
 }
 
+// localRule is the field of [schedule.Spec] that has the local times of a kind.
+var localRule = map[schedule.Kind]string{schedule.KindCron: "cron", schedule.KindCalendar: "calendar.times"}
+
 // checkedGaps is how many gaps between nominal times of a cron schedule are
 // compared with the least interval. A pattern of seconds repeats each minute.
 const checkedGaps = 128
@@ -60,9 +63,9 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 	switch {
 	case s.Kind == schedule.KindInterval:
 		v.check(s.Every >= l.MinInterval, "interval.every", "is %v, at least %v is required", s.Every, l.MinInterval)
-	case s.Kind == schedule.KindCron:
+	case s.Kind.Local():
 		if gap := shortestGap(compiled, anchor, s, l.MinInterval); gap < l.MinInterval {
-			v.add("cron.expressions", "comes every "+gap.String()+", at least "+l.MinInterval.String()+" is required")
+			v.add(schedulePath(s.Kind, localRule[s.Kind]), "comes every "+gap.String()+", at least "+l.MinInterval.String()+" is required")
 		}
 	}
 	return v.list
@@ -108,10 +111,10 @@ type single struct{ error }
 
 func (s single) Unwrap() []error { return []error{s.error} }
 
-// schedulePath keeps the index of "cron[3]". The zone of a cron schedule is its own;
+// schedulePath keeps the index of "cron[3]". The zone of a cron or calendar schedule is its own;
 // others have one for their exclusions.
 func schedulePath(kind schedule.Kind, field string) string {
-	if field == "time_zone" && kind != schedule.KindCron {
+	if field == "time_zone" && !kind.Local() {
 		return "exclusions.time_zone"
 	}
 	if rest, ok := strings.CutPrefix(field, "exclude."); ok {
@@ -119,6 +122,9 @@ func schedulePath(kind schedule.Kind, field string) string {
 	}
 	name, index, indexed := strings.Cut(field, "[")
 	path, ok := schedulePaths[name]
+	if rest, ofCron := strings.CutPrefix(path, "cron."); ofCron && kind == schedule.KindCalendar {
+		path = "calendar." + rest
+	}
 	switch {
 	case !ok:
 		return field
@@ -128,14 +134,14 @@ func schedulePath(kind schedule.Kind, field string) string {
 	return path
 }
 
-// shortestGap looks at the first gaps of a cron schedule. Schedules without
+// shortestGap looks at the first gaps of a cron or calendar schedule. Cron schedules without
 // seconds have none below a minute, which saves the look.
 func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least time.Duration) time.Duration {
 	if c.Kind() == schedule.KindInterval {
 		return c.Period(anchor)
 	}
 	shortest := time.Duration(1<<63 - 1)
-	if !s.Seconds && least <= time.Minute {
+	if s.Kind == schedule.KindCron && !s.Seconds && least <= time.Minute {
 		return shortest
 	}
 	times := schedule.Upcoming(c, anchor, checkedGaps+1, schedule.NewBudget(1))

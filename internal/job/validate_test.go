@@ -94,7 +94,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		}, "job.schedule.exclusions.time_zone", "unknown IANA time zone"},
 		{"exclusions of a one-time job", func(d *job.Definition) {
 			d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: anchor, Exclude: schedule.Exclusions{Dates: []string{"12-25"}}}
-		}, "job.schedule.exclusions", "only for kinds interval and cron"},
+		}, "job.schedule.exclusions", "only for kinds interval, cron and calendar"},
 		{"within slot, disabled", func(d *job.Definition) {
 			d.Schedule = cron("0 0 * * *")
 			d.Backoff.Disabled, d.Backoff.WithinSlot = true, true

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -171,13 +172,16 @@ func unknownFields(m *storagev1.Definition) ([]byte, error) {
 	}
 	from := messagesOf(m)
 	rest := &storagev1.Definition{
-		Schedule: &storagev1.Schedule{Exclude: new(storagev1.Exclusions)},
+		Schedule: &storagev1.Schedule{Exclude: new(storagev1.Exclusions), Calendar: new(storagev1.Calendar)},
 		Retry:    &storagev1.Retry{Jitter: new(storagev1.Jitter)},
 		Backoff:  &storagev1.Recurring{Jitter: new(storagev1.Jitter)},
 		Misfire:  new(storagev1.Misfire),
 	}
 	for i, to := range messagesOf(rest) {
 		to.ProtoReflect().SetUnknown(from[i].ProtoReflect().GetUnknown())
+	}
+	if proto.Size(rest.Schedule.Calendar) == 0 {
+		rest.Schedule.Calendar = nil // a schedule has none as a rule
 	}
 	return deterministic.Marshal(rest)
 }
@@ -187,7 +191,7 @@ func hasUnknown(m *storagev1.Definition) bool {
 	if unknownIn(m) {
 		return true
 	}
-	if s := m.GetSchedule(); s != nil && (unknownIn(s) || s.Exclude != nil && unknownIn(s.Exclude)) {
+	if s := m.GetSchedule(); s != nil && (unknownIn(s) || s.Exclude != nil && unknownIn(s.Exclude) || s.Calendar != nil && unknownIn(s.Calendar)) {
 		return true
 	}
 	if m.Retry != nil && unknownInRetry(m.Retry) || m.Backoff != nil && unknownInRecurring(m.Backoff) {
@@ -209,7 +213,7 @@ func unknownIn(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown())
 // messagesOf lists a definition and the messages inside that there is one of.
 func messagesOf(m *storagev1.Definition) []proto.Message {
 	return []proto.Message{
-		m, m.GetSchedule(), m.GetSchedule().GetExclude(), m.GetRetry(), m.GetRetry().GetJitter(),
+		m, m.GetSchedule(), m.GetSchedule().GetExclude(), m.GetSchedule().GetCalendar(), m.GetRetry(), m.GetRetry().GetJitter(),
 		m.GetBackoff(), m.GetBackoff().GetJitter(), m.GetMisfire(),
 	}
 }
@@ -230,7 +234,38 @@ func encodeSchedule(s schedule.Spec) *storagev1.Schedule {
 		Exclude:    encodeExclusions(s.Exclude),
 		JitterMs:   s.Jitter.Milliseconds(),
 		MaxRuns:    uint32(s.MaxRuns),
+		Calendar:   encodeCalendar(s.Calendar),
 	}
+}
+
+func encodeCalendar(c schedule.Calendar) *storagev1.Calendar {
+	if c.Empty() {
+		return nil
+	}
+	m := &storagev1.Calendar{
+		Every: uint32(c.Every), Unit: uint32(c.Unit), Times: c.Times, ShortMonth: uint32(c.ShortMonth), From: c.From,
+	}
+	for _, day := range c.Weekdays {
+		m.Weekdays = append(m.Weekdays, uint32(day))
+	}
+	for _, day := range c.MonthDays {
+		m.MonthDays = append(m.MonthDays, int32(day))
+	}
+	return m
+}
+
+func decodeCalendar(m *storagev1.Calendar) schedule.Calendar {
+	c := schedule.Calendar{
+		Every: int(m.GetEvery()), Unit: schedule.CalendarUnit(min(m.GetUnit(), 255)), Times: m.GetTimes(),
+		ShortMonth: schedule.ShortMonthPolicy(min(m.GetShortMonth(), 255)), From: m.GetFrom(),
+	}
+	for _, day := range m.GetWeekdays() {
+		c.Weekdays = append(c.Weekdays, time.Weekday(min(day, 255)))
+	}
+	for _, day := range m.GetMonthDays() {
+		c.MonthDays = append(c.MonthDays, int(day))
+	}
+	return c
 }
 
 func decodeSchedule(m *storagev1.Schedule) schedule.Spec {
@@ -249,6 +284,7 @@ func decodeSchedule(m *storagev1.Schedule) schedule.Spec {
 		Exclude:    decodeExclusions(m.GetExclude()),
 		Jitter:     duration(m.GetJitterMs()),
 		MaxRuns:    int(m.GetMaxRuns()),
+		Calendar:   decodeCalendar(m.GetCalendar()),
 	}
 }
 

@@ -44,11 +44,12 @@ func drawDefinition(t *rapid.T) job.Definition {
 		Handler: text.Draw(t, "handler"), Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"), PayloadKey: text.Draw(t, "payloadkey"),
 		Labels: rapid.MapOf(text, text).Draw(t, "labels"),
 		Schedule: schedule.Spec{
-			Kind: schedule.Kind(rapid.IntRange(0, 3).Draw(t, "kind")), At: at("at"), Every: dur("every"), FixedDelay: rapid.Bool().Draw(t, "fixed"),
+			Kind: schedule.Kind(rapid.IntRange(0, 4).Draw(t, "kind")), At: at("at"), Every: dur("every"), FixedDelay: rapid.Bool().Draw(t, "fixed"),
 			Cron: rapid.SliceOf(text).Draw(t, "cron"), TimeZone: text.Draw(t, "zone"), Seconds: rapid.Bool().Draw(t, "seconds"),
 			Gap: schedule.GapPolicy(rapid.IntRange(0, 1).Draw(t, "gap")), Repeat: schedule.RepeatPolicy(rapid.IntRange(0, 2).Draw(t, "repeat")), StartAt: at("start"), EndAt: at("end"),
 			Jitter: dur("spread"), MaxRuns: rapid.IntRange(0, 1<<30).Draw(t, "maxruns"),
-			Exclude: schedule.Exclusions{Cron: texts("excron"), Dates: texts("dates"), Windows: texts("windows")},
+			Exclude:  schedule.Exclusions{Cron: texts("excron"), Dates: texts("dates"), Windows: texts("windows")},
+			Calendar: drawCalendar(t, texts("times"), text.Draw(t, "from day")),
 		},
 		Retry: backoff.Retry{
 			Strategy: backoff.Strategy(rapid.IntRange(0, 3).Draw(t, "strategy")), Base: dur("base"), Multiplier: rapid.Float64().Draw(t, "multiplier"),
@@ -132,6 +133,20 @@ func TestDefinitionRoundTrip(t *testing.T) {
 	drawn.complete(t, reflect.TypeFor[job.Definition](), ".Unknown")
 }
 
+func drawCalendar(t *rapid.T, times []string, from string) schedule.Calendar {
+	c := schedule.Calendar{
+		Every: rapid.IntRange(0, 1000).Draw(t, "calendar every"), Unit: schedule.CalendarUnit(rapid.IntRange(0, 2).Draw(t, "unit")),
+		Times: times, From: from, ShortMonth: schedule.ShortMonthPolicy(rapid.IntRange(0, 1).Draw(t, "short month")),
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "weekdays") {
+		c.Weekdays = append(c.Weekdays, time.Weekday(rapid.IntRange(0, 6).Draw(t, "weekday")))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "month days") {
+		c.MonthDays = append(c.MonthDays, rapid.IntRange(-31, 31).Draw(t, "month day"))
+	}
+	return c
+}
+
 // TestDefinitionCarriesEveryField fails when the storage message has a field
 // that the codec leaves zero.
 func TestDefinitionCarriesEveryField(t *testing.T) {
@@ -172,12 +187,12 @@ func TestDefinitionKeepsUnknownFields(t *testing.T) {
 		return protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), text)
 	}
 	m := &storagev1.Definition{
-		Handler: "send", Schedule: &storagev1.Schedule{Kind: 2, EveryMs: 1000, Exclude: &storagev1.Exclusions{Dates: []string{"12-25"}}},
+		Handler: "send", Schedule: &storagev1.Schedule{Kind: 2, EveryMs: 1000, Exclude: &storagev1.Exclusions{Dates: []string{"12-25"}}, Calendar: &storagev1.Calendar{Every: 2}},
 		Retry:   &storagev1.Retry{MaxAttempts: 3, Jitter: &storagev1.Jitter{Kind: 1}},
 		Backoff: &storagev1.Recurring{Multiplier: 2, Jitter: &storagev1.Jitter{Fraction: 0.5}},
 		Misfire: &storagev1.Misfire{Policy: 1},
 	}
-	levels := []proto.Message{m, m.Schedule, m.Schedule.Exclude, m.Retry, m.Retry.Jitter, m.Backoff, m.Backoff.Jitter, m.Misfire}
+	levels := []proto.Message{m, m.Schedule, m.Schedule.Exclude, m.Schedule.Calendar, m.Retry, m.Retry.Jitter, m.Backoff, m.Backoff.Jitter, m.Misfire}
 	for i, l := range levels {
 		l.ProtoReflect().SetUnknown(later(1000, string(rune('a'+i))))
 	}
@@ -218,7 +233,7 @@ func drawEdits(t *rapid.T, text *rapid.Generator[string]) job.RequestIDs {
 // drawPlain is a definition of the kind that most are.
 func drawPlain(t *rapid.T) job.Definition {
 	d := drawDefinition(t)
-	d.Schedule.Exclude, d.Locks, d.Trace = schedule.Exclusions{}, nil, nil
+	d.Schedule.Exclude, d.Schedule.Calendar, d.Locks, d.Trace = schedule.Exclusions{}, schedule.Calendar{}, nil, nil
 	d.UpdateRequestIDs = d.UpdateRequestIDs[max(0, len(d.UpdateRequestIDs)-1):]
 	return d
 }
@@ -244,6 +259,7 @@ func TestPlainDefinitionsAreReadAsAny(t *testing.T) {
 	})
 	for name, edit := range map[string]func(*job.Definition){
 		"exclusions": func(d *job.Definition) { d.Schedule.Exclude.Dates = []string{"12-25"} },
+		"calendar":   func(d *job.Definition) { d.Schedule.Calendar.Every = 2 },
 		"locks":      func(d *job.Definition) { d.Locks = []job.Lock{{Key: "db", Limit: 1}} },
 		"trace":      func(d *job.Definition) { d.Trace = &job.Trace{} },
 		"edits":      func(d *job.Definition) { d.UpdateRequestIDs = job.RequestIDs{"one", "two"} },

@@ -2,6 +2,9 @@ package rpc
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -29,15 +32,54 @@ func (r *reader) schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 		spec.Cron, spec.TimeZone = rule.Cron.GetExpressions(), rule.Cron.GetTimeZone()
 		spec.Seconds = rule.Cron.GetSeconds()
 		spec.Gap, spec.Repeat = gaps.model(rule.Cron.GetDstGap()), repeats.model(rule.Cron.GetDstRepeat())
+	case *fermatav1.Schedule_Calendar:
+		spec.Kind = schedule.KindCalendar
+		spec.Calendar, spec.TimeZone = r.calendar(field+".calendar", rule.Calendar), rule.Calendar.GetTimeZone()
+		spec.Gap, spec.Repeat = gaps.model(rule.Calendar.GetDstGap()), repeats.model(rule.Calendar.GetDstRepeat())
 	case *fermatav1.Schedule_Once:
 		spec.Kind = schedule.KindOnce
 		spec.At = r.begin(field, ".once", rule.Once)
 	}
 	if zone != "" && spec.Kind != schedule.KindInterval {
-		r.refuse(field+".exclusions.time_zone", "only for an interval schedule; a cron schedule has cron.time_zone")
+		r.refuse(field+".exclusions.time_zone", "only for an interval schedule; cron and calendar schedules have a time_zone of their own")
 	}
 	return spec
 }
+
+func (r *reader) calendar(field string, c *fermatav1.CalendarSchedule) schedule.Calendar {
+	out := schedule.Calendar{
+		Every: int(c.GetEvery()), Unit: calendarUnits.model(c.GetUnit()), Times: c.GetTimes(),
+		ShortMonth: shortMonths.model(c.GetShortMonth()), From: c.GetFrom(),
+	}
+	if c.GetUnit() == fermatav1.CalendarSchedule_UNIT_UNSPECIFIED {
+		r.refuse(field+".unit", "is required")
+	}
+	for i, name := range c.GetWeekdays() {
+		day := slices.IndexFunc(weekdayNames, func(n string) bool { return strings.EqualFold(n, name) })
+		if day < 0 {
+			r.refuse(fmt.Sprintf("%s.weekdays[%d]", field, i), fmt.Sprintf("%.32q is no day of the week, want one of %s", name, strings.Join(weekdayNames, ", ")))
+			continue
+		}
+		out.Weekdays = append(out.Weekdays, time.Weekday(day))
+	}
+	for _, day := range c.GetMonthDays() {
+		out.MonthDays = append(out.MonthDays, int(day))
+	}
+	return out
+}
+
+func calendarToPB(s schedule.Spec) *fermatav1.CalendarSchedule {
+	return &fermatav1.CalendarSchedule{
+		Every: int32(s.Calendar.Every), Unit: calendarUnits.pb(s.Calendar.Unit), Times: s.Calendar.Times,
+		Weekdays:   each(s.Calendar.Weekdays, func(day time.Weekday) string { return weekdayNames[day] }),
+		MonthDays:  each(s.Calendar.MonthDays, func(day int) int32 { return int32(day) }),
+		ShortMonth: shortMonths.pb(s.Calendar.ShortMonth), From: s.Calendar.From, TimeZone: s.TimeZone,
+		DstGap: gaps.pb(s.Gap), DstRepeat: repeats.pb(s.Repeat),
+	}
+}
+
+// weekdayNames are in the order of [time.Weekday].
+var weekdayNames = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
 
 func (r *reader) exclusions(field string, e *fermatav1.Exclusions) schedule.Exclusions {
 	out := schedule.Exclusions{Cron: e.GetCron(), Dates: e.GetDates(), Windows: e.GetWindows()}
@@ -76,6 +118,8 @@ func scheduleToPB(s schedule.Spec) *fermatav1.Schedule {
 			Expressions: s.Cron, TimeZone: s.TimeZone, Seconds: s.Seconds,
 			DstGap: gaps.pb(s.Gap), DstRepeat: repeats.pb(s.Repeat),
 		}}
+	case schedule.KindCalendar:
+		p.Rule = &fermatav1.Schedule_Calendar{Calendar: calendarToPB(s)}
 	case schedule.KindOnce:
 		p.Rule = &fermatav1.Schedule_Once{Once: timeToPB(s.At)}
 	}
@@ -97,6 +141,19 @@ func exclusionsToPB(s schedule.Spec) *fermatav1.Exclusions {
 			return &fermatav1.Exclusions_Period{StartTime: timeToPB(p.From), EndTime: timeToPB(p.To)}
 		}),
 	}
+}
+
+var calendarUnits = enum[fermatav1.CalendarSchedule_Unit, schedule.CalendarUnit]{
+	{fermatav1.CalendarSchedule_UNIT_UNSPECIFIED, schedule.CalendarDay}, // refused
+	{fermatav1.CalendarSchedule_UNIT_DAY, schedule.CalendarDay},
+	{fermatav1.CalendarSchedule_UNIT_WEEK, schedule.CalendarWeek},
+	{fermatav1.CalendarSchedule_UNIT_MONTH, schedule.CalendarMonth},
+}
+
+var shortMonths = enum[fermatav1.CalendarSchedule_ShortMonth, schedule.ShortMonthPolicy]{
+	{fermatav1.CalendarSchedule_SHORT_MONTH_UNSPECIFIED, schedule.ShortMonthLastDay},
+	{fermatav1.CalendarSchedule_SHORT_MONTH_LAST_DAY, schedule.ShortMonthLastDay},
+	{fermatav1.CalendarSchedule_SHORT_MONTH_SKIP, schedule.ShortMonthSkip},
 }
 
 var gaps = enum[fermatav1.DstGap, schedule.GapPolicy]{

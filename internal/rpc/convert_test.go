@@ -36,7 +36,7 @@ func drawJitter(t *rapid.T) backoff.Jitter {
 }
 
 func drawSchedule(t *rapid.T) schedule.Spec {
-	s := schedule.Spec{Kind: schedule.Kind(rapid.IntRange(0, 3).Draw(t, "schedule"))}
+	s := schedule.Spec{Kind: schedule.Kind(rapid.IntRange(0, int(schedule.KindCalendar)).Draw(t, "schedule"))}
 	switch s.Kind {
 	case schedule.KindOnce:
 		s.At = instant(t, "at")
@@ -47,6 +47,20 @@ func drawSchedule(t *rapid.T) schedule.Spec {
 	case schedule.KindCron:
 		s.Cron = rapid.SampledFrom([][]string{{"0 0 5 * * *"}, {"*/10 * * * * *", "0 0 12 * * MON"}}).Draw(t, "cron")
 		s.Seconds = true
+	case schedule.KindCalendar:
+		s.Calendar = schedule.Calendar{
+			Every: rapid.IntRange(0, 9).Draw(t, "every"), Unit: schedule.CalendarUnit(rapid.IntRange(0, 2).Draw(t, "unit")),
+			Times: []string{"09:00", "17:30"}, From: rapid.SampledFrom([]string{"", "2026-11-30"}).Draw(t, "from"),
+		}
+		switch s.Calendar.Unit {
+		case schedule.CalendarWeek:
+			s.Calendar.Weekdays = rapid.SampledFrom([][]time.Weekday{nil, {time.Saturday, time.Sunday}}).Draw(t, "weekdays")
+		case schedule.CalendarMonth:
+			s.Calendar.MonthDays = rapid.SampledFrom([][]int{nil, {31, -1}}).Draw(t, "month days")
+			s.Calendar.ShortMonth = schedule.ShortMonthPolicy(rapid.IntRange(0, 1).Draw(t, "short month"))
+		}
+	}
+	if s.Kind.Local() {
 		s.TimeZone = rapid.SampledFrom([]string{"", "UTC"}).Draw(t, "zone")
 		s.Gap = schedule.GapPolicy(rapid.IntRange(0, 1).Draw(t, "gap"))
 		s.Repeat = schedule.RepeatPolicy(rapid.IntRange(0, 2).Draw(t, "repeat"))

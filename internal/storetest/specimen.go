@@ -328,6 +328,19 @@ func (s *specimen) everything() {
 	seconds := Definition("seconds")
 	seconds.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"*/10 * * * * *"}, Seconds: true}
 	s.add(seconds)
+	calendar := Definition("calendar")
+	calendar.Schedule = schedule.Spec{
+		Kind: schedule.KindCalendar, TimeZone: "Europe/Berlin", Calendar: schedule.Calendar{
+			Every: 2, Unit: schedule.CalendarMonth, Times: []string{"09:00", "17:30:15"}, MonthDays: []int{31, -2},
+			ShortMonth: schedule.ShortMonthSkip, From: "2026-01-31",
+		},
+	}
+	s.add(calendar)
+	weekly := Definition("weekly")
+	weekly.Schedule = schedule.Spec{
+		Kind: schedule.KindCalendar, Calendar: schedule.Calendar{Unit: schedule.CalendarWeek, Times: []string{"09:00"}, Weekdays: []time.Weekday{time.Sunday, time.Friday}},
+	}
+	s.add(weekly)
 	edited := *s.Get(d.ID).Definition
 	edited.Handler = "edited"
 	s.event(d, job.Update{New: s.compile(&edited), RequestID: "edit-1"})

@@ -588,6 +588,113 @@ func (JobStatus_State) EnumDescriptor() ([]byte, []int) {
 	return file_fermata_v1_job_proto_rawDescGZIP(), []int{6, 0}
 }
 
+type CalendarSchedule_Unit int32
+
+const (
+	CalendarSchedule_UNIT_UNSPECIFIED CalendarSchedule_Unit = 0
+	CalendarSchedule_UNIT_DAY         CalendarSchedule_Unit = 1
+	// Begins on Monday.
+	CalendarSchedule_UNIT_WEEK CalendarSchedule_Unit = 2
+	// Begins on the 1st.
+	CalendarSchedule_UNIT_MONTH CalendarSchedule_Unit = 3
+)
+
+// Enum value maps for CalendarSchedule_Unit.
+var (
+	CalendarSchedule_Unit_name = map[int32]string{
+		0: "UNIT_UNSPECIFIED",
+		1: "UNIT_DAY",
+		2: "UNIT_WEEK",
+		3: "UNIT_MONTH",
+	}
+	CalendarSchedule_Unit_value = map[string]int32{
+		"UNIT_UNSPECIFIED": 0,
+		"UNIT_DAY":         1,
+		"UNIT_WEEK":        2,
+		"UNIT_MONTH":       3,
+	}
+)
+
+func (x CalendarSchedule_Unit) Enum() *CalendarSchedule_Unit {
+	p := new(CalendarSchedule_Unit)
+	*p = x
+	return p
+}
+
+func (x CalendarSchedule_Unit) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CalendarSchedule_Unit) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_proto_enumTypes[9].Descriptor()
+}
+
+func (CalendarSchedule_Unit) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_proto_enumTypes[9]
+}
+
+func (x CalendarSchedule_Unit) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CalendarSchedule_Unit.Descriptor instead.
+func (CalendarSchedule_Unit) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11, 0}
+}
+
+// What becomes of a day that a month does not have.
+type CalendarSchedule_ShortMonth int32
+
+const (
+	// As SHORT_MONTH_LAST_DAY.
+	CalendarSchedule_SHORT_MONTH_UNSPECIFIED CalendarSchedule_ShortMonth = 0
+	// Runs on the month's last day.
+	CalendarSchedule_SHORT_MONTH_LAST_DAY CalendarSchedule_ShortMonth = 1
+	// Does not run in that month.
+	CalendarSchedule_SHORT_MONTH_SKIP CalendarSchedule_ShortMonth = 2
+)
+
+// Enum value maps for CalendarSchedule_ShortMonth.
+var (
+	CalendarSchedule_ShortMonth_name = map[int32]string{
+		0: "SHORT_MONTH_UNSPECIFIED",
+		1: "SHORT_MONTH_LAST_DAY",
+		2: "SHORT_MONTH_SKIP",
+	}
+	CalendarSchedule_ShortMonth_value = map[string]int32{
+		"SHORT_MONTH_UNSPECIFIED": 0,
+		"SHORT_MONTH_LAST_DAY":    1,
+		"SHORT_MONTH_SKIP":        2,
+	}
+)
+
+func (x CalendarSchedule_ShortMonth) Enum() *CalendarSchedule_ShortMonth {
+	p := new(CalendarSchedule_ShortMonth)
+	*p = x
+	return p
+}
+
+func (x CalendarSchedule_ShortMonth) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CalendarSchedule_ShortMonth) Descriptor() protoreflect.EnumDescriptor {
+	return file_fermata_v1_job_proto_enumTypes[10].Descriptor()
+}
+
+func (CalendarSchedule_ShortMonth) Type() protoreflect.EnumType {
+	return &file_fermata_v1_job_proto_enumTypes[10]
+}
+
+func (x CalendarSchedule_ShortMonth) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CalendarSchedule_ShortMonth.Descriptor instead.
+func (CalendarSchedule_ShortMonth) EnumDescriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11, 1}
+}
+
 type RetryPolicy_Strategy int32
 
 const (
@@ -632,11 +739,11 @@ func (x RetryPolicy_Strategy) String() string {
 }
 
 func (RetryPolicy_Strategy) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[9].Descriptor()
+	return file_fermata_v1_job_proto_enumTypes[11].Descriptor()
 }
 
 func (RetryPolicy_Strategy) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[9]
+	return &file_fermata_v1_job_proto_enumTypes[11]
 }
 
 func (x RetryPolicy_Strategy) Number() protoreflect.EnumNumber {
@@ -645,7 +752,7 @@ func (x RetryPolicy_Strategy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RetryPolicy_Strategy.Descriptor instead.
 func (RetryPolicy_Strategy) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12, 0}
 }
 
 type Jitter_Kind int32
@@ -699,11 +806,11 @@ func (x Jitter_Kind) String() string {
 }
 
 func (Jitter_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[10].Descriptor()
+	return file_fermata_v1_job_proto_enumTypes[12].Descriptor()
 }
 
 func (Jitter_Kind) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[10]
+	return &file_fermata_v1_job_proto_enumTypes[12]
 }
 
 func (x Jitter_Kind) Number() protoreflect.EnumNumber {
@@ -712,7 +819,7 @@ func (x Jitter_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Jitter_Kind.Descriptor instead.
 func (Jitter_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14, 0}
 }
 
 type Run_State int32
@@ -752,11 +859,11 @@ func (x Run_State) String() string {
 }
 
 func (Run_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[11].Descriptor()
+	return file_fermata_v1_job_proto_enumTypes[13].Descriptor()
 }
 
 func (Run_State) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[11]
+	return &file_fermata_v1_job_proto_enumTypes[13]
 }
 
 func (x Run_State) Number() protoreflect.EnumNumber {
@@ -765,7 +872,7 @@ func (x Run_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Run_State.Descriptor instead.
 func (Run_State) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15, 0}
 }
 
 type Run_Trigger int32
@@ -804,11 +911,11 @@ func (x Run_Trigger) String() string {
 }
 
 func (Run_Trigger) Descriptor() protoreflect.EnumDescriptor {
-	return file_fermata_v1_job_proto_enumTypes[12].Descriptor()
+	return file_fermata_v1_job_proto_enumTypes[14].Descriptor()
 }
 
 func (Run_Trigger) Type() protoreflect.EnumType {
-	return &file_fermata_v1_job_proto_enumTypes[12]
+	return &file_fermata_v1_job_proto_enumTypes[14]
 }
 
 func (x Run_Trigger) Number() protoreflect.EnumNumber {
@@ -817,7 +924,7 @@ func (x Run_Trigger) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Run_Trigger.Descriptor instead.
 func (Run_Trigger) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14, 1}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15, 1}
 }
 
 // Job is a durable definition of work, when it is due, and what happens when it
@@ -1790,6 +1897,7 @@ type Schedule struct {
 	//	*Schedule_Interval
 	//	*Schedule_Cron
 	//	*Schedule_Once
+	//	*Schedule_Calendar
 	Rule isSchedule_Rule `protobuf_oneof:"rule"`
 	// No nominal time before it. Also the anchor of an interval. Default: creation.
 	// Rounded up to the millisecond.
@@ -1871,6 +1979,15 @@ func (x *Schedule) GetOnce() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Schedule) GetCalendar() *CalendarSchedule {
+	if x != nil {
+		if x, ok := x.Rule.(*Schedule_Calendar); ok {
+			return x.Calendar
+		}
+	}
+	return nil
+}
+
 func (x *Schedule) GetStartTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.StartTime
@@ -1925,13 +2042,20 @@ type Schedule_Once struct {
 	Once *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=once,proto3,oneof"`
 }
 
+type Schedule_Calendar struct {
+	// Runs at local times in every n-th day, week or month.
+	Calendar *CalendarSchedule `protobuf:"bytes,9,opt,name=calendar,proto3,oneof"`
+}
+
 func (*Schedule_Interval) isSchedule_Rule() {}
 
 func (*Schedule_Cron) isSchedule_Rule() {}
 
 func (*Schedule_Once) isSchedule_Rule() {}
 
-// Exclusions take nominal times out of an interval or a cron schedule, and nothing of the
+func (*Schedule_Calendar) isSchedule_Rule() {}
+
+// Exclusions take nominal times out of a recurring schedule, and nothing of the
 // job starts at an excluded time: a due time that retries, backoff or anything else would
 // move into one is the end of the exclusion.
 type Exclusions struct {
@@ -1946,7 +2070,7 @@ type Exclusions struct {
 	Windows []string `protobuf:"bytes,3,rep,name=windows,proto3" json:"windows,omitempty"`
 	// At most 100.
 	Periods []*Exclusions_Period `protobuf:"bytes,4,rep,name=periods,proto3" json:"periods,omitempty"`
-	// IANA name for an interval schedule; a cron schedule has its own.
+	// IANA name for an interval schedule; cron and calendar schedules have their own.
 	TimeZone      string `protobuf:"bytes,5,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2156,6 +2280,135 @@ func (x *CronSchedule) GetDstRepeat() DstRepeat {
 	return DstRepeat_DST_REPEAT_UNSPECIFIED
 }
 
+// CalendarSchedule is an interval that keeps local time: every second Monday at 09:00, every third
+// day at 06:00, the last day of each month.
+type CalendarSchedule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Every so many units, 1 to 1000. Default 1.
+	Every int32                 `protobuf:"varint,1,opt,name=every,proto3" json:"every,omitempty"`
+	Unit  CalendarSchedule_Unit `protobuf:"varint,2,opt,name=unit,proto3,enum=fermata.v1.CalendarSchedule_Unit" json:"unit,omitempty"`
+	// Local times of day, `09:00` or `09:00:30`; 1 to 24.
+	Times []string `protobuf:"bytes,3,rep,name=times,proto3" json:"times,omitempty"`
+	// Days of a week that counts, `MON` to `SUN`; with UNIT_WEEK only. Default: that of `from`.
+	Weekdays []string `protobuf:"bytes,4,rep,name=weekdays,proto3" json:"weekdays,omitempty"`
+	// Days of a month that counts, 1 to 31, or -1 (the last day) to -31; with UNIT_MONTH only.
+	// Default: that of `from`.
+	MonthDays []int32 `protobuf:"varint,5,rep,packed,name=month_days,json=monthDays,proto3" json:"month_days,omitempty"`
+	// With UNIT_MONTH only.
+	ShortMonth CalendarSchedule_ShortMonth `protobuf:"varint,6,opt,name=short_month,json=shortMonth,proto3,enum=fermata.v1.CalendarSchedule_ShortMonth" json:"short_month,omitempty"`
+	// Local day, `2026-11-30`. The first day, week or month that counts is the one it lies in, and
+	// nothing runs before it. Default: the day of the schedule's start_time, else of its creation
+	// or last edit.
+	From string `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"`
+	// IANA name. Default UTC.
+	TimeZone string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// What a clock change does to the times.
+	DstGap        DstGap    `protobuf:"varint,9,opt,name=dst_gap,json=dstGap,proto3,enum=fermata.v1.DstGap" json:"dst_gap,omitempty"`
+	DstRepeat     DstRepeat `protobuf:"varint,10,opt,name=dst_repeat,json=dstRepeat,proto3,enum=fermata.v1.DstRepeat" json:"dst_repeat,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CalendarSchedule) Reset() {
+	*x = CalendarSchedule{}
+	mi := &file_fermata_v1_job_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CalendarSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CalendarSchedule) ProtoMessage() {}
+
+func (x *CalendarSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CalendarSchedule.ProtoReflect.Descriptor instead.
+func (*CalendarSchedule) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CalendarSchedule) GetEvery() int32 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
+func (x *CalendarSchedule) GetUnit() CalendarSchedule_Unit {
+	if x != nil {
+		return x.Unit
+	}
+	return CalendarSchedule_UNIT_UNSPECIFIED
+}
+
+func (x *CalendarSchedule) GetTimes() []string {
+	if x != nil {
+		return x.Times
+	}
+	return nil
+}
+
+func (x *CalendarSchedule) GetWeekdays() []string {
+	if x != nil {
+		return x.Weekdays
+	}
+	return nil
+}
+
+func (x *CalendarSchedule) GetMonthDays() []int32 {
+	if x != nil {
+		return x.MonthDays
+	}
+	return nil
+}
+
+func (x *CalendarSchedule) GetShortMonth() CalendarSchedule_ShortMonth {
+	if x != nil {
+		return x.ShortMonth
+	}
+	return CalendarSchedule_SHORT_MONTH_UNSPECIFIED
+}
+
+func (x *CalendarSchedule) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *CalendarSchedule) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
+}
+
+func (x *CalendarSchedule) GetDstGap() DstGap {
+	if x != nil {
+		return x.DstGap
+	}
+	return DstGap_DST_GAP_UNSPECIFIED
+}
+
+func (x *CalendarSchedule) GetDstRepeat() DstRepeat {
+	if x != nil {
+		return x.DstRepeat
+	}
+	return DstRepeat_DST_REPEAT_UNSPECIFIED
+}
+
 // RetryPolicy is what happens between the attempts of one run. A retry never
 // passes the next nominal time of a recurring job: the run ends instead.
 type RetryPolicy struct {
@@ -2185,7 +2438,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_fermata_v1_job_proto_msgTypes[11]
+	mi := &file_fermata_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2450,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[11]
+	mi := &file_fermata_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2463,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RetryPolicy) GetStrategy() RetryPolicy_Strategy {
@@ -2317,7 +2570,7 @@ type BackoffPolicy struct {
 
 func (x *BackoffPolicy) Reset() {
 	*x = BackoffPolicy{}
-	mi := &file_fermata_v1_job_proto_msgTypes[12]
+	mi := &file_fermata_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2582,7 @@ func (x *BackoffPolicy) String() string {
 func (*BackoffPolicy) ProtoMessage() {}
 
 func (x *BackoffPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[12]
+	mi := &file_fermata_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2595,7 @@ func (x *BackoffPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackoffPolicy.ProtoReflect.Descriptor instead.
 func (*BackoffPolicy) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BackoffPolicy) GetDisabled() bool {
@@ -2442,7 +2695,7 @@ type Jitter struct {
 
 func (x *Jitter) Reset() {
 	*x = Jitter{}
-	mi := &file_fermata_v1_job_proto_msgTypes[13]
+	mi := &file_fermata_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2454,7 +2707,7 @@ func (x *Jitter) String() string {
 func (*Jitter) ProtoMessage() {}
 
 func (x *Jitter) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[13]
+	mi := &file_fermata_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2467,7 +2720,7 @@ func (x *Jitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Jitter.ProtoReflect.Descriptor instead.
 func (*Jitter) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Jitter) GetKind() Jitter_Kind {
@@ -2520,7 +2773,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_fermata_v1_job_proto_msgTypes[14]
+	mi := &file_fermata_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2785,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[14]
+	mi := &file_fermata_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2798,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Run) GetName() string {
@@ -2680,7 +2933,7 @@ type Exclusions_Period struct {
 
 func (x *Exclusions_Period) Reset() {
 	*x = Exclusions_Period{}
-	mi := &file_fermata_v1_job_proto_msgTypes[16]
+	mi := &file_fermata_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +2945,7 @@ func (x *Exclusions_Period) String() string {
 func (*Exclusions_Period) ProtoMessage() {}
 
 func (x *Exclusions_Period) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[16]
+	mi := &file_fermata_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2863,11 +3116,12 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"STATE_DONE\x10\x05B\f\n" +
 	"\n" +
-	"_runs_left\"\xa8\x03\n" +
+	"_runs_left\"\xe4\x03\n" +
 	"\bSchedule\x12:\n" +
 	"\binterval\x18\x01 \x01(\v2\x1c.fermata.v1.IntervalScheduleH\x00R\binterval\x12.\n" +
 	"\x04cron\x18\x02 \x01(\v2\x18.fermata.v1.CronScheduleH\x00R\x04cron\x120\n" +
-	"\x04once\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x04once\x129\n" +
+	"\x04once\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x04once\x12:\n" +
+	"\bcalendar\x18\t \x01(\v2\x1c.fermata.v1.CalendarScheduleH\x00R\bcalendar\x129\n" +
 	"\n" +
 	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
@@ -2899,7 +3153,33 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\adst_gap\x18\x05 \x01(\x0e2\x12.fermata.v1.DstGapR\x06dstGap\x124\n" +
 	"\n" +
 	"dst_repeat\x18\x06 \x01(\x0e2\x15.fermata.v1.DstRepeatR\tdstRepeatJ\x04\b\x04\x10\x05R\n" +
-	"dst_policy\"\xd3\x04\n" +
+	"dst_policy\"\xb4\x04\n" +
+	"\x10CalendarSchedule\x12\x14\n" +
+	"\x05every\x18\x01 \x01(\x05R\x05every\x125\n" +
+	"\x04unit\x18\x02 \x01(\x0e2!.fermata.v1.CalendarSchedule.UnitR\x04unit\x12\x14\n" +
+	"\x05times\x18\x03 \x03(\tR\x05times\x12\x1a\n" +
+	"\bweekdays\x18\x04 \x03(\tR\bweekdays\x12\x1d\n" +
+	"\n" +
+	"month_days\x18\x05 \x03(\x05R\tmonthDays\x12H\n" +
+	"\vshort_month\x18\x06 \x01(\x0e2'.fermata.v1.CalendarSchedule.ShortMonthR\n" +
+	"shortMonth\x12\x12\n" +
+	"\x04from\x18\a \x01(\tR\x04from\x12\x1b\n" +
+	"\ttime_zone\x18\b \x01(\tR\btimeZone\x12+\n" +
+	"\adst_gap\x18\t \x01(\x0e2\x12.fermata.v1.DstGapR\x06dstGap\x124\n" +
+	"\n" +
+	"dst_repeat\x18\n" +
+	" \x01(\x0e2\x15.fermata.v1.DstRepeatR\tdstRepeat\"I\n" +
+	"\x04Unit\x12\x14\n" +
+	"\x10UNIT_UNSPECIFIED\x10\x00\x12\f\n" +
+	"\bUNIT_DAY\x10\x01\x12\r\n" +
+	"\tUNIT_WEEK\x10\x02\x12\x0e\n" +
+	"\n" +
+	"UNIT_MONTH\x10\x03\"Y\n" +
+	"\n" +
+	"ShortMonth\x12\x1b\n" +
+	"\x17SHORT_MONTH_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14SHORT_MONTH_LAST_DAY\x10\x01\x12\x14\n" +
+	"\x10SHORT_MONTH_SKIP\x10\x02\"\xd3\x04\n" +
 	"\vRetryPolicy\x12<\n" +
 	"\bstrategy\x18\x01 \x01(\x0e2 .fermata.v1.RetryPolicy.StrategyR\bstrategy\x128\n" +
 	"\n" +
@@ -3039,119 +3319,127 @@ func file_fermata_v1_job_proto_rawDescGZIP() []byte {
 	return file_fermata_v1_job_proto_rawDescData
 }
 
-var file_fermata_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_fermata_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
+var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_fermata_v1_job_proto_goTypes = []any{
-	(OverlapPolicy)(0),            // 0: fermata.v1.OverlapPolicy
-	(DelaySource)(0),              // 1: fermata.v1.DelaySource
-	(DstGap)(0),                   // 2: fermata.v1.DstGap
-	(DstRepeat)(0),                // 3: fermata.v1.DstRepeat
-	(Outcome)(0),                  // 4: fermata.v1.Outcome
-	(MisfirePolicy_Policy)(0),     // 5: fermata.v1.MisfirePolicy.Policy
-	(Hint_Source)(0),              // 6: fermata.v1.Hint.Source
-	(Hold_Reason)(0),              // 7: fermata.v1.Hold.Reason
-	(JobStatus_State)(0),          // 8: fermata.v1.JobStatus.State
-	(RetryPolicy_Strategy)(0),     // 9: fermata.v1.RetryPolicy.Strategy
-	(Jitter_Kind)(0),              // 10: fermata.v1.Jitter.Kind
-	(Run_State)(0),                // 11: fermata.v1.Run.State
-	(Run_Trigger)(0),              // 12: fermata.v1.Run.Trigger
-	(*Job)(nil),                   // 13: fermata.v1.Job
-	(*MisfirePolicy)(nil),         // 14: fermata.v1.MisfirePolicy
-	(*Lock)(nil),                  // 15: fermata.v1.Lock
-	(*Hint)(nil),                  // 16: fermata.v1.Hint
-	(*Hold)(nil),                  // 17: fermata.v1.Hold
-	(*Backfill)(nil),              // 18: fermata.v1.Backfill
-	(*JobStatus)(nil),             // 19: fermata.v1.JobStatus
-	(*Schedule)(nil),              // 20: fermata.v1.Schedule
-	(*Exclusions)(nil),            // 21: fermata.v1.Exclusions
-	(*IntervalSchedule)(nil),      // 22: fermata.v1.IntervalSchedule
-	(*CronSchedule)(nil),          // 23: fermata.v1.CronSchedule
-	(*RetryPolicy)(nil),           // 24: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),         // 25: fermata.v1.BackoffPolicy
-	(*Jitter)(nil),                // 26: fermata.v1.Jitter
-	(*Run)(nil),                   // 27: fermata.v1.Run
-	nil,                           // 28: fermata.v1.Job.LabelsEntry
-	(*Exclusions_Period)(nil),     // 29: fermata.v1.Exclusions.Period
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(OverlapPolicy)(0),               // 0: fermata.v1.OverlapPolicy
+	(DelaySource)(0),                 // 1: fermata.v1.DelaySource
+	(DstGap)(0),                      // 2: fermata.v1.DstGap
+	(DstRepeat)(0),                   // 3: fermata.v1.DstRepeat
+	(Outcome)(0),                     // 4: fermata.v1.Outcome
+	(MisfirePolicy_Policy)(0),        // 5: fermata.v1.MisfirePolicy.Policy
+	(Hint_Source)(0),                 // 6: fermata.v1.Hint.Source
+	(Hold_Reason)(0),                 // 7: fermata.v1.Hold.Reason
+	(JobStatus_State)(0),             // 8: fermata.v1.JobStatus.State
+	(CalendarSchedule_Unit)(0),       // 9: fermata.v1.CalendarSchedule.Unit
+	(CalendarSchedule_ShortMonth)(0), // 10: fermata.v1.CalendarSchedule.ShortMonth
+	(RetryPolicy_Strategy)(0),        // 11: fermata.v1.RetryPolicy.Strategy
+	(Jitter_Kind)(0),                 // 12: fermata.v1.Jitter.Kind
+	(Run_State)(0),                   // 13: fermata.v1.Run.State
+	(Run_Trigger)(0),                 // 14: fermata.v1.Run.Trigger
+	(*Job)(nil),                      // 15: fermata.v1.Job
+	(*MisfirePolicy)(nil),            // 16: fermata.v1.MisfirePolicy
+	(*Lock)(nil),                     // 17: fermata.v1.Lock
+	(*Hint)(nil),                     // 18: fermata.v1.Hint
+	(*Hold)(nil),                     // 19: fermata.v1.Hold
+	(*Backfill)(nil),                 // 20: fermata.v1.Backfill
+	(*JobStatus)(nil),                // 21: fermata.v1.JobStatus
+	(*Schedule)(nil),                 // 22: fermata.v1.Schedule
+	(*Exclusions)(nil),               // 23: fermata.v1.Exclusions
+	(*IntervalSchedule)(nil),         // 24: fermata.v1.IntervalSchedule
+	(*CronSchedule)(nil),             // 25: fermata.v1.CronSchedule
+	(*CalendarSchedule)(nil),         // 26: fermata.v1.CalendarSchedule
+	(*RetryPolicy)(nil),              // 27: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),            // 28: fermata.v1.BackoffPolicy
+	(*Jitter)(nil),                   // 29: fermata.v1.Jitter
+	(*Run)(nil),                      // 30: fermata.v1.Run
+	nil,                              // 31: fermata.v1.Job.LabelsEntry
+	(*Exclusions_Period)(nil),        // 32: fermata.v1.Exclusions.Period
+	(*durationpb.Duration)(nil),      // 33: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 34: google.protobuf.Timestamp
 }
 var file_fermata_v1_job_proto_depIdxs = []int32{
-	28, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
-	20, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
-	24, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
-	25, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	30, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
-	30, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
-	30, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
-	30, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
-	31, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	31, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	19, // 10: fermata.v1.Job.status:type_name -> fermata.v1.JobStatus
+	31, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
+	22, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
+	27, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
+	28, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	33, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
+	33, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
+	33, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
+	33, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
+	34, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	34, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	21, // 10: fermata.v1.Job.status:type_name -> fermata.v1.JobStatus
 	0,  // 11: fermata.v1.Job.overlap_policy:type_name -> fermata.v1.OverlapPolicy
-	14, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
-	15, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
-	30, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
+	16, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
+	17, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
+	33, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
 	5,  // 15: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
-	30, // 16: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
+	33, // 16: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
 	6,  // 17: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
-	31, // 18: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
-	30, // 19: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
-	31, // 20: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
+	34, // 18: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
+	33, // 19: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
+	34, // 20: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
 	7,  // 21: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
-	31, // 22: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
-	31, // 23: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
-	31, // 24: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
-	31, // 25: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
+	34, // 22: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
+	34, // 23: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
+	34, // 24: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
+	34, // 25: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 26: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
-	31, // 27: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
-	31, // 28: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	30, // 29: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
+	34, // 27: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
+	34, // 28: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	33, // 29: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
 	4,  // 30: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
-	31, // 31: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
-	31, // 32: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
-	31, // 33: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
+	34, // 31: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
+	34, // 32: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
+	34, // 33: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
 	1,  // 34: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
-	16, // 35: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
-	17, // 36: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
-	18, // 37: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
-	30, // 38: fermata.v1.JobStatus.broken_lag:type_name -> google.protobuf.Duration
-	22, // 39: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
-	23, // 40: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
-	31, // 41: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
-	31, // 42: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
-	31, // 43: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
-	21, // 44: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
-	30, // 45: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	29, // 46: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
-	30, // 47: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
-	2,  // 48: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
-	3,  // 49: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
-	9,  // 50: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
-	30, // 51: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
-	30, // 52: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	30, // 53: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
-	26, // 54: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
-	30, // 55: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
-	26, // 56: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
-	30, // 57: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
-	30, // 58: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
-	30, // 59: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
-	10, // 60: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
-	11, // 61: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
-	12, // 62: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
-	31, // 63: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
-	31, // 64: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	31, // 65: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	31, // 66: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
-	4,  // 67: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
-	17, // 68: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
-	31, // 69: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
-	31, // 70: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
-	71, // [71:71] is the sub-list for method output_type
-	71, // [71:71] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	18, // 35: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
+	19, // 36: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
+	20, // 37: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
+	33, // 38: fermata.v1.JobStatus.broken_lag:type_name -> google.protobuf.Duration
+	24, // 39: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
+	25, // 40: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
+	34, // 41: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
+	26, // 42: fermata.v1.Schedule.calendar:type_name -> fermata.v1.CalendarSchedule
+	34, // 43: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
+	34, // 44: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
+	23, // 45: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
+	33, // 46: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	32, // 47: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
+	33, // 48: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
+	2,  // 49: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
+	3,  // 50: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
+	9,  // 51: fermata.v1.CalendarSchedule.unit:type_name -> fermata.v1.CalendarSchedule.Unit
+	10, // 52: fermata.v1.CalendarSchedule.short_month:type_name -> fermata.v1.CalendarSchedule.ShortMonth
+	2,  // 53: fermata.v1.CalendarSchedule.dst_gap:type_name -> fermata.v1.DstGap
+	3,  // 54: fermata.v1.CalendarSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
+	11, // 55: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
+	33, // 56: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
+	33, // 57: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	33, // 58: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
+	29, // 59: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
+	33, // 60: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
+	29, // 61: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
+	33, // 62: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
+	33, // 63: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
+	33, // 64: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
+	12, // 65: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
+	13, // 66: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
+	14, // 67: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
+	34, // 68: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
+	34, // 69: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	34, // 70: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	34, // 71: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
+	4,  // 72: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
+	19, // 73: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
+	34, // 74: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
+	34, // 75: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
+	76, // [76:76] is the sub-list for method output_type
+	76, // [76:76] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_proto_init() }
@@ -3165,16 +3453,17 @@ func file_fermata_v1_job_proto_init() {
 		(*Schedule_Interval)(nil),
 		(*Schedule_Cron)(nil),
 		(*Schedule_Once)(nil),
+		(*Schedule_Calendar)(nil),
 	}
-	file_fermata_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
 	file_fermata_v1_job_proto_msgTypes[13].OneofWrappers = []any{}
+	file_fermata_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_proto_rawDesc), len(file_fermata_v1_job_proto_rawDesc)),
-			NumEnums:      13,
-			NumMessages:   17,
+			NumEnums:      15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

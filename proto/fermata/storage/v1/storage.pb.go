@@ -702,6 +702,7 @@ type Schedule struct {
 	Exclude       *Exclusions            `protobuf:"bytes,13,opt,name=exclude,proto3" json:"exclude,omitempty"`
 	JitterMs      int64                  `protobuf:"varint,14,opt,name=jitter_ms,json=jitterMs,proto3" json:"jitter_ms,omitempty"`
 	MaxRuns       uint32                 `protobuf:"varint,15,opt,name=max_runs,json=maxRuns,proto3" json:"max_runs,omitempty"`
+	Calendar      *Calendar              `protobuf:"bytes,16,opt,name=calendar,proto3" json:"calendar,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -834,6 +835,105 @@ func (x *Schedule) GetMaxRuns() uint32 {
 	return 0
 }
 
+func (x *Schedule) GetCalendar() *Calendar {
+	if x != nil {
+		return x.Calendar
+	}
+	return nil
+}
+
+type Calendar struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Every         uint32                 `protobuf:"varint,1,opt,name=every,proto3" json:"every,omitempty"`
+	Unit          uint32                 `protobuf:"varint,2,opt,name=unit,proto3" json:"unit,omitempty"`
+	Times         []string               `protobuf:"bytes,3,rep,name=times,proto3" json:"times,omitempty"`
+	Weekdays      []uint32               `protobuf:"varint,4,rep,packed,name=weekdays,proto3" json:"weekdays,omitempty"`
+	MonthDays     []int32                `protobuf:"zigzag32,5,rep,packed,name=month_days,json=monthDays,proto3" json:"month_days,omitempty"`
+	ShortMonth    uint32                 `protobuf:"varint,6,opt,name=short_month,json=shortMonth,proto3" json:"short_month,omitempty"`
+	From          string                 `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Calendar) Reset() {
+	*x = Calendar{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Calendar) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Calendar) ProtoMessage() {}
+
+func (x *Calendar) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Calendar.ProtoReflect.Descriptor instead.
+func (*Calendar) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Calendar) GetEvery() uint32 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
+func (x *Calendar) GetUnit() uint32 {
+	if x != nil {
+		return x.Unit
+	}
+	return 0
+}
+
+func (x *Calendar) GetTimes() []string {
+	if x != nil {
+		return x.Times
+	}
+	return nil
+}
+
+func (x *Calendar) GetWeekdays() []uint32 {
+	if x != nil {
+		return x.Weekdays
+	}
+	return nil
+}
+
+func (x *Calendar) GetMonthDays() []int32 {
+	if x != nil {
+		return x.MonthDays
+	}
+	return nil
+}
+
+func (x *Calendar) GetShortMonth() uint32 {
+	if x != nil {
+		return x.ShortMonth
+	}
+	return 0
+}
+
+func (x *Calendar) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
 type Jitter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -844,7 +944,7 @@ type Jitter struct {
 
 func (x *Jitter) Reset() {
 	*x = Jitter{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +956,7 @@ func (x *Jitter) String() string {
 func (*Jitter) ProtoMessage() {}
 
 func (x *Jitter) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +969,7 @@ func (x *Jitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Jitter.ProtoReflect.Descriptor instead.
 func (*Jitter) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{7}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Jitter) GetKind() uint32 {
@@ -903,7 +1003,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1015,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1028,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{8}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Retry) GetStrategy() uint32 {
@@ -1011,7 +1111,7 @@ type Recurring struct {
 
 func (x *Recurring) Reset() {
 	*x = Recurring{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1123,7 @@ func (x *Recurring) String() string {
 func (*Recurring) ProtoMessage() {}
 
 func (x *Recurring) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1136,7 @@ func (x *Recurring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurring.ProtoReflect.Descriptor instead.
 func (*Recurring) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Recurring) GetDisabled() bool {
@@ -1125,7 +1225,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1237,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1250,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Run) GetId() string {
@@ -1325,7 +1425,7 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x14\n" +
 	"\x05burst\x18\x03 \x01(\rR\x05burst\x12#\n" +
 	"\rrecovery_rate\x18\x04 \x01(\x01R\frecoveryRate\x12\x16\n" +
-	"\x06paused\x18\x05 \x01(\bR\x06paused\"\x8e\x03\n" +
+	"\x06paused\x18\x05 \x01(\bR\x06paused\"\xc8\x03\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x19\n" +
@@ -1342,7 +1442,18 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\x06repeat\x18\f \x01(\rR\x06repeat\x128\n" +
 	"\aexclude\x18\r \x01(\v2\x1e.fermata.storage.v1.ExclusionsR\aexclude\x12\x1b\n" +
 	"\tjitter_ms\x18\x0e \x01(\x03R\bjitterMs\x12\x19\n" +
-	"\bmax_runs\x18\x0f \x01(\rR\amaxRunsJ\x04\b\b\x10\t\"8\n" +
+	"\bmax_runs\x18\x0f \x01(\rR\amaxRuns\x128\n" +
+	"\bcalendar\x18\x10 \x01(\v2\x1c.fermata.storage.v1.CalendarR\bcalendarJ\x04\b\b\x10\t\"\xba\x01\n" +
+	"\bCalendar\x12\x14\n" +
+	"\x05every\x18\x01 \x01(\rR\x05every\x12\x12\n" +
+	"\x04unit\x18\x02 \x01(\rR\x04unit\x12\x14\n" +
+	"\x05times\x18\x03 \x03(\tR\x05times\x12\x1a\n" +
+	"\bweekdays\x18\x04 \x03(\rR\bweekdays\x12\x1d\n" +
+	"\n" +
+	"month_days\x18\x05 \x03(\x11R\tmonthDays\x12\x1f\n" +
+	"\vshort_month\x18\x06 \x01(\rR\n" +
+	"shortMonth\x12\x12\n" +
+	"\x04from\x18\a \x01(\tR\x04from\"8\n" +
 	"\x06Jitter\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x1a\n" +
 	"\bfraction\x18\x02 \x01(\x01R\bfraction\"\xb8\x02\n" +
@@ -1405,7 +1516,7 @@ func file_fermata_storage_v1_storage_proto_rawDescGZIP() []byte {
 	return file_fermata_storage_v1_storage_proto_rawDescData
 }
 
-var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_fermata_storage_v1_storage_proto_goTypes = []any{
 	(*Definition)(nil),    // 0: fermata.storage.v1.Definition
 	(*Misfire)(nil),       // 1: fermata.storage.v1.Misfire
@@ -1414,28 +1525,30 @@ var file_fermata_storage_v1_storage_proto_goTypes = []any{
 	(*Period)(nil),        // 4: fermata.storage.v1.Period
 	(*QueueSettings)(nil), // 5: fermata.storage.v1.QueueSettings
 	(*Schedule)(nil),      // 6: fermata.storage.v1.Schedule
-	(*Jitter)(nil),        // 7: fermata.storage.v1.Jitter
-	(*Retry)(nil),         // 8: fermata.storage.v1.Retry
-	(*Recurring)(nil),     // 9: fermata.storage.v1.Recurring
-	(*Run)(nil),           // 10: fermata.storage.v1.Run
-	nil,                   // 11: fermata.storage.v1.Definition.LabelsEntry
+	(*Calendar)(nil),      // 7: fermata.storage.v1.Calendar
+	(*Jitter)(nil),        // 8: fermata.storage.v1.Jitter
+	(*Retry)(nil),         // 9: fermata.storage.v1.Retry
+	(*Recurring)(nil),     // 10: fermata.storage.v1.Recurring
+	(*Run)(nil),           // 11: fermata.storage.v1.Run
+	nil,                   // 12: fermata.storage.v1.Definition.LabelsEntry
 }
 var file_fermata_storage_v1_storage_proto_depIdxs = []int32{
-	11, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
+	12, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
 	6,  // 1: fermata.storage.v1.Definition.schedule:type_name -> fermata.storage.v1.Schedule
-	8,  // 2: fermata.storage.v1.Definition.retry:type_name -> fermata.storage.v1.Retry
-	9,  // 3: fermata.storage.v1.Definition.backoff:type_name -> fermata.storage.v1.Recurring
+	9,  // 2: fermata.storage.v1.Definition.retry:type_name -> fermata.storage.v1.Retry
+	10, // 3: fermata.storage.v1.Definition.backoff:type_name -> fermata.storage.v1.Recurring
 	1,  // 4: fermata.storage.v1.Definition.misfire:type_name -> fermata.storage.v1.Misfire
 	2,  // 5: fermata.storage.v1.Definition.locks:type_name -> fermata.storage.v1.Lock
 	4,  // 6: fermata.storage.v1.Exclusions.periods:type_name -> fermata.storage.v1.Period
 	3,  // 7: fermata.storage.v1.Schedule.exclude:type_name -> fermata.storage.v1.Exclusions
-	7,  // 8: fermata.storage.v1.Retry.jitter:type_name -> fermata.storage.v1.Jitter
-	7,  // 9: fermata.storage.v1.Recurring.jitter:type_name -> fermata.storage.v1.Jitter
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	7,  // 8: fermata.storage.v1.Schedule.calendar:type_name -> fermata.storage.v1.Calendar
+	8,  // 9: fermata.storage.v1.Retry.jitter:type_name -> fermata.storage.v1.Jitter
+	8,  // 10: fermata.storage.v1.Recurring.jitter:type_name -> fermata.storage.v1.Jitter
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_fermata_storage_v1_storage_proto_init() }
@@ -1449,7 +1562,7 @@ func file_fermata_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_storage_v1_storage_proto_rawDesc), len(file_fermata_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
