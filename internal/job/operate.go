@@ -193,29 +193,36 @@ func (t *transition) cancelRun(ev CancelRun) Answer {
 }
 
 // update puts another definition in place. A changed schedule starts a new
-// generation, which supersedes a waiting run; a live run keeps what it has.
+// generation, which supersedes a waiting run; a live run keeps what it has. A run whose nominal time has come
+// and that waits for its due time goes on if the new schedule has that nominal time too. Jitter
+// alone changes no nominal time, and starts no generation.
 func (t *transition) update(ev Update) Answer {
 	if t.editedSince(ev.Base) {
 		return t.unchanged(Stale, t.before())
 	}
-	d, older := *ev.New.Definition, t.edited()
-	rescheduled := !d.Schedule.Equal(t.c.Schedule)
+	d, older, waits := *ev.New.Definition, t.edited(), t.planned()
+	rescheduled := !d.Schedule.EqualButJitter(t.c.Schedule)
+	respread := !rescheduled && waits && d.Schedule.Jitter != t.c.Schedule.Jitter
 	d.Revision, d.UpdatedMS = t.c.Revision+1, t.now
 	d.UpdateRequestIDs = t.c.UpdateRequestIDs
 	if ev.RequestID != "" {
 		d.UpdateRequestIDs = d.UpdateRequestIDs.With(ev.RequestID)
 	}
 	d.Generation, d.AnchorMS = t.c.Generation, t.c.AnchorMS
+	var compiled *Compiled
+	var err error
+	kept := false
 	if rescheduled {
 		d.Generation++
-		d.AnchorMS = t.now
+		compiled, kept, err = t.compileEdit(&d)
+	} else {
+		compiled, err = Compile(&d)
 	}
-	compiled, err := Compile(&d)
 	if err != nil {
 		// ev.New compiled, and the anchor cannot make a schedule impossible.
 		return t.unchanged(Stale, t.before())
 	}
-	if rescheduled {
+	if rescheduled && !kept {
 		t.closeGeneration()
 	}
 	t.c, t.def = compiled, &d
@@ -228,6 +235,12 @@ func (t *transition) update(ev Update) Answer {
 	}
 	switch {
 	case t.Live():
+	case kept:
+		t.Generation = d.Generation
+		t.respread()
+		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
+	case respread:
+		t.respread()
 	case rescheduled && t.Trigger == TriggerSchedule && (t.begun() || older):
 		t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
 		t.supersede(t.run(Settle{}, t.Attempt))
@@ -241,6 +254,38 @@ func (t *transition) update(ev Update) Answer {
 		t.Lane = compiled.Lane()
 	}
 	return t.decision(Applied)
+}
+
+// compileEdit compiles a definition with another schedule. kept reports whether that has the nominal time
+// of the current run, which has come. Only then an interval keeps its anchor: another
+// edit is the begin of its phase.
+func (t *transition) compileEdit(d *Definition) (compiled *Compiled, kept bool, err error) {
+	before := d.AnchorMS
+	if t.planned() && t.Nominal <= t.now {
+		if !d.Schedule.SamePhase(t.c.Schedule) {
+			d.AnchorMS = t.now
+		}
+		compiled, err = Compile(d)
+		if err == nil {
+			at, ok := compiled.nominalAfter(t.Nominal - 1)
+			kept = ok && at == t.Nominal
+		}
+	}
+	if !kept && (compiled == nil || d.AnchorMS == before) {
+		d.AnchorMS = t.now
+		compiled, err = Compile(d)
+	}
+	return compiled, kept, err
+}
+
+// respread gives a waiting run the due time that the schedule's jitter has for it, unless something else
+// has moved it.
+func (t *transition) respread() {
+	if t.Source == DelaySchedule || t.Source == DelayJitter {
+		o := t.c.jittered(t.Nominal, true)
+		t.Due, t.Source = o.due, o.source
+	}
+	t.place()
 }
 
 func (t *transition) editedSince(base string) bool {

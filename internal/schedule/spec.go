@@ -142,6 +142,18 @@ func (s *Spec) Parsed() bool {
 // Seeded tells whether what comes of the spec depends on the seed.
 func (s *Spec) Seeded() bool { return s.Jitter > 0 || s.Parsed() }
 
+// EqualButJitter reports whether s and o have the same nominal times as written.
+func (s Spec) EqualButJitter(o Spec) bool {
+	s.Jitter = o.Jitter
+	return s.Equal(o)
+}
+
+// SamePhase reports whether nominal times of s and o that count from an anchor are the same from the same one,
+// but for those that only one of them has.
+func (s Spec) SamePhase(o Spec) bool {
+	return s.Kind == o.Kind && s.Every == o.Every && s.FixedDelay == o.FixedDelay && s.StartAt.Equal(o.StartAt) && s.Calendar.Equal(o.Calendar)
+}
+
 // Equal reports whether s and o are the same rule as written. Instants are
 // compared as instants; a nil and an empty Cron are equal.
 func (s Spec) Equal(o Spec) bool {
