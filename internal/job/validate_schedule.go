@@ -63,6 +63,8 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 	switch {
 	case s.Kind == schedule.KindInterval:
 		v.check(s.Every >= l.MinInterval, "interval.every", "is %v, at least %v is required", s.Every, l.MinInterval)
+		first, ok := compiled.Next(later(anchor, s.StartAt).Add(-time.Millisecond))
+		v.check(!ok || first.UnixMilli() < NeverMS, "interval.every", "is %v: the first run would come after 2109", s.Every)
 	case s.Kind.Local():
 		if gap := shortestGap(compiled, anchor, s, l.MinInterval); gap < l.MinInterval {
 			v.add(schedulePath(s.Kind, localRule[s.Kind]), "comes every "+gap.String()+", at least "+l.MinInterval.String()+" is required")
@@ -75,11 +77,15 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 // Compile refuses most that have none, but no times that only a change of the clock would
 // shift out of an exclusion, as earlier versions have let them run.
 func runsFrom(c *schedule.Schedule, anchor time.Time, s schedule.Spec) bool {
-	if s.StartAt.After(anchor) {
-		anchor = s.StartAt
-	}
-	_, ok := c.Next(anchor.Add(-time.Millisecond))
+	_, ok := c.Next(later(anchor, s.StartAt).Add(-time.Millisecond))
 	return ok
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // instant checks that a time can be stored and ordered: regions of the index

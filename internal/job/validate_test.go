@@ -74,6 +74,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		{"min interval", func(d *job.Definition) { d.MinInterval = -1 }, "job.backoff_policy.min_interval", "want"},
 		{"crossed bounds", func(d *job.Definition) { d.MinInterval, d.MaxInterval = 2e9, 1e9 }, "job.backoff_policy.max_interval", "shorter"},
 		{"short interval", func(d *job.Definition) { d.Schedule.Every = time.Second }, "job.schedule.interval.every", "5s"},
+		{"interval of centuries", func(d *job.Definition) { d.Schedule.Every = 2562047 * time.Hour }, "job.schedule.interval.every", "after 2109"},
 		{"negative interval", func(d *job.Definition) { d.Schedule.Every = -time.Minute }, "job.schedule.interval.every", "positive"},
 		{"cron text", func(d *job.Definition) { d.Schedule = cron("* * * * *", "61 * * * *") }, "job.schedule.cron.expressions[1]", ""},
 		{"impossible cron", func(d *job.Definition) { d.Schedule = cron("0 0 30 2 *") }, "job.schedule.cron.expressions[0]", ""},
