@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/gossiptest"
 	"github.com/fermata-io/fermata/internal/ring"
@@ -224,8 +225,12 @@ func TestABrokenFileOfKeysChangesNothing(t *testing.T) {
 // right key and label show that nothing else was wrong with them.
 func TestForgedPacketsChangeNothing(t *testing.T) {
 	t.Parallel()
-	key, logs := newKey(), &story{}
-	a, _, _ := trio(t, func(o *Options) { o.KeyFile, o.Logger = keyFile(t, key), logs.logger() })
+	key, reg := newKey(), prometheus.NewRegistry()
+	a, _, _ := trio(t, func(o *Options) {
+		if o.KeyFile = keyFile(t, key); o.Name == "a" {
+			o.Registerer = reg
+		}
+	})
 	conn, err := net.Dial("udp", a.LocalAddr())
 	if err != nil {
 		t.Fatal(err)
@@ -241,12 +246,11 @@ func TestForgedPacketsChangeNothing(t *testing.T) {
 		gossiptest.Labelled("other", gossiptest.Sealed(t, key, "other", gossiptest.Departure("b", 1000))),
 		gossiptest.Sealed(t, key, "", gossiptest.Departure("b", 1000)),
 	} {
-		refused := func() int { return logs.count("Decrypt packet failed") + logs.count("unacceptable label") }
-		told := refused()
+		told := refusals(t, reg)["packet"]
 		if _, err := conn.Write(forged); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the packet is refused", func() bool { return refused() > told })
+		until(t, "the packet is refused", func() bool { return refusals(t, reg)["packet"] > told })
 	}
 	if v := a.View().Version; v != before {
 		t.Errorf("the view changed: %d, was %d", v, before)
