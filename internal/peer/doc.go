@@ -23,4 +23,6 @@
 //     that answers for it in another way are no proof.
 //  7. Nodes of two keyspaces have no link: each refuses the other by the keyspace's
 //     id. A node that does not say which it uses is taken for one of the same.
+//  8. Where clients reach a node is what that node says over a link, never what gossip says of it.
+//     With credentials for both directions only a node can say it.
 package peer

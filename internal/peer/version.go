@@ -25,10 +25,11 @@ type about struct {
 	node, version         string
 	protocol, minProtocol int
 	keyspace              string // empty from a node that does not say
+	address               string // for clients and workers; empty from a node that does not say
 }
 
 func (p *Peer) self() about {
-	return about{node: p.o.Self, version: p.o.Version, protocol: Protocol, minProtocol: MinProtocol, keyspace: p.o.Keyspace()}
+	return about{node: p.o.Self, version: p.o.Version, protocol: Protocol, minProtocol: MinProtocol, keyspace: p.o.Keyspace(), address: p.o.ClientAddr}
 }
 
 // Names of what the node that was dialled says of itself in its header.
@@ -37,6 +38,7 @@ const (
 	protocolHeader    = "fermata-protocol"
 	minProtocolHeader = "fermata-min-protocol"
 	keyspaceHeader    = "fermata-keyspace"
+	addressHeader     = "fermata-client-address"
 )
 
 func (a about) hello() *fermatav1.LinkRequest {
@@ -47,7 +49,7 @@ func (a about) hello() *fermatav1.LinkRequest {
 
 func (a about) header() metadata.MD {
 	return metadata.Pairs(versionHeader, a.version, protocolHeader, strconv.Itoa(a.protocol), minProtocolHeader, strconv.Itoa(a.minProtocol),
-		keyspaceHeader, a.keyspace)
+		keyspaceHeader, a.keyspace, addressHeader, a.address)
 }
 
 func aboutFromPB(h *fermatav1.LinkHello) about {
@@ -67,6 +69,7 @@ func aboutFromHeader(node string, md metadata.MD) about {
 		node: node, version: job.Clip(first(md, versionHeader), job.MaxID),
 		protocol: number(protocolHeader), minProtocol: number(minProtocolHeader),
 		keyspace: job.Clip(first(md, keyspaceHeader), job.MaxID),
+		address:  first(md, addressHeader),
 	}
 }
 
