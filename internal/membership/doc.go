@@ -49,5 +49,6 @@
 //     kept of a packet. What comes later is bounded too: a stream by what a list of [MaxMembers]
 //     members takes, and the names that are known by that number.
 //  8. Who has the key cannot end a node, nor have it keep more than that: what no node says is
-//     refused, before memberlist makes room for it.
+//     refused, before memberlist makes room for it. Nor can it say something of a node that the
+//     node could not refute: incarnations are bounded, and the bound grows.
 package membership

@@ -2,6 +2,8 @@ package membership
 
 import (
 	"encoding/binary"
+	"math"
+	"time"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
 )
@@ -76,11 +78,34 @@ func messageFault(m []byte) refusal {
 		return refusedContent
 	}
 	switch m[0] {
-	case pingType, indirectPingType, ackType, nackType, suspectType, aliveType, deadType:
+	case pingType, indirectPingType, ackType, nackType:
 		return ""
+	case suspectType, aliveType, deadType:
+		var about struct{ Incarnation uint32 }
+		if err := codec.NewDecoderBytes(m[1:], &codec.MsgpackHandle{}).Decode(&about); err == nil && refutable(about.Incarnation) {
+			return ""
+		}
 	}
 	return refusedContent
 }
+
+// A node refutes what others say of it by a greater incarnation. So that it always can, nobody takes
+// over an incarnation that is greater than a bound, which grows faster than a node has to refute.
+// Who knew no bound could say something with the last number there is, and nobody could say
+// otherwise before all nodes had been stopped.
+const (
+	leastIncarnations     = 1 << 20 // whatever this host's clock says
+	incarnationsPerSecond = 10      // for 13 years
+)
+
+var incarnationsBegin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func greatestIncarnation(now time.Time) uint32 {
+	seconds := max(0, now.Sub(incarnationsBegin)) / time.Second
+	return uint32(min(leastIncarnations+incarnationsPerSecond*int64(seconds), math.MaxUint32/2))
+}
+
+func refutable(incarnation uint32) bool { return incarnation <= greatestIncarnation(time.Now()) }
 
 // exchange is what a list of members begins with.
 type exchange struct {
@@ -115,12 +140,16 @@ func answerFault(plain []byte) refusal {
 }
 
 func exchangeFault(text []byte) refusal {
+	d := codec.NewDecoderBytes(text, &codec.MsgpackHandle{})
 	var e exchange
-	if err := codec.NewDecoderBytes(text, &codec.MsgpackHandle{}).Decode(&e); err != nil {
+	if err := d.Decode(&e); err != nil || e.Nodes < 0 || e.Nodes > MaxMembers || e.UserStateLen != 0 {
 		return refusedContent
 	}
-	if e.Nodes < 0 || e.Nodes > MaxMembers || e.UserStateLen != 0 {
-		return refusedContent
+	for range e.Nodes {
+		var about struct{ Incarnation uint32 }
+		if err := d.Decode(&about); err != nil || !refutable(about.Incarnation) {
+			return refusedContent
+		}
 	}
 	return ""
 }

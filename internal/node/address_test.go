@@ -59,28 +59,11 @@ func TestWorkersHearOfConfirmedAddressesOnly(t *testing.T) {
 			w.hears(b.GRPCAddr())
 
 			for i, peerAddr := range []string{"127.0.0.1:1", b.PeerAddr(), a.PeerAddr()} {
-				gossipOnly(t, membership.Options{
+				joinWith(t, membership.Options{
 					Name: fmt.Sprint("evil", i), Join: []string{a.GossipAddr()}, KeyFile: keys, GRPCAddr: evilAddress, PeerAddr: peerAddr,
 				}, 3+i)
 			}
-			claim := func(incarnation uint32) []byte {
-				meta := fmt.Sprintf(`{"g":%q,"p":%q,"i":"AAAAAAAAAAAAAAAAAAAAAA"}`, evilAddress, b.PeerAddr())
-				return gossiptest.Labelled("fermata", gossiptest.Sealed(t, key, "fermata",
-					gossiptest.Claim("b", incarnation, netip.MustParseAddrPort(b.GossipAddr()), []byte(meta))))
-			}
-			conn, err := net.Dial("udp", a.GossipAddr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			storm := time.NewTicker(10 * time.Millisecond)
-			defer storm.Stop()
-			for i := range uint32(300) { // for longer than addresses wait until they are sent
-				<-storm.C
-				if _, err := conn.Write(claim(1000 * (i + 1))); err != nil {
-					t.Fatal(err)
-				}
-			}
+			claim(t, a, b, key, fmt.Sprintf(`{"g":%q,"p":%q,"i":"AAAAAAAAAAAAAAAAAAAAAA"}`, evilAddress, b.PeerAddr()))
 			listenAsWorker(t, dialWith(t, a.GRPCAddr(), client)).never(evilAddress)
 			redistest.Eventually(t, time.Minute, "b has refuted what was claimed of it", func(context.Context) error {
 				if got := listenAsWorker(t, dialWith(t, a.GRPCAddr(), client)).welcome; !slices.Contains(got, b.GRPCAddr()) {
@@ -97,8 +80,67 @@ func TestWorkersHearOfConfirmedAddressesOnly(t *testing.T) {
 	}
 }
 
-// gossipOnly has a member join that has the gossip key, and waits until it sees so many.
-func gossipOnly(t *testing.T, o membership.Options, members int) {
+// claim tells a node, in the name of another one, what that one says of itself: for longer than
+// addresses wait until they are sent, and than shards wait until they are handed over.
+func claim(t *testing.T, to, of *node.Node, key []byte, meta string) {
+	t.Helper()
+	conn, err := net.Dial("udp", to.GossipAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	storm := time.NewTicker(10 * time.Millisecond)
+	defer storm.Stop()
+	for i := range uint32(300) {
+		<-storm.C
+		text := gossiptest.Claim(of.Name(), 1000*(i+1), netip.MustParseAddrPort(of.GossipAddr()), []byte(meta))
+		if _, err := conn.Write(gossiptest.Labelled("fermata", gossiptest.Sealed(t, key, "fermata", text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestForgedClaimsMoveNothing: a holder of the gossip key claims in the name of each node that it
+// stands aside, or that it is another process. The nodes that hold shards go on holding them.
+func TestForgedClaimsMoveNothing(t *testing.T) {
+	t.Parallel()
+	redis, key := redistest.Start(t), []byte("0123456789abcdef0123456789abcdef")
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := &lines{}
+	keyed := func(c *node.Config) { c.GossipKeyFile, c.Logger = keys, log.logger() }
+	a := startWith(t, redis.URL(), "a", keyed)
+	b := startWith(t, redis.URL(), "b", keyed, a.GossipAddr())
+	sharedByTwo(t, a, b)
+	before := holders(t, a)
+	evil := joinWith(t, membership.Options{Name: "evil", Join: []string{a.GossipAddr()}, KeyFile: keys}, 3)
+	changes := log.count("members changed")
+	for _, aside := range []bool{true, false} {
+		var claims sync.WaitGroup
+		for to, of := range map[*node.Node]*node.Node{a: b, b: a} {
+			m, _ := evil.View().Member(of.Name())
+			if !aside {
+				m.Process = "AAAAAAAAAAAAAAAAAAAAAA"
+			}
+			claims.Go(func() { claim(t, to, of, key, fmt.Sprintf(`{"p":%q,"i":%q,"a":%v}`, of.PeerAddr(), m.Process, aside)) })
+		}
+		claims.Wait()
+		if after := holders(t, a); after != before {
+			t.Errorf("shards moved:\n%s\n%s", before, after)
+		}
+	}
+	if log.count("members changed") < changes+4 {
+		t.Error("nobody has believed the forger: this proves nothing")
+	}
+	for _, n := range []*node.Node{a, b} {
+		isReady(t, n)
+	}
+}
+
+// joinWith has a member join that has the gossip key, and waits until it sees so many.
+func joinWith(t *testing.T, o membership.Options, members int) *membership.Cluster {
 	t.Helper()
 	o.BindAddr, o.Label, o.Process = "127.0.0.1", "fermata", "AAAAAAAAAAAAAAAAAAAAAA"
 	c, err := membership.New(o)
@@ -115,6 +157,7 @@ func gossipOnly(t *testing.T, o membership.Options, members int) {
 		}
 		return nil
 	})
+	return c
 }
 
 // listeningWorker is a worker that does no more than note where it is sent.

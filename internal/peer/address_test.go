@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"slices"
 	"testing"
 
 	"google.golang.org/grpc/credentials/insecure"
@@ -19,17 +20,23 @@ func TestAddressesAreWhatNodesSayThemselves(t *testing.T) {
 	for i := range all {
 		all[i].GRPCAddr = "evil.example:443"
 	}
+	madeUp := ring.Member{Name: "made-up", GRPCAddr: "evil.example:443", PeerAddr: b.addr}
 	nowhere := ring.Member{Name: "nowhere", GRPCAddr: "evil.example:443", PeerAddr: "127.0.0.1:1"}
-	a.peer.SetView(ring.NewView(1, "a", append(all, nowhere)))
+	a.peer.SetView(ring.NewView(1, "a", append(all, madeUp, nowhere)))
 	a.wait("back b")
 	a.wait("address b")
 	a.wait("address p")
 	a.wait("back odd")
-	for name, want := range map[string]string{"b": "b.example:7070", "p": "p.example:7070", "odd": "", "nowhere": "", "a": "", "unknown": ""} {
+	for name, want := range map[string]string{"b": "b.example:7070", "p": "p.example:7070", "odd": "", "made-up": "", "nowhere": "", "a": "", "unknown": ""} {
 		if got := a.peer.ClientAddress(name); got != want {
 			t.Errorf("%s is at %q, want %q", name, got, want)
 		}
 	}
+	a.mu.Lock()
+	if slices.Contains(a.heard, "back made-up") {
+		t.Error("b is linked under the name of a member that gossip makes up")
+	}
+	a.mu.Unlock()
 	// Where the member is dialled elsewhere from now on, nobody has said anything there yet.
 	moved := all[1]
 	moved.PeerAddr = "127.0.0.1:1"

@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
@@ -105,6 +106,9 @@ func (l *link) session() (opened bool, err error) {
 		return false, err
 	}
 	other := aboutFromHeader(l.member.Name, header)
+	if other.node != l.member.Name {
+		return false, fmt.Errorf("the node at this address is %q", job.Clip(other.node, job.MaxID))
+	}
 	if err := l.p.compare(l.member.Name, other); err != nil {
 		return false, err
 	}

@@ -39,6 +39,7 @@ const (
 	minProtocolHeader = "fermata-min-protocol"
 	keyspaceHeader    = "fermata-keyspace"
 	addressHeader     = "fermata-client-address"
+	nodeHeader        = "fermata-node"
 )
 
 func (a about) hello() *fermatav1.LinkRequest {
@@ -49,7 +50,7 @@ func (a about) hello() *fermatav1.LinkRequest {
 
 func (a about) header() metadata.MD {
 	return metadata.Pairs(versionHeader, a.version, protocolHeader, strconv.Itoa(a.protocol), minProtocolHeader, strconv.Itoa(a.minProtocol),
-		keyspaceHeader, a.keyspace, addressHeader, a.address)
+		keyspaceHeader, a.keyspace, addressHeader, a.address, nodeHeader, a.node)
 }
 
 func aboutFromPB(h *fermatav1.LinkHello) about {
@@ -60,13 +61,15 @@ func aboutFromPB(h *fermatav1.LinkHello) about {
 	}
 }
 
-func aboutFromHeader(node string, md metadata.MD) about {
+// aboutFromHeader takes the node that was dialled for the member that it was dialled as if it does
+// not say who it is, as the previous build does not.
+func aboutFromHeader(member string, md metadata.MD) about {
 	number := func(name string) int {
 		n, _ := strconv.Atoi(first(md, name)) // nodes that do not say speak 1
 		return max(1, n)
 	}
 	return about{
-		node: node, version: job.Clip(first(md, versionHeader), job.MaxID),
+		node: cmp.Or(first(md, nodeHeader), member), version: job.Clip(first(md, versionHeader), job.MaxID),
 		protocol: number(protocolHeader), minProtocol: number(minProtocolHeader),
 		keyspace: job.Clip(first(md, keyspaceHeader), job.MaxID),
 		address:  first(md, addressHeader),
