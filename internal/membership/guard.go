@@ -40,7 +40,7 @@ const (
 	maxStreamsOfAddress = 16
 	// maxUnproved bounds the bytes that are kept of streams whose key has not fitted yet, all
 	// together, and maxUnprovedOfAddress those of one address.
-	maxUnproved          = 16 << 20
+	maxUnproved          = 8 << 20
 	maxUnprovedOfAddress = maxUnproved / 4
 	// proofTimeout is how long a stream has until its key has fitted.
 	proofTimeout = streamTimeout
