@@ -51,8 +51,14 @@ func (c watchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// dial prepares a connection to one node; the first call on it connects.
-func (o Options) dial(address string, c *contact) (*grpc.ClientConn, error) {
+// dial prepares a connection to one node; the first call on it connects. An address that was
+// learnt stands for a configured endpoint: its certificate is verified, and a token without TLS is
+// sent, as at that one. standsFor is empty for a configured address.
+func (o Options) dial(address, standsFor string, c *contact) (*grpc.ClientConn, error) {
+	target, local := address, []string{address}
+	if standsFor != "" {
+		target, local = "passthrough:///"+standsFor, append(local, o.Addresses...)
+	}
 	security := insecure.NewCredentials()
 	if o.TLS != nil {
 		security = credentials.NewTLS(o.TLS)
@@ -71,15 +77,18 @@ func (o Options) dial(address string, c *contact) (*grpc.ClientConn, error) {
 		grpc.WithUserAgent("fermata-worker/" + o.Version),
 	}
 	if o.Token != nil {
-		options = append(options, grpc.WithPerRPCCredentials(bearer.Credentials(o.Token, address)))
+		options = append(options, grpc.WithPerRPCCredentials(bearer.Credentials(o.Token, local...)))
 	}
 	options = append(options, o.DialOptions...)
-	options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-		conn, err := o.Dialer(ctx, address)
+	options = append(options, grpc.WithContextDialer(func(ctx context.Context, resolved string) (net.Conn, error) {
+		if standsFor != "" {
+			resolved = address
+		}
+		conn, err := o.Dialer(ctx, resolved)
 		if err != nil {
 			return nil, err
 		}
 		return watchedConn{conn, c}, nil
 	}))
-	return grpc.NewClient(address, options...)
+	return grpc.NewClient(target, options...)
 }

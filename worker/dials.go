@@ -75,8 +75,8 @@ func (d *dials) start(now time.Time, avoid string) (again time.Time) {
 	}
 	d.open++
 	d.startAt = now.Add(dialStagger)
-	limit := patience(r.failures)
-	d.running.Go(func() { d.connected <- d.w.dialReady(d.ctx, r, limit) })
+	limit, standsFor := patience(r.failures), d.w.o.standsFor(r)
+	d.running.Go(func() { d.connected <- d.w.dialReady(d.ctx, r, standsFor, limit) })
 	return d.startAt
 }
 
@@ -104,11 +104,11 @@ func (d *dials) end() {
 
 // dialReady connects to an address: the connection is ready for calls, TLS and HTTP/2
 // included.
-func (w *Worker) dialReady(ctx context.Context, r *route, limit time.Duration) dialed {
+func (w *Worker) dialReady(ctx context.Context, r *route, standsFor string, limit time.Duration) dialed {
 	out := dialed{route: r, limit: limit, contact: &contact{}}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no connection within %v", limit))
 	defer cancel()
-	conn, err := w.o.dial(r.address, out.contact)
+	conn, err := w.o.dial(r.address, standsFor, out.contact)
 	if err == nil {
 		if err = waitReady(ctx, conn); err != nil {
 			conn.Close()

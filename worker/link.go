@@ -134,7 +134,7 @@ func refusedByNode(err error) bool {
 
 func (l *link) attach(s *session) {
 	l.w.attach(s)
-	l.w.routes.replaceAdvertised(s.welcome.GetAddresses())
+	l.w.routes.replaceAdvertised(usable(s.welcome.GetAddresses()))
 	l.sessions.Go(s.run)
 	l.w.o.Logger.Info("connected", "node", s.welcome.GetNode(), "address", s.address, "epoch", s.epoch)
 }
@@ -186,7 +186,7 @@ func (l *link) sentAway(s *session) bool {
 // heed goes where a draining node says.
 func (l *link) heed(s *session, addresses []string) {
 	l.w.o.Logger.Info("node drains, going to another one", "node", s.welcome.GetNode())
-	l.w.routes.prefer(addresses)
+	l.w.routes.prefer(usable(addresses))
 }
 
 // pause spreads the workers that lost their node together.

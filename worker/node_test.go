@@ -26,6 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // node speaks the server's side of the protocol, one step at a time, as the test
 // says.
 type node struct {
+	options []grpc.ServerOption
 	fermatav1.UnimplementedWorkerServiceServer
 	t       *testing.T
 	addr    string
@@ -45,9 +46,9 @@ type stream struct {
 	again []*fermatav1.WorkRequest    // looked at, to come next
 }
 
-func newNode(t *testing.T) *node {
+func newNode(t *testing.T, options ...grpc.ServerOption) *node {
 	t.Helper()
-	n := &node{t: t, streams: make(chan *stream, 16)}
+	n := &node{t: t, options: options, streams: make(chan *stream, 16)}
 	n.listen("127.0.0.1:0")
 	t.Cleanup(n.kill)
 	return n
@@ -61,7 +62,7 @@ func (n *node) listen(addr string) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.addr, n.server = l.Addr().String(), grpc.NewServer()
+	n.addr, n.server = l.Addr().String(), grpc.NewServer(n.options...)
 	fermatav1.RegisterWorkerServiceServer(n.server, n)
 	go n.server.Serve(l)
 }

@@ -31,7 +31,8 @@ const (
 // Options configure a [Worker]. Addresses is required.
 type Options struct {
 	// Addresses are host:port of scheduler nodes, any of them, or gRPC targets such as
-	// "dns:///fermata:7070"; further ones are learnt from the nodes.
+	// "dns:///fermata:7070"; further ones are learnt from the nodes. With TLS, a node at one of these
+	// has to have a certificate for the host of one of Addresses, unless TLS names the server.
 	Addresses []string
 	// Namespace whose jobs are run. Default "default".
 	Namespace string
@@ -60,7 +61,8 @@ type Options struct {
 	// TLS of the connection; nil means plaintext.
 	TLS *tls.Config
 	// Token gives the token that each stream begins with; see [TokenFile]. Without TLS
-	// it is sent to loopback addresses only. nil: no token.
+	// it is sent to loopback addresses only, and to learnt ones only if all of Addresses are that too.
+	// nil: no token.
 	Token func(context.Context) (string, error)
 	// DialOptions are added to those of the worker, for credentials for example. The
 	// messages that an interceptor sees on the stream are not all of protobuf.

@@ -28,6 +28,7 @@ type route struct {
 	worked     time.Time // when a node last welcomed this worker there; zero: never
 	answered   bool      // a node there has answered, be it with a refusal
 	failures   int       // in a row
+	missed     int       // in all
 	brief      int       // sessions in a row that ended at once
 	retryAt    time.Time // it is not tried before that
 	dialing    bool
@@ -176,6 +177,7 @@ func (rs *routes) ended(address string, now time.Time, atOnce bool, without time
 
 func (r *route) fail(now time.Time, without time.Duration) {
 	r.failures++
+	r.missed++
 	pause := min(max(without/4, backoffBase), backoffMax)
 	if r.unreached() {
 		pause = min(max(without, unreachedBase), unreachedMax)

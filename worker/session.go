@@ -219,7 +219,7 @@ func (s *session) receive() error {
 		case *fermatav1.WorkResponse_HeartbeatAck:
 			s.w.prolong(s, m.HeartbeatAck)
 		case *fermatav1.WorkResponse_Addresses:
-			s.w.routes.replaceAdvertised(m.Addresses.GetAddresses())
+			s.w.routes.replaceAdvertised(usable(m.Addresses.GetAddresses()))
 		case *fermatav1.WorkResponse_Drain:
 			s.w.leave(s)
 			select {

@@ -89,7 +89,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.StringVar(&cfg.AdvertiseGossip, "advertise-gossip", "", "gossip address, IP:port, that other nodes are told")
 	flags.StringSliceVar(&cfg.Join, "join", nil, "gossip addresses or DNS names of other nodes")
 	flags.StringVar(&cfg.GossipKeyFile, "gossip-key-file", "", "file with the keys that encrypt gossip, the base64 of 16, 24 or 32 bytes on each line; the first one encrypts, all decrypt; read again when it changes")
-	flags.StringSliceVar(&cfg.GossipAllow, "gossip-allow", nil, "networks, such as 10.0.0.0/8, that other nodes may be in (default: any)")
+	flags.StringSliceVar(&cfg.GossipAllow, "gossip-allow", nil, "networks, such as 10.0.0.0/8, that other nodes may be in and gossip may come from (default: any)")
 	flags.StringVar(&cfg.Cluster, "cluster", "", "label of the cluster; nodes of another one are refused (default: the keyspace)")
 	flags.StringVar(&cfg.AccessFile, "access-file", "", "YAML file that says who may do what, read again when it changes; without it everybody may do anything")
 	flags.Float64Var(&cfg.ClientLimits.Rate, "client-rate", 0, "calls a second from each host, without --access-file; 0: no limit")
@@ -128,7 +128,7 @@ func tlsFlags(cmd *cobra.Command, cfg *node.Config) {
 	flags.StringVar(&cfg.PeerTLS.Cert, "peer-tls-cert", "", "PEM file with this node's certificate for other nodes; without it they speak plain text")
 	flags.StringVar(&cfg.PeerTLS.Key, "peer-tls-key", "", "PEM file with its key")
 	flags.StringVar(&cfg.PeerTLS.CA, "peer-tls-ca", "", "PEM file with the authority of the nodes' certificates")
-	flags.StringSliceVar(&cfg.PeerNames, "peer-tls-names", nil, "names of which a node's certificate must carry one: DNS names, *.example.org, URIs, spiffe://example.org/path/* (default: those of this node's own certificate)")
+	flags.StringSliceVar(&cfg.PeerNames, "peer-tls-names", nil, "names of which a node's certificate must carry one: DNS names, *.example.org, URIs, spiffe://example.org/path/* (default: the URIs of this node's own certificate, or its DNS names where it has none)")
 	flags.BoolVar(&cfg.Insecure, "insecure", false, "listen where other hosts can reach it without TLS, or without a gossip key")
 	flags.BoolVar(&cfg.Reflection, "reflection", false, "describe the services to gRPC clients that ask, such as grpcurl")
 }

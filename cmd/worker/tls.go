@@ -21,7 +21,7 @@ func (f *tlsFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.files.CA, "tls-ca", "", "PEM file with the authority of the nodes' certificates (default: the system's)")
 	flags.StringVar(&f.files.Cert, "tls-cert", "", "PEM file with this worker's certificate")
 	flags.StringVar(&f.files.Key, "tls-key", "", "PEM file with this worker's key")
-	flags.StringVar(&f.files.ServerName, "tls-server-name", "", "name in the nodes' certificates (default: the host)")
+	flags.StringVar(&f.files.ServerName, "tls-server-name", "", "name in the nodes' certificates (default: the host of --scheduler, also at addresses that nodes name)")
 }
 
 // dial are the options of connections to nodes: none for plain text.

@@ -8,11 +8,13 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/binary"
+	"net/netip"
 	"testing"
 )
 
 // What memberlist's packets begin with.
 const (
+	aliveMsg    = 4
 	deadMsg     = 5
 	hasLabelMsg = 244
 	encryption1 = 1
@@ -47,4 +49,19 @@ func Sealed(t testing.TB, key []byte, label string, packet []byte) []byte {
 // Labelled is a packet for the cluster of a label.
 func Labelled(label string, packet []byte) []byte {
 	return append(append([]byte{hasLabelMsg, byte(len(label))}, label...), packet...)
+}
+
+// Claim is what a node says of itself: that it lives, where its gossip is, and its metadata. It is
+// believed if the incarnation is above the node's, and refuted when the node hears of it.
+func Claim(node string, incarnation uint32, addr netip.AddrPort, meta []byte) []byte {
+	text := func(s string) []byte { return append([]byte{0xa0 | byte(len(s))}, s...) } // msgpack, up to 31 bytes
+	raw := func(b []byte) []byte {
+		return append(binary.BigEndian.AppendUint16([]byte{0xda}, uint16(len(b))), b...)
+	}
+	return bytes.Join([][]byte{
+		{aliveMsg, 0x86}, text("Incarnation"), binary.BigEndian.AppendUint32([]byte{0xce}, incarnation),
+		text("Node"), text(node), text("Addr"), raw(addr.Addr().AsSlice()),
+		text("Port"), binary.BigEndian.AppendUint16([]byte{0xcd}, addr.Port()), text("Meta"), raw(meta),
+		text("Vsn"), raw([]byte{1, 5, 2, 0, 0, 0}),
+	}, nil)
 }

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -53,6 +54,8 @@ type entry struct {
 // memberlist goes on writing to its own, and never blocks: its callers hold
 // memberlist's lock.
 type delegate struct {
+	self    string
+	allows  func(net.IP) bool
 	meta    atomic.Pointer[[]byte]
 	onEvent func()
 	log     func(msg string, args ...any)
@@ -60,13 +63,16 @@ type delegate struct {
 	mu struct {
 		sync.Mutex
 		nodes map[string]entry
+		// names are those that memberlist may list, but the own one, with when their nodes departed;
+		// zero: they have not.
+		names map[string]time.Time
 	}
 }
 
 func newDelegate(o Options, onEvent func()) *delegate {
-	d := &delegate{onEvent: onEvent, log: o.Logger.Error}
+	d := &delegate{self: o.Name, allows: o.allows, onEvent: onEvent, log: o.Logger.Error}
 	d.tell(o.meta())
-	d.mu.nodes = map[string]entry{}
+	d.mu.nodes, d.mu.names = map[string]entry{}, map[string]time.Time{}
 	return d
 }
 
@@ -122,6 +128,7 @@ func (d *delegate) put(n *memberlist.Node, state State) {
 	}}
 	d.mu.Lock()
 	d.mu.nodes[n.Name] = e
+	d.noteName(n.Name, state, e.since)
 	d.prune(e.since)
 	d.mu.Unlock()
 	d.onEvent()

@@ -43,4 +43,12 @@
 //     dead, and is known again with the next full exchange, 5 s later at most
 //     for small clusters: a pod that was rescheduled is not locked out. Two live nodes of one name are an
 //     error that is logged; the first one keeps it.
+//  7. Of what comes to the port, memberlist sees what comes from an allowed network, with the
+//     cluster's label, and, with keys, encrypted by one of them. Until a key has fitted, streams are
+//     few, in all and from one address, and end after 3 s; their bytes are bounded, and nothing is
+//     kept of a packet. What comes later is bounded too: a stream by what a list of [MaxMembers]
+//     members takes, and the names that are known by that number.
+//  8. Who has the key cannot end a node, nor have it keep more than that: what no node says is
+//     refused, before memberlist makes room for it. Nor can it say something of a node that the
+//     node could not refute: incarnations are bounded, and the bound grows.
 package membership

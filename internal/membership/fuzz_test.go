@@ -19,7 +19,7 @@ func FuzzDelegate(f *testing.F) {
 	f.Add("n", []byte(`[[[[[[[[[[`))
 	f.Fuzz(func(t *testing.T, name string, text []byte) {
 		events := 0
-		d := &delegate{onEvent: func() { events++ }, log: func(string, ...any) {}}
+		d := &delegate{onEvent: func() { events++ }, log: func(string, ...any) {}, allows: func(net.IP) bool { return true }}
 		d.tell(meta{})
 		d.mu.nodes = map[string]entry{}
 		n := &memberlist.Node{Name: name, Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: text}

@@ -2,7 +2,6 @@ package membership
 
 import (
 	"errors"
-	"log"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -45,7 +44,7 @@ func (c *Cluster) open() error {
 		}
 		g.transport = t
 		if config.AdvertisePort == 0 {
-			config.AdvertisePort = t.GetAutoBindPort()
+			config.AdvertisePort = t.port()
 		}
 	}
 	ip, port, err := g.transport.FinalAdvertiseAddr(config.AdvertiseAddr, config.AdvertisePort)
@@ -57,18 +56,6 @@ func (c *Cluster) open() error {
 	g.self = memberlist.Node{Name: c.o.Name, Addr: ip, Port: uint16(port)}
 	c.addr.Store(g.self.Address())
 	return nil
-}
-
-func listen(o Options) (t *memberlist.NetTransport, err error) {
-	config := &memberlist.NetTransportConfig{
-		BindAddrs: []string{o.BindAddr}, BindPort: o.BindPort, Logger: log.New(&logBridge{logger: o.Logger}, "", 0),
-	}
-	for range maxPortTries {
-		if t, err = memberlist.NewNetTransport(config); err == nil || o.BindPort != 0 {
-			break
-		}
-	}
-	return t, err
 }
 
 // receive waits for the first who calls, until memberlist takes calls itself.

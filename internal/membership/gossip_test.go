@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/gossiptest"
 )
 
 // gossips tells whether memberlist runs.
@@ -47,7 +49,7 @@ func TestAPacketBeginsGossip(t *testing.T) {
 	}
 	defer conn.Close()
 	until(t, "gossip has begun", func() bool {
-		if _, err := conn.Write([]byte("ping")); err != nil {
+		if _, err := conn.Write(gossiptest.Labelled(a.o.Label, []byte("ping"))); err != nil {
 			t.Fatal(err)
 		}
 		return gossips(a)

@@ -18,9 +18,12 @@ import (
 // maxKeyFile bounds the file of keys, so that a wrong path is noticed early.
 const maxKeyFile = 64 << 10
 
+// maxKeys bounds the keys that one packet or stream is tried with. Replacing one takes two.
+const maxKeys = 8
+
 // ReadKeys reads a file of gossip keys: the base64 of 16, 24 or 32 bytes on each
-// line. The first one encrypts, all of them decrypt. Empty lines and those that begin
-// with # are passed over. No error shows a key.
+// line, at most eight. The first one encrypts, all of them decrypt. Empty lines and those that
+// begin with # are passed over. No error shows a key.
 func ReadKeys(path string) ([][]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -49,6 +52,9 @@ func ReadKeys(path string) ([][]byte, error) {
 	}
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%s: holds no key", path)
+	}
+	if len(keys) > maxKeys {
+		return nil, fmt.Errorf("%s: holds %d keys: at most %d", path, len(keys), maxKeys)
 	}
 	return keys, nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/gossiptest"
 	"github.com/fermata-io/fermata/internal/ring"
@@ -224,8 +226,12 @@ func TestABrokenFileOfKeysChangesNothing(t *testing.T) {
 // right key and label show that nothing else was wrong with them.
 func TestForgedPacketsChangeNothing(t *testing.T) {
 	t.Parallel()
-	key, logs := newKey(), &story{}
-	a, _, _ := trio(t, func(o *Options) { o.KeyFile, o.Logger = keyFile(t, key), logs.logger() })
+	key, reg := newKey(), prometheus.NewRegistry()
+	a, _, _ := trio(t, func(o *Options) {
+		if o.KeyFile = keyFile(t, key); o.Name == "a" {
+			o.Registerer = reg
+		}
+	})
 	conn, err := net.Dial("udp", a.LocalAddr())
 	if err != nil {
 		t.Fatal(err)
@@ -241,12 +247,11 @@ func TestForgedPacketsChangeNothing(t *testing.T) {
 		gossiptest.Labelled("other", gossiptest.Sealed(t, key, "other", gossiptest.Departure("b", 1000))),
 		gossiptest.Sealed(t, key, "", gossiptest.Departure("b", 1000)),
 	} {
-		refused := func() int { return logs.count("Decrypt packet failed") + logs.count("unacceptable label") }
-		told := refused()
+		told := refusals(t, reg)["packet"]
 		if _, err := conn.Write(forged); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the packet is refused", func() bool { return refused() > told })
+		until(t, "the packet is refused", func() bool { return refusals(t, reg)["packet"] > told })
 	}
 	if v := a.View().Version; v != before {
 		t.Errorf("the view changed: %d, was %d", v, before)
@@ -256,6 +261,52 @@ func TestForgedPacketsChangeNothing(t *testing.T) {
 	}
 	until(t, "a holder of the key is believed", func() bool { return a.View().Version > before })
 	sees(t, a, "a b c") // b objects
+}
+
+// TestWhatIsForgedCanBeRefuted: a holder of the key speaks in the name of b, with the greatest
+// incarnation that is believed. b says otherwise, and is believed in turn.
+func TestWhatIsForgedCanBeRefuted(t *testing.T) {
+	t.Parallel()
+	key, reg := newKey(), prometheus.NewRegistry()
+	a, b, _ := trio(t, func(o *Options) {
+		if o.KeyFile = keyFile(t, key); o.Name == "a" {
+			o.Registerer = reg
+		}
+	})
+	conn, err := net.Dial("udp", a.LocalAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	send := func(message []byte) {
+		t.Helper()
+		if _, err := conn.Write(gossiptest.Labelled(a.o.Label, gossiptest.Sealed(t, key, a.o.Label, message))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at, meta := netip.MustParseAddrPort(b.LocalAddr()), []byte(`{"g":"evil.example:443"}`)
+	for _, most := range []uint32{math.MaxUint32, math.MaxUint32 - 1, greatestIncarnation(time.Now()) + 100*incarnationsPerSecond} {
+		for _, message := range [][]byte{gossiptest.Claim("b", most, at, meta), gossiptest.Departure("b", most)} {
+			before := refusals(t, reg)["packet content"]
+			send(message)
+			until(t, "it is refused", func() bool { return refusals(t, reg)["packet content"] == before+1 })
+		}
+	}
+	if names(a.View()) != "a b c" {
+		t.Fatalf("a sees %q", names(a.View()))
+	}
+	is := func(address string) func() bool {
+		return func() bool { m, _ := a.View().Member("b"); return m.GRPCAddr == address }
+	}
+	version := a.View().Version
+	send(gossiptest.Claim("b", greatestIncarnation(time.Now()), at, meta))
+	until(t, "a has believed it", func() bool { return a.View().Version > version })
+	until(t, "b has refuted it", is("b:9000"))
+	version = a.View().Version
+	send(gossiptest.Departure("b", greatestIncarnation(time.Now())))
+	until(t, "a has believed it", func() bool { return a.View().Version > version })
+	sees(t, a, "a b c")
+	until(t, "b is where it was", is("b:9000"))
 }
 
 // TestNodesOfOtherNetworksStayOut: the stranger has the key, and is on this host.

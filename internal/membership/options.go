@@ -58,7 +58,8 @@ type Options struct {
 	// can be replaced while the cluster runs.
 	KeyFile   string
 	KeysEvery time.Duration
-	// Allow are the networks that other nodes may be in. Empty: any.
+	// Allow are the networks that other nodes may be in, and that packets and streams may come
+	// from. Empty: any.
 	Allow []netip.Prefix
 	// Label names the cluster, at most 255 bytes. Nodes with different labels
 	// do not talk.
@@ -77,7 +78,7 @@ type Options struct {
 	// members. Default 10 s.
 	RejoinEvery time.Duration
 
-	// Transport carries the gossip. Default: the host's network.
+	// Transport carries the gossip. Default: the host's network, guarded as invariant 7 says.
 	Transport Transport
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.
@@ -113,6 +114,9 @@ func (o Options) validate() error {
 	if o.Name == "" {
 		return errors.New("no name")
 	}
+	if len(o.Name) > maxName {
+		return fmt.Errorf("a name of %d bytes: at most %d", len(o.Name), maxName)
+	}
 	if net.ParseIP(o.BindAddr) == nil {
 		return fmt.Errorf("bind address %q is not an IP", o.BindAddr)
 	}
@@ -124,7 +128,7 @@ func (o Options) validate() error {
 			return fmt.Errorf("port %d is out of range", port)
 		}
 	}
-	if own := net.ParseIP(cmp.Or(o.AdvertiseAddr, o.BindAddr)); len(o.Allow) > 0 && !own.IsUnspecified() && !o.allows(own) {
+	if own := net.ParseIP(cmp.Or(o.AdvertiseAddr, o.BindAddr)); !own.IsUnspecified() && !o.allows(own) {
 		return fmt.Errorf("the networks that nodes may be in do not include this node's own address %v", own)
 	}
 	if len(o.Label) > MaxLabel {
@@ -143,6 +147,9 @@ func (o Options) validate() error {
 
 // allows tells whether a node may be at an address.
 func (o Options) allows(ip net.IP) bool {
+	if len(o.Allow) == 0 {
+		return true
+	}
 	addr, ok := netip.AddrFromSlice(ip)
 	return ok && slices.ContainsFunc(o.Allow, func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
 }
@@ -167,7 +174,7 @@ func (o Options) config(d *delegate) *memberlist.Config {
 	c.GossipVerifyIncoming, c.GossipVerifyOutgoing = true, true
 	c.EnableCompression = o.ring == nil // sizes of compressed metadata leak it
 	c.LogOutput = &logBridge{logger: o.Logger}
-	c.Delegate, c.Events, c.Conflict = d, d, d
+	c.Delegate, c.Events, c.Conflict, c.Alive = d, d, d, d
 	return c
 }
 

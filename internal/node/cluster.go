@@ -11,18 +11,35 @@ import (
 
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/ring"
 	"github.com/fermata-io/fermata/internal/rpc"
 )
 
-// otherNodes lists where workers can go instead of this node.
+// otherNodes lists where workers can go instead of this node: the addresses that other nodes have
+// confirmed. Workers show their tokens there and run what they are given. Gossip says who is
+// alive; who has no more than its key must not send workers anywhere.
 func (n *Node) otherNodes() []string {
 	var addresses []string
 	for _, m := range n.gossip.View().Members {
-		if m.Name != n.cfg.Name && !n.peers.Gone(m.Name) {
-			addresses = append(addresses, m.GRPCAddr)
+		if m.Name == n.cfg.Name || n.peers.Gone(m.Name) {
+			continue
+		}
+		if address := n.confirmedAddress(m); address != "" && address != n.grpcAddr {
+			addresses = append(addresses, address)
 		}
 	}
-	return addresses
+	slices.Sort(addresses)
+	return slices.Compact(addresses)
+}
+
+// confirmedAddress is where workers reach a member; empty: nobody but gossip has said so. Where
+// links between nodes prove who speaks, the member has said it over one; elsewhere its heartbeat in
+// the keyspace, where only nodes can write.
+func (n *Node) confirmedAddress(m ring.Member) string {
+	if n.security.peers != nil {
+		return n.peers.ClientAddress(m.Name)
+	}
+	return n.locks.ClientAddress(m.Name, m.Process)
 }
 
 func splitHostPort(addr string) (string, int, error) {

@@ -119,6 +119,9 @@ func (n *Node) OnBack(peer string) {
 	n.dispatcher.AddressesChanged()
 }
 
+// OnAddress has workers hear of a node that has confirmed its address.
+func (n *Node) OnAddress(string) { n.dispatcher.AddressesChanged() }
+
 // OnNudge takes a peer's word that a lane became due earlier.
 func (n *Node) OnNudge(shard int, head job.LaneHead) {
 	n.scheduler.Nudge(shard, []job.LaneHead{head})

@@ -171,7 +171,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 	c := n.cfg
 	n.cadence = cadence.Since(time.Now())
 	n.peers, err = peer.New(peer.Options{
-		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
+		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, ClientAddr: n.grpcAddr, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
 		Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {
@@ -246,6 +246,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 	n.onStop("admission", func(context.Context) error { n.admission.Stop(); return nil })
 	n.locks, err = shardlock.New(shardlock.Options{
 		Client: n.lockConns, Functions: c.RedisFunctions, Key: n.store.LockKey, LifeKey: n.store.LifeKey, Shards: c.Shards, Node: c.Name, PeerAddr: n.peerAddr,
+		ClientAddr: n.grpcAddr, OnAddress: func() { n.dispatcher.AddressesChanged() },
 		TTL:       c.LockTTL,
 		OnAcquire: func(shard int, _ string) { n.scheduler.Acquired(shard); n.shardTaken(shard) },
 		OnLose:    func(shard int, _ string) { n.scheduler.Lost(shard) },

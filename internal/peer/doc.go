@@ -23,4 +23,7 @@
 //     that answers for it in another way are no proof.
 //  7. Nodes of two keyspaces have no link: each refuses the other by the keyspace's
 //     id. A node that does not say which it uses is taken for one of the same.
+//  8. Where clients reach a node is what that node says over a link, never what gossip says of it.
+//     With credentials for both directions only a node can say it. A node that says it is another
+//     member than the one that was dialled gets no link under that name.
 package peer

@@ -44,6 +44,7 @@ func (c checking) OnCancel(string, uint64) {}
 func (c checking) OnLinkDown(string)       {}
 func (c checking) OnGone(string)           {}
 func (c checking) OnBack(string)           {}
+func (c checking) OnAddress(string)        {}
 func (c checking) Describe() job.NodeInfo  { return job.NodeInfo{} }
 
 // script is a stream whose other end says what a test wrote down.

@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
@@ -26,6 +27,8 @@ type link struct {
 	open   atomic.Bool
 	met    atomic.Bool // it was open once
 	gone   atomic.Bool // the process has ended
+	// address is where clients reach the peer, as it has said over this link; nil: it has not.
+	address atomic.Pointer[string]
 	// departed: the member has left the view. The link stays for as long as its
 	// stream does, and is not opened again.
 	departed atomic.Bool
@@ -103,6 +106,9 @@ func (l *link) session() (opened bool, err error) {
 		return false, err
 	}
 	other := aboutFromHeader(l.member.Name, header)
+	if other.node != l.member.Name {
+		return false, fmt.Errorf("the node at this address is %q", job.Clip(other.node, job.MaxID))
+	}
 	if err := l.p.compare(l.member.Name, other); err != nil {
 		return false, err
 	}
@@ -115,15 +121,41 @@ func (l *link) session() (opened bool, err error) {
 	l.p.o.Logger.Info("link is up", "node", l.member.Name, "address", l.member.PeerAddr, "version", other.version)
 	ended := make(chan error, 1)
 	go func() { ended <- l.read(stream) }()
+	asked := make(chan struct{})
+	go func() { defer close(asked); l.learnAddress(ctx, other) }()
 	err = l.write(ctx, stream, ended)
 	l.open.Store(false)
 	l.p.metrics.links.WithLabelValues("dialled").Dec()
 	cancel()
+	<-asked
 	if err == nil {
 		return true, <-ended
 	}
 	<-ended
 	return true, err
+}
+
+// learnAddress takes over where clients reach the peer. The previous build does not say so when
+// a link is opened, but when it is asked.
+func (l *link) learnAddress(ctx context.Context, other about) {
+	address := other.address
+	if address == "" {
+		address = l.describe(ctx).GRPCAddress
+	}
+	if !job.IsAddress(address) {
+		return
+	}
+	if old := l.address.Swap(&address); old == nil || *old != address {
+		l.p.o.Handler.OnAddress(l.member.Name)
+	}
+}
+
+// clientAddress is where clients reach the peer, as it has said over this link; empty: it has not.
+func (l *link) clientAddress() string {
+	if a := l.address.Load(); a != nil {
+		return *a
+	}
+	return ""
 }
 
 type linkStream = grpc.BidiStreamingClient[fermatav1.LinkRequest, fermatav1.LinkResponse]
@@ -188,7 +220,7 @@ func (l *link) describe(ctx context.Context) job.NodeInfo {
 	answer, err := l.client.DescribeNode(ctx, &fermatav1.DescribeNodeRequest{})
 	if err != nil {
 		return job.NodeInfo{
-			Name: l.member.Name, GRPCAddress: l.member.GRPCAddr, PeerAddress: l.member.PeerAddr, Unreachable: true,
+			Name: l.member.Name, GRPCAddress: l.clientAddress(), PeerAddress: l.member.PeerAddr, Unreachable: true,
 		}
 	}
 	info := infoFromPB(answer)

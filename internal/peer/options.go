@@ -39,6 +39,9 @@ type Handler interface {
 	OnHandOver(shards []int)
 	// OnCancel asks to cancel an attempt, if it is here.
 	OnCancel(record string, token uint64)
+	// OnAddress says that a peer has said over its link where clients reach it, which was not
+	// known, or was another address.
+	OnAddress(node string)
 	// Describe tells what this node knows of itself.
 	Describe() job.NodeInfo
 }
@@ -53,6 +56,9 @@ type Options struct {
 	// Keyspace is the id of the keyspace that this node uses, asked for at each link. Nodes that
 	// say another one are refused. Default: it does not say.
 	Keyspace func() string
+	// ClientAddr is where clients and workers reach this node, host:port. It is said to those who
+	// dial. Default: it does not say.
+	ClientAddr string
 	// DialOptions are for the connections to other nodes, credentials first of
 	// all. Default: plain text.
 	DialOptions []grpc.DialOption

@@ -208,6 +208,18 @@ func (p *Peer) Gone(node string) bool {
 	return l != nil && l.gone.Load()
 }
 
+// ClientAddress is where clients and workers reach a member, as it has said itself over the link
+// that this node has dialled; empty: it has not. What gossip says of it is not looked at. The link
+// may be down by now.
+func (p *Peer) ClientAddress(node string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.links[node]; l != nil {
+		return l.clientAddress()
+	}
+	return ""
+}
+
 // count counts what was not queued; sent messages are counted when they go out.
 func (p *Peer) count(kind string, queued bool) bool {
 	if !queued {

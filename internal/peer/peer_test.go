@@ -53,6 +53,7 @@ func (n *node) OnDemand(from string, d []job.QueueDemand)      { n.hear("demand 
 func (n *node) OnLinkDown(from string)                         { n.hear("down %s", from) }
 func (n *node) OnGone(peer string)                             { n.hear("gone %s", peer) }
 func (n *node) OnBack(peer string)                             { n.hear("back %s", peer) }
+func (n *node) OnAddress(peer string)                          { n.hear("address %s", peer) }
 func (n *node) OnNudge(shard int, h job.LaneHead)              { n.hear("nudge %d %s %d", shard, h.Lane, h.DueMS) }
 func (n *node) OnPermit(from string, p job.Permit)             { n.hear("permit %s %+v", from, p) }
 func (n *node) OnPermitResult(from string, r job.PermitResult) { n.hear("result %s %+v", from, r) }
@@ -63,7 +64,7 @@ var started = time.Unix(1_700_000_000, 0).UTC()
 
 func (n *node) Describe() job.NodeInfo {
 	return job.NodeInfo{
-		Name: n.name, GRPCAddress: "grpc:" + n.name, PeerAddress: n.addr, ShardsHeld: 7, Draining: true, Version: "v1",
+		Name: n.name, GRPCAddress: n.name + ".example:7070", PeerAddress: n.addr, ShardsHeld: 7, Draining: true, Version: "v1",
 		StartedAt: started, Durability: "local",
 		Workers: []job.WorkerInfo{{ID: "w", Node: n.name, Namespace: "ns", Queues: []string{"q"}, Slots: 4, Running: 2,
 			Draining: true, ConnectedAt: started, Version: "v2", Labels: map[string]string{"a": "b"}}},
@@ -133,7 +134,7 @@ func (n *node) stop() {
 func members(nodes ...*node) []ring.Member {
 	var list []ring.Member
 	for _, n := range nodes {
-		list = append(list, ring.Member{Name: n.name, GRPCAddr: "grpc:" + n.name, PeerAddr: n.addr})
+		list = append(list, ring.Member{Name: n.name, GRPCAddr: n.name + ".example:7070", PeerAddr: n.addr})
 	}
 	return list
 }
@@ -305,7 +306,7 @@ func TestDescribeAll(t *testing.T) {
 	c.stop()
 	described(want+" and c, out of reach", func(infos []job.NodeInfo) bool {
 		i := infos[1]
-		return i.Name == "c" && i.Unreachable && i.PeerAddress == c.addr && i.GRPCAddress == "grpc:c" && !infos[0].Unreachable
+		return i.Name == "c" && i.Unreachable && i.PeerAddress == c.addr && i.GRPCAddress == "c.example:7070" && !infos[0].Unreachable
 	})
 }
 

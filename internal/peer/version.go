@@ -25,10 +25,11 @@ type about struct {
 	node, version         string
 	protocol, minProtocol int
 	keyspace              string // empty from a node that does not say
+	address               string // for clients and workers; empty from a node that does not say
 }
 
 func (p *Peer) self() about {
-	return about{node: p.o.Self, version: p.o.Version, protocol: Protocol, minProtocol: MinProtocol, keyspace: p.o.Keyspace()}
+	return about{node: p.o.Self, version: p.o.Version, protocol: Protocol, minProtocol: MinProtocol, keyspace: p.o.Keyspace(), address: p.o.ClientAddr}
 }
 
 // Names of what the node that was dialled says of itself in its header.
@@ -37,6 +38,8 @@ const (
 	protocolHeader    = "fermata-protocol"
 	minProtocolHeader = "fermata-min-protocol"
 	keyspaceHeader    = "fermata-keyspace"
+	addressHeader     = "fermata-client-address"
+	nodeHeader        = "fermata-node"
 )
 
 func (a about) hello() *fermatav1.LinkRequest {
@@ -47,7 +50,7 @@ func (a about) hello() *fermatav1.LinkRequest {
 
 func (a about) header() metadata.MD {
 	return metadata.Pairs(versionHeader, a.version, protocolHeader, strconv.Itoa(a.protocol), minProtocolHeader, strconv.Itoa(a.minProtocol),
-		keyspaceHeader, a.keyspace)
+		keyspaceHeader, a.keyspace, addressHeader, a.address, nodeHeader, a.node)
 }
 
 func aboutFromPB(h *fermatav1.LinkHello) about {
@@ -58,15 +61,18 @@ func aboutFromPB(h *fermatav1.LinkHello) about {
 	}
 }
 
-func aboutFromHeader(node string, md metadata.MD) about {
+// aboutFromHeader takes the node that was dialled for the member that it was dialled as if it does
+// not say who it is, as the previous build does not.
+func aboutFromHeader(member string, md metadata.MD) about {
 	number := func(name string) int {
 		n, _ := strconv.Atoi(first(md, name)) // nodes that do not say speak 1
 		return max(1, n)
 	}
 	return about{
-		node: node, version: job.Clip(first(md, versionHeader), job.MaxID),
+		node: cmp.Or(first(md, nodeHeader), member), version: job.Clip(first(md, versionHeader), job.MaxID),
 		protocol: number(protocolHeader), minProtocol: number(minProtocolHeader),
 		keyspace: job.Clip(first(md, keyspaceHeader), job.MaxID),
+		address:  first(md, addressHeader),
 	}
 }
 

@@ -38,6 +38,7 @@ type eligibility struct {
 // presence is what the readings have shown of one member's heartbeat.
 type presence struct {
 	process string
+	address string // as its heartbeats have said
 	owns    bool
 	missed  int           // readings in a row without a heartbeat
 	since   time.Time     // the first of a row of readings that contradict owns
@@ -99,7 +100,11 @@ func (r *eligibility) take(v ring.View, read []string, beats map[string]life, no
 			// give their heartbeats since.
 			p.missed, p.since = 0, time.Time{}
 		}
-		p.judge(r.belongs(beats[m.Process], m), now, r.grace, r.hold)
+		there := r.belongs(beats[m.Process], m)
+		if there {
+			p.address = beats[m.Process].address
+		}
+		p.judge(there, now, r.grace, r.hold)
 	}
 	if r.read = now; r.first.IsZero() {
 		r.first = now
@@ -164,6 +169,17 @@ func (r *eligibility) forget(v ring.View) {
 			delete(r.claims, process)
 		}
 	}
+}
+
+// addresses are where clients reach other members, as their own heartbeats have said.
+func (r *eligibility) addresses() map[string]clientAddress {
+	all := map[string]clientAddress{}
+	for name, p := range r.seen {
+		if p.address != "" {
+			all[name] = clientAddress{p.process, p.address}
+		}
+	}
+	return all
 }
 
 // owners are the processes that may own shards, by member; this node is always one.

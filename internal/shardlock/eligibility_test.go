@@ -41,6 +41,13 @@ func (x *readings) give(process, node string) {
 	x.beat[process] = life{known: true, every: 400 * time.Millisecond, ttl: 10 * time.Second, node: node}
 }
 
+// at has a process say in its heartbeats where clients reach it.
+func (x *readings) at(process, address string) {
+	l := x.beat[process]
+	l.address = address
+	x.beat[process] = l
+}
+
 func (x *readings) read(n int) {
 	for range n {
 		x.now = x.now.Add(400 * time.Millisecond)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/ring"
 )
 
@@ -26,7 +27,10 @@ type life struct {
 	age   time.Duration // of the last one
 	every time.Duration // the pause between two, as the process says
 	ttl   time.Duration // how long one is kept, as the process says
-	node  string        // whose process it is; empty from the previous build
+	node  string        // whose process it is; empty from the build before the previous one
+	// address is where clients reach the node; empty from the previous build, and from one that does
+	// not say.
+	address string
 }
 
 // fresh is true while the process can be trusted to keep its locks: it is heard of for as
@@ -108,6 +112,7 @@ func (m *Manager) beat(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
+	defer m.publishAddresses() // of what was taken
 	if m.eligibility.take(v, read, heartbeats, now); !m.eligibility.complete(now) {
 		return nil
 	}
@@ -139,8 +144,7 @@ func (c *redisCalls) beat(ctx context.Context, others []string) (map[string]life
 		// process from giving its own.
 		there, err := prolonged.Result()
 		if err == nil && !there {
-			text := fmt.Sprintf("%d %d %s", c.o.beatEvery().Milliseconds(), c.o.TTL.Milliseconds(), c.o.Node)
-			err = c.o.Client.Set(ctx, key, text, c.o.TTL).Err()
+			err = c.o.Client.Set(ctx, key, c.o.heartbeat(), c.o.TTL).Err()
 		}
 		for i, process := range others {
 			err = errors.Join(err, readFault(texts[i].Err(), left[i].Err()))
@@ -196,6 +200,44 @@ func parseLife(text string, left time.Duration) life {
 	l.age = l.ttl - left
 	if parts := strings.SplitN(text, " ", 3); len(parts) == 3 {
 		l.node = parts[2]
+		if _, address, _ := strings.Cut(parts[1], addressMark); job.IsAddress(address) {
+			l.address = address
+		}
 	}
 	return l
+}
+
+// addressMark precedes the address of a heartbeat. The previous build takes all behind the second
+// space for the name of the node, and reads a number up to a tab.
+const addressMark = "\t"
+
+// heartbeat is the text of this process's heartbeats.
+func (o Options) heartbeat() string {
+	text := fmt.Sprintf("%d %d", o.beatEvery().Milliseconds(), o.TTL.Milliseconds())
+	if o.ClientAddr != "" {
+		text += addressMark + o.ClientAddr
+	}
+	return text + " " + o.Node
+}
+
+// clientAddress is where clients reach a process.
+type clientAddress struct{ process, address string }
+
+// publishAddresses has ClientAddress know what heartbeats have said.
+func (m *Manager) publishAddresses() {
+	now := m.eligibility.addresses()
+	if before := m.addresses.Load(); before == nil && len(now) > 0 || before != nil && !maps.Equal(*before, now) {
+		m.addresses.Store(&now)
+		m.o.OnAddress()
+	}
+}
+
+// ClientAddress is where clients reach a process of a member, as its heartbeat in this keyspace has
+// said last; empty: it has not.
+func (m *Manager) ClientAddress(node, process string) string {
+	all := m.addresses.Load()
+	if all == nil || (*all)[node].process != process {
+		return ""
+	}
+	return (*all)[node].address
 }

@@ -209,6 +209,12 @@ func TestSignsOfLife(t *testing.T) {
 	if l := parseLife("400 10000 node-a", time.Second); l.node != "node-a" || !l.known {
 		t.Errorf("a heartbeat with a name: %+v", l)
 	}
+	if l := parseLife("400 10000\tnode-a.example:7070 node-a", time.Second); l.node != "node-a" || l.address != "node-a.example:7070" || l.ttl != 10*time.Second {
+		t.Errorf("a heartbeat with an address: %+v", l)
+	}
+	if l := parseLife("400 10000\tunix:///run/evil node-a", time.Second); !l.known || l.node != "node-a" || l.address != "" {
+		t.Errorf("a heartbeat with what is no address: %+v", l)
+	}
 	if (life{}).silent() {
 		t.Error("one that gives no signs is not known to be silent")
 	}

@@ -26,11 +26,13 @@ type Manager struct {
 	told        atomic.Pointer[ring.View]
 	eligibility *eligibility // of the goroutine that gives heartbeats
 	// owners are the processes that may own shards, by member; nil until heartbeats have been read.
-	owners  atomic.Pointer[map[string]string]
-	placed  atomic.Pointer[placement]
-	started atomic.Bool
-	stopped chan struct{} // closed when Run has returned
-	poke    chan struct{} // the mailbox has something
+	owners atomic.Pointer[map[string]string]
+	// addresses are where clients reach other members, as their heartbeats say.
+	addresses atomic.Pointer[map[string]clientAddress]
+	placed    atomic.Pointer[placement]
+	started   atomic.Bool
+	stopped   chan struct{} // closed when Run has returned
+	poke      chan struct{} // the mailbox has something
 
 	mu struct {
 		sync.Mutex

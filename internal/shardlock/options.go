@@ -52,6 +52,9 @@ type Options struct {
 	Node string
 	// PeerAddr is where other nodes reach this one.
 	PeerAddr string
+	// ClientAddr is where clients reach this node, host:port. Heartbeats carry it; empty: they do
+	// not.
+	ClientAddr string
 	// TTL is how long a lock outlives its last refresh; refreshes are made
 	// every TTL/3. At least 1 s (MinTTL), whole milliseconds. Default 10 s.
 	TTL time.Duration
@@ -70,6 +73,10 @@ type Options struct {
 	OnAcquire func(shard int, value string)
 	OnLose    func(shard int, reason string)
 	OnRelease func(shard int, owner string)
+
+	// OnAddress reports that [Manager.ClientAddress] of somebody has changed. It must not block, and
+	// may be nil.
+	OnAddress func()
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
@@ -97,6 +104,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.OnRelease == nil {
 		o.OnRelease = func(int, string) {}
+	}
+	if o.OnAddress == nil {
+		o.OnAddress = func() {}
 	}
 	if err := o.validate(); err != nil {
 		return o, fmt.Errorf("shardlock: %w", err)

@@ -125,6 +125,8 @@ func TestPeersKnowEachOther(t *testing.T) {
 	}{
 		"same identity":      {nil, creds(t, ours, same), ""},
 		"another identity":   {nil, creds(t, ours, other, role+"/a"), "not that of a peer"},
+		"the service's name": {nil, creds(t, ours, tlstest.Identity{DNS: node.DNS}, role+"/a"), "not that of a peer"},
+		"its URI as a name":  {nil, creds(t, ours, tlstest.Identity{DNS: []string{"fermata.example"}, URIs: []string{workers}}, role+"/a"), "not that of a peer"},
 		"path":               {[]string{role + "/*"}, creds(t, ours, other, role+"/a"), ""},
 		"domain":             {[]string{"*.nodes.example"}, creds(t, ours, other, "a.nodes.example"), ""},
 		"one name":           {[]string{"B.nodes.example"}, creds(t, ours, other, role+"/*"), ""},
@@ -145,6 +147,15 @@ func TestPeersKnowEachOther(t *testing.T) {
 			log.wants(t, try(t, addr, c.with), c.want)
 		})
 	}
+	t.Run("nodes without URIs", func(t *testing.T) {
+		byName := tlstest.Identity{DNS: []string{"nodes.example"}}
+		addr := serve(t, grpc.Creds(creds(t, ours, byName)))
+		wants(t, try(t, addr, creds(t, ours, byName)), "")
+	})
+	t.Run("a node that is dialled by the service's name", func(t *testing.T) {
+		addr := serve(t, grpc.Creds(creds(t, ours, tlstest.Identity{DNS: node.DNS}, role+"/a")))
+		wants(t, try(t, addr, creds(t, ours, node)), "not that of a peer")
+	})
 	t.Run("not who is asked for", func(t *testing.T) {
 		addr := serve(t, grpc.Creds(creds(t, ours, worker, role+"/a")))
 		wants(t, try(t, addr, creds(t, ours, node)), "not that of a peer")

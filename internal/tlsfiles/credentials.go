@@ -34,7 +34,7 @@ func (s *Source) Client() credentials.TransportCredentials {
 // TLS 1.3. A peer's certificate has to come from the CA of the files and to carry
 // one of the names: DNS names or URIs, where "*.example.org" stands for one label
 // and "spiffe://example.org/node/*" for any path below. Without names it has to
-// share a URI or a DNS name, other than localhost, with the own one. The name of the
+// share a URI with the own one, or, where that has no URI, a DNS name other than localhost. The name of the
 // host that is dialled is not looked at.
 func (s *Source) Peers(list []string) (credentials.TransportCredentials, error) {
 	allowed, err := parseNames(list)

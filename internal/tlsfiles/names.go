@@ -1,6 +1,7 @@
 package tlsfiles
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -9,7 +10,8 @@ import (
 )
 
 // names say whose certificate is that of a peer. Without any, it is one that shares
-// an identity with the own certificate.
+// a URI with the own certificate, or a DNS name where that has no URI: names of hosts are
+// public, and an authority for all gives them to more than nodes.
 type names []string
 
 // parseNames checks names: DNS names, "*.example.org" for one label before it; and
@@ -37,7 +39,7 @@ func (n names) admit(own, other *x509.Certificate) error {
 	theirs := identities(other)
 	allowed := []string(n)
 	if len(allowed) == 0 {
-		allowed = identities(own)
+		allowed = peerIdentities(own)
 	}
 	for _, name := range allowed {
 		if slices.ContainsFunc(theirs, func(id string) bool { return id == name || len(n) > 0 && matches(name, id) }) {
@@ -70,6 +72,12 @@ func identities(cert *x509.Certificate) []string {
 		}
 	}
 	return ids
+}
+
+// peerIdentities are those of its identities by which peers know each other unless names are given.
+func peerIdentities(own *x509.Certificate) []string {
+	ids := identities(own)
+	return ids[:cmp.Or(len(own.URIs), len(ids))] // URIs come first
 }
 
 var errNoIdentity = errors.New("the own certificate has neither a URI nor a DNS name other than localhost, by which peers could know it")
