@@ -65,6 +65,9 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 	if n.clientStore, err = n.openStore(ctx, clientsPool, true); err != nil {
 		return n.atRedis(err)
 	}
+	if err := n.bindPayloads(); err != nil {
+		return err
+	}
 	return n.checkRedis(ctx)
 }
 
