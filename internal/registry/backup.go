@@ -180,9 +180,9 @@ func (r *Registry) restore(ctx context.Context, shard int, items []*restoring, e
 
 // prepare plans the write; done when there is nothing to write.
 func (i *restoring) prepare(r *Registry, now int64) (done bool) {
-	payload, err := r.given(&i.backup.Definition)
+	payload, err := r.open(&i.backup.Definition) // a backup is no better than what it was read from
 	if err != nil {
-		i.answer.Err = job.Invalid("job.payload", "is sealed, and cannot be opened: %v; it is bound to namespace, id, queue, handler, timeout, labels and max_attempts", err)
+		i.answer.Err = job.Invalid("job.payload", "cannot be restored: %v; a sealed one belongs to its namespace, id, queue, handler, timeout, labels and max_attempts", err)
 		return true
 	}
 	limits := r.o.Limits
