@@ -149,6 +149,19 @@ func TestWhatAWorkerIsGivenIsBound(t *testing.T) {
 	opens(t, r, d, ErrTampered, "version 2 as version 1")
 }
 
+// TestVersionOneStaysReadable opens a payload that the build before version 2 has sealed.
+func TestVersionOneStaysReadable(t *testing.T) {
+	r, _ := ring(t, "k1 "+one)
+	r.Bind()
+	d := definition()
+	d.PayloadKey = "k1"
+	var err error
+	if d.Payload, err = base64.StdEncoding.DecodeString("AaEIVDknFP3rV4SdrFLO4yNIpeNONVvgR1ngmTJXuGdo19Y="); err != nil {
+		t.Fatal(err)
+	}
+	opens(t, r, d, nil, "version 1 of the build before")
+}
+
 // TestStrictRing opens neither what is not sealed, nor version 1.
 func TestStrictRing(t *testing.T) {
 	r, path := ring(t, "k1 "+one)
