@@ -30,7 +30,7 @@ func TestAuditAndReseal(t *testing.T) {
 	if err := os.WriteFile(path, []byte("k1 "+key), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ring, err := seal.Load(path)
+	ring, err := seal.Load(path, seal.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

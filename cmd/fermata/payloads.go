@@ -22,8 +22,10 @@ func (a *app) resealCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reseal", Short: "Seal payloads with the present key", Args: noArgs,
 		Long: "Seal the payloads of the jobs of a namespace with the key that is first in the nodes' key file: those that\n" +
-			"another key sealed, and those that were never sealed. It is an edit of each job that changes nothing else, and\n" +
-			"may be repeated; what is sealed with the present key already is left alone.\n" +
+			"another key or version sealed, and those that were never sealed, empty ones too. It is an edit of each job that\n" +
+			"changes nothing else, and may be repeated; what is sealed already as it should be is left alone.\n" +
+			"It takes what Redis holds for right. Nodes with --payload-require-sealed therefore refuse to seal what they would\n" +
+			"not hand out: give those jobs their payloads anew.\n" +
 			"Give --request-timeout time for many jobs.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.reseal(ctx, c, which) })
@@ -47,7 +49,7 @@ func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selecti
 			return err
 		case err != nil:
 			failed = append(failed, a.failedItem(client.JobID(j), resealed+same, err))
-		case after.GetPayloadKeyId() == j.GetPayloadKeyId():
+		case after.GetEtag() == j.GetEtag(): // no edit
 			same++
 		default:
 			resealed++

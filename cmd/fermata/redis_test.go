@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +37,12 @@ func TestRedisACL(t *testing.T) {
 	}
 	if want := redisacl.User("team-a", redisacl.HashPassword("s3cret"), redisacl.Rules("team:a", false)) + "\n"; text != want || strings.Contains(text, "s3cret") {
 		t.Errorf("got  %s\nwant %s", text, want)
+	}
+	for _, functions := range []bool{false, true} {
+		text, err := run("--shared", fmt.Sprint("--functions=", functions))
+		if err != nil || !strings.Contains(text, redisacl.SharedRules("fermata", functions)) || strings.Contains(text, "acl|dryrun") {
+			t.Errorf("for a Redis that is shared: %s (%v)", text, err)
+		}
 	}
 	for _, args := range [][]string{
 		{"--keyspace", "*"}, {"--keyspace", "a b"}, {"--keyspace", "a +@all"}, {"--keyspace", ""}, {"--user", "a b"}, {"--user", "a:b"},

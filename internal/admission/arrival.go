@@ -13,7 +13,6 @@ var errNoParent = errors.New("no parent record")
 // arrivals asks exclusions, and the overlap and misfire policy. What it lets start is stored at
 // last, when all other gates are passed; what it does not is stored now.
 func (a *Admission) arrivals(ctx context.Context, g *group) {
-	a.readParents(ctx, g)
 	var changes []job.Change
 	var asked []*item
 	g.filter(func(it *item) bool {

@@ -81,7 +81,10 @@ type Canceller interface {
 
 // Opener opens payloads that are stored sealed.
 type Opener interface {
-	Open(k job.Key, id string, sealed []byte) ([]byte, error)
+	// Open answers the payload of a definition, if it may be handed out.
+	Open(d *job.Definition) ([]byte, error)
+	// Strict tells whether Open refuses payloads that are not sealed.
+	Strict() bool
 }
 
 // Options configure an Admission. Store, Limits, Ledger, Slots and Canceller are

@@ -52,7 +52,7 @@ func (r *reservation) Deliver(leases []job.Leased) {
 	limits := r.a.queue(r.queue)
 	gated := 0
 	for i := range leases {
-		if limits.MaxConcurrency > 0 || gatesOf(&leases[i]) != 0 {
+		if limits.MaxConcurrency > 0 || r.a.gatesOf(&leases[i]) != 0 {
 			gated++
 		}
 	}
@@ -64,7 +64,7 @@ func (r *reservation) Deliver(leases []job.Leased) {
 	items := make([]*item, 0, gated)
 	plain := make([]job.Leased, 0, len(leases)-gated)
 	for i := range leases {
-		gates := gatesOf(&leases[i])
+		gates := r.a.gatesOf(&leases[i])
 		if limits.MaxConcurrency > 0 || gates != 0 {
 			items = append(items, newItem(leases[i], gates))
 			continue
@@ -79,12 +79,16 @@ func (r *reservation) Deliver(leases []job.Leased) {
 }
 
 // gatesOf tells what a leased run has to pass. Its token tells when it was leased.
-func gatesOf(l *job.Leased) job.Gates {
+func (a *Admission) gatesOf(l *job.Leased) job.Gates {
 	child := ""
 	if at := strings.IndexByte(l.Record, '#'); at >= 0 {
 		child = l.Record[at+1:]
 	}
-	return job.GatesOf(l.Known.Definition, &l.Known.State, child, int64(l.Known.State.Token/1000))
+	gates := job.GatesOf(l.Known.Definition, &l.Known.State, child, int64(l.Known.State.Token/1000))
+	if a.strict() { // what is not sealed has to be refused
+		gates |= job.GateSeal
+	}
+	return gates
 }
 
 // admit starts a batch on its way, as one group for each instant at which runs of it are
@@ -126,7 +130,7 @@ func (a *Admission) pass(g *group) {
 	ctx, cancel := context.WithTimeout(context.Background(), a.o.budget(g.mostUnits()))
 	defer cancel()
 	for _, gate := range []func(context.Context, *group){
-		a.clocks, a.open, a.arrivals, a.pace, a.readTargets, a.units, a.targets, a.begin,
+		a.clocks, a.readParents, a.open, a.arrivals, a.pace, a.readTargets, a.units, a.targets, a.begin,
 	} {
 		if len(g.items) > 0 {
 			gate(ctx, g)

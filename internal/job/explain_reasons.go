@@ -116,14 +116,24 @@ func (e *explainer) held() {
 		r.Kind, r.UntilMS, r.Key = ReasonPace, e.s.Due, e.s.Lane.Queue
 		r.Message = fmt.Sprintf("recovery of queue %s is paced (recovery_rate): the turn of this run is at %s", r.Key, e.at(e.s.Due))
 	case h.Reason == HeldPayload:
-		r.Kind = ReasonPayload
-		r.Message = fmt.Sprintf("its payload is sealed with key %s, and cannot be opened: a node lacks the key, or the payload was changed; no attempt is used up", h.Key)
+		r.Kind, r.Message = ReasonPayload, unopened(h.Key)
 	case h.Reason == HeldQueue && !due:
 		r.Kind, r.Message, r.Key = ReasonQueueConcurrency, e.concurrency(), e.s.Lane.Queue
 	default:
 		return
 	}
 	e.add(r)
+}
+
+// unopened says why a payload is held back that is stored under this key.
+func unopened(key string) string {
+	if key == "" {
+		return "its payload is not sealed, and nodes hand out none that is not (--payload-require-sealed): it is from before, or somebody " +
+			"has written to Redis; give the job its payload anew; no attempt is used up"
+	}
+	return fmt.Sprintf("its payload is sealed with key %s, and cannot be opened: a node lacks the key; or the payload was changed, or the queue, "+
+		"handler, timeout, labels or attempts of the job that it is bound to; or it is sealed by version 1, and nodes have --payload-require-sealed; "+
+		"no attempt is used up", key)
 }
 
 func (e *explainer) lock(h Hold) string {

@@ -51,6 +51,8 @@ type UpdateRequest struct {
 	Etag      string
 	RequestID string
 	Merge     func(Definition) (Definition, error)
+	// KeepsPayload: Merge leaves the payload of the present definition alone.
+	KeepsPayload bool
 	// Reseal asks for the payload to be sealed with the present key.
 	Reseal bool
 }

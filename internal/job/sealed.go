@@ -1,7 +1,29 @@
 package job
 
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+)
+
 // SealOverhead is how many bytes sealing adds to a payload.
 const SealOverhead = 29
+
+// Versions of a sealed payload: its first byte.
+const (
+	// SealOfJob is bound to namespace, id and key id.
+	SealOfJob = 1
+	// SealOfWork is bound to the key id and to [Definition.AppendBound].
+	SealOfWork = 2
+)
+
+// SealVersion is the version of the sealed payload; 0: the payload is as it was given.
+func (d *Definition) SealVersion() int {
+	if d.PayloadKey == "" || len(d.Payload) == 0 {
+		return 0
+	}
+	return int(d.Payload[0])
+}
 
 // PayloadSize is the size of the payload as it was given, sealed or not.
 func (d *Definition) PayloadSize() int {
@@ -9,4 +31,33 @@ func (d *Definition) PayloadSize() int {
 		return len(d.Payload)
 	}
 	return max(0, len(d.Payload)-SealOverhead)
+}
+
+// AppendBound appends what a payload of [SealOfWork] is bound to: the name of the job,
+// the queue, which decides what workers get it, and all else of the definition that a
+// worker is given with it. No two definitions that differ in any of these have the same bytes.
+func (d *Definition) AppendBound(b []byte) []byte {
+	for _, text := range [...]string{d.Namespace, d.ID, d.Queue, d.Handler} {
+		b = appendCounted(b, text)
+	}
+	b = binary.AppendVarint(b, d.Timeout.Milliseconds())
+	b = binary.AppendVarint(b, int64(d.Retry.MaxAttempts))
+	b = binary.AppendUvarint(b, uint64(len(d.Labels)))
+	if len(d.Labels) == 0 {
+		return b
+	}
+	for _, k := range slices.Sorted(maps.Keys(d.Labels)) {
+		b = appendCounted(appendCounted(b, k), d.Labels[k])
+	}
+	return b
+}
+
+// SameBound tells whether [Definition.AppendBound] is the same of both.
+func (d *Definition) SameBound(o *Definition) bool {
+	return d.Key == o.Key && d.Queue == o.Queue && d.Handler == o.Handler && d.Timeout.Milliseconds() == o.Timeout.Milliseconds() &&
+		d.Retry.MaxAttempts == o.Retry.MaxAttempts && maps.Equal(d.Labels, o.Labels)
+}
+
+func appendCounted(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }

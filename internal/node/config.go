@@ -119,6 +119,9 @@ type Config struct {
 	// PayloadKeyFile holds the keys that seal payloads; empty: payloads are stored as
 	// they are given.
 	PayloadKeyFile string
+	// PayloadRequireSealed hands out no payload that is not sealed by version 2. It needs
+	// PayloadKeyFile, and a keyspace of redisstore.SchemaOfBoundPayloads.
+	PayloadRequireSealed bool
 	// EventsKeep is about how many events are kept, all shards together, 1000 to
 	// 10,000,000, the same on all nodes. 0: none are recorded. See docs/events.md.
 	EventsKeep int

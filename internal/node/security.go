@@ -124,9 +124,12 @@ func (s *security) toRedis(c Config) redisstore.ClientOptions {
 
 func (s *security) openPayloadKeys(c Config) (err error) {
 	if c.PayloadKeyFile == "" {
+		if c.PayloadRequireSealed {
+			return errors.New("--payload-require-sealed needs --payload-key-file")
+		}
 		return nil
 	}
-	if s.payloads, err = seal.Load(c.PayloadKeyFile); err != nil {
+	if s.payloads, err = seal.Load(c.PayloadKeyFile, seal.Options{Strict: c.PayloadRequireSealed}); err != nil {
 		return fmt.Errorf("--payload-key-file: %w", err)
 	}
 	return nil

@@ -65,6 +65,12 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 	if n.clientStore, err = n.openStore(ctx, clientsPool, true); err != nil {
 		return n.atRedis(err)
 	}
+	if err := n.bindPayloads(); err != nil {
+		return err
+	}
+	if n.keys != nil && !n.keys.Strict() {
+		n.cfg.Logger.Warn("payloads that are not sealed are handed out, whoever wrote them to Redis; see --payload-require-sealed")
+	}
 	return n.checkRedis(ctx)
 }
 

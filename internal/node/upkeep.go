@@ -71,6 +71,19 @@ func (n *Node) reloadKeys() {
 	}
 }
 
+// bindPayloads has payloads sealed by version 2 from when on all nodes of the keyspace know it.
+func (n *Node) bindPayloads() error {
+	switch schema := n.store.Schema(); {
+	case n.keys == nil:
+	case schema >= redisstore.SchemaOfBoundPayloads:
+		n.keys.Bind()
+	case n.keys.Strict():
+		return fmt.Errorf("--payload-require-sealed: the schema of the keyspace is %d, and has to be %d first: see docs/upgrades.md",
+			schema, redisstore.SchemaOfBoundPayloads)
+	}
+	return nil
+}
+
 // heldShards are those whose lock this node has.
 func (n *Node) heldShards() []int {
 	var held []int
@@ -170,6 +183,9 @@ func (n *Node) checkSchema(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	err := cmp.Or(n.store.CheckSchema(ctx), n.clientStore.CheckSchema(ctx))
+	if fault := n.bindPayloads(); fault != nil {
+		n.cfg.Logger.Warn("schema was lowered while the node runs", "error", fault)
+	}
 	if errors.Is(err, redisstore.ErrKeyspaceGone) {
 		_ = n.checkRedis(ctx) // where Redis is away now, the next look follows soon
 	}

@@ -85,6 +85,13 @@ func Rules(keyspace string, functions bool) string {
 	return "resetkeys ~" + keyspace + ":{* resetchannels -@all +" + strings.Join(Commands(functions), " +")
 }
 
+// SharedRules are Rules for a Redis that others use too. They leave out ACL DRYRUN, which
+// tells about any user of the server whether there is one, and what it may do. The nodes then
+// do not find out whether Redis can load its append-only file, and say so.
+func SharedRules(keyspace string, functions bool) string {
+	return strings.Replace(Rules(keyspace, functions), " +acl|dryrun", "", 1)
+}
+
 // loading are the commands of who loads the functions: once for each version, and
 // never as the user of the nodes.
 var loading = []string{"ping", "client|setname", "function|load", "function|list", "function|delete", "cluster|slots", "command"}

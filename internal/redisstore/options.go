@@ -30,7 +30,10 @@ const (
 	// SchemaVersion is the latest that this package knows, and that of keyspaces that
 	// it creates. A keyspace keeps its own until somebody raises it; records are read
 	// as any of them has it, and written as that of the keyspace has it.
-	SchemaVersion = 3
+	SchemaVersion = 4
+	// SchemaOfBoundPayloads is from which on all nodes open payloads that are sealed by
+	// version 2, and seal by it.
+	SchemaOfBoundPayloads = 4
 )
 
 // Durability is what an acknowledged write survives.

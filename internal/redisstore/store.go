@@ -214,6 +214,9 @@ func (s *Store) touchShards(ctx context.Context) error {
 // Shards is the number of shards of the keyspace.
 func (s *Store) Shards() int { return len(s.shards) }
 
+// Schema is that of the keyspace, as it was last read.
+func (s *Store) Schema() int { return int(s.schema.Load()) }
+
 // form is how records are written.
 func (s *Store) form() form { return formOf(int(s.schema.Load())) }
 

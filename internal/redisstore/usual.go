@@ -20,7 +20,7 @@ const (
 	// formSpare is that of schema 2: what is as usual is left out, which halves what
 	// a plain job with a small payload takes.
 	formSpare
-	// formTight is that of schema 3: besides, nominal times of states and intervals of
+	// formTight is that of schemas 3 and 4: besides, nominal times of states and intervals of
 	// whole seconds take fewer bytes, so that the texts of plain jobs fit into the next
 	// smaller classes of the allocator.
 	formTight

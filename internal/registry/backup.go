@@ -180,15 +180,14 @@ func (r *Registry) restore(ctx context.Context, shard int, items []*restoring, e
 
 // prepare plans the write; done when there is nothing to write.
 func (i *restoring) prepare(r *Registry, now int64) (done bool) {
-	if i.answer.Err = r.opens(&i.backup.Definition); i.answer.Err != nil {
+	payload, err := r.open(&i.backup.Definition) // a backup is no better than what it was read from
+	if err != nil {
+		i.answer.Err = job.Invalid("job.payload", "cannot be restored: %v; a sealed one belongs to its namespace, id, queue, handler, timeout, labels and max_attempts", err)
 		return true
-	}
-	if i.present != nil {
-		r.align(&i.backup.Definition, i.present.Definition)
 	}
 	limits := r.o.Limits
 	if v := job.Validate(&i.backup.Definition, limits); len(v) == 0 { // what is too large is refused below
-		r.seal(&i.backup.Definition)
+		i.seal(r, payload)
 	}
 	d, present := i.backup.Definition, i.present
 	if i.backup.Checkpoint == nil {
@@ -211,6 +210,17 @@ func (i *restoring) prepare(r *Registry, now int64) (done bool) {
 	return i.answer.Err != nil
 }
 
+// seal seals the payload of the backup, or leaves it as it is stored where that is the same.
+func (i *restoring) seal(r *Registry, payload []byte) {
+	d := &i.backup.Definition
+	if i.present != nil && d.SameBound(i.present.Definition) {
+		r.align(d, i.present.Definition)
+	}
+	if s := r.o.Sealer; d.PayloadKey == "" || s != nil && d.SealVersion() < s.Version() {
+		r.seal(d, payload)
+	}
+}
+
 // judge tells what became of the job, and whether it is to be tried again.
 func (i *restoring) judge(r *Registry, result job.CreateResult, existing job.Existing) (again bool) {
 	key, there := i.backup.Definition.Key, result.Existing
@@ -227,8 +237,7 @@ func (i *restoring) judge(r *Registry, result job.CreateResult, existing job.Exi
 		i.present = nil
 		return true
 	}
-	r.align(&i.backup.Definition, there.Definition)
-	same := there.Definition.Same(&i.backup.Definition)
+	same := r.sameAs(&i.backup.Definition, there.Definition)
 	switch {
 	case existing == job.ExistingReplace && !(same && i.backup.Checkpoint == nil):
 		i.present = there

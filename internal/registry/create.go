@@ -192,7 +192,7 @@ func (b *batch) prepare(ctx context.Context, shard int, items []*creation) ([]*c
 		}
 		if b.r.o.Sealer != nil {
 			sealed := *c.record.Definition // the request keeps its own, to be compared
-			b.r.seal(&sealed)
+			b.r.seal(&sealed, sealed.Payload)
 			c.record.Definition = &sealed
 		}
 		good = append(good, c)

@@ -49,13 +49,9 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (_ job.Re
 		if done, err := r.reseal(&merged); done || err != nil {
 			return record, true, err
 		}
-	} else {
-		r.align(&merged, present)
+	} else if err := r.sealEdit(&merged, present, u.KeepsPayload); err != nil {
+		return job.Record{}, false, err
 	}
-	if v := job.Validate(&merged, r.o.Limits); len(v) > 0 {
-		return job.Record{}, false, &job.InvalidError{Violations: v}
-	}
-	r.seal(&merged)
 	compiled, err := job.Compile(&merged)
 	if err != nil {
 		return job.Record{}, false, job.Invalid("job.schedule", "%v", err)
@@ -66,6 +62,22 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (_ job.Re
 		return job.Record{}, false, err
 	}
 	return result.Record, result.Answer != job.Stale, nil
+}
+
+// sealEdit validates a definition that is to replace the present one, and readies its
+// payload for being stored, which may be the one that it has.
+func (r *Registry) sealEdit(merged, present *job.Definition, kept bool) error {
+	if !kept {
+		r.align(merged, present)
+	}
+	if v := job.Validate(merged, r.o.Limits); len(v) > 0 {
+		return &job.InvalidError{Violations: v}
+	}
+	if kept || merged.PayloadKey != "" {
+		return r.keep(merged, present)
+	}
+	r.seal(merged, merged.Payload)
+	return nil
 }
 
 // keepBookkeeping leaves alone what clients cannot set.

@@ -146,8 +146,9 @@ func (w *wishing) compare(i int, force bool) error {
 		d = keepBookkeeping(d, present)
 		if wish.AsRead {
 			d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
+		} else {
+			w.r.align(&d, present)
 		}
-		w.r.align(&d, present)
 	}
 	if v := job.Validate(&d, w.r.o.Limits); len(v) > 0 || wish.Err != nil {
 		return faults(wish, v)
@@ -166,7 +167,7 @@ func (w *wishing) compare(i int, force bool) error {
 	a.After.State = a.Before.State
 	paused := a.Before.State.Paused
 	a.PauseChanges = wish.Pause && !paused || wish.Resume && paused
-	if a.Action = job.WishUnchanged; a.PauseChanges || !a.Before.Definition.Same(&d) {
+	if a.Action = job.WishUnchanged; a.PauseChanges || !w.asWished(i) {
 		a.Action = job.WishUpdate
 	}
 	return nil

@@ -45,7 +45,7 @@ func (w *wishing) condition(i int) error {
 		return &job.MissingError{Key: key}
 	}
 	have := a.Before.Definition.Etag()
-	onlyPause := !wish.Delete && a.Before.Definition.Same(a.After.Definition)
+	onlyPause := !wish.Delete && w.asWished(i)
 	switch {
 	case have == wish.Etag || onlyPause:
 		return nil
@@ -113,17 +113,36 @@ func (w *wishing) events(i int, first bool) []job.Event {
 		return []job.Event{job.Pause{Note: pauseNote}}
 	case resumes && !first:
 		return []job.Event{job.Resume{}}
-	case a.Before.Definition.Same(w.wished[i]) || first == pauses:
+	case w.asWished(i) || first == pauses:
 		return nil
 	}
 	d := *w.wished[i]
-	w.r.seal(&d)
+	if a.Err = w.seal(i, &d); a.Err != nil {
+		return nil
+	}
 	compiled, err := job.Compile(&d)
 	if err != nil {
 		a.Err = job.Invalid("job.schedule", "%v", err)
 		return nil
 	}
 	return []job.Event{job.Update{New: compiled, Base: a.Before.Definition.Etag()}}
+}
+
+// asWished tells whether the stored definition is the one that is wished for. A payload that
+// is not sealed is not, where it has to be.
+func (w *wishing) asWished(i int) bool {
+	d := w.wished[i]
+	unsealed := d.PayloadKey == "" && !w.wishes[i].AsRead && w.r.strict()
+	return w.answers[i].Before.Definition.Same(d) && !unsealed
+}
+
+// seal readies the payload of a wished definition for being stored.
+func (w *wishing) seal(i int, d *job.Definition) error {
+	if w.wishes[i].AsRead || d.PayloadKey != "" {
+		return w.r.keep(d, w.answers[i].Before.Definition)
+	}
+	w.r.seal(d, d.Payload)
+	return nil
 }
 
 func (w *wishing) settle(i int, result job.ChangeResult) {

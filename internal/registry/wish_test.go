@@ -280,7 +280,7 @@ func TestSealedPayloadsAreCompared(t *testing.T) {
 	if err := os.WriteFile(path, []byte("k1 AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ring, err := seal.Load(path)
+	ring, err := seal.Load(path, seal.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

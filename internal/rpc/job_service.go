@@ -184,11 +184,12 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 			copyPaths(merged, q.GetJob(), paths)
 			var r reader
 			d := r.definition(present.Key, merged)
-			if keepsPayload(&present, q.GetJob(), paths) {
+			if keepsPayload(q.GetJob(), paths) {
 				d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
 			}
 			return d, r.err()
 		},
+		KeepsPayload: keepsPayload(q.GetJob(), paths),
 	}))
 }
 

@@ -27,8 +27,8 @@ const resealPath = "payload_key_id"
 
 // keepsPayload tells whether an edit leaves the payload alone: it does not name it, or
 // sends a job back as it was read while its payload was sealed.
-func keepsPayload(present *job.Definition, sent *fermatav1.Job, paths []string) bool {
-	asRead := present.PayloadKey != "" && sent.GetPayloadSealed() && len(sent.GetPayload()) == 0
+func keepsPayload(sent *fermatav1.Job, paths []string) bool {
+	asRead := sent.GetPayloadSealed() && len(sent.GetPayload()) == 0
 	return asRead || !slices.Contains(paths, "payload")
 }
 

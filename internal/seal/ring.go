@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/fermata-io/fermata/internal/job"
 )
 
 // Limits of a key file.
@@ -33,15 +35,25 @@ type keys struct {
 
 // Ring holds the keys of a file. It is safe for concurrent use.
 type Ring struct {
-	path string
-	mu   sync.Mutex // of Reload
-	keys atomic.Pointer[keys]
+	path   string
+	strict bool
+	mu     sync.Mutex // of Reload
+	keys   atomic.Pointer[keys]
+	binds  atomic.Bool
+}
+
+// Options say what a ring demands of what it opens.
+type Options struct {
+	// Strict refuses payloads that are not sealed, or by version 1. What is sealed is of
+	// version 2 from the start.
+	Strict bool
 }
 
 // Load reads a key file: a line "id base64key" for each key of 32 bytes, the sealing
 // one first; empty lines and those that begin with # are left out.
-func Load(path string) (*Ring, error) {
-	r := &Ring{path: path}
+func Load(path string, o Options) (*Ring, error) {
+	r := &Ring{path: path, strict: o.Strict}
+	r.binds.Store(o.Strict)
 	_, err := r.Reload()
 	if err != nil {
 		return nil, err
@@ -77,6 +89,21 @@ func (r *Ring) Reload() (changed bool, err error) {
 
 // Current is the id of the key that seals.
 func (r *Ring) Current() string { return r.keys.Load().first }
+
+// Strict tells whether the ring refuses payloads that are not sealed by version 2.
+func (r *Ring) Strict() bool { return r.strict }
+
+// Bind has the ring seal by version 2 from now on. There is no way back, so that whoever
+// can write to Redis cannot have a running node seal by version 1 again.
+func (r *Ring) Bind() { r.binds.Store(true) }
+
+// Version is the version by which the ring seals.
+func (r *Ring) Version() int {
+	if r.binds.Load() {
+		return job.SealOfWork
+	}
+	return job.SealOfJob
+}
 
 // parse reads the lines of a key file. Its errors name lines, never what is in them.
 func parse(text []byte) (*keys, error) {

@@ -38,6 +38,41 @@ func setUser(t *testing.T, server *redistest.Server, name, keyspace string) (url
 	return "redis://" + name + ":secret@" + server.Addr()
 }
 
+// TestSharedGrantShowsNoUsers: by the usual grant a user learns what users there are and what
+// each may do, and by that for a shared Redis it does not. A node goes without it.
+func TestSharedGrantShowsNoUsers(t *testing.T) {
+	server := redistest.Start(t, redistest.WithACL("default off"), redistest.WithAOF("always"))
+	url := setUser(t, server, "a", "fermata")
+	asks := func(user string) string {
+		return fmt.Sprint(dial(t, url).Do(t.Context(), "acl", "dryrun", user, "get", "x").Err(), dial(t, url).Do(t.Context(), "acl", "dryrun", user, "get", "x").Val())
+	}
+	if asks("a") == asks("nobody") {
+		t.Error("ACL DRYRUN does not tell users apart: it could be granted to all")
+	}
+	args := []any{"acl", "setuser", "a", "-acl|dryrun"}
+	if rules := strings.Fields(redisacl.SharedRules("fermata", false)); !slices.Contains(rules, "+hget") || slices.Contains(rules, "+acl|dryrun") {
+		t.Fatalf("rules %v", rules)
+	} else {
+		for _, r := range rules {
+			args = append(args, r)
+		}
+	}
+	if err := server.Client().Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"a", "nobody", "default"} {
+		if answer := asks(user); !strings.Contains(answer, "NOPERM") {
+			t.Errorf("of %s a user learns %s", user, answer)
+		}
+	}
+	w := storetest.NewWorldAt(t, server.Client(), "fermata", storetest.Start, func(o *redisstore.Options) { o.Client = dial(t, url) })
+	w.Add(storetest.Once("a", 0))
+	report, err := w.Store.Check(t.Context())
+	if err != nil || slices.ContainsFunc(report.Findings, func(f redisstore.Finding) bool { return f.Severity == redisstore.Fatal }) {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
 // TestClustersShareARedis runs the main cycle of clusters whose names begin alike, at
 // once, each under the user of its keyspace: none is refused anything, none can reach
 // a key of another, and all of them are whole in the end.

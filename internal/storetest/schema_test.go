@@ -121,7 +121,8 @@ func whatWasStored(t *testing.T, dir string, raised bool) {
 	goOn(t, w, append(keys, plain.Key))
 	w.Audit()
 	// A node that knows a lower schema reads no state whose tail is of a later version.
-	if latest := latestTail(t, w); latest != schema {
+	// Schema 4 is about payloads: its states are those of schema 3.
+	if latest := latestTail(t, w); latest != min(schema, 3) {
 		t.Errorf("states have tails up to version %d in a keyspace of schema %d", latest, schema)
 	}
 }

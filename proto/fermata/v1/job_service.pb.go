@@ -110,7 +110,8 @@ const (
 	Reason_KIND_DONE Reason_Kind = 17
 	// The schedule left a time out: end, number of runs.
 	Reason_KIND_SCHEDULE Reason_Kind = 18
-	// The payload is sealed with a key that the node does not have, or was tampered with.
+	// The payload cannot be opened: the node lacks its key, or it was changed, or what it is bound to;
+	// or it is not sealed, or by version 1, where nodes require that.
 	Reason_KIND_PAYLOAD Reason_Kind = 19
 	// The queue is paused, all of it.
 	Reason_KIND_QUEUE_PAUSED Reason_Kind = 20
