@@ -133,8 +133,8 @@ func locateCgroup(groups, mounts []byte) (string, error) {
 			group = path
 		}
 	}
-	if group == "" {
-		return "", errors.New("this process is in no control group of version 2")
+	if group == "" || strings.HasPrefix(group, "/..") {
+		return "", errors.New("this process is in no control group of version 2 that it can see")
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(mounts)); lines.Scan(); {
 		mount, about, _ := strings.Cut(lines.Text(), " - ")

@@ -27,7 +27,10 @@ const patience = time.Minute
 // token is that of the attempts of this test process, of which several may run on a machine.
 var token = int64(os.Getpid())
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	actAsProgram()
+	goleak.VerifyTestMain(m)
+}
 
 func newHandler(t *testing.T, o Options) worker.Handler {
 	t.Helper()
