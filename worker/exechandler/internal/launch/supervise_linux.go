@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,20 +23,15 @@ type supervisor struct {
 // supervise starts the program, sees it and all that comes from it to their end, and
 // ends this process.
 func supervise(p Program) {
-	runtime.GOMAXPROCS(1) // threads count against the limits of the user
-	children := make(chan os.Signal, 1)
-	signal.Notify(children, unix.SIGCHLD)
-	// Who ends a service may signal all of its processes. The orders decide here. A
-	// signal that is handled, unlike one that is ignored, is not ignored by the program.
-	signal.Notify(make(chan os.Signal), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2)
+	// Who ends a service may signal all of its processes. The orders decide here. The
+	// program does not inherit this.
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2)
 	s, err := start(p)
 	if err != nil {
 		fail(err)
 	}
 	detach()
-	orders := make(chan byte)
-	go readOrders(orders)
-	s.await(children, orders)
+	s.await()
 	send(s.report)
 	s.killDescendants()
 	s.removeCgroup()
@@ -83,46 +78,51 @@ func detach() {
 	}
 }
 
-// readOrders passes orders on, and closes the channel at their end.
-func readOrders(to chan<- byte) {
-	defer close(to)
-	var order [1]byte
+// await returns when the program has ended, by itself or by orders, or when the orders
+// have ended. There is no other goroutine: threads count against the limits of the user.
+func (s *supervisor) await() {
+	pidfd, err := unix.PidfdOpen(s.program, 0)
+	pause := longestWait
+	if err != nil {
+		pidfd, pause = -1, waitWithoutPidfd // some sandboxes refuse it
+	}
 	for {
-		n, err := unix.Read(ordersFile, order[:])
+		// The end of any child interrupts the wait, unless it comes just before.
+		files := []unix.PollFd{{Fd: ordersFile, Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}}
+		_, err := unix.Poll(files, int(pause.Milliseconds()))
+		// What has ended by now has not been ended by an order.
+		s.reap()
 		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil || n == 0:
+		case s.ended:
 			return
-		default:
-			to <- order[0]
+		case err != nil || files[0].Revents == 0:
+		case !s.takeOrder():
+			s.kill()
+			return
 		}
 	}
 }
 
-// await returns when the program has ended, by itself or by orders, or when the orders
-// have ended.
-func (s *supervisor) await(children <-chan os.Signal, orders <-chan byte) {
-	for {
-		s.reap()
-		if s.ended {
-			return
-		}
-		select {
-		case <-children:
-		case order, more := <-orders:
-			// What ended by then has not been ended by the order.
-			s.reap()
-			switch {
-			case s.ended:
-			case !more:
-				s.kill()
-				return
-			case order == OrderTerminate:
-				s.report.Terminated = true
-				_ = unix.Kill(-s.program, unix.SIGTERM) // it has not been reaped
-			}
-		}
+const (
+	longestWait      = time.Second
+	waitWithoutPidfd = 20 * time.Millisecond
+)
+
+// takeOrder is false at the end of the orders.
+func (s *supervisor) takeOrder() bool {
+	var order [1]byte
+	n, err := unix.Read(ordersFile, order[:])
+	switch {
+	case errors.Is(err, unix.EINTR):
+		return true
+	case err != nil || n == 0:
+		return false
 	}
+	if order[0] == OrderTerminate {
+		s.report.Terminated = true
+		_ = unix.Kill(-s.program, unix.SIGTERM) // it has not been reaped
+	}
+	return true
 }
 
 // kill ends the program, which has not been reaped.
