@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -78,7 +79,8 @@ func (f *handlerFlags) warnOfUnread(flags *pflag.FlagSet, logger *slog.Logger) {
 const containmentAuto = "auto"
 
 // build makes the handlers by name. It reports all faults.
-func (f *handlerFlags) build(logger *slog.Logger) (map[string]worker.Handler, error) {
+// Programs should not be able to read the private files.
+func (f *handlerFlags) build(logger *slog.Logger, private ...string) (map[string]worker.Handler, error) {
 	handlers := make(map[string]worker.Handler)
 	var faults []error
 	var kept *secrets.Dir
@@ -99,6 +101,7 @@ func (f *handlerFlags) build(logger *slog.Logger) (map[string]worker.Handler, er
 	if len(f.execAllow) > 0 {
 		o, err := f.execOptions()
 		o.Secrets, o.Logger = kept, logger
+		o.Private = slices.DeleteFunc(append(private, f.secretsDir), func(path string) bool { return path == "" })
 		h, optionsErr := exechandler.New(o)
 		if optionsErr != nil {
 			err = errors.Join(err, fmt.Errorf("--exec-allow: %w (see the other --exec flags)", optionsErr))

@@ -280,7 +280,7 @@ func TestDaemonsEndWithTheirAttempt(t *testing.T) {
 func TestProcessesThatForkForEverEnd(t *testing.T) {
 	program := testProgram(t)
 	for _, by := range mechanisms(t) {
-		for range 15 {
+		for range 6 {
 			o := Options{Allow: []string{program}, User: another(61_012), Containment: by, Init: true}
 			if r := runWorker(t, attemptOrder{o, payload{Argv: []string{program, forkingMode}}}); r.Refused+r.Err != "" {
 				t.Fatalf("%s: %+v", by, r)

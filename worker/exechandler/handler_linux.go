@@ -55,6 +55,7 @@ func New(o Options) (worker.Handler, error) {
 			return nil, fmt.Errorf("exec handler: become the reaper of orphans: %w", err)
 		}
 	}
+	o.warnOfReadable()
 	return h.handle, nil
 }
 

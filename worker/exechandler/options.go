@@ -57,6 +57,10 @@ type Options struct {
 	// beside the supervisor, which is then the second line, or the supervisor alone. Default:
 	// the first where this process may make control groups.
 	Containment Containment
+	// Private are files of this process, and directories of such files, that programs
+	// should not be able to read, such as secrets. A warning is logged if their modes let
+	// programs read them. Default none.
+	Private []string
 	// Logger gets what an operator should know when the handler is made. Default none.
 	Logger *slog.Logger
 	// Secrets are what variables and stdin may refer to. Default none.
