@@ -32,7 +32,8 @@ const help = `Run a worker with the ready-made handlers.
 Jobs with the handler "http" send one HTTP request an attempt. Requests go to public
 addresses at --http-ports only, and to the networks given with --http-allow; no proxy is
 used. Jobs with the handler "exec" run one program an attempt; it is off until
---exec-allow names programs. Payloads may name secrets of --secrets-dir, which no
+--exec-allow names programs, and these get no variables from payloads but those of
+--exec-env. Payloads may name secrets of --secrets-dir, which no
 scheduler and no store ever sees.
 
 Every flag can be set by an environment variable (--drain-timeout is
@@ -93,7 +94,7 @@ func (f flags) build(o worker.Options, lines io.Writer) (*service, error) {
 	logger, level, logErr := logs.New(lines, f.logs)
 	registry := prometheus.NewRegistry()
 	security, tlsErr := f.tls.dial(logger, registry)
-	handlers, handlerErr := f.handlers.build()
+	handlers, handlerErr := f.handlers.build(logger, f.tokenFile, f.tls.files.Key)
 	var drainErr, tokenErr, prefetchErr error
 	if f.tokenFile != "" {
 		o.Token, tokenErr = worker.TokenFile(f.tokenFile)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,11 +25,14 @@ type handlerFlags struct {
 	httpAllow []string
 	httpPorts []uint
 
-	execAllow     []string
-	execDir       string
-	execUser      string
-	execAllowRoot bool
-	execLimits    exechandler.Limits
+	execAllow       []string
+	execEnv         []string
+	execDir         string
+	execHome        string
+	execUser        string
+	execAllowRoot   bool
+	execContainment string
+	execLimits      exechandler.Limits
 }
 
 func (f *handlerFlags) register(flags *pflag.FlagSet) {
@@ -39,7 +43,11 @@ func (f *handlerFlags) register(flags *pflag.FlagSet) {
 		"a cloud's metadata address only if it is given by itself")
 	flags.UintSliceVar(&f.httpPorts, "http-ports", []uint{80, 443}, "ports of public addresses that requests may go to")
 	flags.StringSliceVar(&f.execAllow, "exec-allow", nil, "programs, by absolute path, that jobs with the handler exec may run; none: no such handler")
-	flags.StringVar(&f.execDir, "exec-dir", "/", "working directory of programs; that of a payload is in it or below")
+	flags.StringSliceVar(&f.execEnv, "exec-env", nil, "variables that payloads may set for programs, by name, or by the beginning of names as in APP_*; none: no payload sets any")
+	flags.StringVar(&f.execDir, "exec-dir", "", "working directory of programs; that of a payload is in it or below (default: / for all programs, and payloads name no other)")
+	flags.StringVar(&f.execHome, "exec-home", exechandler.DefaultHome, "HOME of programs, which a payload cannot change")
+	flags.StringVar(&f.execContainment, "exec-containment", containmentAuto, "how the processes of an attempt are kept together and ended with it: cgroup, which needs a control group (version 2) that "+
+		"this worker may make others in, subreaper, or auto for the first of them that works")
 	flags.StringVar(&f.execUser, "exec-user", "", "uid:gid that programs run as; needs a worker that runs as root (default: the worker's own)")
 	flags.BoolVar(&f.execAllowRoot, "exec-allow-root", false, "let programs run as root")
 	f.execLimits = exechandler.DefaultLimits()
@@ -67,8 +75,12 @@ func (f *handlerFlags) warnOfUnread(flags *pflag.FlagSet, logger *slog.Logger) {
 	})
 }
 
+// containmentAuto leaves the choice to the handler.
+const containmentAuto = "auto"
+
 // build makes the handlers by name. It reports all faults.
-func (f *handlerFlags) build() (map[string]worker.Handler, error) {
+// Programs should not be able to read the private files.
+func (f *handlerFlags) build(logger *slog.Logger, private ...string) (map[string]worker.Handler, error) {
 	handlers := make(map[string]worker.Handler)
 	var faults []error
 	var kept *secrets.Dir
@@ -88,10 +100,11 @@ func (f *handlerFlags) build() (map[string]worker.Handler, error) {
 	}
 	if len(f.execAllow) > 0 {
 		o, err := f.execOptions()
-		o.Secrets = kept
+		o.Secrets, o.Logger = kept, logger
+		o.Private = slices.DeleteFunc(append(private, f.secretsDir), func(path string) bool { return path == "" })
 		h, optionsErr := exechandler.New(o)
 		if optionsErr != nil {
-			err = errors.Join(err, fmt.Errorf("--exec-allow: %w (see --exec-user and --exec-allow-root)", optionsErr))
+			err = errors.Join(err, fmt.Errorf("--exec-allow: %w (see the other --exec flags)", optionsErr))
 		}
 		if err != nil {
 			faults = append(faults, err)
@@ -124,7 +137,12 @@ func (f *handlerFlags) httpOptions() (httphandler.Options, error) {
 }
 
 func (f *handlerFlags) execOptions() (exechandler.Options, error) {
-	o := exechandler.Options{Allow: f.execAllow, Dir: f.execDir, AllowRoot: f.execAllowRoot, Limits: &f.execLimits, Init: true}
+	o := exechandler.Options{
+		Allow: f.execAllow, Env: f.execEnv, Dir: f.execDir, Home: f.execHome, AllowRoot: f.execAllowRoot, Limits: &f.execLimits, Init: true,
+	}
+	if f.execContainment != containmentAuto {
+		o.Containment = exechandler.Containment(f.execContainment)
+	}
 	if f.execUser == "" {
 		return o, nil
 	}

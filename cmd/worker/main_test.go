@@ -85,6 +85,9 @@ func TestWrongUsage(t *testing.T) {
 		"exec as root":     {[]string{"--exec-allow", "/bin/echo", "--exec-user", "0:0"}, "would run as root"},
 		"exec limit":       {[]string{"--exec-allow", "/bin/echo", "--exec-max-files", "-1"}, "a limit is negative"},
 		"exec dir":         {[]string{"--exec-allow", "/bin/echo", "--exec-dir", "tmp"}, "is not an absolute path"},
+		"exec home":        {[]string{"--exec-allow", "/bin/echo", "--exec-allow-root", "--exec-home", "home"}, "is not an absolute path"},
+		"exec variable":    {[]string{"--exec-allow", "/bin/echo", "--exec-allow-root", "--exec-env", "LD_PRELOAD"}, "LD_PRELOAD cannot be allowed"},
+		"exec containment": {[]string{"--exec-allow", "/bin/echo", "--exec-allow-root", "--exec-containment", "none"}, `containment "none"`},
 		"log level":        {[]string{"--log-level", "loud"}, `"loud"`},
 		"log format":       {[]string{"--log-format", "xml"}, `"xml"`},
 		"drain timeout":    {[]string{"--drain-timeout", "0s"}, "--drain-timeout"},
@@ -190,7 +193,7 @@ func (l *log) String() string {
 }
 
 func TestServesUntilSignalled(t *testing.T) {
-	n, addr := serve(t, `{"argv":["/bin/echo","hi"]}`)
+	n, addr := serve(t, `{"argv":["/bin/echo","hi"],"env":{"GREETING":"hi"}}`)
 	file := filepath.Join(t.TempDir(), "worker.yaml")
 	if err := os.WriteFile(file, []byte("namespace: shop\nqueues: [a, b]\nslots: 99\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -200,7 +203,7 @@ func TestServesUntilSignalled(t *testing.T) {
 	signals, stderr, code := make(chan os.Signal, 3), &log{}, make(chan int, 1)
 	go func() {
 		code <- run([]string{"--config", file, "--scheduler", addr, "--exec-allow", "/bin/echo", "--exec-allow-root",
-			"--metrics-addr", "127.0.0.1:0", "--log-format", "json", "--labels", "zone=a"}, signals, io.Discard, stderr)
+			"--exec-env", "GREETING", "--exec-containment", "subreaper", "--metrics-addr", "127.0.0.1:0", "--log-format", "json", "--labels", "zone=a"}, signals, io.Discard, stderr)
 	}()
 	hello := receive(t, n.hello)
 	if hello.Namespace != "shop" || len(hello.Queues) != 2 || hello.Slots != 5 || hello.Prefetch != 0 || hello.Version != version || hello.Labels["zone"] != "a" {
@@ -208,6 +211,9 @@ func TestServesUntilSignalled(t *testing.T) {
 	}
 	if r := receive(t, n.results); r.Outcome != fermatav1.Result_OUTCOME_SUCCEEDED || !strings.Contains(string(r.Output), `"output":"hi\n"`) {
 		t.Errorf("result is %v", r)
+	}
+	if !strings.Contains(stderr.String(), "exec attempts are contained by a subreaper") {
+		t.Errorf("the log does not say how attempts are contained: %s", stderr)
 	}
 	base := "http://" + metricsAddress(t, stderr)
 	for path, want := range map[string]string{"/readyz": "ready", "/healthz": "ok", "/metrics": `fermata_worker_handled_total{handler="exec",outcome="succeeded"} 1`} {

@@ -95,7 +95,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	write("secrets/token.allow", receiver.URL)
 	write("secrets/key", marks.at("exec-secret")+"\n")
 	write("secrets/key.allow", "/bin/sh")
-	w := spawn(t, "worker", nil, command(t, "worker"), "--scheduler", n.grpc, "--http-allow", "127.0.0.1/32", "--exec-allow", "/bin/sh", "--exec-allow-root",
+	w := spawn(t, "worker", nil, command(t, "worker"), "--scheduler", n.grpc, "--http-allow", "127.0.0.1/32", "--exec-allow", "/bin/sh", "--exec-allow-root", "--exec-env", "KEY,PLAIN",
 		"--secrets-dir", filepath.Join(dir, "secrets"), "--metrics-addr", "127.0.0.1:0", "--log-level", "debug", "--log-format", "json")
 	metrics, _ := w.logged(patience, "serving metrics")["address"].(string)
 

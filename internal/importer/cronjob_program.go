@@ -41,14 +41,11 @@ func (c *cronJob) program() {
 		c.note(fmt.Sprintf("program %q has no absolute path, which workers ask for: complete it", clip(argv[0], 128)), containersPath...)
 	}
 	exec := newMapping().set("argv", argv)
-	if len(env) > 0 {
-		variables := newMapping()
-		for _, name := range slices.Sorted(maps.Keys(env)) {
-			variables.set(name, env[name])
-		}
+	if variables := programVariables(env, func(text string) { c.note(text, containersPath...) }); variables != nil {
 		exec.set("env", variables)
 	}
 	if dir := box.text("workingDir"); dir != "" {
+		c.note(fmt.Sprintf("directory %q: workers need --exec-dir with it, or one above it", clip(dir, 128)), containersPath...)
 		exec.set("dir", dir)
 	}
 	c.out.set("exec", exec)

@@ -3,10 +3,8 @@ package importer
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -24,11 +22,7 @@ func (t *crontab) job(rule *mapping, times, command, user string, note func(stri
 		note("runs in a shell: workers need --exec-allow " + shell + ", which allows every program")
 	}
 	exec := newMapping().set("argv", argv)
-	if len(t.env) > 0 {
-		env := newMapping()
-		for _, name := range slices.Sorted(maps.Keys(t.env)) {
-			env.set(name, t.env[name])
-		}
+	if env := programVariables(t.env, note); env != nil {
 		exec.set("env", env)
 	}
 	if stdin != "" {

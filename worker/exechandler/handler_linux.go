@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -23,10 +22,12 @@ import (
 
 type handler struct {
 	Options
-	programs programs
+	programs    programs
+	variables   variables
+	containment containment
 }
 
-// New makes a handler. The error tells what is wrong with the options.
+// New makes a handler. The error says what is wrong with the options.
 func New(o Options) (worker.Handler, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -35,11 +36,27 @@ func New(o Options) (worker.Handler, error) {
 	if err := o.checkUser(os.Geteuid()); err != nil {
 		return nil, err
 	}
-	p, err := pin(o.Allow)
-	if err != nil {
+	h := handler{Options: o}
+	if h.variables, err = allowVariables(o.Env, o.Logger); err != nil {
 		return nil, err
 	}
-	return handler{o, p}.handle, nil
+	if h.programs, err = pin(o.Allow); err != nil {
+		return nil, err
+	}
+	if h.containment, err = o.contain(); err != nil {
+		return nil, err
+	}
+	if err := o.checkSignals(); err != nil {
+		return nil, err
+	}
+	if o.Init {
+		// What a supervisor leaves that was killed comes here.
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return nil, fmt.Errorf("exec handler: become the reaper of orphans: %w", err)
+		}
+	}
+	o.warnOfReadable()
+	return h.handle, nil
 }
 
 func (o Options) checkUser(euid int) error {
@@ -55,6 +72,25 @@ func (o Options) checkUser(euid int) error {
 	}
 	return nil
 }
+
+// checkSignals refuses programs that this process could not kill.
+func (o Options) checkSignals() error {
+	if o.User == nil || o.User.UID == uint32(os.Geteuid()) {
+		return nil
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("exec handler: read the worker's capabilities: %w", err)
+	}
+	if data[0].Effective&(1<<unix.CAP_KILL) == 0 {
+		return fmt.Errorf("exec handler: programs of user %d could not be ended: the worker needs the capability KILL for it", o.User.UID)
+	}
+	return nil
+}
+
+// unknownStatus is neither an exit nor a signal.
+const unknownStatus = ^syscall.WaitStatus(0)
 
 // report is the output of an attempt.
 type report struct {
@@ -75,6 +111,9 @@ func (h handler) handle(ctx context.Context, t *worker.Task) error {
 }
 
 func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *secrets.Use) error {
+	if err := h.variables.check(p.Env); err != nil {
+		return worker.Permanent(fmt.Errorf("payload: env: %w", err))
+	}
 	file, err := h.programs.find(p.Argv[0])
 	if err != nil {
 		return err
@@ -90,76 +129,107 @@ func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *s
 		return cause
 	}
 	var written tail
-	cmd := h.command(file, dir, p, t, traceOf(ctx))
-	cmd.Stdout, cmd.Stderr = &written, &written
 	start := time.Now()
-	// The kernel kills the program if the thread that started it ends.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := own.start(cmd); err != nil {
+	s, err := h.start(file, dir, p, t, traceOf(ctx), &written)
+	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	err = h.wait(ctx, cmd, t)
-	t.SetOutput(encode(cmd.ProcessState, &written, use, time.Since(start)))
+	r, err := h.wait(ctx, s)
+	if r.Failure != "" {
+		return err
+	}
+	t.SetOutput(encode(r, &written, use, time.Since(start)))
 	return err
 }
 
-func (h handler) command(file, dir string, p *payload, t *worker.Task, traced []string) *exec.Cmd {
+// start starts the program below a supervisor of its own.
+func (h handler) start(file, dir string, p *payload, t *worker.Task, traced []string, written io.Writer) (*supervisor, error) {
+	cgroup, err := h.containment.newCgroup()
+	if err != nil {
+		return nil, fmt.Errorf("control group: %w", err)
+	}
 	l := h.Limits
-	program, args := launch.Command(launch.Limits{
-		CPU: uint64((l.CPU + time.Second - 1) / time.Second), Memory: uint64(l.Memory), Files: uint64(l.Files),
-		Processes: uint64(l.Processes), FileSize: uint64(l.FileSize),
-	}, file, p.Argv)
-	attributes := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	program := launch.Program{
+		Path: file, Argv: p.Argv, Dir: dir, Cgroup: cgroup,
+		Limits: launch.Limits{
+			CPU: uint64((l.CPU + time.Second - 1) / time.Second), Memory: uint64(l.Memory), Files: uint64(l.Files),
+			Processes: uint64(l.Processes), FileSize: uint64(l.FileSize),
+		},
+	}
 	if h.User != nil {
 		// Only root may set groups, and only root has a reason to.
-		attributes.Credential = &syscall.Credential{Uid: h.User.UID, Gid: h.User.GID, NoSetGroups: os.Geteuid() != 0}
+		program.User = &launch.User{UID: h.User.UID, GID: h.User.GID, SetGroups: os.Geteuid() == 0}
 	}
-	return &exec.Cmd{
-		Path: program, Args: args, Dir: dir, Env: h.environment(dir, p, t, traced), Stdin: strings.NewReader(p.Stdin), SysProcAttr: attributes,
-		// Once the program has ended, its pipes have this long.
+	path, args := launch.Supervisor(program)
+	s, err := startSupervisor(&exec.Cmd{
+		Path: path, Args: args, Dir: "/", Env: h.environment(p, t, traced), Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		// Once the supervisor has ended, the program's pipes have this long.
 		WaitDelay: h.Grace,
+	}, cgroup)
+	if err != nil && cgroup != "" {
+		err = errors.Join(err, launch.RemoveCgroup(cgroup))
 	}
+	return s, err
 }
 
-// wait sees the program and its group to their end.
-func (h handler) wait(ctx context.Context, cmd *exec.Cmd, t *worker.Task) error {
-	group := cmd.Process.Pid
-	ended := make(chan struct{})
-	var watcher sync.WaitGroup
-	cut := false
-	watcher.Go(func() { cut = h.watch(ctx, group, ended) })
-	// Until the leader is reaped, the group's number is its own: nothing else can
-	// be hit.
-	awaitLeader(group)
-	close(ended)
-	watcher.Wait()
-	signalGroup(group, unix.SIGKILL)
-	strays := killStrays(t.Run, t.Token)
-	orphans := reaps()
-	if orphans {
-		bury(group, strays)
+// wait sees the program and all that comes from it to their end.
+func (h handler) wait(ctx context.Context, s *supervisor) (launch.Report, error) {
+	r, reported := s.await(ctx, h.Grace)
+	if !reported {
+		r.Status = unknownStatus
 	}
-	err := own.wait(cmd)
-	if orphans && h.Init {
-		own.reapOthers()
+	err := s.end()
+	if h.Init && err != nil && !own.killOrphans() {
+		err = errors.Join(err, errLeft)
 	}
+	if h.Init {
+		own.reapOrphans()
+	}
+	return r, verdict(ctx, r, reported, err)
+}
+
+// verdict is how an attempt ended: nil for success. end is what is wrong with its end.
+func verdict(ctx context.Context, r launch.Report, reported bool, end error) error {
+	cause := context.Cause(ctx)
 	switch {
-	case cut && err == nil:
-		// Many programs end so when they are told to: the work is not done.
-		return fmt.Errorf("%w; the program ended with status 0", context.Cause(ctx))
-	case cut:
-		return fmt.Errorf("%w; the program ended with %w", context.Cause(ctx), err)
-	case errors.Is(err, exec.ErrWaitDelay):
-		return errors.New("the program ended and left a process that holds its output open")
+	case !reported && cause != nil:
+		return fmt.Errorf("%w; %w", cause, errNoReport)
+	case !reported:
+		return fmt.Errorf("%w: %w", errNoReport, end)
+	case r.Failure != "":
+		return errors.New("start: " + r.Failure)
+	case errors.Is(end, exec.ErrWaitDelay):
+		end = errors.New("the program has ended and left a process that holds its output open")
 	}
-	return err
+	status := exitError(r.Status)
+	switch {
+	case r.Terminated && status == 0:
+		// Many programs end so after SIGTERM: the work is not done.
+		return fmt.Errorf("%w; the program ended with status 0", cause)
+	case r.Terminated:
+		return fmt.Errorf("%w; the program ended with %w", cause, status)
+	case status != 0:
+		return status
+	}
+	return end
 }
 
-func (h handler) environment(dir string, p *payload, t *worker.Task, traced []string) []string {
+// exitError is the status of a program that has not succeeded.
+type exitError syscall.WaitStatus
+
+func (e exitError) Error() string {
+	w := syscall.WaitStatus(e)
+	if w.Signaled() {
+		return "signal: " + w.Signal().String()
+	}
+	return "exit status " + strconv.Itoa(w.ExitStatus())
+}
+
+func (h handler) environment(p *payload, t *worker.Task, traced []string) []string {
 	env := append([]string{
 		"PATH=" + h.Path,
-		"HOME=" + dir,
+		"HOME=" + h.Home,
 		"LANG=C.UTF-8",
 		"FERMATA_RUN=" + t.Run,
 		"FERMATA_NAMESPACE=" + t.Namespace,
@@ -174,13 +244,11 @@ func (h handler) environment(dir string, p *payload, t *worker.Task, traced []st
 	return env
 }
 
-func encode(state *os.ProcessState, written *tail, use *secrets.Use, took time.Duration) []byte {
-	r := report{DurationMS: took.Milliseconds(), Bytes: written.total, Output: worker.Excerpt(use.Hide(written.last()), MaxExcerpt)}
-	if state != nil {
-		r.ExitCode = state.ExitCode()
-		if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			r.Signal = unix.SignalName(status.Signal())
-		}
+func encode(end launch.Report, written *tail, use *secrets.Use, took time.Duration) []byte {
+	last, total := written.last()
+	r := report{DurationMS: took.Milliseconds(), Bytes: total, Output: worker.Excerpt(use.Hide(last), MaxExcerpt), ExitCode: end.Status.ExitStatus()}
+	if end.Status.Signaled() {
+		r.Signal = unix.SignalName(end.Status.Signal())
 	}
 	// Numbers and valid text always encode.
 	b, _ := json.Marshal(r)

@@ -19,11 +19,18 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/worker"
+	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 )
 
 const patience = time.Minute
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// token is that of the attempts of this test process, of which several may run on a machine.
+var token = int64(os.Getpid())
+
+func TestMain(m *testing.M) {
+	actAsProgram()
+	goleak.VerifyTestMain(m)
+}
 
 func newHandler(t *testing.T, o Options) worker.Handler {
 	t.Helper()
@@ -44,7 +51,7 @@ func task(p payload) *worker.Task {
 		panic(err)
 	}
 	return &worker.Task{
-		Run: "namespaces/n/jobs/j/runs/r", Namespace: "n", Job: "j", Attempt: 2, Token: 99, CorrelationID: "c", Payload: b,
+		Run: "namespaces/n/jobs/j/runs/r", Namespace: "n", Job: "j", Attempt: 2, Token: token, CorrelationID: "c", Payload: b,
 	}
 }
 
@@ -62,7 +69,7 @@ func outputOf(t *testing.T, task *worker.Task) report {
 
 func TestPrograms(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_WORKER", "canary")
-	h := newHandler(t, Options{})
+	h := newHandler(t, Options{Dir: "/", Env: []string{"REGION", "ENVIRONMENT", "GOLD_*"}})
 	sh := func(script string, args ...string) payload {
 		return payload{Argv: append([]string{"/bin/sh", "-c", script, "sh"}, args...)}
 	}
@@ -81,8 +88,8 @@ func TestPrograms(t *testing.T) {
 		"dir":               {payload: payload{Argv: []string{"/bin/pwd"}, Dir: "/usr"}, output: "/usr\n"},
 		"no shell":          {payload: payload{Argv: []string{"/usr/bin/printf", "%s", nasty}}, output: nasty},
 		"environment": {payload: payload{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"REGION": "eu"}},
-			output: "PATH=" + DefaultPath + "\nHOME=/\nLANG=C.UTF-8\nFERMATA_RUN=namespaces/n/jobs/j/runs/r\nFERMATA_NAMESPACE=n\nFERMATA_JOB=j\n" +
-				"FERMATA_ATTEMPT=2\nFERMATA_TOKEN=99\nFERMATA_CORRELATION_ID=c\nREGION=eu\n"},
+			output: "PATH=" + DefaultPath + "\nHOME=/nonexistent\nLANG=C.UTF-8\nFERMATA_RUN=namespaces/n/jobs/j/runs/r\nFERMATA_NAMESPACE=n\nFERMATA_JOB=j\n" +
+				"FERMATA_ATTEMPT=2\nFERMATA_TOKEN=" + strconv.FormatInt(token, 10) + "\nFERMATA_CORRELATION_ID=c\nREGION=eu\n"},
 		"not allowed":    {payload: payload{Argv: []string{"/bin/ls"}}, err: `program "/bin/ls" is not allowed`},
 		"by name":        {payload: payload{Argv: []string{"sh"}}, err: `program "sh" is not allowed`},
 		"another way":    {payload: payload{Argv: []string{"/bin/../bin/sh"}}, err: "is not allowed"},
@@ -95,12 +102,12 @@ func TestPrograms(t *testing.T) {
 		"path":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PATH": "/x"}}, err: "PATH cannot be set"},
 		"token":          {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"FERMATA_TOKEN": "1"}}, err: "FERMATA_TOKEN cannot be set"},
 		"bash functions": {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"BASH_FUNC_ls%%": "() { :; }"}}, err: "is not a name"},
-		"proxy":          {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"https_proxy": "http://x"}}, err: "https_proxy cannot be set"},
+		"proxy":          {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"https_proxy": "http://x"}}, err: "https_proxy is not allowed on this worker; --exec-env https_proxy would allow it"},
 		"home":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"HOME": "/x"}}, err: "HOME cannot be set"},
-		"python":         {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PYTHONSTARTUP": "/x"}}, err: "PYTHONSTARTUP cannot be set"},
-		"tar":            {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"TAR_OPTIONS": "--to-command=/x"}}, err: "TAR_OPTIONS cannot be set"},
-		"make":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"makeflags": "--eval=$(shell /x)"}}, err: "makeflags cannot be set"},
-		"psql":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PSQLRC": "/x"}}, err: "PSQLRC cannot be set"},
+		"python":         {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PYTHONSTARTUP": "/x"}}, err: "PYTHONSTARTUP is not allowed on this worker; --exec-env PYTHONSTARTUP would allow it"},
+		"tar":            {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"TAR_OPTIONS": "--to-command=/x"}}, err: "TAR_OPTIONS is not allowed on this worker; --exec-env TAR_OPTIONS would allow it"},
+		"make":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"makeflags": "--eval=$(shell /x)"}}, err: "makeflags is not allowed on this worker; --exec-env makeflags would allow it"},
+		"psql":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PSQLRC": "/x"}}, err: "PSQLRC is not allowed on this worker; --exec-env PSQLRC would allow it"},
 		"like a loader":  {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"ENVIRONMENT": "eu", "GOLD_": "x"}}, output: "/\n"},
 	}
 	for name, test := range tests {
@@ -227,9 +234,6 @@ func TestDaemonEnds(t *testing.T) {
 // TestNothingIsLeftToReap: this process stands for the first one of a container, to
 // which all come whose parent has ended.
 func TestNothingIsLeftToReap(t *testing.T) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 	h := newHandler(t, Options{Init: true})
 	for name, script := range map[string]string{
@@ -252,10 +256,8 @@ func TestNothingIsLeftToReap(t *testing.T) {
 			if wrote, err := os.ReadFile(file); err != nil || len(wrote) == 0 {
 				t.Fatalf("the program left nothing behind: %v", err)
 			}
-			for _, pid := range processes() {
-				if p, ok := statOf(pid); ok && p.parent == os.Getpid() && p.state == "Z" {
-					t.Errorf("process %d has ended and is not reaped", pid)
-				}
+			for _, pid := range launch.Children() {
+				t.Errorf("process %d has ended and is not reaped", pid)
 			}
 		})
 	}
@@ -264,9 +266,6 @@ func TestNothingIsLeftToReap(t *testing.T) {
 // TestOthersAreNotReaped: attempts side by side, each of which reaps what has ended, leave each other's programs
 // alone, and without Options.Init also the processes that somebody else started.
 func TestOthersAreNotReaped(t *testing.T) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 	orphan := `setsid true & exit 3`
 	h := newHandler(t, Options{Init: true})
@@ -288,7 +287,7 @@ func TestOthersAreNotReaped(t *testing.T) {
 	if err := strange.Start(); err != nil {
 		t.Fatal(err)
 	}
-	awaitLeader(strange.Process.Pid)
+	eventually(t, "it has ended", func() bool { return !alive(strange.Process.Pid) })
 	if err := newHandler(t, Options{})(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", orphan}})); err == nil || err.Error() != "exit status 3" {
 		t.Errorf("got %v", err)
 	}
@@ -297,19 +296,18 @@ func TestOthersAreNotReaped(t *testing.T) {
 	}
 }
 
-// TestProcessThatHidDoesNotHoldTheHandler: one that left the group and shed its
-// variables as well is not found, but neither is it waited for.
-func TestProcessThatHidDoesNotHoldTheHandler(t *testing.T) {
-	h := newHandler(t, Options{Grace: 100 * time.Millisecond})
+// TestProcessThatHidItsEnvironmentEnds: one that left the group and shed its variables
+// as well.
+func TestProcessThatHidItsEnvironmentEnds(t *testing.T) {
+	h := newHandler(t, Options{})
 	file := filepath.Join(t.TempDir(), "pids")
-	err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", `setsid env -i sh -c 'echo $$ > "$0"; exec sleep 600' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done`, "sh", file}}))
-	for _, pid := range pids(t, file, 1) {
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-			t.Error(err)
-		}
+	if err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", `setsid env -i sh -c 'echo $$ > "$0"; exec sleep 600' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done`, "sh", file}})); err != nil {
+		t.Error(err)
 	}
-	if err == nil || !strings.Contains(err.Error(), "holds its output open") {
-		t.Errorf("got %v", err)
+	for _, pid := range pids(t, file, 1) {
+		if alive(pid) {
+			t.Errorf("process %d is left", pid)
+		}
 	}
 }
 
@@ -357,8 +355,8 @@ func TestTailKeepsTheEnd(t *testing.T) {
 			all = append(all, b...)
 		}
 		want := all[max(0, len(all)-MaxExcerpt):]
-		if got := w.last(); string(got) != string(want) || w.total != int64(len(all)) || cap(w.kept) > 16*MaxExcerpt {
-			t.Fatalf("kept %d of %d bytes, want %d", len(got), w.total, len(want))
+		if got, total := w.last(); string(got) != string(want) || total != int64(len(all)) || cap(w.kept) > 16*MaxExcerpt {
+			t.Fatalf("kept %d of %d bytes, want %d", len(got), total, len(want))
 		}
 	})
 }

@@ -3,7 +3,9 @@ package exechandler
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/fermata-io/fermata/worker/secrets"
@@ -13,6 +15,7 @@ import (
 const (
 	DefaultPath  = "/usr/local/bin:/usr/bin:/bin"
 	DefaultGrace = 2 * time.Second
+	DefaultHome  = "/nonexistent"
 )
 
 // MaxExcerpt bounds how much of a program's output is kept, in bytes.
@@ -22,8 +25,17 @@ const MaxExcerpt = 2 << 10
 type Options struct {
 	// Allow are the programs that may run, by absolute path.
 	Allow []string
-	// Dir is the working directory; that of a payload is in it or below. Default /.
+	// Dir is the working directory; that of a payload is in it or below. Default: / for
+	// all programs, and a payload names no other.
 	Dir string
+	// Home is HOME for the programs, whatever the payload says: many read files there
+	// that make them run code or ask another server. Default /nonexistent.
+	Home string
+	// Env are the variables that payloads may set, by name, or by the beginning of names
+	// as in APP_*. Names of variables that steer loaders, interpreters and common tools
+	// have to be given in full; those that the worker sets, and those of the dynamic loader
+	// and of Go's runtime, cannot be given. Default none.
+	Env []string
 	// Path is PATH for the programs. Default /usr/local/bin:/usr/bin:/bin.
 	Path string
 	// Grace is what a program has to end after SIGTERM. Default 2 s.
@@ -36,14 +48,33 @@ type Options struct {
 	// AllowRoot lets programs run as root. Default no: such a worker does not start.
 	AllowRoot bool
 	// Init says that all processes this one starts are those of this package's
-	// handlers. Where it is the first of its container too, or has asked for the
-	// orphans of what it starts, it reaps all others that come to it and have ended;
-	// without Init only those that it killed, as it cannot tell the rest from
-	// processes that somebody here waits for. Default no.
+	// handlers. Then it asks for the orphans of what it starts, reaps those that have
+	// ended, and kills all of them if the supervisor of an attempt is killed.
+	// Without Init it cannot tell them from processes that somebody here waits for.
+	// Default no.
 	Init bool
+	// Containment is how the processes of an attempt are kept together: a control group
+	// beside the supervisor, which is then the second line, or the supervisor alone. Default:
+	// the first where this process may make control groups.
+	Containment Containment
+	// Private are files of this process, and directories of such files, that programs
+	// should not be able to read, such as secrets. A warning is logged if their modes let
+	// programs read them. Default none.
+	Private []string
+	// Logger gets what an operator should know when the handler is made. Default none.
+	Logger *slog.Logger
 	// Secrets are what variables and stdin may refer to. Default none.
 	Secrets *secrets.Dir
 }
+
+// Containment is a way to keep the processes of an attempt together.
+type Containment string
+
+// Values of [Containment].
+const (
+	ContainByCgroup    Containment = "cgroup"
+	ContainBySubreaper Containment = "subreaper"
+)
 
 // User is a user and a group by number.
 type User struct{ UID, GID uint32 }
@@ -77,8 +108,11 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Grace == 0 {
 		o.Grace = DefaultGrace
 	}
-	if o.Dir == "" {
-		o.Dir = "/"
+	if o.Home == "" {
+		o.Home = DefaultHome
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Limits == nil {
 		l := DefaultLimits()
@@ -94,8 +128,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	l := o.Limits
 	switch {
-	case !filepath.IsAbs(o.Dir):
+	case o.Dir != "" && !filepath.IsAbs(o.Dir):
 		return o, fmt.Errorf("exec handler: directory %q is not an absolute path", o.Dir)
+	case !filepath.IsAbs(o.Home) || strings.ContainsRune(o.Home, 0):
+		return o, fmt.Errorf("exec handler: home %q is not an absolute path", o.Home)
+	case o.Containment != "" && o.Containment != ContainByCgroup && o.Containment != ContainBySubreaper:
+		return o, fmt.Errorf("exec handler: containment %q is neither %q nor %q", o.Containment, ContainByCgroup, ContainBySubreaper)
 	case o.Grace < 0:
 		return o, errors.New("exec handler: Grace is negative")
 	case l.CPU < 0 || l.Memory < 0 || l.Files < 0 || l.Processes < 0 || l.FileSize < 0:

@@ -8,74 +8,150 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+
+	"github.com/fermata-io/fermata/worker"
 )
 
 // programs are those that may run, with the files that they were when the worker
 // started.
 type programs map[string]string
 
-// pin follows the links of all names. A program that is missing may come later.
+// maxLinks bounds the links on the path of a program.
+const maxLinks = 40
+
+// pin follows the links of all names. A program that is missing may come later, if nobody
+// else can put it there.
 func pin(allow []string) (programs, error) {
 	p := programs{}
 	for _, name := range allow {
-		file, err := filepath.EvalSymlinks(name)
+		file, err := resolve(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("exec handler: %s: %w", name, err)
-		}
-		if err == nil {
-			if err := guarded(file); err != nil {
-				return nil, fmt.Errorf("exec handler: %s: %w", name, err)
-			}
 		}
 		p[name] = file
 	}
 	return p, nil
 }
 
-// find returns the file to run for a name.
+// find returns the file to run for a name. Between this check and the start only those
+// can change the file who may replace the worker as well.
 func (p programs) find(name string) (string, error) {
 	pinned, ok := p[name]
 	if !ok {
 		return "", fmt.Errorf("program %.200q is not allowed on this worker", name)
 	}
-	file, err := filepath.EvalSymlinks(name)
+	file, err := resolve(name)
 	if err != nil {
 		return "", fmt.Errorf("start: %w", err)
 	}
 	if pinned != "" && file != pinned {
 		return "", fmt.Errorf("start: %s has become a link to another file since this worker started", name)
 	}
-	if err := guarded(file); err != nil {
-		return "", fmt.Errorf("start: %w", err)
-	}
 	return file, nil
 }
 
-// guarded refuses a file that anybody could put something else in the place of.
-func guarded(file string) error {
-	info, err := os.Stat(file)
+// resolve follows the links on the path of a program. It refuses a file, a link and a
+// directory on the way that somebody else than root and the worker's user owns, or could
+// put something else in the place of. Empty, and fs.ErrNotExist: there is no such file,
+// and nobody else could make it.
+func resolve(name string) (string, error) {
+	links, rest := 0, strings.Split(strings.TrimPrefix(name, "/"), "/")
+	at := "/"
+	sticky, err := checkDirectory(at)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return fmt.Errorf("%s is not a program", file)
+	for len(rest) > 0 {
+		next := filepath.Join(at, rest[0]) // also for "..", as no part of at is a link
+		info, err := os.Lstat(next)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && sticky:
+			return "", fmt.Errorf("%s does not exist, and anybody can make it: %s can be written by others", next, at)
+		case err != nil:
+			return "", err
+		}
+		if err := checkOwner(next, info); err != nil {
+			return "", err
+		}
+		rest = rest[1:]
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			if links++; links > maxLinks {
+				return "", fmt.Errorf("%s: too many links", name)
+			}
+			target, err := os.Readlink(next)
+			if err != nil {
+				return "", err
+			}
+			if filepath.IsAbs(target) {
+				at = "/"
+			}
+			rest = append(slices.DeleteFunc(strings.Split(target, "/"), func(part string) bool { return part == "" || part == "." }), rest...)
+			if sticky, err = checkDirectory(at); err != nil {
+				return "", err
+			}
+		case len(rest) > 0:
+			at = next
+			if sticky, err = checkDirectory(at); err != nil {
+				return "", err
+			}
+		default:
+			return next, checkProgram(next, info)
+		}
 	}
-	for at := file; ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
-		if err != nil {
-			return err
-		}
-		if info.Mode()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
-			return fmt.Errorf("%s can be written by anybody", at)
-		}
-		if at == filepath.Dir(at) {
-			return nil
-		}
-	}
+	return "", fmt.Errorf("%s is not a program", name)
 }
 
-// directory is where a program runs: in base or below, links followed.
+// checkDirectory refuses a directory in which others can replace what is there. One with
+// the sticky bit is taken: others can only add to it.
+func checkDirectory(dir string) (sticky bool, err error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return false, err
+	}
+	writable := info.Mode()&0o022 != 0
+	sticky = writable && info.Mode()&fs.ModeSticky != 0
+	if writable && !sticky {
+		return false, writableError(dir, info)
+	}
+	return sticky, checkOwner(dir, info)
+}
+
+func checkOwner(path string, info fs.FileInfo) error {
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	if owner != 0 && owner != uint32(os.Geteuid()) {
+		return fmt.Errorf("%s belongs to user %d; want root or the worker's user", path, owner)
+	}
+	return nil
+}
+
+func checkProgram(file string, info fs.FileInfo) error {
+	switch {
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+		return fmt.Errorf("%s is not a program", file)
+	case info.Mode()&0o022 != 0:
+		return writableError(file, info)
+	}
+	return nil
+}
+
+func writableError(path string, info fs.FileInfo) error {
+	if info.Mode()&0o002 != 0 {
+		return fmt.Errorf("%s can be written by anybody", path)
+	}
+	return fmt.Errorf("%s can be written by its group", path)
+}
+
+// directory is where a program runs: in base or below, links followed; in / if there is
+// no base.
 func directory(base, asked string) (string, error) {
+	if base == "" {
+		if asked != "" && filepath.Clean(asked) != "/" {
+			return "", worker.Permanent(fmt.Errorf("payload: dir %.200q is not allowed on this worker; --exec-dir names where directories may be", asked))
+		}
+		return "/", nil
+	}
 	if asked == "" {
 		asked = base
 	}

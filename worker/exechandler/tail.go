@@ -1,6 +1,9 @@
 package exechandler
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // tail keeps the end of what is written to it. It is safe for concurrent use.
 type tail struct {
@@ -20,15 +23,16 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// last is the end of what was written, from the beginning of a character on.
-func (t *tail) last() []byte {
+// last is the end of what was written, from the beginning of a character on, and how
+// many bytes were written.
+func (t *tail) last() ([]byte, int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := t.kept[max(0, len(t.kept)-MaxExcerpt):]
+	b := slices.Clone(t.kept[max(0, len(t.kept)-MaxExcerpt):])
 	for i := 0; i < len(b) && i < 4 && t.total > int64(len(b)); i++ {
 		if b[i]&0xC0 != 0x80 {
-			return b[i:]
+			return b[i:], t.total
 		}
 	}
-	return b
+	return b, t.total
 }

@@ -1,19 +1,32 @@
-// Package launch starts a program under limits that hold from its first
-// instruction on: Go sets none between fork and exec. The worker's own program is
-// started for that; before it does anything else it limits itself and becomes the
-// program asked for.
+// Package launch starts a program below a supervisor: a process of its own that sets
+// the program's user and limits before its first instruction, and that ends all
+// processes that come from the program when the program has ended.
 //
-// It imports next to nothing, so that it is initialized before nearly all else and
-// costs a few milliseconds.
+// The supervisor is the worker's own program, started once more. It asks the kernel
+// for the orphans among its descendants (PR_SET_CHILD_SUBREAPER): a process cannot
+// leave its supervisor, whatever session it makes and whatever it does to its
+// environment, unless it may kill the supervisor. So each attempt has its processes
+// apart from those of all others.
+//
+// The supervisor and who started it share two pipes:
+//
+//	orders   'T': send SIGTERM to the program's process group.
+//	         The end of the pipe: kill everything. It comes when who started the
+//	         supervisor closes it, and when that process is killed.
+//	reports  one line that says how the program ended or why it did not start
+//	         ([Report]), and the end of the pipe when no process is left.
+//
+// Importing next to nothing, the package is initialized before nearly all else, so
+// that a supervisor costs a few milliseconds.
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // Limits of one process, its children's as well. 0 is none. There is never a core
@@ -26,70 +39,116 @@ type Limits struct {
 	FileSize  uint64 // bytes of each file written
 }
 
+// User is whom a program runs as.
+type User struct {
+	UID, GID  uint32
+	SetGroups bool // drop the supplementary groups, which only root may
+}
+
+// Program is what a supervisor starts.
+type Program struct {
+	Path   string
+	Argv   []string
+	Dir    string
+	User   *User // nil: the supervisor's own
+	Limits Limits
+	// Cgroup is the directory of a control group for the program's processes alone.
+	// The supervisor removes it. Empty: none.
+	Cgroup string
+}
+
 const (
-	name = "fermata-exec"
-	// failed is the exit code when the program could not be started.
-	failed = 126
+	supervisorName = "fermata-exec"
+	probeName      = "fermata-exec-probe"
+
+	// Files that the supervisor is started with.
+	ordersFile  = 3
+	reportsFile = 4
+
+	// OrderTerminate asks for SIGTERM to the program.
+	OrderTerminate = 'T'
+
+	// fixedArgs are the arguments before those of the program.
+	fixedArgs = 6
 )
 
-// Command is the program and its arguments that start path with argv under limits.
-func Command(l Limits, path string, argv []string) (program string, args []string) {
-	spec := fmt.Sprintf("%d,%d,%d,%d,%d", l.CPU, l.Memory, l.Files, l.Processes, l.FileSize)
-	return "/proc/self/exe", append([]string{name, spec, path}, argv...)
+// Supervisor is the program and its arguments that start p. The environment is that of
+// p; files 3 and 4 are the pipes.
+func Supervisor(p Program) (path string, args []string) {
+	user := ""
+	if p.User != nil {
+		user = fmt.Sprintf("%d,%d,%t", p.User.UID, p.User.GID, p.User.SetGroups)
+	}
+	l := p.Limits
+	limits := fmt.Sprintf("%d,%d,%d,%d,%d", l.CPU, l.Memory, l.Files, l.Processes, l.FileSize)
+	return "/proc/self/exe", append([]string{supervisorName, limits, user, p.Dir, p.Cgroup, p.Path}, p.Argv...)
 }
+
+// Probe is the program and its arguments that wait for their standard input to end.
+func Probe() (path string, args []string) { return "/proc/self/exe", []string{probeName} }
 
 func init() {
-	if len(os.Args) > 3 && os.Args[0] == name {
-		become(os.Args[1], os.Args[2], os.Args[3:])
+	switch {
+	case len(os.Args) > fixedArgs && os.Args[0] == supervisorName:
+		p, err := parseProgram(os.Args[1:])
+		if err != nil {
+			fail(err)
+		}
+		supervise(p)
+	case len(os.Args) == 1 && os.Args[0] == probeName:
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		os.Exit(0)
 	}
 }
 
-// become does not return.
-func become(spec, path string, argv []string) {
-	var l Limits
-	if _, err := fmt.Sscanf(spec, "%d,%d,%d,%d,%d", &l.CPU, &l.Memory, &l.Files, &l.Processes, &l.FileSize); err != nil {
-		quit("limits: " + err.Error())
+func parseProgram(args []string) (p Program, err error) {
+	l := &p.Limits
+	if _, err := fmt.Sscanf(args[0], "%d,%d,%d,%d,%d", &l.CPU, &l.Memory, &l.Files, &l.Processes, &l.FileSize); err != nil {
+		return p, fmt.Errorf("limits: %w", err)
 	}
-	program, err1 := syscall.BytePtrFromString(path)
-	args, err2 := syscall.SlicePtrFromStrings(argv)
-	env, err3 := syscall.SlicePtrFromStrings(os.Environ())
-	if err1 != nil || err2 != nil || err3 != nil {
-		quit("an argument holds a NUL byte")
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		quit("no_new_privs: " + err.Error())
-	}
-	limit(unix.RLIMIT_CORE, 0)
-	for _, r := range []struct {
-		resource int
-		most     uint64
-	}{
-		{unix.RLIMIT_CPU, l.CPU}, {unix.RLIMIT_NOFILE, l.Files}, {unix.RLIMIT_NPROC, l.Processes}, {unix.RLIMIT_FSIZE, l.FileSize},
-		{unix.RLIMIT_AS, l.Memory}, // the last: from now on this process may get no memory
-	} {
-		if r.most > 0 {
-			limit(r.resource, r.most)
+	if args[1] != "" {
+		p.User = &User{}
+		if _, err := fmt.Sscanf(args[1], "%d,%d,%t", &p.User.UID, &p.User.GID, &p.User.SetGroups); err != nil {
+			return p, fmt.Errorf("user: %w", err)
 		}
 	}
-	_, _, e := syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(program)), uintptr(unsafe.Pointer(&args[0])), uintptr(unsafe.Pointer(&env[0])))
-	quit("exec: " + e.Error())
+	p.Dir, p.Cgroup, p.Path, p.Argv = args[2], args[3], args[4], args[fixedArgs-1:]
+	return p, nil
 }
 
-// limit lowers a limit; one that is lower already stays.
-func limit(resource int, most uint64) {
-	var now unix.Rlimit
-	err := unix.Prlimit(0, resource, nil, &now)
-	if err == nil {
-		now.Max = min(now.Max, most)
-		now.Cur = now.Max
-		err = unix.Prlimit(0, resource, &now, nil)
-	}
-	if err != nil {
-		quit("limit " + err.Error())
-	}
+// Report says how a program ended.
+type Report struct {
+	Failure    string // why it did not start; empty: it did
+	Status     syscall.WaitStatus
+	Terminated bool // it had not ended when [OrderTerminate] came
 }
 
-func quit(text string) {
-	_, _ = os.Stderr.WriteString("cannot start the program: " + text + "\n")
-	os.Exit(failed)
+func (r Report) encode() string {
+	if r.Failure != "" {
+		return "failed " + strconv.Quote(r.Failure) + "\n"
+	}
+	return fmt.Sprintf("ended %d %t\n", uint32(r.Status), r.Terminated)
 }
+
+// ParseReport reads the line of a report.
+func ParseReport(line string) (r Report, err error) {
+	line = strings.TrimSuffix(line, "\n")
+	if quoted, failed := strings.CutPrefix(line, "failed "); failed {
+		r.Failure, err = strconv.Unquote(quoted)
+		return r, err
+	}
+	var status uint32
+	if _, err := fmt.Sscanf(line, "ended %d %t", &status, &r.Terminated); err != nil {
+		return r, errors.New("a report of a supervisor is damaged")
+	}
+	r.Status = syscall.WaitStatus(status)
+	return r, nil
+}
+
+func fail(err error) {
+	send(Report{Failure: err.Error()})
+	os.Exit(0)
+}
+
+// send writes a report. Nobody may be left to read it.
+func send(r Report) { _, _ = syscall.Write(reportsFile, []byte(r.encode())) }

@@ -1,0 +1,118 @@
+package launch
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// Pauses between looks at children that have been killed and have not ended yet.
+	shortPause = 50 * time.Microsecond
+	longPause  = 10 * time.Millisecond
+)
+
+// killDescendants returns when this process has no descendant any more.
+//
+// It kills its own children only: nobody else reaps those, so that their numbers are
+// theirs. What they leave becomes a child in turn, and what has been killed forks no
+// more. The kernel says when none is left: as long as a descendant lives, this
+// process has a child.
+func (s *supervisor) killDescendants() {
+	// A program that forks as fast as it can has most of the processor.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // it may not be allowed
+	killed := map[int]bool{}
+	for pause := shortPause; ; pause = min(2*pause, longPause) {
+		s.killCgroup()
+		for {
+			pid, status, ok := waitChild(-1, unix.WNOHANG)
+			if !ok {
+				return
+			}
+			if pid == 0 {
+				break
+			}
+			s.note(pid, status)
+			delete(killed, pid)
+		}
+		found := false
+		for _, pid := range Children() {
+			if !killed[pid] {
+				_ = unix.Kill(pid, unix.SIGKILL)
+				killed[pid], found = true, true
+			}
+		}
+		if found {
+			pause = shortPause
+			continue
+		}
+		time.Sleep(pause)
+	}
+}
+
+// Children are the processes whose parent is this one, also those that have ended and
+// are not reaped.
+func Children() (pids []int) {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return nil
+	}
+	for _, t := range threads {
+		text, err := os.ReadFile("/proc/self/task/" + t.Name() + "/children")
+		if errors.Is(err, fs.ErrNotExist) && threadExists(t.Name()) {
+			return childrenByParent() // this kernel keeps no such list
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+func threadExists(id string) bool {
+	_, err := os.Stat("/proc/self/task/" + id)
+	return err == nil
+}
+
+// childrenByParent looks through all processes.
+func childrenByParent() (pids []int) {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer proc.Close()
+	names, _ := proc.Readdirnames(-1) // what was read counts
+	self := os.Getpid()
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if parent, ok := parentOf(pid); ok && parent == self {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// parentOf reads /proc/PID/stat. Its second field is the name of the program in
+// brackets, which may have any characters.
+func parentOf(pid int) (int, bool) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, false
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) < 2 {
+		return 0, false
+	}
+	parent, err := strconv.Atoi(fields[1])
+	return parent, err == nil
+}

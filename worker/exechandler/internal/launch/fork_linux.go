@@ -1,0 +1,262 @@
+package launch
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A child between fork and exec has one thread, and none of Go's runtime: it may
+// neither allocate nor grow its stack (hence nosplit) nor wait for anything. So all that it needs is
+// made before, as numbers, and it makes system calls only. Package syscall does the same,
+// but sets no limits, and a second start of a Go program for them would double what an
+// attempt costs.
+
+// step is a system call that the child makes.
+type step int32
+
+const (
+	newSession step = iota
+	dropGroups
+	setGroup
+	setUser
+	dieWithSupervisor
+	gainNoPrivileges
+	setLimit
+	enterDirectory
+	execProgram
+)
+
+var stepNames = [...]string{
+	"new session", "drop groups", "set group", "set user", "die with the supervisor", "no_new_privs", "limit", "directory", "exec",
+}
+
+// cloneArgs is the kernel's struct clone_args up to cgroup.
+type cloneArgs struct {
+	flags, pidFD, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+}
+
+const (
+	sysCloseRange    = 436 // on every architecture
+	closeRangeOnExec = 4
+	lastSignal       = 64
+	signalSetSize    = 8
+)
+
+// limit is one call of prlimit.
+type limit struct {
+	resource uintptr
+	value    unix.Rlimit
+}
+
+// blueprint is what the child needs.
+type blueprint struct {
+	clone                 cloneArgs
+	path, dir             *byte
+	argv, env             []*byte
+	user, dropGroups      bool
+	uid, gid              uintptr
+	limits                []limit
+	supervisor            uintptr // process id
+	failure               uintptr // file descriptor of the pipe for failures
+	noSignals, allSignals uint64
+	defaultAction         [8]uint64 // struct sigaction of zeros
+	failed                [2]int32  // step and error
+}
+
+// startProgram returns when the program runs, or says why it does not.
+func startProgram(p Program, cgroup int) (pid int, err error) {
+	b, err := newBlueprint(p)
+	if err != nil {
+		return 0, err
+	}
+	if cgroup >= 0 {
+		b.clone.flags, b.clone.cgroup = unix.CLONE_INTO_CGROUP, uint64(cgroup)
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return 0, err
+	}
+	defer unix.Close(pipe[0])
+	b.failure = uintptr(pipe[1])
+	// The kernel kills the program when this thread ends.
+	runtime.LockOSThread()
+	syscall.ForkLock.Lock()
+	child, e := forkChild(b)
+	syscall.ForkLock.Unlock()
+	runtime.KeepAlive(b)
+	_ = unix.Close(pipe[1])
+	if e != 0 {
+		return 0, fmt.Errorf("fork: %w", e)
+	}
+	var failed [8]byte
+	if n, _ := readFull(pipe[0], failed[:]); n < len(failed) {
+		return int(child), nil
+	}
+	waitChild(int(child), 0)
+	at, e := int(binary.NativeEndian.Uint32(failed[:4])), syscall.Errno(binary.NativeEndian.Uint32(failed[4:]))
+	return 0, fmt.Errorf("%s: %w", stepNames[at], e)
+}
+
+func readFull(file int, to []byte) (n int, err error) {
+	for n < len(to) {
+		m, err := unix.Read(file, to[n:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || m == 0 {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
+}
+
+func newBlueprint(p Program) (*blueprint, error) {
+	b := &blueprint{supervisor: uintptr(os.Getpid()), allSignals: ^uint64(0), clone: cloneArgs{exitSignal: uint64(unix.SIGCHLD)}}
+	if p.User != nil {
+		b.user, b.uid, b.gid, b.dropGroups = true, uintptr(p.User.UID), uintptr(p.User.GID), p.User.SetGroups
+	}
+	var err error
+	if b.path, err = syscall.BytePtrFromString(p.Path); err != nil {
+		return nil, fmt.Errorf("program: %w", err)
+	}
+	if b.dir, err = syscall.BytePtrFromString(p.Dir); err != nil {
+		return nil, fmt.Errorf("directory: %w", err)
+	}
+	if b.argv, err = syscall.SlicePtrFromStrings(p.Argv); err != nil {
+		return nil, fmt.Errorf("arguments: %w", err)
+	}
+	if b.env, err = syscall.SlicePtrFromStrings(os.Environ()); err != nil {
+		return nil, fmt.Errorf("environment: %w", err)
+	}
+	b.limits, err = p.Limits.resolve()
+	return b, err
+}
+
+// resolve makes the limits that are to be set. One that is lower already stays.
+func (l Limits) resolve() (out []limit, err error) {
+	const none = ^uint64(0)
+	for _, r := range []struct {
+		resource int
+		most     uint64
+	}{
+		{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_CPU, orElse(l.CPU, none)}, {unix.RLIMIT_NOFILE, orElse(l.Files, none)},
+		{unix.RLIMIT_NPROC, orElse(l.Processes, none)}, {unix.RLIMIT_FSIZE, orElse(l.FileSize, none)}, {unix.RLIMIT_AS, orElse(l.Memory, none)},
+	} {
+		if r.most == none {
+			continue
+		}
+		var now unix.Rlimit
+		if err := unix.Prlimit(0, r.resource, nil, &now); err != nil {
+			return nil, fmt.Errorf("limit: %w", err)
+		}
+		most := min(now.Max, r.most)
+		out = append(out, limit{uintptr(r.resource), unix.Rlimit{Cur: most, Max: most}})
+	}
+	return out, nil
+}
+
+func orElse(n, otherwise uint64) uint64 {
+	if n == 0 {
+		return otherwise
+	}
+	return n
+}
+
+// forkChild makes a child that becomes the program. Only the parent returns. No signal
+// is handled in between, in either of them: the child must not run Go's handlers.
+//
+//go:nosplit
+//go:noinline
+//go:norace
+func forkChild(b *blueprint) (pid uintptr, e syscall.Errno) {
+	var before uint64
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.allSignals)), uintptr(unsafe.Pointer(&before)), signalSetSize, 0, 0)
+	if b.clone.flags == 0 {
+		// Some sandboxes do not know clone3. The order of the other arguments differs by
+		// architecture, and they are all zero.
+		pid, _, e = syscall.RawSyscall6(unix.SYS_CLONE, uintptr(b.clone.exitSignal), 0, 0, 0, 0, 0)
+	} else {
+		pid, _, e = syscall.RawSyscall6(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&b.clone)), unsafe.Sizeof(b.clone), 0, 0, 0, 0)
+	}
+	if e == 0 && pid == 0 {
+		becomeProgram(b)
+	}
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&before)), 0, signalSetSize, 0, 0)
+	return pid, e
+}
+
+// becomeProgram does not return.
+//
+//go:nosplit
+//go:noinline
+//go:norace
+func becomeProgram(b *blueprint) {
+	at, e := prepare(b)
+	if e == 0 {
+		// All files but the standard ones, also those that this process inherited.
+		syscall.RawSyscall6(sysCloseRange, 3, ^uintptr(0)>>32, closeRangeOnExec, 0, 0, 0)
+		syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.noSignals)), 0, signalSetSize, 0, 0)
+		at = execProgram
+		_, _, e = syscall.RawSyscall6(unix.SYS_EXECVE, uintptr(unsafe.Pointer(b.path)), uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.env[0])), 0, 0, 0)
+	}
+	b.failed[0], b.failed[1] = int32(at), int32(e)
+	syscall.RawSyscall6(unix.SYS_WRITE, b.failure, uintptr(unsafe.Pointer(&b.failed)), unsafe.Sizeof(b.failed), 0, 0, 0)
+	for {
+		syscall.RawSyscall6(unix.SYS_EXIT_GROUP, 126, 0, 0, 0, 0, 0)
+	}
+}
+
+// prepare sets what the program is to begin with, and returns the step that failed.
+//
+//go:nosplit
+//go:noinline
+//go:norace
+func prepare(b *blueprint) (at step, e syscall.Errno) {
+	for s := uintptr(1); s <= lastSignal; s++ {
+		// Two of them cannot be set, and need not be.
+		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&b.defaultAction)), 0, signalSetSize, 0, 0)
+	}
+	if _, _, e = syscall.RawSyscall6(unix.SYS_SETSID, 0, 0, 0, 0, 0, 0); e != 0 {
+		return newSession, e
+	}
+	if b.dropGroups {
+		if _, _, e = syscall.RawSyscall6(unix.SYS_SETGROUPS, 0, 0, 0, 0, 0, 0); e != 0 {
+			return dropGroups, e
+		}
+	}
+	if b.user {
+		if _, _, e = syscall.RawSyscall6(unix.SYS_SETGID, b.gid, 0, 0, 0, 0, 0); e != 0 {
+			return setGroup, e
+		}
+		if _, _, e = syscall.RawSyscall6(unix.SYS_SETUID, b.uid, 0, 0, 0, 0, 0); e != 0 {
+			return setUser, e
+		}
+	}
+	// A change of user takes this back, so that it comes after it. If the supervisor
+	// has ended by now, nobody will send the signal.
+	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0); e != 0 {
+		return dieWithSupervisor, e
+	}
+	if parent, _, _ := syscall.RawSyscall6(unix.SYS_GETPPID, 0, 0, 0, 0, 0, 0); parent != b.supervisor {
+		return dieWithSupervisor, syscall.ESRCH
+	}
+	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
+		return gainNoPrivileges, e
+	}
+	if _, _, e = syscall.RawSyscall6(unix.SYS_CHDIR, uintptr(unsafe.Pointer(b.dir)), 0, 0, 0, 0, 0); e != 0 {
+		return enterDirectory, e
+	}
+	for i := range b.limits {
+		if _, _, e = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, b.limits[i].resource, uintptr(unsafe.Pointer(&b.limits[i].value)), 0, 0, 0); e != 0 {
+			return setLimit, e
+		}
+	}
+	return 0, 0
+}

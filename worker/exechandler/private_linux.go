@@ -1,0 +1,89 @@
+package exechandler
+
+import (
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// warnOfReadable logs which of the worker's private files programs can read.
+func (o Options) warnOfReadable() {
+	as := User{uint32(os.Geteuid()), uint32(os.Getegid())}
+	if o.User != nil {
+		as = *o.User
+	}
+	var readable []string
+	for _, path := range o.Private {
+		readable = append(readable, as.readable(path)...)
+	}
+	if len(readable) > 0 {
+		o.Logger.Warn("programs can read private files of this worker", slog.Int("uid", int(as.UID)), slog.Int("files", len(readable)), slog.String("first", readable[0]))
+	}
+}
+
+// readable lists the files at a path, or in the directory that it is, that the user can
+// read. It goes by modes.
+func (u User) readable(path string) (files []string) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil // whoever uses it says so
+	}
+	if !info.IsDir() {
+		if u.mayRead(path) {
+			files = append(files, path)
+		}
+		return files
+	}
+	entries, _ := os.ReadDir(path) // what was read counts
+	for _, e := range entries {
+		file := filepath.Join(path, e.Name())
+		// What may be done with a secret is no secret.
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && !strings.HasSuffix(file, ".allow") && u.mayRead(file) {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// mayRead says whether the modes of a file and of the directories above it let the user read it.
+func (u User) mayRead(path string) bool {
+	file, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		file, err = filepath.Abs(file)
+	}
+	if err != nil {
+		return false
+	}
+	if !u.permitted(file, 0o4) {
+		return false
+	}
+	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
+		if !u.permitted(dir, 0o1) {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}
+
+// permitted says whether the mode has the bit for the user.
+func (u User) permitted(path string, bit fs.FileMode) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	switch {
+	case u.UID == 0:
+		return true
+	case owner.Uid == u.UID:
+		bit <<= 6
+	case owner.Gid == u.GID:
+		bit <<= 3
+	}
+	return info.Mode()&bit != 0
+}

@@ -1,0 +1,133 @@
+package exechandler
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
+)
+
+// killBound bounds the wait for killed processes to end.
+const killBound = 10 * time.Second
+
+// supervisor is the process of one attempt that starts the program, and that ends what
+// comes from the program.
+type supervisor struct {
+	cmd *exec.Cmd
+	// orders ends when it is closed, and when this process is killed.
+	orders *os.File
+	// report is closed when the supervisor has ended, which it does when no process of
+	// the attempt is left. One that was killed has said nothing.
+	report <-chan launch.Report
+	cgroup string
+}
+
+func startSupervisor(cmd *exec.Cmd, cgroup string) (*supervisor, error) {
+	theirOrders, orders, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer theirOrders.Close()
+	reports, theirReports, err := os.Pipe()
+	if err != nil {
+		orders.Close()
+		return nil, err
+	}
+	defer theirReports.Close()
+	cmd.ExtraFiles = []*os.File{theirOrders, theirReports}
+	if err := own.start(cmd); err != nil {
+		orders.Close()
+		reports.Close()
+		return nil, err
+	}
+	to := make(chan launch.Report, 1)
+	go readReport(reports, to)
+	return &supervisor{cmd: cmd, orders: orders, report: to, cgroup: cgroup}, nil
+}
+
+func readReport(from io.ReadCloser, to chan<- launch.Report) {
+	defer from.Close()
+	defer close(to)
+	lines := bufio.NewReader(from)
+	line, err := lines.ReadString('\n')
+	if err != nil {
+		return // it was killed
+	}
+	if r, err := launch.ParseReport(line); err == nil {
+		to <- r
+	}
+	_, _ = io.Copy(io.Discard, lines) // it is over when the pipe ends
+}
+
+// await returns how the program ended. If ctx ends before, the program gets SIGTERM, and
+// SIGKILL after grace. It is false if the supervisor ended before it could say.
+func (s *supervisor) await(ctx context.Context, grace time.Duration) (launch.Report, bool) {
+	select {
+	case r, ok := <-s.report:
+		return r, ok
+	case <-ctx.Done():
+	}
+	_, _ = s.orders.Write([]byte{launch.OrderTerminate}) // it may have ended
+	if r, ok, came := s.within(grace); came {
+		return r, ok
+	}
+	s.orders.Close()
+	if r, ok, came := s.within(killBound); came {
+		return r, ok
+	}
+	// It has been stopped, by a program of its own user.
+	_ = s.cmd.Process.Kill()
+	r, ok := <-s.report
+	return r, ok
+}
+
+func (s *supervisor) within(d time.Duration) (r launch.Report, ok, came bool) {
+	bound := time.NewTimer(d)
+	defer bound.Stop()
+	select {
+	case r, ok = <-s.report:
+		return r, ok, true
+	case <-bound.C:
+		return r, false, false
+	}
+}
+
+var (
+	errLeft     = fmt.Errorf("the program has ended and left processes that did not end within %v of being killed", killBound)
+	errNoReport = errors.New("the program's supervisor was killed")
+)
+
+// end returns when no process of the attempt is left, and says if there may be one.
+func (s *supervisor) end() error {
+	bound := time.NewTimer(killBound)
+	defer bound.Stop()
+	left := false
+	for open := true; open; {
+		select {
+		case _, open = <-s.report:
+		case <-bound.C:
+			open, left = false, true
+		}
+	}
+	s.orders.Close()
+	if left {
+		go s.finish() // it goes on: what cannot be killed now may end later
+		return errLeft
+	}
+	return s.finish()
+}
+
+// finish reaps the supervisor and removes what it left.
+func (s *supervisor) finish() error {
+	err := own.wait(s.cmd)
+	if s.cgroup != "" {
+		err = errors.Join(err, launch.RemoveCgroup(s.cgroup))
+	}
+	return err
+}

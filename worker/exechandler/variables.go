@@ -1,0 +1,96 @@
+package exechandler
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// variables are what payloads may set.
+type variables struct {
+	names    map[string]bool
+	prefixes []string
+}
+
+// reserved are variables that no payload sets: the worker's own, and those by which the
+// dynamic loader and Go's runtime, which the supervisor is started with, do what they
+// say. A * at the end is any ending, one at the beginning any beginning; letters count in
+// either case.
+var reserved = []string{
+	"PATH", "HOME", "LANG", "PWD", "OLDPWD", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "FERMATA_*", "TRACEPARENT", "TRACESTATE",
+	"LD_*", "DYLD_*", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_*", "LOCPATH", "NLSPATH",
+	"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK",
+}
+
+// steering are variables that make a shell, an interpreter, a library or a common tool
+// run code of the payload's choice, or ask a server of its choice. Patterns do not allow
+// them.
+var steering = []string{
+	"RES_OPTIONS", "HOSTALIASES", "LOCALDOMAIN", "TZDIR", "TMPDIR", "SHELL", "USER", "LOGNAME",
+	"BASH_*", "PS4", "CDPATH", "ZDOTDIR", "FPATH", "PROMPT_COMMAND", "PERL*", "PYTHON*", "RUBY*", "GEM_*",
+	"BUNDLE_*", "NODE_*", "NPM_CONFIG_*", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH", "DOTNET_*",
+	"COMPLUS_*", "CORECLR_*", "PHPRC", "PHP_INI_SCAN_DIR", "LUA_*", "TCLLIBPATH", "R_*", "GOFLAGS",
+	"GOPATH", "GOROOT", "GOTOOLCHAIN", "GIT_*", "SSH_*", "CURL_HOME",
+	"OPENSSL_*", "SSL_CERT_*", "SSLKEYLOGFILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "*_PROXY", "KUBECONFIG", "DOCKER_*",
+	"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ENDPOINT_URL*", "EDITOR", "VISUAL", "PAGER", "LESS*", "XDG_*",
+	"TAR_OPTIONS", "RSYNC_RSH", "RSYNC_CONNECT_PROG", "CVS_RSH", "SVN_SSH", "HGRCPATH", "MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "AWKPATH",
+	"AWKLIBPATH", "RIPGREP_CONFIG_PATH", "PSQLRC", "PSQL_*", "PGHOST*", "PGSSL*", "PGSERVICE*", "PGSYSCONFDIR", "PGPASSFILE", "MYSQL_HOME", "MYSQL_HOST", "LIBMYSQL_*",
+	"WGETRC", "SYSTEM_WGETRC", "VIMINIT", "EXINIT", "INPUTRC", "TERMINFO*", "TERMCAP", "GNUPGHOME", "KRB5_CONFIG", "SASL_PATH", "JAVA_OPTS", "MAVEN_*",
+	"GRADLE_*", "ERL_*", "RUSTC*", "CARGO_*", "PIP_*", "HELM_*", "TF_CLI_*", "ANSIBLE_*", "SUDO_*",
+	"BORG_*", "RESTIC_*", "RCLONE_*", "GS_*", "VAULT_*", "APT_CONFIG", "ODBC*",
+}
+
+// allowVariables reads what [Options.Env] says.
+func allowVariables(given []string, logger *slog.Logger) (variables, error) {
+	v := variables{names: map[string]bool{}}
+	for _, g := range given {
+		prefix, isPattern := strings.CutSuffix(g, "*")
+		switch {
+		case !isVariable(prefix):
+			return v, fmt.Errorf("exec handler: %.80q is neither the name of a variable nor the beginning of names, such as APP_*", g)
+		case isPattern && !strings.HasSuffix(prefix, "_") || prefix == "_" && isPattern:
+			return v, fmt.Errorf("exec handler: %s allows too much: a pattern is a whole word, such as APP_*", g)
+		case covered(prefix, reserved):
+			return v, fmt.Errorf("exec handler: the variable %s cannot be allowed: it is the worker's, or steers the loader of programs", g)
+		case isPattern && covered(prefix, steering):
+			return v, fmt.Errorf("exec handler: %s allows variables that make programs run other code or ask another server: name each that is needed", g)
+		case isPattern:
+			v.prefixes = append(v.prefixes, prefix)
+		default:
+			if covered(g, steering) {
+				logger.Warn("jobs may set a variable that makes programs run other code or ask another server", "variable", g)
+			}
+			v.names[g] = true
+		}
+	}
+	return v, nil
+}
+
+// check refuses variables that are not allowed.
+func (v variables) check(env map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		switch {
+		case covered(name, reserved):
+			return fmt.Errorf("%.80s cannot be set", name)
+		case !v.allows(name):
+			return fmt.Errorf("%.80s is not allowed on this worker; --exec-env %.80s would allow it", name, name)
+		}
+	}
+	return nil
+}
+
+func (v variables) allows(name string) bool {
+	return v.names[name] || !covered(name, steering) && slices.ContainsFunc(v.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// covered says whether one of the patterns is that of a name.
+func covered(name string, patterns []string) bool {
+	upper := strings.ToUpper(name)
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		prefix, isPrefix := strings.CutSuffix(p, "*")
+		suffix, isSuffix := strings.CutPrefix(p, "*")
+		return upper == p || isPrefix && strings.HasPrefix(upper, prefix) || isSuffix && strings.HasSuffix(upper, suffix)
+	})
+}
