@@ -93,7 +93,7 @@ func (f flags) build(o worker.Options, lines io.Writer) (*service, error) {
 	logger, level, logErr := logs.New(lines, f.logs)
 	registry := prometheus.NewRegistry()
 	security, tlsErr := f.tls.dial(logger, registry)
-	handlers, handlerErr := f.handlers.build()
+	handlers, handlerErr := f.handlers.build(logger)
 	var drainErr, tokenErr, prefetchErr error
 	if f.tokenFile != "" {
 		o.Token, tokenErr = worker.TokenFile(f.tokenFile)

@@ -68,7 +68,7 @@ func (f *handlerFlags) warnOfUnread(flags *pflag.FlagSet, logger *slog.Logger) {
 }
 
 // build makes the handlers by name. It reports all faults.
-func (f *handlerFlags) build() (map[string]worker.Handler, error) {
+func (f *handlerFlags) build(logger *slog.Logger) (map[string]worker.Handler, error) {
 	handlers := make(map[string]worker.Handler)
 	var faults []error
 	var kept *secrets.Dir
@@ -83,7 +83,7 @@ func (f *handlerFlags) build() (map[string]worker.Handler, error) {
 		if err != nil {
 			faults = append(faults, err)
 		}
-		o.Secrets = kept
+		o.Secrets, o.Logger = kept, logger
 		handlers["http"] = httphandler.New(o)
 	}
 	if len(f.execAllow) > 0 {
