@@ -153,7 +153,7 @@ func fromHere(q *http.Request) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	} else if inner, ok := strings.CutPrefix(host, "["); ok && strings.HasSuffix(inner, "]") {
-		host = inner[:len(inner)-1] // an address of IPv6 without a port
+		return loopback(inner[:len(inner)-1]) // an address of IPv6 without a port
 	}
 	return host == "localhost" || loopback(host)
 }
