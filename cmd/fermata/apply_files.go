@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,47 +12,29 @@ import (
 
 // readSet reads files, directories and standard input.
 func (a *app) readSet(names []string) (*manifest.Set, manifest.Faults, error) {
-	all := &manifest.Set{}
+	all, budget := &manifest.Set{}, &manifest.Budget{}
 	var faults manifest.Faults
 	for i, name := range names {
-		paths := []string{name}
+		inputs := []input{a.input(name)}
 		if name != "-" {
 			var err error
-			if paths, err = filesOf(name); err != nil {
+			if inputs, err = a.filesOf(name); err != nil {
 				return nil, nil, usage(err)
 			}
 		} else if slices.Contains(names[:i], name) {
 			return nil, nil, usagef("-f - can be given once")
 		}
-		for _, path := range paths {
-			text, err := a.readFile(path)
+		for _, in := range inputs {
+			text, err := a.read(in)
 			if err != nil {
 				return nil, nil, err
 			}
-			set, wrong := manifest.Read(path, text, a.namespace)
+			set, wrong := manifest.ReadWithin(budget, in.path, text, a.namespace)
 			all.Add(set)
-			faults = append(faults, wrong...)
+			faults = append(faults, withheld(in, wrong)...)
 		}
 	}
 	return all, faults, nil
-}
-
-// readFile reads as much as may be read, and a byte more.
-func (a *app) readFile(path string) ([]byte, error) {
-	in := a.in
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, usage(err)
-		}
-		defer f.Close()
-		in = f
-	}
-	text, err := io.ReadAll(io.LimitReader(in, manifest.MaxFile+1))
-	if err != nil {
-		return nil, usage(err)
-	}
-	return text, nil
 }
 
 // endings are those of files that are read of a directory.
@@ -61,15 +42,19 @@ var endings = []string{".yaml", ".yml", ".json", ".jsonl"}
 
 // filesOf lists a file, or those of a directory and below it, in order. What begins
 // with a dot is left out: so are the versions that lie in a mounted ConfigMap.
-func filesOf(name string) ([]string, error) {
+func (a *app) filesOf(name string) ([]input, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return []string{name}, nil
+		return []input{a.input(name)}, nil
 	}
-	var paths []string
+	// A walk does not follow a link, and the directory itself may be given by one.
+	if name, err = filepath.EvalSymlinks(name); err != nil {
+		return nil, err
+	}
+	var inputs []input
 	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -83,18 +68,14 @@ func filesOf(name string) ([]string, error) {
 			return nil
 		}
 		if entry.Type()&fs.ModeSymlink != 0 {
-			target, err := os.Stat(path)
-			if err != nil {
-				return err
-			}
-			if target.IsDir() {
+			if target, err := os.Stat(path); err == nil && target.IsDir() {
 				return nil
 			}
 		} else if entry.IsDir() {
 			return nil
 		}
-		paths = append(paths, path)
+		inputs = append(inputs, input{path: path, under: name, linked: isLinked(path)})
 		return nil
 	})
-	return paths, err
+	return inputs, err
 }

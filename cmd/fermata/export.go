@@ -78,7 +78,6 @@ func writeLine(out io.Writer, m proto.Message) error {
 	if err := json.Compact(&line, text); err != nil {
 		return err
 	}
-	line.WriteByte('\n')
-	_, err = out.Write(line.Bytes())
+	_, err = io.WriteString(out, tamed(line.String())+"\n")
 	return err
 }

@@ -29,11 +29,13 @@ prefix:
 
 // readJobs reads the jobs of a file, for a command that does nothing else with it.
 func (a *app) readJobs(path string) ([]client.NewJob, error) {
-	text, err := readInput(path, a.in)
+	in := a.input(path)
+	text, err := a.read(in)
 	if err != nil {
 		return nil, err
 	}
 	set, faults := manifest.Read(path, text, a.namespace)
+	faults = withheld(in, faults)
 	for i := range set.Queues {
 		faults = append(faults, set.Queues[i].Locate("", "limits of queues are for fermata apply"))
 	}

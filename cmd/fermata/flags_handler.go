@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -144,13 +143,15 @@ func (h *handlerFlags) command() ([]byte, error) {
 
 // readInput reads a file, or standard input for "-".
 func readInput(path string, stdin io.Reader) ([]byte, error) {
-	var text []byte
-	var err error
-	if path == "-" {
-		text, err = io.ReadAll(stdin)
-	} else {
-		text, err = os.ReadFile(path)
+	if path != "-" {
+		f, err := input{path: path}.open()
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		stdin = f
 	}
+	text, err := io.ReadAll(stdin)
 	if err != nil {
 		return nil, usage(err)
 	}

@@ -278,7 +278,7 @@ func TestSettingsFromTheEnvironment(t *testing.T) {
 // TestJSONSteersNoTerminal: what others wrote arrives as it is, and moves no cursor.
 func TestJSONSteersNoTerminal(t *testing.T) {
 	const text = "a\u009b31m b\u202etxt.exe c\u007f d\x1b[2J e\u200bf é 😀 \\u0041"
-	out, err := encode(&client.Job{Handler: text})
+	out, err := encodeLine(&client.Job{Handler: text})
 	if err != nil || strings.ContainsAny(out, "\u009b\u202e\u007f\x1b\u200b") {
 		t.Errorf("%q, %v", out, err)
 	}

@@ -6,12 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fermata-io/fermata/internal/visible"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -185,17 +185,7 @@ func backoffText(j *fermatav1.Job) string {
 }
 
 // printable replaces what could move the cursor or break a line.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || r == '\n' || r == '\r' {
-			return ' '
-		}
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-			return '\uFFFD'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
+func printable(s string) string { return visible.Line(s) }
 
 // clip shortens text for a column.
 func clip(s string, n int) string {

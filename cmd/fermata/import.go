@@ -126,9 +126,14 @@ func (a *app) importForeign(files []string, strict bool, read func(file string, 
 	}
 	var all []importer.Entry
 	for _, file := range files {
-		text, err := a.readFile(file)
+		in := a.input(file)
+		text, err := a.read(in)
 		if err != nil {
 			return err
+		}
+		if in.linked {
+			// Entries and notes quote what stands in the file.
+			return usagef("%s: a link leads to this file; give the file itself", file)
 		}
 		all = append(all, read(file, text)...)
 	}

@@ -95,7 +95,7 @@ func (a *app) showLevel(s logs.State) error {
 		if a.output == "yaml" {
 			return a.printYAML(string(text))
 		}
-		return a.println(string(text))
+		return a.println(tamed(string(text)))
 	}
 	line := s.Level
 	if s.Until != nil {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -13,6 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"gopkg.in/yaml.v3"
+
+	"github.com/fermata-io/fermata/internal/visible"
 )
 
 // table is rows under a heading.
@@ -73,7 +77,7 @@ func (a *app) printText(text string) error {
 	case a.output == "yaml":
 		return a.printYAML(text)
 	}
-	return a.println(text)
+	return a.println(tamed(text))
 }
 
 // fact is a field of the object that tells what a command has done.
@@ -101,7 +105,7 @@ func (a *app) did(words string, facts ...fact) error {
 	if err := json.Indent(&out, text.Bytes(), "", "  "); err != nil {
 		return err
 	}
-	return a.printText(tamed(out.String()))
+	return a.printText(out.String())
 }
 
 // printAll writes messages as one JSON array or as YAML documents.
@@ -153,29 +157,12 @@ func encode(m proto.Message) (string, error) {
 	if err := json.Indent(&out, text, "", "  "); err != nil {
 		return "", err
 	}
-	return tamed(out.String()), nil
+	return out.String(), nil
 }
 
-// tamed escapes what JSON may hold as it is and a terminal would obey, as [printable]
-// replaces it in tables: controls beyond ASCII, and marks that turn the direction of
-// text. It stays the same JSON.
-func tamed(text string) string {
-	steers := func(r rune) bool {
-		return r >= 0x7f && r <= 0xffff && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
-	}
-	if !strings.ContainsFunc(text, steers) {
-		return text
-	}
-	var out strings.Builder
-	for _, r := range text {
-		if steers(r) {
-			fmt.Fprintf(&out, `\u%04x`, r)
-		} else {
-			out.WriteRune(r)
-		}
-	}
-	return out.String()
-}
+// tamed escapes what JSON may hold as it is and a terminal, or who looks at it, would obey, as
+// [printable] replaces it in tables. It stays the same JSON.
+func tamed(text string) string { return visible.JSON(text) }
 
 // encodeLine is encode without line breaks.
 func encodeLine(m proto.Message) (string, error) {
@@ -185,23 +172,26 @@ func encodeLine(m proto.Message) (string, error) {
 	}
 	var out bytes.Buffer
 	err = json.Compact(&out, []byte(text))
-	return out.String(), err
+	return tamed(out.String()), err
 }
 
 // printYAML writes JSON as YAML with the keys in their order.
 func (a *app) printYAML(text string) error {
 	var node yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &node); err != nil {
+	if err := yaml.Unmarshal([]byte(visible.YAML(text)), &node); err != nil {
 		return err
 	}
 	plain(&node)
 	showPayload(&node)
-	encoder := yaml.NewEncoder(a.out)
+	quoteWhatSteers(&node)
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(&node); err != nil {
+	if err := cmp.Or(encoder.Encode(&node), encoder.Close()); err != nil {
 		return err
 	}
-	return encoder.Close()
+	_, err := io.WriteString(a.out, visible.YAML(out.String()))
+	return err
 }
 
 func plain(n *yaml.Node) {
@@ -233,4 +223,16 @@ func isText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
 		return r != '\n' && r != '\t' && !unicode.IsPrint(r)
 	})
+}
+
+// quoteWhatSteers puts texts that have such characters into double quotes, where these can be
+// escaped.
+func quoteWhatSteers(node *yaml.Node) {
+	steers := func(r rune) bool { return r != '\n' && r != '\t' && visible.Steers(r) }
+	if node.Kind == yaml.ScalarNode && strings.ContainsFunc(node.Value, steers) {
+		node.Style = yaml.DoubleQuotedStyle
+	}
+	for _, child := range node.Content {
+		quoteWhatSteers(child)
+	}
 }

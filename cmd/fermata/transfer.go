@@ -6,9 +6,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -38,16 +38,16 @@ func (a *app) importCommand() *cobra.Command {
 			}
 			in := a.in
 			if file != "-" {
-				f, err := os.Open(file)
+				f, err := a.input(file).open()
 				if err != nil {
-					return usage(err)
+					return err
 				}
 				defer f.Close()
 				in = f
 			}
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				t := transfer{app: a, client: c, existing: existing, states: states}
-				return cmp.Or(t.lines(ctx, in), t.report())
+				t := transfer{app: a, client: c, existing: existing, states: states, linked: a.input(file).linked}
+				return cmp.Or(t.lines(ctx, a.timed(file, in)), t.report())
 			})
 		},
 	}
@@ -64,6 +64,7 @@ type transfer struct {
 	client   *client.Client
 	existing string
 	states   bool
+	linked   bool // what stands in the file is not for error messages
 
 	created, replaced, skipped, same int
 	present                          int // created, or the same: registering does not tell
@@ -84,6 +85,9 @@ func (t *transfer) lines(ctx context.Context, in io.Reader) error {
 		}
 		b, err := readLine(line)
 		if err != nil {
+			if t.linked {
+				err = errors.New("is no line of an export; what is here is not shown, as a link leads to this file")
+			}
 			return usagef("line %d: %s", n, printable(err.Error()))
 		}
 		if client.JobID(b.GetJob()) == "" {

@@ -95,7 +95,7 @@ func (f *handlerFlags) build(logger *slog.Logger, private ...string) (map[string
 		if err != nil {
 			faults = append(faults, err)
 		}
-		o.Secrets = kept
+		o.Secrets, o.Logger = kept, logger
 		handlers["http"] = httphandler.New(o)
 	}
 	if len(f.execAllow) > 0 {

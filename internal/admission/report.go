@@ -40,8 +40,17 @@ func (a *Admission) reportOf(e job.Ending, l *live) (report, bool) {
 		return r, l.probe || !a.closedLately(l.target, readingSuccess)
 	}
 	a.forget(l.target)
-	r.failed, r.retryAfter, r.reason = true, settle.RetryAfter, job.Clip(settle.Error, maxReason)
+	r.failed, r.retryAfter, r.reason = true, min(settle.RetryAfter, longestWish(e.Definition)), job.Clip(settle.Error, maxReason)
 	return r, true
+}
+
+// longestWish bounds what an answer to a job's run holds all jobs of its target back for. Of a
+// job that is not known it is as long as a circuit waits by itself.
+func longestWish(d *job.Definition) time.Duration {
+	if d == nil {
+		return backoff.DefaultCircuit().MaxDelay
+	}
+	return d.LongestWish()
 }
 
 // report tells circuits of results, all results of one target in one change. It

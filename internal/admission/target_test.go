@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
 )
 
@@ -100,6 +101,24 @@ func TestRetryAfterIsTheTargets(t *testing.T) {
 			t.Errorf("open for %v", open)
 		}
 	})
+}
+
+// TestRetryAfterForATargetIsBounded: one answer to one job does not close a host to all jobs
+// for a day, unless that job may rest so long itself.
+func TestRetryAfterForATargetIsBounded(t *testing.T) {
+	for want, most := range map[time.Duration]time.Duration{time.Hour: 0, 3 * time.Hour: 3 * time.Hour, 10 * time.Minute: 10 * time.Minute} {
+		run(t, func(b *bed) {
+			d := recurring("a", target("host"))
+			d.Backoff.MaxDelay, d.MaxInterval = time.Hour, most
+			d.Retry = backoff.DefaultRetry()
+			b.put(d)
+			b.deliver("ns/a")
+			b.end("ns/a", job.Settle{Outcome: job.OutcomeFailed, Error: "HTTP 429", RetryAfter: 9_000_000_000 * time.Second})
+			if open := b.openFor(); open < want || open > want+time.Millisecond {
+				t.Errorf("with a max_interval of %v: open for %v, want %v", most, open, want)
+			}
+		})
+	}
 }
 
 func TestClosedCircuitCostsFewCalls(t *testing.T) {

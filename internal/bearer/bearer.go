@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -62,20 +63,29 @@ func check(token string) error {
 	return nil
 }
 
-// Local tells whether an address, host:port or a gRPC target, is on this host.
+// Local reports whether an address is on this host: host:port, a gRPC target of one with an
+// empty authority (dns:///host:port, passthrough:///host:port), or a socket (unix:path). It is
+// not where who answers is somebody else's choice: a server of names (dns://server/host:port),
+// say, or another scheme.
 func Local(address string) bool {
 	if strings.HasPrefix(address, "unix:") {
 		return true
 	}
-	if i := strings.LastIndex(address, "/"); i >= 0 {
-		address = address[i+1:]
+	for _, scheme := range []string{"dns:///", "passthrough:///"} {
+		if rest, ok := strings.CutPrefix(address, scheme); ok {
+			address = rest
+			break
+		}
 	}
-	host, _, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		host = address
+		return false
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false
 	}
 	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
+	return host == "localhost" || err == nil && ip.Zone() == "" && ip.IsLoopback()
 }
 
 const (

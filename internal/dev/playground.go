@@ -161,7 +161,7 @@ func (p *playground) startWorker(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.worker.Handle("http", httphandler.New(httphandler.Options{Allow: nearby(), Version: "dev"}))
+	p.worker.Handle("http", httphandler.New(httphandler.Options{Allow: nearby(), Version: "dev", Logger: p.logger}))
 	p.worker.Handle("greet", greet)
 	var running context.Context
 	running, p.drainWorker = context.WithCancel(context.WithoutCancel(ctx))

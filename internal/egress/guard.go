@@ -6,6 +6,7 @@
 //  1. An address is judged when it is connected to, after names have been looked up:
 //     neither a name that changes its mind nor a redirect leads around it.
 //  2. What is not public is refused unless it was allowed.
+//  3. [Plain] says nothing by which who wrote a URL learns of names and addresses inside.
 package egress
 
 import (
@@ -38,25 +39,32 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.0.23"), netip.MustParseAddr("fd00:a9fe:a9fe::1"),
 }
 
-// translated are networks whose addresses lead to those of IPv4 that they hold, from
-// this byte on.
-var translated = []struct {
-	netip.Prefix
-	at int
-}{
-	{netip.MustParsePrefix("64:ff9b::/96"), 12}, {netip.MustParsePrefix("64:ff9b:1::/48"), 12},
-	{netip.MustParsePrefix("2002::/16"), 2}, {netip.MustParsePrefix("::/96"), 12},
+// places are where an address of IPv6 may hold one of IPv4 that a translator leads to: behind
+// a prefix of 32 to 96 bits, whose byte 8 is left out (RFC 6052), and behind that of 6to4.
+var places = [][4]int{
+	{4, 5, 6, 7}, {5, 6, 7, 9}, {6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}, {2, 3, 4, 5},
 }
 
+// teredo holds an address of IPv4 with all bits turned over, in its last four bytes.
+var teredo = netip.MustParsePrefix("2001::/32")
+
 // tellsCredentials is about an address itself, and what it leads to: who allows the
-// network of a translator, to reach the world through it, has not allowed that.
+// network of a translator, to reach the world through it, has not allowed that. Which
+// prefix a network translates is not known here, so that all are looked at, of all lengths.
 func tellsCredentials(a netip.Addr) bool {
-	for _, t := range translated {
-		if b := a.As16(); t.Contains(a) && slices.Contains(metadata, netip.AddrFrom4([4]byte(b[t.at:t.at+4]))) {
+	if slices.Contains(metadata, a) {
+		return true
+	}
+	if a.Is4() {
+		return false
+	}
+	b := a.As16()
+	for _, at := range places {
+		if slices.Contains(metadata, netip.AddrFrom4([4]byte{b[at[0]], b[at[1]], b[at[2]], b[at[3]]})) {
 			return true
 		}
 	}
-	return slices.Contains(metadata, a)
+	return teredo.Contains(a) && slices.Contains(metadata, netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}))
 }
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -85,7 +93,7 @@ type Guard struct {
 }
 
 // Control refuses connections by their resolved address, so that neither a name
-// nor a redirect leads around it.
+// nor a redirect leads around it. Its errors hold that address: see [Plain].
 func (g Guard) Control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -99,9 +107,9 @@ func (g Guard) Control(_ context.Context, _, address string, _ syscall.RawConn) 
 	case slices.ContainsFunc(g.Allow, in):
 		return nil
 	case !public(a):
-		return fmt.Errorf("address %s is not public, and not allowed here", a)
+		return fmt.Errorf("%w: address %s is not public", errRefused, a)
 	case !slices.Contains(g.Ports, ap.Port()):
-		return fmt.Errorf("port %d is not one that is allowed here", ap.Port())
+		return fmt.Errorf("%w: port %d of %s", errRefused, ap.Port(), a)
 	}
 	return nil
 }

@@ -1,11 +1,8 @@
 package importer
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/internal/schedule"
+	"github.com/fermata-io/fermata/internal/yamldoc"
 )
 
 // CronJobOptions say how CronJobs are read.
@@ -33,15 +31,14 @@ const longest = 24 * time.Hour
 // are named and left out.
 func CronJobs(file string, text []byte, o CronJobOptions) []Entry {
 	r := manifests{file: file, o: o, namespaces: map[string]bool{}}
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	in := yamldoc.NewReader(text, &yamldoc.Budget{})
 	for {
-		var document yaml.Node
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
+		document, err := in.Next()
+		if yamldoc.Ended(err) {
 			break
 		}
 		if err != nil {
-			r.drop(1, "", "not YAML: "+strings.TrimPrefix(err.Error(), "yaml: "))
+			r.drop(1, "", "not YAML that can be read here: "+strings.TrimPrefix(err.Error(), "yaml: "))
 			break
 		}
 		var value any
@@ -49,7 +46,7 @@ func CronJobs(file string, text []byte, o CronJobOptions) []Entry {
 			r.drop(document.Line, "", "not YAML as it is wanted here: "+err.Error())
 			continue
 		}
-		r.object(value, content(&document), 0)
+		r.object(value, content(document), 0)
 	}
 	if len(r.namespaces) > 1 {
 		r.qualify()

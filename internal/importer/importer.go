@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/fermata-io/fermata/internal/visible"
 )
 
 // Note is something that a job does not do as its entry did.
@@ -72,7 +74,7 @@ func (m *mapping) empty() bool { return len(m.node.Content) == 0 }
 // not survive as it stands, the encoder or we quote it.
 func text(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-	odd := strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
+	odd := strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && (!unicode.IsPrint(r) || visible.Steers(r)) })
 	if lines := strings.Contains(s, "\n"); odd || lines && (strings.TrimSpace(s) == "" || s[0] == ' ' || s[0] == '\n' || strings.HasSuffix(s, "\n\n")) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
@@ -94,7 +96,8 @@ func Write(head string, entries []Entry) ([]byte, error) {
 		if e.fields == nil {
 			continue
 		}
-		encoder := yaml.NewEncoder(&out)
+		var fields bytes.Buffer
+		encoder := yaml.NewEncoder(&fields)
 		encoder.SetIndent(2)
 		if err := encoder.Encode(&e.fields.node); err != nil {
 			return nil, err
@@ -102,6 +105,7 @@ func Write(head string, entries []Entry) ([]byte, error) {
 		if err := encoder.Close(); err != nil {
 			return nil, err
 		}
+		out.WriteString(visible.YAML(fields.String()))
 	}
 	return out.Bytes(), nil
 }
@@ -118,7 +122,7 @@ func printable(s string) string {
 		if r == '\t' {
 			return ' '
 		}
-		if !unicode.IsPrint(r) {
+		if !unicode.IsPrint(r) || visible.Steers(r) {
 			return utf8.RuneError
 		}
 		return r

@@ -207,7 +207,7 @@ func TestBombsAreRefused(t *testing.T) {
 		text += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
 	}
 	entries := importer.CronJobs("f", []byte(text), importer.CronJobOptions{Zone: "UTC"})
-	if len(entries) != 1 || entries[0].Job() || !strings.Contains(entries[0].Notes[0].Text, "excessive aliasing") {
+	if len(entries) != 1 || entries[0].Job() || !strings.Contains(entries[0].Notes[0].Text, "stands for more than 32 MiB") {
 		t.Errorf("%+v", entries)
 	}
 }

@@ -615,3 +615,48 @@ func TestAJobCreatedAgainIsAnotherOne(t *testing.T) {
 		}
 	}
 }
+
+// TestRetryAfterIsBoundedByThePolicy: one answer does not hold a job back for longer than
+// its policy does, unless the job asks for more.
+func TestRetryAfterIsBoundedByThePolicy(t *testing.T) {
+	const asked = 9_000_000_000 * time.Second
+	ask := func(d Definition) time.Duration {
+		w := walk(t, d)
+		w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, Error: "429", StartedMS: w.now, RetryAfter: asked})
+		return w.wait()
+	}
+	recurring := func(change func(*Definition)) Definition {
+		d := def()
+		d.Schedule.Every, d.Backoff, d.Retry = 5*time.Second, backoff.DefaultRecurring(), backoff.DefaultRetry()
+		d.Retry.MaxAttempts = 1
+		change(&d)
+		return d
+	}
+	once := func(change func(*Definition)) Definition {
+		d := def()
+		d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1_000)}
+		d.Backoff, d.Retry = backoff.DefaultRecurring(), backoff.DefaultRetry()
+		change(&d)
+		return d
+	}
+	for name, c := range map[string]struct {
+		d    Definition
+		want time.Duration
+	}{
+		"a monitor":            {recurring(func(*Definition) {}), time.Hour},
+		"disabled":             {recurring(func(d *Definition) { d.Backoff.Disabled = true }), time.Hour},
+		"a cap of its own":     {recurring(func(d *Definition) { d.Backoff.MaxDelay = 10 * time.Minute }), 10 * time.Minute},
+		"a long interval":      {recurring(func(d *Definition) { d.Schedule.Every = 3 * time.Hour }), 3 * time.Hour},
+		"asked for":            {recurring(func(d *Definition) { d.MaxInterval = 48 * time.Hour }), 48 * time.Hour},
+		"asked for less":       {recurring(func(d *Definition) { d.MaxInterval = time.Minute }), time.Minute},
+		"without a cap":        {recurring(func(d *Definition) { d.Backoff.MaxDelay = 0 }), 24 * time.Hour},
+		"a retry":              {once(func(*Definition) {}), 5 * time.Minute},
+		"a retry, asked for":   {once(func(d *Definition) { d.MaxInterval = 2 * time.Hour }), 2 * time.Hour},
+		"a retry with a cap":   {once(func(d *Definition) { d.Retry.MaxDelay = 30 * time.Second }), 30 * time.Second},
+		"a retry without caps": {once(func(d *Definition) { d.Retry.MaxDelay = 0 }), 24 * time.Hour},
+	} {
+		if got := ask(c.d); got < c.want || got > c.want+5*time.Second {
+			t.Errorf("%s: rests for %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -7,7 +7,7 @@ import (
 
 // Bounds of hints where the job sets none.
 const (
-	// maxWorkerHint bounds what a worker may ask for.
+	// maxWorkerHint bounds what a worker may ask for where the policy has no max_delay.
 	maxWorkerHint = 24 * time.Hour
 	// MaxHint bounds the interval and the life of an operator's or planner's hint.
 	MaxHint = 30 * 24 * time.Hour
@@ -21,6 +21,29 @@ func (c *Compiled) clampHint(wish, longest time.Duration) time.Duration {
 		longest = c.MaxInterval
 	}
 	return max(c.MinInterval, min(wish, longest))
+}
+
+// clampWish keeps what a worker asks for within the job's bounds and, where the job sets no
+// max_interval, within the max_delay of a policy: one answer of a target must not hold a
+// job back for longer than its own failures would, unless the job allows it.
+func (c *Compiled) clampWish(wish, maxDelay time.Duration) time.Duration {
+	longest := maxWorkerHint
+	if maxDelay > 0 {
+		longest = max(min(maxDelay, longest), c.Schedule.Every)
+	}
+	return c.clampHint(wish, longest)
+}
+
+// LongestWish is the longest wait that a worker may ask for, for a run of the job or for
+// its target.
+func (d *Definition) LongestWish() time.Duration {
+	if d.MaxInterval > 0 {
+		return d.MaxInterval
+	}
+	if d.Retry.MaxDelay <= 0 || d.Backoff.MaxDelay <= 0 {
+		return maxWorkerHint
+	}
+	return max(min(max(d.Retry.MaxDelay, d.Backoff.MaxDelay), maxWorkerHint), d.Schedule.Every)
 }
 
 // hinted is the due time that an operator's or planner's hint in force asks for,

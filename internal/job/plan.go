@@ -184,7 +184,7 @@ func (c *Compiled) delay(s *State, hint time.Duration) (time.Duration, DelaySour
 	case s.Failures == 0:
 		return 0, DelaySchedule
 	case hint > 0:
-		return c.clampHint(hint, maxWorkerHint), DelayHint
+		return c.clampWish(hint, c.Backoff.MaxDelay), DelayHint
 	case c.Schedule.Kind == schedule.KindInterval && !c.Backoff.Disabled:
 		seed := c.seed(int64(s.Runs), 0)
 		return c.Backoff.Delay(c.Schedule.Every, int64(s.Failures), c.MinInterval, c.MaxInterval, seed), DelayBackoff
@@ -207,7 +207,7 @@ func (c *Compiled) retry(s *State, k uint32, clock Reading, ev Settle, beside bo
 	}
 	source = DelayRetry
 	if ev.RetryAfter > 0 {
-		delay, source = c.clampHint(ev.RetryAfter, maxWorkerHint), DelayHint
+		delay, source = c.clampWish(ev.RetryAfter, c.Retry.MaxDelay), DelayHint
 		if limit := c.Retry.MaxElapsed; limit > 0 && elapsed+delay > limit {
 			return 0, 0, false
 		}

@@ -60,6 +60,7 @@ var table = []row{
 	{path: "internal/turns", floor: arithmetic},
 	{path: "internal/cadence", floor: arithmetic},
 	{path: "internal/redisfunc", floor: arithmetic},
+	{path: "internal/visible", floor: arithmetic},
 	{path: "internal/wire", floor: arithmetic, foreign: []string{protobuf}, why: "the varints are the library's"},
 
 	{path: "internal/job", floor: model},
@@ -75,7 +76,7 @@ var table = []row{
 	{path: "internal/quota", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/trail", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/events", floor: parts, foreign: []string{prometheus}},
-	{path: "internal/webhook", floor: parts, foreign: []string{prometheus, "gopkg.in/yaml.v3"}, also: []string{"internal/egress"}},
+	{path: "internal/webhook", floor: parts, foreign: []string{prometheus, "gopkg.in/yaml.v3"}, also: []string{"internal/egress", "internal/mask"}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
 	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage, "internal/funnel"},
@@ -99,6 +100,8 @@ var table = []row{
 	{path: "internal/heap", floor: parts},
 	{path: "internal/screen", floor: parts, foreign: []string{"golang.org/x/term"}},
 	{path: "internal/egress", floor: parts},
+	{path: "internal/mask", floor: parts},
+	{path: "internal/yamldoc", floor: parts, foreign: []string{"gopkg.in/yaml.v3"}},
 	{path: "internal/funnel", floor: parts},
 	{path: "internal/frame", floor: parts, foreign: []string{grpc, protobuf}},
 	{path: "internal/tlsfiles", floor: parts, foreign: []string{prometheus, grpc},

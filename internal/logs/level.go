@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -151,6 +152,8 @@ func fromHere(q *http.Request) bool {
 	host := q.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
+	} else if inner, ok := strings.CutPrefix(host, "["); ok && strings.HasSuffix(inner, "]") {
+		return loopback(inner[:len(inner)-1]) // an address of IPv6 without a port
 	}
 	return host == "localhost" || loopback(host)
 }

@@ -25,7 +25,8 @@ func TestOptionsAreChecked(t *testing.T) {
 
 // ask makes a request as somebody at an address who calls this host by a name.
 func ask(l *Level, method, from, host, body string) *httptest.ResponseRecorder {
-	q := httptest.NewRequest(method, "http://"+host+"/loglevel", strings.NewReader(body))
+	q := httptest.NewRequest(method, "/loglevel", strings.NewReader(body))
+	q.Host = host
 	q.RemoteAddr = from
 	w := httptest.NewRecorder()
 	l.ServeHTTP(w, q)
@@ -74,6 +75,11 @@ func TestLevelIsForThisHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	const good = `{"level":"debug"}`
+	for _, host := range []string{"127.0.0.1", "localhost:7072", "[::1]", "[::1]:7072"} {
+		if w := ask(level, http.MethodGet, "[::1]:999", host, ""); w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", host, w.Code, w.Body)
+		}
+	}
 	for _, c := range []struct {
 		what, method, from, host, body string
 		want                           int
@@ -81,6 +87,8 @@ func TestLevelIsForThisHost(t *testing.T) {
 		{"another host", http.MethodPut, "10.0.0.9:999", "127.0.0.1:7072", good, http.StatusForbidden},
 		{"another host that asks", http.MethodGet, "10.0.0.9:999", "localhost", "", http.StatusForbidden},
 		{"a page with a name of its own", http.MethodPut, "127.0.0.1:999", "evil.example:7072", good, http.StatusForbidden},
+		{"brackets around a name", http.MethodPut, "127.0.0.1:999", "[localhost]", good, http.StatusForbidden},
+		{"brackets around another address", http.MethodPut, "127.0.0.1:999", "[fd00::1]", good, http.StatusForbidden},
 		{"no level", http.MethodPut, "127.0.0.1:999", "localhost", `{"level":"loud"}`, http.StatusBadRequest},
 		{"no time", http.MethodPut, "127.0.0.1:999", "localhost", `{"level":"debug","for":"-1s"}`, http.StatusBadRequest},
 		{"no JSON", http.MethodPut, "127.0.0.1:999", "localhost", `level=debug`, http.StatusBadRequest},

@@ -32,9 +32,9 @@ func New(w io.Writer, o Options) (*slog.Logger, *Level, error) {
 	var h slog.Handler
 	switch o.Format {
 	case "json":
-		h = slog.NewJSONHandler(w, options)
+		h = slog.NewJSONHandler(shown{w}, options)
 	case "text":
-		h = slog.NewTextHandler(w, options)
+		h = slog.NewTextHandler(shown{w}, options)
 	default:
 		err = errors.Join(err, fmt.Errorf("--log-format %q: want json or text", o.Format))
 	}

@@ -14,10 +14,11 @@
 //
 // Invariants:
 //
-//  1. Everything that is wrong with a file is told at once, each fault with the line of
+//  1. Everything that is wrong with a file is told at once, up to [MaxFaults], each fault with the line of
 //     the field that it is about. Nothing is returned as read of which anything was
 //     not understood.
 //  2. What a node says of a field of the API is found again in the file
 //     ([Job.Locate]).
-//  3. A file of any bytes is read or refused, in time and memory bounded by its size.
+//  3. A file of any bytes is read or refused, in time and memory bounded by its size. What
+//     aliases stand for counts each time, in a document and in all files together.
 package manifest

@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/fermata-io/fermata/internal/visible"
+	"github.com/fermata-io/fermata/internal/yamldoc"
 )
 
 // documents splits a file into its documents.
@@ -20,18 +22,22 @@ func (r *reader) documents(text []byte) []*yaml.Node {
 		return r.lines(lines)
 	}
 	var out []*yaml.Node
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	in := yamldoc.NewReader(text, r.budget)
 	for {
-		node := &yaml.Node{}
-		err := decoder.Decode(node)
-		if errors.Is(err, io.EOF) {
+		node, err := in.Next()
+		switch {
+		case err == nil:
+			out = append(out, node)
+		case yamldoc.Ended(err):
+			return out
+		default:
+			line := 1
+			if node != nil {
+				line = node.Line
+			}
+			r.refuse(err, line)
 			return out
 		}
-		if err != nil {
-			r.refuse(err, 1)
-			return out
-		}
-		out = append(out, node)
 	}
 }
 
@@ -54,6 +60,14 @@ func (r *reader) lines(lines [][]byte) (rest []*yaml.Node) {
 		if len(line) == 0 {
 			continue
 		}
+		if err := r.budget.Spend(len(line)); err != nil {
+			r.wrong(i+1, "", err.Error())
+			return rest
+		}
+		if len(r.set.Jobs) >= MaxJobs {
+			r.wrong(i+1, "", fmt.Sprintf("more than %d jobs in a file", MaxJobs))
+			return rest
+		}
 		var fields map[string]any
 		if err := json.Unmarshal(line, &fields); err != nil {
 			r.wrong(i+1, "", "is no JSON, as the lines of an export are")
@@ -64,8 +78,8 @@ func (r *reader) lines(lines [][]byte) (rest []*yaml.Node) {
 			r.job(fields, &yaml.Node{Line: i + 1}, "")
 			continue
 		}
-		node := &yaml.Node{}
-		if err := yaml.Unmarshal(line, node); err != nil {
+		node, err := yamldoc.NewReader(line, r.budget).Next()
+		if err != nil {
 			r.refuse(err, i+1)
 			continue
 		}
@@ -117,14 +131,4 @@ func sortedKeys(m map[string]any) []string {
 }
 
 // printable keeps what a file says from steering a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || r == '\n' || r == '\r' {
-			return ' '
-		}
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-			return '\uFFFD'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
+func printable(s string) string { return visible.Line(s) }

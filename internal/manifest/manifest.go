@@ -8,11 +8,18 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/fermata-io/fermata/internal/yamldoc"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// MaxFile bounds a file in bytes.
-const MaxFile = 64 << 20
+const (
+	// MaxFile bounds a file in bytes.
+	MaxFile = 64 << 20
+	// MaxJobs bounds the jobs of a file of lines.
+	MaxJobs = 250_000
+	// MaxFaults is how many faults of a file are told.
+	MaxFaults = 1000
+)
 
 // Job is one job of a file.
 type Job struct {
@@ -125,19 +132,32 @@ func (s *Set) Check() (faults Faults) {
 // reader reads one file.
 type reader struct {
 	file, namespace string
+	budget          *Budget
 	set             Set
 	faults          Faults
 }
 
 // Read reads the text of a file for a namespace.
 func Read(file string, text []byte, namespace string) (Set, Faults) {
-	r := &reader{file: file, namespace: namespace}
+	return ReadWithin(&Budget{}, file, text, namespace)
+}
+
+// Budget is what several files may stand for together.
+type Budget = yamldoc.Budget
+
+// ReadWithin is Read for one of several files, which share a budget.
+func ReadWithin(b *Budget, file string, text []byte, namespace string) (Set, Faults) {
+	r := &reader{file: file, namespace: namespace, budget: b}
 	if len(text) > MaxFile {
 		r.faults = append(r.faults, Fault{File: file, Line: 1, Text: fmt.Sprintf("has %d bytes, at most %d are allowed", len(text), MaxFile)})
 		return Set{}, r.faults
 	}
 	for _, root := range r.documents(text) {
 		r.document(root)
+	}
+	if more := len(r.faults) - MaxFaults; more > 0 {
+		r.faults = r.faults[:MaxFaults]
+		r.wrong(r.faults[MaxFaults-1].Line, "", fmt.Sprintf("%d more faults are not told", more))
 	}
 	return r.set, r.faults
 }

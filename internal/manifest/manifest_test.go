@@ -135,7 +135,7 @@ func TestBombsAreRefused(t *testing.T) {
 			text += fmt.Sprintf(form.next, i, i, strings.Repeat(fmt.Sprintf(form.part, i-1), 10))
 		}
 		set, faults := manifest.Read("f", []byte(strings.ReplaceAll(text, "\na", "\n  a")), "default")
-		if len(set.Jobs) > 0 || len(faults) == 0 || !strings.Contains(faults.Error(), "excessive aliasing") {
+		if len(set.Jobs) > 0 || len(faults) == 0 || !strings.Contains(faults.Error(), "stands for more than 32 MiB") {
 			t.Errorf("%s: %d jobs, %v", name, len(set.Jobs), faults)
 		}
 	}

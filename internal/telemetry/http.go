@@ -21,7 +21,7 @@ type Server struct {
 }
 
 // Serve answers on a listener, which it closes in the end. /healthz says that the process answers at all; /metrics
-// is there once up says so, for metrics may read what is still being made; /readyz
+// is there once up says so, for metrics may read what is still being made, and answers few scrapes at a time; /readyz
 // asks ready, which returns what is missing (nothing: ready); /loglevel is level's, and
 // nobody's if that is nil.
 func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() []string, level http.Handler) *Server {
@@ -29,7 +29,9 @@ func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() [
 	if level != nil {
 		mux.Handle("/loglevel", level)
 	}
-	metrics := promhttp.HandlerFor(g, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	metrics := limitScrapes(promhttp.HandlerFor(g, promhttp.HandlerOpts{
+		EnableOpenMetrics: true, MaxRequestsInFlight: scrapesAtOnce, Timeout: scrapeTimeout,
+	}))
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		if !up() {
 			http.Error(w, "starting", http.StatusServiceUnavailable)

@@ -209,7 +209,7 @@ func (c *Courier) install(hooks []*hook) (changed bool) {
 			continue
 		}
 		changed = true
-		next[h.name] = newSender(h, c.o.Source, c.o.Version)
+		next[h.name] = newSender(h, c.o.Source, c.o.Version, c.o.Logger)
 		c.metrics.begin(h.name)
 		for _, s := range c.lanes {
 			if l := s.lanes[h.name]; l != nil {

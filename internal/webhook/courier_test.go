@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -284,10 +285,10 @@ func TestWhereEventsMayNotGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newSender(hooks[0], "urn:x", "1")
+		s := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
 		f := s.send(t.Context(), &job.Happening{Kind: job.KindRunDead})
 		s.close()
-		if f == nil || !strings.Contains(f.reason, "not public") || f.refused {
+		if f == nil || !strings.Contains(f.reason, "not allowed here") || f.refused {
 			t.Errorf("%s: %+v", c.url, f)
 		}
 	}
@@ -308,7 +309,7 @@ func TestEventsGoNowhereElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newSender(hooks[0], "urn:x", "1")
+		s := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
 		if f := s.send(t.Context(), &job.Happening{Kind: job.KindRunDead}); f == nil || !strings.Contains(f.reason, fmt.Sprint(code)) || f.refused {
 			t.Errorf("%d: %+v", code, f)
 		}
@@ -409,5 +410,39 @@ func TestStatesOfWebhooksThatAreNoMore(t *testing.T) {
 	wait(t, "one is forgotten", func() bool { _, there := b.state(0, "gone"); return !there })
 	if _, there := b.state(0, "away"); !there {
 		t.Error("one that may come back is forgotten")
+	}
+}
+
+// TestReasonsHideTheURL: what is in the path and the query of an endpoint's URL is often its
+// credential; an endpoint that says it back, in whichever encoding, does not show it.
+func TestReasonsHideTheURL(t *testing.T) {
+	const segment, key = "Zx93kfLq20vbTT71rWc4", "s3cr3t/k+ey"
+	say := func(r *http.Request) string { return "" }
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, say(r))
+	}))
+	defer s.Close()
+	path := write(t, "", "")
+	write(t, path, "webhooks:"+hookText(strings.TrimSuffix(path, "/webhooks.yaml"), "ops", s.URL+"/services/"+segment+"?key="+url.QueryEscape(key), ""))
+	hooks, err := load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
+	defer sender.close()
+	for name, f := range map[string]func(*http.Request) string{
+		"as it is":  func(r *http.Request) string { return "not found: " + r.URL.String() },
+		"as JSON":   func(r *http.Request) string { return `{"path":"` + strings.ReplaceAll(r.URL.Path, "/", `\/`) + `"}` },
+		"the value": func(r *http.Request) string { return "bad key " + r.URL.Query().Get("key") },
+		"base64": func(r *http.Request) string {
+			return base64.StdEncoding.EncodeToString([]byte(r.URL.Query().Get("key")))
+		},
+	} {
+		say = f
+		got := sender.send(t.Context(), &job.Happening{Kind: job.KindRunDead})
+		if got == nil || !strings.Contains(got.reason, "[secret]") || strings.Contains(got.reason, segment) || strings.Contains(got.reason, "k+ey") {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }

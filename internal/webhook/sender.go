@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/egress"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/mask"
 )
 
 const (
@@ -34,12 +36,14 @@ type sender struct {
 	client *http.Client
 	agent  string
 	source string
+	logger *slog.Logger
+	masked mask.Masker // what is in the URL, as that of a webhook often is its credential
 }
 
-func newSender(h *hook, source, version string) *sender {
+func newSender(h *hook, source, version string, logger *slog.Logger) *sender {
 	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: egress.Guard{Allow: h.allow, Ports: h.ports}.Control}
-	return &sender{
-		hook: h, agent: "fermata/" + version, source: source,
+	s := &sender{
+		hook: h, agent: "fermata/" + version, source: source, logger: logger,
 		client: &http.Client{
 			Timeout:       h.timeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -50,7 +54,38 @@ func newSender(h *hook, source, version string) *sender {
 			},
 		},
 	}
+	for _, secret := range secretsOf(h.url) {
+		s.masked.Add(secret)
+	}
+	return s
 }
+
+// How long parts of a URL are, at least, that may be credentials.
+const (
+	shortestSegment = 16
+	shortestValue   = 8
+)
+
+// secretsOf are the parts of a URL that an endpoint may say back and nobody else is to see.
+func secretsOf(u *url.URL) (list []string) {
+	add := func(text string, shortest int) {
+		if len(text) >= shortest {
+			list = append(list, text)
+		}
+	}
+	for segment := range strings.SplitSeq(u.Path, "/") {
+		add(segment, shortestSegment)
+	}
+	add(u.RawQuery, shortestValue)
+	for _, values := range u.Query() {
+		for _, value := range values {
+			add(value, shortestValue)
+		}
+	}
+	return list
+}
+
+func (s *sender) hide(text string) string { return string(s.masked.Whole([]byte(text))) }
 
 func (s *sender) close() { s.client.CloseIdleConnections() }
 
@@ -80,7 +115,8 @@ func (s *sender) send(ctx context.Context, h *job.Happening) *failure {
 	request.Header.Set("Webhook-Signature", signature(s.hook.keys, id, now, body))
 	response, err := s.client.Do(request)
 	if err != nil {
-		return &failure{reason: job.Clip(plainError(err), job.MaxError)}
+		s.logger.Debug("webhook request failed", "webhook", s.hook.name, "error", plainError(err))
+		return &failure{reason: job.Clip(s.hide(egress.Plain(plainError(err)).Error()), job.MaxError)}
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= 200 && response.StatusCode < 300 {
@@ -90,7 +126,7 @@ func (s *sender) send(ctx context.Context, h *job.Happening) *failure {
 	}
 	excerpt, _ := io.ReadAll(io.LimitReader(response.Body, maxExcerpt))
 	reason := fmt.Sprintf("status %d", response.StatusCode)
-	if text := strings.TrimSpace(string(excerpt)); text != "" {
+	if text := strings.TrimSpace(string(s.masked.Piece(excerpt))); text != "" {
 		reason += ": " + text
 	}
 	return &failure{
@@ -104,12 +140,12 @@ var refusals = map[int]bool{
 }
 
 // plainError leaves out the URL, whose query may hold what is nobody's business.
-func plainError(err error) string {
+func plainError(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
-		return u.Err.Error()
+		return u.Err
 	}
-	return err.Error()
+	return err
 }
 
 // retryAfter reads the header of that name: seconds, or a date.

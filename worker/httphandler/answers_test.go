@@ -249,7 +249,7 @@ func TestTLSIsVerified(t *testing.T) {
 		want string
 	}{
 		"unknown authority": {Options{Allow: loopback}, "certificate signed by unknown authority"},
-		"another name":      {Options{Allow: loopback, TLS: other}, "certificate is valid for"},
+		"another name":      {Options{Allow: loopback, TLS: other}, "certificate is not valid for"},
 		"right":             {Options{Allow: loopback, TLS: trust}, ""},
 	} {
 		h := newHandler(test.o, nil)

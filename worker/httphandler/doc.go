@@ -3,7 +3,7 @@
 // The payload is JSON:
 //
 //	{
-//	  "method": "POST",                     // GET when unset
+//	  "method": "POST",                     // GET when unset; or HEAD, PUT, PATCH, DELETE, OPTIONS
 //	  "url": "https://example.com/hook",    // http or https
 //	  "headers": {"Content-Type": "application/json"},
 //	  "body": "{}",                         // or "body_base64"
@@ -43,5 +43,7 @@
 //  3. At most 1 MiB of an answer is read, decompressed, and it may not pause for
 //     longer than Options.IdleTimeout.
 //  4. Errors name host and path of a URL, never its user or query.
+//     They do not hold the addresses that names have, nor those of the worker and its
+//     resolver, and do not say whether there is a name that leads where nothing may be reached.
 //  5. A secret stands in no error and no output, even if the receiver sends it back.
 package httphandler

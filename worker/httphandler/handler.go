@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -55,6 +56,8 @@ type Options struct {
 	IdleTimeout time.Duration
 	// TLS for https; nil means the system's trust.
 	TLS *tls.Config
+	// Logger is told, at debug level, of addresses that errors leave out. Default none.
+	Logger *slog.Logger
 	// Version is part of the User-Agent, fermata-worker/<version>.
 	Version string
 }
@@ -64,6 +67,7 @@ type handler struct {
 	agent   string
 	secrets *secrets.Dir
 	idle    time.Duration
+	logger  *slog.Logger
 }
 
 // New makes a handler. All its attempts share one pool of connections. It uses no
@@ -76,7 +80,10 @@ func newHandler(o Options, names *net.Resolver) *handler {
 		o.Ports = DefaultPorts()
 	}
 	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: egress.Guard{Allow: o.Allow, Ports: o.Ports}.Control, Resolver: names}
-	h := &handler{agent: "fermata-worker/" + o.Version, secrets: o.Secrets, idle: cmp.Or(o.IdleTimeout, DefaultIdleTimeout)}
+	h := &handler{agent: "fermata-worker/" + o.Version, secrets: o.Secrets, idle: cmp.Or(o.IdleTimeout, DefaultIdleTimeout), logger: o.Logger}
+	if h.logger == nil {
+		h.logger = slog.New(slog.DiscardHandler)
+	}
 	h.client = &http.Client{
 		Transport: &http.Transport{
 			DialContext:            dialer.DialContext,
@@ -107,7 +114,11 @@ func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 		return err
 	}
 	use := h.secrets.For(secrets.Origin(p.url))
-	return use.HideError(h.attempt(ctx, t, p, use))
+	err = h.attempt(ctx, t, p, use)
+	if told := (*egress.PlainError)(nil); errors.As(err, &told) {
+		h.logger.Debug("request failed", "run", t.Run, "error", use.HideError(told.Err))
+	}
+	return use.HideError(err)
 }
 
 func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *secrets.Use) error {
@@ -248,12 +259,12 @@ func sendError(ctx context.Context, request *http.Request, err error) error {
 	return fmt.Errorf("%s %s: %w", request.Method, plain(target), explain(ctx, err))
 }
 
-// explain prefers the reason why a context ended.
+// explain prefers the reason why a context ended, and leaves addresses out.
 func explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	return err
+	return egress.Plain(err)
 }
 
 // plain is a URL without user, query and fragment.

@@ -1,15 +1,19 @@
 package httphandler
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -130,13 +134,13 @@ func TestRequests(t *testing.T) {
 		"redirect elsewhere and back": {payload: `{"method":"POST","url":"URL/to?url=OTHER/to%3Furl=URL/echo","body":"hi","headers":{"X-Key":"k"}}`,
 			output: "POST /echo hi||fermata-worker/v9|namespaces/n/jobs/j/runs/r|2|\""},
 		"redirect to file": {payload: `{"url":"URL/to?url=file:///etc/passwd"}`, err: "redirect to another scheme"},
-		"nobody listens":   {payload: `{"url":"http://127.0.0.1:1/x?secret=1"}`, err: "GET http://127.0.0.1:1/x: dial tcp 127.0.0.1:1: connect: connection refused"},
+		"nobody listens":   {payload: `{"url":"http://127.0.0.1:1/x?secret=1"}`, err: "GET http://127.0.0.1:1/x: dial: connect: connection refused"},
 
 		"typo in the scheme": {payload: `{"url":"ttps://example.com"}`, err: `scheme is "ttps", want http or https`},
 		"no url":             {payload: `{}`, err: "url is missing"},
 		"no host":            {payload: `{"url":"http:///x"}`, err: "host is missing"},
 		"malformed url":      {payload: `{"url":"http://u:secret@[::1"}`, err: "url is malformed"},
-		"malformed method":   {payload: `{"method":"A B","url":"URL/echo"}`, err: "method or url is malformed"},
+		"malformed method":   {payload: `{"method":"A B","url":"URL/echo"}`, err: "method is \"A B\", want one of GET"},
 		"not JSON":           {payload: `nonsense`, err: "payload: "},
 		"two values":         {payload: `{"url":"URL/echo"} {}`, err: "more than one JSON value"},
 		"unknown field":      {payload: `{"url":"URL/echo","methd":"PUT"}`, err: `unknown field "methd"`},
@@ -277,7 +281,7 @@ func TestRedirectCannotLeadInside(t *testing.T) {
 	h := New(Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
 	inside := strings.Replace(s.URL, "127.0.0.1", "127.0.0.2", 1)
 	err := h(t.Context(), task(`{"url":"`+s.URL+`/to?url=`+inside+`/echo"}`))
-	if err == nil || !strings.Contains(err.Error(), "address 127.0.0.2 is not public") {
+	if err == nil || !strings.Contains(err.Error(), "not allowed here") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -328,5 +332,84 @@ func TestReceiverIsToldTheTimesOfTheRun(t *testing.T) {
 	}
 	if _, given := got["Fermata-Nominal-Time"]; given {
 		t.Errorf("a run without times says %v", got)
+	}
+}
+
+// TestMethodsAreListed: nothing is sent with a method that asks a server, or a proxy before
+// it, for something else than a request.
+func TestMethodsAreListed(t *testing.T) {
+	asked := 0
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer s.Close()
+	h := newHandler(Options{Allow: loopback}, nil)
+	defer h.client.CloseIdleConnections()
+	for _, method := range []string{"CONNECT", "TRACE", "TRACK", "PRI", "DEBUG", "PROPFIND", "get", "Post", "GET ", strings.Repeat("A", 9000)} {
+		err := h.handle(t.Context(), task(`{"method":"`+method+`","url":"`+s.URL+`"}`))
+		if err == nil || !strings.Contains(err.Error(), "want one of GET, HEAD, POST") || len(err.Error()) > 200 {
+			t.Errorf("%.20s: %v", method, err)
+		}
+	}
+	if asked != 0 {
+		t.Errorf("%d requests arrived", asked)
+	}
+	for _, method := range methods {
+		if err := h.handle(t.Context(), task(`{"method":"`+method+`","url":"`+s.URL+`"}`)); err != nil {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
+
+// TestLookalikesOfHeaders: receivers of the kind of CGI take an underscore, and often other
+// characters, for a dash.
+func TestLookalikesOfHeaders(t *testing.T) {
+	for _, name := range []string{
+		"fermata_token", "Fermata_Token", "FERMATA-RUN", "fermata.token", "fermata~attempt", "Fermata-Other", "fermata_due_time", "transfer_encoding", "Content_Length", "TE", "keep_alive",
+	} {
+		if _, err := parse([]byte(`{"url":"http://x","headers":{"` + name + `":"1"}}`)); err == nil || !strings.Contains(err.Error(), "cannot be set") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"X-Fermata-Token", "Authorization", "x_key", "Fermatas"} {
+		if _, err := parse([]byte(`{"url":"http://x","headers":{"` + name + `":"1"}}`)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestErrorsDoNotMapTheNetwork: who wrote the URL learns neither what a name leads to nor
+// which names there are; the worker's log has it.
+func TestErrorsDoNotMapTheNetwork(t *testing.T) {
+	var log bytes.Buffer
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(closed.Addr().String())
+	closed.Close()
+	names := serveNames(t, map[string][][]netip.Addr{
+		"billing.internal": {{netip.MustParseAddr("10.11.12.13")}}, "unknown.internal": {nil}, "allowed.internal": {{netip.MustParseAddr("127.0.0.1")}},
+	})
+	h := newHandler(Options{Allow: loopback, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}, names)
+	told := map[string]string{}
+	for _, host := range []string{"billing.internal", "unknown.internal", "billing.internal:8080", "allowed.internal:" + port} {
+		err := h.handle(t.Context(), task(`{"url":"http://`+host+`/"}`))
+		if err == nil {
+			t.Fatalf("%s was reached", host)
+		}
+		told[host] = strings.ReplaceAll(err.Error(), host, "HOST")
+		if regexp.MustCompile(`10\.11|127\.0|:53\b|->`).MatchString(err.Error()) {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if told["billing.internal"] != told["unknown.internal"] || told["billing.internal"] != told["billing.internal:8080"] {
+		t.Errorf("names inside are told apart: %q", told)
+	}
+	if !strings.Contains(told["allowed.internal:"+port], "connection refused") {
+		t.Errorf("%q", told)
+	}
+	for _, want := range []string{"level=DEBUG", "address 10.11.12.13 is not public", "127.0.0.1:" + port, "run=namespaces/n/jobs/j/runs/r"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %q: %s", want, log.String())
+		}
 	}
 }

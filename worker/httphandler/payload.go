@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,25 @@ var reserved = map[string]bool{
 	"Fermata-Nominal-Time": true, "Fermata-Due-Time": true,
 }
 
+// methods are those that requests may have. CONNECT would ask for a tunnel, TRACE says
+// back what headers hold, and PRI begins HTTP/2.
+var methods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+}
+
+// isReserved reports whether a header is one of [reserved], begins as those of Fermata do, or
+// is the same to a receiver that takes other characters for dashes, as CGI and what follows it
+// do (Fermata_Token, fermata.token).
+func isReserved(name string) bool {
+	dashed := http.CanonicalHeaderKey(strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, name))
+	return reserved[dashed] || strings.HasPrefix(dashed, "Fermata-")
+}
+
 func parse(text []byte) (*payload, error) {
 	var w wire
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -61,6 +81,9 @@ func parse(text []byte) (*payload, error) {
 	p := &payload{method: w.Method, headers: w.Headers, maxBody: MaxBody, expected: []span{{200, 299}}}
 	if p.method == "" {
 		p.method = http.MethodGet
+	}
+	if !slices.Contains(methods, p.method) {
+		return nil, fmt.Errorf("payload: method is %.40q, want one of %s", p.method, strings.Join(methods, ", "))
 	}
 	for _, step := range []func(*wire) error{p.setURL, p.setBody, p.setExpected, p.setBounds, p.checkHeaders} {
 		if err := step(&w); err != nil {
@@ -156,7 +179,7 @@ func (p *payload) checkHeaders(w *wire) error {
 		if strings.ContainsAny(value, "\r\n\x00") {
 			return fmt.Errorf("header %s has a line break or a NUL byte", canonical)
 		}
-		if reserved[canonical] {
+		if isReserved(name) {
 			return fmt.Errorf("header %s cannot be set", canonical)
 		}
 		if canonical == "Content-Type" && secrets.Refers(value) {

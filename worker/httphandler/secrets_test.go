@@ -158,3 +158,56 @@ func FuzzPayload(f *testing.F) {
 		}
 	})
 }
+
+// TestSecretsInOtherSpellings: what receivers usually make of a secret is masked as well, in
+// outputs and in errors.
+func TestSecretsInOtherSpellings(t *testing.T) {
+	const secret = "Zk7/+qW9=x4Lm2pT"
+	for name, say := range map[string]func(string) string{
+		"JSON of PHP":        func(s string) string { return `{"a":"` + strings.ReplaceAll(s, "/", `\/`) + `"}` },
+		"hex in capitals":    func(s string) string { return fmt.Sprintf("%X", s) },
+		"small percent":      func(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "/", "%2f"), "+", "%2b") },
+		"twice percent":      func(s string) string { return url.QueryEscape(url.QueryEscape(s)) },
+		"behind a user":      func(s string) string { return base64.StdEncoding.EncodeToString([]byte("user:" + s)) },
+		"behind another one": func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte("me:" + s)) },
+		"entities":           func(s string) string { return strings.ReplaceAll(s, "/", "&#47;") },
+		"JSON escapes":       func(s string) string { return strings.ReplaceAll(s, "+", `\u002B`) },
+		"wrapped": func(s string) string {
+			b := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("-", 50) + s))
+			return b[:76] + "\r\n" + b[76:]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				said := say(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+				if r.URL.Path == "/go" {
+					w.Header().Set("Location", "http://"+r.Host+"/"+url.PathEscape(said)+"/%zz")
+					w.WriteHeader(http.StatusFound)
+					return
+				}
+				fmt.Fprint(w, said)
+			}))
+			defer s.Close()
+			path := t.TempDir()
+			for file, text := range map[string]string{"token": secret, "token.allow": s.URL} {
+				if err := os.WriteFile(filepath.Join(path, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d, err := secrets.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := newHandler(Options{Allow: loopback, Secrets: d}, nil)
+			defer h.client.CloseIdleConnections()
+			for _, at := range []string{"/", "/go"} {
+				task := task(`{"url":"` + s.URL + at + `","headers":{"Authorization":"Bearer ${secret:token}"}}`)
+				err := h.handle(t.Context(), task)
+				all := string(task.Output()) + fmt.Sprint(err)
+				if !strings.Contains(all, secrets.Mask) {
+					t.Errorf("%s: %s", at, all)
+				}
+			}
+		})
+	}
+}

@@ -26,6 +26,6 @@
 //  2. A secret is given to a destination that its file .allow names, compared
 //     exactly, and to no other.
 //  3. Errors name a secret and never hold it.
-//  4. [Use.Hide] masks the secrets that were given, and those encodings of them that
-//     answers usually come in, also where an excerpt cuts one in two.
+//  4. [Use.Hide] masks the secrets that were given, and their usual encodings, which package
+//     internal/mask lists, also where an excerpt cuts one in two.
 package secrets

@@ -2420,7 +2420,8 @@ type RetryPolicy struct {
 	Multiplier float64 `protobuf:"fixed64,3,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
 	// 0: the first wait is base_delay. 1: base_delay * multiplier.
 	ExponentOffset int32 `protobuf:"varint,4,opt,name=exponent_offset,json=exponentOffset,proto3" json:"exponent_offset,omitempty"`
-	// Upper bound of every delay. Default 5 min.
+	// Upper bound of every delay, also of one that a worker asks for, unless
+	// backoff_policy.max_interval is set. Default 5 min.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,5,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	// Attempts in all, the first included; 1 means no retries, at most 1000. Default 3.
 	MaxAttempts int32 `protobuf:"varint,6,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
@@ -2546,7 +2547,8 @@ type BackoffPolicy struct {
 	Multiplier float64 `protobuf:"fixed64,2,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
 	// 0 to 62. Default 5.
 	MaxExponent *int32 `protobuf:"varint,3,opt,name=max_exponent,json=maxExponent,proto3,oneof" json:"max_exponent,omitempty"`
-	// Absolute cap; never shortens the interval itself. Default 60 min.
+	// Absolute cap; never shortens the interval itself. Default 60 min. It also bounds
+	// what a worker asks for at the end of a run, unless max_interval is set.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	// Cap relative to the interval, at least 1; 0 means none.
 	MaxRatio float64 `protobuf:"fixed64,5,opt,name=max_ratio,json=maxRatio,proto3" json:"max_ratio,omitempty"`
@@ -2556,7 +2558,8 @@ type BackoffPolicy struct {
 	// Halve the failure count for each stale_after that passed instead of
 	// forgetting it.
 	StaleHalve bool `protobuf:"varint,8,opt,name=stale_halve,json=staleHalve,proto3" json:"stale_halve,omitempty"`
-	// Bounds of the backed-off interval and of hints. Default: none.
+	// Bounds of the backed-off interval and of hints. Default: none. With a
+	// max_interval a worker may ask for up to that, else for up to max_delay.
 	MinInterval *durationpb.Duration `protobuf:"bytes,9,opt,name=min_interval,json=minInterval,proto3" json:"min_interval,omitempty"`
 	MaxInterval *durationpb.Duration `protobuf:"bytes,10,opt,name=max_interval,json=maxInterval,proto3" json:"max_interval,omitempty"`
 	// Cron schedules, which are exempt otherwise: the waits between attempts of a

@@ -1108,7 +1108,8 @@ type Result struct {
 	// What the handler wants to be kept with the run. Cut to 4 KiB when stored.
 	Output []byte `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
 	// Asks that the next attempt or run starts no earlier than this from now,
-	// in place of the computed delay, inside the policy's bounds.
+	// in place of the computed delay, inside the policy's bounds: at most its
+	// max_interval or, where none is set, its max_delay.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// How long the handler ran.
 	Duration      *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/fermata-io/fermata/internal/manifest"
+)
+
+// input is a file that a command reads; "-" is standard input.
+type input struct {
+	path string
+	// under is the directory that was given, which links do not lead out of; empty where the
+	// file itself was given.
+	under string
+	// linked: a link leads to it, so that its text is not for error messages.
+	linked bool
+}
+
+// input is a file that was given by itself.
+func (a *app) input(path string) input {
+	return input{path: path, linked: path != "-" && isLinked(path)}
+}
+
+// open opens a regular file; it does not wait for what is none.
+func (i input) open() (*os.File, error) {
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK // else the opening of a pipe waits for who writes
+	info, err := os.Stat(i.path)                   // what is not there is told by the opening
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, usagef("%s: is %s; only regular files are read, and standard input as -", i.path, kindOf(info.Mode()))
+	}
+	var f *os.File
+	if i.under == "" {
+		f, err = os.OpenFile(i.path, flags, 0)
+	} else {
+		f, err = openUnder(i.under, i.path, flags)
+	}
+	if err != nil {
+		return nil, usage(err)
+	}
+	if info, err = f.Stat(); err == nil && info.Mode().IsRegular() {
+		return f, nil
+	}
+	f.Close()
+	return nil, usagef("%s: is no regular file", i.path)
+}
+
+func openUnder(dir, path string, flags int) (*os.File, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	rest, err := filepath.Rel(dir, path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := root.OpenFile(rest, flags, 0)
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
+		err = fmt.Errorf("%s: %w: links may lead to regular files within %s only", path, errors.Unwrap(err), dir)
+	}
+	return f, err
+}
+
+func kindOf(m os.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "a directory"
+	case m&os.ModeNamedPipe != 0:
+		return "a pipe"
+	case m&os.ModeDevice != 0:
+		return "a device"
+	case m&os.ModeSocket != 0:
+		return "a socket"
+	}
+	return "no file"
+}
+
+// isLinked reports whether a link leads to a file, by its own name or by one of the
+// directories of a relative path. A link to a file of the same name below its directory is
+// none: mounted ConfigMaps consist of these.
+func isLinked(path string) bool {
+	parts := []string{path}
+	if !filepath.IsAbs(path) {
+		for dir := filepath.Dir(filepath.Clean(path)); dir != "." && dir != ".." && !strings.HasSuffix(dir, "/.."); dir = filepath.Dir(dir) {
+			parts = append(parts, dir)
+		}
+	}
+	linked := false
+	for _, part := range parts {
+		info, err := os.Lstat(part)
+		linked = linked || err != nil || info.Mode()&os.ModeSymlink != 0
+	}
+	if !linked {
+		return false
+	}
+	target, err := filepath.EvalSymlinks(path)
+	dir, dirErr := filepath.EvalSymlinks(filepath.Dir(path))
+	info, lstatErr := os.Lstat(filepath.Dir(path))
+	if err != nil || dirErr != nil || lstatErr != nil || info.Mode()&os.ModeSymlink != 0 {
+		return true
+	}
+	return filepath.Base(target) != filepath.Base(path) || !strings.HasPrefix(target, dir+string(filepath.Separator))
+}
+
+// read reads as much as may be read, and a byte more, within --request-timeout.
+func (a *app) read(i input) ([]byte, error) {
+	in := a.in
+	if i.path != "-" {
+		f, err := i.open()
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(a.timed(i.path, in), manifest.MaxFile+1))
+	if err != nil {
+		return nil, usage(err)
+	}
+	return text, nil
+}
+
+// timed bounds the time that reading takes by --request-timeout, unless a person types.
+func (a *app) timed(name string, in io.Reader) io.Reader {
+	if a.timeout <= 0 {
+		return in
+	}
+	if file, ok := a.keyboard().(*os.File); ok && name == "-" && term.IsTerminal(int(file.Fd())) {
+		return in
+	}
+	if name == "-" {
+		name = "standard input"
+	}
+	return &timedReader{in: in, name: name, limit: a.timeout, end: time.Now().Add(a.timeout)}
+}
+
+type timedReader struct {
+	in    io.Reader
+	name  string
+	limit time.Duration
+	end   time.Time
+}
+
+func (t *timedReader) Read(to []byte) (int, error) {
+	type answer struct {
+		n   int
+		err error
+	}
+	// A read that is under way when the time is over goes on in memory of its own, as long
+	// as the process does.
+	buffer, done := make([]byte, len(to)), make(chan answer, 1)
+	go func() {
+		n, err := t.in.Read(buffer)
+		done <- answer{n, err}
+	}()
+	late := time.NewTimer(time.Until(t.end))
+	defer late.Stop()
+	select {
+	case a := <-done:
+		return copy(to, buffer[:a.n]), a.err
+	case <-late.C:
+		return 0, fmt.Errorf("%s did not end within --request-timeout %v", t.name, t.limit)
+	}
+}
+
+// withheld keeps what stands in a file out of the faults of one that a link leads to: they
+// say where something is wrong, and not what is there.
+func withheld(i input, faults manifest.Faults) manifest.Faults {
+	if !i.linked {
+		return faults
+	}
+	for n := range faults {
+		faults[n].Field, faults[n].Text = "", "is wrong; what is here is not shown, as a link leads to this file"
+	}
+	return faults
+}

@@ -1,0 +1,64 @@
+package egress
+
+import (
+	"crypto/x509"
+	"errors"
+	"net"
+)
+
+// errRefused is what a guard answers.
+var errRefused = errors.New("not allowed here")
+
+// PlainError is a failure in words that are for who wrote the URL. Err is the failure
+// itself, which holds addresses: it is for who runs the process.
+type PlainError struct {
+	Text string
+	Err  error
+}
+
+func (e *PlainError) Error() string { return e.Text }
+func (e *PlainError) Unwrap() error { return e.Err }
+
+// Plain words the failure of a request without addresses that names have, and without
+// those of this process and of its resolver. A name that there is not and one that leads
+// where nothing may be reached are worded alike, as names inside could be listed otherwise.
+// It returns err itself where that has nothing of the kind.
+func Plain(err error) error {
+	var lookup *net.DNSError
+	var op *net.OpError
+	var host x509.HostnameError
+	var family *net.AddrError
+	text := ""
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errRefused) || errors.As(err, &lookup) && lookup.IsNotFound, errors.As(err, &family):
+		text = "not allowed here, or no such name: only public addresses at some ports, and networks that were allowed, are reached"
+	case lookup != nil && lookup.IsTimeout:
+		text = "the lookup of the name timed out"
+	case lookup != nil:
+		text = "the lookup of the name failed"
+	case errors.As(err, &op):
+		text = opText(op)
+	case errors.As(err, &host):
+		text = "the certificate is not valid for " + host.Host
+	default:
+		return err
+	}
+	return &PlainError{Text: text, Err: err}
+}
+
+// opText is the text of an error of the network without its addresses.
+func opText(op *net.OpError) string {
+	text := op.Op
+	for err := op.Err; ; err = op.Err {
+		if inner := (*net.OpError)(nil); errors.As(err, &inner) {
+			op, text = inner, text+": "+inner.Op
+			continue
+		}
+		if err != nil {
+			text += ": " + err.Error()
+		}
+		return text
+	}
+}

@@ -1,0 +1,281 @@
+package mask_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html"
+	"mime/quotedprintable"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/mask"
+)
+
+func masker(secrets ...string) *mask.Masker {
+	var m mask.Masker
+	for _, s := range secrets {
+		m.Add(s)
+	}
+	return &m
+}
+
+// each applies an encoding to every byte.
+func each(format string) func(string) string {
+	return func(s string) string {
+		var out strings.Builder
+		for i := range len(s) {
+			fmt.Fprintf(&out, format, s[i])
+		}
+		return out.String()
+	}
+}
+
+// eachRune applies an encoding to every character.
+func eachRune(format string) func(string) string {
+	return func(s string) string {
+		var out strings.Builder
+		for _, r := range s {
+			fmt.Fprintf(&out, format, r)
+		}
+		return out.String()
+	}
+}
+
+// eachUnit applies an encoding to every unit of UTF-16.
+func eachUnit(format string) func(string) string {
+	return func(s string) string {
+		var out strings.Builder
+		for _, u := range utf16.Encode([]rune(s)) {
+			fmt.Fprintf(&out, format, u)
+		}
+		return out.String()
+	}
+}
+
+func quoted(s string) string {
+	text, _ := json.Marshal(s)
+	return string(text[1 : len(text)-1])
+}
+
+func slashed(s string) string { return strings.ReplaceAll(quoted(s), "/", `\/`) }
+
+func printable(s string) string {
+	var out bytes.Buffer
+	w := quotedprintable.NewWriter(&out)
+	_, _ = w.Write([]byte(s))
+	_ = w.Close()
+	return out.String()
+}
+
+// latin1 is what becomes of bytes that are taken for Latin-1 and written as UTF-8.
+func latin1(s string) string {
+	var out strings.Builder
+	for i := range len(s) {
+		out.WriteRune(rune(s[i]))
+	}
+	return out.String()
+}
+
+func wrapped(s, with string, at int) string {
+	var out strings.Builder
+	for i, r := range []rune(s) {
+		if i > 0 && i%at == 0 {
+			out.WriteString(with)
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}
+
+func std(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+// escapes write characters in other ways; any of them may be within another.
+var escapes = map[string]func(string) string{
+	"as it is": func(s string) string { return s }, "JSON": quoted, "JSON of PHP": slashed,
+	"JSON escapes": eachUnit(`\u%04x`), "JSON escapes in capitals": eachUnit(`\u%04X`), "braces": eachRune(`\u{%x}`),
+	"bytes of C": each(`\x%02x`), "octal": each(`\%03o`), "a literal of Go": func(s string) string { q := strconv.QuoteToASCII(s); return q[1 : len(q)-1] },
+	"query": url.QueryEscape, "path": url.PathEscape, "every byte of a URL": each("%%%02X"), "in small letters": each("%%%02x"),
+	"HTML": html.EscapeString, "entities": eachRune("&#%d;"), "entities in hex": eachRune("&#x%x;"), "entities in hex, capitals": eachRune("&#X%04X;"),
+	"quoted-printable": printable, "every byte quoted": each("=%02X"), "doubled quotes": func(s string) string { return strings.ReplaceAll(s, `"`, `""`) },
+	"a shell's": func(s string) string { return strings.ReplaceAll(s, "'", `'\''`) },
+}
+
+// texts are the encodings of a whole secret.
+var texts = map[string]func(string) string{
+	"base64": std, "base64 for URLs": func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) },
+	"base64 without padding": func(s string) string { return base64.RawStdEncoding.EncodeToString([]byte(s)) },
+	"behind a user":          func(s string) string { return std("user:" + s) }, "behind a name": func(s string) string { return std("me:" + s) },
+	"in the middle": func(s string) string { return std(`{"token":"` + s + `","a":1}`) }, "before more": func(s string) string { return std(s + ":x") },
+	"base64 of JSON": func(s string) string { return std("ab" + slashed(s) + "cd") }, "base64 of a query": func(s string) string { return std("a=" + url.QueryEscape(s)) },
+	"wrapped":       func(s string) string { return wrapped(std(strings.Repeat("a", 70)+s), "\r\n", 76) },
+	"wrapped often": func(s string) string { return wrapped(std(s), "\n  ", 4) },
+	"hex":           func(s string) string { return hex.EncodeToString([]byte(s)) }, "hex in capitals": func(s string) string { return fmt.Sprintf("%X", s) },
+	"hex with spaces": each("%02x "), "hex with colons": func(s string) string { return strings.TrimSuffix(each("%02X:")(s), ":") }, "hex with 0x": each("0x%02x, "),
+	"hex wrapped": func(s string) string { return wrapped(hex.EncodeToString([]byte(s)), "\n", 7) }, "over lines": func(s string) string { return wrapped(s, "\r\n", 5) },
+}
+
+func init() {
+	for name, encode := range escapes {
+		texts[name] = encode
+	}
+	texts["read as Latin-1"] = func(s string) string { return latin1(s) }
+	texts["read as Latin-1, JSON"] = func(s string) string { return strconv.QuoteToASCII(latin1(s)) }
+}
+
+// TestEncodingsAreMasked: whatever stands around it, a secret is masked in each encoding
+// that is documented, and in two escapes around it.
+func TestEncodingsAreMasked(t *testing.T) {
+	for name, encode := range texts {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				secret := rapid.OneOf(
+					rapid.StringMatching(`[A-Za-z0-9+/=_-]{8,60}`), rapid.StringMatching(`[ -~]{8,40}`), rapid.StringMatching(`[ -~äöü€😀]{8,20}`),
+				).Draw(t, "secret")
+				text := encode(secret)
+				for range rapid.IntRange(0, 2).Draw(t, "depth") {
+					text = escapes[rapid.SampledFrom([]string{
+						"as it is", "JSON", "JSON of PHP", "JSON escapes", "query", "path", "in small letters", "HTML", "entities", "entities in hex",
+					}).Draw(t, "escape")](text)
+				}
+				around := rapid.OneOf(rapid.StringMatching(`[ -~]{0,20}`), rapid.SampledFrom([]string{"%", `\`, "&", "&#", "=", "%2", `\u00`, `"`, "'", `\\`, "%25"}))
+				before, after := around.Draw(t, "before"), around.Draw(t, "after")
+				m := masker(secret)
+				got := string(m.Whole([]byte(before + text + after)))
+				if !strings.Contains(got, mask.Mark) || len(got) >= len(before+text+after)+len(mask.Mark) {
+					t.Fatalf("%q in %q became %q", secret, before+text+after, got)
+				}
+			})
+		})
+	}
+}
+
+// longestOf is the longest piece of one text in another.
+func longestOf(text, in string) string {
+	best := ""
+	for from := range text {
+		for len(text)-from > len(best) && strings.Contains(in, text[from:from+len(best)+1]) {
+			best = text[from : from+len(best)+1]
+		}
+	}
+	return best
+}
+
+// TestWhatIsMasked states some texts whole.
+func TestWhatIsMasked(t *testing.T) {
+	const secret = `s3cr"t/+one two`
+	m := masker(secret, "hunter2hunter2")
+	for text, want := range map[string]string{
+		"nothing":                              "nothing",
+		"a " + secret + " b " + secret:         "a [secret] b [secret]",
+		secret + secret:                        "[secret][secret]",
+		`{"auth":"s3cr\"t\/+one two"}`:         `{"auth":"[secret]"}`,
+		`{"a":"{\"b\":\"s3cr\\\"t/+one two"`:   `{"a":"{\"b\":\"[secret]"`,
+		"q=s3cr%22t%2f%2Bone+two&x=1":          "q=[secret]&x=1",
+		"q=s3cr%2522t%252F%252bone%2520two&x":  "q=[secret]&x",
+		"<p>s3cr&quot;t/+one&nbsp;two</p>":     "<p>s3cr&quot;t/+one&nbsp;two</p>", // another character
+		"<p>s3cr&#34;t&#x2F;&plus;one two</p>": "<p>[secret]</p>",
+		"<p>s3cr&amp;quot;t/+one two</p>":      "<p>[secret]</p>",
+		"733363722274 2F2b6f6e652074776f.":     "[secret].",
+		"Basic " + std("user:hunter2hunter2"):  "Basic dXNlcj[secret]==",
+		"Basic " + std("hunter2hunter2:user"):  "Basic [secret]6dXNlcg==",
+		"reversed 2retnuh2retnuh":              "reversed 2retnuh2retnuh",
+		"HUNTER2HUNTER2":                       "HUNTER2HUNTER2",
+	} {
+		if got := string(m.Whole([]byte(text))); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestShortSecrets: they are masked as they are and escaped, and do not take other text away.
+func TestShortSecrets(t *testing.T) {
+	m := masker("a/b")
+	for text, want := range map[string]string{
+		"x a/b y": "x [secret] y", `"a\/b"`: `"[secret]"`, "a%2fb": "[secret]", std("a/b") + " 612f62": std("a/b") + " 612f62",
+	} {
+		if got := string(m.Whole([]byte(text))); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+	if got := string(masker("").Piece([]byte("text"))); got != "text" {
+		t.Errorf("the empty secret: %q", got)
+	}
+}
+
+// TestCutEncodings: of a text that was cut, no more is left of a secret than less than four
+// characters of base64 or hex, or of one escape.
+func TestCutEncodings(t *testing.T) {
+	const secret = `X7$kq"9/ZpW+4&vT<20>`
+	m := masker(secret)
+	for name, encode := range texts {
+		if strings.Contains(name, "behind") || strings.Contains(name, "before more") || strings.HasPrefix(name, "in the middle") || strings.HasPrefix(name, "base64 of") ||
+			strings.HasPrefix(name, "wrapped") {
+			continue
+		}
+		form := encode(secret)
+		text := "~~~~ " + form + " ~~~~"
+		for from := range len(text) {
+			for _, to := range []int{len(text), 5 + len(form)/2, 5 + len(form) - 1} {
+				if to-from < 6 {
+					continue
+				}
+				got := string(m.Piece([]byte(text[from:to])))
+				if piece := longestOf(form, got); len(strings.Trim(piece, "= \n")) > 10 {
+					t.Fatalf("%s: %q became %q, which has %q", name, text[from:to], got, piece)
+				}
+			}
+		}
+	}
+}
+
+// TestWorkIsBounded: texts and secrets that repeat themselves do not take long, and what
+// takes too long is masked as a whole.
+func TestWorkIsBounded(t *testing.T) {
+	long := strings.Repeat("a", 8<<10)
+	for name, text := range map[string]string{
+		"the secret's letter": strings.Repeat("a", 72<<10), "backslashes": strings.Repeat(`\`, 72<<10), "percent signs": strings.Repeat("%25", 24<<10),
+		"ampersands": strings.Repeat("&amp;", 14<<10), "base64": strings.Repeat("YWFh", 18<<10),
+	} {
+		got := string(masker(long).Piece([]byte(text)))
+		if strings.Contains(got, long) || strings.Contains(got, "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh") {
+			t.Errorf("%s: %d bytes are left", name, len(got))
+		}
+	}
+}
+
+func FuzzMask(f *testing.F) {
+	f.Add("secret", `\u0073ecret %73ecret &#115;ecret c2VjcmV0 736563726574`)
+	f.Add("a", "a")
+	f.Add(`\`, `\\\\\\\\`)
+	f.Fuzz(func(t *testing.T, secret, text string) {
+		if secret == "" || strings.Contains(mask.Mark, secret) {
+			return
+		}
+		m := masker(secret)
+		for _, got := range [][]byte{m.Whole([]byte(text)), m.Piece([]byte(text))} {
+			// What is around a mark may make the secret anew: a mark has to be in it then.
+			for _, part := range strings.Split(string(got), mask.Mark) {
+				if strings.Contains(part, secret) {
+					t.Fatalf("%q in %q became %q", secret, text, got)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkMask(b *testing.B) {
+	m := masker("ghp_16C7e42F292c6912E7710c838347Ae178B4a")
+	text := []byte(strings.Repeat(`{"id":"16C7e42F","ok":true,"note":"nothing \"to\" see\/here"}`, 1200))
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		m.Piece(text)
+	}
+}

@@ -1,0 +1,74 @@
+// Package visible keeps text of others from steering who reads it: a terminal, by control
+// characters, or a person, by characters that turn the direction of text or are not seen.
+package visible
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Steers reports whether a character is to be seen as its number only: controls (C0, C1, DEL),
+// format characters (bidirectional marks, zero width, tags), separators of lines and
+// paragraphs, selectors of variants, and others that by default are not shown.
+func Steers(r rune) bool {
+	return r < ' ' || r >= 0x7f && (r < 0xa0 || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point))
+}
+
+// steersBeyondASCII leaves alone what ends lines of the text itself.
+func steersBeyondASCII(r rune) bool { return r >= 0x7f && Steers(r) }
+
+// JSON escapes what steers in JSON, which stays the same JSON.
+func JSON(text string) string {
+	return escape(text, func(out *strings.Builder, r rune) {
+		if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
+			fmt.Fprintf(out, `\u%04x\u%04x`, high, low)
+			return
+		}
+		fmt.Fprintf(out, `\u%04x`, r)
+	})
+}
+
+// YAML escapes what steers in YAML whose texts that have such characters are in double quotes.
+func YAML(text string) string {
+	return escape(text, func(out *strings.Builder, r rune) {
+		if r > 0xffff {
+			fmt.Fprintf(out, `\U%08X`, r)
+			return
+		}
+		fmt.Fprintf(out, `\u%04X`, r)
+	})
+}
+
+func escape(text string, write func(*strings.Builder, rune)) string {
+	if !strings.ContainsFunc(text, steersBeyondASCII) {
+		return text
+	}
+	var out strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		if steersBeyondASCII(r) {
+			write(&out, r)
+		} else {
+			out.WriteString(text[:size])
+		}
+		text = text[size:]
+	}
+	return out.String()
+}
+
+// Line makes one line of a text: spaces for tabs and line breaks, and a mark for each other
+// character that steers and for what is no UTF-8.
+func Line(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\n' || r == '\r':
+			return ' '
+		case Steers(r):
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
+}

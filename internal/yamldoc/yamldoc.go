@@ -1,0 +1,115 @@
+// Package yamldoc reads YAML that others wrote into trees, within bounds.
+//
+// Invariants:
+//
+//  1. A document is refused before memory is taken for it that its text does not pay for:
+//     what an alias or a merge stands for counts as often as it is there.
+//  2. The bounds of all documents together hold over all readers that share a [Budget].
+package yamldoc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"gopkg.in/yaml.v3"
+)
+
+const (
+	// MaxDocument bounds what a document stands for, aliases expanded, in bytes.
+	MaxDocument = 32 << 20
+	// MaxTotal bounds that of all documents together.
+	MaxTotal = 64 << 20
+	// MaxMarks bounds the commas and line breaks of a text, by which it has values.
+	MaxMarks = 1 << 20
+
+	// perNode is what a value costs beside its text, in bytes.
+	perNode = 32
+	// maxDepth is more than the library takes.
+	maxDepth = 10_000
+)
+
+// Budget is what may still be read. The zero value is that of [MaxTotal].
+type Budget struct{ spent int }
+
+// Spend takes bytes out of the budget; the error says that there are too few.
+func (b *Budget) Spend(n int) error {
+	if b.spent = min(b.spent+n, MaxTotal+1); b.spent > MaxTotal {
+		return fmt.Errorf("all files together stand for more than %d MiB", MaxTotal>>20)
+	}
+	return nil
+}
+
+// Reader reads the documents of a text.
+type Reader struct {
+	decoder *yaml.Decoder
+	budget  *Budget
+	err     error
+}
+
+// NewReader reads documents out of a budget.
+func NewReader(text []byte, b *Budget) *Reader {
+	r := &Reader{decoder: yaml.NewDecoder(bytes.NewReader(text)), budget: b}
+	if marks := bytes.Count(text, []byte(",")) + bytes.Count(text, []byte("\n")); marks > MaxMarks {
+		r.err = fmt.Errorf("more than %d commas and line breaks: split the file, or write each job on a line, as fermata export does", MaxMarks)
+	}
+	return r
+}
+
+// Next is the next document; io.EOF after the last one. After an error there is none.
+func (r *Reader) Next() (*yaml.Node, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	node := &yaml.Node{}
+	if r.err = r.decoder.Decode(node); r.err != nil {
+		return nil, r.err
+	}
+	size := (&scale{known: map[*yaml.Node]int{}}).of(node, 0)
+	if r.err = r.budget.Spend(size); size > MaxDocument {
+		r.err = fmt.Errorf("stands for more than %d MiB, with its aliases", MaxDocument>>20)
+	}
+	if r.err != nil {
+		return &yaml.Node{Line: node.Line}, r.err
+	}
+	return node, nil
+}
+
+// Ended reports whether an error is the end of the text.
+func Ended(err error) bool { return errors.Is(err, io.EOF) }
+
+// scale weighs trees. What an alias stands for is weighed once and counted each time.
+type scale struct{ known map[*yaml.Node]int }
+
+// tooMuch stands for any size above all bounds.
+const tooMuch = MaxTotal + 1
+
+func (s *scale) of(n *yaml.Node, depth int) int {
+	if n == nil {
+		return 0
+	}
+	if size, ok := s.known[n]; ok {
+		return size
+	}
+	if depth > maxDepth {
+		return tooMuch
+	}
+	if n.Kind == yaml.AliasNode || n.Anchor != "" {
+		s.known[n] = tooMuch // an alias of itself has no end
+	}
+	size := perNode + len(n.Value)
+	if n.Kind == yaml.AliasNode {
+		size += s.of(n.Alias, depth+1)
+	}
+	for _, child := range n.Content {
+		if size = min(size+s.of(child, depth+1), tooMuch); size == tooMuch {
+			break
+		}
+	}
+	size = min(size, tooMuch)
+	if n.Kind == yaml.AliasNode || n.Anchor != "" {
+		s.known[n] = size
+	}
+	return size
+}
