@@ -135,7 +135,9 @@ func TestRedisOfATrialWithoutAPassword(t *testing.T) {
 		server, _, _ := trialOfRedis(t, password)
 		var log []string
 		for line := range server.lines {
-			log = append(log, line)
+			if log = append(log, line); strings.Contains(line, "Ready") {
+				break
+			}
 		}
 		if text := strings.Join(log, "\n"); !strings.Contains(text, want) || strings.Contains(text, "Ready") {
 			t.Errorf("with %q: %s", password, text)
