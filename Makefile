@@ -11,6 +11,10 @@ VERSION ?= $(shell scripts/version.sh)
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 IMAGE ?= ghcr.io/fermata-io/fermata
 PUSH ?=
+# Private key that signs a release, none by default; public key that a release is checked with; URI of who builds, for the provenance.
+SIGN_KEY ?=
+VERIFY_KEY ?=
+BUILDER ?=
 SOURCE_DATE_EPOCH ?= $(shell scripts/version.sh epoch)
 RELEASE = go run -C tools/release .
 STAMP = -version '$(VERSION)' -revision '$(shell scripts/version.sh commit)' -epoch '$(SOURCE_DATE_EPOCH)' -platforms '$(PLATFORMS)'
@@ -169,8 +173,13 @@ bench-check: deps # the module bench: its checks, its tests, a few jobs of each 
 ##@ Release
 
 .PHONY: release
-release: binaries sbom ## archives, bills of materials and checksums for PLATFORMS, and the Helm chart, into dist/release
-	$(RELEASE) archives $(STAMP)
+release: binaries sbom ## archives, bills of materials, the Helm chart, provenance and checksums for PLATFORMS, into dist/release; SIGN_KEY=file signs
+	$(RELEASE) archives $(STAMP) -image '$(IMAGE)' $(if $(BUILDER),-builder '$(BUILDER)')
+	$(if $(SIGN_KEY),$(RELEASE) sign $(STAMP) -key '$(abspath $(SIGN_KEY))')
+
+.PHONY: release-verify
+release-verify: ## whether all of dist/release, and dist/image if there, is signed by VERIFY_KEY=file
+	$(RELEASE) verify -version '$(VERSION)' -key '$(abspath $(VERIFY_KEY))'
 
 .PHONY: image
 image: binaries ## the container image for linux PLATFORMS, into dist/image; PUSH=1 IMAGE=registry/name pushes it

@@ -17,7 +17,7 @@ release() {
   (
     cd "$1"
     export GOCACHE="$work/cache-$(basename "$1")"
-    make --silent release image VERSION="$version" >/dev/null
+    make --silent release image VERSION="$version" SIGN_KEY= >/dev/null # a signature differs each time
     cd dist
     find . -type f | LC_ALL=C sort | xargs sha256sum
   ) >"$work/$(basename "$1").sums"

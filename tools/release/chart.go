@@ -18,9 +18,9 @@ import (
 // chartDir is where the Helm chart lies in the tree.
 const chartDir = "deploy/helm/fermata"
 
-// chart packs the Helm chart as helm package does, for the release: it has its version, and runs its image unless it
-// is told otherwise.
-func (s settings) chart() (name string, archive []byte, err error) {
+// chart packs the Helm chart as helm package does, for the release: it has its version, and runs its image, by its digest,
+// unless it is told otherwise.
+func (s settings) chart(digest string) (name string, archive []byte, err error) {
 	var entries []tree.Entry
 	dir := filepath.Join(s.root, chartDir)
 	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
@@ -33,7 +33,7 @@ func (s settings) chart() (name string, archive []byte, err error) {
 		}
 		below, err := filepath.Rel(dir, file)
 		if err == nil && below == "Chart.yaml" {
-			data, err = s.stamped(data)
+			data, err = s.stamped(data, digest)
 		}
 		entries = append(entries, tree.Entry{Path: path.Join("fermata", filepath.ToSlash(below)), Mode: 0o644, Data: data})
 		return err
@@ -46,9 +46,9 @@ func (s settings) chart() (name string, archive []byte, err error) {
 	return "fermata-" + s.chartVersion() + ".tgz", out.Bytes(), err
 }
 
-// stamped is Chart.yaml with the versions of the release.
-func (s settings) stamped(text []byte) ([]byte, error) {
-	for key, version := range map[string]string{"version": s.chartVersion(), "appVersion": s.version} {
+// stamped is Chart.yaml with the versions of the release, and the digest of its image.
+func (s settings) stamped(text []byte, digest string) ([]byte, error) {
+	for key, version := range map[string]string{"version": s.chartVersion(), "appVersion": s.version, "  fermata.io/image-digest": digest} {
 		line := regexp.MustCompile(`(?m)^` + key + `: .*$`)
 		if n := len(line.FindAll(text, -1)); n != 1 {
 			return nil, fmt.Errorf("there are %d lines in Chart.yaml that begin with %s", n, key)

@@ -10,10 +10,13 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/fermata-io/fermata/tools/release/licence"
 	"github.com/fermata-io/fermata/tools/release/oci"
 )
+
+var errNoLinux = errors.New("an image needs a platform that runs Linux")
 
 // roots is the module that the image's certificate authorities come from.
 const roots = "golang.org/x/crypto/x509roots/fallback"
@@ -25,29 +28,7 @@ func image(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	modules, err := licence.Linked(s.root, s.platforms)
-	if err != nil {
-		return err
-	}
-	authorities, err := authorities()
-	if err != nil {
-		return err
-	}
-	var all []oci.Contents
-	for _, platform := range s.platforms {
-		if !strings.HasPrefix(platform, "linux/") {
-			continue
-		}
-		contents, err := s.contents(platform, modules, authorities)
-		if err != nil {
-			return err
-		}
-		all = append(all, contents)
-	}
-	if len(all) == 0 {
-		return errors.New("an image needs a platform that runs Linux")
-	}
-	index, err := oci.Index(oci.Build{Version: s.version, Revision: s.revision, At: s.at}, all)
+	index, err := s.index()
 	if err != nil {
 		return err
 	}
@@ -65,6 +46,46 @@ func image(ctx context.Context, s settings) error {
 	}
 	_, err = fmt.Fprintf(os.Stdout, "%s@%s\n", tag, digest)
 	return err
+}
+
+// index is the image for the platforms that run Linux.
+func (s settings) index() (v1.ImageIndex, error) {
+	modules, err := licence.Linked(s.root, s.platforms)
+	if err != nil {
+		return nil, err
+	}
+	authorities, err := authorities()
+	if err != nil {
+		return nil, err
+	}
+	var all []oci.Contents
+	for _, platform := range s.platforms {
+		if !strings.HasPrefix(platform, "linux/") {
+			continue
+		}
+		contents, err := s.contents(platform, modules, authorities)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, contents)
+	}
+	if len(all) == 0 {
+		return nil, errNoLinux
+	}
+	return oci.Index(oci.Build{Version: s.version, Revision: s.revision, At: s.at}, all)
+}
+
+// digest is the digest of the image, by which the chart runs it. It is empty where there is no image.
+func (s settings) digest() (string, error) {
+	index, err := s.index()
+	if errors.Is(err, errNoLinux) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	digest, err := index.Digest()
+	return digest.String(), err
 }
 
 func (s settings) contents(platform string, modules, extra []licence.Module) (oci.Contents, error) {

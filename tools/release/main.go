@@ -3,8 +3,10 @@
 //
 //	release licences   THIRD_PARTY_LICENSES.md: what is linked, under which licence
 //	release sbom       one bill of materials for each platform
-//	release archives   one archive for each platform, the Helm chart, and checksums of all
+//	release archives   one archive for each platform, the Helm chart, how they were built, and checksums of all
 //	release image      the container image for the Linux platforms
+//	release sign       signatures of checksums and provenance, by a private key
+//	release verify     whether all of a release is signed by who has a key
 //
 // It reads binaries from DIST/bin/OS_ARCH and writes below DIST. The same
 // binaries, version and time give the same bytes everywhere. It is a module of
@@ -29,12 +31,16 @@ type settings struct {
 	version, revision string
 	at                time.Time
 	platforms         []string
-	image             string
+	image, builder    string
+	key               string
 	push, check       bool
 }
 
+// defaultBuilder is who builds if nobody else is named: a maintainer, on a machine of his own.
+const defaultBuilder = "https://github.com/fermata-io/fermata/blob/main/docs/release.md#who-builds"
+
 var tasks = map[string]func(context.Context, settings) error{
-	"licences": licences, "sbom": sboms, "archives": archives, "image": image,
+	"licences": licences, "sbom": sboms, "archives": archives, "image": image, "sign": sign, "verify": verify,
 }
 
 func main() {
@@ -48,7 +54,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 || tasks[args[0]] == nil {
-		return errors.New("say one of: licences, sbom, archives, image")
+		return errors.New("say one of: licences, sbom, archives, image, sign, verify")
 	}
 	s, err := parse(args[0], args[1:])
 	if err != nil {
@@ -68,6 +74,8 @@ func parse(task string, args []string) (settings, error) {
 	flags.StringVar(&epoch, "epoch", "0", "age of all files, in seconds since 1970 (SOURCE_DATE_EPOCH)")
 	flags.StringVar(&platforms, "platforms", "linux/amd64", "os/arch of what was built, separated by spaces")
 	flags.StringVar(&s.image, "image", "fermata", "name of the image, without a tag")
+	flags.StringVar(&s.builder, "builder", defaultBuilder, "URI of who builds, for the provenance")
+	flags.StringVar(&s.key, "key", "", "PEM file of the key that signs: private for sign, public for verify")
 	flags.BoolVar(&s.push, "push", false, "push the image to the registry of its name")
 	flags.BoolVar(&s.check, "check", false, "write nothing, fail if the licences are not current")
 	if err := flags.Parse(args); err != nil {

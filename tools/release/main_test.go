@@ -55,7 +55,7 @@ func product(t *testing.T) (root string) {
 
 func putChart(t *testing.T, root string) {
 	t.Helper()
-	put(t, filepath.Join(root, chartDir, "Chart.yaml"), "apiVersion: v2\nname: fermata\nversion: 0.1.0\nappVersion: v0.1.0\n")
+	put(t, filepath.Join(root, chartDir, "Chart.yaml"), "apiVersion: v2\nname: fermata\nversion: 0.1.0\nappVersion: v0.1.0\nannotations:\n  fermata.io/image-digest: \"\"\n")
 	put(t, filepath.Join(root, chartDir, "templates/tests/try.yaml"), "kind: Pod\n")
 	put(t, filepath.Join(root, chartDir, ".helmignore"), ".git\n")
 }
@@ -128,7 +128,7 @@ func TestPackingTwiceGivesTheSameFiles(t *testing.T) {
 	}
 	check := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
 	check.Dir = filepath.Join(root, "dist/release")
-	if out, err := check.CombinedOutput(); err != nil || strings.Count(string(out), ": OK") != 5 {
+	if out, err := check.CombinedOutput(); err != nil || strings.Count(string(out), ": OK") != 6 {
 		t.Errorf("sha256sum: %v\n%s", err, out)
 	}
 }
@@ -185,21 +185,21 @@ func TestChartIsOfTheRelease(t *testing.T) {
 		"012345678901-dirty":     {"fermata-0.0.0-at-012345678901-dirty.tgz", "0.0.0-at-012345678901-dirty"},
 		"dev":                    {"fermata-0.0.0-at-dev.tgz", "0.0.0-at-dev"},
 	} {
-		name, archive, err := settings{root: root, version: version}.chart()
+		name, archive, err := settings{root: root, version: version}.chart("sha256:d")
 		if err != nil || name != c.file {
 			t.Fatalf("%s is %s (%v), want %s", version, name, err, c.file)
 		}
 		files, _ := unpacked(t, archive)
 		want := map[string]string{
-			"fermata/Chart.yaml":               fmt.Sprintf("apiVersion: v2\nname: fermata\nversion: %q\nappVersion: %q\n", c.version, version),
+			"fermata/Chart.yaml":               fmt.Sprintf("apiVersion: v2\nname: fermata\nversion: %q\nappVersion: %q\nannotations:\n  fermata.io/image-digest: \"sha256:d\"\n", c.version, version),
 			"fermata/templates/tests/try.yaml": "kind: Pod\n",
 		}
 		if !maps.Equal(files, want) {
 			t.Errorf("%s: %q, want %q", version, files, want)
 		}
 	}
-	put(t, filepath.Join(root, chartDir, "Chart.yaml"), "name: fermata\nversion: 0.1.0\n")
-	if _, _, err := (settings{root: root, version: "v1.2.3"}).chart(); err == nil || !strings.Contains(err.Error(), "appVersion") {
+	put(t, filepath.Join(root, chartDir, "Chart.yaml"), "name: fermata\nversion: 0.1.0\nannotations:\n  fermata.io/image-digest: \"\"\n")
+	if _, _, err := (settings{root: root, version: "v1.2.3"}).chart(""); err == nil || !strings.Contains(err.Error(), "appVersion") {
 		t.Errorf("a chart without an image: %v", err)
 	}
 }

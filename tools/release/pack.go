@@ -60,8 +60,9 @@ func sboms(_ context.Context, s settings) error {
 	return nil
 }
 
-// archives writes one archive for each platform, that of the Helm chart, and the
-// checksums of archives and bills of materials.
+// archives writes one archive for each platform, that of the Helm chart, how all of
+// them were built, and the checksums of these and of bills of materials. Signatures of
+// other files with the same names go.
 func archives(_ context.Context, s settings) error {
 	var names []string
 	for _, platform := range s.platforms {
@@ -74,18 +75,30 @@ func archives(_ context.Context, s settings) error {
 		}
 		names = append(names, s.base(platform)+".cdx.json", s.base(platform)+".tar.gz")
 	}
-	name, chart, err := s.chart()
+	digest, err := s.digest()
+	if err != nil {
+		return err
+	}
+	name, chart, err := s.chart(digest)
 	if err != nil {
 		return err
 	}
 	if err := s.write(name, chart); err != nil {
 		return err
 	}
-	sums, err := checksums(filepath.Join(s.dist, "release"), append(names, name))
+	names = append(names, name)
+	provenance, err := s.provenance(names, digest)
 	if err != nil {
 		return err
 	}
-	return s.write("SHA256SUMS", sums)
+	if err := s.write(s.provenanceName(), provenance); err != nil {
+		return err
+	}
+	sums, err := checksums(s.release(), append(names, s.provenanceName()))
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.write(sumsFile, sums), s.unsign())
 }
 
 func (s settings) archive(platform string) ([]byte, error) {
@@ -148,6 +161,15 @@ func builtFor(binary []byte, platform string) error {
 	return nil
 }
 
+// compiler is the release of Go that a binary was compiled by.
+func compiler(binary []byte) (string, error) {
+	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		return "", err
+	}
+	return info.GoVersion, nil
+}
+
 func (s settings) binaries(platform string) ([]sbom.Binary, error) {
 	var all []sbom.Binary
 	for _, name := range commands {
@@ -173,11 +195,10 @@ func (s settings) base(platform string) string {
 func flat(platform string) string { return strings.ReplaceAll(platform, "/", "_") }
 
 func (s settings) write(name string, data []byte) error {
-	dir := filepath.Join(s.dist, "release")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(s.release(), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, name), data, 0o644)
+	return os.WriteFile(filepath.Join(s.release(), name), data, 0o644)
 }
 
 // checksums lists files as sha256sum does.

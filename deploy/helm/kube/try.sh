@@ -121,7 +121,7 @@ certificates() {
 own_images() {
   local file library
   mkdir -p "$work/redis/bin" "$work/redis/tmp" "$work/redis/data" "$work/witness/usr/bin"
-  for file in redis-server redis-cli dash sleep cat; do
+  for file in redis-server redis-cli dash sleep cat sha256sum; do
     cp "$(command -v $file)" "$work/redis/bin/"
     for library in $(ldd "$(command -v $file)" | grep -o '/[^ ]*'); do
       mkdir -p "$work/redis$(dirname "$library")"
@@ -324,7 +324,7 @@ nothing_left() { # RELEASE NAME
 
 # try_out: what docs/kubernetes.md begins with, a release that brings its own Redis. There are no volumes here.
 try_out() {
-  helm install look "$root/deploy/helm/fermata" --wait --timeout 5m --set insecure=true \
+  helm install look "$root/deploy/helm/fermata" --wait --timeout 5m --set insecure=true,redis.existingSecret=redis \
     --set-string "image.repository=${image%:*},image.tag=${image##*:}" --set redis.dev.enabled=true,redis.dev.persistence.enabled=false \
     --set-string redis.dev.image.repository=trial.local/redis,redis.dev.image.tag=1 >/dev/null
   helm test look --timeout 5m --logs >"$work/out.log" 2>&1

@@ -105,7 +105,7 @@ func slots(t *testing.T) string {
 
 // TestKEDAIsLetInOnlyWhereItScales: who is in KEDA's namespace reaches the nodes of an installation that KEDA scales.
 func TestKEDAIsLetInOnlyWhereItScales(t *testing.T) {
-	const closed = good + "networkPolicy: {grpcFrom: [{podSelector: {}}]}\n"
+	const closed = bare + "networkPolicy: {grpcFrom: [{podSelector: {}}], egress: {to: [{}]}}\n"
 	for text, want := range map[string]bool{closed: false, closed + "workers: {default: {keda: {enabled: true}}}": true} {
 		policy := find[*networkingv1.NetworkPolicy](t, objects(t, parse(t, text)), "blue-fermata-scheduler")
 		got := false

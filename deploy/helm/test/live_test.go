@@ -30,7 +30,9 @@ import (
 const live = `
 tls: {nodeSecret: node-tls, workerSecret: worker-tls}
 gossip: {existingSecret: gossip}
+access: {unrestricted: true}
 redis: {url: "redis://redis:6379/0", existingSecret: redis}
+networkPolicy: {egress: {to: [{to: [{podSelector: {}}], ports: [{port: 6379}]}]}}
 scheduler: {config: {shards: 4, durability: memory, allow-unsafe-redis: true}}
 jobs: {ping: {http: {url: "http://127.0.0.1:9/"}, schedule: {interval: {every: 1h}}}}
 queues: {mail: {rate: 5}}
@@ -198,14 +200,19 @@ func await(t *testing.T, p *process, pattern string) []string {
 	return nil
 }
 
-func startRedis(t *testing.T, dir string) (address string) {
+// ownHost is an address of this host that nobody else uses, so that its ports stay free.
+func ownHost(t *testing.T) string {
 	t.Helper()
-	// An address of this host that nobody else uses, so that its port stays free.
 	own := make([]byte, 3)
 	if _, err := rand.Read(own); err != nil {
 		t.Fatal(err)
 	}
-	host := net.IPv4(127, 1+own[0]%250, own[1], 1+own[2]%250).String()
+	return net.IPv4(127, 1+own[0]%250, own[1], 1+own[2]%250).String()
+}
+
+func startRedis(t *testing.T, dir string) (address string) {
+	t.Helper()
+	host := ownHost(t)
 	const port = "6379"
 	address = net.JoinHostPort(host, port)
 	write(t, filepath.Join(dir, "redis", "password"), "hunter2\n")

@@ -9,7 +9,7 @@ import (
 var axes = [][]string{
 	{
 		"insecure: true",
-		"tls: {certManager: {enabled: true, issuerRef: {name: ca}}}\ngossip: {existingSecret: g}",
+		"tls: {certManager: {enabled: true, issuerRef: {name: ca}}}\ngossip: {existingSecret: g}\naccess: {unrestricted: true}",
 		"tls: {nodeSecret: nodes, workerSecret: workers, clientAuth: none}\ngossip: {existingSecret: g}\naccess: {existingSecret: a}\nworkerDefaults: {token: {existingSecret: t}}",
 	},
 	{
@@ -21,9 +21,14 @@ var axes = [][]string{
 	{
 		"",
 		"workers: {default: null}",
-		"workers: {a: {antiAffinity: none}, b: {antiAffinity: hard, config: {exec-allow: [/bin/a]}, secretsSecret: s, autoscaling: {enabled: true}}}",
+		"workers: {a: {antiAffinity: none, egress: {public: true, to: [{}]}}, b: {antiAffinity: hard, config: {exec-allow: [/bin/a]}, secretsSecret: s, autoscaling: {enabled: true}}}",
 	},
-	{"", "serviceAccount: {create: false}\nnetworkPolicy: {enabled: false}", "networkPolicy: {egress: {enabled: true, to: [{ports: [{port: 6379}]}]}}\nipFamily: IPv6"},
+	{
+		"networkPolicy: {metricsFrom: [{}], egress: {to: [{}]}}",
+		"serviceAccount: {create: false}\nnetworkPolicy: {enabled: false}",
+		"networkPolicy: {metricsFrom: [{podSelector: {}}], dns: {to: []}, egress: {to: [{ports: [{port: 6379}]}]}}\nipFamily: IPv6",
+		"networkPolicy: {grpcFrom: [{}], metricsFrom: [{}], egress: {enabled: false}}",
+	},
 	{"", "scheduler: {preStopSeconds: 0, podDisruptionBudget: {enabled: false}, antiAffinity: none, topologySpreadConstraints: []}"},
 	{"", "monitoring: {serviceMonitor: {enabled: true}}\nfullnameOverride: jobs\npayloadKeys: {existingSecret: k}"},
 }
@@ -62,8 +67,8 @@ func TestEveryCombination(t *testing.T) {
 		}
 	}
 	walk(nil, axes)
-	if n != 432 {
-		t.Errorf("%d combinations, want 432", n)
+	if n != 576 {
+		t.Errorf("%d combinations, want 576", n)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestRulesAndDashboards(t *testing.T) {
 // the same one; and both kinds of monitor give it.
 func TestMonitorsNameTheRelease(t *testing.T) {
 	jobs := func(values string) string {
-		files, err := renderAs(mustLoad(t), parse(t, good+values), "blue", "here")
+		files, err := renderAs(mustLoad(t), parse(t, scraped+values), "blue", "here")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,12 +105,12 @@ func TestClassicHistogramsCanBeKept(t *testing.T) {
 	}
 	for _, keep := range []bool{false, true} {
 		spec := fmt.Sprintf("{enabled: true, scrapeClassicHistograms: %v}", keep)
-		files, err := renderChart(c, parse(t, good+"monitoring: {podMonitor: "+spec+"}"))
+		files, err := renderChart(c, parse(t, scraped+"monitoring: {podMonitor: "+spec+"}"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		pods := find[*monitoringv1.PodMonitor](t, decoded(t, files), "blue-fermata")
-		if files, err = renderChart(c, parse(t, good+"monitoring: {serviceMonitor: "+spec+"}")); err != nil {
+		if files, err = renderChart(c, parse(t, scraped+"monitoring: {serviceMonitor: "+spec+"}")); err != nil {
 			t.Fatal(err)
 		}
 		services := find[*monitoringv1.ServiceMonitor](t, decoded(t, files), "blue-fermata")

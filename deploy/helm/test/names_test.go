@@ -12,7 +12,8 @@ import (
 // named gives a name, NAME, to all that values can name, as far as they go together.
 var named = []string{`
 nameOverride: NAME
-tls: {nodeSecret: NAME, workerSecret: NAME, scalerSecret: NAME}
+tls: {nodeSecret: other, workerSecret: NAME, scalerSecret: NAME}
+networkPolicy: {grpcFrom: [{}], metricsFrom: [{}], egress: {to: [{}]}}
 gossip: {existingSecret: NAME, key: NAME}
 redis:
   url: rediss+sentinel://a:1/m
@@ -42,7 +43,15 @@ test: {tokenSecret: NAME, tokenKey: NAME}
 redis: {existingSecret: NAME, passwordKey: NAME, dev: {enabled: true, persistence: {storageClass: NAME}}}
 tls: {certManager: {enabled: true, issuerRef: {name: NAME}}}
 gossip: {existingSecret: NAME}
+networkPolicy: {metricsFrom: [{}]}
+access: {existingSecret: NAME}
 monitoring: {podMonitor: {enabled: true}}
+`, `
+redis: {url: "redis://r"}
+tls: {nodeSecret: NAME, workerSecret: other}
+gossip: {existingSecret: NAME}
+access: {existingSecret: NAME}
+networkPolicy: {egress: {to: [{}]}}
 `}
 
 // TestNamesAreText: Kubernetes takes names that YAML reads as something else. Decoding is strict.
@@ -55,7 +64,10 @@ func TestNamesAreText(t *testing.T) {
 		given := map[string]bool{}
 		for _, text := range named {
 			v := parse(t, strings.ReplaceAll(text, "NAME", fmt.Sprintf("%q", name)))
-			leaves(nil, v, func(path []string, value any) { given[strings.Join(path, ".")] = value == name })
+			leaves(nil, v, func(path []string, value any) {
+				at := strings.Join(path, ".")
+				given[at] = given[at] || value == name
+			})
 			files, err := renderAs(c, v, name, name)
 			if err != nil {
 				t.Fatal(err)

@@ -2,12 +2,12 @@ package chart
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -132,7 +132,7 @@ func TestPodsAreFound(t *testing.T) {
 						t.Errorf("%s %s is for nobody", x.GetKind(), x.GetName())
 					}
 				case *networkingv1.NetworkPolicy:
-					if got := matching(x.Spec.PodSelector.MatchLabels); len(got) == 0 {
+					if got := matching(x.Spec.PodSelector.MatchLabels); len(got) == 0 || len(slices.Compact(got)) > 1 {
 						t.Errorf("policy %s is for nobody", x.Name)
 					}
 				case *autoscalingv2.HorizontalPodAutoscaler:
@@ -178,7 +178,7 @@ func TestDrainFits(t *testing.T) {
 // TestChangesRoll: what a node or worker reads once at its start is in its pods' annotations.
 func TestChangesRoll(t *testing.T) {
 	checksums := func(v string) (node, worker string) {
-		all := objects(t, parse(t, "insecure: true\nredis: {url: redis://r}\n"+v))
+		all := objects(t, parse(t, good+v))
 		return find[*appsv1.StatefulSet](t, all, "blue-fermata").Spec.Template.Annotations["checksum/config"],
 			find[*appsv1.Deployment](t, all, "blue-fermata-worker-default").Spec.Template.Annotations["checksum/config"]
 	}
@@ -214,44 +214,9 @@ func TestTheHookMountsItsOwnJobs(t *testing.T) {
 	}
 }
 
-// TestNodesKeepToThemselves: nobody but nodes reaches the ports between nodes.
-func TestNodesKeepToThemselves(t *testing.T) {
-	all := objects(t, set(t, "production"))
-	scheduler := find[*networkingv1.NetworkPolicy](t, all, "blue-fermata-scheduler")
-	seen := map[string]string{}
-	for _, rule := range scheduler.Spec.Ingress {
-		for _, port := range rule.Ports {
-			var from []string
-			for _, f := range rule.From {
-				from = append(from, metav1.FormatLabelSelector(firstOf(f.PodSelector, f.NamespaceSelector)))
-			}
-			slices.Sort(from)
-			seen[port.Port.String()] = strings.Join(from, " | ")
-		}
-	}
-	node := "app.kubernetes.io/component=scheduler,app.kubernetes.io/instance=blue,app.kubernetes.io/name=fermata"
-	want := map[string]string{
-		"7071": node, "7946": node,
-		"7070": strings.ReplaceAll(node, "=scheduler", "=apply") + " | " + node + " | " + strings.ReplaceAll(node, "=scheduler", "=test") + " | " + strings.ReplaceAll(node, "=scheduler", "=worker") + " | kubernetes.io/metadata.name=keda | team=billing",
-		"7072": "kubernetes.io/metadata.name=monitoring",
-	}
-	if !maps.Equal(seen, want) {
-		t.Errorf("ports and who may reach them:\n got %q\nwant %q", seen, want)
-	}
-}
-
-func firstOf(a, b *metav1.LabelSelector) *metav1.LabelSelector {
-	if a != nil {
-		return a
-	}
-	return b
-}
-
 // TestPoolsOverride: a pool takes what it gives and keeps the rest, also where it gives false, zero or nothing.
 func TestPoolsOverride(t *testing.T) {
-	all := objects(t, parse(t, `
-insecure: true
-redis: {url: redis://r}
+	all := objects(t, parse(t, good+`
 workerDefaults: {config: {http: true, slots: 9}, podLabels: {a: b}, replicas: 5}
 workers:
   default: null
@@ -282,3 +247,35 @@ workers:
 		t.Errorf("%d budgets, want those of nodes and of one pool", budgets)
 	}
 }
+
+// TestPeersAreKnownByTheirURI: where cert-manager signs for nodes and others, the DNS name of a service makes nobody a node; the URI is that
+// of the nodes' certificate alone.
+func TestPeersAreKnownByTheirURI(t *testing.T) {
+	const issued = scraped + "gossip: {existingSecret: g}\naccess: {unrestricted: true}\n"
+	config := func(text string) (names []any) {
+		var c struct {
+			Names []any `json:"peer-tls-names"`
+		}
+		all := objects(t, parse(t, issued+text))
+		if err := yaml.Unmarshal([]byte(find[*corev1.ConfigMap](t, all, "blue-fermata-scheduler").Data["config.yaml"]), &c); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range all {
+			if c, ok := o.typed.(*cmv1.Certificate); ok && strings.HasSuffix(c.Name, "-node") != slices.Equal(c.Spec.URIs, []string{nodeURI}) {
+				t.Errorf("%s has %q", c.Name, c.Spec.URIs)
+			}
+		}
+		return c.Names
+	}
+	if got := config("tls: {certManager: {enabled: true, issuerRef: {name: ca}}}"); !slices.Equal(got, []any{nodeURI}) {
+		t.Errorf("peers are who has one of %q, want %s", got, nodeURI)
+	}
+	if got := config("tls: {certManager: {enabled: true, issuerRef: {name: ca}}, peerNames: [a.example]}"); !slices.Equal(got, []any{"a.example"}) {
+		t.Errorf("peers are who has one of %q, and the values say a.example", got)
+	}
+	if got := config("tls: {nodeSecret: nodes, workerSecret: workers}"); got != nil {
+		t.Errorf("peers are who has one of %q, and the chart knows no certificate", got)
+	}
+}
+
+const nodeURI = "spiffe://cluster.local/ns/jobs/blue-fermata/node"

@@ -6,7 +6,13 @@ import (
 )
 
 // good is the least that installs.
-const good = "insecure: true\nredis: {url: redis://redis:6379/0}\n"
+const good = bare + "networkPolicy: {egress: {to: [{}]}}\n"
+
+// scraped lets Prometheus in.
+const scraped = bare + "networkPolicy: {metricsFrom: [{}], egress: {to: [{}]}}\n"
+
+// bare lacks the networks of a release.
+const bare = "insecure: true\nredis: {url: redis://redis:6379/0}\n"
 
 // TestRefusals: wrong values are refused before anything reaches a cluster, in words that name them.
 func TestRefusals(t *testing.T) {
@@ -33,7 +39,20 @@ func TestRefusals(t *testing.T) {
 		"sentinels of nobody":  {"insecure: true\nredis: {url: redis://r, sentinel: {existingSecret: s}}", []string{"redis.sentinel is given"}},
 		"users of no password": {"insecure: true\nredis: {url: redis+sentinel://s/m, username: u, sentinel: {username: u}}", []string{"redis.username needs redis.existingSecret", "redis.sentinel.username needs redis.sentinel.existingSecret"}},
 		"user of a trial":      {"insecure: true\nredis: {username: u, dev: {enabled: true}}", []string{"redis.username: the Redis of redis.dev"}},
-		"closed in":            {good + "networkPolicy: {egress: {enabled: true}}", []string{"networkPolicy.egress.to is missing"}},
+		"Redis for anybody":    {"redis: {dev: {enabled: true}}", []string{"redis.dev needs redis.existingSecret", "kubectl -n jobs create secret generic fermata-redis"}},
+		"Redis in a trial":     {"insecure: true\nredis: {dev: {enabled: true}}\nnetworkPolicy: {enabled: false}", []string{"redis.dev needs redis.existingSecret"}},
+		"everybody may":        {"tls: {nodeSecret: a, workerSecret: b}", []string{"access.existingSecret is missing"}},
+		"two accesses":         {good + "tls: {nodeSecret: a, workerSecret: b}\naccess: {existingSecret: a, unrestricted: true}", []string{"access.existingSecret and access.unrestricted"}},
+		"workers as nodes":     {"tls: {nodeSecret: a, workerSecret: a, scalerSecret: a}", []string{"tls.workerSecret is tls.nodeSecret", "tls.scalerSecret is tls.nodeSecret"}},
+		"latest of the hook":   {good + "apply: {image: 'r:5000/fermata:latest'}\ntest: {image: 'r:5000/fermata'}", []string{"apply.image is r:5000/fermata:latest", "test.image is r:5000/fermata:"}},
+		"latest of the trial":  {"insecure: true\nredis: {existingSecret: a, dev: {enabled: true, image: {tag: latest}}}", []string{"image docker.io/library/redis: the tag latest"}},
+		"an owner in lines":    {good + "apply: {owner: \"a\\n--force\"}", []string{"at '/apply/owner'"}},
+		"a misspelt peer":      {bare + "networkPolicy: {grpcFrom: [{podSelecter: {}}]}", []string{"podSelecter"}},
+		"peers as a rule":      {bare + "networkPolicy: {egress: {to: [{podSelector: {}}]}}", []string{"podSelector"}},
+		"a rule for nobody":    {bare + "networkPolicy: {egress: {to: [{to: []}]}}", []string{"at '/networkPolicy/egress/to/0/to'"}},
+		"a door to a wall":     {good + "ingress: {enabled: true, hosts: [a]}\ngrpcRoute: {enabled: true, parentRefs: [{name: a}]}\nscheduler: {service: {type: LoadBalancer}}", []string{"ingress.enabled needs networkPolicy.grpcFrom", "grpcRoute.enabled needs networkPolicy.grpcFrom", "scheduler.service.type=LoadBalancer needs networkPolicy.grpcFrom"}},
+		"metrics for nobody":   {good + "monitoring: {podMonitor: {enabled: true}}", []string{"monitoring.podMonitor needs networkPolicy.metricsFrom"}},
+		"closed in":            {bare, []string{"networkPolicy.egress.to is missing"}},
 		"route without parent": {good + "grpcRoute: {enabled: true}", []string{"grpcRoute.parentRefs is missing"}},
 		"ingress for nobody":   {good + "ingress: {enabled: true}", []string{"ingress.hosts is missing"}},
 		"too little time":      {good + "scheduler: {terminationGracePeriodSeconds: 40}", []string{"scheduler.terminationGracePeriodSeconds is 40", "need 50"}},

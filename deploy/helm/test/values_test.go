@@ -86,8 +86,8 @@ func TestEveryValueIsRead(t *testing.T) {
 	}
 	var bases []values
 	for _, more := range []string{
-		"redis: {url: redis://r}\nworkerDefaults: {keda: {enabled: true}}\nmonitoring: {rules: {enabled: true}}",
-		"redis: {dev: {enabled: true}}\nworkerDefaults: {autoscaling: {enabled: true}}",
+		"redis: {url: redis://r}\nnetworkPolicy: {egress: {to: [{}]}, metricsFrom: [{}]}\nworkerDefaults: {keda: {enabled: true}}\nmonitoring: {rules: {enabled: true}}",
+		"redis: {existingSecret: p, dev: {enabled: true}}\nworkerDefaults: {autoscaling: {enabled: true}}",
 	} {
 		bases = append(bases, parse(t, "insecure: true\n"+more))
 	}

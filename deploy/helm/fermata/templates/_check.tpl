@@ -8,6 +8,9 @@
 {{- else if not (or $v.redis.dev.enabled $v.redis.url) -}}
 {{- $faults = append $faults "redis.url is missing: all state is in Redis (redis.dev.enabled=true runs one for trying out)" -}}
 {{- end -}}
+{{- if and $v.redis.dev.enabled (not $v.redis.existingSecret) -}}
+{{- $faults = append $faults (printf "redis.dev needs redis.existingSecret, as whoever writes to Redis runs anything: kubectl -n %s create secret generic fermata-redis --from-literal=password=$(head -c 24 /dev/urandom | base64)" .Release.Namespace) -}}
+{{- end -}}
 {{- if contains "@" $v.redis.url -}}
 {{- $faults = append $faults "redis.url has credentials in it, which would end in a ConfigMap: give redis.username and redis.existingSecret" -}}
 {{- end -}}
@@ -42,6 +45,11 @@
 {{- if and $v.tls.nodeSecret (not $v.tls.workerSecret) (eq $v.tls.clientAuth "required") $v.workers -}}
 {{- $faults = append $faults "tls.workerSecret is missing: with tls.clientAuth=required workers need a certificate" -}}
 {{- end -}}
+{{- range $at, $secret := dict "tls.workerSecret" $v.tls.workerSecret "tls.scalerSecret" $v.tls.scalerSecret -}}
+{{- if and $secret (eq $secret $v.tls.nodeSecret) -}}
+{{- $faults = append $faults (printf "%s is tls.nodeSecret: whoever holds the certificate of a node is one" $at) -}}
+{{- end -}}
+{{- end -}}
 {{- if not $v.insecure -}}
 {{- if not $tls -}}
 {{- $faults = append $faults "there is no TLS: set tls.certManager or tls.nodeSecret, or accept plain text with insecure=true" -}}
@@ -52,6 +60,11 @@
 {{- end -}}
 {{- if and (not $v.insecure) $tls (ne $v.tls.clientAuth "required") (not $v.access.existingSecret) -}}
 {{- $faults = append $faults (printf "tls.clientAuth is %s: nodes would take calls of anybody, and refuse to start; set it to required, or give access.existingSecret" $v.tls.clientAuth) -}}
+{{- end -}}
+{{- if and $v.access.unrestricted $v.access.existingSecret -}}
+{{- $faults = append $faults "access.existingSecret and access.unrestricted: give one of them" -}}
+{{- else if not (or $v.insecure $v.access.existingSecret $v.access.unrestricted) -}}
+{{- $faults = append $faults "access.existingSecret is missing: without an access file each certificate of the authority, a worker's too, may do anything; accept that with access.unrestricted=true" -}}
 {{- end -}}
 {{- if and $v.access.existingSecret (not $tls) -}}
 {{- $faults = append $faults "access.existingSecret needs TLS: certificates prove who is there, and tokens are not sent without it" -}}
@@ -98,8 +111,26 @@
 {{- $faults = append $faults (printf "workers.%s.token: give existingSecret or audience" $name) -}}
 {{- end -}}
 {{- end -}}
-{{- if and $v.networkPolicy.enabled $v.networkPolicy.egress.enabled (not (or $v.networkPolicy.egress.to $v.redis.dev.enabled)) -}}
-{{- $faults = append $faults "networkPolicy.egress.to is missing: nodes could not reach Redis" -}}
+{{- if $v.networkPolicy.enabled -}}
+{{- if and $v.networkPolicy.egress.enabled (not (or $v.networkPolicy.egress.to $v.redis.dev.enabled)) -}}
+{{- $faults = append $faults "networkPolicy.egress.to is missing: nodes could not reach Redis; say where it is ([{}] is everywhere)" -}}
+{{- end -}}
+{{- $outside := dict "ingress.enabled" $v.ingress.enabled "grpcRoute.enabled" $v.grpcRoute.enabled (printf "scheduler.service.type=%s" $v.scheduler.service.type) (ne $v.scheduler.service.type "ClusterIP") -}}
+{{- range $at, $on := $outside -}}
+{{- if and $on (not $v.networkPolicy.grpcFrom) -}}
+{{- $faults = append $faults (printf "%s needs networkPolicy.grpcFrom: only pods of the release could reach nodes ([{}] is everybody)" $at) -}}
+{{- end -}}
+{{- end -}}
+{{- range $at, $on := dict "monitoring.podMonitor" $v.monitoring.podMonitor.enabled "monitoring.serviceMonitor" $v.monitoring.serviceMonitor.enabled -}}
+{{- if and $on (not $v.networkPolicy.metricsFrom) -}}
+{{- $faults = append $faults (printf "%s needs networkPolicy.metricsFrom: Prometheus could not scrape; say where it is ([{}] is everybody)" $at) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $at, $image := dict "apply.image" $v.apply.image "test.image" $v.test.image -}}
+{{- if and $image (or (hasSuffix ":latest" $image) (not (or (contains "@" $image) (contains ":" (base $image))))) -}}
+{{- $faults = append $faults (printf "%s is %s: name a version or a digest, not latest" $at $image) -}}
+{{- end -}}
 {{- end -}}
 {{- if and $v.apply.tokenSecret (not $tls) -}}
 {{- $faults = append $faults "apply.tokenSecret needs TLS: a token is not sent without it" -}}
@@ -118,6 +149,9 @@
 {{- end -}}
 {{- if and $v.ingress.enabled (not $v.ingress.hosts) -}}
 {{- $faults = append $faults "ingress.hosts is missing" -}}
+{{- end -}}
+{{- if regexMatch "[\\x{85}\\x{2028}\\x{2029}]" (toString $v) -}}
+{{- $faults = append $faults "a value has a character that YAML takes for a line break (U+0085, U+2028 or U+2029)" -}}
 {{- end -}}
 {{- if $faults -}}
 {{- fail (printf "\n\nThese values do not fit together:\n  - %s\n" (join "\n  - " $faults)) -}}

@@ -11,7 +11,7 @@
 - {name: FERMATA_NAMESPACE, value: {{ .namespace | quote }}}
 {{- if include "fermata.nodeSecret" .root }}
 - {name: FERMATA_TLS, value: "true"}
-- {name: FERMATA_TLS_SERVER_NAME, value: {{ include "fermata.host" .root }}}
+- {name: FERMATA_TLS_SERVER_NAME, value: {{ include "fermata.host" .root | quote }}}
 {{- if include "fermata.clientSecret" . }}
 - {name: FERMATA_TLS_CA, value: /etc/fermata/tls/ca.crt}
 {{- if ne $v.tls.clientAuth "none" }}
@@ -21,7 +21,7 @@
 {{- end }}
 {{- end }}
 {{- if .tokenSecret }}
-- {name: FERMATA_TOKEN_FILE, value: {{ printf "/etc/fermata/token/%s" .tokenKey }}}
+- {name: FERMATA_TOKEN_FILE, value: {{ printf "/etc/fermata/token/%s" .tokenKey | quote }}}
 {{- end }}
 {{- end -}}
 

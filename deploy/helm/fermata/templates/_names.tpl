@@ -44,13 +44,14 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
-{{/* An image by digest, or by tag. An argument's empty fields are those of image. */}}
+{{/* An image by digest, or by tag. An argument's empty fields are those of image. A packed chart has the digest of its release's image. */}}
 {{- define "fermata.image" -}}
 {{- $base := .root.Values.image -}}
 {{- $own := default dict .image -}}
 {{- $repository := default $base.repository $own.repository -}}
 {{- $foreign := and $own.repository (ne $own.repository $base.repository) -}}
-{{- $digest := $own.digest | default (ternary "" $base.digest (or $foreign (not (empty $own.tag)))) -}}
+{{- $released := ternary (index .root.Chart.Annotations "fermata.io/image-digest") "" (empty $base.tag) -}}
+{{- $digest := $own.digest | default (ternary "" (default $released $base.digest) (or $foreign (not (empty $own.tag)))) -}}
 {{- $tag := $own.tag | default ($base.tag | default .root.Chart.AppVersion) -}}
 {{- if eq $tag "latest" -}}{{- fail (printf "image %s: the tag latest says nothing about what runs; name a version or a digest" $repository) -}}{{- end -}}
 {{- if $digest -}}{{ $repository }}@{{ $digest }}{{- else -}}{{ $repository }}:{{ $tag }}{{- end -}}
@@ -95,6 +96,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- $_ := set $.into $key $value -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The URI in the certificates of a role that cert-manager issues. */}}
+{{- define "fermata.identity" -}}
+{{- printf "spiffe://%s/ns/%s/%s/%s" .root.Values.tls.certManager.trustDomain .root.Release.Namespace (include "fermata.fullname" .root) .role -}}
 {{- end -}}
 
 {{- define "fermata.nodeSecret" -}}

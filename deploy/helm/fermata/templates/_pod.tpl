@@ -102,7 +102,7 @@ metadata:
   namespace: {{ .root.Release.Namespace | quote }}
   labels: {{- include "fermata.labels" . | nindent 4 }}
 spec:
-  maxUnavailable: {{ .own.podDisruptionBudget.maxUnavailable }}
+  maxUnavailable: {{ toJson .own.podDisruptionBudget.maxUnavailable }}
   # A pod that is not ready does no work: it need not be kept from leaving.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:

@@ -30,7 +30,10 @@
 {{- $_ := set $c "tls-client-ca" "/etc/fermata/tls/ca.crt" -}}
 {{- $_ := set $c "tls-client-auth" $v.tls.clientAuth -}}
 {{- end -}}
-{{- with $v.tls.peerNames }}{{ $_ := set $c "peer-tls-names" . }}{{ end -}}
+{{- /* A DNS name of the nodes may be in the certificate of another service of the authority; their URI is in theirs alone. */ -}}
+{{- if $v.tls.peerNames }}{{ $_ := set $c "peer-tls-names" $v.tls.peerNames }}
+{{- else if $v.tls.certManager.enabled }}{{ $_ := set $c "peer-tls-names" (list (include "fermata.identity" (dict "root" . "role" "node"))) }}
+{{- end -}}
 {{- end -}}
 {{- if $v.gossip.existingSecret }}{{ $_ := set $c "gossip-key-file" (printf "/etc/fermata/gossip/%s" $v.gossip.key) }}{{ end -}}
 {{- if $v.access.existingSecret }}{{ $_ := set $c "access-file" (printf "/etc/fermata/access/%s" $v.access.key) }}{{ end -}}
