@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -33,6 +34,9 @@ type cluster struct {
 	batch   int
 	hooks   hooks
 }
+
+// auditKey signs the audit records of the test's cluster.
+var auditKey = job.ChainKey{ID: "k1", Key: ed25519.NewKeyFromSeed([]byte("a seed of exactly 32 bytes, here"))}
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -65,7 +69,7 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := trail.New(trail.Options{Store: c.store})
+	records, err := trail.New(trail.Options{Store: c.store, Key: func() *job.ChainKey { return &auditKey }})
 	if err != nil {
 		t.Fatal(err)
 	}

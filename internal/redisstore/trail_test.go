@@ -10,8 +10,8 @@ import (
 // one is not.
 func TestTrailIsReadBetweenInstants(t *testing.T) {
 	s, _ := jobsBed(t)
-	if err := s.AppendTrail(t.Context(), []job.TrailRecord{{Method: "m", Resource: "r"}}, 100); err != nil {
-		t.Fatal(err)
+	if done, err := s.AppendTrail(t.Context(), job.TrailHead{}, []job.TrailRecord{{ID: "1700000000000-3", Method: "m", Resource: "r"}}, job.TrailTrim{}); err != nil || !done {
+		t.Fatal(done, err)
 	}
 	all, _, err := s.ReadTrail(t.Context(), "", 0, 0, 10)
 	if err != nil || len(all) != 1 || all[0].AtMS == 0 {

@@ -221,7 +221,9 @@ func TestSessionThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.pass(b.TTL - 30*time.Second)
-	b.Set(func(i *issuertest.Issuer) { i.Change = func(about map[string]any) { about["issuer"] = "https://another" } })
+	b.Set(func(i *issuertest.Issuer) {
+		i.Change = func(about map[string]any) { about["issuer"] = "https://another" }
+	})
 	if again, err := source.Token(t.Context()); err != nil || again != first {
 		t.Errorf("with the issuer away: %v", err)
 	}
