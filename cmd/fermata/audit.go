@@ -74,7 +74,7 @@ func (a *app) audit(cmd *cobra.Command, f client.AuditFilter, limit int, follow 
 		for looks := 0; ; looks++ {
 			records, err := tail.next(ctx)
 			switch {
-			case ctx.Err() != nil && (looks > 0 || errors.Is(ctx.Err(), context.Canceled)):
+			case (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) && (looks > 0 || errors.Is(ctx.Err(), context.Canceled)):
 				return nil
 			case err != nil:
 				return err

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/bearer"
+	"github.com/fermata-io/fermata/internal/signin"
 )
 
 // auditExport is one export: where records go, and what is known of those that went.
@@ -245,9 +245,8 @@ func newPostSink(url, headerFile string) (*postSink, error) {
 	s := &postSink{url: url, client: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	q, err := http.NewRequest(http.MethodPost, url, nil)
-	if err != nil || q.URL.Host == "" || q.URL.User != nil || q.URL.Scheme != "https" && (q.URL.Scheme != "http" || !bearer.Local(q.URL.Host)) {
-		return nil, errors.New("--post: want an https URL, or http on loopback, without a password")
+	if err := signin.CheckURL(url); err != nil {
+		return nil, fmt.Errorf("--post: %w", err)
 	}
 	if headerFile == "" {
 		return s, nil

@@ -31,6 +31,7 @@ type cluster struct {
 	store   *redisstore.Store
 	ledger  *ledger.Ledger
 	redis   redis.UniversalClient
+	admin   *redis.Client // may do what nodes may not
 	batch   int
 	hooks   hooks
 }
@@ -50,6 +51,7 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	c := &cluster{t: t}
 	c.clock.Store(epoch.UnixMilli())
 	server := redistest.Start(t)
+	c.admin = server.Client()
 	var err error
 	if c.redis, err = redisstore.NewClient(redisstore.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second}); err != nil {
 		t.Fatal(err)

@@ -134,7 +134,15 @@ func (s *Store) DropTrailExport(ctx context.Context, name string) error {
 	return s.perform(ctx, command("audit", key, "hdel", key, name))
 }
 
-func decodeExports(fields reply) []job.TrailExport {
+// decodeExports reads a hash, which is a map in RESP3 and a list in RESP2.
+func decodeExports(answer reply) []job.TrailExport {
+	fields := answer
+	if m, ok := answer.at(0).(map[any]any); ok {
+		fields = nil
+		for name, value := range m {
+			fields = append(fields, name, value)
+		}
+	}
 	var out []job.TrailExport
 	for i := 0; i+1 < len(fields); i += 2 {
 		parts := strings.SplitN(fields.text(i+1), " ", 3)

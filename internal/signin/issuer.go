@@ -65,7 +65,7 @@ func discover(ctx context.Context, s Settings, now func() time.Time) (*issuer, e
 		if endpoint == "" && optional {
 			continue
 		}
-		if err := checkURL(endpoint); err != nil {
+		if err := CheckURL(endpoint); err != nil {
 			return nil, fmt.Errorf("issuer %s: %s: %w", s.Issuer, name, err)
 		}
 	}

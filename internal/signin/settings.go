@@ -47,7 +47,7 @@ func (s Settings) Complete() (Settings, error) {
 	case s.Token != IDToken && s.Token != AccessToken:
 		return s, fmt.Errorf("--oidc-token %q: want %s or %s", s.Token, IDToken, AccessToken)
 	}
-	if err := checkURL(s.Issuer); err != nil {
+	if err := CheckURL(s.Issuer); err != nil {
 		return s, fmt.Errorf("--oidc-issuer: %w", err)
 	}
 	s.Scopes = slices.DeleteFunc(slices.Clone(s.Scopes), func(scope string) bool { return scope == "" || scope == "openid" })
@@ -81,8 +81,8 @@ func (s Settings) clientSecret() (string, error) {
 	return secret, nil
 }
 
-// checkURL refuses addresses to which a secret would go in the clear.
-func checkURL(text string) error {
+// CheckURL refuses addresses to which a secret would go in the clear.
+func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil:
