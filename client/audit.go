@@ -50,3 +50,36 @@ func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*Aud
 		}
 	}
 }
+
+// AuditExport is a consumer of audit records that acknowledges them.
+type AuditExport = fermatav1.AuditExport
+
+// ReadAuditRecords returns up to 1000 records after the one with the id after, oldest first; "": from
+// the oldest one. Fewer than that: there are no more now. head is the sequence at which the chain ends.
+func (c *Client) ReadAuditRecords(ctx context.Context, after string) (records []*AuditRecord, head int64, err error) {
+	r, err := call(ctx, c, c.cluster.ReadAuditRecords, &fermatav1.ReadAuditRecordsRequest{After: after, PageSize: AuditPage})
+	return r.GetRecords(), r.GetHeadSequence(), err
+}
+
+// AuditPage is how many records ReadAuditRecords returns at most.
+const AuditPage = 1000
+
+// AcknowledgeAuditRecords says that an export has delivered all records up to one. With a nil
+// record it makes the export, if there is none, and returns how far it has come.
+func (c *Client) AcknowledgeAuditRecords(ctx context.Context, export string, last *AuditRecord) (*AuditExport, error) {
+	return call(ctx, c, c.cluster.AcknowledgeAuditRecords, &fermatav1.AcknowledgeAuditRecordsRequest{
+		Export: export, RecordId: last.GetId(), Sequence: last.GetSequence(),
+	})
+}
+
+// AuditExports lists the exports and what waits for each.
+func (c *Client) AuditExports(ctx context.Context) ([]*AuditExport, error) {
+	r, err := call(ctx, c, c.cluster.ListAuditExports, &fermatav1.ListAuditExportsRequest{})
+	return r.GetExports(), err
+}
+
+// DeleteAuditExport forgets an export: nothing is kept for it any longer.
+func (c *Client) DeleteAuditExport(ctx context.Context, export string) error {
+	_, err := call(ctx, c, c.cluster.DeleteAuditExport, &fermatav1.DeleteAuditExportRequest{Name: export})
+	return err
+}

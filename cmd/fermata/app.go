@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/config"
+	"github.com/fermata-io/fermata/internal/signin"
 	"github.com/fermata-io/fermata/internal/tlsfiles"
 )
 
@@ -26,6 +27,7 @@ type app struct {
 	timeout time.Duration
 
 	tokenFile string
+	oidc      signin.Settings
 	traceTo   string
 	tls       bool
 	tlsFiles  tlsfiles.Files
@@ -43,7 +45,8 @@ Exit codes:
   3  no such job or run
   4  conflict: the id is taken, or somebody edited in between
   5  no node, or no Redis behind it, could be reached in time
-  6  fermata diff --exit-code: there is something to do`
+  6  fermata diff --exit-code: there is something to do
+  7  not signed in, or the session has ended: run fermata login`
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -66,7 +69,8 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.tlsFiles.Cert, "tls-cert", "", "PEM file with this client's certificate")
 	f.StringVar(&a.tlsFiles.Key, "tls-key", "", "PEM file with this client's key")
 	f.StringVar(&a.tlsFiles.ServerName, "tls-server-name", "", "name in the server's certificate (default: the host)")
-	f.StringVar(&a.tokenFile, "token-file", "", "file with the token of the caller; beyond this host it needs TLS")
+	f.StringVar(&a.tokenFile, "token-file", "", "file with the token of the caller; beyond this host it needs TLS (default: the session of fermata login)")
+	a.oidcFlags(f)
 	f.StringVar(&a.traceTo, "trace-endpoint", "", "send a span of the command to this OpenTelemetry collector: http://host:4317, or https://host:4317 for TLS (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere); TRACEPARENT in the environment is passed on in any case")
 	f.String("config", "", "YAML file with values for the global flags")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
@@ -74,7 +78,7 @@ func (a *app) root() *cobra.Command {
 		a.jobsCommand(), a.topCommand(), a.lateCommand(), a.failingCommand(), a.deadCommand(), a.queuesCommand(),
 		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
 		a.clusterCommand(), a.eventsCommand(), a.webhooksCommand(), a.auditCommand(), a.payloadsCommand(),
-		a.redisCommand(), a.logLevelCommand(), a.versionCommand(),
+		a.loginCommand(), a.logoutCommand(), a.redisCommand(), a.logLevelCommand(), a.versionCommand(),
 	)
 	return root
 }
@@ -100,7 +104,7 @@ func (a *app) versionCommand() *cobra.Command {
 
 // with runs one call or several against the cluster.
 func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
-	return a.withClient(func(c *client.Client) (err error) {
+	return a.withClient(cmd.Context(), func(c *client.Client) (err error) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 		defer cancel()
 		ctx, ended, err := a.trace(ctx, cmd.CommandPath())
@@ -113,8 +117,8 @@ func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, c *client.Cl
 }
 
 // withClient makes the client for it.
-func (a *app) withClient(do func(*client.Client) error) error {
-	c, err := a.dial()
+func (a *app) withClient(ctx context.Context, do func(*client.Client) error) error {
+	c, err := a.dial(ctx)
 	if err != nil {
 		return usage(err)
 	}
@@ -123,16 +127,14 @@ func (a *app) withClient(do func(*client.Client) error) error {
 }
 
 // dial makes a client by the flags. Its errors are those of wrong usage.
-func (a *app) dial() (*client.Client, error) {
+func (a *app) dial(ctx context.Context) (*client.Client, error) {
 	secure, err := a.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
 	o := client.Options{Namespace: a.namespace, TLS: secure}
-	if a.tokenFile != "" {
-		if o.Token, err = client.TokenFile(a.tokenFile); err != nil {
-			return nil, err
-		}
+	if o.Token, err = a.token(ctx); err != nil {
+		return nil, err
 	}
 	return client.Dial(a.addresses, o)
 }

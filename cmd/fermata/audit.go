@@ -25,10 +25,12 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Show who changed what", Args: noArgs,
 		Long: "Show the calls that changed something, oldest first: who made them, from where, about what, and how they\n" +
-			"ended. The cluster keeps about the last 10,000 (--audit-keep of the scheduler). -o json is for export.",
+			"ended. How many the cluster keeps, and for how long, is up to --audit-keep, --audit-retention and --audit-max-bytes of\n" +
+			"the scheduler. For a copy elsewhere: fermata audit export.",
 		Example: `  fermata audit --since 24h
   fermata audit --job nightly --follow
-  fermata audit -o json > audit.json`,
+  fermata audit export --follow --name siem --file audit.jsonl
+  fermata audit verify`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case jobID != "" && f.Resource != "":
@@ -55,6 +57,7 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&since, "since", 0, "only of this last while, 24h for instance")
 	cmd.Flags().IntVar(&limit, "limit", 1000, "at most so many, the newest")
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes, until interrupted or --request-timeout")
+	cmd.AddCommand(a.auditVerifyCommand(), a.auditExportCommand(), a.auditExportsCommand())
 	return cmd
 }
 
@@ -71,7 +74,7 @@ func (a *app) audit(cmd *cobra.Command, f client.AuditFilter, limit int, follow 
 		for looks := 0; ; looks++ {
 			records, err := tail.next(ctx)
 			switch {
-			case ctx.Err() != nil && (looks > 0 || errors.Is(ctx.Err(), context.Canceled)):
+			case (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) && (looks > 0 || errors.Is(ctx.Err(), context.Canceled)):
 				return nil
 			case err != nil:
 				return err

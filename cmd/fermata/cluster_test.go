@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -30,9 +31,13 @@ type cluster struct {
 	store   *redisstore.Store
 	ledger  *ledger.Ledger
 	redis   redis.UniversalClient
+	admin   *redis.Client // may do what nodes may not
 	batch   int
 	hooks   hooks
 }
+
+// auditKey signs the audit records of the test's cluster.
+var auditKey = job.ChainKey{ID: "k1", Key: ed25519.NewKeyFromSeed([]byte("a seed of exactly 32 bytes, here"))}
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -46,6 +51,7 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	c := &cluster{t: t}
 	c.clock.Store(epoch.UnixMilli())
 	server := redistest.Start(t)
+	c.admin = server.Client()
 	var err error
 	if c.redis, err = redisstore.NewClient(redisstore.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second}); err != nil {
 		t.Fatal(err)
@@ -65,7 +71,7 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := trail.New(trail.Options{Store: c.store})
+	records, err := trail.New(trail.Options{Store: c.store, Key: func() *job.ChainKey { return &auditKey }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func (f *eventFlags) complete(a *app) error {
 
 // events shows events until there are no more, or it is interrupted.
 func (a *app) events(ctx context.Context, f *eventFlags) error {
-	return a.withClient(func(c *client.Client) error {
+	return a.withClient(ctx, func(c *client.Client) error {
 		if !f.follow {
 			bounded, cancel := context.WithTimeout(ctx, a.timeout)
 			defer cancel()

@@ -24,6 +24,7 @@ const (
 	exitConflict    = 4
 	exitUnavailable = 5
 	exitPending     = 6
+	exitSignedOut   = 7
 )
 
 // exitStatus is an exit code about which everything has been said.
@@ -142,7 +143,7 @@ func judge(err error) (code int, hint string) {
 	case codes.ResourceExhausted:
 		return exitFailed, "Redis, a message or the cluster has reached its limit; running jobs go on"
 	case codes.Unauthenticated:
-		return exitFailed, "name the file with your token by --token-file, or your certificate by --tls-cert and --tls-key"
+		return exitSignedOut, "sign in by: fermata login; or name the file with your token by --token-file, or your certificate by --tls-cert and --tls-key"
 	case codes.PermissionDenied:
 		return exitFailed, "ask for a role that has this permission; roles are in the nodes' access file"
 	case codes.Unimplemented:

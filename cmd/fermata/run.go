@@ -82,7 +82,7 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 		run *client.Run
 		err error
 	}
-	return a.withClient(func(c *client.Client) error {
+	return a.withClient(ctx, func(c *client.Client) error {
 		// All at once: one that takes long must not eat the others' time.
 		ends := make([]chan end, len(jobs))
 		for i, r := range started {

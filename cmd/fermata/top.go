@@ -42,7 +42,7 @@ caller may not see is left out.`,
 			case f.interval < leastInterval:
 				return usagef("--interval %v: want at least %v", f.interval, leastInterval)
 			}
-			c, err := a.dial()
+			c, err := a.dial(cmd.Context())
 			if err != nil {
 				return usage(err)
 			}

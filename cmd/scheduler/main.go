@@ -60,7 +60,7 @@ func (e usageError) Unwrap() error { return e.error }
 // stops at once when abort is closed.
 func command(abort <-chan struct{}) *cobra.Command {
 	root := nodeCommand(abort)
-	root.AddCommand(devCommand(abort), tokenCommand(), versionCommand())
+	root.AddCommand(devCommand(abort), tokenCommand(), auditKeyCommand(), versionCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	return root
 }

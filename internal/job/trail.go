@@ -1,5 +1,7 @@
 package job
 
+import "strings"
+
 // Bounds of a TrailRecord. What is longer is clipped.
 const (
 	MaxTrailNames  = 20
@@ -27,6 +29,15 @@ type TrailRecord struct {
 	Changed, Refused int64
 	// Before and After are SHA-256 digests; empty: nothing was there, or is known.
 	Before, After []byte
+
+	// The chain; zero in records of nodes that had none. Seq counts the records of the cluster
+	// from 1 on, Hash is the ChainHash by Version, Prev that of the record before, Signature one of Hash
+	// by the key KeyID.
+	Seq        int64
+	Version    int
+	Hash, Prev []byte
+	KeyID      string
+	Signature  []byte
 }
 
 // Clipped is the record within its bounds.
@@ -42,7 +53,10 @@ func (r TrailRecord) Clipped() TrailRecord {
 func clipAll(texts []string, most int) []string {
 	out := make([]string, 0, min(len(texts), most))
 	for _, text := range texts[:cap(out)] {
-		out = append(out, Clip(text, MaxTrailText))
+		// Stores join lists by line breaks, and leave out what is empty.
+		if text = strings.ReplaceAll(Clip(text, MaxTrailText), "\n", " "); text != "" {
+			out = append(out, text)
+		}
 	}
 	return out
 }
@@ -59,3 +73,42 @@ type TrailPage struct {
 	Records []TrailRecord
 	Next    string
 }
+
+// TrailHead is the end of the chain, as the store has it. The zero value is that of a chain that
+// has not begun.
+type TrailHead struct {
+	Seq   int64
+	Hash  []byte
+	Bytes int64  // of all records so far, those that are gone included
+	Raw   string // as stored, for a comparison
+}
+
+// TrailState is what appending and trimming go by.
+type TrailState struct {
+	NowMS int64
+	Head  TrailHead
+	// NewestID and OldestID are of the records that are kept; empty: there are none. OldestSeq and
+	// OldestBytes are 0 if the oldest one is not part of the chain.
+	NewestID, OldestID     string
+	OldestSeq, OldestBytes int64
+	Exports                []TrailExport
+}
+
+// TrailTrim is what to remove while something is appended. At most one field is set.
+type TrailTrim struct {
+	Keep   int64  // about how many of the newest records stay
+	Before string // records before this id go
+}
+
+// TrailExport is a consumer that acknowledges records.
+type TrailExport struct {
+	Name      string
+	ID        string // of the last record acknowledged; empty: none
+	Seq       int64
+	UpdatedMS int64
+	// Waiting is how many records are not acknowledged, SinceMS the time of the oldest of them.
+	Waiting, SinceMS int64
+}
+
+// MaxTrailExports is how many there may be.
+const MaxTrailExports = 16

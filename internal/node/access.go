@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 
 	"google.golang.org/grpc"
 
 	"github.com/fermata-io/fermata/internal/identity"
+	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/rpc"
 )
 
@@ -59,6 +61,20 @@ func (n *Node) peerGuard() ([]grpc.ServerOption, error) {
 		return nil, nil
 	}
 	return rpc.PeerGuard(n.access, rpc.Options{Logger: n.cfg.Logger, Registerer: n.cfg.Registerer})
+}
+
+// NewAuditKey makes a key that signs the chain of audit records: the line for --audit-key-file,
+// and the one for who verifies.
+func NewAuditKey(id string) (private, public string, err error) {
+	if fault := identity.NameFault(id); fault != "" {
+		return "", "", fmt.Errorf("the id %q %s", id, fault)
+	}
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return "", "", err
+	}
+	k := job.ChainKey{ID: id, Key: key}
+	return k.PrivateLine(), k.PublicLine(), nil
 }
 
 // NewToken makes a token of this name, and its entry for the access file.

@@ -128,8 +128,14 @@ type Config struct {
 	// WebhooksFile says who is told of events. Empty: nobody.
 	WebhooksFile string
 	// AuditKeep is about how many audit records are kept, 100 to 10,000,000; default
-	// 10,000.
-	AuditKeep int
+	// 100,000. AuditRetention is about how long, an hour to ten years; default 90 days. AuditMaxBytes
+	// bounds what they take in Redis, 1 MiB to 64 GiB; default 64 MiB.
+	AuditKeep      int
+	AuditRetention time.Duration
+	AuditMaxBytes  int64
+	// AuditKeyFile holds the keys that sign the chain of audit records; see job.ParseChainKeys. Empty:
+	// it is not signed.
+	AuditKeyFile string
 	// WorstJobs is how many of the late and of the failing jobs /metrics names, 0 to
 	// 50. No other metric carries the id of a job.
 	WorstJobs int
@@ -182,6 +188,8 @@ func (c *Config) setDefaults() {
 	orDefault(&c.LeaseTTL, dispatch.DefaultLeaseTTL)
 	orDefault(&c.SessionTTL, dispatch.DefaultSessionTTL)
 	orDefault(&c.AuditKeep, trail.DefaultKeep)
+	orDefault(&c.AuditRetention, trail.DefaultAge)
+	orDefault(&c.AuditMaxBytes, trail.DefaultBytes)
 	orDefault(&c.Logger, slog.New(slog.DiscardHandler))
 	c.Limits = c.Limits.WithDefaults()
 	if c.Registerer == nil || c.Gatherer == nil {

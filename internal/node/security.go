@@ -10,10 +10,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/seal"
 	"github.com/fermata-io/fermata/internal/tlsfiles"
+	"github.com/fermata-io/fermata/internal/trail"
 )
 
 // security is how the node proves who it is and what it asks of others. Nil
@@ -22,14 +24,15 @@ type security struct {
 	clients, peers credentials.TransportCredentials
 	redis          func() *tls.Config // nil: as the URL says
 	gossip         []netip.Prefix
-	payloads       *seal.Ring // nil: they are stored as they are given
+	payloads       *seal.Ring    // nil: they are stored as they are given
+	audit          *trail.Signer // nil: the chain of audit records is not signed
 	sources        []*tlsfiles.Source
 }
 
 // openSecurity reads the files, which have to be good at the start.
 func openSecurity(c Config) (security, error) {
 	var s security
-	errs := []error{s.openClients(c), s.openPeers(c), s.openRedis(c), s.openPayloadKeys(c)}
+	errs := []error{s.openClients(c), s.openPeers(c), s.openRedis(c), s.openPayloadKeys(c), s.openAuditKeys(c)}
 	if c.GossipKeyFile != "" {
 		if _, err := membership.ReadKeys(c.GossipKeyFile); err != nil {
 			errs = append(errs, fmt.Errorf("--gossip-key-file: %w", err))
@@ -133,6 +136,24 @@ func (s *security) openPayloadKeys(c Config) (err error) {
 		return fmt.Errorf("--payload-key-file: %w", err)
 	}
 	return nil
+}
+
+func (s *security) openAuditKeys(c Config) (err error) {
+	if c.AuditKeyFile == "" {
+		return nil
+	}
+	if s.audit, err = trail.LoadSigner(c.AuditKeyFile); err != nil {
+		return fmt.Errorf("--audit-key-file: %w", err)
+	}
+	return nil
+}
+
+// auditKey gives the key that signs the chain of audit records; nil: nothing is signed.
+func (s *security) auditKey() func() *job.ChainKey {
+	if s.audit == nil {
+		return nil
+	}
+	return s.audit.Current
 }
 
 // dialPeers are the options of connections to other nodes.

@@ -195,7 +195,10 @@ func (n *Node) build(ctx context.Context) (err error) {
 	}
 	n.ledger = ledger.New(committed)
 	n.onStop("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
-	n.trail, err = trail.New(trail.Options{Store: n.clientStore, Keep: c.AuditKeep, Logger: c.Logger, Registerer: c.Registerer})
+	n.trail, err = trail.New(trail.Options{
+		Store: n.clientStore, Node: c.Name, Keep: c.AuditKeep, Age: c.AuditRetention, MaxBytes: c.AuditMaxBytes,
+		Key: n.security.auditKey(), Logger: c.Logger, Registerer: c.Registerer,
+	})
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,7 @@ func (n *Node) statsLoop(ctx context.Context) {
 			return
 		case <-stats.C:
 			n.reloadKeys()
+			n.reloadAuditKeys()
 			n.telemetry.Tick()
 			n.countQueues(ctx)
 			n.findWorst(ctx)
@@ -82,6 +83,21 @@ func (n *Node) bindPayloads() error {
 			schema, redisstore.SchemaOfBoundPayloads)
 	}
 	return nil
+}
+
+// reloadAuditKeys takes over a file of audit keys that has changed.
+func (n *Node) reloadAuditKeys() {
+	signer := n.security.audit
+	if signer == nil {
+		return
+	}
+	changed, err := signer.Reload()
+	switch {
+	case err != nil:
+		n.cfg.Logger.Error("audit keys could not be read again: those read last stay", "error", err)
+	case changed:
+		n.cfg.Logger.Info("audit keys are read again", "signing", signer.Current().ID)
+	}
 }
 
 // heldShards are those whose lock this node has.

@@ -133,6 +133,8 @@ func (c *Config) checkCallers(f *faults) {
 // checkRecords is about what is kept beside jobs, and shown of them.
 func (c *Config) checkRecords(f *faults) {
 	f.between("audit-keep", c.AuditKeep, trail.MinKeep, trail.MaxKeep)
+	f.want(c.AuditRetention >= trail.MinAge && c.AuditRetention <= trail.MaxAge, "audit-retention", c.AuditRetention, "%v to %v", trail.MinAge, trail.MaxAge)
+	f.want(c.AuditMaxBytes >= trail.MinBytes && c.AuditMaxBytes <= trail.MaxBytes, "audit-max-bytes", c.AuditMaxBytes, "%d to %d", trail.MinBytes, trail.MaxBytes)
 	f.want(c.EventsKeep == 0 || c.EventsKeep >= redisstore.MinKeepEvents && c.EventsKeep <= redisstore.MaxKeepEvents,
 		"events-keep", c.EventsKeep, "%d to %d, or 0 for none", redisstore.MinKeepEvents, redisstore.MaxKeepEvents)
 	if c.WebhooksFile != "" && c.EventsKeep == 0 {

@@ -36,9 +36,9 @@ type script struct {
 // clock that they need. Apply comes in two forms: apply, which carries history
 // and dead letters, and applyLean, which does without and always passes.
 type scripts struct {
-	create, read, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant *script
-	limits                                                                                                           limitScripts
-	announce, hook, objectives                                                                                       *script
+	create, read, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant, trail *script
+	limits                                                                                                                  limitScripts
+	announce, hook, objectives                                                                                              *script
 }
 
 // loadScripts composes the scripts. An embedded server knows no flags; it has no
@@ -84,6 +84,7 @@ func compose(l *loader, events bool) scripts {
 		keyspace:  l.load("keyspace", ""),
 		secret:    l.load("secret", ""),
 		grant:     l.load("grant", ""),
+		trail:     l.load("trail", ""),
 		limits:    loadLimits(l),
 		announce:  e.load("announce", ""),
 		hook:      l.load("hook", "allow-oom"),
@@ -91,6 +92,7 @@ func compose(l *loader, events bool) scripts {
 		objectives: l.load("objectives", "allow-oom"),
 	}
 	s.reap.mutates, s.clock.mutates, s.read.mutates, s.ends.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false, false
+	s.trail.mutates = false      // no call waits for its record
 	s.objectives.mutates = false // an entry that comes back is looked at again
 	return s
 }
@@ -129,7 +131,7 @@ func (m madeScript) name() string {
 }
 
 // clockless are the scripts that work on no shard, or without its clock.
-var clockless = []string{"keyspace", "secret", "read", "ends", "grant", "hook", "objectives", "census", "limit_jobs", "limit_queues"}
+var clockless = []string{"keyspace", "secret", "trail", "read", "ends", "grant", "hook", "objectives", "census", "limit_jobs", "limit_queues"}
 
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{"create", "restore", "apply", "mend"}

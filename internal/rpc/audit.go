@@ -24,6 +24,12 @@ type Trail interface {
 	Record(job.TrailRecord)
 	// List returns up to size records, newest first.
 	List(ctx context.Context, f job.TrailFilter, size int, token string) (job.TrailPage, error)
+	// Read returns up to size records after one, oldest first, and where the chain ends.
+	Read(ctx context.Context, after string, size int) ([]job.TrailRecord, job.TrailHead, error)
+	// Acknowledge makes an export, or says how far it has come.
+	Acknowledge(ctx context.Context, export, id string, seq int64) (job.TrailExport, error)
+	Exports(ctx context.Context) ([]job.TrailExport, error)
+	DeleteExport(ctx context.Context, export string) error
 }
 
 // auditor tells of each call that changes something, once it has ended.

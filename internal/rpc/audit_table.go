@@ -82,6 +82,20 @@ var changes = map[string]change{
 			r.Names = []string{"events/" + q.GetEventId()}
 		}
 	})},
+	// An acknowledgement that left a record would have to be acknowledged in its turn.
+	fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName: {
+		reads: func(q proto.Message) bool {
+			return q.(*fermatav1.AcknowledgeAuditRecordsRequest).GetRecordId() != ""
+		},
+		fill: filled(func(r *job.TrailRecord, q *fermatav1.AcknowledgeAuditRecordsRequest, _ *fermatav1.AuditExport) {
+			r.Resource = "audit-exports/" + q.GetExport()
+		}),
+	},
+	fermatav1.ClusterService_DeleteAuditExport_FullMethodName: {
+		fill: filled(func(r *job.TrailRecord, q *fermatav1.DeleteAuditExportRequest, _ *fermatav1.DeleteAuditExportResponse) {
+			r.Resource = "audit-exports/" + q.GetName()
+		}),
+	},
 	fermatav1.ClusterService_CheckShard_FullMethodName: {
 		reads: func(q proto.Message) bool { return !q.(*fermatav1.CheckShardRequest).GetRepair() },
 		fill: filled(func(r *job.TrailRecord, q *fermatav1.CheckShardRequest, a *fermatav1.CheckShardResponse) {
@@ -105,7 +119,8 @@ var onlyRead = []string{
 	fermatav1.JobService_GetQueueSettings_FullMethodName, fermatav1.BackupService_ExportJobs_FullMethodName,
 	fermatav1.ClusterService_ListNodes_FullMethodName, fermatav1.ClusterService_ListShards_FullMethodName,
 	fermatav1.ClusterService_ListQueues_FullMethodName, fermatav1.ClusterService_ListWorkers_FullMethodName,
-	fermatav1.ClusterService_ListAuditRecords_FullMethodName,
+	fermatav1.ClusterService_ListAuditRecords_FullMethodName, fermatav1.ClusterService_ReadAuditRecords_FullMethodName,
+	fermatav1.ClusterService_ListAuditExports_FullMethodName,
 	fermatav1.EventService_WatchEvents_FullMethodName, fermatav1.EventService_ListWebhooks_FullMethodName,
 	fermatav1.EventService_ListUndeliveredEvents_FullMethodName,
 }

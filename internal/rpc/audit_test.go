@@ -46,7 +46,10 @@ func TestEveryMethodIsJudged(t *testing.T) {
 }
 
 // trailOf gathers records.
-type trailOf struct{ records []job.TrailRecord }
+type trailOf struct {
+	Trail   // whose other methods are not called
+	records []job.TrailRecord
+}
 
 func (t *trailOf) Record(r job.TrailRecord) { t.records = append(t.records, r) }
 
@@ -78,8 +81,10 @@ var sampleCalls = map[string]struct {
 	"UpdateQueueSettings": {&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: "namespaces/n/queues/q"}}, &fermatav1.QueueSettings{}, "namespaces/n/queues/q"},
 	"RestoreJobs": {&fermatav1.RestoreJobsRequest{Parent: "namespaces/n", Jobs: []*fermatav1.JobBackup{{Job: sampleJob()}}},
 		&fermatav1.RestoreJobsResponse{Results: []*fermatav1.RestoreJobsResponse_Result{{Outcome: fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED}}}, "namespaces/n"},
-	"RedeliverEvents": {&fermatav1.RedeliverEventsRequest{Webhook: "ops"}, &fermatav1.RedeliverEventsResponse{Delivered: 1}, "webhooks/ops"},
-	"CheckShard":      {&fermatav1.CheckShardRequest{Shard: 3, Repair: true}, &fermatav1.CheckShardResponse{}, "shards/3"},
+	"RedeliverEvents":         {&fermatav1.RedeliverEventsRequest{Webhook: "ops"}, &fermatav1.RedeliverEventsResponse{Delivered: 1}, "webhooks/ops"},
+	"AcknowledgeAuditRecords": {&fermatav1.AcknowledgeAuditRecordsRequest{Export: "siem"}, &fermatav1.AuditExport{}, "audit-exports/siem"},
+	"DeleteAuditExport":       {&fermatav1.DeleteAuditExportRequest{Name: "siem"}, &fermatav1.DeleteAuditExportResponse{}, "audit-exports/siem"},
+	"CheckShard":              {&fermatav1.CheckShardRequest{Shard: 3, Repair: true}, &fermatav1.CheckShardResponse{}, "shards/3"},
 }
 
 // TestAuditTellsWhoPausedAQueue from who changed its limits.
@@ -164,7 +169,9 @@ func TestChangesThatChangeNothing(t *testing.T) {
 	for method, q := range map[string]proto.Message{
 		fermatav1.JobService_RedriveDeadLetters_FullMethodName: &fermatav1.RedriveDeadLettersRequest{DryRun: true},
 		fermatav1.ClusterService_CheckShard_FullMethodName:     &fermatav1.CheckShardRequest{},
-		fermatav1.JobService_GetJob_FullMethodName:             &fermatav1.GetJobRequest{},
+
+		fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName: &fermatav1.AcknowledgeAuditRecordsRequest{Export: "siem", RecordId: "1-1"},
+		fermatav1.JobService_GetJob_FullMethodName:                      &fermatav1.GetJobRequest{},
 	} {
 		trail := &trailOf{}
 		var log strings.Builder

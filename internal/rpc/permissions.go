@@ -71,6 +71,11 @@ var demands = map[string]demand{
 	// What it finds names jobs of all namespaces.
 	fermatav1.ClusterService_CheckShard_FullMethodName:       {permission: access.AdministerCluster},
 	fermatav1.ClusterService_ListAuditRecords_FullMethodName: {permission: access.AdministerCluster},
+	// The chain is one for all namespaces, and so are exports.
+	fermatav1.ClusterService_ReadAuditRecords_FullMethodName:        {permission: access.AdministerCluster},
+	fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName: {permission: access.AdministerCluster},
+	fermatav1.ClusterService_ListAuditExports_FullMethodName:        {permission: access.AdministerCluster},
+	fermatav1.ClusterService_DeleteAuditExport_FullMethodName:       {permission: access.AdministerCluster},
 
 	// Its handler decides by the request: without a namespace it is about all.
 	fermatav1.EventService_WatchEvents_FullMethodName: {permission: access.ReadJobs, scope: byParentOrAll, hello: true},

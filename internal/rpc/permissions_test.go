@@ -97,7 +97,7 @@ func expected(role access.Role, method string) bool {
 	switch {
 	case strings.HasPrefix(service, "grpc.health"):
 		return true
-	case strings.HasPrefix(service, "grpc.reflection"), service == "fermata.v1.BackupService", has("CheckShard", "ListAuditRecords", "UpdateQueueSettings", "ListUndelivered", "Redeliver"):
+	case strings.HasPrefix(service, "grpc.reflection"), service == "fermata.v1.BackupService", has("CheckShard", "ListAuditRecords", "ReadAuditRecords", "AcknowledgeAuditRecords", "ListAuditExports", "DeleteAuditExport", "UpdateQueueSettings", "ListUndelivered", "Redeliver"):
 		return role == access.Admin
 	case service == "fermata.v1.PeerService":
 		return role == access.Node
@@ -120,7 +120,7 @@ func expected(role access.Role, method string) bool {
 // clusterWide tells whether a method is about all namespaces.
 func clusterWide(method string) bool {
 	return strings.Contains(method, "ListNodes") || strings.Contains(method, "ListShards") || strings.Contains(method, "ListWorkers") ||
-		strings.Contains(method, "CheckShard") || strings.Contains(method, "Webhooks") || strings.Contains(method, "deliver") || strings.Contains(method, "ListAuditRecords") || strings.Contains(method, "reflection") || strings.Contains(method, "PeerService")
+		strings.Contains(method, "CheckShard") || strings.Contains(method, "Webhooks") || strings.Contains(method, "deliver") || strings.Contains(method, "Audit") || strings.Contains(method, "reflection") || strings.Contains(method, "PeerService")
 }
 
 func forEverybody(method string) bool {

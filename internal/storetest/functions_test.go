@@ -58,7 +58,10 @@ func TestSuiteByFunctions(t *testing.T) {
 	if told := eventsAfter(t, w, w.Store.ShardOf(job.Key{Namespace: "ns", ID: "told"}), job.Place{}); len(told) != 1 || told[0].Kind != job.KindJobCreated {
 		t.Errorf("events %+v", told)
 	}
-	if err := w.Store.AppendTrail(t.Context(), []job.TrailRecord{{Method: "m"}}, 100); err != nil {
+	if done, err := w.Store.AppendTrail(t.Context(), job.TrailHead{}, []job.TrailRecord{{ID: "1-1", Seq: 1, Method: "m"}}, job.TrailTrim{Keep: 100}); err != nil || !done {
+		t.Fatal(err)
+	}
+	if _, err := w.Store.TrailState(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := w.Store.ReadTrail(t.Context(), "", 0, 0, 10); err != nil {

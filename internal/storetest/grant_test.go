@@ -169,7 +169,10 @@ func TestEachGrantIsUsed(t *testing.T) {
 	if _, err := w.Store.Events(t.Context(), []job.EventsAsk{{Limit: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Store.AppendTrail(t.Context(), []job.TrailRecord{{Method: "m"}}, 100); err != nil {
+	if done, err := w.Store.AppendTrail(t.Context(), job.TrailHead{}, []job.TrailRecord{{ID: "1-1", Seq: 1, Method: "m"}}, job.TrailTrim{Keep: 100}); err != nil || !done {
+		t.Fatal(err)
+	}
+	if _, err := w.Store.TrailState(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := w.Store.ReadTrail(t.Context(), "", 0, 0, 10); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,8 +22,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type memory struct {
 	mu      sync.Mutex
 	err     error
+	lost    error             // of appends that take effect
 	records []job.TrailRecord // newest last
-	calls   int
+	head    job.TrailHead
+	trims   []job.TrailTrim
+	exports map[string]job.TrailExport
+	now     int64
+	before  func() // each append
 }
 
 func (m *memory) fail(err error) {
@@ -31,19 +37,71 @@ func (m *memory) fail(err error) {
 	m.err = err
 }
 
-func (m *memory) AppendTrail(_ context.Context, records []job.TrailRecord, _ int) error {
+func (m *memory) TrailState(context.Context) (job.TrailState, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.calls++
+	state := job.TrailState{Head: m.head, NowMS: max(m.now, 1)}
+	if n := len(m.records); n > 0 {
+		state.OldestID, state.OldestSeq, state.NewestID = m.records[0].ID, m.records[0].Seq, m.records[n-1].ID
+		state.OldestBytes = m.records[0].Seq * 100
+	}
+	for _, e := range m.exports {
+		state.Exports = append(state.Exports, e)
+	}
+	return state, m.err
+}
+
+func (m *memory) AppendTrail(_ context.Context, head job.TrailHead, records []job.TrailRecord, trim job.TrailTrim) (bool, error) {
+	if m.before != nil {
+		m.before()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.err != nil {
-		return m.err
+		return false, m.err
 	}
-	for _, r := range records {
-		r.AtMS = int64(len(m.records) + 1)
-		r.ID = fmt.Sprintf("%d-0", r.AtMS)
-		m.records = append(m.records, r)
+	if head.Raw != m.head.Raw {
+		return false, nil
 	}
-	return nil
+	last := records[len(records)-1]
+	m.records, m.trims = append(m.records, records...), append(m.trims, trim)
+	m.head = job.TrailHead{Seq: last.Seq, Hash: last.Hash, Bytes: 100 * last.Seq, Raw: fmt.Sprintf("%d %x", last.Seq, last.Hash)}
+	if trim.Before != "" {
+		m.records = slices.DeleteFunc(m.records, func(r job.TrailRecord) bool { return compareIDs(r.ID, trim.Before) < 0 })
+	} else {
+		m.records = m.records[max(0, len(m.records)-int(trim.Keep)):]
+	}
+	err := m.lost
+	m.lost = nil
+	return err == nil, err
+}
+
+func (m *memory) ReadTrailFrom(_ context.Context, after string, n int) (out []job.TrailRecord, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.records {
+		if compareIDs(r.ID, after) > 0 && len(out) < n {
+			out = append(out, r)
+		}
+	}
+	return out, m.err
+}
+
+func (m *memory) SaveTrailExport(_ context.Context, e job.TrailExport) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.exports == nil {
+		m.exports = map[string]job.TrailExport{}
+	}
+	m.exports[e.Name] = e
+	return m.err
+}
+
+func (m *memory) DropTrailExport(_ context.Context, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.exports, name)
+	return m.err
 }
 
 func (m *memory) ReadTrail(_ context.Context, before string, fromMS, toMS int64, n int) (out []job.TrailRecord, next string, err error) {

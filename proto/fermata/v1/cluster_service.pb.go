@@ -107,7 +107,7 @@ func (x Finding_Fault) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Finding_Fault.Descriptor instead.
 func (Finding_Fault) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{18, 0}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{26, 0}
 }
 
 type ListAuditRecordsRequest struct {
@@ -283,8 +283,21 @@ type AuditRecord struct {
 	// SHA-256 of what there was, read just before the call, and of what the call
 	// answered: of the definition, or of the status where only that changes. Empty
 	// where there was nothing, or nothing is known.
-	BeforeDigest  []byte `protobuf:"bytes,14,opt,name=before_digest,json=beforeDigest,proto3" json:"before_digest,omitempty"`
-	AfterDigest   []byte `protobuf:"bytes,15,opt,name=after_digest,json=afterDigest,proto3" json:"after_digest,omitempty"`
+	BeforeDigest []byte `protobuf:"bytes,14,opt,name=before_digest,json=beforeDigest,proto3" json:"before_digest,omitempty"`
+	AfterDigest  []byte `protobuf:"bytes,15,opt,name=after_digest,json=afterDigest,proto3" json:"after_digest,omitempty"`
+	// The chain; unset in records that nodes of an earlier version wrote. Counts all
+	// records of the cluster.
+	Sequence int64 `protobuf:"varint,16,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// How `hash` is made; see docs/security/audit.md.
+	ChainVersion int32 `protobuf:"varint,17,opt,name=chain_version,json=chainVersion,proto3" json:"chain_version,omitempty"`
+	// SHA-256 of this record, its sequence, its id and previous_hash.
+	Hash []byte `protobuf:"bytes,18,opt,name=hash,proto3" json:"hash,omitempty"`
+	// Of the record before; empty in the first one.
+	PreviousHash []byte `protobuf:"bytes,19,opt,name=previous_hash,json=previousHash,proto3" json:"previous_hash,omitempty"`
+	// Ed25519 signature of the hash, by the key of this id. Only the last record that a
+	// node writes at once has one: it stands for all before.
+	KeyId         string `protobuf:"bytes,20,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	Signature     []byte `protobuf:"bytes,21,opt,name=signature,proto3" json:"signature,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -424,6 +437,476 @@ func (x *AuditRecord) GetAfterDigest() []byte {
 	return nil
 }
 
+func (x *AuditRecord) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetChainVersion() int32 {
+	if x != nil {
+		return x.ChainVersion
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetPreviousHash() []byte {
+	if x != nil {
+		return x.PreviousHash
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+type ReadAuditRecordsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Records after the one with this id; unset: from the oldest one.
+	After string `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
+	// 1 to 1000, default 100.
+	PageSize      int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadAuditRecordsRequest) Reset() {
+	*x = ReadAuditRecordsRequest{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadAuditRecordsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadAuditRecordsRequest) ProtoMessage() {}
+
+func (x *ReadAuditRecordsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadAuditRecordsRequest.ProtoReflect.Descriptor instead.
+func (*ReadAuditRecordsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ReadAuditRecordsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ReadAuditRecordsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+type ReadAuditRecordsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Fewer than page_size: there are no more now.
+	Records []*AuditRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	// Newest record of the chain, as the cluster knows it.
+	HeadSequence  int64  `protobuf:"varint,2,opt,name=head_sequence,json=headSequence,proto3" json:"head_sequence,omitempty"`
+	HeadHash      []byte `protobuf:"bytes,3,opt,name=head_hash,json=headHash,proto3" json:"head_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadAuditRecordsResponse) Reset() {
+	*x = ReadAuditRecordsResponse{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadAuditRecordsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadAuditRecordsResponse) ProtoMessage() {}
+
+func (x *ReadAuditRecordsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadAuditRecordsResponse.ProtoReflect.Descriptor instead.
+func (*ReadAuditRecordsResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ReadAuditRecordsResponse) GetRecords() []*AuditRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ReadAuditRecordsResponse) GetHeadSequence() int64 {
+	if x != nil {
+		return x.HeadSequence
+	}
+	return 0
+}
+
+func (x *ReadAuditRecordsResponse) GetHeadHash() []byte {
+	if x != nil {
+		return x.HeadHash
+	}
+	return nil
+}
+
+type AcknowledgeAuditRecordsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 63 lower-case letters, digits and dashes.
+	Export string `protobuf:"bytes,1,opt,name=export,proto3" json:"export,omitempty"`
+	// Id of the last record that was delivered. Unset: the export is made, or read as it is.
+	RecordId string `protobuf:"bytes,2,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`
+	// Its sequence; 0 for a record without one.
+	Sequence      int64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgeAuditRecordsRequest) Reset() {
+	*x = AcknowledgeAuditRecordsRequest{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgeAuditRecordsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgeAuditRecordsRequest) ProtoMessage() {}
+
+func (x *AcknowledgeAuditRecordsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgeAuditRecordsRequest.ProtoReflect.Descriptor instead.
+func (*AcknowledgeAuditRecordsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AcknowledgeAuditRecordsRequest) GetExport() string {
+	if x != nil {
+		return x.Export
+	}
+	return ""
+}
+
+func (x *AcknowledgeAuditRecordsRequest) GetRecordId() string {
+	if x != nil {
+		return x.RecordId
+	}
+	return ""
+}
+
+func (x *AcknowledgeAuditRecordsRequest) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+// AuditExport is a consumer of audit records that acknowledges them.
+type AuditExport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Last record that was acknowledged; unset: none.
+	RecordId string `protobuf:"bytes,2,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`
+	Sequence int64  `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// When the last acknowledgement came.
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// Records that are not acknowledged yet, and since when the oldest of them waits.
+	Waiting       int64                  `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	WaitingSince  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditExport) Reset() {
+	*x = AuditExport{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditExport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditExport) ProtoMessage() {}
+
+func (x *AuditExport) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditExport.ProtoReflect.Descriptor instead.
+func (*AuditExport) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AuditExport) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AuditExport) GetRecordId() string {
+	if x != nil {
+		return x.RecordId
+	}
+	return ""
+}
+
+func (x *AuditExport) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *AuditExport) GetUpdateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdateTime
+	}
+	return nil
+}
+
+func (x *AuditExport) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *AuditExport) GetWaitingSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WaitingSince
+	}
+	return nil
+}
+
+type ListAuditExportsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditExportsRequest) Reset() {
+	*x = ListAuditExportsRequest{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditExportsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditExportsRequest) ProtoMessage() {}
+
+func (x *ListAuditExportsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditExportsRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditExportsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{7}
+}
+
+type ListAuditExportsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 16.
+	Exports       []*AuditExport `protobuf:"bytes,1,rep,name=exports,proto3" json:"exports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditExportsResponse) Reset() {
+	*x = ListAuditExportsResponse{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditExportsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditExportsResponse) ProtoMessage() {}
+
+func (x *ListAuditExportsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditExportsResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditExportsResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListAuditExportsResponse) GetExports() []*AuditExport {
+	if x != nil {
+		return x.Exports
+	}
+	return nil
+}
+
+type DeleteAuditExportRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteAuditExportRequest) Reset() {
+	*x = DeleteAuditExportRequest{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteAuditExportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteAuditExportRequest) ProtoMessage() {}
+
+func (x *DeleteAuditExportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteAuditExportRequest.ProtoReflect.Descriptor instead.
+func (*DeleteAuditExportRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DeleteAuditExportRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeleteAuditExportResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteAuditExportResponse) Reset() {
+	*x = DeleteAuditExportResponse{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteAuditExportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteAuditExportResponse) ProtoMessage() {}
+
+func (x *DeleteAuditExportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteAuditExportResponse.ProtoReflect.Descriptor instead.
+func (*DeleteAuditExportResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{10}
+}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -432,7 +915,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[3]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +927,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[3]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +940,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{3}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{11}
 }
 
 type ListNodesResponse struct {
@@ -469,7 +952,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[4]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +964,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[4]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +977,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{4}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -527,7 +1010,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[5]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -539,7 +1022,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[5]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -552,7 +1035,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{5}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Node) GetName() string {
@@ -633,7 +1116,7 @@ type ListShardsRequest struct {
 
 func (x *ListShardsRequest) Reset() {
 	*x = ListShardsRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[6]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -645,7 +1128,7 @@ func (x *ListShardsRequest) String() string {
 func (*ListShardsRequest) ProtoMessage() {}
 
 func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[6]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -658,7 +1141,7 @@ func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListShardsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{6}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{14}
 }
 
 type ListShardsResponse struct {
@@ -670,7 +1153,7 @@ type ListShardsResponse struct {
 
 func (x *ListShardsResponse) Reset() {
 	*x = ListShardsResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +1165,7 @@ func (x *ListShardsResponse) String() string {
 func (*ListShardsResponse) ProtoMessage() {}
 
 func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +1178,7 @@ func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListShardsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{7}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListShardsResponse) GetShards() []*Shard {
@@ -721,7 +1204,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +1216,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +1229,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{8}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Shard) GetShard() int32 {
@@ -794,7 +1277,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +1289,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +1302,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{9}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListQueuesRequest) GetParent() string {
@@ -838,7 +1321,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +1333,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +1346,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{10}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -900,7 +1383,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1395,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1408,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{11}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Queue) GetNamespace() string {
@@ -1038,7 +1521,7 @@ type RecentRuns struct {
 
 func (x *RecentRuns) Reset() {
 	*x = RecentRuns{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1533,7 @@ func (x *RecentRuns) String() string {
 func (*RecentRuns) ProtoMessage() {}
 
 func (x *RecentRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1546,7 @@ func (x *RecentRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecentRuns.ProtoReflect.Descriptor instead.
 func (*RecentRuns) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{12}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RecentRuns) GetStarted() int64 {
@@ -1116,7 +1599,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1611,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1624,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{13}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{21}
 }
 
 type ListWorkersResponse struct {
@@ -1153,7 +1636,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1648,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1661,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -1206,7 +1689,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1701,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1714,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{15}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Worker) GetWorkerId() string {
@@ -1317,7 +1800,7 @@ type CheckShardRequest struct {
 
 func (x *CheckShardRequest) Reset() {
 	*x = CheckShardRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1812,7 @@ func (x *CheckShardRequest) String() string {
 func (*CheckShardRequest) ProtoMessage() {}
 
 func (x *CheckShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1825,7 @@ func (x *CheckShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckShardRequest.ProtoReflect.Descriptor instead.
 func (*CheckShardRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{16}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CheckShardRequest) GetShard() int32 {
@@ -1374,7 +1857,7 @@ type CheckShardResponse struct {
 
 func (x *CheckShardResponse) Reset() {
 	*x = CheckShardResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1869,7 @@ func (x *CheckShardResponse) String() string {
 func (*CheckShardResponse) ProtoMessage() {}
 
 func (x *CheckShardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1882,7 @@ func (x *CheckShardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckShardResponse.ProtoReflect.Descriptor instead.
 func (*CheckShardResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{17}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CheckShardResponse) GetFindings() []*Finding {
@@ -1442,7 +1925,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1937,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1950,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{18}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Finding) GetFault() Finding_Fault {
@@ -1529,7 +2012,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\bend_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"u\n" +
 	"\x18ListAuditRecordsResponse\x121\n" +
 	"\arecords\x18\x01 \x03(\v2\x17.fermata.v1.AuditRecordR\arecords\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb1\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe0\x04\n" +
 	"\vAuditRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
@@ -1547,7 +2030,38 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\achanged\x18\f \x01(\x03R\achanged\x12\x18\n" +
 	"\arefused\x18\r \x01(\x03R\arefused\x12#\n" +
 	"\rbefore_digest\x18\x0e \x01(\fR\fbeforeDigest\x12!\n" +
-	"\fafter_digest\x18\x0f \x01(\fR\vafterDigest\"\x12\n" +
+	"\fafter_digest\x18\x0f \x01(\fR\vafterDigest\x12\x1a\n" +
+	"\bsequence\x18\x10 \x01(\x03R\bsequence\x12#\n" +
+	"\rchain_version\x18\x11 \x01(\x05R\fchainVersion\x12\x12\n" +
+	"\x04hash\x18\x12 \x01(\fR\x04hash\x12#\n" +
+	"\rprevious_hash\x18\x13 \x01(\fR\fpreviousHash\x12\x15\n" +
+	"\x06key_id\x18\x14 \x01(\tR\x05keyId\x12\x1c\n" +
+	"\tsignature\x18\x15 \x01(\fR\tsignature\"L\n" +
+	"\x17ReadAuditRecordsRequest\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\tR\x05after\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"\x8f\x01\n" +
+	"\x18ReadAuditRecordsResponse\x121\n" +
+	"\arecords\x18\x01 \x03(\v2\x17.fermata.v1.AuditRecordR\arecords\x12#\n" +
+	"\rhead_sequence\x18\x02 \x01(\x03R\fheadSequence\x12\x1b\n" +
+	"\thead_hash\x18\x03 \x01(\fR\bheadHash\"q\n" +
+	"\x1eAcknowledgeAuditRecordsRequest\x12\x16\n" +
+	"\x06export\x18\x01 \x01(\tR\x06export\x12\x1b\n" +
+	"\trecord_id\x18\x02 \x01(\tR\brecordId\x12\x1a\n" +
+	"\bsequence\x18\x03 \x01(\x03R\bsequence\"\xf2\x01\n" +
+	"\vAuditExport\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\trecord_id\x18\x02 \x01(\tR\brecordId\x12\x1a\n" +
+	"\bsequence\x18\x03 \x01(\x03R\bsequence\x12;\n" +
+	"\vupdate_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"updateTime\x12\x18\n" +
+	"\awaiting\x18\x05 \x01(\x03R\awaiting\x12?\n" +
+	"\rwaiting_since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSince\"\x19\n" +
+	"\x17ListAuditExportsRequest\"M\n" +
+	"\x18ListAuditExportsResponse\x121\n" +
+	"\aexports\x18\x01 \x03(\v2\x17.fermata.v1.AuditExportR\aexports\".\n" +
+	"\x18DeleteAuditExportRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x1b\n" +
+	"\x19DeleteAuditExportResponse\"\x12\n" +
 	"\x10ListNodesRequest\";\n" +
 	"\x11ListNodesResponse\x12&\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x10.fermata.v1.NodeR\x05nodes\"\xce\x02\n" +
@@ -1652,7 +2166,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\n" +
 	"FAULT_RUNS\x10\n" +
 	"\x12\x13\n" +
-	"\x0fFAULT_OBJECTIVE\x10\v2\xf0\x03\n" +
+	"\x0fFAULT_OBJECTIVE\x10\v2\xf0\x06\n" +
 	"\x0eClusterService\x12H\n" +
 	"\tListNodes\x12\x1c.fermata.v1.ListNodesRequest\x1a\x1d.fermata.v1.ListNodesResponse\x12K\n" +
 	"\n" +
@@ -1662,7 +2176,11 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\x12K\n" +
 	"\n" +
 	"CheckShard\x12\x1d.fermata.v1.CheckShardRequest\x1a\x1e.fermata.v1.CheckShardResponse\x12]\n" +
-	"\x10ListAuditRecords\x12#.fermata.v1.ListAuditRecordsRequest\x1a$.fermata.v1.ListAuditRecordsResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
+	"\x10ListAuditRecords\x12#.fermata.v1.ListAuditRecordsRequest\x1a$.fermata.v1.ListAuditRecordsResponse\x12]\n" +
+	"\x10ReadAuditRecords\x12#.fermata.v1.ReadAuditRecordsRequest\x1a$.fermata.v1.ReadAuditRecordsResponse\x12^\n" +
+	"\x17AcknowledgeAuditRecords\x12*.fermata.v1.AcknowledgeAuditRecordsRequest\x1a\x17.fermata.v1.AuditExport\x12]\n" +
+	"\x10ListAuditExports\x12#.fermata.v1.ListAuditExportsRequest\x1a$.fermata.v1.ListAuditExportsResponse\x12`\n" +
+	"\x11DeleteAuditExport\x12$.fermata.v1.DeleteAuditExportRequest\x1a%.fermata.v1.DeleteAuditExportResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
 var (
 	file_fermata_v1_cluster_service_proto_rawDescOnce sync.Once
@@ -1677,70 +2195,90 @@ func file_fermata_v1_cluster_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_cluster_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_fermata_v1_cluster_service_proto_goTypes = []any{
-	(Finding_Fault)(0),               // 0: fermata.v1.Finding.Fault
-	(*ListAuditRecordsRequest)(nil),  // 1: fermata.v1.ListAuditRecordsRequest
-	(*ListAuditRecordsResponse)(nil), // 2: fermata.v1.ListAuditRecordsResponse
-	(*AuditRecord)(nil),              // 3: fermata.v1.AuditRecord
-	(*ListNodesRequest)(nil),         // 4: fermata.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 5: fermata.v1.ListNodesResponse
-	(*Node)(nil),                     // 6: fermata.v1.Node
-	(*ListShardsRequest)(nil),        // 7: fermata.v1.ListShardsRequest
-	(*ListShardsResponse)(nil),       // 8: fermata.v1.ListShardsResponse
-	(*Shard)(nil),                    // 9: fermata.v1.Shard
-	(*ListQueuesRequest)(nil),        // 10: fermata.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),       // 11: fermata.v1.ListQueuesResponse
-	(*Queue)(nil),                    // 12: fermata.v1.Queue
-	(*RecentRuns)(nil),               // 13: fermata.v1.RecentRuns
-	(*ListWorkersRequest)(nil),       // 14: fermata.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),      // 15: fermata.v1.ListWorkersResponse
-	(*Worker)(nil),                   // 16: fermata.v1.Worker
-	(*CheckShardRequest)(nil),        // 17: fermata.v1.CheckShardRequest
-	(*CheckShardResponse)(nil),       // 18: fermata.v1.CheckShardResponse
-	(*Finding)(nil),                  // 19: fermata.v1.Finding
-	nil,                              // 20: fermata.v1.Worker.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 21: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 22: google.protobuf.Duration
+	(Finding_Fault)(0),                     // 0: fermata.v1.Finding.Fault
+	(*ListAuditRecordsRequest)(nil),        // 1: fermata.v1.ListAuditRecordsRequest
+	(*ListAuditRecordsResponse)(nil),       // 2: fermata.v1.ListAuditRecordsResponse
+	(*AuditRecord)(nil),                    // 3: fermata.v1.AuditRecord
+	(*ReadAuditRecordsRequest)(nil),        // 4: fermata.v1.ReadAuditRecordsRequest
+	(*ReadAuditRecordsResponse)(nil),       // 5: fermata.v1.ReadAuditRecordsResponse
+	(*AcknowledgeAuditRecordsRequest)(nil), // 6: fermata.v1.AcknowledgeAuditRecordsRequest
+	(*AuditExport)(nil),                    // 7: fermata.v1.AuditExport
+	(*ListAuditExportsRequest)(nil),        // 8: fermata.v1.ListAuditExportsRequest
+	(*ListAuditExportsResponse)(nil),       // 9: fermata.v1.ListAuditExportsResponse
+	(*DeleteAuditExportRequest)(nil),       // 10: fermata.v1.DeleteAuditExportRequest
+	(*DeleteAuditExportResponse)(nil),      // 11: fermata.v1.DeleteAuditExportResponse
+	(*ListNodesRequest)(nil),               // 12: fermata.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),              // 13: fermata.v1.ListNodesResponse
+	(*Node)(nil),                           // 14: fermata.v1.Node
+	(*ListShardsRequest)(nil),              // 15: fermata.v1.ListShardsRequest
+	(*ListShardsResponse)(nil),             // 16: fermata.v1.ListShardsResponse
+	(*Shard)(nil),                          // 17: fermata.v1.Shard
+	(*ListQueuesRequest)(nil),              // 18: fermata.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),             // 19: fermata.v1.ListQueuesResponse
+	(*Queue)(nil),                          // 20: fermata.v1.Queue
+	(*RecentRuns)(nil),                     // 21: fermata.v1.RecentRuns
+	(*ListWorkersRequest)(nil),             // 22: fermata.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),            // 23: fermata.v1.ListWorkersResponse
+	(*Worker)(nil),                         // 24: fermata.v1.Worker
+	(*CheckShardRequest)(nil),              // 25: fermata.v1.CheckShardRequest
+	(*CheckShardResponse)(nil),             // 26: fermata.v1.CheckShardResponse
+	(*Finding)(nil),                        // 27: fermata.v1.Finding
+	nil,                                    // 28: fermata.v1.Worker.LabelsEntry
+	(*timestamppb.Timestamp)(nil),          // 29: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 30: google.protobuf.Duration
 }
 var file_fermata_v1_cluster_service_proto_depIdxs = []int32{
-	21, // 0: fermata.v1.ListAuditRecordsRequest.start_time:type_name -> google.protobuf.Timestamp
-	21, // 1: fermata.v1.ListAuditRecordsRequest.end_time:type_name -> google.protobuf.Timestamp
+	29, // 0: fermata.v1.ListAuditRecordsRequest.start_time:type_name -> google.protobuf.Timestamp
+	29, // 1: fermata.v1.ListAuditRecordsRequest.end_time:type_name -> google.protobuf.Timestamp
 	3,  // 2: fermata.v1.ListAuditRecordsResponse.records:type_name -> fermata.v1.AuditRecord
-	21, // 3: fermata.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	6,  // 4: fermata.v1.ListNodesResponse.nodes:type_name -> fermata.v1.Node
-	21, // 5: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
-	9,  // 6: fermata.v1.ListShardsResponse.shards:type_name -> fermata.v1.Shard
-	22, // 7: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
-	22, // 8: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
-	12, // 9: fermata.v1.ListQueuesResponse.queues:type_name -> fermata.v1.Queue
-	22, // 10: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
-	13, // 11: fermata.v1.Queue.recent:type_name -> fermata.v1.RecentRuns
-	22, // 12: fermata.v1.Queue.oldest_dead_letter:type_name -> google.protobuf.Duration
-	22, // 13: fermata.v1.RecentRuns.max_lag:type_name -> google.protobuf.Duration
-	22, // 14: fermata.v1.RecentRuns.span:type_name -> google.protobuf.Duration
-	16, // 15: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
-	21, // 16: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
-	20, // 17: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
-	19, // 18: fermata.v1.CheckShardResponse.findings:type_name -> fermata.v1.Finding
-	0,  // 19: fermata.v1.Finding.fault:type_name -> fermata.v1.Finding.Fault
-	4,  // 20: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
-	7,  // 21: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
-	10, // 22: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
-	14, // 23: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
-	17, // 24: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
-	1,  // 25: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
-	5,  // 26: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
-	8,  // 27: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
-	11, // 28: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
-	15, // 29: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
-	18, // 30: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
-	2,  // 31: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
-	26, // [26:32] is the sub-list for method output_type
-	20, // [20:26] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	29, // 3: fermata.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	3,  // 4: fermata.v1.ReadAuditRecordsResponse.records:type_name -> fermata.v1.AuditRecord
+	29, // 5: fermata.v1.AuditExport.update_time:type_name -> google.protobuf.Timestamp
+	29, // 6: fermata.v1.AuditExport.waiting_since:type_name -> google.protobuf.Timestamp
+	7,  // 7: fermata.v1.ListAuditExportsResponse.exports:type_name -> fermata.v1.AuditExport
+	14, // 8: fermata.v1.ListNodesResponse.nodes:type_name -> fermata.v1.Node
+	29, // 9: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
+	17, // 10: fermata.v1.ListShardsResponse.shards:type_name -> fermata.v1.Shard
+	30, // 11: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
+	30, // 12: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
+	20, // 13: fermata.v1.ListQueuesResponse.queues:type_name -> fermata.v1.Queue
+	30, // 14: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
+	21, // 15: fermata.v1.Queue.recent:type_name -> fermata.v1.RecentRuns
+	30, // 16: fermata.v1.Queue.oldest_dead_letter:type_name -> google.protobuf.Duration
+	30, // 17: fermata.v1.RecentRuns.max_lag:type_name -> google.protobuf.Duration
+	30, // 18: fermata.v1.RecentRuns.span:type_name -> google.protobuf.Duration
+	24, // 19: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
+	29, // 20: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
+	28, // 21: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
+	27, // 22: fermata.v1.CheckShardResponse.findings:type_name -> fermata.v1.Finding
+	0,  // 23: fermata.v1.Finding.fault:type_name -> fermata.v1.Finding.Fault
+	12, // 24: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
+	15, // 25: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
+	18, // 26: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
+	22, // 27: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
+	25, // 28: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
+	1,  // 29: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
+	4,  // 30: fermata.v1.ClusterService.ReadAuditRecords:input_type -> fermata.v1.ReadAuditRecordsRequest
+	6,  // 31: fermata.v1.ClusterService.AcknowledgeAuditRecords:input_type -> fermata.v1.AcknowledgeAuditRecordsRequest
+	8,  // 32: fermata.v1.ClusterService.ListAuditExports:input_type -> fermata.v1.ListAuditExportsRequest
+	10, // 33: fermata.v1.ClusterService.DeleteAuditExport:input_type -> fermata.v1.DeleteAuditExportRequest
+	13, // 34: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
+	16, // 35: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
+	19, // 36: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
+	23, // 37: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
+	26, // 38: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
+	2,  // 39: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
+	5,  // 40: fermata.v1.ClusterService.ReadAuditRecords:output_type -> fermata.v1.ReadAuditRecordsResponse
+	7,  // 41: fermata.v1.ClusterService.AcknowledgeAuditRecords:output_type -> fermata.v1.AuditExport
+	9,  // 42: fermata.v1.ClusterService.ListAuditExports:output_type -> fermata.v1.ListAuditExportsResponse
+	11, // 43: fermata.v1.ClusterService.DeleteAuditExport:output_type -> fermata.v1.DeleteAuditExportResponse
+	34, // [34:44] is the sub-list for method output_type
+	24, // [24:34] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_cluster_service_proto_init() }
@@ -1754,7 +2292,7 @@ func file_fermata_v1_cluster_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_cluster_service_proto_rawDesc), len(file_fermata_v1_cluster_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

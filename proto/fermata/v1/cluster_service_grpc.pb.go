@@ -19,12 +19,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ClusterService_ListNodes_FullMethodName        = "/fermata.v1.ClusterService/ListNodes"
-	ClusterService_ListShards_FullMethodName       = "/fermata.v1.ClusterService/ListShards"
-	ClusterService_ListQueues_FullMethodName       = "/fermata.v1.ClusterService/ListQueues"
-	ClusterService_ListWorkers_FullMethodName      = "/fermata.v1.ClusterService/ListWorkers"
-	ClusterService_CheckShard_FullMethodName       = "/fermata.v1.ClusterService/CheckShard"
-	ClusterService_ListAuditRecords_FullMethodName = "/fermata.v1.ClusterService/ListAuditRecords"
+	ClusterService_ListNodes_FullMethodName               = "/fermata.v1.ClusterService/ListNodes"
+	ClusterService_ListShards_FullMethodName              = "/fermata.v1.ClusterService/ListShards"
+	ClusterService_ListQueues_FullMethodName              = "/fermata.v1.ClusterService/ListQueues"
+	ClusterService_ListWorkers_FullMethodName             = "/fermata.v1.ClusterService/ListWorkers"
+	ClusterService_CheckShard_FullMethodName              = "/fermata.v1.ClusterService/CheckShard"
+	ClusterService_ListAuditRecords_FullMethodName        = "/fermata.v1.ClusterService/ListAuditRecords"
+	ClusterService_ReadAuditRecords_FullMethodName        = "/fermata.v1.ClusterService/ReadAuditRecords"
+	ClusterService_AcknowledgeAuditRecords_FullMethodName = "/fermata.v1.ClusterService/AcknowledgeAuditRecords"
+	ClusterService_ListAuditExports_FullMethodName        = "/fermata.v1.ClusterService/ListAuditExports"
+	ClusterService_DeleteAuditExport_FullMethodName       = "/fermata.v1.ClusterService/DeleteAuditExport"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -43,6 +47,14 @@ type ClusterServiceClient interface {
 	// Who changed what through the API, newest first. Records appear shortly after the
 	// answer of the call that they are about.
 	ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error)
+	// The same records oldest first, for exports and for verifying the chain.
+	ReadAuditRecords(ctx context.Context, in *ReadAuditRecordsRequest, opts ...grpc.CallOption) (*ReadAuditRecordsResponse, error)
+	// Makes an export, or says how far it has come. Records that an export has not
+	// acknowledged are kept beyond the limits of count and age, within that of bytes.
+	AcknowledgeAuditRecords(ctx context.Context, in *AcknowledgeAuditRecordsRequest, opts ...grpc.CallOption) (*AuditExport, error)
+	ListAuditExports(ctx context.Context, in *ListAuditExportsRequest, opts ...grpc.CallOption) (*ListAuditExportsResponse, error)
+	// Records that it has not acknowledged are kept for it no longer.
+	DeleteAuditExport(ctx context.Context, in *DeleteAuditExportRequest, opts ...grpc.CallOption) (*DeleteAuditExportResponse, error)
 }
 
 type clusterServiceClient struct {
@@ -113,6 +125,46 @@ func (c *clusterServiceClient) ListAuditRecords(ctx context.Context, in *ListAud
 	return out, nil
 }
 
+func (c *clusterServiceClient) ReadAuditRecords(ctx context.Context, in *ReadAuditRecordsRequest, opts ...grpc.CallOption) (*ReadAuditRecordsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadAuditRecordsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ReadAuditRecords_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) AcknowledgeAuditRecords(ctx context.Context, in *AcknowledgeAuditRecordsRequest, opts ...grpc.CallOption) (*AuditExport, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AuditExport)
+	err := c.cc.Invoke(ctx, ClusterService_AcknowledgeAuditRecords_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListAuditExports(ctx context.Context, in *ListAuditExportsRequest, opts ...grpc.CallOption) (*ListAuditExportsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditExportsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListAuditExports_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) DeleteAuditExport(ctx context.Context, in *DeleteAuditExportRequest, opts ...grpc.CallOption) (*DeleteAuditExportResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteAuditExportResponse)
+	err := c.cc.Invoke(ctx, ClusterService_DeleteAuditExport_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -129,6 +181,14 @@ type ClusterServiceServer interface {
 	// Who changed what through the API, newest first. Records appear shortly after the
 	// answer of the call that they are about.
 	ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error)
+	// The same records oldest first, for exports and for verifying the chain.
+	ReadAuditRecords(context.Context, *ReadAuditRecordsRequest) (*ReadAuditRecordsResponse, error)
+	// Makes an export, or says how far it has come. Records that an export has not
+	// acknowledged are kept beyond the limits of count and age, within that of bytes.
+	AcknowledgeAuditRecords(context.Context, *AcknowledgeAuditRecordsRequest) (*AuditExport, error)
+	ListAuditExports(context.Context, *ListAuditExportsRequest) (*ListAuditExportsResponse, error)
+	// Records that it has not acknowledged are kept for it no longer.
+	DeleteAuditExport(context.Context, *DeleteAuditExportRequest) (*DeleteAuditExportResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -156,6 +216,18 @@ func (UnimplementedClusterServiceServer) CheckShard(context.Context, *CheckShard
 }
 func (UnimplementedClusterServiceServer) ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAuditRecords not implemented")
+}
+func (UnimplementedClusterServiceServer) ReadAuditRecords(context.Context, *ReadAuditRecordsRequest) (*ReadAuditRecordsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadAuditRecords not implemented")
+}
+func (UnimplementedClusterServiceServer) AcknowledgeAuditRecords(context.Context, *AcknowledgeAuditRecordsRequest) (*AuditExport, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcknowledgeAuditRecords not implemented")
+}
+func (UnimplementedClusterServiceServer) ListAuditExports(context.Context, *ListAuditExportsRequest) (*ListAuditExportsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAuditExports not implemented")
+}
+func (UnimplementedClusterServiceServer) DeleteAuditExport(context.Context, *DeleteAuditExportRequest) (*DeleteAuditExportResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteAuditExport not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -286,6 +358,78 @@ func _ClusterService_ListAuditRecords_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ReadAuditRecords_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadAuditRecordsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ReadAuditRecords(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ReadAuditRecords_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ReadAuditRecords(ctx, req.(*ReadAuditRecordsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_AcknowledgeAuditRecords_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcknowledgeAuditRecordsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).AcknowledgeAuditRecords(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_AcknowledgeAuditRecords_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).AcknowledgeAuditRecords(ctx, req.(*AcknowledgeAuditRecordsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListAuditExports_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditExportsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListAuditExports(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListAuditExports_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListAuditExports(ctx, req.(*ListAuditExportsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_DeleteAuditExport_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteAuditExportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).DeleteAuditExport(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_DeleteAuditExport_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).DeleteAuditExport(ctx, req.(*DeleteAuditExportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -316,6 +460,22 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAuditRecords",
 			Handler:    _ClusterService_ListAuditRecords_Handler,
+		},
+		{
+			MethodName: "ReadAuditRecords",
+			Handler:    _ClusterService_ReadAuditRecords_Handler,
+		},
+		{
+			MethodName: "AcknowledgeAuditRecords",
+			Handler:    _ClusterService_AcknowledgeAuditRecords_Handler,
+		},
+		{
+			MethodName: "ListAuditExports",
+			Handler:    _ClusterService_ListAuditExports_Handler,
+		},
+		{
+			MethodName: "DeleteAuditExport",
+			Handler:    _ClusterService_DeleteAuditExport_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

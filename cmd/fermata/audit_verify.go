@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// maxShownBreaks is how many breaks verify prints; the others are counted.
+const maxShownBreaks = 100
+
+func (a *app) auditVerifyCommand() *cobra.Command {
+	var path, keyPath string
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Check that no audit record was changed, removed or put in", Args: noArgs,
+		Long: "Follow the chain of hashes through all audit records that the cluster keeps, or through a file that audit export\n" +
+			"has written, and say where it breaks. With --public-key-file every record has to be covered by a signature: without,\n" +
+			"somebody who can write to Redis may have made the whole chain anew. Exit code 1 when it breaks, or there is no record.",
+		Example: `  fermata audit verify --public-key-file audit.pub
+  fermata audit verify --file audit.jsonl --public-key-file audit.pub`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			check := &job.ChainCheck{}
+			if keyPath != "" {
+				text, err := os.ReadFile(keyPath)
+				if err == nil {
+					check.Keys, err = job.ParseChainPublicKeys(string(text))
+				}
+				if err != nil {
+					return usagef("--public-key-file: %w", err)
+				}
+			}
+			v := verification{app: a, check: check}
+			if path != "" {
+				return v.file(path)
+			}
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return v.cluster(ctx, c) })
+		},
+	}
+	cmd.Flags().StringVar(&path, "file", "", "check this file of audit export in place of the cluster's records; - is standard input")
+	cmd.Flags().StringVar(&keyPath, "public-key-file", "", "file with the public keys of --audit-key-file, a line \"id base64key\" each")
+	return cmd
+}
+
+// verification checks records as they come and counts what is wrong.
+type verification struct {
+	app    *app
+	check  *job.ChainCheck
+	breaks int
+}
+
+// cluster reads what the cluster keeps.
+func (v *verification) cluster(ctx context.Context, c *client.Client) error {
+	for after := ""; ; {
+		records, head, err := c.ReadAuditRecords(ctx, after)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if err := v.next(r); err != nil {
+				return err
+			}
+			after = r.GetId()
+		}
+		if len(records) == client.AuditPage {
+			continue
+		}
+		if v.check.Last.Seq < head {
+			err = v.broken(job.Break{Seq: head, Detail: fmt.Sprintf("the chain goes on to sequence %d, of which the records after %d are missing", head, v.check.Last.Seq)})
+		}
+		return errors.Join(err, v.end())
+	}
+}
+
+// file reads an export, line by line.
+func (v *verification) file(path string) error {
+	in := v.app.in
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return usage(err)
+		}
+		defer file.Close()
+		in = file
+	}
+	lines := bufio.NewReaderSize(in, 64<<10)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if text := bytes.TrimSpace(line); len(text) > 0 {
+			if err := v.line(n, text); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return v.end()
+		case err != nil:
+			return err
+		}
+	}
+}
+
+func (v *verification) line(n int, text []byte) error {
+	r := &client.AuditRecord{}
+	if err := (protojson.UnmarshalOptions{}).Unmarshal(text, r); err != nil || r.GetId() == "" {
+		return v.broken(job.Break{Detail: fmt.Sprintf("line %d is no audit record", n)})
+	}
+	return v.next(r)
+}
+
+func (v *verification) next(r *client.AuditRecord) error {
+	if b := v.check.Next(auditRecordOf(r)); b != nil {
+		return v.broken(*b)
+	}
+	return nil
+}
+
+func (v *verification) broken(b job.Break) error {
+	if v.breaks++; v.breaks > maxShownBreaks {
+		return nil
+	}
+	where := ""
+	if b.ID != "" {
+		where = fmt.Sprintf("record %s (sequence %d) ", clip(b.ID, 48), b.Seq)
+	}
+	return v.app.println("BROKEN: " + where + printable(b.Detail))
+}
+
+// end says what was found.
+func (v *verification) end() error {
+	if b := v.check.End(); b != nil {
+		if err := v.broken(*b); err != nil {
+			return err
+		}
+	}
+	c := v.check
+	if c.Records > 0 && c.Last.Seq > 0 {
+		text := fmt.Sprintf("%d records: sequences %d to %d, %s to %s, last hash %x", c.Records, c.First.Seq, c.Last.Seq,
+			instantOf(c.First.AtMS), instantOf(c.Last.AtMS), c.Last.Hash)
+		if c.Unchained > 0 {
+			text += fmt.Sprintf("; %d records are not part of the chain", c.Unchained)
+		}
+		if err := v.app.println(text); err != nil {
+			return err
+		}
+	}
+	switch {
+	case v.breaks > 0:
+		return &codedError{fmt.Errorf("the chain is broken in %s", plural(v.breaks, "place", "places")), exitFailed, ""}
+	case c.Last.Seq == 0:
+		return &codedError{errors.New("there is no record that is part of a chain"), exitFailed, ""}
+	case c.Keys == nil:
+		return v.app.println("the chain holds; its signatures were not checked: --public-key-file")
+	}
+	return v.app.println("the chain holds, and signatures cover all of it")
+}
+
+func instantOf(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
+// auditRecordOf is a record as it was hashed. Its time is that of its id.
+func auditRecordOf(r *client.AuditRecord) job.TrailRecord {
+	return job.TrailRecord{
+		ID: r.GetId(), AtMS: r.GetTime().AsTime().UnixMilli(), Identity: r.GetIdentity(), Peer: r.GetPeer(), Node: r.GetNode(),
+		Method: r.GetMethod(), Resource: r.GetResource(), Names: r.GetNames(), Fields: r.GetChangedFields(), RequestID: r.GetRequestId(),
+		Code: int(r.GetCode()), Changed: r.GetChanged(), Refused: r.GetRefused(), Before: r.GetBeforeDigest(), After: r.GetAfterDigest(),
+		Seq: r.GetSequence(), Version: int(r.GetChainVersion()), Hash: r.GetHash(), Prev: r.GetPreviousHash(),
+		KeyID: r.GetKeyId(), Signature: r.GetSignature(),
+	}
+}

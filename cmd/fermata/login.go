@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/signin"
+)
+
+const hintLogin = "run: fermata login"
+
+func (a *app) oidcFlags(f *pflag.FlagSet) {
+	f.StringVar(&a.oidc.Issuer, "oidc-issuer", "", "URL of the OpenID Connect issuer at which fermata login signs in")
+	f.StringVar(&a.oidc.ClientID, "oidc-client-id", "", "id of the client that the issuer has for this command")
+	f.StringVar(&a.oidc.ClientSecretFile, "oidc-client-secret-file", "", "file with the secret of that client (default: it has none)")
+	f.StringSliceVar(&a.oidc.Scopes, "oidc-scopes", nil, "scopes to ask for beside openid; offline_access at issuers that give a refresh token for it alone")
+	f.StringVar(&a.oidc.Audience, "oidc-audience", "", "audience to ask for, which the token has to name (default: of an ID token the client id)")
+	f.StringVar(&a.oidc.CAFile, "oidc-ca", "", "PEM file with the certificate authority of the issuer (default: the system's)")
+	f.StringVar(&a.oidc.Token, "oidc-token", signin.IDToken, "token that nodes are sent: id, or access if the issuer's access tokens are JWTs")
+}
+
+func (a *app) loginCommand() *cobra.Command {
+	var showOnly bool
+	cmd := &cobra.Command{
+		Use: "login", Short: "Sign in at the issuer of your organization", Args: noArgs,
+		Long: "Sign in by the device flow of OpenID Connect: open the address that is shown in a browser, on whatever machine,\n" +
+			"and enter the code. The session is kept in a file that only you can read, and is refreshed as long as the issuer\n" +
+			"allows it. All commands send its token to the addresses of --address that you signed in for, and nowhere else.",
+		Example: `  fermata login --address node:7070 --tls --oidc-issuer https://login.example.org --oidc-client-id fermata
+  fermata login --status`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if showOnly {
+				return a.showSession()
+			}
+			return a.login(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&showOnly, "status", false, "show the session; exit code 7 if there is none that can be used")
+	return cmd
+}
+
+func (a *app) logoutCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "logout", Short: "End the session of fermata login", Args: noArgs,
+		Long: "Remove the session for the addresses of --address from this machine, and have the issuer revoke it if it can.\n" +
+			"A token that was sent before stays valid until it expires.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.logout(cmd.Context()) },
+	}
+}
+
+func (a *app) sessions() (*signin.Store, error) {
+	dir, err := signin.DefaultDir()
+	if err != nil {
+		return nil, fmt.Errorf("there is no directory for sessions: %w", err)
+	}
+	return signin.NewStore(dir, a.now), nil
+}
+
+func (a *app) login(ctx context.Context) error {
+	if a.tokenFile != "" {
+		return usagef("--token-file is set, and would be used in place of the session")
+	}
+	settings, err := a.oidc.Complete()
+	if err != nil {
+		return usage(err)
+	}
+	store, err := a.sessions()
+	if err != nil {
+		return err
+	}
+	session, err := store.Login(ctx, settings, a.addresses, a.prompt)
+	switch {
+	case ctx.Err() != nil:
+		return &codedError{errors.New("interrupted before the sign-in was complete"), exitFailed, ""}
+	case errors.Is(err, signin.ErrCodeExpired), errors.Is(err, signin.ErrDenied):
+		return &codedError{err, exitSignedOut, hintLogin + ", to try again"}
+	case err != nil:
+		return err
+	}
+	if err := a.println("signed in as " + describeUser(session)); err != nil {
+		return err
+	}
+	if session.Refresh == "" {
+		fmt.Fprintf(a.err, "The session ends at %s: the issuer gave no refresh token. Most give one for --oidc-scopes offline_access.\n",
+			session.Expires.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// prompt shows what to do beside the output, which may be piped.
+func (a *app) prompt(p signin.Prompt) error {
+	text := fmt.Sprintf("Open %s\nand enter the code: %s\n", printable(p.URL), printable(p.Code))
+	if p.Complete != "" {
+		text += fmt.Sprintf("or open %s\nand compare the code.\n", printable(p.Complete))
+	}
+	_, err := fmt.Fprintf(a.err, "%sWaiting until %s; Ctrl-C gives up.\n", text, p.Expires.Local().Format(time.TimeOnly))
+	return err
+}
+
+// describeUser is who has signed in: the subject that rules name, and a name for people.
+func describeUser(s *signin.Session) string {
+	if s.Name == "" || s.Name == s.Subject {
+		return printable(s.Subject)
+	}
+	return fmt.Sprintf("%s (%s)", printable(s.Name), printable(s.Subject))
+}
+
+func (a *app) findSession() (*signin.Store, *signin.Session, error) {
+	store, err := a.sessions()
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := store.Find(a.oidc.Issuer, a.oidc.ClientID, a.addresses)
+	return store, session, err
+}
+
+func (a *app) showSession() error {
+	_, s, err := a.findSession()
+	if err != nil {
+		return a.signInError(err)
+	}
+	refreshed := "no: the session ends then"
+	if s.Refresh != "" {
+		refreshed = "yes"
+	}
+	lines := []string{
+		"User:      " + describeUser(s),
+		"Issuer:    " + printable(s.Issuer),
+		"Client:    " + printable(s.ClientID),
+		"Servers:   " + printable(strings.Join(s.Servers, ", ")),
+		"Token:     " + s.Token + ", expires " + s.Expires.Format(time.RFC3339),
+		"Refreshed: " + refreshed,
+	}
+	if err := a.println(strings.Join(lines, "\n")); err != nil {
+		return err
+	}
+	if s.Refresh == "" && !a.now().Before(s.Expires) {
+		return a.signInError(signin.ErrEnded)
+	}
+	return nil
+}
+
+func (a *app) logout(ctx context.Context) error {
+	store, session, err := a.findSession()
+	if errors.Is(err, signin.ErrNone) {
+		return a.println("not signed in")
+	}
+	if err != nil {
+		return a.signInError(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	if err := store.Logout(ctx, session); err != nil {
+		return err
+	}
+	return a.println("signed out")
+}
+
+// token is what calls carry: that of a file, or of the session for these addresses, or none. The
+// first one is had here, so that a session that has ended is said before any call.
+func (a *app) token(ctx context.Context) (func(context.Context) (string, error), error) {
+	if a.tokenFile != "" {
+		return client.TokenFile(a.tokenFile)
+	}
+	store, session, err := a.findSession()
+	if err != nil {
+		if a.oidc.Issuer == "" && (store == nil || errors.Is(err, signin.ErrNone)) {
+			return nil, nil
+		}
+		return nil, a.signInError(err)
+	}
+	source := store.Source(session)
+	source.Warn = func(err error) { fmt.Fprintln(a.err, "warning:", printable(err.Error())) }
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	if _, err := source.Token(ctx); err != nil {
+		return nil, a.signInError(err)
+	}
+	return source.Token, nil
+}
+
+// signInError gives an error of a session its exit code and what to do.
+func (a *app) signInError(err error) error {
+	switch {
+	case errors.Is(err, signin.ErrNone), errors.Is(err, signin.ErrEnded):
+		return &codedError{fmt.Errorf("%w for %s", err, strings.Join(a.addresses, ", ")), exitSignedOut, hintLogin}
+	case errors.Is(err, signin.ErrSeveral):
+		return usage(err)
+	case errors.Is(err, signin.ErrUnsafe):
+		return &codedError{err, exitSignedOut, ""}
+	}
+	return &codedError{err, exitUnavailable, "the session can be refreshed when its issuer can be reached"}
+}

@@ -1,0 +1,151 @@
+package job
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+)
+
+// ChainVersion is how the hash of a TrailRecord is made today. Another list of fields, or
+// another order, is another version.
+const ChainVersion = 1
+
+// Domains keep hashes and signatures of the chain apart from any others.
+const (
+	chainDomain     = "fermata audit record 1\n"
+	signatureDomain = "fermata audit head 1\n"
+)
+
+// ChainHash is the SHA-256 of a record: of all that it says, its id and sequence, and the hash of
+// the one before. Each field has its length before it, so that no two records have the same bytes.
+func (r TrailRecord) ChainHash() []byte {
+	h := sha256.New()
+	text := func(s string) {
+		_ = binary.Write(h, binary.BigEndian, uint32(len(s))) // a hash takes everything
+		h.Write([]byte(s))
+	}
+	number := func(n int64) { _ = binary.Write(h, binary.BigEndian, n) }
+	list := func(texts []string) {
+		number(int64(len(texts)))
+		for _, t := range texts {
+			text(t)
+		}
+	}
+	text(chainDomain)
+	number(r.Seq)
+	text(string(r.Prev))
+	for _, s := range []string{r.ID, r.Identity, r.Peer, r.Node, r.Method, r.Resource, r.RequestID} {
+		text(s)
+	}
+	list(r.Names)
+	list(r.Fields)
+	for _, n := range []int64{int64(r.Code), r.Changed, r.Refused} {
+		number(n)
+	}
+	text(string(r.Before))
+	text(string(r.After))
+	return h.Sum(nil)
+}
+
+// SignedText is what the signature of a record's hash signs.
+func SignedText(hash []byte) []byte { return append([]byte(signatureDomain), hash...) }
+
+// ChainFault is a kind of break in a chain.
+type ChainFault uint8
+
+// Faults of a chain.
+const (
+	// ChainUnchained: a record that is not part of the chain, after one that is.
+	ChainUnchained ChainFault = iota + 1
+	// ChainChanged: a record is not what its hash was made of.
+	ChainChanged
+	// ChainMissing: records are missing before this one.
+	ChainMissing
+	// ChainRepeated: a sequence that was there before, or that goes back.
+	ChainRepeated
+	// ChainUnlinked: a record does not carry the hash of the one before.
+	ChainUnlinked
+	// ChainUnknown: a version, or a key, that is not known here.
+	ChainUnknown
+	// ChainSignature: a signature that the key has not made.
+	ChainSignature
+	// ChainUnsigned: no signature covers the last records.
+	ChainUnsigned
+)
+
+// Break is a place where a chain does not hold.
+type Break struct {
+	Fault  ChainFault
+	ID     string // of the record at which it shows
+	Seq    int64
+	Detail string // for people
+}
+
+// ChainCheck reads a chain in order. With Keys, Ed25519 public keys by id, every record has to be
+// covered by a signature. The zero value is ready.
+type ChainCheck struct {
+	Keys map[string]ed25519.PublicKey
+
+	Records, Unchained, Signed int64
+	First, Last                TrailRecord // of the chain
+	covered                    int64       // sequence up to which signatures hold
+}
+
+// Next takes the next record and returns what is wrong with it, if anything. It goes on from
+// there, so that each break shows once.
+func (c *ChainCheck) Next(r TrailRecord) *Break {
+	c.Records++
+	at := func(fault ChainFault, format string, args ...any) *Break {
+		return &Break{Fault: fault, ID: r.ID, Seq: r.Seq, Detail: fmt.Sprintf(format, args...)}
+	}
+	if r.Seq == 0 {
+		c.Unchained++
+		if c.Last.Seq == 0 {
+			return nil // from before there was a chain
+		}
+		return at(ChainUnchained, "is not part of the chain: a node of an earlier version wrote it, or somebody else")
+	}
+	last := c.Last
+	if c.Last = r; last.Seq == 0 {
+		c.First, c.covered = r, r.Seq-1
+	}
+	switch {
+	case r.Version != ChainVersion:
+		return at(ChainUnknown, "has a hash of version %d, which is not known here", r.Version)
+	case string(r.ChainHash()) != string(r.Hash):
+		return at(ChainChanged, "was changed: it does not have the hash that it carries")
+	case last.Seq != 0 && r.Seq <= last.Seq:
+		return at(ChainRepeated, "has sequence %d after %d: records were put back, or the newest ones were lost and written anew", r.Seq, last.Seq)
+	case last.Seq != 0 && r.Seq > last.Seq+1:
+		return at(ChainMissing, "%d records are missing before it (sequences %d to %d)", r.Seq-last.Seq-1, last.Seq+1, r.Seq-1)
+	case last.Seq != 0 && string(r.Prev) != string(last.Hash):
+		return at(ChainUnlinked, "does not carry the hash of the record before it")
+	}
+	return c.signature(r, at)
+}
+
+func (c *ChainCheck) signature(r TrailRecord, at func(ChainFault, string, ...any) *Break) *Break {
+	if len(r.Signature) == 0 || c.Keys == nil {
+		return nil
+	}
+	key, known := c.Keys[r.KeyID]
+	switch {
+	case !known:
+		return at(ChainUnknown, "is signed with the key %q, which was not given", Clip(r.KeyID, MaxTrailText))
+	case !ed25519.Verify(key, SignedText(r.Hash), r.Signature):
+		return at(ChainSignature, "has a signature that the key %q has not made", Clip(r.KeyID, MaxTrailText))
+	}
+	c.Signed++
+	c.covered = r.Seq
+	return nil
+}
+
+// End returns what is wrong with the end of the chain, if anything.
+func (c *ChainCheck) End() *Break {
+	if c.Keys == nil || c.Last.Seq <= c.covered {
+		return nil
+	}
+	return &Break{Fault: ChainUnsigned, ID: c.Last.ID, Seq: c.Last.Seq,
+		Detail: fmt.Sprintf("no signature covers the last %d records (sequences %d to %d)", c.Last.Seq-c.covered, c.covered+1, c.Last.Seq)}
+}

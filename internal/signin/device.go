@@ -1,0 +1,117 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/oauth2"
+)
+
+// codeLife is how long a code counts of which the issuer does not say it.
+const codeLife = 15 * time.Minute
+
+// Errors of a sign-in that its user, or nobody, has completed.
+var (
+	ErrDenied      = errors.New("the sign-in was denied")
+	ErrCodeExpired = errors.New("the code has expired before it was entered")
+)
+
+// Prompt is what a user has to do.
+type Prompt struct {
+	URL, Code string
+	// Complete is the URL with the code in it; empty where the issuer gives none.
+	Complete string
+	Expires  time.Time
+}
+
+// Login signs in by the device flow for servers, and stores the session. It waits until the user
+// has done what show tells, the code has expired, or ctx ends.
+func (s *Store) Login(ctx context.Context, settings Settings, servers []string, show func(Prompt) error) (*Session, error) {
+	settings, err := settings.Complete()
+	if err != nil {
+		return nil, err
+	}
+	if len(servers) == 0 {
+		return nil, errors.New("no address of a node to sign in for")
+	}
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	i, err := discover(ctx, settings, s.now)
+	if err != nil {
+		return nil, err
+	}
+	given, err := i.askUser(ctx, show)
+	if err != nil {
+		return nil, err
+	}
+	t, err := i.check(ctx, given)
+	if err != nil {
+		return nil, err
+	}
+	session := newSession(settings, servers)
+	session.take(t, s.now())
+	unlock, err := s.lock(ctx, session.path(s.dir))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return session, s.write(session)
+}
+
+// askUser gets a code, shows it and waits until it was entered.
+func (i *issuer) askUser(ctx context.Context, show func(Prompt) error) (*oauth2.Token, error) {
+	if i.config.Endpoint.DeviceAuthURL == "" {
+		return nil, fmt.Errorf("issuer %s has no device_authorization_endpoint: the device flow is off, there or for this client", i.settings.Issuer)
+	}
+	var parameters []oauth2.AuthCodeOption
+	if i.settings.Audience != "" {
+		parameters = append(parameters, oauth2.SetAuthURLParam("audience", i.settings.Audience))
+	}
+	asked := parameters
+	if i.config.ClientSecret != "" {
+		asked = append(asked, oauth2.SetAuthURLParam("client_secret", i.config.ClientSecret))
+	}
+	device, err := i.config.DeviceAuth(i.bind(ctx), asked...)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("issuer %s: %w", i.settings.Issuer, explain(err))
+	case device.DeviceCode == "" || device.UserCode == "" || device.VerificationURI == "":
+		return nil, fmt.Errorf("issuer %s gave no code", i.settings.Issuer)
+	}
+	if device.Expiry.IsZero() {
+		device.Expiry = time.Now().Add(codeLife)
+	}
+	err = show(Prompt{URL: device.VerificationURI, Code: device.UserCode, Complete: device.VerificationURIComplete, Expires: device.Expiry})
+	if err != nil {
+		return nil, err
+	}
+	return i.poll(ctx, device, parameters)
+}
+
+// poll asks for the token until there is an answer. What the issuer fails with in between, or
+// the network, is no answer: RFC 8628 has the client go on, at twice the interval.
+func (i *issuer) poll(ctx context.Context, device *oauth2.DeviceAuthResponse, parameters []oauth2.AuthCodeOption) (*oauth2.Token, error) {
+	for {
+		token, err := i.config.DeviceAccessToken(i.bind(ctx), device, parameters...)
+		var answer *oauth2.RetrieveError
+		switch {
+		case err == nil:
+			return token, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !time.Now().Before(device.Expiry):
+			return nil, ErrCodeExpired
+		case !errors.As(err, &answer) || answer.Response.StatusCode >= 500 && answer.ErrorCode == "":
+			device.Interval = min(max(2*device.Interval, 5), 60)
+		case answer.ErrorCode == "access_denied":
+			return nil, ErrDenied
+		case answer.ErrorCode == "expired_token":
+			return nil, ErrCodeExpired
+		default:
+			return nil, fmt.Errorf("issuer %s: %w", i.settings.Issuer, explain(err))
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package signin
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+const (
+	// requestTimeout bounds one request to the issuer.
+	requestTimeout = 15 * time.Second
+	maxAnswer      = 1 << 20
+)
+
+// issuer is an issuer that has described itself.
+type issuer struct {
+	settings   Settings
+	now        func() time.Time
+	client     *http.Client
+	provider   *oidc.Provider
+	config     oauth2.Config
+	revocation string
+}
+
+// discover asks the issuer for its endpoints.
+func discover(ctx context.Context, s Settings, now func() time.Time) (*issuer, error) {
+	i := &issuer{settings: s, now: now}
+	secret, err := s.clientSecret()
+	if err != nil {
+		return nil, err
+	}
+	if i.client, err = newHTTPClient(s.CAFile); err != nil {
+		return nil, err
+	}
+	if i.provider, err = oidc.NewProvider(i.bind(ctx), s.Issuer); err != nil {
+		return nil, fmt.Errorf("issuer %s: %w", s.Issuer, explain(err))
+	}
+	var more struct {
+		Revocation string `json:"revocation_endpoint"`
+		JWKS       string `json:"jwks_uri"`
+	}
+	if err := i.provider.Claims(&more); err != nil {
+		return nil, fmt.Errorf("issuer %s: %w", s.Issuer, err)
+	}
+	i.revocation = more.Revocation
+	i.config = oauth2.Config{ClientID: s.ClientID, ClientSecret: secret, Scopes: s.Scopes, Endpoint: i.provider.Endpoint()}
+	i.config.Endpoint.AuthStyle = oauth2.AuthStyleInParams
+	for name, endpoint := range map[string]string{
+		"device_authorization_endpoint": i.config.Endpoint.DeviceAuthURL, "token_endpoint": i.config.Endpoint.TokenURL,
+		"jwks_uri": more.JWKS, "revocation_endpoint": more.Revocation,
+	} {
+		optional := name == "device_authorization_endpoint" || name == "revocation_endpoint"
+		if endpoint == "" && optional {
+			continue
+		}
+		if err := CheckURL(endpoint); err != nil {
+			return nil, fmt.Errorf("issuer %s: %s: %w", s.Issuer, name, err)
+		}
+	}
+	return i, nil
+}
+
+// bind is a context whose requests go by the issuer's client and end with it.
+func (i *issuer) bind(ctx context.Context) context.Context {
+	client := *i.client
+	client.Transport = boundTransport{ctx, i.client.Transport}
+	return oidc.ClientContext(ctx, &client)
+}
+
+// newHTTPClient makes a client that follows no redirect: the issuer's endpoints are known,
+// and what is posted there is secret.
+func newHTTPClient(caFile string) (*http.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile != "" {
+		text, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--oidc-ca: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--oidc-ca: %s has no certificate", caFile)
+		}
+		transport.TLSClientConfig.RootCAs = pool
+	}
+	return &http.Client{
+		Transport: transport, Timeout: requestTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// boundTransport ends requests with a context, and bounds answers.
+type boundTransport struct {
+	ctx  context.Context
+	next http.RoundTripper
+}
+
+func (t boundTransport) RoundTrip(q *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(q.Context())
+	stop := context.AfterFunc(t.ctx, cancel)
+	r, err := t.next.RoundTrip(q.WithContext(ctx))
+	if err != nil {
+		stop()
+		cancel()
+		return nil, err
+	}
+	r.Body = boundBody{io.LimitReader(r.Body, maxAnswer), r.Body, func() { stop(); cancel() }}
+	return r, nil
+}
+
+type boundBody struct {
+	io.Reader
+	body io.Closer
+	end  func()
+}
+
+func (b boundBody) Close() error {
+	defer b.end()
+	return b.body.Close()
+}
+
+// explain leaves of an answer of the issuer what may be shown: RFC 6749 has an error code
+// and a description; a body may have anything.
+func explain(err error) error {
+	var answer *oauth2.RetrieveError
+	if !errors.As(err, &answer) {
+		return err
+	}
+	text := answer.ErrorCode
+	if text == "" && answer.Response != nil {
+		text = answer.Response.Status
+	}
+	if answer.ErrorDescription != "" {
+		text += ": " + answer.ErrorDescription
+	}
+	return errors.New(text)
+}
+
+// tokens are what the issuer gave, checked.
+type tokens struct {
+	token, refresh, subject, name string
+	expires                       time.Time
+}
+
+// check verifies what nodes will verify, so that a wrong setting shows here.
+func (i *issuer) check(ctx context.Context, given *oauth2.Token) (tokens, error) {
+	raw, _ := given.Extra("id_token").(string)
+	config := &oidc.Config{ClientID: i.settings.ClientID, Now: i.now}
+	switch {
+	case i.settings.Token == AccessToken:
+		raw = given.AccessToken
+		config.ClientID, config.SkipClientIDCheck = "", true
+		if strings.Count(raw, ".") != 2 {
+			return tokens{}, errors.New("the issuer's access token is no JWT, which nodes could verify: use --oidc-token id, or set --oidc-audience")
+		}
+	case raw == "":
+		return tokens{}, errors.New("the issuer gave no ID token: use --oidc-token access if its access tokens are JWTs")
+	}
+	verified, err := i.provider.VerifierContext(i.bind(ctx), config).Verify(i.bind(ctx), raw)
+	if err != nil {
+		return tokens{}, fmt.Errorf("the issuer's %s token: %w", i.settings.Token, err)
+	}
+	if a := i.settings.Audience; a != "" && !slices.Contains(verified.Audience, a) {
+		return tokens{}, fmt.Errorf("the %s token is for %q, not for --oidc-audience %s", i.settings.Token, verified.Audience, a)
+	}
+	var claims struct {
+		Email    string `json:"email"`
+		Username string `json:"preferred_username"`
+	}
+	if err := verified.Claims(&claims); err != nil {
+		return tokens{}, fmt.Errorf("the issuer's %s token: %w", i.settings.Token, err)
+	}
+	name := claims.Email
+	if name == "" {
+		name = claims.Username
+	}
+	return tokens{token: raw, refresh: given.RefreshToken, subject: verified.Subject, name: name, expires: verified.Expiry}, nil
+}
+
+// refresh exchanges a refresh token.
+func (i *issuer) refresh(ctx context.Context, refresh string) (tokens, error) {
+	given, err := i.config.TokenSource(i.bind(ctx), &oauth2.Token{RefreshToken: refresh}).Token()
+	var answer *oauth2.RetrieveError
+	switch {
+	case errors.As(err, &answer) && answer.ErrorCode == "invalid_grant":
+		return tokens{}, fmt.Errorf("%w: %w", ErrEnded, explain(err))
+	case err != nil:
+		return tokens{}, fmt.Errorf("issuer %s: %w", i.settings.Issuer, explain(err))
+	}
+	t, err := i.check(ctx, given)
+	if err != nil {
+		return tokens{}, err
+	}
+	if t.refresh == "" { // it stays in use
+		t.refresh = refresh
+	}
+	return t, nil
+}
+
+// revoke withdraws a refresh token by RFC 7009, and with it what was made of it.
+func (i *issuer) revoke(ctx context.Context, refresh string) error {
+	form := url.Values{"token": {refresh}, "token_type_hint": {"refresh_token"}, "client_id": {i.config.ClientID}}
+	if i.config.ClientSecret != "" {
+		form.Set("client_secret", i.config.ClientSecret)
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, i.revocation, strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r, err := i.client.Do(q)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		return fmt.Errorf("the issuer answers %s", r.Status)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package signin
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Kinds of tokens that nodes may be sent.
+const (
+	IDToken     = "id"
+	AccessToken = "access"
+)
+
+// Settings say where to sign in, and as which client.
+type Settings struct {
+	// Issuer is its URL: https, or http on loopback.
+	Issuer   string `json:"issuer"`
+	ClientID string `json:"client_id"`
+	// ClientSecretFile holds the client's secret; empty: the client has none.
+	ClientSecretFile string `json:"client_secret_file,omitempty"`
+	// Scopes are asked for; "openid" always is.
+	Scopes []string `json:"scopes,omitempty"`
+	// Audience is asked for, and has to be in the token. Empty: of an ID token it is the client.
+	Audience string `json:"audience,omitempty"`
+	// CAFile has the authorities of the issuer's certificate; empty: those of the system.
+	CAFile string `json:"ca_file,omitempty"`
+	// Token is which token nodes are sent: IDToken, the default, or AccessToken, which then
+	// has to be a JWT.
+	Token string `json:"token_kind"`
+}
+
+// Complete checks settings and sets their defaults. Paths become absolute, as a session
+// is used from other directories.
+func (s Settings) Complete() (Settings, error) {
+	if s.Token == "" {
+		s.Token = IDToken
+	}
+	switch {
+	case s.Issuer == "" || s.ClientID == "":
+		return s, errors.New("the issuer and the client id must be known: set --oidc-issuer and --oidc-client-id")
+	case s.Token != IDToken && s.Token != AccessToken:
+		return s, fmt.Errorf("--oidc-token %q: want %s or %s", s.Token, IDToken, AccessToken)
+	}
+	if err := CheckURL(s.Issuer); err != nil {
+		return s, fmt.Errorf("--oidc-issuer: %w", err)
+	}
+	s.Scopes = slices.DeleteFunc(slices.Clone(s.Scopes), func(scope string) bool { return scope == "" || scope == "openid" })
+	s.Scopes = append([]string{"openid"}, s.Scopes...)
+	for _, path := range []*string{&s.ClientSecretFile, &s.CAFile} {
+		if *path == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return s, err
+		}
+		*path = absolute
+	}
+	return s, nil
+}
+
+// clientSecret reads the client's secret, if it has one.
+func (s Settings) clientSecret() (string, error) {
+	if s.ClientSecretFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(s.ClientSecretFile)
+	if err != nil {
+		return "", fmt.Errorf("client secret: %w", err)
+	}
+	secret := strings.TrimSpace(string(text))
+	if secret == "" {
+		return "", fmt.Errorf("client secret: %s is empty", s.ClientSecretFile)
+	}
+	return secret, nil
+}
+
+// CheckURL refuses addresses to which a secret would go in the clear.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil:
+		return fmt.Errorf("%.200q is no URL of a server", text)
+	case u.Scheme == "https", u.Scheme == "http" && loopback(u.Hostname()):
+		return nil
+	}
+	return fmt.Errorf("%.200q: want https, or http on loopback", text)
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}

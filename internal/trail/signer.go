@@ -1,0 +1,68 @@
+package trail
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/fermata-io/fermata/internal/job"
+)
+
+// maxKeyFile bounds a key file.
+const maxKeyFile = 64 << 10
+
+// Signer has the key that signs the chain, from a file that may change.
+type Signer struct {
+	path string
+
+	mu   sync.Mutex
+	text []byte
+	key  job.ChainKey
+}
+
+// LoadSigner reads a key file; see [job.ParseChainKeys].
+func LoadSigner(path string) (*Signer, error) {
+	s := &Signer{path: path}
+	if _, err := s.Reload(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Reload reads the file again and says if it has changed. One that is invalid leaves the key
+// that was read last.
+func (s *Signer) Reload() (changed bool, err error) {
+	file, err := os.Open(s.path)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxKeyFile+1))
+	if err != nil {
+		return false, err
+	}
+	if len(text) > maxKeyFile {
+		return false, fmt.Errorf("%s is longer than %d bytes", s.path, maxKeyFile)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.key.Key != nil && bytes.Equal(text, s.text) {
+		return false, nil
+	}
+	keys, err := job.ParseChainKeys(string(text))
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", s.path, err)
+	}
+	s.text, s.key = text, keys[0]
+	return true, nil
+}
+
+// Current is the key that signs.
+func (s *Signer) Current() *job.ChainKey {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := s.key
+	return &key
+}
