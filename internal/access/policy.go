@@ -97,6 +97,10 @@ func checkPattern(at, pattern string) error {
 	return nil
 }
 
+// DefaultRate is how many calls a second an identity may make at a node if nothing says
+// otherwise. The Go client, which brings calls together, stays far below it.
+const DefaultRate = 10_000
+
 // MaxRate is the greatest rate of calls.
 const MaxRate = 1_000_000
 

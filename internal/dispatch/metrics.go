@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/shares"
 )
 
 type metrics struct {
@@ -95,16 +96,20 @@ func (s slots) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// bounded sums up what is beyond maxQueues. A queue that is really called so goes with
+// bounded sums up what is beyond maxQueues, of which namespaces have equal parts. A queue that is really called so goes with
 // the others: no series may come twice.
 func bounded(loads []job.QueueLoad) []job.QueueLoad {
 	if len(loads) <= maxQueues {
 		return loads
 	}
+	shown := map[job.QueueKey]bool{}
+	for _, l := range shares.Pick(loads, maxQueues, func(l job.QueueLoad) string { return l.Namespace }) {
+		shown[job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}] = true
+	}
 	other := job.QueueLoad{Namespace: "other", Queue: "other"}
 	kept := make([]job.QueueLoad, 0, maxQueues+1)
-	for i, l := range loads {
-		if i < maxQueues && (l.Namespace != other.Namespace || l.Queue != other.Queue) {
+	for _, l := range loads {
+		if shown[job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}] && (l.Namespace != other.Namespace || l.Queue != other.Queue) {
 			kept = append(kept, l)
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/shares"
 )
 
 // Defaults of [Options].
@@ -25,6 +26,9 @@ const (
 	pageSize = 128
 	// flushEvery is how long what is announced may wait for a decision to go along with.
 	flushEvery = 100 * time.Millisecond
+	// keptForAdmins is which part of the places of watchers is kept for administrators of
+	// the cluster: one in so many.
+	keptForAdmins = 10
 )
 
 // Store is what the feed needs of the store.
@@ -47,7 +51,9 @@ type Options struct {
 	Store Store
 	// Poll is the pause between two looks, while somebody watches. Default 200 ms.
 	Poll time.Duration
-	// Watchers is how many there may be at once. Default 100.
+	// Watchers is how many there may be at once. Default 100. One in ten is for
+	// administrators of the cluster only; of the others a namespace may have half, and an
+	// identity a quarter.
 	Watchers int
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
@@ -61,7 +67,8 @@ type Feed struct {
 
 	mu       sync.Mutex
 	users    int
-	watchers int
+	watchers *shares.Table
+	scans    scans
 	// last is what is there; nil until that is known. It is not Exact for shards that have
 	// been away ever since.
 	last []job.Place
@@ -86,6 +93,7 @@ func New(o Options) (*Feed, error) {
 	}
 	f := &Feed{
 		o: o, metrics: newMetrics(), windows: make([][]job.Happening, o.Store.Shards()), away: make([]bool, o.Store.Shards()),
+		watchers: shares.New(shares.Limits{Places: o.Watchers, Kept: o.Watchers / keptForAdmins, Namespace: 1, Identity: 3}), scans: scans{},
 		changed: make(chan struct{}), wanted: make(chan struct{}, 1), sought: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	return f, f.metrics.register(o.Registerer)
@@ -379,29 +387,57 @@ func (f *Feed) behind(places []job.Place) (shards []int) {
 // Read reads what was asked for, from what is at hand where that will do. With an error
 // come the pages of those shards that could be read.
 func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
-	pages := make([]job.EventsPage, len(asks))
-	var far []job.EventsAsk
-	var places []int
-	f.mu.Lock()
-	for i, a := range asks {
-		if list, ok := f.atHandLocked(a); ok {
-			pages[i].Happenings = list
-			continue
-		}
-		far, places = append(far, a), append(places, i)
-	}
-	f.mu.Unlock()
+	pages, far := f.readAtHand(asks)
 	if len(far) == 0 {
 		return pages, nil
 	}
-	read, err := f.o.Store.Events(ctx, far)
+	return pages, f.readFar(ctx, asks, far, pages)
+}
+
+// readAtHand answers what it can without the store; far are the asks that are left.
+func (f *Feed) readAtHand(asks []job.EventsAsk) (pages []job.EventsPage, far []int) {
+	pages = make([]job.EventsPage, len(asks))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, a := range asks {
+		list, ok := f.atHandLocked(a)
+		if !ok {
+			far = append(far, i)
+			continue
+		}
+		pages[i] = job.EventsPage{Happenings: selected(list, a.Filter), Read: len(list), Last: list[len(list)-1].Place}
+	}
+	return pages, far
+}
+
+// selected are those that a filter selects; nobody may write to the list given.
+func selected(list []job.Happening, filter *job.HappeningFilter) []job.Happening {
+	if filter == nil {
+		return list
+	}
+	var out []job.Happening
+	for i := range list {
+		if filter.Matches(&list[i]) {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
+
+// readFar reads the rest of asks from the store.
+func (f *Feed) readFar(ctx context.Context, asks []job.EventsAsk, far []int, pages []job.EventsPage) error {
+	rest := make([]job.EventsAsk, len(far))
+	for k, i := range far {
+		rest[k] = asks[i]
+	}
+	read, err := f.o.Store.Events(ctx, rest)
 	for k, page := range read {
-		pages[places[k]] = page
+		pages[far[k]] = page
 	}
 	if ctx.Err() == nil {
-		f.missed(far, read)
+		f.missed(rest, read)
 	}
-	return pages, err
+	return err
 }
 
 // missed notes which shards could not be read: the next one need not wait for them.

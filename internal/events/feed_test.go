@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/shares"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,6 +30,7 @@ type memory struct {
 	news    []job.Happening
 	calm    bool // nothing is in line; else there is always something
 	away    [3]bool
+	takes   time.Duration // of each read
 	// meanwhile is done while the last places are read, once.
 	meanwhile func()
 }
@@ -67,6 +70,7 @@ func (m *memory) awayLocked(shards ...int) error {
 }
 
 func (m *memory) Events(_ context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+	time.Sleep(m.takes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reads++
@@ -82,12 +86,16 @@ func (m *memory) Events(_ context.Context, asks []job.EventsAsk) ([]job.EventsPa
 			continue
 		}
 		for _, h := range m.streams[a.Shard][m.trimmed[a.Shard]:] {
-			if a.After.Before(h.Place) && len(pages[i].Happenings) < a.Limit {
+			if !a.After.Before(h.Place) || pages[i].Read == a.Limit {
+				continue
+			}
+			if pages[i].Read == 0 && a.After.Exact() {
+				pages[i].Gap = h.Place.Seq != a.After.Seq+1
+			}
+			pages[i].Read, pages[i].Last = pages[i].Read+1, h.Place
+			if a.Filter == nil || a.Filter.Matches(&h) {
 				pages[i].Happenings = append(pages[i].Happenings, h)
 			}
-		}
-		if list := pages[i].Happenings; len(list) > 0 && a.After.Exact() {
-			pages[i].Gap = list[0].Place.Seq != a.After.Seq+1
 		}
 	}
 	return pages, err
@@ -162,8 +170,10 @@ func feed(t *testing.T, m *memory, watchers int) (*Feed, func()) {
 type watcher struct {
 	told  []string // kind and job
 	token string
+	marks atomic.Int64
 	err   error
 	stop  func()
+	done  chan struct{}
 }
 
 func (w *watcher) take(b job.EventBatch) error {
@@ -171,19 +181,21 @@ func (w *watcher) take(b job.EventBatch) error {
 		w.told = append(w.told, h.Kind+" "+h.Key.ID)
 	}
 	w.token = b.Token
+	if len(b.Happenings) == 0 {
+		w.marks.Add(1)
+	}
 	return nil
 }
 
 // follow watches in the background until stop.
 func follow(f *Feed, q job.EventQuery) *watcher {
-	w := &watcher{}
+	w := &watcher{done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
+		defer close(w.done)
 		w.err = f.Watch(ctx, q, w.take)
 	}()
-	w.stop = func() { cancel(); <-done }
+	w.stop = func() { cancel(); <-w.done }
 	return w
 }
 
@@ -640,6 +652,132 @@ func TestOnlyStartsAreAnnounced(t *testing.T) {
 		stop()
 		if len(m.news) != 1 || m.news[0].Kind != job.KindRunStarted || m.news[0].Labels["a"] != "b" || m.flushes < 9 {
 			t.Errorf("%+v, %d flushes", m.news, m.flushes)
+		}
+	})
+}
+
+// fill opens watches of a holder until one is refused.
+func fill(f *Feed, h shares.Holder) (open []*watcher) {
+	for {
+		w := follow(f, job.EventQuery{Watcher: h})
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if w.err != nil {
+			w.stop()
+			return open
+		}
+		open = append(open, w)
+	}
+}
+
+// TestPlacesOfWatchersAreShared: neither one identity nor one namespace keeps others from
+// watching, nor do all of them together the administrators of the cluster.
+func TestPlacesOfWatchersAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, stop := feed(t, &memory{}, 100)
+		defer stop()
+		open := fill(f, shares.Holder{Namespace: "a", Identity: "viewer"})
+		if len(open) == 0 || len(open) > 25 {
+			t.Errorf("one identity has %d of 100 places", len(open))
+		}
+		for i := range 10 {
+			open = append(open, fill(f, shares.Holder{Namespace: "a", Identity: fmt.Sprint("viewer", i)})...)
+		}
+		if len(open) > 50 {
+			t.Errorf("one namespace has %d of 100 places", len(open))
+		}
+		other := fill(f, shares.Holder{Namespace: "b", Identity: "viewer of b"})
+		if len(other) == 0 {
+			t.Error("another namespace has none")
+		}
+		open = append(open, other...)
+		for i := range 100 {
+			open = append(open, fill(f, shares.Holder{Namespace: fmt.Sprint("n", i), Identity: fmt.Sprint("i", i)})...)
+		}
+		root := follow(f, job.EventQuery{Watcher: shares.Holder{Namespace: "*", Identity: "root", Admin: true}})
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if root.err != nil || len(open) > 90 {
+			t.Errorf("beside %d watches an administrator: %v", len(open), root.err)
+		}
+		for _, w := range append(open, root) {
+			w.stop()
+		}
+	})
+}
+
+// TestScansTakeTurns: those who read what is kept of one namespace read one at a time, each page is
+// charged for, and who finds nothing hears how far it is. Those of other namespaces do not wait.
+func TestScansTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{takes: 100 * time.Millisecond}
+		const kept = 40 * pageSize
+		for i := range kept {
+			m.happen(0, int64(1000+i), job.KindRunSucceeded, "x")
+		}
+		f, stop := feed(t, m, 100)
+		defer stop()
+		scan := func(namespace, identity string, pages *atomic.Int64) *watcher {
+			return follow(f, job.EventQuery{
+				FromMS: 1, ToNow: true, Filter: job.HappeningFilter{Namespaces: []string{namespace}},
+				Watcher: shares.Holder{Namespace: namespace, Identity: identity},
+				Charge:  func(n int) error { pages.Add(int64(n)); return nil },
+			})
+		}
+		var one, two, other atomic.Int64
+		began := time.Now()
+		first, second, third := scan("a", "ann", &one), scan("a", "amy", &two), scan("b", "bob", &other)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if first.marks.Load() < 2 {
+			t.Errorf("after 5 s of a scan that finds nothing it was told %d times how far it is", first.marks.Load())
+		}
+		<-third.done
+		took := time.Since(began)
+		synctest.Wait() // the others rest
+		if took < 40*2*m.takes-time.Second || took > 40*3*m.takes {
+			t.Errorf("a scan of 40 pages of %v took %v, want about as much rest as reading", m.takes, took)
+		}
+		if one.Load() > 25 || two.Load() > 25 {
+			t.Errorf("two scans of one namespace have read %d and %d pages in the time of 40", one.Load(), two.Load())
+		}
+		<-first.done
+		<-second.done
+		for _, w := range []*watcher{first, second, third} {
+			if w.stop(); w.err != nil || len(w.told) > 0 {
+				t.Errorf("%v, %v", w.told, w.err)
+			}
+		}
+		for _, pages := range []int64{one.Load(), two.Load(), other.Load()} {
+			if pages < 40 || pages > 42 {
+				t.Errorf("%d pages were charged for, want 40", pages)
+			}
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.scans) > 0 {
+			t.Errorf("%d scans are remembered", len(f.scans))
+		}
+	})
+}
+
+// TestNothingIsReadTwice: what waits for other shards is kept meanwhile.
+func TestNothingIsReadTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		for shard := range m.streams {
+			for i := range 10 * pageSize {
+				m.happen(shard, int64(1000+(shard*10*pageSize)+i), job.KindRunSucceeded, fmt.Sprint(shard, "-", i))
+			}
+		}
+		f, stop := feed(t, m, 0)
+		defer stop()
+		pages := 0
+		w := follow(f, job.EventQuery{FromMS: 1, ToNow: true, Charge: func(n int) error { pages += n; return nil }})
+		<-w.done
+		w.stop()
+		if w.err != nil || len(w.told) != 30*pageSize || pages > 33 {
+			t.Errorf("%d events in %d pages, %v; want %d in 30", len(w.told), pages, w.err, 30*pageSize)
 		}
 	})
 }

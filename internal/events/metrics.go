@@ -6,6 +6,7 @@ type metrics struct {
 	watchers prometheus.Gauge
 	sent     prometheus.Counter
 	gone     prometheus.Counter
+	refused  prometheus.Counter
 }
 
 func newMetrics() metrics {
@@ -16,6 +17,8 @@ func newMetrics() metrics {
 			Name: "fermata_events_sent_total", Help: "Events that this node sent to watchers."}),
 		gone: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_events_gone_total", Help: "Watches that ended because what they were to be told next was no longer kept."}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_event_watchers_refused_total", Help: "Watches that were refused since the places of watchers, or the caller's share of them, were taken."}),
 	}
 }
 
@@ -23,7 +26,7 @@ func (m metrics) register(r prometheus.Registerer) error {
 	if r == nil {
 		return nil
 	}
-	for _, c := range []prometheus.Collector{m.watchers, m.sent, m.gone} {
+	for _, c := range []prometheus.Collector{m.watchers, m.sent, m.gone, m.refused} {
 		if err := r.Register(c); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/shares"
 )
 
 const (
@@ -16,6 +17,8 @@ const (
 	// markEvery is how often a watcher hears how far it is although there was nothing
 	// for it: its token must not grow older than what is kept.
 	markEvery = 10 * time.Second
+	// scanMark is how often it hears so while much is read at once.
+	scanMark = time.Second
 )
 
 // Watch tells what happens until ctx ends, or send fails. Its errors are those of
@@ -27,13 +30,13 @@ func (f *Feed) Watch(ctx context.Context, q job.EventQuery, send func(job.EventB
 	if v := q.Filter.Validate(""); len(v) > 0 {
 		return &job.InvalidError{Violations: v}
 	}
-	if err := f.enter(); err != nil {
+	if err := f.enter(q.Watcher); err != nil {
 		return err
 	}
-	defer f.leave()
+	defer f.leave(q.Watcher)
 	release := f.Use()
 	defer release()
-	w := &watch{f: f, q: q, send: send}
+	w := &watch{f: f, q: q, send: send, parts: map[int]*part{}}
 	err := w.run(ctx)
 	if errors.Is(err, job.ErrEventsGone) {
 		f.metrics.gone.Inc()
@@ -41,24 +44,24 @@ func (f *Feed) Watch(ctx context.Context, q job.EventQuery, send func(job.EventB
 	return err
 }
 
-func (f *Feed) enter() error {
+func (f *Feed) enter(h shares.Holder) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.ended:
 		return job.ErrDraining
-	case f.watchers >= f.o.Watchers:
+	case !f.watchers.Take(h):
+		f.metrics.refused.Inc()
 		return job.ErrTooManyWatchers
 	}
-	f.watchers++
 	f.metrics.watchers.Inc()
 	return nil
 }
 
-func (f *Feed) leave() {
+func (f *Feed) leave(h shares.Holder) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.watchers--
+	f.watchers.Give(h)
 	f.metrics.watchers.Dec()
 }
 
@@ -71,10 +74,20 @@ type watch struct {
 	// until is where a watch to now ends.
 	until []job.Place
 	moved bool // since the last token
+	told  time.Time
 	// begun are shards that have been read, or begin after their last event: what goes
 	// missing of others, between the look at their oldest event and the first read, was asked
 	// for by an instant and is not kept.
 	begun []bool
+	// parts are what was read of shards and waits for others, by shard.
+	parts map[int]*part
+}
+
+// part is what was read at once of a shard and is not told to its end.
+type part struct {
+	list []job.Happening // selected ones
+	last job.Place       // of all that was read
+	more bool            // there may be more after it
 }
 
 func (w *watch) run(ctx context.Context) error {
@@ -94,6 +107,9 @@ func (w *watch) run(ctx context.Context) error {
 		case err != nil:
 			return err
 		case more:
+			if err := w.markOften(); err != nil {
+				return err
+			}
 			continue
 		case w.q.ToNow:
 			return w.mark()
@@ -207,43 +223,89 @@ func (w *watch) settle(ctx context.Context, last []job.Place) error {
 // hold up no others, as long as there are others.
 func (w *watch) round(ctx context.Context) (more bool, err error) {
 	asks := w.asks()
-	if len(asks) == 0 {
-		return false, nil
+	if len(asks) > 0 {
+		pages, err := w.read(ctx, asks)
+		if err != nil && (w.until != nil || !slices.ContainsFunc(pages, func(p job.EventsPage) bool { return p.Err == nil })) {
+			return false, err
+		}
+		for i := range pages {
+			if err := w.keep(asks[i], &pages[i]); err != nil {
+				return false, err
+			}
+		}
 	}
-	pages, err := w.f.Read(ctx, asks)
-	if err != nil && (w.until != nil || !slices.ContainsFunc(pages, func(p job.EventsPage) bool { return p.Err == nil })) {
-		return false, err
+	return w.tellParts()
+}
+
+// keep takes over what was read of a shard.
+func (w *watch) keep(ask job.EventsAsk, page *job.EventsPage) error {
+	begun := &w.begun[ask.Shard]
+	if page.Gap && (w.q.FromMS == 0 || w.q.Token != "" || *begun) {
+		return job.ErrEventsGone
 	}
-	// Of shards with more to come nothing is known after the end of their page, so that
-	// others wait there for them.
+	*begun = *begun || page.Err == nil
+	if page.Read == 0 {
+		if w.until != nil {
+			return job.ErrEventsGone // which were there when the watch began
+		}
+		return nil
+	}
+	w.parts[ask.Shard] = &part{
+		list: page.Happenings, last: page.Last,
+		more: page.Read == ask.Limit || w.until != nil && page.Last.Before(w.until[ask.Shard]),
+	}
+	return nil
+}
+
+// tellParts tells what is known to come before all that is not read yet: of shards with
+// more to come nothing is known after their part, so that what others have later waits.
+func (w *watch) tellParts() (more bool, err error) {
 	bound := int64(1<<63 - 1)
-	var all []job.Happening
-	for i, page := range pages {
-		if page.Gap && (w.q.FromMS == 0 || w.q.Token != "" || w.begun[asks[i].Shard]) {
-			return false, job.ErrEventsGone
+	for _, p := range w.parts {
+		if p.more {
+			more, bound = true, min(bound, p.last.MS)
 		}
-		w.begun[asks[i].Shard] = w.begun[asks[i].Shard] || page.Err == nil
-		n := len(page.Happenings)
-		switch {
-		case n == 0 && w.until != nil:
-			return false, job.ErrEventsGone // which were there when the watch began
-		case n == asks[i].Limit, w.until != nil && page.Happenings[n-1].Place.Before(w.until[asks[i].Shard]):
-			more, bound = true, min(bound, page.Happenings[n-1].Place.MS)
-		}
-		all = append(all, page.Happenings...)
 	}
-	all = slices.DeleteFunc(all, func(h job.Happening) bool { return h.Place.MS > bound })
-	slices.SortStableFunc(all, func(a, b job.Happening) int {
+	var all []*job.Happening
+	var ended []int
+	for shard, p := range w.parts {
+		n := 0
+		for n < len(p.list) && p.list[n].Place.MS <= bound {
+			all = append(all, &p.list[n])
+			n++
+		}
+		if p.list = p.list[n:]; p.last.MS <= bound {
+			ended = append(ended, shard)
+		}
+	}
+	slices.SortFunc(all, func(a, b *job.Happening) int {
 		return cmp.Or(cmp.Compare(a.Place.MS, b.Place.MS), cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Place.Seq, b.Place.Seq))
 	})
-	return more, w.tell(all)
+	if err := w.tell(all); err != nil {
+		return false, err
+	}
+	for _, shard := range ended {
+		w.move(shard, w.parts[shard].last)
+		delete(w.parts, shard)
+	}
+	return more, nil
+}
+
+// move notes that everything up to a place of a shard was told, or was not to be.
+func (w *watch) move(shard int, to job.Place) {
+	if w.until != nil && w.until[shard].Before(to) {
+		to = w.until[shard]
+	}
+	w.places[shard], w.moved = to, true
 }
 
 // asks are those for shards that may have something.
 func (w *watch) asks() []job.EventsAsk {
 	var asks []job.EventsAsk
 	for _, shard := range w.behind() {
-		asks = append(asks, job.EventsAsk{Shard: shard, After: w.places[shard], Limit: pageSize})
+		if w.parts[shard] == nil {
+			asks = append(asks, job.EventsAsk{Shard: shard, After: w.places[shard], Limit: pageSize, Filter: &w.q.Filter})
+		}
 	}
 	return asks
 }
@@ -260,17 +322,15 @@ func (w *watch) behind() (shards []int) {
 	return shards
 }
 
-// tell sends what the filter selects.
-func (w *watch) tell(all []job.Happening) error {
+// tell sends what was selected, in order.
+func (w *watch) tell(all []*job.Happening) error {
 	var batch []job.Happening
-	for i := range all {
-		h := &all[i]
+	for _, h := range all {
 		if w.until != nil && w.until[h.Shard].Before(h.Place) {
-			w.places[h.Shard] = w.until[h.Shard]
 			continue
 		}
-		w.places[h.Shard], w.moved = h.Place, true
-		if h.Kind == "" || !w.q.Filter.Matches(h) {
+		w.move(h.Shard, h.Place)
+		if h.Kind == "" { // somebody else put it there
 			continue
 		}
 		if batch = append(batch, *h); len(batch) == batchSize {
@@ -287,13 +347,23 @@ func (w *watch) tell(all []job.Happening) error {
 }
 
 func (w *watch) give(batch []job.Happening) error {
-	w.moved = false
 	w.f.metrics.sent.Add(float64(len(batch)))
-	return w.send(job.EventBatch{Happenings: batch, Token: job.EncodePlaces(w.places)})
+	return w.sendOff(batch)
 }
 
 // mark tells how far the watcher is.
-func (w *watch) mark() error {
-	w.moved = false
-	return w.send(job.EventBatch{Token: job.EncodePlaces(w.places)})
+func (w *watch) mark() error { return w.sendOff(nil) }
+
+// markOften does so for a watcher that reads what is of no interest to it: who loses its
+// stream need not read all of it again.
+func (w *watch) markOften() error {
+	if !w.moved || time.Since(w.told) < scanMark {
+		return nil
+	}
+	return w.mark()
+}
+
+func (w *watch) sendOff(batch []job.Happening) error {
+	w.moved, w.told = false, time.Now()
+	return w.send(job.EventBatch{Happenings: batch, Token: job.EncodePlaces(w.places)})
 }

@@ -60,18 +60,30 @@ type ruleEntry struct {
 }
 
 type limitsEntry struct {
-	Rate        float64 `yaml:"rate"`
-	Burst       int     `yaml:"burst"`
-	Calls       int     `yaml:"calls"`
-	Connections int     `yaml:"connections"`
+	Rate        *float64 `yaml:"rate"` // nil: nothing is said
+	Burst       int      `yaml:"burst"`
+	Calls       int      `yaml:"calls"`
+	Connections int      `yaml:"connections"`
 }
 
 func (l limitsEntry) limits() access.Limits {
-	out := access.Limits(l)
+	out := access.Limits{Burst: l.Burst, Calls: l.Calls, Connections: l.Connections}
+	if l.Rate != nil {
+		out.Rate = *l.Rate
+	}
 	if out.Rate > 0 && out.Burst == 0 {
 		out.Burst = max(1, int(out.Rate))
 	}
 	return out
+}
+
+// fallback are the limits of whom no rule gives any. Without a word in the file there is a
+// rate that no client comes near in ordinary use; 0 is no limit.
+func (l limitsEntry) fallback() access.Limits {
+	if l.Rate == nil {
+		l.Rate = new(float64(access.DefaultRate))
+	}
+	return l.limits()
 }
 
 // maxFile bounds the access file and every file that it names.
@@ -108,7 +120,7 @@ func (f file) policy() (*access.Policy, error) {
 			Subjects: r.Subjects, Role: r.Role, Namespaces: r.Namespaces, Queues: r.Queues, Limits: r.Limits.limits(),
 		})
 	}
-	policy, err := access.NewPolicy(rules, f.Limits.limits())
+	policy, err := access.NewPolicy(rules, f.Limits.fallback())
 	if err == nil {
 		spaces := make([]access.NamespaceLimits, len(f.Namespaces))
 		for i, e := range f.Namespaces {

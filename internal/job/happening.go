@@ -151,12 +151,21 @@ func (f *HappeningFilter) Matches(h *Happening) bool {
 			return false
 		}
 	}
-	return among(f.Namespaces, h.Key.Namespace) && among(f.Queues, h.Queue) && among(f.Jobs, h.Key.ID) && f.wants(h.Kind)
+	return f.WantsNamespace(h.Key.Namespace) && among(f.Queues, h.Queue) && f.WantsJob(h.Key.ID) && f.WantsKind(h.Kind)
 }
+
+// WantsNamespace reports whether anything of a namespace may be selected.
+func (f *HappeningFilter) WantsNamespace(namespace string) bool {
+	return among(f.Namespaces, namespace)
+}
+
+// WantsJob reports whether anything of jobs with an id may be selected.
+func (f *HappeningFilter) WantsJob(id string) bool { return among(f.Jobs, id) }
 
 func among(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 
-func (f *HappeningFilter) wants(kind string) bool {
+// WantsKind reports whether anything of a kind may be selected.
+func (f *HappeningFilter) WantsKind(kind string) bool {
 	if len(f.Kinds) == 0 {
 		return true
 	}

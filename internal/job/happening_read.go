@@ -3,6 +3,8 @@ package job
 import (
 	"errors"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/shares"
 )
 
 // Errors of those who read happenings.
@@ -11,7 +13,7 @@ var (
 	ErrEventsOff = errors.New("events are not recorded")
 	// ErrEventsGone: what follows the place asked for is no longer kept.
 	ErrEventsGone = errors.New("events are no longer kept")
-	// ErrTooManyWatchers: this node has as many as it takes.
+	// ErrTooManyWatchers: this node has as many as it takes, or as many of the caller's.
 	ErrTooManyWatchers = errors.New("too many watchers")
 )
 
@@ -19,15 +21,20 @@ var (
 type EventsAsk struct {
 	Shard int
 	After Place
-	Limit int
+	Limit int // of entries, whether the filter selects them or not
+	// Filter selects what is decoded and answered; nil selects all.
+	Filter *HappeningFilter
 }
 
 // EventsPage answers an EventsAsk. Gap: what followed After at once is gone. A place
 // made of an instant knows of no gap. Err: the shard could not be read.
 type EventsPage struct {
 	Happenings []Happening
-	Gap        bool
-	Err        error
+	// Read is how many entries were read, and Last the place of the last of them.
+	Read int
+	Last Place
+	Gap  bool
+	Err  error
 }
 
 // EventQuery is what a watcher wants.
@@ -38,6 +45,11 @@ type EventQuery struct {
 	FromMS int64
 	// ToNow ends the watch when what was there when it began has been told.
 	ToNow bool
+	// Watcher is whose places of watchers the watch takes.
+	Watcher shares.Holder
+	// Charge is called with the pages that were read from the store, and waits until the
+	// watcher may have so many. It may be nil.
+	Charge func(pages int) error
 }
 
 // EventBatch is what a watcher is told at once. Token is the place after it, which may

@@ -23,6 +23,8 @@ type Limits struct {
 	MinInterval time.Duration
 	// MaxLabels of one job. Default 32.
 	MaxLabels int
+	// Work bounds the schedules of one call together; nil bounds each by itself only.
+	Work ScheduleWork
 }
 
 // DefaultLimits are those of a cluster that sets none.

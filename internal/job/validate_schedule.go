@@ -34,12 +34,33 @@ var localRule = map[schedule.Kind]string{schedule.KindCron: "cron", schedule.Kin
 // compared with the least interval. A pattern of seconds repeats each minute.
 const checkedGaps = 128
 
+// searches is for how many searches that each pass over as many times as one may there is a
+// budget to validate a schedule: to compile it, for its first time, and for its gaps.
+const searches = 3
+
 // checkedPeriods is more excluded periods than a schedule may have: with as many it
 // is refused for their number.
 const checkedPeriods = 128
 
 // ValidateSchedule lists what is wrong with a schedule. Paths start with prefix.
 func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits) []Violation {
+	if l.Work == nil {
+		l.Work = unbounded{}
+	}
+	if list := l.Work.Known(s, anchor); list != nil {
+		return list
+	}
+	if l.Work.Spent() {
+		return []Violation{{Field: prefix, Description: "was not looked at: the schedules before it in this call took as much work as those of one call may; send it in another call, and exclude times by windows, dates and periods rather than expressions"}}
+	}
+	list := validateSchedule(prefix, s, anchor, l)
+	if len(list) > 0 {
+		l.Work.Note(s, anchor, list)
+	}
+	return list
+}
+
+func validateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits) []Violation {
 	v := violations{prefix: prefix + "."}
 	v.instant("once", s.At)
 	v.instant("start_time", s.StartAt)
@@ -52,21 +73,23 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 		v.add("exclusions.time_zone", "has no effect without exclusions")
 		s.TimeZone = ""
 	}
-	compiled, err := schedule.Compile(s, anchor, 0)
+	b := schedule.NewBudget(searches)
+	defer func() { l.Work.Charge(stepsOf(s, b.Used(searches))) }()
+	compiled, err := schedule.CompileWithin(s, anchor, 0, b)
 	if err != nil {
 		v.compileErrors(prefix, s.Kind, err)
 		return v.list
 	}
-	if !s.Exclude.Empty() && !runsFrom(compiled, anchor, s) {
+	if !s.Exclude.Empty() && !runsFrom(compiled, anchor, s, b) {
 		v.add("exclusions", "leaves no nominal time")
 	}
 	switch {
 	case s.Kind == schedule.KindInterval:
 		v.check(s.Every >= l.MinInterval, "interval.every", "is %v, at least %v is required", s.Every, l.MinInterval)
-		first, ok := compiled.Next(later(anchor, s.StartAt).Add(-time.Millisecond))
+		first, ok := compiled.NextWithin(later(anchor, s.StartAt).Add(-time.Millisecond), b)
 		v.check(!ok || first.UnixMilli() < NeverMS, "interval.every", "is %v: the first run would come after 2109", s.Every)
 	case s.Kind.Local():
-		if gap := shortestGap(compiled, anchor, s, l.MinInterval); gap < l.MinInterval {
+		if gap := shortestGap(compiled, anchor, s, l.MinInterval, b); gap < l.MinInterval {
 			v.add(schedulePath(s.Kind, localRule[s.Kind]), "comes every "+gap.String()+", at least "+l.MinInterval.String()+" is required")
 		}
 	}
@@ -76,8 +99,8 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 // runsFrom reports whether a schedule has a nominal time from its anchor and its start on.
 // Compile refuses most that have none, but no times that only a change of the clock would
 // shift out of an exclusion, as earlier versions have let them run.
-func runsFrom(c *schedule.Schedule, anchor time.Time, s schedule.Spec) bool {
-	_, ok := c.Next(later(anchor, s.StartAt).Add(-time.Millisecond))
+func runsFrom(c *schedule.Schedule, anchor time.Time, s schedule.Spec, b *schedule.Budget) bool {
+	_, ok := c.NextWithin(later(anchor, s.StartAt).Add(-time.Millisecond), b)
 	return ok
 }
 
@@ -142,7 +165,7 @@ func schedulePath(kind schedule.Kind, field string) string {
 
 // shortestGap looks at the first gaps of a cron or calendar schedule. Cron schedules without
 // seconds have none below a minute, which saves the look.
-func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least time.Duration) time.Duration {
+func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least time.Duration, b *schedule.Budget) time.Duration {
 	if c.Kind() == schedule.KindInterval {
 		return c.Period(anchor)
 	}
@@ -150,7 +173,7 @@ func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least 
 	if s.Kind == schedule.KindCron && !s.Seconds && least <= time.Minute {
 		return shortest
 	}
-	times := schedule.Upcoming(c, anchor, checkedGaps+1, schedule.NewBudget(1))
+	times := schedule.Upcoming(c, anchor, checkedGaps+1, b)
 	for i := 1; i < len(times); i++ {
 		shortest = min(shortest, times[i].Sub(times[i-1]))
 	}

@@ -59,6 +59,7 @@ var table = []row{
 	{path: "internal/scaling", floor: arithmetic},
 	{path: "internal/turns", floor: arithmetic},
 	{path: "internal/cadence", floor: arithmetic},
+	{path: "internal/shares", floor: arithmetic},
 	{path: "internal/redisfunc", floor: arithmetic},
 	{path: "internal/visible", floor: arithmetic},
 	{path: "internal/wire", floor: arithmetic, foreign: []string{protobuf}, why: "the varints are the library's"},

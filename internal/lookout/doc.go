@@ -15,6 +15,8 @@
 //     look that failed tells nothing to watchers, who keep what they have, and its error
 //     to those who ask: an autoscaler that hears nothing leaves things as they are, one
 //     that hears of an empty queue takes its workers away.
-//  3. Watches and queues are bounded; who comes beyond is refused.
+//  3. Watches and queues are bounded, for the node and, by shares, for each namespace and each
+//     identity; who comes beyond is refused. A queue in which nothing is takes its place only
+//     while somebody watches it, or waits for a look.
 //  4. After Stop nobody waits here any more.
 package lookout

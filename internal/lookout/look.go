@@ -136,6 +136,7 @@ type metrics struct {
 	watches  prometheus.Gauge
 	looks    prometheus.Histogram
 	failures prometheus.Counter
+	refused  prometheus.Counter
 }
 
 func (m *metrics) register(r prometheus.Registerer, more prometheus.Collector) error {
@@ -149,8 +150,11 @@ func (m *metrics) register(r prometheus.Registerer, more prometheus.Collector) e
 	m.failures = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fermata_scaler_look_failures_total", Help: "Times that the queues that autoscalers ask for could not be counted.",
 	})
+	m.refused = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "fermata_scaler_refused_total", Help: "Times that an autoscaler was refused since all places of queues or of streams, or its share of them, were taken.",
+	})
 	if r == nil {
 		return nil
 	}
-	return errors.Join(r.Register(m.watches), r.Register(m.looks), r.Register(m.failures), r.Register(more))
+	return errors.Join(r.Register(m.refused), r.Register(m.watches), r.Register(m.looks), r.Register(m.failures), r.Register(more))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/scaling"
+	"github.com/fermata-io/fermata/internal/shares"
 )
 
 // Count counts queues in the whole cluster. Queues that are not in its answer are empty.
@@ -28,9 +29,10 @@ const (
 	// every 30 seconds, if it was not told otherwise.
 	kept = 2 * time.Minute
 
-	// maxWatches and maxQueues bound what one node does for autoscalers.
-	maxWatches = 2000
-	maxQueues  = 2000
+	// maxWatches and maxQueues bound what one node does for autoscalers. One namespace, or one
+	// identity, alone may have half of each.
+	maxWatches = 4000
+	maxQueues  = 4000
 )
 
 // Options configure a lookout. Count is required.
@@ -52,7 +54,9 @@ type Lookout struct {
 
 	mu       sync.Mutex
 	queues   map[job.QueueKey]*queue
+	places   *shares.Table // of queues
 	watches  map[*watch]struct{}
+	streams  *shares.Table              // of watches
 	asked    map[chan struct{}]struct{} // those who wait for the next look to end
 	good     bool                       // of the last look
 	lastErr  error
@@ -71,6 +75,8 @@ func New(o Options) (*Lookout, error) {
 	l := &Lookout{
 		count: o.Count, logger: o.Logger, wake: make(chan struct{}, 1), done: make(chan struct{}), pause: every, good: true,
 		queues: make(map[job.QueueKey]*queue), watches: make(map[*watch]struct{}), asked: make(map[chan struct{}]struct{}),
+		places:  shares.New(shares.Limits{Places: maxQueues, Namespace: 1, Identity: 1}),
+		streams: shares.New(shares.Limits{Places: maxWatches, Namespace: 1, Identity: 1}),
 	}
 	if err := l.metrics.register(o.Registerer, wants{l}); err != nil {
 		return nil, err
@@ -90,10 +96,10 @@ func (l *Lookout) Stop() {
 // It waits for a look, if it has to. A look that failed answers for as long as one that did
 // not. Errors: that of the look, of the context, job.ErrTooManyWatches, or
 // job.ErrUnavailable after Stop.
-func (l *Lookout) Size(ctx context.Context, keys []job.QueueKey) (scaling.Size, error) {
+func (l *Lookout) Size(ctx context.Context, who shares.Holder, keys []job.QueueKey) (scaling.Size, error) {
 	began := time.Now()
 	for {
-		size, looked, err := l.known(keys, began)
+		size, looked, err := l.known(who, keys, began)
 		if err != nil || looked == nil {
 			return size, err
 		}
@@ -110,10 +116,10 @@ func (l *Lookout) Size(ctx context.Context, keys []job.QueueKey) (scaling.Size, 
 }
 
 // known is the answer to who has asked at a time, or what is closed when there may be one.
-func (l *Lookout) known(keys []job.QueueKey, began time.Time) (scaling.Size, chan struct{}, error) {
+func (l *Lookout) known(who shares.Holder, keys []job.QueueKey, began time.Time) (scaling.Size, chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	queues, err := l.ofLocked(keys)
+	queues, err := l.ofLocked(who, keys)
 	if err != nil {
 		return scaling.Size{}, nil, err
 	}
@@ -130,9 +136,10 @@ func (l *Lookout) known(keys []job.QueueKey, began time.Time) (scaling.Size, cha
 
 // Watch calls tell with what each look finds of some queues together, until the context ends,
 // tell returns an error, which it returns, or the lookout stops: nil. It returns
-// job.ErrTooManyWatches without having called tell, if there are too many.
-func (l *Lookout) Watch(ctx context.Context, keys []job.QueueKey, tell func(scaling.Size) error) error {
-	w, err := l.enter(keys)
+// job.ErrTooManyWatches without having called tell, if there are too many, or too many of who
+// asks.
+func (l *Lookout) Watch(ctx context.Context, who shares.Holder, keys []job.QueueKey, tell func(scaling.Size) error) error {
+	w, err := l.enter(who, keys)
 	if err != nil {
 		return err
 	}
@@ -152,17 +159,19 @@ func (l *Lookout) Watch(ctx context.Context, keys []job.QueueKey, tell func(scal
 	}
 }
 
-func (l *Lookout) enter(keys []job.QueueKey) (*watch, error) {
+func (l *Lookout) enter(who shares.Holder, keys []job.QueueKey) (*watch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.watches) >= maxWatches {
+	if !l.streams.Take(who) {
+		l.metrics.refused.Inc()
 		return nil, job.ErrTooManyWatches
 	}
-	queues, err := l.ofLocked(keys)
+	queues, err := l.ofLocked(who, keys)
 	if err != nil {
+		l.streams.Give(who)
 		return nil, err
 	}
-	w := &watch{queues: queues, news: make(chan scaling.Size, 1)}
+	w := &watch{queues: queues, holder: who, news: make(chan scaling.Size, 1)}
 	for _, q := range queues {
 		q.watches++
 	}
@@ -181,6 +190,7 @@ func (l *Lookout) leave(w *watch) {
 		q.watches--
 	}
 	delete(l.watches, w)
+	l.streams.Give(w.holder)
 	l.metrics.watches.Set(float64(len(l.watches)))
 }
 

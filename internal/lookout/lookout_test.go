@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/scaling"
+	"github.com/fermata-io/fermata/internal/shares"
 )
 
 // town is queues that can be counted.
@@ -87,7 +88,7 @@ func watching(t *testing.T, l *Lookout, key job.QueueKey) (told func() []int64, 
 	var all []int64
 	done := make(chan error, 1)
 	go func() {
-		done <- l.Watch(ctx, one(key), func(s scaling.Size) error {
+		done <- l.Watch(ctx, shares.Holder{}, one(key), func(s scaling.Size) error {
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, s.Waiting)
@@ -148,7 +149,7 @@ func TestAskingSharesAndRemembers(t *testing.T) {
 		w.set(mail, 3)
 		ask := func(key job.QueueKey, want int64) {
 			t.Helper()
-			if size, err := l.Size(t.Context(), one(key)); err != nil || size.Waiting != want {
+			if size, err := l.Size(t.Context(), shares.Holder{}, one(key)); err != nil || size.Waiting != want {
 				t.Errorf("%v: %+v (%v), want %d", key, size, err, want)
 			}
 		}
@@ -190,13 +191,13 @@ func TestSeveralQueuesAreOneNumber(t *testing.T) {
 		w.set(mail, 3)
 		w.set(web, 4)
 		for range 2 {
-			if size, err := l.Size(t.Context(), []job.QueueKey{mail, web}); err != nil || size.Waiting != 7 {
+			if size, err := l.Size(t.Context(), shares.Holder{}, []job.QueueKey{mail, web}); err != nil || size.Waiting != 7 {
 				t.Errorf("%+v (%v)", size, err)
 			}
 		}
 		var last int64
 		enough := errors.New("enough")
-		err := l.Watch(t.Context(), []job.QueueKey{mail, web}, func(s scaling.Size) error {
+		err := l.Watch(t.Context(), shares.Holder{}, []job.QueueKey{mail, web}, func(s scaling.Size) error {
 			if last = s.Waiting; last == 7 {
 				w.set(web, 5)
 				return nil
@@ -219,7 +220,7 @@ func TestAFailedLookTellsNothing(t *testing.T) {
 		time.Sleep(every)
 		n := len(told())
 		began := time.Now()
-		if _, err := l.Size(t.Context(), one(web)); !errors.Is(err, broken) || time.Since(began) > 2*every {
+		if _, err := l.Size(t.Context(), shares.Holder{}, one(web)); !errors.Is(err, broken) || time.Since(began) > 2*every {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		time.Sleep(5 * every)
@@ -253,16 +254,16 @@ func TestDearLooksAreRare(t *testing.T) {
 		w.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := l.Size(ctx, one(web)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := l.Size(ctx, shares.Holder{}, one(web)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("waiting for a look that hangs: %v", err)
 		}
 		began := time.Now()
-		if _, err := l.Size(t.Context(), one(web)); !errors.Is(err, job.ErrUnavailable) || time.Since(began) > longestLook {
+		if _, err := l.Size(t.Context(), shares.Holder{}, one(web)); !errors.Is(err, job.ErrUnavailable) || time.Since(began) > longestLook {
 			t.Errorf("after a look that was cut off: %v, %v", err, time.Since(began))
 		}
 		before := w.seen()
 		for range 10 {
-			if _, err := l.Size(t.Context(), one(web)); !errors.Is(err, job.ErrUnavailable) {
+			if _, err := l.Size(t.Context(), shares.Holder{}, one(web)); !errors.Is(err, job.ErrUnavailable) {
 				t.Errorf("shortly after: %v", err)
 			}
 		}
@@ -275,15 +276,15 @@ func TestDearLooksAreRare(t *testing.T) {
 func TestBounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		for i := range maxQueues {
-			if _, err := l.ofLocked(one(job.QueueKey{Namespace: "n", Queue: fmt.Sprint(i)})); err != nil {
+			if _, err := l.ofLocked(shares.Holder{}, one(job.QueueKey{Namespace: "n", Queue: fmt.Sprint(i)})); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := l.Size(t.Context(), one(mail)); !errors.Is(err, job.ErrTooManyWatches) {
+		if _, err := l.Size(t.Context(), shares.Holder{}, one(mail)); !errors.Is(err, job.ErrTooManyWatches) {
 			t.Errorf("one queue too many: %v", err)
 		}
 		time.Sleep(kept + time.Second)
-		if _, err := l.Size(t.Context(), one(mail)); err != nil {
+		if _, err := l.Size(t.Context(), shares.Holder{}, one(mail)); err != nil {
 			t.Errorf("when the others have gone: %v", err)
 		}
 		var ends []func() error
@@ -292,7 +293,7 @@ func TestBounds(t *testing.T) {
 			ends = append(ends, end)
 		}
 		synctest.Wait()
-		if err := l.Watch(t.Context(), one(mail), nil); !errors.Is(err, job.ErrTooManyWatches) {
+		if err := l.Watch(t.Context(), shares.Holder{}, one(mail), nil); !errors.Is(err, job.ErrTooManyWatches) {
 			t.Errorf("one watch too many: %v", err)
 		}
 		for _, end := range ends {
@@ -305,8 +306,8 @@ func TestStopLetsNobodyWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		w.took = time.Minute
 		watched, asked := make(chan error, 1), make(chan error, 1)
-		go func() { watched <- l.Watch(t.Context(), one(mail), nil) }()
-		go func() { _, err := l.Size(t.Context(), one(web)); asked <- err }()
+		go func() { watched <- l.Watch(t.Context(), shares.Holder{}, one(mail), nil) }()
+		go func() { _, err := l.Size(t.Context(), shares.Holder{}, one(web)); asked <- err }()
 		synctest.Wait()
 		l.Stop()
 		if err := <-watched; err != nil {
@@ -315,7 +316,7 @@ func TestStopLetsNobodyWait(t *testing.T) {
 		if err := <-asked; !errors.Is(err, job.ErrUnavailable) {
 			t.Errorf("who asked hears %v", err)
 		}
-		if _, err := l.Size(t.Context(), one(mail)); !errors.Is(err, job.ErrUnavailable) {
+		if _, err := l.Size(t.Context(), shares.Holder{}, one(mail)); !errors.Is(err, job.ErrUnavailable) {
 			t.Errorf("who asks later hears %v", err)
 		}
 	})
@@ -324,7 +325,7 @@ func TestStopLetsNobodyWait(t *testing.T) {
 func TestATellThatFailsEndsTheWatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *town, l *Lookout) {
 		enough := errors.New("enough")
-		if err := l.Watch(t.Context(), one(mail), func(scaling.Size) error { return enough }); !errors.Is(err, enough) {
+		if err := l.Watch(t.Context(), shares.Holder{}, one(mail), func(scaling.Size) error { return enough }); !errors.Is(err, enough) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -336,7 +337,7 @@ func TestWhatWasToldIsExported(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		ask := func(key job.QueueKey, needed bool) {
 			t.Helper()
-			if _, err := l.Size(t.Context(), one(key)); err != nil {
+			if _, err := l.Size(t.Context(), shares.Holder{}, one(key)); err != nil {
 				t.Fatal(err)
 			}
 			l.Told(one(key), needed)
@@ -370,13 +371,76 @@ func TestWhatWasToldIsExported(t *testing.T) {
 			many = append(many, job.QueueKey{Namespace: "n", Queue: fmt.Sprintf("q%03d", i)})
 			w.set(many[i], 1)
 		}
-		if _, err := l.Size(t.Context(), many); err != nil {
+		if _, err := l.Size(t.Context(), shares.Holder{}, many); err != nil {
 			t.Fatal(err)
 		}
 		l.Told(many, true)
 		got := l.told(time.Now())
 		if _, first := got[job.QueueKey{Namespace: "n", Queue: "q000"}]; len(got) != maxWants || !first {
 			t.Errorf("%d are told of, the first %v", len(got), first)
+		}
+	})
+}
+
+// TestGhostsTakeNoPlacesOfOthers: who asks for queues that do not exist gets its share, keeps
+// it for as long as it waits for a look, and leaves places for others meanwhile.
+func TestGhostsTakeNoPlacesOfOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+		attacker := shares.Holder{Namespace: "a", Identity: "token:scaler-a"}
+		asked, refused := 0, 0
+		ask := func(from int) {
+			for i := from; i < from+maxQueues; i += 50 {
+				var ghosts []job.QueueKey
+				for n := range 50 {
+					ghosts = append(ghosts, job.QueueKey{Namespace: "a", Queue: fmt.Sprint("ghost", i+n)})
+				}
+				l.mu.Lock()
+				if _, err := l.ofLocked(attacker, ghosts); err != nil {
+					refused++
+				} else {
+					asked += 50
+				}
+				l.mu.Unlock()
+			}
+		}
+		ask(0)
+		if asked != maxQueues/2 || refused == 0 {
+			t.Errorf("one namespace got %d of %d places, %d calls were refused", asked, maxQueues, refused)
+		}
+		victim := shares.Holder{Namespace: "b", Identity: "token:scaler-b"}
+		w.set(mail, 3)
+		if size, err := l.Size(t.Context(), victim, one(mail)); err != nil || size.Waiting != 3 {
+			t.Errorf("another namespace: %+v, %v", size, err)
+		}
+		// The look has found nothing in the ghosts: the next one forgets them.
+		time.Sleep(longestPause + time.Second)
+		if _, err := l.Size(t.Context(), victim, one(web)); err != nil {
+			t.Fatal(err)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if n := len(l.queues); n != 2 || l.places.Used() != 2 {
+			t.Errorf("%d queues are counted along, %d places are used, want those of the other namespace", n, l.places.Used())
+		}
+	})
+}
+
+// TestWatchesAreShared between namespaces.
+func TestWatchesAreShared(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+		attacker := shares.Holder{Namespace: "a", Identity: "token:scaler-a"}
+		held := 0
+		for {
+			if _, err := l.enter(attacker, one(job.QueueKey{Namespace: "a", Queue: "q"})); err != nil {
+				break
+			}
+			held++
+		}
+		if held != maxWatches/2 {
+			t.Errorf("one namespace has %d of %d streams", held, maxWatches)
+		}
+		if _, err := l.enter(shares.Holder{Namespace: "b", Identity: "token:scaler-b"}, one(mail)); err != nil {
+			t.Errorf("another namespace: %v", err)
 		}
 	})
 }

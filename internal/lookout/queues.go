@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/scaling"
+	"github.com/fermata-io/fermata/internal/shares"
 )
 
 // queue is one that somebody has asked for.
@@ -18,6 +19,8 @@ type queue struct {
 	at      time.Time // of the look that found it; zero: none has
 	asked   time.Time
 	watches int
+	// holder is who asked first, and so takes a place of the table.
+	holder shares.Holder
 	// needed and spared are when somebody was told last that workers are needed, or not.
 	needed, spared time.Time
 }
@@ -25,28 +28,41 @@ type queue struct {
 // watch is somebody who is told of some queues together.
 type watch struct {
 	queues []*queue
+	holder shares.Holder
 	news   chan scaling.Size
 }
 
-// ofLocked finds queues, and counts them along from now on.
-func (l *Lookout) ofLocked(keys []job.QueueKey) ([]*queue, error) {
+// ofLocked finds queues, and counts them along from now on. Those that nobody has asked for
+// take places of who asks.
+func (l *Lookout) ofLocked(who shares.Holder, keys []job.QueueKey) ([]*queue, error) {
 	now := time.Now()
-	if len(l.queues)+len(keys) > maxQueues {
-		l.forgetOldLocked(now)
-	}
 	queues := make([]*queue, len(keys))
 	for i, key := range keys {
 		q := l.queues[key]
 		if q == nil {
-			if len(l.queues) >= maxQueues {
+			if !l.takePlaceLocked(who, now) {
 				return nil, job.ErrTooManyWatches
 			}
-			q = new(queue)
+			q = &queue{holder: who}
 			l.queues[key] = q
 		}
 		q.asked, queues[i] = now, q
 	}
 	return queues, nil
+}
+
+// takePlaceLocked takes a place for a queue, if need be one of a queue that is not asked for
+// any more.
+func (l *Lookout) takePlaceLocked(who shares.Holder, now time.Time) bool {
+	if l.places.Take(who) {
+		return true
+	}
+	l.forgetOldLocked(now)
+	if l.places.Take(who) {
+		return true
+	}
+	l.metrics.refused.Inc()
+	return false
 }
 
 // togetherLocked adds queues up; false if one of them was not counted within a pause before
@@ -61,13 +77,24 @@ func (l *Lookout) togetherLocked(queues []*queue, before time.Time) (all scaling
 	return all, true
 }
 
-// forgetOldLocked drops queues that nobody has asked for in a while.
+// forgetOldLocked drops queues that nobody has asked for in a while, and at once those in
+// which there is nothing: most of these do not exist.
 func (l *Lookout) forgetOldLocked(now time.Time) {
 	for key, q := range l.queues {
-		if q.watches == 0 && now.Sub(q.asked) > kept {
+		if q.watches == 0 && now.Sub(q.asked) > l.keepFor(q) {
 			delete(l.queues, key)
+			l.places.Give(q.holder)
 		}
 	}
+}
+
+// keepFor is how long a queue is counted along after it was last asked for. The pause is for
+// those who wait for the look that found nothing.
+func (l *Lookout) keepFor(q *queue) time.Duration {
+	if !q.at.IsZero() && q.size == (scaling.Size{}) {
+		return l.pause
+	}
+	return kept
 }
 
 // Told notes whether who asked for queues was told that workers are needed.
@@ -106,7 +133,8 @@ func (w wants) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// told is what was said lately of queues with due runs: the first ones by their names.
+// told is what was said lately of queues with due runs: the first ones of each namespace by
+// their names, as many of each.
 func (l *Lookout) told(now time.Time) map[job.QueueKey]float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,10 +151,12 @@ func (l *Lookout) told(now time.Time) map[job.QueueKey]float64 {
 	if len(all) <= maxWants {
 		return all
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(all), func(a, b job.QueueKey) int {
+	sorted := slices.SortedFunc(maps.Keys(all), func(a, b job.QueueKey) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
-	})[maxWants:] {
-		delete(all, key)
+	})
+	few := make(map[job.QueueKey]float64, maxWants)
+	for _, key := range shares.Pick(sorted, maxWants, func(k job.QueueKey) string { return k.Namespace }) {
+		few[key] = all[key]
 	}
-	return all
+	return few
 }

@@ -157,9 +157,7 @@ func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue,
 		}
 	}
 	for q, s := range settings {
-		if s.Paused {
-			at(q.Namespace, q.Queue).QueuePaused = true
-		}
+		at(q.Namespace, q.Queue).QueuePaused = s.Paused // also of one without jobs: its settings take a place
 	}
 	for _, m := range v.describeAll(ctx) {
 		for _, r := range m.Queues {

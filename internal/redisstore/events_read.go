@@ -24,15 +24,37 @@ func (s *Store) Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsP
 		if pages[i].Err = o.err; o.err != nil {
 			continue
 		}
-		for k := range o.reply {
-			entry := o.reply.list(k)
-			pages[i].Happenings = append(pages[i].Happenings, decodeHappening(asks[i].Shard, entry.text(0), entry.list(1).text(1)))
-		}
-		if list := pages[i].Happenings; len(list) > 0 && asks[i].After.Exact() {
-			pages[i].Gap = list[0].Place.Seq != asks[i].After.Seq+1
-		}
+		pages[i] = readPage(o.reply, asks[i])
 	}
 	return pages, err
+}
+
+// readPage decodes those entries of an answer that were asked for.
+func readPage(r reply, ask job.EventsAsk) job.EventsPage {
+	page := job.EventsPage{Read: len(r)}
+	if page.Read == 0 {
+		return page
+	}
+	page.Last, _ = parsePlace(r.list(page.Read - 1).text(0)) // Redis made it
+	if ask.After.Exact() {
+		first, _ := parsePlace(r.list(0).text(0))
+		page.Gap = first.Seq != ask.After.Seq+1
+	}
+	if ask.Filter == nil {
+		page.Happenings = make([]job.Happening, 0, page.Read)
+	}
+	for k := range r {
+		entry := r.list(k)
+		text := entry.list(1).text(1)
+		if ask.Filter != nil && !mayMatch(ask.Filter, text) {
+			continue
+		}
+		h := decodeHappening(ask.Shard, entry.text(0), text)
+		if ask.Filter == nil || ask.Filter.Matches(&h) {
+			page.Happenings = append(page.Happenings, h)
+		}
+	}
+	return page
 }
 
 // LastEvents returns the place of the last event of each shard; zero where none is

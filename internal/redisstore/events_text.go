@@ -9,8 +9,8 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// eventText is a happening as its stream has it. A later version may add fields; what
-// is zero is left out.
+// eventText is a happening as its stream has it. A later version may add fields, behind Job:
+// mayMatch looks at those up to there. What is zero is left out.
 type eventText struct {
 	Kind     string            `json:"k"`
 	AtMS     int64             `json:"t,omitempty"`
@@ -60,6 +60,49 @@ func decodeHappening(shard int, id, text string) job.Happening {
 		h.AtMS = place.MS
 	}
 	return h
+}
+
+// mayMatch looks at what an entry begins with, as encodeHappening writes it: kind,
+// namespace and job. False: a filter does not select the entry, whatever follows. It decodes
+// nothing, since most entries are of no interest to most of those who read them. What it does
+// not find there it leaves to who decodes the entry.
+func mayMatch(f *job.HappeningFilter, text string) bool {
+	kind, rest, ok := cutField(text, `{"k":"`)
+	if !ok {
+		return true
+	}
+	if !f.WantsKind(kind) {
+		return false
+	}
+	namespace, rest, ok := cutField(skipNumber(rest, `,"t":`), `,"ns":"`)
+	if !ok {
+		return true
+	}
+	if !f.WantsNamespace(namespace) {
+		return false
+	}
+	id, _, ok := cutField(rest, `,"job":"`)
+	return !ok || f.WantsJob(id)
+}
+
+// cutField takes the text that follows a prefix up to its closing quote; false if it stands
+// not there, or something in it is written in another way than it is meant.
+func cutField(text, prefix string) (value, rest string, ok bool) {
+	text, ok = strings.CutPrefix(text, prefix)
+	end := strings.IndexByte(text, '"')
+	if !ok || end < 0 || strings.IndexByte(text[:end], '\\') >= 0 {
+		return "", "", false
+	}
+	return text[:end], text[end+1:], true
+}
+
+// skipNumber leaves out a number that follows a prefix.
+func skipNumber(text, prefix string) string {
+	rest, ok := strings.CutPrefix(text, prefix)
+	if !ok {
+		return text
+	}
+	return strings.TrimLeft(rest, "-0123456789")
 }
 
 func placeText(p job.Place) string { return fmt.Sprintf("%d-%d", p.MS, p.Seq) }

@@ -143,8 +143,17 @@ func testQueueSettings(t *testing.T, w limitWorld) {
 	s.client.HSet(ctx, queuesKey(s.prefix), "n/odd", "\xff", "nameless", odd, "n/nan", "\x11\x00\x00\x00\x00\x00\x00\xf8\x7f")
 	expect(map[job.QueueKey]job.QueueSettings{a: full})
 	var fields []any
-	for i := range maxQueueSettings {
+	for i := range maxQueueSettings / 2 {
 		fields = append(fields, fmt.Sprint("n/", i), odd)
+	}
+	s.client.HSet(ctx, queuesKey(s.prefix), fields...)
+	if err := s.PutQueueSettings(ctx, job.QueueKey{Namespace: "n", Queue: "more"}, full); !errors.Is(err, job.ErrTooManyQueues) {
+		t.Errorf("more than half for one namespace: %v", err)
+	}
+	put(b, full) // that of another one, whose name begins alike
+	put(b, job.QueueSettings{})
+	for i := range maxQueueSettings / 2 {
+		fields = append(fields, fmt.Sprint("n/", maxQueueSettings+i), odd)
 	}
 	s.client.HSet(ctx, queuesKey(s.prefix), fields...)
 	if err := s.PutQueueSettings(ctx, b, full); !errors.Is(err, job.ErrTooManyQueues) {

@@ -61,7 +61,8 @@ func readHash(r reply) map[string]string {
 }
 
 // PutQueueSettings replaces the settings of a queue; the zero value deletes them.
-// No more than 10,000 queues may have settings: job.ErrTooManyQueues.
+// No more than 10,000 queues may have settings, and of a namespace no more than are free:
+// job.ErrTooManyQueues.
 func (s *Store) PutQueueSettings(ctx context.Context, q job.QueueKey, settings job.QueueSettings) error {
 	return s.putQueueSettings(ctx, q, settings, "", "")
 }

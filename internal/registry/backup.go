@@ -48,6 +48,9 @@ func (r *Registry) Backups(ctx context.Context, f job.Filter, pageSize int, toke
 			if snap == nil || snap.Record.State.Deleting {
 				continue // deleted since it was listed
 			}
+			if err := ctx.Err(); err != nil {
+				return job.BackupPage{}, err
+			}
 			page.Backups = append(page.Backups, backup(*snap, now))
 		}
 	}
@@ -84,7 +87,7 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 		keys[i] = b.Definition.Key
 	}
 	reserved, faults := r.reserve(ctx, keys)
-	byShard := map[int][]*restoring{}
+	byShard, limits := map[int][]*restoring{}, forCall(r.o.Limits)
 	for i, b := range backups {
 		if answers[i].Err = faults[i]; faults[i] != nil {
 			continue
@@ -94,7 +97,7 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 			continue
 		}
 		shard := r.o.Store.ShardOf(b.Definition.Key)
-		byShard[shard] = append(byShard[shard], &restoring{backup: b, answer: &answers[i]})
+		byShard[shard] = append(byShard[shard], &restoring{backup: b, answer: &answers[i], limits: limits})
 	}
 	for shard, items := range byShard {
 		for range restoreTries {
@@ -133,6 +136,7 @@ type restoring struct {
 	present *job.Record // what is there and is to be replaced
 	plan    job.Restoration
 	answer  *job.RestoreAnswer
+	limits  job.Limits // with the work of the call
 }
 
 // restore tries jobs of one shard once and returns those to be tried again.
@@ -150,6 +154,10 @@ func (r *Registry) restore(ctx context.Context, shard int, items []*restoring, e
 	var good []*restoring
 	var plans []job.Restoration
 	for _, item := range items {
+		if err := ctx.Err(); err != nil { // nobody waits for the rest
+			item.answer.Err = err
+			continue
+		}
 		if done := item.prepare(r, now); !done {
 			good, plans = append(good, item), append(plans, item.plan)
 		}
@@ -185,7 +193,7 @@ func (i *restoring) prepare(r *Registry, now int64) (done bool) {
 		i.answer.Err = job.Invalid("job.payload", "cannot be restored: %v; a sealed one belongs to its namespace, id, queue, handler, timeout, labels and max_attempts", err)
 		return true
 	}
-	limits := r.o.Limits
+	limits := i.limits
 	if v := job.Validate(&i.backup.Definition, limits); len(v) == 0 { // what is too large is refused below
 		i.seal(r, payload)
 	}

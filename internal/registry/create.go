@@ -45,7 +45,7 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 		}
 		return answers
 	}
-	b := batch{r: r, answers: answers, shards: map[int][]*creation{}, trace: r.caller(ctx)}
+	b := batch{r: r, answers: answers, shards: map[int][]*creation{}, trace: r.caller(ctx), limits: forCall(r.o.Limits)}
 	b.group(requests)
 	settle := b.reserve(ctx)
 	b.run(ctx)
@@ -69,6 +69,7 @@ type batch struct {
 	answers []job.CreateAnswer
 	shards  map[int][]*creation
 	trace   *job.Trace // of the call
+	limits  job.Limits // with the work of the call
 }
 
 func (b *batch) group(requests []job.CreateRequest) {
@@ -205,7 +206,7 @@ func (b *batch) prepare(ctx context.Context, shard int, items []*creation) ([]*c
 // answered with theirs. First is room for the decision.
 func (b *batch) prepareOne(c *creation, now int64, first *job.Decision) bool {
 	for {
-		err := c.prepare(now, b.r.o.Limits, b.trace, first)
+		err := c.prepare(now, b.limits, b.trace, first)
 		if err == nil {
 			return true
 		}

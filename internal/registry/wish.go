@@ -39,11 +39,12 @@ type wishing struct {
 	answers []job.WishAnswer
 	wished  []*job.Definition // complete, as they would be stored
 	now     int64
+	limits  job.Limits // with the work of the call
 }
 
 // survey compares wishes with what there is.
 func (r *Registry) survey(ctx context.Context, wishes []job.Wish, force bool) *wishing {
-	w := &wishing{r: r, wishes: wishes, answers: make([]job.WishAnswer, len(wishes)), wished: make([]*job.Definition, len(wishes))}
+	w := &wishing{r: r, wishes: wishes, answers: make([]job.WishAnswer, len(wishes)), wished: make([]*job.Definition, len(wishes)), limits: forCall(r.o.Limits)}
 	if len(wishes) > MaxBatch {
 		return w.fail(job.Invalid("wishes", "has %d entries, at most %d are allowed", len(wishes), MaxBatch))
 	}
@@ -150,7 +151,7 @@ func (w *wishing) compare(i int, force bool) error {
 			w.r.align(&d, present)
 		}
 	}
-	if v := job.Validate(&d, w.r.o.Limits); len(v) > 0 || wish.Err != nil {
+	if v := job.Validate(&d, w.limits); len(v) > 0 || wish.Err != nil {
 		return faults(wish, v)
 	}
 	if _, err := job.Compile(&d); err != nil {

@@ -59,9 +59,13 @@ func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.
 		if err := c.allowed(stream.Context(), access.ReadJobs, namespace, ""); err != nil {
 			return err
 		}
+		query.Watcher = c.holder(namespace)
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
+	if c := callerOf(ctx); c != nil {
+		query.Charge = func(pages int) error { return c.charge(ctx, pages) }
+	}
 	go w.watch(ctx, s.events, query)
 	err = w.wait()
 	cancel()

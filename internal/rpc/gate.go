@@ -19,6 +19,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/shares"
 )
 
 // Authority proves who calls and decides what they may do. Errors wrap those of
@@ -279,6 +280,30 @@ func (c *caller) begin(ctx context.Context) error {
 		return c.exhausted(ctx, limit, retry)
 	}
 	return nil
+}
+
+// charge counts work that is worth so many calls more. It waits until the rate of the
+// identity allows them.
+func (c *caller) charge(ctx context.Context, calls int) error {
+	if err := c.quota.charge(ctx, calls); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return c.exhausted(ctx, "rate", time.Second) // the deadline comes before
+	}
+	return nil
+}
+
+// holder is the caller as one who takes places of a table for a namespace, or for all of
+// them. Where nobody is authenticated nobody is told apart.
+func (c *caller) holder(namespace string) shares.Holder {
+	if c == nil || c.gate.authority == nil {
+		return shares.Holder{}
+	}
+	return shares.Holder{
+		Namespace: namespace, Identity: c.identity.Subject,
+		Admin: c.gate.authority.Allows(c.identity, access.AdministerCluster, access.Everywhere, "").Allowed,
+	}
 }
 
 // authorize decides by the method's row.

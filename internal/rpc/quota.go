@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -79,6 +80,18 @@ func (q *quota) begin() (limit string, retry time.Duration) {
 		return "rate", max(time.Millisecond, time.Duration(missing/float64(q.bucket.Limit())*float64(time.Second)))
 	}
 	return "", 0
+}
+
+// charge counts so many calls more, and waits for as long as the rate makes them take.
+func (q *quota) charge(ctx context.Context, calls int) error {
+	for q.limited.Load() && calls > 0 {
+		n := min(calls, q.bucket.Burst())
+		if err := q.bucket.WaitN(ctx, n); err != nil {
+			return err
+		}
+		calls -= n
+	}
+	return nil
 }
 
 func (q *quota) end() { q.calls.Add(-1) }

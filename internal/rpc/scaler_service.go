@@ -15,16 +15,17 @@ import (
 	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/scaling"
+	"github.com/fermata-io/fermata/internal/shares"
 	"github.com/fermata-io/fermata/proto/externalscaler"
 )
 
 // Sizes tells how much there is to do in some queues together, in the whole cluster. Errors are those of
 // package job, or mean that too many are asked for.
 type Sizes interface {
-	Size(context.Context, []job.QueueKey) (scaling.Size, error)
+	Size(ctx context.Context, who shares.Holder, queues []job.QueueKey) (scaling.Size, error)
 	// Watch calls tell again and again, until ctx ends, tell fails, or with nil, when the
 	// node stops.
-	Watch(ctx context.Context, queues []job.QueueKey, tell func(scaling.Size) error) error
+	Watch(ctx context.Context, who shares.Holder, queues []job.QueueKey, tell func(scaling.Size) error) error
 	// Told notes what became of a size: whether workers of the queues are needed.
 	Told(queues []job.QueueKey, needed bool)
 }
@@ -73,7 +74,7 @@ func (s *scalerService) IsActive(ctx context.Context, ref *externalscaler.Scaled
 	if err != nil {
 		return nil, err
 	}
-	size, err := s.sizes.Size(ctx, queuesOf(trigger))
+	size, err := s.sizes.Size(ctx, callerOf(ctx).holder(trigger.Namespace), queuesOf(trigger))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (s *scalerService) GetMetrics(ctx context.Context, q *externalscaler.GetMet
 	if err != nil {
 		return nil, err
 	}
-	size, err := s.sizes.Size(ctx, queuesOf(trigger))
+	size, err := s.sizes.Size(ctx, callerOf(ctx).holder(trigger.Namespace), queuesOf(trigger))
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef, stre
 	}
 	defer s.streams.leave(connection)
 	w.checked, w.age = w.began, streamAge-rand.N(streamAge/5)
-	if err := s.sizes.Watch(ctx, w.queues, w.tell); !errors.Is(err, errAged) {
+	if err := s.sizes.Watch(ctx, w.caller.holder(trigger.Namespace), w.queues, w.tell); !errors.Is(err, errAged) {
 		return err
 	}
 	return nil

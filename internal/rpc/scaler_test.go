@@ -23,6 +23,7 @@ import (
 	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/scaling"
+	"github.com/fermata-io/fermata/internal/shares"
 	"github.com/fermata-io/fermata/proto/externalscaler"
 )
 
@@ -65,14 +66,14 @@ func (f *fakeSizes) set(s scaling.Size) {
 	}
 }
 
-func (f *fakeSizes) Size(_ context.Context, q []job.QueueKey) (scaling.Size, error) {
+func (f *fakeSizes) Size(_ context.Context, _ shares.Holder, q []job.QueueKey) (scaling.Size, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, q...)
 	return f.size, f.err
 }
 
-func (f *fakeSizes) Watch(ctx context.Context, q []job.QueueKey, tell func(scaling.Size) error) error {
+func (f *fakeSizes) Watch(ctx context.Context, _ shares.Holder, q []job.QueueKey, tell func(scaling.Size) error) error {
 	news := make(chan scaling.Size, 100)
 	f.mu.Lock()
 	f.asked, f.watchers[news] = append(f.asked, q...), struct{}{}

@@ -12,6 +12,9 @@ func NewBudget(searches int) *Budget { return &Budget{left: searches * maxPassed
 // for that.
 func (b *Budget) Spent() bool { return b.left == 0 }
 
+// Used is how many times a budget for so many searches has passed over.
+func (b *Budget) Used(searches int) int { return searches*maxPassed - b.left }
+
 // most is how many times one search may pass over; without a budget, maxPassed.
 func (b *Budget) most() int {
 	if b == nil {

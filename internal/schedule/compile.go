@@ -20,6 +20,12 @@ const (
 //
 // An error is a join of *FieldError, one for each fault found.
 func Compile(s Spec, anchor time.Time, seed uint64) (*Schedule, error) {
+	return CompileWithin(s, anchor, seed, nil)
+}
+
+// CompileWithin is Compile on a budget: a schedule of which no nominal time is found within
+// it counts as one that has none.
+func CompileWithin(s Spec, anchor time.Time, seed uint64, b *Budget) (*Schedule, error) {
 	var p problems
 	c := &Schedule{kind: s.Kind, start: minInstant, end: maxInstant + 1, jitter: s.Jitter, seed: seed}
 	c.window(s, &p)
@@ -40,7 +46,7 @@ func Compile(s Spec, anchor time.Time, seed uint64) (*Schedule, error) {
 		p.add("kind", "unknown kind %d", s.Kind)
 	}
 	if p.err() == nil && c.exclude != nil {
-		if _, ok := c.Next(instant(max(millisUp(anchor), c.start) - 1)); !ok {
+		if _, ok := c.NextWithin(instant(max(millisUp(anchor), c.start)-1), b); !ok {
 			p.add("exclude", "leaves no nominal time")
 		}
 	}

@@ -254,8 +254,8 @@ func (e *exclusions) local(c int64) (until int64) {
 	}
 	begin := floorDiv(c, e.grain) * e.grain
 	for i := range e.cron {
-		if match, ok := e.cron[i].next(begin); ok && match == begin {
-			until = max(until, begin+e.grain)
+		if e.cron[i].matches(begin) {
+			return max(until, begin+e.grain)
 		}
 	}
 	return until

@@ -70,6 +70,17 @@ func (f *fields) next(c int64) (int64, bool) {
 	return dayNumber(y, m, bits.TrailingZeros64(days))*daySeconds + f.first, true
 }
 
+// matches reports whether civil time c is a match, without looking for another one.
+func (f *fields) matches(c int64) bool {
+	day := floorDiv(c, daySeconds)
+	tod := c - day*daySeconds
+	if f.hour&(1<<(tod/3600)) == 0 || f.minute&(1<<(tod/60%60)) == 0 || f.second&(1<<(tod%60)) == 0 {
+		return false
+	}
+	y, m, d := date(day)
+	return f.days(y, m)&(1<<d) != 0
+}
+
 // prev returns the last match at or before civil time c.
 func (f *fields) prev(c int64) (int64, bool) {
 	day := floorDiv(c, daySeconds)

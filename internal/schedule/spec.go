@@ -76,6 +76,16 @@ func (e Exclusions) Empty() bool {
 	return len(e.Cron) == 0 && len(e.Dates) == 0 && len(e.Windows) == 0 && len(e.Periods) == 0
 }
 
+// Weight is about how many steps it takes to look at one nominal time of a schedule, and
+// to compile it when it has none to pass over; a zone with changes of the clock costs more.
+func (s Spec) Weight() int {
+	weight := 1 + len(s.Cron) + len(s.Exclude.Cron) + (len(s.Exclude.Dates)+len(s.Exclude.Windows)+len(s.Exclude.Periods))/8
+	if s.TimeZone != "" && s.TimeZone != "UTC" {
+		weight *= 2
+	}
+	return weight
+}
+
 // Equal reports whether e and o are the same as written.
 func (e Exclusions) Equal(o Exclusions) bool {
 	return slices.Equal(e.Cron, o.Cron) && slices.Equal(e.Dates, o.Dates) && slices.Equal(e.Windows, o.Windows) &&

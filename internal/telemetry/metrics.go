@@ -73,6 +73,17 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 }
 
+// forgetQueue deletes the series of a queue.
+func (m *metrics) forgetQueue(k queueKey) {
+	labels := prometheus.Labels{"namespace": k.namespace, "queue": k.queue}
+	for _, v := range []*prometheus.HistogramVec{m.lag, m.attemptSeconds, m.runSeconds, m.backoffDepth} {
+		v.DeletePartialMatch(labels)
+	}
+	for _, v := range []*prometheus.CounterVec{m.starts, m.early, m.retries, m.attempts, m.runs, m.held, m.skipped, m.deadLetters, m.breaches} {
+		v.DeletePartialMatch(labels)
+	}
+}
+
 // observe counts one notice on the series of its queue.
 func (m *metrics) observe(s *queueSeries, n *job.Notice, now time.Time) {
 	switch n.Kind {

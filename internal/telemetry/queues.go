@@ -49,11 +49,13 @@ func (q *QueueStat) add(o QueueStat) {
 // SetQueues replaces the sizes of all queues.
 func (t *Telemetry) SetQueues(stats []QueueStat) {
 	sums := make(map[queueKey]*QueueStat, len(stats))
+	t.queues.mu.RLock()
+	defer t.queues.mu.RUnlock()
 	for _, o := range stats {
 		if !t.waits.served(job.QueueKey{Namespace: o.Namespace, Queue: o.Queue}) {
 			o.unserved = o.Backlog
 		}
-		s := t.queues.of(o.Namespace, o.Queue)
+		s := t.queues.of(queueKey{o.Namespace, o.Queue})
 		k := queueKey{s.namespace, s.queue}
 		if k != (queueKey{o.Namespace, o.Queue}) {
 			o.QueuePaused = false // the others that are summed up with it are not

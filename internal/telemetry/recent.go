@@ -57,11 +57,13 @@ func (r *recent) sum() (all job.RecentRuns) {
 	return all
 }
 
-// Tick ends a part of the last minute, for all queues. It is to be called every few
-// seconds.
+// Tick ends a part of the last minute, for all queues, and forgets those that are gone. It
+// is to be called every few seconds.
 func (t *Telemetry) Tick() {
 	now := t.now().UnixNano()
 	took := time.Duration(now - t.ticks.Swap(now))
+	t.queues.clock.Add(1)
+	t.queues.expire(t.waits.servedHere)
 	t.queues.mu.RLock()
 	defer t.queues.mu.RUnlock()
 	for _, s := range t.queues.known {

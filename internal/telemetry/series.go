@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,45 +11,133 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// MaxQueues bounds how many queues have series of their own. Those that are met
-// later share the labels of [OtherQueues], so that clients who make up namespaces
-// cannot fill the memory of nodes, or of those who scrape them.
+// MaxQueues bounds how many queues have series of their own. The others share the
+// labels of [OtherQueues], so that clients who make up namespaces cannot fill the memory
+// of nodes, or of those who scrape them.
 const MaxQueues = 200
 
 // OtherQueues is the namespace and the queue of those beyond [MaxQueues].
 const OtherQueues = "other"
 
+// keptIdle is for how many parts of the last minute a queue keeps its series that has no
+// records in the shards of this node and no worker here, and of which nothing was heard: a
+// quarter of an hour.
+const keptIdle = 15 * recentParts
+
 // queueKey names a queue.
 type queueKey struct{ namespace, queue string }
 
-// queueTable has the series of each queue, resolved once.
+var otherQueues = queueKey{OtherQueues, OtherQueues}
+
+// queueTable has the series of each queue, resolved once. While all places are taken, a
+// queue of a namespace that has fewer of them takes that of another namespace, of the one
+// that has most: the queue of which nothing was heard for longest. So each namespace gets
+// an equal part if it needs one, and no place changes hands twice for the same queue.
+//
+// Whoever uses series holds mu for reading, so that none is made anew while it is deleted.
 type queueTable struct {
 	metrics *metrics
 	mu      sync.RWMutex
 	known   map[queueKey]*queueSeries
+	held    map[string]int // places by namespace
+	most    int            // the largest of held
+	clock   atomic.Int64   // counts calls of Tick
 }
 
-// of returns the series of a queue, and makes them when it is new.
-func (t *queueTable) of(namespace, queue string) *queueSeries {
-	k := queueKey{namespace, queue}
-	t.mu.RLock()
-	s := t.known[k]
-	full := len(t.known) >= MaxQueues
-	t.mu.RUnlock()
-	switch {
-	case s != nil:
-		return s
-	case full:
-		k = queueKey{OtherQueues, OtherQueues}
+// of returns the series of a queue, and makes them when it is new and has a place. The
+// caller has mu for reading; meanwhile another one may change the table.
+func (t *queueTable) of(k queueKey) *queueSeries {
+	for {
+		if s := t.known[k]; s != nil {
+			s.seen.Store(t.clock.Load())
+			return s
+		}
+		if !t.hasPlace(k) {
+			if s := t.known[otherQueues]; s != nil {
+				return s
+			}
+		}
+		t.mu.RUnlock()
+		t.add(k)
+		t.mu.RLock()
 	}
+}
+
+// touch makes the series of a queue, if it has a place.
+func (t *queueTable) touch(k queueKey) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	t.of(k)
+}
+
+// hasPlace reports whether a new queue may have series of its own.
+func (t *queueTable) hasPlace(k queueKey) bool {
+	return k == otherQueues || len(t.known) < MaxQueues || t.most > t.held[k.namespace]+1
+}
+
+// add makes the series of a queue, or of all others if it has no place.
+func (t *queueTable) add(k queueKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s := t.known[k]; s != nil {
-		return s
+	if !t.hasPlace(k) {
+		k = otherQueues
 	}
-	s = newQueueSeries(t.metrics, k)
+	if t.known[k] != nil {
+		return
+	}
+	if k != otherQueues {
+		if len(t.known) >= MaxQueues {
+			t.remove(t.leastHeard())
+		}
+		t.count(k.namespace, 1)
+	}
+	s := newQueueSeries(t.metrics, k)
+	s.seen.Store(t.clock.Load())
 	t.known[k] = s
-	return s
+}
+
+// leastHeard is the queue of the namespace with most places of which nothing was heard for
+// longest.
+func (t *queueTable) leastHeard() (least queueKey) {
+	since := int64(math.MaxInt64)
+	for k, s := range t.known {
+		if seen := s.seen.Load(); k != otherQueues && t.held[k.namespace] == t.most && seen < since {
+			least, since = k, seen
+		}
+	}
+	return least
+}
+
+// expire deletes the series of queues of which nothing was heard in a while, unless they are
+// served.
+func (t *queueTable) expire(served func(job.QueueKey) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.clock.Load() - keptIdle
+	for k, s := range t.known {
+		if k != otherQueues && s.seen.Load() < before && !served(job.QueueKey{Namespace: k.namespace, Queue: k.queue}) {
+			t.remove(k)
+		}
+	}
+}
+
+func (t *queueTable) remove(k queueKey) {
+	delete(t.known, k)
+	t.count(k.namespace, -1)
+	t.metrics.forgetQueue(k)
+	if t.held[k.namespace] == 0 && k.namespace != OtherQueues {
+		t.metrics.jobs.DeletePartialMatch(prometheus.Labels{"namespace": k.namespace})
+	}
+}
+
+func (t *queueTable) count(namespace string, n int) {
+	if t.held[namespace] += n; t.held[namespace] == 0 {
+		delete(t.held, namespace)
+	}
+	t.most = 0
+	for _, n := range t.held {
+		t.most = max(t.most, n)
+	}
 }
 
 // queueSeries are the series of one queue. Those that matter for alerts are there
@@ -69,6 +158,7 @@ type queueSeries struct {
 	worker, slot                    prometheus.Counter                 // held back by the want of one
 	breaches                        prometheus.Counter                 // by starting late
 	recent                          recent
+	seen                            atomic.Int64 // by the clock of the table, when something was heard of it last
 }
 
 func newQueueSeries(m *metrics, k queueKey) *queueSeries {

@@ -112,3 +112,93 @@ func BenchmarkObserve(b *testing.B) {
 		})
 	}
 }
+
+// shown are the queues of a namespace that have series of their own.
+func shown(t *testing.T, reg *prometheus.Registry, namespace string) (queues []string) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "fermata_schedule_lag_seconds" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["namespace"] == namespace {
+				queues = append(queues, labels["queue"])
+			}
+		}
+	}
+	return queues
+}
+
+// TestNoNamespaceTakesAllSeries: who makes up queues keeps nobody who comes later from having
+// series, and two who want all of them get half each.
+func TestNoNamespaceTakesAllSeries(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	tel := New(slog.New(slog.DiscardHandler), reg, "v1")
+	see := func(namespace string, queues int) {
+		for i := range queues {
+			tel.Observe([]job.Notice{{Kind: job.JobCreated, Key: job.Key{Namespace: namespace, ID: "j"}, Queue: fmt.Sprint("q", i)}})
+		}
+	}
+	see("a", 230)
+	if n := len(shown(t, reg, "a")); n < MaxQueues-1 {
+		t.Errorf("alone a namespace has %d of %d places", n, MaxQueues)
+	}
+	see("b", 1)
+	if n := len(shown(t, reg, "b")); n != 1 {
+		t.Errorf("the first queue of another namespace has %d series", n)
+	}
+	for range 3 {
+		see("b", 230)
+		see("a", 230)
+	}
+	a, b := len(shown(t, reg, "a")), len(shown(t, reg, "b"))
+	if a+b+len(shown(t, reg, OtherQueues)) > MaxQueues+1 || max(a, b)-min(a, b) > 1 {
+		t.Errorf("two namespaces have %d and %d places of %d", a, b, MaxQueues)
+	}
+}
+
+// TestSeriesOfQueuesThatAreGoneAreDeleted: a queue without records of which nothing is heard
+// gives its place back, one with records keeps it.
+func TestSeriesOfQueuesThatAreGoneAreDeleted(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	tel := New(slog.New(slog.DiscardHandler), reg, "v1")
+	tel.QueueServed("n", "served", true)
+	for _, queue := range []string{"gone", "busy", "quiet"} {
+		tel.Observe([]job.Notice{
+			{Kind: job.JobCreated, Key: job.Key{Namespace: "n", ID: "j"}, Queue: queue},
+			{Kind: job.RunDead, Key: job.Key{Namespace: "n", ID: "j"}, Queue: queue, Reason: "failed", FirstMS: 1, StartedMS: 1, AtMS: 2},
+			{Kind: job.NominalSkipped, Key: job.Key{Namespace: "n", ID: "j"}, Queue: queue, Reason: "overlap", Count: 1},
+		})
+	}
+	for range 2 * keptIdle {
+		tel.Tick()
+		tel.Observe([]job.Notice{{Kind: job.RunSucceeded, Key: job.Key{Namespace: "n", ID: "j"}, Queue: "busy"}})
+		tel.SetQueues([]QueueStat{{Namespace: "n", Queue: "quiet", Scheduled: 1}})
+	}
+	if got := fmt.Sprint(shown(t, reg, "n")); got != "[busy quiet served]" {
+		t.Errorf("series of %s, want those of queues with records, runs or workers", got)
+	}
+	tel.QueueServed("n", "served", false)
+	for range keptIdle + 1 {
+		tel.Tick()
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if strings.Contains(m.String(), `value:"n"`) && !strings.HasPrefix(f.GetName(), "fermata_queue_") && f.GetName() != "fermata_runs_overdue" {
+				t.Errorf("%s is left of queues that are gone: %v", f.GetName(), m)
+			}
+		}
+	}
+}

@@ -34,23 +34,31 @@ func New(logger *slog.Logger, r prometheus.Registerer, version string) *Telemetr
 	t.ticks.Store(t.now().UnixNano())
 	t.waits = newWaits(func() time.Time { return t.now() })
 	t.metrics.waits = t.waits
-	t.queues = queueTable{metrics: t.metrics, known: make(map[queueKey]*queueSeries)}
+	t.queues.metrics, t.queues.known, t.queues.held = t.metrics, make(map[queueKey]*queueSeries), make(map[string]int)
 	r.MustRegister(&t.sizes, &t.worst)
 	return t
 }
 
 // Observe counts and logs what happened.
 func (t *Telemetry) Observe(notices []job.Notice) {
+	t.count(notices)
+	for i := range notices {
+		t.log(&notices[i])
+	}
+}
+
+func (t *Telemetry) count(notices []job.Notice) {
 	now := t.now()
+	t.queues.mu.RLock()
+	defer t.queues.mu.RUnlock()
 	var s *queueSeries
 	var last queueKey
 	for i := range notices {
 		n := &notices[i]
 		if k := (queueKey{n.Key.Namespace, n.Queue}); s == nil || k != last { // mostly all are of one queue
-			s, last = t.queues.of(k.namespace, k.queue), k
+			s, last = t.queues.of(k), k
 		}
 		t.metrics.observe(s, n, now)
-		t.log(n)
 	}
 }
 

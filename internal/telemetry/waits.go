@@ -89,7 +89,7 @@ func newWaits(now func() time.Time) *waits {
 // this node will start attempts of it, and the first value of a series is no increase.
 func (t *Telemetry) QueueServed(namespace, queue string, served bool) {
 	if served {
-		t.queues.of(namespace, queue)
+		t.queues.touch(queueKey{namespace, queue})
 	}
 	w := t.waits
 	w.mu.Lock()
@@ -211,6 +211,14 @@ func (w *waits) served(k job.QueueKey) bool {
 		return len(w.queues) >= maxWaits
 	}
 	return q.here || q.peers > 0
+}
+
+// servedHere reports whether a worker of this node serves a queue.
+func (w *waits) servedHere(k job.QueueKey) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	q := w.queues[k]
+	return q != nil && q.here
 }
 
 // waited is a lag by what made it.

@@ -1,0 +1,231 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/proto/externalscaler"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// tenants are two namespaces on one node, and somebody of each role in each.
+type tenants struct {
+	t      *testing.T
+	redis  *redistest.Server
+	node   *node.Node
+	conn   *grpc.ClientConn
+	tokens map[string]string
+}
+
+func newTenants(t *testing.T, more string) *tenants {
+	t.Helper()
+	x := &tenants{t: t, redis: redistest.Start(t), tokens: map[string]string{}}
+	entries, rules := "tokens:\n", "rules:\n"
+	add := func(name, role, namespace string) {
+		token, entry, err := node.NewToken(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.tokens[name] = token
+		entries += strings.TrimPrefix(entry, "tokens:\n")
+		rules += fmt.Sprintf("  - {subjects: [\"token:%s\"], role: %s, namespaces: [%q]}\n", name, role, namespace)
+	}
+	for _, namespace := range []string{"a", "b"} {
+		for _, role := range []string{"viewer", "editor", "admin", "scaler"} {
+			add(role+"-"+namespace, role, namespace)
+		}
+	}
+	add("root", "admin", "*")
+	path := filepath.Join(t.TempDir(), "access.yaml")
+	if err := os.WriteFile(path, []byte(entries+rules+more), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.node = startWith(t, x.redis.URL(), "n", func(c *node.Config) { c.AccessFile, c.EventsKeep = path, 10_000 })
+	x.conn = x.connect()
+	return x
+}
+
+func (x *tenants) connect() *grpc.ClientConn {
+	x.t.Helper()
+	conn, err := grpc.NewClient(x.node.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func (x *tenants) as(name string) context.Context {
+	x.t.Helper()
+	if x.tokens[name] == "" {
+		x.t.Fatalf("nobody is called %s", name)
+	}
+	return metadata.AppendToOutgoingContext(x.t.Context(), "authorization", "Bearer "+x.tokens[name])
+}
+
+// watch opens a stream of events of a namespace ("": all); it ends with the test.
+func (x *tenants) watch(name, namespace string) error {
+	x.t.Helper()
+	q := &fermatav1.WatchEventsRequest{}
+	if namespace != "" {
+		q.Parent = "namespaces/" + namespace
+	}
+	s, err := fermatav1.NewEventServiceClient(x.conn).WatchEvents(x.as(name), q)
+	if err == nil {
+		_, err = s.Recv()
+	}
+	return err
+}
+
+// TestAViewerLeavesPlacesOfWatchers to other identities, namespaces and the cluster's
+// administrators.
+func TestAViewerLeavesPlacesOfWatchers(t *testing.T) {
+	x := newTenants(t, "")
+	held := 0
+	for x.watch("viewer-a", "a") == nil {
+		if held++; held > 100 {
+			break
+		}
+	}
+	if held > 25 {
+		t.Errorf("one identity holds %d of 100 places", held)
+	}
+	for name, namespace := range map[string]string{"editor-a": "a", "viewer-b": "b", "root": ""} {
+		if err := x.watch(name, namespace); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := x.watch("viewer-a", "a"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one more of the same identity: %v", err)
+	}
+}
+
+// TestAScalerLeavesPlacesOfQueues, however many queues that do not exist it asks for.
+func TestAScalerLeavesPlacesOfQueues(t *testing.T) {
+	x := newTenants(t, "")
+	c := externalscaler.NewExternalScalerClient(x.conn)
+	ask := func(name, namespace string, queues ...string) error {
+		_, err := c.IsActive(x.as(name), &externalscaler.ScaledObjectRef{
+			ScalerMetadata: map[string]string{"namespace": namespace, "queue": strings.Join(queues, ","), "targetBacklog": "10"},
+		})
+		return err
+	}
+	if err := ask("scaler-a", "a", "mail"); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{}, 100)
+	for i := range 100 {
+		go func() {
+			var ghosts []string
+			for n := range 50 {
+				ghosts = append(ghosts, fmt.Sprintf("ghost-%d-%d", i, n))
+			}
+			_ = ask("scaler-a", "a", ghosts...)
+			ended <- struct{}{}
+		}()
+	}
+	for range cap(ended) {
+		<-ended
+	}
+	if err := ask("scaler-b", "b", "mail"); err != nil {
+		t.Errorf("another namespace: %v", err)
+	}
+}
+
+// TestAnAdministratorLeavesPlacesOfSettings of queues to other namespaces.
+func TestAnAdministratorLeavesPlacesOfSettings(t *testing.T) {
+	x := newTenants(t, "")
+	c := fermatav1.NewJobServiceClient(x.conn)
+	set := func(name, namespace, queue string) error {
+		_, err := c.UpdateQueueSettings(x.as(name), &fermatav1.UpdateQueueSettingsRequest{
+			Settings: &fermatav1.QueueSettings{Name: "namespaces/" + namespace + "/queues/" + queue, MaxConcurrency: 1},
+		})
+		return err
+	}
+	if err := set("admin-a", "a", "first"); err != nil {
+		t.Fatal(err)
+	}
+	// As many as were taken one by one by calls, which would take a while.
+	const key = "fermata:{meta}:queues"
+	text, err := x.redis.Client().HGet(t.Context(), key, "a/first").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for taken := 1; taken < 10_000; {
+		if err := set("admin-a", "a", fmt.Sprint("ghost", taken)); err != nil {
+			if taken < 4000 {
+				t.Fatalf("after %d: %v", taken, err)
+			}
+			break
+		}
+		taken++
+		var fields []any
+		for range 499 {
+			fields = append(fields, fmt.Sprint("a/ghost", taken), text)
+			taken++
+		}
+		if err := x.redis.Client().HSet(t.Context(), key, fields...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := set("admin-b", "b", "mail"); err != nil {
+		t.Errorf("another namespace: %v", err)
+	}
+}
+
+// TestAnEditorLeavesPlacesOfSeries to queues of other namespaces that come later.
+func TestAnEditorLeavesPlacesOfSeries(t *testing.T) {
+	x := newTenants(t, "")
+	c := fermatav1.NewJobServiceClient(x.conn)
+	create := func(name, namespace, queue string) {
+		t.Helper()
+		j := every(time.Hour, "h")
+		j.Queue = queue
+		_, err := c.CreateJob(x.as(name), &fermatav1.CreateJobRequest{Parent: "namespaces/" + namespace, JobId: "j-" + queue, Job: j})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 230 {
+		create("editor-a", "a", fmt.Sprint("q", i))
+	}
+	create("editor-b", "b", "mail")
+	redistest.Eventually(t, time.Minute, "the series of another namespace", func(ctx context.Context) error {
+		text, err := scrape(ctx, x.node)
+		if err == nil && !strings.Contains(text, `fermata_starts_total{namespace="b",queue="mail"`) {
+			err = errors.New("there are none")
+		}
+		return err
+	})
+}
+
+// scrape reads the metrics of a node.
+func scrape(ctx context.Context, n *node.Node) (string, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.HTTPAddr()+"/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	return string(text), err
+}
