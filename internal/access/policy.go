@@ -194,6 +194,24 @@ func (l Limits) or(o Limits) Limits {
 	return l
 }
 
+// Grant is a role that a rule gives to an identity.
+type Grant struct {
+	Role       Role
+	Namespaces []string // patterns; "*" is all
+	Queues     []string // patterns; none: all
+}
+
+// Grants lists the roles that an identity has, in the order of the rules.
+func (p *Policy) Grants(id Identity) []Grant {
+	var grants []Grant
+	for i := range p.rules {
+		if r := &p.rules[i]; r.means(id) {
+			grants = append(grants, Grant{Role: r.Role, Namespaces: slices.Clone(r.Namespaces), Queues: slices.Clone(r.Queues)})
+		}
+	}
+	return grants
+}
+
 // Gives tells whether any rule gives a role.
 func (p *Policy) Gives(role Role) bool {
 	return slices.ContainsFunc(p.rules, func(r Rule) bool { return r.Role == role })

@@ -220,6 +220,11 @@ func (s *Source) Limits(id access.Identity) access.Limits {
 	return s.current.Load().policy.LimitsOf(id)
 }
 
+// Grants lists the roles of an identity.
+func (s *Source) Grants(id access.Identity) []access.Grant {
+	return s.current.Load().policy.Grants(id)
+}
+
 // Jobs is how many jobs a namespace may have, 0 if there is no limit; false if the file
 // says nothing of it.
 func (s *Source) Jobs(namespace string) (limit int, ok bool) {

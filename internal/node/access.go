@@ -43,6 +43,7 @@ func (n *Node) limitsJobs() bool {
 // guarded adds to the options of the server what lets callers in.
 func (n *Node) guarded(ctx context.Context, o rpc.Options) (rpc.Options, error) {
 	o.Registerer, o.Limits, o.MaxUnproved = n.cfg.Registerer, n.cfg.ClientLimits, n.cfg.UnprovedConnections
+	o.JobLimit = n.jobLimit
 	if n.access == nil {
 		return o, nil
 	}

@@ -115,6 +115,8 @@ func (f *fakeAuthority) Token(ctx context.Context, token string) (access.Identit
 	return access.Identity{Subject: "token:" + cmp.Or(f.renamed[token], token), Expires: f.expires}, nil
 }
 
+func (f *fakeAuthority) Grants(id access.Identity) []access.Grant { return f.rules().Grants(id) }
+
 func (f *fakeAuthority) Certificate(c *x509.Certificate) (access.Identity, error) {
 	return access.Identity{Subject: "cn:" + c.Subject.CommonName}, nil
 }

@@ -31,6 +31,7 @@ type Authority interface {
 	Certificate(*x509.Certificate) (access.Identity, error)
 	Allows(id access.Identity, want access.Permission, namespace, queue string) access.Decision
 	Limits(access.Identity) access.Limits
+	Grants(access.Identity) []access.Grant
 }
 
 // gate lets calls in. Without an authority everybody is let in, within the limits

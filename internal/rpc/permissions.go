@@ -83,6 +83,9 @@ var demands = map[string]demand{
 	externalscaler.ExternalScaler_GetMetricSpec_FullMethodName:  {permission: access.ReadQueues, scope: byTrigger},
 	externalscaler.ExternalScaler_GetMetrics_FullMethodName:     {permission: access.ReadQueues, scope: byTrigger},
 
+	// It shows callers nothing but what concerns themselves.
+	fermatav1.AccessService_WhoAmI_FullMethodName: {permission: access.Anyone},
+
 	fermatav1.WorkerService_Work_FullMethodName: {permission: access.Work, hello: true},
 
 	fermatav1.PeerService_Link_FullMethodName:         {permission: access.Relay},

@@ -105,7 +105,7 @@ func expected(role access.Role, method string) bool {
 		return role == access.Worker
 	case service == "externalscaler.ExternalScaler":
 		return people || role == access.Scaler
-	case has("PreviewSchedule", "ListPresets"):
+	case has("PreviewSchedule", "ListPresets", "WhoAmI"):
 		return true
 	case has("Get", "List", "Explain", "Plan", "Top", "WatchEvents"):
 		return people
@@ -124,7 +124,7 @@ func clusterWide(method string) bool {
 }
 
 func forEverybody(method string) bool {
-	return strings.Contains(method, "Health") || strings.Contains(method, "PreviewSchedule") || strings.Contains(method, "ListPresets")
+	return strings.Contains(method, "Health") || strings.Contains(method, "PreviewSchedule") || strings.Contains(method, "ListPresets") || strings.Contains(method, "WhoAmI")
 }
 
 // requestFor fills whatever names a place in a method's request.

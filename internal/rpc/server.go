@@ -77,6 +77,9 @@ type Options struct {
 	Binding []byte
 	// Limits are those of each host that calls, where there is no Authority.
 	Limits access.Limits
+	// JobLimit is how many jobs a namespace may have, 0 if there is no limit; nil: none
+	// has one.
+	JobLimit func(namespace string) int
 	// MaxUnproved is how many connections may be open of which no caller is known yet, a
 	// quarter of them from one address: with an Authority those whose credential was not
 	// accepted so far, else those that have not called. Default [DefaultUnproved].
@@ -129,6 +132,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	server := grpc.NewServer(options...)
 	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: o.Jobs, now: o.Now})
 	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: o.Jobs})
+	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, node: o.Node})
 	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
 	if o.Events == nil {
 		o.Events = noEvents{}
