@@ -73,6 +73,8 @@ type Worker struct {
 	Connected time.Time
 	Version   string
 	Labels    map[string]string
+	// Identity that the node found the worker to have; empty where none is asked for.
+	Identity string
 }
 
 type clusterService struct {
@@ -186,6 +188,6 @@ func workerToPB(w Worker) *fermatav1.Worker {
 	return &fermatav1.Worker{
 		WorkerId: w.ID, Node: w.Node, Namespace: w.Namespace, Queues: w.Queues, Slots: int32(w.Slots),
 		Running: int32(w.Running), Draining: w.Draining, ConnectTime: timeToPB(w.Connected),
-		Version: w.Version, Labels: w.Labels,
+		Version: w.Version, Labels: w.Labels, Identity: w.Identity,
 	}
 }
