@@ -94,6 +94,9 @@ func checkPattern(at, pattern string) error {
 	if strings.Contains(strings.TrimSuffix(pattern, "*"), "*") {
 		return fmt.Errorf("%s: %q has a * that is not at its end", at, pattern)
 	}
+	if err := CheckName(pattern); err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	}
 	return nil
 }
 

@@ -113,6 +113,10 @@ func TestFaultyFiles(t *testing.T) {
 		"rule for no issuer":     {strings.Replace(good, `"token:ci"`, `"jwt:idp:ann"`, 1), "cannot be proved"},
 		"rule for no name":       {strings.Replace(good, `"token:ci"`, `"uri:spiffe://x/*"`, 1), "cannot be proved"},
 		"certificate of no kind": {good + "certificates: [spiffe://x]\n", "certificates[0]"},
+		"certificate, ESC":       {good + "certificates: [\"cn:a\\e[2J\"]\n", "U+001B"},
+		"subject, bidi":          {strings.Replace(good, `"token:ci"`, `"token:ci", "token:c*", "*", "token:\u202eic"`, 1), "U+202E"},
+		"namespace, NUL":         {strings.Replace(good, "[team]", `["te\0am"]`, 1), "U+0000"},
+		"queue, line break":      {strings.Replace(strings.Replace(good, "editor", "worker", 1), "[team]", `[team], queues: ["a\nb"]`, 1), "U+000A"},
 		"certificate, star":      {good + "certificates: [\"dns:*.x\"]\n", "certificates[0]"},
 		"limit of no namespace":  {good + "namespaces: [{jobs: 5}]\n", "names"},
 		"limit below zero":       {good + "namespaces: [{names: [a], jobs: -5}]\n", "jobs"},
@@ -147,12 +151,15 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	uri := func(text string) []*url.URL {
-		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
+	uri := func(texts ...string) (list []*url.URL) {
+		for _, text := range texts {
+			u, err := url.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, u)
 		}
-		return []*url.URL{u}
+		return list
 	}
 	for name, row := range map[string]struct {
 		c    x509.Certificate
@@ -173,6 +180,9 @@ rules:
 		"organization":       {x509.Certificate{Subject: pkix.Name{Organization: []string{"ops"}, OrganizationalUnit: []string{"ops"}}}, ""},
 		"common name, more":  {x509.Certificate{Subject: pkix.Name{CommonName: "ops\x00evil"}}, ""},
 		"no names":           {x509.Certificate{}, ""},
+		"two URIs":           {x509.Certificate{URIs: uri("spiffe://x/worker/1", "spiffe://x/admin")}, ""},
+		"two URIs and a DNS": {x509.Certificate{URIs: uri("spiffe://y/1", "spiffe://y/2"), DNSNames: []string{"node.x"}}, ""},
+		"one URI twice":      {x509.Certificate{URIs: uri("spiffe://x/worker/1", "spiffe://x/worker/1")}, ""},
 	} {
 		row.c.NotAfter = epoch.Add(time.Hour)
 		id, err := s.Certificate(&row.c)
@@ -182,6 +192,50 @@ rules:
 		row.c.NotAfter = epoch.Add(-time.Second)
 		if _, err := s.Certificate(&row.c); err == nil {
 			t.Errorf("%s: expired, and accepted", name)
+		}
+	}
+}
+
+// TestNamesThatDoNotShow: names that would write over others in a terminal, or look like
+// others, are nobody's, however they were proved, and the reason says which character it is.
+func TestNamesThatDoNotShow(t *testing.T) {
+	var logs bytes.Buffer
+	s, err := open(t, write(t, `
+certificates: ["uri:*", "dns:*", "cn:*"]
+rules:
+  - {subjects: ["*"], role: viewer, namespaces: ["*"]}
+`), &logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newIssuerBench(t, "", allKeys()...)
+	for _, c := range []struct{ name, why string }{
+		{"ann\x1b[2J", "U+001B"}, {"\x00ann", "U+0000"}, {"ann\nadmin", "U+000A"}, {"ann\r", "U+000D"}, {"a\tb", "U+0009"}, {"ann\x7f", "U+007F"},
+		{"ann\u009b31m", "U+009B"}, {"ann\u0085", "U+0085"}, {"\u202egnna", "U+202E"}, {"a\u2066b", "U+2066"}, {"a\u200bb", "U+200B"}, {"\ufeffann", "U+FEFF"},
+		{"a\u00adb", "U+00AD"}, {"a\u2028b", "U+2028"}, {"a\u2029b", "U+2029"}, {"a\U000e0041b", "U+E0041"}, {"a\ufffdb", "U+FFFD"},
+	} {
+		refused := func(how string, id access.Identity, err error) {
+			t.Helper()
+			if !errors.Is(err, access.ErrUnauthenticated) || !strings.Contains(err.Error(), c.why) || id.Subject != "" {
+				t.Errorf("%q as %s: %+v %v", c.name, how, id, err)
+			}
+		}
+		for how, certificate := range map[string]x509.Certificate{
+			"common name": {Subject: pkix.Name{CommonName: c.name}}, "DNS name": {DNSNames: []string{c.name}}, "URI": {URIs: []*url.URL{{Scheme: "x", Opaque: c.name}}},
+		} {
+			certificate.NotAfter = epoch.Add(time.Hour)
+			id, err := s.Certificate(&certificate)
+			refused(how, id, err)
+		}
+		id, err := b.Token(t.Context(), forge(head("EdDSA", "ed"), with(func(m claims) { m["sub"] = c.name }), eddsa))
+		refused("subject", id, err)
+		id, err = b.Token(t.Context(), forge(head("EdDSA", "ed"), with(func(m claims) { m["groups"] = []string{"ops", c.name} }), eddsa))
+		refused("group", id, err)
+	}
+	for _, name := range []string{"Zoë Müller", "张伟", "مريم", "a b", "system:serviceaccount:a:b"} {
+		id, err := b.Token(t.Context(), forge(head("EdDSA", "ed"), with(func(m claims) { m["sub"] = name }), eddsa))
+		if err != nil || id.Subject != "jwt:idp:"+name {
+			t.Errorf("%q: %+v %v", name, id, err)
 		}
 	}
 }

@@ -34,6 +34,9 @@ func parseNames(list []string) (names, error) {
 
 // admit is nil if the other certificate is that of a peer.
 func (n names) admit(own, other *x509.Certificate) error {
+	if err := checkURIs(other); err != nil {
+		return err
+	}
 	theirs := identities(other)
 	allowed := []string(n)
 	if len(allowed) == 0 {
@@ -70,6 +73,15 @@ func identities(cert *x509.Certificate) []string {
 		}
 	}
 	return ids
+}
+
+// checkURIs refuses a certificate with several URIs. SPIFFE has one in each, and which of
+// them an authority meant to vouch for cannot be known.
+func checkURIs(cert *x509.Certificate) error {
+	if n := len(cert.URIs); n > 1 {
+		return fmt.Errorf("the certificate has %d URIs, want one at most", n)
+	}
+	return nil
 }
 
 var errNoIdentity = errors.New("the own certificate has neither a URI nor a DNS name other than localhost, by which peers could know it")
