@@ -80,6 +80,10 @@ func TestFaultyFiles(t *testing.T) {
 	if err := os.WriteFile(empty, []byte(" \n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	weak := t.TempDir() + "/weak"
+	if err := os.WriteFile(weak, []byte("aaaaaaaaaaaaaaaaaaaa\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	good := tokenText("ci", "good-good-good-good-good") + ruleText
 	jwt := func(fields string) string {
 		return "jwt:\n  - {name: idp, issuer: i, audience: a, " + fields + "}\n" + good
@@ -104,6 +108,7 @@ func TestFaultyFiles(t *testing.T) {
 		"a token for its hash":   {"tokens: [{name: ci, sha256: fermata_abc}]" + ruleText, "64 hexadecimal"},
 		"no hash":                {"tokens: [{name: ci}]" + ruleText, "sha256"},
 		"empty secret file":      {"tokens: [{name: ci, token-file: " + empty + "}]" + ruleText, "0 characters"},
+		"weak secret":            {"tokens: [{name: ci, token-file: " + weak + "}]" + ruleText, "could be guessed"},
 		"secret file missing":    {"tokens: [{name: ci, token-file: /nowhere}]" + ruleText, "/nowhere"},
 		"no name":                {tokenText(`""`, "good-good-good-good-good") + ruleText, "name"},
 		"name with a colon":      {tokenText(`"a:b"`, "good-good-good-good-good") + ruleText, "name"},
@@ -261,7 +266,7 @@ func TestReload(t *testing.T) {
 	for range 3 {
 		change("rules: []\n")
 	}
-	if n := strings.Count(logs.String(), "access file is at fault"); n != 1 {
+	if n := strings.Count(logs.String(), "access file is invalid"); n != 1 {
 		t.Errorf("a broken file was logged %d times", n)
 	}
 	if _, err := s.Token(t.Context(), first); err != nil || s.Generation() != 0 {
@@ -286,15 +291,15 @@ func TestReloadOfASecretFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put("first-first-first-first")
+	put("first-token-of-the-file")
 	var logs bytes.Buffer
 	s, err := open(t, write(t, "tokens: [{name: ci, token-file: "+secret+"}]"+ruleText), &logs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	put("second-second-second-second")
+	put("second-token-of-the-file")
 	s.Reload(t.Context())
-	if _, err := s.Token(t.Context(), "second-second-second-second"); err != nil {
+	if _, err := s.Token(t.Context(), "second-token-of-the-file"); err != nil {
 		t.Error(err)
 	}
 }

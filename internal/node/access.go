@@ -21,6 +21,7 @@ func (n *Node) openAccess(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	n.reportFile("access", n.access.Fault)
 	n.engines.Go(func() { n.access.Run(n.ctx) })
 	return nil
 }

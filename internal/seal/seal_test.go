@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/keytest"
 )
 
 var (
-	one = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32))
-	two = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, 32))
+	one = base64.StdEncoding.EncodeToString(keytest.Key("one"))
+	two = base64.StdEncoding.EncodeToString(keytest.Key("two"))
 	key = job.Key{Namespace: "n", ID: "j"}
 )
 
@@ -88,10 +89,13 @@ func TestRotation(t *testing.T) {
 	if plain, err := r.Open(key, id, old); err != nil || string(plain) != "old" {
 		t.Errorf("with the old key: %q, %v", plain, err)
 	}
-	for _, bad := range []string{"", "k2\n", "k2 " + two + "\nk2 " + one, "k2 c2hvcnQ=", "k/2 " + two, "k2 " + two + " more"} {
+	for _, bad := range []string{"", "k2\n", "k2 " + two + "\nk2 " + one, "k2 c2hvcnQ=", "k/2 " + two, "k2 " + two + " more", "k2 " + base64.StdEncoding.EncodeToString(make([]byte, 32))} {
 		write(t, path, bad)
 		if changed, err := r.Reload(); changed || err == nil || strings.Contains(err.Error(), two) {
 			t.Errorf("%q: %v, %v", bad, changed, err)
+		}
+		if r.Fault() == nil {
+			t.Errorf("%q is not reported", bad)
 		}
 		if r.Current() != "k2" {
 			t.Errorf("%q has taken the keys away", bad)
