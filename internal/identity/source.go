@@ -36,7 +36,8 @@ type Source struct {
 	fault atomic.Pointer[error] // the one that was logged last; nil: the files are good
 
 	// Of Run only.
-	sets map[keySource]*keySet
+	sets   map[keySource]*keySet
+	warned time.Time // of tokens that end
 }
 
 // snapshot is what one state of the files says.
@@ -68,6 +69,7 @@ func Open(ctx context.Context, o Options) (*Source, error) {
 		return nil, err
 	}
 	s.install(ctx, next)
+	s.warnOfEnds()
 	return s, nil
 }
 
@@ -96,12 +98,50 @@ func (s *Source) Reload(ctx context.Context) {
 		return
 	case next.print != s.current.Load().print:
 		s.install(ctx, next)
+		s.warned = time.Time{}
 		s.o.Logger.Info("access file taken over", "path", s.o.Path, "tokens", len(next.tokens), "issuers", len(next.issuers))
 	}
 	s.fault.Store(nil)
+	s.warnOfEnds()
 	for _, k := range s.sets {
 		k.refresh(ctx, refreshEvery)
 	}
+}
+
+const (
+	// endsSoon is how long before its end a token is warned of, once each endsAgain.
+	endsSoon  = 7 * 24 * time.Hour
+	endsAgain = 24 * time.Hour
+)
+
+// warnOfEnds logs which tokens are about to end, or have ended and are still in the file.
+func (s *Source) warnOfEnds() {
+	now := s.o.Now()
+	if now.Sub(s.warned) < endsAgain {
+		return
+	}
+	for _, t := range s.current.Load().tokens {
+		switch {
+		case t.expires.IsZero() || t.expires.Sub(now) > endsSoon:
+			continue
+		case now.Before(t.expires):
+			s.o.Logger.Warn("token is about to expire: add another one, or a later end, to the access file", "token", t.name, "expires", t.expires)
+		default:
+			s.o.Logger.Warn("token has expired: take it out of the access file", "token", t.name, "expires", t.expires)
+		}
+		s.warned = now
+	}
+}
+
+// TokenEnds is when the tokens of the file expire, by name; those that do not are left out.
+func (s *Source) TokenEnds() map[string]time.Time {
+	ends := map[string]time.Time{}
+	for _, t := range s.current.Load().tokens {
+		if !t.expires.IsZero() {
+			ends[t.name] = t.expires
+		}
+	}
+	return ends
 }
 
 // Fault is why the files cannot be used, so that those read before are in force; nil while
@@ -218,6 +258,11 @@ func (s *Source) Certificate(c *x509.Certificate) (access.Identity, error) {
 // Allows decides by the rules.
 func (s *Source) Allows(id access.Identity, want access.Permission, namespace, queue string) access.Decision {
 	return s.current.Load().policy.Allows(id, want, namespace, queue)
+}
+
+// AllowsSome decides by the rules for any of the queues of a namespace.
+func (s *Source) AllowsSome(id access.Identity, want access.Permission, namespace string) access.Decision {
+	return s.current.Load().policy.AllowsSome(id, want, namespace)
 }
 
 // Limits of an identity.

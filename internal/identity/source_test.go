@@ -303,3 +303,48 @@ func TestReloadOfASecretFile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestEndsOfTokens: a token with an end is good until then, and warned of from a week before,
+// once a day, or when the file has changed.
+func TestEndsOfTokens(t *testing.T) {
+	now := epoch
+	var logs bytes.Buffer
+	end := epoch.Add(8 * 24 * time.Hour)
+	text := fmt.Sprintf("tokens:\n  - {name: ci, sha256: %s, expires: %s}\n  - {name: ever, sha256: %s}%s",
+		HashToken("token-of-ci"), end.Format(time.RFC3339), HashToken("token-for-ever"), ruleText)
+	path := write(t, text)
+	s, err := Open(t.Context(), Options{Path: path, Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ends := s.TokenEnds(); len(ends) != 1 || !ends["ci"].Equal(end) {
+		t.Errorf("ends %v", ends)
+	}
+	after := func(d time.Duration, soon, over int) {
+		t.Helper()
+		now = epoch.Add(d)
+		s.Reload(t.Context())
+		if a, b := strings.Count(logs.String(), "is about to expire"), strings.Count(logs.String(), "has expired"); a != soon || b != over {
+			t.Errorf("after %v: %d and %d warnings, want %d and %d", d, a, b, soon, over)
+		}
+		_, err := s.Token(t.Context(), "token-of-ci")
+		if good := now.Before(end); good != (err == nil) {
+			t.Errorf("after %v: %v", d, err)
+		}
+	}
+	const day = 24 * time.Hour
+	after(day-time.Second, 0, 0)
+	after(day, 1, 0)
+	after(day+time.Hour, 1, 0)
+	after(2*day, 2, 0)
+	if err := os.WriteFile(path, []byte(text+"# changed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after(2*day+time.Minute, 3, 0)
+	after(8*day-time.Nanosecond, 4, 0)
+	after(8*day, 4, 0)
+	after(9*day, 4, 1)
+	if _, err := s.Token(t.Context(), "token-for-ever"); err != nil || strings.Contains(logs.String(), "ever") {
+		t.Errorf("%v, %s", err, &logs)
+	}
+}

@@ -22,6 +22,7 @@ func (n *Node) openAccess(ctx context.Context) (err error) {
 		return err
 	}
 	n.reportFile("access", n.access.Fault)
+	n.cfg.Registerer.MustRegister(tokenEnds{n.access})
 	n.engines.Go(func() { n.access.Run(n.ctx) })
 	return nil
 }

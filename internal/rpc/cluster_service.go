@@ -1,11 +1,14 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -105,6 +108,9 @@ func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueues
 		}
 	}
 	queues, err := s.cluster.Queues(ctx, namespace)
+	if l := limitsOf(ctx, cmp.Or(namespace, access.Everywhere)); l != nil {
+		queues = slices.DeleteFunc(queues, func(q Queue) bool { return !l.covers(q.Queue) })
+	}
 	return &fermatav1.ListQueuesResponse{Queues: each(queues, queueToPB)}, err
 }
 

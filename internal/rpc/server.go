@@ -130,8 +130,8 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 		return nil, nil, err
 	}
 	server := grpc.NewServer(options...)
-	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: o.Jobs, now: o.Now})
-	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: o.Jobs})
+	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: limitedJobs{o.Jobs}, now: o.Now})
+	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: limitedJobs{o.Jobs}})
 	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, node: o.Node})
 	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
 	if o.Events == nil {
