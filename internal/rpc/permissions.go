@@ -138,11 +138,13 @@ func byUpdate(q any) (string, error) {
 }
 
 // byAudited scopes requests for audit records by the resource that they ask about: that of a
-// namespace, or one in it.
+// namespace, or one in it. One with parts that no name has is about all.
 func byAudited(q any) (string, error) {
 	inside, ok := strings.CutPrefix(q.(*fermatav1.ListAuditRecordsRequest).GetResource(), "namespaces/")
-	namespace, _, _ := strings.Cut(inside, "/")
-	if !ok || job.ValidateKey(job.Key{Namespace: namespace, ID: "x"}) != nil {
+	parts := strings.Split(strings.TrimSuffix(inside, "/"), "/")
+	namespace := parts[0]
+	odd := slices.ContainsFunc(parts, func(p string) bool { return p == "" || p == "." || p == ".." })
+	if !ok || odd || job.ValidateKey(job.Key{Namespace: namespace, ID: "x"}) != nil {
 		return access.Everywhere, nil
 	}
 	return namespace, nil
