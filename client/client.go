@@ -85,6 +85,7 @@ type Client struct {
 	backups fermatav1.BackupServiceClient
 	gather  gather
 	events  fermatav1.EventServiceClient
+	access  fermatav1.AccessServiceClient
 }
 
 // Dial makes a client for the nodes at the addresses (host:port). It does not
@@ -122,6 +123,7 @@ func Dial(addresses []string, o Options) (*Client, error) {
 		o: o, conn: conn,
 		jobs: fermatav1.NewJobServiceClient(conn), cluster: fermatav1.NewClusterServiceClient(conn),
 		backups: fermatav1.NewBackupServiceClient(conn), events: fermatav1.NewEventServiceClient(conn),
+		access: fermatav1.NewAccessServiceClient(conn),
 	}
 	c.gather.send, c.gather.patience = c.createTogether, gatherPatience
 	return c, nil
@@ -211,6 +213,11 @@ func JobID(j *Job) string { return lastPart(j.GetName()) }
 func RunID(r *Run) string { return lastPart(r.GetName()) }
 
 func lastPart(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+
+// WhoAmI returns who the cluster takes the client for, and what it may do.
+func (c *Client) WhoAmI(ctx context.Context) (*fermatav1.WhoAmIResponse, error) {
+	return call(ctx, c, c.access.WhoAmI, &fermatav1.WhoAmIRequest{})
+}
 
 // Nodes lists the members of the cluster.
 func (c *Client) Nodes(ctx context.Context) ([]*fermatav1.Node, error) {

@@ -78,7 +78,7 @@ func (a *app) root() *cobra.Command {
 		a.jobsCommand(), a.topCommand(), a.lateCommand(), a.failingCommand(), a.deadCommand(), a.queuesCommand(),
 		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
 		a.clusterCommand(), a.eventsCommand(), a.webhooksCommand(), a.auditCommand(), a.payloadsCommand(),
-		a.loginCommand(), a.logoutCommand(), a.redisCommand(), a.logLevelCommand(), a.versionCommand(),
+		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.redisCommand(), a.logLevelCommand(), a.versionCommand(),
 	)
 	return root
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -17,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/registry"
 	"github.com/fermata-io/fermata/internal/seal"
@@ -26,7 +26,7 @@ import (
 // payloads that were stored before there was a key.
 func TestAuditAndReseal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
-	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
+	key := base64.StdEncoding.EncodeToString(keytest.Key("payload"))
 	if err := os.WriteFile(path, []byte("k1 "+key), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -91,13 +92,13 @@ func (a *app) queueTable(queues []*fermatav1.Queue) error {
 }
 
 func (a *app) workerTable(workers []*fermatav1.Worker) error {
-	t := table{heading: []string{"WORKER", "NODE", "NAMESPACE", "QUEUES", "RUNNING", "STATE", "VERSION", "CONNECTED"}, empty: "no workers"}
+	t := table{heading: []string{"WORKER", "NODE", "NAMESPACE", "IDENTITY", "QUEUES", "RUNNING", "STATE", "VERSION", "CONNECTED"}, empty: "no workers"}
 	for _, w := range workers {
 		state := "serving"
 		if w.GetDraining() {
 			state = "draining"
 		}
-		t.add(clip(w.GetWorkerId(), 48), clip(w.GetNode(), 48), w.GetNamespace(), clip(strings.Join(w.GetQueues(), ","), 40),
+		t.add(clip(w.GetWorkerId(), 48), clip(w.GetNode(), 48), w.GetNamespace(), clip(cmp.Or(w.GetIdentity(), none), 48), clip(strings.Join(w.GetQueues(), ","), 40),
 			fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), state, clip(w.GetVersion(), 24), a.age(w.GetConnectTime()))
 	}
 	return a.printTable(t)

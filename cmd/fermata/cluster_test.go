@@ -193,5 +193,5 @@ func (view) Queues(_ context.Context, namespace string) ([]rpc.Queue, error) {
 
 func (view) Workers(context.Context) ([]rpc.Worker, error) {
 	return []rpc.Worker{{ID: "w1", Node: "a", Namespace: "default", Queues: []string{"default", "mail"}, Slots: 8, Running: 2,
-		Connected: epoch.Add(-10 * time.Second), Version: "1.0.0", Draining: true}}, nil
+		Connected: epoch.Add(-10 * time.Second), Version: "1.0.0", Draining: true, Identity: "token:mailer"}}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/fermata-io/fermata/internal/logs"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redisflags"
+	"github.com/fermata-io/fermata/internal/secretfile"
 	"github.com/fermata-io/fermata/internal/tracing"
 )
 
@@ -172,6 +173,9 @@ func (f nodeFlags) complete(cfg *node.Config, traceShare string) (err error) {
 	cfg.Logger, cfg.LogLevel = logger, level
 	if err == nil && slices.ContainsFunc(os.Args[1:], redisPassword.MatchString) {
 		logger.Warn("the password of Redis is an argument of this process, which others on this host can read: use --redis-password-file or FERMATA_REDIS_URL")
+	}
+	for _, path := range f.redis.Files() {
+		secretfile.WarnIfExposed(logger, path)
 	}
 	cfg.Tracing, err = tracing.Settle(f.traceEndpoint, traceShare, os.Getenv)
 	errs = append(errs, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,8 +14,10 @@ import (
 
 	"github.com/fermata-io/fermata/internal/config"
 	"github.com/fermata-io/fermata/internal/logs"
+	"github.com/fermata-io/fermata/internal/secretfile"
 	"github.com/fermata-io/fermata/internal/tracing"
 	"github.com/fermata-io/fermata/worker"
+	"github.com/fermata-io/fermata/worker/secrets"
 )
 
 // flags are those that do not go straight into the worker's options.
@@ -89,6 +92,15 @@ func command(halt context.Context) *cobra.Command {
 	return cmd
 }
 
+// warnIfExposed logs which secrets of this worker any user of the host may read: the programs
+// of exec jobs run as one.
+func (f flags) warnIfExposed(logger *slog.Logger) {
+	secretfile.WarnIfExposed(logger, f.tokenFile)
+	for _, path := range secrets.Paths(f.handlers.secretsDir) {
+		secretfile.WarnIfExposed(logger, path)
+	}
+}
+
 // build turns flags into a worker with its handlers. It reports all faults.
 func (f flags) build(o worker.Options, lines io.Writer) (*service, error) {
 	logger, level, logErr := logs.New(lines, f.logs)
@@ -98,6 +110,9 @@ func (f flags) build(o worker.Options, lines io.Writer) (*service, error) {
 	var drainErr, tokenErr, prefetchErr error
 	if f.tokenFile != "" {
 		o.Token, tokenErr = worker.TokenFile(f.tokenFile)
+	}
+	if logErr == nil {
+		f.warnIfExposed(logger)
 	}
 	switch {
 	case o.Prefetch < 0:

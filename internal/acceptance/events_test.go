@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/keytest"
 )
 
 // told counts what somebody was told of the ends of runs, by job.
@@ -76,7 +77,7 @@ func TestEventsOutliveTheirNode(t *testing.T) {
 	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "webhooks.yaml")
 	text := fmt.Sprintf("webhooks:\n- {name: ops, url: '%s', insecure: true, allow-networks: [127.0.0.0/8], key-file: %s, kinds: [run.succeeded],\n"+
 		"   retry: {base-delay: 100ms, max-delay: 1s, max-attempts: 100}}\n", server.URL, key)
-	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600); err != nil {
+	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(keytest.Key("webhook"))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

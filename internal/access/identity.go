@@ -1,8 +1,11 @@
 package access
 
 import (
+	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Identity is who calls.
@@ -40,6 +43,26 @@ func Kinds() []string {
 // Subject makes a subject of a kind and its names.
 func Subject(kind string, names ...string) string {
 	return kind + ":" + strings.Join(names, ":")
+}
+
+// CheckName refuses names that do not show who they are of: with characters that move the
+// cursor, break lines, turn the direction of text or are not seen at all, and with what
+// stands for bytes that were no text, which may have been different ones.
+func CheckName(name string) error {
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("the name %q is not UTF-8", name)
+	}
+	for _, r := range name {
+		switch {
+		case unicode.IsControl(r):
+			return fmt.Errorf("the name %q has the control character %U", name, r)
+		case unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp):
+			return fmt.Errorf("the name %q has the invisible character %U", name, r)
+		case r == unicode.ReplacementChar:
+			return fmt.Errorf("the name %q has %U in the place of what is not text", name, r)
+		}
+	}
+	return nil
 }
 
 // Is tells whether a pattern means this identity.

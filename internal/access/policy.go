@@ -15,8 +15,7 @@ type Rule struct {
 	Subjects   []string // patterns of [Identity.Subject] or of groups
 	Role       Role
 	Namespaces []string // patterns; "*" is all
-	// Queues are patterns of the queues that a worker may serve; none: all. Only
-	// for [Worker].
+	// Queues are patterns of the queues that the role is for; none: all. Not for [Node].
 	Queues []string
 	// Limits of each identity that the rule means; zero fields leave it to others.
 	Limits Limits
@@ -75,8 +74,8 @@ func (r Rule) check(at string) error {
 	for _, n := range r.Namespaces {
 		faults = append(faults, checkPattern(at+".namespaces", n))
 	}
-	if len(r.Queues) > 0 && r.Role != Worker {
-		fault(".queues: only the role worker is limited to queues")
+	if len(r.Queues) > 0 && r.Role == Node {
+		fault(".queues: a node is one for all queues")
 	}
 	for _, q := range r.Queues {
 		faults = append(faults, checkPattern(at+".queues", q))
@@ -93,6 +92,9 @@ func checkPattern(at, pattern string) error {
 	}
 	if strings.Contains(strings.TrimSuffix(pattern, "*"), "*") {
 		return fmt.Errorf("%s: %q has a * that is not at its end", at, pattern)
+	}
+	if err := CheckName(pattern); err != nil {
+		return fmt.Errorf("%s: %w", at, err)
 	}
 	return nil
 }
@@ -124,8 +126,18 @@ type Decision struct {
 }
 
 // Allows decides whether an identity has a permission in a namespace, for a queue
-// where one is concerned ("" if not).
+// where one is concerned. "" stands for all queues: only a rule without queues allows it.
 func (p *Policy) Allows(id Identity, want Permission, namespace, queue string) Decision {
+	return p.decide(id, want, func(r *Rule) bool { return r.covers(namespace, queue) })
+}
+
+// AllowsSome decides whether an identity has a permission for any of the queues of a
+// namespace, whichever they are.
+func (p *Policy) AllowsSome(id Identity, want Permission, namespace string) Decision {
+	return p.decide(id, want, func(r *Rule) bool { return r.reaches(namespace) })
+}
+
+func (p *Policy) decide(id Identity, want Permission, covers func(*Rule) bool) Decision {
 	if id.Subject == "" {
 		return Decision{Rule: -1, Reason: "nobody was authenticated"}
 	}
@@ -143,7 +155,7 @@ func (p *Policy) Allows(id Identity, want Permission, namespace, queue string) D
 			continue
 		}
 		capable = true
-		if r.covers(namespace, queue) {
+		if covers(r) {
 			return Decision{Allowed: true, Rule: i, Reason: "allowed by a rule"}
 		}
 	}
@@ -163,10 +175,15 @@ func (r *Rule) means(id Identity) bool {
 // covers tells whether the rule is about this place. "*" stands for all namespaces
 // in a question, too, where no other pattern than "*" fits it.
 func (r *Rule) covers(namespace, queue string) bool {
-	if namespace == "" || !matchAny(r.Namespaces, namespace) {
+	if !r.reaches(namespace) {
 		return false
 	}
 	return len(r.Queues) == 0 || queue != "" && matchAny(r.Queues, queue)
+}
+
+// reaches reports whether the rule is about any queue of a namespace.
+func (r *Rule) reaches(namespace string) bool {
+	return namespace != "" && matchAny(r.Namespaces, namespace)
 }
 
 func matchAny(patterns []string, name string) bool {
@@ -196,6 +213,24 @@ func (l Limits) or(o Limits) Limits {
 		l.Connections = o.Connections
 	}
 	return l
+}
+
+// Grant is a role that a rule gives to an identity.
+type Grant struct {
+	Role       Role
+	Namespaces []string // patterns; "*" is all
+	Queues     []string // patterns; none: all
+}
+
+// Grants lists the roles that an identity has, in the order of the rules.
+func (p *Policy) Grants(id Identity) []Grant {
+	var grants []Grant
+	for i := range p.rules {
+		if r := &p.rules[i]; r.means(id) {
+			grants = append(grants, Grant{Role: r.Role, Namespaces: slices.Clone(r.Namespaces), Queues: slices.Clone(r.Queues)})
+		}
+	}
+	return grants
 }
 
 // Gives tells whether any rule gives a role.

@@ -23,7 +23,7 @@ func anyRule(t *rapid.T) Rule {
 		Subjects:   []string{KindToken + ":" + pattern(t, "subject")},
 		Namespaces: []string{pattern(t, "namespace")},
 	}
-	if r.Role == Worker && rapid.Bool().Draw(t, "has-queues") {
+	if r.Role != Node && rapid.Bool().Draw(t, "has-queues") {
 		r.Queues = []string{pattern(t, "queue")}
 	}
 	if r.Role == Node {
@@ -83,6 +83,15 @@ func plain(rules []Rule, q question) bool {
 	return false
 }
 
+// plainSome is plain for rules of whatever queues.
+func plainSome(rules []Rule, q question) bool {
+	open := slices.Clone(rules)
+	for i := range open {
+		open[i].Queues = nil
+	}
+	return plain(open, q)
+}
+
 func TestDecisions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rapid.SliceOfN(rapid.Custom(anyRule), 1, 4).Draw(t, "rules")
@@ -103,6 +112,11 @@ func TestDecisions(t *testing.T) {
 		slices.Reverse(rules)
 		if q.ask(policyOf(t, rules)) != d.Allowed {
 			t.Fatal("the order of rules matters")
+		}
+		// Some queue is one of those that a rule has, or any.
+		some := p.AllowsSome(q.id, q.want, q.namespace)
+		if some.Allowed != plainSome(rules, q) || d.Allowed && !some.Allowed || some.Reason == "" {
+			t.Fatalf("%+v in some queue: %+v", q, some)
 		}
 		// What is allowed everywhere is allowed in each namespace.
 		if q.namespace == Everywhere && d.Allowed {
@@ -155,7 +169,8 @@ func TestPolicyFaults(t *testing.T) {
 		"no namespaces":     func(r *Rule) { r.Namespaces = nil },
 		"empty namespace":   func(r *Rule) { r.Namespaces = []string{""} },
 		"two stars":         func(r *Rule) { r.Namespaces = []string{"**"} },
-		"queues of viewer":  func(r *Rule) { r.Queues = []string{"q"} },
+		"queues of a node":  func(r *Rule) { r.Role, r.Namespaces, r.Queues = Node, []string{"*"}, []string{"q"} },
+		"empty queue":       func(r *Rule) { r.Queues = []string{""} },
 		"node in one":       func(r *Rule) { r.Role = Node },
 		"negative limit":    func(r *Rule) { r.Limits.Calls = -1 },
 		"burst alone":       func(r *Rule) { r.Limits.Burst = 3 },

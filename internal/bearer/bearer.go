@@ -6,16 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // Token gives the token for one call, or one stream.
@@ -124,22 +124,12 @@ func (f *file) get(context.Context) (string, error) {
 
 func (f *file) read() error {
 	f.at = time.Now()
-	in, err := os.Open(f.path)
-	if err != nil {
-		return fmt.Errorf("token file: %w", err)
-	}
-	defer in.Close()
-	text, err := io.ReadAll(io.LimitReader(in, maxToken+1))
+	text, err := secretfile.Read(f.path, maxToken)
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
-	if len(text) > maxToken {
-		err = fmt.Errorf("longer than %d bytes", maxToken)
-	} else {
-		err = check(token)
-	}
-	if err != nil {
+	if err := check(token); err != nil {
 		return fmt.Errorf("token file %s: %w", f.path, err)
 	}
 	f.token = token

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
+
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // fromFile fills what neither the command line nor the environment has set.
@@ -137,25 +139,17 @@ const maxSecret = 64 << 10
 
 // ReadSecretFile returns what the file holds without line breaks at its end.
 // Flags that name such files end in -file. It is an error when the file holds
-// nothing or more than 64 KiB. An empty path returns "" and no error.
+// nothing or more than 64 KiB, or when any user may write it. An empty path returns "" and no error.
 func ReadSecretFile(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("secret file: %w", err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxSecret+1))
+	text, err := secretfile.Read(path, maxSecret)
 	if err != nil {
 		return "", fmt.Errorf("secret file: %w", err)
 	}
 	secret := strings.TrimRight(string(text), "\r\n")
-	switch {
-	case len(text) > maxSecret:
-		return "", fmt.Errorf("secret file %s: longer than %d bytes", path, maxSecret)
-	case secret == "":
+	if secret == "" {
 		return "", fmt.Errorf("secret file %s: holds nothing", path)
 	}
 	return secret, nil

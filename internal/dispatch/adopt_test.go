@@ -166,32 +166,56 @@ func TestReconnectDuringARenewal(t *testing.T) {
 	})
 }
 
-// A worker's id belongs to the identity that is here under it, until nothing of its
-// is left.
-func TestWorkerOfAnotherIdentityIsRefused(t *testing.T) {
+// TestIdentitiesDoNotLockEachOtherOut: a worker's id is chosen by whoever connects, so that
+// one identity must not keep another from a node by its id, whoever comes first and
+// whatever the epochs.
+func TestIdentitiesDoNotLockEachOtherOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		hello := job.Hello{WorkerID: "w", Namespace: "ns", Queues: []string{"q"}, Slots: 1, Epoch: 1, Identity: "token:ann"}
-		connect := func(identity string, epoch uint32) (job.WorkerSession, error) {
-			hello.Identity, hello.Epoch = identity, epoch
-			return b.d.Connect(hello, &fakeStream{})
+		eve, toEve := b.greet(job.Hello{WorkerID: "w", Slots: 1, Epoch: job.MaxEpoch, Identity: "token:eve"})
+		eve.Draining() // takes nothing
+		ann, _ := b.greet(job.Hello{WorkerID: "w", Slots: 1, Epoch: 1, Identity: "token:ann"})
+		id := b.deliver("a")[0]
+		ann.Started([]string{id})
+		b.wantSent(toEve)
+
+		// What one session says of a lease of the other changes nothing.
+		eve.Lost([]string{id})
+		eve.Returned([]string{id})
+		eve.Results(ok(id))
+		b.wantSent(toEve, "ack a stale")
+		b.wantEvents()
+		_, toEve2 := b.greet(job.Hello{WorkerID: "w", Slots: 1, Epoch: job.MaxEpoch, Identity: "token:eve2", Live: []string{id}})
+		b.wantSent(toEve2, "cancel a lease_lost")
+
+		// Neither does the end of one, nor that a stranger is here while the owner's stream is cut.
+		eve.Close("cut", nil)
+		ann.Close("cut", nil)
+		_, toEve = b.greet(job.Hello{WorkerID: "w", Slots: 1, Epoch: job.MaxEpoch, Identity: "token:eve", Live: []string{id}})
+		b.wantSent(toEve, "cancel a lease_lost")
+		again, toAnn := b.greet(job.Hello{WorkerID: "w", Slots: 1, Epoch: 2, Identity: "token:ann", Live: []string{id}})
+		again.Results(ok(id))
+		b.wantSent(toAnn, "ack a accepted")
+		b.wantEvents("Settle a succeeded")
+	})
+}
+
+// TestWorkersOfOneIDAreListedByIdentity: all of them, each with its own.
+func TestWorkersOfOneIDAreListedByIdentity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for _, identity := range []string{"token:eve", "token:ann"} {
+			b.greet(job.Hello{WorkerID: "w", Slots: 1, Epoch: 1, Identity: identity})
 		}
-		s, err := connect("token:ann", 1)
-		if err != nil {
-			t.Fatal(err)
+		var listed []string
+		for _, w := range b.d.Workers() {
+			listed = append(listed, w.ID+" "+w.Identity)
 		}
-		s.Started(b.deliver("a"))
-		for _, other := range []string{"token:eve", ""} {
-			if _, err := connect(other, 9); !errors.Is(err, job.ErrWorkerTaken) {
-				t.Errorf("%q beside it: %v", other, err)
-			}
+		if want := []string{"w token:ann", "w token:eve"}; !slices.Equal(listed, want) {
+			t.Errorf("listed %q, want %q", listed, want)
 		}
-		s.Close("cut", nil)
-		if _, err := connect("token:eve", 9); !errors.Is(err, job.ErrWorkerTaken) {
-			t.Errorf("while its lease is kept: %v", err)
-		}
-		if _, err := connect("token:ann", 2); err != nil {
-			t.Errorf("itself: %v", err)
+		if loads := b.d.Loads(); len(loads) != 1 || loads[0].Workers != 2 || loads[0].Free != 2 {
+			t.Errorf("loads %+v", loads)
 		}
 	})
 }

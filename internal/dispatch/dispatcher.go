@@ -22,12 +22,12 @@ type Dispatcher struct {
 
 	mu struct {
 		sync.Mutex
-		workers  map[string]*Session // latest session by namespace/worker, closed ones while they have attempts
-		crews    map[queueKey]*crew  // of the queues that somebody serves
-		sorted   []*crew             // the same; nil after a crew has come or gone
-		fleets   map[string]*Fleet   // by their queues
-		turns    uint64              // grants of slots so far
-		attempts map[string]*attempt // by lease id
+		workers  map[workerKey]*Session // latest sessions, closed ones while they have attempts
+		crews    map[queueKey]*crew     // of the queues that somebody serves
+		sorted   []*crew                // the same; nil after a crew has come or gone
+		fleets   map[string]*Fleet      // by their queues
+		turns    uint64                 // grants of slots so far
+		attempts map[string]*attempt    // by lease id
 		timers   minheap.Heap[*attempt]
 		beating  list.List  // *Session of workers with heartbeats that are open, the one that ends first in front
 		armed    time.Time  // what the clock sleeps until
@@ -65,7 +65,7 @@ func New(o Options) (*Dispatcher, error) {
 		o: o, start: time.Now(),
 		clockWake: make(chan struct{}, 1), ioWake: make(chan struct{}, 1), addressWake: make(chan struct{}, 1),
 	}
-	d.mu.workers = make(map[string]*Session)
+	d.mu.workers = make(map[workerKey]*Session)
 	d.mu.crews = make(map[queueKey]*crew)
 	d.mu.fleets = make(map[string]*Fleet)
 	d.mu.attempts = make(map[string]*attempt)

@@ -64,7 +64,7 @@ func (d *Dispatcher) freeSlots(c *crew) int {
 	return c.free
 }
 
-// Workers describes the connected workers, sorted by namespace and id.
+// Workers describes the connected workers, sorted by namespace, id and identity.
 func (d *Dispatcher) Workers() []job.WorkerInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,11 +76,11 @@ func (d *Dispatcher) Workers() []job.WorkerInfo {
 		workers = append(workers, job.WorkerInfo{
 			ID: s.hello.WorkerID, Node: d.o.Node, Namespace: s.hello.Namespace, Queues: s.hello.Queues,
 			Slots: s.hello.Slots, Running: min(s.busy, s.hello.Slots), Draining: s.draining, ConnectedAt: s.since,
-			Version: s.hello.Version, Labels: s.hello.Labels,
+			Version: s.hello.Version, Labels: s.hello.Labels, Identity: s.hello.Identity,
 		})
 	}
 	slices.SortFunc(workers, func(a, b job.WorkerInfo) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Identity, b.Identity))
 	})
 	return workers
 }

@@ -12,7 +12,7 @@ import (
 // methods are safe for concurrent use.
 type Session struct {
 	d     *Dispatcher
-	key   string // namespace/worker
+	key   workerKey
 	fleet *Fleet
 	hello job.Hello
 	out   job.WorkerStream
@@ -41,13 +41,19 @@ type Session struct {
 
 var _ job.WorkerSession = (*Session)(nil)
 
+// workerKey is what makes a worker the same in two sessions. Anybody who may work in a
+// namespace can choose an id there, so that workers of two identities with one id are two
+// workers: neither can keep the other from a node.
+type workerKey struct{ namespace, identity, id string }
+
+func workerKeyOf(h job.Hello) workerKey { return workerKey{h.Namespace, h.Identity, h.WorkerID} }
+
 // Connect begins a session. The first message on out is Welcome. Leases that the
 // worker names in hello.Live are taken over, and those that cannot be come back
-// as cancelled. Errors: [job.ErrDraining], [job.ErrSuperseded], [job.ErrWorkerTaken],
-// or that of the stream.
+// as cancelled. Errors: [job.ErrDraining], [job.ErrSuperseded], or that of the stream.
 func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
 	s := &Session{
-		d: d, key: hello.Namespace + "/" + hello.WorkerID, hello: hello, out: out,
+		d: d, key: workerKeyOf(hello), hello: hello, out: out,
 		since: time.Now(),
 	}
 	addresses := d.o.Addresses()
@@ -81,7 +87,7 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 	fx.freed(s, s.free())
 	d.mu.Unlock()
 	d.finish(&fx)
-	d.o.Logger.Info("worker connected", "worker", hello.WorkerID, "namespace", hello.Namespace,
+	d.o.Logger.Info("worker connected", "worker", hello.WorkerID, "namespace", hello.Namespace, "identity", hello.Identity,
 		"slots", hello.Slots, "epoch", hello.Epoch, "live", len(hello.Live))
 	return s, nil
 }
@@ -92,9 +98,6 @@ func (d *Dispatcher) admit(s *Session, addresses []string) error {
 		return job.ErrDraining
 	}
 	prev := d.mu.workers[s.key]
-	if prev != nil && prev.hello.Identity != s.hello.Identity {
-		return job.ErrWorkerTaken
-	}
 	if prev != nil && !prev.closed && prev.hello.Epoch >= s.hello.Epoch {
 		return job.ErrSuperseded
 	}
@@ -220,7 +223,8 @@ func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 	d.dropEmpty(s)
 	d.mu.Unlock()
 	d.finish(&fx)
-	d.o.Logger.Info("worker disconnected", "worker", s.hello.WorkerID, "namespace", s.hello.Namespace, "reason", reason, "attempts", held)
+	d.o.Logger.Info("worker disconnected", "worker", s.hello.WorkerID, "namespace", s.hello.Namespace, "identity", s.hello.Identity,
+		"reason", reason, "attempts", held)
 }
 
 // keep puts an attempt among the session's.

@@ -17,21 +17,31 @@ func checkCertificates(patterns []string) error {
 		if !good || name == "" || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
 			return fmt.Errorf("certificates[%d]: %q is not uri:, dns: or cn: and a name, which may end in *", i, p)
 		}
+		if err := access.CheckName(p); err != nil {
+			return fmt.Errorf("certificates[%d]: %w", i, err)
+		}
 	}
 	return nil
 }
 
 // fromCertificate finds the identity of a certificate that TLS has verified: the
 // first of its names that fits the first pattern. URIs come before DNS names, and
-// these before the common name.
+// these before the common name. A certificate with several URIs is nobody's: SPIFFE has one
+// in each, and which of them an authority meant to vouch for cannot be known.
 func fromCertificate(patterns []string, c *x509.Certificate, now time.Time) (access.Identity, error) {
 	if now.After(c.NotAfter) {
 		return access.Identity{}, fmt.Errorf("%w: the certificate has expired", access.ErrUnauthenticated)
+	}
+	if len(c.URIs) > 1 {
+		return access.Identity{}, refuse("the certificate has %d URIs, want one at most", len(c.URIs))
 	}
 	names := certificateNames(c)
 	for _, p := range patterns {
 		for _, name := range names {
 			if access.Match(p, name) {
+				if err := access.CheckName(name); err != nil {
+					return access.Identity{}, refuse("%v", err)
+				}
 				return access.Identity{Subject: name, Expires: c.NotAfter}, nil
 			}
 		}

@@ -152,6 +152,9 @@ func (i *issuer) identity(standard jwt.Claims, all map[string]any) (access.Ident
 	if name == "" || len(name) > maxName {
 		return access.Identity{}, refuse("claim %q is not a name", i.nameClaim)
 	}
+	if err := access.CheckName(name); err != nil {
+		return access.Identity{}, refuse("claim %q: %v", i.nameClaim, err)
+	}
 	id := access.Identity{
 		Subject: access.Subject(access.KindJWT, i.name, name),
 		Expires: standard.Expiry.Time().Add(i.leeway),
@@ -159,19 +162,32 @@ func (i *issuer) identity(standard jwt.Claims, all map[string]any) (access.Ident
 	if i.groupsClaim == "" {
 		return id, nil
 	}
-	switch groups := all[i.groupsClaim].(type) {
-	case nil:
-	case string:
-		id.Groups = []string{access.Subject(access.KindGroup, i.name, groups)}
-	case []any:
-		if len(groups) > maxGroups {
-			return access.Identity{}, refuse("claim %q has %d entries", i.groupsClaim, len(groups))
-		}
-		for _, g := range groups {
-			if text, ok := g.(string); ok && text != "" {
-				id.Groups = append(id.Groups, access.Subject(access.KindGroup, i.name, text))
-			}
-		}
+	var err error
+	if id.Groups, err = i.groups(all[i.groupsClaim]); err != nil {
+		return access.Identity{}, err
 	}
 	return id, nil
+}
+
+// groups takes the names of groups out of a claim, a text or a list of them.
+func (i *issuer) groups(claim any) ([]string, error) {
+	list, ok := claim.([]any)
+	if !ok {
+		list = []any{claim}
+	}
+	if len(list) > maxGroups {
+		return nil, refuse("claim %q has %d entries", i.groupsClaim, len(list))
+	}
+	var groups []string
+	for _, entry := range list {
+		name, _ := entry.(string)
+		if name == "" {
+			continue
+		}
+		if err := access.CheckName(name); err != nil {
+			return nil, refuse("claim %q: %v", i.groupsClaim, err)
+		}
+		groups = append(groups, access.Subject(access.KindGroup, i.name, name))
+	}
+	return groups, nil
 }

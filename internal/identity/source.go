@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // DefaultPoll is how often the access file is looked at.
@@ -33,9 +33,11 @@ type Source struct {
 	o       Options
 	current atomic.Pointer[snapshot]
 
+	fault atomic.Pointer[error] // the one that was logged last; nil: the files are good
+
 	// Of Run only.
-	sets  map[keySource]*keySet
-	fault string // the last one that was logged
+	sets   map[keySource]*keySet
+	warned time.Time // of tokens that end
 }
 
 // snapshot is what one state of the files says.
@@ -46,6 +48,7 @@ type snapshot struct {
 	certificates []string
 	issuers      []*issuer
 	policy       *access.Policy
+	secrets      []string // files with tokens
 }
 
 // Open reads an access file. It fails on any fault in it, and lists all of them. Keys
@@ -66,6 +69,7 @@ func Open(ctx context.Context, o Options) (*Source, error) {
 		return nil, err
 	}
 	s.install(ctx, next)
+	s.warnOfEnds()
 	return s, nil
 }
 
@@ -88,19 +92,65 @@ func (s *Source) Reload(ctx context.Context) {
 	next, err := s.load()
 	switch {
 	case err != nil:
-		if text := err.Error(); text != s.fault {
-			s.fault = text
-			s.o.Logger.Error("access file is at fault, the one before stays in force", "path", s.o.Path, "error", err)
+		if before := s.fault.Swap(&err); before == nil || (*before).Error() != err.Error() {
+			s.o.Logger.Error("access file is invalid, the one before stays in force", "path", s.o.Path, "error", err)
 		}
 		return
 	case next.print != s.current.Load().print:
 		s.install(ctx, next)
+		s.warned = time.Time{}
 		s.o.Logger.Info("access file taken over", "path", s.o.Path, "tokens", len(next.tokens), "issuers", len(next.issuers))
 	}
-	s.fault = ""
+	s.fault.Store(nil)
+	s.warnOfEnds()
 	for _, k := range s.sets {
 		k.refresh(ctx, refreshEvery)
 	}
+}
+
+const (
+	// endsSoon is how long before its end a token is warned of, once each endsAgain.
+	endsSoon  = 7 * 24 * time.Hour
+	endsAgain = 24 * time.Hour
+)
+
+// warnOfEnds logs which tokens are about to end, or have ended and are still in the file.
+func (s *Source) warnOfEnds() {
+	now := s.o.Now()
+	if now.Sub(s.warned) < endsAgain {
+		return
+	}
+	for _, t := range s.current.Load().tokens {
+		switch {
+		case t.expires.IsZero() || t.expires.Sub(now) > endsSoon:
+			continue
+		case now.Before(t.expires):
+			s.o.Logger.Warn("token is about to expire: add another one, or a later end, to the access file", "token", t.name, "expires", t.expires)
+		default:
+			s.o.Logger.Warn("token has expired: take it out of the access file", "token", t.name, "expires", t.expires)
+		}
+		s.warned = now
+	}
+}
+
+// TokenEnds is when the tokens of the file expire, by name; those that do not are left out.
+func (s *Source) TokenEnds() map[string]time.Time {
+	ends := map[string]time.Time{}
+	for _, t := range s.current.Load().tokens {
+		if !t.expires.IsZero() {
+			ends[t.name] = t.expires
+		}
+	}
+	return ends
+}
+
+// Fault is why the files cannot be used, so that those read before are in force; nil while
+// they can.
+func (s *Source) Fault() error {
+	if fault := s.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
 }
 
 // install puts a snapshot in force. Keys of places that it still names are kept.
@@ -122,13 +172,16 @@ func (s *Source) install(ctx context.Context, next *snapshot) {
 	}
 	s.sets = sets
 	s.current.Store(next)
+	for _, path := range next.secrets {
+		secretfile.WarnIfExposed(s.o.Logger, path)
+	}
 }
 
 // load reads and checks everything.
 func (s *Source) load() (*snapshot, error) {
 	sum := sha256.New()
 	read := func(path string) ([]byte, error) {
-		text, err := readFile(path)
+		text, err := secretfile.Read(path, maxFile)
 		fmt.Fprintf(sum, "%s %d\n%s", path, len(text), text)
 		return text, err
 	}
@@ -152,6 +205,7 @@ func (s *Source) load() (*snapshot, error) {
 			faults = append(faults, fmt.Errorf("tokens[%d]: %w", i, err))
 		}
 		names[t.name], hashes[t.hash] = true, true
+		next.secrets = append(next.secrets, e.TokenFile)
 		next.tokens = append(next.tokens, t)
 	}
 	issuers := map[string]bool{}
@@ -165,6 +219,7 @@ func (s *Source) load() (*snapshot, error) {
 		}
 		issuers["n"+e.Name], issuers["i"+e.Issuer] = true, true
 		next.issuers = append(next.issuers, is)
+		next.secrets = append(next.secrets, e.JWKSToken)
 	}
 	if next.policy, err = f.policy(); err != nil {
 		faults = append(faults, err)
@@ -174,16 +229,6 @@ func (s *Source) load() (*snapshot, error) {
 	}
 	sum.Sum(next.print[:0])
 	return next, nil
-}
-
-// readFile reads a file of bounded size.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readBounded(f, path)
 }
 
 // Generation grows with each change of the files: what was found out under another
@@ -215,9 +260,19 @@ func (s *Source) Allows(id access.Identity, want access.Permission, namespace, q
 	return s.current.Load().policy.Allows(id, want, namespace, queue)
 }
 
+// AllowsSome decides by the rules for any of the queues of a namespace.
+func (s *Source) AllowsSome(id access.Identity, want access.Permission, namespace string) access.Decision {
+	return s.current.Load().policy.AllowsSome(id, want, namespace)
+}
+
 // Limits of an identity.
 func (s *Source) Limits(id access.Identity) access.Limits {
 	return s.current.Load().policy.LimitsOf(id)
+}
+
+// Grants lists the roles of an identity.
+func (s *Source) Grants(id access.Identity) []access.Grant {
+	return s.current.Load().policy.Grants(id)
 }
 
 // Jobs is how many jobs a namespace may have, 0 if there is no limit; false if the file

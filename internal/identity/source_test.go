@@ -80,6 +80,10 @@ func TestFaultyFiles(t *testing.T) {
 	if err := os.WriteFile(empty, []byte(" \n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	weak := t.TempDir() + "/weak"
+	if err := os.WriteFile(weak, []byte("aaaaaaaaaaaaaaaaaaaa\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	good := tokenText("ci", "good-good-good-good-good") + ruleText
 	jwt := func(fields string) string {
 		return "jwt:\n  - {name: idp, issuer: i, audience: a, " + fields + "}\n" + good
@@ -104,6 +108,7 @@ func TestFaultyFiles(t *testing.T) {
 		"a token for its hash":   {"tokens: [{name: ci, sha256: fermata_abc}]" + ruleText, "64 hexadecimal"},
 		"no hash":                {"tokens: [{name: ci}]" + ruleText, "sha256"},
 		"empty secret file":      {"tokens: [{name: ci, token-file: " + empty + "}]" + ruleText, "0 characters"},
+		"weak secret":            {"tokens: [{name: ci, token-file: " + weak + "}]" + ruleText, "could be guessed"},
 		"secret file missing":    {"tokens: [{name: ci, token-file: /nowhere}]" + ruleText, "/nowhere"},
 		"no name":                {tokenText(`""`, "good-good-good-good-good") + ruleText, "name"},
 		"name with a colon":      {tokenText(`"a:b"`, "good-good-good-good-good") + ruleText, "name"},
@@ -113,6 +118,10 @@ func TestFaultyFiles(t *testing.T) {
 		"rule for no issuer":     {strings.Replace(good, `"token:ci"`, `"jwt:idp:ann"`, 1), "cannot be proved"},
 		"rule for no name":       {strings.Replace(good, `"token:ci"`, `"uri:spiffe://x/*"`, 1), "cannot be proved"},
 		"certificate of no kind": {good + "certificates: [spiffe://x]\n", "certificates[0]"},
+		"certificate, ESC":       {good + "certificates: [\"cn:a\\e[2J\"]\n", "U+001B"},
+		"subject, bidi":          {strings.Replace(good, `"token:ci"`, `"token:ci", "token:c*", "*", "token:\u202eic"`, 1), "U+202E"},
+		"namespace, NUL":         {strings.Replace(good, "[team]", `["te\0am"]`, 1), "U+0000"},
+		"queue, line break":      {strings.Replace(strings.Replace(good, "editor", "worker", 1), "[team]", `[team], queues: ["a\nb"]`, 1), "U+000A"},
 		"certificate, star":      {good + "certificates: [\"dns:*.x\"]\n", "certificates[0]"},
 		"limit of no namespace":  {good + "namespaces: [{jobs: 5}]\n", "names"},
 		"limit below zero":       {good + "namespaces: [{names: [a], jobs: -5}]\n", "jobs"},
@@ -147,12 +156,15 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	uri := func(text string) []*url.URL {
-		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
+	uri := func(texts ...string) (list []*url.URL) {
+		for _, text := range texts {
+			u, err := url.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, u)
 		}
-		return []*url.URL{u}
+		return list
 	}
 	for name, row := range map[string]struct {
 		c    x509.Certificate
@@ -173,6 +185,9 @@ rules:
 		"organization":       {x509.Certificate{Subject: pkix.Name{Organization: []string{"ops"}, OrganizationalUnit: []string{"ops"}}}, ""},
 		"common name, more":  {x509.Certificate{Subject: pkix.Name{CommonName: "ops\x00evil"}}, ""},
 		"no names":           {x509.Certificate{}, ""},
+		"two URIs":           {x509.Certificate{URIs: uri("spiffe://x/worker/1", "spiffe://x/admin")}, ""},
+		"two URIs and a DNS": {x509.Certificate{URIs: uri("spiffe://y/1", "spiffe://y/2"), DNSNames: []string{"node.x"}}, ""},
+		"one URI twice":      {x509.Certificate{URIs: uri("spiffe://x/worker/1", "spiffe://x/worker/1")}, ""},
 	} {
 		row.c.NotAfter = epoch.Add(time.Hour)
 		id, err := s.Certificate(&row.c)
@@ -182,6 +197,50 @@ rules:
 		row.c.NotAfter = epoch.Add(-time.Second)
 		if _, err := s.Certificate(&row.c); err == nil {
 			t.Errorf("%s: expired, and accepted", name)
+		}
+	}
+}
+
+// TestNamesThatDoNotShow: names that would write over others in a terminal, or look like
+// others, are nobody's, however they were proved, and the reason says which character it is.
+func TestNamesThatDoNotShow(t *testing.T) {
+	var logs bytes.Buffer
+	s, err := open(t, write(t, `
+certificates: ["uri:*", "dns:*", "cn:*"]
+rules:
+  - {subjects: ["*"], role: viewer, namespaces: ["*"]}
+`), &logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newIssuerBench(t, "", allKeys()...)
+	for _, c := range []struct{ name, why string }{
+		{"ann\x1b[2J", "U+001B"}, {"\x00ann", "U+0000"}, {"ann\nadmin", "U+000A"}, {"ann\r", "U+000D"}, {"a\tb", "U+0009"}, {"ann\x7f", "U+007F"},
+		{"ann\u009b31m", "U+009B"}, {"ann\u0085", "U+0085"}, {"\u202egnna", "U+202E"}, {"a\u2066b", "U+2066"}, {"a\u200bb", "U+200B"}, {"\ufeffann", "U+FEFF"},
+		{"a\u00adb", "U+00AD"}, {"a\u2028b", "U+2028"}, {"a\u2029b", "U+2029"}, {"a\U000e0041b", "U+E0041"}, {"a\ufffdb", "U+FFFD"},
+	} {
+		refused := func(how string, id access.Identity, err error) {
+			t.Helper()
+			if !errors.Is(err, access.ErrUnauthenticated) || !strings.Contains(err.Error(), c.why) || id.Subject != "" {
+				t.Errorf("%q as %s: %+v %v", c.name, how, id, err)
+			}
+		}
+		for how, certificate := range map[string]x509.Certificate{
+			"common name": {Subject: pkix.Name{CommonName: c.name}}, "DNS name": {DNSNames: []string{c.name}}, "URI": {URIs: []*url.URL{{Scheme: "x", Opaque: c.name}}},
+		} {
+			certificate.NotAfter = epoch.Add(time.Hour)
+			id, err := s.Certificate(&certificate)
+			refused(how, id, err)
+		}
+		id, err := b.Token(t.Context(), forge(head("EdDSA", "ed"), with(func(m claims) { m["sub"] = c.name }), eddsa))
+		refused("subject", id, err)
+		id, err = b.Token(t.Context(), forge(head("EdDSA", "ed"), with(func(m claims) { m["groups"] = []string{"ops", c.name} }), eddsa))
+		refused("group", id, err)
+	}
+	for _, name := range []string{"Zoë Müller", "张伟", "مريم", "a b", "system:serviceaccount:a:b"} {
+		id, err := b.Token(t.Context(), forge(head("EdDSA", "ed"), with(func(m claims) { m["sub"] = name }), eddsa))
+		if err != nil || id.Subject != "jwt:idp:"+name {
+			t.Errorf("%q: %+v %v", name, id, err)
 		}
 	}
 }
@@ -207,7 +266,7 @@ func TestReload(t *testing.T) {
 	for range 3 {
 		change("rules: []\n")
 	}
-	if n := strings.Count(logs.String(), "access file is at fault"); n != 1 {
+	if n := strings.Count(logs.String(), "access file is invalid"); n != 1 {
 		t.Errorf("a broken file was logged %d times", n)
 	}
 	if _, err := s.Token(t.Context(), first); err != nil || s.Generation() != 0 {
@@ -232,15 +291,60 @@ func TestReloadOfASecretFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put("first-first-first-first")
+	put("first-token-of-the-file")
 	var logs bytes.Buffer
 	s, err := open(t, write(t, "tokens: [{name: ci, token-file: "+secret+"}]"+ruleText), &logs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	put("second-second-second-second")
+	put("second-token-of-the-file")
 	s.Reload(t.Context())
-	if _, err := s.Token(t.Context(), "second-second-second-second"); err != nil {
+	if _, err := s.Token(t.Context(), "second-token-of-the-file"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEndsOfTokens: a token with an end is good until then, and warned of from a week before,
+// once a day, or when the file has changed.
+func TestEndsOfTokens(t *testing.T) {
+	now := epoch
+	var logs bytes.Buffer
+	end := epoch.Add(8 * 24 * time.Hour)
+	text := fmt.Sprintf("tokens:\n  - {name: ci, sha256: %s, expires: %s}\n  - {name: ever, sha256: %s}%s",
+		HashToken("token-of-ci"), end.Format(time.RFC3339), HashToken("token-for-ever"), ruleText)
+	path := write(t, text)
+	s, err := Open(t.Context(), Options{Path: path, Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ends := s.TokenEnds(); len(ends) != 1 || !ends["ci"].Equal(end) {
+		t.Errorf("ends %v", ends)
+	}
+	after := func(d time.Duration, soon, over int) {
+		t.Helper()
+		now = epoch.Add(d)
+		s.Reload(t.Context())
+		if a, b := strings.Count(logs.String(), "is about to expire"), strings.Count(logs.String(), "has expired"); a != soon || b != over {
+			t.Errorf("after %v: %d and %d warnings, want %d and %d", d, a, b, soon, over)
+		}
+		_, err := s.Token(t.Context(), "token-of-ci")
+		if good := now.Before(end); good != (err == nil) {
+			t.Errorf("after %v: %v", d, err)
+		}
+	}
+	const day = 24 * time.Hour
+	after(day-time.Second, 0, 0)
+	after(day, 1, 0)
+	after(day+time.Hour, 1, 0)
+	after(2*day, 2, 0)
+	if err := os.WriteFile(path, []byte(text+"# changed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after(2*day+time.Minute, 3, 0)
+	after(8*day-time.Nanosecond, 4, 0)
+	after(8*day, 4, 0)
+	after(9*day, 4, 1)
+	if _, err := s.Token(t.Context(), "token-for-ever"); err != nil || strings.Contains(logs.String(), "ever") {
+		t.Errorf("%v, %s", err, &logs)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // tokenPrefix tells people, and scanners for secrets, what a token is.
@@ -67,6 +68,9 @@ func newToken(e tokenEntry, read func(path string) ([]byte, error)) (staticToken
 		token := strings.TrimSpace(string(text))
 		if len(token) < minToken {
 			return t, fmt.Errorf("token-file %s: holds %d characters, want at least %d; make a token with: scheduler token new", e.TokenFile, len(token), minToken)
+		}
+		if err := secretfile.CheckText(token); err != nil {
+			return t, fmt.Errorf("token-file %s: the token could be guessed: %w; make one with: scheduler token new", e.TokenFile, err)
 		}
 		t.hash = sha256.Sum256([]byte(token))
 	}

@@ -24,9 +24,6 @@ var (
 	ErrSlowWorker = errors.New("worker does not keep up with its stream")
 	// ErrSilentWorker: no heartbeat came for as long as a session lives.
 	ErrSilentWorker = errors.New("worker sent no heartbeat in time")
-	// ErrWorkerTaken: a worker of this id has a session, or leases, under another
-	// identity.
-	ErrWorkerTaken = errors.New("a worker of this id is here under another identity")
 )
 
 // Limits of a worker's session.
@@ -252,6 +249,8 @@ type WorkerInfo struct {
 	ConnectedAt         time.Time
 	Version             string
 	Labels              map[string]string
+	// Identity: see [Hello]. Two workers of a namespace may have one id under two identities.
+	Identity string
 }
 
 // NodeInfo describes a node and its workers.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // firstJoin bounds how long Start waits for the first attempt to join.
@@ -32,6 +33,8 @@ type Cluster struct {
 	left   atomic.Bool
 	aside  bool     // as it was told last; under life
 	keys   [][]byte // of the ring; followKeys owns them once started
+	// keysFault is what followKeys found last; nil: nothing.
+	keysFault atomic.Pointer[error]
 
 	// life serialises Start, Leave and Stop.
 	life struct {
@@ -65,6 +68,7 @@ func New(o Options) (*Cluster, error) {
 		if c.keys, err = ReadKeys(o.KeyFile); err != nil {
 			return nil, fmt.Errorf("membership: keys: %w", err)
 		}
+		secretfile.WarnIfExposed(o.Logger, o.KeyFile)
 		if o.ring, err = memberlist.NewKeyring(c.keys, c.keys[0]); err != nil {
 			return nil, fmt.Errorf("membership: keys: %w", err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
+	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/ring"
 )
 
@@ -283,16 +284,16 @@ func TestSubscribersSeeVersionsInOrder(t *testing.T) {
 
 func TestEncryptedClusterConverges(t *testing.T) {
 	t.Parallel()
-	trio(t, func(o *Options) { o.KeyFile = keyFile(t, []byte("0123456789abcdef0123456789abcdef")) })
+	trio(t, func(o *Options) { o.KeyFile = keyFile(t, keytest.Key("gossip")) })
 }
 
 // TestStrangersStayOut lets a node of the cluster join at the same time, so that
 // "did not join" is observed against something that happened.
 func TestStrangersStayOut(t *testing.T) {
 	t.Parallel()
-	key := keyFile(t, []byte("0123456789abcdef"))
+	key := keyFile(t, keytest.Key("gossip")[:16])
 	strangers := map[string]func(*Options){
-		"another key":   func(o *Options) { o.KeyFile = keyFile(t, []byte("fedcba9876543210")) },
+		"another key":   func(o *Options) { o.KeyFile = keyFile(t, keytest.Key("another")[:16]) },
 		"no key":        func(o *Options) { o.KeyFile = "" },
 		"another label": func(o *Options) { o.Label = "other" },
 		"no label":      func(o *Options) { o.Label = "" },

@@ -6,13 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // maxKeyFile bounds the file of keys, so that a wrong path is noticed early.
@@ -25,17 +25,9 @@ const maxKeys = 8
 // line, at most eight. The first one encrypts, all of them decrypt. Empty lines and those that
 // begin with # are passed over. No error shows a key.
 func ReadKeys(path string) ([][]byte, error) {
-	file, err := os.Open(path)
+	text, err := secretfile.Read(path, maxKeyFile)
 	if err != nil {
 		return nil, err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxKeyFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxKeyFile {
-		return nil, fmt.Errorf("%s: longer than %d bytes", path, maxKeyFile)
 	}
 	var keys [][]byte
 	number := 0
@@ -47,6 +39,9 @@ func ReadKeys(path string) ([][]byte, error) {
 		key, err := base64.StdEncoding.DecodeString(line)
 		if err != nil || memberlist.ValidateKey(key) != nil {
 			return nil, fmt.Errorf("%s, line %d: want the base64 of 16, 24 or 32 bytes; make one with: head -c 32 /dev/urandom | base64", path, number)
+		}
+		if err := secretfile.CheckKey(key); err != nil {
+			return nil, fmt.Errorf("%s, line %d: the key could be guessed: %w", path, number, err)
 		}
 		keys = append(keys, key)
 	}
@@ -107,12 +102,20 @@ func fingerprint(key []byte) string {
 	return fmt.Sprintf("%x", sum[:4])
 }
 
+// KeysFault is why the file of keys cannot be used, so that the keys read before are in
+// force; nil while it can.
+func (c *Cluster) KeysFault() error {
+	if fault := c.keysFault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
+}
+
 // followKeys takes over what the file of keys holds, until ctx ends. A file that
 // cannot be used leaves the ring as it is, and is told of once for each change.
 func (c *Cluster) followKeys(ctx context.Context) {
 	ticker := time.NewTicker(c.o.KeysEvery)
 	defer ticker.Stop()
-	said := ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -121,20 +124,21 @@ func (c *Cluster) followKeys(ctx context.Context) {
 		}
 		keys, err := ReadKeys(c.o.KeyFile)
 		if err == nil && slices.EqualFunc(keys, c.keys, bytes.Equal) {
-			said = ""
+			c.keysFault.Store(nil)
 			continue
 		}
 		if err == nil {
 			err = install(c.o.ring, keys)
 		}
 		if err != nil {
-			if err.Error() != said {
-				said = err.Error()
+			if before := c.keysFault.Swap(&err); before == nil || (*before).Error() != err.Error() {
 				c.o.Logger.Warn("new gossip keys are not usable: the older ones stay in force", "error", err)
 			}
 			continue
 		}
-		said, c.keys = "", keys
+		c.keys = keys
+		c.keysFault.Store(nil)
+		secretfile.WarnIfExposed(c.o.Logger, c.o.KeyFile)
 		c.o.Logger.Info("gossip keys changed", "keys", len(keys), "encrypts", fingerprint(keys[0]))
 	}
 }

@@ -93,7 +93,8 @@ func TestKeysAreRead(t *testing.T) {
 	}
 	for want, text := range map[string]string{
 		"line 3": "# one\n\nnot base64!\n", "16, 24 or 32": base64.StdEncoding.EncodeToString([]byte("short")),
-		"holds no key": "# none\n", "longer than": strings.Repeat("#\n", maxKeyFile),
+		"could be guessed": base64.StdEncoding.EncodeToString(make([]byte, 32)),
+		"holds no key":     "# none\n", "longer than": strings.Repeat("#\n", maxKeyFile),
 	} {
 		path := filepath.Join(t.TempDir(), "keys")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -23,6 +23,8 @@ func (n *Node) openAccess(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	n.reportFile("access", n.access.Fault)
+	n.cfg.Registerer.MustRegister(tokenEnds{n.access})
 	n.engines.Go(func() { n.access.Run(n.ctx) })
 	return nil
 }
@@ -45,6 +47,7 @@ func (n *Node) limitsJobs() bool {
 // guarded adds to the options of the server what lets callers in.
 func (n *Node) guarded(ctx context.Context, o rpc.Options) (rpc.Options, error) {
 	o.Registerer, o.Limits, o.MaxUnproved = n.cfg.Registerer, n.cfg.ClientLimits, n.cfg.UnprovedConnections
+	o.JobLimit = n.jobLimit
 	if n.access == nil {
 		return o, nil
 	}

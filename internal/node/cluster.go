@@ -85,6 +85,7 @@ func (v clusterView) Workers(ctx context.Context) ([]rpc.Worker, error) {
 			workers = append(workers, rpc.Worker{
 				ID: w.ID, Node: m.Name, Namespace: w.Namespace, Queues: w.Queues, Slots: w.Slots, Running: w.Running,
 				Draining: w.Draining, Connected: w.ConnectedAt, Version: w.Version, Labels: w.Labels,
+				Identity: w.Identity,
 			})
 		}
 	}

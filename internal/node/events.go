@@ -48,6 +48,9 @@ func (n *Node) buildEvents() (err error) {
 		Store: n.clientStore, Feed: n.feed, Held: n.heldLocks, Path: c.WebhooksFile, Source: "urn:fermata:" + c.Keyspace,
 		Version: c.Version, Logger: c.Logger, Registerer: c.Registerer,
 	})
+	if err == nil {
+		n.reportFile("webhooks", n.hooks.FileFault)
+	}
 	return err
 }
 

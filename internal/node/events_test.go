@@ -24,6 +24,7 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -489,7 +490,7 @@ func hooksFile(t *testing.T, url, more string) string {
 	t.Helper()
 	dir := t.TempDir()
 	key := filepath.Join(dir, "key")
-	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600); err != nil {
+	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(keytest.Key("webhook"))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "webhooks.yaml")

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fermata-io/fermata/internal/gossiptest"
+	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -26,7 +27,7 @@ import (
 // as long as a lock lives, that the other has left. Each then sees itself alone; the
 // shards stay where they are, and every run runs once.
 func TestForgedDeparturesMoveNothing(t *testing.T) {
-	redis, key := redistest.Start(t), []byte("0123456789abcdef0123456789abcdef")
+	redis, key := redistest.Start(t), keytest.Key("gossip")
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
 		t.Fatal(err)

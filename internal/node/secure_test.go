@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redisacl"
 	"github.com/fermata-io/fermata/internal/redistest"
@@ -29,7 +30,7 @@ import (
 const keyOne, keyTwo = "k1", "k2"
 
 func keyLine(id string, b byte) string {
-	return id + " " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)) + "\n"
+	return id + " " + base64.StdEncoding.EncodeToString(keytest.Key(string(b))) + "\n"
 }
 
 // everything is all that the server holds, as one text.

@@ -25,6 +25,7 @@ import (
 	"github.com/fermata-io/fermata/internal/ring"
 	"github.com/fermata-io/fermata/internal/rpc"
 	"github.com/fermata-io/fermata/internal/scheduler"
+	"github.com/fermata-io/fermata/internal/secretfile"
 	"github.com/fermata-io/fermata/internal/shardlock"
 	"github.com/fermata-io/fermata/internal/telemetry"
 	"github.com/fermata-io/fermata/internal/tracing"
@@ -58,6 +59,10 @@ func (n *Node) awaitRedis(ctx context.Context) (err error) {
 func (n *Node) openRedis(ctx context.Context) (err error) {
 	n.telemetry = telemetry.New(n.cfg.Logger, n.cfg.Registerer, n.cfg.Version)
 	n.gauges = newGauges(n)
+	if n.keys != nil {
+		n.reportFile("payload_keys", n.keys.Fault)
+		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.PayloadKeyFile)
+	}
 	if n.store, err = n.openStore(ctx, "engines", false); err != nil {
 		return n.atRedis(err)
 	}
@@ -278,7 +283,9 @@ func (n *Node) build(ctx context.Context) (err error) {
 			return fmt.Errorf("advertise-gossip: %w", err)
 		}
 	}
-	n.gossip, err = membership.New(o)
+	if n.gossip, err = membership.New(o); err == nil && o.KeyFile != "" {
+		n.reportFile("gossip_keys", n.gossip.KeysFault)
+	}
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/redisstore"
+	"github.com/fermata-io/fermata/internal/secretfile"
 	"github.com/fermata-io/fermata/internal/telemetry"
 )
 
@@ -63,11 +64,15 @@ func (n *Node) reloadKeys() {
 	if n.keys == nil {
 		return
 	}
+	before := n.keys.Fault()
 	changed, err := n.keys.Reload()
 	switch {
 	case err != nil:
-		n.cfg.Logger.Error("payload keys could not be read again: those read last stay", "error", err)
+		if before == nil || before.Error() != err.Error() {
+			n.cfg.Logger.Error("payload key file is invalid, the keys read before stay in force", "error", err)
+		}
 	case changed:
+		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.PayloadKeyFile)
 		n.cfg.Logger.Info("payload keys are read again", "sealing", n.keys.Current())
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/redistest"
 	"github.com/fermata-io/fermata/internal/tlstest"
 	"github.com/fermata-io/fermata/proto/externalscaler"
@@ -116,7 +117,7 @@ func webhooks(t *testing.T) string {
 	dir := t.TempDir()
 	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "webhooks.yaml")
 	text := fmt.Sprintf("webhooks: [{name: observed, url: '%s', insecure: true, allow-networks: [127.0.0.0/8], key-file: %s}]\n", endpoint.URL, key)
-	for path, text := range map[string]string{key: base64.StdEncoding.EncodeToString(make([]byte, 32)), file: text} {
+	for path, text := range map[string]string{key: base64.StdEncoding.EncodeToString(keytest.Key("webhook")), file: text} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

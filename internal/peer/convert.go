@@ -102,7 +102,7 @@ func infoToPB(n job.NodeInfo) *fermatav1.DescribeNodeResponse {
 		workers[i] = &fermatav1.Worker{
 			WorkerId: w.ID, Node: w.Node, Namespace: w.Namespace, Queues: w.Queues, Slots: int32(w.Slots),
 			Running: int32(w.Running), Draining: w.Draining, ConnectTime: instantToPB(w.ConnectedAt),
-			Version: w.Version, Labels: w.Labels,
+			Version: w.Version, Labels: w.Labels, Identity: w.Identity,
 		}
 	}
 	queues := make([]*fermatav1.Queue, len(n.Queues))
@@ -130,7 +130,7 @@ func infoFromPB(r *fermatav1.DescribeNodeResponse) job.NodeInfo {
 		info.Workers = append(info.Workers, job.WorkerInfo{
 			ID: w.GetWorkerId(), Node: w.GetNode(), Namespace: w.GetNamespace(), Queues: w.GetQueues(),
 			Slots: int(w.GetSlots()), Running: int(w.GetRunning()), Draining: w.GetDraining(),
-			ConnectedAt: instantFromPB(w.GetConnectTime()), Version: w.GetVersion(), Labels: w.GetLabels(),
+			ConnectedAt: instantFromPB(w.GetConnectTime()), Version: w.GetVersion(), Labels: w.GetLabels(), Identity: w.GetIdentity(),
 		})
 	}
 	for _, q := range r.GetQueues() {

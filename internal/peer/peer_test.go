@@ -67,7 +67,7 @@ func (n *node) Describe() job.NodeInfo {
 		Name: n.name, GRPCAddress: n.name + ".example:7070", PeerAddress: n.addr, ShardsHeld: 7, Draining: true, Version: "v1",
 		StartedAt: started, Durability: "local",
 		Workers: []job.WorkerInfo{{ID: "w", Node: n.name, Namespace: "ns", Queues: []string{"q"}, Slots: 4, Running: 2,
-			Draining: true, ConnectedAt: started, Version: "v2", Labels: map[string]string{"a": "b"}}},
+			Draining: true, ConnectedAt: started, Version: "v2", Labels: map[string]string{"a": "b"}, Identity: "token:w"}},
 	}
 }
 

@@ -46,6 +46,9 @@ func (s *Secrets) Read() error {
 	)
 }
 
+// Files are the paths of the files, "" for those that were not named.
+func (s *Secrets) Files() []string { return []string{s.password, s.sentinelPassword} }
+
 func read(secret *string, flag, path string) (err error) {
 	if *secret, err = config.ReadSecretFile(path); err != nil {
 		return fmt.Errorf("--%s: %w", flag, err)

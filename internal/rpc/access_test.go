@@ -115,6 +115,12 @@ func (f *fakeAuthority) Token(ctx context.Context, token string) (access.Identit
 	return access.Identity{Subject: "token:" + cmp.Or(f.renamed[token], token), Expires: f.expires}, nil
 }
 
+func (f *fakeAuthority) AllowsSome(id access.Identity, want access.Permission, namespace string) access.Decision {
+	return f.rules().AllowsSome(id, want, namespace)
+}
+
+func (f *fakeAuthority) Grants(id access.Identity) []access.Grant { return f.rules().Grants(id) }
+
 func (f *fakeAuthority) Certificate(c *x509.Certificate) (access.Identity, error) {
 	return access.Identity{Subject: "cn:" + c.Subject.CommonName}, nil
 }
@@ -143,7 +149,10 @@ func serveGated(t testing.TB, o Options) *gated {
 		sessions: &recorder{events: make(chan string, 1000), unsent: make(chan []job.WorkerMessage, 100)},
 	}
 	worker := NewWorkerServer(b.sessions, nil)
-	o.Jobs, o.Cluster, o.Worker, o.Registerer = b.jobs, fakeCluster{}, worker, b.registry
+	if o.Jobs == nil {
+		o.Jobs = b.jobs
+	}
+	o.Cluster, o.Worker, o.Registerer = fakeCluster{}, worker, b.registry
 	if b.sizes = newFakeSizes(); o.Sizes == nil {
 		o.Sizes = b.sizes
 	}

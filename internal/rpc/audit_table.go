@@ -122,7 +122,7 @@ var onlyRead = []string{
 	fermatav1.ClusterService_ListAuditRecords_FullMethodName, fermatav1.ClusterService_ReadAuditRecords_FullMethodName,
 	fermatav1.ClusterService_ListAuditExports_FullMethodName,
 	fermatav1.EventService_WatchEvents_FullMethodName, fermatav1.EventService_ListWebhooks_FullMethodName,
-	fermatav1.EventService_ListUndeliveredEvents_FullMethodName,
+	fermatav1.EventService_ListUndeliveredEvents_FullMethodName, fermatav1.AccessService_WhoAmI_FullMethodName,
 }
 
 // ofState is a method that changes the state of one job and answers the job.

@@ -25,7 +25,7 @@ import (
 // has a row in changes or is listed as one that only reads.
 func TestEveryMethodIsJudged(t *testing.T) {
 	seen := 0
-	for _, name := range []protoreflect.FullName{"fermata.v1.JobService", "fermata.v1.BackupService", "fermata.v1.ClusterService", "fermata.v1.EventService"} {
+	for _, name := range []protoreflect.FullName{"fermata.v1.JobService", "fermata.v1.BackupService", "fermata.v1.ClusterService", "fermata.v1.EventService", "fermata.v1.AccessService"} {
 		d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
 		if err != nil {
 			t.Fatal(err)

@@ -1,11 +1,14 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -73,6 +76,8 @@ type Worker struct {
 	Connected time.Time
 	Version   string
 	Labels    map[string]string
+	// Identity that the node found the worker to have; empty where none is asked for.
+	Identity string
 }
 
 type clusterService struct {
@@ -103,6 +108,9 @@ func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueues
 		}
 	}
 	queues, err := s.cluster.Queues(ctx, namespace)
+	if l := limitsOf(ctx, cmp.Or(namespace, access.Everywhere)); l != nil {
+		queues = slices.DeleteFunc(queues, func(q Queue) bool { return !l.covers(q.Queue) })
+	}
 	return &fermatav1.ListQueuesResponse{Queues: each(queues, queueToPB)}, err
 }
 
@@ -186,6 +194,6 @@ func workerToPB(w Worker) *fermatav1.Worker {
 	return &fermatav1.Worker{
 		WorkerId: w.ID, Node: w.Node, Namespace: w.Namespace, Queues: w.Queues, Slots: int32(w.Slots),
 		Running: int32(w.Running), Draining: w.Draining, ConnectTime: timeToPB(w.Connected),
-		Version: w.Version, Labels: w.Labels,
+		Version: w.Version, Labels: w.Labels, Identity: w.Identity,
 	}
 }

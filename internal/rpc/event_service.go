@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -55,11 +56,12 @@ func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.
 	}
 	w := &watcher{stream: stream, namespace: namespace, ended: make(chan error, 1)}
 	if c := callerOf(stream.Context()); c != nil && c.gate.authority != nil {
-		w.caller = c
-		if err := c.allowed(stream.Context(), access.ReadJobs, namespace, ""); err != nil {
+		w.caller, w.queues = c, query.Filter.Queues
+		if err := w.may(c); err != nil {
 			return err
 		}
 		query.Watcher = c.holder(namespace)
+		w.limits = limitsOf(stream.Context(), namespace)
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -84,6 +86,8 @@ type watcher struct {
 	stream    grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]
 	caller    *caller // nil where nobody is asked
 	namespace string
+	queues    []string     // that the request names
+	limits    *queueLimits // nil: the caller may read all queues
 	ended     chan error
 	sending   atomic.Int64 // since when, Unix nanoseconds; 0: nothing is being sent; closed
 }
@@ -105,6 +109,12 @@ func (w *watcher) send(b job.EventBatch) error {
 		return context.Canceled
 	}
 	defer w.sending.Store(0)
+	if w.limits != nil {
+		// What is of no queue, such as what concerns a node, is not theirs either.
+		b.Happenings = slices.DeleteFunc(slices.Clone(b.Happenings), func(h job.Happening) bool {
+			return h.Queue == "" || !w.limits.covers(h.Queue)
+		})
+	}
 	return w.stream.Send(&fermatav1.WatchEventsResponse{Events: each(b.Happenings, eventToPB), ResumeToken: b.Token})
 }
 
@@ -151,7 +161,25 @@ func (w *watcher) recheck() error {
 	if err != nil {
 		return err
 	}
-	return now.allowed(ctx, access.ReadJobs, w.namespace, "")
+	if err := w.may(now); err != nil {
+		return err
+	}
+	if w.limits == nil {
+		// Nothing is left out for those who might read all queues; their role may have been
+		// limited since.
+		return now.allowed(ctx, access.ReadJobs, w.namespace, "")
+	}
+	return nil
+}
+
+// may decides whether a caller may watch the namespace: the queues that the request names,
+// or without any, those that it may read.
+func (w *watcher) may(c *caller) error {
+	ctx := w.stream.Context()
+	if len(w.queues) > 0 {
+		return c.allowedAll(ctx, access.ReadJobs, w.namespace, w.queues)
+	}
+	return c.allowedSome(ctx, access.ReadJobs, w.namespace)
 }
 
 // errStreamAged ends a stream in good order: nothing has failed.

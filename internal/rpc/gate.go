@@ -31,7 +31,10 @@ type Authority interface {
 	Token(ctx context.Context, token string) (access.Identity, error)
 	Certificate(*x509.Certificate) (access.Identity, error)
 	Allows(id access.Identity, want access.Permission, namespace, queue string) access.Decision
+	// AllowsSome decides for any of the queues of a namespace.
+	AllowsSome(id access.Identity, want access.Permission, namespace string) access.Decision
 	Limits(access.Identity) access.Limits
+	Grants(access.Identity) []access.Grant
 }
 
 // gate lets calls in. Without an authority everybody is let in, within the limits
@@ -318,7 +321,38 @@ func (c *caller) authorize(ctx context.Context, d demand, q any) error {
 			return err
 		}
 	}
+	switch d.queues {
+	case checkedQueues:
+		return c.allowedSome(ctx, d.permission, namespace)
+	case namedQueues:
+		queues, err := d.named(q)
+		if err != nil {
+			return err
+		}
+		return c.allowedAll(ctx, d.permission, namespace, queues)
+	}
 	return c.allowed(ctx, d.permission, namespace, "")
+}
+
+// allowedSome asks for one permission in any of the queues of a namespace.
+func (c *caller) allowedSome(ctx context.Context, want access.Permission, namespace string) error {
+	if d := c.gate.authority.AllowsSome(c.identity, want, namespace); !d.Allowed {
+		return c.deny(ctx, want, namespace, "", d.Reason)
+	}
+	return nil
+}
+
+// allowedAll asks for one permission in each of these queues; there is one at least.
+func (c *caller) allowedAll(ctx context.Context, want access.Permission, namespace string, queues []string) error {
+	if len(queues) == 0 {
+		return c.allowed(ctx, want, namespace, "")
+	}
+	for _, queue := range queues {
+		if err := c.allowed(ctx, want, namespace, queue); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // allowed asks for one permission.

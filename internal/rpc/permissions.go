@@ -3,10 +3,12 @@ package rpc
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc"
 
 	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/proto/externalscaler"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -21,85 +23,94 @@ type demand struct {
 	open bool
 	// hello: the handler decides on the first message of the stream.
 	hello bool
+	// queues is what holds for roles that are limited to queues.
+	queues queueRule
+	// named finds the queues of a request of a method with namedQueues.
+	named func(q any) ([]string, error)
 }
 
 // demands has a row for each method that a server may register. NewServer refuses
 // one without a row, so that nothing is reachable that nobody has thought about.
 //
-// Batches name one namespace in parent; the handlers refuse items of another one.
+// Batches name one namespace in parent; the handlers refuse items of another one. What holds
+// for roles that are limited to queues is in queue_roles.go.
 var demands = map[string]demand{
-	fermatav1.JobService_GetJob_FullMethodName:           {permission: access.ReadJobs, scope: byJob((*fermatav1.GetJobRequest).GetName)},
-	fermatav1.JobService_ListJobs_FullMethodName:         {permission: access.ReadJobs, scope: byParent},
-	fermatav1.JobService_ListRuns_FullMethodName:         {permission: access.ReadJobs, scope: byJobIn("parent", (*fermatav1.ListRunsRequest).GetParent)},
-	fermatav1.JobService_GetRun_FullMethodName:           {permission: access.ReadJobs, scope: byRun((*fermatav1.GetRunRequest).GetName)},
-	fermatav1.JobService_ExplainJob_FullMethodName:       {permission: access.ReadJobs, scope: byJob((*fermatav1.ExplainJobRequest).GetName)},
-	fermatav1.JobService_ListDeadLetters_FullMethodName:  {permission: access.ReadJobs, scope: byParent},
-	fermatav1.JobService_TopJobs_FullMethodName:          {permission: access.ReadJobs, scope: byParentOrAll},
-	fermatav1.JobService_GetQueueSettings_FullMethodName: {permission: access.ReadJobs, scope: byQueue((*fermatav1.GetQueueSettingsRequest).GetName)},
-	fermatav1.JobService_PlanJobs_FullMethodName:         {permission: access.ReadJobs, scope: byParent},
+	fermatav1.JobService_GetJob_FullMethodName:           {permission: access.ReadJobs, scope: byJob((*fermatav1.GetJobRequest).GetName), queues: checkedQueues},
+	fermatav1.JobService_ListJobs_FullMethodName:         {permission: access.ReadJobs, scope: byParent, queues: checkedQueues},
+	fermatav1.JobService_ListRuns_FullMethodName:         {permission: access.ReadJobs, scope: byJobIn("parent", (*fermatav1.ListRunsRequest).GetParent), queues: checkedQueues},
+	fermatav1.JobService_GetRun_FullMethodName:           {permission: access.ReadJobs, scope: byRun((*fermatav1.GetRunRequest).GetName), queues: checkedQueues},
+	fermatav1.JobService_ExplainJob_FullMethodName:       {permission: access.ReadJobs, scope: byJob((*fermatav1.ExplainJobRequest).GetName), queues: checkedQueues},
+	fermatav1.JobService_ListDeadLetters_FullMethodName:  {permission: access.ReadJobs, scope: byParent, queues: checkedQueues},
+	fermatav1.JobService_TopJobs_FullMethodName:          {permission: access.ReadJobs, scope: byParentOrAll, queues: checkedQueues},
+	fermatav1.JobService_GetQueueSettings_FullMethodName: {permission: access.ReadJobs, scope: byQueue((*fermatav1.GetQueueSettingsRequest).GetName), queues: namedQueues, named: ofGetSettings},
+	fermatav1.JobService_PlanJobs_FullMethodName:         {permission: access.ReadJobs, scope: byParent, queues: checkedQueues},
 	// These two tell nothing that is stored, but for a preview that names a job: its
 	// handler asks for the permission to read it.
-	fermatav1.JobService_PreviewSchedule_FullMethodName: {permission: access.Anyone},
-	fermatav1.JobService_ListPresets_FullMethodName:     {permission: access.Anyone},
+	fermatav1.JobService_PreviewSchedule_FullMethodName: {permission: access.Anyone, queues: checkedQueues},
+	fermatav1.JobService_ListPresets_FullMethodName:     {permission: access.Anyone, queues: allQueues},
 
-	fermatav1.JobService_PauseJob_FullMethodName:           {permission: access.OperateJobs, scope: byJob((*fermatav1.PauseJobRequest).GetName)},
-	fermatav1.JobService_ResumeJob_FullMethodName:          {permission: access.OperateJobs, scope: byJob((*fermatav1.ResumeJobRequest).GetName)},
-	fermatav1.JobService_PauseJobs_FullMethodName:          {permission: access.OperateJobs, scope: byParent},
-	fermatav1.JobService_ResumeJobs_FullMethodName:         {permission: access.OperateJobs, scope: byParent},
-	fermatav1.JobService_RunJob_FullMethodName:             {permission: access.OperateJobs, scope: byJob((*fermatav1.RunJobRequest).GetName)},
-	fermatav1.JobService_CancelRun_FullMethodName:          {permission: access.OperateJobs, scope: byRun((*fermatav1.CancelRunRequest).GetName)},
-	fermatav1.JobService_HintJob_FullMethodName:            {permission: access.OperateJobs, scope: byJob((*fermatav1.HintJobRequest).GetName)},
-	fermatav1.JobService_BackfillJob_FullMethodName:        {permission: access.OperateJobs, scope: byJob((*fermatav1.BackfillJobRequest).GetName)},
-	fermatav1.JobService_CancelBackfill_FullMethodName:     {permission: access.OperateJobs, scope: byJob((*fermatav1.CancelBackfillRequest).GetName)},
-	fermatav1.JobService_RedriveDeadLetters_FullMethodName: {permission: access.OperateJobs, scope: byParent},
+	fermatav1.JobService_PauseJob_FullMethodName:           {permission: access.OperateJobs, scope: byJob((*fermatav1.PauseJobRequest).GetName), queues: checkedQueues},
+	fermatav1.JobService_ResumeJob_FullMethodName:          {permission: access.OperateJobs, scope: byJob((*fermatav1.ResumeJobRequest).GetName), queues: checkedQueues},
+	fermatav1.JobService_PauseJobs_FullMethodName:          {permission: access.OperateJobs, scope: byParent, queues: checkedQueues},
+	fermatav1.JobService_ResumeJobs_FullMethodName:         {permission: access.OperateJobs, scope: byParent, queues: checkedQueues},
+	fermatav1.JobService_RunJob_FullMethodName:             {permission: access.OperateJobs, scope: byJob((*fermatav1.RunJobRequest).GetName), queues: checkedQueues},
+	fermatav1.JobService_CancelRun_FullMethodName:          {permission: access.OperateJobs, scope: byRun((*fermatav1.CancelRunRequest).GetName), queues: checkedQueues},
+	fermatav1.JobService_HintJob_FullMethodName:            {permission: access.OperateJobs, scope: byJob((*fermatav1.HintJobRequest).GetName), queues: checkedQueues},
+	fermatav1.JobService_BackfillJob_FullMethodName:        {permission: access.OperateJobs, scope: byJob((*fermatav1.BackfillJobRequest).GetName), queues: checkedQueues},
+	fermatav1.JobService_CancelBackfill_FullMethodName:     {permission: access.OperateJobs, scope: byJob((*fermatav1.CancelBackfillRequest).GetName), queues: checkedQueues},
+	fermatav1.JobService_RedriveDeadLetters_FullMethodName: {permission: access.OperateJobs, scope: byParent, queues: checkedQueues},
 
-	fermatav1.JobService_CreateJob_FullMethodName:       {permission: access.EditJobs, scope: byParent},
-	fermatav1.JobService_BatchCreateJobs_FullMethodName: {permission: access.EditJobs, scope: byParent},
-	fermatav1.JobService_UpdateJob_FullMethodName:       {permission: access.EditJobs, scope: byUpdate},
-	fermatav1.JobService_ApplyJobs_FullMethodName:       {permission: access.EditJobs, scope: byParent},
-	fermatav1.JobService_DeleteJob_FullMethodName:       {permission: access.EditJobs, scope: byJob((*fermatav1.DeleteJobRequest).GetName)},
+	fermatav1.JobService_CreateJob_FullMethodName:       {permission: access.EditJobs, scope: byParent, queues: checkedQueues},
+	fermatav1.JobService_BatchCreateJobs_FullMethodName: {permission: access.EditJobs, scope: byParent, queues: checkedQueues},
+	fermatav1.JobService_UpdateJob_FullMethodName:       {permission: access.EditJobs, scope: byUpdate, queues: checkedQueues},
+	fermatav1.JobService_ApplyJobs_FullMethodName:       {permission: access.EditJobs, scope: byParent, queues: checkedQueues},
+	fermatav1.JobService_DeleteJob_FullMethodName:       {permission: access.EditJobs, scope: byJob((*fermatav1.DeleteJobRequest).GetName), queues: checkedQueues},
 
 	// Exports hold every payload, and a restore sets states that no edit could.
-	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {permission: access.AdministerJobs, scope: bySettings},
-	fermatav1.BackupService_ExportJobs_FullMethodName:       {permission: access.AdministerJobs, scope: byParent},
-	fermatav1.BackupService_RestoreJobs_FullMethodName:      {permission: access.AdministerJobs, scope: byParent},
+	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {permission: access.AdministerJobs, scope: bySettings, queues: namedQueues, named: ofSettings},
+	fermatav1.BackupService_ExportJobs_FullMethodName:       {permission: access.AdministerJobs, scope: byParent, queues: allQueues},
+	fermatav1.BackupService_RestoreJobs_FullMethodName:      {permission: access.AdministerJobs, scope: byParent, queues: allQueues},
 
-	fermatav1.ClusterService_ListQueues_FullMethodName:  {permission: access.ReadJobs, scope: byParentOrAll},
-	fermatav1.ClusterService_ListNodes_FullMethodName:   {permission: access.ReadCluster},
-	fermatav1.ClusterService_ListShards_FullMethodName:  {permission: access.ReadCluster},
-	fermatav1.ClusterService_ListWorkers_FullMethodName: {permission: access.ReadCluster},
+	fermatav1.ClusterService_ListQueues_FullMethodName:  {permission: access.ReadJobs, scope: byParentOrAll, queues: checkedQueues},
+	fermatav1.ClusterService_ListNodes_FullMethodName:   {permission: access.ReadCluster, queues: allQueues},
+	fermatav1.ClusterService_ListShards_FullMethodName:  {permission: access.ReadCluster, queues: allQueues},
+	fermatav1.ClusterService_ListWorkers_FullMethodName: {permission: access.ReadCluster, queues: allQueues},
 	// What it finds names jobs of all namespaces.
-	fermatav1.ClusterService_CheckShard_FullMethodName:       {permission: access.AdministerCluster},
-	fermatav1.ClusterService_ListAuditRecords_FullMethodName: {permission: access.AdministerCluster},
+	fermatav1.ClusterService_CheckShard_FullMethodName: {permission: access.AdministerCluster, queues: allQueues},
+	// Who administers a namespace sees what was done in it, if the request asks for no more.
+	fermatav1.ClusterService_ListAuditRecords_FullMethodName: {permission: access.AdministerJobs, scope: byAudited, queues: allQueues},
 	// The chain is one for all namespaces, and so are exports.
-	fermatav1.ClusterService_ReadAuditRecords_FullMethodName:        {permission: access.AdministerCluster},
-	fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName: {permission: access.AdministerCluster},
-	fermatav1.ClusterService_ListAuditExports_FullMethodName:        {permission: access.AdministerCluster},
-	fermatav1.ClusterService_DeleteAuditExport_FullMethodName:       {permission: access.AdministerCluster},
+	fermatav1.ClusterService_ReadAuditRecords_FullMethodName:        {permission: access.AdministerCluster, queues: allQueues},
+	fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName: {permission: access.AdministerCluster, queues: allQueues},
+	fermatav1.ClusterService_ListAuditExports_FullMethodName:        {permission: access.AdministerCluster, queues: allQueues},
+	fermatav1.ClusterService_DeleteAuditExport_FullMethodName:       {permission: access.AdministerCluster, queues: allQueues},
 
 	// Its handler decides by the request: without a namespace it is about all.
-	fermatav1.EventService_WatchEvents_FullMethodName: {permission: access.ReadJobs, scope: byParentOrAll, hello: true},
+	fermatav1.EventService_WatchEvents_FullMethodName: {permission: access.ReadJobs, scope: byParentOrAll, hello: true, queues: checkedQueues},
 	// Webhooks and what they gave up on are about all namespaces.
-	fermatav1.EventService_ListWebhooks_FullMethodName:          {permission: access.ReadCluster},
-	fermatav1.EventService_ListUndeliveredEvents_FullMethodName: {permission: access.AdministerCluster},
-	fermatav1.EventService_RedeliverEvents_FullMethodName:       {permission: access.AdministerCluster},
-	externalscaler.ExternalScaler_IsActive_FullMethodName:       {permission: access.ReadQueues, scope: byTrigger},
-	externalscaler.ExternalScaler_StreamIsActive_FullMethodName: {permission: access.ReadQueues, scope: byTrigger, hello: true},
-	externalscaler.ExternalScaler_GetMetricSpec_FullMethodName:  {permission: access.ReadQueues, scope: byTrigger},
-	externalscaler.ExternalScaler_GetMetrics_FullMethodName:     {permission: access.ReadQueues, scope: byTrigger},
+	fermatav1.EventService_ListWebhooks_FullMethodName:          {permission: access.ReadCluster, queues: allQueues},
+	fermatav1.EventService_ListUndeliveredEvents_FullMethodName: {permission: access.AdministerCluster, queues: allQueues},
+	fermatav1.EventService_RedeliverEvents_FullMethodName:       {permission: access.AdministerCluster, queues: allQueues},
+	externalscaler.ExternalScaler_IsActive_FullMethodName:       {permission: access.ReadQueues, scope: byTrigger, queues: namedQueues, named: ofTrigger},
+	externalscaler.ExternalScaler_StreamIsActive_FullMethodName: {permission: access.ReadQueues, scope: byTrigger, hello: true, queues: checkedQueues},
+	externalscaler.ExternalScaler_GetMetricSpec_FullMethodName:  {permission: access.ReadQueues, scope: byTrigger, queues: namedQueues, named: ofTrigger},
+	externalscaler.ExternalScaler_GetMetrics_FullMethodName:     {permission: access.ReadQueues, scope: byTrigger, queues: namedQueues, named: ofTrigger},
 
-	fermatav1.WorkerService_Work_FullMethodName: {permission: access.Work, hello: true},
+	// It shows callers nothing but what concerns themselves.
+	fermatav1.AccessService_WhoAmI_FullMethodName: {permission: access.Anyone, queues: allQueues},
 
-	fermatav1.PeerService_Link_FullMethodName:         {permission: access.Relay},
-	fermatav1.PeerService_DescribeNode_FullMethodName: {permission: access.Relay},
+	fermatav1.WorkerService_Work_FullMethodName: {permission: access.Work, hello: true, queues: checkedQueues},
+
+	fermatav1.PeerService_Link_FullMethodName:         {permission: access.Relay, queues: allQueues},
+	fermatav1.PeerService_DescribeNode_FullMethodName: {permission: access.Relay, queues: allQueues},
 
 	// Load balancers ask, who have no identity; they learn which services there are.
-	"/grpc.health.v1.Health/Check": {open: true},
-	"/grpc.health.v1.Health/List":  {open: true},
-	"/grpc.health.v1.Health/Watch": {open: true},
+	"/grpc.health.v1.Health/Check": {open: true, queues: allQueues},
+	"/grpc.health.v1.Health/List":  {open: true, queues: allQueues},
+	"/grpc.health.v1.Health/Watch": {open: true, queues: allQueues},
 
-	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {permission: access.AdministerCluster},
-	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {permission: access.AdministerCluster},
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {permission: access.AdministerCluster, queues: allQueues},
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {permission: access.AdministerCluster, queues: allQueues},
 }
 
 // byJob scopes requests that name a job in their field name.
@@ -131,9 +142,37 @@ func byUpdate(q any) (string, error) {
 	return key.Namespace, err
 }
 
+// byAudited scopes requests for audit records by the resource that they ask about: that of a
+// namespace, or one in it. One with parts that no name has is about all.
+func byAudited(q any) (string, error) {
+	inside, ok := strings.CutPrefix(q.(*fermatav1.ListAuditRecordsRequest).GetResource(), "namespaces/")
+	parts := strings.Split(strings.TrimSuffix(inside, "/"), "/")
+	namespace := parts[0]
+	odd := slices.ContainsFunc(parts, func(p string) bool { return p == "" || p == "." || p == ".." })
+	if !ok || odd || job.ValidateKey(job.Key{Namespace: namespace, ID: "x"}) != nil {
+		return access.Everywhere, nil
+	}
+	return namespace, nil
+}
+
 func bySettings(q any) (string, error) {
 	queue, err := parseQueue("settings.name", q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings().GetName())
 	return queue.Namespace, err
+}
+
+func ofGetSettings(q any) ([]string, error) {
+	queue, err := parseQueue("name", q.(*fermatav1.GetQueueSettingsRequest).GetName())
+	return []string{queue.Queue}, err
+}
+
+func ofSettings(q any) ([]string, error) {
+	queue, err := parseQueue("settings.name", q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings().GetName())
+	return []string{queue.Queue}, err
+}
+
+func ofTrigger(q any) ([]string, error) {
+	t, err := parseTrigger(q)
+	return t.Queues, err
 }
 
 // byTrigger scopes requests of autoscalers.
@@ -161,14 +200,15 @@ func checkDemands(services map[string]grpc.ServiceInfo) error {
 	for name, service := range services {
 		for _, m := range service.Methods {
 			method := "/" + name + "/" + m.Name
-			if _, ok := demands[method]; !ok {
+			d, ok := demands[method]
+			if !ok || d.queues == undecided || (d.queues == namedQueues) != (d.named != nil) {
 				missing = append(missing, method)
 			}
 		}
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return fmt.Errorf("rpc: no permission is decided for %v", missing)
+		return fmt.Errorf("rpc: no permission, or none for roles of some queues, is decided for %v", missing)
 	}
 	return nil
 }

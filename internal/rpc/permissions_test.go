@@ -105,7 +105,7 @@ func expected(role access.Role, method string) bool {
 		return role == access.Worker
 	case service == "externalscaler.ExternalScaler":
 		return people || role == access.Scaler
-	case has("PreviewSchedule", "ListPresets"):
+	case has("PreviewSchedule", "ListPresets", "WhoAmI"):
 		return true
 	case has("Get", "List", "Explain", "Plan", "Top", "WatchEvents"):
 		return people
@@ -120,11 +120,11 @@ func expected(role access.Role, method string) bool {
 // clusterWide tells whether a method is about all namespaces.
 func clusterWide(method string) bool {
 	return strings.Contains(method, "ListNodes") || strings.Contains(method, "ListShards") || strings.Contains(method, "ListWorkers") ||
-		strings.Contains(method, "CheckShard") || strings.Contains(method, "Webhooks") || strings.Contains(method, "deliver") || strings.Contains(method, "Audit") || strings.Contains(method, "reflection") || strings.Contains(method, "PeerService")
+		strings.Contains(method, "CheckShard") || strings.Contains(method, "Webhooks") || strings.Contains(method, "deliver") || strings.Contains(method, "ReadAudit") || strings.Contains(method, "Acknowledge") || strings.Contains(method, "AuditExport") || strings.Contains(method, "reflection") || strings.Contains(method, "PeerService")
 }
 
 func forEverybody(method string) bool {
-	return strings.Contains(method, "Health") || strings.Contains(method, "PreviewSchedule") || strings.Contains(method, "ListPresets")
+	return strings.Contains(method, "Health") || strings.Contains(method, "PreviewSchedule") || strings.Contains(method, "ListPresets") || strings.Contains(method, "WhoAmI")
 }
 
 // requestFor fills whatever names a place in a method's request.
@@ -162,6 +162,9 @@ func place(m protoreflect.Message, method, namespace string) {
 			parent += "/jobs/x"
 		}
 		m.Set(f, protoreflect.ValueOfString(parent))
+	}
+	if f := fields.ByName("resource"); f != nil {
+		m.Set(f, protoreflect.ValueOfString(namespace+"/jobs/x"))
 	}
 	if f := fields.ByName("name"); f != nil {
 		path := "/jobs/x"
@@ -240,6 +243,32 @@ func TestMatrix(t *testing.T) {
 		}
 	}
 	t.Logf("%d calls", calls)
+}
+
+// TestAuditOfANamespace: an administrator of a namespace sees what was done in it, and
+// nothing that a request could let in beside.
+func TestAuditOfANamespace(t *testing.T) {
+	some := allow(access.Admin, "team-a", "some")
+	some.Queues = []string{"mail"}
+	b := serveGated(t, Options{Trail: &trailOf{}, Authority: newAuthority(t, access.Limits{},
+		allow(access.Admin, "team-a", "admin"), allow(access.Editor, "team-a", "editor"), allow(access.Admin, "*", "root"), some)})
+	c := fermatav1.NewClusterServiceClient(b.dial(t))
+	for _, row := range []struct {
+		token, resource string
+		want            codes.Code
+	}{
+		{"admin", "namespaces/team-a/", codes.OK}, {"admin", "namespaces/team-a", codes.OK}, {"admin", "namespaces/team-a/jobs/x", codes.OK},
+		{"admin", "", codes.PermissionDenied}, {"admin", "namespaces/", codes.PermissionDenied}, {"admin", "namespaces", codes.PermissionDenied},
+		{"admin", "namespaces/team-b/", codes.PermissionDenied}, {"admin", "namespaces/team-abc/", codes.PermissionDenied}, {"admin", "namespaces/*/", codes.PermissionDenied},
+		{"admin", "shards/1", codes.PermissionDenied}, {"admin", "webhooks/", codes.PermissionDenied}, {"admin", "/namespaces/team-a/", codes.PermissionDenied},
+		{"editor", "namespaces/team-a/", codes.PermissionDenied}, {"some", "namespaces/team-a/", codes.PermissionDenied},
+		{"root", "", codes.OK}, {"root", "namespaces/team-b/", codes.OK}, {"root", "shards/1", codes.OK},
+	} {
+		_, err := c.ListAuditRecords(as(t.Context(), row.token), &fermatav1.ListAuditRecordsRequest{Resource: row.resource})
+		if status.Code(err) != row.want {
+			t.Errorf("%s asks about %q: %v", row.token, row.resource, err)
+		}
+	}
 }
 
 // knock makes one call and tells its code.
@@ -365,9 +394,12 @@ func TestMatrixIsDocumented(t *testing.T) {
 	}
 }
 
+// queueTexts say what a role may do that is limited to queues.
+var queueTexts = map[queueRule]string{allQueues: "", namedQueues: "queues that it names", checkedQueues: "jobs of its queues"}
+
 func matrixText(methods []string) string {
 	var b strings.Builder
-	b.WriteString("| method | permission | of | viewer | operator | editor | admin | worker | node | scaler |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| method | permission | of | role of some queues | viewer | operator | editor | admin | worker | node | scaler |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, m := range methods {
 		d := demands[m]
 		permission, where := d.permission.String(), "all namespaces"
@@ -383,7 +415,7 @@ func matrixText(methods []string) string {
 		}
 		service, name, _ := strings.Cut(m[1:], "/")
 		service = strings.TrimPrefix(service, "fermata.v1.")
-		fmt.Fprintf(&b, "| %s/%s | %s | %s |", service, name, permission, where)
+		fmt.Fprintf(&b, "| %s/%s | %s | %s | %s |", service, name, permission, where, queueTexts[d.queues])
 		for _, role := range access.Roles() {
 			mark := ""
 			if d.open || role.Has(d.permission) {

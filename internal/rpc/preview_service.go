@@ -33,7 +33,7 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 			return nil, err
 		}
 		if c := callerOf(ctx); c != nil && c.gate.authority != nil {
-			if err := c.allowed(ctx, access.ReadJobs, p.Job.Namespace, ""); err != nil {
+			if err := c.allowedSome(ctx, access.ReadJobs, p.Job.Namespace); err != nil {
 				return nil, err
 			}
 		}

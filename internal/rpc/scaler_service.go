@@ -125,7 +125,7 @@ func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef, stre
 	ctx := stream.Context()
 	w := &activity{trigger: trigger, queues: queuesOf(trigger), sizes: s.sizes, stream: stream, caller: callerOf(ctx), began: time.Now()}
 	if w.caller != nil {
-		if err := w.caller.allowed(ctx, access.ReadQueues, trigger.Namespace, ""); err != nil {
+		if err := w.caller.allowedAll(ctx, access.ReadQueues, trigger.Namespace, trigger.Queues); err != nil {
 			return err
 		}
 	}
@@ -184,7 +184,7 @@ func (w *activity) recheck() error {
 	if err != nil {
 		return err
 	}
-	return now.allowed(ctx, access.ReadQueues, w.trigger.Namespace, "")
+	return now.allowedAll(ctx, access.ReadQueues, w.trigger.Namespace, w.trigger.Queues)
 }
 
 // parseTrigger reads the metadata that a request carries, of whatever kind it is.

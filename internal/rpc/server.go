@@ -77,6 +77,9 @@ type Options struct {
 	Binding []byte
 	// Limits are those of each host that calls, where there is no Authority.
 	Limits access.Limits
+	// JobLimit is how many jobs a namespace may have, 0 if there is no limit; nil: none
+	// has one.
+	JobLimit func(namespace string) int
 	// MaxUnproved is how many connections may be open of which no caller is known yet, a
 	// quarter of them from one address: with an Authority those whose credential was not
 	// accepted so far, else those that have not called. Default [DefaultUnproved].
@@ -127,8 +130,9 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 		return nil, nil, err
 	}
 	server := grpc.NewServer(options...)
-	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: o.Jobs, now: o.Now})
-	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: o.Jobs})
+	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: limitedJobs{o.Jobs}, now: o.Now})
+	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: limitedJobs{o.Jobs}})
+	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, node: o.Node})
 	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
 	if o.Events == nil {
 		o.Events = noEvents{}

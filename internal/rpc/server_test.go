@@ -91,7 +91,7 @@ func (fakeCluster) Nodes(context.Context) ([]Node, error) {
 }
 
 func (fakeCluster) Queues(_ context.Context, namespace string) ([]Queue, error) {
-	return []Queue{{Namespace: namespace, Queue: "mail", Backlog: 7, OldestOverdue: time.Second}}, nil
+	return []Queue{{Namespace: namespace, Queue: "mail", Backlog: 7, OldestOverdue: time.Second}, {Namespace: namespace, Queue: "web"}}, nil
 }
 
 type bench struct {

@@ -432,7 +432,6 @@ var stopReasons = []struct {
 	{job.ErrSuperseded, codes.Aborted, "SESSION_SUPERSEDED", "a later session of this worker is open"},
 	{job.ErrSlowWorker, codes.ResourceExhausted, "WORKER_TOO_SLOW", "the worker does not keep up with its stream"},
 	{job.ErrSilentWorker, codes.DeadlineExceeded, "WORKER_SILENT", "no heartbeat came in time"},
-	{job.ErrWorkerTaken, codes.PermissionDenied, "WORKER_TAKEN", "a worker of this id is here under another identity"},
 }
 
 func stopStatus(err error) error {

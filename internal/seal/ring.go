@@ -7,14 +7,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // Limits of a key file.
@@ -40,6 +39,8 @@ type Ring struct {
 	mu     sync.Mutex // of Reload
 	keys   atomic.Pointer[keys]
 	binds  atomic.Bool
+	// fault is what Reload found last; nil: nothing.
+	fault atomic.Pointer[error]
 }
 
 // Options say what a ring demands of what it opens.
@@ -61,21 +62,33 @@ func Load(path string, o Options) (*Ring, error) {
 	return r, nil
 }
 
-// Reload reads the file again and tells whether it has other keys now.
+// Reload reads the file again and tells whether it has other keys now. One that cannot be
+// used leaves the keys read before in force.
 func (r *Ring) Reload() (changed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	file, err := os.Open(r.path)
-	if err != nil {
-		return false, fmt.Errorf("payload keys: %w", err)
+	if changed, err = r.read(); err != nil {
+		r.fault.Store(&err)
+		return false, err
 	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	r.fault.Store(nil)
+	return changed, nil
+}
+
+// Fault is why the file cannot be used, so that the keys read before are in force; nil
+// while it can.
+func (r *Ring) Fault() error {
+	if fault := r.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
+}
+
+func (r *Ring) read() (changed bool, err error) {
+	text, err := secretfile.Read(r.path, maxFile)
 	switch before := r.keys.Load(); {
 	case err != nil:
 		return false, fmt.Errorf("payload keys: %w", err)
-	case len(text) > maxFile:
-		return false, fmt.Errorf("payload keys: %s is longer than %d bytes", r.path, maxFile)
 	case before != nil && bytes.Equal(before.text, text):
 		return false, nil
 	}
@@ -121,6 +134,9 @@ func parse(text []byte) (*keys, error) {
 		raw, err := base64.StdEncoding.DecodeString(fields[1])
 		if err != nil || len(raw) != keySize {
 			return nil, fmt.Errorf("line %d: want the base64 of %d bytes; make one with: head -c 32 /dev/urandom | base64", n, keySize)
+		}
+		if err := secretfile.CheckKey(raw); err != nil {
+			return nil, fmt.Errorf("line %d: the key could be guessed: %w", n, err)
 		}
 		if k.byID[fields[0]] != nil || len(k.byID) == MaxKeys {
 			return nil, fmt.Errorf("line %d: an id that is there already, or more than %d keys", n, MaxKeys)

@@ -14,11 +14,12 @@ import (
 
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/keytest"
 )
 
 var (
-	one = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32))
-	two = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, 32))
+	one = base64.StdEncoding.EncodeToString(keytest.Key("one"))
+	two = base64.StdEncoding.EncodeToString(keytest.Key("two"))
 )
 
 func ring(t testing.TB, text string) (*Ring, string) { return ringOf(t, text, Options{}) }
@@ -199,10 +200,13 @@ func TestRotation(t *testing.T) {
 		t.Fatalf("%v, %v, %s", changed, err, r.Current())
 	}
 	opens(t, r, old, nil, "with the old key")
-	for _, bad := range []string{"", "k2\n", "k2 " + two + "\nk2 " + one, "k2 c2hvcnQ=", "k/2 " + two, "k2 " + two + " more"} {
+	for _, bad := range []string{"", "k2\n", "k2 " + two + "\nk2 " + one, "k2 c2hvcnQ=", "k/2 " + two, "k2 " + two + " more", "k2 " + base64.StdEncoding.EncodeToString(make([]byte, 32))} {
 		write(t, path, bad)
 		if changed, err := r.Reload(); changed || err == nil || strings.Contains(err.Error(), two) {
 			t.Errorf("%q: %v, %v", bad, changed, err)
+		}
+		if r.Fault() == nil {
+			t.Errorf("%q is not reported", bad)
 		}
 		if r.Current() != "k2" {
 			t.Errorf("%q has taken the keys away", bad)

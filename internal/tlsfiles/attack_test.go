@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +119,10 @@ func TestPeersKnowEachOther(t *testing.T) {
 	other := tlstest.Identity{Name: "node", URIs: []string{role + "/b"}, DNS: []string{"b.nodes.example"}, Elsewhere: true}
 	same := tlstest.Identity{Name: "node", URIs: []string{role + "/a"}, Elsewhere: true}
 	worker := tlstest.Identity{Name: "worker", URIs: []string{workers}, DNS: []string{"w.workers.example"}}
+	// two are not made by Peers, which would refuse a certificate of its own with two URIs.
+	two := func(uris ...string) credentials.TransportCredentials {
+		return credentials.NewTLS(ours.Client(ours.Issue(tlstest.Identity{URIs: uris, DNS: node.DNS})))
+	}
 	for name, c := range map[string]struct {
 		names []string
 		with  credentials.TransportCredentials
@@ -134,6 +139,8 @@ func TestPeersKnowEachOther(t *testing.T) {
 		"a worker":           {nil, creds(t, ours, worker, role+"/a"), "not that of a peer"},
 		"a worker, by names": {[]string{role + "/*", "*.nodes.example"}, creds(t, ours, worker, role+"/a"), "not that of a peer"},
 		"wrong authority":    {nil, creds(t, theirs, same, role+"/a"), "unknown authority"},
+		"two URIs":           {nil, two(role+"/a", role+"/b"), "has 2 URIs"},
+		"two URIs, by names": {[]string{role + "/*", "a.nodes.example"}, two(workers, role+"/a"), "has 2 URIs"},
 		"expired":            {nil, creds(t, ours, tlstest.Identity{URIs: same.URIs, NotAfter: time.Now().Add(-time.Hour)}), "expired"},
 		"for servers":        {nil, creds(t, ours, tlstest.Identity{URIs: same.URIs, Usage: serving}), wrongUse},
 		"no certificate":     {nil, credentials.NewTLS(ours.Client(tlstest.Pair{})), "didn't provide a certificate"},
@@ -159,6 +166,21 @@ func TestPeersKnowEachOther(t *testing.T) {
 	t.Run("not who is asked for", func(t *testing.T) {
 		addr := serve(t, grpc.Creds(creds(t, ours, worker, role+"/a")))
 		wants(t, try(t, addr, creds(t, ours, node)), "not that of a peer")
+	})
+	t.Run("server with two URIs", func(t *testing.T) {
+		two := ours.Issue(tlstest.Identity{URIs: []string{role + "/a", role + "/b"}, DNS: node.DNS})
+		pair, err := tls.X509KeyPair(two.Cert, two.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := serve(t, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: ours.Pool(), ClientAuth: tls.RequireAndVerifyClientCert})))
+		wants(t, try(t, addr, creds(t, ours, node)), "has 2 URIs")
+	})
+	t.Run("an own certificate with two URIs", func(t *testing.T) {
+		files := all(tlstest.NewDir(t, ours.Issue(tlstest.Identity{URIs: []string{role + "/a", role + "/b"}}), ours))
+		if _, err := open(t, Options{Files: files}).Peers(nil); err == nil || !strings.Contains(err.Error(), "has 2 URIs") {
+			t.Errorf("%v", err)
+		}
 	})
 	t.Run("for clients", func(t *testing.T) {
 		addr := serve(t, grpc.Creds(creds(t, ours, tlstest.Identity{URIs: node.URIs, Usage: calling})))

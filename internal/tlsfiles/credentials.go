@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 
 	"google.golang.org/grpc/credentials"
@@ -44,7 +45,11 @@ func (s *Source) Peers(list []string) (credentials.TransportCredentials, error) 
 	if s.o.Cert == "" || s.o.CA == "" {
 		return nil, errors.New("peers need all of " + s.o.Called.Cert + ", " + s.o.Called.Key + " and " + s.o.Called.CA)
 	}
-	if len(allowed) == 0 && len(identities(s.current().pair.Leaf)) == 0 {
+	own := s.current().pair.Leaf
+	if err := checkURIs(own); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.o.Called.Cert, err) // no peer would take it
+	}
+	if len(allowed) == 0 && len(identities(own)) == 0 {
 		return nil, errNoIdentity
 	}
 	s.listening()

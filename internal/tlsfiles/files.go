@@ -7,9 +7,9 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // maxFile bounds a file, so that a wrong path is noticed early. The authorities of a
@@ -62,17 +62,9 @@ func readFile(called, path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
-	file, err := os.Open(path)
+	data, err := secretfile.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", called, err)
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", called, err)
-	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("%s %s: longer than %d bytes", called, path, maxFile)
 	}
 	return data, nil
 }

@@ -36,6 +36,9 @@ func parseNames(list []string) (names, error) {
 
 // admit is nil if the other certificate is that of a peer.
 func (n names) admit(own, other *x509.Certificate) error {
+	if err := checkURIs(other); err != nil {
+		return err
+	}
 	theirs := identities(other)
 	allowed := []string(n)
 	if len(allowed) == 0 {
@@ -78,6 +81,15 @@ func identities(cert *x509.Certificate) []string {
 func peerIdentities(own *x509.Certificate) []string {
 	ids := identities(own)
 	return ids[:cmp.Or(len(own.URIs), len(ids))] // URIs come first
+}
+
+// checkURIs refuses a certificate with several URIs. SPIFFE has one in each, and which of
+// them an authority meant to vouch for cannot be known.
+func checkURIs(cert *x509.Certificate) error {
+	if n := len(cert.URIs); n > 1 {
+		return fmt.Errorf("the certificate has %d URIs, want one at most", n)
+	}
+	return nil
 }
 
 var errNoIdentity = errors.New("the own certificate has neither a URI nor a DNS name other than localhost, by which peers could know it")

@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 const (
@@ -84,6 +86,7 @@ func Open(o Options) (*Source, error) {
 		return nil, err
 	}
 	s.inForce.Store(m)
+	secretfile.WarnIfExposed(o.Logger, o.Key)
 	s.look.last = o.Now()
 	s.warn(m, s.look.last)
 	s.register(o.Registerer)
@@ -157,6 +160,7 @@ func (s *Source) reload() {
 		return
 	}
 	s.inForce.Store(m)
+	secretfile.WarnIfExposed(s.o.Logger, s.o.Key)
 	s.look.warned = time.Time{}
 	line := s.o.Logger.With("use", s.o.Use)
 	if !m.notAfter.IsZero() {

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/keytest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -322,7 +323,7 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-var testKey = bytes.Repeat([]byte("k"), 32)
+var testKey = keytest.Key("webhook")
 
 // hookText is the entry of a webhook on this machine that is tried again soon.
 func hookText(dir, name, url, more string) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 const (
@@ -74,7 +75,7 @@ type Courier struct {
 	busy    map[string]int // deliveries of a webhook under way
 	lanes   map[int]*shard
 	turns   uint64 // that were begun
-	fault   string // of the file, as it was last logged
+	fault   error  // of the file, as it was last logged
 }
 
 // shard is a shard that this node holds, under one value of its lock.
@@ -177,24 +178,28 @@ func (c *Courier) wanted() bool {
 func (c *Courier) reload() {
 	hooks, err := load(c.o.Path)
 	if c.newFault(err) {
-		c.o.Logger.Error("webhooks file is at fault, the one before stays in force", "error", err)
+		c.o.Logger.Error("webhooks file is invalid, the one before stays in force", "error", err)
 	}
 	if err == nil && c.install(hooks) {
 		c.o.Logger.Info("webhooks file taken over", "path", c.o.Path, "webhooks", len(hooks))
 	}
 }
 
-// newFault tells whether this is to be logged: once, until it changes.
+// newFault reports whether this is to be logged: once, until it changes.
 func (c *Courier) newFault(err error) bool {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed := text != c.fault
-	c.fault = text
-	return changed && err != nil
+	known := err != nil && c.fault != nil && err.Error() == c.fault.Error()
+	c.fault = err
+	return err != nil && !known
+}
+
+// FileFault is why the file cannot be used, so that the one read before is in force; nil
+// while it can.
+func (c *Courier) FileFault() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fault
 }
 
 // install puts webhooks in force; those that have not changed go on.
@@ -209,6 +214,7 @@ func (c *Courier) install(hooks []*hook) (changed bool) {
 			continue
 		}
 		changed = true
+		secretfile.WarnIfExposed(c.o.Logger, h.keyFile)
 		next[h.name] = newSender(h, c.o.Source, c.o.Version, c.o.Logger)
 		c.metrics.begin(h.name)
 		for _, s := range c.lanes {

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -23,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/keytest"
 )
 
 // TestAnEndpointThatRecovers: an event that fails is tried again before those behind it,
@@ -214,7 +214,7 @@ func TestAFileThatChanges(t *testing.T) {
 	b.happen(0, job.KindRunDead)
 	wait(t, "both are told", func() bool { return len(one.ids()) == 1 && len(two.ids()) == 1 })
 	write(t, b.path, "webhooks: [{name: UPPER}]")
-	wait(t, "the fault is logged", func() bool { b.c.mu.Lock(); defer b.c.mu.Unlock(); return b.c.fault != "" })
+	wait(t, "the fault is logged", func() bool { b.c.mu.Lock(); defer b.c.mu.Unlock(); return b.c.fault != nil })
 	b.happen(0, job.KindRunDead)
 	wait(t, "both are told as before", func() bool { return len(one.ids()) == 2 && len(two.ids()) == 2 })
 	write(t, b.path, "webhooks:"+hookText(b.dir, "two", two.URL, ""))
@@ -248,7 +248,7 @@ func TestAWebhookThatChangesAtWork(t *testing.T) {
 		before := b.c.senderOf("ops")
 		b.happen(0, slices.Repeat([]string{job.KindRunDead}, events)...)
 		<-reached
-		if err := os.WriteFile(b.dir+"/key", []byte(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("n"), 32))), 0o600); err != nil {
+		if err := os.WriteFile(b.dir+"/key", []byte(base64.StdEncoding.EncodeToString(keytest.Key("new"))), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		wait(t, "the new key is in force", func() bool { return b.c.senderOf("ops") != before })
@@ -331,7 +331,11 @@ func TestFaultsOfAFile(t *testing.T) {
 	if err := os.WriteFile(dir+"/short", []byte("c2VjcmV0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(dir+"/zeros", []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for text, want := range map[string]string{
+		"webhooks: [{name: a, url: 'https://x/', key-file: DIR/zeros}]":                                                "could be guessed",
 		"webhooks: [{name: a, url: 'https://x/'}]":                                                                     "key-file",
 		"webhooks: [{name: a, url: 'http://x/', key-file: DIR/key}]":                                                   "insecure",
 		"webhooks: [{name: a, url: 'https://u:p@x/', key-file: DIR/key}]":                                              "url",

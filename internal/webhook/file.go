@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/netip"
 	"net/url"
-	"os"
 	"regexp"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // Defaults and limits of a file.
@@ -73,6 +73,7 @@ type retryEntry struct {
 // hook is an entry that was checked.
 type hook struct {
 	name        string
+	keyFile     string
 	url         *url.URL
 	keys        [][]byte
 	filter      job.HappeningFilter
@@ -90,7 +91,7 @@ var hookName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // load reads a file, with those that it names. It lists all faults.
 func load(path string) ([]*hook, error) {
-	text, err := readFile(path)
+	text, err := secretfile.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("webhooks file: %w", err)
 	}
@@ -127,22 +128,9 @@ func load(path string) ([]*hook, error) {
 	return hooks, nil
 }
 
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s is longer than %d bytes", path, maxFile)
-	}
-	return text, err
-}
-
 func (e *entry) check() (*hook, error) {
 	h := &hook{
-		name: e.Name, timeout: e.Timeout, concurrency: e.Concurrency, ports: e.Ports,
+		name: e.Name, keyFile: e.KeyFile, timeout: e.Timeout, concurrency: e.Concurrency, ports: e.Ports,
 		filter: job.HappeningFilter{Namespaces: e.Namespaces, Queues: e.Queues, Jobs: e.Jobs, Kinds: e.Kinds, Labels: e.Labels},
 	}
 	var faults []error
@@ -227,7 +215,7 @@ func (h *hook) trust(path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
-	text, err := readFile(path)
+	text, err := secretfile.Read(path, maxFile)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // Limits of a key file.
@@ -27,7 +29,7 @@ func readKeys(path string) (keys [][]byte, text []byte, err error) {
 	if path == "" {
 		return nil, nil, errors.New("is needed: a file with the base64 of 24 to 64 random bytes")
 	}
-	if text, err = readFile(path); err != nil {
+	if text, err = secretfile.Read(path, maxFile); err != nil {
 		return nil, nil, err
 	}
 	for line := range strings.Lines(string(text)) {
@@ -38,6 +40,9 @@ func readKeys(path string) (keys [][]byte, text []byte, err error) {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(line, keyPrefix))
 		if err != nil || len(key) < minKeyLen || len(key) > maxKeyLen {
 			return nil, nil, fmt.Errorf("%s: want the base64 of %d to %d bytes on each line; make one with: head -c 32 /dev/urandom | base64", path, minKeyLen, maxKeyLen)
+		}
+		if err := secretfile.CheckKey(key); err != nil {
+			return nil, nil, fmt.Errorf("%s: a key could be guessed: %w", path, err)
 		}
 		keys = append(keys, key)
 	}

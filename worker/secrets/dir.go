@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 const (
@@ -32,6 +34,27 @@ func Open(path string) (*Dir, error) {
 		return nil, fmt.Errorf("directory of secrets: %w", err)
 	}
 	return &Dir{path}, root.Close()
+}
+
+// Paths lists the files of the secrets that are in a directory now, at most 1,000; none if
+// there is no directory.
+func Paths(dir string) []string {
+	if dir == "" {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(1000)
+	var paths []string
+	for _, name := range names {
+		if validName(name) {
+			paths = append(paths, filepath.Join(dir, name))
+		}
+	}
+	return paths
 }
 
 // For begins to give secrets to one destination: what [Origin] returns, or the
@@ -103,6 +126,9 @@ func file(root *os.Root, name string, most int) (string, error) {
 		return "", errors.New("cannot be read")
 	case !about.Mode().IsRegular():
 		return "", errors.New("is not a file")
+	}
+	if err := secretfile.CheckMode(name, about); err != nil {
+		return "", err
 	}
 	f, err := root.Open(name)
 	if err != nil {

@@ -155,7 +155,7 @@ func TestLatencyLeavesStreamsOut(t *testing.T) {
 	stream := regexp.MustCompile("^(" + streams + ")$")
 	for _, service := range []grpc.ServiceDesc{
 		fermatav1.JobService_ServiceDesc, fermatav1.ClusterService_ServiceDesc, fermatav1.BackupService_ServiceDesc,
-		fermatav1.EventService_ServiceDesc, fermatav1.WorkerService_ServiceDesc, externalscaler.ExternalScaler_ServiceDesc,
+		fermatav1.EventService_ServiceDesc, fermatav1.AccessService_ServiceDesc, fermatav1.WorkerService_ServiceDesc, externalscaler.ExternalScaler_ServiceDesc,
 		grpc_health_v1.Health_ServiceDesc, grpc_reflection_v1.ServerReflection_ServiceDesc,
 	} {
 		for _, m := range service.Methods {

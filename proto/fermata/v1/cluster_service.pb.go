@@ -1672,17 +1672,20 @@ func (x *ListWorkersResponse) GetWorkers() []*Worker {
 }
 
 type Worker struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	Namespace     string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Queues        []string               `protobuf:"bytes,4,rep,name=queues,proto3" json:"queues,omitempty"`
-	Slots         int32                  `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
-	Running       int32                  `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`
-	Draining      bool                   `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
-	ConnectTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=connect_time,json=connectTime,proto3" json:"connect_time,omitempty"`
-	Version       string                 `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId    string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Node        string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Namespace   string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Queues      []string               `protobuf:"bytes,4,rep,name=queues,proto3" json:"queues,omitempty"`
+	Slots       int32                  `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
+	Running     int32                  `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`
+	Draining    bool                   `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
+	ConnectTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=connect_time,json=connectTime,proto3" json:"connect_time,omitempty"`
+	Version     string                 `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
+	Labels      map[string]string      `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Identity that the node found the worker to have. Unset: the node does not
+	// authenticate callers. Two workers may have one worker_id under two identities.
+	Identity      string `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1785,6 +1788,13 @@ func (x *Worker) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *Worker) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
 }
 
 type CheckShardRequest struct {
@@ -2120,7 +2130,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\x04span\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04span\"\x14\n" +
 	"\x12ListWorkersRequest\"C\n" +
 	"\x13ListWorkersResponse\x12,\n" +
-	"\aworkers\x18\x01 \x03(\v2\x12.fermata.v1.WorkerR\aworkers\"\x87\x03\n" +
+	"\aworkers\x18\x01 \x03(\v2\x12.fermata.v1.WorkerR\aworkers\"\xa3\x03\n" +
 	"\x06Worker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1c\n" +
@@ -2132,7 +2142,8 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\fconnect_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vconnectTime\x12\x18\n" +
 	"\aversion\x18\t \x01(\tR\aversion\x126\n" +
 	"\x06labels\x18\n" +
-	" \x03(\v2\x1e.fermata.v1.Worker.LabelsEntryR\x06labels\x1a9\n" +
+	" \x03(\v2\x1e.fermata.v1.Worker.LabelsEntryR\x06labels\x12\x1a\n" +
+	"\bidentity\x18\v \x01(\tR\bidentity\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+func (a *app) whoamiCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "whoami", Short: "Show who the cluster takes you for, and what you may do", Args: noArgs,
+		Long: "Show the identity that a node derives from the token or certificate of this command, when that credential\n" +
+			"ends, the roles of the identity by namespace and queue, and its limits.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				answer, err := c.WhoAmI(ctx)
+				if err != nil {
+					return err
+				}
+				return printOne(a, answer, a.showIdentity)
+			})
+		},
+	}
+}
+
+// showIdentity writes what WhoAmI answers.
+func (a *app) showIdentity(w *fermatav1.WhoAmIResponse) error {
+	t := table{heading: []string{"IDENTITY", printable(w.GetIdentity())}}
+	t.add("AUTHENTICATED", authenticationText(w.GetAuthentication()))
+	for _, g := range w.GetGroups() {
+		t.add("GROUP", printable(g))
+	}
+	t.add("EXPIRES", a.expiryText(w))
+	t.add("LIMITS", limitsText(w.GetLimits()))
+	for _, n := range w.GetNamespaces() {
+		if n.GetJobs() > 0 {
+			t.add("JOBS", fmt.Sprintf("at most %d in namespace %s", n.GetJobs(), printable(n.GetNamespace())))
+		}
+	}
+	if w.GetNode() != "" {
+		t.add("NODE", printable(w.GetNode()))
+	}
+	if err := a.printTable(t); err != nil {
+		return err
+	}
+	if w.GetAuthentication() == fermatav1.WhoAmIResponse_AUTHENTICATION_NONE {
+		return a.println("The node does not authenticate callers: everybody may do anything.")
+	}
+	if err := a.println(""); err != nil {
+		return err
+	}
+	return a.grantTable(w.GetGrants())
+}
+
+func (a *app) grantTable(grants []*fermatav1.RoleGrant) error {
+	t := table{heading: []string{"ROLE", "NAMESPACES", "QUEUES"}, empty: "no roles"}
+	for _, g := range grants {
+		queues := "*"
+		if len(g.GetQueues()) > 0 {
+			queues = strings.Join(g.GetQueues(), ",")
+		}
+		t.add(printable(g.GetRole()), printable(strings.Join(g.GetNamespaces(), ",")), printable(queues))
+	}
+	return a.printTable(t)
+}
+
+func authenticationText(p fermatav1.WhoAmIResponse_Authentication) string {
+	switch p {
+	case fermatav1.WhoAmIResponse_AUTHENTICATION_NONE:
+		return "no"
+	case fermatav1.WhoAmIResponse_AUTHENTICATION_TOKEN:
+		return "by a static token"
+	case fermatav1.WhoAmIResponse_AUTHENTICATION_CERTIFICATE:
+		return "by a certificate"
+	case fermatav1.WhoAmIResponse_AUTHENTICATION_JWT:
+		return "by a JWT"
+	}
+	return none
+}
+
+func (a *app) expiryText(w *fermatav1.WhoAmIResponse) string {
+	if w.GetExpireTime() == nil {
+		return "never"
+	}
+	end := w.GetExpireTime().AsTime()
+	return fmt.Sprintf("%s (in %s)", end.UTC().Format(time.RFC3339), short(max(0, end.Sub(a.now()))))
+}
+
+func limitsText(l *fermatav1.CallLimits) string {
+	var parts []string
+	if l.GetRate() > 0 {
+		parts = append(parts, fmt.Sprintf("%s calls/s, burst %d", strconv.FormatFloat(l.GetRate(), 'g', -1, 64), l.GetBurst()))
+	}
+	if l.GetCalls() > 0 {
+		parts = append(parts, fmt.Sprintf("%d open calls", l.GetCalls()))
+	}
+	if l.GetConnections() > 0 {
+		parts = append(parts, fmt.Sprintf("%d connections", l.GetConnections()))
+	}
+	if len(parts) == 0 {
+		return none
+	}
+	return strings.Join(parts, ", ")
+}

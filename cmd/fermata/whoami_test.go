@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/identity"
+	"github.com/fermata-io/fermata/internal/rpc"
+)
+
+const whoamiAccess = `
+tokens:
+  - {name: ci, token-file: DIR/ci.token, expires: 2026-04-01T00:00:00Z}
+  - {name: idle, token-file: DIR/idle.token}
+rules:
+  - {subjects: ["token:ci"], role: worker, namespaces: [team-a, "staging-*"], queues: [mail, "bulk-*"]}
+  - {subjects: ["token:ci"], role: viewer, namespaces: ["*"], limits: {rate: 50, calls: 20}}
+limits: {connections: 9}
+`
+
+// identityNode serves calls about identities only, with an access file or without, and
+// returns its address.
+func identityNode(t *testing.T, o rpc.Options) string {
+	t.Helper()
+	o.Jobs, o.Cluster, o.Node = struct{ rpc.Jobs }{}, struct{ rpc.Cluster }{}, "n1"
+	server, _, err := rpc.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-served
+	})
+	return listener.Addr().String()
+}
+
+func TestWhoAmI(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ci, _ := identity.NewToken()
+	idle, _ := identity.NewToken()
+	write("ci.token", ci)
+	write("idle.token", idle)
+	source, err := identity.Open(t.Context(), identity.Options{
+		Path: write("access.yaml", strings.ReplaceAll(whoamiAccess, "DIR", dir)), Now: func() time.Time { return epoch },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded := identityNode(t, rpc.Options{
+		Authority: source, Binding: bytes.Repeat([]byte("k"), rpc.MinBinding), JobLimit: func(string) int { return 5000 },
+	})
+	c := &cluster{t: t, address: guarded}
+	c.clock.Store(epoch.UnixMilli())
+	text := c.script("whoami --token-file "+dir+"/ci.token", "whoami -o json --token-file "+dir+"/ci.token", "whoami --token-file "+dir+"/idle.token", "whoami")
+	c.address = identityNode(t, rpc.Options{Limits: access.Limits{Rate: 0.5, Burst: 3}})
+	text += c.script("whoami", "whoami -o yaml")
+	golden(t, "whoami", strings.ReplaceAll(text, dir, "DIR"))
+}

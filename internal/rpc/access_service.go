@@ -1,0 +1,75 @@
+package rpc
+
+import (
+	"context"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/access"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Anonymous is the name of callers that nobody authenticates. No subject has it: those
+// begin with a kind.
+const Anonymous = "anonymous"
+
+type accessService struct {
+	fermatav1.UnimplementedAccessServiceServer
+	limits   access.Limits              // where callers are not authenticated
+	jobLimit func(namespace string) int // nil: there are no limits
+	node     string
+}
+
+func (s *accessService) WhoAmI(ctx context.Context, _ *fermatav1.WhoAmIRequest) (*fermatav1.WhoAmIResponse, error) {
+	c := callerOf(ctx)
+	if c == nil || c.gate.authority == nil {
+		return &fermatav1.WhoAmIResponse{
+			Identity: Anonymous, Authentication: fermatav1.WhoAmIResponse_AUTHENTICATION_NONE,
+			Limits: callLimitsToPB(s.limits), Node: s.node,
+		}, nil
+	}
+	grants := c.gate.authority.Grants(c.identity)
+	return &fermatav1.WhoAmIResponse{
+		Identity: c.identity.Subject, Authentication: authenticationToPB(c.identity), Groups: c.identity.Groups,
+		ExpireTime: timeToPB(c.identity.Expires), Grants: each(grants, grantToPB),
+		Limits: callLimitsToPB(c.gate.authority.Limits(c.identity)), Namespaces: s.namespacesOf(grants), Node: s.node,
+	}, nil
+}
+
+// namespacesOf lists the limits of the namespaces that grants name without a star.
+func (s *accessService) namespacesOf(grants []access.Grant) []*fermatav1.NamespaceLimits {
+	if s.jobLimit == nil {
+		return nil
+	}
+	var list []*fermatav1.NamespaceLimits
+	listed := map[string]bool{}
+	for _, g := range grants {
+		for _, n := range g.Namespaces {
+			if strings.HasSuffix(n, "*") || listed[n] {
+				continue
+			}
+			listed[n] = true
+			list = append(list, &fermatav1.NamespaceLimits{Namespace: n, Jobs: int64(s.jobLimit(n))})
+		}
+	}
+	return list
+}
+
+func authenticationToPB(id access.Identity) fermatav1.WhoAmIResponse_Authentication {
+	switch kind, _, _ := strings.Cut(id.Subject, ":"); kind {
+	case access.KindToken:
+		return fermatav1.WhoAmIResponse_AUTHENTICATION_TOKEN
+	case access.KindURI, access.KindDNS, access.KindCommonName:
+		return fermatav1.WhoAmIResponse_AUTHENTICATION_CERTIFICATE
+	case access.KindJWT:
+		return fermatav1.WhoAmIResponse_AUTHENTICATION_JWT
+	}
+	return fermatav1.WhoAmIResponse_AUTHENTICATION_UNSPECIFIED
+}
+
+func grantToPB(g access.Grant) *fermatav1.RoleGrant {
+	return &fermatav1.RoleGrant{Role: string(g.Role), Namespaces: g.Namespaces, Queues: g.Queues}
+}
+
+func callLimitsToPB(l access.Limits) *fermatav1.CallLimits {
+	return &fermatav1.CallLimits{Rate: l.Rate, Burst: int32(l.Burst), Calls: int32(l.Calls), Connections: int32(l.Connections)}
+}
