@@ -28,8 +28,8 @@ func (c *cluster) changes(n int) {
 	before := c.admin.XLen(c.t.Context(), trailStream).Val()
 	for i := range n {
 		c.must("jobs", "create", fmt.Sprintf("j%d-%d", before, i), "--handler", "h")
+		c.recorded(before + int64(i) + 1) // each has a signature of its own then
 	}
-	c.recorded(before + int64(n))
 }
 
 // recorded waits until the cluster keeps n records.

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"bytes"
 	"encoding/base64"
 	"os"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/seal"
 )
 
@@ -16,7 +16,7 @@ import (
 func keyRing(t *testing.T, o seal.Options) *seal.Ring {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys")
-	line := "k1 " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32))
+	line := "k1 " + base64.StdEncoding.EncodeToString(keytest.Key("one"))
 	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}

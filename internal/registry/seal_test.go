@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/registry"
 	"github.com/fermata-io/fermata/internal/seal"
 )
@@ -22,7 +24,7 @@ type sealing struct {
 func newSealing(t *testing.T) *sealing {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(path, []byte("k1 AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("k1 "+base64.StdEncoding.EncodeToString(keytest.Key("one"))+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	load := func(o seal.Options) *seal.Ring {

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/registry"
 	"github.com/fermata-io/fermata/internal/schedule"
 	"github.com/fermata-io/fermata/internal/seal"
@@ -277,7 +279,7 @@ func TestWhatHasPassedIsNotPlannedAnew(t *testing.T) {
 
 func TestSealedPayloadsAreCompared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(path, []byte("k1 AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("k1 "+base64.StdEncoding.EncodeToString(keytest.Key("one"))+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ring, err := seal.Load(path, seal.Options{})

@@ -157,7 +157,7 @@ func TestVersionOneStaysReadable(t *testing.T) {
 	d := definition()
 	d.PayloadKey = "k1"
 	var err error
-	if d.Payload, err = base64.StdEncoding.DecodeString("AaEIVDknFP3rV4SdrFLO4yNIpeNONVvgR1ngmTJXuGdo19Y="); err != nil {
+	if d.Payload, err = base64.StdEncoding.DecodeString("AdffuUNdquFij5tRWdaN9mQOfQtjdQaiynLzALz+aVraxDI="); err != nil {
 		t.Fatal(err)
 	}
 	opens(t, r, d, nil, "version 1 of the build before")
