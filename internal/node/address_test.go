@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fermata-io/fermata/internal/gossiptest"
+	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redistest"
@@ -37,7 +38,7 @@ func TestWorkersHearOfConfirmedAddressesOnly(t *testing.T) {
 	for name, secure := range map[string]bool{"links prove who speaks": true, "plain text": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			redis, key := redistest.Start(t), []byte("0123456789abcdef0123456789abcdef")
+			redis, key := redistest.Start(t), keytest.Key("gossip")
 			keys := filepath.Join(t.TempDir(), "keys")
 			if err := os.WriteFile(keys, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
 				t.Fatal(err)
@@ -104,7 +105,7 @@ func claim(t *testing.T, to, of *node.Node, key []byte, meta string) {
 // stands aside, or that it is another process. The nodes that hold shards go on holding them.
 func TestForgedClaimsMoveNothing(t *testing.T) {
 	t.Parallel()
-	redis, key := redistest.Start(t), []byte("0123456789abcdef0123456789abcdef")
+	redis, key := redistest.Start(t), keytest.Key("gossip")
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
 		t.Fatal(err)
