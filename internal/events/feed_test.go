@@ -706,6 +706,35 @@ func TestPlacesOfWatchersAreShared(t *testing.T) {
 	})
 }
 
+// Who waits for a rate of their own keeps no other reader of the namespace waiting.
+func TestAChargedScanHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		for i := range 4 * pageSize {
+			m.happen(0, int64(1000+i), job.KindRunSucceeded, "x")
+		}
+		f, stop := feed(t, m, 100)
+		defer stop()
+		release := make(chan struct{})
+		query := func(identity string, charge func(int) error) job.EventQuery {
+			return job.EventQuery{
+				FromMS: 1, ToNow: true, Filter: job.HappeningFilter{Namespaces: []string{"a"}},
+				Watcher: shares.Holder{Namespace: "a", Identity: identity}, Charge: charge,
+			}
+		}
+		slow := follow(f, query("slow", func(int) error { <-release; return nil }))
+		synctest.Wait()
+		quick := follow(f, query("quick", func(int) error { return nil }))
+		<-quick.done
+		if quick.stop(); quick.err != nil {
+			t.Error(quick.err)
+		}
+		close(release)
+		<-slow.done
+		slow.stop()
+	})
+}
+
 // TestScansTakeTurns: those who read what is kept of one namespace read one at a time, each page is
 // charged for, and who finds nothing hears how far it is. Those of other namespaces do not wait.
 func TestScansTakeTurns(t *testing.T) {

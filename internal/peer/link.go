@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/ring"
@@ -78,6 +80,9 @@ func (l *link) run() {
 		}
 		if l.p.isForeign(l.member.Name) {
 			pause = retryMax // which is logged once
+		} else if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
+			pause = retryMax // until somebody changes the access file or the certificate
+			logger.Warn("the peer refuses this node", "error", err)
 		} else {
 			logger.Info("link is down", "error", err)
 		}
@@ -103,6 +108,10 @@ func (l *link) session() (opened bool, err error) {
 	}
 	header, err := stream.Header()
 	if err != nil {
+		return false, err
+	}
+	if len(header.Get(versionHeader)) == 0 { // it has refused the stream, and says why in its status
+		_, err := stream.Recv()
 		return false, err
 	}
 	other := aboutFromHeader(l.member.Name, header)
