@@ -41,7 +41,7 @@ func (c *cronJob) program() {
 		c.note(fmt.Sprintf("program %q has no absolute path, which workers ask for: complete it", clip(argv[0], 128)), containersPath...)
 	}
 	exec := newMapping().set("argv", argv)
-	if variables := programVariables(env, func(text string) { c.note(text, containersPath...) }); variables != nil {
+	if variables, _ := programVariables(env, false, func(text string) { c.note(text, containersPath...) }); variables != nil {
 		exec.set("env", variables)
 	}
 	if dir := box.text("workingDir"); dir != "" {
