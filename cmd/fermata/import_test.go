@@ -15,6 +15,11 @@ func TestImportedFilesApply(t *testing.T) {
 		"user.crontab":   {"import", "crontab", "--tz", "Europe/Berlin", "--prefix", "u."},
 		"system.crontab": {"import", "crontab", "--tz", "UTC", "--user-column", "yes", "--queue", "cron-{user}"},
 		"cronjobs.yaml":  {"import", "cronjob", "--queue", "batch"},
+
+		"found.crontab":        {"import", "crontab", "--user-column", "no", "--prefix", "f."},
+		"found.system.crontab": {"import", "crontab", "--prefix", "s."},
+		"openbsd.crontab":      {"import", "crontab", "--prefix", "o."},
+		"found.cronjobs.yaml":  {"import", "cronjob", "--prefix", "k."},
 	} {
 		jobs := c.must(append(args, filepath.Join("..", "..", "internal", "importer", "testdata", file))...)
 		out := c.must("apply", "-f", "-", "--owner", file, "--prune", "<"+jobs)

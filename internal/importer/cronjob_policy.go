@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -200,6 +201,14 @@ var known = map[string][]string{
 	},
 }
 
+// lostSteps are fields by which a Job does more than run one program once.
+var lostSteps = map[string]string{
+	"initContainers": "what they do has to become part of the program",
+	"parallelism":    "a run is one program",
+	"completions":    "a run is one program, once",
+	"completionMode": "a run is one program",
+}
+
 // leftOut tells of every field that a job has nothing for.
 func (c *cronJob) leftOut() {
 	for _, where := range slices.Sorted(maps.Keys(known)) {
@@ -207,7 +216,7 @@ func (c *cronJob) leftOut() {
 		fields, _ := c.all.get(path...).(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(fields)) {
 			if !slices.Contains(known[where], key) && !isEmpty(fields[key]) {
-				c.note(clip(key, 64)+" is left out: it is a matter of pods, and runs happen in workers", append(path, key)...)
+				c.note(clip(key, 64)+" is left out: "+cmp.Or(lostSteps[key], "it is a matter of pods, and runs happen in workers"), append(path, key)...)
 			}
 		}
 	}

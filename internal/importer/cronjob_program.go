@@ -41,10 +41,13 @@ func (c *cronJob) program() {
 		return
 	}
 	c.checkProgram(argv)
-	if image != "" {
-		c.note(fmt.Sprintf("image %q: workers need its programs, and --exec-allow %s", clip(image, 128), clip(argv[0], 128)), containersPath...)
-	}
 	shell := len(argv) > 2 && posix[path.Base(argv[0])] && shellOption.MatchString(argv[1])
+	if c.off == "" {
+		c.note(fmt.Sprintf("image %q: workers need its programs, and --exec-allow %s", clip(image, 128), clip(argv[0], 128)), containersPath...)
+		if shell {
+			c.note("runs in a shell, which allows every program", containersPath...)
+		}
+	}
 	variables, exports := programVariables(env, shell, func(text string) { c.note(text, containersPath...) })
 	if exports != "" {
 		argv[2] = exports + argv[2]
@@ -90,10 +93,14 @@ func (c *cronJob) checkProgram(argv []string) {
 	}
 }
 
+// anyVariable stands for the variables of an envFrom, of which the names are not known.
+const anyVariable = "*"
+
 // environment reads variables, which may refer to earlier ones.
 func (c *cronJob) environment(box tree) map[string]string {
 	env := map[string]string{}
 	list, _ := box.get("env").([]any)
+	c.unknown[anyVariable] = !isEmpty(box.get("envFrom"))
 	for _, item := range list {
 		fields, ok := item.(map[string]any)
 		if !ok {
@@ -106,6 +113,9 @@ func (c *cronJob) environment(box tree) map[string]string {
 		case name == "":
 		case secret != "" && key != "":
 			ref := slug(secret+"-"+key, 64)
+			if v.get("valueFrom", "secretKeyRef", "optional") == true {
+				c.note(fmt.Sprintf("variable %s may be missing in Kubernetes; here a run without the secret fails", clip(name, 64)), containersPath...)
+			}
 			env[name] = "${secret:" + ref + "}"
 			c.note(fmt.Sprintf("variable %s: give workers the key %q of Secret %q as the secret %s (--secrets-dir)", clip(name, 64), clip(key, 64), clip(secret, 64), ref), containersPath...)
 		case fields["valueFrom"] != nil:
@@ -120,7 +130,7 @@ func (c *cronJob) environment(box tree) map[string]string {
 			env[name] = c.expand(value, env)
 		}
 	}
-	if !isEmpty(box.get("envFrom")) {
+	if c.unknown[anyVariable] {
 		c.note("envFrom is left out: name the variables", containersPath...)
 	}
 	return env
@@ -144,8 +154,8 @@ func (c *cronJob) expand(s string, env map[string]string) string {
 		}
 		value, ok := env[ref[2:len(ref)-1]]
 		switch {
-		case !ok && c.unknown[ref[2:len(ref)-1]]:
-			c.note(fmt.Sprintf("%s stays as it is: the variable is left out", clip(ref, 64)), containersPath...)
+		case !ok && (c.unknown[ref[2:len(ref)-1]] || c.unknown[anyVariable]):
+			c.note(fmt.Sprintf("%s stays as it is: the value of the variable is not in the manifest", clip(ref, 64)), containersPath...)
 			return ref
 		case !ok:
 			return ref

@@ -53,6 +53,8 @@ func TestCronJobsKeepTheirMeaning(t *testing.T) {
 		{"", "command: [/bin/a, $(N)], env: [{name: N, valueFrom: {fieldRef: {fieldPath: x}}}]", []string{"$(N) stays as it is"}, false},
 		{"", "args: [/bin/sh, -c, date; echo hello]", []string{"- date; echo hello", "args begin with a shell"}, false},
 		{"", "command: [/bin/a], workingDir: data", []string{`directory "data" is left out`}, false},
+		{"", "command: [/bin/a, $(N)], envFrom: [{configMapRef: {name: c}}]", []string{"$(N) stays as it is", "envFrom is left out"}, false},
+		{"", "command: [/bin/a], env: [{name: N, valueFrom: {secretKeyRef: {name: s, key: k, optional: true}}}]", []string{"may be missing in Kubernetes", "N: ${secret:s-k}"}, false},
 		{"", "command: [python, a.py]", []string{"no absolute path", "commented out", "#     - python"}, true},
 		{"", "command: [/bin/a, '${secret:x}']", []string{"workers refuse this command"}, true},
 	} {

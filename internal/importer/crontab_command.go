@@ -21,6 +21,12 @@ func (t *crontab) job(e *Entry, rule *mapping, times, command, user string, note
 	}
 	text, stdin := percent(command)
 	s := readScript(text)
+	switch first := firstWord(text); {
+	case moreTime.MatchString(first):
+		e.turnOff(fmt.Sprintf("%q is a sixth field of the time, which cron takes for the command", clip(first, 40)), note)
+	case strings.HasPrefix(first, "{{"):
+		e.turnOff("the command is a placeholder of a template", note)
+	}
 	if stdin != "" {
 		if s.open {
 			e.turnOff("the first % that no backslash precedes ends the command, in the middle of a quotation, so that cron cannot run it either: write \\%", note)
@@ -60,6 +66,9 @@ func (t *crontab) job(e *Entry, rule *mapping, times, command, user string, note
 	m.set("overlap_policy", overlap)
 	e.fields = m.set("timeout", t.o.Timeout.String())
 }
+
+// moreTime is a field of the time in the place of the command.
+var moreTime = regexp.MustCompile(`^[*?][*?/0-9,-]*$`)
 
 // entryOptions takes off what OpenBSD, and in part FreeBSD, take between the time and the
 // command: -n and -q concern mail and the system's log, -s is one run at a time.

@@ -83,6 +83,11 @@ func TestCommandsKeepTheirMeaning(t *testing.T) {
 		{"* * * * * tar c `date +%F`", "", []string{"in the middle of a quotation"}},
 		{"* * * * * date +%F", `{"argv":["/bin/sh","-c","date +"],"stdin":"F\n"}`, []string{"what follows is its input"}},
 		{"* * * * * echo ${secret:x}", "", []string{"workers refuse this command"}},
+		{"*/5 * * * * * /bin/a", "", []string{"sixth field"}},
+		{"*/5 * * * * {{ command }}", "", []string{"placeholder"}},
+		{"0 1 * * * bash -lc 'cd ~/a'", `{"argv":["/bin/sh","-c","bash -lc 'cd ~/a'"]}`, []string{"HOME is the worker's"}},
+		{"0 1 * * * php app/console x", `{"argv":["/bin/sh","-c","php app/console x"]}`, []string{"user's directory"}},
+		{"0 1 * * * $(pwd)/x", `{"argv":["/bin/sh","-c","$(pwd)/x"]}`, []string{"user's directory"}},
 		{"* * * * * a \\", `{"argv":["/bin/sh","-c","a \\"]}`, []string{"go on below"}},
 		{"0 0 * * * root su -c x", `{"argv":["/bin/sh","-c","root su -c x"]}`, []string{"looks like a user"}},
 		{"\ufeff0 0 * * * /bin/a", `{"argv":["/bin/a"]}`, nil},
@@ -111,7 +116,7 @@ func TestCommandsKeepTheirMeaning(t *testing.T) {
 func TestHarmlessCommandsHaveNoNote(t *testing.T) {
 	for _, command := range []string{
 		"a && b", "a >/x 2>&1", "a &> /x", "a >& /x", "echo 'x & y' \"z & ~/w $1\" \\& \\~", "a # & ~/b", "cd /srv && ./a && bin/b", "a & wait", "wget https://e.example/a/b",
-		"sed 's/a/b/' /x", "awk '{print $USER}' /x", "/opt/a~/b",
+		"sed 's/a/b/' /x", "docker run shop/jobs", "sleep 3 && cd /a && ./b", "awk '{print $USER}' /x", "/opt/a~/b",
 	} {
 		text, jobs := show(t, importer.Crontab("f", []byte("0 0 * * * "+command+"\n"), options(false)))
 		if len(jobs) != 1 || strings.Count(text, "NOTE") > 1 || strings.Contains(text, "NOTE") && !strings.Contains(text, "NOTE: runs in a shell") {

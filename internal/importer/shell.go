@@ -50,7 +50,9 @@ func readScript(text string) script {
 				blank(i, len(text))
 				return script{text: text, plain: string(plain), background: s.background, open: true}
 			}
-			blank(i, i+end+2)
+			if !embedded.MatchString(text[:i]) {
+				blank(i, i+end+2)
+			}
 			i += end + 1
 		case c == '"' || c == '`':
 			toggle(c)
@@ -98,8 +100,12 @@ var (
 	waits        = regexp.MustCompile(`(^|[\s;|&(])wait(\s|;|$)`)
 	homeOf       = regexp.MustCompile(`(^|[\s=:;|&(<>])~(/|\s|$)|\$\{?HOME\b`)
 	userOf       = regexp.MustCompile(`\$\{?(USER|LOGNAME|SHELL|MAILTO)\b`)
-	relativePath = regexp.MustCompile(`(^|[\s;|&(<>])(\.{1,2}/|[A-Za-z0-9_][A-Za-z0-9_.-]*/)[^\s:]*(\s|;|$)`)
-	changesDir   = regexp.MustCompile(`^\s*[({]?\s*cd\s`)
+	// A program, a script of an interpreter or a file of a redirection in the directory that
+	// a command starts in.
+	relativePath = regexp.MustCompile(`(^|[\s;|&(<>])\.{1,2}/|(^|[;|&(])\s*((nohup|sudo|nice|php\S*|python\S*|perl|ruby|node|bash|sh)\s+)*\w[\w.-]*/|[<>]\s*\w|(^|[\s;|&(])pwd\b|\$\{?PWD\b`)
+	changesDir   = regexp.MustCompile(`(^|[;&|({])\s*cd\s`)
+	// embedded is what precedes a script in quotes.
+	embedded = regexp.MustCompile(`\s-[a-z]*c\s+$`)
 	// shellOption is what precedes a script on the command line of a shell.
 	shellOption = regexp.MustCompile(`^-[a-z]*c$`)
 	shellName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
