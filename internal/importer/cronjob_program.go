@@ -43,7 +43,11 @@ func (c *cronJob) program() {
 	c.checkProgram(argv)
 	shell := len(argv) > 2 && posix[path.Base(argv[0])] && shellOption.MatchString(argv[1])
 	if c.off == "" {
-		c.note(fmt.Sprintf("image %q: workers need its programs, and --exec-allow %s", clip(image, 128), clip(argv[0], 128)), containersPath...)
+		needs := "workers need --exec-allow " + clip(argv[0], 128)
+		if image != "" {
+			needs = fmt.Sprintf("image %q: workers need its programs, and --exec-allow %s", clip(image, 128), clip(argv[0], 128))
+		}
+		c.note(needs, containersPath...)
 		if shell {
 			c.note("runs in a shell, which allows every program", containersPath...)
 		}
