@@ -54,7 +54,7 @@ func (a *app) importCrontabCommand() *cobra.Command {
 			"A job runs as cron ran it: beside an earlier run that has not ended, not at all for times that were missed, and as\n" +
 			"long as it takes, up to a day. Variables above an entry, CRON_TZ, RANDOM_DELAY, @daily and the like, input after a\n" +
 			"percent sign and numbers by chance (~) are read. A command of plain words that begins with an absolute path runs\n" +
-			"without a shell.",
+			"without a shell. A job that could not run is written as a comment, with the reason.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if flags.zone == "" {
 				flags.zone = localZone()
@@ -74,19 +74,34 @@ func (a *app) importCrontabCommand() *cobra.Command {
 				return usagef("--overlap %q: want allow_all, skip, buffer_one or cancel_other", o.Overlap)
 			}
 			o.Zone, o.Queue, o.Prefix = flags.zone, flags.queue, flags.prefix
-			return a.importForeign(args, flags.strict, func(file string, text []byte) []importer.Entry {
+			return a.importForeign(args, flags.strict, func(file string, text []byte) (_ []importer.Entry, err error) {
 				of := o
-				of.System = system == "yes" || system == "auto" && isSystem(file)
-				return importer.Crontab(file, text, of)
+				of.System, err = hasUserColumn(system, file, text)
+				return importer.Crontab(file, text, of), err
 			})
 		},
 	}
 	flags.register(cmd, "that of this machine")
-	cmd.Flags().StringVar(&system, "user-column", "auto", "whether a column says the user: yes, no, or auto (of /etc/crontab and files in a cron.d)")
+	cmd.Flags().StringVar(&system, "user-column", "auto", "whether a column says the user: yes, no, or auto (by the path, /etc/crontab or a cron.d, or else by the text)")
 	cmd.Flags().StringVar(&o.Overlap, "overlap", "allow_all", "what becomes of a time while a run is live: allow_all, as cron does, skip, buffer_one or cancel_other")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 24*time.Hour, "longest time of a run")
 	cmd.Flags().Lookup("queue").Usage = "queue of the jobs; {user} in it stands for the user of the column (default the default queue)"
 	return cmd
+}
+
+// hasUserColumn decides about the column of users by the flag, the path, and the text.
+func hasUserColumn(flag, file string, text []byte) (bool, error) {
+	if flag != "auto" {
+		return flag == "yes", nil
+	}
+	if isSystem(file) {
+		return true, nil
+	}
+	column, line, word := importer.FindUserColumn(text)
+	if column == importer.UnclearUserColumn {
+		return false, usagef("%s:%d: %s may be a user, or begin the command: set --user-column yes or no", file, line, printable(word))
+	}
+	return column == importer.HasUserColumn, nil
 }
 
 func isSystem(file string) bool {
@@ -110,8 +125,8 @@ func (a *app) importCronJobCommand() *cobra.Command {
 				return err
 			}
 			o := importer.CronJobOptions{Zone: flags.zone, Queue: flags.queue, Prefix: flags.prefix}
-			return a.importForeign(args, flags.strict, func(file string, text []byte) []importer.Entry {
-				return importer.CronJobs(file, text, o)
+			return a.importForeign(args, flags.strict, func(file string, text []byte) ([]importer.Entry, error) {
+				return importer.CronJobs(file, text, o), nil
 			})
 		},
 	}
@@ -120,7 +135,7 @@ func (a *app) importCronJobCommand() *cobra.Command {
 }
 
 // importForeign reads files, or standard input, and writes jobs.
-func (a *app) importForeign(files []string, strict bool, read func(file string, text []byte) []importer.Entry) error {
+func (a *app) importForeign(files []string, strict bool, read func(file string, text []byte) ([]importer.Entry, error)) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
@@ -135,7 +150,11 @@ func (a *app) importForeign(files []string, strict bool, read func(file string, 
 			// Entries and notes quote what stands in the file.
 			return usagef("%s: a link leads to this file; give the file itself", file)
 		}
-		all = append(all, read(file, text)...)
+		entries, err := read(file, text)
+		if err != nil {
+			return err
+		}
+		all = append(all, entries...)
 	}
 	jobs, notes := 0, 0
 	for i := range all {

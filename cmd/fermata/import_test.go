@@ -15,6 +15,11 @@ func TestImportedFilesApply(t *testing.T) {
 		"user.crontab":   {"import", "crontab", "--tz", "Europe/Berlin", "--prefix", "u."},
 		"system.crontab": {"import", "crontab", "--tz", "UTC", "--user-column", "yes", "--queue", "cron-{user}"},
 		"cronjobs.yaml":  {"import", "cronjob", "--queue", "batch"},
+
+		"found.crontab":        {"import", "crontab", "--user-column", "no", "--prefix", "f."},
+		"found.system.crontab": {"import", "crontab", "--prefix", "s."},
+		"openbsd.crontab":      {"import", "crontab", "--prefix", "o."},
+		"found.cronjobs.yaml":  {"import", "cronjob", "--prefix", "k."},
 	} {
 		jobs := c.must(append(args, filepath.Join("..", "..", "internal", "importer", "testdata", file))...)
 		out := c.must("apply", "-f", "-", "--owner", file, "--prune", "<"+jobs)
@@ -48,4 +53,22 @@ func TestImportsAsTheyAreShown(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	os.Unsetenv("TZ")
+}
+
+// TestUserColumnOfACrontabFromAPipe: the text tells, or the flag has to.
+func TestUserColumnOfACrontabFromAPipe(t *testing.T) {
+	c := startCluster(t)
+	if out := c.must("import", "crontab", "<17 *\t* * *\troot\tcd / && run-parts /etc/cron.hourly\n"); !strings.Contains(out, "- cd / && run-parts") || !strings.Contains(out, "crontab.user: root") {
+		t.Errorf("%s", out)
+	}
+	const unclear = "<0 1 * * * app /opt/app/tidy\n"
+	if code, out, err := c.run("import", "crontab", unclear); code != 2 || out != "" || !strings.Contains(err, "-:1: app may be a user, or begin the command: set --user-column yes or no") {
+		t.Errorf("exit code %d\n%s\n%s", code, out, err)
+	}
+	if out := c.must("import", "crontab", "--user-column", "yes", unclear); !strings.Contains(out, "crontab.user: app") {
+		t.Errorf("%s", out)
+	}
+	if out := c.must("import", "crontab", "--user-column", "no", unclear); !strings.Contains(out, "- app /opt/app/tidy") {
+		t.Errorf("%s", out)
+	}
 }

@@ -115,7 +115,7 @@ func (r *manifests) object(value any, node *yaml.Node, depth int) {
 		r.drop(node.Line, kind, fmt.Sprintf("is a %q and no CronJob; it is left out", clip(kind, 64)))
 		return
 	}
-	c := cronJob{r: r, node: node, all: tree{o}}
+	c := cronJob{r: r, node: node, all: tree{o}, unknown: map[string]bool{}}
 	c.read()
 }
 
@@ -146,6 +146,12 @@ type cronJob struct {
 	all   tree
 	notes []Note
 	out   *mapping
+	// manual: it has no schedule, as its own never comes.
+	manual bool
+	// off says why no worker could run it.
+	off string
+	// unknown are variables whose values are not in the manifest.
+	unknown map[string]bool
 }
 
 // note tells of something at a path, or at the object.
@@ -166,7 +172,7 @@ func (c *cronJob) read() {
 	id := dnsName(name)
 	if id == "" {
 		c.note("has no name that an id can be made of; nothing was made of it", "metadata", "name")
-	} else if c.schedule(); c.out.empty() {
+	} else if !c.schedule() {
 		id = ""
 	}
 	if id != "" {
@@ -182,7 +188,11 @@ func (c *cronJob) read() {
 		c.out.node.Content = append(c.out.node.Content, rule.node.Content...)
 		c.policies()
 		c.leftOut()
+		c.mistyped()
 		e.fields = c.out
+		if c.off != "" {
+			e.turnOff(c.off, func(text string) { c.note(text, containersPath...) })
+		}
 		if namespace != "" {
 			c.r.namespaces[namespace] = true
 		}
@@ -200,10 +210,9 @@ func dnsName(name string) string {
 	return strings.TrimLeft(name, "-.")
 }
 
-// schedule reads when the CronJob is due. It writes nothing for what it does not
-// understand.
-func (c *cronJob) schedule() {
-	expression, zone := c.all.text("spec", "schedule"), c.all.text("spec", "timeZone")
+// schedule reads when the CronJob is due. It is false for what it does not understand.
+func (c *cronJob) schedule() bool {
+	expression, zone := strings.TrimSpace(c.all.text("spec", "schedule")), c.all.text("spec", "timeZone")
 	for _, prefix := range []string{"CRON_TZ=", "TZ="} { // taken by Kubernetes before 1.29
 		if rest, ok := strings.CutPrefix(expression, prefix); ok {
 			name, words, _ := strings.Cut(rest, " ")
@@ -217,17 +226,64 @@ func (c *cronJob) schedule() {
 		d, err := time.ParseDuration(strings.TrimSpace(every))
 		if err != nil || d < 5*time.Second || d > 366*24*time.Hour {
 			c.note(fmt.Sprintf("schedule %q: an interval is 5 s to a year; nothing was made of it", clip(expression, 80)), "spec", "schedule")
-			return
+			return false
 		}
 		c.out.set("schedule", newMapping().set("interval", newMapping().set("every", d.Truncate(time.Millisecond).String()).flow()))
-		return
+		return true
 	}
-	spec := schedule.Spec{Kind: schedule.KindCron, Cron: []string{expression}, TimeZone: zone}
-	if _, err := schedule.Compile(spec, time.Unix(1_700_000_000, 0), 1); err != nil || len(expression) > 256 {
+	expressions := eitherDay(expression)
+	spec := schedule.Spec{Kind: schedule.KindCron, Cron: expressions, TimeZone: zone}
+	_, err := schedule.Compile(spec, time.Unix(1_700_000_000, 0), 1)
+	if err != nil && len(expressions) == 1 && strings.Contains(err.Error(), noInstant) {
+		c.manual = true
+		c.note(fmt.Sprintf("schedule %q never comes: the job has none, and runs by fermata jobs run", clip(expression, 80)), "spec", "schedule")
+		return true
+	}
+	if err != nil || len(expression) > 256 {
 		c.note(fmt.Sprintf("schedule %q in time zone %q: not understood: %v; nothing was made of it", clip(expression, 80), clip(zone, 80), err), "spec", "schedule")
-		return
+		return false
 	}
-	c.out.set("schedule", newMapping().set("cron", newMapping().set("expressions", []string{expression}).set("time_zone", zone).flow()))
+	c.out.set("schedule", newMapping().set("cron", newMapping().set("expressions", expressions).set("time_zone", zone).flow()))
+	return true
+}
+
+// noInstant is what package schedule says of an expression such as that of February 31.
+const noInstant = "no instant within"
+
+// eitherDay makes expressions that mean here what one means to Kubernetes: there, of two
+// day fields of which neither is a star, one has to match, and a star with a step is none.
+// Here a field that begins with a star has to match.
+func eitherDay(expression string) []string {
+	words := strings.Fields(expression)
+	if len(words) != 5 {
+		return []string{expression}
+	}
+	day, weekday := words[2], words[4]
+	with := func(day, weekday string) string {
+		return strings.Join([]string{words[0], words[1], day, words[3], weekday}, " ")
+	}
+	allDays, allWeekdays := isStar(day), isStar(weekday)
+	switch {
+	case allDays && allWeekdays:
+		return []string{with("*", "*")}
+	case allDays:
+		return []string{with("*", weekday)}
+	case allWeekdays:
+		return []string{with(day, "*")}
+	case day[0] == '*' || day[0] == '?' || weekday[0] == '*' || weekday[0] == '?':
+		return []string{with(day, "*"), with("*", weekday)}
+	}
+	return []string{with(day, weekday)}
+}
+
+// isStar reports whether a day field matches each day, as Kubernetes sees it.
+func isStar(field string) bool {
+	for part := range strings.SplitSeq(field, ",") {
+		if part == "*" || part == "?" || part == "*/1" || part == "?/1" {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *cronJob) labels() {

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,17 +44,72 @@ func (t tree) number(path ...string) (n int64, ok bool) {
 func (c *cronJob) policies() {
 	c.overlap()
 	if n, ok := c.all.number("spec", "startingDeadlineSeconds"); ok {
-		window := min(n, 365*24*3600)
+		window := min(max(n, 1), 365*24*3600) // 0 would be no bound
 		c.out.set("misfire_policy", newMapping().set("policy", "run_once").set("catch_up_window", (time.Duration(window)*time.Second).String()).flow())
 		if n < 10 {
 			c.note("startingDeadlineSeconds below 10: the controller would miss runs; here each is started within it", "spec", "startingDeadlineSeconds")
 		}
 	}
 	c.retries()
-	if paused, ok := c.all.get("spec", "suspend").(bool); ok {
-		c.out.set("paused", paused)
-	}
+	c.suspend()
 	c.history()
+}
+
+// suspend reads bools as Kubernetes does, which reads YAML 1.1. What is none pauses the job.
+func (c *cronJob) suspend() {
+	if c.manual {
+		return // nothing is due
+	}
+	for _, path := range [][]string{{"spec", "suspend"}, {"spec", "jobTemplate", "spec", "suspend"}} {
+		value := c.all.get(path...)
+		if value == nil {
+			continue
+		}
+		paused, ok := value.(bool)
+		if word, isText := value.(string); isText {
+			paused, ok = oldBools[strings.ToLower(word)]
+			if node := below(c.node, path...); ok && node != nil && node.Style != 0 {
+				c.note(fmt.Sprintf("suspend is the text %q, which Kubernetes refuses; it is taken for a bool", clip(word, 40)), path...)
+			}
+		}
+		if !ok {
+			paused = true
+			c.note(fmt.Sprintf("suspend: %q is no bool; the job is paused", clip(fmt.Sprint(value), 40)), path...)
+		}
+		if paused || len(path) == 2 {
+			c.out.set("paused", paused)
+		}
+		if paused {
+			return
+		}
+	}
+}
+
+// oldBools are the bools of YAML 1.1.
+var oldBools = map[string]bool{"true": true, "yes": true, "y": true, "on": true, "false": false, "no": false, "n": false, "off": false}
+
+// mistyped tells of values that Kubernetes would refuse, and that were not read.
+func (c *cronJob) mistyped() {
+	for _, where := range [][]string{{"spec", "timeZone"}, {"spec", "concurrencyPolicy"}} {
+		if v := c.all.get(where...); v != nil {
+			if _, ok := v.(string); !ok {
+				c.note(fmt.Sprintf("%s is left out: %q is no text", where[1], clip(fmt.Sprint(v), 40)), where...)
+			}
+		}
+	}
+	job := []string{"spec", "jobTemplate", "spec"}
+	pod := []string{"spec", "jobTemplate", "spec", "template", "spec"}
+	for _, where := range [][]string{
+		{"spec", "startingDeadlineSeconds"}, {"spec", "successfulJobsHistoryLimit"}, {"spec", "failedJobsHistoryLimit"},
+		append(slices.Clip(job), "backoffLimit"), append(slices.Clip(job), "activeDeadlineSeconds"),
+		append(slices.Clip(pod), "activeDeadlineSeconds"), append(slices.Clip(pod), "terminationGracePeriodSeconds"),
+	} {
+		if v := c.all.get(where...); v != nil {
+			if _, ok := c.all.number(where...); !ok {
+				c.note(fmt.Sprintf("%s is left out: %q is no number that it can have", where[len(where)-1], clip(fmt.Sprint(v), 40)), where...)
+			}
+		}
+	}
 }
 
 func (c *cronJob) overlap() {
@@ -139,10 +195,18 @@ func (c *cronJob) history() {
 var known = map[string][]string{
 	"spec":                  {"schedule", "timeZone", "concurrencyPolicy", "startingDeadlineSeconds", "suspend", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "jobTemplate"},
 	"spec.jobTemplate":      {"metadata", "spec"},
-	"spec.jobTemplate.spec": {"backoffLimit", "activeDeadlineSeconds", "template"},
+	"spec.jobTemplate.spec": {"backoffLimit", "activeDeadlineSeconds", "template", "suspend"},
 	"spec.jobTemplate.spec.template.spec": {
 		"containers", "restartPolicy", "activeDeadlineSeconds", "terminationGracePeriodSeconds", "dnsPolicy", "schedulerName", "enableServiceLinks", "imagePullSecrets",
 	},
+}
+
+// lostSteps are fields by which a Job does more than run one program once.
+var lostSteps = map[string]string{
+	"initContainers": "what they do has to become part of the program",
+	"parallelism":    "a run is one program",
+	"completions":    "a run is one program, once",
+	"completionMode": "a run is one program",
 }
 
 // leftOut tells of every field that a job has nothing for.
@@ -152,7 +216,7 @@ func (c *cronJob) leftOut() {
 		fields, _ := c.all.get(path...).(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(fields)) {
 			if !slices.Contains(known[where], key) && !isEmpty(fields[key]) {
-				c.note(clip(key, 64)+" is left out: it is a matter of pods, and runs happen in workers", append(path, key)...)
+				c.note(clip(key, 64)+" is left out: "+cmp.Or(lostSteps[key], "it is a matter of pods, and runs happen in workers"), append(path, key)...)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ const maxCrontab = 100_000
 // Crontab makes a job of each entry of a crontab.
 func Crontab(file string, text []byte, o CrontabOptions) []Entry {
 	t := crontab{file: file, o: o, env: map[string]string{}, zone: o.Zone}
-	for i, line := range strings.Split(string(text), "\n") {
+	for i, line := range strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n") {
 		if i == maxCrontab {
 			t.drop(i+1, "", fmt.Sprintf("the file has more than %d lines; the rest is not read", maxCrontab))
 			break
@@ -157,7 +157,7 @@ func (t *crontab) entry(n int, line string) {
 	if t.o.System {
 		var who []string
 		who, command = fields(command, 1)
-		if user = who[0]; !userName.MatchString(user) && command != "" {
+		if user = who[0]; (!userName.MatchString(user) || isCommand(user)) && command != "" {
 			note(fmt.Sprintf("%q is no user: is this a user's crontab, without that column? Nothing was made of it", clip(user, 40)))
 			return
 		}
@@ -171,7 +171,7 @@ func (t *crontab) entry(n int, line string) {
 		note(err.Error() + "; nothing was made of it")
 		return
 	}
-	e.fields, e.id = t.job(rule, strings.Join(words, " "), command, user, note)
+	t.job(&e, rule, strings.Join(words, " "), command, user, note)
 }
 
 // rule reads the time of an entry.

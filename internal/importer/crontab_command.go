@@ -3,36 +3,47 @@ package importer
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
 // job makes the job of an entry.
-func (t *crontab) job(rule *mapping, times, command, user string, note func(string)) (*mapping, string) {
-	script, stdin := percent(command)
-	argv, ok := simple(script)
-	if !ok || !posix[path.Base(t.shell)] {
-		shell := t.shell
-		if shell == "" {
-			shell = "/bin/sh"
+func (t *crontab) job(e *Entry, rule *mapping, times, command, user string, note func(string)) {
+	e.id = digest(times, command, user)
+	command, single, err := entryOptions(command)
+	if err != nil {
+		note(err.Error() + "; nothing was made of it")
+		return
+	}
+	text, stdin := percent(command)
+	s := readScript(text)
+	switch first := firstWord(text); {
+	case moreTime.MatchString(first):
+		e.turnOff(fmt.Sprintf("%q is a sixth field of the time, which cron takes for the command", clip(first, 40)), note)
+	case strings.HasPrefix(first, "{{"):
+		e.turnOff("the command is a placeholder of a template", note)
+	}
+	if stdin != "" {
+		if s.open {
+			e.turnOff("the first % that no backslash precedes ends the command, in the middle of a quotation, so that cron cannot run it either: write \\%", note)
+		} else {
+			note("the first % that no backslash precedes ends the command; what follows is its input")
 		}
-		argv = []string{shell, "-c", script}
-		note("runs in a shell: workers need --exec-allow " + shell + ", which allows every program")
 	}
-	exec := newMapping().set("argv", argv)
-	if env := programVariables(t.env, note); env != nil {
-		exec.set("env", env)
-	}
+	text = t.run(s, note)
+	argv, exec := t.program(e, text, note)
 	if stdin != "" {
 		exec.set("stdin", stdin)
 	}
-	if strings.Contains(stdin, "${secret:") {
+	if strings.Contains(stdin, secretReference) {
 		note("what begins with ${secret: in the input means a secret here")
 	}
-	id := t.o.Prefix + name(argv, script) + "-" + digest(times, command, user)
-	m := newMapping().set("id", id)
+	e.id = t.o.Prefix + name(argv, text) + "-" + e.id
+	m := newMapping().set("id", e.id)
 	if queue := strings.ReplaceAll(t.o.Queue, "{user}", queueOf(user)); queue != "" {
 		m.set("queue", queue)
 	}
@@ -41,13 +52,113 @@ func (t *crontab) job(rule *mapping, times, command, user string, note func(stri
 		if !strings.Contains(t.o.Queue, "{user}") {
 			note("ran as " + user + ": a program runs as the user of its worker, or of --exec-user; --queue 'cron-{user}' gives each user a queue")
 		}
+	} else if first := strings.Fields(text + " ."); !t.o.System && systemUsers[first[0]] {
+		note(first[0] + " looks like a user: with a column of users, as in /etc/crontab, import it by --user-column yes")
 	}
 	m.set("exec", exec).set("schedule", rule)
 	if rule.node.Content[0].Value != "interval" {
 		m.set("misfire_policy", newMapping().set("policy", "skip").flow())
 	}
-	m.set("overlap_policy", t.o.Overlap)
-	return m.set("timeout", t.o.Timeout.String()), id
+	overlap := t.o.Overlap
+	if single && overlap == "allow_all" {
+		overlap = "skip"
+	}
+	m.set("overlap_policy", overlap)
+	e.fields = m.set("timeout", t.o.Timeout.String())
+}
+
+// moreTime is a field of the time in the place of the command.
+var moreTime = regexp.MustCompile(`^[*?][*?/0-9,-]*$`)
+
+// entryOptions takes off what OpenBSD, and in part FreeBSD, take between the time and the
+// command: -n and -q concern mail and the system's log, -s is one run at a time.
+func entryOptions(command string) (rest string, single bool, err error) {
+	for strings.HasPrefix(command, "-") {
+		words, after := fields(command, 1)
+		if strings.Trim(words[0], "-nqs") != "" || after == "" || len(words[0]) < 2 {
+			return "", false, fmt.Errorf("%q is no option of cron, and no command", clip(words[0], 40))
+		}
+		single = single || strings.Contains(words[0], "s")
+		command = after
+	}
+	return command, single, nil
+}
+
+// run is a script as a run needs it, which ends what goes on in the background.
+func (t *crontab) run(s script, note func(string)) string {
+	text, ended := s.foreground()
+	switch {
+	case ended:
+		note("the & at the end is left out: a run takes as long as its program, and what goes on in the background is ended with it")
+	case (len(s.background) > 0 || leavesBehind.MatchString(s.plain)) && !waits.MatchString(s.plain):
+		note("what goes on in the background is ended with the run: keep it in the foreground, or end with wait")
+	}
+	if strings.HasSuffix(text, "\\") {
+		note("cron knows no lines that go on below: the command ends with a backslash")
+	}
+	if _, known := t.env["HOME"]; !known {
+		if homeOf.MatchString(s.plain) {
+			note("HOME is the worker's --exec-home, and not the user's directory")
+		}
+		if relativePath.MatchString(s.plain) && !changesDir.MatchString(s.plain) {
+			note("cron starts commands in the user's directory: here they start in /, or in the worker's --exec-dir")
+		}
+	}
+	var unset []string
+	for _, m := range userOf.FindAllStringSubmatch(s.plain, -1) {
+		if _, known := t.env[m[1]]; !known && !slices.Contains(unset, m[1]) {
+			unset = append(unset, m[1])
+		}
+	}
+	if len(unset) > 0 {
+		note(strings.Join(unset, ", ") + ": cron sets this, workers do not")
+	}
+	return text
+}
+
+// program is what a worker executes for a command.
+func (t *crontab) program(e *Entry, text string, note func(string)) (argv []string, exec *mapping) {
+	argv, ok := simple(text)
+	shell := !ok || !posix[path.Base(t.shell)]
+	if shell {
+		argv = []string{t.shellPath(e, note), "-c", text}
+		note("runs in a shell: workers need --exec-allow " + argv[0] + ", which allows every program")
+	}
+	env, exports := programVariables(t.env, shell && posix[path.Base(argv[0])], note)
+	if _, known := t.env["HOME"]; known && strings.Contains(exports, "export HOME=") {
+		exports += "cd \"$HOME\" || exit\n" // as cron does
+	} else if known {
+		note("cron starts the command in HOME: here it starts in /, or in the worker's --exec-dir")
+	}
+	if strings.Contains(exports, "export BASH_ENV=") && path.Base(argv[0]) == "bash" {
+		exports += ". \"$BASH_ENV\"\n" // as bash does when it starts
+	}
+	if exports != "" {
+		argv[2] = exports + text
+	}
+	if strings.Contains(strings.Join(argv, " "), secretReference) {
+		e.turnOff("${secret: may stand in variables and input only, and workers refuse this command", note)
+	}
+	exec = newMapping().set("argv", argv)
+	if env != nil {
+		exec.set("env", env)
+	}
+	return argv, exec
+}
+
+// shellPath is SHELL, completed where that is without doubt.
+func (t *crontab) shellPath(e *Entry, note func(string)) string {
+	switch {
+	case t.shell == "":
+		return "/bin/sh"
+	case strings.HasPrefix(t.shell, "/"):
+		return t.shell
+	case posix[t.shell]:
+		note("SHELL " + clip(t.shell, 40) + " is taken for /bin/" + t.shell)
+		return "/bin/" + t.shell
+	}
+	e.turnOff(fmt.Sprintf("SHELL %q is no absolute path, which workers ask for", clip(t.shell, 40)), note)
+	return t.shell
 }
 
 // percent splits a command at its first percent sign that no backslash precedes: what

@@ -31,10 +31,18 @@ type Entry struct {
 	// fields is nil when no job can be made of it.
 	fields *mapping
 	id     string
+	// off: the job could not run, and is written as a comment.
+	off bool
 }
 
-// Job tells whether a job was made of the entry.
-func (e *Entry) Job() bool { return e.fields != nil }
+// Job tells whether a job was made of the entry, and is not commented out.
+func (e *Entry) Job() bool { return e.fields != nil && !e.off }
+
+// turnOff has the job written as a comment, for a reason.
+func (e *Entry) turnOff(reason string, note func(string)) {
+	e.off = true
+	note(reason + "; the job is commented out")
+}
 
 // mapping is a YAML mapping whose keys keep their order.
 type mapping struct{ node yaml.Node }
@@ -104,6 +112,10 @@ func Write(head string, entries []Entry) ([]byte, error) {
 		}
 		if err := encoder.Close(); err != nil {
 			return nil, err
+		}
+		if e.off {
+			comment(&out, strings.TrimSuffix(visible.YAML(fields.String()), "\n"))
+			continue
 		}
 		out.WriteString(visible.YAML(fields.String()))
 	}

@@ -60,17 +60,17 @@ func options(system bool) importer.CrontabOptions {
 }
 
 func TestGoldenImports(t *testing.T) {
-	for _, name := range []string{"user.crontab", "system.crontab", "cronjobs.yaml"} {
+	for _, name := range []string{"user.crontab", "system.crontab", "cronjobs.yaml", "found.crontab", "found.system.crontab", "openbsd.crontab", "found.cronjobs.yaml"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var entries []importer.Entry
 		switch name {
-		case "cronjobs.yaml":
+		case "cronjobs.yaml", "found.cronjobs.yaml":
 			entries = importer.CronJobs(name, text, importer.CronJobOptions{Zone: "UTC"})
 		default:
-			entries = importer.Crontab(name, text, options(name == "system.crontab"))
+			entries = importer.Crontab(name, text, options(strings.HasSuffix(name, "system.crontab")))
 		}
 		got, _ := show(t, entries)
 		golden(t, name+".golden", got)

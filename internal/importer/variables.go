@@ -8,33 +8,55 @@ import (
 
 // workerVariables are those that workers set themselves or never let a job set. A * at
 // the end is any ending; letters count in either case.
-var workerVariables = []string{
-	"PATH", "HOME", "LANG", "PWD", "OLDPWD", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "FERMATA_*", "TRACEPARENT", "TRACESTATE",
+var workerVariables = append([]string{
+	"PWD", "OLDPWD", "IFS", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "FERMATA_*", "TRACEPARENT", "TRACESTATE",
+}, shellVariables...)
+
+// shellVariables are those of workerVariables that a shell can set for what it runs, with
+// the same effect.
+var shellVariables = []string{
+	"PATH", "HOME", "LANG", "ENV", "BASH_ENV",
 	"LD_*", "DYLD_*", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_*", "LOCPATH", "NLSPATH",
 	"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK",
 }
 
-// programVariables are those that a job may have. It notes what workers need for them, and
-// which are left out.
-func programVariables(all map[string]string, note func(string)) *mapping {
-	env := newMapping()
-	var kept, dropped []string
+// secretReference begins what a worker replaces by a secret, in variables and input only.
+const secretReference = "${secret:"
+
+// programVariables are those that a job may have. exports are lines for the beginning of
+// its script, if a shell runs it, with those that workers do not let a payload set. It
+// notes what workers need, and which variables are left out.
+func programVariables(all map[string]string, shell bool, note func(string)) (env *mapping, exports string) {
+	env = newMapping()
+	var kept, dropped, invalid []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if slices.ContainsFunc(workerVariables, func(pattern string) bool { return covers(pattern, strings.ToUpper(name)) }) {
+		switch value := all[name]; {
+		case !shellName.MatchString(name) || strings.ContainsRune(value, 0):
+			invalid = append(invalid, clip(name, 64))
+		case shell && matches(name, shellVariables) && !strings.Contains(value, secretReference):
+			exports += "export " + name + "=" + quote(value) + "\n"
+		case matches(name, workerVariables):
 			dropped = append(dropped, clip(name, 64))
-			continue
+		default:
+			kept = append(kept, clip(name, 64))
+			env.set(name, value)
 		}
-		kept = append(kept, clip(name, 64))
-		env.set(name, all[name])
+	}
+	if len(invalid) > 0 {
+		note(strings.Join(invalid, ", ") + ": left out: the name of a variable has letters, digits and underscores only, and its value no NUL byte")
 	}
 	if len(dropped) > 0 {
 		note(strings.Join(dropped, ", ") + ": left out, as workers do not let jobs set them; a script of your own can, and HOME is their --exec-home")
 	}
 	if len(kept) == 0 {
-		return nil
+		return nil, exports
 	}
 	note("sets variables: workers need --exec-env " + strings.Join(kept, ","))
-	return env
+	return env, exports
+}
+
+func matches(name string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return covers(pattern, strings.ToUpper(name)) })
 }
 
 func covers(pattern, name string) bool {

@@ -168,3 +168,11 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestJSONFilesAreReadAsJSON: a file of one JSON value, as well as lines of them.
+func TestJSONFilesAreReadAsJSON(t *testing.T) {
+	set, faults := manifest.Read("a.json", []byte("{\"id\": \"a\", \"handler\": \"x\",\n \"payload_text\": \"\\ud83d\\ude80 https:\\/\\/e\"}\n"), "default")
+	if len(faults) > 0 || len(set.Jobs) != 1 || string(set.Jobs[0].Job.GetPayload()) != "🚀 https://e" {
+		t.Errorf("%v %+v", faults, set.Jobs)
+	}
+}

@@ -43,16 +43,26 @@ func (b *Budget) Spend(n int) error {
 
 // Reader reads the documents of a text.
 type Reader struct {
-	decoder *yaml.Decoder
-	budget  *Budget
-	err     error
+	next   func() (*yaml.Node, error)
+	budget *Budget
+	err    error
 }
 
-// NewReader reads documents out of a budget.
+// NewReader reads documents out of a budget. What is JSON is read as JSON.
 func NewReader(text []byte, b *Budget) *Reader {
-	r := &Reader{decoder: yaml.NewDecoder(bytes.NewReader(text)), budget: b}
+	r := &Reader{budget: b}
 	if marks := bytes.Count(text, []byte(",")) + bytes.Count(text, []byte("\n")); marks > MaxMarks {
 		r.err = fmt.Errorf("more than %d commas and line breaks: split the file, or write each job on a line, as fermata export does", MaxMarks)
+		return r
+	}
+	if isJSON(text) {
+		r.next = newJSONReader(text).next
+		return r
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	r.next = func() (*yaml.Node, error) {
+		node := &yaml.Node{}
+		return node, decoder.Decode(node)
 	}
 	return r
 }
@@ -62,8 +72,8 @@ func (r *Reader) Next() (*yaml.Node, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	node := &yaml.Node{}
-	if r.err = r.decoder.Decode(node); r.err != nil {
+	var node *yaml.Node
+	if node, r.err = r.next(); r.err != nil {
 		return nil, r.err
 	}
 	size := (&scale{known: map[*yaml.Node]int{}}).of(node, 0)
