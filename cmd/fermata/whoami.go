@@ -43,6 +43,9 @@ func (a *app) showIdentity(w *fermatav1.WhoAmIResponse) error {
 		if n.GetJobs() > 0 {
 			t.add("JOBS", fmt.Sprintf("at most %d in namespace %s", n.GetJobs(), printable(n.GetNamespace())))
 		}
+		if n.GetJobBytes() > 0 {
+			t.add("JOB BYTES", fmt.Sprintf("at most %d in namespace %s", n.GetJobBytes(), printable(n.GetNamespace())))
+		}
 	}
 	if w.GetNode() != "" {
 		t.add("NODE", printable(w.GetNode()))

@@ -67,6 +67,7 @@ func TestWhoAmI(t *testing.T) {
 	}
 	guarded := identityNode(t, rpc.Options{
 		Authority: source, Binding: bytes.Repeat([]byte("k"), rpc.MinBinding), JobLimit: func(string) int { return 5000 },
+		JobBytesLimit: func(string) int { return 64 << 20 },
 	})
 	c := &cluster{t: t, address: guarded}
 	c.clock.Store(epoch.UnixMilli())

@@ -109,6 +109,7 @@ func TestSenselessSettingsAreRefused(t *testing.T) {
 		"client-calls":         {"-1"},
 		"client-connections":   {"-1"},
 		"namespace-jobs":       {"-1", "1000000001"},
+		"namespace-job-bytes":  {"-1", "1125899906842625"},
 		"unproved-connections": {"-1", "3"},
 		"log-limit":            {"-1"},
 		"drain-timeout":        {"-1s"},

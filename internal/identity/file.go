@@ -26,8 +26,9 @@ type file struct {
 }
 
 type spaceEntry struct {
-	Names []string `yaml:"names"`
-	Jobs  int      `yaml:"jobs"`
+	Names    []string   `yaml:"names"`
+	Jobs     *int       `yaml:"jobs"`
+	JobBytes *byteCount `yaml:"job-bytes"`
 }
 
 type tokenEntry struct {
@@ -124,7 +125,7 @@ func (f file) policy() (*access.Policy, error) {
 	if err == nil {
 		spaces := make([]access.NamespaceLimits, len(f.Namespaces))
 		for i, e := range f.Namespaces {
-			spaces[i] = access.NamespaceLimits(e)
+			spaces[i] = access.NamespaceLimits{Names: e.Names, Jobs: e.Jobs, JobBytes: (*int)(e.JobBytes)}
 		}
 		policy, err = policy.WithNamespaces(spaces)
 	}

@@ -284,5 +284,14 @@ func (s *Source) Jobs(namespace string) (limit int, ok bool) {
 // LimitsJobs tells whether the file limits the jobs of any namespace.
 func (s *Source) LimitsJobs() bool { return s.current.Load().policy.LimitsJobs() }
 
+// JobBytes is how many bytes the jobs of a namespace may have, 0 if there is no limit; false
+// if the file says nothing of it.
+func (s *Source) JobBytes(namespace string) (limit int, ok bool) {
+	return s.current.Load().policy.JobBytes(namespace)
+}
+
+// LimitsJobBytes reports whether the file limits the bytes of the jobs of any namespace.
+func (s *Source) LimitsJobBytes() bool { return s.current.Load().policy.LimitsJobBytes() }
+
 // Gives tells whether any rule gives a role.
 func (s *Source) Gives(role access.Role) bool { return s.current.Load().policy.Gives(role) }

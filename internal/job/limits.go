@@ -50,13 +50,18 @@ var ErrSettingsChanged = errors.New("the settings of the queue changed")
 // ErrTooManyWatches means that a node watches as many queues for others as it does.
 var ErrTooManyWatches = errors.New("too many queues are watched")
 
-// QuotaError says that a namespace has as many jobs as it may have.
+// QuotaError says that a namespace has as many jobs, or bytes of them, as it may have.
 type QuotaError struct {
 	Namespace string
 	Limit     int
+	// Bytes: the limit is one of bytes.
+	Bytes bool
 }
 
 func (e *QuotaError) Error() string {
+	if e.Bytes {
+		return fmt.Sprintf("the jobs of namespace %s may have %d bytes together, and this would be more: delete some, make payloads smaller, or ask for a greater limit", e.Namespace, e.Limit)
+	}
 	return fmt.Sprintf("namespace %s has its %d jobs: delete some, or ask for a greater limit", e.Namespace, e.Limit)
 }
 

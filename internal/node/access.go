@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/identity"
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/quota"
 	"github.com/fermata-io/fermata/internal/rpc"
 )
 
@@ -44,10 +45,48 @@ func (n *Node) limitsJobs() bool {
 	return n.cfg.NamespaceJobs > 0 || n.access != nil && n.access.LimitsJobs()
 }
 
+// jobBytesLimit is how many bytes the jobs of a namespace may have; 0 is no limit.
+func (n *Node) jobBytesLimit(namespace string) int {
+	if n.access != nil {
+		if limit, ok := n.access.JobBytes(namespace); ok {
+			return limit
+		}
+	}
+	return n.cfg.NamespaceJobBytes
+}
+
+// limitsJobBytes reports whether any namespace has a limit of the bytes of its jobs.
+func (n *Node) limitsJobBytes() bool {
+	return n.cfg.NamespaceJobBytes > 0 || n.access != nil && n.access.LimitsJobBytes()
+}
+
+// openQuotas counts what namespaces have of what is limited.
+func (n *Node) openQuotas(ctx context.Context) (err error) {
+	n.quota, err = quota.New(quota.Options{
+		Store: n.clientStore.JobCounts(), Limit: n.jobLimit, Limited: n.limitsJobs, Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	n.byteQuota, err = quota.New(quota.Options{
+		Measure: quota.JobBytes, Store: n.clientStore.ByteCounts(), Limit: n.jobBytesLimit, Limited: n.limitsJobBytes,
+		Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	for _, q := range []*quota.Quota{n.quota, n.byteQuota} {
+		if err := q.Look(ctx); err != nil {
+			return fmt.Errorf("failed to count the jobs of namespaces: %w", err)
+		}
+	}
+	return nil
+}
+
 // guarded adds to the options of the server what lets callers in.
 func (n *Node) guarded(ctx context.Context, o rpc.Options) (rpc.Options, error) {
 	o.Registerer, o.Limits, o.MaxUnproved = n.cfg.Registerer, n.cfg.ClientLimits, n.cfg.UnprovedConnections
-	o.JobLimit = n.jobLimit
+	o.JobLimit, o.JobBytesLimit = n.jobLimit, n.jobBytesLimit
 	if n.access == nil {
 		return o, nil
 	}

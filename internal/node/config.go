@@ -104,6 +104,9 @@ type Config struct {
 	// NamespaceJobs is how many jobs each namespace may have of which AccessFile says
 	// nothing, at most access.MaxNamespaceJobs; 0 is no limit.
 	NamespaceJobs int
+	// NamespaceJobBytes is the same of the bytes of these jobs, at most
+	// access.MaxNamespaceJobBytes.
+	NamespaceJobBytes int
 
 	// Network stands in for the host's network, for a cluster inside one process.
 	Network Network

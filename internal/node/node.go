@@ -62,6 +62,7 @@ type Node struct {
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
 	quota       *quota.Quota
+	byteQuota   *quota.Quota
 	trail       *trail.Recorder
 	feed        *events.Feed
 	hooks       *webhook.Courier // nil: there are no webhooks

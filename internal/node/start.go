@@ -19,7 +19,6 @@ import (
 	"github.com/fermata-io/fermata/internal/ledger"
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/peer"
-	"github.com/fermata-io/fermata/internal/quota"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/registry"
 	"github.com/fermata-io/fermata/internal/ring"
@@ -208,17 +207,11 @@ func (n *Node) build(ctx context.Context) (err error) {
 		return err
 	}
 	n.onStop("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
-	n.quota, err = quota.New(quota.Options{
-		Store: n.clientStore, Limit: n.jobLimit, Limited: n.limitsJobs, Logger: c.Logger, Registerer: c.Registerer,
-	})
-	if err != nil {
+	if err := n.openQuotas(ctx); err != nil {
 		return err
 	}
-	if err := n.quota.Look(ctx); err != nil {
-		return fmt.Errorf("counting the jobs of namespaces: %w", err)
-	}
 	managed := registry.Options{
-		Quota: n.quota,
+		Quota: n.quota, ByteQuota: n.byteQuota,
 		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
@@ -384,7 +377,7 @@ func (n *Node) join(ctx context.Context) error {
 // run starts the engines. Its cleanup is the drain: what is registered here is
 // undone first.
 func (n *Node) run(context.Context) error {
-	for _, loop := range []func(context.Context) error{n.dispatcher.Run, n.scheduler.Run, n.locks.Run, n.feed.Run, n.quota.Run} {
+	for _, loop := range []func(context.Context) error{n.dispatcher.Run, n.scheduler.Run, n.locks.Run, n.feed.Run, n.quota.Run, n.byteQuota.Run} {
 		n.engines.Go(func() {
 			if err := loop(n.ctx); err != nil && n.ctx.Err() == nil {
 				n.cfg.Logger.Error("engine ended", "error", err)

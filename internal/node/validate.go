@@ -115,6 +115,8 @@ func (c *Config) checkJobs(f *faults) {
 		"1 to %d: a message has 16 MiB, and room for the rest of a job", rpc.MaxPayload)
 	f.want(c.NamespaceJobs >= 0 && c.NamespaceJobs <= access.MaxNamespaceJobs, "namespace-jobs", c.NamespaceJobs,
 		"0 (no limit) to %d", access.MaxNamespaceJobs)
+	f.want(c.NamespaceJobBytes >= 0 && c.NamespaceJobBytes <= access.MaxNamespaceJobBytes, "namespace-job-bytes", c.NamespaceJobBytes,
+		"0 (no limit) to %d", access.MaxNamespaceJobBytes)
 }
 
 func (c *Config) checkCallers(f *faults) {

@@ -16,6 +16,8 @@ var notHere = map[string]string{
 	"fermata_trace_spans_exported_total":  "only with --trace-endpoint",
 	"fermata_namespace_jobs":              "only of namespaces that have a limit",
 	"fermata_namespace_jobs_limit":        "only of namespaces that have a limit",
+	"fermata_namespace_job_bytes":         "only of namespaces that have a limit",
+	"fermata_namespace_job_bytes_limit":   "only of namespaces that have a limit",
 }
 
 var metricRow = regexp.MustCompile("^\\| `(fermata_[a-z_]+)` \\| (\\w+) \\| (.*?) \\| (.*?) \\| (.*?) \\|$")

@@ -31,7 +31,7 @@ func (b *bank) enter() error {
 	return b.err
 }
 
-func (b *bank) TakeJobs(_ context.Context, namespace string, n, limit int) (granted, jobs int, err error) {
+func (b *bank) Take(_ context.Context, namespace string, n, limit int) (granted, jobs int, err error) {
 	defer b.mu.Unlock()
 	if err := b.enter(); err != nil {
 		return 0, 0, err
@@ -42,7 +42,7 @@ func (b *bank) TakeJobs(_ context.Context, namespace string, n, limit int) (gran
 	return granted, b.counts[namespace], nil
 }
 
-func (b *bank) GiveJobs(_ context.Context, namespace string, n int) error {
+func (b *bank) Give(_ context.Context, namespace string, n int) error {
 	defer b.mu.Unlock()
 	if err := b.enter(); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (b *bank) GiveJobs(_ context.Context, namespace string, n int) error {
 	return nil
 }
 
-func (b *bank) Jobs(context.Context) (map[string]int, bool, error) {
+func (b *bank) Counts(context.Context) (map[string]int, bool, error) {
 	defer b.mu.Unlock()
 	err := b.enter()
 	return maps.Clone(b.counts), len(b.began) > 0, err

@@ -1,10 +1,11 @@
-// Package quota bounds how many jobs each namespace has, over all nodes.
+// Package quota bounds how many jobs each namespace has, and how many bytes those are, over
+// all nodes.
 //
 // # Model
 //
-// One count in Redis for each namespace that has a limit. Whoever is about to create
-// jobs first takes as many as the limit leaves, in one atomic step, and gives back what
-// it did not create. Nothing else keeps the count: jobs that end, expire or are deleted
+// One count in Redis for each measure and each namespace that has a limit of it. Whoever is
+// about to create jobs, or to make one larger, first takes as many as the limit leaves, in one atomic step, and gives back what
+// it did not store. Nothing else keeps the count: jobs that end, expire or are deleted
 // while it is not asked are put right by a census, which any node begins when the last
 // one is long enough ago, and which counts what is there.
 //

@@ -26,22 +26,48 @@ const (
 	maxSeries = 200
 )
 
-// Store keeps the counts.
+// Store keeps the counts of a measure.
 type Store interface {
-	// TakeJobs counts up to n new jobs, as many as the limit leaves.
-	TakeJobs(ctx context.Context, namespace string, n, limit int) (granted, jobs int, err error)
-	GiveJobs(ctx context.Context, namespace string, n int) error
-	// Jobs are all counts, and whether there has been a census.
-	Jobs(ctx context.Context) (jobs map[string]int, counted bool, err error)
+	// Take counts up to n more, as many as the limit leaves.
+	Take(ctx context.Context, namespace string, n, limit int) (granted, count int, err error)
+	Give(ctx context.Context, namespace string, n int) error
+	// Counts are all counts, and whether there has been a census.
+	Counts(ctx context.Context) (counts map[string]int, counted bool, err error)
 	// Census puts the counts of namespaces right, unless another one began less than a
 	// pause ago, or begins meanwhile; began tells whether this one did.
 	Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (began bool, err error)
 }
 
+// Measure is what a quota bounds.
+type Measure struct {
+	name        string
+	used, limit *prometheus.Desc
+}
+
+// Measures.
+var (
+	Jobs = &Measure{
+		"jobs",
+		describe("fermata_namespace_jobs", "Jobs of a namespace that has a limit of them, in the whole cluster."),
+		describe("fermata_namespace_jobs_limit", "How many jobs a namespace may have."),
+	}
+	JobBytes = &Measure{
+		"job bytes",
+		describe("fermata_namespace_job_bytes", "Bytes of the jobs of a namespace that has a limit of them, in the whole cluster: ids and stored definitions."),
+		describe("fermata_namespace_job_bytes_limit", "How many bytes the jobs of a namespace may have."),
+	}
+)
+
+func describe(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, []string{"namespace"}, nil)
+}
+
 // Options of a [Quota]. Store, Limit and Limited are required.
 type Options struct {
-	Store Store
-	// Limit is how many jobs a namespace may have; 0 is no limit. Limited tells whether
+	// Measure is what Store counts. Default [Jobs].
+	Measure *Measure
+	Store   Store
+	// Limit is how much a namespace may have; 0 is no limit. Limited reports whether
 	// any has one. Both are asked anew each time.
 	Limit   func(namespace string) int
 	Limited func() bool
@@ -51,7 +77,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Quota bounds the jobs of namespaces. It is safe for concurrent use.
+// Quota bounds the jobs of namespaces by a measure. It is safe for concurrent use.
 type Quota struct {
 	o     Options
 	pause atomic.Int64 // until the next census, ns
@@ -69,6 +95,9 @@ func New(o Options) (*Quota, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Measure == nil {
+		o.Measure = Jobs
+	}
 	q := &Quota{o: o}
 	q.pause.Store(int64(o.Every))
 	if o.Registerer == nil {
@@ -77,22 +106,22 @@ func New(o Options) (*Quota, error) {
 	return q, o.Registerer.Register(q)
 }
 
-// Limit is how many jobs a namespace may have; 0 is no limit.
+// Limit is how much a namespace may have; 0 is no limit.
 func (q *Quota) Limit(namespace string) int { return q.o.Limit(namespace) }
 
 // Limited tells whether any namespace has a limit.
 func (q *Quota) Limited() bool { return q.o.Limited() }
 
-// Take counts up to n new jobs, as many as the limit leaves.
+// Take counts up to n more, as many as the limit leaves.
 func (q *Quota) Take(ctx context.Context, namespace string, n, limit int) (granted int, err error) {
-	granted, _, err = q.o.Store.TakeJobs(ctx, namespace, n, limit)
+	granted, _, err = q.o.Store.Take(ctx, namespace, n, limit)
 	return granted, err
 }
 
-// Give takes jobs off the count. If that fails the next census does it.
+// Give takes n off the count. If that fails the next census does it.
 func (q *Quota) Give(ctx context.Context, namespace string, n int) {
-	if err := q.o.Store.GiveJobs(ctx, namespace, n); err != nil {
-		q.o.Logger.Debug("jobs are counted that are not there, until the next census", "namespace", namespace, "jobs", n, "error", err)
+	if err := q.o.Store.Give(ctx, namespace, n); err != nil {
+		q.o.Logger.Debug("failed to lower the count of a namespace: it is too high until the next census", "measure", q.o.Measure.name, "namespace", namespace, "by", n, "error", err)
 	}
 }
 
@@ -106,9 +135,9 @@ func (q *Quota) Run(ctx context.Context) error {
 		}
 		if (err != nil) != failing {
 			if failing = err != nil; failing {
-				q.o.Logger.Warn("the jobs of namespaces could not be counted: limits go by the last count", "error", err)
+				q.o.Logger.Warn("failed to count what namespaces have: limits go by the last count", "measure", q.o.Measure.name, "error", err)
 			} else {
-				q.o.Logger.Info("the jobs of namespaces are counted again")
+				q.o.Logger.Info("what namespaces have is counted again", "measure", q.o.Measure.name)
 			}
 		}
 		wait := q.o.Every / looks
@@ -135,42 +164,38 @@ func (q *Quota) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	jobs, _, err := q.o.Store.Jobs(ctx)
+	counts, _, err := q.o.Store.Counts(ctx)
 	if err == nil {
-		q.now.Store(&jobs)
+		q.now.Store(&counts)
 	}
 	return err
 }
 
-var (
-	jobsDesc = prometheus.NewDesc("fermata_namespace_jobs",
-		"Jobs of a namespace that has a limit of them, in the whole cluster.", []string{"namespace"}, nil)
-	limitDesc = prometheus.NewDesc("fermata_namespace_jobs_limit",
-		"How many jobs a namespace may have.", []string{"namespace"}, nil)
-)
-
 // Describe makes a Quota a collector of its counts.
-func (q *Quota) Describe(out chan<- *prometheus.Desc) { out <- jobsDesc; out <- limitDesc }
+func (q *Quota) Describe(out chan<- *prometheus.Desc) {
+	out <- q.o.Measure.used
+	out <- q.o.Measure.limit
+}
 
-// Collect tells of the namespaces that are nearest to their limits.
+// Collect reports the namespaces that are nearest to their limits.
 func (q *Quota) Collect(out chan<- prometheus.Metric) {
-	jobs := q.now.Load()
-	if jobs == nil {
+	counts := q.now.Load()
+	if counts == nil {
 		return
 	}
 	type use struct {
 		namespace   string
-		jobs, limit float64
+		used, limit float64
 	}
 	var uses []use
-	for namespace, n := range *jobs {
+	for namespace, n := range *counts {
 		if limit := q.o.Limit(namespace); limit > 0 {
 			uses = append(uses, use{namespace, float64(n), float64(limit)})
 		}
 	}
-	slices.SortFunc(uses, func(a, b use) int { return cmp.Compare(b.jobs/b.limit, a.jobs/a.limit) })
+	slices.SortFunc(uses, func(a, b use) int { return cmp.Compare(b.used/b.limit, a.used/a.limit) })
 	for _, u := range uses[:min(len(uses), maxSeries)] {
-		out <- prometheus.MustNewConstMetric(jobsDesc, prometheus.GaugeValue, u.jobs, u.namespace)
-		out <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, u.limit, u.namespace)
+		out <- prometheus.MustNewConstMetric(q.o.Measure.used, prometheus.GaugeValue, u.used, u.namespace)
+		out <- prometheus.MustNewConstMetric(q.o.Measure.limit, prometheus.GaugeValue, u.limit, u.namespace)
 	}
 }

@@ -64,6 +64,10 @@ var scripted = []string{
 // events are the commands for those who read events.
 var events = []string{"xrange"}
 
+// measures are the commands that scripts call only where the bytes of namespaces are limited:
+// nodes start without them elsewhere, by a grant of an earlier version.
+var measures = []string{"hstrlen"}
+
 // sentinel are commands that a client sends to Sentinel. It pings a subscription that
 // has been quiet for a while.
 var sentinel = []string{
@@ -73,7 +77,7 @@ var sentinel = []string{
 // Commands are the commands of the grant, as ACL rules have them after the '+'. With
 // functions there is none that brings code along.
 func Commands(functions bool) []string {
-	return slices.Concat(calls(functions), direct, scripted, events)
+	return slices.Concat(calls(functions), direct, scripted, events, measures)
 }
 
 // Scripted are the commands of the grant that scripts call.

@@ -32,6 +32,8 @@
 //	P:{meta}:queues     hash        <ns>/<queue> -> settings of the queue, protobuf
 //	P:{meta}:jobs       hash        namespace -> its jobs, where they are limited
 //	P:{meta}:jobs:new   hash        namespace -> those since the last census began
+//	P:{meta}:bytes      hash        namespace -> bytes of its jobs, where they are limited
+//	P:{meta}:bytes:new  hash        namespace -> those since the last census began
 //	P:{meta}:life:<id>  string      a node's process lives, written by others
 //	P:{meta}:audit      stream      who changed what through the API, bounded
 //
@@ -50,9 +52,9 @@
 // A limit has a name, and a home shard that the name alone decides: its keys are
 // there, and that shard's clock counts. Three of the scripts are about units, rates
 // and cells; two more, about the settings of queues and the jobs of namespaces, belong to
-// no shard, like the keyspace. How many jobs a namespace has is counted where they
-// are created, and put right by a census that counts the members of lanes: no other
-// script knows of it.
+// no shard, like the keyspace. How many jobs a namespace has, and how many bytes those
+// are, is counted where they are created and changed, and put right by a census of the members
+// of lanes: no other script knows of it.
 //
 // # Invariants
 //

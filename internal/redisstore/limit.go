@@ -23,6 +23,8 @@ import (
 //	P:{meta}:queues    hash        namespace/queue -> settings, protobuf
 //	P:{meta}:jobs      hash        namespace -> jobs, where their number is limited
 //	P:{meta}:jobs:new  hash        namespace -> jobs taken since the last census began
+//	P:{meta}:bytes     hash        namespace -> bytes of its jobs, where those are limited
+//	P:{meta}:bytes:new hash        namespace -> bytes taken since the last census began
 //
 // What has expired by the shard's clock does not exist. The keys of a name that
 // nobody uses any more are cleared away by Redis: units and waiters after three
@@ -39,7 +41,7 @@ const (
 // to be given back, what is due to be started, and a limit to be changed. What they
 // store is bounded.
 type limitScripts struct {
-	units, count, rate, swap, read, queues, jobs, census *script
+	units, count, rate, swap, read, queues, jobs, census, measure *script
 }
 
 // loadLimits composes the scripts. Only what others rely on is confirmed to the
@@ -66,8 +68,10 @@ func loadLimits(l *loader) limitScripts {
 		queues: load("limit_queues", true),
 		jobs:   load("limit_jobs", false),
 		census: l.load("census", "no-writes"),
+
+		measure: l.load("census_bytes", "no-writes"),
 	}
-	s.census.mutates = false
+	s.census.mutates, s.measure.mutates = false, false
 	return s
 }
 

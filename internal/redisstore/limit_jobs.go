@@ -13,9 +13,11 @@ import (
 )
 
 const (
-	// countedPerCall is how many records one call of a census counts, as its script has
-	// it: some two milliseconds of the server.
+	// countedPerCall is how many records one call of a census counts: some two
+	// milliseconds of the server.
 	countedPerCall = 5000
+	// measuredPerCall is the same where each job is asked for its size.
+	measuredPerCall = 2000
 	// countsPerPipe is how many such calls go in one pipeline: others get their turn
 	// between them.
 	countsPerPipe = 64
@@ -24,63 +26,86 @@ const (
 	maxCounted = 10_000
 )
 
-// jobsKeys are the hashes of how many jobs namespaces have, in the slot of the
-// keyspace's own.
-func jobsKeys(prefix string) []string {
-	k := keyspaceKey(prefix) + ":jobs"
-	return []string{k, k + ":new"}
+// NamespaceCounts are counts of all namespaces, in the slot of the keyspace's own hash: of
+// their jobs, or of the bytes of these.
+type NamespaceCounts struct {
+	store *Store
+	key   string
+	// census is the script that counts a part of a lane, of perCall places.
+	census  *script
+	perCall int
 }
 
-func (s *Store) jobsCall(ctx context.Context, argv ...any) (reply, error) {
-	o := call(s.scripts.limits.jobs, noShard, jobsKeys(s.prefix), argv)
-	err := s.perform(ctx, o)
+// JobCounts are how many jobs namespaces have.
+func (s *Store) JobCounts() *NamespaceCounts {
+	return &NamespaceCounts{store: s, key: keyspaceKey(s.prefix) + ":jobs", census: s.scripts.limits.census, perCall: countedPerCall}
+}
+
+// ByteCounts are how many bytes the jobs of namespaces have, as [Store.DefinitionBytes]
+// measures each. Nodes of earlier versions do not know them.
+func (s *Store) ByteCounts() *NamespaceCounts {
+	return &NamespaceCounts{store: s, key: keyspaceKey(s.prefix) + ":bytes", census: s.scripts.limits.measure, perCall: measuredPerCall}
+}
+
+// DefinitionBytes is how many bytes of Redis' memory the id and the definition of a job are,
+// without what Redis adds.
+func (s *Store) DefinitionBytes(d *job.Definition) int {
+	text, err := s.form().encodeDefinition(d)
+	if err != nil {
+		return 0 // it cannot be stored either
+	}
+	return len(d.Record()) + len(text)
+}
+
+func (c *NamespaceCounts) call(ctx context.Context, argv ...any) (reply, error) {
+	o := call(c.store.scripts.limits.jobs, noShard, []string{c.key, c.key + ":new"}, argv)
+	err := c.store.perform(ctx, o)
 	return o.reply, err
 }
 
-// TakeJobs counts up to n new jobs for a namespace, as many as a limit leaves, and
-// tells how many those are. The namespace has jobs then.
-func (s *Store) TakeJobs(ctx context.Context, namespace string, n, limit int) (granted, jobs int, err error) {
-	r, err := s.jobsCall(ctx, "take", namespace, n, limit)
+// Take counts up to n more for a namespace, as many as a limit leaves, and returns how many
+// those are, and what the count is then.
+func (c *NamespaceCounts) Take(ctx context.Context, namespace string, n, limit int) (granted, count int, err error) {
+	r, err := c.call(ctx, "take", namespace, n, limit)
 	return int(r.int(0)), int(r.int(1)), err
 }
 
-// GiveJobs takes jobs off the count of a namespace.
-func (s *Store) GiveJobs(ctx context.Context, namespace string, n int) error {
-	_, err := s.jobsCall(ctx, "give", namespace, n)
+// Give takes n off the count of a namespace.
+func (c *NamespaceCounts) Give(ctx context.Context, namespace string, n int) error {
+	_, err := c.call(ctx, "give", namespace, n)
 	return err
 }
 
-// Jobs are the counts of all namespaces, and whether there has been a census yet.
-func (s *Store) Jobs(ctx context.Context) (jobs map[string]int, counted bool, err error) {
-	key := jobsKeys(s.prefix)[0]
-	read := command("jobs of namespaces", key, "hgetall", key)
-	if err := s.perform(ctx, read); err != nil {
+// Counts are those of all namespaces, and whether there has been a census yet.
+func (c *NamespaceCounts) Counts(ctx context.Context) (counts map[string]int, counted bool, err error) {
+	read := command("counts of namespaces", c.key, "hgetall", c.key)
+	if err := c.store.perform(ctx, read); err != nil {
 		return nil, false, err
 	}
-	jobs = map[string]int{}
+	counts = map[string]int{}
 	for field, text := range readHash(read.reply) {
 		if strings.HasPrefix(field, "#") {
 			counted = counted || field == "#counted"
 			continue
 		}
 		if n, err := strconv.Atoi(text); err == nil {
-			jobs[field] = n
+			counts[field] = n
 		}
 	}
-	return jobs, counted, nil
+	return counts, counted, nil
 }
 
-// Census counts the jobs of those namespaces that are wanted, and puts their counts
+// Census counts anew for those namespaces that are wanted, and puts their counts
 // right, unless another one begins meanwhile, which does. It does nothing if another one
 // began less than a pause ago; began tells whether this one did. What is created meanwhile
 // is counted twice at most, until the next one.
-func (s *Store) Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (began bool, err error) {
+func (c *NamespaceCounts) Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (began bool, err error) {
 	id := randomID()
-	r, err := s.jobsCall(ctx, "begin", id, every.Milliseconds())
+	r, err := c.call(ctx, "begin", id, every.Milliseconds())
 	if err != nil || r.int(0) != 1 {
 		return false, err
 	}
-	counts, err := s.countJobs(ctx, want)
+	counts, err := c.countAll(ctx, want)
 	if err != nil {
 		return true, err
 	}
@@ -93,15 +118,15 @@ func (s *Store) Census(ctx context.Context, every time.Duration, want func(names
 	for _, name := range names[:min(len(names), maxCounted)] {
 		argv = append(argv, name, counts[name])
 	}
-	_, err = s.jobsCall(ctx, argv...)
+	_, err = c.call(ctx, argv...)
 	return true, err
 }
 
-// countJobs counts the jobs of namespaces, shard by shard.
-func (s *Store) countJobs(ctx context.Context, want func(string) bool) (map[string]int, error) {
+// countAll counts what namespaces have, shard by shard.
+func (c *NamespaceCounts) countAll(ctx context.Context, want func(string) bool) (map[string]int, error) {
 	counts := map[string]int{}
-	for shard := range s.shards {
-		heads, err := s.Lanes(ctx, []int{shard})
+	for shard := range c.store.shards {
+		heads, err := c.store.Lanes(ctx, []int{shard})
 		if err != nil {
 			return nil, err
 		}
@@ -111,8 +136,8 @@ func (s *Store) countJobs(ctx context.Context, want func(string) bool) (map[stri
 				lanes = append(lanes, h.Lane)
 			}
 		}
-		for first := 0; len(lanes) > 0; first += countedPerCall {
-			if lanes, err = s.countLanes(ctx, shard, lanes, first, counts); err != nil {
+		for first := 0; len(lanes) > 0; first += c.perCall {
+			if lanes, err = c.countLanes(ctx, shard, lanes, first, counts); err != nil {
 				return nil, fmt.Errorf("census: %w", err)
 			}
 		}
@@ -121,18 +146,19 @@ func (s *Store) countJobs(ctx context.Context, want func(string) bool) (map[stri
 }
 
 // countLanes counts one part of each lane and returns those that go on after it.
-func (s *Store) countLanes(ctx context.Context, shard int, lanes []job.Lane, first int, counts map[string]int) (more []job.Lane, err error) {
+func (c *NamespaceCounts) countLanes(ctx context.Context, shard int, lanes []job.Lane, first int, counts map[string]int) (more []job.Lane, err error) {
+	keys := c.store.shards[shard]
 	for part := range slices.Chunk(lanes, countsPerPipe) {
 		ops := make([]*op, len(part))
 		for i, l := range part {
-			ops[i] = call(s.scripts.limits.census, noShard, []string{s.shards[shard].laneKey(l)}, []any{first})
+			ops[i] = call(c.census, noShard, []string{keys.laneKey(l), keys.def}, []any{first, c.perCall})
 		}
-		if err := s.perform(ctx, ops...); err != nil {
+		if err := c.store.perform(ctx, ops...); err != nil {
 			return nil, err
 		}
 		for i, o := range ops {
 			counts[part[i].Namespace] += int(o.reply.int(1))
-			if o.reply.int(0) == countedPerCall {
+			if int(o.reply.int(0)) == c.perCall {
 				more = append(more, part[i])
 			}
 		}

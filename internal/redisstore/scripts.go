@@ -131,7 +131,7 @@ func (m madeScript) name() string {
 }
 
 // clockless are the scripts that work on no shard, or without its clock.
-var clockless = []string{"keyspace", "secret", "trail", "read", "ends", "grant", "hook", "objectives", "census", "limit_jobs", "limit_queues"}
+var clockless = []string{"keyspace", "secret", "trail", "read", "ends", "grant", "hook", "objectives", "census", "census_bytes", "limit_jobs", "limit_queues"}
 
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{"create", "restore", "apply", "mend"}

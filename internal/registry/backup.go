@@ -82,12 +82,9 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 		}
 		return answers
 	}
-	keys := make([]job.Key, len(backups))
-	for i, b := range backups {
-		keys[i] = b.Definition.Key
-	}
-	reserved, faults := r.reserve(ctx, keys)
+	reserved, faults := r.reserve(ctx, r.restored(backups, existing))
 	byShard, limits := map[int][]*restoring{}, forCall(r.o.Limits)
+	items := make([]*restoring, len(backups)) // nil: nothing is tried
 	for i, b := range backups {
 		if answers[i].Err = faults[i]; faults[i] != nil {
 			continue
@@ -97,7 +94,8 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 			continue
 		}
 		shard := r.o.Store.ShardOf(b.Definition.Key)
-		byShard[shard] = append(byShard[shard], &restoring{backup: b, answer: &answers[i], limits: limits})
+		items[i] = &restoring{backup: b, answer: &answers[i], limits: limits}
+		byShard[shard] = append(byShard[shard], items[i])
 	}
 	for shard, items := range byShard {
 		for range restoreTries {
@@ -112,14 +110,37 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 			}
 		}
 	}
-	created := map[string]int{}
-	for i, a := range answers {
-		if faults[i] == nil && (a.Err == nil && a.Outcome == job.RestoreCreated || a.Err != nil && !certain(a.Err)) {
-			created[keys[i].Namespace]++
+	stored := make([]amount, len(backups))
+	for i, item := range items {
+		if item != nil {
+			stored[i] = item.stored(r, reserved.demands[i].amount)
 		}
 	}
-	reserved.settle(context.WithoutCancel(ctx), created)
+	reserved.settle(ctx, stored)
 	return answers
+}
+
+// restored are what backups take at most.
+func (r *Registry) restored(backups []job.Backup, existing job.Existing) []demand {
+	demands := make([]demand, len(backups))
+	for i, b := range backups {
+		demands[i] = demand{key: b.Definition.Key, amount: amount{1, r.sizeSealed(b.Definition)}, replaces: existing == job.ExistingReplace}
+	}
+	return demands
+}
+
+// stored is what a backup takes now, or all that was demanded for it if that is not known.
+func (i *restoring) stored(r *Registry, demanded amount) amount {
+	switch a := i.answer; {
+	case a.Err != nil && !certain(a.Err):
+		return demanded
+	case a.Err != nil:
+	case a.Outcome == job.RestoreCreated:
+		return amount{1, r.sizeOf(i.plan.Record.Definition)}
+	case a.Outcome == job.RestoreReplaced:
+		return amount{0, r.sizeOf(i.plan.Record.Definition) - r.sizeOf(i.present.Definition)}
+	}
+	return amount{}
 }
 
 // certain tells of an error after which nothing was created.

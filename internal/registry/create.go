@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
@@ -99,17 +100,18 @@ func (b *batch) group(requests []job.CreateRequest) {
 // reserve takes out of the batch what is beyond the limit of its namespace. settle is to
 // be called when the rest has its answers.
 func (b *batch) reserve(ctx context.Context) (settle func()) {
-	if !b.r.limited() {
+	if len(b.r.measures()) == 0 {
 		return func() {}
 	}
 	var all []*creation
-	var keys []job.Key
+	var demands []demand
+	now := time.Now().UnixMilli()
 	for _, items := range b.shards {
 		for _, c := range items {
-			all, keys = append(all, c), append(keys, c.request.Definition.Key)
+			all, demands = append(all, c), append(demands, b.demand(c, now))
 		}
 	}
-	res, faults := b.r.reserve(ctx, keys)
+	res, faults := b.r.reserve(ctx, demands)
 	refused := map[*creation]bool{}
 	for i, err := range faults {
 		if err != nil {
@@ -124,14 +126,27 @@ func (b *batch) reserve(ctx context.Context) (settle func()) {
 		}
 	}
 	return func() {
-		created := map[string]int{}
+		stored := make([]amount, len(all))
 		for i, c := range all {
-			if faults[i] == nil && !c.spare {
-				created[keys[i].Namespace]++
+			switch {
+			case faults[i] != nil || c.spare:
+			case c.record.Definition != nil:
+				stored[i] = amount{1, b.r.sizeOf(c.record.Definition)}
+			default:
+				stored[i] = demands[i].amount
 			}
 		}
-		res.settle(context.WithoutCancel(ctx), created)
+		res.settle(ctx, stored)
 	}
+}
+
+// demand is what a creation takes at about a time.
+func (b *batch) demand(c *creation, now int64) demand {
+	d := c.request.Definition
+	d.Generation, d.Revision = 1, 1
+	d.AnchorMS, d.CreatedMS, d.UpdatedMS = now, now, now
+	d.CreateRequestID, d.Trace = c.request.RequestID, b.trace
+	return demand{key: d.Key, amount: amount{1, b.r.sizeSealed(d)}}
 }
 
 // run writes the creations. Parts have disjoint shards, and so disjoint answers.

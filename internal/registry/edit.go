@@ -56,12 +56,41 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (_ job.Re
 	if err != nil {
 		return job.Record{}, false, job.Invalid("job.schedule", "%v", err)
 	}
-	event := job.Update{New: compiled, RequestID: u.RequestID, Base: present.Etag()}
-	result, err := r.change(ctx, u.Key, event, &record)
+	return r.replace(ctx, u, record, compiled)
+}
+
+// replace stores a definition in the place of the one of a record; done is false when that
+// changed meanwhile. A payload that is sealed anew is not refused for its bytes.
+func (r *Registry) replace(ctx context.Context, u job.UpdateRequest, record job.Record, compiled *job.Compiled) (_ job.Record, done bool, _ error) {
+	var edits []edit
+	if !u.Reseal {
+		edits = []edit{{record.Definition, compiled.Definition}}
+	}
+	reserved, faults := r.reserveEdits(ctx, edits)
+	var result job.ChangeResult
+	err := errors.Join(faults...)
+	if err == nil {
+		event := job.Update{New: compiled, RequestID: u.RequestID, Base: record.Definition.Etag()}
+		result, err = r.change(ctx, u.Key, event, &record)
+	}
+	reserved.settleEdits(ctx, func(i int, shrinks bool) bool { return faults[i] == nil && storesEdit(result, err, shrinks) })
 	if err != nil {
 		return job.Record{}, false, err
 	}
 	return result.Record, result.Answer != job.Stale, nil
+}
+
+// storesEdit reports whether a change was stored or, if that is not known, whether it counts
+// as if it had been: the count may be too high until the next census, not too low.
+func storesEdit(result job.ChangeResult, err error, shrinks bool) bool {
+	var missing *job.MissingError
+	switch {
+	case err == nil:
+		return result.Answer == job.Applied
+	case errors.Is(err, job.ErrNotFound), errors.As(err, &missing):
+		return false
+	}
+	return !shrinks
 }
 
 // sealEdit validates a definition that is to replace the present one, and readies its
@@ -114,7 +143,11 @@ func (r *Registry) Delete(ctx context.Context, key job.Key, etag string) error {
 	case !result.Deleted:
 		return r.dropWaiting(ctx, result.Record)
 	}
-	r.deleted(context.WithoutCancel(ctx), key)
+	deleted := result.Record.Definition
+	if deleted == nil {
+		deleted = &job.Definition{Key: key} // the census does the rest
+	}
+	r.release(ctx, deleted)
 	return nil
 }
 

@@ -130,6 +130,8 @@ func (f *fake) Get(_ context.Context, keys []job.Key) ([]*job.Record, error) {
 
 func (f *fake) Shards() int { return fakeShards }
 
+func (f *fake) DefinitionBytes(d *job.Definition) int { return len(d.Record()) + len(d.Payload) }
+
 // Worst gives what the test has put in, whether it is true or not.
 func (f *fake) Worst(_ context.Context, shards []int, which job.Worst, namespace string, n int) ([]job.Ranked, error) {
 	return f.ranked(shards, f.worst[which], namespace, n), f.err

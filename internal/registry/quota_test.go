@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -18,7 +19,7 @@ import (
 func withQuota(t *testing.T, r *rig, limit *atomic.Int64) (*registry.Registry, *quota.Quota) {
 	t.Helper()
 	q, err := quota.New(quota.Options{
-		Store: r.store, Every: time.Nanosecond,
+		Store: r.store.JobCounts(), Every: time.Nanosecond,
 		Limit: func(namespace string) int {
 			if namespace == "free" {
 				return 0
@@ -173,5 +174,164 @@ func TestQuotaOfALostNode(t *testing.T) {
 	var full *job.QuotaError
 	if _, err := limited.Create(t.Context(), jobOf("d"), ""); !errors.As(err, &full) {
 		t.Errorf("the fourth: %v", err)
+	}
+}
+
+// bytesOf is how many bytes the jobs of a namespace take, as they are listed.
+func bytesOf(t *testing.T, r *rig, namespace string) (sum int) {
+	t.Helper()
+	page, err := r.List(t.Context(), job.Filter{Namespace: namespace}, 1000, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, record := range page.Records {
+		sum += r.store.DefinitionBytes(record.Definition)
+	}
+	return sum
+}
+
+// withByteQuota is the rig's registry under a limit of bytes that may change.
+func withByteQuota(t *testing.T, r *rig, limit *atomic.Int64) (*registry.Registry, *quota.Quota) {
+	t.Helper()
+	q, err := quota.New(quota.Options{
+		Measure: quota.JobBytes, Store: r.store.ByteCounts(), Every: time.Nanosecond,
+		Limit:   func(string) int { return int(limit.Load()) },
+		Limited: func() bool { return limit.Load() > 0 },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited, err := registry.New(registry.Options{Store: r.store, Ledger: r.book, ByteQuota: q, ScanTime: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limited, q
+}
+
+// sized is a job with a payload of n bytes.
+func sized(id string, n int) job.Definition {
+	d := jobOf(id)
+	d.Payload = bytes.Repeat([]byte("x"), n)
+	return d
+}
+
+func overBytes(err error) bool {
+	var e *job.QuotaError
+	return errors.As(err, &e) && e.Bytes
+}
+
+// TestNamespaceHasSoManyBytes: nodes that register at once do not pass the limit. At it, what
+// exists may be registered again, and made smaller; growth by an update, a wish or a backup is
+// refused; what is deleted or made smaller makes room.
+func TestNamespaceHasSoManyBytes(t *testing.T) {
+	const limit = 40_000
+	var now atomic.Int64
+	now.Store(limit)
+	first, second := newRigs(t)
+	a, count := withByteQuota(t, first, &now)
+	b, _ := withByteQuota(t, second, &now)
+	ctx := t.Context()
+	var created, refused atomic.Int64
+	var wg sync.WaitGroup
+	for i, r := range []*registry.Registry{a, b, a, b} {
+		wg.Go(func() {
+			var requests []job.CreateRequest
+			for k := range 20 {
+				requests = append(requests, job.CreateRequest{Definition: sized(fmt.Sprintf("job-%d-%d", i, k), 1000)})
+			}
+			for _, answer := range r.CreateBatch(ctx, requests) {
+				switch {
+				case answer.Err == nil:
+					created.Add(1)
+				case overBytes(answer.Err):
+					refused.Add(1)
+				default:
+					t.Error(answer.Err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := 0; ; k++ { // what the calls held of one another at once
+		if _, err := b.Create(ctx, sized(fmt.Sprint("rest", k), 1000), ""); overBytes(err) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	used := bytesOf(t, first, "default")
+	if created.Load()+refused.Load() != 80 || refused.Load() == 0 || used > limit || used < limit-1200 {
+		t.Fatalf("%d created, %d refused, %d bytes of %d", created.Load(), refused.Load(), used, limit)
+	}
+	page, err := a.List(ctx, job.Filter{Namespace: "default"}, 1000, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := page.Records[0].Definition
+	if _, err := b.Create(ctx, sized(there.ID, 1000), ""); err != nil {
+		t.Errorf("what exists, again: %v", err)
+	}
+	resize := func(id string, n int) error {
+		_, err := b.Update(ctx, job.UpdateRequest{Key: job.Key{Namespace: "default", ID: id}, Merge: func(d job.Definition) (job.Definition, error) {
+			d.Payload = bytes.Repeat([]byte("y"), n)
+			return d, nil
+		}})
+		return err
+	}
+	if err := resize(there.ID, 5000); !overBytes(err) {
+		t.Errorf("an update that grows: %v", err)
+	}
+	if err := resize(there.ID, 1000); err != nil {
+		t.Errorf("an update of the same size: %v", err)
+	}
+	other := page.Records[1].Definition
+	wish := job.Wish{Definition: sized(other.ID, 5000), Etag: other.Etag()}
+	if answers := a.Apply(ctx, []job.Wish{wish}, false); !overBytes(answers[0].Err) {
+		t.Errorf("a wish that grows: %+v", answers[0].Err)
+	}
+	backups := []job.Backup{{Definition: sized(other.ID, 5000)}, {Definition: sized("late", 1300)}}
+	for i, answer := range a.Restore(ctx, backups, job.ExistingReplace) {
+		if !overBytes(answer.Err) {
+			t.Errorf("backup %d: %+v", i, answer)
+		}
+	}
+	if got := bytesOf(t, first, "default"); got > limit+100 {
+		t.Errorf("%d bytes after what was refused", got)
+	}
+	if err := resize(there.ID, 10); err != nil {
+		t.Errorf("an update that shrinks: %v", err)
+	}
+	if err := a.Delete(ctx, other.Key, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Create(ctx, sized("in-its-place", 1500), ""); err != nil {
+		t.Errorf("in the place of what was deleted and made smaller: %v", err)
+	}
+	if err := count.Look(ctx); err != nil {
+		t.Fatal(err)
+	}
+	counts, _, err := first.store.ByteCounts().Counts(ctx)
+	if want := bytesOf(t, first, "default"); err != nil || counts["default"] != want {
+		t.Errorf("a census counts %v, want %d (%v)", counts, want, err)
+	}
+}
+
+// TestBytesOfALostNode: what a node took and did not write counts until a census.
+func TestBytesOfALostNode(t *testing.T) {
+	var limit atomic.Int64
+	limit.Store(3000)
+	first, _ := newRigs(t)
+	r, q := withByteQuota(t, first, &limit)
+	if _, err := q.Take(t.Context(), "default", 2500, 3000); err != nil { // and dies
+		t.Fatal(err)
+	}
+	if _, err := r.Create(t.Context(), sized("a", 1500), ""); !overBytes(err) {
+		t.Fatalf("the bytes are taken: %v", err)
+	}
+	if err := q.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Create(t.Context(), sized("a", 1500), ""); err != nil {
+		t.Errorf("after a census: %v", err)
 	}
 }

@@ -33,6 +33,8 @@ type Store interface {
 	Overdue(ctx context.Context, shards []int, namespace string, n int) ([]job.Ranked, error)
 	Unrank(ctx context.Context, which job.Worst, entries []job.Ranked) error
 	Shards() int
+	// DefinitionBytes is how many bytes a definition takes when it is stored.
+	DefinitionBytes(d *job.Definition) int
 	Limits
 }
 
@@ -85,8 +87,8 @@ type Options struct {
 	Canceller Canceller
 	// Cluster may be nil: explanations then say nothing of holders and workers.
 	Cluster Cluster
-	// Quota bounds the jobs of namespaces; nil bounds none.
-	Quota Quota
+	// Quota bounds the jobs of namespaces, and ByteQuota the bytes of these; nil bounds none.
+	Quota, ByteQuota Quota
 	// Sealer seals payloads; nil leaves them as they are.
 	Sealer Sealer
 	// Caller is the sampled trace context of a call; nil: it has none. May be nil:

@@ -95,11 +95,48 @@ func (w *wishing) change(ctx context.Context, first bool) {
 			place = append(place, i)
 		}
 	}
+	changes, place, settle := w.reserve(ctx, changes, place)
 	if len(changes) == 0 {
+		settle(nil)
 		return
 	}
-	for n, result := range w.r.o.Ledger.Do(ctx, changes...) {
+	results := w.r.o.Ledger.Do(ctx, changes...)
+	for n, result := range results {
 		w.settle(place[n], result)
+	}
+	settle(results)
+}
+
+// reserve takes out of changes, and of their places, those definitions that are too large for
+// the limit of their namespace. settle is to be called with the results of the others.
+func (w *wishing) reserve(ctx context.Context, changes []job.Change, place []int) (_ []job.Change, _ []int, settle func([]job.ChangeResult)) {
+	var edits []edit
+	of := make([]int, len(changes)) // the edit of each change, or -1
+	for n, c := range changes {
+		of[n] = -1
+		if u, ok := c.Event.(job.Update); ok {
+			of[n] = len(edits)
+			edits = append(edits, edit{w.answers[place[n]].Before.Definition, u.New.Definition})
+		}
+	}
+	reserved, faults := w.r.reserveEdits(ctx, edits)
+	var good []job.Change
+	var places, editOf []int
+	for n, c := range changes {
+		if e := of[n]; e >= 0 && faults[e] != nil {
+			w.answers[place[n]].Err = faults[e]
+			continue
+		}
+		good, places, editOf = append(good, c), append(places, place[n]), append(editOf, of[n])
+	}
+	return good, places, func(results []job.ChangeResult) {
+		at := map[int]job.ChangeResult{}
+		for n, result := range results {
+			at[editOf[n]] = result
+		}
+		reserved.settleEdits(ctx, func(i int, shrinks bool) bool {
+			return faults[i] == nil && storesEdit(at[i], at[i].Err, shrinks)
+		})
 	}
 }
 
@@ -175,6 +212,7 @@ func (w *wishing) delete(ctx context.Context) {
 	if len(changes) == 0 {
 		return
 	}
+	var deleted []*job.Definition
 	for n, result := range w.r.o.Ledger.Do(ctx, changes...) {
 		a := &w.answers[place[n]]
 		switch {
@@ -186,9 +224,10 @@ func (w *wishing) delete(ctx context.Context) {
 		case !result.Deleted:
 			a.Err = w.r.dropWaiting(ctx, result.Record)
 		default:
-			w.r.deleted(context.WithoutCancel(ctx), a.Before.Definition.Key)
+			deleted = append(deleted, a.Before.Definition)
 		}
 	}
+	w.r.release(ctx, deleted...)
 }
 
 // sameAs tells whether a definition is the one that is stored, sealed or not.

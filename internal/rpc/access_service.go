@@ -16,7 +16,9 @@ type accessService struct {
 	fermatav1.UnimplementedAccessServiceServer
 	limits   access.Limits              // where callers are not authenticated
 	jobLimit func(namespace string) int // nil: there are no limits
-	node     string
+	// bytesLimit is of the bytes of jobs; nil: there are no limits
+	bytesLimit func(namespace string) int
+	node       string
 }
 
 func (s *accessService) WhoAmI(ctx context.Context, _ *fermatav1.WhoAmIRequest) (*fermatav1.WhoAmIResponse, error) {
@@ -37,7 +39,7 @@ func (s *accessService) WhoAmI(ctx context.Context, _ *fermatav1.WhoAmIRequest) 
 
 // namespacesOf lists the limits of the namespaces that grants name without a star.
 func (s *accessService) namespacesOf(grants []access.Grant) []*fermatav1.NamespaceLimits {
-	if s.jobLimit == nil {
+	if s.jobLimit == nil && s.bytesLimit == nil {
 		return nil
 	}
 	var list []*fermatav1.NamespaceLimits
@@ -48,10 +50,17 @@ func (s *accessService) namespacesOf(grants []access.Grant) []*fermatav1.Namespa
 				continue
 			}
 			listed[n] = true
-			list = append(list, &fermatav1.NamespaceLimits{Namespace: n, Jobs: int64(s.jobLimit(n))})
+			list = append(list, &fermatav1.NamespaceLimits{Namespace: n, Jobs: limitOf(s.jobLimit, n), JobBytes: limitOf(s.bytesLimit, n)})
 		}
 	}
 	return list
+}
+
+func limitOf(limit func(string) int, namespace string) int64 {
+	if limit == nil {
+		return 0
+	}
+	return int64(limit(namespace))
 }
 
 func authenticationToPB(id access.Identity) fermatav1.WhoAmIResponse_Authentication {

@@ -31,7 +31,8 @@ func TestWhoAmI(t *testing.T) {
 	worker.Limits = access.Limits{Rate: 5, Burst: 7, Calls: 30, Connections: 9}
 	authority := newAuthority(t, access.Limits{}, worker, allow(access.Viewer, "*", "bob"), allow(access.Editor, "team-b*", "ann"))
 	authority.expires = end
-	b := serveGated(t, Options{Authority: authority, Node: "n1", JobLimit: func(namespace string) int { return len(namespace) }})
+	b := serveGated(t, Options{Authority: authority, Node: "n1", JobLimit: func(namespace string) int { return len(namespace) },
+		JobBytesLimit: func(namespace string) int { return 100 * len(namespace) }})
 
 	want := &fermatav1.WhoAmIResponse{
 		Identity: "token:ann", Authentication: fermatav1.WhoAmIResponse_AUTHENTICATION_TOKEN, ExpireTime: timestamppb.New(end), Node: "n1",
@@ -40,7 +41,7 @@ func TestWhoAmI(t *testing.T) {
 			{Role: "editor", Namespaces: []string{"team-b*"}},
 		},
 		Limits:     &fermatav1.CallLimits{Rate: 5, Burst: 7, Calls: 30, Connections: 9},
-		Namespaces: []*fermatav1.NamespaceLimits{{Namespace: "team-a", Jobs: 6}},
+		Namespaces: []*fermatav1.NamespaceLimits{{Namespace: "team-a", Jobs: 6, JobBytes: 600}},
 	}
 	if got := whoAmI(t, b, "ann"); !proto.Equal(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)

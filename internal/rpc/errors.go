@@ -129,6 +129,9 @@ func typedStatus(err error) (*status.Status, bool) {
 		reason := &errdetails.ErrorInfo{Reason: "NAMESPACE_JOBS", Domain: errorDomain, Metadata: map[string]string{
 			"namespace": quota.Namespace, "limit": strconv.Itoa(quota.Limit),
 		}}
+		if quota.Bytes {
+			reason.Reason = "NAMESPACE_JOB_BYTES"
+		}
 		return withDetails(codes.ResourceExhausted, quota.Error(), reason), true
 	case errors.As(err, &etag):
 		reason := &errdetails.ErrorInfo{Reason: "ETAG_MISMATCH", Domain: errorDomain, Metadata: map[string]string{"etag": etag.Have}}

@@ -36,6 +36,7 @@ func TestErrorsHaveCodesAndDetails(t *testing.T) {
 		{err: &job.MissingPartError{Key: key, Collection: "backfills", ID: "b"}, code: codes.NotFound, entity: name + "/backfills/b"},
 		{err: &job.PreconditionError{Key: key, Reason: "TOO_MANY_BACKFILLS"}, code: codes.FailedPrecondition, entity: name, reason: "TOO_MANY_BACKFILLS"},
 		{err: &job.QuotaError{Namespace: "n", Limit: 3}, code: codes.ResourceExhausted, reason: "NAMESPACE_JOBS"},
+		{err: &job.QuotaError{Namespace: "n", Limit: 3, Bytes: true}, code: codes.ResourceExhausted, reason: "NAMESPACE_JOB_BYTES"},
 		{err: job.ErrNoMemory, code: codes.ResourceExhausted, reason: "REDIS_OUT_OF_MEMORY"},
 		{err: fmt.Errorf("mail: %w", job.ErrTooManyWatches), code: codes.ResourceExhausted, reason: "TOO_MANY_WATCHES", retry: 10 * time.Second},
 		{err: fmt.Errorf("settings: %w", job.ErrTooManyQueues), code: codes.ResourceExhausted, reason: "TOO_MANY_QUEUES"},

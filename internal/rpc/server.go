@@ -80,6 +80,8 @@ type Options struct {
 	// JobLimit is how many jobs a namespace may have, 0 if there is no limit; nil: none
 	// has one.
 	JobLimit func(namespace string) int
+	// JobBytesLimit is the same of the bytes of its jobs.
+	JobBytesLimit func(namespace string) int
 	// MaxUnproved is how many connections may be open of which no caller is known yet, a
 	// quarter of them from one address: with an Authority those whose credential was not
 	// accepted so far, else those that have not called. Default [DefaultUnproved].
@@ -132,7 +134,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	server := grpc.NewServer(options...)
 	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: limitedJobs{o.Jobs}, now: o.Now})
 	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: limitedJobs{o.Jobs}})
-	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, node: o.Node})
+	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, bytesLimit: o.JobBytesLimit, node: o.Node})
 	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
 	if o.Events == nil {
 		o.Events = noEvents{}

@@ -1,5 +1,5 @@
--- limit_jobs.lua: keep count of the jobs of namespaces that have a limit. Not part of
--- any shard, so it has none of the common arguments.
+-- limit_jobs.lua: keep count of the jobs of namespaces that have a limit, or of the bytes
+-- of these, by keys of their own. Not part of any shard, so it has none of the common arguments.
 -- KEYS  1 hash: namespace -> jobs; "#census" -> id of the last census, "#began" -> when, ms,
 --         "#counted" -> when the last one that ended began
 --       2 hash: namespace -> jobs that were taken since the census began

@@ -364,7 +364,9 @@ type NamespaceLimits struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// How many jobs the namespace may have. 0: no limit.
-	Jobs          int64 `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	Jobs int64 `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// How many bytes the definitions of its jobs may have together. 0: no limit.
+	JobBytes      int64 `protobuf:"varint,3,opt,name=job_bytes,json=jobBytes,proto3" json:"job_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -413,6 +415,13 @@ func (x *NamespaceLimits) GetJobs() int64 {
 	return 0
 }
 
+func (x *NamespaceLimits) GetJobBytes() int64 {
+	if x != nil {
+		return x.JobBytes
+	}
+	return 0
+}
+
 var File_fermata_v1_access_service_proto protoreflect.FileDescriptor
 
 const file_fermata_v1_access_service_proto_rawDesc = "" +
@@ -449,10 +458,11 @@ const file_fermata_v1_access_service_proto_rawDesc = "" +
 	"\x04rate\x18\x01 \x01(\x01R\x04rate\x12\x14\n" +
 	"\x05burst\x18\x02 \x01(\x05R\x05burst\x12\x14\n" +
 	"\x05calls\x18\x03 \x01(\x05R\x05calls\x12 \n" +
-	"\vconnections\x18\x04 \x01(\x05R\vconnections\"C\n" +
+	"\vconnections\x18\x04 \x01(\x05R\vconnections\"`\n" +
 	"\x0fNamespaceLimits\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04jobs\x18\x02 \x01(\x03R\x04jobs2P\n" +
+	"\x04jobs\x18\x02 \x01(\x03R\x04jobs\x12\x1b\n" +
+	"\tjob_bytes\x18\x03 \x01(\x03R\bjobBytes2P\n" +
 	"\rAccessService\x12?\n" +
 	"\x06WhoAmI\x12\x19.fermata.v1.WhoAmIRequest\x1a\x1a.fermata.v1.WhoAmIResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 

@@ -1,0 +1,15 @@
+-- census_bytes.lua: add up the bytes of the jobs in a part of a lane, their ids and
+-- definitions, without the dead letters and runs that are records of their own. It needs no
+-- clock, so it has none of the common arguments.
+-- KEYS  1 lane  2 definitions
+-- ARGV  1 first place  2 how many places
+-- Reply {records, bytes}
+-- May be repeated: it stores nothing.
+local PART = tonumber(ARGV[2])
+local first = tonumber(ARGV[1])
+local records = call('zrange', KEYS[1], int(first), int(first + PART - 1))
+local bytes = 0
+for _, id in ipairs(records) do
+	if not find(id, '#') then bytes = bytes + #id + call('hstrlen', KEYS[2], id) end
+end
+return {#records, bytes}
