@@ -63,7 +63,7 @@ func (a *app) root() *cobra.Command {
 	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"}, "addresses of nodes, host:port; any one answers for all")
 	f.StringVar(&a.namespace, "namespace", "default", "namespace of the jobs")
 	f.StringVarP(&a.output, "output", "o", "table", "table, json or yaml")
-	f.DurationVar(&a.timeout, "request-timeout", 15*time.Second, "longest time for the whole command, repetitions included")
+	durationVar(f, &a.timeout, "request-timeout", 15*time.Second, "longest time for the whole command, repetitions included")
 	f.BoolVar(&a.tls, "tls", false, "use TLS; implied by the other --tls flags")
 	f.StringVar(&a.tlsFiles.CA, "tls-ca", "", "PEM file with the certificate authority (default: the system's)")
 	f.StringVar(&a.tlsFiles.Cert, "tls-cert", "", "PEM file with this client's certificate")

@@ -54,7 +54,7 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd.Flags().StringVar(&jobID, "job", "", "only about this job of the namespace")
 	cmd.Flags().StringVar(&f.Resource, "resource", "", "only about this resource; with a trailing / all below it")
 	cmd.Flags().StringVar(&f.Identity, "identity", "", "only by this identity")
-	cmd.Flags().DurationVar(&since, "since", 0, "only of this last while, 24h for instance")
+	durationVar(cmd.Flags(), &since, "since", 0, "only of this last while, 24h for instance")
 	cmd.Flags().IntVar(&limit, "limit", 1000, "at most so many, the newest")
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes, until interrupted or --request-timeout")
 	cmd.AddCommand(a.auditVerifyCommand(), a.auditExportCommand(), a.auditExportsCommand())

@@ -31,7 +31,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&backoff, "backoff", "", "reset, keep or reset-on-success (default reset)")
 	cmd.Flags().BoolVar(&ignore, "ignore-exclusions", false, "run although the schedule excludes this time")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the runs have ended")
-	cmd.Flags().DurationVar(&patience, "wait-timeout", 0, "longest wait (default: as long as it takes)")
+	durationVar(cmd.Flags(), &patience, "wait-timeout", 0, "longest wait (default: as long as it takes)")
 	cmd.RunE = func(cmd *cobra.Command, jobs []string) error {
 		mode, err := enumValue(fermatav1.RunJobRequest_Backoff_value, "BACKOFF_", "--backoff", backoff)
 		switch {
