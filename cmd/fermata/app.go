@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ type app struct {
 	addresses []string
 	namespace string
 	output    string
+	noHeaders bool
 	// several are the texts of a command that prints one for each of several names, which
 	// become one document; nil: each is printed as it comes.
 	several *[]string
@@ -56,13 +58,14 @@ func (a *app) root() *cobra.Command {
 			if err := config.Fill(cmd.Root().PersistentFlags(), "FERMATA"); err != nil {
 				return usage(err)
 			}
-			return a.check()
+			return a.check(cmd)
 		},
 	}
 	f := root.PersistentFlags()
 	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"}, "addresses of nodes, host:port; any one answers for all")
 	f.StringVar(&a.namespace, "namespace", "default", "namespace of the jobs")
-	f.StringVarP(&a.output, "output", "o", "table", "table, json or yaml")
+	f.StringVarP(&a.output, "output", "o", "table", "table, json or yaml; of lists also name: one name a line")
+	f.BoolVar(&a.noHeaders, "no-headers", false, "leave the headings of tables out, and what is written in place of an empty one")
 	durationVar(f, &a.timeout, "request-timeout", 15*time.Second, "longest time for the whole command, repetitions included")
 	f.BoolVar(&a.tls, "tls", false, "use TLS; implied by the other --tls flags")
 	f.StringVar(&a.tlsFiles.CA, "tls-ca", "", "PEM file with the certificate authority (default: the system's)")
@@ -83,10 +86,12 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-func (a *app) check() error {
+func (a *app) check(cmd *cobra.Command) error {
 	switch {
-	case a.output != "table" && a.output != "json" && a.output != "yaml":
-		return usagef("--output %q: want table, json or yaml", a.output)
+	case a.output == "name" && cmd.Annotations[printsNames] == "":
+		return usagef("%s has no names to print: -o name is for commands that list or change jobs, runs, dead letters, queues, nodes or workers", cmd.CommandPath())
+	case !slices.Contains([]string{"table", "json", "yaml", "name"}, a.output):
+		return usagef("--output %q: want table, json, yaml or name", a.output)
 	case a.timeout <= 0:
 		return usagef("--request-timeout %v: must be positive", a.timeout)
 	case (a.tlsFiles.Cert == "") != (a.tlsFiles.Key == ""):
@@ -98,7 +103,7 @@ func (a *app) check() error {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return a.println(versionText()) },
+		RunE: func(*cobra.Command, []string) error { return a.did(versionText(), fact{"version", versionText()}) },
 	}
 }
 

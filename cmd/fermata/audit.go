@@ -159,8 +159,8 @@ func (a *app) auditTable(records []*client.AuditRecord) error {
 		if r.GetChanged()+r.GetRefused() > 0 {
 			changed = fmt.Sprintf("%d of %d", r.GetChanged(), r.GetChanged()+r.GetRefused())
 		}
-		t.add(r.GetTime().AsTime().UTC().Format(time.RFC3339), clip(r.GetIdentity(), 48), methodName(r.GetMethod()), clip(r.GetResource(), 96),
-			codes.Code(r.GetCode()).String(), changed, clip(r.GetRequestId(), 40))
+		t.add(r.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(r.GetIdentity()), methodName(r.GetMethod()), nameText(r.GetResource()),
+			codes.Code(r.GetCode()).String(), changed, nameText(r.GetRequestId()))
 	}
 	return a.printTable(t)
 }

@@ -15,7 +15,7 @@ import (
 func (a *app) deadCommand() *cobra.Command {
 	dead := &cobra.Command{Use: "dead", Short: "Show dead runs, and try them again", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	dead.AddCommand(a.deadListCommand(), a.redriveCommand())
+	dead.AddCommand(withNames(a.deadListCommand()), a.redriveCommand())
 	return dead
 }
 
@@ -61,10 +61,11 @@ func (a *app) letterTable(letters []*client.DeadLetter) error {
 	t := table{
 		heading: []string{"LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR", "ERROR"},
 		empty:   "no dead runs",
+		first:   []string{"RUN", "KEPT FOR", "ATTEMPTS", "OUTCOME", "QUEUE", "ERROR", "DIED"},
 	}
 	for _, l := range letters {
 		r := l.GetRun()
-		t.add(clip(letterName(l), 48), l.GetQueue(), clip(client.RunID(r), 48), a.ago(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
+		t.add(nameText(letterName(l)), l.GetQueue(), nameText(client.RunID(r)), a.ago(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
 			enumName(r.GetOutcome()), strings.TrimPrefix(a.until(l.GetExpireTime()), "in "), clip(r.GetError(), 60))
 	}
 	return a.printTable(t)

@@ -169,8 +169,8 @@ func (a *app) printEvent(e *client.Event, first bool) error {
 	case subject == "":
 		subject = none
 	}
-	text := fmt.Sprintf(form, e.GetTime().AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), clip(e.GetKind(), 24), clip(subject, 96),
-		clip(e.GetRunId(), 64), a.eventDetail(e))
+	text := fmt.Sprintf(form, e.GetTime().AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), clip(e.GetKind(), 24), nameText(subject),
+		nameText(e.GetRunId()), a.eventDetail(e))
 	return a.println(strings.TrimRight(text, " "))
 }
 

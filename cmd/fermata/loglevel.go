@@ -88,7 +88,7 @@ func (a *app) logLevel(ctx context.Context, address string, level []string, last
 
 func (a *app) showLevel(s logs.State) error {
 	if a.output != "table" {
-		text, err := json.Marshal(s)
+		text, err := encodeValue(s)
 		if err != nil {
 			return err
 		}
