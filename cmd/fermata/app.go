@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +50,8 @@ Exit codes:
   4  conflict: the id is taken, or somebody edited in between
   5  no node, or no Redis behind it, could be reached in time
   6  fermata diff --exit-code: there is something to do
-  7  not signed in, or the session has ended: run fermata login`
+  7  not signed in, or the session has ended: run fermata login
+  8  interrupted while it waited for runs, which go on`
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -62,7 +65,7 @@ func (a *app) root() *cobra.Command {
 		},
 	}
 	f := root.PersistentFlags()
-	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"}, "addresses of nodes, host:port; any one answers for all")
+	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"}, "addresses of nodes, host:port (port 7070 if left out); any one answers for all")
 	f.StringVar(&a.namespace, "namespace", "default", "namespace of the jobs")
 	f.StringVarP(&a.output, "output", "o", "table", "table, json or yaml; of lists also name: one name a line")
 	f.BoolVar(&a.noHeaders, "no-headers", false, "leave the headings of tables out, and what is written in place of an empty one")
@@ -87,6 +90,13 @@ func (a *app) root() *cobra.Command {
 }
 
 func (a *app) check(cmd *cobra.Command) error {
+	for i, address := range a.addresses {
+		full, err := fullAddress(address)
+		if err != nil {
+			return err
+		}
+		a.addresses[i] = full
+	}
 	switch {
 	case a.output == "name" && cmd.Annotations[printsNames] == "":
 		return usagef("%s has no names to print: -o name is for commands that list or change jobs, runs, dead letters, queues, nodes or workers", cmd.CommandPath())
@@ -98,6 +108,23 @@ func (a *app) check(cmd *cobra.Command) error {
 		return usagef("--tls-cert and --tls-key go together")
 	}
 	return nil
+}
+
+const defaultPort = "7070"
+
+// fullAddress adds the port of a node to a host without one, and refuses URLs.
+func fullAddress(address string) (string, error) {
+	if scheme, rest, found := strings.Cut(address, "://"); found {
+		if scheme == "http" || scheme == "https" {
+			return "", usagef("--address %q: leave %s:// out; nodes are reached as host:port, and TLS is asked for by --tls", address, scheme)
+		}
+		return scheme + "://" + rest, nil
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
+	if host != "" && (net.ParseIP(host) != nil || !strings.Contains(address, ":")) {
+		return net.JoinHostPort(host, defaultPort), nil
+	}
+	return address, nil
 }
 
 func (a *app) versionCommand() *cobra.Command {

@@ -15,21 +15,25 @@ import (
 func (a *app) clusterCommand() *cobra.Command {
 	cluster := &cobra.Command{Use: "cluster", Short: "Show how the cluster is doing", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	all := false
-	queues := lister(a, "queues", "Show queues: what waits, what runs, who could run it",
-		func(ctx context.Context, c *client.Client) ([]*fermatav1.Queue, error) { return c.Queues(ctx, all) }, a.queueTable)
-	allNamespacesFlag(queues, &all, false, "of all namespaces")
 	cluster.AddCommand(
 		lister(a, "nodes", "Show the members of the cluster",
 			func(ctx context.Context, c *client.Client) ([]*fermatav1.Node, error) { return c.Nodes(ctx) }, a.nodeTable),
 		lister(a, "shards", "Show shards with their holders and lag",
 			func(ctx context.Context, c *client.Client) ([]*fermatav1.Shard, error) { return c.Shards(ctx) }, a.shardTable),
-		queues,
+		a.listQueuesCommand("queues"),
 		lister(a, "workers", "Show connected workers",
 			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) { return c.Workers(ctx) }, a.workerTable),
 		a.checkCommand(), a.tryCommand(),
 	)
 	return cluster
+}
+
+func (a *app) listQueuesCommand(use string) *cobra.Command {
+	all := false
+	cmd := lister(a, use, "Show queues: what waits, what runs, who could run it",
+		func(ctx context.Context, c *client.Client) ([]*fermatav1.Queue, error) { return c.Queues(ctx, all) }, a.queueTable)
+	allNamespacesFlag(cmd, &all, false, "of all namespaces")
+	return cmd
 }
 
 // lister makes a command that lists something of the cluster.

@@ -89,6 +89,9 @@ func (s *scheduleFlags) schedule(changed func(string) bool, now time.Time) (*cli
 	case *fermatav1.Schedule_Calendar:
 		paths = append(paths, "schedule.calendar")
 	case *fermatav1.Schedule_Once:
+		if at := schedule.GetOnce().AsTime(); changed("at") && at.Before(now) {
+			times.warn("--at %s is past by %s: the job runs at once", s.at, short(now.Sub(at)))
+		}
 		return schedule, []string{"schedule"}, nil // takes none of the settings below
 	}
 	if schedule == nil {
@@ -116,6 +119,9 @@ func (s *scheduleFlags) schedule(changed func(string) bool, now time.Time) (*cli
 	}
 	if len(paths) == 0 {
 		return nil, nil, nil
+	}
+	if end := schedule.GetEndTime(); end != nil && end.AsTime().Before(now) {
+		times.warn("--end %s is past: no run is planned", s.end)
 	}
 	return schedule, paths, nil
 }

@@ -107,6 +107,9 @@ func (h *hintFlags) hint(changed func(string) bool, now time.Time, times *timeRe
 			return nil, err
 		}
 	}
+	if at := hint.GetNextRunTime(); at != nil && at.AsTime().Before(now) {
+		times.warn("--at %s is past: the job runs at once", h.at)
+	}
 	if changed("in") {
 		hint.NextRunTime = timestamppb.New(now.Add(h.in))
 	}

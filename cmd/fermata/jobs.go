@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/client"
 )
@@ -60,11 +61,18 @@ func (a *app) createCommand() *cobra.Command {
 				id = args[0]
 			}
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				var before *client.Job
+				if id != "" && a.output == "table" {
+					before, _ = c.GetJob(ctx, id) // for the words only
+				}
 				created, err := c.CreateJob(ctx, id, job)
 				if err != nil {
 					return err
 				}
 				return printOne(a, created, func(j *client.Job) error {
+					if before != nil && proto.Equal(before.GetCreateTime(), j.GetCreateTime()) {
+						return a.println(fmt.Sprintf("%s is there already, unchanged, %s", client.JobID(j), a.nextText(j)))
+					}
 					return a.println(fmt.Sprintf("created %s, %s", client.JobID(j), a.nextText(j)))
 				})
 			})
