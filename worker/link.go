@@ -25,6 +25,7 @@ type link struct {
 	w        *Worker
 	failures int       // since a session lasted
 	since    time.Time // when the last session that lasted ended, or the first try was made
+	told     reports
 	sessions sync.WaitGroup
 }
 
@@ -136,18 +137,45 @@ func (l *link) attach(s *session) {
 	l.w.attach(s)
 	l.w.routes.replaceAdvertised(usable(s.welcome.GetAddresses()))
 	l.sessions.Go(s.run)
+	l.told = reports{}
 	l.w.o.Logger.Info("connected", "node", s.welcome.GetNode(), "address", s.address, "epoch", s.epoch)
 }
 
-// report tells of a failed try: the first of a row aloud.
+// report logs a failed try: the first of a row, and others at times that grow apart.
 func (l *link) report(address string, err error) {
 	err = fmt.Errorf("connect to %s: %w", address, err)
 	l.w.mu.Lock()
 	l.w.table.linkErr = err
 	l.w.mu.Unlock()
-	if l.failures == 1 || l.failures%20 == 0 {
-		l.w.o.Logger.Warn("failed to connect to a node", "error", err, "tries", l.failures)
+	if !l.told.due(time.Now()) {
+		return
 	}
+	text := "failed to connect to a node"
+	if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
+		text = "node refuses this worker: its identity needs the role worker for this namespace and these queues"
+	}
+	l.w.o.Logger.Warn(text, "error", err, "tries", l.failures)
+}
+
+// Failed tries in a row are reported at once, and then after pauses that double.
+const (
+	firstReportPause = 5 * time.Second
+	lastReportPause  = time.Minute
+)
+
+// reports decide when a failed try is logged. The zero value reports the next one.
+type reports struct {
+	next  time.Time
+	pause time.Duration
+}
+
+func (r *reports) due(now time.Time) bool {
+	if now.Before(r.next) {
+		return false
+	}
+	r.pause = min(max(2*r.pause, firstReportPause), lastReportPause)
+	r.next = now.Add(r.pause)
+	return true
 }
 
 // lost counts a session that ended by itself.

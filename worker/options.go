@@ -74,7 +74,8 @@ type Options struct {
 	// made. Either way a handler's context carries the trace that its run belongs to.
 	TracerProvider trace.TracerProvider
 
-	// Logger defaults to one that discards; Registerer nil registers nothing.
+	// Logger defaults to slog.Default(): it says that no node can be reached, among other
+	// things. slog.New(slog.DiscardHandler) is silent. Registerer nil registers nothing.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -105,7 +106,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = slog.Default()
 	}
 	return o, o.validate()
 }

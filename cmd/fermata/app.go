@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +24,7 @@ type app struct {
 	addresses []string
 	namespace string
 	output    string
+	noHeaders bool
 	// several are the texts of a command that prints one for each of several names, which
 	// become one document; nil: each is printed as it comes.
 	several *[]string
@@ -46,7 +50,8 @@ Exit codes:
   4  conflict: the id is taken, or somebody edited in between
   5  no node, or no Redis behind it, could be reached in time
   6  fermata diff --exit-code: there is something to do
-  7  not signed in, or the session has ended: run fermata login`
+  7  not signed in, or the session has ended: run fermata login
+  8  interrupted while it waited for runs, which go on`
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -56,14 +61,15 @@ func (a *app) root() *cobra.Command {
 			if err := config.Fill(cmd.Root().PersistentFlags(), "FERMATA"); err != nil {
 				return usage(err)
 			}
-			return a.check()
+			return a.check(cmd)
 		},
 	}
 	f := root.PersistentFlags()
-	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"}, "addresses of nodes, host:port; any one answers for all")
+	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"}, "addresses of nodes, host:port (port 7070 if left out); any one answers for all")
 	f.StringVar(&a.namespace, "namespace", "default", "namespace of the jobs")
-	f.StringVarP(&a.output, "output", "o", "table", "table, json or yaml")
-	f.DurationVar(&a.timeout, "request-timeout", 15*time.Second, "longest time for the whole command, repetitions included")
+	f.StringVarP(&a.output, "output", "o", "table", "table, json or yaml; of lists also name: one name a line")
+	f.BoolVar(&a.noHeaders, "no-headers", false, "leave the headings of tables out, and what is written in place of an empty one")
+	durationVar(f, &a.timeout, "request-timeout", 15*time.Second, "longest time for the whole command, repetitions included")
 	f.BoolVar(&a.tls, "tls", false, "use TLS; implied by the other --tls flags")
 	f.StringVar(&a.tlsFiles.CA, "tls-ca", "", "PEM file with the certificate authority (default: the system's)")
 	f.StringVar(&a.tlsFiles.Cert, "tls-cert", "", "PEM file with this client's certificate")
@@ -83,10 +89,19 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-func (a *app) check() error {
+func (a *app) check(cmd *cobra.Command) error {
+	for i, address := range a.addresses {
+		full, err := fullAddress(address)
+		if err != nil {
+			return err
+		}
+		a.addresses[i] = full
+	}
 	switch {
-	case a.output != "table" && a.output != "json" && a.output != "yaml":
-		return usagef("--output %q: want table, json or yaml", a.output)
+	case a.output == "name" && cmd.Annotations[printsNames] == "":
+		return usagef("%s has no names to print: -o name is for commands that list or change jobs, runs, dead letters, queues, nodes or workers", cmd.CommandPath())
+	case !slices.Contains([]string{"table", "json", "yaml", "name"}, a.output):
+		return usagef("--output %q: want table, json, yaml or name", a.output)
 	case a.timeout <= 0:
 		return usagef("--request-timeout %v: must be positive", a.timeout)
 	case (a.tlsFiles.Cert == "") != (a.tlsFiles.Key == ""):
@@ -95,10 +110,27 @@ func (a *app) check() error {
 	return nil
 }
 
+const defaultPort = "7070"
+
+// fullAddress adds the port of a node to a host without one, and refuses URLs.
+func fullAddress(address string) (string, error) {
+	if scheme, rest, found := strings.Cut(address, "://"); found {
+		if scheme == "http" || scheme == "https" {
+			return "", usagef("--address %q: leave %s:// out; nodes are reached as host:port, and TLS is asked for by --tls", address, scheme)
+		}
+		return scheme + "://" + rest, nil
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
+	if host != "" && (net.ParseIP(host) != nil || !strings.Contains(address, ":")) {
+		return net.JoinHostPort(host, defaultPort), nil
+	}
+	return address, nil
+}
+
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return a.println(versionText()) },
+		RunE: func(*cobra.Command, []string) error { return a.did(versionText(), fact{"version", versionText()}) },
 	}
 }
 

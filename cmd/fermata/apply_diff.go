@@ -202,7 +202,7 @@ func jsonSide(v any, there bool) string {
 	if !there {
 		return ""
 	}
-	text, err := json.Marshal(v)
+	text, err := encodeValue(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -91,7 +90,7 @@ func (p *planner) show(end string) error {
 	if p.app.output != "table" {
 		texts := make([]string, len(rows))
 		for i, r := range rows {
-			text, err := json.Marshal(r)
+			text, err := encodeValue(r)
 			if err != nil {
 				return err
 			}

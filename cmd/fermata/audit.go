@@ -54,7 +54,7 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd.Flags().StringVar(&jobID, "job", "", "only about this job of the namespace")
 	cmd.Flags().StringVar(&f.Resource, "resource", "", "only about this resource; with a trailing / all below it")
 	cmd.Flags().StringVar(&f.Identity, "identity", "", "only by this identity")
-	cmd.Flags().DurationVar(&since, "since", 0, "only of this last while, 24h for instance")
+	durationVar(cmd.Flags(), &since, "since", 0, "only of this last while, 24h for instance")
 	cmd.Flags().IntVar(&limit, "limit", 1000, "at most so many, the newest")
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes, until interrupted or --request-timeout")
 	cmd.AddCommand(a.auditVerifyCommand(), a.auditExportCommand(), a.auditExportsCommand())
@@ -159,8 +159,8 @@ func (a *app) auditTable(records []*client.AuditRecord) error {
 		if r.GetChanged()+r.GetRefused() > 0 {
 			changed = fmt.Sprintf("%d of %d", r.GetChanged(), r.GetChanged()+r.GetRefused())
 		}
-		t.add(r.GetTime().AsTime().UTC().Format(time.RFC3339), clip(r.GetIdentity(), 48), methodName(r.GetMethod()), clip(r.GetResource(), 96),
-			codes.Code(r.GetCode()).String(), changed, clip(r.GetRequestId(), 40))
+		t.add(r.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(r.GetIdentity()), methodName(r.GetMethod()), nameText(r.GetResource()),
+			codes.Code(r.GetCode()).String(), changed, nameText(r.GetRequestId()))
 	}
 	return a.printTable(t)
 }

@@ -100,7 +100,7 @@ func (a *app) exportsTable(exports []*client.AuditExport) error {
 		if e.GetWaitingSince() != nil {
 			since = e.GetWaitingSince().AsTime().UTC().Format(time.RFC3339)
 		}
-		t.add(clip(e.GetName(), 63), fmt.Sprint(e.GetSequence()), e.GetUpdateTime().AsTime().UTC().Format(time.RFC3339), fmt.Sprint(e.GetWaiting()), since)
+		t.add(nameText(e.GetName()), fmt.Sprint(e.GetSequence()), e.GetUpdateTime().AsTime().UTC().Format(time.RFC3339), fmt.Sprint(e.GetWaiting()), since)
 	}
 	return a.printTable(t)
 }

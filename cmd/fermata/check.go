@@ -79,7 +79,7 @@ func (a *app) findingTable(findings []*fermatav1.Finding) error {
 		case f.GetRepairable():
 			repair = "--repair"
 		}
-		t.add(enumName(f.GetFault()), clip(f.GetRecord(), 64), clip(f.GetLane(), 48), repair, clip(f.GetDetail(), 120))
+		t.add(enumName(f.GetFault()), nameText(f.GetRecord()), nameText(f.GetLane()), repair, clip(f.GetDetail(), 120))
 	}
 	return a.printNext(t)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -16,21 +15,25 @@ import (
 func (a *app) clusterCommand() *cobra.Command {
 	cluster := &cobra.Command{Use: "cluster", Short: "Show how the cluster is doing", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	all := false
-	queues := lister(a, "queues", "Show queues: what waits, what runs, who could run it",
-		func(ctx context.Context, c *client.Client) ([]*fermatav1.Queue, error) { return c.Queues(ctx, all) }, a.queueTable)
-	queues.Flags().BoolVarP(&all, "all", "A", false, "of all namespaces")
 	cluster.AddCommand(
 		lister(a, "nodes", "Show the members of the cluster",
 			func(ctx context.Context, c *client.Client) ([]*fermatav1.Node, error) { return c.Nodes(ctx) }, a.nodeTable),
 		lister(a, "shards", "Show shards with their holders and lag",
 			func(ctx context.Context, c *client.Client) ([]*fermatav1.Shard, error) { return c.Shards(ctx) }, a.shardTable),
-		queues,
+		a.listQueuesCommand("queues"),
 		lister(a, "workers", "Show connected workers",
 			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) { return c.Workers(ctx) }, a.workerTable),
 		a.checkCommand(), a.tryCommand(),
 	)
 	return cluster
+}
+
+func (a *app) listQueuesCommand(use string) *cobra.Command {
+	all := false
+	cmd := lister(a, use, "Show queues: what waits, what runs, who could run it",
+		func(ctx context.Context, c *client.Client) ([]*fermatav1.Queue, error) { return c.Queues(ctx, all) }, a.queueTable)
+	allNamespacesFlag(cmd, &all, false, "of all namespaces")
+	return cmd
 }
 
 // lister makes a command that lists something of the cluster.
@@ -39,6 +42,7 @@ func lister[M proto.Message](a *app, use, short string,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: noArgs,
+		Annotations: map[string]string{printsNames: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
 				items, err := list(ctx, c)
@@ -52,7 +56,8 @@ func lister[M proto.Message](a *app, use, short string,
 }
 
 func (a *app) nodeTable(nodes []*fermatav1.Node) error {
-	t := table{heading: []string{"NODE", "STATE", "SHARDS", "WORKERS", "GRPC", "PEER", "DURABILITY", "VERSION", "UP"}, empty: "no nodes"}
+	t := table{heading: []string{"NODE", "STATE", "SHARDS", "WORKERS", "GRPC", "PEER", "DURABILITY", "VERSION", "UP"}, empty: "no nodes",
+		first: []string{"PEER", "DURABILITY", "VERSION", "UP", "GRPC", "WORKERS"}}
 	for _, n := range nodes {
 		state := "serving"
 		switch {
@@ -61,8 +66,8 @@ func (a *app) nodeTable(nodes []*fermatav1.Node) error {
 		case n.GetDraining():
 			state = "draining"
 		}
-		t.add(printable(n.GetName()), state, fmt.Sprint(n.GetShardsHeld()), fmt.Sprint(n.GetWorkers()), clip(n.GetGrpcAddress(), 64),
-			clip(n.GetPeerAddress(), 64), clip(n.GetDurability(), 16), clip(n.GetVersion(), 24), a.age(n.GetStartTime()))
+		t.add(printable(n.GetName()), state, fmt.Sprint(n.GetShardsHeld()), fmt.Sprint(n.GetWorkers()), nameText(n.GetGrpcAddress()),
+			nameText(n.GetPeerAddress()), clip(n.GetDurability(), 16), clip(n.GetVersion(), 24), a.age(n.GetStartTime()))
 	}
 	return a.printTable(t)
 }
@@ -70,7 +75,7 @@ func (a *app) nodeTable(nodes []*fermatav1.Node) error {
 func (a *app) shardTable(shards []*fermatav1.Shard) error {
 	t := table{heading: []string{"SHARD", "HOLDER", "LOCK TTL", "JOBS", "LAG"}, empty: "no shards"}
 	for _, s := range shards {
-		t.add(fmt.Sprint(s.GetShard()), clip(s.GetHolder(), 64), shortPB(s.GetLockTtl()), fmt.Sprint(s.GetJobs()), shortPB(s.GetLag()))
+		t.add(fmt.Sprint(s.GetShard()), nameText(s.GetHolder()), shortPB(s.GetLockTtl()), fmt.Sprint(s.GetJobs()), shortPB(s.GetLag()))
 	}
 	return a.printTable(t)
 }
@@ -79,6 +84,7 @@ func (a *app) queueTable(queues []*fermatav1.Queue) error {
 	t := table{
 		heading: []string{"NAMESPACE", "QUEUE", "STATE", "BACKLOG", "OLDEST", "RUNNING", "SCHEDULED", "PAUSED", "DEAD", "FREE SLOTS", "WORKERS"},
 		empty:   "no queues",
+		first:   []string{"SCHEDULED", "WORKERS", "PAUSED", "DEAD", "OLDEST", "FREE SLOTS", "NAMESPACE"},
 	}
 	for _, q := range queues {
 		state := "serving"
@@ -92,13 +98,14 @@ func (a *app) queueTable(queues []*fermatav1.Queue) error {
 }
 
 func (a *app) workerTable(workers []*fermatav1.Worker) error {
-	t := table{heading: []string{"WORKER", "NODE", "NAMESPACE", "IDENTITY", "QUEUES", "RUNNING", "STATE", "VERSION", "CONNECTED"}, empty: "no workers"}
+	t := table{heading: []string{"WORKER", "NODE", "NAMESPACE", "IDENTITY", "QUEUES", "RUNNING", "STATE", "VERSION", "CONNECTED"}, empty: "no workers",
+		first: []string{"VERSION", "IDENTITY", "CONNECTED", "NODE", "NAMESPACE", "QUEUES"}}
 	for _, w := range workers {
 		state := "serving"
 		if w.GetDraining() {
 			state = "draining"
 		}
-		t.add(clip(w.GetWorkerId(), 48), clip(w.GetNode(), 48), w.GetNamespace(), clip(cmp.Or(w.GetIdentity(), none), 48), clip(strings.Join(w.GetQueues(), ","), 40),
+		t.add(nameText(w.GetWorkerId()), nameText(w.GetNode()), w.GetNamespace(), nameText(w.GetIdentity()), nameText(strings.Join(w.GetQueues(), ",")),
 			fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), state, clip(w.GetVersion(), 24), a.age(w.GetConnectTime()))
 	}
 	return a.printTable(t)

@@ -15,7 +15,7 @@ import (
 func (a *app) deadCommand() *cobra.Command {
 	dead := &cobra.Command{Use: "dead", Short: "Show dead runs, and try them again", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	dead.AddCommand(a.deadListCommand(), a.redriveCommand())
+	dead.AddCommand(withNames(a.deadListCommand()), a.redriveCommand())
 	return dead
 }
 
@@ -61,10 +61,11 @@ func (a *app) letterTable(letters []*client.DeadLetter) error {
 	t := table{
 		heading: []string{"LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR", "ERROR"},
 		empty:   "no dead runs",
+		first:   []string{"RUN", "KEPT FOR", "ATTEMPTS", "OUTCOME", "QUEUE", "ERROR", "DIED"},
 	}
 	for _, l := range letters {
 		r := l.GetRun()
-		t.add(clip(letterName(l), 48), l.GetQueue(), clip(client.RunID(r), 48), a.ago(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
+		t.add(nameText(letterName(l)), l.GetQueue(), nameText(client.RunID(r)), a.ago(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
 			enumName(r.GetOutcome()), strings.TrimPrefix(a.until(l.GetExpireTime()), "in "), clip(r.GetError(), 60))
 	}
 	return a.printTable(t)
@@ -72,7 +73,6 @@ func (a *app) letterTable(letters []*client.DeadLetter) error {
 
 func (a *app) redriveCommand() *cobra.Command {
 	var which client.Selection
-	var all bool
 	var how client.RedriveOptions
 	cmd := &cobra.Command{
 		Use:   "redrive (JOB[/SLOT]... | --all [--queue Q] [--prefix P] [--label K=V])",
@@ -84,9 +84,6 @@ func (a *app) redriveCommand() *cobra.Command {
 		Example: "  fermata dead redrive report\n  fermata dead redrive --all --queue mail --dry-run",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if how.DryRun {
-			return usagef("--dry-run needs --all")
-		}
 		return a.with(cmd, func(ctx context.Context, c *client.Client) error {
 			names, err := letterNames(ctx, c, args)
 			if err != nil {
@@ -97,14 +94,21 @@ func (a *app) redriveCommand() *cobra.Command {
 		})
 	}
 	cmd.Flags().BoolVar(&how.IgnoreExclusions, "ignore-exclusions", false, "start although a schedule excludes the time")
-	cmd.Flags().BoolVar(&how.DryRun, "dry-run", false, "with --all: only count")
 	selectFlags(cmd, &which)
-	a.orAll(cmd, &all, "redrive all dead runs of the jobs that are selected", func(ctx context.Context, c *client.Client) error {
-		sum, err := c.RedriveSelectedWith(ctx, how, which)
-		if how.DryRun && err == nil {
-			return a.did(fmt.Sprintf("would redrive %d", sum.Redriven), fact{"would_redrive", sum.Redriven})
-		}
-		return a.redriven(sum, err)
+	a.orAll(cmd, &bulk{
+		verb: "redrive", noun: "dead run", nouns: "dead runs",
+		list: func(ctx context.Context, c *client.Client) ([]string, error) {
+			letters, err := collectLetters(ctx, c, which)
+			names := make([]string, len(letters))
+			for i, l := range letters {
+				names[i] = letterName(l)
+			}
+			return names, err
+		},
+		do: func(ctx context.Context, c *client.Client) error {
+			sum, err := c.RedriveSelectedWith(ctx, how, which)
+			return a.redriven(sum, err)
+		},
 	})
 	return cmd
 }

@@ -89,10 +89,14 @@ func payloadText(j *client.Job) string {
 	case len(p) == 0:
 		return none
 	}
-	if len(p) > 300 {
-		return fmt.Sprintf("%s (%d bytes)", clip(string(p[:300]), 200), len(p))
+	text := string(p)
+	if isReadyMade(j.GetHandler()) {
+		text = withoutHTMLEscapes(text)
 	}
-	return clip(string(p), 200)
+	if len(p) > 300 {
+		return fmt.Sprintf("%s (%d bytes)", clip(text[:min(len(text), 300)], 200), len(p))
+	}
+	return clip(text, 200)
 }
 
 func labelText(labels map[string]string) string {

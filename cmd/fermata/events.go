@@ -45,7 +45,7 @@ func (a *app) eventsCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what comes, until interrupted")
-	flags.DurationVar(&f.since, "since", 0, "begin so long ago (default: 1h, and with -f now)")
+	durationVar(flags, &f.since, "since", 0, "begin so long ago (default: 1h, and with -f now)")
 	flags.StringSliceVar(&f.filter.Kinds, "kind", nil, "only of these kinds, run.dead or run.* for instance")
 	flags.StringSliceVar(&f.filter.Queues, "queue", nil, "only of these queues")
 	flags.StringSliceVar(&f.filter.Jobs, "job", nil, "only of these jobs")
@@ -169,8 +169,8 @@ func (a *app) printEvent(e *client.Event, first bool) error {
 	case subject == "":
 		subject = none
 	}
-	text := fmt.Sprintf(form, e.GetTime().AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), clip(e.GetKind(), 24), clip(subject, 96),
-		clip(e.GetRunId(), 64), a.eventDetail(e))
+	text := fmt.Sprintf(form, e.GetTime().AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), clip(e.GetKind(), 24), nameText(subject),
+		nameText(e.GetRunId()), a.eventDetail(e))
 	return a.println(strings.TrimRight(text, " "))
 }
 

@@ -25,6 +25,7 @@ const (
 	exitUnavailable = 5
 	exitPending     = 6
 	exitSignedOut   = 7
+	exitInterrupted = 8
 )
 
 // exitStatus is an exit code about which everything has been said.
@@ -75,6 +76,12 @@ func argError(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
 	}
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
+		near := cmd.SuggestionsFor(cmd.Flags().Arg(0))
+		if len(near) > 0 {
+			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
+		}
+	}
 	return usagef("%w\nusage: %s", err, cmd.UseLine())
 }
 
@@ -84,6 +91,7 @@ func (a *app) fail(err error) int {
 	if errors.As(err, &said) {
 		return int(said)
 	}
+	err = a.withTLSAlert(err)
 	code, hint := judge(err)
 	fmt.Fprintln(a.err, "error:", a.message(err))
 	for _, v := range client.Violations(err) {
@@ -135,17 +143,23 @@ func judge(err error) (code int, hint string) {
 	case codes.AlreadyExists:
 		return exitConflict, "change it with: fermata jobs update; or choose another id"
 	case codes.Aborted:
+		if strings.Contains(err.Error(), "is deleted and still runs") {
+			return exitConflict, "wait for the end of its run, or choose another id"
+		}
 		return exitConflict, "read it again and repeat the change"
 	case codes.Unavailable:
 		return exitUnavailable, unavailableHint(err)
 	case codes.DeadlineExceeded:
 		return exitUnavailable, hintTimeout
 	case codes.ResourceExhausted:
+		if strings.Contains(err.Error(), "message larger than max") {
+			return exitFailed, "the request is too large: a payload has at most 262144 bytes; store more elsewhere and pass where it is"
+		}
 		return exitFailed, "Redis, a message or the cluster has reached its limit; running jobs go on"
 	case codes.Unauthenticated:
 		return exitSignedOut, "sign in by: fermata login; or name the file with your token by --token-file, or your certificate by --tls-cert and --tls-key"
 	case codes.PermissionDenied:
-		return exitFailed, "ask for a role that has this permission; roles are in the nodes' access file"
+		return exitFailed, "ask for a role that has this permission; roles are in the nodes' access file. Is --namespace the right one? fermata whoami shows yours"
 	case codes.Unimplemented:
 		return exitFailed, "does {address} belong to a Fermata node of this version?"
 	}
@@ -172,6 +186,10 @@ func missingHint(err error) string {
 // tlsFaults are what connections fail with whose ends disagree on TLS, the more
 // special ones first, and what to do about it.
 var tlsFaults = []struct{ says, hint string }{
+	{"looked like an HTTP/1.1 header", "{address} is an HTTP port, of metrics or of a proxy: clients use the gRPC port of a node, --grpc-addr, 7070 by default"},
+	{"x509: certificate is valid for", notForThisHost},
+	{"x509: certificate is not valid for", notForThisHost},
+	{"x509: cannot validate certificate for", notForThisHost},
 	{"tls: certificate required", "the node wants to see a certificate: set --tls-cert and --tls-key"},
 	{"first record does not look like a TLS handshake", "{address} speaks without TLS: leave --tls and the other --tls flags out"},
 	{"certificate signed by unknown authority", "name the file with the authority of the nodes' certificates by --tls-ca"},
@@ -187,5 +205,7 @@ func unavailableHint(err error) string {
 	}
 	return "is a node running at {address}? Set --address or FERMATA_ADDRESS"
 }
+
+const notForThisHost = "dial a name that is in the node's certificate, or name one by --tls-server-name"
 
 const hintTimeout = "no answer in time from {address}; what was asked may have taken effect"

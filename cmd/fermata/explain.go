@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -34,7 +33,7 @@ func (a *app) explainText(e *fermatav1.ExplainJobResponse) error {
 	if len(e.GetReasons()) > 0 {
 		t := table{heading: []string{"REASON", "SINCE", "UNTIL", "BY", "WHAT"}}
 		for _, r := range e.GetReasons() {
-			t.add(enumName(r.GetKind()), a.ago(r.GetSinceTime()), a.until(r.GetUntilTime()), cmp.Or(clip(r.GetBy(), 48), none), printable(r.GetMessage()))
+			t.add(enumName(r.GetKind()), a.ago(r.GetSinceTime()), a.until(r.GetUntilTime()), nameText(r.GetBy()), printable(r.GetMessage()))
 		}
 		if err := a.printNext(t); err != nil {
 			return err

@@ -40,7 +40,7 @@ func (h *handlerFlags) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&h.headers, "header", nil, "with --http: header as 'Name: value'; may be repeated")
 	f.StringVar(&h.body, "body", "", "with --http: body of the request")
 	f.StringSliceVar(&h.expect, "expect-status", nil, "with --http: status codes that mean success, such as 200-299,409 (default 200-299)")
-	f.DurationVar(&h.httpTimeout, "http-timeout", 0, "with --http: longest time for one request (default: --timeout)")
+	durationVar(f, &h.httpTimeout, "http-timeout", 0, "with --http: longest time for one request (default: --timeout)")
 	f.StringVar(&h.exec, "exec", "", `run a command with the ready-made handler exec: a JSON array such as '["/bin/echo","hi"]'`)
 	f.StringToStringVar(&h.env, "env", nil, "with --exec: environment variables as NAME=value, which workers allow by their --exec-env")
 	f.StringVar(&h.dir, "dir", "", "with --exec: working directory, in the --exec-dir of workers or below it")

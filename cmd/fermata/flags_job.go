@@ -36,11 +36,11 @@ func (j *jobFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&j.queue, "queue", "default", "queue whose workers run the job")
 	f.Int32Var(&j.priority, "priority", 5, "0 (lowest) to 9 (highest) inside the queue")
 	f.StringToStringVar(&j.labels, "label", nil, "label as key=value; may be repeated")
-	f.DurationVar(&j.timeout, "timeout", 30*time.Second, "longest time of one attempt")
-	f.DurationVar(&j.grace, "timeout-grace", 5*time.Second, "how long an attempt that timed out may take to end")
+	durationVar(f, &j.timeout, "timeout", 30*time.Second, "longest time of one attempt")
+	durationVar(f, &j.grace, "timeout-grace", 5*time.Second, "how long an attempt that timed out may take to end")
 	f.Int32Var(&j.history, "history", 10, "finished runs that are kept")
-	f.DurationVar(&j.keep, "retention", time.Hour, "how long a finished one-time job is kept")
-	f.DurationVar(&j.dead, "dead-letter-ttl", 7*24*time.Hour, "how long dead runs are kept")
+	durationVar(f, &j.keep, "retention", time.Hour, "how long a finished one-time job is kept")
+	durationVar(f, &j.dead, "dead-letter-ttl", 7*24*time.Hour, "how long dead runs are kept")
 }
 
 // build returns the job that the flags describe and the paths of what they set.

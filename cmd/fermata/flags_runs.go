@@ -30,11 +30,11 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&r.overlap, "overlap", "", "when a run is due while another is live: skip, buffer-one, buffer-all, allow-all, cancel-other or terminate-other (default skip)")
 	f.Int32Var(&r.limit, "overlap-limit", 10, "runs that may wait (buffer-all) or be live at once (allow-all)")
 	f.StringVar(&r.misfire, "misfire", "", "when times passed with nobody there: run-once, skip or run-all (default run-once)")
-	f.DurationVar(&r.window, "catch-up-window", 0, "leave out times missed by more than this (default no limit; 60s with --misfire skip)")
+	durationVar(f, &r.window, "catch-up-window", 0, "leave out times missed by more than this (default no limit; 60s with --misfire skip)")
 	f.Int32Var(&r.maxCatchUp, "max-catch-up", 100, "with --misfire run-all: missed times that run, the newest ones")
 	f.StringArrayVar(&r.locks, "lock", nil, "run only while fewer than LIMIT (default 1) live runs hold KEY, as KEY[=LIMIT]; may be repeated; '' for none")
 	f.StringVar(&r.target, "target", "", "what the job depends on, say a host: jobs with the same target share one backoff")
-	f.DurationVar(&r.maxLag, "max-lag", 0, "lateness objective: by how much a run may start late; what breaks it is counted and in 'fermata late' (default none)")
+	durationVar(f, &r.maxLag, "max-lag", 0, "lateness objective: by how much a run may start late; what breaks it is counted and in 'fermata late' (default none)")
 	f.Int32Var(&r.pauseAfter, "pause-after", 0, "pause the job after so many failed runs in a row (default never)")
 }
 

@@ -41,7 +41,7 @@ type exclusionFlags struct {
 }
 
 func (s *scheduleFlags) register(f *pflag.FlagSet) {
-	f.DurationVar(&s.every, "every", 0, "run at a fixed rate, such as 30s or 1h30m")
+	durationVar(f, &s.every, "every", 0, "run at a fixed rate, such as 30s or 1h30m")
 	f.BoolVar(&s.fixedDelay, "fixed-delay", false, "with --every: count from the end of the previous run")
 	f.StringArrayVar(&s.cron, "cron", nil, "run by a cron expression of five fields, in which H is a number spread over jobs, or @daily and the like; may be repeated")
 	f.StringVar(&s.calendar.every, "calendar", "", "run at local times in every day, week or month, or in each '2 weeks', '3 days' and the like")
@@ -54,10 +54,10 @@ func (s *scheduleFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.dstGap, "dst-gap", "", "with --cron or --calendar: shift or skip fixed times that a clock change leaves out (default shift)")
 	f.StringVar(&s.dstRepeat, "dst-repeat", "", "with --cron or --calendar: first, last or both passes of fixed times that a clock change repeats (default first)")
 	f.StringVar(&s.at, "at", "", "run once at a time, such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'")
-	f.DurationVar(&s.in, "in", 0, "run once after a while, such as 10m")
+	durationVar(f, &s.in, "in", 0, "run once after a while, such as 10m")
 	f.StringVar(&s.start, "start", "", "no run before this time; also the phase of --every")
 	f.StringVar(&s.end, "end", "", "no run is planned for this time or later")
-	f.DurationVar(&s.jitter, "schedule-jitter", 0, "spread due times over so long after the planned time, the same for each run")
+	durationVar(f, &s.jitter, "schedule-jitter", 0, "spread due times over so long after the planned time, the same for each run")
 	f.Int32Var(&s.maxRuns, "max-runs", 0, "end the schedule after so many runs (default no bound)")
 	f.StringArrayVar(&s.without.cron, "exclude-cron", nil, "leave out times that match a cron expression; may be repeated")
 	f.StringSliceVar(&s.without.dates, "exclude-date", nil, "leave out local days: 2026-12-25, 2026-12-24/2027-01-02, or 12-25 of every year")
@@ -89,6 +89,9 @@ func (s *scheduleFlags) schedule(changed func(string) bool, now time.Time) (*cli
 	case *fermatav1.Schedule_Calendar:
 		paths = append(paths, "schedule.calendar")
 	case *fermatav1.Schedule_Once:
+		if at := schedule.GetOnce().AsTime(); changed("at") && at.Before(now) {
+			times.warn("--at %s is past by %s: the job runs at once", s.at, short(now.Sub(at)))
+		}
 		return schedule, []string{"schedule"}, nil // takes none of the settings below
 	}
 	if schedule == nil {
@@ -116,6 +119,9 @@ func (s *scheduleFlags) schedule(changed func(string) bool, now time.Time) (*cli
 	}
 	if len(paths) == 0 {
 		return nil, nil, nil
+	}
+	if end := schedule.GetEndTime(); end != nil && end.AsTime().Before(now) {
+		times.warn("--end %s is past: no run is planned", s.end)
 	}
 	return schedule, paths, nil
 }

@@ -15,7 +15,7 @@ var timeLayouts = []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-0
 // timeReader reads times from flags. One without an offset is local time in the location.
 type timeReader struct {
 	location *time.Location
-	remarks  []string // on times that a change of the clock leaves out or repeats
+	remarks  []string // on times that a change of the clock leaves out or repeats, and on past ones
 }
 
 // read returns nil for an empty text.
@@ -46,6 +46,10 @@ func (r *timeReader) require(flag, text string) (*timestamppb.Timestamp, error) 
 		return nil, usagef("%s is empty: give a time", flag)
 	}
 	return r.read(flag, text)
+}
+
+func (r *timeReader) warn(format string, args ...any) {
+	r.remarks = append(r.remarks, fmt.Sprintf(format, args...))
 }
 
 // note writes the remarks.

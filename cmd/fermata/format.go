@@ -187,6 +187,14 @@ func backoffText(j *fermatav1.Job) string {
 // printable replaces what could move the cursor or break a line.
 func printable(s string) string { return visible.Line(s) }
 
+// nameText is the text of a column with names, which are never shortened: others take them.
+func nameText(name string) string {
+	if name == "" {
+		return none
+	}
+	return printable(name)
+}
+
 // clip shortens text for a column.
 func clip(s string, n int) string {
 	s = printable(s)

@@ -56,10 +56,10 @@ func (a *app) hintCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&flags.in, "in", 0, "next run after so long")
+	durationVar(f, &flags.in, "in", 0, "next run after so long")
 	f.StringVar(&flags.at, "at", "", "next run at a time, such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'")
-	f.DurationVar(&flags.every, "every", 0, "interval between runs until the hint ends")
-	f.DurationVar(&flags.life, "for", 0, "how long the hint holds (default 1h)")
+	durationVar(f, &flags.every, "every", 0, "interval between runs until the hint ends")
+	durationVar(f, &flags.life, "for", 0, "how long the hint holds (default 1h)")
 	f.StringVar(&flags.until, "until", "", "time at which the hint ends")
 	f.StringVar(&flags.reason, "reason", "", "why, for people")
 	f.BoolVar(&flags.planner, "planner", false, "the hint comes from a program that plans, not from a person")
@@ -106,6 +106,9 @@ func (h *hintFlags) hint(changed func(string) bool, now time.Time, times *timeRe
 		if hint.ExpireTime, err = times.require("--until", h.until); err != nil {
 			return nil, err
 		}
+	}
+	if at := hint.GetNextRunTime(); at != nil && at.AsTime().Before(now) {
+		times.warn("--at %s is past: the job runs at once", h.at)
 	}
 	if changed("in") {
 		hint.NextRunTime = timestamppb.New(now.Add(h.in))

@@ -84,7 +84,7 @@ func (a *app) importCrontabCommand() *cobra.Command {
 	flags.register(cmd, "that of this machine")
 	cmd.Flags().StringVar(&system, "user-column", "auto", "whether a column says the user: yes, no, or auto (by the path, /etc/crontab or a cron.d, or else by the text)")
 	cmd.Flags().StringVar(&o.Overlap, "overlap", "allow_all", "what becomes of a time while a run is live: allow_all, as cron does, skip, buffer_one or cancel_other")
-	cmd.Flags().DurationVar(&o.Timeout, "timeout", 24*time.Hour, "longest time of a run")
+	durationVar(cmd.Flags(), &o.Timeout, "timeout", 24*time.Hour, "longest time of a run")
 	cmd.Flags().Lookup("queue").Usage = "queue of the jobs; {user} in it stands for the user of the column (default the default queue)"
 	return cmd
 }

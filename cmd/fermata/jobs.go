@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/client"
 )
@@ -15,8 +16,8 @@ func (a *app) jobsCommand() *cobra.Command {
 	jobs := &cobra.Command{Use: "jobs", Short: "Register, show and change jobs", Aliases: []string{"job"}, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	jobs.AddCommand(
-		a.createCommand(), a.getCommand(), a.listCommand(), a.updateCommand(), a.deleteCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.runCommand(), a.runsCommand(), a.cancelCommand(),
+		withNames(a.createCommand()), withNames(a.getCommand()), withNames(a.listCommand()), withNames(a.updateCommand()), a.deleteCommand(),
+		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()), withNames(a.runsCommand()), withNames(a.cancelCommand()),
 		a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
 	return jobs
@@ -60,11 +61,18 @@ func (a *app) createCommand() *cobra.Command {
 				id = args[0]
 			}
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				var before *client.Job
+				if id != "" && a.output == "table" {
+					before, _ = c.GetJob(ctx, id) // for the words only
+				}
 				created, err := c.CreateJob(ctx, id, job)
 				if err != nil {
 					return err
 				}
 				return printOne(a, created, func(j *client.Job) error {
+					if before != nil && proto.Equal(before.GetCreateTime(), j.GetCreateTime()) {
+						return a.println(fmt.Sprintf("%s is there already, unchanged, %s", client.JobID(j), a.nextText(j)))
+					}
 					return a.println(fmt.Sprintf("created %s, %s", client.JobID(j), a.nextText(j)))
 				})
 			})

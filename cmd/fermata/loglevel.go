@@ -46,7 +46,7 @@ func (a *app) logLevelCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&address, "http-address", "127.0.0.1:7072", "where the process serves its metrics, by a loopback address")
-	cmd.Flags().DurationVar(&lasting, "for", 0, "how long the level is to last (default: until it is changed, or the process ends)")
+	durationVar(cmd.Flags(), &lasting, "for", 0, "how long the level is to last (default: until it is changed, or the process ends)")
 	return cmd
 }
 
@@ -88,7 +88,7 @@ func (a *app) logLevel(ctx context.Context, address string, level []string, last
 
 func (a *app) showLevel(s logs.State) error {
 	if a.output != "table" {
-		text, err := json.Marshal(s)
+		text, err := encodeValue(s)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -56,7 +57,6 @@ func (a *app) deleteCommand() *cobra.Command {
 
 func (a *app) pauseCommand() *cobra.Command {
 	var note string
-	var all bool
 	var which client.Selection
 	cmd := a.onEach(&cobra.Command{
 		Use: "pause (ID... | --all [--queue Q] [--prefix P] [--label K=V])", Short: "Hold jobs until they are resumed",
@@ -72,20 +72,34 @@ func (a *app) pauseCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&note, "note", "", "why, for people")
 	selectFlags(cmd, &which)
-	a.orAll(cmd, &all, "pause all jobs that are selected", func(ctx context.Context, c *client.Client) error {
-		n, err := c.PauseJobs(ctx, which, note)
-		return a.report(n, err, "paused")
+	a.orAll(cmd, &bulk{
+		verb: "pause", noun: "job", nouns: "jobs",
+		list: func(ctx context.Context, c *client.Client) ([]string, error) {
+			return collectIDs(ctx, c, which, func(j *client.Job) bool { return !isPaused(j) })
+		},
+		do: func(ctx context.Context, c *client.Client) error {
+			why := note
+			if why == "" { // so that they can be told from jobs that are paused for another reason
+				why = "pause --all at " + a.now().UTC().Format(time.RFC3339)
+			}
+			n, err := c.PauseJobs(ctx, which, why)
+			if n > 0 && note == "" {
+				fmt.Fprintf(a.err, "resume just these with: fermata jobs resume --all --note '%s'\n", why)
+			}
+			return a.report(n, err, "paused")
+		},
 	})
 	return cmd
 }
 
 func (a *app) resumeCommand() *cobra.Command {
 	var o client.ResumeOptions
-	var all bool
+	var anyNote bool
 	var which client.Selection
 	cmd := a.onEach(&cobra.Command{
 		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V] [--note N])", Short: "Let paused jobs run again",
-		Long: "Let paused jobs run again. What was due meanwhile is skipped, or with --catch-up handed to the job's\n" +
+		Long: "Let paused jobs run again. With --all and without --note, all that are selected must have been paused with\n" +
+			"the same note: what was paused for another reason stays paused, unless --any-note is set. What was due meanwhile is skipped, or with --catch-up handed to the job's\n" +
 			"misfire policy; a one-time job runs at once. Many that are overdue start paced by the recovery rate of\n" +
 			"their queue.",
 		Example: "  fermata jobs resume ping\n  fermata jobs resume --all --label team=billing --catch-up\n  fermata jobs resume --all --note outage-17",
@@ -101,29 +115,49 @@ func (a *app) resumeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.CatchUp, "catch-up", false, "make up for the times that passed")
 	cmd.Flags().StringVar(&o.Note, "note", "", "of --all, only those that were paused with exactly this note")
 	selectFlags(cmd, &which)
-	a.orAll(cmd, &all, "resume all jobs that are selected", func(ctx context.Context, c *client.Client) error {
-		n, err := c.ResumeJobs(ctx, which, o)
-		return a.report(n, err, "resumed")
-	}, "note")
+	cmd.Flags().BoolVar(&anyNote, "any-note", false, "of --all, whatever note they were paused with")
+	cmd.MarkFlagsMutuallyExclusive("note", "any-note")
+	a.orAll(cmd, &bulk{
+		verb: "resume", noun: "job", nouns: "jobs",
+		list: func(ctx context.Context, c *client.Client) ([]string, error) {
+			return collectIDs(ctx, c, which, func(j *client.Job) bool {
+				return isPaused(j) && (o.Note == "" || j.GetStatus().GetPauseNote() == o.Note)
+			})
+		},
+		do: func(ctx context.Context, c *client.Client) error {
+			how := o
+			if !anyNote && how.Note == "" {
+				notes, err := pauseNotes(ctx, c, which)
+				if err != nil {
+					return err
+				}
+				if how.Note, err = oneNote(notes); err != nil {
+					return err
+				}
+			}
+			n, err := c.ResumeJobs(ctx, which, how)
+			return a.report(n, err, "resumed")
+		},
+	}, "note", "any-note")
 	return cmd
 }
 
 // orAll gives a command on named jobs a flag --all, which does it to those that
 // its selection flags tell; more of them than all such commands have may be named.
-func (a *app) orAll(cmd *cobra.Command, all *bool, help string, do func(context.Context, *client.Client) error, more ...string) {
-	cmd.Flags().BoolVar(all, "all", false, help)
+func (a *app) orAll(cmd *cobra.Command, b *bulk, more ...string) {
+	b.register(cmd)
 	named := cmd.RunE
 	cmd.Args = nil
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
-		case *all && len(args) > 0:
+		case b.all && len(args) > 0:
 			return usagef("--all excludes ids")
-		case *all:
-			return a.with(cmd, do)
+		case b.all:
+			return a.runBulk(cmd, b)
 		case len(args) == 0:
 			return usagef("say which, or --all\nusage: %s", cmd.UseLine())
 		}
-		for _, name := range append([]string{"queue", "prefix", "label"}, more...) {
+		for _, name := range append([]string{"queue", "prefix", "label", "dry-run", "yes"}, more...) {
 			if cmd.Flags().Changed(name) {
 				return usagef("--%s needs --all", name)
 			}

@@ -23,8 +23,11 @@ import (
 type table struct {
 	heading []string
 	rows    [][]string
-	// empty is said instead when there are no rows.
+	// empty is printed instead when there are no rows.
 	empty string
+	// first are the headings of the columns to leave out first where a terminal is too narrow;
+	// a table without them is never made narrower.
+	first []string
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
@@ -34,16 +37,29 @@ func (a *app) println(text string) error {
 	return err
 }
 
+// printTable fits a table to a terminal. Where the output is none, all columns and all of
+// their text are written.
 func (a *app) printTable(t table) error {
+	return a.printTableWithin(t, a.columns())
+}
+
+// printTableWithin writes a table; width 0 is without bound.
+func (a *app) printTableWithin(t table, width int) error {
 	if len(t.rows) == 0 && t.empty != "" {
+		if a.noHeaders {
+			return nil
+		}
 		return a.println(t.empty)
 	}
+	t = t.narrowed(width)
+	rows := t.rows
+	if t.heading != nil && !a.noHeaders {
+		rows = append([][]string{t.heading}, rows...)
+	}
 	var text bytes.Buffer
-	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
-	for _, row := range append([][]string{t.heading}, t.rows...) {
-		if row != nil {
-			fmt.Fprintln(w, strings.Join(row, "\t"))
-		}
+	w := tabwriter.NewWriter(&text, 0, 0, columnGap, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -58,8 +74,11 @@ func (a *app) printTable(t table) error {
 
 // printOne writes a message as JSON or YAML, or else by the given function.
 func printOne[M proto.Message](a *app, m M, asTable func(M) error) error {
-	if a.output == "table" {
+	switch a.output {
+	case "table":
 		return asTable(m)
+	case "name":
+		return a.printNames(m)
 	}
 	text, err := encode(m)
 	if err != nil {
@@ -86,15 +105,15 @@ type fact struct {
 	value any
 }
 
-// did tells what a command has done for which the API has no message: in words or, for
+// did says what a command has done for which the API has no message: in words or, for
 // programs, as an object of facts.
 func (a *app) did(words string, facts ...fact) error {
-	if a.output == "table" {
+	if a.output == "table" || a.output == "name" {
 		return a.println(words)
 	}
 	var text bytes.Buffer
 	for i, f := range facts {
-		value, err := json.Marshal(f.value)
+		value, err := encodeValue(f.value)
 		if err != nil {
 			return err
 		}
@@ -110,8 +129,16 @@ func (a *app) did(words string, facts ...fact) error {
 
 // printAll writes messages as one JSON array or as YAML documents.
 func printAll[M proto.Message](a *app, list []M, asTable func([]M) error) error {
-	if a.output == "table" {
+	switch a.output {
+	case "table":
 		return asTable(list)
+	case "name":
+		for _, m := range list {
+			if err := a.printNames(m); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	texts := make([]string, len(list))
 	for i, m := range list {
@@ -144,6 +171,15 @@ func (a *app) printTexts(texts []string) error {
 		}
 	}
 	return nil
+}
+
+// encodeValue is json.Marshal without the escapes for HTML, which people have to read.
+func encodeValue(v any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }
 
 // encode writes indented JSON with the field names of the .proto files. What
@@ -182,7 +218,7 @@ func (a *app) printYAML(text string) error {
 		return err
 	}
 	plain(&node)
-	showPayload(&node)
+	showText(&node)
 	quoteWhatSteers(&node)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
@@ -201,22 +237,50 @@ func plain(n *yaml.Node) {
 	}
 }
 
-// showPayload writes the payload of a job as text where it is text.
-func showPayload(document *yaml.Node) {
+// showText writes the payload of a job, and the output of a run, as text where it is text.
+func showText(document *yaml.Node) {
 	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
 		return
 	}
 	fields := document.Content[0].Content
 	for i := 0; i+1 < len(fields); i += 2 {
-		if fields[i].Value != "payload" {
+		key := fields[i].Value
+		if key != "payload" && key != "output" {
 			continue
 		}
 		text, err := base64.StdEncoding.DecodeString(fields[i+1].Value)
 		if err == nil && len(text) > 0 && isText(string(text)) {
-			fields[i].Value = "payload_text"
-			fields[i+1].SetString(string(text))
+			fields[i].Value = key + "_text"
+			fields[i+1].SetString(shownText(string(text), key, fields))
 		}
 	}
+}
+
+// shownText is a payload or an output without the escapes that Go's JSON has for HTML, where
+// the ready-made handlers read or wrote it.
+func shownText(text, key string, fields []*yaml.Node) string {
+	if key == "output" {
+		return withoutHTMLEscapes(text)
+	}
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i].Value == "handler" && isReadyMade(fields[i+1].Value) {
+			return withoutHTMLEscapes(text)
+		}
+	}
+	return text
+}
+
+func isReadyMade(handler string) bool { return handler == "http" || handler == "exec" }
+
+// htmlEscapes are those of encoding/json; a backslash that is escaped itself begins none.
+var htmlEscapes = strings.NewReplacer(`\\`, `\\`, `\u0026`, "&", `\u003c`, "<", `\u003e`, ">")
+
+// withoutHTMLEscapes gives JSON that means the same; what is no JSON stays as it is.
+func withoutHTMLEscapes(text string) string {
+	if !json.Valid([]byte(text)) {
+		return text
+	}
+	return htmlEscapes.Replace(text)
 }
 
 func isText(s string) bool {

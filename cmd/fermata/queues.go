@@ -24,7 +24,7 @@ func (a *app) queuesCommand() *cobra.Command {
 			})
 		},
 	}
-	queues.AddCommand(get, a.setQueueCommand(), a.pauseQueueCommand(), a.resumeQueueCommand())
+	queues.AddCommand(a.listQueuesCommand("list"), get, a.setQueueCommand(), a.pauseQueueCommand(), a.resumeQueueCommand())
 	return queues
 }
 

@@ -24,14 +24,16 @@ func (a *app) runCommand() *cobra.Command {
 			"reset-on-success forgets them if the run succeeds. At a time that the schedule of a job excludes the run is\n" +
 			"refused, unless --ignore-exclusions says that it may start then, with its retries.\n\n" +
 			"With --wait it shows each run with its output when it has ended, retries included, and exits with 1 unless\n" +
-			"all have succeeded. A job has to keep a history for that. What is interrupted here goes on there.",
+			"all have succeeded. A job has to keep a history for that. What is interrupted here goes on there: the message\n" +
+			"names the run, and the exit code is 8. With -o json one id gives an object and several an array; in scripts:\n" +
+			"jq 'if type == \"array\" then .[] else . end | .output | @base64d'. With -o yaml the output is output_text.",
 		Example: "  fermata jobs run report --wait --wait-timeout 10m",
 		Args:    someArgs,
 	}
 	cmd.Flags().StringVar(&backoff, "backoff", "", "reset, keep or reset-on-success (default reset)")
 	cmd.Flags().BoolVar(&ignore, "ignore-exclusions", false, "run although the schedule excludes this time")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the runs have ended")
-	cmd.Flags().DurationVar(&patience, "wait-timeout", 0, "longest wait (default: as long as it takes)")
+	durationVar(cmd.Flags(), &patience, "wait-timeout", 0, "longest wait (default: as long as it takes)")
 	cmd.RunE = func(cmd *cobra.Command, jobs []string) error {
 		mode, err := enumValue(fermatav1.RunJobRequest_Backoff_value, "BACKOFF_", "--backoff", backoff)
 		switch {
@@ -104,6 +106,11 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 				return goneRun(ctx, c, jobs[i], run)
 			case errors.Is(err, context.DeadlineExceeded):
 				return fmt.Errorf("run %s has not ended in time and goes on; see fermata jobs runs %s", run, printable(jobs[i]))
+			case errors.Is(ctx.Err(), context.Canceled):
+				return &codedError{
+					err: fmt.Errorf("interrupted: run %s of %s goes on", run, printable(jobs[i])), code: exitInterrupted,
+					hint: fmt.Sprintf("see it with: fermata jobs runs %s %s; end it with: fermata jobs cancel %s %s", printable(jobs[i]), run, printable(jobs[i]), run),
+				}
 			case err != nil:
 				return err
 			}

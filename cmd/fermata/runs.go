@@ -39,6 +39,7 @@ func (a *app) runTable(runs []*client.Run) error {
 	t := table{
 		heading: []string{"RUN", "STATE", "TRIGGER", "DUE", "TOOK", "ATTEMPTS", "OUTCOME", "WORKER", "ERROR"},
 		empty:   "no runs",
+		first:   []string{"WORKER", "TRIGGER", "ATTEMPTS", "TOOK", "ERROR", "STATE", "DUE"},
 	}
 	for _, r := range runs {
 		outcome := enumName(r.GetOutcome())
@@ -49,8 +50,8 @@ func (a *app) runTable(runs []*client.Run) error {
 		if r.GetState() == fermatav1.Run_STATE_WAITING {
 			due = a.until(r.GetDueTime())
 		}
-		t.add(clip(client.RunID(r), 96), enumName(r.GetState()), enumName(r.GetTrigger()), due, took(r),
-			fmt.Sprint(r.GetAttempts()), outcome, clip(r.GetWorker(), 32), clip(r.GetError(), 60))
+		t.add(nameText(client.RunID(r)), enumName(r.GetState()), enumName(r.GetTrigger()), due, took(r),
+			fmt.Sprint(r.GetAttempts()), outcome, nameText(r.GetWorker()), clip(r.GetError(), 60))
 	}
 	return a.printTable(t)
 }

@@ -72,6 +72,7 @@ func (a *app) jobTable(jobs []*client.Job) error {
 	t := table{
 		heading: []string{"NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF", "MAX LAG", "LAST", "AGE", "LAST ERROR"},
 		empty:   "no jobs",
+		first:   []string{"AGE", "MAX LAG", "BACKOFF", "LAST", "SCHEDULE", "LAST ERROR", "FAILURES", "QUEUE", "NEXT RUN"},
 	}
 	for _, j := range jobs {
 		s := j.GetStatus()
@@ -79,7 +80,7 @@ func (a *app) jobTable(jobs []*client.Job) error {
 		if s.GetLastOutcome() != 0 {
 			last = enumName(s.GetLastOutcome()) + " " + a.ago(s.GetLastFinishTime())
 		}
-		t.add(clip(client.JobID(j), 40), j.GetQueue(), clip(scheduleText(j.GetSchedule()), 32), enumName(s.GetState()),
+		t.add(nameText(client.JobID(j)), j.GetQueue(), printable(scheduleText(j.GetSchedule())), enumName(s.GetState()),
 			a.nextRun(j), fmt.Sprint(s.GetConsecutiveFailures()), backoffText(j), shortPB(j.GetMaxLag()), last, a.age(j.GetCreateTime()),
 			clip(s.GetLastError(), 48))
 	}

@@ -52,7 +52,7 @@ caller may not see is left out.`,
 	}
 	cmd.Flags().BoolVarP(&f.all, "all", "A", true, "of all namespaces; --all=false: of --namespace only")
 	cmd.Flags().BoolVar(&f.once, "once", false, "print one picture and exit")
-	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "how often to look, at least 500ms")
+	durationVar(cmd.Flags(), &f.interval, "interval", 2*time.Second, "how often to look, at least 500ms")
 	cmd.Flags().StringVar(&f.order, "sort", "backlog", "order of the queues: backlog, oldest, lag, starts, failures or name")
 	return cmd
 }

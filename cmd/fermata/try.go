@@ -38,7 +38,7 @@ func (a *app) tryCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&queue, "queue", "default", "queue of the job")
-	cmd.Flags().DurationVar(&every, "every", 5*time.Second, "interval of the job; nodes may demand a longer one")
+	durationVar(cmd.Flags(), &every, "every", 5*time.Second, "interval of the job; nodes may demand a longer one")
 	return cmd
 }
 

@@ -38,7 +38,7 @@ func (a *app) webhooksList() *cobra.Command {
 func (a *app) webhookTable(hooks []*client.Webhook) error {
 	t := table{heading: []string{"NAME", "LAG", "SHARDS BEHIND", "FAILING", "UNDELIVERED", "URL"}, empty: "no webhooks"}
 	for _, h := range hooks {
-		t.add(clip(h.GetName(), 63), shortPB(h.GetLag()), strconv.Itoa(int(h.GetBehindShards())), strconv.Itoa(int(h.GetFailingShards())),
+		t.add(nameText(h.GetName()), shortPB(h.GetLag()), strconv.Itoa(int(h.GetBehindShards())), strconv.Itoa(int(h.GetFailingShards())),
 			strconv.Itoa(int(h.GetUndelivered())), clip(h.GetUrl(), 120))
 	}
 	return a.printTable(t)
@@ -73,8 +73,8 @@ func (a *app) undeliveredTable(list []*client.UndeliveredEvent) error {
 	t := table{heading: []string{"GIVEN UP", "WEBHOOK", "EVENT", "KIND", "JOB", "TRIES", "REASON"}, empty: "no undelivered events"}
 	for _, u := range list {
 		e := u.GetEvent()
-		t.add(u.GetTime().AsTime().UTC().Format(time.RFC3339), clip(u.GetWebhook(), 63), clip(e.GetId(), 48), clip(e.GetKind(), 24),
-			clip(e.GetJob(), 96), strconv.Itoa(int(u.GetTries())), clip(u.GetReason(), 120))
+		t.add(u.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(u.GetWebhook()), nameText(e.GetId()), clip(e.GetKind(), 24),
+			nameText(e.GetJob()), strconv.Itoa(int(u.GetTries())), clip(u.GetReason(), 120))
 	}
 	return a.printTable(t)
 }

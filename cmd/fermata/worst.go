@@ -43,31 +43,33 @@ func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long 
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&all, "all", "A", false, "of all namespaces")
+	allNamespacesFlag(cmd, &all, false, "of all namespaces")
 	cmd.Flags().IntVar(&limit, "limit", 20, "at most so many, 1 to 100")
-	return cmd
+	return withNames(cmd)
 }
 
 func (a *app) lateTable(jobs []*fermatav1.TopJob) error {
-	t := table{heading: []string{"NAMESPACE", "NAME", "QUEUE", "LATE BY", "MAX LAG", "RUN", "HELD", "LAST ERROR"}, empty: "no late jobs"}
+	t := table{heading: []string{"NAMESPACE", "NAME", "QUEUE", "LATE BY", "MAX LAG", "RUN", "HELD", "LAST ERROR"}, empty: "no late jobs",
+		first: []string{"MAX LAG", "LAST ERROR", "QUEUE", "RUN", "HELD", "NAMESPACE"}}
 	for _, j := range jobs {
 		run := "has started"
 		if j.GetWaiting() {
 			run = "waits"
 		}
 		namespace, id := jobParts(j.GetJob())
-		t.add(namespace, clip(id, 40), j.GetJob().GetQueue(), shortPB(j.GetLag()), shortPB(j.GetJob().GetMaxLag()), run,
+		t.add(namespace, printable(id), j.GetJob().GetQueue(), shortPB(j.GetLag()), shortPB(j.GetJob().GetMaxLag()), run,
 			clip(a.holdText(j.GetJob().GetStatus().GetHold()), 48), clip(j.GetJob().GetStatus().GetLastError(), 48))
 	}
 	return a.printTable(t)
 }
 
 func (a *app) failingTable(jobs []*fermatav1.TopJob) error {
-	t := table{heading: []string{"NAMESPACE", "NAME", "QUEUE", "FAILURES", "ATTEMPT", "NEXT RUN", "BACKOFF", "LAST ERROR"}, empty: "no failing jobs"}
+	t := table{heading: []string{"NAMESPACE", "NAME", "QUEUE", "FAILURES", "ATTEMPT", "NEXT RUN", "BACKOFF", "LAST ERROR"}, empty: "no failing jobs",
+		first: []string{"BACKOFF", "ATTEMPT", "QUEUE", "LAST ERROR", "NAMESPACE", "NEXT RUN"}}
 	for _, j := range jobs {
 		s := j.GetJob().GetStatus()
 		namespace, id := jobParts(j.GetJob())
-		t.add(namespace, clip(id, 40), j.GetJob().GetQueue(), fmt.Sprint(s.GetConsecutiveFailures()), fmt.Sprint(s.GetCurrentAttempt()),
+		t.add(namespace, printable(id), j.GetJob().GetQueue(), fmt.Sprint(s.GetConsecutiveFailures()), fmt.Sprint(s.GetCurrentAttempt()),
 			a.nextRun(j.GetJob()), backoffText(j.GetJob()), clip(s.GetLastError(), 64))
 	}
 	return a.printTable(t)

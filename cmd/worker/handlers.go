@@ -104,7 +104,7 @@ func (f *handlerFlags) build(logger *slog.Logger, private ...string) (map[string
 		o.Private = slices.DeleteFunc(append(private, f.secretsDir), func(path string) bool { return path == "" })
 		h, optionsErr := exechandler.New(o)
 		if optionsErr != nil {
-			err = errors.Join(err, fmt.Errorf("--exec-allow: %w (see the other --exec flags)", optionsErr))
+			err = errors.Join(err, fmt.Errorf("--exec flags: %w", optionsErr))
 		}
 		if err != nil {
 			faults = append(faults, err)

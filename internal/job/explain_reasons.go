@@ -225,7 +225,7 @@ func (e *explainer) unserved() bool {
 		r.Kind, r.Key = ReasonNoHolder, strconv.Itoa(e.facts.Shard)
 		r.Message = "shard " + r.Key + " has no holder"
 	case e.facts.Workers == 0:
-		r.Kind, r.Message = ReasonNoWorker, "no worker serves queue "+queue
+		r.Kind, r.Message = ReasonNoWorker, "no worker of namespace "+e.s.Lane.Namespace+" serves queue "+queue
 	case e.facts.FreeSlots == 0:
 		r.Kind = ReasonNoSlot
 		r.Message = fmt.Sprintf("all slots of %s of queue %s are taken", plural(e.facts.Workers, "the worker", "the %d workers"), queue)

@@ -123,7 +123,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	for _, program := range o.Allow {
 		if !filepath.IsAbs(program) || filepath.Clean(program) != program {
-			return o, fmt.Errorf("exec handler: %q is not a clean absolute path", program)
+			return o, fmt.Errorf("exec handler: program %q is not a clean absolute path, such as /usr/bin/env", program)
 		}
 	}
 	l := o.Limits

@@ -39,7 +39,7 @@ func pin(allow []string) (programs, error) {
 func (p programs) find(name string) (string, error) {
 	pinned, ok := p[name]
 	if !ok {
-		return "", fmt.Errorf("program %.200q is not allowed on this worker", name)
+		return "", fmt.Errorf("program %.200q is not allowed on this worker; --exec-allow names programs", name)
 	}
 	file, err := resolve(name)
 	if err != nil {

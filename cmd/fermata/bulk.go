@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const (
+	// bulkUnasked is how many things a command with --all changes without a question.
+	bulkUnasked = 20
+	// bulkShown is how many of them --dry-run names.
+	bulkShown = 20
+)
+
+// bulk is what a command with --all does to all that its selection flags name.
+type bulk struct {
+	verb, noun, nouns string
+	// list names what is selected, in the order of the names.
+	list func(context.Context, *client.Client) ([]string, error)
+	do   func(context.Context, *client.Client) error
+
+	all, dryRun, yes bool
+}
+
+func (b *bulk) register(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&b.all, "all", false, b.verb+" all "+b.nouns+" that are selected")
+	cmd.Flags().BoolVar(&b.dryRun, "dry-run", false, fmt.Sprintf("with --all: only count them, and name the first %d", bulkShown))
+	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false, fmt.Sprintf("with --all: do not ask before more than %d are changed; scripts need it for that", bulkUnasked))
+}
+
+// run lists what is selected, asks where that is much, and does it. What comes to be selected
+// meanwhile is included.
+func (a *app) runBulk(cmd *cobra.Command, b *bulk) error {
+	var names []string
+	if b.dryRun || !b.yes {
+		if err := a.with(cmd, func(ctx context.Context, c *client.Client) (err error) {
+			names, err = b.list(ctx, c)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if b.dryRun {
+		return a.showBulk(b, names)
+	}
+	if err := a.confirm(b, len(names)); err != nil {
+		return err
+	}
+	return a.with(cmd, b.do)
+}
+
+// showBulk is the answer to --dry-run.
+func (a *app) showBulk(b *bulk, names []string) error {
+	first := names[:min(len(names), bulkShown)]
+	lines := []string{fmt.Sprintf("would %s %d", b.verb, len(names))}
+	for _, name := range first {
+		lines = append(lines, "  "+printable(name))
+	}
+	if more := len(names) - len(first); more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", more))
+	}
+	return a.did(strings.Join(lines, "\n"), fact{"would_" + b.verb, len(names)}, fact{"first", append([]string{}, first...)})
+}
+
+// confirm asks at a terminal, and demands --yes elsewhere.
+func (a *app) confirm(b *bulk, n int) error {
+	if b.yes || n <= bulkUnasked {
+		return nil
+	}
+	question := fmt.Sprintf("%s %s?", b.verb, plural(n, b.noun, b.nouns))
+	file, isFile := a.keyboard().(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return usagef("this would %s %s: say --yes, or look with --dry-run first", b.verb, plural(n, b.noun, b.nouns))
+	}
+	fmt.Fprint(a.err, question+" [y/N] ")
+	if p, ok := a.in.(*piped); ok {
+		p.told = true // the question says what is waited for
+	}
+	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer == "y" || answer == "yes" {
+		return nil
+	}
+	if errors.Is(err, errInterrupted) {
+		return err
+	}
+	return &codedError{err: errors.New("nothing was changed"), code: exitFailed}
+}
+
+// collectIDs are the ids of the jobs that are selected and that keep accepts.
+func collectIDs(ctx context.Context, c *client.Client, s client.Selection, keep func(*client.Job) bool) ([]string, error) {
+	jobs, err := collect(ctx, c, client.Filter{Selection: s}, 0)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, j := range jobs {
+		if keep(j) {
+			ids = append(ids, client.JobID(j))
+		}
+	}
+	return ids, nil
+}
+
+func isPaused(j *client.Job) bool { return j.GetStatus().GetPauseTime() != nil }
+
+// pauseNotes counts the selected paused jobs by their notes.
+func pauseNotes(ctx context.Context, c *client.Client, s client.Selection) (map[string]int, error) {
+	jobs, err := collect(ctx, c, client.Filter{Selection: s, State: fermatav1.JobStatus_STATE_UNSPECIFIED}, 0)
+	notes := map[string]int{}
+	for _, j := range jobs {
+		if isPaused(j) {
+			notes[j.GetStatus().GetPauseNote()]++
+		}
+	}
+	return notes, err
+}
+
+// oneNote refuses to resume jobs together that were paused for different reasons, and returns
+// the note that all of them have.
+func oneNote(notes map[string]int) (string, error) {
+	if len(notes) <= 1 {
+		for note := range notes {
+			return note, nil
+		}
+		return "", nil
+	}
+	var lines []string
+	for _, note := range slices.Sorted(maps.Keys(notes)) {
+		text := fmt.Sprintf("--note %q", printable(note))
+		if note == "" {
+			text = "without a note"
+		}
+		lines = append(lines, fmt.Sprintf("  %s: %s", text, plural(notes[note], "job", "jobs")))
+	}
+	return "", usagef("these jobs were paused for different reasons; choose one by --note, or resume all of them by --any-note:\n%s", strings.Join(lines, "\n"))
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/redistest"
+)
+
+// TestBulkCommandsAskFirst: many jobs are changed only where somebody has confirmed it.
+func TestBulkCommandsAskFirst(t *testing.T) {
+	c := startCluster(t)
+	for i := range bulkUnasked + 1 {
+		c.must("jobs", "create", fmt.Sprintf("j%02d", i), "--every", "1m", "--handler", "h")
+	}
+	code, _, errs := c.run("jobs", "pause", "--all")
+	if code != exitUsage || !strings.Contains(errs, "this would pause 21 jobs: say --yes") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	if out := c.must("jobs", "pause", "--all", "--dry-run"); !strings.HasPrefix(out, "would pause 21\n  j00\n") || !strings.HasSuffix(out, "  j19\n  and 1 more\n") {
+		t.Errorf("dry run:\n%s", out)
+	}
+	if out := c.must("jobs", "list", "--state", "paused", "-o", "name"); out != "" {
+		t.Errorf("paused without --yes: %s", out)
+	}
+	if out := c.must("jobs", "pause", "--all", "--yes"); out != "paused 21 jobs\n" {
+		t.Error(out)
+	}
+	if out := c.must("jobs", "pause", "--all", "--dry-run", "-o", "json"); out != "{\n  \"would_pause\": 0,\n  \"first\": []\n}\n" {
+		t.Error(out)
+	}
+	if code, _, errs := c.run("jobs", "pause", "j01", "--dry-run"); code != exitUsage || !strings.Contains(errs, "--dry-run needs --all") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// TestResumeAllLeavesOtherPauses: what was paused on purpose stays paused.
+func TestResumeAllLeavesOtherPauses(t *testing.T) {
+	c := startCluster(t)
+	for _, id := range []string{"a", "b", "purpose"} {
+		c.must("jobs", "create", id, "--every", "1m", "--handler", "h")
+	}
+	c.must("jobs", "pause", "purpose", "--note", "until the audit is over")
+	_, _, hint := c.run("jobs", "pause", "--all")
+	if !strings.Contains(hint, "fermata jobs resume --all --note 'pause --all at 2026-") {
+		t.Errorf("hint: %s", hint)
+	}
+	code, _, errs := c.run("jobs", "resume", "--all")
+	if code != exitUsage || !strings.Contains(errs, `--note "until the audit is over": 1 job`) || !strings.Contains(errs, ": 2 jobs") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	note := strings.Split(hint, "'")[1]
+	if out := c.must("jobs", "resume", "--all", "--note", note); out != "resumed 2 jobs\n" {
+		t.Error(out)
+	}
+	if out := c.must("jobs", "list", "--state", "paused", "-o", "name"); out != "purpose\n" {
+		t.Errorf("still paused: %s", out)
+	}
+	c.must("jobs", "pause", "a")
+	if out := c.must("jobs", "resume", "--all", "--any-note"); out != "resumed 2 jobs\n" {
+		t.Error(out)
+	}
+}
+
+// TestTimesInThePastAreNoted, since they do something else than what one may expect.
+func TestTimesInThePastAreNoted(t *testing.T) {
+	c := startCluster(t)
+	for line, want := range map[string]string{
+		"jobs create past --at 2020-01-01T00:00:00Z --handler h":             "note: --at 2020-01-01T00:00:00Z is past by ",
+		"jobs create over --every 1m --end 2020-01-01T00:00:00Z --handler h": "note: --end 2020-01-01T00:00:00Z is past: no run is planned",
+		"jobs create soon --at 2030-01-01T00:00:00Z --handler h":             "",
+		"jobs create live --every 1m --end 2030-01-01T00:00:00Z --handler h": "",
+		"jobs hint live --at 2020-01-01T00:00:00Z":                           "note: --at 2020-01-01T00:00:00Z is past: the job runs at once",
+	} {
+		if _, _, errs := c.run(strings.Fields(line)...); (want == "") != (errs == "") || !strings.Contains(errs, want) {
+			t.Errorf("%s: %q, want %q", line, errs, want)
+		}
+	}
+}
+
+// TestInterruptedWaits name the run and how to go on.
+func TestInterruptedWaits(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "slow", "--handler", "h")
+	ctx, interrupt := context.WithCancel(t.Context())
+	var out, errs bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"--address", c.address, "jobs", "run", "slow", "--wait"}, streams{strings.NewReader(""), &out, &errs}, time.Now)
+	}()
+	redistest.Eventually(t, time.Minute, "the run to be asked for", func(context.Context) error {
+		if got := c.must("jobs", "runs", "slow", "-o", "name"); !strings.HasPrefix(got, "m-") {
+			return fmt.Errorf("runs: %q", got)
+		}
+		return nil
+	})
+	interrupt()
+	got := <-code
+	if got != exitInterrupted || !strings.Contains(errs.String(), "interrupted: run m-") || !strings.Contains(errs.String(), "fermata jobs runs slow m-") {
+		t.Errorf("exit %d: %s", got, errs.String())
+	}
+}

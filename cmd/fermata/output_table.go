@@ -1,0 +1,96 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+const (
+	columnGap = 3
+	// leastText is how short the text of the last column may become on a terminal.
+	leastText = 16
+)
+
+// freeText are the columns whose text may be shortened on a terminal.
+var freeText = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true}
+
+// columns is the width of the terminal that the command writes to, and 0 where it writes to none.
+func (a *app) columns() int {
+	file, isFile := a.out.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// narrowed fits a table into a width: it shortens the text of the last column, and leaves out
+// columns in the order of first. The first column, which names things, stays as it is.
+func (t table) narrowed(width int) table {
+	if width <= 0 || len(t.first) == 0 {
+		return t
+	}
+	t.rows = slices.Clone(t.rows)
+	for _, name := range t.first {
+		if t.shortenLast(width) {
+			return t
+		}
+		t = t.without(name)
+	}
+	t.shortenLast(width)
+	return t
+}
+
+// shortenLast cuts the text of the last column, if the table fits the width by that.
+func (t *table) shortenLast(width int) bool {
+	widths := t.widths()
+	total := columnGap * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	last := len(widths) - 1
+	room := widths[last] - (total - width)
+	switch {
+	case total <= width:
+		return true
+	case last == 0 || !freeText[t.heading[last]] || room < max(leastText, len(t.heading[last])):
+		return false
+	}
+	for i, row := range t.rows {
+		row = slices.Clone(row)
+		row[last] = clip(row[last], room)
+		t.rows[i] = row
+	}
+	return true
+}
+
+func (t *table) widths() []int {
+	widths := make([]int, len(t.heading))
+	for _, row := range append([][]string{t.heading}, t.rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return widths
+}
+
+// without is the table without a column.
+func (t table) without(name string) table {
+	at := slices.Index(t.heading, name)
+	if at < 0 {
+		return t
+	}
+	cut := func(row []string) []string { return slices.Delete(slices.Clone(row), at, at+1) }
+	out := t
+	out.heading, out.rows = cut(t.heading), make([][]string, len(t.rows))
+	for i, row := range t.rows {
+		out.rows[i] = cut(row)
+	}
+	return out
+}

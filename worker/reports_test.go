@@ -1,0 +1,22 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestFailedTriesAreReported at once and again and again, ever more rarely.
+func TestFailedTriesAreReported(t *testing.T) {
+	start := time.Unix(0, 0)
+	var r reports
+	var at []int
+	for s := range 300 {
+		if r.due(start.Add(time.Duration(s) * time.Second)) {
+			at = append(at, s)
+		}
+	}
+	if want := []int{0, 5, 15, 35, 75, 135, 195, 255}; !slices.Equal(at, want) {
+		t.Errorf("reported after %v s, want %v", at, want)
+	}
+}
