@@ -65,7 +65,7 @@ func TestExplainNamesEachReason(t *testing.T) {
 			s.Trigger, s.ManualID, s.Source = TriggerManual, "x", DelayManual
 			s.Paused, s.PausedMS = true, t0
 		}, facts: func(f *Facts) { f.Workers, f.FreeSlots = 0, 0 }, kind: ReasonNoWorker, since: minute,
-			summary: "run m-x of 08:01:00 is held: no worker of namespace default serves queue q"},
+			summary: "run m-x of 08:01:00 is held: no worker of namespace ns serves queue q"},
 		{name: "paused", at: minute, state: func(s *State) {
 			s.Region, s.Paused, s.PausedMS, s.PauseNote = RegionPaused, true, t0+1000, "deploy of billing"
 		}, kind: ReasonPaused, since: 1000, summary: "run 1-1800000060000 of 08:01:00 is held: paused since 08:00:01: deploy of billing"},
@@ -181,7 +181,7 @@ func TestExplainNamesEachReason(t *testing.T) {
 			d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(t0), To: time.UnixMilli(nominal)}}
 		}, kind: ReasonNotDue, until: minute, summary: "run 1-1800000060000 of 08:01:00 waits: due 08:01:00"},
 		{name: "no worker", at: minute, facts: func(f *Facts) { f.Workers = 0 }, kind: ReasonNoWorker, since: minute,
-			summary: "run 1-1800000060000 of 08:01:00 is held: no worker of namespace default serves queue q"},
+			summary: "run 1-1800000060000 of 08:01:00 is held: no worker of namespace ns serves queue q"},
 		{name: "no slot", at: minute, facts: func(f *Facts) { f.FreeSlots = 0 }, kind: ReasonNoSlot, since: minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: all slots of the 2 workers of queue q are taken"},
 		{name: "no slot of one worker", at: minute, facts: func(f *Facts) { f.Workers, f.FreeSlots = 1, 0 }, kind: ReasonNoSlot, since: minute,
