@@ -171,7 +171,7 @@ func TestWhatIsDoneIsAnObject(t *testing.T) {
 	is(c.must("jobs", "resume", "--all", "-o", "json"), `{"resumed": 4}`)
 	is(c.must("jobs", "delete", "a", "-o", "json"), `{"job": "a", "deleted": true}`)
 	is(c.must("jobs", "delete", "--if-exists", "a", "b", "-o", "json"), `[{"job": "a", "deleted": false}, {"job": "b", "deleted": true}]`)
-	is(c.must("dead", "redrive", "--all", "--dry-run", "-o", "json"), `{"would_redrive": 0}`)
+	is(c.must("dead", "redrive", "--all", "--dry-run", "-o", "json"), `{"would_redrive": 0, "first": []}`)
 	is(c.must("dead", "redrive", "--all", "-o", "json"), `{"redriven": 0, "refused": 0}`)
 	if got := c.must("jobs", "delete", "c", "-o", "yaml"); got != "job: c\ndeleted: true\n" {
 		t.Errorf("yaml: %q", got)
