@@ -207,6 +207,9 @@ func (n *Node) build(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if n.security.audit != nil {
+		n.reportFile("audit_keys", n.security.audit.Fault)
+	}
 	n.onStop("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
 	n.quota, err = quota.New(quota.Options{
 		Store: n.clientStore, Limit: n.jobLimit, Limited: n.limitsJobs, Logger: c.Logger, Registerer: c.Registerer,
