@@ -205,7 +205,7 @@ func TestRevokedWorkerLosesItsStream(t *testing.T) {
 		if err := finish(t, s); status.Code(err) != codes.Unauthenticated || time.Since(began) > recheckEvery {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		b.sessions.want(t, "close Unauthenticated: the credential is not accepted")
+		b.sessions.want(t, "close Unauthenticated: the credential is not accepted: it may have expired or been removed")
 	})
 }
 
