@@ -120,7 +120,11 @@ func (l *link) greet(ctx, life context.Context, r dialed) *session {
 	}
 	if ctx.Err() == nil {
 		l.failures++
-		l.w.routes.failed(r.route.address, time.Now(), time.Since(l.since))
+		if refusesCaller(err) {
+			l.w.routes.refused(r.route.address, time.Now(), time.Since(l.since))
+		} else {
+			l.w.routes.failed(r.route.address, time.Now(), time.Since(l.since))
+		}
 		l.report(r.route.address, err)
 	}
 	return nil
@@ -131,6 +135,13 @@ func (l *link) greet(ctx, life context.Context, r dialed) *session {
 func refusedByNode(err error) bool {
 	s, ok := status.FromError(err)
 	return ok && s.Code() != codes.Unknown && s.Code() != codes.Unimplemented
+}
+
+// refusesCaller reports whether a node does not accept who calls, or does not let it work
+// here. The next node will not either, until somebody changes the token or a role.
+func refusesCaller(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unauthenticated || code == codes.PermissionDenied
 }
 
 func (l *link) attach(s *session) {
@@ -211,9 +222,10 @@ func (l *link) sentAway(s *session) bool {
 	}
 }
 
-// heed goes where a draining node says.
+// heed goes where a node says: one that drains, or whose stream is old or has a credential that
+// is about to expire. These name no addresses.
 func (l *link) heed(s *session, addresses []string) {
-	l.w.o.Logger.Info("node drains, going to another one", "node", s.welcome.GetNode())
+	l.w.o.Logger.Info("node asks for a new connection", "node", s.welcome.GetNode(), "addresses", addresses)
 	l.w.routes.prefer(usable(addresses))
 }
 

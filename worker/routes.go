@@ -11,6 +11,8 @@ const (
 	// backoffBase and backoffMax bound the pause between two tries of an address.
 	backoffBase = 100 * time.Millisecond
 	backoffMax  = 5 * time.Second
+	// refusedBase is the least pause after a node has refused the worker's credential or role.
+	refusedBase = 2 * time.Second
 	// Addresses that nodes advertise and that were never reached are tried again after
 	// unreachedBase to unreachedMax.
 	unreachedBase = 5 * time.Second
@@ -155,6 +157,18 @@ func (rs *routes) failed(address string, now time.Time, without time.Duration) {
 	defer rs.mu.Unlock()
 	if r := rs.find(address); r != nil {
 		r.fail(now, without)
+	}
+}
+
+// refused notes that a node refused the worker itself. The pause is longer from the start:
+// only a new token or role ends it.
+func (rs *routes) refused(address string, now time.Time, without time.Duration) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r := rs.find(address); r != nil {
+		r.fail(now, without)
+		pause := min(max(without, refusedBase), backoffMax)
+		r.retryAt = now.Add(pause/2 + rand.N(pause/2))
 	}
 }
 

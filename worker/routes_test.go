@@ -5,6 +5,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // order takes routes until there is none that may be tried.
@@ -92,6 +95,28 @@ func TestPausesGrowWithTheTimeWithoutANode(t *testing.T) {
 			if r, at := rs.take(now, ""); r != nil || at.Sub(now) < c.least || at.Sub(now) > c.most {
 				t.Fatalf("%v without a node: tried again after %v, want %v to %v", c.without, at.Sub(now), c.least, c.most)
 			}
+		}
+	}
+}
+
+func TestPausesAfterARefusedCredentialAreLong(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct{ without, least, most time.Duration }{
+		{0, refusedBase / 2, refusedBase},
+		{4 * time.Second, 2 * time.Second, 4 * time.Second},
+		{time.Hour, backoffMax / 2, backoffMax},
+	} {
+		rs := newRoutes([]string{"a"})
+		for range 100 {
+			rs.refused("a", now, c.without)
+			if r, at := rs.take(now, ""); r != nil || at.Sub(now) < c.least || at.Sub(now) > c.most {
+				t.Fatalf("%v without a node: tried again after %v, want %v to %v", c.without, at.Sub(now), c.least, c.most)
+			}
+		}
+	}
+	for code, want := range map[codes.Code]bool{codes.Unauthenticated: true, codes.PermissionDenied: true, codes.Unavailable: false, codes.ResourceExhausted: false} {
+		if got := refusesCaller(fmt.Errorf("hello: %w", status.Error(code, "x"))); got != want {
+			t.Errorf("%v: got %v", code, got)
 		}
 	}
 }

@@ -60,6 +60,7 @@ func (p *planner) plan(ctx context.Context) error {
 // faults are what the cluster says of the wishes, at the lines that it is about.
 func (p *planner) faults() error {
 	var faults manifest.Faults
+	var denied error
 	passing := true // each of them may be over when the command is repeated
 	for i, c := range p.changes {
 		err := client.ChangeError(c)
@@ -78,6 +79,9 @@ func (p *planner) faults() error {
 			faults = append(faults, j.Locate("", status.Convert(err).Message()+"; --force takes it over"))
 		case codes.Aborted:
 			faults = append(faults, j.Locate("", status.Convert(err).Message()))
+		case codes.PermissionDenied:
+			denied = err
+			faults = append(faults, j.Locate("", fmt.Sprintf("job %s: %s", j.ID, status.Convert(err).Message())))
 		default:
 			return err
 		}
@@ -85,6 +89,9 @@ func (p *planner) faults() error {
 	switch {
 	case len(faults) == 0:
 		return nil
+	case denied != nil && passing:
+		code, hint := judge(denied)
+		return &codedError{err: faults.Sorted(), code: code, hint: hint}
 	case passing:
 		return &codedError{err: faults.Sorted(), code: exitConflict}
 	}

@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // files writes files below a new directory, which is not part of what is compared.
@@ -255,5 +258,21 @@ func TestApplyLargePayloads(t *testing.T) {
 		if out := c.must("apply", "-f", "-", "--hide-payloads", "--request-timeout", "60s", "<"+step.text); !strings.HasSuffix(out, step.want) {
 			t.Errorf("%s", out[max(0, len(out)-200):])
 		}
+	}
+}
+
+// TestDeniedJobsAreNamed: who may edit some queues hears which jobs of a file are of others.
+func TestDeniedJobsAreNamed(t *testing.T) {
+	a := &app{namespace: "default", output: "table", now: time.Now}
+	a.in = strings.NewReader("jobs:\n  mine: {handler: h, schedule: {interval: {every: 30s}}}\n  theirs: {handler: h, schedule: {interval: {every: 30s}}}\n")
+	set, err := a.readFiles(&applyFlags{files: []string{"-"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := planner{app: a, set: set, changes: []*fermatav1.JobChange{{}, {Code: int32(codes.PermissionDenied), Message: "the permission is missing"}}}
+	err = p.faults()
+	code, hint := judge(err)
+	if code != exitFailed || !strings.Contains(hint, "ask for a role") || !strings.Contains(err.Error(), "theirs") || !strings.Contains(err.Error(), ":3") || strings.Contains(err.Error(), "mine") {
+		t.Errorf("exit code %d, hint %q, %v", code, hint, err)
 	}
 }

@@ -48,7 +48,7 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&path, "file", "", "check this file of audit export in place of the cluster's records; - is standard input")
-	cmd.Flags().StringVar(&keyPath, "public-key-file", "", "file with the public keys of --audit-key-file, a line \"id base64key\" each")
+	cmd.Flags().StringVar(&keyPath, "public-key-file", "", "file with the public keys of --audit-key-file, a line \"public id base64key\" each")
 	return cmd
 }
 

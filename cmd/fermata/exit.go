@@ -141,6 +141,9 @@ func judge(err error) (code int, hint string) {
 	case codes.NotFound:
 		return exitNotFound, missingHint(err)
 	case codes.AlreadyExists:
+		if reasonOf(err) == "ID_OF_OTHER_QUEUE" {
+			return exitConflict, "choose another id"
+		}
 		return exitConflict, "change it with: fermata jobs update; or choose another id"
 	case codes.Aborted:
 		if strings.Contains(err.Error(), "is deleted and still runs") {
@@ -164,6 +167,16 @@ func judge(err error) (code int, hint string) {
 		return exitFailed, "does {address} belong to a Fermata node of this version?"
 	}
 	return exitFailed, ""
+}
+
+// reasonOf is the reason that a node gives by name, empty if there is none.
+func reasonOf(err error) string {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			return info.GetReason()
+		}
+	}
+	return ""
 }
 
 // missingHint tells where to look for what there is, by what is missing.

@@ -43,7 +43,7 @@ func (h *handlerFlags) register(f *pflag.FlagSet) {
 	durationVar(f, &h.httpTimeout, "http-timeout", 0, "with --http: longest time for one request (default: --timeout)")
 	f.StringVar(&h.exec, "exec", "", `run a command with the ready-made handler exec: a JSON array such as '["/bin/echo","hi"]'`)
 	f.StringToStringVar(&h.env, "env", nil, "with --exec: environment variables as NAME=value, which workers allow by their --exec-env")
-	f.StringVar(&h.dir, "dir", "", "with --exec: working directory, in the --exec-dir of workers or below it")
+	f.StringVar(&h.dir, "dir", "", "with --exec: working directory, an absolute path: the --exec-dir of workers or one below it")
 	f.StringVar(&h.stdin, "stdin", "", "with --exec: what the command reads from standard input")
 }
 

@@ -115,7 +115,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.IntVar(&cfg.AuditKeep, "audit-keep", 100_000, "about how many audit records are kept in Redis, 100 to 10,000,000; see docs/security/audit.md")
 	flags.DurationVar(&cfg.AuditRetention, "audit-retention", 90*24*time.Hour, "about how long an audit record is kept, 1h to 87600h")
 	flags.Int64Var(&cfg.AuditMaxBytes, "audit-max-bytes", 64<<20, "about how many bytes all audit records may take in Redis, 1048576 (1 MiB) to 68719476736 (64 GiB); it holds whatever exports have acknowledged")
-	flags.StringVar(&cfg.AuditKeyFile, "audit-key-file", "", "file with the keys that sign the chain of audit records, a line \"id base64seed\" each, the signing one first, read again when it changes; 'scheduler audit-key new' makes one (default: the chain is not signed)")
+	flags.StringVar(&cfg.AuditKeyFile, "audit-key-file", "", "file with the keys that sign the chain of audit records, a line \"private id base64seed\" each, the signing one first, read again when it changes; 'scheduler audit-key new' makes one (default: the chain is not signed)")
 	flags.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "how long a stop may wait for running work")
 	flags.StringVar(&f.traceEndpoint, "trace-endpoint", "", "send the traces of runs to this OpenTelemetry collector, by OTLP over gRPC: http://host:4317, or https://host:4317 for TLS; see docs/tracing.md (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")
 	flags.Float64("trace-sample", tracing.DefaultShare, "share of the runs that are traced, 0 to 1; those that a traced call asked for are in any case")

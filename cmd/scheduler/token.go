@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,14 +19,16 @@ or worker names:
   scheduler token new ci > ci.token
 
 Standard error has the entry for the access file. It holds a hash, from which the
-token cannot be found; the token itself is shown nowhere else.`
+token cannot be found; the token itself is shown nowhere else. With --expires the
+token ends: nodes warn of it seven days before.`
 
 func tokenCommand() *cobra.Command {
 	parent := &cobra.Command{
 		Use: "token", Short: "Make tokens for clients and workers", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	parent.AddCommand(&cobra.Command{
+	var expires string
+	create := &cobra.Command{
 		Use: "new NAME", Short: "Make a token and its entry for the access file", Long: tokenHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
@@ -32,7 +37,11 @@ func tokenCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			token, entry, err := node.NewToken(args[0])
+			end, err := parseExpiry(expires, time.Now())
+			if err != nil {
+				return usageError{err}
+			}
+			token, entry, err := node.NewToken(args[0], end)
 			if err != nil {
 				return usageError{err}
 			}
@@ -42,6 +51,40 @@ func tokenCommand() *cobra.Command {
 			_, err = fmt.Fprint(cmd.ErrOrStderr(), entry)
 			return err
 		},
-	})
+	}
+	create.Flags().StringVar(&expires, "expires", "", "when the token ends: a time such as 2027-01-31T00:00:00Z, a date such as 2027-01-31 (UTC), or how long from now, such as 90d or 12h (default: never)")
+	parent.AddCommand(create)
 	return parent
+}
+
+// parseExpiry reads when a token ends; the zero time is never.
+func parseExpiry(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	end, err := parseEnd(text, now)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("--expires %.40q: want a time such as 2027-01-31T00:00:00Z, a date, or how long from now, such as 90d", text)
+	}
+	if !end.After(now) {
+		return time.Time{}, fmt.Errorf("--expires %s is not in the future", text)
+	}
+	if end.Year() > 9999 {
+		return time.Time{}, fmt.Errorf("--expires %s is after the year 9999", text)
+	}
+	return end, nil
+}
+
+func parseEnd(text string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if end, err := time.Parse(layout, text); err == nil {
+			return end, nil
+		}
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		return now.AddDate(0, 0, int(n)), err
+	}
+	d, err := time.ParseDuration(text)
+	return now.Add(d), err
 }

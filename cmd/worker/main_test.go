@@ -82,7 +82,7 @@ func TestWrongUsage(t *testing.T) {
 		"http port":        {[]string{"--http-ports", "443,65536"}, "--http-ports 65536"},
 		"secrets":          {[]string{"--secrets-dir", "/nonexistent"}, "--secrets-dir: "},
 		"exec user":        {[]string{"--exec-allow", "/bin/echo", "--exec-user", "nobody"}, `--exec-user "nobody": want numbers`},
-		"exec as root":     {[]string{"--exec-allow", "/bin/echo", "--exec-user", "0:0"}, "would run as root"},
+		"exec as root":     {[]string{"--exec-allow", "/bin/echo", "--exec-user", "0:0"}, "would run as root: --exec-user names another user, --exec-allow-root allows it"},
 		"exec limit":       {[]string{"--exec-allow", "/bin/echo", "--exec-max-files", "-1"}, "a limit is negative"},
 		"exec dir":         {[]string{"--exec-allow", "/bin/echo", "--exec-dir", "tmp"}, "is not an absolute path"},
 		"exec home":        {[]string{"--exec-allow", "/bin/echo", "--exec-allow-root", "--exec-home", "home"}, "is not an absolute path"},

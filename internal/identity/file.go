@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/yamldoc"
 )
 
 // file is the access file as it is written.
@@ -32,10 +33,21 @@ type spaceEntry struct {
 }
 
 type tokenEntry struct {
-	Name      string    `yaml:"name"`
-	SHA256    string    `yaml:"sha256"`
-	TokenFile string    `yaml:"token-file"`
-	Expires   time.Time `yaml:"expires"`
+	Name      string `yaml:"name"`
+	SHA256    string `yaml:"sha256"`
+	TokenFile string `yaml:"token-file"`
+	Expires   expiry `yaml:"expires"`
+}
+
+// expiry is a point in time whose faults say where they are.
+type expiry struct{ time.Time }
+
+// UnmarshalYAML reads a date or a time.
+func (e *expiry) UnmarshalYAML(n *yaml.Node) error {
+	if err := n.Decode(&e.Time); err != nil {
+		return fmt.Errorf("line %d: expires: %.40q is not a time such as 2027-01-31T00:00:00Z", n.Line, n.Value)
+	}
+	return nil
 }
 
 type issuerEntry struct {
@@ -99,7 +111,7 @@ func decode(text []byte) (file, error) {
 		if errors.Is(err, io.EOF) {
 			return f, errors.New("it is empty")
 		}
-		return f, err
+		return f, yamldoc.Explain(err)
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return f, errors.New("it holds more than one document")

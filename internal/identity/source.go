@@ -101,7 +101,9 @@ func (s *Source) Reload(ctx context.Context) {
 		s.warned = time.Time{}
 		s.o.Logger.Info("access file taken over", "path", s.o.Path, "tokens", len(next.tokens), "issuers", len(next.issuers))
 	}
-	s.fault.Store(nil)
+	if s.fault.Swap(nil) != nil {
+		s.o.Logger.Info("access file is valid again", "path", s.o.Path)
+	}
 	s.warnOfEnds()
 	for _, k := range s.sets {
 		k.refresh(ctx, refreshEvery)

@@ -96,8 +96,12 @@ func TestFaultyFiles(t *testing.T) {
 		"empty":                  {"", "empty"},
 		"only a comment":         {"# nothing\n", "empty"},
 		"not YAML":               {"\t{", "yaml"},
-		"unknown key":            {good + "allow-all: true\n", "allow-all"},
-		"unknown key of a rule":  {strings.Replace(good, "role:", "rolle: x, role:", 1), "rolle"},
+		"unknown key":            {good + "allow-all: true\n", "unknown field \"allow-all\""},
+		"unknown key of a rule":  {strings.Replace(good, "role:", "rolle: x, role:", 1), "unknown field \"rolle\""},
+		"expiry of no kind":      {strings.Replace(good, "sha256:", "expires: 2027-13-01, sha256:", 1), "expires: \"2027-13-01\" is not a time such as"},
+		"expiry, a list":         {strings.Replace(good, "sha256:", "expires: [x], sha256:", 1), "is not a time such as"},
+		"rules, a mapping":       {strings.Split(good, "rules:")[0] + "rules: {role: admin}\n", "want a list, got a mapping"},
+		"rate, a word":           {good + "limits: {rate: fast}\n", "want a number, got the value `fast`"},
 		"key twice":              {good + good, "already defined"},
 		"bomb of aliases":        {bombText + good, "a0"},
 		"second document":        {good + "---\nrules: []\n", "more than one"},
@@ -274,6 +278,12 @@ func TestReload(t *testing.T) {
 	}
 	if _, err := s.Token(t.Context(), first); err != nil || s.Generation() != 0 {
 		t.Errorf("a broken file took effect: %v", err)
+	}
+	for range 2 {
+		change(tokenText("ci", first) + ruleText)
+	}
+	if n := strings.Count(logs.String(), "access file is valid again"); n != 1 || s.Generation() != 0 {
+		t.Errorf("that the text of before is back was logged %d times, want once", n)
 	}
 	change(tokenText("ci", second) + ruleText)
 	if _, err := s.Token(t.Context(), first); err == nil || s.Generation() != 1 {

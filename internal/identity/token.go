@@ -47,7 +47,7 @@ type staticToken struct {
 
 // newToken reads an entry; read gives the text of a file.
 func newToken(e tokenEntry, read func(path string) ([]byte, error)) (staticToken, error) {
-	t := staticToken{name: e.Name, expires: e.Expires}
+	t := staticToken{name: e.Name, expires: e.Expires.Time}
 	if fault := NameFault(e.Name); fault != "" {
 		return t, fmt.Errorf("name: %q %s", e.Name, fault)
 	}

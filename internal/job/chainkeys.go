@@ -17,53 +17,48 @@ type ChainKey struct {
 
 const maxChainKeyID = 64
 
-// ParseChainKeys reads a file of signing keys: on each line an id and the base64 of a seed of 32 bytes.
+// Each line begins with what its key is for: a seed and a public key are both 32 bytes.
+const (
+	privateKeyWord = "private"
+	publicKeyWord  = "public"
+)
+
+// ParseChainKeys reads a file of signing keys: on each line "private", an id and the base64 of a seed of 32 bytes.
 // The first one signs; the others are there to be known by their ids while keys are replaced.
 func ParseChainKeys(text string) ([]ChainKey, error) {
 	var out []ChainKey
-	err := eachKey(text, ed25519.SeedSize, func(id string, seed []byte) error {
+	err := eachKey(text, privateKeyWord, ed25519.SeedSize, func(id string, seed []byte) {
 		out = append(out, ChainKey{ID: id, Key: ed25519.NewKeyFromSeed(seed)})
-		return nil
 	})
 	return out, err
 }
 
-// ParseChainPublicKeys reads a file of public keys: on each line an id and the base64 of 32 bytes.
+// ParseChainPublicKeys reads a file of public keys: on each line "public", an id and the base64 of 32 bytes.
 func ParseChainPublicKeys(text string) (map[string]ed25519.PublicKey, error) {
 	out := map[string]ed25519.PublicKey{}
-	err := eachKey(text, ed25519.PublicKeySize, func(id string, key []byte) error {
+	err := eachKey(text, publicKeyWord, ed25519.PublicKeySize, func(id string, key []byte) {
 		out[id] = ed25519.PublicKey(key)
-		return nil
 	})
 	return out, err
 }
 
-// eachKey takes lines of id and key apart. Faults name lines, never what is on them.
-func eachKey(text string, size int, take func(id string, key []byte) error) error {
+// eachKey takes lines of word, id and key apart. Faults name lines, never what is on them.
+func eachKey(text, word string, size int, take func(id string, key []byte)) error {
 	known := map[string]bool{}
 	for i, line := range strings.Split(text, "\n") {
 		parts := strings.Fields(line)
 		if len(parts) == 0 || strings.HasPrefix(parts[0], "#") {
 			continue
 		}
-		if len(parts) != 2 {
-			return fmt.Errorf("line %d: want an id and a key", i+1)
+		id, key, err := parseKeyLine(parts, word, size)
+		if err == nil && known[id] {
+			err = errors.New("the id is there twice")
 		}
-		key, err := base64.StdEncoding.DecodeString(parts[1])
-		switch {
-		case err != nil || len(key) != size:
-			return fmt.Errorf("line %d: want the base64 of %d bytes", i+1, size)
-		case bytes.Count(key, key[:1]) == size:
-			return fmt.Errorf("line %d: the key is one byte repeated", i+1)
-		case len(parts[0]) > maxChainKeyID:
-			return fmt.Errorf("line %d: the id has more than %d bytes", i+1, maxChainKeyID)
-		case known[parts[0]]:
-			return fmt.Errorf("line %d: the id is there twice", i+1)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", i+1, err)
 		}
-		known[parts[0]] = true
-		if err := take(parts[0], key); err != nil {
-			return err
-		}
+		known[id] = true
+		take(id, key)
 	}
 	if len(known) == 0 {
 		return errors.New("there is no key")
@@ -71,10 +66,35 @@ func eachKey(text string, size int, take func(id string, key []byte) error) erro
 	return nil
 }
 
+func parseKeyLine(parts []string, word string, size int) (id string, key []byte, err error) {
+	switch {
+	case word == privateKeyWord && parts[0] == publicKeyWord:
+		return "", nil, errors.New("this is a public key, which verifies; want the private one, which signs: what 'scheduler audit-key new' prints to standard output")
+	case word == publicKeyWord && parts[0] == privateKeyWord:
+		return "", nil, errors.New("this is a private key, which nodes alone should have; want the public one: what 'scheduler audit-key new' prints to standard error")
+	case len(parts) != 3 || parts[0] != word:
+		return "", nil, fmt.Errorf("want the word %s, an id and a key, as 'scheduler audit-key new' prints them", word)
+	case len(parts[1]) > maxChainKeyID:
+		return "", nil, fmt.Errorf("the id has more than %d bytes", maxChainKeyID)
+	}
+	key, err = base64.StdEncoding.DecodeString(parts[2])
+	switch {
+	case err != nil || len(key) != size:
+		return "", nil, fmt.Errorf("want the base64 of %d bytes", size)
+	case bytes.Count(key, key[:1]) == size:
+		return "", nil, errors.New("the key is one byte repeated")
+	}
+	return parts[1], key, nil
+}
+
 // PrivateLine is the line of a node's file, and secret.
-func (k ChainKey) PrivateLine() string { return keyLine(k.ID, k.Key.Seed()) }
+func (k ChainKey) PrivateLine() string { return keyLine(privateKeyWord, k.ID, k.Key.Seed()) }
 
 // PublicLine is what verifies, and may be shown to everybody.
-func (k ChainKey) PublicLine() string { return keyLine(k.ID, k.Key.Public().(ed25519.PublicKey)) }
+func (k ChainKey) PublicLine() string {
+	return keyLine(publicKeyWord, k.ID, k.Key.Public().(ed25519.PublicKey))
+}
 
-func keyLine(id string, key []byte) string { return id + " " + base64.StdEncoding.EncodeToString(key) }
+func keyLine(word, id string, key []byte) string {
+	return word + " " + id + " " + base64.StdEncoding.EncodeToString(key)
+}

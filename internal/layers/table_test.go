@@ -78,7 +78,7 @@ var table = []row{
 	{path: "internal/quota", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/trail", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/events", floor: parts, foreign: []string{prometheus}},
-	{path: "internal/webhook", floor: parts, foreign: []string{prometheus, "gopkg.in/yaml.v3"}, also: []string{"internal/egress", "internal/mask", "internal/secretfile"}},
+	{path: "internal/webhook", floor: parts, foreign: []string{prometheus, "gopkg.in/yaml.v3"}, also: []string{"internal/egress", "internal/mask", "internal/secretfile", "internal/yamldoc"}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
 	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage, "internal/funnel"},
@@ -91,7 +91,7 @@ var table = []row{
 		why: "it serves two interfaces: ours, and that by which KEDA asks"},
 	{path: "internal/policypb", floor: parts, foreign: []string{protobuf}, also: []string{api},
 		why: "the server and the command line write policies alike"},
-	{path: "internal/identity", floor: parts, foreign: []string{jose, "gopkg.in/yaml.v3"}, also: []string{"internal/secretfile"}},
+	{path: "internal/identity", floor: parts, foreign: []string{jose, "gopkg.in/yaml.v3"}, also: []string{"internal/secretfile", "internal/yamldoc"}},
 	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/bearer", floor: parts, foreign: []string{grpc}, also: []string{"internal/secretfile"}},
 	{path: "internal/signin", floor: parts, foreign: []string{"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2", "golang.org/x/sys"},

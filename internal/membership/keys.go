@@ -124,7 +124,7 @@ func (c *Cluster) followKeys(ctx context.Context) {
 		}
 		keys, err := ReadKeys(c.o.KeyFile)
 		if err == nil && slices.EqualFunc(keys, c.keys, bytes.Equal) {
-			c.keysFault.Store(nil)
+			c.gossipKeysValid()
 			continue
 		}
 		if err == nil {
@@ -137,8 +137,15 @@ func (c *Cluster) followKeys(ctx context.Context) {
 			continue
 		}
 		c.keys = keys
-		c.keysFault.Store(nil)
+		c.gossipKeysValid()
 		secretfile.WarnIfExposed(c.o.Logger, c.o.KeyFile)
 		c.o.Logger.Info("gossip keys changed", "keys", len(keys), "encrypts", fingerprint(keys[0]))
+	}
+}
+
+// gossipKeysValid notes that the file can be used, and logs it if it could not before.
+func (c *Cluster) gossipKeysValid() {
+	if c.keysFault.Swap(nil) != nil {
+		c.o.Logger.Info("gossip key file is valid again", "path", c.o.KeyFile)
 	}
 }

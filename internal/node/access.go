@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -119,11 +120,15 @@ func NewAuditKey(id string) (private, public string, err error) {
 	return k.PrivateLine(), k.PublicLine(), nil
 }
 
-// NewToken makes a token of this name, and its entry for the access file.
-func NewToken(name string) (token, entry string, err error) {
+// NewToken makes a token of this name, and its entry for the access file. The zero time is no end.
+func NewToken(name string, expires time.Time) (token, entry string, err error) {
 	if fault := identity.NameFault(name); fault != "" {
 		return "", "", fmt.Errorf("the name %q %s", name, fault)
 	}
 	token, hash := identity.NewToken()
-	return token, fmt.Sprintf("tokens:\n  - {name: %s, sha256: %s}\n", name, hash), nil
+	end := ""
+	if !expires.IsZero() {
+		end = ", expires: " + expires.UTC().Format(time.RFC3339)
+	}
+	return token, fmt.Sprintf("tokens:\n  - {name: %s, sha256: %s%s}\n", name, hash, end), nil
 }

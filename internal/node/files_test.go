@@ -31,23 +31,28 @@ func TestInvalidFilesShow(t *testing.T) {
 		return path
 	}
 	key := base64.StdEncoding.EncodeToString(keytest.Key("key"))
-	token, entry, err := node.NewToken("ci")
+	token, entry, err := node.NewToken("ci", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	good := entry + "rules:\n  - {subjects: [\"token:*\"], role: admin, namespaces: [\"*\"]}\n"
 	hooks := "webhooks: [{name: ops, url: 'https://x/', key-file: " + write("hook", key) + "}]"
+	audit, auditPublic, err := node.NewAuditKey("k1")
+	if err != nil {
+		t.Fatal(err)
+	}
 	registry, log := prometheus.NewRegistry(), &lines{}
 	startWith(t, redistest.Start(t).URL(), "a", func(c *node.Config) {
 		c.Registerer, c.Gatherer, c.Logger = registry, registry, log.logger()
 		c.AccessFile, c.WebhooksFile, c.EventsKeep = write("access", good), write("webhooks", hooks), 1000
 		c.PayloadKeyFile, c.GossipKeyFile = write("payload_keys", "k1 "+key), write("gossip_keys", key)
+		c.AuditKeyFile = write("audit_keys", audit)
 	})
 	shows := func(want float64) {
 		t.Helper()
 		var b strings.Builder
 		b.WriteString("# HELP fermata_files_invalid 1 while a file of the node on disk cannot be used, so that the one read before is in force.\n# TYPE fermata_files_invalid gauge\n")
-		for _, file := range []string{"access", "gossip_keys", "payload_keys", "webhooks"} {
+		for _, file := range []string{"access", "audit_keys", "gossip_keys", "payload_keys", "webhooks"} {
 			fmt.Fprintf(&b, "fermata_files_invalid{file=%q} %v\n", file, want)
 		}
 		redistest.Eventually(t, 20*time.Second, fmt.Sprintf("gauges at %v", want), func(context.Context) error {
@@ -59,15 +64,20 @@ func TestInvalidFilesShow(t *testing.T) {
 	write("webhooks", strings.Replace(hooks, "url", "uri", 1))
 	write("payload_keys", "k1 "+base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	write("gossip_keys", "x"+key)
+	write("audit_keys", auditPublic)
 	shows(1)
-	for _, word := range []string{"access file is invalid", "webhooks file is invalid", "payload key file is invalid", "new gossip keys are not usable"} {
-		redistest.Eventually(t, 10*time.Second, word, func(context.Context) error {
-			if n := log.count(word); n != 1 {
-				return fmt.Errorf("%d lines", n)
-			}
-			return nil
-		})
+	logs := func(words ...string) {
+		t.Helper()
+		for _, word := range words {
+			redistest.Eventually(t, 10*time.Second, word, func(context.Context) error {
+				if n := log.count(word); n != 1 {
+					return fmt.Errorf("%d lines", n)
+				}
+				return nil
+			})
+		}
 	}
+	logs("access file is invalid", "webhooks file is invalid", "payload key file is invalid", "new gossip keys are not usable", "audit keys could not be read again")
 	if log.count(key)+log.count(token) > 0 {
 		t.Error("a secret was logged")
 	}
@@ -75,14 +85,16 @@ func TestInvalidFilesShow(t *testing.T) {
 	write("webhooks", hooks)
 	write("payload_keys", "k1 "+key)
 	write("gossip_keys", key)
+	write("audit_keys", audit)
 	shows(0)
+	logs("access file is valid again", "webhooks file is valid again", "payload key file is valid again", "gossip key file is valid again", "audit key file is valid again")
 }
 
 // TestFilesThatOthersMayWriteStopTheStart: whoever writes such a file decides who may do
 // what, or has the keys.
 func TestFilesThatOthersMayWriteStopTheStart(t *testing.T) {
 	key := base64.StdEncoding.EncodeToString(keytest.Key("key"))
-	_, entry, err := node.NewToken("ci")
+	_, entry, err := node.NewToken("ci", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

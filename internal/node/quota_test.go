@@ -27,7 +27,7 @@ import (
 // the flag.
 func TestJobsOfANamespace(t *testing.T) {
 	redis := redistest.Start(t)
-	token, entry, err := node.NewToken("all")
+	token, entry, err := node.NewToken("all", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -206,6 +206,9 @@ func (n *Node) build(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if n.security.audit != nil {
+		n.reportFile("audit_keys", n.security.audit.Fault)
+	}
 	n.onStop("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
 	if err := n.openQuotas(ctx); err != nil {
 		return err

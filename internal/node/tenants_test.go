@@ -38,7 +38,7 @@ func newTenants(t *testing.T, more string) *tenants {
 	x := &tenants{t: t, redis: redistest.Start(t), tokens: map[string]string{}}
 	entries, rules := "tokens:\n", "rules:\n"
 	add := func(name, role, namespace string) {
-		token, entry, err := node.NewToken(name)
+		token, entry, err := node.NewToken(name, time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}

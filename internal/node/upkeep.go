@@ -66,6 +66,9 @@ func (n *Node) reloadKeys() {
 	}
 	before := n.keys.Fault()
 	changed, err := n.keys.Reload()
+	if err == nil && before != nil {
+		n.cfg.Logger.Info("payload key file is valid again", "path", n.cfg.PayloadKeyFile)
+	}
 	switch {
 	case err != nil:
 		if before == nil || before.Error() != err.Error() {
@@ -73,7 +76,7 @@ func (n *Node) reloadKeys() {
 		}
 	case changed:
 		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.PayloadKeyFile)
-		n.cfg.Logger.Info("payload keys are read again", "sealing", n.keys.Current())
+		n.cfg.Logger.Info("payload keys are read again", "sealing", n.keys.Current(), "keys", n.keys.Count())
 	}
 }
 
@@ -96,8 +99,13 @@ func (n *Node) reloadAuditKeys() {
 	if signer == nil {
 		return
 	}
+	before := signer.Fault()
 	changed, err := signer.Reload()
+	if err == nil && before != nil {
+		n.cfg.Logger.Info("audit key file is valid again", "path", n.cfg.AuditKeyFile)
+	}
 	switch {
+	case err != nil && before != nil && before.Error() == err.Error():
 	case err != nil:
 		n.cfg.Logger.Error("audit keys could not be read again: those read last stay", "error", err)
 	case changed:

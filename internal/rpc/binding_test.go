@@ -205,7 +205,10 @@ func TestRevokedWorkerLosesItsStream(t *testing.T) {
 		if err := finish(t, s); status.Code(err) != codes.Unauthenticated || time.Since(began) > recheckEvery {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		b.sessions.want(t, "close Unauthenticated: the credential is not accepted")
+		b.sessions.want(t, "close Unauthenticated: the credential is not accepted: it may have expired or been removed")
+		if text := "credential of a live stream is no longer accepted"; strings.Count(b.logs.String(), text) != 1 || !strings.Contains(b.logs.String(), "subject=token:w") {
+			t.Errorf("log: %s, want one line %q", b.logs, text)
+		}
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/job"
@@ -381,6 +383,10 @@ func (c *caller) deny(ctx context.Context, want access.Permission, namespace, qu
 	if namespace == access.Everywhere {
 		text = fmt.Sprintf("the permission to %s in all namespaces is missing", want)
 	}
+	if queues := c.queuesOf(want, namespace); queue == "" && len(queues) > 0 {
+		text = fmt.Sprintf("the permission to %s in namespace %q is limited to queues %s: name one by --queue where the call takes a queue; other calls need a role for all queues",
+			want, lack["namespace"], strings.Join(queues, ", "))
+	}
 	if queue != "" {
 		lack["queue"] = job.Clip(queue, job.MaxID)
 		text += fmt.Sprintf(" for queue %q", lack["queue"])
@@ -390,8 +396,30 @@ func (c *caller) deny(ctx context.Context, want access.Permission, namespace, qu
 		&errdetails.ErrorInfo{Reason: "PERMISSION_MISSING", Domain: errorDomain, Metadata: lack}).Err()
 }
 
+// maxShownQueues bounds the queues that a refusal names.
+const maxShownQueues = 10
+
+// queuesOf lists the queues for which the caller has a permission in a namespace; none if it has
+// it for all of them, or for none.
+func (c *caller) queuesOf(want access.Permission, namespace string) []string {
+	if namespace == access.Everywhere || !c.gate.authority.AllowsSome(c.identity, want, namespace).Allowed {
+		return nil
+	}
+	var queues []string
+	for _, g := range c.gate.authority.Grants(c.identity) {
+		for _, q := range g.Queues {
+			if c.gate.authority.Allows(c.identity, want, namespace, strings.TrimSuffix(q, "*")).Allowed {
+				queues = append(queues, job.Clip(q, job.MaxID))
+			}
+		}
+	}
+	slices.Sort(queues)
+	queues = slices.Compact(queues)
+	return queues[:min(len(queues), maxShownQueues)]
+}
+
 func (c *caller) unauthenticated(ctx context.Context, reason string, err error) error {
-	text := "the credential is not accepted"
+	text := "the credential is not accepted: it may have expired or been removed"
 	if reason == "missing" {
 		text = "give a token, or a certificate that this node knows"
 	}
@@ -439,6 +467,10 @@ func (c *caller) again(ctx context.Context, h job.Hello) error {
 func (c *caller) renewed(ctx context.Context) (*caller, error) {
 	now := &caller{gate: c.gate, method: c.method}
 	if err := now.authenticate(ctx); err != nil {
+		if status.Code(err) == codes.Unauthenticated && c.gate.loud.Allow() {
+			c.gate.logger.WarnContext(ctx, "credential of a live stream is no longer accepted, the stream ends",
+				"method", c.method, "subject", c.identity.Subject, "peer", peerAddress(ctx), "expires", c.identity.Expires)
+		}
 		return nil, err
 	}
 	if now.identity.Subject != c.identity.Subject {

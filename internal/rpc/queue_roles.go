@@ -2,7 +2,12 @@ package rpc
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
 
 	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/job"
@@ -105,12 +110,29 @@ func browse(ctx context.Context, f job.Filter) (*queueLimits, error) {
 }
 
 func (j limitedJobs) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {
-	if l := limitsOf(ctx, d.Key.Namespace); l != nil {
+	l := limitsOf(ctx, d.Key.Namespace)
+	if l != nil {
 		if err := l.check(ctx, d.Queue); err != nil {
 			return job.Record{}, err
 		}
 	}
-	return j.inner.Create(ctx, d, requestID)
+	record, err := j.inner.Create(ctx, d, requestID)
+	return record, j.explainTaken(ctx, l, d.Key, err)
+}
+
+// explainTaken says of an id that a job of another queue has, which the caller can neither see
+// nor change, that it is taken.
+func (j limitedJobs) explainTaken(ctx context.Context, l *queueLimits, key job.Key, err error) error {
+	var exists *job.ExistsError
+	if l == nil || !errors.As(err, &exists) {
+		return err
+	}
+	record, getErr := j.inner.Get(ctx, key)
+	if getErr != nil || l.covers(record.Definition.Queue) {
+		return err
+	}
+	return withDetails(codes.AlreadyExists, fmt.Sprintf("the id %q is taken by a job of a queue that your roles do not cover", key.ID),
+		&errdetails.ErrorInfo{Reason: "ID_OF_OTHER_QUEUE", Domain: errorDomain}).Err()
 }
 
 func (j limitedJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer {
@@ -125,6 +147,8 @@ func (j limitedJobs) CreateBatch(ctx context.Context, requests []job.CreateReque
 		}
 	}
 	for i, answer := range j.inner.CreateBatch(ctx, good) {
+		key := good[i].Definition.Key
+		answer.Err = j.explainTaken(ctx, limitsOf(ctx, key.Namespace), key, answer.Err)
 		answers[place[i]] = answer
 	}
 	return answers

@@ -60,6 +60,9 @@ func (f *twoQueues) Get(_ context.Context, key job.Key) (job.Record, error) {
 
 func (f *twoQueues) Create(_ context.Context, d job.Definition, _ string) (job.Record, error) {
 	f.selects(job.Filter{Queue: d.Queue})
+	if d.Key.ID == "theirs" || d.Key.ID == "mine" {
+		return job.Record{}, &job.ExistsError{Key: d.Key, Reason: "with another definition"}
+	}
 	return mine, nil
 }
 
@@ -464,5 +467,43 @@ func TestAMethodWithoutARuleForQueuesIsRefused(t *testing.T) {
 	demands[method] = demand{permission: access.EditJobs, queues: allQueues}
 	if err := checkDemands(services); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRefusalsOfRolesOfSomeQueues: they say for which queues the role is, and of an id that
+// a hidden job has only that it is taken.
+func TestRefusalsOfRolesOfSomeQueues(t *testing.T) {
+	some, none := allow(access.Admin, "team-a", "some"), allow(access.Viewer, "team-a", "none")
+	some.Queues = []string{"mail", "mail-*"}
+	b := serveGated(t, Options{Jobs: &twoQueues{t: t}, Authority: newAuthority(t, access.Limits{}, some, none)})
+	conn := b.dial(t)
+	jobs := fermatav1.NewJobServiceClient(conn)
+	calls := map[string]func(ctx context.Context) error{
+		"pause": func(ctx context.Context) error {
+			_, err := jobs.PauseJobs(ctx, &fermatav1.PauseJobsRequest{Parent: nsA})
+			return err
+		},
+		"redrive": func(ctx context.Context) error {
+			_, err := jobs.RedriveDeadLetters(ctx, &fermatav1.RedriveDeadLettersRequest{Parent: nsA})
+			return err
+		},
+		"export": func(ctx context.Context) error {
+			_, err := fermatav1.NewBackupServiceClient(conn).ExportJobs(ctx, &fermatav1.ExportJobsRequest{Parent: nsA})
+			return err
+		},
+	}
+	for name, call := range calls {
+		if err := call(as(t.Context(), "some")); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "is limited to queues mail, mail-*: name one by --queue") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := call(as(t.Context(), "none")); status.Code(err) != codes.PermissionDenied || strings.Contains(err.Error(), "limited") {
+			t.Errorf("%s without a role: %v", name, err)
+		}
+	}
+	for id, want := range map[string]bool{"theirs": true, "mine": false} {
+		_, err := jobs.CreateJob(as(t.Context(), "some"), &fermatav1.CreateJobRequest{Parent: nsA, JobId: id, Job: everyMinute("mail")})
+		if status.Code(err) != codes.AlreadyExists || strings.Contains(err.Error(), "is taken by a job of a queue that your roles do not cover") != want {
+			t.Errorf("%s: %v", id, err)
+		}
 	}
 }

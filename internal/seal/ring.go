@@ -103,6 +103,9 @@ func (r *Ring) read() (changed bool, err error) {
 // Current is the id of the key that seals.
 func (r *Ring) Current() string { return r.keys.Load().first }
 
+// Count is how many keys the ring has, that which seals included.
+func (r *Ring) Count() int { return len(r.keys.Load().byID) }
+
 // Strict tells whether the ring refuses payloads that are not sealed by version 2.
 func (r *Ring) Strict() bool { return r.strict }
 

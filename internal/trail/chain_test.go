@@ -350,9 +350,9 @@ func TestSignerFollowsItsFile(t *testing.T) {
 		}
 	}
 	same := base64.StdEncoding.EncodeToString(make([]byte, 32))
-	for _, bad := range []string{"", "k1", "k1 x", "k1 " + base64.StdEncoding.EncodeToString([]byte("short")), "k1 " + same, one.PrivateLine() + "\n" + one.PrivateLine()} {
+	for _, bad := range []string{"", "private k1", "private k1 x", "private k1 " + base64.StdEncoding.EncodeToString([]byte("short")), "private k1 " + same, one.PrivateLine() + "\n" + one.PrivateLine()} {
 		put(bad)
-		if _, err := LoadSigner(path); err == nil || len(bad) > 10 && strings.Contains(err.Error(), bad[3:10]) {
+		if _, err := LoadSigner(path); err == nil || len(bad) > 18 && strings.Contains(err.Error(), bad[11:18]) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -372,5 +372,33 @@ func TestSignerFollowsItsFile(t *testing.T) {
 	public, err := job.ParseChainPublicKeys(one.PublicLine() + "\n" + two.PublicLine())
 	if err != nil || !public["k1"].Equal(one.Key.Public()) {
 		t.Errorf("%v, %v", public, err)
+	}
+}
+
+// TestAuditKeysAreNotConfused: a seed and a public key look the same.
+func TestAuditKeysAreNotConfused(t *testing.T) {
+	key := testKey("k1", 1)
+	private, public := key.PrivateLine(), key.PublicLine()
+	_, encoded, _ := strings.Cut(private, "k1 ")
+	for text, want := range map[string]string{
+		public:                         "line 1: this is a public key",
+		private + "\n" + public:        "line 2: this is a public key",
+		"k1 " + encoded:                "line 1: want the word private",
+		"private " + encoded:           "line 1: want the word private",
+		"Private k1 " + encoded:        "line 1: want the word private",
+		"private k1 " + encoded + " x": "line 1: want the word private",
+	} {
+		if _, err := job.ParseChainKeys(text); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), encoded) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		private:                 "line 1: this is a private key",
+		public + "\n" + private: "line 2: this is a private key",
+		"k1 " + encoded:         "line 1: want the word public",
+	} {
+		if _, err := job.ParseChainPublicKeys(text); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), encoded) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
 	}
 }

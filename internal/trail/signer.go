@@ -20,6 +20,8 @@ type Signer struct {
 	mu   sync.Mutex
 	text []byte
 	key  job.ChainKey
+	// fault is what Reload found last; nil: nothing.
+	fault error
 }
 
 // LoadSigner reads a key file; see [job.ParseChainKeys].
@@ -34,6 +36,21 @@ func LoadSigner(path string) (*Signer, error) {
 // Reload reads the file again and says if it has changed. One that is invalid leaves the key
 // that was read last.
 func (s *Signer) Reload() (changed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed, err = s.read()
+	s.fault = err
+	return changed, err
+}
+
+// Fault is why the file cannot be used, so that the key read before signs; nil while it can.
+func (s *Signer) Fault() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fault
+}
+
+func (s *Signer) read() (changed bool, err error) {
 	file, err := os.Open(s.path)
 	if err != nil {
 		return false, err
@@ -46,8 +63,6 @@ func (s *Signer) Reload() (changed bool, err error) {
 	if len(text) > maxKeyFile {
 		return false, fmt.Errorf("%s is longer than %d bytes", s.path, maxKeyFile)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.key.Key != nil && bytes.Equal(text, s.text) {
 		return false, nil
 	}

@@ -177,21 +177,23 @@ func (c *Courier) wanted() bool {
 // reload takes over a file that has changed. One at fault leaves what there is.
 func (c *Courier) reload() {
 	hooks, err := load(c.o.Path)
-	if c.newFault(err) {
+	switch before := c.swapFault(err); {
+	case err != nil && (before == nil || before.Error() != err.Error()):
 		c.o.Logger.Error("webhooks file is invalid, the one before stays in force", "error", err)
+	case err == nil && before != nil:
+		c.o.Logger.Info("webhooks file is valid again", "path", c.o.Path)
 	}
 	if err == nil && c.install(hooks) {
 		c.o.Logger.Info("webhooks file taken over", "path", c.o.Path, "webhooks", len(hooks))
 	}
 }
 
-// newFault reports whether this is to be logged: once, until it changes.
-func (c *Courier) newFault(err error) bool {
+// swapFault stores what is wrong with the file, and returns what was before.
+func (c *Courier) swapFault(err error) (before error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := err != nil && c.fault != nil && err.Error() == c.fault.Error()
-	c.fault = err
-	return err != nil && !known
+	before, c.fault = c.fault, err
+	return before
 }
 
 // FileFault is why the file cannot be used, so that the one read before is in force; nil

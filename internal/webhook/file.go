@@ -18,6 +18,7 @@ import (
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/secretfile"
+	"github.com/fermata-io/fermata/internal/yamldoc"
 )
 
 // Defaults and limits of a file.
@@ -99,7 +100,7 @@ func load(path string) ([]*hook, error) {
 	d.KnownFields(true)
 	var f file
 	if err := d.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("webhooks file %s: %w", path, err)
+		return nil, fmt.Errorf("webhooks file %s: %w", path, yamldoc.Explain(err))
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("webhooks file %s: it holds more than one document", path)

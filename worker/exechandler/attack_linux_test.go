@@ -121,11 +121,13 @@ func TestDirectory(t *testing.T) {
 	for dir, want := range map[string]string{
 		"": in, in: in, in + "/deeper": in + "/deeper", in + "/deeper/..": in,
 		base: "is outside of", in + "/..": "is outside of", "/": "is outside of", in + "/out": "is outside of", in + "/out/etc": "is outside of",
-		in + "x": "no such file", in + "/deeper/../..": "is outside of",
+		in + "x": "is outside of", in + "/later": "no such file", in + "/deeper/../..": "is outside of",
 	} {
 		task := task(payload{Argv: []string{"/bin/pwd"}, Dir: dir})
 		if err := h(t.Context(), task); err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", dir, err, want)
+		} else if permanent := want == "is outside of"; err != nil && worker.IsPermanent(err) != permanent {
+			t.Errorf("%q: permanent is %v, want %v", dir, !permanent, permanent)
 		} else if err == nil && outputOf(t, task).Output != want+"\n" {
 			t.Errorf("%q: runs in %q", dir, outputOf(t, task).Output)
 		}

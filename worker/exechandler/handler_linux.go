@@ -66,7 +66,7 @@ func (o Options) checkUser(euid int) error {
 	}
 	switch {
 	case as == 0 && !o.AllowRoot:
-		return errors.New("exec handler: programs would run as root; name another user, or allow root")
+		return errors.New("exec handler: programs would run as root: --exec-user names another user, --exec-allow-root allows it")
 	case as != uint32(euid) && euid != 0:
 		return fmt.Errorf("exec handler: only root can run programs as user %d", as)
 	}
@@ -104,7 +104,7 @@ type report struct {
 func (h handler) handle(ctx context.Context, t *worker.Task) error {
 	p, err := parse(t.Payload)
 	if err != nil {
-		return err
+		return worker.Permanent(err) // the same at each attempt
 	}
 	use := h.Secrets.For(p.Argv[0])
 	return use.HideError(h.attempt(ctx, t, p, use))

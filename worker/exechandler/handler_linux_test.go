@@ -127,6 +127,28 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// What is the same at each attempt is not attempted again.
+func TestPermanentFaults(t *testing.T) {
+	h := newHandler(t, Options{})
+	for text, want := range map[string]string{
+		`{`: "payload: ", `{"argv":["/bin/pwd"],"shell":true}`: "payload: ", `{"argv":[]}`: "argv is empty",
+		`{"argv":["/bin/pwd"],"dir":"sub"}`:           "not an absolute path",
+		`{"argv":["/bin/pwd"],"dir":"/usr"}`:          "--exec-dir names where directories may be",
+		`{"argv":["/bin/ls"]}`:                        `payload: program "/bin/ls" is not allowed on this worker; --exec-allow names`,
+		`{"argv":["/bin/pwd"],"env":{"REGION":"eu"}}`: "--exec-env REGION",
+		`{"argv":["/bin/pwd"],"env":{"A-B":"eu"}}`:    "is not a name",
+		`{"argv":["/bin/sh","${secret:key}"]}`:        "may stand in env and stdin only",
+	} {
+		if err := h(t.Context(), &worker.Task{Payload: []byte(text)}); !worker.IsPermanent(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v (permanent: %v), want %q", text, err, worker.IsPermanent(err), want)
+		}
+	}
+	// The program may be installed later.
+	if err := h(t.Context(), task(payload{Argv: []string{"/nonexistent/program"}})); err == nil || worker.IsPermanent(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestLongOutputKeepsItsEnd(t *testing.T) {
 	h := newHandler(t, Options{})
 	task := task(payload{Argv: []string{"/bin/sh", "-c", "yes € | head -c 1000000; printf end"}})

@@ -39,7 +39,7 @@ func pin(allow []string) (programs, error) {
 func (p programs) find(name string) (string, error) {
 	pinned, ok := p[name]
 	if !ok {
-		return "", fmt.Errorf("program %.200q is not allowed on this worker; --exec-allow names programs", name)
+		return "", worker.Permanent(fmt.Errorf("payload: program %.200q is not allowed on this worker; --exec-allow names programs, each by one absolute path", name))
 	}
 	file, err := resolve(name)
 	if err != nil {
@@ -144,7 +144,8 @@ func writableError(path string, info fs.FileInfo) error {
 }
 
 // directory is where a program runs: in base or below, links followed; in / if there is
-// no base.
+// no base. Another directory fails for good, also one that does not exist. One that is
+// missing in base may come later.
 func directory(base, asked string) (string, error) {
 	if base == "" {
 		if asked != "" && filepath.Clean(asked) != "/" {
@@ -160,12 +161,23 @@ func directory(base, asked string) (string, error) {
 		return "", fmt.Errorf("start: directory: %w", err)
 	}
 	dir, err := filepath.EvalSymlinks(asked)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !isWithin(base, asked) && !isWithin(root, asked):
+		return "", outsideError(asked, base)
+	case err != nil:
 		return "", fmt.Errorf("start: directory: %w", err)
-	}
-	rel, err := filepath.Rel(root, dir)
-	if err != nil || slices.Contains(strings.Split(rel, string(filepath.Separator)), "..") {
-		return "", fmt.Errorf("directory %.200q is outside of %s", asked, base)
+	case !isWithin(root, dir):
+		return "", outsideError(asked, base)
 	}
 	return dir, nil
+}
+
+// isWithin compares paths and follows no links.
+func isWithin(base, path string) bool {
+	rel, err := filepath.Rel(base, path)
+	return err == nil && !slices.Contains(strings.Split(rel, string(filepath.Separator)), "..")
+}
+
+func outsideError(asked, base string) error {
+	return worker.Permanent(fmt.Errorf("payload: dir %.200q is outside of %s, the --exec-dir of this worker", asked, base))
 }

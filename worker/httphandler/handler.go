@@ -111,7 +111,7 @@ type report struct {
 func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 	p, err := parse(t.Payload)
 	if err != nil {
-		return err
+		return worker.Permanent(err) // the same at each attempt
 	}
 	use := h.secrets.For(secrets.Origin(p.url))
 	err = h.attempt(ctx, t, p, use)

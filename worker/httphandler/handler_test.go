@@ -169,6 +169,9 @@ func TestRequests(t *testing.T) {
 			}
 			if err != nil {
 				wantHint(t, err, test.after)
+				if strings.HasPrefix(err.Error(), "payload: ") && !worker.IsPermanent(err) {
+					t.Errorf("%v is attempted again", err)
+				}
 			}
 			var out report
 			if len(task.Output()) > 0 {
