@@ -17,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/config"
 	"github.com/fermata-io/fermata/internal/logs"
 	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/internal/redisflags"
 	"github.com/fermata-io/fermata/internal/secretfile"
 	"github.com/fermata-io/fermata/internal/tracing"
@@ -108,6 +109,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes, at most 15728640 (15 MiB): a message has 16 MiB, and room for the rest of a job")
 	flags.StringVar(&cfg.PayloadKeyFile, "payload-key-file", "", "file with the keys that seal payloads in Redis, a line \"id base64key\" each, the sealing one first; see docs/security/payloads.md (default: payloads are stored as given)")
 	flags.BoolVar(&cfg.PayloadRequireSealed, "payload-require-sealed", false, "hand out no payload that is not sealed, and bound to its queue and handler; needs --payload-key-file, on all nodes, and that fermata payloads reseal is through; see docs/security/payloads.md")
+	flags.StringSliceVar(&cfg.ValidatePayloads, "validate-payloads", payload.Handlers(), "ready-made handlers whose payloads are checked when a job is created or changed; leave out http or exec where workers of your own have a handler of that name, and give \"\" to check none; see docs/workers.md")
 	flags.IntVar(&cfg.WorstJobs, "worst-jobs", 10, "how many of the latest and of the longest failing jobs /metrics names, of those this node holds, 1 to 50; 0: no name of a job is shown; see docs/metrics.md")
 	flags.IntVar(&cfg.EventsKeep, "events-keep", 0, "about how many events are kept in Redis for watchers and webhooks, 1,000 to 10,000,000, the same on all nodes; see docs/events.md (default: none are recorded)")
 	flags.StringVar(&cfg.WebhooksFile, "webhooks-file", "", "YAML file with the webhooks that are told of events, read again when it changes; needs --events-keep")

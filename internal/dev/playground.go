@@ -17,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/logs"
 	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/httphandler"
@@ -139,7 +140,7 @@ func (p *playground) startNode(ctx context.Context) error {
 		Name: "dev", GRPCAddr: p.o.GRPCAddr, HTTPAddr: p.o.HTTPAddr,
 		PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
 		Redis: redisstore.ClientOptions{URL: redis.url}, Durability: redisstore.DurabilityMemory,
-		Reflection: true, AllowUnsafe: true, Shards: shards, Limits: limits, EventsKeep: 10_000,
+		Reflection: true, AllowUnsafe: true, Shards: shards, Limits: limits, EventsKeep: 10_000, ValidatePayloads: payload.Handlers(),
 		Logger: p.logger, LogLevel: p.level, Registerer: registry, Gatherer: registry,
 	})
 	if err != nil {

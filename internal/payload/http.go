@@ -225,6 +225,9 @@ func (q *HTTP) readBody(o *object) {
 
 func (q *HTTP) readExpected(o *object) {
 	for i, text := range o.list("expected_status", `["200-299", "404"]`) {
+		if slices.ContainsFunc(o.faults, func(f Fault) bool { return f.Field == element("expected_status", i) }) {
+			continue
+		}
 		low, high, isRange := strings.Cut(text, "-")
 		if !isRange {
 			high = low

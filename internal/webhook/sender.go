@@ -150,4 +150,6 @@ func plainError(err error) error {
 }
 
 // retryAfter is the delay that an answer asks for, at most [maxAsked].
-func retryAfter(h http.Header, now time.Time) time.Duration { return min(retryafter.Read(h, now), maxAsked) }
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	return min(retryafter.Read(h, now), maxAsked)
+}
