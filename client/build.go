@@ -73,6 +73,9 @@ type HTTPRequest struct {
 	BodyBase64 string `json:"body_base64,omitempty"`
 	// ExpectedStatus lists codes and ranges such as "200-299", the default.
 	ExpectedStatus []string `json:"expected_status,omitempty"`
+	// FollowRedirects is "keep_method", the default, "as_get" for those also that make a GET without
+	// a body of the request, or "none".
+	FollowRedirects string `json:"follow_redirects,omitempty"`
 	// Timeout of the request, as "5s". Default: that of the attempt.
 	Timeout string `json:"timeout,omitempty"`
 	// MaxBodyBytes bounds how much of the answer is read. Default: the

@@ -83,6 +83,7 @@ func TestSenselessSettingsAreRefused(t *testing.T) {
 		"redis-wait":           {"-1s"},
 		"redis-url":            {"foo", "redis://", "redis://a,b", "redis://h:0"},
 		"max-payload":          {"-3", "0", "15728641", "999999999999"},
+		"validate-payloads":    {"https", "http,mine"},
 		"min-interval":         {"-1s", "0s", "1us"},
 		"lease-ttl":            {"1ms", "0s", "999ms"},
 		"session-ttl":          {"1ms", "0s", "999ms"},

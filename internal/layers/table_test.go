@@ -57,6 +57,7 @@ var table = []row{
 
 	{path: "internal/redisacl", floor: arithmetic},
 	{path: "internal/scaling", floor: arithmetic},
+	{path: "internal/spelling", floor: arithmetic},
 	{path: "internal/turns", floor: arithmetic},
 	{path: "internal/cadence", floor: arithmetic},
 	{path: "internal/shares", floor: arithmetic},
@@ -78,7 +79,7 @@ var table = []row{
 	{path: "internal/quota", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/trail", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/events", floor: parts, foreign: []string{prometheus}},
-	{path: "internal/webhook", floor: parts, foreign: []string{prometheus, "gopkg.in/yaml.v3"}, also: []string{"internal/egress", "internal/mask", "internal/secretfile", "internal/yamldoc"}},
+	{path: "internal/webhook", floor: parts, foreign: []string{prometheus, "gopkg.in/yaml.v3"}, also: []string{"internal/egress", "internal/mask", "internal/retryafter", "internal/secretfile", "internal/yamldoc"}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
 	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage, "internal/funnel"},
@@ -105,6 +106,8 @@ var table = []row{
 	{path: "internal/screen", floor: parts, foreign: []string{"golang.org/x/term"}},
 	{path: "internal/egress", floor: parts},
 	{path: "internal/mask", floor: parts},
+	{path: "internal/payload", floor: parts},
+	{path: "internal/retryafter", floor: parts},
 	{path: "internal/yamldoc", floor: parts, foreign: []string{"gopkg.in/yaml.v3"}},
 	{path: "internal/funnel", floor: parts},
 	{path: "internal/frame", floor: parts, foreign: []string{grpc, protobuf}},

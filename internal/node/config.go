@@ -125,6 +125,9 @@ type Config struct {
 	// PayloadRequireSealed hands out no payload that is not sealed by version 2. It needs
 	// PayloadKeyFile, and a keyspace of redisstore.SchemaOfBoundPayloads.
 	PayloadRequireSealed bool
+	// ValidatePayloads are the ready-made handlers, of payload.Handlers, whose payloads are checked when a
+	// job is registered. Default: none.
+	ValidatePayloads []string
 	// EventsKeep is about how many events are kept, all shards together, 1000 to
 	// 10,000,000, the same on all nodes. 0: none are recorded. See docs/events.md.
 	EventsKeep int

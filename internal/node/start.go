@@ -219,6 +219,9 @@ func (n *Node) build(ctx context.Context) (err error) {
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
 	}
+	if len(c.ValidatePayloads) > 0 {
+		managed.CheckPayload = payloadCheck(c.ValidatePayloads)
+	}
 	if n.keys != nil {
 		managed.Sealer = n.keys
 	}

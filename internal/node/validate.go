@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/dispatch"
 	"github.com/fermata-io/fermata/internal/membership"
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/internal/redisacl"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/rpc"
@@ -113,6 +115,9 @@ func (c *Config) checkJobs(f *faults) {
 	f.lasting("min-interval", c.Limits.MinInterval, time.Millisecond)
 	f.want(c.Limits.MaxPayload >= 1 && c.Limits.MaxPayload <= rpc.MaxPayload, "max-payload", c.Limits.MaxPayload,
 		"1 to %d: a message has 16 MiB, and room for the rest of a job", rpc.MaxPayload)
+	for _, handler := range c.ValidatePayloads {
+		f.want(slices.Contains(payload.Handlers(), handler), "validate-payloads", strconv.Quote(handler), "some of %s", strings.Join(payload.Handlers(), ", "))
+	}
 	f.want(c.NamespaceJobs >= 0 && c.NamespaceJobs <= access.MaxNamespaceJobs, "namespace-jobs", c.NamespaceJobs,
 		"0 (no limit) to %d", access.MaxNamespaceJobs)
 	f.want(c.NamespaceJobBytes >= 0 && c.NamespaceJobBytes <= access.MaxNamespaceJobBytes, "namespace-job-bytes", c.NamespaceJobBytes,

@@ -220,8 +220,8 @@ func (i *restoring) prepare(r *Registry, now int64) (done bool) {
 	}
 	d, present := i.backup.Definition, i.present
 	if i.backup.Checkpoint == nil {
-		c := creation{request: &job.CreateRequest{Definition: d}}
-		if i.answer.Err = c.prepare(now, limits, nil, new(job.Decision)); i.answer.Err != nil {
+		c := creation{request: &job.CreateRequest{Definition: d}, asIs: true}
+		if i.answer.Err = c.prepare(r, now, limits, nil, new(job.Decision)); i.answer.Err != nil {
 			return true
 		}
 		i.plan = job.Restoration{Record: c.record}

@@ -60,6 +60,7 @@ type creation struct {
 	request *job.CreateRequest
 	record  job.Record
 	notices []job.Notice
+	asIs    bool        // it was a job before: its payload is not checked
 	spare   bool        // it is certain that this created nothing
 	repeats []*creation // later ones of the batch for the same id, which create nothing
 }
@@ -221,7 +222,7 @@ func (b *batch) prepare(ctx context.Context, shard int, items []*creation) ([]*c
 // answered with theirs. First is room for the decision.
 func (b *batch) prepareOne(c *creation, now int64, first *job.Decision) bool {
 	for {
-		err := c.prepare(now, b.limits, b.trace, first)
+		err := c.prepare(b.r, now, b.limits, b.trace, first)
 		if err == nil {
 			return true
 		}
@@ -285,13 +286,17 @@ func (b *batch) judge(existing *job.Record, items ...*creation) {
 }
 
 // prepare completes the definition and decides the first state, in the memory given.
-func (c *creation) prepare(now int64, limits job.Limits, trace *job.Trace, first *job.Decision) error {
+func (c *creation) prepare(r *Registry, now int64, limits job.Limits, trace *job.Trace, first *job.Decision) error {
 	d := &c.request.Definition
 	d.Generation, d.Revision = 1, 1
 	d.AnchorMS, d.CreatedMS, d.UpdatedMS = now, now, now
 	d.CreateRequestID, d.UpdateRequestIDs, d.Unknown = c.request.RequestID, nil, nil
 	d.Trace = trace
-	if v := job.Validate(d, limits); len(v) > 0 {
+	v := job.Validate(d, limits)
+	if !c.asIs {
+		v = append(v, r.payloadFaults(d, nil, limits)...)
+	}
+	if len(v) > 0 {
 		return &job.InvalidError{Violations: v}
 	}
 	compiled, err := job.Compile(d)

@@ -99,7 +99,7 @@ func (r *Registry) sealEdit(merged, present *job.Definition, kept bool) error {
 	if !kept {
 		r.align(merged, present)
 	}
-	if v := job.Validate(merged, r.o.Limits); len(v) > 0 {
+	if v := append(job.Validate(merged, r.o.Limits), r.payloadFaults(merged, present, r.o.Limits)...); len(v) > 0 {
 		return &job.InvalidError{Violations: v}
 	}
 	if kept || merged.PayloadKey != "" {

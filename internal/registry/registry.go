@@ -91,6 +91,9 @@ type Options struct {
 	Quota, ByteQuota Quota
 	// Sealer seals payloads; nil leaves them as they are.
 	Sealer Sealer
+	// CheckPayload finds what is wrong with a payload of a handler; paths are within the payload, "" is
+	// all of it. It may be nil: payloads are the business of handlers alone.
+	CheckPayload func(handler string, payload []byte) []job.Violation
 	// Caller is the sampled trace context of a call; nil: it has none. May be nil:
 	// nobody traces.
 	Caller func(context.Context) *job.Trace

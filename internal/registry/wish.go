@@ -151,7 +151,11 @@ func (w *wishing) compare(i int, force bool) error {
 			w.r.align(&d, present)
 		}
 	}
-	if v := job.Validate(&d, w.limits); len(v) > 0 || wish.Err != nil {
+	var stored *job.Definition
+	if a.Before != nil {
+		stored = a.Before.Definition
+	}
+	if v := append(job.Validate(&d, w.limits), w.r.payloadFaults(&d, stored, w.limits)...); len(v) > 0 || wish.Err != nil {
 		return faults(wish, v)
 	}
 	if _, err := job.Compile(&d); err != nil {

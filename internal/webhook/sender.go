@@ -17,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/egress"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/mask"
+	"github.com/fermata-io/fermata/internal/retryafter"
 )
 
 const (
@@ -148,15 +149,7 @@ func plainError(err error) error {
 	return err
 }
 
-// retryAfter reads the header of that name: seconds, or a date.
+// retryAfter is the delay that an answer asks for, at most [maxAsked].
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	text := strings.TrimSpace(h.Get("Retry-After"))
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxAsked)
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	return max(0, min(at.Sub(now), maxAsked))
+	return min(retryafter.Read(h, now), maxAsked)
 }

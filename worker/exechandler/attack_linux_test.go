@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
 )
@@ -29,7 +30,7 @@ func TestMetacharactersArriveLiterally(t *testing.T) {
 		"--help", "-", "--", "-c touch F", "=", "a=b", "\t", " ", "", "\x01\x1b[31m", "é€😀", "\u202etxt", strings.Repeat("A", 100_000), "|&touch F", "<(touch F)", "$((1+1))",
 	} {
 		text = strings.ReplaceAll(text, "F", file)
-		task := task(payload{
+		task := task(payload.Exec{
 			Argv: []string{"/bin/sh", "-c", `printf "<%s|%s|" "$1" "$VALUE"; cat; printf ">"`, "sh", text},
 			Env:  map[string]string{"VALUE": text}, Stdin: text,
 		})
@@ -46,7 +47,7 @@ func TestMetacharactersArriveLiterally(t *testing.T) {
 	}
 	// argv[0] is a choice among programs and nothing else.
 	for _, program := range []string{"", "sh", "./sh", "/bin/sh ", " /bin/sh", "/bin/sh\n", "//bin/sh", "/bin//sh", "/bin/./sh", "/bin/../bin/sh", "/bin/sh -c", "/proc/self/exe", "/BIN/SH", "/bin/sh;id", "-c"} {
-		if err := h(t.Context(), task(payload{Argv: []string{program, "-c", "touch " + file}})); err == nil || !strings.Contains(err.Error(), "is not allowed on this worker") {
+		if err := h(t.Context(), task(payload.Exec{Argv: []string{program, "-c", "touch " + file}})); err == nil || !strings.Contains(err.Error(), "is not allowed on this worker") {
 			t.Errorf("%q: %v", program, err)
 		}
 	}
@@ -61,7 +62,7 @@ func TestLinksToPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHandler(t, Options{Allow: []string{link}})
-	if err := h(t.Context(), task(payload{Argv: []string{link}})); err != nil {
+	if err := h(t.Context(), task(payload.Exec{Argv: []string{link}})); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(link); err != nil {
@@ -70,7 +71,7 @@ func TestLinksToPrograms(t *testing.T) {
 	if err := os.Symlink("/bin/sh", link); err != nil {
 		t.Fatal(err)
 	}
-	if err := h(t.Context(), task(payload{Argv: []string{link, "-c", "exit 0"}})); err == nil || !strings.Contains(err.Error(), "link to another file") {
+	if err := h(t.Context(), task(payload.Exec{Argv: []string{link, "-c", "exit 0"}})); err == nil || !strings.Contains(err.Error(), "link to another file") {
 		t.Errorf("got %v", err)
 	}
 
@@ -91,7 +92,7 @@ func TestLinksToPrograms(t *testing.T) {
 		if err := os.Chmod(of, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := h(t.Context(), task(payload{Argv: []string{program}})); err == nil || !strings.Contains(err.Error(), of+" can be written by anybody") {
+		if err := h(t.Context(), task(payload.Exec{Argv: []string{program}})); err == nil || !strings.Contains(err.Error(), of+" can be written by anybody") {
 			t.Errorf("got %v", err)
 		}
 		if _, err := New(Options{Allow: []string{program}, AllowRoot: true}); err == nil {
@@ -101,7 +102,7 @@ func TestLinksToPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := h(t.Context(), task(payload{Argv: []string{program}})); err != nil {
+	if err := h(t.Context(), task(payload.Exec{Argv: []string{program}})); err != nil {
 		t.Error(err)
 	}
 }
@@ -123,7 +124,7 @@ func TestDirectory(t *testing.T) {
 		base: "is outside of", in + "/..": "is outside of", "/": "is outside of", in + "/out": "is outside of", in + "/out/etc": "is outside of",
 		in + "x": "is outside of", in + "/later": "no such file", in + "/deeper/../..": "is outside of",
 	} {
-		task := task(payload{Argv: []string{"/bin/pwd"}, Dir: dir})
+		task := task(payload.Exec{Argv: []string{"/bin/pwd"}, Dir: dir})
 		if err := h(t.Context(), task); err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", dir, err, want)
 		} else if permanent := want == "is outside of"; err != nil && worker.IsPermanent(err) != permanent {
@@ -139,7 +140,7 @@ func TestLimits(t *testing.T) {
 	l := Limits{CPU: 90*time.Second - 1, Memory: 1 << 30, Files: 77, Processes: 100_000, FileSize: 10 << 10}
 	h := newHandler(t, Options{Limits: &l, Dir: dir})
 	sh := func(script string) (*worker.Task, error) {
-		task := task(payload{Argv: []string{"/bin/sh", "-c", script}})
+		task := task(payload.Exec{Argv: []string{"/bin/sh", "-c", script}})
 		return task, h(t.Context(), task)
 	}
 	out, err := sh("ulimit -c; ulimit -H -t; ulimit -v; ulimit -n; ulimit -f; grep NoNewPrivs: /proc/self/status; readlink /proc/$$/fd/* | grep -c socket")
@@ -154,7 +155,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	hungry := newHandler(t, Options{Limits: &Limits{CPU: time.Second}})
-	busy := task(payload{Argv: []string{"/bin/sh", "-c", "while :; do :; done"}})
+	busy := task(payload.Exec{Argv: []string{"/bin/sh", "-c", "while :; do :; done"}})
 	if err := hungry(t.Context(), busy); err == nil || !strings.Contains(err.Error(), "signal: ") {
 		t.Errorf("got %v", err)
 	}
@@ -198,7 +199,7 @@ func TestForkBomb(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	done := make(chan error, 1)
-	bomb := task(payload{Argv: []string{"/bin/sh", "-c", `trap '' TERM; (while :; do sleep 600 & done); sleep 600`}})
+	bomb := task(payload.Exec{Argv: []string{"/bin/sh", "-c", `trap '' TERM; (while :; do sleep 600 & done); sleep 600`}})
 	go func() { done <- h(ctx, bomb) }()
 	eventually(t, "the bomb meets its bound", func() bool {
 		n := len(threadsOf(t, uid))
@@ -261,11 +262,11 @@ func TestSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHandler(t, Options{Secrets: dir, Env: []string{"KEY"}})
-	sh := func(script string) payload {
-		return payload{Argv: []string{"/bin/sh", "-c", script}, Env: map[string]string{"KEY": "${secret:key}"}, Stdin: "pw=${secret:key}\n"}
+	sh := func(script string) payload.Exec {
+		return payload.Exec{Argv: []string{"/bin/sh", "-c", script}, Env: map[string]string{"KEY": "${secret:key}"}, Stdin: "pw=${secret:key}\n"}
 	}
 	for name, test := range map[string]struct {
-		payload payload
+		payload payload.Exec
 		err     string
 		output  string
 	}{
@@ -274,10 +275,10 @@ func TestSecrets(t *testing.T) {
 		"echoed in part":  {payload: sh(`printf %.10s "$KEY"`), output: secrets.Mask},
 		"echoed, failing": {payload: sh(`echo "$KEY" >&2; exit 3`), err: "exit status 3", output: secrets.Mask + "\n"},
 		"not in ps":       {payload: sh(`tr '\0' ' ' < /proc/$$/cmdline | grep -c "$KEY"; exit 0`), output: "0\n"},
-		"another program": {payload: payload{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"KEY": "${secret:key}"}}, err: "does not allow it to go to /usr/bin/env"},
-		"by stdin":        {payload: payload{Argv: []string{"/bin/cat"}, Stdin: "${secret:key}"}, err: "does not allow it to go to /bin/cat"},
-		"in argv":         {payload: payload{Argv: []string{"/bin/sh", "${secret:key}"}}, err: "may stand in env and stdin only"},
-		"NUL":             {payload: payload{Argv: []string{"/bin/sh"}, Env: map[string]string{"KEY": "${secret:nul}"}}, err: "holds a NUL byte"},
+		"another program": {payload: payload.Exec{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"KEY": "${secret:key}"}}, err: "does not allow it to go to /usr/bin/env"},
+		"by stdin":        {payload: payload.Exec{Argv: []string{"/bin/cat"}, Stdin: "${secret:key}"}, err: "does not allow it to go to /bin/cat"},
+		"in argv":         {payload: payload.Exec{Argv: []string{"/bin/sh", "${secret:key}"}}, err: "may stand in env and stdin only"},
+		"NUL":             {payload: payload.Exec{Argv: []string{"/bin/sh"}, Env: map[string]string{"KEY": "${secret:nul}"}}, err: "holds a NUL byte"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			task := task(test.payload)
@@ -305,18 +306,18 @@ func FuzzPayload(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		p, err := parse(text)
+		p, err := payload.ParseExec(text)
 		if err != nil {
 			return
 		}
 		if len(p.Argv) == 0 || p.Dir != "" && !filepath.IsAbs(p.Dir) {
 			t.Fatalf("%+v", p)
 		}
-		if err := p.expand((*secrets.Dir)(nil).For(p.Argv[0])); err != nil {
+		if err := expand(p, (*secrets.Dir)(nil).For(p.Argv[0])); err != nil {
 			return
 		}
 		h := handler{Options: Options{Path: DefaultPath}}
-		allowed, err := allowVariables(slices.DeleteFunc(slices.Collect(maps.Keys(p.Env)), func(name string) bool { return covered(name, reserved) }), slog.New(slog.DiscardHandler))
+		allowed, err := allowVariables(slices.DeleteFunc(slices.Collect(maps.Keys(p.Env)), func(name string) bool { return payload.IsReservedVariable(name) }), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +325,7 @@ func FuzzPayload(f *testing.F) {
 			return
 		}
 		seen := map[string]int{}
-		for _, variable := range h.environment(p, task(payload{}), nil) {
+		for _, variable := range h.environment(p, task(payload.Exec{}), nil) {
 			name, _, ok := strings.Cut(variable, "=")
 			if !ok || name == "" || strings.ContainsRune(variable, 0) {
 				t.Fatalf("%q", variable)

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 )
@@ -50,7 +51,7 @@ func actAsProgram() {
 type (
 	attemptOrder struct {
 		Options Options
-		Payload payload
+		Payload payload.Exec
 	}
 	attemptResult struct {
 		Refused, Err string
@@ -258,7 +259,7 @@ func TestDaemonsEndWithTheirAttempt(t *testing.T) {
 			t.Run(string(by)+"/"+name, func(t *testing.T) {
 				o := Options{Allow: []string{"/bin/sh", program}, User: test.user, Containment: by, Init: true}
 				for range test.times {
-					r := runWorker(t, attemptOrder{o, payload{Argv: test.argv}})
+					r := runWorker(t, attemptOrder{o, payload.Exec{Argv: test.argv}})
 					pid, err := strconv.Atoi(strings.TrimSpace(r.Output))
 					if r.Refused+r.Err != "" || err != nil {
 						t.Fatalf("%+v", r)
@@ -282,7 +283,7 @@ func TestProcessesThatForkForEverEnd(t *testing.T) {
 	for _, by := range mechanisms(t) {
 		for range 6 {
 			o := Options{Allow: []string{program}, User: another(61_012), Containment: by, Init: true}
-			if r := runWorker(t, attemptOrder{o, payload{Argv: []string{program, forkingMode}}}); r.Refused+r.Err != "" {
+			if r := runWorker(t, attemptOrder{o, payload.Exec{Argv: []string{program, forkingMode}}}); r.Refused+r.Err != "" {
 				t.Fatalf("%s: %+v", by, r)
 			}
 			if left := processesOf(program); len(left) > 0 {
@@ -326,7 +327,7 @@ func TestKilledWorkerLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		script := `setsid env -i sh -c 'echo $$ >> "$0"; exec sleep 600 <&- >&- 2>&-' "$1" & echo $$ $PPID >> "$1"; exec sleep 600`
-		order := attemptOrder{Options{Allow: []string{"/bin/sh"}, User: another(61_013), Containment: by}, payload{Argv: []string{"/bin/sh", "-c", script, "sh", file}}}
+		order := attemptOrder{Options{Allow: []string{"/bin/sh"}, User: another(61_013), Containment: by}, payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", file}}}
 		cmd, _ := startWorker(t, order, dockerCapabilities)
 		processes := pids(t, file, 3)
 		if err := cmd.Process.Kill(); err != nil {
@@ -346,7 +347,7 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "pids")
 		script := `setsid sh -c 'echo $$ >> "$0"; exec sleep 600 <&- >&- 2>&-' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done; kill -9 $PPID; sleep 600`
 		o := Options{Allow: []string{"/bin/sh"}, Containment: by, Init: by == ContainBySubreaper}
-		r := runWorker(t, attemptOrder{o, payload{Argv: []string{"/bin/sh", "-c", script, "sh", file}}})
+		r := runWorker(t, attemptOrder{o, payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", file}}})
 		if !strings.Contains(r.Err, errNoReport.Error()) {
 			t.Errorf("%s: %+v", by, r)
 		}
@@ -366,9 +367,9 @@ func TestAttemptsAreApart(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		long := make(chan error, 1)
 		script := `setsid sh -c 'echo $$ >> "$0"; exec sleep 600' "$1" & exec sleep 600`
-		go func() { long <- h(ctx, task(payload{Argv: []string{"/bin/sh", "-c", script, "sh", file}})) }()
+		go func() { long <- h(ctx, task(payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", file}})) }()
 		daemon := pids(t, file, 1)[0]
-		if err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", daemonScript}})); err != nil {
+		if err := h(t.Context(), task(payload.Exec{Argv: []string{"/bin/sh", "-c", daemonScript}})); err != nil {
 			t.Error(err)
 		}
 		if !alive(daemon) {
@@ -390,7 +391,7 @@ func TestProgramsThatCannotBeEnded(t *testing.T) {
 		}
 		return
 	}
-	order := attemptOrder{Options{Allow: []string{"/bin/sh"}, User: another(61_014)}, payload{Argv: []string{"/bin/sh"}}}
+	order := attemptOrder{Options{Allow: []string{"/bin/sh"}, User: another(61_014)}, payload.Exec{Argv: []string{"/bin/sh"}}}
 	cmd, out := startWorker(t, order, []int{unix.CAP_SETGID, unix.CAP_SETUID})
 	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "needs the capability KILL") {
 		t.Errorf("%v: %s", err, out)
@@ -416,7 +417,7 @@ func TestCgroupsAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHandler(t, Options{Containment: ContainByCgroup})
-	if err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", daemonScript}})); err != nil {
+	if err := h(t.Context(), task(payload.Exec{Argv: []string{"/bin/sh", "-c", daemonScript}})); err != nil {
 		t.Error(err)
 	}
 	own, _ := filepath.Glob(filepath.Join(parent, fmt.Sprintf("%s%d-*", cgroupPrefix, os.Getpid())))

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 	"github.com/fermata-io/fermata/worker/secrets"
@@ -102,7 +103,7 @@ type report struct {
 }
 
 func (h handler) handle(ctx context.Context, t *worker.Task) error {
-	p, err := parse(t.Payload)
+	p, err := payload.ParseExec(t.Payload)
 	if err != nil {
 		return worker.Permanent(err) // the same at each attempt
 	}
@@ -110,7 +111,7 @@ func (h handler) handle(ctx context.Context, t *worker.Task) error {
 	return use.HideError(h.attempt(ctx, t, p, use))
 }
 
-func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *secrets.Use) error {
+func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload.Exec, use *secrets.Use) error {
 	if err := h.variables.check(p.Env); err != nil {
 		return worker.Permanent(fmt.Errorf("payload: env: %w", err))
 	}
@@ -122,7 +123,7 @@ func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *s
 	if err != nil {
 		return err
 	}
-	if err := p.expand(use); err != nil {
+	if err := expand(p, use); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil {
@@ -143,7 +144,7 @@ func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *s
 }
 
 // start starts the program below a supervisor of its own.
-func (h handler) start(file, dir string, p *payload, t *worker.Task, traced []string, written io.Writer) (*supervisor, error) {
+func (h handler) start(file, dir string, p *payload.Exec, t *worker.Task, traced []string, written io.Writer) (*supervisor, error) {
 	cgroup, err := h.containment.newCgroup()
 	if err != nil {
 		return nil, fmt.Errorf("control group: %w", err)
@@ -226,7 +227,7 @@ func (e exitError) Error() string {
 	return "exit status " + strconv.Itoa(w.ExitStatus())
 }
 
-func (h handler) environment(p *payload, t *worker.Task, traced []string) []string {
+func (h handler) environment(p *payload.Exec, t *worker.Task, traced []string) []string {
 	env := append([]string{
 		"PATH=" + h.Path,
 		"HOME=" + h.Home,

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 )
@@ -45,7 +46,7 @@ func newHandler(t *testing.T, o Options) worker.Handler {
 	return h
 }
 
-func task(p payload) *worker.Task {
+func task(p payload.Exec) *worker.Task {
 	b, err := json.Marshal(p)
 	if err != nil {
 		panic(err)
@@ -70,12 +71,12 @@ func outputOf(t *testing.T, task *worker.Task) report {
 func TestPrograms(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_WORKER", "canary")
 	h := newHandler(t, Options{Dir: "/", Env: []string{"REGION", "ENVIRONMENT", "GOLD_*"}})
-	sh := func(script string, args ...string) payload {
-		return payload{Argv: append([]string{"/bin/sh", "-c", script, "sh"}, args...)}
+	sh := func(script string, args ...string) payload.Exec {
+		return payload.Exec{Argv: append([]string{"/bin/sh", "-c", script, "sh"}, args...)}
 	}
 	nasty := "; | & $(id) `id` \n > /tmp/x ' \" * ~"
 	tests := map[string]struct {
-		payload payload
+		payload payload.Exec
 		err     string
 		output  string // exactly
 		code    int
@@ -83,32 +84,32 @@ func TestPrograms(t *testing.T) {
 		"stdout and stderr": {payload: sh("echo out; echo err >&2"), output: "out\nerr\n"},
 		"status":            {payload: sh("echo no; exit 3"), err: "exit status 3", output: "no\n", code: 3},
 		"signal":            {payload: sh("kill -USR1 $$"), err: "signal: user defined signal 1", code: -1},
-		"stdin":             {payload: payload{Argv: []string{"/bin/cat"}, Stdin: "line\n"}, output: "line\n"},
-		"stdin unread":      {payload: payload{Argv: []string{"/bin/pwd"}, Stdin: strings.Repeat("x", 1<<20)}, output: "/\n"},
-		"dir":               {payload: payload{Argv: []string{"/bin/pwd"}, Dir: "/usr"}, output: "/usr\n"},
-		"no shell":          {payload: payload{Argv: []string{"/usr/bin/printf", "%s", nasty}}, output: nasty},
-		"environment": {payload: payload{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"REGION": "eu"}},
+		"stdin":             {payload: payload.Exec{Argv: []string{"/bin/cat"}, Stdin: "line\n"}, output: "line\n"},
+		"stdin unread":      {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Stdin: strings.Repeat("x", 1<<20)}, output: "/\n"},
+		"dir":               {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Dir: "/usr"}, output: "/usr\n"},
+		"no shell":          {payload: payload.Exec{Argv: []string{"/usr/bin/printf", "%s", nasty}}, output: nasty},
+		"environment": {payload: payload.Exec{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"REGION": "eu"}},
 			output: "PATH=" + DefaultPath + "\nHOME=/nonexistent\nLANG=C.UTF-8\nFERMATA_RUN=namespaces/n/jobs/j/runs/r\nFERMATA_NAMESPACE=n\nFERMATA_JOB=j\n" +
 				"FERMATA_ATTEMPT=2\nFERMATA_TOKEN=" + strconv.FormatInt(token, 10) + "\nFERMATA_CORRELATION_ID=c\nREGION=eu\n"},
-		"not allowed":    {payload: payload{Argv: []string{"/bin/ls"}}, err: `program "/bin/ls" is not allowed`},
-		"by name":        {payload: payload{Argv: []string{"sh"}}, err: `program "sh" is not allowed`},
-		"another way":    {payload: payload{Argv: []string{"/bin/../bin/sh"}}, err: "is not allowed"},
-		"missing":        {payload: payload{Argv: []string{"/nonexistent/program"}}, err: "start: lstat /nonexistent"},
-		"no argv":        {payload: payload{}, err: "argv is empty"},
-		"NUL":            {payload: payload{Argv: []string{"/bin/sh", "\x00"}}, err: "NUL byte"},
-		"relative dir":   {payload: payload{Argv: []string{"/bin/pwd"}, Dir: "tmp"}, err: "dir is not an absolute path"},
-		"missing dir":    {payload: payload{Argv: []string{"/bin/pwd"}, Dir: "/nonexistent"}, err: "start: "},
-		"loader":         {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"LD_PRELOAD": "/x"}}, err: "LD_PRELOAD cannot be set"},
-		"path":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PATH": "/x"}}, err: "PATH cannot be set"},
-		"token":          {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"FERMATA_TOKEN": "1"}}, err: "FERMATA_TOKEN cannot be set"},
-		"bash functions": {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"BASH_FUNC_ls%%": "() { :; }"}}, err: "is not a name"},
-		"proxy":          {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"https_proxy": "http://x"}}, err: "https_proxy is not allowed on this worker; --exec-env https_proxy would allow it"},
-		"home":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"HOME": "/x"}}, err: "HOME cannot be set"},
-		"python":         {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PYTHONSTARTUP": "/x"}}, err: "PYTHONSTARTUP is not allowed on this worker; --exec-env PYTHONSTARTUP would allow it"},
-		"tar":            {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"TAR_OPTIONS": "--to-command=/x"}}, err: "TAR_OPTIONS is not allowed on this worker; --exec-env TAR_OPTIONS would allow it"},
-		"make":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"makeflags": "--eval=$(shell /x)"}}, err: "makeflags is not allowed on this worker; --exec-env makeflags would allow it"},
-		"psql":           {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PSQLRC": "/x"}}, err: "PSQLRC is not allowed on this worker; --exec-env PSQLRC would allow it"},
-		"like a loader":  {payload: payload{Argv: []string{"/bin/pwd"}, Env: map[string]string{"ENVIRONMENT": "eu", "GOLD_": "x"}}, output: "/\n"},
+		"not allowed":    {payload: payload.Exec{Argv: []string{"/bin/ls"}}, err: `program "/bin/ls" is not allowed`},
+		"by name":        {payload: payload.Exec{Argv: []string{"sh"}}, err: `program "sh" is not allowed`},
+		"another way":    {payload: payload.Exec{Argv: []string{"/bin/../bin/sh"}}, err: "is not allowed"},
+		"missing":        {payload: payload.Exec{Argv: []string{"/nonexistent/program"}}, err: "start: lstat /nonexistent"},
+		"no argv":        {payload: payload.Exec{}, err: "argv is empty"},
+		"NUL":            {payload: payload.Exec{Argv: []string{"/bin/sh", "\x00"}}, err: "NUL byte"},
+		"relative dir":   {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Dir: "tmp"}, err: "dir is not an absolute path"},
+		"missing dir":    {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Dir: "/nonexistent"}, err: "start: "},
+		"loader":         {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Env: map[string]string{"LD_PRELOAD": "/x"}}, err: "LD_PRELOAD cannot be set"},
+		"path":           {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PATH": "/x"}}, err: "PATH cannot be set"},
+		"token":          {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Env: map[string]string{"FERMATA_TOKEN": "1"}}, err: "FERMATA_TOKEN cannot be set"},
+		"bash functions": {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Env: map[string]string{"BASH_FUNC_ls%%": "() { :; }"}}, err: "is not the name of a variable"},
+		"proxy":          {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Env: map[string]string{"https_proxy": "http://x"}}, err: "https_proxy is not allowed on this worker; --exec-env https_proxy would allow it"},
+		"home":           {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Env: map[string]string{"HOME": "/x"}}, err: "HOME cannot be set"},
+		"python":         {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PYTHONSTARTUP": "/x"}}, err: "PYTHONSTARTUP is not allowed on this worker; --exec-env PYTHONSTARTUP would allow it"},
+		"tar":            {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Env: map[string]string{"TAR_OPTIONS": "--to-command=/x"}}, err: "TAR_OPTIONS is not allowed on this worker; --exec-env TAR_OPTIONS would allow it"},
+		"make":           {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Env: map[string]string{"makeflags": "--eval=$(shell /x)"}}, err: "makeflags is not allowed on this worker; --exec-env makeflags would allow it"},
+		"psql":           {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Env: map[string]string{"PSQLRC": "/x"}}, err: "PSQLRC is not allowed on this worker; --exec-env PSQLRC would allow it"},
+		"like a loader":  {payload: payload.Exec{Argv: []string{"/bin/pwd"}, Env: map[string]string{"ENVIRONMENT": "eu", "GOLD_": "x"}}, output: "/\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +152,7 @@ func TestPermanentFaults(t *testing.T) {
 
 func TestLongOutputKeepsItsEnd(t *testing.T) {
 	h := newHandler(t, Options{})
-	task := task(payload{Argv: []string{"/bin/sh", "-c", "yes € | head -c 1000000; printf end"}})
+	task := task(payload.Exec{Argv: []string{"/bin/sh", "-c", "yes € | head -c 1000000; printf end"}})
 	if err := h(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,7 @@ func TestTheWholeGroupEnds(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			done := make(chan error, 1)
-			go func() { done <- h(ctx, task(payload{Argv: []string{"/bin/sh", "-c", test.script, "sh", file}})) }()
+			go func() { done <- h(ctx, task(payload.Exec{Argv: []string{"/bin/sh", "-c", test.script, "sh", file}})) }()
 			family := pids(t, file, 3)
 			if test.cancel {
 				cancel(worker.ErrTimeout)
@@ -245,7 +246,7 @@ func TestDaemonEnds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pids")
 	script := `setsid sh -c 'setsid sh -c "echo \$\$ >> \"\$0\"; exec sleep 600" "$0" <&- >&- 2>&- & echo $$ >> "$0"; exec sleep 600' "$1" <&- >&- 2>&- &
 		while [ "$(wc -l < "$1")" != 2 ]; do sleep 0.01; done 2>&-`
-	if err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", script, "sh", file}})); err != nil {
+	if err := h(t.Context(), task(payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", file}})); err != nil {
 		t.Error(err)
 	}
 	for _, pid := range pids(t, file, 2) {
@@ -272,7 +273,7 @@ func TestNothingIsLeftToReap(t *testing.T) {
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", script, "sh", file}})); err != nil {
+			if err := h(t.Context(), task(payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", file}})); err != nil {
 				t.Error(err)
 			}
 			if wrote, err := os.ReadFile(file); err != nil || len(wrote) == 0 {
@@ -295,7 +296,7 @@ func TestOthersAreNotReaped(t *testing.T) {
 	for i := range 4 {
 		attempts.Go(func() {
 			for j := range 15 {
-				one := task(payload{Argv: []string{"/bin/sh", "-c", orphan}})
+				one := task(payload.Exec{Argv: []string{"/bin/sh", "-c", orphan}})
 				one.Token = int64(1000 + 100*i + j)
 				if err := h(t.Context(), one); err == nil || err.Error() != "exit status 3" {
 					t.Errorf("got %v", err)
@@ -310,7 +311,7 @@ func TestOthersAreNotReaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it has ended", func() bool { return !alive(strange.Process.Pid) })
-	if err := newHandler(t, Options{})(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", orphan}})); err == nil || err.Error() != "exit status 3" {
+	if err := newHandler(t, Options{})(t.Context(), task(payload.Exec{Argv: []string{"/bin/sh", "-c", orphan}})); err == nil || err.Error() != "exit status 3" {
 		t.Errorf("got %v", err)
 	}
 	if err := strange.Wait(); err == nil || err.Error() != "exit status 5" {
@@ -323,7 +324,7 @@ func TestOthersAreNotReaped(t *testing.T) {
 func TestProcessThatHidItsEnvironmentEnds(t *testing.T) {
 	h := newHandler(t, Options{})
 	file := filepath.Join(t.TempDir(), "pids")
-	if err := h(t.Context(), task(payload{Argv: []string{"/bin/sh", "-c", `setsid env -i sh -c 'echo $$ > "$0"; exec sleep 600' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done`, "sh", file}})); err != nil {
+	if err := h(t.Context(), task(payload.Exec{Argv: []string{"/bin/sh", "-c", `setsid env -i sh -c 'echo $$ > "$0"; exec sleep 600' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done`, "sh", file}})); err != nil {
 		t.Error(err)
 	}
 	for _, pid := range pids(t, file, 1) {
@@ -338,7 +339,7 @@ func TestEndedContextStartsNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "started")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(worker.ErrCancelled)
-	if err := h(ctx, task(payload{Argv: []string{"/bin/sh", "-c", `touch "$1"`, "sh", file}})); !errors.Is(err, worker.ErrCancelled) {
+	if err := h(ctx, task(payload.Exec{Argv: []string{"/bin/sh", "-c", `touch "$1"`, "sh", file}})); !errors.Is(err, worker.ErrCancelled) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(file); err == nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -70,7 +71,7 @@ func TestProgramsThatOthersCanReplace(t *testing.T) {
 			if refused := test.want != "" && test.want != "no such file"; (err != nil) != refused || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("at the start: got %v, want %q", err, test.want)
 			}
-			err = before(t.Context(), task(payload{Argv: []string{file}}))
+			err = before(t.Context(), task(payload.Exec{Argv: []string{file}}))
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("at an attempt: got %v, want %q", err, test.want)
 			}
@@ -89,13 +90,13 @@ func chown(root bool, path string) error {
 func TestProgramThatComesLater(t *testing.T) {
 	file := filepath.Join(openDir(t), "program")
 	h := newHandler(t, Options{Allow: []string{file}})
-	if err := h(t.Context(), task(payload{Argv: []string{file}})); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if err := h(t.Context(), task(payload.Exec{Argv: []string{file}})); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("got %v", err)
 	}
 	if err := os.WriteFile(file, []byte("#!/bin/sh\necho \"$0\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	one := task(payload{Argv: []string{file}})
+	one := task(payload.Exec{Argv: []string{file}})
 	if err := h(t.Context(), one); err != nil || outputOf(t, one).Output != file+"\n" {
 		t.Errorf("got %v, %q", err, outputOf(t, one).Output)
 	}
@@ -104,7 +105,7 @@ func TestProgramThatComesLater(t *testing.T) {
 // TestPayloadsChooseNoDirectory: unless the worker says where, and HOME is never their choice.
 func TestPayloadsChooseNoDirectory(t *testing.T) {
 	dir := t.TempDir()
-	show := payload{Argv: []string{"/bin/sh", "-c", `echo "$HOME $(pwd)"`}}
+	show := payload.Exec{Argv: []string{"/bin/sh", "-c", `echo "$HOME $(pwd)"`}}
 	for _, test := range []struct {
 		o    Options
 		dir  string

@@ -6,22 +6,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/fermata-io/fermata/internal/payload"
 )
 
 // variables are what payloads may set.
 type variables struct {
 	names    map[string]bool
 	prefixes []string
-}
-
-// reserved are variables that no payload sets: the worker's own, and those by which the
-// dynamic loader and Go's runtime, which the supervisor is started with, do what they
-// say. A * at the end is any ending, one at the beginning any beginning; letters count in
-// either case.
-var reserved = []string{
-	"PATH", "HOME", "LANG", "PWD", "OLDPWD", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "FERMATA_*", "TRACEPARENT", "TRACESTATE",
-	"LD_*", "DYLD_*", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_*", "LOCPATH", "NLSPATH",
-	"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK",
 }
 
 // steering are variables that make a shell, an interpreter, a library or a common tool
@@ -48,18 +40,18 @@ func allowVariables(given []string, logger *slog.Logger) (variables, error) {
 	for _, g := range given {
 		prefix, isPattern := strings.CutSuffix(g, "*")
 		switch {
-		case !isVariable(prefix):
+		case !payload.IsVariable(prefix):
 			return v, fmt.Errorf("exec handler: %.80q is neither the name of a variable nor the beginning of names, such as APP_*", g)
 		case isPattern && !strings.HasSuffix(prefix, "_") || prefix == "_" && isPattern:
 			return v, fmt.Errorf("exec handler: %s allows too much: a pattern is a whole word, such as APP_*", g)
-		case covered(prefix, reserved):
+		case payload.IsReservedVariable(prefix):
 			return v, fmt.Errorf("exec handler: the variable %s cannot be allowed: it is the worker's, or steers the loader of programs", g)
-		case isPattern && covered(prefix, steering):
+		case isPattern && payload.IsCovered(prefix, steering):
 			return v, fmt.Errorf("exec handler: %s allows variables that make programs run other code or ask another server: name each that is needed", g)
 		case isPattern:
 			v.prefixes = append(v.prefixes, prefix)
 		default:
-			if covered(g, steering) {
+			if payload.IsCovered(g, steering) {
 				logger.Warn("jobs may set a variable that makes programs run other code or ask another server", "variable", g)
 			}
 			v.names[g] = true
@@ -72,7 +64,7 @@ func allowVariables(given []string, logger *slog.Logger) (variables, error) {
 func (v variables) check(env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		switch {
-		case covered(name, reserved):
+		case payload.IsReservedVariable(name):
 			return fmt.Errorf("%.80s cannot be set", name)
 		case !v.allows(name):
 			return fmt.Errorf("%.80s is not allowed on this worker; --exec-env %.80s would allow it", name, name)
@@ -82,15 +74,5 @@ func (v variables) check(env map[string]string) error {
 }
 
 func (v variables) allows(name string) bool {
-	return v.names[name] || !covered(name, steering) && slices.ContainsFunc(v.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
-}
-
-// covered says whether one of the patterns is that of a name.
-func covered(name string, patterns []string) bool {
-	upper := strings.ToUpper(name)
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		prefix, isPrefix := strings.CutSuffix(p, "*")
-		suffix, isSuffix := strings.CutPrefix(p, "*")
-		return upper == p || isPrefix && strings.HasPrefix(upper, prefix) || isSuffix && strings.HasSuffix(upper, suffix)
-	})
+	return v.names[name] || !payload.IsCovered(name, steering) && slices.ContainsFunc(v.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fermata-io/fermata/internal/importer"
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -18,7 +19,7 @@ var steers = strings.Fields(`PGHOST PGHOSTADDR PGSSLMODE PGSERVICE MYSQL_HOST BO
 func TestNoVariableIsAllowedByDefault(t *testing.T) {
 	h := newHandler(t, Options{})
 	for _, name := range append([]string{"REGION", "A"}, steers...) {
-		err := h(t.Context(), task(payload{Argv: []string{"/usr/bin/env"}, Env: map[string]string{name: "x"}}))
+		err := h(t.Context(), task(payload.Exec{Argv: []string{"/usr/bin/env"}, Env: map[string]string{name: "x"}}))
 		if !worker.IsPermanent(err) || !strings.Contains(err.Error(), "--exec-env "+name+" would allow it") {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -63,7 +64,7 @@ func TestVariablesThatCannotBeAllowed(t *testing.T) {
 // TestImportsLeaveOutReservedVariables: an import makes no job that every worker refuses.
 func TestImportsLeaveOutReservedVariables(t *testing.T) {
 	crontab := "KEPT=x\n"
-	for _, name := range reserved {
+	for _, name := range payload.ReservedVariables() {
 		crontab += strings.Replace(name, "*", "X", 1) + "=x\n"
 	}
 	text, err := importer.Write("", importer.Crontab("crontab", []byte(crontab+"* * * * * /bin/a\n"), importer.CrontabOptions{Zone: "UTC"}))

@@ -8,6 +8,7 @@
 //	  "headers": {"Content-Type": "application/json"},
 //	  "body": "{}",                         // or "body_base64"
 //	  "expected_status": ["200-299", "404"],// 200-299 when unset
+//	  "follow_redirects": "keep_method",    // the default; or as_get, none
 //	  "timeout": "5s",                      // beside the attempt's own
 //	  "max_body_bytes": 65536               // how much of the answer is read; 1 MiB when unset, and at most
 //	}
@@ -26,9 +27,10 @@
 //
 // A request on a kept connection that the server closes meanwhile is sent again on
 // another, whatever its method: a receiver may see one attempt twice, with one token. A
-// redirect is not followed where expected_status has its status.
+// redirect is not followed where expected_status has its status. One that would make a GET
+// without a body of the request fails the run at once, unless follow_redirects is as_get.
 //
-// Every fault is a plain failure, a payload that makes no sense as well: the job
+// Every other fault is a plain failure, a payload that makes no sense as well: the job
 // backs off, and its owner corrects it. A Retry-After header of an unexpected
 // answer is passed on.
 //

@@ -6,7 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/fermata-io/fermata/worker"
 )
 
 var (
@@ -44,22 +45,25 @@ func (h *handler) redirect(request *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// retryAfter reads the header of that name: seconds, or a date that counts from
-// the answer's own Date, else from now. 0 means that it asks for nothing.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	text := strings.TrimSpace(h.Get("Retry-After"))
-	if text == "" {
-		return 0
+// changesRequest reports whether a redirect makes another request of one: a GET without a body.
+func changesRequest(answer *http.Response) bool {
+	switch answer.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther:
+	default:
+		return false
 	}
-	if seconds, err := time.ParseDuration(text + "s"); err == nil && strings.Trim(text, "0123456789") == "" {
-		return seconds
-	}
-	at, err := http.ParseTime(text)
+	sent := answer.Request
+	return sent.Method != http.MethodGet && sent.Method != http.MethodHead || sent.ContentLength > 0
+}
+
+// redirectError is that of a redirect which is not followed as it would change the request.
+func redirectError(answer *http.Response) error {
+	to, err := answer.Location()
 	if err != nil {
-		return 0
+		return nil // it leads nowhere
 	}
-	if sent, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = sent
-	}
-	return max(0, at.Sub(now))
+	sent := answer.Request
+	return worker.Permanent(fmt.Errorf("%s %s: status %d %s leads to %s, where the request would be a GET without its body; "+
+		`name the address that it leads to in url, or the status in expected_status, or set follow_redirects to "as_get"`,
+		sent.Method, plain(sent.URL), answer.StatusCode, http.StatusText(answer.StatusCode), plain(to)))
 }

@@ -18,13 +18,15 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/egress"
+	"github.com/fermata-io/fermata/internal/payload"
+	"github.com/fermata-io/fermata/internal/retryafter"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
 )
 
 const (
 	// MaxBody bounds how much of an answer is read, in bytes.
-	MaxBody = 1 << 20
+	MaxBody = payload.MaxAnswer
 	// MaxExcerpt bounds how much of it is kept, in bytes.
 	MaxExcerpt = 1 << 10
 
@@ -109,11 +111,11 @@ type report struct {
 }
 
 func (h *handler) handle(ctx context.Context, t *worker.Task) error {
-	p, err := parse(t.Payload)
+	p, err := payload.ParseHTTP(t.Payload)
 	if err != nil {
 		return worker.Permanent(err) // the same at each attempt
 	}
-	use := h.secrets.For(secrets.Origin(p.url))
+	use := h.secrets.For(secrets.Origin(p.URL))
 	err = h.attempt(ctx, t, p, use)
 	if told := (*egress.PlainError)(nil); errors.As(err, &told) {
 		h.logger.Debug("request failed", "run", t.Run, "error", use.HideError(told.Err))
@@ -121,11 +123,11 @@ func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 	return use.HideError(err)
 }
 
-func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *secrets.Use) error {
+func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload.HTTP, use *secrets.Use) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	if p.timeout > 0 {
-		limit := time.AfterFunc(p.timeout, func() { stop(fmt.Errorf("no answer within %v", p.timeout)) })
+	if p.Timeout > 0 {
+		limit := time.AfterFunc(p.Timeout, func() { stop(fmt.Errorf("no answer within %v", p.Timeout)) })
 		defer limit.Stop()
 	}
 	request, err := h.request(ctx, p, t, use)
@@ -140,15 +142,20 @@ func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *
 		return sendError(ctx, request, err)
 	}
 	defer response.Body.Close()
-	body, truncated, err := h.read(response.Body, p.maxBody, stop)
+	body, truncated, err := h.read(response.Body, p.MaxBody, stop)
 	t.SetOutput(encode(report{
 		Status: response.StatusCode, Bytes: len(body), Truncated: truncated,
 		DurationMS: time.Since(start).Milliseconds(), Body: excerpt(body, use),
 	}))
-	if !p.expects(response.StatusCode) {
+	if !p.Expects(response.StatusCode) {
+		if p.Redirect == payload.RedirectKeepingMethod && changesRequest(response) {
+			if err := redirectError(response); err != nil {
+				return err
+			}
+		}
 		failure := fmt.Errorf("%s %s: unexpected status %d %s", request.Method, plain(request.URL),
 			response.StatusCode, http.StatusText(response.StatusCode))
-		return worker.RetryAfter(retryAfter(response.Header, time.Now()), failure)
+		return worker.RetryAfter(retryafter.Read(response.Header, time.Now()), failure)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: read the answer: %w", request.Method, plain(request.URL), explain(ctx, err))
@@ -156,14 +163,14 @@ func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload, use *
 	return nil
 }
 
-func (h *handler) request(ctx context.Context, p *payload, t *worker.Task, use *secrets.Use) (*http.Request, error) {
-	request, err := http.NewRequestWithContext(ctx, p.method, p.url.String(), bytes.NewReader(p.body))
+func (h *handler) request(ctx context.Context, p *payload.HTTP, t *worker.Task, use *secrets.Use) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, p.Method, p.URL.String(), bytes.NewReader(p.Body))
 	if err != nil {
 		// The text may hold the URL, which may hold secrets.
 		return nil, errors.New("payload: method or url is malformed")
 	}
 	request.Header.Set("User-Agent", h.agent)
-	for name, value := range p.headers {
+	for name, value := range p.Headers {
 		full, err := use.Expand(value)
 		if err != nil {
 			return nil, fmt.Errorf("header %s: %w", http.CanonicalHeaderKey(name), err)
@@ -174,7 +181,7 @@ func (h *handler) request(ctx context.Context, p *payload, t *worker.Task, use *
 		}
 		request.Header.Set(name, full)
 	}
-	if use.Given() && request.Host != p.url.Host {
+	if use.Given() && request.Host != p.URL.Host {
 		// One address may serve many names: the secret is for that of the URL.
 		return nil, errors.New("payload: header Host cannot be set beside a reference to a secret")
 	}
@@ -192,11 +199,12 @@ func (h *handler) request(ctx context.Context, p *payload, t *worker.Task, use *
 	return request, nil
 }
 
-// clientFor follows redirects but for those that the payload expects.
-func (h *handler) clientFor(p *payload) *http.Client {
+// clientFor follows redirects but for those that the payload expects, or does not want followed.
+func (h *handler) clientFor(p *payload.HTTP) *http.Client {
 	client := *h.client
 	client.CheckRedirect = func(request *http.Request, via []*http.Request) error {
-		if p.expects(request.Response.StatusCode) {
+		if answer := request.Response; p.Expects(answer.StatusCode) || p.Redirect == payload.RedirectNever ||
+			p.Redirect == payload.RedirectKeepingMethod && changesRequest(answer) {
 			return http.ErrUseLastResponse
 		}
 		return h.redirect(request, via)

@@ -2,6 +2,7 @@ package httphandler
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -9,11 +10,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fermata-io/fermata/internal/egress"
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -116,6 +120,7 @@ func TestRequests(t *testing.T) {
 		"retry date": {payload: `{"url":"URL/status/429?after=` + urlTime(date.Add(time.Hour)) + `&date=` + urlTime(date) + `"}`,
 			err: "429", after: time.Hour},
 		"retry in the past": {payload: `{"url":"URL/status/429?after=` + urlTime(date) + `"}`, err: "429"},
+		"retry overflow":    {payload: `{"url":"URL/status/429?after=9999999999"}`, err: "429", after: math.MaxInt64},
 		"retry garbage":     {payload: `{"url":"URL/status/429?after=1h"}`, err: "429"},
 		"retry negative":    {payload: `{"url":"URL/status/429?after=-5"}`, err: "429"},
 		"no retry on 200":   {payload: `{"url":"URL/status/200?after=120"}`, output: `"status":200`},
@@ -136,23 +141,23 @@ func TestRequests(t *testing.T) {
 		"redirect to file": {payload: `{"url":"URL/to?url=file:///etc/passwd"}`, err: "redirect to another scheme"},
 		"nobody listens":   {payload: `{"url":"http://127.0.0.1:1/x?secret=1"}`, err: "GET http://127.0.0.1:1/x: dial: connect: connection refused"},
 
-		"typo in the scheme": {payload: `{"url":"ttps://example.com"}`, err: `scheme is "ttps", want http or https`},
+		"typo in the scheme": {payload: `{"url":"ttps://example.com"}`, err: `url has scheme "ttps", want http or https`},
 		"no url":             {payload: `{}`, err: "url is missing"},
-		"no host":            {payload: `{"url":"http:///x"}`, err: "host is missing"},
+		"no host":            {payload: `{"url":"http:///x"}`, err: "url has no host"},
 		"malformed url":      {payload: `{"url":"http://u:secret@[::1"}`, err: "url is malformed"},
 		"malformed method":   {payload: `{"method":"A B","url":"URL/echo"}`, err: "method is \"A B\", want one of GET"},
 		"not JSON":           {payload: `nonsense`, err: "payload: "},
 		"two values":         {payload: `{"url":"URL/echo"} {}`, err: "more than one JSON value"},
-		"unknown field":      {payload: `{"url":"URL/echo","methd":"PUT"}`, err: `unknown field "methd"`},
+		"unknown field":      {payload: `{"url":"URL/echo","methd":"PUT"}`, err: `methd is unknown; method is meant?`},
 		"two bodies":         {payload: `{"url":"URL/echo","body":"","body_base64":""}`, err: "exclude each other"},
-		"bad base64":         {payload: `{"url":"URL/echo","body_base64":"?"}`, err: "body_base64: "},
-		"bad status":         {payload: `{"url":"URL/echo","expected_status":["2xx"]}`, err: `"2xx" is neither`},
-		"bad range":          {payload: `{"url":"URL/echo","expected_status":["299-200"]}`, err: "is neither"},
-		"bad timeout":        {payload: `{"url":"URL/echo","timeout":"5"}`, err: `timeout: "5"`},
-		"zero timeout":       {payload: `{"url":"URL/echo","timeout":"0s"}`, err: `timeout: "0s"`},
+		"bad base64":         {payload: `{"url":"URL/echo","body_base64":"?"}`, err: "body_base64 is not base64"},
+		"bad status":         {payload: `{"url":"URL/echo","expected_status":["2xx"]}`, err: `expected_status[0] is "2xx", which is neither`},
+		"bad range":          {payload: `{"url":"URL/echo","expected_status":["299-200"]}`, err: "which is neither"},
+		"bad timeout":        {payload: `{"url":"URL/echo","timeout":"5"}`, err: `timeout is "5", want a positive duration`},
+		"zero timeout":       {payload: `{"url":"URL/echo","timeout":"0s"}`, err: `timeout is "0s", want`},
 		"bad bound":          {payload: `{"url":"URL/echo","max_body_bytes":2000000}`, err: "max_body_bytes is 2000000"},
-		"reserved header":    {payload: `{"url":"URL/echo","headers":{"fermata-token":"1"}}`, err: "header Fermata-Token cannot be set"},
-		"malformed header":   {payload: `{"url":"URL/echo","headers":{"X-A":"a\nb"}}`, err: "header X-A has a line break"},
+		"reserved header":    {payload: `{"url":"URL/echo","headers":{"fermata-token":"1"}}`, err: `headers["fermata-token"] cannot be set`},
+		"malformed header":   {payload: `{"url":"URL/echo","headers":{"X-A":"a\nb"}}`, err: `headers["X-A"] has a line break`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -183,6 +188,94 @@ func TestRequests(t *testing.T) {
 				t.Errorf("output is %s, want %q in it and %d bytes", task.Output(), test.output, test.bytes)
 			}
 		})
+	}
+}
+
+// TestRedirectsKeepTheRequest: a redirect that would make a GET of a request is no success of
+// it, unless the payload asks for that.
+func TestRedirectsKeepTheRequest(t *testing.T) {
+	var arrived []string
+	mux := http.NewServeMux()
+	mux.HandleFunc("/end", func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		arrived = append(arrived, r.Method+" "+string(body))
+	})
+	mux.HandleFunc("/{code}", func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.PathValue("code"))
+		if r.URL.RawQuery != "nowhere" {
+			w.Header().Set("Location", cmp.Or(r.URL.RawQuery, "/end?token=CANARY"))
+		}
+		w.WriteHeader(code)
+	})
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	h := newHandler(Options{Allow: loopback}, nil)
+	defer h.client.CloseIdleConnections()
+	const becomes = "where the request would be a GET without its body"
+	type try struct {
+		method, more, path string
+		err, arrives       string
+		transient          bool
+	}
+	var tries []try
+	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
+		for _, code := range []string{"301", "302", "303"} {
+			tries = append(tries, try{method: method, path: code, err: method + " URL/" + code + ": status " + code + " "},
+				try{method: method, path: code, more: `,"follow_redirects":"as_get"`, arrives: "GET "},
+				try{method: method, path: code, more: `,"expected_status":["` + code + `"]`},
+				try{method: method, path: code, more: `,"follow_redirects":"none"`, err: "unexpected status " + code, transient: true})
+		}
+		for _, code := range []string{"307", "308"} {
+			tries = append(tries, try{method: method, path: code, arrives: method + " b"},
+				try{method: method, path: code, more: `,"follow_redirects":"as_get"`, arrives: method + " b"},
+				try{method: method, path: code, more: `,"follow_redirects":"none"`, err: "unexpected status " + code, transient: true})
+		}
+	}
+	tries = append(tries,
+		try{method: "POST", path: "307?/302", err: "POST URL/302: status 302 Found leads to URL/end, " + becomes},
+		try{method: "POST", path: "302?nowhere", err: "unexpected status 302", transient: true},
+		try{method: "GET", path: "302", err: "GET URL/302: status 302 Found leads to URL/end, " + becomes})
+	for _, test := range tries {
+		arrived = nil
+		err := h.handle(t.Context(), task(`{"method":"`+test.method+`","url":"`+s.URL+"/"+test.path+`","body":"b"`+test.more+`}`))
+		want := strings.ReplaceAll(test.err, "URL", s.URL)
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "CANARY")) {
+			t.Errorf("%+v: got %v", test, err)
+		}
+		if err != nil && worker.IsPermanent(err) == test.transient {
+			t.Errorf("%+v: permanent is %v", test, worker.IsPermanent(err))
+		}
+		if got := strings.Join(arrived, "|"); got != test.arrives {
+			t.Errorf("%+v: %q arrived", test, got)
+		}
+	}
+	for _, method := range []string{"GET", "HEAD"} {
+		for _, code := range []string{"301", "302", "303", "307", "308"} {
+			arrived = nil
+			if err := h.handle(t.Context(), task(`{"method":"`+method+`","url":"`+s.URL+"/"+code+`"}`)); err != nil || len(arrived) != 1 || arrived[0] != method+" " {
+				t.Errorf("%s %s: %v, %q arrived", method, code, err, arrived)
+			}
+		}
+	}
+}
+
+// TestQueriesAreEncoded: what may not stand in a query is percent-encoded, as it is in paths.
+func TestQueriesAreEncoded(t *testing.T) {
+	s := target(t)
+	h := newHandler(Options{Allow: loopback}, nil)
+	defer h.client.CloseIdleConnections()
+	for given, want := range map[string]string{
+		"q=a b": "q=a%20b", "q=a%20b": "q=a%20b", "q=a+b&r=c": "q=a+b&r=c", "q=é": "q=%C3%A9", "q=<b>": "q=%3Cb%3E", "q={a|b}": "q=%7Ba%7Cb%7D",
+		"q=100%": "q=100%25", "q=%zz": "q=%25zz", "q=%e9": "q=%e9", "a[]=1": "a[]=1", "q=a/b?c:d@e": "q=a/b?c:d@e", `q='a'`: `q='a'`,
+	} {
+		task := task(`{"url":"` + s.URL + "/echo?" + given + `"}`)
+		if err := h.handle(t.Context(), task); err != nil {
+			t.Errorf("%s: %v", given, err)
+		}
+		var out report
+		if err := json.Unmarshal(task.Output(), &out); err != nil || !strings.HasPrefix(out.Body, "GET /echo?"+want+" ") {
+			t.Errorf("%s: %s, %v", given, out.Body, err)
+		}
 	}
 }
 
@@ -355,7 +448,7 @@ func TestMethodsAreListed(t *testing.T) {
 	if asked != 0 {
 		t.Errorf("%d requests arrived", asked)
 	}
-	for _, method := range methods {
+	for _, method := range strings.Fields("GET HEAD POST PUT PATCH DELETE OPTIONS") {
 		if err := h.handle(t.Context(), task(`{"method":"`+method+`","url":"`+s.URL+`"}`)); err != nil {
 			t.Errorf("%s: %v", method, err)
 		}
@@ -368,12 +461,12 @@ func TestLookalikesOfHeaders(t *testing.T) {
 	for _, name := range []string{
 		"fermata_token", "Fermata_Token", "FERMATA-RUN", "fermata.token", "fermata~attempt", "Fermata-Other", "fermata_due_time", "transfer_encoding", "Content_Length", "TE", "keep_alive",
 	} {
-		if _, err := parse([]byte(`{"url":"http://x","headers":{"` + name + `":"1"}}`)); err == nil || !strings.Contains(err.Error(), "cannot be set") {
+		if _, err := payload.ParseHTTP([]byte(`{"url":"http://x","headers":{"` + name + `":"1"}}`)); err == nil || !strings.Contains(err.Error(), "cannot be set") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, name := range []string{"X-Fermata-Token", "Authorization", "x_key", "Fermatas"} {
-		if _, err := parse([]byte(`{"url":"http://x","headers":{"` + name + `":"1"}}`)); err != nil {
+		if _, err := payload.ParseHTTP([]byte(`{"url":"http://x","headers":{"` + name + `":"1"}}`)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/worker/secrets"
 )
 
@@ -81,7 +82,7 @@ func TestSecrets(t *testing.T) {
 		"host is the secret":  {payload: `{"url":"URL/take","headers":{"Host":"${secret:token}"}}`, err: "header Host cannot be set"},
 		"in the url":          {payload: `{"url":"URL/take?${secret:token}"}`, err: "may stand in headers only"},
 		"in the body":         {payload: `{"url":"URL/take","body":"${secret:token}"}`, err: "may stand in headers only"},
-		"in a name":           {payload: `{"url":"URL/take","headers":{"${secret:token}":"x"}}`, err: "invalid header field name"},
+		"in a name":           {payload: `{"url":"URL/take","headers":{"${secret:token}":"x"}}`, err: "is not the name of a header"},
 		"unknown":             {payload: `{"url":"URL/take","headers":{"X":"${secret:other}"}}`, err: "header X: secret other: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,14 +137,14 @@ func FuzzPayload(f *testing.F) {
 	}
 	h := newHandler(Options{Secrets: keep(f, "https://example.com")}, nil)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		p, err := parse(text)
+		p, err := payload.ParseHTTP(text)
 		if err != nil {
 			return
 		}
-		if p.maxBody < 0 || p.maxBody > MaxBody || p.timeout < 0 || len(p.expected) == 0 || p.url.Hostname() == "" {
+		if p.MaxBody < 0 || p.MaxBody > MaxBody || p.Timeout < 0 || len(p.Expected) == 0 || p.URL.Hostname() == "" {
 			t.Fatalf("%+v", p)
 		}
-		use := h.secrets.For(secrets.Origin(p.url))
+		use := h.secrets.For(secrets.Origin(p.URL))
 		r, err := h.request(t.Context(), p, task(""), use)
 		if err != nil {
 			return

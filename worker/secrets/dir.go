@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
@@ -17,10 +18,10 @@ const (
 	// MaxSecret bounds a secret, in bytes: it has to fit in a header.
 	MaxSecret = 8 << 10
 	// MaxName bounds the name of a secret, in bytes.
-	MaxName = 63
+	MaxName = payload.MaxSecretName
 
 	maxAllow    = 64 << 10
-	allowSuffix = ".allow"
+	allowSuffix = payload.SecretUseSuffix
 )
 
 // Dir is a directory of secrets. A nil Dir has none.
@@ -50,7 +51,7 @@ func Paths(dir string) []string {
 	names, _ := f.Readdirnames(1000)
 	var paths []string
 	for _, name := range names {
-		if validName(name) {
+		if payload.IsSecretName(name) {
 			paths = append(paths, filepath.Join(dir, name))
 		}
 	}
@@ -84,7 +85,7 @@ func Origin(u *url.URL) string {
 
 // read returns the secret of this name if it may go to destination.
 func (d *Dir) read(name, destination string) (string, error) {
-	if !validName(name) {
+	if !payload.IsSecretName(name) {
 		return "", fmt.Errorf("%.80q is not the name of a secret", name)
 	}
 	if d == nil {
@@ -174,18 +175,4 @@ func parseDestination(line string) (string, bool) {
 	}
 	origin := Origin(u)
 	return origin, origin != "" && u.User == nil && (u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
-}
-
-func validName(name string) bool {
-	if name == "" || len(name) > MaxName || strings.HasSuffix(name, allowSuffix) {
-		return false
-	}
-	for i := range len(name) {
-		c := name[i]
-		plain := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-		if !plain && (i == 0 || c != '.' && c != '_' && c != '-') {
-			return false
-		}
-	}
-	return true
 }

@@ -6,15 +6,16 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/mask"
+	"github.com/fermata-io/fermata/internal/payload"
 )
 
 // Mask stands where a secret was.
 const Mask = mask.Mark
 
 // MaxReferences bounds the references of one text.
-const MaxReferences = 16
+const MaxReferences = payload.MaxReferences
 
-const begin = "${secret:"
+const begin = payload.ReferenceBegin
 
 // Use gives secrets to one destination and remembers what it gave. It is for one
 // goroutine.
@@ -25,7 +26,7 @@ type Use struct {
 }
 
 // Refers tells whether a text has a reference, well formed or not.
-func Refers(text string) bool { return strings.Contains(text, begin) }
+func Refers(text string) bool { return payload.HasReference(text) }
 
 // Expand puts secrets in the place of the references of a text.
 func (u *Use) Expand(text string) (string, error) {

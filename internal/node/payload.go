@@ -1,0 +1,22 @@
+package node
+
+import (
+	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/payload"
+)
+
+// CheckedHandlers are the handlers whose payloads a node can check: all that
+// [Config].ValidatePayloads may name.
+func CheckedHandlers() []string { return payload.Handlers() }
+
+// payloadCheck checks the payloads of some of the ready-made handlers.
+func payloadCheck(handlers []string) func(handler string, text []byte) []job.Violation {
+	check := payload.Checker(handlers)
+	return func(handler string, text []byte) []job.Violation {
+		var v []job.Violation
+		for _, f := range check(handler, text) {
+			v = append(v, job.Violation{Field: f.Field, Description: f.Text})
+		}
+		return v
+	}
+}

@@ -1,0 +1,57 @@
+package payload
+
+import (
+	"slices"
+	"strings"
+)
+
+// Fault is what is wrong with a field of a payload, or with all of it if Field is "". Text
+// begins with a verb: "is missing".
+type Fault struct{ Field, Text string }
+
+// Faults are an error.
+type Faults []Fault
+
+// maxFaults bounds the faults that are listed of one payload.
+const maxFaults = 32
+
+func (f Faults) Error() string {
+	parts := make([]string, len(f))
+	for i, fault := range f {
+		parts[i] = strings.TrimPrefix(fault.Field+" "+fault.Text, " ")
+	}
+	return "payload: " + strings.Join(parts, "; ")
+}
+
+// orNil is an error that is nil where there are no faults.
+func (f Faults) orNil() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return f
+}
+
+var checks = map[string]func(text []byte) Faults{"http": checkHTTP, "exec": checkExec}
+
+// Handlers are the names of the ready-made handlers.
+func Handlers() []string { return []string{"exec", "http"} }
+
+// Check finds what is wrong with a payload of a handler. Of a handler that is not ready-made it
+// knows nothing.
+func Check(handler string, text []byte) Faults {
+	check := checks[handler]
+	if check == nil {
+		return nil
+	}
+	return check(text)
+}
+
+// Checker is [Check] for some of the ready-made handlers.
+func Checker(handlers []string) func(handler string, text []byte) Faults {
+	return func(handler string, text []byte) Faults {
+		if !slices.Contains(handlers, handler) {
+			return nil
+		}
+		return Check(handler, text)
+	}
+}
