@@ -74,9 +74,13 @@ func (f *twoQueues) List(context.Context, job.Filter, int, string) (job.Page, er
 	return job.Page{Records: []job.Record{theirs, mine, theirs}}, nil
 }
 
-func (f *twoQueues) Update(_ context.Context, u job.UpdateRequest) (job.Record, error) {
-	r, err := f.reached(u.Key)
+func (f *twoQueues) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
+	r, err := f.Get(ctx, u.Key)
 	if err == nil {
+		err = u.Check(*r.Definition)
+	}
+	if err == nil {
+		_, _ = f.reached(u.Key)
 		_, err = u.Merge(*r.Definition)
 	}
 	return r, err
@@ -131,7 +135,7 @@ func (f *twoQueues) CancelBackfill(_ context.Context, key job.Key, _ string) (jo
 
 func (f *twoQueues) Letters(context.Context, job.Filter, int, string) (job.LetterPage, error) {
 	letter := func(r job.Record) job.Letter {
-		return job.Letter{Record: r.Definition.Key.Record() + "#1-1", Queue: r.Definition.Queue}
+		return job.Letter{Record: r.Definition.Key.Record() + "#1-1", Queue: r.Definition.Queue, JobQueue: r.Definition.Queue}
 	}
 	return job.LetterPage{Letters: []job.Letter{letter(mine), letter(theirs)}}, nil
 }
@@ -167,24 +171,31 @@ func (f *twoQueues) SetQueueSettings(_ context.Context, q job.QueueKey, _ job.Qu
 	return job.QueueSettings{}, nil
 }
 
+// PlanWishes reads each job once and asks for the wish's check, as the registry does.
 func (f *twoQueues) PlanWishes(ctx context.Context, wishes []job.Wish, _ bool) []job.WishAnswer {
+	seen := map[job.Key]bool{}
 	return each(wishes, func(w job.Wish) job.WishAnswer {
-		if r, err := f.Get(ctx, w.Definition.Key); err == nil {
-			return job.WishAnswer{Action: job.WishUpdate, Before: &r, After: &r}
+		key := w.Definition.Key
+		if seen[key] {
+			return job.WishAnswer{Err: job.Invalid("job_id", "%q is wished for twice", key.ID)}
 		}
-		return job.WishAnswer{Action: job.WishCreate, After: &mine}
+		seen[key] = true
+		r, err := f.Get(ctx, key)
+		if err := w.Allowed(r.Definition); err != nil {
+			return job.WishAnswer{Err: err}
+		}
+		if !w.Delete {
+			f.selects(job.Filter{Queue: w.Definition.Queue})
+		}
+		if err != nil {
+			return job.WishAnswer{Action: job.WishCreate, After: &mine}
+		}
+		_, _ = f.reached(key)
+		return job.WishAnswer{Action: job.WishUpdate, Before: &r, After: &r}
 	})
 }
 
 func (f *twoQueues) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
-	for _, w := range wishes {
-		if !w.Delete {
-			f.selects(job.Filter{Queue: w.Definition.Queue})
-		}
-		if w.Definition.Key.ID == "theirs" {
-			f.t.Error("a wish for a job of another queue went through")
-		}
-	}
 	return f.PlanWishes(ctx, wishes, force)
 }
 
@@ -271,11 +282,11 @@ var queueCases = map[string]queueCase{
 		holds: "for queue",
 	},
 	"JobService/PlanJobs": {
-		ok:    []proto.Message{&fermatav1.PlanJobsRequest{Parent: nsA, Wishes: []*fermatav1.JobWish{wish("theirs", "mail"), wish("mine", "web"), wish("mine", "mail"), wish("theirs", "")}}},
+		ok:    []proto.Message{&fermatav1.PlanJobsRequest{Parent: nsA, Wishes: []*fermatav1.JobWish{wish("theirs", "mail"), wish("other", "web"), wish("mine", "mail"), wish("theirs", "mail"), wish("theirs", "")}}},
 		holds: "jobs/mine", lacks: "jobs/theirs",
 	},
 	"JobService/ApplyJobs": {
-		ok:    []proto.Message{&fermatav1.ApplyJobsRequest{Parent: nsA, Wishes: []*fermatav1.JobWish{wish("theirs", "mail"), wish("mine", "web"), wish("mine", "mail"), wish("theirs", "")}}},
+		ok:    []proto.Message{&fermatav1.ApplyJobsRequest{Parent: nsA, Wishes: []*fermatav1.JobWish{wish("theirs", "mail"), wish("other", "web"), wish("mine", "mail"), wish("theirs", "mail"), wish("theirs", "")}}},
 		holds: "jobs/mine", lacks: "jobs/theirs",
 	},
 	"JobService/ListJobs": {
