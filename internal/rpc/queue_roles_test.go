@@ -134,10 +134,11 @@ func (f *twoQueues) CancelBackfill(_ context.Context, key job.Key, _ string) (jo
 }
 
 func (f *twoQueues) Letters(context.Context, job.Filter, int, string) (job.LetterPage, error) {
-	letter := func(r job.Record) job.Letter {
-		return job.Letter{Record: r.Definition.Key.Record() + "#1-1", Queue: r.Definition.Queue, JobQueue: r.Definition.Queue}
+	letter := func(r job.Record, queue string) job.Letter {
+		return job.Letter{Record: r.Definition.Key.Record() + "#1-1", Queue: queue, JobQueue: r.Definition.Queue}
 	}
-	return job.LetterPage{Letters: []job.Letter{letter(mine), letter(theirs)}}, nil
+	before := inQueue("theirs-before", "mail") // in another queue when its run died
+	return job.LetterPage{Letters: []job.Letter{letter(mine, "mail"), letter(theirs, "web"), letter(theirs, "mail"), letter(before, "web")}}, nil
 }
 
 func (f *twoQueues) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
@@ -147,6 +148,9 @@ func (f *twoQueues) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, 
 	}
 	if len(q.Records) == 0 {
 		f.selects(q.Filter)
+	}
+	if q.Covers == nil || q.Covers("web") || !q.Covers("mail") {
+		f.t.Error("a redrive went through without the queues of the caller")
 	}
 	return job.Bulk{Done: 1}, nil
 }
@@ -408,6 +412,57 @@ func TestRolesOfSomeQueues(t *testing.T) {
 	if _, code := call(fermatav1.JobService_RedriveDeadLetters_FullMethodName, &fermatav1.RedriveDeadLettersRequest{Parent: nsA, Names: []string{nsA + "/jobs/theirs/deadLetters/0"}}); code != codes.NotFound {
 		t.Errorf("a dead letter of another queue is redriven: %v", code)
 	}
+}
+
+// TestItemsOfOtherQueues: items that are refused name the job that the caller sent. A job that
+// was moved since its creation is not the answer to a repeated request.
+func TestItemsOfOtherQueues(t *testing.T) {
+	rule := allow(access.Editor, "team-a", "some")
+	rule.Queues = []string{"mail"}
+	moved := &movedJobs{twoQueues{t: t}}
+	b := serveGated(t, Options{Jobs: moved, Authority: newAuthority(t, access.Limits{}, rule)})
+	c, ctx := fermatav1.NewJobServiceClient(b.dial(t)), as(t.Context(), "some")
+	w := wish("theirs", "mail")
+	applied, err := c.ApplyJobs(ctx, &fermatav1.ApplyJobsRequest{Parent: nsA, Force: true, Wishes: []*fermatav1.JobWish{w, w, wish("fresh", "web"), wish("gone", "")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct {
+		code codes.Code
+		text string
+	}{
+		{codes.PermissionDenied, `job "theirs": `}, {codes.InvalidArgument, "wished for twice"}, {codes.PermissionDenied, `job "fresh": `}, {codes.OK, ""},
+	} {
+		if p := applied.GetChanges()[i]; codes.Code(p.GetCode()) != want.code || !strings.Contains(p.GetMessage(), want.text) {
+			t.Errorf("wish %d is answered by %v", i, p)
+		}
+	}
+	batch, err := c.BatchCreateJobs(ctx, &fermatav1.BatchCreateJobsRequest{Parent: nsA, Requests: []*fermatav1.CreateJobRequest{
+		{JobId: "fresh", Job: everyMinute("web")}, {Job: everyMinute("web")}, {JobId: "theirs", Job: everyMinute("mail"), RequestId: "r"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{`job "fresh": `, "entry 1: ", "another definition"} {
+		if p := batch.GetResults()[i]; p.GetCode() == 0 || p.GetJob() != nil || !strings.Contains(p.GetMessage(), want) {
+			t.Errorf("request %d is answered by %v", i, p)
+		}
+	}
+	single, err := c.CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: nsA, JobId: "theirs", Job: everyMinute("mail"), RequestId: "r"})
+	if status.Code(err) != codes.AlreadyExists {
+		t.Errorf("a repeated creation of a job that was moved: %v %v", single, err)
+	}
+}
+
+// movedJobs answers creations as repeated requests for a job that is in another queue now.
+type movedJobs struct{ twoQueues }
+
+func (m *movedJobs) Create(context.Context, job.Definition, string) (job.Record, error) {
+	return theirs, nil
+}
+
+func (m *movedJobs) CreateBatch(_ context.Context, list []job.CreateRequest) []job.CreateAnswer {
+	return each(list, func(job.CreateRequest) job.CreateAnswer { return job.CreateAnswer{Record: theirs} })
 }
 
 // TestStreamsOfSomeQueues: a watcher of some queues sees the events of these.
