@@ -419,7 +419,7 @@ func TestRolesOfSomeQueues(t *testing.T) {
 func TestItemsOfOtherQueues(t *testing.T) {
 	rule := allow(access.Editor, "team-a", "some")
 	rule.Queues = []string{"mail"}
-	moved := &movedJobs{twoQueues{t: t}}
+	moved := &movedJobs{twoQueues: twoQueues{t: t}}
 	b := serveGated(t, Options{Jobs: moved, Authority: newAuthority(t, access.Limits{}, rule)})
 	c, ctx := fermatav1.NewJobServiceClient(b.dial(t)), as(t.Context(), "some")
 	w := wish("theirs", "mail")
@@ -435,6 +435,15 @@ func TestItemsOfOtherQueues(t *testing.T) {
 	} {
 		if p := applied.GetChanges()[i]; codes.Code(p.GetCode()) != want.code || !strings.Contains(p.GetMessage(), want.text) {
 			t.Errorf("wish %d is answered by %v", i, p)
+		}
+	}
+	// A plan that fails does not open the way for the wishes.
+	for _, moved.planErr = range []error{job.ErrUnavailable, job.ErrTooLarge} {
+		for _, w := range []*fermatav1.JobWish{wish("theirs", "mail"), wish("theirs", "")} {
+			applied, err := c.ApplyJobs(ctx, &fermatav1.ApplyJobsRequest{Parent: nsA, Force: true, Wishes: []*fermatav1.JobWish{w}})
+			if code := codes.Code(applied.GetChanges()[0].GetCode()); err != nil || code != codes.PermissionDenied {
+				t.Errorf("without a plan (%v): %v, %v", moved.planErr, applied, err)
+			}
 		}
 	}
 	batch, err := c.BatchCreateJobs(ctx, &fermatav1.BatchCreateJobsRequest{Parent: nsA, Requests: []*fermatav1.CreateJobRequest{
@@ -454,8 +463,19 @@ func TestItemsOfOtherQueues(t *testing.T) {
 	}
 }
 
-// movedJobs answers creations as repeated requests for a job that is in another queue now.
-type movedJobs struct{ twoQueues }
+// movedJobs answers creations as repeated requests for a job that is in another queue now, and
+// has plans that fail.
+type movedJobs struct {
+	twoQueues
+	planErr error
+}
+
+func (m *movedJobs) PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+	if m.planErr == nil {
+		return m.twoQueues.PlanWishes(ctx, wishes, force)
+	}
+	return each(wishes, func(job.Wish) job.WishAnswer { return job.WishAnswer{Err: m.planErr} })
+}
 
 func (m *movedJobs) Create(context.Context, job.Definition, string) (job.Record, error) {
 	return theirs, nil
