@@ -55,6 +55,9 @@ type UpdateRequest struct {
 	KeepsPayload bool
 	// Reseal asks for the payload to be sealed with the present key.
 	Reseal bool
+	// Check, when set, refuses the call by its error. It gets the present definition, before
+	// anything of it is compared or answered.
+	Check func(Definition) error
 }
 
 // PreviewRequest asks for nominal times of a schedule that is not stored. A zero

@@ -23,7 +23,9 @@ type BackfillRequest struct {
 type Letter struct {
 	// Record is the dead letter's own, or, of a one-time job, the job's.
 	Record string
-	Queue  string
+	// Queue is where the run was, JobQueue is where its job is now.
+	Queue, JobQueue string
+
 	Labels map[string]string
 	Run    Run
 	// ExpireMS is when it is deleted; NeverMS when it is kept.
@@ -72,6 +74,9 @@ type RedriveRequest struct {
 	DryRun bool
 	// IgnoreExclusions: no exclusion of a schedule holds the runs back.
 	IgnoreExclusions bool
+	// Covers, when set, limits the call to dead letters whose own queue, and that of whose
+	// job, it covers. Others count as those that are gone.
+	Covers func(queue string) bool
 }
 
 // Bulk answers a call that changes many jobs, a page of them at a time.

@@ -32,6 +32,18 @@ type Wish struct {
 	Delete bool
 	// Pause and Resume set whether the job is paused; neither leaves it as it is.
 	Pause, Resume bool
+	// Check, when set, refuses the wish by its error. It gets the definition that the job
+	// has, nil if there is no job: where the job is read, before anything of it is compared
+	// or answered, and again when the job has changed by the time of the write.
+	Check func(present *Definition) error
+}
+
+// Allowed is the error of Check.
+func (w *Wish) Allowed(present *Definition) error {
+	if w.Check == nil {
+		return nil
+	}
+	return w.Check(present)
 }
 
 // WishAction is what becomes of a wish.

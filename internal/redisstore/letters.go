@@ -49,7 +49,7 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scanned) ([
 		d := &dead[i]
 		_, expires := job.SplitScore(score(ops[i].reply.at(0)))
 		letters[i] = job.Letter{
-			Record: d.id, Queue: d.State.Lane.Queue, Labels: d.Definition.Labels, Run: deadRun(&d.State), ExpireMS: expires,
+			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels, Run: deadRun(&d.State), ExpireMS: expires,
 		}
 		if !runs.reply.has(i) {
 			continue

@@ -34,6 +34,11 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (_ job.Re
 		return job.Record{}, false, err
 	}
 	present := record.Definition
+	if u.Check != nil {
+		if err := u.Check(*present); err != nil {
+			return job.Record{}, false, err
+		}
+	}
 	if present.UpdateRequestIDs.Has(u.RequestID) {
 		return record, true, nil
 	}

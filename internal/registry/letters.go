@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +71,9 @@ func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk,
 	if err := l.fill(ctx); err != nil {
 		return job.Bulk{}, err
 	}
+	if q.Covers != nil {
+		l.items = slices.DeleteFunc(l.items, func(x job.Letter) bool { return !q.Covers(x.Queue) || !q.Covers(x.JobQueue) })
+	}
 	if q.DryRun {
 		return job.Bulk{Done: len(l.items), Next: l.next}, nil
 	}
@@ -86,39 +90,48 @@ func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.
 	if f := q.Filter; f.Queue != "" || f.IDPrefix != "" || len(f.Labels) > 0 || q.Token != "" {
 		return job.Bulk{}, job.Invalid("names", "must stand without filters and page_token")
 	}
-	if q.DryRun {
-		return r.countDead(ctx, q.Records)
+	records := q.Records
+	if q.DryRun || q.Covers != nil {
+		dead, err := r.findDead(ctx, q)
+		if err != nil {
+			return job.Bulk{}, err
+		}
+		if q.DryRun {
+			return job.Bulk{Done: len(dead), Refused: len(records) - len(dead)}, nil
+		}
+		records = dead
 	}
-	changes := make([]job.Change, len(q.Records))
-	for i, record := range q.Records {
+	changes := make([]job.Change, len(records))
+	for i, record := range records {
 		changes[i] = job.Change{Record: record, Event: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
 	}
-	return r.bulk(ctx, changes)
+	answer, err := r.bulk(ctx, changes)
+	if err == nil {
+		answer.Refused += len(q.Records) - len(records)
+	}
+	return answer, err
 }
 
-// countDead tells how many of the records are dead runs.
-func (r *Registry) countDead(ctx context.Context, records []string) (job.Bulk, error) {
+// findDead picks the records that are dead runs and that the request covers.
+func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []string, err error) {
 	byShard := map[int][]string{}
-	for _, record := range records {
+	for _, record := range q.Records {
 		key, _, _ := job.ParseRecord(record)
 		shard := r.o.Store.ShardOf(key)
 		byShard[shard] = append(byShard[shard], record)
 	}
-	var answer job.Bulk
 	for shard, ids := range byShard {
 		found, err := r.o.Store.GetRecords(ctx, shard, ids)
 		if err != nil {
-			return job.Bulk{}, err
+			return nil, err
 		}
-		for _, record := range found {
-			if record != nil && record.State.Region == job.RegionDead {
-				answer.Done++
-			} else {
-				answer.Refused++
+		for i, record := range found {
+			if record != nil && record.State.Region == job.RegionDead && (q.Covers == nil || q.Covers(record.State.Lane.Queue) && q.Covers(record.Definition.Queue)) {
+				dead = append(dead, ids[i])
 			}
 		}
 	}
-	return answer, nil
+	return dead, nil
 }
 
 // bulk hands many changes to the ledger. An error of the store ends the call: what

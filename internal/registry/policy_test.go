@@ -277,8 +277,8 @@ func TestDeleteLeavesLiveChildrenToFinish(t *testing.T) {
 // bury makes a dead letter of a job, and its record.
 func (f *fake) bury(key job.Key, slot int, queue string) string {
 	id := job.LetterRecord(key.Record(), slot)
-	f.children[id] = job.State{Region: job.RegionDead, Nominal: int64(slot + 1), Generation: 1, Revision: 1}
-	f.letters[id] = job.Letter{Record: id, Queue: queue, Labels: map[string]string{"team": queue}, Run: job.Run{ID: "1-" + fmt.Sprint(slot+1)}}
+	f.children[id] = job.State{Region: job.RegionDead, Lane: job.Lane{Namespace: key.Namespace, Queue: queue}, Nominal: int64(slot + 1), Generation: 1, Revision: 1}
+	f.letters[id] = job.Letter{Record: id, Queue: queue, JobQueue: f.records[key].Definition.Queue, Labels: map[string]string{"team": queue}, Run: job.Run{ID: "1-" + fmt.Sprint(slot+1)}}
 	return id
 }
 
@@ -343,6 +343,30 @@ func TestRedriveByName(t *testing.T) {
 	q.Filter.Queue = ""
 	if _, err := r.Redrive(t.Context(), q); !errors.Is(err, job.ErrUnavailable) {
 		t.Errorf("no Redis: %v", err)
+	}
+}
+
+// TestRedriveCoversBothQueues: that of the dead letter, and that of its job.
+func TestRedriveCoversBothQueues(t *testing.T) {
+	for _, named := range []bool{false, true} {
+		f, r := newFake(t)
+		request := job.RedriveRequest{Filter: job.Filter{Namespace: "default"}, Covers: func(queue string) bool { return queue == "mail" }}
+		for i, queues := range [][2]string{{"mail", "mail"}, {"mail", "web"}, {"web", "mail"}, {"web", "web"}} {
+			key := hourly(t, r, fmt.Sprintf("j%d", i), func(d *job.Definition) { d.Queue = queues[0] })
+			id := f.bury(key, 0, queues[1])
+			if named {
+				request.Records = append(request.Records, id)
+			}
+		}
+		refused := 3 * len(request.Records) / 4
+		for _, request.DryRun = range []bool{true, false} {
+			if got, err := r.Redrive(t.Context(), request); err != nil || got.Done != 1 || got.Refused != refused {
+				t.Errorf("named %v, dry run %v: %+v %v", named, request.DryRun, got, err)
+			}
+		}
+		if len(f.letters) != 3 || f.letters[job.LetterRecord("default/j0", 0)].Record != "" {
+			t.Errorf("named %v: left are %v", named, f.letters)
+		}
 	}
 }
 

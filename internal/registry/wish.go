@@ -60,8 +60,8 @@ func (r *Registry) survey(ctx context.Context, wishes []job.Wish, force bool) *w
 		if err := ctx.Err(); err != nil {
 			return w.fail(err) // nobody waits for the rest
 		}
-		if p := present[wishes[i].Definition.Key]; p != nil {
-			a.Before = p
+		if a.Err = w.find(i, present[wishes[i].Definition.Key]); a.Err != nil {
+			continue
 		}
 		if a.Before != nil && a.Before.State.Deleting {
 			a.Before, a.Err = nil, &job.BusyError{Key: wishes[i].Definition.Key}
@@ -77,6 +77,19 @@ func (r *Registry) survey(ctx context.Context, wishes []job.Wish, force bool) *w
 		a.Err = w.compare(i, force)
 	}
 	return w
+}
+
+// find notes the job that a wish is about, nil if there is none, unless the wish may not
+// touch it.
+func (w *wishing) find(i int, present *job.Record) error {
+	if present == nil {
+		return w.wishes[i].Allowed(nil)
+	}
+	if err := w.wishes[i].Allowed(present.Definition); err != nil {
+		return err
+	}
+	w.answers[i].Before = present
+	return nil
 }
 
 func (w *wishing) fail(err error) *wishing {

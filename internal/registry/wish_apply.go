@@ -190,13 +190,24 @@ func (w *wishing) settle(i int, result job.ChangeResult) {
 		a.Err = &job.MissingError{Key: key}
 	case result.Err != nil:
 		a.Err = result.Err
-	case result.Answer == job.Stale && w.r.sameAs(w.wished[i], result.Record.Definition):
-		a.After = &result.Record // somebody wished the same, or a first copy of this call
-	case result.Answer == job.Stale:
-		a.Err = &job.EtagError{Key: key, Have: result.Record.Definition.Etag(), Want: a.Before.Definition.Etag()}
 	default:
-		a.After = &result.Record
+		a.Err = w.outcome(i, result)
 	}
+}
+
+// outcome answers a change by the job as it is now, which others may have changed since it
+// was read.
+func (w *wishing) outcome(i int, result job.ChangeResult) error {
+	a := &w.answers[i]
+	if err := w.wishes[i].Allowed(result.Record.Definition); err != nil {
+		a.Before, a.After = nil, nil
+		return err
+	}
+	if result.Answer == job.Stale && !w.r.sameAs(w.wished[i], result.Record.Definition) {
+		return &job.EtagError{Key: w.wishes[i].Definition.Key, Have: result.Record.Definition.Etag(), Want: a.Before.Definition.Etag()}
+	}
+	a.After = &result.Record // as wished: by this call, a first copy of it, or somebody else
+	return nil
 }
 
 // delete removes jobs that are to go.
@@ -220,6 +231,10 @@ func (w *wishing) delete(ctx context.Context) {
 		case result.Err != nil:
 			a.Err = result.Err
 		case result.Answer == job.Stale:
+			if a.Err = w.wishes[place[n]].Allowed(result.Record.Definition); a.Err != nil {
+				a.Before = nil
+				continue
+			}
 			a.Err = &job.EtagError{Key: a.Before.Definition.Key, Have: result.Record.Definition.Etag(), Want: w.wishes[place[n]].Etag}
 		case !result.Deleted:
 			a.Err = w.r.dropWaiting(ctx, result.Record)

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/access"
 	"github.com/fermata-io/fermata/internal/job"
@@ -69,6 +70,17 @@ func (l *queueLimits) check(ctx context.Context, queue string) error {
 	return l.refuse(ctx, queue)
 }
 
+// refuseItem denies one item of a call that has many, and names it by what the caller sent.
+func (l *queueLimits) refuseItem(ctx context.Context, i int, id, queue string) error {
+	name := fmt.Sprintf("job %q", job.Clip(id, job.MaxID))
+	if id == "" {
+		name = fmt.Sprintf("entry %d", i)
+	}
+	p := status.Convert(l.refuse(ctx, queue)).Proto()
+	p.Message = name + ": " + p.GetMessage()
+	return status.ErrorProto(p)
+}
+
 // limitedJobs keeps callers whose roles are limited to queues to the jobs of these. To such
 // a caller a job of another queue is one that is not there. The queue of a job is that of
 // its definition. Every method of [Jobs] is here, so that a new one has to be decided on.
@@ -111,13 +123,15 @@ func browse(ctx context.Context, f job.Filter) (*queueLimits, error) {
 
 func (j limitedJobs) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {
 	l := limitsOf(ctx, d.Key.Namespace)
-	if l != nil {
-		if err := l.check(ctx, d.Queue); err != nil {
-			return job.Record{}, err
-		}
+	if l == nil {
+		return j.inner.Create(ctx, d, requestID)
+	}
+	if err := l.check(ctx, d.Queue); err != nil {
+		return job.Record{}, err
 	}
 	record, err := j.inner.Create(ctx, d, requestID)
-	return record, j.explainTaken(ctx, l, d.Key, err)
+	answer := l.hideMoved(job.CreateAnswer{Record: record, Err: err})
+	return answer.Record, j.explainTaken(ctx, l, d.Key, answer.Err)
 }
 
 // explainTaken says of an id that a job of another queue has, which the caller can neither see
@@ -137,21 +151,33 @@ func (j limitedJobs) explainTaken(ctx context.Context, l *queueLimits, key job.K
 
 func (j limitedJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer {
 	answers := make([]job.CreateAnswer, len(requests))
+	limits := make([]*queueLimits, len(requests))
 	good, place := make([]job.CreateRequest, 0, len(requests)), make([]int, 0, len(requests))
 	for i, q := range requests {
-		if l := limitsOf(ctx, q.Definition.Key.Namespace); l != nil {
-			answers[i].Err = l.check(ctx, q.Definition.Queue)
+		d := &q.Definition
+		if limits[i] = limitsOf(ctx, d.Key.Namespace); limits[i] != nil && !limits[i].covers(d.Queue) {
+			answers[i].Err = limits[i].refuseItem(ctx, i, d.Key.ID, d.Queue)
+			continue
 		}
-		if answers[i].Err == nil {
-			good, place = append(good, q), append(place, i)
-		}
+		good, place = append(good, q), append(place, i)
 	}
 	for i, answer := range j.inner.CreateBatch(ctx, good) {
-		key := good[i].Definition.Key
-		answer.Err = j.explainTaken(ctx, limitsOf(ctx, key.Namespace), key, answer.Err)
+		if l := limits[place[i]]; l != nil {
+			answer = l.hideMoved(answer)
+			answer.Err = j.explainTaken(ctx, l, good[i].Definition.Key, answer.Err)
+		}
 		answers[place[i]] = answer
 	}
 	return answers
+}
+
+// hideMoved refuses to answer a repeated request with a job that has been moved to another
+// queue since its creation.
+func (l *queueLimits) hideMoved(answer job.CreateAnswer) job.CreateAnswer {
+	if d := answer.Record.Definition; answer.Err == nil && d != nil && !l.covers(d.Queue) {
+		return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}
+	}
+	return answer
 }
 
 func (j limitedJobs) Get(ctx context.Context, key job.Key) (job.Record, error) {
@@ -183,14 +209,14 @@ func (j limitedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.Recor
 	if l == nil {
 		return j.inner.Update(ctx, u)
 	}
-	if err := j.see(ctx, u.Key); err != nil {
-		return job.Record{}, err
+	u.Check = func(present job.Definition) error {
+		if !l.covers(present.Queue) {
+			return &job.MissingError{Key: u.Key}
+		}
+		return nil
 	}
 	merge := u.Merge
 	u.Merge = func(present job.Definition) (job.Definition, error) {
-		if !l.covers(present.Queue) {
-			return present, &job.MissingError{Key: u.Key}
-		}
 		next, err := merge(present)
 		if err == nil {
 			err = l.check(ctx, next.Queue)
@@ -305,12 +331,13 @@ func (j limitedJobs) Letters(ctx context.Context, f job.Filter, pageSize int, to
 	}
 	page, err := j.inner.Letters(ctx, f, pageSize, token)
 	if l != nil {
-		page.Letters = slices.DeleteFunc(page.Letters, func(x job.Letter) bool { return !l.covers(x.Queue) })
+		page.Letters = slices.DeleteFunc(page.Letters, func(x job.Letter) bool { return !l.covers(x.Queue) || !l.covers(x.JobQueue) })
 	}
 	return page, err
 }
 
-// Redrive takes a queue, or dead letters by their names, of jobs that the caller may see.
+// Redrive takes a queue, or dead letters by their names, of jobs that the caller may see. A
+// dead letter stays in the queue that its run had: both queues have to be the caller's.
 func (j limitedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	if len(q.Records) == 0 {
 		if err := enter(ctx, q.Filter); err != nil {
@@ -322,6 +349,9 @@ func (j limitedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bul
 		if err := j.see(ctx, key); err != nil {
 			return job.Bulk{}, err
 		}
+	}
+	if l := limitsOf(ctx, q.Filter.Namespace); l != nil {
+		q.Covers = l.covers
 	}
 	return j.inner.Redrive(ctx, q)
 }
@@ -359,44 +389,43 @@ func (j limitedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c job
 }
 
 func (j limitedJobs) PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
-	return j.wishes(ctx, wishes, force, nil)
+	return j.inner.PlanWishes(ctx, limitWishes(ctx, wishes), force)
 }
 
-// Apply plans first, which shows the queue that each job has.
 func (j limitedJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
-	if len(wishes) == 0 || limitsOf(ctx, wishes[0].Definition.Key.Namespace) == nil {
-		return j.inner.Apply(ctx, wishes, force)
-	}
-	return j.wishes(ctx, wishes, force, j.inner.Apply)
+	return j.inner.Apply(ctx, limitWishes(ctx, wishes), force)
 }
 
-// wishes answers what is planned for each wish. Those that concern other queues are refused;
-// the others are then handed to apply, unless that is nil.
-func (j limitedJobs) wishes(ctx context.Context, wishes []job.Wish, force bool,
-	apply func(context.Context, []job.Wish, bool) []job.WishAnswer,
-) []job.WishAnswer {
-	answers := j.inner.PlanWishes(ctx, wishes, force)
-	good, place := make([]job.Wish, 0, len(wishes)), make([]int, 0, len(wishes))
-	for i, w := range wishes {
-		l := limitsOf(ctx, w.Definition.Key.Namespace)
-		before := answers[i].Before
-		switch {
-		case l == nil:
-		case before != nil && !l.covers(before.Definition.Queue):
-			answers[i] = job.WishAnswer{Err: l.refuse(ctx, "")} // without the job's own queue
-			continue
-		case !w.Delete && !l.covers(w.Definition.Queue):
-			answers[i] = job.WishAnswer{Err: l.refuse(ctx, w.Definition.Queue)}
-			continue
+// limitWishes has each wish checked where its job is read. No wish is left out before that,
+// so that what is decided over all of them, such as a job that is named twice, holds.
+func limitWishes(ctx context.Context, wishes []job.Wish) []job.Wish {
+	limits := map[string]*queueLimits{}
+	limited := slices.Clone(wishes)
+	for i := range limited {
+		w := &limited[i]
+		namespace := w.Definition.Key.Namespace
+		l, known := limits[namespace]
+		if !known {
+			l = limitsOf(ctx, namespace)
+			limits[namespace] = l
 		}
-		good, place = append(good, w), append(place, i)
-	}
-	if apply != nil {
-		for i, answer := range apply(ctx, good, force) {
-			answers[place[i]] = answer
+		if l != nil {
+			w.Check = func(present *job.Definition) error { return l.checkWish(ctx, i, &wishes[i], present) }
 		}
 	}
-	return answers
+	return limited
+}
+
+// checkWish asks for the queue that a job has, which the answer does not name, and for the
+// one that it is to have.
+func (l *queueLimits) checkWish(ctx context.Context, i int, w *job.Wish, present *job.Definition) error {
+	switch {
+	case present != nil && !l.covers(present.Queue):
+		return l.refuseItem(ctx, i, w.Definition.Key.ID, "")
+	case !w.Delete && !l.covers(w.Definition.Queue):
+		return l.refuseItem(ctx, i, w.Definition.Key.ID, w.Definition.Queue)
+	}
+	return nil
 }
 
 // Backups and Restore are for roles of all queues, see demands.

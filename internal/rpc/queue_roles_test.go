@@ -77,9 +77,13 @@ func (f *twoQueues) List(context.Context, job.Filter, int, string) (job.Page, er
 	return job.Page{Records: []job.Record{theirs, mine, theirs}}, nil
 }
 
-func (f *twoQueues) Update(_ context.Context, u job.UpdateRequest) (job.Record, error) {
-	r, err := f.reached(u.Key)
+func (f *twoQueues) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
+	r, err := f.Get(ctx, u.Key)
 	if err == nil {
+		err = u.Check(*r.Definition)
+	}
+	if err == nil {
+		_, _ = f.reached(u.Key)
 		_, err = u.Merge(*r.Definition)
 	}
 	return r, err
@@ -133,10 +137,11 @@ func (f *twoQueues) CancelBackfill(_ context.Context, key job.Key, _ string) (jo
 }
 
 func (f *twoQueues) Letters(context.Context, job.Filter, int, string) (job.LetterPage, error) {
-	letter := func(r job.Record) job.Letter {
-		return job.Letter{Record: r.Definition.Key.Record() + "#1-1", Queue: r.Definition.Queue}
+	letter := func(r job.Record, queue string) job.Letter {
+		return job.Letter{Record: r.Definition.Key.Record() + "#1-1", Queue: queue, JobQueue: r.Definition.Queue}
 	}
-	return job.LetterPage{Letters: []job.Letter{letter(mine), letter(theirs)}}, nil
+	before := inQueue("theirs-before", "mail") // in another queue when its run died
+	return job.LetterPage{Letters: []job.Letter{letter(mine, "mail"), letter(theirs, "web"), letter(theirs, "mail"), letter(before, "web")}}, nil
 }
 
 func (f *twoQueues) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
@@ -146,6 +151,9 @@ func (f *twoQueues) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, 
 	}
 	if len(q.Records) == 0 {
 		f.selects(q.Filter)
+	}
+	if q.Covers == nil || q.Covers("web") || !q.Covers("mail") {
+		f.t.Error("a redrive went through without the queues of the caller")
 	}
 	return job.Bulk{Done: 1}, nil
 }
@@ -170,24 +178,31 @@ func (f *twoQueues) SetQueueSettings(_ context.Context, q job.QueueKey, _ job.Qu
 	return job.QueueSettings{}, nil
 }
 
+// PlanWishes reads each job once and asks for the wish's check, as the registry does.
 func (f *twoQueues) PlanWishes(ctx context.Context, wishes []job.Wish, _ bool) []job.WishAnswer {
+	seen := map[job.Key]bool{}
 	return each(wishes, func(w job.Wish) job.WishAnswer {
-		if r, err := f.Get(ctx, w.Definition.Key); err == nil {
-			return job.WishAnswer{Action: job.WishUpdate, Before: &r, After: &r}
+		key := w.Definition.Key
+		if seen[key] {
+			return job.WishAnswer{Err: job.Invalid("job_id", "%q is wished for twice", key.ID)}
 		}
-		return job.WishAnswer{Action: job.WishCreate, After: &mine}
+		seen[key] = true
+		r, err := f.Get(ctx, key)
+		if err := w.Allowed(r.Definition); err != nil {
+			return job.WishAnswer{Err: err}
+		}
+		if !w.Delete {
+			f.selects(job.Filter{Queue: w.Definition.Queue})
+		}
+		if err != nil {
+			return job.WishAnswer{Action: job.WishCreate, After: &mine}
+		}
+		_, _ = f.reached(key)
+		return job.WishAnswer{Action: job.WishUpdate, Before: &r, After: &r}
 	})
 }
 
 func (f *twoQueues) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
-	for _, w := range wishes {
-		if !w.Delete {
-			f.selects(job.Filter{Queue: w.Definition.Queue})
-		}
-		if w.Definition.Key.ID == "theirs" {
-			f.t.Error("a wish for a job of another queue went through")
-		}
-	}
 	return f.PlanWishes(ctx, wishes, force)
 }
 
@@ -274,11 +289,11 @@ var queueCases = map[string]queueCase{
 		holds: "for queue",
 	},
 	"JobService/PlanJobs": {
-		ok:    []proto.Message{&fermatav1.PlanJobsRequest{Parent: nsA, Wishes: []*fermatav1.JobWish{wish("theirs", "mail"), wish("mine", "web"), wish("mine", "mail"), wish("theirs", "")}}},
+		ok:    []proto.Message{&fermatav1.PlanJobsRequest{Parent: nsA, Wishes: []*fermatav1.JobWish{wish("theirs", "mail"), wish("other", "web"), wish("mine", "mail"), wish("theirs", "mail"), wish("theirs", "")}}},
 		holds: "jobs/mine", lacks: "jobs/theirs",
 	},
 	"JobService/ApplyJobs": {
-		ok:    []proto.Message{&fermatav1.ApplyJobsRequest{Parent: nsA, Wishes: []*fermatav1.JobWish{wish("theirs", "mail"), wish("mine", "web"), wish("mine", "mail"), wish("theirs", "")}}},
+		ok:    []proto.Message{&fermatav1.ApplyJobsRequest{Parent: nsA, Wishes: []*fermatav1.JobWish{wish("theirs", "mail"), wish("other", "web"), wish("mine", "mail"), wish("theirs", "mail"), wish("theirs", "")}}},
 		holds: "jobs/mine", lacks: "jobs/theirs",
 	},
 	"JobService/ListJobs": {
@@ -400,6 +415,77 @@ func TestRolesOfSomeQueues(t *testing.T) {
 	if _, code := call(fermatav1.JobService_RedriveDeadLetters_FullMethodName, &fermatav1.RedriveDeadLettersRequest{Parent: nsA, Names: []string{nsA + "/jobs/theirs/deadLetters/0"}}); code != codes.NotFound {
 		t.Errorf("a dead letter of another queue is redriven: %v", code)
 	}
+}
+
+// TestItemsOfOtherQueues: items that are refused name the job that the caller sent. A job that
+// was moved since its creation is not the answer to a repeated request.
+func TestItemsOfOtherQueues(t *testing.T) {
+	rule := allow(access.Editor, "team-a", "some")
+	rule.Queues = []string{"mail"}
+	moved := &movedJobs{twoQueues: twoQueues{t: t}}
+	b := serveGated(t, Options{Jobs: moved, Authority: newAuthority(t, access.Limits{}, rule)})
+	c, ctx := fermatav1.NewJobServiceClient(b.dial(t)), as(t.Context(), "some")
+	w := wish("theirs", "mail")
+	applied, err := c.ApplyJobs(ctx, &fermatav1.ApplyJobsRequest{Parent: nsA, Force: true, Wishes: []*fermatav1.JobWish{w, w, wish("fresh", "web"), wish("gone", "")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct {
+		code codes.Code
+		text string
+	}{
+		{codes.PermissionDenied, `job "theirs": `}, {codes.InvalidArgument, "wished for twice"}, {codes.PermissionDenied, `job "fresh": `}, {codes.OK, ""},
+	} {
+		if p := applied.GetChanges()[i]; codes.Code(p.GetCode()) != want.code || !strings.Contains(p.GetMessage(), want.text) {
+			t.Errorf("wish %d is answered by %v", i, p)
+		}
+	}
+	// A plan that fails does not open the way for the wishes.
+	for _, moved.planErr = range []error{job.ErrUnavailable, job.ErrTooLarge} {
+		for _, w := range []*fermatav1.JobWish{wish("theirs", "mail"), wish("theirs", "")} {
+			applied, err := c.ApplyJobs(ctx, &fermatav1.ApplyJobsRequest{Parent: nsA, Force: true, Wishes: []*fermatav1.JobWish{w}})
+			if code := codes.Code(applied.GetChanges()[0].GetCode()); err != nil || code != codes.PermissionDenied {
+				t.Errorf("without a plan (%v): %v, %v", moved.planErr, applied, err)
+			}
+		}
+	}
+	batch, err := c.BatchCreateJobs(ctx, &fermatav1.BatchCreateJobsRequest{Parent: nsA, Requests: []*fermatav1.CreateJobRequest{
+		{JobId: "fresh", Job: everyMinute("web")}, {Job: everyMinute("web")}, {JobId: "theirs", Job: everyMinute("mail"), RequestId: "r"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{`job "fresh": `, "entry 1: ", "another definition"} {
+		if p := batch.GetResults()[i]; p.GetCode() == 0 || p.GetJob() != nil || !strings.Contains(p.GetMessage(), want) {
+			t.Errorf("request %d is answered by %v", i, p)
+		}
+	}
+	single, err := c.CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: nsA, JobId: "theirs", Job: everyMinute("mail"), RequestId: "r"})
+	if status.Code(err) != codes.AlreadyExists {
+		t.Errorf("a repeated creation of a job that was moved: %v %v", single, err)
+	}
+}
+
+// movedJobs answers creations as repeated requests for a job that is in another queue now, and
+// has plans that fail.
+type movedJobs struct {
+	twoQueues
+	planErr error
+}
+
+func (m *movedJobs) PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+	if m.planErr == nil {
+		return m.twoQueues.PlanWishes(ctx, wishes, force)
+	}
+	return each(wishes, func(job.Wish) job.WishAnswer { return job.WishAnswer{Err: m.planErr} })
+}
+
+func (m *movedJobs) Create(context.Context, job.Definition, string) (job.Record, error) {
+	return theirs, nil
+}
+
+func (m *movedJobs) CreateBatch(_ context.Context, list []job.CreateRequest) []job.CreateAnswer {
+	return each(list, func(job.CreateRequest) job.CreateAnswer { return job.CreateAnswer{Record: theirs} })
 }
 
 // TestStreamsOfSomeQueues: a watcher of some queues sees the events of these.

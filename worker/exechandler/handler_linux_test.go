@@ -145,7 +145,7 @@ func TestPermanentFaults(t *testing.T) {
 		}
 	}
 	// The program may be installed later.
-	if err := h(t.Context(), task(payload{Argv: []string{"/nonexistent/program"}})); err == nil || worker.IsPermanent(err) {
+	if err := h(t.Context(), task(payload.Exec{Argv: []string{"/nonexistent/program"}})); err == nil || worker.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
 }
