@@ -28,7 +28,8 @@
 //  2. Of a text that was cut out of a longer one, the end of a secret at its beginning and
 //     the beginning of a secret at its end are masked as well, of base64 and hex from
 //     [Shortest] characters on.
-//  3. Time is bounded by the lengths of text and secrets, and in any case by a number of
-//     steps, after which all of the text is masked. Memory is bounded by the length of the
+//  3. Time is bounded by the lengths of text and secrets, and in any case by 1,048,576
+//     steps, about 20 ms of CPU time, after which all of the text is masked. Each way to read
+//     a place and each place of a pattern that is compared counts. Memory is bounded by the length of the
 //     secrets and that of the text.
 package mask

@@ -14,8 +14,12 @@ const (
 	// hex, and a cut piece of base64 or hex is taken for one.
 	Shortest = 4
 
-	// maxSteps bounds the work on one text.
-	maxSteps = 1 << 24
+	// maxSteps bounds the work on one text: a step is 10 to 20 ns, so the bound is about 20 ms.
+	maxSteps = 1 << 20
+	// placesOfStep is how many places of a pattern are compared in the time of a step.
+	placesOfStep = 8
+	// stepsOfSorting is the time of sorting by one more state.
+	stepsOfSorting = 4
 	// maxCut is how much of an escape may have been cut off the beginning of a text.
 	maxCut = 12
 )
@@ -59,7 +63,7 @@ func (m *Masker) mask(text []byte, cut bool) []byte {
 	if m.Empty() || len(text) == 0 {
 		return text
 	}
-	s := search{Masker: m, reader: reader{text}, cut: cut}
+	s := search{Masker: m, reader: reader{text: text}, cut: cut}
 	if !s.run() {
 		return []byte(Mark)
 	}
@@ -94,7 +98,6 @@ type search struct {
 	cut     bool
 	ahead   [longest + 1][]state // those that go on at a place, by the place modulo its length
 	several int                  // the last place that may be reached in several ways
-	steps   int
 	found   []span
 }
 
@@ -103,25 +106,25 @@ func (s *search) run() bool {
 	if s.cut {
 		s.cutBefore()
 	}
-	var ways [most]spelling
+	var ways [1]spelling
 	for i, c := range s.text {
-		if s.steps > maxSteps {
+		if s.exhausted() {
 			return false
 		}
 		here := &s.ahead[i%len(s.ahead)]
 		active := *here
 		if i <= s.several {
+			s.steps += stepsOfSorting * len(active)
 			active = distinct(active)
 		}
 		if !introduces[c] { // it can be read in one way
-			ways[0] = spelling{bytes: [utf8.UTFMax]byte{c}, n: 1, end: i + 1}
-			s.step(i, active, ways[0])
+			s.step(i, active, spelling{bytes: [utf8.UTFMax]byte{c}, n: 1, end: int32(i + 1)})
 			*here = active[:0]
 			continue
 		}
 		for _, way := range s.at(ways[:0], i, maxNested) {
-			if way.end-i <= longest {
-				s.several = max(s.several, way.end)
+			if int(way.end)-i <= longest {
+				s.several = max(s.several, int(way.end))
 				s.step(i, active, way)
 			}
 		}
@@ -149,7 +152,7 @@ func distinct(list []state) []state {
 
 // step goes on with one way to read the text at i.
 func (s *search) step(i int, active []state, way spelling) {
-	next := &s.ahead[way.end%len(s.ahead)]
+	next := &s.ahead[int(way.end)%len(s.ahead)]
 	s.steps += len(active) + 1
 	for _, st := range active {
 		p := &s.patterns[st.pattern]
@@ -166,7 +169,7 @@ func (s *search) step(i int, active []state, way spelling) {
 		s.advance(next, state{pattern: id, from: int32(i)}, way)
 	}
 	if way.is('0') && len(active) > 0 {
-		s.pass0x(active, way.end)
+		s.pass0x(active, int(way.end))
 	}
 }
 
@@ -193,7 +196,7 @@ func (s *search) advance(next *[]state, st state, way spelling) {
 			return
 		}
 		if st.at++; int(st.at) == len(p.want) {
-			s.complete(p, st, way.end)
+			s.complete(p, st, int(way.end))
 			return
 		}
 	}
@@ -212,18 +215,25 @@ func (s *search) complete(p *pattern, st state, end int) {
 	}
 }
 
-// cutBefore begins with all places of all patterns: the text may begin in a secret, or in
-// an escape of it.
+// cutBefore begins with the places of all patterns at which the text can go on: it may
+// begin in a secret, or in an escape of it.
 func (s *search) cutBefore() {
-	s.several = min(maxCut, len(s.text))
-	for skip := range min(maxCut, len(s.text)) + 1 {
-		if skip == len(s.text) || skip > 0 && !endsEscape(s.text[:skip]) {
+	for skip := range min(maxCut, len(s.text)) {
+		if skip > 0 && !endsEscape(s.text[:skip]) {
 			continue
 		}
+		s.several = skip
+		var one [1]spelling
+		ways := s.at(one[:0], skip, maxNested)
+		all := len(s.text)-skip <= maxName // the rest may be an escape that was cut
 		list := &s.ahead[skip%len(s.ahead)]
 		for id := range s.patterns {
-			for at := 1; at < len(s.patterns[id].want); at++ {
-				*list = append(*list, state{pattern: int32(id), at: int32(at), from: int32(-skip - 1)})
+			p := &s.patterns[id]
+			s.steps += len(p.want) / placesOfStep
+			for at := 1; at < len(p.want); at++ {
+				if all || p.goesOn(at, ways) {
+					*list = append(*list, state{pattern: int32(id), at: int32(at), from: int32(-skip - 1)})
+				}
 			}
 		}
 	}

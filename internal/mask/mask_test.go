@@ -251,6 +251,57 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
+// overshoot is how many steps the last place of a text may take beyond the bound.
+const overshoot = 1 << 10
+
+// repeated is a text of about 80 KiB.
+func repeated(piece string) []byte { return []byte(strings.Repeat(piece, 80<<10/len(piece))) }
+
+// TestStepsAreCounted: texts that can be read in many ways exhaust the bound, and are
+// masked whole.
+func TestStepsAreCounted(t *testing.T) {
+	m := masker("s3cr-t/+one two5")
+	for _, piece := range []string{`''\`, `'\''`, `\'`, `'`, `"`, `\`} {
+		text := repeated(piece)
+		if n := m.Steps(text); n <= mask.MaxSteps || n > mask.MaxSteps+overshoot {
+			t.Errorf("%q took %d steps, want about %d", piece, n, mask.MaxSteps)
+		}
+		if got := string(m.Piece(text)); got != mask.Mark {
+			t.Errorf("%q: %d bytes are left", piece, len(got))
+		}
+	}
+}
+
+// TestRepeatedTextsStayWithinTheBound: no short text that is repeated takes more steps.
+func TestRepeatedTextsStayWithinTheBound(t *testing.T) {
+	m := masker("s3cr-t/+one two5")
+	rapid.Check(t, func(t *rapid.T) {
+		piece := rapid.StringMatching(`[\\%&=+'"uUx#{};0257cn\n]{1,6}`).Draw(t, "piece")
+		if n := m.Steps(repeated(piece)); n > mask.MaxSteps+overshoot {
+			t.Fatalf("%q took %d steps", piece, n)
+		}
+	})
+}
+
+// TestOrdinaryTextsAreShown: large answers of usual kinds are not masked whole, with a short
+// secret and with the longest.
+func TestOrdinaryTextsAreShown(t *testing.T) {
+	long := strings.Repeat("k3y/+ \"<&>one2", 600)[:8<<10]
+	for name, secret := range map[string]string{"short": "s3cr-t/+one two5", "long": long} {
+		m := masker(secret)
+		for _, piece := range []string{
+			`{"id":"16C7e42F","ok":true,"note":"nothing \"to\" see\/here","u":"\u00e4 a=b&c=d%20x"},` + "\n",
+			`<a href="/x?a=1&amp;b=%2f" class='y z'>it&#39;s &quot;fine&quot;</a>` + "\n",
+			`[{"name":"it's","path":"C:\\dir\\file","sum":1.5e+3}]` + "\n",
+			"level=info msg=\"started\" time=2030-01-01T00:00:00+02:00\n",
+		} {
+			if got := m.Whole(repeated(piece)); len(got) < 70<<10 {
+				t.Errorf("%s secret: of %q, %d bytes are left", name, piece, len(got))
+			}
+		}
+	}
+}
+
 func FuzzMask(f *testing.F) {
 	f.Add("secret", `\u0073ecret %73ecret &#115;ecret c2VjcmV0 736563726574`)
 	f.Add("a", "a")

@@ -54,6 +54,17 @@ func (p *pattern) fits(at int, c byte) bool {
 	return value != 0xff && (value^p.want[at])&bits == 0
 }
 
+// goesOn reports whether a text that can be read in these ways may go on from a place of
+// the pattern.
+func (p *pattern) goesOn(at int, ways []spelling) bool {
+	for _, way := range ways {
+		if way.n == 0 || p.fits(at, way.bytes[0]) || way.n == 1 && p.separates(way.bytes[0]) || p.alphabet == hexDigits && way.is('0') {
+			return true
+		}
+	}
+	return false
+}
+
 // separates reports whether a character may stand between two of the pattern.
 func (p *pattern) separates(c byte) bool {
 	switch {
