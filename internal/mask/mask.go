@@ -3,6 +3,7 @@ package mask
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -13,15 +14,20 @@ const (
 	// Shortest is the number of bytes from which on a secret is looked for in base64 and
 	// hex, and a cut piece of base64 or hex is taken for one.
 	Shortest = 4
+	// ShortestLine is the number of bytes from which on a line of a secret of several lines
+	// is masked where it stands alone.
+	ShortestLine = 16
 
 	// maxSteps bounds the work on one text: a step is 10 to 20 ns, so the bound is about 20 ms.
-	maxSteps = 1 << 20
+	maxSteps = 5 << 18
 	// placesOfStep is how many places of a pattern are compared in the time of a step.
 	placesOfStep = 8
 	// stepsOfSorting is the time of sorting by one more state.
 	stepsOfSorting = 4
 	// maxCut is how much of an escape may have been cut off the beginning of a text.
 	maxCut = 12
+	// maxBlank is how many spaces at the beginning of a text are passed at once.
+	maxBlank = 256
 )
 
 // Masker masks secrets in texts. The zero value has none. It is not safe for concurrent
@@ -209,7 +215,7 @@ func (s *search) advance(next *[]state, st state, way spelling) {
 func (s *search) complete(p *pattern, st state, end int) {
 	switch rest := end + int(st.from) + 1; { // behind an escape that was cut
 	case st.from < -1 && rest < Shortest-1:
-	case st.from == -1 && p.alphabet != asItIs && rest < Shortest:
+	case st.from == -1 && p.isPartly() && rest < Shortest:
 	default:
 		s.found = append(s.found, span{max(0, int(st.from)), end})
 	}
@@ -224,16 +230,30 @@ func (s *search) cutBefore() {
 		}
 		s.several = skip
 		var one [1]spelling
-		ways := s.at(one[:0], skip, maxNested)
-		all := len(s.text)-skip <= maxName // the rest may be an escape that was cut
-		list := &s.ahead[skip%len(s.ahead)]
-		for id := range s.patterns {
-			p := &s.patterns[id]
-			s.steps += len(p.want) / placesOfStep
-			for at := 1; at < len(p.want); at++ {
-				if all || p.goesOn(at, ways) {
-					*list = append(*list, state{pattern: int32(id), at: int32(at), from: int32(-skip - 1)})
-				}
+		s.beginAt(skip, -skip-1, s.at(one[:0], skip, maxNested), func(p *pattern) bool { return skip > 0 || !p.hasNoBlanks() })
+	}
+	// What has no blanks goes on behind the spaces that a text begins with.
+	first := 0
+	for first < min(maxBlank, len(s.text)-1) && strings.IndexByte(" \t\r\n", s.text[first]) >= 0 {
+		first++
+	}
+	var one [1]spelling
+	s.beginAt(first, -1, s.at(one[:0], first, maxNested), (*pattern).hasNoBlanks)
+}
+
+// beginAt begins at i with the places of some patterns at which the text can go on there.
+func (s *search) beginAt(i, from int, ways []spelling, chosen func(*pattern) bool) {
+	all := len(s.text)-i <= maxName // the rest may be an escape that was cut
+	list := &s.ahead[i%len(s.ahead)]
+	for id := range s.patterns {
+		p := &s.patterns[id]
+		if !chosen(p) {
+			continue
+		}
+		s.steps += len(p.want) / placesOfStep
+		for at := 1; at < len(p.want); at++ {
+			if all || p.goesOn(at, ways) {
+				*list = append(*list, state{pattern: int32(id), at: int32(at), from: int32(from)})
 			}
 		}
 	}
@@ -245,7 +265,7 @@ func (s *search) cutAfter(active []state) {
 		from := max(0, int(st.from))
 		switch {
 		case st.from < 0 && len(s.text) < Shortest: // too little to be told from other text
-		case s.patterns[st.pattern].alphabet != asItIs && st.from >= 0 && st.at < Shortest:
+		case s.patterns[st.pattern].isPartly() && st.from >= 0 && st.at < Shortest:
 		default:
 			s.found = append(s.found, span{from, len(s.text)})
 		}
