@@ -112,7 +112,6 @@ func (s *search) run() bool {
 	if s.cut {
 		s.cutBefore()
 	}
-	var ways [1]spelling
 	for i, c := range s.text {
 		if s.exhausted() {
 			return false
@@ -128,7 +127,7 @@ func (s *search) run() bool {
 			*here = active[:0]
 			continue
 		}
-		for _, way := range s.at(ways[:0], i, maxNested) {
+		for _, way := range s.at(i, maxNested) {
 			if int(way.end)-i <= longest {
 				s.several = max(s.several, int(way.end))
 				s.step(i, active, way)
@@ -229,16 +228,14 @@ func (s *search) cutBefore() {
 			continue
 		}
 		s.several = skip
-		var one [1]spelling
-		s.beginAt(skip, -skip-1, s.at(one[:0], skip, maxNested), func(p *pattern) bool { return skip > 0 || !p.hasNoBlanks() })
+		s.beginAt(skip, -skip-1, s.at(skip, maxNested), func(p *pattern) bool { return skip > 0 || !p.hasNoBlanks() })
 	}
 	// What has no blanks goes on behind the spaces that a text begins with.
 	first := 0
 	for first < min(maxBlank, len(s.text)-1) && strings.IndexByte(" \t\r\n", s.text[first]) >= 0 {
 		first++
 	}
-	var one [1]spelling
-	s.beginAt(first, -1, s.at(one[:0], first, maxNested), (*pattern).hasNoBlanks)
+	s.beginAt(first, -1, s.at(first, maxNested), (*pattern).hasNoBlanks)
 }
 
 // beginAt begins at i with the places of some patterns at which the text can go on there.

@@ -36,7 +36,9 @@ type reader struct {
 	steps int // the work that was done
 	// known are the ways that were found last, by the place modulo its length and the depth.
 	known [][maxNested]reading
-	room  []spelling // where they are kept
+	room  []spelling                // where they are kept
+	found [maxNested][most]spelling // those of the places that are being read, one at each depth
+	one   [1]spelling               // that of a place that can be read in one way
 }
 
 // reading are the ways to read one place. Its place is one more than the text's, so that
@@ -90,20 +92,19 @@ func addCode(out []spelling, code, end int) []spelling {
 var introduces = [256]bool{'\\': true, '%': true, '&': true, '=': true, '+': true, '\'': true, '"': true}
 
 // at lists the ways to read the text at i, with so many escapes within one another. The
-// first of them is the byte as it is. The list may have its place in out, which is empty, and is
-// not to be changed.
-func (r *reader) at(out []spelling, i, nested int) []spelling {
+// first of them is the byte as it is. A list of one is good until the next call, but for a
+// loop over it, which has taken what it holds by then; no list may be changed.
+func (r *reader) at(i, nested int) []spelling {
 	r.steps++
 	if nested == 0 || !introduces[r.text[i]] || r.exhausted() {
-		return addByte(out, r.text[i], i+1)
+		return addByte(r.one[:0], r.text[i], i+1)
 	}
 	if r.known == nil {
 		r.known = make([][maxNested]reading, min(remembered, len(r.text)))
 	}
 	known := &r.known[i%len(r.known)][nested-1]
 	if known.place != i+1 {
-		var found [most]spelling
-		ways := r.keep(r.read(found[:0], i, nested))
+		ways := r.keep(r.read(r.found[nested-1][:0], i, nested))
 		known.place, known.ways = i+1, ways
 	}
 	r.steps += len(known.ways)
@@ -123,8 +124,7 @@ func (r *reader) keep(ways []spelling) []spelling {
 // read finds what at lists.
 func (r *reader) read(out []spelling, i, nested int) []spelling {
 	out = addByte(out, r.text[i], i+1)
-	var inner [1]spelling
-	for _, s := range r.at(inner[:0], i, nested-1) {
+	for _, s := range r.at(i, nested-1) {
 		if s.n == 1 && (int(s.end) < len(r.text) || s.is('+')) {
 			out = r.escape(out, s.bytes[0], int(s.end), nested-1)
 		}
@@ -165,8 +165,7 @@ func (r *reader) escape(out []spelling, c byte, i, nested int) []spelling {
 
 // quote reads one that is doubled, or as a shell has it within quotes.
 func (r *reader) quote(out []spelling, c byte, i, nested int) []spelling {
-	var inner [1]spelling
-	for _, s := range r.at(inner[:0], i, nested) {
+	for _, s := range r.at(i, nested) {
 		if s.is(c) {
 			out = addByte(out, c, int(s.end))
 		}
@@ -202,8 +201,7 @@ func (r *reader) passing(ends []int, i int, c byte, nested int) []int {
 	if b := r.text[i]; b != c && !introduces[b] {
 		return ends
 	}
-	var inner [1]spelling
-	for _, s := range r.at(inner[:0], i, nested) {
+	for _, s := range r.at(i, nested) {
 		if end := int(s.end); s.is(c) && len(ends) < most && !slices.Contains(ends, end) {
 			ends = append(ends, end)
 		}
@@ -218,8 +216,7 @@ func (r *reader) backslash(out []spelling, i, nested int) []spelling {
 	if end := r.lineBreak(i); end > i {
 		return add(out, spelling{end: int32(end)})
 	}
-	var inner [1]spelling
-	for _, s := range r.at(inner[:0], i, nested) {
+	for _, s := range r.at(i, nested) {
 		c := s.bytes[0]
 		switch {
 		case s.n != 1:
@@ -278,8 +275,7 @@ func (r *reader) numbered(out []spelling, kind byte, i, nested int) []spelling {
 	case end >= len(r.text):
 		return out
 	}
-	var inner [1]spelling
-	for _, s := range r.at(inner[:0], end, nested) { // the second half of a pair
+	for _, s := range r.at(end, nested) { // the second half of a pair
 		kind, next := r.plain(int(s.end), nested)
 		if !s.is('\\') || kind != 'u' {
 			continue
@@ -344,8 +340,7 @@ func (r *reader) plain(i, nested int) (c byte, end int) {
 		return c, i + 1
 	}
 	c, end = r.text[i], i+1
-	var inner [1]spelling
-	for _, s := range r.at(inner[:0], i, nested) {
+	for _, s := range r.at(i, nested) {
 		if s.n == 1 && named(s.bytes[0]) && int(s.end) > end {
 			c, end = s.bytes[0], int(s.end)
 		}
