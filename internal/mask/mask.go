@@ -223,7 +223,7 @@ func (s *search) complete(p *pattern, st state, end int) {
 // cutBefore begins with the places of all patterns at which the text can go on: it may
 // begin in a secret, or in an escape of it.
 func (s *search) cutBefore() {
-	for skip := range min(maxCut, len(s.text)) {
+	for skip := range min(maxCut+1, len(s.text)) {
 		if skip > 0 && !endsEscape(s.text[:skip]) {
 			continue
 		}

@@ -298,6 +298,15 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
+// TestCutEscapes: what a text begins with may be the end of an escape of up to 12 bytes.
+func TestCutEscapes(t *testing.T) {
+	for text, want := range map[string]string{"amp;1amp;34;one.": "[secret].", "acramp;5amp;one=": "[secret]=", "abcdamp;5quot;one=": "abcdamp;5quot;one="} {
+		if got := string(masker("s3cr-t/+one").Piece([]byte(text))); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
 // overshoot is how many steps the last place that is looked at may take beyond the bound: those of all states
 // there, sorted, in each way to go on.
 const overshoot = 1 << 14
