@@ -3,6 +3,7 @@ package mask
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -13,11 +14,20 @@ const (
 	// Shortest is the number of bytes from which on a secret is looked for in base64 and
 	// hex, and a cut piece of base64 or hex is taken for one.
 	Shortest = 4
+	// ShortestLine is the number of bytes from which on a line of a secret of several lines
+	// is masked where it stands alone.
+	ShortestLine = 16
 
-	// maxSteps bounds the work on one text.
-	maxSteps = 1 << 24
+	// maxSteps bounds the work on one text: a step is 10 to 20 ns, so the bound is about 20 ms.
+	maxSteps = 5 << 18
+	// placesOfStep is how many places of a pattern are compared in the time of a step.
+	placesOfStep = 8
+	// stepsOfSorting is the time of sorting by one more state.
+	stepsOfSorting = 4
 	// maxCut is how much of an escape may have been cut off the beginning of a text.
 	maxCut = 12
+	// maxBlank is how many spaces at the beginning of a text are passed at once.
+	maxBlank = 256
 )
 
 // Masker masks secrets in texts. The zero value has none. It is not safe for concurrent
@@ -59,7 +69,7 @@ func (m *Masker) mask(text []byte, cut bool) []byte {
 	if m.Empty() || len(text) == 0 {
 		return text
 	}
-	s := search{Masker: m, reader: reader{text}, cut: cut}
+	s := search{Masker: m, reader: reader{text: text}, cut: cut}
 	if !s.run() {
 		return []byte(Mark)
 	}
@@ -94,7 +104,6 @@ type search struct {
 	cut     bool
 	ahead   [longest + 1][]state // those that go on at a place, by the place modulo its length
 	several int                  // the last place that may be reached in several ways
-	steps   int
 	found   []span
 }
 
@@ -103,25 +112,24 @@ func (s *search) run() bool {
 	if s.cut {
 		s.cutBefore()
 	}
-	var ways [most]spelling
 	for i, c := range s.text {
-		if s.steps > maxSteps {
+		if s.exhausted() {
 			return false
 		}
 		here := &s.ahead[i%len(s.ahead)]
 		active := *here
 		if i <= s.several {
+			s.steps += stepsOfSorting * len(active)
 			active = distinct(active)
 		}
 		if !introduces[c] { // it can be read in one way
-			ways[0] = spelling{bytes: [utf8.UTFMax]byte{c}, n: 1, end: i + 1}
-			s.step(i, active, ways[0])
+			s.step(i, active, spelling{bytes: [utf8.UTFMax]byte{c}, n: 1, end: int32(i + 1)})
 			*here = active[:0]
 			continue
 		}
-		for _, way := range s.at(ways[:0], i, maxNested) {
-			if way.end-i <= longest {
-				s.several = max(s.several, way.end)
+		for _, way := range s.at(i, maxNested) {
+			if int(way.end)-i <= longest {
+				s.several = max(s.several, int(way.end))
 				s.step(i, active, way)
 			}
 		}
@@ -149,7 +157,7 @@ func distinct(list []state) []state {
 
 // step goes on with one way to read the text at i.
 func (s *search) step(i int, active []state, way spelling) {
-	next := &s.ahead[way.end%len(s.ahead)]
+	next := &s.ahead[int(way.end)%len(s.ahead)]
 	s.steps += len(active) + 1
 	for _, st := range active {
 		p := &s.patterns[st.pattern]
@@ -166,7 +174,7 @@ func (s *search) step(i int, active []state, way spelling) {
 		s.advance(next, state{pattern: id, from: int32(i)}, way)
 	}
 	if way.is('0') && len(active) > 0 {
-		s.pass0x(active, way.end)
+		s.pass0x(active, int(way.end))
 	}
 }
 
@@ -193,7 +201,7 @@ func (s *search) advance(next *[]state, st state, way spelling) {
 			return
 		}
 		if st.at++; int(st.at) == len(p.want) {
-			s.complete(p, st, way.end)
+			s.complete(p, st, int(way.end))
 			return
 		}
 	}
@@ -206,24 +214,43 @@ func (s *search) advance(next *[]state, st state, way spelling) {
 func (s *search) complete(p *pattern, st state, end int) {
 	switch rest := end + int(st.from) + 1; { // behind an escape that was cut
 	case st.from < -1 && rest < Shortest-1:
-	case st.from == -1 && p.alphabet != asItIs && rest < Shortest:
+	case st.from == -1 && p.isPartly() && rest < Shortest:
 	default:
 		s.found = append(s.found, span{max(0, int(st.from)), end})
 	}
 }
 
-// cutBefore begins with all places of all patterns: the text may begin in a secret, or in
-// an escape of it.
+// cutBefore begins with the places of all patterns at which the text can go on: it may
+// begin in a secret, or in an escape of it.
 func (s *search) cutBefore() {
-	s.several = min(maxCut, len(s.text))
-	for skip := range min(maxCut, len(s.text)) + 1 {
-		if skip == len(s.text) || skip > 0 && !endsEscape(s.text[:skip]) {
+	for skip := range min(maxCut+1, len(s.text)) {
+		if skip > 0 && !endsEscape(s.text[:skip]) {
 			continue
 		}
-		list := &s.ahead[skip%len(s.ahead)]
-		for id := range s.patterns {
-			for at := 1; at < len(s.patterns[id].want); at++ {
-				*list = append(*list, state{pattern: int32(id), at: int32(at), from: int32(-skip - 1)})
+		s.several = skip
+		s.beginAt(skip, -skip-1, s.at(skip, maxNested), func(p *pattern) bool { return skip > 0 || !p.hasNoBlanks() })
+	}
+	// What has no blanks goes on behind the spaces that a text begins with.
+	first := 0
+	for first < min(maxBlank, len(s.text)-1) && strings.IndexByte(" \t\r\n", s.text[first]) >= 0 {
+		first++
+	}
+	s.beginAt(first, -1, s.at(first, maxNested), (*pattern).hasNoBlanks)
+}
+
+// beginAt begins at i with the places of some patterns at which the text can go on there.
+func (s *search) beginAt(i, from int, ways []spelling, chosen func(*pattern) bool) {
+	all := len(s.text)-i <= maxName // the rest may be an escape that was cut
+	list := &s.ahead[i%len(s.ahead)]
+	for id := range s.patterns {
+		p := &s.patterns[id]
+		if !chosen(p) {
+			continue
+		}
+		s.steps += len(p.want) / placesOfStep
+		for at := 1; at < len(p.want); at++ {
+			if all || p.goesOn(at, ways) {
+				*list = append(*list, state{pattern: int32(id), at: int32(at), from: int32(from)})
 			}
 		}
 	}
@@ -235,7 +262,7 @@ func (s *search) cutAfter(active []state) {
 		from := max(0, int(st.from))
 		switch {
 		case st.from < 0 && len(s.text) < Shortest: // too little to be told from other text
-		case s.patterns[st.pattern].alphabet != asItIs && st.from >= 0 && st.at < Shortest:
+		case s.patterns[st.pattern].isPartly() && st.from >= 0 && st.at < Shortest:
 		default:
 			s.found = append(s.found, span{from, len(s.text)})
 		}

@@ -2,6 +2,7 @@ package mask_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -210,6 +211,52 @@ func TestShortSecrets(t *testing.T) {
 	}
 }
 
+// keyOf is a key in PEM of so many full lines and a last one of 24 characters.
+func keyOf(lines int) string {
+	var out strings.Builder
+	out.WriteString("-----BEGIN PRIVATE KEY-----\n")
+	for i := range lines + 1 {
+		sum := sha256.Sum256([]byte{byte(i)})
+		wide := sha256.Sum256(sum[:])
+		line := std(string(sum[:]) + string(wide[:16]))
+		if i == lines {
+			line = line[:24]
+		}
+		out.WriteString(line + "\n")
+	}
+	return out.String() + "-----END PRIVATE KEY-----"
+}
+
+// TestLinesOfSecretsAreMasked: nothing is left of a key in PEM that is written in other lines.
+func TestLinesOfSecretsAreMasked(t *testing.T) {
+	key := keyOf(25)
+	lines := strings.Split(key, "\n")
+	joined := strings.Join(lines, "")
+	for name, text := range map[string]string{
+		"CRLF": strings.ReplaceAll(key, "\n", "\r\n"), "indented": "    " + strings.ReplaceAll(key, "\n", "\n    "), "tabs": strings.ReplaceAll(key, "\n", "\n\t"),
+		"spaces": strings.ReplaceAll(key, "\n", " "), "nothing": joined, "commas": strings.Join(lines, ", "), "wrapped": wrapped(joined, "\n  ", 50),
+		"quoted": "> " + strings.Join(lines, "\n> "), "list of JSON": `["` + strings.Join(lines, `","`) + `"]`, "PHP": `["` + strings.ReplaceAll(strings.Join(lines, `","`), "/", `\/`) + `"]`,
+		"backslash n": strings.Join(lines, `\n`), "backslash backslash n": strings.Join(lines, `\\n`), "query": url.QueryEscape(strings.Join(lines, " ")),
+		"HTML": "<br>" + strings.Join(lines, "<br>"), "reversed lines": lines[9] + "\n" + lines[8] + "\n" + lines[7], "one line": "key: " + lines[3] + "!",
+		"entities": strings.ReplaceAll(strings.Join(lines, "&#10;"), "+", "&#43;"),
+	} {
+		for form, got := range map[string]string{"whole": string(masker(key).Whole([]byte(text))), "piece": string(masker(key).Piece([]byte("~ " + text + " ~")))} {
+			if piece := longestOf(key, got); len(piece) >= mask.Shortest || !strings.Contains(got, mask.Mark) {
+				t.Errorf("%s, %s: %q is left in %q", name, form, piece, got)
+			}
+		}
+	}
+	// Less than four characters of a line are not taken for it.
+	for _, text := range []string{"started", "a b c d", "done: Mi"} {
+		if got := string(masker(key).Piece([]byte(text))); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	if got := string(masker("one\ntwo").Whole([]byte("one two onetwo"))); got != "one two onetwo" {
+		t.Errorf("short lines: %q", got)
+	}
+}
+
 // TestCutEncodings: of a text that was cut, no more is left of a secret than less than four
 // characters of base64 or hex, or of one escape.
 func TestCutEncodings(t *testing.T) {
@@ -247,6 +294,69 @@ func TestWorkIsBounded(t *testing.T) {
 		got := string(masker(long).Piece([]byte(text)))
 		if strings.Contains(got, long) || strings.Contains(got, "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh") {
 			t.Errorf("%s: %d bytes are left", name, len(got))
+		}
+	}
+}
+
+// TestCutEscapes: what a text begins with may be the end of an escape of up to 12 bytes.
+func TestCutEscapes(t *testing.T) {
+	for text, want := range map[string]string{"amp;1amp;34;one.": "[secret].", "acramp;5amp;one=": "[secret]=", "abcdamp;5quot;one=": "abcdamp;5quot;one="} {
+		if got := string(masker("s3cr-t/+one").Piece([]byte(text))); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+// overshoot is how many steps the last place that is looked at may take beyond the bound: those of all states
+// there, sorted, in each way to go on.
+const overshoot = 1 << 14
+
+// repeated is a text of about 80 KiB.
+func repeated(piece string) []byte { return []byte(strings.Repeat(piece, 80<<10/len(piece))) }
+
+// TestStepsAreCounted: texts that can be read in many ways exhaust the bound, and are
+// masked whole.
+func TestStepsAreCounted(t *testing.T) {
+	m := masker("s3cr-t/+one two5")
+	for _, piece := range []string{`''\`, `'\''`, `\'`, `'`, `"`, `\`} {
+		text := repeated(piece)
+		if n := m.Steps(text); n <= mask.MaxSteps || n > mask.MaxSteps+overshoot {
+			t.Errorf("%q took %d steps, want about %d", piece, n, mask.MaxSteps)
+		}
+		if got := string(m.Piece(text)); got != mask.Mark {
+			t.Errorf("%q: %d bytes are left", piece, len(got))
+		}
+	}
+}
+
+// TestRepeatedTextsStayWithinTheBound: no short text that is repeated takes more steps.
+func TestRepeatedTextsStayWithinTheBound(t *testing.T) {
+	m := masker("s3cr-t/+one two5")
+	rapid.Check(t, func(t *rapid.T) {
+		piece := rapid.StringMatching(`[\\%&=+'"uUx#{};0257cn\n]{1,6}`).Draw(t, "piece")
+		if n := m.Steps(repeated(piece)); n > mask.MaxSteps+overshoot {
+			t.Fatalf("%q took %d steps", piece, n)
+		}
+	})
+}
+
+// TestOrdinaryTextsAreShown: large answers of usual kinds are not masked whole, with a short
+// secret and with the longest.
+func TestOrdinaryTextsAreShown(t *testing.T) {
+	long := strings.Repeat("k3y/+ \"<&>one2", 600)[:8<<10]
+	for name, secret := range map[string]string{"short": "s3cr-t/+one two5", "long": long, "key": keyOf(120)} {
+		m := masker(secret)
+		for _, piece := range []string{
+			`{"id":"16C7e42F","ok":true,"note":"nothing \"to\" see\/here","u":"\u00e4 a=b&c=d%20x"},` + "\n",
+			`<a href="/x?a=1&amp;b=%2f" class='y z'>it&#39;s &quot;fine&quot;</a>` + "\n",
+			`[{"name":"it's","path":"C:\\dir\\file","sum":1.5e+3}]` + "\n",
+			"level=info msg=\"started\" time=2030-01-01T00:00:00+02:00\n",
+		} {
+			for _, before := range []string{"", "\n\n", strings.Repeat(" ", 40)} {
+				if got := m.Piece([]byte(before + string(repeated(piece)))); len(got) < 70<<10 {
+					t.Errorf("%s secret: of %q behind %q, %d bytes are left, %d steps", name, piece, before, len(got), m.Steps([]byte(before+string(repeated(piece)))))
+				}
+			}
 		}
 	}
 }

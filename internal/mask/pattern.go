@@ -17,9 +17,19 @@ const (
 	base64Digits
 )
 
+// kind says what of a secret a form is.
+type kind uint8
+
+const (
+	wholeSecret kind = iota
+	oneLine
+	joinedLines // without line breaks and spaces
+)
+
 // pattern is a secret in one form.
 type pattern struct {
 	alphabet alphabet
+	kind     kind
 	// want are the values of its characters; of the first and the last of base64 some bits
 	// only are the secret's.
 	want        []byte
@@ -54,6 +64,17 @@ func (p *pattern) fits(at int, c byte) bool {
 	return value != 0xff && (value^p.want[at])&bits == 0
 }
 
+// goesOn reports whether a text that can be read in these ways may go on from a place of
+// the pattern.
+func (p *pattern) goesOn(at int, ways []spelling) bool {
+	for _, way := range ways {
+		if way.n == 0 || p.fits(at, way.bytes[0]) || way.n == 1 && p.separates(way.bytes[0]) || p.alphabet == hexDigits && way.is('0') {
+			return true
+		}
+	}
+	return false
+}
+
 // separates reports whether a character may stand between two of the pattern.
 func (p *pattern) separates(c byte) bool {
 	switch {
@@ -61,18 +82,23 @@ func (p *pattern) separates(c byte) bool {
 		return true
 	case p.alphabet == hexDigits:
 		return c == ' ' || c == '\t' || c == ':' || c == '-' || c == ','
-	case p.alphabet == base64Digits:
+	case p.alphabet == base64Digits || p.kind == joinedLines:
 		return c == ' ' || c == '\t'
 	}
 	return false
 }
 
+// hasNoBlanks reports whether spaces and line breaks are only between the characters of
+// the pattern.
+func (p *pattern) hasNoBlanks() bool { return p.alphabet != asItIs || p.kind == joinedLines }
+
+// isPartly reports whether less than [Shortest] characters of the pattern are found in any
+// text.
+func (p *pattern) isPartly() bool { return p.alphabet != asItIs || p.kind != wholeSecret }
+
 // patternsOf are the forms of a secret.
 func patternsOf(secret string) []pattern {
-	list := []pattern{{alphabet: asItIs, want: []byte(secret)}}
-	if wide := latin1(secret); wide != secret {
-		list = append(list, pattern{alphabet: asItIs, want: []byte(wide)})
-	}
+	list := append(plainPatterns(secret, wholeSecret), patternsOfLines(secret)...)
 	if len(secret) < Shortest {
 		return list
 	}
@@ -85,6 +111,34 @@ func patternsOf(secret string) []pattern {
 		for before := range 3 {
 			list = append(list, encoded(form, before))
 		}
+	}
+	return list
+}
+
+// plainPatterns are a text as it is, and read as Latin-1.
+func plainPatterns(text string, k kind) []pattern {
+	list := []pattern{{kind: k, want: []byte(text)}}
+	if wide := latin1(text); wide != text {
+		list = append(list, pattern{kind: k, want: []byte(wide)})
+	}
+	return list
+}
+
+// patternsOfLines are the lines of a secret of several: each that is not short, and all of
+// them joined by spaces, line breaks or nothing.
+func patternsOfLines(secret string) (list []pattern) {
+	lines := strings.FieldsFunc(secret, func(c rune) bool { return c == '\n' || c == '\r' })
+	if len(lines) < 2 {
+		return nil
+	}
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+		if len(lines[i]) >= ShortestLine && !slices.Contains(lines[:i], lines[i]) {
+			list = append(list, plainPatterns(lines[i], oneLine)...)
+		}
+	}
+	if joined := strings.NewReplacer(" ", "", "\t", "").Replace(strings.Join(lines, "")); len(joined) >= ShortestLine {
+		list = append(list, plainPatterns(joined, joinedLines)...)
 	}
 	return list
 }

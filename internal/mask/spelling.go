@@ -3,6 +3,7 @@ package mask
 import (
 	"bytes"
 	"html"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -23,14 +24,38 @@ const (
 // where a line only goes on, and where the text goes on.
 type spelling struct {
 	bytes [utf8.UTFMax]byte
-	n     int
-	end   int
+	n     int32
+	end   int32
 }
 
 func (s spelling) is(c byte) bool { return s.n == 1 && s.bytes[0] == c }
 
 // reader reads a text in all the ways in which it may be meant.
-type reader struct{ text []byte }
+type reader struct {
+	text  []byte
+	steps int // the work that was done
+	// known are the ways that were found last, by the place modulo its length and the depth.
+	known [][maxNested]reading
+	room  []spelling                // where they are kept
+	found [maxNested][most]spelling // those of the places that are being read, one at each depth
+	one   [1]spelling               // that of a place that can be read in one way
+}
+
+// reading are the ways to read one place. Its place is one more than the text's, so that
+// zero is none.
+type reading struct {
+	place int
+	ways  []spelling
+}
+
+// remembered is for how many places ways to read are kept: what an escape looks ahead.
+const remembered = 512
+
+// roomOfReadings is for how many ways to read memory is taken at once.
+const roomOfReadings = 512
+
+// exhausted reports whether the text took too many steps.
+func (r *reader) exhausted() bool { return r.steps > maxSteps }
 
 func add(out []spelling, s spelling) []spelling {
 	if len(out) >= most {
@@ -45,13 +70,13 @@ func add(out []spelling, s spelling) []spelling {
 }
 
 func addByte(out []spelling, c byte, end int) []spelling {
-	return add(out, spelling{bytes: [utf8.UTFMax]byte{c}, n: 1, end: end})
+	return add(out, spelling{bytes: [utf8.UTFMax]byte{c}, n: 1, end: int32(end)})
 }
 
 // addRune adds a character.
 func addRune(out []spelling, r rune, end int) []spelling {
 	var s spelling
-	s.n, s.end = utf8.EncodeRune(s.bytes[:], r), end
+	s.n, s.end = int32(utf8.EncodeRune(s.bytes[:], r)), int32(end)
 	return add(out, s)
 }
 
@@ -67,24 +92,48 @@ func addCode(out []spelling, code, end int) []spelling {
 var introduces = [256]bool{'\\': true, '%': true, '&': true, '=': true, '+': true, '\'': true, '"': true}
 
 // at lists the ways to read the text at i, with so many escapes within one another. The
-// first of them is the byte as it is.
-func (r reader) at(out []spelling, i, nested int) []spelling {
-	c := r.text[i]
-	out = addByte(out, c, i+1)
-	if nested == 0 || !introduces[c] {
-		return out
+// first of them is the byte as it is. A list of one is good until the next call, but for a
+// loop over it, which has taken what it holds by then; no list may be changed.
+func (r *reader) at(i, nested int) []spelling {
+	r.steps++
+	if nested == 0 || !introduces[r.text[i]] || r.exhausted() {
+		return addByte(r.one[:0], r.text[i], i+1)
 	}
-	var inner [most]spelling
-	for _, s := range r.at(inner[:0], i, nested-1) {
-		if s.n == 1 && (s.end < len(r.text) || s.is('+')) {
-			out = r.escape(out, s.bytes[0], s.end, nested-1)
+	if r.known == nil {
+		r.known = make([][maxNested]reading, min(remembered, len(r.text)))
+	}
+	known := &r.known[i%len(r.known)][nested-1]
+	if known.place != i+1 {
+		ways := r.keep(r.read(r.found[nested-1][:0], i, nested))
+		known.place, known.ways = i+1, ways
+	}
+	r.steps += len(known.ways)
+	return known.ways
+}
+
+// keep copies ways to read a place to where nothing replaces them.
+func (r *reader) keep(ways []spelling) []spelling {
+	if cap(r.room)-len(r.room) < len(ways) {
+		r.room = make([]spelling, 0, roomOfReadings)
+	}
+	from := len(r.room)
+	r.room = append(r.room, ways...)
+	return r.room[from:len(r.room):len(r.room)]
+}
+
+// read finds what at lists.
+func (r *reader) read(out []spelling, i, nested int) []spelling {
+	out = addByte(out, r.text[i], i+1)
+	for _, s := range r.at(i, nested-1) {
+		if s.n == 1 && (int(s.end) < len(r.text) || s.is('+')) {
+			out = r.escape(out, s.bytes[0], int(s.end), nested-1)
 		}
 	}
 	return out
 }
 
 // escape lists what an escape means that begins with c, before i.
-func (r reader) escape(out []spelling, c byte, i, nested int) []spelling {
+func (r *reader) escape(out []spelling, c byte, i, nested int) []spelling {
 	switch c {
 	case '+':
 		return addByte(out, ' ', i)
@@ -106,7 +155,7 @@ func (r reader) escape(out []spelling, c byte, i, nested int) []spelling {
 			out = addCode(out, code, end)
 		}
 		if end := r.lineBreak(i); end > i {
-			out = add(out, spelling{end: end})
+			out = add(out, spelling{end: int32(end)})
 		}
 	case '&':
 		return r.entity(out, i, nested)
@@ -115,11 +164,10 @@ func (r reader) escape(out []spelling, c byte, i, nested int) []spelling {
 }
 
 // quote reads one that is doubled, or as a shell has it within quotes.
-func (r reader) quote(out []spelling, c byte, i, nested int) []spelling {
-	var inner [most]spelling
-	for _, s := range r.at(inner[:0], i, nested) {
+func (r *reader) quote(out []spelling, c byte, i, nested int) []spelling {
+	for _, s := range r.at(i, nested) {
 		if s.is(c) {
-			out = addByte(out, c, s.end)
+			out = addByte(out, c, int(s.end))
 		}
 	}
 	if c == '\'' {
@@ -130,41 +178,54 @@ func (r reader) quote(out []spelling, c byte, i, nested int) []spelling {
 	return out
 }
 
-// follow lists where a text at i may end, if it can be read there.
-func (r reader) follow(ends []int, i int, text string, nested int) []int {
-	switch {
-	case text == "":
-		return append(ends, i)
-	case i >= len(r.text) || len(ends) >= most:
+// follow adds where a text at i may end, if it can be read there.
+func (r *reader) follow(ends []int, i int, text string, nested int) []int {
+	var places [2][most]int
+	from := append(places[0][:0], i)
+	for n := range len(text) {
+		to := places[(n+1)%2][:0]
+		for _, place := range from {
+			to = r.passing(to, place, text[n], nested)
+		}
+		from = to
+	}
+	return append(ends, from...)
+}
+
+// passing adds where the text goes on behind a character at i, each place once.
+func (r *reader) passing(ends []int, i int, c byte, nested int) []int {
+	r.steps++
+	if i >= len(r.text) {
 		return ends
 	}
-	var inner [most]spelling
-	for _, s := range r.at(inner[:0], i, nested) {
-		if s.is(text[0]) {
-			ends = r.follow(ends, s.end, text[1:], nested)
+	if b := r.text[i]; b != c && !introduces[b] {
+		return ends
+	}
+	for _, s := range r.at(i, nested) {
+		if end := int(s.end); s.is(c) && len(ends) < most && !slices.Contains(ends, end) {
+			ends = append(ends, end)
 		}
 	}
 	return ends
 }
 
 // controls are the letters that stand for control characters after a backslash.
-var controls = map[byte]byte{'n': '\n', 'r': '\r', 't': '\t', 'b': '\b', 'f': '\f', 'v': '\v', 'a': '\a', 'e': 0x1b}
+var controls = [256]byte{'n': '\n', 'r': '\r', 't': '\t', 'b': '\b', 'f': '\f', 'v': '\v', 'a': '\a', 'e': 0x1b}
 
-func (r reader) backslash(out []spelling, i, nested int) []spelling {
+func (r *reader) backslash(out []spelling, i, nested int) []spelling {
 	if end := r.lineBreak(i); end > i {
-		return add(out, spelling{end: end})
+		return add(out, spelling{end: int32(end)})
 	}
-	var inner [most]spelling
-	for _, s := range r.at(inner[:0], i, nested) {
+	for _, s := range r.at(i, nested) {
 		c := s.bytes[0]
 		switch {
 		case s.n != 1:
 		case c|0x20 == 'u' || c|0x20 == 'x':
-			out = r.numbered(out, c, s.end, nested)
+			out = r.numbered(out, c, int(s.end), nested)
 		case c >= '0' && c <= '7':
-			out = r.octal(out, int(c-'0'), s.end, nested)
+			out = r.octal(out, int(c-'0'), int(s.end), nested)
 		case controls[c] != 0:
-			out = addByte(out, controls[c], s.end)
+			out = addByte(out, controls[c], int(s.end))
 		case !alphanumeric(c):
 			out = add(out, s)
 		}
@@ -173,7 +234,7 @@ func (r reader) backslash(out []spelling, i, nested int) []spelling {
 }
 
 // octal reads up to two more digits.
-func (r reader) octal(out []spelling, code, i, nested int) []spelling {
+func (r *reader) octal(out []spelling, code, i, nested int) []spelling {
 	for range 2 {
 		c, end := r.plain(i, nested)
 		if c < '0' || c > '7' || 8*code+int(c-'0') > 0xff {
@@ -185,7 +246,7 @@ func (r reader) octal(out []spelling, code, i, nested int) []spelling {
 }
 
 // numbered reads the digits after \u, \U or \x.
-func (r reader) numbered(out []spelling, kind byte, i, nested int) []spelling {
+func (r *reader) numbered(out []spelling, kind byte, i, nested int) []spelling {
 	if c, next := r.plain(i, nested); c == '{' {
 		for digits := 1; digits <= 8; digits++ {
 			if code, end, ok := r.number(next, 16, digits, nested); ok {
@@ -196,7 +257,13 @@ func (r reader) numbered(out []spelling, kind byte, i, nested int) []spelling {
 		}
 		return out
 	}
-	digits := map[byte]int{'u': 4, 'U': 8, 'x': 2, 'X': 2}[kind]
+	digits := 2
+	switch kind {
+	case 'u':
+		digits = 4
+	case 'U':
+		digits = 8
+	}
 	code, end, ok := r.number(i, 16, digits, nested)
 	switch {
 	case !ok:
@@ -208,9 +275,8 @@ func (r reader) numbered(out []spelling, kind byte, i, nested int) []spelling {
 	case end >= len(r.text):
 		return out
 	}
-	var inner [most]spelling
-	for _, s := range r.at(inner[:0], end, nested) { // the second half of a pair
-		kind, next := r.plain(s.end, nested)
+	for _, s := range r.at(end, nested) { // the second half of a pair
+		kind, next := r.plain(int(s.end), nested)
 		if !s.is('\\') || kind != 'u' {
 			continue
 		}
@@ -222,7 +288,7 @@ func (r reader) numbered(out []spelling, kind byte, i, nested int) []spelling {
 }
 
 // entity reads what follows an ampersand: a number or a name.
-func (r reader) entity(out []spelling, i, nested int) []spelling {
+func (r *reader) entity(out []spelling, i, nested int) []spelling {
 	var name [maxName]byte
 	n, closed := 0, false
 	for n < len(name) && i < len(r.text) {
@@ -259,13 +325,14 @@ func (r reader) entity(out []spelling, i, nested int) []spelling {
 	if wide, size := utf8.DecodeRuneInString(meant); size == len(meant) {
 		return addRune(out, wide, i)
 	}
-	s.n, s.end = copy(s.bytes[:], meant), i
+	s.n, s.end = int32(copy(s.bytes[:], meant)), int32(i)
 	return add(out, s)
 }
 
 // plain is the character of an escape's name or number, which may be escaped itself, and
 // where it ends; 0 at the end of the text.
-func (r reader) plain(i, nested int) (c byte, end int) {
+func (r *reader) plain(i, nested int) (c byte, end int) {
+	r.steps++
 	if i >= len(r.text) {
 		return 0, i
 	}
@@ -273,10 +340,9 @@ func (r reader) plain(i, nested int) (c byte, end int) {
 		return c, i + 1
 	}
 	c, end = r.text[i], i+1
-	var inner [most]spelling
-	for _, s := range r.at(inner[:0], i, nested) {
-		if s.n == 1 && named(s.bytes[0]) && s.end > end {
-			c, end = s.bytes[0], s.end
+	for _, s := range r.at(i, nested) {
+		if s.n == 1 && named(s.bytes[0]) && int(s.end) > end {
+			c, end = s.bytes[0], int(s.end)
 		}
 	}
 	return c, end
@@ -285,7 +351,7 @@ func (r reader) plain(i, nested int) (c byte, end int) {
 func named(c byte) bool { return alphanumeric(c) || c == '#' || c == ';' || c == '{' || c == '}' }
 
 // number reads so many digits, which may be escaped themselves.
-func (r reader) number(i, base, digits, nested int) (code, end int, ok bool) {
+func (r *reader) number(i, base, digits, nested int) (code, end int, ok bool) {
 	end = i
 	for range digits {
 		c, next := r.plain(end, nested)
@@ -298,7 +364,7 @@ func (r reader) number(i, base, digits, nested int) (code, end int, ok bool) {
 	return code, end, code <= utf8.MaxRune
 }
 
-func (r reader) lineBreak(i int) int {
+func (r *reader) lineBreak(i int) int {
 	for i < len(r.text) && r.text[i] == '\r' {
 		i++
 	}

@@ -244,7 +244,7 @@ func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 // excerpt is the beginning of an answer, without the secrets that were sent.
 func excerpt(body []byte, use *secrets.Use) string {
-	const enough = 8 * (MaxExcerpt + secrets.MaxSecret) // a masked secret takes less room
+	const enough = MaxExcerpt + 4*secrets.MaxSecret // a masked secret takes less room, and one in a URL's escapes three times its own
 	return worker.Excerpt(use.Hide(body[:min(len(body), enough)]), MaxExcerpt)
 }
 

@@ -1,0 +1,11 @@
+package mask
+
+// MaxSteps is the bound of the steps of one text.
+const MaxSteps = maxSteps
+
+// Steps is how many steps the search in a text takes.
+func (m *Masker) Steps(text []byte) int {
+	s := search{Masker: m, reader: reader{text: text}, cut: true}
+	s.run()
+	return s.steps
+}
