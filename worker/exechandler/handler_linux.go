@@ -22,6 +22,7 @@ import (
 
 type handler struct {
 	Options
+	processes   processLimit
 	programs    programs
 	variables   variables
 	containment containment
@@ -55,15 +56,22 @@ func New(o Options) (worker.Handler, error) {
 			return nil, fmt.Errorf("exec handler: become the reaper of orphans: %w", err)
 		}
 	}
+	h.processes = o.limitProcesses(os.Geteuid(), hardProcessLimit())
+	o.warnOfFewProcesses(h.processes)
 	o.warnOfReadable()
 	return h.handle, nil
 }
 
-func (o Options) checkUser(euid int) error {
-	as := uint32(euid)
+// programUser is the number of the user of programs.
+func (o Options) programUser(euid int) uint32 {
 	if o.User != nil {
-		as = o.User.UID
+		return o.User.UID
 	}
+	return uint32(euid)
+}
+
+func (o Options) checkUser(euid int) error {
+	as := o.programUser(euid)
 	switch {
 	case as == 0 && !o.AllowRoot:
 		return errors.New("exec handler: programs would run as root; name another user, or allow root")
@@ -153,7 +161,7 @@ func (h handler) start(file, dir string, p *payload, t *worker.Task, traced []st
 		Path: file, Argv: p.Argv, Dir: dir, Cgroup: cgroup,
 		Limits: launch.Limits{
 			CPU: uint64((l.CPU + time.Second - 1) / time.Second), Memory: uint64(l.Memory), Files: uint64(l.Files),
-			Processes: uint64(l.Processes), FileSize: uint64(l.FileSize),
+			Processes: h.processes.most, FileSize: uint64(l.FileSize),
 		},
 	}
 	if h.User != nil {
@@ -162,7 +170,7 @@ func (h handler) start(file, dir string, p *payload, t *worker.Task, traced []st
 	}
 	path, args := launch.Supervisor(program)
 	s, err := startSupervisor(&exec.Cmd{
-		Path: path, Args: args, Dir: "/", Env: h.environment(p, t, traced), Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
+		Path: path, Args: args, Dir: "/", Env: launch.Environment(h.environment(p, t, traced)), Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		// Once the supervisor has ended, the program's pipes have this long.
 		WaitDelay: h.Grace,

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
 )
 
@@ -38,6 +39,10 @@ type Options struct {
 	Env []string
 	// Path is PATH for the programs. Default /usr/local/bin:/usr/bin:/bin.
 	Path string
+	// Slots is how many attempts run at once. Where programs are of the worker's own user,
+	// what the worker and the supervisors of so many need is added to Limits.Processes.
+	// Default [worker.DefaultSlots].
+	Slots int
 	// Grace is what a program has to end after SIGTERM. Default 2 s.
 	Grace time.Duration
 	// Limits of each program. Default [DefaultLimits].
@@ -89,7 +94,8 @@ type Limits struct {
 	// Files that are open at once.
 	Files int
 	// Processes of the user that the program runs as, its threads and those of
-	// everything else included. Root is not bound by it.
+	// everything else included, but for this worker and its supervisors: see
+	// Options.Slots. Root is not bound by it.
 	Processes int
 	// FileSize of each file that is written, in bytes.
 	FileSize int64
@@ -107,6 +113,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Grace == 0 {
 		o.Grace = DefaultGrace
+	}
+	if o.Slots == 0 {
+		o.Slots = worker.DefaultSlots
 	}
 	if o.Home == "" {
 		o.Home = DefaultHome
@@ -134,6 +143,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("exec handler: home %q is not an absolute path", o.Home)
 	case o.Containment != "" && o.Containment != ContainByCgroup && o.Containment != ContainBySubreaper:
 		return o, fmt.Errorf("exec handler: containment %q is neither %q nor %q", o.Containment, ContainByCgroup, ContainBySubreaper)
+	case o.Slots < 0:
+		return o, errors.New("exec handler: Slots is negative")
 	case o.Grace < 0:
 		return o, errors.New("exec handler: Grace is negative")
 	case l.CPU < 0 || l.Memory < 0 || l.Files < 0 || l.Processes < 0 || l.FileSize < 0:

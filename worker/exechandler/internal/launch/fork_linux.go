@@ -84,8 +84,8 @@ func startProgram(p Program, cgroup int) (pid int, err error) {
 	}
 	defer unix.Close(pipe[0])
 	b.failure = uintptr(pipe[1])
-	// The kernel kills the program when this thread ends.
-	runtime.LockOSThread()
+	// The kernel kills the program when this thread ends. This is the first thread, to which Go
+	// binds initialization: LockOSThread would only add a thread.
 	syscall.ForkLock.Lock()
 	child, e := forkChild(b)
 	syscall.ForkLock.Unlock()
@@ -132,7 +132,7 @@ func newBlueprint(p Program) (*blueprint, error) {
 	if b.argv, err = syscall.SlicePtrFromStrings(p.Argv); err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
-	if b.env, err = syscall.SlicePtrFromStrings(os.Environ()); err != nil {
+	if b.env, err = syscall.SlicePtrFromStrings(programEnvironment()); err != nil {
 		return nil, fmt.Errorf("environment: %w", err)
 	}
 	b.limits, err = p.Limits.resolve()

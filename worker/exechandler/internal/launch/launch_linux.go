@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,8 +73,22 @@ const (
 	fixedArgs = 6
 )
 
-// Supervisor is the program and its arguments that start p. The environment is that of
-// p; files 3 and 4 are the pipes.
+// SupervisorThreads is the most threads that a supervisor has.
+const SupervisorThreads = 5
+
+// runtimeSettings keep the threads of a supervisor few: it has little to do and no garbage to
+// speak of. The program does not get them.
+var runtimeSettings = []string{"GOMAXPROCS=1", "GOGC=off"}
+
+// Environment is that of the supervisor of a program with this one.
+func Environment(program []string) []string { return append(slices.Clone(runtimeSettings), program...) }
+
+func programEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return slices.Contains(runtimeSettings, v) })
+}
+
+// Supervisor is the program and its arguments that start p. The environment is
+// [Environment] of that of p; files 3 and 4 are the pipes.
 func Supervisor(p Program) (path string, args []string) {
 	user := ""
 	if p.User != nil {
