@@ -1,5 +1,5 @@
 // Package exechandler makes a handler that runs one program an attempt. It exists
-// on Linux.
+// on Linux, on amd64 and arm64.
 //
 // The payload is JSON:
 //

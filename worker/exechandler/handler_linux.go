@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 package exechandler
 
 import (
@@ -43,6 +45,9 @@ func New(o Options) (worker.Handler, error) {
 	}
 	if h.programs, err = pin(o.Allow); err != nil {
 		return nil, err
+	}
+	if o.Init {
+		own.noteInherited()
 	}
 	if h.containment, err = o.contain(); err != nil {
 		return nil, err

@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 package launch
 
 import (
@@ -21,7 +23,7 @@ const (
 //
 // It kills its own children only: nobody else reaps those, so that their numbers are
 // theirs. What they leave becomes a child in turn, and what has been killed forks no
-// more. The kernel says when none is left: as long as a descendant lives, this
+// more. A child that another descendant traces is reaped when that one has ended. The kernel says when none is left: as long as a descendant lives, this
 // process has a child.
 func (s *supervisor) killDescendants() {
 	// A program that forks as fast as it can has most of the processor.
@@ -37,13 +39,15 @@ func (s *supervisor) killDescendants() {
 			if pid == 0 {
 				break
 			}
-			s.note(pid, status)
-			delete(killed, pid)
+			if s.note(pid, status) {
+				delete(killed, pid)
+			}
 		}
 		found := false
 		for _, pid := range Children() {
+			// One that is traced can stop once more on its way to its end: kill it again.
+			_ = unix.Kill(pid, unix.SIGKILL)
 			if !killed[pid] {
-				_ = unix.Kill(pid, unix.SIGKILL)
 				killed[pid], found = true, true
 			}
 		}

@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 package launch
 
 import (
@@ -42,10 +44,8 @@ type cloneArgs struct {
 }
 
 const (
-	sysCloseRange    = 436 // on every architecture
-	closeRangeOnExec = 4
-	lastSignal       = 64
-	signalSetSize    = 8
+	lastSignal    = 64
+	signalSetSize = 8
 )
 
 // limit is one call of prlimit.
@@ -200,8 +200,6 @@ func forkChild(b *blueprint) (pid uintptr, e syscall.Errno) {
 func becomeProgram(b *blueprint) {
 	at, e := prepare(b)
 	if e == 0 {
-		// All files but the standard ones, also those that this process inherited.
-		syscall.RawSyscall6(sysCloseRange, 3, ^uintptr(0)>>32, closeRangeOnExec, 0, 0, 0)
 		syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.noSignals)), 0, signalSetSize, 0, 0)
 		at = execProgram
 		_, _, e = syscall.RawSyscall6(unix.SYS_EXECVE, uintptr(unsafe.Pointer(b.path)), uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.env[0])), 0, 0, 0)

@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 // Package launch starts a program below a supervisor: a process of its own that sets
 // the program's user and limits before its first instruction, and that ends all
 // processes that come from the program when the program has ended.
