@@ -32,6 +32,9 @@ const (
 	workerMode     = "worker-of-attempts"
 	undumpableMode = "daemon-that-nobody-may-trace"
 	forkingMode    = "daemons-that-fork-for-ever"
+	tracedMode     = "daemon-that-traces-its-parent"
+	tracedExitMode = "daemon-that-stops-its-parent-at-its-exit"
+	traceMeMode    = "asks-its-parent-to-trace-it"
 )
 
 // actAsProgram does not return if this process is one of those.
@@ -46,6 +49,8 @@ func actAsProgram() {
 		hideAndSleep()
 	case forkingMode:
 		forkForEver()
+	case tracedMode, tracedExitMode:
+		leaveTracer(os.Args[1])
 	}
 }
 
