@@ -54,9 +54,11 @@ type Options struct {
 	AllowRoot bool
 	// Init says that all processes this one starts are those of this package's
 	// handlers. Then it asks for the orphans of what it starts, reaps those that have
-	// ended, and kills all of them if the supervisor of an attempt is killed.
-	// Without Init it cannot tell them from processes that somebody here waits for.
-	// Default no.
+	// ended, and kills all of them if the supervisor of an attempt is killed. It spares
+	// the children that this process has when the first handler is made.
+	// Without Init it cannot tell them from processes that somebody here waits for: what
+	// a program started goes on if the supervisor is killed, which a program of the same
+	// user can do, and there is no control group. Default no.
 	Init bool
 	// Containment is how the processes of an attempt are kept together: a control group
 	// beside the supervisor, which is then the second line, or the supervisor alone. Default:
@@ -91,7 +93,7 @@ type Limits struct {
 	CPU time.Duration
 	// Memory is address space, in bytes.
 	Memory int64
-	// Files that are open at once.
+	// Files that are open at once. With no limit it is that of this process when it started.
 	Files int
 	// Processes of the user that the program runs as, its threads and those of
 	// everything else included, but for this worker and its supervisors: see
