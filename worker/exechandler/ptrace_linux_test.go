@@ -3,11 +3,14 @@
 package exechandler
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -54,12 +57,14 @@ func leaveTracer(mode string) {
 // program's end to the daemon alone.
 func TestTracedProgramEnds(t *testing.T) {
 	program := testProgram(t)
-	h := newHandler(t, Options{Allow: []string{program}})
-	if err := h(t.Context(), task(payload{Argv: []string{program, tracedMode}})); err == nil || err.Error() != "exit status 7" {
-		t.Errorf("got %v", err)
-	}
-	if left := processesOf(program); len(left) > 0 {
-		t.Errorf("processes %v are left", left)
+	for _, by := range mechanisms(t) {
+		h := newHandler(t, Options{Allow: []string{program}, Containment: by})
+		if err := h(t.Context(), task(payload{Argv: []string{program, tracedMode}})); err == nil || err.Error() != "exit status 7" {
+			t.Errorf("%s: got %v", by, err)
+		}
+		if left := processesOf(program); len(left) > 0 {
+			t.Errorf("%s: processes %v are left", by, left)
+		}
 	}
 }
 
@@ -67,17 +72,24 @@ func TestTracedProgramEnds(t *testing.T) {
 // for alone when the attempt is over.
 func TestProgramStoppedAtItsExitEnds(t *testing.T) {
 	program := testProgram(t)
-	h := newHandler(t, Options{Allow: []string{program}, Grace: 50 * time.Millisecond})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- h(ctx, task(payload{Argv: []string{program, tracedExitMode}})) }()
-	eventually(t, "the program and its daemon run", func() bool { return len(processesOf(program)) == 2 })
-	cancel(worker.ErrTimeout)
-	if err := <-done; !errors.Is(err, worker.ErrTimeout) || errors.Is(err, errNoReport) {
-		t.Errorf("got %v", err)
-	}
-	if left := processesOf(program); len(left) > 0 {
-		t.Errorf("processes %v are left", left)
+	for _, by := range mechanisms(t) {
+		h := newHandler(t, Options{Allow: []string{program}, Containment: by, Grace: 50 * time.Millisecond})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h(ctx, task(payload{Argv: []string{program, tracedExitMode}})) }()
+		eventually(t, "the daemon has stopped the program at its exit", func() bool {
+			return slices.ContainsFunc(processesOf(program), func(pid int) bool {
+				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+				return err == nil && bytes.Contains(stat, []byte(") t "))
+			})
+		})
+		cancel(worker.ErrTimeout)
+		if err := <-done; !errors.Is(err, worker.ErrTimeout) || errors.Is(err, errNoReport) {
+			t.Errorf("%s: got %v", by, err)
+		}
+		if left := processesOf(program); len(left) > 0 {
+			t.Errorf("%s: processes %v are left", by, left)
+		}
 	}
 }
 

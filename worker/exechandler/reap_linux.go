@@ -104,6 +104,7 @@ func (c *children) killOrphans() bool {
 		for _, pid := range orphans {
 			_ = unix.Kill(pid, unix.SIGKILL) // it is reaped here and nowhere else
 			c.reap(pid)
+			launch.KillTracer(pid)
 		}
 	}
 	return false
