@@ -106,7 +106,7 @@ func (f flags) build(o worker.Options, lines io.Writer) (*service, error) {
 	logger, level, logErr := logs.New(lines, f.logs)
 	registry := prometheus.NewRegistry()
 	security, tlsErr := f.tls.dial(logger, registry)
-	handlers, handlerErr := f.handlers.build(logger, f.tokenFile, f.tls.files.Key)
+	handlers, handlerErr := f.handlers.build(o.Slots, logger, f.tokenFile, f.tls.files.Key)
 	var drainErr, tokenErr, prefetchErr error
 	if f.tokenFile != "" {
 		o.Token, tokenErr = worker.TokenFile(f.tokenFile)

@@ -55,7 +55,7 @@ func (f *handlerFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&l.CPU, "exec-max-cpu", l.CPU, "CPU time of a program; 0 for no limit")
 	flags.Int64Var(&l.Memory, "exec-max-memory", l.Memory, "address space of a program, in bytes; 0 for no limit")
 	flags.IntVar(&l.Files, "exec-max-files", l.Files, "files that a program may have open; 0 for no limit")
-	flags.IntVar(&l.Processes, "exec-max-processes", l.Processes, "processes and threads that the user of programs may have, all together; 0 for no limit")
+	flags.IntVar(&l.Processes, "exec-max-processes", l.Processes, "processes and threads that the user of programs may have, all together, beside those of this worker and its supervisors; 0 for no limit")
 	flags.Int64Var(&l.FileSize, "exec-max-file-size", l.FileSize, "size of a file that a program writes, in bytes; 0 for no limit")
 }
 
@@ -78,9 +78,9 @@ func (f *handlerFlags) warnOfUnread(flags *pflag.FlagSet, logger *slog.Logger) {
 // containmentAuto leaves the choice to the handler.
 const containmentAuto = "auto"
 
-// build makes the handlers by name. It reports all faults.
+// build makes the handlers by name, for so many attempts at once. It reports all faults.
 // Programs should not be able to read the private files.
-func (f *handlerFlags) build(logger *slog.Logger, private ...string) (map[string]worker.Handler, error) {
+func (f *handlerFlags) build(slots int, logger *slog.Logger, private ...string) (map[string]worker.Handler, error) {
 	handlers := make(map[string]worker.Handler)
 	var faults []error
 	var kept *secrets.Dir
@@ -101,6 +101,7 @@ func (f *handlerFlags) build(logger *slog.Logger, private ...string) (map[string
 	if len(f.execAllow) > 0 {
 		o, err := f.execOptions()
 		o.Secrets, o.Logger = kept, logger
+		o.Slots = slots
 		o.Private = slices.DeleteFunc(append(private, f.secretsDir), func(path string) bool { return path == "" })
 		h, optionsErr := exechandler.New(o)
 		if optionsErr != nil {

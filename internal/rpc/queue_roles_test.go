@@ -455,7 +455,7 @@ func TestItemsOfOtherQueues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{`job "fresh": `, "entry 1: ", "another definition"} {
+	for i, want := range []string{`job "fresh": `, "entry 1: ", "that your roles do not cover"} {
 		if p := batch.GetResults()[i]; p.GetCode() == 0 || p.GetJob() != nil || !strings.Contains(p.GetMessage(), want) {
 			t.Errorf("request %d is answered by %v", i, p)
 		}

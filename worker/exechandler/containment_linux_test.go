@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 package exechandler
 
 import (
@@ -14,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -27,9 +30,12 @@ import (
 
 // The test program also is the processes that the tests need.
 const (
-	workerMode     = "worker-of-one-attempt"
+	workerMode     = "worker-of-attempts"
 	undumpableMode = "daemon-that-nobody-may-trace"
 	forkingMode    = "daemons-that-fork-for-ever"
+	tracedMode     = "daemon-that-traces-its-parent"
+	tracedExitMode = "daemon-that-stops-its-parent-at-its-exit"
+	traceMeMode    = "asks-its-parent-to-trace-it"
 )
 
 // actAsProgram does not return if this process is one of those.
@@ -39,19 +45,22 @@ func actAsProgram() {
 	}
 	switch os.Args[1] {
 	case workerMode:
-		runOneAttempt()
+		runAttempts()
 	case undumpableMode:
 		hideAndSleep()
 	case forkingMode:
 		forkForEver()
+	case tracedMode, tracedExitMode:
+		leaveTracer(os.Args[1])
 	}
 }
 
-// attemptOrder is what a worker of one attempt is to do, and attemptResult how it went.
+// attemptOrder is what a worker is to do, and attemptResult how it went.
 type (
 	attemptOrder struct {
-		Options Options
-		Payload payload.Exec
+		Options  Options
+		Payload  payload.Exec
+		Attempts int // at once; 0 is 1
 	}
 	attemptResult struct {
 		Refused, Err string
@@ -60,7 +69,7 @@ type (
 	}
 )
 
-func runOneAttempt() {
+func runAttempts() {
 	var order attemptOrder
 	if err := json.NewDecoder(os.Stdin).Decode(&order); err != nil {
 		panic(err)
@@ -72,13 +81,23 @@ func runOneAttempt() {
 	if err != nil {
 		result.Refused = err.Error()
 	} else {
-		one := task(order.Payload)
-		if err := h(context.Background(), one); err != nil {
-			result.Err = err.Error()
+		var lock sync.Mutex
+		var attempts sync.WaitGroup
+		for range max(1, order.Attempts) {
+			attempts.Go(func() {
+				one := task(order.Payload)
+				err := h(context.Background(), one)
+				lock.Lock()
+				defer lock.Unlock()
+				if err != nil {
+					result.Err = err.Error()
+				}
+				var r report
+				_ = json.Unmarshal(one.Output(), &r) // no output is none
+				result.Output += r.Output
+			})
 		}
-		var r report
-		_ = json.Unmarshal(one.Output(), &r) // no output is none
-		result.Output = r.Output
+		attempts.Wait()
 	}
 	result.Log = log.String()
 	_ = json.NewEncoder(os.Stdout).Encode(result)
@@ -259,7 +278,7 @@ func TestDaemonsEndWithTheirAttempt(t *testing.T) {
 			t.Run(string(by)+"/"+name, func(t *testing.T) {
 				o := Options{Allow: []string{"/bin/sh", program}, User: test.user, Containment: by, Init: true}
 				for range test.times {
-					r := runWorker(t, attemptOrder{o, payload.Exec{Argv: test.argv}})
+					r := runWorker(t, attemptOrder{Options: o, Payload: payload.Exec{Argv: test.argv}})
 					pid, err := strconv.Atoi(strings.TrimSpace(r.Output))
 					if r.Refused+r.Err != "" || err != nil {
 						t.Fatalf("%+v", r)
@@ -283,7 +302,7 @@ func TestProcessesThatForkForEverEnd(t *testing.T) {
 	for _, by := range mechanisms(t) {
 		for range 6 {
 			o := Options{Allow: []string{program}, User: another(61_012), Containment: by, Init: true}
-			if r := runWorker(t, attemptOrder{o, payload.Exec{Argv: []string{program, forkingMode}}}); r.Refused+r.Err != "" {
+			if r := runWorker(t, attemptOrder{Options: o, Payload: payload.Exec{Argv: []string{program, forkingMode}}}); r.Refused+r.Err != "" {
 				t.Fatalf("%s: %+v", by, r)
 			}
 			if left := processesOf(program); len(left) > 0 {
@@ -327,7 +346,7 @@ func TestKilledWorkerLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		script := `setsid env -i sh -c 'echo $$ >> "$0"; exec sleep 600 <&- >&- 2>&-' "$1" & echo $$ $PPID >> "$1"; exec sleep 600`
-		order := attemptOrder{Options{Allow: []string{"/bin/sh"}, User: another(61_013), Containment: by}, payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", file}}}
+		order := attemptOrder{Options: Options{Allow: []string{"/bin/sh"}, User: another(61_013), Containment: by}, Payload: payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", file}}}
 		cmd, _ := startWorker(t, order, dockerCapabilities)
 		processes := pids(t, file, 3)
 		if err := cmd.Process.Kill(); err != nil {
@@ -347,7 +366,7 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "pids")
 		script := `setsid sh -c 'echo $$ >> "$0"; exec sleep 600 <&- >&- 2>&-' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done; kill -9 $PPID; sleep 600`
 		o := Options{Allow: []string{"/bin/sh"}, Containment: by, Init: by == ContainBySubreaper}
-		r := runWorker(t, attemptOrder{o, payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", file}}})
+		r := runWorker(t, attemptOrder{Options: o, Payload: payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", file}}})
 		if !strings.Contains(r.Err, errNoReport.Error()) {
 			t.Errorf("%s: %+v", by, r)
 		}
@@ -391,7 +410,7 @@ func TestProgramsThatCannotBeEnded(t *testing.T) {
 		}
 		return
 	}
-	order := attemptOrder{Options{Allow: []string{"/bin/sh"}, User: another(61_014)}, payload.Exec{Argv: []string{"/bin/sh"}}}
+	order := attemptOrder{Options: Options{Allow: []string{"/bin/sh"}, User: another(61_014)}, Payload: payload.Exec{Argv: []string{"/bin/sh"}}}
 	cmd, out := startWorker(t, order, []int{unix.CAP_SETGID, unix.CAP_SETUID})
 	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "needs the capability KILL") {
 		t.Errorf("%v: %s", err, out)

@@ -1,5 +1,5 @@
 // Package exechandler makes a handler that runs one program an attempt. It exists
-// on Linux.
+// on Linux, on amd64 and arm64.
 //
 // The payload is JSON:
 //
@@ -48,7 +48,8 @@
 //     they become children of the supervisor. Where this process may make control groups,
 //     each attempt has one too, which is killed as well. If the supervisor is killed, the kernel kills
 //     the program, and with a control group or with Options.Init what the program started is
-//     killed by this process.
+//     killed by this process; with neither, it goes on. Children that this process had before
+//     the first handler was made are spared.
 //  5. The handler returns when nothing of the attempt is left. What cannot be killed within ten
 //     seconds fails the attempt, and the supervisor goes on.
 //  6. A secret stands in no error, no output and no argument.

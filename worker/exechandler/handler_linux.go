@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 package exechandler
 
 import (
@@ -23,6 +25,7 @@ import (
 
 type handler struct {
 	Options
+	processes   processLimit
 	programs    programs
 	variables   variables
 	containment containment
@@ -44,6 +47,9 @@ func New(o Options) (worker.Handler, error) {
 	if h.programs, err = pin(o.Allow); err != nil {
 		return nil, err
 	}
+	if o.Init {
+		own.noteInherited()
+	}
 	if h.containment, err = o.contain(); err != nil {
 		return nil, err
 	}
@@ -56,15 +62,22 @@ func New(o Options) (worker.Handler, error) {
 			return nil, fmt.Errorf("exec handler: become the reaper of orphans: %w", err)
 		}
 	}
+	h.processes = o.limitProcesses(os.Geteuid(), hardProcessLimit())
+	o.warnOfFewProcesses(h.processes)
 	o.warnOfReadable()
 	return h.handle, nil
 }
 
-func (o Options) checkUser(euid int) error {
-	as := uint32(euid)
+// programUser is the number of the user of programs.
+func (o Options) programUser(euid int) uint32 {
 	if o.User != nil {
-		as = o.User.UID
+		return o.User.UID
 	}
+	return uint32(euid)
+}
+
+func (o Options) checkUser(euid int) error {
+	as := o.programUser(euid)
 	switch {
 	case as == 0 && !o.AllowRoot:
 		return errors.New("exec handler: programs would run as root: --exec-user names another user, --exec-allow-root allows it")
@@ -154,7 +167,7 @@ func (h handler) start(file, dir string, p *payload.Exec, t *worker.Task, traced
 		Path: file, Argv: p.Argv, Dir: dir, Cgroup: cgroup,
 		Limits: launch.Limits{
 			CPU: uint64((l.CPU + time.Second - 1) / time.Second), Memory: uint64(l.Memory), Files: uint64(l.Files),
-			Processes: uint64(l.Processes), FileSize: uint64(l.FileSize),
+			Processes: h.processes.most, FileSize: uint64(l.FileSize),
 		},
 	}
 	if h.User != nil {
@@ -163,7 +176,7 @@ func (h handler) start(file, dir string, p *payload.Exec, t *worker.Task, traced
 	}
 	path, args := launch.Supervisor(program)
 	s, err := startSupervisor(&exec.Cmd{
-		Path: path, Args: args, Dir: "/", Env: h.environment(p, t, traced), Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
+		Path: path, Args: args, Dir: "/", Env: launch.Environment(h.environment(p, t, traced)), Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		// Once the supervisor has ended, the program's pipes have this long.
 		WaitDelay: h.Grace,

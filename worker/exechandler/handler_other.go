@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux || !(amd64 || arm64)
 
 package exechandler
 
@@ -8,10 +8,10 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-// New fails: process groups are handled on Linux only.
+// New fails: programs are started by system calls of Linux, which differ by architecture.
 func New(o Options) (worker.Handler, error) {
 	if _, err := o.withDefaults(); err != nil {
 		return nil, err
 	}
-	return nil, errors.New("exec handler: runs on Linux only")
+	return nil, errors.New("exec handler: runs only on Linux on amd64 and arm64")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
 )
 
@@ -38,6 +39,10 @@ type Options struct {
 	Env []string
 	// Path is PATH for the programs. Default /usr/local/bin:/usr/bin:/bin.
 	Path string
+	// Slots is how many attempts run at once. Where programs are of the worker's own user,
+	// what the worker and the supervisors of so many need is added to Limits.Processes.
+	// Default [worker.DefaultSlots].
+	Slots int
 	// Grace is what a program has to end after SIGTERM. Default 2 s.
 	Grace time.Duration
 	// Limits of each program. Default [DefaultLimits].
@@ -49,9 +54,11 @@ type Options struct {
 	AllowRoot bool
 	// Init says that all processes this one starts are those of this package's
 	// handlers. Then it asks for the orphans of what it starts, reaps those that have
-	// ended, and kills all of them if the supervisor of an attempt is killed.
-	// Without Init it cannot tell them from processes that somebody here waits for.
-	// Default no.
+	// ended, and kills all of them if the supervisor of an attempt is killed. It spares
+	// the children that this process has when the first handler is made.
+	// Without Init it cannot tell them from processes that somebody here waits for: what
+	// a program started goes on if the supervisor is killed, which a program of the same
+	// user can do, and there is no control group. Default no.
 	Init bool
 	// Containment is how the processes of an attempt are kept together: a control group
 	// beside the supervisor, which is then the second line, or the supervisor alone. Default:
@@ -86,10 +93,11 @@ type Limits struct {
 	CPU time.Duration
 	// Memory is address space, in bytes.
 	Memory int64
-	// Files that are open at once.
+	// Files that are open at once. With no limit it is that of this process when it started.
 	Files int
 	// Processes of the user that the program runs as, its threads and those of
-	// everything else included. Root is not bound by it.
+	// everything else included, but for this worker and its supervisors: see
+	// Options.Slots. Root is not bound by it.
 	Processes int
 	// FileSize of each file that is written, in bytes.
 	FileSize int64
@@ -107,6 +115,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Grace == 0 {
 		o.Grace = DefaultGrace
+	}
+	if o.Slots == 0 {
+		o.Slots = worker.DefaultSlots
 	}
 	if o.Home == "" {
 		o.Home = DefaultHome
@@ -134,6 +145,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("exec handler: home %q is not an absolute path", o.Home)
 	case o.Containment != "" && o.Containment != ContainByCgroup && o.Containment != ContainBySubreaper:
 		return o, fmt.Errorf("exec handler: containment %q is neither %q nor %q", o.Containment, ContainByCgroup, ContainBySubreaper)
+	case o.Slots < 0:
+		return o, errors.New("exec handler: Slots is negative")
 	case o.Grace < 0:
 		return o, errors.New("exec handler: Grace is negative")
 	case l.CPU < 0 || l.Memory < 0 || l.Files < 0 || l.Processes < 0 || l.FileSize < 0:

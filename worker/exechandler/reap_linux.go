@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 package exechandler
 
 import (
@@ -18,10 +20,26 @@ type children struct {
 	starting    sync.RWMutex
 	lock        sync.Mutex
 	supervisors map[int]*exec.Cmd
+	inherit     sync.Once
+	inherited   map[int]bool // those from before this program was executed, until they are reaped
 }
 
 // own are the children of this process, by whatever handler.
 var own = children{supervisors: map[int]*exec.Cmd{}}
+
+// noteInherited notes the children that this process has from what it executed before, such as a
+// shell that started them and then the worker in its own place. It comes before all starts.
+func (c *children) noteInherited() {
+	c.inherit.Do(func() {
+		orphans := c.orphans()
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		c.inherited = map[int]bool{}
+		for _, pid := range orphans {
+			c.inherited[pid] = true
+		}
+	})
+}
 
 func (c *children) start(cmd *exec.Cmd) error {
 	c.starting.RLock()
@@ -57,23 +75,36 @@ func (c *children) reapOrphans() {
 	c.starting.Lock()
 	defer c.starting.Unlock()
 	for _, pid := range c.orphans() {
-		_, _ = unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil) // the next attempt finds what is left
+		c.reap(pid) // the next attempt finds what is left
 	}
 }
 
-// killOrphans kills the children that are no supervisors, and what they leave: the
-// processes of an attempt whose supervisor was killed. It says whether none is left.
+func (c *children) reap(pid int) {
+	var status unix.WaitStatus
+	reaped, err := unix.Wait4(pid, &status, unix.WNOHANG|unix.WALL, nil)
+	if err != nil || reaped != pid || status.Stopped() {
+		return
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	delete(c.inherited, pid) // its number may be another one's from now on
+}
+
+// killOrphans kills the children that are no supervisors and not inherited, and what they
+// leave: the processes of an attempt whose supervisor was killed. It reports whether none is
+// left.
 func (c *children) killOrphans() bool {
 	c.starting.Lock()
 	defer c.starting.Unlock()
 	for end := time.Now().Add(killBound); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		orphans := c.orphans()
+		orphans := slices.DeleteFunc(c.orphans(), c.isInherited)
 		if len(orphans) == 0 {
 			return true
 		}
 		for _, pid := range orphans {
 			_ = unix.Kill(pid, unix.SIGKILL) // it is reaped here and nowhere else
-			_, _ = unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil)
+			c.reap(pid)
+			launch.KillTracer(pid)
 		}
 	}
 	return false
@@ -83,4 +114,10 @@ func (c *children) orphans() []int {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	return slices.DeleteFunc(launch.Children(), func(pid int) bool { return c.supervisors[pid] != nil })
+}
+
+func (c *children) isInherited(pid int) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.inherited[pid]
 }

@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 package launch
 
 import (
@@ -21,7 +23,8 @@ const (
 //
 // It kills its own children only: nobody else reaps those, so that their numbers are
 // theirs. What they leave becomes a child in turn, and what has been killed forks no
-// more. The kernel says when none is left: as long as a descendant lives, this
+// more. A child that another descendant traces may be held in its end by that one, which is
+// then killed as well. The kernel says when none is left: as long as a descendant lives, this
 // process has a child.
 func (s *supervisor) killDescendants() {
 	// A program that forks as fast as it can has most of the processor.
@@ -37,15 +40,18 @@ func (s *supervisor) killDescendants() {
 			if pid == 0 {
 				break
 			}
-			s.note(pid, status)
-			delete(killed, pid)
+			if s.note(pid, status) {
+				delete(killed, pid)
+			}
 		}
 		found := false
 		for _, pid := range Children() {
-			if !killed[pid] {
-				_ = unix.Kill(pid, unix.SIGKILL)
-				killed[pid], found = true, true
+			if killed[pid] {
+				KillTracer(pid)
+				continue
 			}
+			_ = unix.Kill(pid, unix.SIGKILL)
+			killed[pid], found = true, true
 		}
 		if found {
 			pause = shortPause
@@ -53,6 +59,46 @@ func (s *supervisor) killDescendants() {
 		}
 		time.Sleep(pause)
 	}
+}
+
+// KillTracer kills the process that traces a child of this one, if it is a descendant too: a
+// tracer can hold a process that has been killed for ever, and the process its own child.
+func KillTracer(child int) {
+	tracer := statusNumber(child, "TracerPid:")
+	if tracer == 0 {
+		return
+	}
+	process := statusNumber(tracer, "Tgid:") // the tracer is a thread
+	pidfd, err := unix.PidfdOpen(process, 0)
+	if err != nil {
+		return // it has ended
+	}
+	defer unix.Close(pidfd)
+	// While it traces the child its number is its own.
+	if isDescendant(process) && statusNumber(child, "TracerPid:") == tracer {
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+	}
+}
+
+// statusNumber is a field of /proc/PID/status; 0: none.
+func statusNumber(pid int, field string) int {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status") // it may have ended
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, field); found {
+			n, _ := strconv.Atoi(strings.TrimSpace(value)) // 0 if it is none
+			return n
+		}
+	}
+	return 0
+}
+
+func isDescendant(pid int) bool {
+	for self, found := os.Getpid(), true; found && pid > 0; pid, found = parentOf(pid) {
+		if pid == self {
+			return true
+		}
+	}
+	return false
 }
 
 // Children are the processes whose parent is this one, also those that have ended and

@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 package launch
 
 import (
@@ -42,10 +44,8 @@ type cloneArgs struct {
 }
 
 const (
-	sysCloseRange    = 436 // on every architecture
-	closeRangeOnExec = 4
-	lastSignal       = 64
-	signalSetSize    = 8
+	lastSignal    = 64
+	signalSetSize = 8
 )
 
 // limit is one call of prlimit.
@@ -84,8 +84,8 @@ func startProgram(p Program, cgroup int) (pid int, err error) {
 	}
 	defer unix.Close(pipe[0])
 	b.failure = uintptr(pipe[1])
-	// The kernel kills the program when this thread ends.
-	runtime.LockOSThread()
+	// The kernel kills the program when this thread ends. This is the first thread, to which Go
+	// binds initialization: LockOSThread would only add a thread.
 	syscall.ForkLock.Lock()
 	child, e := forkChild(b)
 	syscall.ForkLock.Unlock()
@@ -132,7 +132,7 @@ func newBlueprint(p Program) (*blueprint, error) {
 	if b.argv, err = syscall.SlicePtrFromStrings(p.Argv); err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
-	if b.env, err = syscall.SlicePtrFromStrings(os.Environ()); err != nil {
+	if b.env, err = syscall.SlicePtrFromStrings(programEnvironment()); err != nil {
 		return nil, fmt.Errorf("environment: %w", err)
 	}
 	b.limits, err = p.Limits.resolve()
@@ -200,8 +200,6 @@ func forkChild(b *blueprint) (pid uintptr, e syscall.Errno) {
 func becomeProgram(b *blueprint) {
 	at, e := prepare(b)
 	if e == 0 {
-		// All files but the standard ones, also those that this process inherited.
-		syscall.RawSyscall6(sysCloseRange, 3, ^uintptr(0)>>32, closeRangeOnExec, 0, 0, 0)
 		syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.noSignals)), 0, signalSetSize, 0, 0)
 		at = execProgram
 		_, _, e = syscall.RawSyscall6(unix.SYS_EXECVE, uintptr(unsafe.Pointer(b.path)), uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.env[0])), 0, 0, 0)

@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 // Package launch starts a program below a supervisor: a process of its own that sets
 // the program's user and limits before its first instruction, and that ends all
 // processes that come from the program when the program has ended.
@@ -24,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,8 +75,22 @@ const (
 	fixedArgs = 6
 )
 
-// Supervisor is the program and its arguments that start p. The environment is that of
-// p; files 3 and 4 are the pipes.
+// SupervisorThreads is the most threads that a supervisor has.
+const SupervisorThreads = 5
+
+// runtimeSettings keep the threads of a supervisor few: it has little to do and no garbage to
+// speak of. The program does not get them.
+var runtimeSettings = []string{"GOMAXPROCS=1", "GOGC=off"}
+
+// Environment is that of the supervisor of a program with this one.
+func Environment(program []string) []string { return append(slices.Clone(runtimeSettings), program...) }
+
+func programEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return slices.Contains(runtimeSettings, v) })
+}
+
+// Supervisor is the program and its arguments that start p. The environment is
+// [Environment] of that of p; files 3 and 4 are the pipes.
 func Supervisor(p Program) (path string, args []string) {
 	user := ""
 	if p.User != nil {

@@ -1,10 +1,14 @@
+//go:build amd64 || arm64
+
 package launch
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -32,7 +36,6 @@ func supervise(p Program) {
 	}
 	detach()
 	s.await()
-	send(s.report)
 	s.killDescendants()
 	s.removeCgroup()
 	os.Exit(0)
@@ -40,8 +43,9 @@ func supervise(p Program) {
 
 // start makes this process the one to which orphans come, and starts the program.
 func start(p Program) (*supervisor, error) {
-	unix.CloseOnExec(ordersFile)
-	unix.CloseOnExec(reportsFile)
+	if err := keepFiles(); err != nil {
+		return nil, fmt.Errorf("keep files from the program: %w", err)
+	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become the reaper of orphans: %w", err)
 	}
@@ -61,9 +65,33 @@ func start(p Program) (*supervisor, error) {
 			return nil, fmt.Errorf("control group: %w", err)
 		}
 	}
+	if p.Limits.Files == 0 {
+		restoreFileLimit()
+	}
 	var err error
 	s.program, err = startProgram(p, cgroup)
 	return s, err
+}
+
+// restoreFileLimit takes back that Go raised the soft limit of open files at the start of
+// this process. Package syscall does so before it executes a program, and only then: this
+// execution fails.
+func restoreFileLimit() { _ = syscall.Exec("", []string{""}, nil) }
+
+// keepFiles keeps all files but the standard ones from the program, also those that this
+// process inherited. Files that it opens later have the flag from the start.
+func keepFiles() error {
+	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return nil
+	}
+	// Kernels before 5.11 and some sandboxes do not know it.
+	files, err := os.ReadDir("/proc/self/fd")
+	for _, f := range files {
+		if number, err := strconv.Atoi(f.Name()); err == nil && number > 2 {
+			unix.CloseOnExec(number)
+		}
+	}
+	return err
 }
 
 // detach lets go of the program's standard files: who reads them is to see their end.
@@ -95,9 +123,11 @@ func (s *supervisor) await() {
 		switch {
 		case s.ended:
 			return
+		case err == nil && files[1].Revents != 0:
+			return // it has ended, and a process that traces it keeps its status from this one
 		case err != nil || files[0].Revents == 0:
 		case !s.takeOrder():
-			s.kill()
+			_ = unix.Kill(-s.program, unix.SIGKILL) // it has not been reaped
 			return
 		}
 	}
@@ -125,18 +155,6 @@ func (s *supervisor) takeOrder() bool {
 	return true
 }
 
-// kill ends the program, which has not been reaped.
-func (s *supervisor) kill() {
-	_ = unix.Kill(-s.program, unix.SIGKILL)
-	for !s.ended {
-		pid, status, ok := waitChild(s.program, 0)
-		if !ok {
-			return
-		}
-		s.note(pid, status)
-	}
-}
-
 // reap takes in all children that have ended: the program, and orphans of it.
 func (s *supervisor) reap() {
 	for {
@@ -148,9 +166,30 @@ func (s *supervisor) reap() {
 	}
 }
 
-func (s *supervisor) note(pid int, status syscall.WaitStatus) {
+// note takes in what was reported of a child, and reports the end of the program. It is false
+// for a child that has stopped: one that asked to be traced by its parent. That one is let
+// go, with the signal that stopped it.
+func (s *supervisor) note(pid int, status syscall.WaitStatus) (ended bool) {
+	if !status.Exited() && !status.Signaled() {
+		release(pid, status)
+		return false
+	}
 	if pid == s.program && !s.ended {
 		s.ended, s.report.Status = true, status
+		send(s.report)
+	}
+	return true
+}
+
+// release stops to trace a child. The trap by which a traced child reports execve is not a
+// signal to it.
+func release(pid int, status syscall.WaitStatus) {
+	var sig syscall.Signal
+	if status.Stopped() && status.StopSignal() != unix.SIGTRAP {
+		sig = status.StopSignal()
+	}
+	if _, _, err := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, uintptr(sig), 0, 0); err != 0 {
+		_ = unix.Kill(pid, unix.SIGKILL) // nobody else could let it go on
 	}
 }
 
