@@ -139,7 +139,7 @@ func TestPermanentFaults(t *testing.T) {
 		`{"argv":["/bin/pwd"],"dir":"/usr"}`:          "--exec-dir names where directories may be",
 		`{"argv":["/bin/ls"]}`:                        `payload: program "/bin/ls" is not allowed on this worker; --exec-allow names`,
 		`{"argv":["/bin/pwd"],"env":{"REGION":"eu"}}`: "--exec-env REGION",
-		`{"argv":["/bin/pwd"],"env":{"A-B":"eu"}}`:    "is not a name",
+		`{"argv":["/bin/pwd"],"env":{"A-B":"eu"}}`:    "is not the name of a variable",
 		`{"argv":["/bin/sh","${secret:key}"]}`:        "may stand in env and stdin only",
 	} {
 		if err := h(t.Context(), &worker.Task{Payload: []byte(text)}); !worker.IsPermanent(err) || !strings.Contains(err.Error(), want) {

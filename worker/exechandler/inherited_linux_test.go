@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fermata-io/fermata/internal/payload"
 )
 
 // runWorkerAfter runs a worker in the place of a shell that has run the script.
@@ -37,7 +39,7 @@ func runWorkerAfter(t *testing.T, script string, order attemptOrder) (r attemptR
 func TestFileLimitWithoutOne(t *testing.T) {
 	r := runWorkerAfter(t, "ulimit -S -n 200; ulimit -H -n 300", attemptOrder{
 		Options: Options{Allow: []string{"/bin/sh"}, Limits: &Limits{}},
-		Payload: payload{Argv: []string{"/bin/sh", "-c", "ulimit -S -n; ulimit -H -n"}},
+		Payload: payload.Exec{Argv: []string{"/bin/sh", "-c", "ulimit -S -n; ulimit -H -n"}},
 	})
 	if r.Err+r.Refused != "" || r.Output != "200\n300\n" {
 		t.Errorf("got %+v", r)
@@ -52,7 +54,7 @@ func TestInheritedChildrenAreSpared(t *testing.T) {
 	script := `setsid sh -c 'echo $$ >> "$0"; exec sleep 600 <&- >&- 2>&-' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done; kill -9 $PPID; sleep 600`
 	r := runWorkerAfter(t, `sleep 600 <&- >&- 2>&- & echo $! > '`+inherited+`'`, attemptOrder{
 		Options: Options{Allow: []string{"/bin/sh"}, Containment: ContainBySubreaper, Init: true},
-		Payload: payload{Argv: []string{"/bin/sh", "-c", script, "sh", left}},
+		Payload: payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", left}},
 	})
 	sidecar := pids(t, inherited, 1)[0]
 	defer func() { _ = unix.Kill(sidecar, unix.SIGKILL) }()

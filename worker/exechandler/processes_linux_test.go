@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
+
+	"github.com/fermata-io/fermata/internal/payload"
 )
 
 // TestManyProgramsOfTheWorkersUser: 120 programs of four processes each run at once below a worker without rights, with the
@@ -44,7 +46,7 @@ func TestManyProgramsOfTheWorkersUser(t *testing.T) {
 	}
 	text, err := json.Marshal(attemptOrder{
 		Options:  Options{Allow: []string{"/bin/sh"}, Slots: attempts, Limits: &limits},
-		Payload:  payload{Argv: []string{"/bin/sh", "-c", `read x < "$0/hold" | cat | { : > "$0/$$"; exec cat; }; echo hi | tr h j`, dir}},
+		Payload:  payload.Exec{Argv: []string{"/bin/sh", "-c", `read x < "$0/hold" | cat | { : > "$0/$$"; exec cat; }; echo hi | tr h j`, dir}},
 		Attempts: attempts,
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fermata-io/fermata/internal/payload"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -59,7 +60,7 @@ func TestTracedProgramEnds(t *testing.T) {
 	program := testProgram(t)
 	for _, by := range mechanisms(t) {
 		h := newHandler(t, Options{Allow: []string{program}, Containment: by})
-		if err := h(t.Context(), task(payload{Argv: []string{program, tracedMode}})); err == nil || err.Error() != "exit status 7" {
+		if err := h(t.Context(), task(payload.Exec{Argv: []string{program, tracedMode}})); err == nil || err.Error() != "exit status 7" {
 			t.Errorf("%s: got %v", by, err)
 		}
 		if left := processesOf(program); len(left) > 0 {
@@ -76,7 +77,7 @@ func TestProgramStoppedAtItsExitEnds(t *testing.T) {
 		h := newHandler(t, Options{Allow: []string{program}, Containment: by, Grace: 50 * time.Millisecond})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- h(ctx, task(payload{Argv: []string{program, tracedExitMode}})) }()
+		go func() { done <- h(ctx, task(payload.Exec{Argv: []string{program, tracedExitMode}})) }()
 		eventually(t, "the daemon has stopped the program at its exit", func() bool {
 			return slices.ContainsFunc(processesOf(program), func(pid int) bool {
 				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -114,7 +115,7 @@ func init() {
 // when it executes another one.
 func TestStopIsNoEnd(t *testing.T) {
 	program := testProgram(t)
-	one := task(payload{Argv: []string{program, traceMeMode}})
+	one := task(payload.Exec{Argv: []string{program, traceMeMode}})
 	if err := newHandler(t, Options{Allow: []string{program}})(t.Context(), one); err == nil || err.Error() != "exit status 4" {
 		t.Errorf("got %v", err)
 	}
