@@ -45,6 +45,18 @@ func functionsAs(t *testing.T, url string) func(*redisstore.Options) {
 	return func(o *redisstore.Options) { o.Client, o.Functions = client, true }
 }
 
+// measureBytes has the store add up what the jobs of the world take.
+func measureBytes(t *testing.T, w *storetest.World) {
+	t.Helper()
+	counts := w.Store.ByteCounts()
+	if began, err := counts.Census(t.Context(), 0, func(string) bool { return true }); err != nil || !began {
+		t.Fatalf("census of bytes: %v %v", began, err)
+	}
+	if bytes, _, err := counts.Counts(t.Context()); err != nil || bytes["ns"] == 0 {
+		t.Errorf("bytes %v (%v)", bytes, err)
+	}
+}
+
 // TestSuiteByFunctions runs the suite, locks, events and the audit trail as a user who may bring no
 // script along. Each of its rights is called.
 func TestSuiteByFunctions(t *testing.T) {
@@ -67,6 +79,7 @@ func TestSuiteByFunctions(t *testing.T) {
 	if _, _, err := w.Store.ReadTrail(t.Context(), "", 0, 0, 10); err != nil {
 		t.Fatal(err)
 	}
+	measureBytes(t, w)
 	o := redisstore.Options{}
 	adjust(&o)
 	if err := o.Client.Ping(t.Context()).Err(); err != nil {

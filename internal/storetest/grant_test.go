@@ -178,6 +178,8 @@ func TestEachGrantIsUsed(t *testing.T) {
 	if _, _, err := w.Store.ReadTrail(t.Context(), "", 0, 0, 10); err != nil {
 		t.Fatal(err)
 	}
+	w.Add(storetest.Definition("measured"))
+	measureBytes(t, w)
 	if err := client.Ping(t.Context()).Err(); err != nil { // as the readiness check does
 		t.Fatal(err)
 	}
