@@ -77,7 +77,7 @@ var table = []row{
 	{path: "internal/secretfile", floor: parts},
 	{path: "internal/lookout", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/quota", floor: parts, foreign: []string{prometheus}},
-	{path: "internal/trail", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/trail", floor: parts, foreign: []string{prometheus}, also: []string{"internal/secretfile"}},
 	{path: "internal/events", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/webhook", floor: parts, foreign: []string{prometheus, "gopkg.in/yaml.v3"}, also: []string{"internal/egress", "internal/mask", "internal/retryafter", "internal/secretfile", "internal/yamldoc"}},
 

@@ -14,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/membership"
 	"github.com/fermata-io/fermata/internal/redisstore"
 	"github.com/fermata-io/fermata/internal/seal"
+	"github.com/fermata-io/fermata/internal/secretfile"
 	"github.com/fermata-io/fermata/internal/tlsfiles"
 	"github.com/fermata-io/fermata/internal/trail"
 )
@@ -145,6 +146,7 @@ func (s *security) openAuditKeys(c Config) (err error) {
 	if s.audit, err = trail.LoadSigner(c.AuditKeyFile); err != nil {
 		return fmt.Errorf("--audit-key-file: %w", err)
 	}
+	secretfile.WarnIfExposed(c.Logger, c.AuditKeyFile)
 	return nil
 }
 

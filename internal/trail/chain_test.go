@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/keytest"
 )
 
 // check runs a chain through a check.
@@ -42,8 +43,7 @@ func faults(breaks []job.Break) (out []job.ChainFault) {
 }
 
 func testKey(id string, b byte) job.ChainKey {
-	seed := make([]byte, ed25519.SeedSize)
-	seed[0], seed[1] = b, 1
+	seed := keytest.Key(string(rune('a' + b)))
 	return job.ChainKey{ID: id, Key: ed25519.NewKeyFromSeed(seed)}
 }
 
@@ -357,6 +357,15 @@ func TestSignerFollowsItsFile(t *testing.T) {
 		}
 	}
 	put("# old\n" + one.PrivateLine() + "\n")
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadSigner(path); err == nil || !strings.Contains(err.Error(), "write") {
+		t.Errorf("a file that any user may write: %v", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s, err := LoadSigner(path)
 	if err != nil || s.Current().ID != "k1" {
 		t.Fatal(err)

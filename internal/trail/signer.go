@@ -3,11 +3,10 @@ package trail
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"os"
 	"sync"
 
 	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/secretfile"
 )
 
 // maxKeyFile bounds a key file.
@@ -51,17 +50,9 @@ func (s *Signer) Fault() error {
 }
 
 func (s *Signer) read() (changed bool, err error) {
-	file, err := os.Open(s.path)
+	text, err := secretfile.Read(s.path, maxKeyFile)
 	if err != nil {
 		return false, err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxKeyFile+1))
-	if err != nil {
-		return false, err
-	}
-	if len(text) > maxKeyFile {
-		return false, fmt.Errorf("%s is longer than %d bytes", s.path, maxKeyFile)
 	}
 	if s.key.Key != nil && bytes.Equal(text, s.text) {
 		return false, nil
@@ -69,6 +60,9 @@ func (s *Signer) read() (changed bool, err error) {
 	keys, err := job.ParseChainKeys(string(text))
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", s.path, err)
+	}
+	if err := secretfile.CheckKey(keys[0].Key.Seed()); err != nil {
+		return false, fmt.Errorf("%s: key %s: %w", s.path, keys[0].ID, err)
 	}
 	s.text, s.key = text, keys[0]
 	return true, nil
