@@ -247,9 +247,14 @@ func TestAccess(t *testing.T) {
 		}
 		_ = thief.stream.CloseSend()
 	}
-	if _, err := g.work(first, "thief", "a-1", 2, []string{"a"}); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("the id of another's worker: %v", err)
+	same, err := g.work(first, "thief", "a-1", 2, []string{"a"}) // beside the worker of the other identity
+	if err != nil {
+		t.Fatalf("the id of another's worker: %v", err)
 	}
+	if got := same.report(lease.GetLeaseId()); got != fermatav1.ResultAck_STATUS_STALE {
+		t.Errorf("a stolen lease under its worker's id: %s", got)
+	}
+	_ = same.stream.CloseSend()
 	list, err := first.jobs.ListRuns(g.as("viewer"), &fermatav1.ListRunsRequest{Parent: jobName("first")})
 	if err != nil || list.GetRuns()[0].GetState() == fermatav1.Run_STATE_FINISHED {
 		t.Fatalf("after the theft: %v %v", list, err)
