@@ -14,7 +14,7 @@ const pollPayload = 15 * time.Second
 
 var errNoKeys = errors.New("this node has no payload keys")
 
-// strict tells whether payloads that are not sealed are refused.
+// strict reports whether payloads that are not sealed are refused.
 func (a *Admission) strict() bool { return a.o.Opener != nil && a.o.Opener.Strict() }
 
 // open opens payloads that are stored sealed, of the definitions with which the runs are

@@ -83,7 +83,7 @@ type Canceller interface {
 type Opener interface {
 	// Open answers the payload of a definition, if it may be handed out.
 	Open(d *job.Definition) ([]byte, error)
-	// Strict tells whether Open refuses payloads that are not sealed.
+	// Strict reports whether Open refuses payloads that are not sealed.
 	Strict() bool
 }
 

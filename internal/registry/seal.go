@@ -17,7 +17,7 @@ type Sealer interface {
 	// Current is the id of the key that seals, and Version the version by which.
 	Current() string
 	Version() int
-	// Strict tells whether Open refuses what is not sealed, or not by the latest version.
+	// Strict reports whether Open refuses what is not sealed, or not by the latest version.
 	Strict() bool
 }
 
@@ -32,7 +32,7 @@ func (r *Registry) seal(d *job.Definition, payload []byte) {
 	}
 }
 
-// strict tells whether payloads have to be sealed.
+// strict reports whether payloads have to be sealed.
 func (r *Registry) strict() bool { return r.o.Sealer != nil && r.o.Sealer.Strict() }
 
 // open answers the payload of a stored definition, if it may be handed out.

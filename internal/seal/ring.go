@@ -106,7 +106,7 @@ func (r *Ring) Current() string { return r.keys.Load().first }
 // Count is how many keys the ring has, that which seals included.
 func (r *Ring) Count() int { return len(r.keys.Load().byID) }
 
-// Strict tells whether the ring refuses payloads that are not sealed by version 2.
+// Strict reports whether the ring refuses payloads that are not sealed by version 2.
 func (r *Ring) Strict() bool { return r.strict }
 
 // Bind has the ring seal by version 2 from now on. There is no way back, so that whoever
