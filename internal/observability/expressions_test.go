@@ -30,10 +30,12 @@ func filled(expr string) string {
 
 // mayBeEmpty are selectors that find nothing in the test's cluster, with the reason.
 var mayBeEmpty = map[string]string{
-	`fermata_access_denied_total`: "only with --access-file, when somebody is refused",
-	`code!="OK"`:                  "the calls that fail do so once, before the window begins",
-	`code=~"Internal|`:            "no call fails for such a reason here",
-	`alertstate="firing"`:         "alerts wait for minutes before they fire; that some are pending is asked for",
+	`fermata_access_denied_total`:                   "only with --access-file, when somebody is refused",
+	`fermata_access_token_expiry_timestamp_seconds`: "only with --access-file, for tokens that end",
+	`fermata_audit_export_`:                         "only while an export of the audit is kept",
+	`code!="OK"`:                                    "the calls that fail do so once, before the window begins",
+	`code=~"Internal|`:                              "no call fails for such a reason here",
+	`alertstate="firing"`:                           "alerts wait for minutes before they fire; that some are pending is asked for",
 }
 
 // emptyAnswers are whole expressions that find nothing though their selectors do.
