@@ -10,14 +10,18 @@ import (
 
 // notHere are metrics that the test's cluster has no cause to have.
 var notHere = map[string]string{
-	"fermata_access_denied_total":         "only with --access-file, when somebody is refused",
-	"fermata_access_foreign_leases_total": "only with --access-file",
-	"fermata_trace_spans_total":           "only with --trace-endpoint",
-	"fermata_trace_spans_exported_total":  "only with --trace-endpoint",
-	"fermata_namespace_jobs":              "only of namespaces that have a limit",
-	"fermata_namespace_jobs_limit":        "only of namespaces that have a limit",
-	"fermata_namespace_job_bytes":         "only of namespaces that have a limit",
-	"fermata_namespace_job_bytes_limit":   "only of namespaces that have a limit",
+	"fermata_audit_export_waiting_records":          "only while an export of the audit is kept",
+	"fermata_audit_export_lag_seconds":              "only while an export of the audit is kept",
+	"fermata_audit_export_missing_records":          "only while an export of the audit is kept",
+	"fermata_access_token_expiry_timestamp_seconds": "only with --access-file, for tokens that end",
+	"fermata_access_denied_total":                   "only with --access-file, when somebody is refused",
+	"fermata_access_foreign_leases_total":           "only with --access-file",
+	"fermata_trace_spans_total":                     "only with --trace-endpoint",
+	"fermata_trace_spans_exported_total":            "only with --trace-endpoint",
+	"fermata_namespace_jobs":                        "only of namespaces that have a limit",
+	"fermata_namespace_jobs_limit":                  "only of namespaces that have a limit",
+	"fermata_namespace_job_bytes":                   "only of namespaces that have a limit",
+	"fermata_namespace_job_bytes_limit":             "only of namespaces that have a limit",
 }
 
 var metricRow = regexp.MustCompile("^\\| `(fermata_[a-z_]+)` \\| (\\w+) \\| (.*?) \\| (.*?) \\| (.*?) \\|$")
