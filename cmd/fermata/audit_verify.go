@@ -76,7 +76,7 @@ func (v *verification) cluster(ctx context.Context, c *client.Client) error {
 			continue
 		}
 		if v.check.Last.Seq < head {
-			err = v.broken(job.Break{Seq: head, Detail: fmt.Sprintf("the chain goes on to sequence %d, of which the records after %d are missing", head, v.check.Last.Seq)})
+			err = v.broken(job.Break{Seq: head, Detail: fmt.Sprintf("the chain goes on to sequence %d: the records after %d are missing", head, v.check.Last.Seq)})
 		}
 		return errors.Join(err, v.end())
 	}

@@ -33,7 +33,7 @@ func (a *app) input(path string) input {
 // open opens a regular file; it does not wait for what is none.
 func (i input) open() (*os.File, error) {
 	const flags = os.O_RDONLY | syscall.O_NONBLOCK // else the opening of a pipe waits for who writes
-	info, err := os.Stat(i.path)                   // what is not there is told by the opening
+	info, err := os.Stat(i.path)                   // a missing file is reported when it is opened
 	if err == nil && !info.Mode().IsRegular() {
 		return nil, usagef("%s: is %s; only regular files are read, and standard input as -", i.path, kindOf(info.Mode()))
 	}
