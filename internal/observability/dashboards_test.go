@@ -193,6 +193,7 @@ var normallyEmpty = map[string]string{
 	"fermata-cluster.json: TLS files that cannot be used":   "no TLS",
 	"fermata-cluster.json: Webhooks behind":                 "no webhooks",
 	"fermata-cluster.json: Deliveries of webhooks":          "no webhooks",
+	"fermata-cluster.json: Audit exports behind":            "no audit exports",
 	"fermata-cluster.json: Calls that failed":               "none failed",
 	"fermata-cluster.json: Calls":                           "no client called since the nodes started",
 	"fermata-cluster.json: Latency":                         "no client called since the nodes started",

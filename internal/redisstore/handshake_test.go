@@ -145,10 +145,11 @@ func TestReplies(t *testing.T) {
 }
 
 // TestPoolsRecoverWhileAnswersAreSlow: an answer comes within the time that a call has for it,
-// but dialling, an introduction and the call together take longer than that. Calls succeed all the same,
-// from the start and after a stall that broke all connections.
+// but dialling, an introduction and the call together take longer than that. Calls succeed all the same:
+// from the start, after a stall that broke all connections, and with a pool that has a single
+// connection when answers become slow.
 func TestPoolsRecoverWhileAnswersAreSlow(t *testing.T) {
-	const patience, late, callers = time.Second, 600 * time.Millisecond, 8
+	const late = 600 * time.Millisecond
 	server := redistest.Start(t)
 	for name, call := range map[string]func(context.Context, redis.UniversalClient) error{
 		"command": func(ctx context.Context, c redis.UniversalClient) error { return c.Ping(ctx).Err() },
@@ -160,46 +161,75 @@ func TestPoolsRecoverWhileAnswersAreSlow(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name+"/stall", func(t *testing.T) {
 			t.Parallel()
-			proxy := faultproxy.New(t, server.Addr())
-			c, err := NewClient(ClientOptions{URL: fmt.Sprintf("redis://%s/1", proxy.Addr()), ClientName: "slow"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			round := func() (answered int64) {
-				var n atomic.Int64
-				var all sync.WaitGroup
-				for range callers {
-					all.Go(func() {
-						ctx, cancel := context.WithTimeout(t.Context(), patience)
-						defer cancel()
-						if err := call(ctx, c); err == nil || isAnswer(err) {
-							n.Add(1)
-						}
-					})
-				}
-				all.Wait()
-				return n.Load()
-			}
-			all := func(context.Context) error {
-				if n := round(); n < callers/2 { // the others lack a processor; without replacements it is none
-					return fmt.Errorf("%d of %d calls have an answer", n, callers)
-				}
-				return nil
-			}
+			proxy, callers := newSlowCallers(t, server, call)
 			proxy.Latency(late / 2) // each way
-			redistest.Eventually(t, time.Minute, "calls succeed from the start", all)
+			redistest.Eventually(t, time.Minute, "calls succeed from the start", callers.mostSucceed)
 			proxy.Blackhole(faultproxy.Both)
 			for range 3 {
-				if n := round(); n > 0 {
+				if n := callers.round(8); n > 0 {
 					t.Fatalf("%d calls have an answer in a stall", n)
 				}
 			}
 			proxy.Pass()
 			proxy.Latency(late / 2)
-			redistest.Eventually(t, time.Minute, "calls succeed after a stall", all)
+			redistest.Eventually(t, time.Minute, "calls succeed after a stall", callers.mostSucceed)
+		})
+		t.Run(name+"/one connection", func(t *testing.T) {
+			t.Parallel()
+			proxy, callers := newSlowCallers(t, server, call)
+			redistest.Eventually(t, time.Minute, "one call succeeds", func(context.Context) error {
+				if callers.round(1) < 1 {
+					return errors.New("it has no answer")
+				}
+				return nil
+			})
+			proxy.Latency(late / 2)
+			redistest.Eventually(t, time.Minute, "all callers succeed", callers.mostSucceed)
 		})
 	}
+}
+
+// slowCallers make the same call at once, each with a second of time.
+type slowCallers struct {
+	t      *testing.T
+	client redis.UniversalClient
+	call   func(context.Context, redis.UniversalClient) error
+}
+
+func newSlowCallers(t *testing.T, server *redistest.Server, call func(context.Context, redis.UniversalClient) error) (*faultproxy.Proxy, slowCallers) {
+	t.Helper()
+	proxy := faultproxy.New(t, server.Addr())
+	c, err := NewClient(ClientOptions{URL: fmt.Sprintf("redis://%s/1", proxy.Addr()), ClientName: "slow"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // nothing is left to lose
+	return proxy, slowCallers{t: t, client: c, call: call}
+}
+
+// round returns how many of the calls had an answer in time.
+func (s slowCallers) round(calls int) (answered int64) {
+	var n atomic.Int64
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+			defer cancel()
+			if err := s.call(ctx, s.client); err == nil || isAnswer(err) {
+				n.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return n.Load()
+}
+
+// mostSucceed asks for half of eight calls: on a busy machine the others may lack a processor.
+func (s slowCallers) mostSucceed(context.Context) error {
+	if n := s.round(8); n < 4 {
+		return fmt.Errorf("%d of 8 calls have an answer", n)
+	}
+	return nil
 }

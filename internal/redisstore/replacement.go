@@ -35,8 +35,8 @@ func (h replacementHook) DialHook(next redis.DialHook) redis.DialHook { return n
 func (h replacementHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if lostConnection(ctx, err) && h.client.PoolStats().IdleConns == 0 {
-			h.replace(func(ctx context.Context) { h.client.Ping(ctx) })
+		if lostConnection(ctx, err) {
+			h.replace(h.client.PoolStats().IdleConns, func(ctx context.Context) { h.client.Ping(ctx) })
 		}
 		return err
 	}
@@ -45,8 +45,8 @@ func (h replacementHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (h replacementHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		if lostConnection(ctx, err) && h.idleForPipelines() == 0 {
-			h.replace(func(ctx context.Context) {
+		if lostConnection(ctx, err) {
+			h.replace(h.idleForPipelines(), func(ctx context.Context) {
 				p := h.client.Pipeline()
 				p.Ping(ctx)
 				_, _ = p.Exec(ctx)
@@ -74,17 +74,25 @@ func lostConnection(ctx context.Context, err error) bool {
 	return errors.As(err, &failure) && failure.Timeout()
 }
 
-// replace makes a call that opens a connection, as none is idle, and leaves it in the pool. Its
-// error is that of the next call.
-func (h replacementHook) replace(call func(context.Context)) {
-	if h.open.Add(1) > h.most {
-		h.open.Add(-1)
+// replace opens a connection and leaves it in the pool. The library dials only for a call that
+// finds no idle connection, so one call more than there are idle connections is made at once.
+// Otherwise a pool would keep the size that it had when the server became slow: the few calls
+// that find a connection return it before the others have failed. Errors of these calls are
+// left to the next call of the client.
+func (h replacementHook) replace(idle uint32, call func(context.Context)) {
+	if idle >= uint32(h.most) { // connections are not what calls lack
 		return
 	}
-	go func() {
-		defer h.open.Add(-1)
-		ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), replacing{}, true), h.timeout)
-		defer cancel()
-		call(ctx)
-	}()
+	for range idle + 1 {
+		if h.open.Add(1) > h.most {
+			h.open.Add(-1)
+			return
+		}
+		go func() {
+			defer h.open.Add(-1)
+			ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), replacing{}, true), h.timeout)
+			defer cancel()
+			call(ctx)
+		}()
+	}
 }
