@@ -111,15 +111,15 @@ func hideAndSleep() {
 		daemon.Env, daemon.SysProcAttr = append(os.Environ(), "DAEMON=1"), &syscall.SysProcAttr{Setsid: true}
 		out, err := daemon.StdoutPipe()
 		if err != nil || daemon.Start() != nil {
-			os.Exit(1)
+			syscall.Exit(1)
 		}
 		if _, err := io.Copy(os.Stdout, out); err != nil {
-			os.Exit(1)
+			syscall.Exit(1)
 		}
-		os.Exit(0)
+		syscall.Exit(0)
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		os.Exit(1)
+		syscall.Exit(1)
 	}
 	fmt.Println(os.Getpid())
 	for file := range 3 {
@@ -138,7 +138,7 @@ func forkForEver() {
 		pause := unix.NsecToTimespec(int64(i*i*250_000 + 100_000))
 		forkChain(&pause)
 	}
-	os.Exit(0)
+	syscall.Exit(0)
 }
 
 //go:nosplit

@@ -32,6 +32,10 @@ var token = int64(os.Getpid())
 
 func TestMain(m *testing.M) {
 	actAsProgram()
+	// Workers that tests start end at once: the race detector would sleep for a second.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -30,12 +30,12 @@ func leaveTracer(mode string) {
 		daemon.Env, daemon.SysProcAttr = append(os.Environ(), "TRACER=1"), &syscall.SysProcAttr{Setsid: true}
 		ready, err := daemon.StdoutPipe()
 		if err != nil || daemon.Start() != nil {
-			os.Exit(1)
+			syscall.Exit(1)
 		}
 		if n, _ := ready.Read(make([]byte, 1)); n != 1 {
-			os.Exit(1)
+			syscall.Exit(1)
 		}
-		os.Exit(7)
+		syscall.Exit(7)
 	}
 	runtime.LockOSThread()
 	options := uintptr(0)
@@ -43,7 +43,7 @@ func leaveTracer(mode string) {
 		options = unix.PTRACE_O_TRACEEXIT
 	}
 	if _, _, err := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(os.Getppid()), 0, options, 0, 0); err != 0 {
-		os.Exit(1)
+		syscall.Exit(1)
 	}
 	os.Stdout.Write([]byte("."))
 	for file := range 3 {
@@ -101,14 +101,14 @@ func init() {
 	}
 	traceMe := func() {
 		if _, _, err := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0, 0, 0, 0); err != 0 {
-			os.Exit(1)
+			syscall.Exit(1)
 		}
 	}
 	traceMe()
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGCHLD)
 	traceMe() // the parent has let it go
 	_ = syscall.Exec("/bin/sh", []string{"sh", "-c", "echo goes on; exit 4"}, nil)
-	os.Exit(1)
+	syscall.Exit(1)
 }
 
 // TestStopIsNoEnd: a program that asks to be traced by its parent stops at a signal, and

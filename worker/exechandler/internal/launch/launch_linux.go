@@ -114,7 +114,7 @@ func init() {
 		supervise(p)
 	case len(os.Args) == 1 && os.Args[0] == probeName:
 		_, _ = os.Stdin.Read(make([]byte, 1))
-		os.Exit(0)
+		exitProcess()
 	}
 }
 
@@ -164,7 +164,7 @@ func ParseReport(line string) (r Report, err error) {
 
 func fail(err error) {
 	send(Report{Failure: err.Error()})
-	os.Exit(0)
+	exitProcess()
 }
 
 // send writes a report. Nobody may be left to read it.
