@@ -83,7 +83,7 @@ unit: ## all tests, without the race detector: quicker, cached
 	go test -timeout $(TIMEOUT) ./...
 
 .PHONY: verify
-verify: fmt-check tidy-check lint proto-check licences-check ## all checks that run no tests
+verify: fmt-check tidy-check lint proto-check licences-check commits-check ## all checks that run no tests
 
 .PHONY: lint
 lint: fmt-check ## gofmt, go vet, staticcheck
@@ -93,6 +93,10 @@ lint: fmt-check ## gofmt, go vet, staticcheck
 .PHONY: fmt-check
 fmt-check:
 	@files=$$(gofmt -s -l .); if [ -n "$$files" ]; then echo "not formatted (run 'make fmt'):"; echo "$$files"; exit 1; fi
+
+.PHONY: commits-check
+commits-check:
+	scripts/check-commits.sh
 
 .PHONY: tidy-check
 tidy-check:

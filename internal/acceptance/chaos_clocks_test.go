@@ -18,9 +18,7 @@ import (
 // so that everything in the process goes by it. Only the long form does: it
 // compiles that library.
 func TestChaosClocks(t *testing.T) {
-	if !chaosLong() || !chosen(t, "T31") {
-		return
-	}
+	skipInShortForm(t, "T31")
 	inTurn(t)
 	skews := map[string]string{"a": "5m0s 0", "b": "-5m0s 0", "c": "-5s 0.01"}
 	runTrials(t, bedOptions{Binary: skewedScheduler(t), Env: func(node string) []string { return []string{skewEnv + "=" + skews[node]} }},

@@ -19,6 +19,7 @@ import (
 // TestChaosCrowds: one queue wants far more than there is, and clients want more
 // of a node than its connections can carry.
 func TestChaosCrowds(t *testing.T) {
+	skipInShortForm(t, "T36", "T39")
 	inTurn(t)
 	runTrials(t, bedOptions{Flags: []string{"--redis-pool-size", "4"}},
 		trial{ID: "T36", Name: "one queue owns nine tenths of the due work", Bound: calmBound, Inject: crowdQueue, LongOnly: true},

@@ -16,6 +16,7 @@ import (
 // TestChaosDark: all nodes are gone for a while. What was due meanwhile runs as the
 // misfire policy of each job says, and no failure is forgotten.
 func TestChaosDark(t *testing.T) {
+	skipInShortForm(t, "T02")
 	inTurn(t)
 	runTrials(t, bedOptions{}, trial{ID: "T02", Name: "all nodes are killed, and come back", Bound: darkBound, Inject: darken, LongOnly: true})
 }

@@ -28,9 +28,7 @@ const maxPayload = 256 << 10 // the default of --max-payload
 // might send. What fits arrives byte for byte; the rest is refused before it reaches
 // Redis; and neither node nor worker falls over any of it.
 func TestChaosPayloads(t *testing.T) {
-	if !chosen(t, "T37") {
-		return
-	}
+	skipUnlessChosen(t, "T37")
 	inTurn(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())

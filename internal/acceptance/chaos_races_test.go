@@ -72,9 +72,7 @@ var races = []race{
 // job, from 15 ms before to 15 ms after, in steps of a millisecond, and some further off.
 // Both have their effect, in either order, and nothing comes back to life.
 func TestChaosRaces(t *testing.T) {
-	if !chosen(t, "T09") {
-		return
-	}
+	skipUnlessChosen(t, "T09")
 	inTurn(t)
 	begun := time.Now()
 	c := newCluster(t, newRedis(t).URL())

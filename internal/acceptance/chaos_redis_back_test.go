@@ -31,9 +31,7 @@ type clockTrial struct {
 // clock has lost nearly as much as a lease lives. Then TIME is far ahead for longer than a lease
 // lives: nothing is leased or stored, and what ran meanwhile is executed again when its lease has ended.
 func TestChaosClockPutRight(t *testing.T) {
-	if !chosen(t, "T44") || !chaosLong() {
-		return
-	}
+	skipInShortForm(t, "T44")
 	inTurn(t)
 	x := clockTrial{
 		lease: 8 * time.Second, handler: 3 * time.Second, every: 4 * time.Second,

@@ -21,9 +21,7 @@ const clockStep = 10 * time.Minute
 // again to ten minutes ahead. Back, work goes on at half speed, and no nominal time
 // comes twice. Forward, what was passed over is made up for by one run, not by all.
 func TestChaosClockSteps(t *testing.T) {
-	if !chosen(t, "T32") || !chaosLong() {
-		return
-	}
+	skipInShortForm(t, "T32")
 	inTurn(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())

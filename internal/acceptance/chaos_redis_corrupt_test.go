@@ -79,9 +79,7 @@ var damages = []damage{
 // are at work. No node falls, no shard stalls: what is whole goes on in time. What is
 // broken heals by itself or is found by an audit, which repairs it or says how.
 func TestChaosCorruption(t *testing.T) {
-	if !chosen(t, "T17") {
-		return
-	}
+	skipUnlessChosen(t, "T17")
 	inTurn(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())

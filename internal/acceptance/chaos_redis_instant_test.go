@@ -28,9 +28,7 @@ const (
 // small bites: no script keeps it busy for long, and the jobs of another queue run on
 // time beside them.
 func TestChaosOneInstant(t *testing.T) {
-	if !chosen(t, "T35") {
-		return
-	}
+	skipUnlessChosen(t, "T35")
 	inTurn(t)
 	server := redistest.Start(t, redistest.WithAOF("no"),
 		redistest.WithConfig("slowlog-log-slower-than", "2000", "slowlog-max-len", "10000"))

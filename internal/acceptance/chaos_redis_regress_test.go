@@ -21,9 +21,7 @@ const lostGrants = 5 * time.Second
 // that work runs again; tokens grow all the same, and what was granted before counts
 // nowhere.
 func TestChaosPromotedReplicaMissesGrants(t *testing.T) {
-	if !chosen(t, "T30") || !chaosLong() {
-		return
-	}
+	skipInShortForm(t, "T30")
 	inTurn(t)
 	var network *faultproxy.Proxy
 	who := newOrigins()

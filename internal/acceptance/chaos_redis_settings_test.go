@@ -14,9 +14,7 @@ import (
 // TestChaosUnsafeSettings: a node does not start on a Redis that would lose jobs, and
 // says in one line why.
 func TestChaosUnsafeSettings(t *testing.T) {
-	if !chosen(t, "T16") {
-		return
-	}
+	skipUnlessChosen(t, "T16")
 	binary := command(t, "scheduler")
 	plain, safe := redistest.Start(t), newRedis(t)
 	evicting := redistest.Start(t, redistest.WithAOF("no"), redistest.WithConfig("maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"))
@@ -53,9 +51,7 @@ func TestChaosUnsafeSettings(t *testing.T) {
 // the half minute between two looks the node is not ready and says why, and ready
 // again when it has been put right. A Redis that has lost all is noticed the same way.
 func TestChaosSettingsChangeWhileRunning(t *testing.T) {
-	if !chosen(t, "T16") || !chaosLong() {
-		return
-	}
+	skipInShortForm(t, "T16")
 	inTurn(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())

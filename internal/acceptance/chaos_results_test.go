@@ -13,9 +13,7 @@ import (
 // TestChaosResults: each result is sent ten times, over the stream that had the
 // lease and over another one to another node, before and after it has counted.
 func TestChaosResults(t *testing.T) {
-	if !chosen(t, "T08") {
-		return
-	}
+	skipUnlessChosen(t, "T08")
 	inTurn(t)
 	n := 30
 	if chaosLong() {

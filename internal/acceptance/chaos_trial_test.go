@@ -4,6 +4,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,23 @@ func chosen(t testing.TB, id string) bool {
 		t.Fatal(err)
 	}
 	return filter.MatchString(id)
+}
+
+// skipUnlessChosen skips a test where FERMATA_CHAOS_RUN names none of its trials.
+func skipUnlessChosen(t *testing.T, ids ...string) {
+	t.Helper()
+	if !slices.ContainsFunc(ids, func(id string) bool { return chosen(t, id) }) {
+		t.Skip("not chosen by FERMATA_CHAOS_RUN")
+	}
+}
+
+// skipInShortForm skips a test whose trials are all of the long form.
+func skipInShortForm(t *testing.T, ids ...string) {
+	t.Helper()
+	if !chaosLong() {
+		t.Skipf("long form only: make chaos RUN='%s'", strings.Join(ids, "|"))
+	}
+	skipUnlessChosen(t, ids...)
 }
 
 // trial is one entry of docs/faults.md: a fault on a bed.
