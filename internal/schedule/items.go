@@ -26,6 +26,12 @@ var (
 // checkCount refuses a wrong number of fields.
 func checkCount(words []string, seconds bool) error {
 	switch n := len(words); {
+	case n == 1 && macros["@"+strings.ToLower(words[0])] != "":
+		return fmt.Errorf("%q is written @%s", words[0], strings.ToLower(words[0]))
+	case isOnCalendar(words):
+		return fmt.Errorf("is an OnCalendar of systemd, which is not read here: write 5 fields, minute, hour, day of the month, month, day of the week")
+	case n == 7:
+		return fmt.Errorf("has 7 fields, as of Quartz with a year: leave the year out, set seconds, and give end_time; days of the week are 0 to 6 from Sunday here, and 1 to 7 in Quartz")
 	case seconds && n == 6, !seconds && n == 5:
 		return nil
 	case seconds:
@@ -35,6 +41,14 @@ func checkCount(words []string, seconds bool) error {
 	default:
 		return fmt.Errorf("has %s, want 5: minute, hour, day of the month, month, day of the week", fieldCount(n))
 	}
+}
+
+// isOnCalendar reports whether words are of systemd's calendar events, in which dates have dashes around numbers or
+// stars, and times have colons.
+func isOnCalendar(words []string) bool {
+	return slices.ContainsFunc(words, func(word string) bool {
+		return strings.Contains(word, ":") || strings.Count(word, "-") >= 2 && strings.ContainsAny(word, "*0123456789") && !strings.Contains(word, ",")
+	})
 }
 
 func fieldCount(n int) string {
