@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,12 +44,13 @@ func checkCount(words []string, seconds bool) error {
 	}
 }
 
-// isOnCalendar reports whether words are of systemd's calendar events, in which dates have dashes around numbers or
-// stars, and times have colons.
+// onCalendarDate is a date of systemd's calendar events, such as *-*-01 or 2027-01-*.
+var onCalendarDate = regexp.MustCompile(`^(\*|\d{4})-[\d*,./]+-[\d*,./]+$|^(\*|\d\d?)-(\*|\d\d?)$`)
+
+// isOnCalendar reports whether words are of systemd's calendar events: times have colons, and dates dashes.
 func isOnCalendar(words []string) bool {
-	return slices.ContainsFunc(words, func(word string) bool {
-		return strings.Contains(word, ":") || strings.Count(word, "-") >= 2 && strings.ContainsAny(word, "*0123456789") && !strings.Contains(word, ",")
-	})
+	isTime := func(word string) bool { return strings.Contains(word, ":") }
+	return slices.ContainsFunc(words, isTime) || len(words) < 5 && slices.ContainsFunc(words, onCalendarDate.MatchString)
 }
 
 func fieldCount(n int) string {
