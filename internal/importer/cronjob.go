@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -305,7 +307,7 @@ func eitherDay(expression string) []string {
 	if len(words) != 5 {
 		return []string{expression}
 	}
-	day, weekday := words[2], words[4]
+	day, weekday := words[2], untilSaturday(words[4])
 	with := func(day, weekday string) string {
 		return strings.Join([]string{words[0], words[1], day, words[3], weekday}, " ")
 	}
@@ -321,6 +323,24 @@ func eitherDay(expression string) []string {
 		return []string{with(day, "*"), with("*", weekday)}
 	}
 	return []string{with(day, weekday)}
+}
+
+// weekdayWithStep is a day of the week that a step follows.
+var weekdayWithStep = regexp.MustCompile(`^(?i:(sun|mon|tue|wed|thu|fri|sat)|[0-6])/(\d+)$`)
+
+// untilSaturday ends a step at Saturday, as Kubernetes does: here it would go on to 7, which is Sunday.
+func untilSaturday(weekdays string) string {
+	items := strings.Split(weekdays, ",")
+	for i, item := range items {
+		if m := weekdayWithStep.FindStringSubmatch(item); m != nil {
+			day, _, _ := strings.Cut(item, "/")
+			if n := strings.Index("sun mon tue wed thu fri sat", strings.ToLower(day)); m[1] != "" {
+				day = strconv.Itoa(n / 4)
+			}
+			items[i] = day + "-6/" + m[2]
+		}
+	}
+	return strings.Join(items, ",")
 }
 
 // isStar reports whether a day field matches each day, as Kubernetes sees it.

@@ -33,6 +33,7 @@ func TestCronJobsKeepTheirMeaning(t *testing.T) {
 		{`schedule: "0 0 */1 * 1",`, "", []string{"expressions: [0 0 * * 1]"}, false},
 		{`schedule: "0 0 1,* * 1",`, "", []string{"expressions: [0 0 * * 1]"}, false},
 		{`schedule: "0 0 1,15 * 1",`, "", []string{`expressions: ['0 0 1,15 * 1']`}, false},
+		{`schedule: "0 0 * * MON/2,0/3",`, "", []string{"expressions: [0 0 * * 1-6/2,0-6/3]"}, false},
 		{`schedule: "*/60 */24 * * *",`, "", []string{`expressions: ['*/60 */24 * * *']`}, false},
 		{`suspend: yes,`, "", []string{"paused: true"}, false},
 		{`suspend: Off,`, "", []string{"paused: false"}, false},
