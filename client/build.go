@@ -31,7 +31,7 @@ func Cron(expression, zone string) *Schedule {
 }
 
 // EveryWeek is due at local times on days of each n-th week, such as "MON", of an IANA time zone; an empty
-// one is UTC. The first week is that in which the job is created, or that of the field From.
+// one is UTC. The first week is that in which the job is created, or that of the field From; answers have the day in From.
 func EveryWeek(n int, days []string, times []string, zone string) *Schedule {
 	return calendar(&fermatav1.CalendarSchedule{
 		Every: int32(n), Unit: fermatav1.CalendarSchedule_UNIT_WEEK, Weekdays: days, Times: times, TimeZone: zone,

@@ -47,7 +47,7 @@ func (s *scheduleFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.calendar.every, "calendar", "", "run at local times in every day, week or month, or in each '2 weeks', '3 days' and the like")
 	f.StringSliceVar(&s.calendar.on, "on", nil, "with --calendar: days of the week (MON,THU) or of the month (1, 31, or last; in a short month the last one)")
 	f.StringSliceVar(&s.calendar.times, "time", nil, "with --calendar: local times of day, such as 09:00; needed")
-	f.StringVar(&s.calendar.from, "from-day", "", "with --calendar: local day in the first period that counts, such as 2026-11-30 (default that of --start, else today)")
+	f.StringVar(&s.calendar.from, "from-day", "", "with --calendar: local day in the first period that counts, such as 2026-11-30 (default today, or that of --start if it is later)")
 	f.BoolVar(&s.calendar.skipShort, "skip-short-months", false, "with --calendar month: leave out months that do not have a day of --on")
 	f.BoolVar(&s.seconds, "seconds", false, "with --cron: expressions have a leading field of seconds")
 	f.StringVar(&s.zone, "tz", "", "time zone of --cron, --calendar, --exclude-..., --at, --start and --end, such as Europe/Berlin (default UTC for --cron, --calendar and exclusions, else the local one)")

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -150,21 +148,19 @@ func scheduleText(s *fermatav1.Schedule) string {
 	return "manual"
 }
 
-// calendarText is such as "every 2 weeks on MON at 09:00 Europe/Berlin".
+// calendarText is such as "every 2 weeks on MON, THU at 09:00 from 2026-11-30 Europe/Berlin".
 func calendarText(c *fermatav1.CalendarSchedule) string {
-	unit := strings.ToLower(strings.TrimPrefix(c.GetUnit().String(), "UNIT_"))
-	text := "every " + unit
+	text := "every " + calendarUnit(c)
 	if c.GetEvery() > 1 {
-		text = fmt.Sprintf("every %d %ss", c.GetEvery(), unit)
+		text = fmt.Sprintf("every %d %ss", c.GetEvery(), calendarUnit(c))
 	}
-	days := slices.Clone(c.GetWeekdays())
-	for _, day := range c.GetMonthDays() {
-		days = append(days, strconv.Itoa(int(day)))
+	if days := calendarDays(c); len(days) > 0 {
+		text += " on " + strings.Join(days, ", ")
 	}
-	if len(days) > 0 {
-		text += " on " + strings.Join(days, ",")
+	text += " at " + strings.Join(c.GetTimes(), ", ")
+	if c.GetShortMonth() == fermatav1.CalendarSchedule_SHORT_MONTH_SKIP {
+		text += ", not in shorter months,"
 	}
-	text += " at " + strings.Join(c.GetTimes(), ",")
 	if from := c.GetFrom(); from != "" {
 		text += " from " + from
 	}
@@ -172,6 +168,41 @@ func calendarText(c *fermatav1.CalendarSchedule) string {
 		text += " " + zone
 	}
 	return text
+}
+
+// calendarUnit is day, week or month.
+func calendarUnit(c *fermatav1.CalendarSchedule) string {
+	return strings.ToLower(strings.TrimPrefix(c.GetUnit().String(), "UNIT_"))
+}
+
+// calendarDays are the days of a week or of a month that count; where none are given, that of the first day.
+func calendarDays(c *fermatav1.CalendarSchedule) []string {
+	from, err := time.Parse(time.DateOnly, c.GetFrom())
+	switch c.GetUnit() {
+	case fermatav1.CalendarSchedule_UNIT_WEEK:
+		if len(c.GetWeekdays()) == 0 && err == nil {
+			return []string{strings.ToUpper(from.Weekday().String()[:3])}
+		}
+		return c.GetWeekdays()
+	case fermatav1.CalendarSchedule_UNIT_MONTH:
+		days := c.GetMonthDays()
+		if len(days) == 0 && err == nil {
+			days = []int32{int32(from.Day())}
+		}
+		var texts []string
+		for _, day := range days {
+			switch {
+			case day == -1:
+				texts = append(texts, "the last day")
+			case day < 0:
+				texts = append(texts, fmt.Sprintf("the last day but %d", -day-1))
+			default:
+				texts = append(texts, fmt.Sprintf("day %d", day))
+			}
+		}
+		return texts
+	}
+	return nil
 }
 
 // backoffText is the interval that failures have led to.

@@ -20,6 +20,7 @@ func TestImportedFilesApply(t *testing.T) {
 		"found.system.crontab": {"import", "crontab", "--prefix", "s."},
 		"openbsd.crontab":      {"import", "crontab", "--prefix", "o."},
 		"found.cronjobs.yaml":  {"import", "cronjob", "--prefix", "k."},
+		"more.cronjobs.yaml":   {"import", "cronjob", "--prefix", "m."},
 	} {
 		jobs := c.must(append(args, filepath.Join("..", "..", "internal", "importer", "testdata", file))...)
 		out := c.must("apply", "-f", "-", "--owner", file, "--prune", "<"+jobs)

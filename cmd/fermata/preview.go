@@ -77,6 +77,11 @@ func (a *app) previewTable(p *fermatav1.PreviewScheduleResponse, location *time.
 	if err := a.printTable(a.timeTable(p.GetTimes(), location)); err != nil {
 		return err
 	}
+	if from := p.GetCalendarFrom(); from != "" {
+		if err := a.println("\nCounted from " + dayText(from) + " (--from-day)."); err != nil {
+			return err
+		}
+	}
 	if intervals := p.GetBackoffIntervals(); len(intervals) > 0 {
 		steps := table{heading: []string{"FAILED RUNS", "INTERVAL"}}
 		for failures, d := range intervals {
@@ -98,6 +103,15 @@ func (a *app) previewTable(p *fermatav1.PreviewScheduleResponse, location *time.
 		ladder.add(shown(due, location), a.until(due))
 	}
 	return a.printNext(ladder)
+}
+
+// dayText is a local day with its day of the week.
+func dayText(day string) string {
+	at, err := time.Parse(time.DateOnly, day)
+	if err != nil {
+		return printable(day)
+	}
+	return at.Format("Mon 2006-01-02")
 }
 
 // timeTable leaves out columns in which nothing stands.

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,7 +32,7 @@ const longest = 24 * time.Hour
 // CronJobs makes a job of each CronJob in a file of Kubernetes manifests; other kinds
 // are named and left out.
 func CronJobs(file string, text []byte, o CronJobOptions) []Entry {
-	r := manifests{file: file, o: o, namespaces: map[string]bool{}}
+	r := manifests{file: file, o: o, namespaces: map[string]bool{}, secrets: map[string]string{}}
 	in := yamldoc.NewReader(text, &yamldoc.Budget{})
 	for {
 		document, err := in.Next()
@@ -38,15 +40,15 @@ func CronJobs(file string, text []byte, o CronJobOptions) []Entry {
 			break
 		}
 		if err != nil {
-			r.drop(1, "", "not YAML that can be read here: "+strings.TrimPrefix(err.Error(), "yaml: "))
+			r.drop(1, "", "not YAML that can be read here: "+strings.TrimPrefix(err.Error(), "yaml: ")+templateHint(string(text)))
 			break
 		}
 		var value any
 		if err := document.Decode(&value); err != nil {
-			r.drop(document.Line, "", "not YAML as it is wanted here: "+err.Error())
+			r.drop(document.Line, "", "not YAML as it is wanted here: "+err.Error()+templateHint(string(text)))
 			continue
 		}
-		r.object(value, content(document), 0)
+		r.object(value, content(document), "", 0)
 	}
 	if len(r.namespaces) > 1 {
 		r.qualify()
@@ -68,7 +70,16 @@ type manifests struct {
 	o          CronJobOptions
 	entries    []Entry
 	namespaces map[string]bool
-	of         []string // the namespace of each entry
+	of         []string          // the namespace of each entry
+	secrets    map[string]string // of workers, by name: the Secret and the key that each is
+}
+
+// templateHint says what helps with a template that has not been rendered.
+func templateHint(text string) string {
+	if !strings.Contains(text, "{{") {
+		return ""
+	}
+	return "; {{ begins an expression of a template: import what helm template prints"
 }
 
 func (r *manifests) add(e Entry, namespace string) {
@@ -90,8 +101,8 @@ func (r *manifests) qualify() {
 	}
 }
 
-// object reads a CronJob, or a list of objects.
-func (r *manifests) object(value any, node *yaml.Node, depth int) {
+// object reads a CronJob, or a list of objects. Items of a list may leave out what they are.
+func (r *manifests) object(value any, node *yaml.Node, kindOfList string, depth int) {
 	o, ok := value.(map[string]any)
 	if !ok {
 		if value != nil {
@@ -100,6 +111,7 @@ func (r *manifests) object(value any, node *yaml.Node, depth int) {
 		return
 	}
 	kind, _ := o["kind"].(string)
+	kind = cmp.Or(kind, kindOfList)
 	if items, ok := o["items"].([]any); ok && strings.HasSuffix(kind, "List") && depth < 4 {
 		lines := below(node, "items")
 		for i, item := range items {
@@ -107,8 +119,12 @@ func (r *manifests) object(value any, node *yaml.Node, depth int) {
 			if lines != nil && i < len(lines.Content) {
 				at = lines.Content[i]
 			}
-			r.object(item, at, depth+1)
+			r.object(item, at, strings.TrimSuffix(kind, "List"), depth+1)
 		}
+		return
+	}
+	if kind == "" {
+		r.drop(node.Line, "", "has no kind, so that it is no CronJob; it is left out")
 		return
 	}
 	if kind != "CronJob" {
@@ -166,12 +182,12 @@ func (c *cronJob) note(text string, path ...string) {
 }
 
 func (c *cronJob) read() {
-	name, namespace := c.all.text("metadata", "name"), c.all.text("metadata", "namespace")
+	name, namespace := c.name(), c.all.text("metadata", "namespace")
 	e := Entry{Source: fmt.Sprintf("%s:%d: CronJob %s", c.r.file, max(1, c.node.Line), strings.TrimPrefix(namespace+"/"+name, "/"))}
 	c.out = newMapping()
 	id := dnsName(name)
 	if id == "" {
-		c.note("has no name that an id can be made of; nothing was made of it", "metadata", "name")
+		c.note("has no name that an id can be made of; nothing was made of it"+templateHint(name), "metadata", "name")
 	} else if !c.schedule() {
 		id = ""
 	}
@@ -201,6 +217,19 @@ func (c *cronJob) read() {
 	c.r.add(e, namespace)
 }
 
+// name is that of the object, or what one begins with that Kubernetes chooses.
+func (c *cronJob) name() string {
+	if group, _, _ := strings.Cut(c.all.text("apiVersion"), "/"); group != "" && group != "batch" {
+		c.note(fmt.Sprintf("apiVersion %q is not that of Kubernetes; it is read as if it were", clip(c.all.text("apiVersion"), 64)), "apiVersion")
+	}
+	name := c.all.text("metadata", "name")
+	if begin := strings.TrimRight(c.all.text("metadata", "generateName"), "-."); name == "" && begin != "" {
+		c.note("generateName: Kubernetes adds characters by chance; here the id has none, so that applying again makes no second job", "metadata", "generateName")
+		return begin
+	}
+	return name
+}
+
 func dnsName(name string) string {
 	if len(name) > 100 || strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.'
@@ -212,24 +241,13 @@ func dnsName(name string) string {
 
 // schedule reads when the CronJob is due. It is false for what it does not understand.
 func (c *cronJob) schedule() bool {
-	expression, zone := strings.TrimSpace(c.all.text("spec", "schedule")), c.all.text("spec", "timeZone")
-	for _, prefix := range []string{"CRON_TZ=", "TZ="} { // taken by Kubernetes before 1.29
-		if rest, ok := strings.CutPrefix(expression, prefix); ok {
-			name, words, _ := strings.Cut(rest, " ")
-			expression, zone = strings.TrimSpace(words), name
-		}
-	}
-	if zone == "" {
-		zone = c.r.o.Zone
-	}
-	if every, ok := strings.CutPrefix(expression, "@every "); ok {
-		d, err := time.ParseDuration(strings.TrimSpace(every))
-		if err != nil || d < 5*time.Second || d > 366*24*time.Hour {
-			c.note(fmt.Sprintf("schedule %q: an interval is 5 s to a year; nothing was made of it", clip(expression, 80)), "spec", "schedule")
-			return false
-		}
-		c.out.set("schedule", newMapping().set("interval", newMapping().set("every", d.Truncate(time.Millisecond).String()).flow()))
-		return true
+	expression, zone := c.expression()
+	switch {
+	case expression == "":
+		c.note("spec.schedule is missing; nothing was made of it", "spec", "schedule")
+		return false
+	case strings.HasPrefix(expression, "@every"):
+		return c.interval(expression)
 	}
 	expressions := eitherDay(expression)
 	spec := schedule.Spec{Kind: schedule.KindCron, Cron: expressions, TimeZone: zone}
@@ -240,10 +258,41 @@ func (c *cronJob) schedule() bool {
 		return true
 	}
 	if err != nil || len(expression) > 256 {
-		c.note(fmt.Sprintf("schedule %q in time zone %q: not understood: %v; nothing was made of it", clip(expression, 80), clip(zone, 80), err), "spec", "schedule")
+		c.note(fmt.Sprintf("schedule %q in time zone %q: not understood: %v; nothing was made of it%s", clip(expression, 80), clip(zone, 80), err, templateHint(expression)), "spec", "schedule")
 		return false
 	}
-	c.out.set("schedule", newMapping().set("cron", newMapping().set("expressions", expressions).set("time_zone", zone).flow()))
+	cron := newMapping().set("expressions", expressions).set("time_zone", zone)
+	if zone != "UTC" && zone != "Etc/UTC" {
+		// The controller goes by the clock on the wall: no run at a time that a change of the clock skips, two at one that comes twice.
+		cron.set("dst_gap", "skip").set("dst_repeat", "both")
+	}
+	c.out.set("schedule", newMapping().set("cron", cron.flow()))
+	return true
+}
+
+// expression is the schedule without a zone, and the zone.
+func (c *cronJob) expression() (expression, zone string) {
+	expression, zone = strings.TrimSpace(c.all.text("spec", "schedule")), c.all.text("spec", "timeZone")
+	for _, prefix := range []string{"CRON_TZ=", "TZ="} { // taken by Kubernetes before 1.29
+		if rest, ok := strings.CutPrefix(expression, prefix); ok {
+			words, after := fields(rest, 1)
+			if zone != "" && zone != words[0] {
+				c.note(fmt.Sprintf("timeZone %q is left out: the schedule has a zone, and Kubernetes refuses both", clip(zone, 64)), "spec", "timeZone")
+			}
+			expression, zone = strings.TrimSpace(after), words[0]
+		}
+	}
+	return expression, cmp.Or(zone, c.r.o.Zone)
+}
+
+// interval reads @every, of which Kubernetes takes whole seconds.
+func (c *cronJob) interval(expression string) bool {
+	d, err := time.ParseDuration(strings.TrimSpace(strings.TrimPrefix(expression, "@every")))
+	if err != nil || d < 5*time.Second || d > 366*24*time.Hour {
+		c.note(fmt.Sprintf("schedule %q: an interval is 5 s to a year; nothing was made of it", clip(expression, 80)), "spec", "schedule")
+		return false
+	}
+	c.out.set("schedule", newMapping().set("interval", newMapping().set("every", d.Truncate(time.Second).String()).flow()))
 	return true
 }
 
@@ -258,7 +307,7 @@ func eitherDay(expression string) []string {
 	if len(words) != 5 {
 		return []string{expression}
 	}
-	day, weekday := words[2], words[4]
+	day, weekday := words[2], untilSaturday(words[4])
 	with := func(day, weekday string) string {
 		return strings.Join([]string{words[0], words[1], day, words[3], weekday}, " ")
 	}
@@ -274,6 +323,24 @@ func eitherDay(expression string) []string {
 		return []string{with(day, "*"), with("*", weekday)}
 	}
 	return []string{with(day, weekday)}
+}
+
+// weekdayWithStep is a day of the week that a step follows.
+var weekdayWithStep = regexp.MustCompile(`^(?i:(sun|mon|tue|wed|thu|fri|sat)|[0-6])/(\d+)$`)
+
+// untilSaturday ends a step at Saturday, as Kubernetes does: here it would go on to 7, which is Sunday.
+func untilSaturday(weekdays string) string {
+	items := strings.Split(weekdays, ",")
+	for i, item := range items {
+		if m := weekdayWithStep.FindStringSubmatch(item); m != nil {
+			day, _, _ := strings.Cut(item, "/")
+			if n := strings.Index("sun mon tue wed thu fri sat", strings.ToLower(day)); m[1] != "" {
+				day = strconv.Itoa(n / 4)
+			}
+			items[i] = day + "-6/" + m[2]
+		}
+	}
+	return strings.Join(items, ",")
 }
 
 // isStar reports whether a day field matches each day, as Kubernetes sees it.

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -83,6 +82,9 @@ func (c *cronJob) suspend() {
 			return
 		}
 	}
+	if n, ok := c.all.number("spec", "jobTemplate", "spec", "parallelism"); ok && n == 0 && c.all.get("spec", "suspend") == nil {
+		c.out.set("paused", true)
+	}
 }
 
 // oldBools are the bools of YAML 1.1.
@@ -135,6 +137,9 @@ const (
 	defaultLimit  = 6
 )
 
+// maxGrace is the longest timeout_grace in seconds.
+const maxGrace = 300
+
 // retries reads attempts and their time. backoffLimit counts retries, not attempts.
 func (c *cronJob) retries() {
 	limit, ok := c.all.number("spec", "jobTemplate", "spec", "backoffLimit")
@@ -147,7 +152,9 @@ func (c *cronJob) retries() {
 	retry := newMapping().set("max_attempts", min(limit, 999)+1)
 	if limit > 0 {
 		retry.set("base_delay", firstPodDelay).set("max_delay", maxPodDelay)
-		c.note("a retry never passes the next run of the schedule: the run ends instead")
+		if overlap := c.all.text("spec", "concurrencyPolicy"); overlap != "" && overlap != "Allow" && !c.manual {
+			c.note("a retry never passes the next run of the schedule: the run ends instead")
+		}
 	}
 	timeout := longest
 	seconds, ok := c.all.number("spec", "jobTemplate", "spec", "activeDeadlineSeconds")
@@ -167,7 +174,10 @@ func (c *cronJob) retries() {
 	}
 	c.out.set("retry_policy", retry.flow()).set("timeout", timeout.String())
 	if grace, ok := c.all.number("spec", "jobTemplate", "spec", "template", "spec", "terminationGracePeriodSeconds"); ok {
-		c.out.set("timeout_grace", (time.Duration(min(grace, 300)) * time.Second).String())
+		if grace > maxGrace {
+			c.note(fmt.Sprintf("terminationGracePeriodSeconds: at most %d s", maxGrace), "spec", "jobTemplate", "spec", "template", "spec", "terminationGracePeriodSeconds")
+		}
+		c.out.set("timeout_grace", (time.Duration(min(grace, maxGrace)) * time.Second).String())
 	}
 }
 
@@ -193,36 +203,68 @@ func (c *cronJob) history() {
 // known are the fields that are in the job, or in a note of their own, or make no
 // difference, by the path of the mapping that has them.
 var known = map[string][]string{
-	"spec":                  {"schedule", "timeZone", "concurrencyPolicy", "startingDeadlineSeconds", "suspend", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "jobTemplate"},
-	"spec.jobTemplate":      {"metadata", "spec"},
-	"spec.jobTemplate.spec": {"backoffLimit", "activeDeadlineSeconds", "template", "suspend"},
+	"spec":                           {"schedule", "timeZone", "concurrencyPolicy", "startingDeadlineSeconds", "suspend", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "jobTemplate"},
+	"spec.jobTemplate":               {"metadata", "spec"},
+	"spec.jobTemplate.spec":          {"backoffLimit", "activeDeadlineSeconds", "template", "suspend"},
+	"spec.jobTemplate.spec.template": {"metadata", "spec"},
 	"spec.jobTemplate.spec.template.spec": {
 		"containers", "restartPolicy", "activeDeadlineSeconds", "terminationGracePeriodSeconds", "dnsPolicy", "schedulerName", "enableServiceLinks", "imagePullSecrets",
 	},
 }
 
-// lostSteps are fields by which a Job does more than run one program once.
-var lostSteps = map[string]string{
-	"initContainers": "what they do has to become part of the program",
-	"parallelism":    "a run is one program",
-	"completions":    "a run is one program, once",
-	"completionMode": "a run is one program",
+// lostFields are fields by which a Job does more than run one program once, and what to know of them.
+var lostFields = map[string]string{
+	"initContainers":          "what they do has to become part of the program",
+	"parallelism":             "a run is one program",
+	"completions":             "a run is one program, once",
+	"completionMode":          "a run is one program",
+	"backoffLimitPerIndex":    "a run is one program",
+	"maxFailedIndexes":        "a run is one program",
+	"successPolicy":           "a run is one program",
+	"podFailurePolicy":        "each exit code but 0 is a failure, which is retried",
+	"podReplacementPolicy":    "a retry begins when the attempt before it has ended",
+	"ttlSecondsAfterFinished": "runs that have ended are kept by their number, history_limit",
+	"managedBy":               "the job is Fermata's",
 }
 
-// leftOut tells of every field that a job has nothing for.
+// usualValues are values that say no more than a field that is missing.
+var usualValues = map[string]any{"parallelism": 1, "completions": 1, "completionMode": "NonIndexed", "podReplacementPolicy": "TerminatingOrFailed"}
+
+// leftOut notes every field that a job has nothing for.
 func (c *cronJob) leftOut() {
 	for _, where := range slices.Sorted(maps.Keys(known)) {
 		path := strings.Split(where, ".")
 		fields, _ := c.all.get(path...).(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(fields)) {
-			if !slices.Contains(known[where], key) && !isEmpty(fields[key]) {
-				c.note(clip(key, 64)+" is left out: "+cmp.Or(lostSteps[key], "it is a matter of pods, and runs happen in workers"), append(path, key)...)
+			if !slices.Contains(known[where], key) && !isEmpty(fields[key]) && fields[key] != usualValues[key] {
+				c.note(clip(key, 64)+" is left out: "+lost(where, key), append(path, key)...)
 			}
 		}
 	}
-	if c.all.text("spec", "jobTemplate", "spec", "template", "spec", "restartPolicy") == "OnFailure" {
-		c.note("restartPolicy OnFailure: a failed program is tried again as another attempt", "spec", "jobTemplate", "spec", "template", "spec", "restartPolicy")
+	template := []string{"spec", "jobTemplate", "spec", "template"}
+	if annotations := append(slices.Clip(template), "metadata", "annotations"); !isEmpty(c.all.get(annotations...)) {
+		c.note("annotations of pods are left out: runs happen in workers", annotations...)
 	}
+	if restart := append(slices.Clip(template), "spec", "restartPolicy"); c.all.text(restart...) == "OnFailure" {
+		c.note("restartPolicy OnFailure: a failed program is tried again as another attempt", restart...)
+	}
+}
+
+// lost is why a field is left out.
+func lost(where, key string) string {
+	if why, ok := lostFields[key]; ok {
+		return why
+	}
+	for _, place := range slices.Sorted(maps.Keys(known)) {
+		i := slices.IndexFunc(known[place], func(name string) bool { return strings.EqualFold(name, key) })
+		if i >= 0 && key != "metadata" && key != "spec" {
+			return "it has no effect here, " + place + "." + known[place][i] + " is meant?"
+		}
+	}
+	if where == "spec" || where == "spec.jobTemplate" || where == "spec.jobTemplate.spec.template" {
+		return "it is no field of a CronJob"
+	}
+	return "it is a matter of pods, and runs happen in workers"
 }
 
 func isEmpty(v any) bool {

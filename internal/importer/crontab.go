@@ -58,6 +58,8 @@ type crontab struct {
 var (
 	assignment = regexp.MustCompile(`^(?:"([^"]*)"|'([^']*)'|([^\s="'][^\s=]*))\s*=\s*(.*)$`)
 	userName   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:/$-]{0,127}$`)
+	// timerSetting is what a timer of systemd says when it is due by.
+	timerSetting = regexp.MustCompile(`^On(Calendar|Active|Boot|Startup|UnitActive|UnitInactive)(Sec)?$`)
 	// A wish of cronie, and of OpenBSD, for a number by chance.
 	byChance = regexp.MustCompile(`(\d*)~(\d*)`)
 )
@@ -93,6 +95,10 @@ func (t *crontab) source(n int, line string) string { return fmt.Sprintf("%s:%d:
 
 // assign takes a variable: most are the program's, some are cron's own.
 func (t *crontab) assign(n int, line, name, value string) {
+	if timerSetting.MatchString(name) {
+		t.drop(n, line, name+": is of a timer of systemd, which is not imported: write a line with five fields of time and the command of its service")
+		return
+	}
 	switch name {
 	case "SHELL":
 		t.shell = value
@@ -153,6 +159,11 @@ func (t *crontab) entry(n int, line string) {
 		times = 1
 	}
 	words, command := fields(line, times)
+	if strings.EqualFold(words[0], "@every") { // of schedulers in containers, such as supercronic
+		var interval []string
+		interval, command = fields(command, 1)
+		words = append(words, interval...)
+	}
 	user := ""
 	if t.o.System {
 		var who []string
@@ -178,6 +189,12 @@ func (t *crontab) entry(n int, line string) {
 func (t *crontab) rule(words []string, note func(string)) (*mapping, error) {
 	expression := strings.Join(words, " ")
 	if seconds, ok := strings.CutPrefix(expression, "@"); ok {
+		if d, err := time.ParseDuration(strings.TrimPrefix(seconds, "every ")); err == nil && strings.HasPrefix(seconds, "every ") {
+			if d < 5*time.Second || d > 365*24*time.Hour {
+				return nil, fmt.Errorf("%s: an interval is 5 s to a year", clip(expression, 80))
+			}
+			return newMapping().set("interval", newMapping().set("every", d.Truncate(time.Second).String()).flow()), nil
+		}
 		if n, err := strconv.Atoi(seconds); err == nil { // of FreeBSD: so long after the end of the last run
 			if n < 5 || n > 365*24*3600 {
 				return nil, fmt.Errorf("%s: an interval is 5 s to a year", expression)

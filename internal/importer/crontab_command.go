@@ -39,7 +39,10 @@ func (t *crontab) job(e *Entry, rule *mapping, times, command, user string, note
 	if stdin != "" {
 		exec.set("stdin", stdin)
 	}
-	if strings.Contains(stdin, secretReference) {
+	switch {
+	case !refersWell(stdin):
+		e.turnOff("${secret: in the input begins the name of a secret here, and no such name follows", note)
+	case strings.Contains(stdin, secretReference):
 		note("what begins with ${secret: in the input means a secret here")
 	}
 	e.id = t.o.Prefix + name(argv, text) + "-" + e.id
@@ -67,8 +70,8 @@ func (t *crontab) job(e *Entry, rule *mapping, times, command, user string, note
 	e.fields = m.set("timeout", t.o.Timeout.String())
 }
 
-// moreTime is a field of the time in the place of the command.
-var moreTime = regexp.MustCompile(`^[*?][*?/0-9,-]*$`)
+// moreTime is a field of the time in the place of the command: stars, numbers, days or months.
+var moreTime = regexp.MustCompile(`(?i)^([*?][*?/0-9,-]*|\d[\d,/-]*|((sun|mon|tue|wed|thu|fri|sat|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)([,-]|$))+)$`)
 
 // entryOptions takes off what OpenBSD, and in part FreeBSD, take between the time and the
 // command: -n and -q concern mail and the system's log, -s is one run at a time.
@@ -151,13 +154,13 @@ func (t *crontab) shellPath(e *Entry, note func(string)) string {
 	switch {
 	case t.shell == "":
 		return "/bin/sh"
-	case strings.HasPrefix(t.shell, "/"):
+	case strings.HasPrefix(t.shell, "/") && path.Clean(t.shell) == t.shell:
 		return t.shell
 	case posix[t.shell]:
 		note("SHELL " + clip(t.shell, 40) + " is taken for /bin/" + t.shell)
 		return "/bin/" + t.shell
 	}
-	e.turnOff(fmt.Sprintf("SHELL %q is no absolute path, which workers ask for", clip(t.shell, 40)), note)
+	e.turnOff(fmt.Sprintf("SHELL %q is no clean absolute path, which workers ask for", clip(t.shell, 40)), note)
 	return t.shell
 }
 
@@ -220,7 +223,9 @@ func simple(script string) ([]string, bool) {
 			return nil, false
 		}
 	}
-	return words, true
+	clean, ok := cleanPath(words[0])
+	words[0] = clean
+	return words, ok
 }
 
 // name finds what a command is best called.

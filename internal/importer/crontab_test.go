@@ -62,7 +62,7 @@ func TestCommandsKeepTheirMeaning(t *testing.T) {
 		{"SHELL=/bin/bash\nBASH_ENV=/e\n0 0 * * * a b", `{"argv":["/bin/bash","-c","export BASH_ENV='/e'\n. \"$BASH_ENV\"\na b"]}`, []string{"runs in a shell"}},
 		{"BASH_ENV=/e\n0 0 * * * a b", `{"argv":["/bin/sh","-c","export BASH_ENV='/e'\na b"]}`, []string{"runs in a shell"}},
 		{"SHELL=bash\n0 0 * * * a b", `{"argv":["/bin/bash","-c","a b"]}`, []string{"taken for /bin/bash"}},
-		{"SHELL=fish\n0 0 * * * a b", "", []string{"no absolute path", "commented out"}},
+		{"SHELL=fish\n0 0 * * * a b", "", []string{"no clean absolute path", "commented out"}},
 		{"0 4 * * * ~/bin/x", `{"argv":["/bin/sh","-c","~/bin/x"]}`, []string{"HOME is the worker's"}},
 		{"0 4 * * * cp ${HOME}/a /b", `{"argv":["/bin/sh","-c","cp ${HOME}/a /b"]}`, []string{"HOME is the worker's"}},
 		{"0 4 * * * echo $USER $LOGNAME $USER", `{"argv":["/bin/sh","-c","echo $USER $LOGNAME $USER"]}`, []string{"USER, LOGNAME: cron sets"}},

@@ -106,6 +106,9 @@ func sixth(line string) (string, bool) {
 	if strings.HasPrefix(line, "@") {
 		times = 1
 	}
+	if strings.HasPrefix(strings.ToLower(line), "@every ") {
+		times = 2
+	}
 	_, rest := fields(strings.TrimPrefix(line, "-"), times)
 	return rest, rest != ""
 }

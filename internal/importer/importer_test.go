@@ -60,14 +60,14 @@ func options(system bool) importer.CrontabOptions {
 }
 
 func TestGoldenImports(t *testing.T) {
-	for _, name := range []string{"user.crontab", "system.crontab", "cronjobs.yaml", "found.crontab", "found.system.crontab", "openbsd.crontab", "found.cronjobs.yaml"} {
+	for _, name := range []string{"user.crontab", "system.crontab", "cronjobs.yaml", "found.crontab", "found.system.crontab", "openbsd.crontab", "found.cronjobs.yaml", "more.cronjobs.yaml"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var entries []importer.Entry
 		switch name {
-		case "cronjobs.yaml", "found.cronjobs.yaml":
+		case "cronjobs.yaml", "found.cronjobs.yaml", "more.cronjobs.yaml":
 			entries = importer.CronJobs(name, text, importer.CronJobOptions{Zone: "UTC"})
 		default:
 			entries = importer.Crontab(name, text, options(strings.HasSuffix(name, "system.crontab")))
@@ -102,6 +102,29 @@ func TestNastyCrontabs(t *testing.T) {
 		{`@never /bin/a`, `not understood`},
 		{`61 * * * * /bin/a`, `not understood`},
 		{`0 0 31 2 * /bin/a`, `not understood`},
+		{`@every 90s /bin/a`, `every: "1m30s"`},
+		{`@every 1s /bin/a`, `5 s to a year`},
+		{`@every day /bin/a`, `not understood`},
+		{`@every 5m`, `there is no command`},
+		{`OnCalendar=daily`, `timer of systemd`},
+		{`OnUnitActiveSec=15min`, `timer of systemd`},
+		{`0 0 12 ? * MON-FRI /bin/a`, `"MON-FRI" is a sixth field`},
+		{`0 0 12 ? * MON,WED /bin/a`, `"MON,WED" is a sixth field`},
+		{`0 0 12 * * 2-6 /bin/a`, `"2-6" is a sixth field`},
+		{`0 0 12 1 * ? 2027 /bin/a`, `"?" is a sixth field`},
+		{`0 0 12 1 1 2027 /bin/a`, `"2027" is a sixth field`},
+		{`0 0 * * * Monitor /bin/a`, `"Monitor /bin/a"`},
+		{`0 0 * * * /opt//a/./b x`, `argv: ["/opt/a/b", "x"]`},
+		{`0 0 * * * /opt/a/../b x`, `["/bin/sh","-c","/opt/a/../b x"]`},
+		{`Mon *-*-* 00:00:00 /bin/a`, `there is no command`},
+		{`H H(1-5) * * * /bin/a`, `"H H(1-5) * * *"`},
+		{`0 0 * * FRI-MON /bin/a`, `"0 0 * * FRI-MON"`},
+		{`0 0 L * 5#2 /bin/a`, `"0 0 L * 5#2"`},
+		{`0 0 15W * * /bin/a`, `"0 0 15W * *"`},
+		{`0 0 */2 * 1 /bin/a`, `"0 0 */2 * 1"`},
+		{`*/60 */24 * * * /bin/a`, `"*/60 */24 * * *"`},
+		{`41-59/24 5 * * 5 /bin/a`, `"41-59/24 5 * * 5"`},
+		{`0 0 * * * cat%${secret:X}`, `no such name follows`},
 		{`* * * * *`, `there is no command`},
 		{`* * * *`, `there is no command`},
 		{`nonsense`, `there is no command`},

@@ -105,10 +105,8 @@ var (
 	relativePath = regexp.MustCompile(`(^|[\s;|&(<>])\.{1,2}/|(^|[;|&(])\s*((nohup|sudo|nice|php\S*|python\S*|perl|ruby|node|bash|sh)\s+)*\w[\w.-]*/|[<>]\s*\w|(^|[\s;|&(])pwd\b|\$\{?PWD\b`)
 	changesDir   = regexp.MustCompile(`(^|[;&|({])\s*cd\s`)
 	// embedded is what precedes a script in quotes.
-	embedded = regexp.MustCompile(`\s-[a-z]*c\s+$`)
-	// shellOption is what precedes a script on the command line of a shell.
-	shellOption = regexp.MustCompile(`^-[a-z]*c$`)
-	shellName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	embedded  = regexp.MustCompile(`\s-[a-z]*c\s+$`)
+	shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
 // quote makes one word of a shell of a text.

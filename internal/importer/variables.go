@@ -2,6 +2,7 @@ package importer
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -23,16 +24,27 @@ var shellVariables = []string{
 // secretReference begins what a worker replaces by a secret, in variables and input only.
 const secretReference = "${secret:"
 
+// goodReference is a reference in good form.
+var goodReference = regexp.MustCompile(`\$\{secret:[a-z0-9][a-z0-9._-]{0,62}\}`)
+
+// refersWell reports whether all references to secrets in a text are in good form, and as many as workers take.
+func refersWell(text string) bool {
+	good := len(goodReference.FindAllString(text, -1))
+	return good == strings.Count(text, secretReference) && good <= 16
+}
+
 // programVariables are those that a job may have. exports are lines for the beginning of
 // its script, if a shell runs it, with those that workers do not let a payload set. It
 // notes what workers need, and which variables are left out.
 func programVariables(all map[string]string, shell bool, note func(string)) (env *mapping, exports string) {
 	env = newMapping()
-	var kept, dropped, invalid []string
+	var kept, dropped, invalid, unnamed []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch value := all[name]; {
 		case !shellName.MatchString(name) || strings.ContainsRune(value, 0):
 			invalid = append(invalid, clip(name, 64))
+		case !refersWell(value):
+			unnamed = append(unnamed, clip(name, 64))
 		case shell && matches(name, shellVariables) && !strings.Contains(value, secretReference):
 			exports += "export " + name + "=" + quote(value) + "\n"
 		case matches(name, workerVariables):
@@ -44,6 +56,9 @@ func programVariables(all map[string]string, shell bool, note func(string)) (env
 	}
 	if len(invalid) > 0 {
 		note(strings.Join(invalid, ", ") + ": left out: the name of a variable has letters, digits and underscores only, and its value no NUL byte")
+	}
+	if len(unnamed) > 0 {
+		note(strings.Join(unnamed, ", ") + ": left out, as ${secret: begins the name of a secret here, and no such name follows")
 	}
 	if len(dropped) > 0 {
 		note(strings.Join(dropped, ", ") + ": left out, as workers do not let jobs set them; a script of your own can, and HOME is their --exec-home")

@@ -71,6 +71,22 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 	return d
 }
 
+// FirstDay is the local day that the periods of a calendar schedule are counted from, "" for other kinds.
+func (d *Definition) FirstDay() string { return d.Schedule.FirstDay(time.UnixMilli(d.AnchorMS)) }
+
+// KeepFirstDay takes the first day of a calendar out of a definition that differs from a stored one by naming
+// the day which that has by default: answers show it, and who sends one back has changed nothing.
+func (d *Definition) KeepFirstDay(stored *Definition) {
+	if stored.Schedule.Calendar.From != "" || d.Schedule.Calendar.From == "" || d.Schedule.Calendar.From != stored.FirstDay() {
+		return
+	}
+	same := d.Schedule
+	same.Calendar.From = ""
+	if same.EqualButJitter(stored.Schedule) {
+		d.Schedule = same
+	}
+}
+
 // Same tells whether two definitions say the same of the same job: everything
 // that who registers it can set. What Fermata keeps beside is left out.
 func (d *Definition) Same(o *Definition) bool {

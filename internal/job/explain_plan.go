@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/schedule"
 )
 
 // plan tells by which rule the planned run is due when it is.
@@ -31,7 +32,18 @@ func (e *explainer) plan() {
 	default:
 		r.Message = "due " + e.at(s.Due)
 	}
+	if r.Kind == ReasonNotDue {
+		r.Message += e.counted()
+	}
 	e.add(r)
+}
+
+// counted says which day a calendar counts from, where that decides which days count.
+func (e *explainer) counted() string {
+	if e.c.Schedule.Kind != schedule.KindCalendar {
+		return ""
+	}
+	return fmt.Sprintf("; its %ss are counted from %s", e.c.Schedule.Calendar.Unit, e.c.FirstDay())
 }
 
 // moved tells that the planned run is due at the end of an exclusion because it would have

@@ -79,6 +79,7 @@ type PreviewRequest struct {
 // Preview answers a PreviewRequest.
 type Preview struct {
 	Times     []PreviewTime
+	FirstDay  string // that the periods of a calendar are counted from; "" for other schedules
 	Intervals []time.Duration
 	// Projected are the due times of the next runs if each of them failed, before
 	// jitter.

@@ -92,6 +92,9 @@ func (cp *Checkpoint) bookkeeping(d Definition, present *Record, now int64) Defi
 	d.Generation, d.Revision = max(1, cp.Generation), max(1, cp.Revision)
 	d.CreatedMS, d.UpdatedMS, d.AnchorMS = orNow(cp.CreatedMS, now), orNow(cp.UpdatedMS, now), orNow(cp.AnchorMS, now)
 	d.CreateRequestID, d.UpdateRequestIDs, d.Unknown = cp.CreateRequestID, cp.UpdateRequestIDs, nil
+	if present != nil && present.Definition.AnchorMS == d.AnchorMS {
+		d.KeepFirstDay(present.Definition)
+	}
 	if present != nil && present.Definition.CreatedMS == d.CreatedMS {
 		d.Revision = max(d.Revision, present.Definition.Revision)
 		if !present.Definition.Same(&d) {

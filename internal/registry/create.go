@@ -318,6 +318,7 @@ func (c *creation) prepare(r *Registry, now int64, limits job.Limits, trace *job
 func (r *Registry) judge(existing *job.Record, request *job.CreateRequest) job.CreateAnswer {
 	d, asked := existing.Definition, request.Definition
 	r.align(&asked, d)
+	asked.KeepFirstDay(d)
 	sameID := d.CreateRequestID == request.RequestID || d.CreateRequestID == "" || request.RequestID == ""
 	edited := d.Revision > 1 && request.RequestID != "" && d.CreateRequestID == request.RequestID
 	switch {

@@ -121,6 +121,7 @@ func keepBookkeeping(d job.Definition, present *job.Definition) job.Definition {
 	d.CreatedMS, d.UpdatedMS = present.CreatedMS, present.UpdatedMS
 	d.CreateRequestID, d.UpdateRequestIDs = present.CreateRequestID, present.UpdateRequestIDs
 	d.Trace, d.Unknown = present.Trace, present.Unknown
+	d.KeepFirstDay(present)
 	return d
 }
 

@@ -37,7 +37,7 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 	if after.IsZero() {
 		after = time.UnixMilli(v.now)
 	}
-	var answer job.Preview
+	answer := job.Preview{FirstDay: v.d.FirstDay()}
 	for _, t := range schedule.Upcoming(compiled, after, p.Count, schedule.NewBudget(5)) {
 		answer.Times = append(answer.Times, job.PreviewTime{
 			Nominal: t, Due: compiled.Jittered(t), Latest: t.Add(compiled.JitterWindow(t)), Remark: compiled.Remark(t),

@@ -174,7 +174,11 @@ func (w *wishing) compare(i int, force bool) error {
 	if _, err := job.Compile(&d); err != nil {
 		return job.Invalid("job.schedule", "%v", err)
 	}
-	w.wished[i], a.After = &d, &job.Record{Definition: &d}
+	shown := d
+	if stored != nil && !d.Schedule.SamePhase(stored.Schedule) {
+		shown.AnchorMS = w.now // as the edit will have it
+	}
+	w.wished[i], a.After = &d, &job.Record{Definition: &shown}
 	if a.Before == nil {
 		a.Action, a.PauseChanges = job.WishCreate, wish.Pause
 		return nil

@@ -249,5 +249,6 @@ func (w *wishing) delete(ctx context.Context) {
 func (r *Registry) sameAs(d, stored *job.Definition) bool {
 	aligned := *d
 	r.align(&aligned, stored)
+	aligned.KeepFirstDay(stored)
 	return stored.Same(&aligned)
 }

@@ -126,7 +126,7 @@ func unsealedToPB(d *job.Definition) *fermatav1.Job {
 		Handler:       d.Handler,
 		Payload:       d.Payload,
 		Labels:        d.Labels,
-		Schedule:      scheduleToPB(d.Schedule),
+		Schedule:      definitionScheduleToPB(d),
 		RetryPolicy:   policypb.Retry(d.Retry),
 		BackoffPolicy: policypb.Backoff(d.Backoff, d.MinInterval, d.MaxInterval),
 		Timeout:       durationpb.New(d.Timeout),

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/schedule"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -98,6 +99,15 @@ func (r *reader) exclusions(field string, e *fermatav1.Exclusions) schedule.Excl
 		out.Periods = append(out.Periods, schedule.Period{From: schedule.RoundUp(from), To: schedule.RoundUp(to)})
 	}
 	return out
+}
+
+// definitionScheduleToPB shows the day that a calendar counts from, also where it is the default one.
+func definitionScheduleToPB(d *job.Definition) *fermatav1.Schedule {
+	spec := d.Schedule
+	if d.AnchorMS != 0 {
+		spec.Calendar.From = d.FirstDay()
+	}
+	return scheduleToPB(spec)
 }
 
 func scheduleToPB(s schedule.Spec) *fermatav1.Schedule {

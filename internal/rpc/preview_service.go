@@ -45,6 +45,7 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 	return &fermatav1.PreviewScheduleResponse{
 		DueTimes:          each(preview.Times, func(t job.PreviewTime) *timestamppb.Timestamp { return timestamppb.New(t.Nominal) }),
 		Times:             each(preview.Times, previewTimeToPB),
+		CalendarFrom:      preview.FirstDay,
 		BackoffIntervals:  each(preview.Intervals, durationpb.New),
 		ProjectedDueTimes: each(preview.Projected, func(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }),
 	}, nil

@@ -50,7 +50,7 @@ type Calendar struct {
 	MonthDays  []int
 	ShortMonth ShortMonthPolicy
 	// From is a local day, "2026-11-30": the first day, week or month that counts is the one it is in, and no
-	// nominal time lies before it. Empty: the local day of StartAt, or else of the anchor.
+	// nominal time lies before it. Empty: the local day of the anchor, or of StartAt if that is later.
 	From string
 }
 

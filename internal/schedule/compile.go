@@ -211,7 +211,7 @@ func (r *rule) checkNext(from int64) error {
 func (s *Schedule) calendar(spec Spec, anchor time.Time, p *problems) {
 	zone := loadZone(spec, p)
 	s.exclude = compileExclusions(spec, zone, s.seed, p)
-	from := max(millisUp(anchor), s.start)
+	from := spec.firstInstant(anchor)
 	days := compileCalendar(spec.Calendar, instant(from).In(zone), p)
 	if p.err() != nil {
 		return

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,12 @@ var (
 // checkCount refuses a wrong number of fields.
 func checkCount(words []string, seconds bool) error {
 	switch n := len(words); {
+	case n == 1 && macros["@"+strings.ToLower(words[0])] != "":
+		return fmt.Errorf("%q is written @%s", words[0], strings.ToLower(words[0]))
+	case isOnCalendar(words):
+		return fmt.Errorf("is an OnCalendar of systemd, which is not read here: write 5 fields, minute, hour, day of the month, month, day of the week")
+	case n == 7:
+		return fmt.Errorf("has 7 fields, as of Quartz with a year: leave the year out, set seconds, and give end_time; days of the week are 0 to 6 from Sunday here, and 1 to 7 in Quartz")
 	case seconds && n == 6, !seconds && n == 5:
 		return nil
 	case seconds:
@@ -35,6 +42,15 @@ func checkCount(words []string, seconds bool) error {
 	default:
 		return fmt.Errorf("has %s, want 5: minute, hour, day of the month, month, day of the week", fieldCount(n))
 	}
+}
+
+// onCalendarDate is a date of systemd's calendar events, such as *-*-01 or 2027-01-*.
+var onCalendarDate = regexp.MustCompile(`^(\*|\d{4})-[\d*,./]+-[\d*,./]+$|^(\*|\d\d?)-(\*|\d\d?)$`)
+
+// isOnCalendar reports whether words are of systemd's calendar events: times have colons, and dates dashes.
+func isOnCalendar(words []string) bool {
+	isTime := func(word string) bool { return strings.Contains(word, ":") }
+	return slices.ContainsFunc(words, isTime) || len(words) < 5 && slices.ContainsFunc(words, onCalendarDate.MatchString)
 }
 
 func fieldCount(n int) string {

@@ -158,6 +158,30 @@ func (s Spec) EqualButJitter(o Spec) bool {
 	return s.Equal(o)
 }
 
+// FirstDay is the local day that the periods of a calendar are counted from: From, or what it is by default. It is ""
+// for other kinds, and for a zone that is not known.
+func (s Spec) FirstDay(anchor time.Time) string {
+	if s.Kind != KindCalendar || s.Calendar.From != "" {
+		return s.Calendar.From
+	}
+	zone, ok := time.UTC, true
+	if s.TimeZone != "" && s.TimeZone != "UTC" {
+		zone, ok = lookupZone(s.TimeZone)
+	}
+	if !ok {
+		return ""
+	}
+	return instant(s.firstInstant(anchor)).In(zone).Format(time.DateOnly)
+}
+
+// firstInstant is from when on there are nominal times, ms.
+func (s Spec) firstInstant(anchor time.Time) int64 {
+	if s.StartAt.IsZero() {
+		return millisUp(anchor)
+	}
+	return max(millisUp(anchor), millis(RoundUp(s.StartAt)))
+}
+
 // SamePhase reports whether nominal times of s and o that count from an anchor are the same from the same one,
 // but for those that only one of them has.
 func (s Spec) SamePhase(o Spec) bool {

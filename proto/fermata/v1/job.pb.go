@@ -2297,8 +2297,8 @@ type CalendarSchedule struct {
 	// With UNIT_MONTH only.
 	ShortMonth CalendarSchedule_ShortMonth `protobuf:"varint,6,opt,name=short_month,json=shortMonth,proto3,enum=fermata.v1.CalendarSchedule_ShortMonth" json:"short_month,omitempty"`
 	// Local day, `2026-11-30`. The first day, week or month that counts is the one it lies in, and
-	// nothing runs before it. Default: the day of the schedule's start_time, else of its creation
-	// or last edit.
+	// nothing runs before it. Default: the day on which the job was created, or on which the schedule was replaced
+	// without it, or that of start_time if it is later. Answers show the day in force; to send it back changes nothing.
 	From string `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"`
 	// IANA name. Default UTC.
 	TimeZone string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`

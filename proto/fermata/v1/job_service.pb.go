@@ -2977,8 +2977,11 @@ type PreviewScheduleResponse struct {
 	ProjectedDueTimes []*timestamppb.Timestamp `protobuf:"bytes,4,rep,name=projected_due_times,json=projectedDueTimes,proto3" json:"projected_due_times,omitempty"`
 	// Interval after 0, 1, 2 ... failures until it stops growing, before jitter.
 	BackoffIntervals []*durationpb.Duration `protobuf:"bytes,2,rep,name=backoff_intervals,json=backoffIntervals,proto3" json:"backoff_intervals,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Local day, `2026-11-30`, from which the periods of a calendar schedule are counted: its `from`, or
+	// what that is by default. Empty for other schedules.
+	CalendarFrom  string `protobuf:"bytes,5,opt,name=calendar_from,json=calendarFrom,proto3" json:"calendar_from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PreviewScheduleResponse) Reset() {
@@ -3037,6 +3040,13 @@ func (x *PreviewScheduleResponse) GetBackoffIntervals() []*durationpb.Duration {
 		return x.BackoffIntervals
 	}
 	return nil
+}
+
+func (x *PreviewScheduleResponse) GetCalendarFrom() string {
+	if x != nil {
+		return x.CalendarFrom
+	}
+	return ""
 }
 
 // JobWish is what a job should be.
@@ -3762,12 +3772,13 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\fnominal_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\vnominalTime\x125\n" +
 	"\bdue_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12B\n" +
 	"\x0flatest_due_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rlatestDueTime\x12\x16\n" +
-	"\x06remark\x18\x04 \x01(\tR\x06remark\"\x97\x02\n" +
+	"\x06remark\x18\x04 \x01(\tR\x06remark\"\xbc\x02\n" +
 	"\x17PreviewScheduleResponse\x127\n" +
 	"\tdue_times\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\bdueTimes\x12/\n" +
 	"\x05times\x18\x03 \x03(\v2\x19.fermata.v1.ScheduledTimeR\x05times\x12J\n" +
 	"\x13projected_due_times\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x11projectedDueTimes\x12F\n" +
-	"\x11backoff_intervals\x18\x02 \x03(\v2\x19.google.protobuf.DurationR\x10backoffIntervals\"\x97\x01\n" +
+	"\x11backoff_intervals\x18\x02 \x03(\v2\x19.google.protobuf.DurationR\x10backoffIntervals\x12#\n" +
+	"\rcalendar_from\x18\x05 \x01(\tR\fcalendarFrom\"\x97\x01\n" +
 	"\aJobWish\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12!\n" +
 	"\x03job\x18\x02 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12\x12\n" +
