@@ -1,4 +1,4 @@
-{{/* What the schema cannot see: values that only make sense together. Every fault is told at once. */}}
+{{/* Checks that the schema cannot express: values that depend on each other. All faults are reported at once. */}}
 {{- define "fermata.check" -}}
 {{- $faults := list -}}
 {{- $v := .Values -}}
