@@ -117,7 +117,8 @@ certificates() {
   kube create secret generic redis --from-file="$work/password"
   echo "trial $(head -c 32 /dev/urandom | base64)" >"$work/payload.keys"
   kube create secret generic payload-keys --from-file="$work/payload.keys"
-  (cd "$root" && go run ./cmd/scheduler audit-key new trial >"$work/audit.key" 2>"$work/audit.pub")
+  (cd "$root" && go build -o "$work/scheduler" ./cmd/scheduler)
+  "$work/scheduler" audit-key new trial >"$work/audit.key" 2>"$work/audit.pub"
   kube create secret generic audit-keys --from-file="$work/audit.key"
 }
 
