@@ -44,8 +44,6 @@ RUN ?=
 REPORT ?=
 N ?= 20000
 KILLS ?= 30
-# How long the cluster of `make screens` works.
-SCREENS_TIME ?= 3m
 # Connections of `make flood`, as far as the limit of open files allows.
 CONNECTIONS ?= 10000
 # Rounds of `make bench`.
@@ -66,7 +64,7 @@ build: ## build all commands into bin/
 ##@ Check
 
 .PHONY: test
-test: deps verify race lives bench-check release-check screens-check vuln ## everything that gates a merge
+test: deps verify race lives bench-check release-check vuln ## everything that gates a merge
 
 .PHONY: race
 race: ## all tests, with the race detector where there is anything to race
@@ -112,17 +110,6 @@ proto-check:
 .PHONY: observability-test
 observability-test: deps ## metrics, dashboards, alerts and runbooks on a cluster that real Prometheus servers watch, in each form of histograms: a minute
 	go test -count=1 -timeout $(TIMEOUT) ./internal/observability
-
-.PHONY: screens
-screens: deps ## draw the dashboards into docs/images, as a cluster under load with failures shows them: SCREENS_TIME (3m) and one minute
-	FERMATA_SCREENS='$(CURDIR)/docs/images' FERMATA_SCREENS_TIME='$(SCREENS_TIME)' \
-		go test -count=1 -timeout $(TIMEOUT) -v -run '^TestOnRealParts$$' ./internal/observability | grep -v '^=== '
-
-.PHONY: screens-check
-screens-check: # the module tools/screens: its checks and tests
-	cd tools/screens && go mod tidy -diff && go vet ./...
-	cd tools/screens && go tool -modfile=../go.mod staticcheck ./...
-	cd tools/screens && go test -timeout $(TIMEOUT) ./...
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)

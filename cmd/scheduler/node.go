@@ -32,7 +32,7 @@ type nodeFlags struct {
 	drainTimeout  time.Duration
 }
 
-// notZero are flags of which 0 would silently be their default.
+// notZero are flags whose default would silently replace 0.
 var notZero = []string{
 	"lock-ttl", "lease-ttl", "session-ttl", "min-interval", "max-payload", "audit-keep", "audit-retention", "audit-max-bytes", "redis-pool-size", "redis-timeout", "shards",
 	"durability-replicas", "durability-timeout",
@@ -85,21 +85,21 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.StringVar(&cfg.PeerAddr, "peer-addr", "127.0.0.1:7071", "listen here for other nodes")
 	flags.StringVar(&cfg.GossipAddr, "gossip-addr", "127.0.0.1:7946", "listen here for gossip, TCP and UDP")
 	flags.StringVar(&cfg.HTTPAddr, "http-addr", "127.0.0.1:7072", "serve /metrics, /healthz and /readyz here")
-	flags.StringVar(&cfg.AdvertiseGRPC, "advertise-grpc", "", "address, host:port, that workers are told (default: the one listened on)")
-	flags.StringVar(&cfg.AdvertisePeer, "advertise-peer", "", "address, host:port, that other nodes are told")
-	flags.StringVar(&cfg.AdvertiseGossip, "advertise-gossip", "", "gossip address, IP:port, that other nodes are told")
+	flags.StringVar(&cfg.AdvertiseGRPC, "advertise-grpc", "", "address, host:port, that nodes give to workers (default: the listening address)")
+	flags.StringVar(&cfg.AdvertisePeer, "advertise-peer", "", "address, host:port, that this node gives to other nodes (default: the listening address)")
+	flags.StringVar(&cfg.AdvertiseGossip, "advertise-gossip", "", "gossip address, IP:port, that this node gives to other nodes (default: the listening address)")
 	flags.StringSliceVar(&cfg.Join, "join", nil, "gossip addresses or DNS names of other nodes")
 	flags.StringVar(&cfg.GossipKeyFile, "gossip-key-file", "", "file with the keys that encrypt gossip, the base64 of 16, 24 or 32 bytes on each line; the first one encrypts, all decrypt; read again when it changes")
 	flags.StringSliceVar(&cfg.GossipAllow, "gossip-allow", nil, "networks, such as 10.0.0.0/8, that other nodes may be in and gossip may come from (default: any)")
 	flags.StringVar(&cfg.Cluster, "cluster", "", "label of the cluster; nodes of another one are refused (default: the keyspace)")
-	flags.StringVar(&cfg.AccessFile, "access-file", "", "YAML file that says who may do what, read again when it changes; without it everybody may do anything")
+	flags.StringVar(&cfg.AccessFile, "access-file", "", "YAML file with the roles of callers, reloaded when it changes; without it every caller may do anything")
 	flags.Float64Var(&cfg.ClientLimits.Rate, "client-rate", 0, "calls a second from each host, without --access-file; 0: no limit")
 	flags.IntVar(&cfg.ClientLimits.Burst, "client-burst", 0, "calls from each host at once beyond --client-rate")
 	flags.IntVar(&cfg.ClientLimits.Calls, "client-calls", 0, "calls and streams that each host may have open, without --access-file; 0: no limit")
 	flags.IntVar(&cfg.ClientLimits.Connections, "client-connections", 0, "connections of each host, without --access-file; 0: no limit")
-	flags.IntVar(&cfg.NamespaceJobs, "namespace-jobs", 0, "jobs that each namespace may have of which the access file says nothing; 0: no limit")
-	flags.IntVar(&cfg.NamespaceJobBytes, "namespace-job-bytes", 0, "bytes that the jobs of each namespace may have of which the access file says nothing, their ids and stored definitions; 0: no limit")
-	flags.IntVar(&cfg.UnprovedConnections, "unproved-connections", 0, "connections that may be open of which no caller is known yet, a quarter of them from one address, each for a minute (default: 4096, or a quarter of the files that the process may open)")
+	flags.IntVar(&cfg.NamespaceJobs, "namespace-jobs", 0, "most jobs in a namespace for which the access file sets no limit; 0: no limit")
+	flags.IntVar(&cfg.NamespaceJobBytes, "namespace-job-bytes", 0, "most bytes of the jobs, ids and stored definitions, in a namespace for which the access file sets no limit; 0: no limit")
+	flags.IntVar(&cfg.UnprovedConnections, "unproved-connections", 0, "most open connections whose caller is not authenticated yet; at most a quarter of them from one address, each for a minute (default: 4096, or a quarter of the files that the process may open)")
 	tlsFlags(cmd, &cfg)
 	redisFlags(cmd, &cfg, &f)
 	flags.DurationVar(&cfg.LockTTL, "lock-ttl", 10*time.Second, "life of a shard's lock without refresh: how long a node that froze or lost its host keeps its shards; 1s or more")
@@ -108,21 +108,21 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.DurationVar(&cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes, at most 15728640 (15 MiB): a message has 16 MiB, and room for the rest of a job")
 	flags.StringVar(&cfg.PayloadKeyFile, "payload-key-file", "", "file with the keys that seal payloads in Redis, a line \"id base64key\" each, the sealing one first; see docs/security/payloads.md (default: payloads are stored as given)")
-	flags.BoolVar(&cfg.PayloadRequireSealed, "payload-require-sealed", false, "hand out no payload that is not sealed, and bound to its queue and handler; needs --payload-key-file, on all nodes, and that fermata payloads reseal is through; see docs/security/payloads.md")
+	flags.BoolVar(&cfg.PayloadRequireSealed, "payload-require-sealed", false, "hand out only payloads that are sealed and bound to their queue and handler; set it on all nodes, with --payload-key-file, after fermata payloads reseal has sealed all payloads; see docs/security/payloads.md")
 	flags.StringSliceVar(&cfg.ValidatePayloads, "validate-payloads", node.CheckedHandlers(), "ready-made handlers whose payloads are checked when a job is created or changed; leave out http or exec where workers of your own have a handler of that name, and give \"\" to check none; see docs/workers.md")
-	flags.IntVar(&cfg.WorstJobs, "worst-jobs", 10, "how many of the latest and of the longest failing jobs /metrics names, of those this node holds, 1 to 50; 0: no name of a job is shown; see docs/metrics.md")
+	flags.IntVar(&cfg.WorstJobs, "worst-jobs", 10, "number of the latest and of the longest failing jobs of this node that /metrics shows by name, 1 to 50; 0: no name of a job is shown; see docs/metrics.md")
 	flags.IntVar(&cfg.EventsKeep, "events-keep", 0, "about how many events are kept in Redis for watchers and webhooks, 1,000 to 10,000,000, the same on all nodes; see docs/events.md (default: none are recorded)")
-	flags.StringVar(&cfg.WebhooksFile, "webhooks-file", "", "YAML file with the webhooks that are told of events, read again when it changes; needs --events-keep")
+	flags.StringVar(&cfg.WebhooksFile, "webhooks-file", "", "YAML file with the webhooks that receive events, reloaded when it changes; needs --events-keep")
 	flags.IntVar(&cfg.AuditKeep, "audit-keep", 100_000, "about how many audit records are kept in Redis, 100 to 10,000,000; see docs/security/audit.md")
 	flags.DurationVar(&cfg.AuditRetention, "audit-retention", 90*24*time.Hour, "about how long an audit record is kept, 1h to 87600h")
 	flags.Int64Var(&cfg.AuditMaxBytes, "audit-max-bytes", 64<<20, "about how many bytes all audit records may take in Redis, 1048576 (1 MiB) to 68719476736 (64 GiB); it holds whatever exports have acknowledged")
 	flags.StringVar(&cfg.AuditKeyFile, "audit-key-file", "", "file with the keys that sign the chain of audit records, a line \"private id base64seed\" each, the signing one first, read again when it changes; 'scheduler audit-key new' makes one (default: the chain is not signed)")
 	flags.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "how long a stop may wait for running work")
 	flags.StringVar(&f.traceEndpoint, "trace-endpoint", "", "send the traces of runs to this OpenTelemetry collector, by OTLP over gRPC: http://host:4317, or https://host:4317 for TLS; see docs/tracing.md (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")
-	flags.Float64("trace-sample", tracing.DefaultShare, "share of the runs that are traced, 0 to 1; those that a traced call asked for are in any case")
+	flags.Float64("trace-sample", tracing.DefaultShare, "share of the runs that are traced, 0 to 1; runs that a traced call started are always traced")
 	flags.StringVar(&f.logs.Format, "log-format", "text", "text or json")
 	flags.StringVar(&f.logs.Level, "log-level", "info", "debug, info, warn or error; fermata log-level changes it while the node runs")
-	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit, "lines with one message about one job in ten seconds, and ten times as many with one message; the others are counted; 0: no limit")
+	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit, "most log lines in ten seconds with the same message about the same job; ten times as many with the same message about all jobs; further lines are counted; 0: no limit")
 	return cmd
 }
 
@@ -135,7 +135,7 @@ func tlsFlags(cmd *cobra.Command, cfg *node.Config) {
 	flags.StringVar(&cfg.PeerTLS.Cert, "peer-tls-cert", "", "PEM file with this node's certificate for other nodes; without it they speak plain text")
 	flags.StringVar(&cfg.PeerTLS.Key, "peer-tls-key", "", "PEM file with its key")
 	flags.StringVar(&cfg.PeerTLS.CA, "peer-tls-ca", "", "PEM file with the authority of the nodes' certificates")
-	flags.StringSliceVar(&cfg.PeerNames, "peer-tls-names", nil, "names of which a node's certificate must carry one: DNS names, *.example.org, URIs, spiffe://example.org/path/* (default: the URIs of this node's own certificate, or its DNS names where it has none)")
+	flags.StringSliceVar(&cfg.PeerNames, "peer-tls-names", nil, "DNS names (also *.example.org) and URIs (also spiffe://example.org/path/*) of nodes; a peer is accepted only if its certificate has at least one of them (default: the URIs of this node's own certificate, or its DNS names if it has no URI)")
 	flags.BoolVar(&cfg.Insecure, "insecure", false, "listen where other hosts can reach it without TLS, or without a gossip key")
 	flags.BoolVar(&cfg.Reflection, "reflection", false, "describe the services to gRPC clients that ask, such as grpcurl")
 }

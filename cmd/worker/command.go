@@ -74,7 +74,7 @@ func command(halt context.Context) *cobra.Command {
 	flags.StringVar(&o.Namespace, "namespace", "default", "namespace whose jobs are run")
 	flags.StringSliceVar(&o.Queues, "queues", []string{"default"}, "queues to serve")
 	flags.IntVar(&o.Slots, "slots", worker.DefaultSlots, "attempts that run at once")
-	flags.IntVar(&o.Prefetch, "prefetch", worker.DefaultPrefetch, "attempts that may wait here for a slot while handlers are short, of which nodes use 32 for each slot at most; 0: none")
+	flags.IntVar(&o.Prefetch, "prefetch", worker.DefaultPrefetch, "attempts that may wait in this worker for a slot while handlers take little time; nodes send at most 32 for each slot; 0: none")
 	flags.StringVar(&o.ID, "id", "", "id of this worker, unique for each process (default: host name, process id and a random suffix)")
 	flags.StringToStringVar(&o.Labels, "labels", nil, "labels shown where workers are listed")
 	f.handlers.register(flags)
@@ -83,10 +83,10 @@ func command(halt context.Context) *cobra.Command {
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with this worker's token, read again when it changes; beyond loopback it needs TLS")
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz here (default: nowhere)")
 	flags.StringVar(&f.traceTo, "trace-endpoint", "", "send the spans of handlers to this OpenTelemetry collector, by OTLP over gRPC: http://host:4317, or https://host:4317 for TLS; "+
-		"which runs are traced is the schedulers' to say (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")
+		"schedulers decide which runs are traced (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")
 	flags.StringVar(&f.logs.Format, "log-format", "text", "text or json")
 	flags.StringVar(&f.logs.Level, "log-level", "info", "debug, info, warn or error; with --metrics-addr, fermata log-level changes it while the worker runs")
-	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit, "lines with one message about one job in ten seconds, and ten times as many with one message; the others are counted; 0: no limit")
+	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit, "most log lines in ten seconds with the same message about the same job; ten times as many with the same message about all jobs; further lines are counted; 0: no limit")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(versionCommand())
 	return cmd

@@ -39,15 +39,15 @@ func (f *handlerFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory of the secrets that payloads may name as ${secret:name}: a file name each, and name.allow beside it "+
 		"with the origins (https://example.com) and programs that it may go to, one a line")
 	flags.BoolVar(&f.http, "http", true, "run jobs with the handler http")
-	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "networks, such as 10.0.0.0/8, that requests may go to, at any port, though they are not public; "+
-		"a cloud's metadata address only if it is given by itself")
+	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "networks that are not public, such as 10.0.0.0/8, to which requests may go at any port; "+
+		"a cloud's metadata address has to be listed by itself")
 	flags.UintSliceVar(&f.httpPorts, "http-ports", []uint{80, 443}, "ports of public addresses that requests may go to")
-	flags.StringSliceVar(&f.execAllow, "exec-allow", nil, "programs, by absolute path, that jobs with the handler exec may run; a run of another one fails without a retry; none: no such handler")
+	flags.StringSliceVar(&f.execAllow, "exec-allow", nil, "absolute paths of the programs that jobs with the handler exec may run; a run of another program fails without a retry; empty: no handler exec")
 	flags.StringSliceVar(&f.execEnv, "exec-env", nil, "variables that payloads may set for programs, by name, or by the beginning of names as in APP_*; none: no payload sets any")
 	flags.StringVar(&f.execDir, "exec-dir", "", "working directory of programs; the dir of a payload is an absolute path, this one or below it, or else the run fails without a retry (default: / for all programs, and payloads name no other)")
 	flags.StringVar(&f.execHome, "exec-home", exechandler.DefaultHome, "HOME of programs, which a payload cannot change")
 	flags.StringVar(&f.execContainment, "exec-containment", containmentAuto, "how the processes of an attempt are kept together and ended with it: cgroup, which needs a control group (version 2) that "+
-		"this worker may make others in, subreaper, or auto for the first of them that works")
+		"this worker may create others in, subreaper, or auto for the first of them that works")
 	flags.StringVar(&f.execUser, "exec-user", "", "uid:gid that programs run as; needs a worker that runs as root (default: the worker's own)")
 	flags.BoolVar(&f.execAllowRoot, "exec-allow-root", false, "let programs run as root")
 	f.execLimits = exechandler.DefaultLimits()

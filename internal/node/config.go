@@ -55,7 +55,7 @@ type Config struct {
 	TLS        tlsfiles.Files
 	ClientAuth string
 	// PeerTLS protects the links between nodes, in both directions: certificate, key
-	// and CA. PeerNames are the names of which a peer's certificate must carry one;
+	// and CA. A peer is accepted only if its certificate has at least one of PeerNames;
 	// see tlsfiles.Source.Peers. Without files: plain text.
 	PeerTLS   tlsfiles.Files
 	PeerNames []string
@@ -96,13 +96,13 @@ type Config struct {
 	ClientLimits access.Limits
 
 	// UnprovedConnections is how many connections to GRPCAddr, and as many to PeerAddr,
-	// may be open of which no caller is known yet, a quarter of them from one address.
+	// may be open whose caller is not authenticated yet, a quarter of them from one address.
 	// 4 or more. Default: rpc.DefaultUnproved, or a quarter of the files that the process
 	// may open if that is less.
 	UnprovedConnections int
 
-	// NamespaceJobs is how many jobs each namespace may have of which AccessFile says
-	// nothing, at most access.MaxNamespaceJobs; 0 is no limit.
+	// NamespaceJobs is how many jobs a namespace may have for which AccessFile sets no
+	// limit, at most access.MaxNamespaceJobs; 0 is no limit.
 	NamespaceJobs int
 	// NamespaceJobBytes is the same of the bytes of these jobs, at most
 	// access.MaxNamespaceJobBytes.

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +25,6 @@ import (
 // bed is a cluster of processes, and what watches it.
 type bed struct {
 	t          *testing.T
-	dir        string
 	nodes      []*member
 	workers    []*member
 	jobs       fermatav1.JobServiceClient
@@ -35,19 +33,10 @@ type bed struct {
 	all        []*prometheus // in every mode
 }
 
-// member is a scheduler or worker process, how it was started, and where it listens: a
-// worker only for scrapes.
+// member is a scheduler or worker process, and where it listens: a worker only for scrapes.
 type member struct {
 	*process
-	program            string
-	args               []string
 	grpc, gossip, http string
-}
-
-// again starts a killed one on its former addresses, maybe from another program.
-func (m *member) again(program string, args ...string) {
-	m.t.Helper()
-	m.process = spawn(m.t, m.name, program, slices.Concat(m.args, args)...)
 }
 
 func newBed(t *testing.T) *bed {
@@ -64,7 +53,7 @@ func newBed(t *testing.T) *bed {
 	if err := os.WriteFile(gossipKey, []byte(base64.StdEncoding.EncodeToString([]byte("32 bytes that nobody else knows."))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, dir: dir}
+	b := &bed{t: t}
 	hooks := webhooks(t)
 	for i := range 3 {
 		args := []string{
@@ -78,7 +67,7 @@ func newBed(t *testing.T) *bed {
 		if i > 0 {
 			args = append(args, "--join", b.nodes[0].gossip)
 		}
-		n := &member{process: spawn(t, fmt.Sprintf("n%d", i), scheduler, args...), program: scheduler, args: args}
+		n := &member{process: spawn(t, fmt.Sprintf("n%d", i), scheduler, args...)}
 		up := n.logged("node is up")
 		n.grpc, n.gossip, n.http = up["grpc"], up["gossip"], up["http"]
 		b.nodes = append(b.nodes, n)
@@ -87,12 +76,12 @@ func newBed(t *testing.T) *bed {
 	for i := range 2 {
 		args := []string{
 			"--tls-ca", files.CA, "--scheduler", b.nodes[1+i].grpc + "," + b.nodes[2-i].grpc, "--slots", "6",
-			"--queues", "default,slow,mail,billing,tardy", "--exec-allow", "/bin/true,/bin/false,/bin/sleep,/usr/bin/test", "--metrics-addr", "127.0.0.1:0", "--log-format", "json",
+			"--queues", "default,slow,tardy", "--exec-allow", "/bin/true,/bin/false,/bin/sleep", "--metrics-addr", "127.0.0.1:0", "--log-format", "json",
 		}
 		if os.Geteuid() == 0 {
 			args = append(args, "--exec-allow-root")
 		}
-		w := &member{process: spawn(t, fmt.Sprintf("w%d", i), worker, args...), program: worker, args: args}
+		w := &member{process: spawn(t, fmt.Sprintf("w%d", i), worker, args...)}
 		w.http = w.logged("serving metrics")["address"]
 		b.workers = append(b.workers, w)
 	}

@@ -131,7 +131,7 @@ func TestDashboardsArePictured(t *testing.T) {
 		picture := "images/" + strings.TrimSuffix(file, ".json") + ".png"
 		info, err := os.Stat(filepath.Join(root, "docs", picture))
 		if err != nil || info.Size() > 250_000 || !strings.Contains(page, "]("+picture+")") {
-			t.Errorf("docs/dashboards.md does not show %s, or it is too large: run 'make screens' (%v)", picture, err)
+			t.Errorf("docs/dashboards.md does not show %s, or it is larger than 250 kB (%v)", picture, err)
 		}
 	}
 }

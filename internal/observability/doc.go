@@ -3,8 +3,7 @@
 // processes and three Prometheus servers that scrape them with the shipped rules: one stores
 // classic histograms, one native histograms, one both. It gives the cluster work that fails,
 // waits, starts late, is paused, locked, lost and cancelled, kills a node, and asks each
-// server every question that dashboards and rules ask. For pictures of the dashboards
-// (make screens) it goes on for minutes, with more trouble, and has them drawn.
+// server every question that dashboards and rules ask.
 //
 // Invariants:
 //

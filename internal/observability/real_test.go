@@ -10,8 +10,6 @@ import (
 func TestOnRealParts(t *testing.T) {
 	b := newBed(t)
 	b.load()
-	told := newStory(t, b)
-	told.begin()
 	scraped := make(map[string]*family)
 	b.prometheus.has(`sum by (queue) (fermata_queue_records{region="paused"}) > 0`)
 	b.prometheus.has(`sum(fermata_admission_circuits_opened_total) > 0 and sum(fermata_retries_total) > 0 and sum(fermata_runs_total{outcome="dead"}) > 0`)
@@ -51,7 +49,6 @@ func TestOnRealParts(t *testing.T) {
 	for _, p := range b.all {
 		t.Run(p.mode.name, func(t *testing.T) { askAll(t, p) })
 	}
-	told.end()
 }
 
 // askAll asks all that dashboards and rules ask.

@@ -29,7 +29,7 @@ func Add(flags *pflag.FlagSet, client *redisstore.ClientOptions, files *tlsfiles
 	flags.StringVar(&client.Username, "redis-username", "", "ACL user")
 	flags.StringVar(&s.password, "redis-password-file", "", "file with the password")
 	flags.StringVar(&client.SentinelUsername, "redis-sentinel-username", "", "ACL user at the sentinels of a redis+sentinel URL, which have users of their own")
-	flags.StringVar(&s.sentinelPassword, "redis-sentinel-password-file", "", "file with the password for the sentinels (default: none is shown to them)")
+	flags.StringVar(&s.sentinelPassword, "redis-sentinel-password-file", "", "file with the password for the sentinels (default: no password)")
 	flags.StringVar(&files.CA, "redis-tls-ca", "", "PEM file with the certificate authority (default: the system's)")
 	flags.StringVar(&files.Cert, "redis-tls-cert", "", "PEM file with this client's certificate")
 	flags.StringVar(&files.Key, "redis-tls-key", "", "PEM file with this client's key")

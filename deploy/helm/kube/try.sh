@@ -115,6 +115,11 @@ certificates() {
   kube create secret generic gossip --from-file="$work/gossip.keys"
   openssl rand -hex 16 | tr -d '\n' >"$work/password"
   kube create secret generic redis --from-file="$work/password"
+  echo "trial $(head -c 32 /dev/urandom | base64)" >"$work/payload.keys"
+  kube create secret generic payload-keys --from-file="$work/payload.keys"
+  (cd "$root" && go build -o "$work/scheduler" ./cmd/scheduler)
+  "$work/scheduler" audit-key new trial >"$work/audit.key" 2>"$work/audit.pub"
+  kube create secret generic audit-keys --from-file="$work/audit.key"
 }
 
 # own_images: Redis from Debian's package, with the shell that starts it; and the witness, with the command line of people.
@@ -131,6 +136,7 @@ own_images() {
   ln -s dash "$work/redis/bin/sh"
   cluster pack trial.local/redis:1 "$work/redis" redis-server
   (cd "$root" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/witness/usr/bin/" ./deploy/helm/kube/witness ./cmd/fermata)
+  cp "$work/audit.pub" "$work/witness/"
   cluster pack trial.local/witness:1 "$work/witness" /usr/bin/witness
 }
 
@@ -356,6 +362,8 @@ test_release() {
   grep -o 'it ran, failed.*' "$work/out.log"
 }
 audit() { fermata cluster check | tail -n 1; }
+# signatures: of all audit records. They do not wait for replicas, so that a failover of Redis may lose some.
+signatures() { fermata audit verify --public-key-file /audit.pub | tail -n 1; }
 
 from=$(date +%s.%N)
 prepare
@@ -381,6 +389,7 @@ act "machine loses its power" 47s "costs=${addresses// /,}" lose_machine machine
 act "machine comes back" 2s "" return_machine machine_back
 act "two nodes evicted at once, one of which is refused" 2s "" evict_two whole
 act "machine drained" 2s "" drain drained
+step "signatures of the audit records" signatures
 act "primary of Redis killed" 2s "costs=none&calls=may-fail" fail_over failed_over
 act "more nodes and workers" 2s "" more five
 act "fewer again" 2s "" fewer whole

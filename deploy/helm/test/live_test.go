@@ -31,9 +31,11 @@ const live = `
 tls: {nodeSecret: node-tls, workerSecret: worker-tls}
 gossip: {existingSecret: gossip}
 access: {unrestricted: true}
+payloadKeys: {existingSecret: payload-keys}
+auditKeys: {existingSecret: audit-keys}
 redis: {url: "redis://redis:6379/0", existingSecret: redis}
 networkPolicy: {egress: {to: [{to: [{podSelector: {}}], ports: [{port: 6379}]}]}}
-scheduler: {config: {shards: 4, durability: memory, allow-unsafe-redis: true}}
+scheduler: {config: {payload-require-sealed: true, shards: 4, durability: memory, allow-unsafe-redis: true}}
 jobs: {ping: {http: {url: "http://127.0.0.1:9/"}, schedule: {interval: {every: 1h}}}}
 queues: {mail: {rate: 5}}
 `
@@ -71,6 +73,7 @@ func TestPodsWork(t *testing.T) {
 	}
 
 	applies(t, dir, here)
+	auditIsSigned(t, dir, p, here)
 
 	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -121,6 +124,35 @@ func applies(t *testing.T, dir string, here *strings.Replacer) {
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), c.want) {
 			t.Errorf("the hook: %v, want exit code %d and %q\n%s", err, code, c.want, out)
+		}
+	}
+}
+
+// writeAuditKeys makes a key as people do: the private line for the nodes, the public one beside their files.
+func writeAuditKeys(t *testing.T, dir string) {
+	t.Helper()
+	var private, public strings.Builder
+	cmd := exec.Command(filepath.Join(binaries(), "scheduler"), "audit-key", "new", "2027")
+	cmd.Stdout, cmd.Stderr = &private, &public
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("scheduler audit-key new: %v\n%s", err, public.String())
+	}
+	write(t, filepath.Join(dir, "audit-keys", "audit.key"), private.String())
+	write(t, filepath.Join(dir, "audit.pub"), public.String())
+}
+
+// auditIsSigned: nodes sign what the hook has changed with the key of the Secret.
+func auditIsSigned(t *testing.T, dir string, c corev1.Container, here *strings.Replacer) {
+	t.Helper()
+	for t.Context().Err() == nil { // a record is written after the call that it is about
+		verify := commandOf(c, here)
+		verify.Args = []string{"fermata", "audit", "verify", "--public-key-file", filepath.Join(dir, "audit.pub")}
+		out, err := verify.CombinedOutput()
+		if err == nil {
+			return
+		}
+		if !strings.Contains(string(out), "no record") {
+			t.Fatalf("fermata audit verify: %v\n%s", err, out)
 		}
 	}
 }
@@ -264,6 +296,8 @@ func secrets(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "gossip", "gossip.keys"), base64.StdEncoding.EncodeToString(key)+"\n")
+	write(t, filepath.Join(dir, "payload-keys", "payload.keys"), "2027 "+base64.StdEncoding.EncodeToString(key)+"\n")
+	writeAuditKeys(t, dir)
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

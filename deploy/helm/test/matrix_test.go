@@ -30,7 +30,7 @@ var axes = [][]string{
 		"networkPolicy: {grpcFrom: [{}], metricsFrom: [{}], egress: {enabled: false}}",
 	},
 	{"", "scheduler: {preStopSeconds: 0, podDisruptionBudget: {enabled: false}, antiAffinity: none, topologySpreadConstraints: []}"},
-	{"", "monitoring: {serviceMonitor: {enabled: true}}\nfullnameOverride: jobs\npayloadKeys: {existingSecret: k}"},
+	{"", "monitoring: {serviceMonitor: {enabled: true}}\nfullnameOverride: jobs\npayloadKeys: {existingSecret: k}\nauditKeys: {existingSecret: k}"},
 }
 
 // TestEveryCombination renders all combinations of the axes: each gives objects that decode, no two with the same name, and mounts

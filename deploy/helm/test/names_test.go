@@ -24,6 +24,7 @@ redis:
   tls: {existingSecret: NAME, caKey: NAME}
 access: {existingSecret: NAME, key: NAME}
 payloadKeys: {existingSecret: NAME, key: NAME}
+auditKeys: {existingSecret: NAME, key: NAME}
 webhooks: {existingSecret: NAME, key: NAME}
 scheduler:
   config: {events-keep: 1000}

@@ -79,6 +79,8 @@ func TestRefusals(t *testing.T) {
 
 		"misspelt top level":  {good + "schedular: {}", []string{"schedular"}},
 		"misspelt below":      {"insecure: true\nredis: {url: redis://r, pasword: x}", []string{"pasword"}},
+		"keys in config":      {good + "scheduler: {config: {audit-key-file: /k}}", []string{"audit-key-file"}},
+		"sealed by nothing":   {good + "scheduler: {config: {payload-require-sealed: true}}", []string{"scheduler.config.payload-require-sealed needs payloadKeys.existingSecret"}},
 		"misspelt flag":       {good + "scheduler: {config: {lease_ttl: 5s}}", []string{"lease_ttl"}},
 		"flag of the chart":   {good + "scheduler: {config: {grpc-addr: '0.0.0.0:1'}}", []string{"grpc-addr"}},
 		"misspelt in a pool":  {good + "workers: {mail: {replica: 3}}", []string{"replica"}},

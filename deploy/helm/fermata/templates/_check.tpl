@@ -1,4 +1,4 @@
-{{/* What the schema cannot see: values that only make sense together. Every fault is told at once. */}}
+{{/* Checks that the schema cannot express: values that depend on each other. All faults are reported at once. */}}
 {{- define "fermata.check" -}}
 {{- $faults := list -}}
 {{- $v := .Values -}}
@@ -9,17 +9,17 @@
 {{- $faults = append $faults "redis.url is missing: all state is in Redis (redis.dev.enabled=true runs one for trying out)" -}}
 {{- end -}}
 {{- if and $v.redis.dev.enabled (not $v.redis.existingSecret) -}}
-{{- $faults = append $faults (printf "redis.dev needs redis.existingSecret, as whoever writes to Redis runs anything: kubectl -n %s create secret generic fermata-redis --from-literal=password=$(head -c 24 /dev/urandom | base64)" .Release.Namespace) -}}
+{{- $faults = append $faults (printf "redis.dev needs redis.existingSecret, because a client that can write to Redis can run anything: kubectl -n %s create secret generic fermata-redis --from-literal=password=$(head -c 24 /dev/urandom | base64)" .Release.Namespace) -}}
 {{- end -}}
 {{- if contains "@" $v.redis.url -}}
-{{- $faults = append $faults "redis.url has credentials in it, which would end in a ConfigMap: give redis.username and redis.existingSecret" -}}
+{{- $faults = append $faults "redis.url has credentials in it, which would become part of a ConfigMap: set redis.username and redis.existingSecret" -}}
 {{- end -}}
 {{- if and $v.redis.dev.enabled $v.redis.username -}}
 {{- $faults = append $faults "redis.username: the Redis of redis.dev has the default user only" -}}
 {{- end -}}
 {{- range $at, $who := dict "redis" $v.redis "redis.sentinel" $v.redis.sentinel -}}
 {{- if and $who.username (not $who.existingSecret) -}}
-{{- $faults = append $faults (printf "%s.username needs %s.existingSecret: a user without a password is never named to Redis" $at $at) -}}
+{{- $faults = append $faults (printf "%s.username needs %s.existingSecret: a user name is only used together with a password" $at $at) -}}
 {{- end -}}
 {{- end -}}
 {{- if and (or $v.redis.sentinel.username $v.redis.sentinel.existingSecret) (not (contains "+sentinel://" $v.redis.url)) -}}
@@ -47,7 +47,7 @@
 {{- end -}}
 {{- range $at, $secret := dict "tls.workerSecret" $v.tls.workerSecret "tls.scalerSecret" $v.tls.scalerSecret -}}
 {{- if and $secret (eq $secret $v.tls.nodeSecret) -}}
-{{- $faults = append $faults (printf "%s is tls.nodeSecret: whoever holds the certificate of a node is one" $at) -}}
+{{- $faults = append $faults (printf "%s is tls.nodeSecret: every holder of a node's certificate can act as a node" $at) -}}
 {{- end -}}
 {{- end -}}
 {{- if not $v.insecure -}}
@@ -59,7 +59,7 @@
 {{- end -}}
 {{- end -}}
 {{- if and (not $v.insecure) $tls (ne $v.tls.clientAuth "required") (not $v.access.existingSecret) -}}
-{{- $faults = append $faults (printf "tls.clientAuth is %s: nodes would take calls of anybody, and refuse to start; set it to required, or give access.existingSecret" $v.tls.clientAuth) -}}
+{{- $faults = append $faults (printf "tls.clientAuth is %s: nodes would accept calls from everybody, and refuse to start; set it to required, or set access.existingSecret" $v.tls.clientAuth) -}}
 {{- end -}}
 {{- if and $v.access.unrestricted $v.access.existingSecret -}}
 {{- $faults = append $faults "access.existingSecret and access.unrestricted: give one of them" -}}
@@ -72,6 +72,9 @@
 {{- if and $v.webhooks.existingSecret (not (index $v.scheduler.config "events-keep")) -}}
 {{- $faults = append $faults "webhooks.existingSecret needs scheduler.config.events-keep: without it no events are recorded" -}}
 {{- end -}}
+{{- if and (index $v.scheduler.config "payload-require-sealed") (not $v.payloadKeys.existingSecret) -}}
+{{- $faults = append $faults "scheduler.config.payload-require-sealed needs payloadKeys.existingSecret: without keys nodes refuse to start" -}}
+{{- end -}}
 {{- range $name, $own := $v.workers -}}
 {{- $pool := deepCopy $v.workerDefaults -}}
 {{- include "fermata.over" (dict "into" $pool "from" (default dict $own)) -}}
@@ -80,7 +83,7 @@
 {{- end -}}
 {{- $certificate := and (ne $v.tls.clientAuth "none") (or $v.tls.workerSecret $v.tls.certManager.enabled) -}}
 {{- if and $v.access.existingSecret $tls (not $certificate) (not (or $pool.token.existingSecret $pool.token.audience)) -}}
-{{- $faults = append $faults (printf "workers.%s.token is missing: with access.existingSecret and without a certificate that nodes ask for, the pool has nothing to show" $name) -}}
+{{- $faults = append $faults (printf "workers.%s.token is missing: with access.existingSecret and without a certificate that nodes ask for, the pool has no credential" $name) -}}
 {{- end -}}
 {{- if and $pool.keda.enabled $pool.autoscaling.enabled -}}
 {{- $faults = append $faults (printf "workers.%s: autoscaling.enabled and keda.enabled: give one of them, as two autoscalers undo each other's work" $name) -}}
@@ -101,7 +104,7 @@
 {{- end -}}
 {{- end -}}
 {{- if and $v.tls.nodeSecret (not $v.tls.scalerSecret) -}}
-{{- $faults = append $faults (printf "workers.%s.keda needs tls.scalerSecret: KEDA has to know the nodes' authority, and to show a certificate" $name) -}}
+{{- $faults = append $faults (printf "workers.%s.keda needs tls.scalerSecret: KEDA needs the nodes' authority and a client certificate" $name) -}}
 {{- end -}}
 {{- if and $v.access.existingSecret (eq $v.tls.clientAuth "none") -}}
 {{- $faults = append $faults (printf "workers.%s.keda: with access.existingSecret KEDA has to show a certificate, which tls.clientAuth=none does not ask for" $name) -}}
@@ -113,17 +116,17 @@
 {{- end -}}
 {{- if $v.networkPolicy.enabled -}}
 {{- if and $v.networkPolicy.egress.enabled (not (or $v.networkPolicy.egress.to $v.redis.dev.enabled)) -}}
-{{- $faults = append $faults "networkPolicy.egress.to is missing: nodes could not reach Redis; say where it is ([{}] is everywhere)" -}}
+{{- $faults = append $faults "networkPolicy.egress.to is missing: nodes could not connect to Redis; set its destination ([{}] allows every destination)" -}}
 {{- end -}}
 {{- $outside := dict "ingress.enabled" $v.ingress.enabled "grpcRoute.enabled" $v.grpcRoute.enabled (printf "scheduler.service.type=%s" $v.scheduler.service.type) (ne $v.scheduler.service.type "ClusterIP") -}}
 {{- range $at, $on := $outside -}}
 {{- if and $on (not $v.networkPolicy.grpcFrom) -}}
-{{- $faults = append $faults (printf "%s needs networkPolicy.grpcFrom: only pods of the release could reach nodes ([{}] is everybody)" $at) -}}
+{{- $faults = append $faults (printf "%s needs networkPolicy.grpcFrom: only pods of the release could connect to nodes ([{}] allows everybody)" $at) -}}
 {{- end -}}
 {{- end -}}
 {{- range $at, $on := dict "monitoring.podMonitor" $v.monitoring.podMonitor.enabled "monitoring.serviceMonitor" $v.monitoring.serviceMonitor.enabled -}}
 {{- if and $on (not $v.networkPolicy.metricsFrom) -}}
-{{- $faults = append $faults (printf "%s needs networkPolicy.metricsFrom: Prometheus could not scrape; say where it is ([{}] is everybody)" $at) -}}
+{{- $faults = append $faults (printf "%s needs networkPolicy.metricsFrom: Prometheus could not scrape; set the peers that it connects from ([{}] allows everybody)" $at) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -136,7 +139,7 @@
 {{- $faults = append $faults "apply.tokenSecret needs TLS: a token is not sent without it" -}}
 {{- end -}}
 {{- if and (or $v.jobs $v.queues $v.apply.allowEmpty) $v.access.existingSecret (eq $v.tls.clientAuth "none") (not $v.apply.tokenSecret) -}}
-{{- $faults = append $faults "apply.tokenSecret is missing: with access.existingSecret and tls.clientAuth=none the hook has nothing to show" -}}
+{{- $faults = append $faults "apply.tokenSecret is missing: with access.existingSecret and tls.clientAuth=none the hook has no credential" -}}
 {{- end -}}
 {{- if and $v.monitoring.podMonitor.enabled $v.monitoring.serviceMonitor.enabled -}}
 {{- $faults = append $faults "monitoring.podMonitor and monitoring.serviceMonitor: give one of them, or everything is counted twice" -}}

@@ -1,4 +1,4 @@
-{{/* What KEDA is told of a pool: its queues, and how much of them a pod may have. Takes root, own and name. */}}
+{{/* The ScaledObject of a pool, with its queues and targets. Takes root, own and name. */}}
 {{- define "fermata.scaledObject" -}}
 {{- $k := .own.keda -}}
 {{- $common := dict "scalerAddress" (include "fermata.address" .root) "namespace" (get .own.config "namespace" | default "default") "queue" (join "," .own.config.queues) -}}

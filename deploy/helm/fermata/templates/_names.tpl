@@ -57,6 +57,16 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- if $digest -}}{{ $repository }}@{{ $digest }}{{- else -}}{{ $repository }}:{{ $tag }}{{- end -}}
 {{- end -}}
 
+{{/* The image of redis.dev. The digest in Chart.yaml is that of one repository and tag; others have their own, or none. */}}
+{{- define "fermata.redisImage" -}}
+{{- $image := deepCopy .Values.redis.dev.image -}}
+{{- $shipped := index .Chart.Annotations "fermata.io/redis-image" -}}
+{{- if and (not $image.digest) (hasPrefix (printf "%s:%s@" $image.repository $image.tag) $shipped) -}}
+{{- $_ := set $image "digest" (splitList "@" $shipped | last) -}}
+{{- end -}}
+{{- include "fermata.image" (dict "root" . "image" $image) -}}
+{{- end -}}
+
 {{- define "fermata.serviceAccount" -}}
 {{- if .root.Values.serviceAccount.create -}}
 {{ include "fermata.fullname" .root }}-{{ .component }}

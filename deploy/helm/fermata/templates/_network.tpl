@@ -1,6 +1,6 @@
 {{/* Rules of NetworkPolicies. */}}
 
-{{/* Peers as "from" or "to" of a rule. One with nothing in it is everybody, and a rule without peers says so. Takes side and peers, of
+{{/* Peers as "from" or "to" of a rule. An empty peer allows everybody, which a rule without peers expresses. Takes side and peers, of
      which there is at least one: Kubernetes takes none for everybody too. */}}
 {{- define "fermata.peers" -}}
 {{- $open := false -}}

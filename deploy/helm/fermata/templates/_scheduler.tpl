@@ -39,6 +39,7 @@
 {{- if $v.access.existingSecret }}{{ $_ := set $c "access-file" (printf "/etc/fermata/access/%s" $v.access.key) }}{{ end -}}
 {{- if $v.webhooks.existingSecret }}{{ $_ := set $c "webhooks-file" (printf "/etc/fermata/webhooks/%s" $v.webhooks.key) }}{{ end -}}
 {{- if $v.payloadKeys.existingSecret }}{{ $_ := set $c "payload-key-file" (printf "/etc/fermata/payload-keys/%s" $v.payloadKeys.key) }}{{ end -}}
+{{- if $v.auditKeys.existingSecret }}{{ $_ := set $c "audit-key-file" (printf "/etc/fermata/audit-keys/%s" $v.auditKeys.key) }}{{ end -}}
 {{- if $v.insecure }}{{ $_ := set $c "insecure" true }}{{ end -}}
 {{- range $key, $value := $v.scheduler.config }}{{ $_ := set $c $key $value }}{{ end -}}
 {{ toYaml $c }}
@@ -47,7 +48,7 @@
 {{/* Secrets of nodes as name and Secret of their volumes, mounted at /etc/fermata/<name>. */}}
 {{- define "fermata.schedulerSecrets" -}}
 {{- $v := .Values -}}
-{{- range $name, $secret := dict "redis" $v.redis.existingSecret "redis-sentinel" $v.redis.sentinel.existingSecret "redis-tls" $v.redis.tls.existingSecret "tls" (include "fermata.nodeSecret" .) "gossip" $v.gossip.existingSecret "access" $v.access.existingSecret "payload-keys" $v.payloadKeys.existingSecret "webhooks" $v.webhooks.existingSecret -}}
+{{- range $name, $secret := dict "redis" $v.redis.existingSecret "redis-sentinel" $v.redis.sentinel.existingSecret "redis-tls" $v.redis.tls.existingSecret "tls" (include "fermata.nodeSecret" .) "gossip" $v.gossip.existingSecret "access" $v.access.existingSecret "payload-keys" $v.payloadKeys.existingSecret "audit-keys" $v.auditKeys.existingSecret "webhooks" $v.webhooks.existingSecret -}}
 {{- if $secret }}
 {{ $name }}: {{ $secret | quote }}
 {{- end }}
