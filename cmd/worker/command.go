@@ -15,6 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/config"
 	"github.com/fermata-io/fermata/internal/logs"
 	"github.com/fermata-io/fermata/internal/secretfile"
+	"github.com/fermata-io/fermata/internal/suggest"
 	"github.com/fermata-io/fermata/internal/tracing"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
@@ -65,6 +66,9 @@ func command(halt context.Context) *cobra.Command {
 				return usageError{err}
 			}
 			f.handlers.warnOfUnread(cmd.Flags(), s.logger)
+			for _, variable := range config.UnreadVariables(cmd.Flags(), "FERMATA") {
+				s.logger.Warn("environment variable is not read", "name", variable.Name, "meant", variable.Meant)
+			}
 			return s.serve(cmd.Context(), halt)
 		},
 	}
@@ -87,7 +91,7 @@ func command(halt context.Context) *cobra.Command {
 	flags.StringVar(&f.logs.Format, "log-format", "text", "text or json")
 	flags.StringVar(&f.logs.Level, "log-level", "info", "debug, info, warn or error; with --metrics-addr, fermata log-level changes it while the worker runs")
 	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit, "lines with one message about one job in ten seconds, and ten times as many with one message; the others are counted; 0: no limit")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggest.UnknownFlag(cmd, err)} })
 	cmd.AddCommand(versionCommand())
 	return cmd
 }
