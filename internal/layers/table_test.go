@@ -143,6 +143,7 @@ var table = []row{
 		also: []string{api, "internal/policypb", "internal/tlsfiles", "internal/screen", "internal/tracing", "internal/logs", "internal/lookup", "internal/redisstore", "internal/schedule", "internal/signin", "internal/shardlock"},
 		why:  "it loads into Redis the functions that the store and the locks call, and reads local times as schedules do"},
 
+	{path: "examples/worker", floor: commands},
 	{path: "deploy/grafana/build", floor: commands},
 
 	{path: keda, floor: beside, foreign: []string{grpc, protobuf}},
