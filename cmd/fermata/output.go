@@ -45,6 +45,13 @@ func (a *app) printTable(t table) error {
 
 // printTableWithin writes a table; width 0 is without bound.
 func (a *app) printTableWithin(t table, width int) error {
+	if len(a.chosen) > 0 && t.heading != nil {
+		chosen, err := t.choose(a.chosen)
+		if err != nil {
+			return err
+		}
+		t = chosen
+	}
 	if len(t.rows) == 0 && t.empty != "" {
 		if a.noHeaders {
 			return nil
