@@ -130,6 +130,10 @@ func (a *app) redriveCommand() *cobra.Command {
 func letterNames(ctx context.Context, c *client.Client, args []string) ([]string, error) {
 	var names []string
 	for _, arg := range args {
+		if strings.HasPrefix(arg, "namespaces/") {
+			names = append(names, arg) // as -o name writes those of other namespaces
+			continue
+		}
 		job, slot, one := strings.Cut(arg, "/")
 		if one {
 			names = append(names, c.JobName(job)+"/deadLetters/"+slot)
