@@ -57,7 +57,7 @@ func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, 
 // Checks of arguments, as usage errors.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && cmd.HasSubCommands() {
-		return usagef("%w\nusage: %s", suggest.UnknownCommand(cmd, args[0]), cmd.UseLine())
+		return usagef("%w\nsee %s --help", suggest.UnknownCommand(cmd, args[0]), cmd.CommandPath())
 	}
 	if len(args) > 0 {
 		return usagef("takes no argument, and has %q\nusage: %s", args[0], cmd.UseLine())

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -62,7 +63,7 @@ func command(halt context.Context) *cobra.Command {
 				return usageError{err}
 			}
 			s, err := f.build(o, cmd.ErrOrStderr())
-			if err := errors.Join(config.Positive(cmd.Flags(), "slots"), err); err != nil {
+			if err := errors.Join(config.Positive(cmd.Flags(), "slots"), needsQueue(o.Queues), err); err != nil {
 				return usageError{err}
 			}
 			f.handlers.warnOfUnread(cmd.Flags(), s.logger)
@@ -94,6 +95,15 @@ func command(halt context.Context) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggest.UnknownFlag(cmd, err)} })
 	cmd.AddCommand(versionCommand())
 	return cmd
+}
+
+// needsQueue refuses an empty --queues, which would be the default: who empties a list of names has
+// lost one, as with the variable of a script.
+func needsQueue(queues []string) error {
+	if len(queues) == 0 || slices.Equal(queues, []string{""}) {
+		return errors.New("--queues is empty: name the queues to serve, or leave the flag out for the queue default")
+	}
+	return nil
 }
 
 // warnIfExposed logs which secrets of this worker any user of the host may read: the programs

@@ -29,7 +29,7 @@ func UnreadVariables(flags *pflag.FlagSet, envPrefix string) (unread []UnreadVar
 	for _, entry := range os.Environ() {
 		name, value, _ := strings.Cut(entry, "=")
 		rest, ours := strings.CutPrefix(name, envPrefix+"_")
-		if !ours || value == "" || known[name] || slices.Contains(ofOthers, rest) {
+		if !ours || value == "" || known[name] {
 			continue
 		}
 		if meant := meantFlag(flags, rest); meant != "" {
@@ -39,10 +39,6 @@ func UnreadVariables(flags *pflag.FlagSet, envPrefix string) (unread []UnreadVar
 	slices.SortFunc(unread, func(a, b UnreadVariable) int { return strings.Compare(a.Name, b.Name) })
 	return unread
 }
-
-// ofOthers are the variables of one program that are almost those of another (acceptance:
-// TestVariablesOfOtherProgramsAreNoMistake).
-var ofOthers = []string{}
 
 // unknownKey is the error of a key that names no flag.
 func unknownKey(flags *pflag.FlagSet, key string) error {
