@@ -119,6 +119,10 @@ func Dial(addresses []string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
+	return newClient(conn, o), nil
+}
+
+func newClient(conn *grpc.ClientConn, o Options) *Client {
 	c := &Client{
 		o: o, conn: conn,
 		jobs: fermatav1.NewJobServiceClient(conn), cluster: fermatav1.NewClusterServiceClient(conn),
@@ -126,7 +130,15 @@ func Dial(addresses []string, o Options) (*Client, error) {
 		access: fermatav1.NewAccessServiceClient(conn),
 	}
 	c.gather.send, c.gather.patience = c.createTogether, gatherPatience
-	return c, nil
+	return c
+}
+
+// InNamespace returns a client for another namespace that uses the connections of this one: they end
+// when either of the two is closed.
+func (c *Client) InNamespace(namespace string) *Client {
+	o := c.o
+	o.Namespace = namespace
+	return newClient(c.conn, o)
 }
 
 // targetOf leaves one address to the DNS resolver and lists several. Each is verified

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/config"
 	"github.com/fermata-io/fermata/internal/signin"
+	"github.com/fermata-io/fermata/internal/suggest"
 	"github.com/fermata-io/fermata/internal/tlsfiles"
 )
 
@@ -25,6 +27,8 @@ type app struct {
 	namespace string
 	output    string
 	noHeaders bool
+	// chosen are the columns of --columns; none: all.
+	chosen []string
 	// several are the texts of a command that prints one for each of several names, which
 	// become one document; nil: each is printed as it comes.
 	several *[]string
@@ -56,13 +60,14 @@ Exit codes:
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "fermata", Short: "Register jobs with a Fermata cluster", Long: rootHelp,
-		SilenceUsage: true, SilenceErrors: true, Version: versionText(),
+		SilenceUsage: true, SilenceErrors: true, Version: versionText(), Args: noArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := config.Fill(cmd.Root().PersistentFlags(), "FERMATA"); err != nil {
-				return usage(err)
+			if cmd == cmd.Root() {
+				return nil // it shows its help, whatever the settings are
 			}
-			return a.check(cmd)
+			return a.settle(cmd)
 		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
 	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"}, "addresses of nodes, host:port (port 7070 if left out); any one answers for all")
@@ -79,14 +84,27 @@ func (a *app) root() *cobra.Command {
 	a.oidcFlags(f)
 	f.StringVar(&a.traceTo, "trace-endpoint", "", "send a span of the command to this OpenTelemetry collector: http://host:4317, or https://host:4317 for TLS (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere); TRACEPARENT in the environment is passed on in any case")
 	f.String("config", "", "YAML file with values for the global flags")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(suggest.UnknownFlag(cmd, err)) })
 	root.AddCommand(
 		a.jobsCommand(), a.topCommand(), a.lateCommand(), a.failingCommand(), a.deadCommand(), a.queuesCommand(),
 		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
 		a.clusterCommand(), a.eventsCommand(), a.webhooksCommand(), a.auditCommand(), a.payloadsCommand(),
 		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.redisCommand(), a.logLevelCommand(), a.versionCommand(),
 	)
+	addExamples(root)
 	return root
+}
+
+// settle fills the global flags from the environment and the file, and checks them.
+func (a *app) settle(cmd *cobra.Command) error {
+	flags := cmd.Root().PersistentFlags()
+	if err := config.Fill(flags, "FERMATA"); err != nil {
+		return usage(err)
+	}
+	for _, variable := range config.UnreadVariables(flags, "FERMATA") {
+		fmt.Fprintln(a.err, "warning:", printable(variable.String()))
+	}
+	return a.check(cmd)
 }
 
 func (a *app) check(cmd *cobra.Command) error {
@@ -102,6 +120,8 @@ func (a *app) check(cmd *cobra.Command) error {
 		return usagef("%s has no names to print: -o name is for commands that list or change jobs, runs, dead letters, queues, nodes or workers", cmd.CommandPath())
 	case !slices.Contains([]string{"table", "json", "yaml", "name"}, a.output):
 		return usagef("--output %q: want table, json, yaml or name", a.output)
+	case a.output != "table" && len(a.chosen) > 0:
+		return usagef("--columns is for tables, and --output is %s", a.output)
 	case a.timeout <= 0:
 		return usagef("--request-timeout %v: must be positive", a.timeout)
 	case (a.tlsFiles.Cert == "") != (a.tlsFiles.Key == ""):

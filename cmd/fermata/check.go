@@ -70,7 +70,7 @@ func (a *app) checkCluster(ctx context.Context, c *client.Client, repair bool) e
 }
 
 func (a *app) findingTable(findings []*fermatav1.Finding) error {
-	t := table{heading: []string{"FAULT", "RECORD", "LANE", "REPAIR", "DETAIL"}}
+	t := table{heading: []string{"FAULT", "RECORD", "LANE", "REPAIR", "DETAIL"}, first: []string{"LANE"}}
 	for _, f := range findings {
 		repair := "by hand"
 		switch {
@@ -79,7 +79,7 @@ func (a *app) findingTable(findings []*fermatav1.Finding) error {
 		case f.GetRepairable():
 			repair = "--repair"
 		}
-		t.add(enumName(f.GetFault()), nameText(f.GetRecord()), nameText(f.GetLane()), repair, clip(f.GetDetail(), 120))
+		t.add(enumName(f.GetFault()), nameText(f.GetRecord()), nameText(f.GetLane()), repair, wholeText(f.GetDetail()))
 	}
 	return a.printNext(t)
 }

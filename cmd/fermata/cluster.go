@@ -31,16 +31,22 @@ func (a *app) clusterCommand() *cobra.Command {
 func (a *app) listQueuesCommand(use string) *cobra.Command {
 	all := false
 	cmd := lister(a, use, "Show queues: what waits, what runs, who could run it",
-		func(ctx context.Context, c *client.Client) ([]*fermatav1.Queue, error) { return c.Queues(ctx, all) }, a.queueTable)
+		func(ctx context.Context, c *client.Client) ([]*fermatav1.Queue, error) {
+			return askOnce(ctx, a, c, all, queuesOf)
+		}, a.queueTable)
 	allNamespacesFlag(cmd, &all, false, "of all namespaces")
 	return cmd
+}
+
+func queuesOf(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.Queue, error) {
+	return c.Queues(ctx, all)
 }
 
 // lister makes a command that lists something of the cluster.
 func lister[M proto.Message](a *app, use, short string,
 	list func(context.Context, *client.Client) ([]M, error), asTable func([]M) error,
 ) *cobra.Command {
-	return &cobra.Command{
+	return a.columnsFlag(&cobra.Command{
 		Use: use, Short: short, Args: noArgs,
 		Annotations: map[string]string{printsNames: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,7 +58,7 @@ func lister[M proto.Message](a *app, use, short string,
 				return printAll(a, items, asTable)
 			})
 		},
-	}
+	})
 }
 
 func (a *app) nodeTable(nodes []*fermatav1.Node) error {
@@ -67,7 +73,7 @@ func (a *app) nodeTable(nodes []*fermatav1.Node) error {
 			state = "draining"
 		}
 		t.add(printable(n.GetName()), state, fmt.Sprint(n.GetShardsHeld()), fmt.Sprint(n.GetWorkers()), nameText(n.GetGrpcAddress()),
-			nameText(n.GetPeerAddress()), clip(n.GetDurability(), 16), clip(n.GetVersion(), 24), a.age(n.GetStartTime()))
+			nameText(n.GetPeerAddress()), wholeText(n.GetDurability()), wholeText(n.GetVersion()), a.age(n.GetStartTime()))
 	}
 	return a.printTable(t)
 }
@@ -106,7 +112,7 @@ func (a *app) workerTable(workers []*fermatav1.Worker) error {
 			state = "draining"
 		}
 		t.add(nameText(w.GetWorkerId()), nameText(w.GetNode()), w.GetNamespace(), nameText(w.GetIdentity()), nameText(strings.Join(w.GetQueues(), ",")),
-			fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), state, clip(w.GetVersion(), 24), a.age(w.GetConnectTime()))
+			fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), state, wholeText(w.GetVersion()), a.age(w.GetConnectTime()))
 	}
 	return a.printTable(t)
 }

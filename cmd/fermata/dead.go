@@ -21,21 +21,25 @@ func (a *app) deadCommand() *cobra.Command {
 
 func (a *app) deadListCommand() *cobra.Command {
 	var which client.Selection
+	var all bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the dead runs that are kept", Aliases: []string{"ls"}, Args: noArgs,
-		Example: "  fermata dead list --queue mail",
+		Example: "  fermata dead list --queue mail\n  fermata dead list --all-namespaces --columns namespace,letter,error",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				letters, err := collectLetters(ctx, c, which)
+				letters, err := ofNamespaces(ctx, a, c, all, func(ctx context.Context, c *client.Client) ([]*client.DeadLetter, error) {
+					return collectLetters(ctx, c, which)
+				})
 				if err != nil {
 					return err
 				}
-				return printAll(a, letters, a.letterTable)
+				return printAll(a, letters, func(letters []*client.DeadLetter) error { return a.letterTable(letters, all) })
 			})
 		},
 	}
 	selectFlags(cmd, &which)
-	return cmd
+	eachNamespaceFlag(cmd, &all)
+	return a.columnsFlag(cmd)
 }
 
 // collectLetters gathers dead letters in the order of their names.
@@ -57,16 +61,25 @@ func letterName(l *client.DeadLetter) string {
 	return strings.Replace(rest, "/deadLetters/", "/", 1)
 }
 
-func (a *app) letterTable(letters []*client.DeadLetter) error {
+func letterNamespace(l *client.DeadLetter) string {
+	namespace, _, _ := strings.Cut(strings.TrimPrefix(l.GetName(), "namespaces/"), "/jobs/")
+	return namespace
+}
+
+// letterTable lists dead runs, of several namespaces with theirs.
+func (a *app) letterTable(letters []*client.DeadLetter, namespaces bool) error {
 	t := table{
-		heading: []string{"LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR", "ERROR"},
+		heading: []string{"NAMESPACE", "LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR", "ERROR"},
 		empty:   "no dead runs",
 		first:   []string{"RUN", "KEPT FOR", "ATTEMPTS", "OUTCOME", "QUEUE", "ERROR", "DIED"},
 	}
 	for _, l := range letters {
 		r := l.GetRun()
-		t.add(nameText(letterName(l)), l.GetQueue(), nameText(client.RunID(r)), a.ago(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
-			enumName(r.GetOutcome()), strings.TrimPrefix(a.until(l.GetExpireTime()), "in "), clip(r.GetError(), 60))
+		t.add(nameText(letterNamespace(l)), nameText(letterName(l)), l.GetQueue(), nameText(client.RunID(r)), a.ago(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
+			enumName(r.GetOutcome()), strings.TrimPrefix(a.until(l.GetExpireTime()), "in "), wholeText(r.GetError()))
+	}
+	if !namespaces {
+		t = t.without("NAMESPACE")
 	}
 	return a.printTable(t)
 }
@@ -117,6 +130,10 @@ func (a *app) redriveCommand() *cobra.Command {
 func letterNames(ctx context.Context, c *client.Client, args []string) ([]string, error) {
 	var names []string
 	for _, arg := range args {
+		if strings.HasPrefix(arg, "namespaces/") {
+			names = append(names, arg) // as -o name writes those of other namespaces
+			continue
+		}
 		job, slot, one := strings.Cut(arg, "/")
 		if one {
 			names = append(names, c.JobName(job)+"/deadLetters/"+slot)

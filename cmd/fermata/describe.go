@@ -22,7 +22,7 @@ func (a *app) describe(j *client.Job) error {
 	}
 	line("Name", j.GetName())
 	line("Queue", fmt.Sprintf("%s, priority %d", j.GetQueue(), j.GetPriority()))
-	line("Handler", clip(j.GetHandler(), 128))
+	line("Handler", a.fit(j.GetHandler(), 128))
 	line("Payload", payloadText(j))
 	line("Labels", labelText(j.GetLabels()))
 	line("Schedule", scheduleText(j.GetSchedule()))
@@ -34,7 +34,7 @@ func (a *app) describe(j *client.Job) error {
 	line("Overlap", overlapText(j))
 	line("Misfire", misfireText(j.GetMisfirePolicy()))
 	line("Locks", lockText(j.GetLocks()))
-	line("Target", clip(j.GetTarget(), 128))
+	line("Target", a.fit(j.GetTarget(), 128))
 	if n := j.GetPauseAfterFailures(); n > 0 {
 		line("Pauses", fmt.Sprintf("after %d failed runs in a row", n))
 	}
@@ -72,7 +72,7 @@ func (a *app) describe(j *client.Job) error {
 	if s.GetLastOutcome() != 0 {
 		line("Last attempt", enumName(s.GetLastOutcome())+" "+a.ago(s.GetLastFinishTime()))
 	}
-	line("Last error", clip(s.GetLastError(), 512))
+	line("Last error", a.fit(s.GetLastError(), 512))
 	line("Totals", fmt.Sprintf("%d runs: %d succeeded, %d dead; %d attempts timed out, %d lost; %d due times skipped",
 		s.GetRunsTotal(), s.GetSucceededTotal(), s.GetDeadTotal(), s.GetTimeoutTotal(), s.GetLostTotal(), s.GetSkippedTotal()))
 	line("Created", a.ago(j.GetCreateTime()))

@@ -169,7 +169,7 @@ func (a *app) printEvent(e *client.Event, first bool) error {
 	case subject == "":
 		subject = none
 	}
-	text := fmt.Sprintf(form, e.GetTime().AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), clip(e.GetKind(), 24), nameText(subject),
+	text := fmt.Sprintf(form, e.GetTime().AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), wholeText(e.GetKind()), nameText(subject),
 		nameText(e.GetRunId()), a.eventDetail(e))
 	return a.println(strings.TrimRight(text, " "))
 }
@@ -192,7 +192,7 @@ func (a *app) eventDetail(e *client.Event) string {
 	}
 	for _, text := range []string{e.GetReason(), e.GetError(), e.GetWorker(), e.GetNode()} {
 		if text != "" {
-			add("%s", clip(text, 120))
+			add("%s", a.fit(text, 120))
 		}
 	}
 	if len(parts) == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/lookup"
+	"github.com/fermata-io/fermata/internal/suggest"
 )
 
 // Exit codes, documented in the help of the root command.
@@ -55,7 +56,13 @@ func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, 
 
 // Checks of arguments, as usage errors.
 func noArgs(cmd *cobra.Command, args []string) error {
-	return argError(cmd, cobra.NoArgs(cmd, args))
+	if len(args) > 0 && cmd.HasSubCommands() {
+		return usagef("%w\nsee %s --help", suggest.UnknownCommand(cmd, args[0]), cmd.CommandPath())
+	}
+	if len(args) > 0 {
+		return usagef("takes no argument, and has %q\nusage: %s", args[0], cmd.UseLine())
+	}
+	return nil
 }
 
 func exactArgs(n int) cobra.PositionalArgs {
@@ -75,12 +82,6 @@ func someArgs(cmd *cobra.Command, args []string) error {
 func argError(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
-	}
-	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
-		near := cmd.SuggestionsFor(cmd.Flags().Arg(0))
-		if len(near) > 0 {
-			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
-		}
 	}
 	return usagef("%w\nusage: %s", err, cmd.UseLine())
 }
@@ -132,8 +133,6 @@ func judge(err error) (code int, hint string) {
 		return exitUsage, ""
 	case errors.Is(err, context.DeadlineExceeded):
 		return exitUnavailable, hintTimeout
-	case strings.HasPrefix(err.Error(), "unknown command"):
-		return exitUsage, "see fermata --help"
 	}
 	switch status.Code(err) {
 	case codes.InvalidArgument:

@@ -31,7 +31,7 @@ func (a *app) explainText(e *fermatav1.ExplainJobResponse) error {
 		return err
 	}
 	if len(e.GetReasons()) > 0 {
-		t := table{heading: []string{"REASON", "SINCE", "UNTIL", "BY", "WHAT"}}
+		t := table{heading: []string{"REASON", "SINCE", "UNTIL", "BY", "WHAT"}, first: []string{"SINCE", "BY", "UNTIL"}}
 		for _, r := range e.GetReasons() {
 			t.add(enumName(r.GetKind()), a.ago(r.GetSinceTime()), a.until(r.GetUntilTime()), nameText(r.GetBy()), printable(r.GetMessage()))
 		}

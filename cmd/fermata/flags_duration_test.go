@@ -3,27 +3,10 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
-
-func TestDurationsOfFlags(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"1d": 24 * time.Hour, "7d": 168 * time.Hour, "6d23h": 167 * time.Hour, "1.5d": 36 * time.Hour, "-1d": -24 * time.Hour,
-		"-1d12h": -36 * time.Hour, "1h30m": 90 * time.Minute, "0": 0, "250ms": 250 * time.Millisecond, "0d": 0,
-	} {
-		if got, err := parseDuration(text); err != nil || got != want {
-			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "d", "1", "1dd", "1d1", "1d-1h", "+-1d", "1e3d", "Infd", "NaNd", "200000d", "1h1d", "0x1d", "1_0d", "1w"} {
-		if got, err := parseDuration(text); err == nil {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-}
 
 // TestAllDurationsTakeDays: no flag of any command is left with the durations of Go alone.
 func TestAllDurationsTakeDays(t *testing.T) {

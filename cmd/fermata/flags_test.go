@@ -198,18 +198,18 @@ labels: {team: ops}
 
 func TestBadFiles(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                       "holds no job",
-		"a: [":                                   "yaml",
-		"just text":                              "a job is a mapping",
-		"handler: h\nspeed: 3":                   "speed",
-		"timeout: soon":                          `timeout: "soon" is not a duration`,
-		"schedule: {interval: {every: x}}":       "schedule.interval.every",
-		"http: {uri: x}":                         "uri",
-		"http: {url: x}\nhandler: exec":          "payload of handler http",
-		"http: {url: x}\npayload_text: y":        "there may be one of",
-		"id: a\nname: namespaces/default/jobs/b": "the same job as id",
-		"name: namespaces/other/jobs/b":          "--namespace other",
-		"retry_policy: {strategy: wild}":         "wild",
+		"":                                 "holds no job",
+		"a: [":                             "yaml",
+		"just text":                        "a job is a mapping",
+		"handler: h\nspeed: 3":             "speed",
+		"timeout: soon":                    `timeout: is "soon": want a duration`,
+		"schedule: {interval: {every: x}}": "schedule.interval.every",
+		"http: {uri: x}":                   "uri",
+		"http: {url: x}\nhandler: exec":    "payload of handler http",
+		"http: {url: 'http://x'}\npayload_text: y": "there may be one of",
+		"id: a\nname: namespaces/default/jobs/b":   "the same job as id",
+		"name: namespaces/other/jobs/b":            "--namespace other",
+		"retry_policy: {strategy: wild}":           "wild",
 	} {
 		_, err := read(t, text)
 		var u *usageError

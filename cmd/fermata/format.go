@@ -219,11 +219,22 @@ func backoffText(j *fermatav1.Job) string {
 func printable(s string) string { return visible.Line(s) }
 
 // nameText is the text of a column with names, which are never shortened: others take them.
-func nameText(name string) string {
-	if name == "" {
+func nameText(name string) string { return wholeText(name) }
+
+// wholeText is text that is shortened only where a table has to fit a terminal.
+func wholeText(s string) string {
+	if s = printable(s); s == "" {
 		return none
 	}
-	return printable(name)
+	return s
+}
+
+// fit shortens text on a terminal; a pipe gets all of it.
+func (a *app) fit(s string, n int) string {
+	if a.columns() == 0 {
+		return wholeText(s)
+	}
+	return clip(s, n)
 }
 
 // clip shortens text for a column.

@@ -179,7 +179,7 @@ func withheld(i input, faults manifest.Faults) manifest.Faults {
 		return faults
 	}
 	for n := range faults {
-		faults[n].Field, faults[n].Text = "", "is wrong; what is here is not shown, as a link leads to this file"
+		faults[n].Column, faults[n].Field, faults[n].Text = 0, "", "is wrong; what is here is not shown, as a link leads to this file"
 	}
 	return faults
 }

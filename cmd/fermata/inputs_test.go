@@ -93,7 +93,7 @@ func TestLinksGivenByName(t *testing.T) {
 			t.Errorf("%v: exit %d: %s", args, code, said)
 		}
 	}
-	if code, said := command(t, nil, "diff", "-f", mounted); code != exitUsage || !strings.Contains(said, "mounted.yaml:2: speed: is unknown") {
+	if code, said := command(t, nil, "diff", "-f", mounted); code != exitUsage || !strings.Contains(said, "mounted.yaml:2:1: speed: is unknown") {
 		t.Errorf("a file of a mounted ConfigMap: exit %d: %s", code, said)
 	}
 }

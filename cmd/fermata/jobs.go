@@ -27,7 +27,7 @@ func (a *app) createCommand() *cobra.Command {
 	var flags jobFlags
 	var file string
 	cmd := &cobra.Command{
-		Use:   "create [ID] (--every 30s | --cron EXPR | --at TIME | --in 10m) (--http URL | --exec ARGV | --handler NAME) [flags]\n  fermata jobs create -f FILE",
+		Use:   "create [ID] [--every 30s | --cron EXPR | --calendar '2 weeks' --time 09:00 | --at TIME | --in 10m] (--http URL | --exec ARGV | --handler NAME) [flags]\n  fermata jobs create -f FILE",
 		Short: "Register jobs",
 		Long: "Register a job from flags, or jobs from a file. Without a schedule a job runs on request only.\n" +
 			"Registering the same job twice is no error; another job under the same id is.\n\n" + fileHelp,
@@ -36,6 +36,7 @@ func (a *app) createCommand() *cobra.Command {
   fermata jobs create later --in 10m --handler mail --payload '{"to":"you"}' --retry-attempts 5 --retry-base 10s
   fermata jobs create hook --handler deliver --preset webhook --retry-attempts 8
   fermata jobs create close --cron 'H 1 * * *' --exclude-window Sat,Sun --lock ledger --misfire run-all --handler close
+  fermata jobs create review --calendar '2 weeks' --on MON --time 09:00 --tz Europe/Berlin --handler review
   fermata jobs create -f jobs.yaml`,
 		Args: rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"gopkg.in/yaml.v3"
 
+	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/visible"
 )
 
@@ -45,6 +46,13 @@ func (a *app) printTable(t table) error {
 
 // printTableWithin writes a table; width 0 is without bound.
 func (a *app) printTableWithin(t table, width int) error {
+	if len(a.chosen) > 0 && t.heading != nil {
+		chosen, err := t.choose(a.chosen)
+		if err != nil {
+			return err
+		}
+		t = chosen
+	}
 	if len(t.rows) == 0 && t.empty != "" {
 		if a.noHeaders {
 			return nil
@@ -80,7 +88,7 @@ func printOne[M proto.Message](a *app, m M, asTable func(M) error) error {
 	case "name":
 		return a.printNames(m)
 	}
-	text, err := encode(m)
+	text, err := a.encodeShown(m)
 	if err != nil {
 		return err
 	}
@@ -142,7 +150,7 @@ func printAll[M proto.Message](a *app, list []M, asTable func([]M) error) error 
 	}
 	texts := make([]string, len(list))
 	for i, m := range list {
-		text, err := encode(m)
+		text, err := a.encodeShown(m)
 		if err != nil {
 			return err
 		}
@@ -171,6 +179,18 @@ func (a *app) printTexts(texts []string) error {
 		}
 	}
 	return nil
+}
+
+// encodeShown is encode, and in JSON it has the output of a run as text too, where it is text, beside the
+// base64 that the API has. In YAML the text replaces it.
+func (a *app) encodeShown(m proto.Message) (string, error) {
+	text, err := encode(m)
+	run, isRun := m.(*client.Run)
+	if err != nil || !isRun || a.output != "json" || len(run.GetOutput()) == 0 || !isText(string(run.GetOutput())) {
+		return text, err
+	}
+	output, err := encodeValue(string(run.GetOutput()))
+	return strings.TrimSuffix(text, "\n}") + ",\n  \"output_text\": " + string(output) + "\n}", err
 }
 
 // encodeValue is json.Marshal without the escapes for HTML, which people have to read.

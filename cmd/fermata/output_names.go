@@ -24,16 +24,15 @@ func (a *app) printNames(m proto.Message) error {
 	name := ""
 	switch v := m.(type) {
 	case *client.Job:
-		name = client.JobID(v)
+		name = a.jobNameHere(v)
 	case *fermatav1.TopJob:
-		name = client.JobID(v.GetJob())
-		if namespace, _ := jobParts(v.GetJob()); namespace != a.namespace {
-			name = v.GetJob().GetName()
-		}
+		name = a.jobNameHere(v.GetJob())
 	case *client.Run:
 		name = client.RunID(v)
 	case *client.DeadLetter:
-		name = letterName(v)
+		if name = letterName(v); letterNamespace(v) != a.namespace {
+			name = v.GetName()
+		}
 	case *fermatav1.Queue:
 		name = v.GetQueue()
 	case *fermatav1.Node:
@@ -46,4 +45,12 @@ func (a *app) printNames(m proto.Message) error {
 		return errors.New("this has no name")
 	}
 	return a.println(printable(name))
+}
+
+// jobNameHere is the id of a job, or its full name if it is of another namespace.
+func (a *app) jobNameHere(j *client.Job) string {
+	if namespace, id := jobParts(j); namespace == a.namespace {
+		return id
+	}
+	return j.GetName()
 }

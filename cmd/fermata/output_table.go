@@ -3,8 +3,10 @@ package main
 import (
 	"os"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
@@ -15,7 +17,44 @@ const (
 )
 
 // freeText are the columns whose text may be shortened on a terminal.
-var freeText = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true}
+var freeText = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true, "URL": true, "WHAT": true}
+
+// columnsFlag lets a command that lists things write some columns only.
+func (a *app) columnsFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringSliceVar(&a.chosen, "columns", nil, "write these columns of the table only, in this order, such as name,last-error (default: all, or what fits the terminal)")
+	return cmd
+}
+
+// columnName is how --columns names a column.
+func columnName(heading string) string { return strings.ToLower(strings.ReplaceAll(heading, " ", "-")) }
+
+// choose is the table with the columns of that names alone, in their order.
+func (t table) choose(names []string) (table, error) {
+	var at []int
+	for _, name := range names {
+		i := slices.IndexFunc(t.heading, func(heading string) bool { return columnName(heading) == columnName(strings.TrimSpace(name)) })
+		if i < 0 {
+			known := make([]string, len(t.heading))
+			for i, heading := range t.heading {
+				known[i] = columnName(heading)
+			}
+			return t, usagef("--columns %q: want some of %s", name, strings.Join(known, ", "))
+		}
+		at = append(at, i)
+	}
+	pick := func(row []string) []string {
+		picked := make([]string, len(at))
+		for i, from := range at {
+			picked[i] = row[from]
+		}
+		return picked
+	}
+	chosen := table{heading: pick(t.heading), empty: t.empty}
+	for _, row := range t.rows {
+		chosen.rows = append(chosen.rows, pick(row))
+	}
+	return chosen, nil
+}
 
 // columns is the width of the terminal that the command writes to, and 0 where it writes to none.
 func (a *app) columns() int {

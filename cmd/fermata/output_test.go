@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/job"
 )
 
@@ -100,6 +103,72 @@ func TestPayloadsWithoutHTMLEscapes(t *testing.T) {
 	} {
 		if got := withoutHTMLEscapes(text); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestOutputsOfRunsAsText: scripts decode no base64, and bytes that are no text stay as they are.
+func TestOutputsOfRunsAsText(t *testing.T) {
+	for output, want := range map[string]any{"status \u2713\n": "status \u2713\n", `{"exit_code":0,"output":"a & b"}`: `{"exit_code":0,"output":"a & b"}`, "\xff": nil, "": nil} {
+		var out bytes.Buffer
+		a := &app{streams: streams{out: &out}, output: "json"}
+		run := &client.Run{Name: "namespaces/default/jobs/x/runs/1", Output: []byte(output)}
+		if err := printAll(a, []*client.Run{run}, nil); err != nil {
+			t.Fatal(err)
+		}
+		var list []map[string]any
+		if err := json.Unmarshal(out.Bytes(), &list); err != nil || len(list) != 1 || list[0]["output_text"] != want {
+			t.Errorf("%q: %v, %v", output, list, err)
+		}
+		if encoded, _ := list[0]["output"].(string); output != "" && encoded != base64.StdEncoding.EncodeToString([]byte(output)) {
+			t.Errorf("%q: output is %q", output, encoded)
+		}
+		out.Reset()
+		if err := printOne(a, run, nil); err != nil || strings.Contains(out.String(), `"output_text"`) != (want != nil) {
+			t.Errorf("%q alone: %s, %v", output, out.String(), err)
+		}
+	}
+}
+
+// TestChosenColumns are those of the table, in the order of the flag.
+func TestChosenColumns(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h", "--queue", "mail")
+	if out := c.must("jobs", "list", "--columns", "queue, name,last-error"); out != "QUEUE   NAME   LAST ERROR\nmail    ping   -\n" {
+		t.Errorf("got\n%s", out)
+	}
+	for line, want := range map[string]string{
+		"jobs list --columns speed":               `--columns "speed": want some of name, queue, schedule, state,`,
+		"jobs list --columns namespace":           "want some of name",
+		"jobs list --prefix none --columns speed": `--columns "speed"`,
+		"jobs list --columns name -o json":        "--columns is for tables",
+		"jobs get ping --columns name":            "unknown flag: --columns",
+	} {
+		if code, _, errs := c.run(strings.Fields(line)...); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d: %s", line, code, errs)
+		}
+	}
+}
+
+// TestListsOfAllNamespaces name the namespace of what they list.
+func TestListsOfAllNamespaces(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h")
+	c.must("--namespace", "other", "jobs", "create", "pong", "--every", "1m", "--handler", "h")
+	c.must("--namespace", "unlisted", "jobs", "create", "x", "--handler", "h") // the view of this cluster does not know it
+	c.attempt("ping", job.OutcomeFailed, "boom")
+	for line, want := range map[string]string{
+		"jobs list -A --columns namespace,name":                                   "NAMESPACE   NAME\ndefault     ping\nother       pong\n",
+		"jobs list --all-namespaces -o name":                                      "ping\nnamespaces/other/jobs/pong\n",
+		"jobs list -A --limit 1 -o name":                                          "ping\n",
+		"--namespace other jobs list -A -o name":                                  "namespaces/default/jobs/ping\npong\n",
+		"--namespace other jobs list -o name":                                     "pong\n",
+		"dead list -A --columns namespace,letter,error":                           "NAMESPACE   LETTER   ERROR\ndefault     ping/0   boom\n",
+		"--namespace other dead list --all-namespaces --columns namespace,letter": "NAMESPACE   LETTER\ndefault     ping/0\n",
+		"--namespace other dead list":                                             "no dead runs\n",
+	} {
+		if out := c.must(strings.Fields(line)...); out != want {
+			t.Errorf("%s: %q, want %q", line, out, want)
 		}
 	}
 }

@@ -17,13 +17,13 @@ func (a *app) previewCommand() *cobra.Command {
 	var count int32
 	var after string
 	cmd := &cobra.Command{
-		Use:   "preview [ID] [--every 30s | --cron EXPR | --at TIME | --in 10m] [flags]",
+		Use:   "preview [ID] [--every 30s | --cron EXPR | --calendar '2 weeks' --time 09:00 | --at TIME | --in 10m] [flags]",
 		Short: "Show when a schedule would be due, without storing anything",
 		Long: "Show the next due times of a schedule, and with --every the intervals after 0, 1, 2 ... failed runs. With the\n" +
 			"id of a job, H and jitter are shown as that job has them; without a schedule beside it, the job's own, and\n" +
 			"when the next runs would be due if all of them failed.\n" +
 			"Times are shown in the zone of --tz, else in the local one.",
-		Example: "  fermata preview ping\n  fermata preview --cron '30 2 * * *' --tz Europe/Berlin --count 5\n  fermata preview --every 1m --backoff-max-delay 10m\n  fermata preview --every 1m --preset monitor",
+		Example: "  fermata preview ping\n  fermata preview --cron '30 2 * * *' --tz Europe/Berlin --count 5\n  fermata preview --calendar month --on last --time 18:00 --tz Europe/Berlin\n  fermata preview --every 1m --backoff-max-delay 10m\n  fermata preview --every 1m --preset monitor",
 		Args:    rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, _, err := schedule.schedule(cmd.Flags().Changed, a.now())

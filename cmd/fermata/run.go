@@ -25,9 +25,10 @@ func (a *app) runCommand() *cobra.Command {
 			"refused, unless --ignore-exclusions says that it may start then, with its retries.\n\n" +
 			"With --wait it shows each run with its output when it has ended, retries included, and exits with 1 unless\n" +
 			"all have succeeded. A job has to keep a history for that. What is interrupted here goes on there: the message\n" +
-			"names the run, and the exit code is 8. With -o json one id gives an object and several an array; in scripts:\n" +
-			"jq 'if type == \"array\" then .[] else . end | .output | @base64d'. With -o yaml the output is output_text.",
-		Example: "  fermata jobs run report --wait --wait-timeout 10m",
+			"names the run, and the exit code is 8. With -o json one id gives an object and several an array. An output\n" +
+			"that is text is output_text there, beside the base64 of output; in scripts:\n" +
+			"jq -r 'if type == \"array\" then .[] else . end | .output_text'. With -o yaml it is output_text alone.",
+		Example: "  fermata jobs run report --wait --wait-timeout 10m\n  fermata jobs run report --wait -o json | jq -r .output_text",
 		Args:    someArgs,
 	}
 	cmd.Flags().StringVar(&backoff, "backoff", "", "reset, keep or reset-on-success (default reset)")

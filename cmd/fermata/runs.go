@@ -51,7 +51,7 @@ func (a *app) runTable(runs []*client.Run) error {
 			due = a.until(r.GetDueTime())
 		}
 		t.add(nameText(client.RunID(r)), enumName(r.GetState()), enumName(r.GetTrigger()), due, took(r),
-			fmt.Sprint(r.GetAttempts()), outcome, nameText(r.GetWorker()), clip(r.GetError(), 60))
+			fmt.Sprint(r.GetAttempts()), outcome, nameText(r.GetWorker()), wholeText(r.GetError()))
 	}
 	return a.printTable(t)
 }
@@ -85,10 +85,10 @@ func (a *app) describeRun(r *client.Run) error {
 	line("Took", took(r))
 	line("Attempts", fmt.Sprintf("%d, %d workers lost", r.GetAttempts(), r.GetLosses()))
 	line("Outcome", enumName(r.GetOutcome()))
-	line("Worker", clip(r.GetWorker(), 128))
-	line("Correlation", clip(r.GetCorrelationId(), 64))
-	line("Trace", clip(r.GetTraceId(), 64))
-	line("Error", clip(r.GetError(), 512))
-	line("Output", clip(string(r.GetOutput()), 4096))
+	line("Worker", a.fit(r.GetWorker(), 128))
+	line("Correlation", wholeText(r.GetCorrelationId()))
+	line("Trace", wholeText(r.GetTraceId()))
+	line("Error", a.fit(r.GetError(), 512))
+	line("Output", wholeText(string(r.GetOutput())))
 	return a.printTable(t)
 }

@@ -16,10 +16,15 @@ func (a *app) listCommand() *cobra.Command {
 	var f client.Filter
 	var state string
 	var limit int
+	var all bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs", Aliases: []string{"ls"}, Args: noArgs,
+		Long: "List jobs. Where the output goes to a terminal, the table fits it: columns that matter least are left out. A\n" +
+			"pipe or a file gets all columns, and ids in full.",
 		Example: `  fermata jobs list --failing 1
-  fermata jobs list --state paused --label team=ops`,
+  fermata jobs list --state paused --label team=ops
+  fermata jobs list --all-namespaces -o name
+  fermata jobs list --columns name,queue,last-error`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := enumValue(fermatav1.JobStatus_State_value, "STATE_", "--state", state)
 			if err != nil {
@@ -27,15 +32,22 @@ func (a *app) listCommand() *cobra.Command {
 			}
 			f.State = fermatav1.JobStatus_State(n)
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				jobs, err := collect(ctx, c, f, limit)
+				jobs, err := ofNamespaces(ctx, a, c, all, func(ctx context.Context, c *client.Client) ([]*client.Job, error) {
+					return collect(ctx, c, f, limit)
+				})
 				if err != nil {
 					return err
 				}
-				return printAll(a, jobs, a.jobTable)
+				if limit > 0 {
+					jobs = jobs[:min(limit, len(jobs))]
+				}
+				return printAll(a, jobs, func(jobs []*client.Job) error { return a.jobTable(jobs, all) })
 			})
 		},
 	}
 	selectFlags(cmd, &f.Selection)
+	eachNamespaceFlag(cmd, &all)
+	a.columnsFlag(cmd)
 	cmd.Flags().StringVar(&state, "state", "", "only in this state: scheduled, running, paused, dead or done")
 	cmd.Flags().Int64Var(&f.MinFailures, "failing", 0, "only with at least so many failed runs in a row")
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many (default all)")
@@ -68,11 +80,12 @@ func collect(ctx context.Context, c *client.Client, f client.Filter, limit int) 
 	return jobs, nil
 }
 
-func (a *app) jobTable(jobs []*client.Job) error {
+// jobTable lists jobs, of several namespaces with theirs.
+func (a *app) jobTable(jobs []*client.Job, namespaces bool) error {
 	t := table{
-		heading: []string{"NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF", "MAX LAG", "LAST", "AGE", "LAST ERROR"},
+		heading: []string{"NAMESPACE", "NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF", "MAX LAG", "LAST", "AGE", "LAST ERROR"},
 		empty:   "no jobs",
-		first:   []string{"AGE", "MAX LAG", "BACKOFF", "LAST", "SCHEDULE", "LAST ERROR", "FAILURES", "QUEUE", "NEXT RUN"},
+		first:   []string{"AGE", "MAX LAG", "BACKOFF", "LAST", "SCHEDULE", "LAST ERROR", "FAILURES", "QUEUE", "NEXT RUN", "STATE"},
 	}
 	for _, j := range jobs {
 		s := j.GetStatus()
@@ -80,9 +93,13 @@ func (a *app) jobTable(jobs []*client.Job) error {
 		if s.GetLastOutcome() != 0 {
 			last = enumName(s.GetLastOutcome()) + " " + a.ago(s.GetLastFinishTime())
 		}
-		t.add(nameText(client.JobID(j)), j.GetQueue(), printable(scheduleText(j.GetSchedule())), enumName(s.GetState()),
+		namespace, id := jobParts(j)
+		t.add(nameText(namespace), nameText(id), j.GetQueue(), printable(scheduleText(j.GetSchedule())), enumName(s.GetState()),
 			a.nextRun(j), fmt.Sprint(s.GetConsecutiveFailures()), backoffText(j), shortPB(j.GetMaxLag()), last, a.age(j.GetCreateTime()),
-			clip(s.GetLastError(), 48))
+			wholeText(s.GetLastError()))
+	}
+	if !namespaces {
+		t = t.without("NAMESPACE")
 	}
 	return a.printTable(t)
 }

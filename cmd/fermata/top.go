@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,12 +27,16 @@ func (a *app) topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "top", Short: "Watch the cluster: queues, failing and late jobs, nodes", Args: noArgs,
 		Long: `Watch the cluster: queues with what waits and how fast it runs, the jobs that fail
-longest, the latest jobs, and the nodes. Rates and lag are of the last minute.
+most, the most overdue jobs, and the nodes. Rates and lag are of the last minute. Columns that
+matter least are left out where the terminal is too narrow.
+
+Without --namespace it is about all namespaces that the caller may see.
 
 Keys: ` + keyHelp + `.
 
-Where output or input is no terminal, or with --once, one picture is printed. What the
-caller may not see is left out.`,
+Where output or input is no terminal, or with --once, one picture is printed; a pipe gets
+all columns in full. What the caller may not see is left out. NO_COLOR turns colours off.`,
+		Example: "  fermata top\n  fermata --namespace billing top --sort lag\n  fermata top --once | head -20",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			order, ok := orders[f.order]
 			switch {
@@ -47,10 +52,13 @@ caller may not see is left out.`,
 				return usage(err)
 			}
 			defer c.Close()
+			if cmd.Flags().Changed("namespace") && !cmd.Flags().Changed("all") && !cmd.Flags().Changed("all-namespaces") {
+				f.all = false
+			}
 			return a.top(cmd.Context(), c, f, order)
 		},
 	}
-	cmd.Flags().BoolVarP(&f.all, "all", "A", true, "of all namespaces; --all=false: of --namespace only")
+	allNamespacesFlag(cmd, &f.all, true, "of all namespaces that the caller may see (default unless --namespace is given)")
 	cmd.Flags().BoolVar(&f.once, "once", false, "print one picture and exit")
 	durationVar(cmd.Flags(), &f.interval, "interval", 2*time.Second, "how often to look, at least 500ms")
 	cmd.Flags().StringVar(&f.order, "sort", "backlog", "order of the queues: backlog, oldest, lag, starts, failures or name")
@@ -71,22 +79,21 @@ func (a *app) top(ctx context.Context, c *client.Client, f topFlags, order order
 		if v.trouble != nil {
 			return v.trouble
 		}
-		width := plainWidth
+		width := 0
 		if live {
 			width, _ = terminal.Size()
 		}
 		return printLines(a.out, v.lines(width, 0), live && terminal.Colours)
 	}
 	terminal.Enter()
+	resized, stop := screen.Resized()
 	defer func() {
+		stop()
 		terminal.Leave()
 		restore()
 	}()
-	return v.run(ctx, ask, keys, func(lines []screen.Line) { terminal.Draw(lines) }, terminal.Size)
+	return v.run(ctx, ask, keys, resized, func(lines []screen.Line) { terminal.Draw(lines) }, terminal.Size)
 }
-
-// plainWidth is the width of a picture that goes to no terminal.
-const plainWidth = 140
 
 func printLines(out io.Writer, lines []screen.Line, colours bool) error {
 	for _, l := range lines {
@@ -99,7 +106,7 @@ func printLines(out io.Writer, lines []screen.Line, colours bool) error {
 
 // run draws until q, Control-C, or the end of ctx. Looking takes its time, and keys are
 // heard meanwhile.
-func (v *topView) run(ctx context.Context, ask func(context.Context) picture, keys <-chan rune, draw func([]screen.Line), size func() (int, int)) error {
+func (v *topView) run(ctx context.Context, ask func(context.Context) picture, keys <-chan rune, resized <-chan os.Signal, draw func([]screen.Line), size func() (int, int)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	answers := make(chan picture, 1)
 	asking := false
@@ -128,7 +135,8 @@ func (v *topView) run(ctx context.Context, ask func(context.Context) picture, ke
 			asking = false
 			v.take(p)
 		case <-again.C:
-			begin() // a picture without news follows a terminal that changed its size
+			begin()
+		case <-resized: // the same picture, for the new size
 		case key, open := <-keys:
 			if !open || v.press(key) {
 				return nil

@@ -25,16 +25,66 @@ type picture struct {
 	shards  []*fermatav1.Shard
 	// denied are what the caller may not see.
 	denied []string
-	err    error
+	// namespaces are those that are shown, where it is not all; none: all.
+	namespaces []string
+	err        error
 }
 
 // jobsShown is how many of the worst jobs are asked for.
 const jobsShown = 20
 
-// look asks for everything at once, within --request-timeout.
+// look asks for everything at once, within --request-timeout. With all it is of all namespaces, or of
+// those that the roles of the caller name.
 func (a *app) look(ctx context.Context, c *client.Client, all bool) picture {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
+	p := a.lookAt(ctx, c, all)
+	switch {
+	case !all:
+		p.namespaces = []string{c.Namespace()}
+	case p.err == nil && p.isDenied("queues"):
+		quiet := *a // the view says what it shows
+		quiet.err = nil
+		if names := quiet.namespacesOfRoles(ctx, c); len(names) > 0 {
+			p = a.lookAtEach(ctx, c, names)
+		}
+	}
+	return p
+}
+
+// lookAtEach is a picture of some namespaces together.
+func (a *app) lookAtEach(ctx context.Context, c *client.Client, names []string) picture {
+	var sum picture
+	denied := map[string]int{}
+	for i, name := range names {
+		p := a.lookAt(ctx, c.InNamespace(name), false)
+		if i == 0 {
+			sum.nodes, sum.workers, sum.shards = p.nodes, p.workers, p.shards
+		}
+		if !p.isDenied("queues") {
+			sum.namespaces = append(sum.namespaces, name)
+		}
+		for _, what := range p.denied {
+			denied[what]++
+		}
+		sum.at, sum.err = p.at, cmp.Or(sum.err, p.err)
+		sum.queues = append(sum.queues, p.queues...)
+		sum.failing = append(sum.failing, p.failing...)
+		sum.late = append(sum.late, p.late...)
+	}
+	for what, n := range denied {
+		if n == len(names) {
+			sum.denied = append(sum.denied, what)
+		}
+	}
+	slices.Sort(sum.denied)
+	sum.failing = worstFirst(fermatav1.TopJobsRequest_KIND_FAILING, sum.failing, jobsShown)
+	sum.late = worstFirst(fermatav1.TopJobsRequest_KIND_LATE, sum.late, jobsShown)
+	return sum
+}
+
+// lookAt asks for everything of all namespaces, or of that of the client.
+func (a *app) lookAt(ctx context.Context, c *client.Client, all bool) picture {
 	var p picture
 	var mu sync.Mutex
 	var group sync.WaitGroup

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/status"
 
@@ -12,38 +13,120 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// nameWidth is that of the first column: what the figures leave.
-func nameWidth(width int) int { return min(44, max(20, width-78)) }
+// column is one of a table of the view.
+type column struct {
+	title string
+	// width is the least one; negative: to the left.
+	width int
+	// rank says when a column is left out for want of room: the greatest first, and never 0.
+	rank int
+	// text takes the room that the others leave, down to its least width.
+	text bool
+}
 
-// cell is one column of a row.
+// cell is what a row has in a column.
 type cell struct {
 	style screen.Style
 	text  string
-	width int // negative: to the left
 }
 
-func tableRow(cells ...cell) (l screen.Line) {
-	for i, c := range cells {
-		text := screen.Left(c.text, max(0, -c.width))
-		if c.width > 0 {
-			text = screen.Right(c.text, c.width)
-		}
-		if i+1 < len(cells) {
-			text += " "
-		} else if c.style != screen.Ruled {
-			text = strings.TrimRight(text, " ")
-		}
-		l = append(l, c.style.Of(text))
-	}
-	return l
+// grid is a table before it is fitted to a width. Its first column has the names of its rows.
+type grid struct {
+	columns []column
+	rows    [][]cell
 }
 
-// heads are the cells of a heading.
-func heads(cells ...cell) screen.Line {
-	for i := range cells {
-		cells[i].style = screen.Ruled
+func (g *grid) add(cells ...cell) { g.rows = append(g.rows, cells) }
+
+const (
+	// leastName and mostFigures bound the column of names: figures have room beside it.
+	leastName   = 20
+	mostFigures = 78
+)
+
+// lines fits a grid to a width, 0 for one without a bound, with a column of names that is as wide as
+// those of the other tables. The last column that stays has no spaces at its end.
+func (g grid) lines(width, longest int) (head screen.Line, rows []screen.Line) {
+	widths := g.widths(width, longest)
+	var last int
+	for i, w := range widths {
+		if w != 0 {
+			last = i
+		}
 	}
-	return tableRow(cells...)
+	line := func(style func(i int) screen.Style, text func(i int) string) (l screen.Line) {
+		for i, w := range widths {
+			if w == 0 {
+				continue
+			}
+			t := screen.Left(text(i), max(0, -w))
+			if w > 0 {
+				t = screen.Right(text(i), w)
+			}
+			if i < last {
+				t += " "
+			} else if style(i) != screen.Ruled {
+				t = strings.TrimRight(t, " ")
+			}
+			l = append(l, style(i).Of(t))
+		}
+		return l
+	}
+	head = line(func(int) screen.Style { return screen.Ruled }, func(i int) string { return g.columns[i].title })
+	for _, row := range g.rows {
+		rows = append(rows, line(func(i int) screen.Style { return row[i].style }, func(i int) string { return row[i].text }))
+	}
+	return head, rows
+}
+
+// widths are those of the columns, 0 for one that is left out.
+func (g grid) widths(width, longest int) []int {
+	widths := make([]int, len(g.columns))
+	for i, c := range g.columns {
+		widths[i] = c.width
+	}
+	name := max(leastName, longest)
+	if width > 0 {
+		name = min(name, max(leastName, width-mostFigures))
+	}
+	widths[0] = -name
+	for width > 0 && taken(widths) > width {
+		out := 0
+		for i, c := range g.columns {
+			if widths[i] != 0 && c.rank > g.columns[out].rank {
+				out = i
+			}
+		}
+		if out == 0 {
+			break
+		}
+		widths[out] = 0
+	}
+	for i, c := range g.columns {
+		if !c.text || widths[i] == 0 {
+			continue
+		}
+		most := utf8.RuneCountInString(c.title)
+		for _, row := range g.rows {
+			most = max(most, utf8.RuneCountInString(row[i].text))
+		}
+		if width > 0 {
+			most = min(most, width-taken(widths)-widths[i])
+		}
+		widths[i] = -max(-widths[i], most)
+	}
+	return widths
+}
+
+// taken is the width of a line.
+func taken(widths []int) int {
+	sum := -1
+	for _, w := range widths {
+		if w != 0 {
+			sum += max(w, -w) + 1
+		}
+	}
+	return sum
 }
 
 // alarm colours a figure that is not as it should be.
@@ -54,32 +137,30 @@ func alarm(bad bool, style screen.Style) screen.Style {
 	return screen.Plain
 }
 
-func (v *topView) queues(width int) section {
-	name := -nameWidth(width)
-	s := section{
-		head: heads(cell{text: "QUEUE", width: name}, cell{text: "BACKLOG", width: 7}, cell{text: "OLDEST", width: 7}, cell{text: "RUNNING", width: 7},
-			cell{text: "FREE", width: 5}, cell{text: "STARTS/S", width: 8}, cell{text: "FAILS/S", width: 7}, cell{text: "MAX LAG", width: 7},
-			cell{text: "BREACHES", width: 8}, cell{text: "DEAD", width: 5}, cell{text: "PAUSED", width: 6}),
-		none: "no queues",
-	}
+func (v *topView) queues() grid {
+	g := grid{columns: []column{
+		{title: "QUEUE"}, {title: "BACKLOG", width: 7, rank: 1}, {title: "OLDEST", width: 7, rank: 5}, {title: "RUNNING", width: 7, rank: 4},
+		{title: "FREE", width: 5, rank: 6}, {title: "STARTS/S", width: 8, rank: 9}, {title: "FAILS/S", width: 7, rank: 7}, {title: "MAX LAG", width: 7, rank: 8},
+		{title: "BREACHES", width: 8, rank: 10}, {title: "DEAD", width: 5, rank: 3}, {title: "PAUSED", width: 6, rank: 2},
+	}}
 	for _, q := range v.order.sorted(v.last.queues) {
 		r := q.GetRecent()
 		starved := q.GetBacklog() > 0 && q.GetFreeSlots() == 0
-		s.rows = append(s.rows, tableRow(
-			cell{screen.Plain, screen.Clean(q.GetNamespace() + "/" + q.GetQueue()), name},
-			cell{alarm(q.GetBacklog() > 0, screen.Yellow), screen.Compact(q.GetBacklog()), 7},
-			cell{alarm(q.GetOldestOverdue().AsDuration() >= time.Minute, screen.Red), waited(q.GetOldestOverdue().AsDuration()), 7},
-			cell{screen.Plain, screen.Compact(q.GetRunning()), 7},
-			cell{alarm(starved, screen.Red), screen.Compact(q.GetFreeSlots()), 5},
-			cell{screen.Plain, perSecond(r.GetStarted(), r), 8},
-			cell{alarm(r.GetFailed() > 0, screen.Red), perSecond(r.GetFailed(), r), 7},
-			cell{alarm(r.GetMaxLag().AsDuration() >= time.Second, screen.Yellow), waited(r.GetMaxLag().AsDuration()), 7},
-			cell{alarm(r.GetBreaches() > 0, screen.Red), screen.Compact(r.GetBreaches()), 8},
-			cell{alarm(q.GetDead() > 0, screen.Red), screen.Compact(q.GetDead()), 5},
-			cell{alarm(q.GetPaused() > 0 || q.GetQueuePaused(), screen.Magenta), pausedOf(q), 6},
-		))
+		g.add(
+			cell{screen.Plain, screen.Clean(q.GetNamespace() + "/" + q.GetQueue())},
+			cell{alarm(q.GetBacklog() > 0, screen.Yellow), screen.Compact(q.GetBacklog())},
+			cell{alarm(q.GetOldestOverdue().AsDuration() >= time.Minute, screen.Red), waited(q.GetOldestOverdue().AsDuration())},
+			cell{screen.Plain, screen.Compact(q.GetRunning())},
+			cell{alarm(starved, screen.Red), screen.Compact(q.GetFreeSlots())},
+			cell{screen.Plain, perSecond(r.GetStarted(), r)},
+			cell{alarm(r.GetFailed() > 0, screen.Red), perSecond(r.GetFailed(), r)},
+			cell{alarm(r.GetMaxLag().AsDuration() >= time.Second, screen.Yellow), waited(r.GetMaxLag().AsDuration())},
+			cell{alarm(r.GetBreaches() > 0, screen.Red), screen.Compact(r.GetBreaches())},
+			cell{alarm(q.GetDead() > 0, screen.Red), screen.Compact(q.GetDead())},
+			cell{alarm(q.GetPaused() > 0 || q.GetQueuePaused(), screen.Magenta), pausedOf(q)},
+		)
 	}
-	return s
+	return g
 }
 
 // pausedOf is how many jobs of a queue are paused.
@@ -119,49 +200,44 @@ func jobName(j *fermatav1.Job) string {
 	return screen.Clean(namespace + "/" + id)
 }
 
-func (v *topView) failing(width int) section {
-	name := -nameWidth(width)
-	s := section{
-		head: heads(cell{text: "FAILING JOB", width: name}, cell{text: "FAILURES", width: 8}, cell{text: "NEXT RUN", width: -14}, cell{text: "LAST ERROR", width: -64}),
-		none: "no job fails",
-	}
+func (v *topView) failing() grid {
+	g := grid{columns: []column{
+		{title: "FAILING JOB"}, {title: "FAILURES", width: 8, rank: 1}, {title: "NEXT RUN", width: -14, rank: 3}, {title: "LAST ERROR", width: -16, rank: 2, text: true},
+	}}
 	for _, t := range v.last.failing {
 		st := t.GetJob().GetStatus()
 		failures := strconv.FormatInt(st.GetConsecutiveFailures(), 10)
 		if st.GetConsecutiveFailures() == 0 {
 			failures = fmt.Sprintf("try %d", st.GetCurrentAttempt())
 		}
-		s.rows = append(s.rows, tableRow(cell{screen.Plain, jobName(t.GetJob()), name}, cell{screen.Red, failures, 8},
-			cell{screen.Plain, v.app.nextRun(t.GetJob()), -14}, cell{screen.Dim, screen.Clean(st.GetLastError()), -64}))
+		g.add(cell{screen.Plain, jobName(t.GetJob())}, cell{screen.Red, failures},
+			cell{screen.Plain, v.app.nextRun(t.GetJob())}, cell{screen.Dim, screen.Clean(st.GetLastError())})
 	}
-	return s
+	return g
 }
 
-func (v *topView) late(width int) section {
-	name := -nameWidth(width)
-	s := section{
-		head: heads(cell{text: "LATE JOB", width: name}, cell{text: "LATE BY", width: 8}, cell{text: "MAX LAG", width: 7}, cell{text: "RUN", width: -8}, cell{text: "HELD", width: -48}),
-		none: "no job is late",
-	}
+func (v *topView) late() grid {
+	g := grid{columns: []column{
+		{title: "LATE JOB"}, {title: "LATE BY", width: 8, rank: 1}, {title: "MAX LAG", width: 7, rank: 4}, {title: "RUN", width: -8, rank: 3},
+		{title: "HELD", width: -16, rank: 2, text: true},
+	}}
 	for _, t := range v.last.late {
 		run := "started"
 		if t.GetWaiting() {
 			run = "waits"
 		}
-		s.rows = append(s.rows, tableRow(cell{screen.Plain, jobName(t.GetJob()), name}, cell{screen.Yellow, waited(t.GetLag().AsDuration()), 8},
-			cell{screen.Plain, waited(t.GetJob().GetMaxLag().AsDuration()), 7}, cell{screen.Plain, run, -8},
-			cell{screen.Dim, screen.Clean(v.app.holdText(t.GetJob().GetStatus().GetHold())), -48}))
+		g.add(cell{screen.Plain, jobName(t.GetJob())}, cell{screen.Yellow, waited(t.GetLag().AsDuration())},
+			cell{screen.Plain, waited(t.GetJob().GetMaxLag().AsDuration())}, cell{screen.Plain, run},
+			cell{screen.Dim, screen.Clean(v.app.holdText(t.GetJob().GetStatus().GetHold()))})
 	}
-	return s
+	return g
 }
 
-func (v *topView) nodes(width int) section {
-	name := -nameWidth(width)
-	s := section{
-		head: heads(cell{text: "NODE", width: name}, cell{text: "STATE", width: -11}, cell{text: "SHARDS", width: 6}, cell{text: "WORKERS", width: 7},
-			cell{text: "SLOTS BUSY", width: 11}, cell{text: "UP", width: 7}, cell{text: "VERSION", width: -20}),
-		none: "no nodes",
-	}
+func (v *topView) nodes() grid {
+	g := grid{columns: []column{
+		{title: "NODE"}, {title: "STATE", width: -11, rank: 1}, {title: "SHARDS", width: 6, rank: 3}, {title: "WORKERS", width: 7, rank: 4},
+		{title: "SLOTS BUSY", width: 11, rank: 2}, {title: "UP", width: 7, rank: 5}, {title: "VERSION", width: -7, rank: 6, text: true},
+	}}
 	for _, n := range v.last.nodes {
 		state, style := "serving", screen.Green
 		switch {
@@ -175,11 +251,11 @@ func (v *topView) nodes(width int) section {
 		if n.GetStartTime() != nil {
 			up = screen.Tidy(v.last.at.Sub(n.GetStartTime().AsTime()))
 		}
-		s.rows = append(s.rows, tableRow(cell{screen.Plain, screen.Clean(n.GetName()), name}, cell{style, state, -11},
-			cell{screen.Plain, fmt.Sprint(n.GetShardsHeld()), 6}, cell{screen.Plain, fmt.Sprint(n.GetWorkers()), 7},
-			cell{screen.Plain, fmt.Sprintf("%d/%d", running, slots), 11}, cell{screen.Plain, up, 7}, cell{screen.Dim, screen.Clean(n.GetVersion()), -20}))
+		g.add(cell{screen.Plain, screen.Clean(n.GetName())}, cell{style, state},
+			cell{screen.Plain, fmt.Sprint(n.GetShardsHeld())}, cell{screen.Plain, fmt.Sprint(n.GetWorkers())},
+			cell{screen.Plain, fmt.Sprintf("%d/%d", running, slots)}, cell{screen.Plain, up}, cell{screen.Dim, screen.Clean(n.GetVersion())})
 	}
-	return s
+	return g
 }
 
 // said is what an error of a call says to people.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -93,7 +95,10 @@ func TestTopFrames(t *testing.T) {
 		{name: "120x40", width: 120, height: 40},
 		{name: "120x40-colours", width: 120, height: 40, colours: true},
 		{name: "80x16", width: 80, height: 16, change: func(v *topView) { v.press('n') }},
-		{name: "once", width: plainWidth},
+		{name: "once"},
+		{name: "80x24", width: 80, height: 24},
+		{name: "200x50", width: 200, height: 50},
+		{name: "40x30", width: 40, height: 30},
 		{name: "held", width: 100, height: 12, change: func(v *topView) { v.press(' ') }},
 		{name: "trouble", width: 100, height: 30, change: func(v *topView) { v.take(picture{err: errors.New("no node could be reached\n")}) }},
 		{name: "viewer", width: 100, height: 30, change: func(v *topView) {
@@ -182,7 +187,9 @@ func TestTopSorts(t *testing.T) {
 // question under way is not left behind.
 func TestTopRuns(t *testing.T) {
 	v := &topView{app: &app{now: func() time.Time { return epoch }}, order: orders["backlog"], interval: leastInterval}
-	keys, asked := make(chan rune), make(chan struct{}, 1)
+	keys, asked, resized := make(chan rune), make(chan struct{}, 1), make(chan os.Signal)
+	var columns atomic.Int64
+	columns.Store(80)
 	var frames []string
 	drawn := make(chan struct{}, 100)
 	done := make(chan error, 1)
@@ -191,19 +198,25 @@ func TestTopRuns(t *testing.T) {
 			asked <- struct{}{}
 			<-ctx.Done() // never answers by itself
 			return picture{err: ctx.Err()}
-		}, keys, func(lines []screen.Line) {
+		}, keys, resized, func(lines []screen.Line) {
 			frames = append(frames, textOf(lines, false))
 			drawn <- struct{}{}
-		}, func() (int, int) { return 80, 24 })
+		}, func() (int, int) { return int(columns.Load()), 24 })
 	}()
 	<-asked
 	keys <- 'n'
+	columns.Store(60)
+	resized <- syscall.SIGWINCH
 	keys <- 'q'
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if last := frames[len(frames)-1]; !strings.Contains(last, "sort: name") {
-		t.Errorf("last frame\n%s", last)
+	last := frames[len(frames)-1]
+	if len(frames) < 3 || !strings.Contains(last, "sort: name") {
+		t.Errorf("%d frames, the last one\n%s", len(frames), last)
+	}
+	if width := strings.Index(last, "\n"); width != 60 {
+		t.Errorf("the title has %d columns after the terminal has got 60", width)
 	}
 }
 

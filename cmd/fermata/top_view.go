@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fermata-io/fermata/internal/screen"
 )
@@ -35,11 +36,11 @@ type section struct {
 	none string // what is said without rows
 }
 
-// lines lays the view out for a terminal; height 0 is without bound. Where there is no
-// room for all, each section gets as much as others leave, the first ones first.
+// lines lays the view out for a terminal; a width or height of 0 is without bound. Where there
+// is no room for all rows, each section gets as much as others leave, the first ones first.
 func (v *topView) lines(width, height int) []screen.Line {
-	out := []screen.Line{v.title(width), v.summary()}
-	foot := v.footer(height == 0)
+	out := append([]screen.Line{v.title(width)}, wrapped(v.summary(), "  ", width)...)
+	foot := v.footer(width, height == 0)
 	sections := v.sections(width)
 	room := -1
 	if height > 0 {
@@ -52,10 +53,29 @@ func (v *topView) lines(width, height int) []screen.Line {
 	if height > 0 {
 		out = out[:min(len(out), height)]
 	}
-	for i := range out {
-		out[i] = out[i].Clip(width)
+	if width > 0 {
+		for i := range out {
+			out[i] = out[i].Clip(width)
+		}
 	}
 	return out
+}
+
+// wrapped puts as many parts into each line as it has room for; width 0 is without bound.
+func wrapped(parts []screen.Span, gap string, width int) (lines []screen.Line) {
+	var l screen.Line
+	for _, part := range parts {
+		next := append(slices.Clone(l), screen.Plain.Of(gap), part)
+		switch {
+		case len(l) == 0:
+			next = screen.Line{part}
+		case width > 0 && next.Width() > width:
+			lines = append(lines, l)
+			next = screen.Line{part}
+		}
+		l = next
+	}
+	return append(lines, l)
 }
 
 // sections are those of which something is known.
@@ -63,13 +83,25 @@ func (v *topView) sections(width int) (all []section) {
 	if v.last.at.IsZero() {
 		return nil
 	}
-	for _, s := range []struct {
-		name string
-		make func(int) section
-	}{{"queues", v.queues}, {"failing jobs", v.failing}, {"late jobs", v.late}, {"nodes", v.nodes}} {
-		if !v.last.isDenied(s.name) {
-			all = append(all, s.make(width))
+	tables := []struct {
+		name, none string
+		grid       grid
+	}{
+		{"queues", "no queues", v.queues()}, {"failing jobs", "no job fails", v.failing()},
+		{"late jobs", "no job is late", v.late()}, {"nodes", "no nodes", v.nodes()},
+	}
+	longest := 0
+	for _, t := range tables {
+		for _, row := range t.grid.rows {
+			longest = max(longest, utf8.RuneCountInString(row[0].text))
 		}
+	}
+	for _, t := range tables {
+		if v.last.isDenied(t.name) {
+			continue
+		}
+		head, rows := t.grid.lines(width, longest)
+		all = append(all, section{head: head, rows: rows, none: t.none})
 	}
 	return all
 }
@@ -133,24 +165,24 @@ func (v *topView) title(width int) screen.Line {
 	if !v.last.at.IsZero() {
 		state += "  " + v.last.at.Local().Format("15:04:05")
 	}
-	if gap := width - l.Width() - len(state); gap > 0 {
+	gap := width - l.Width() - len(state)
+	if width == 0 {
+		gap = 2
+	}
+	if gap > 0 {
 		l = append(l, screen.Plain.Of(screen.Right("", gap)), screen.Dim.Of(state))
 	}
 	return l
 }
 
-// summary is the cluster in one line.
-func (v *topView) summary() screen.Line {
+// summary is the cluster in a few figures.
+func (v *topView) summary() (parts []screen.Span) {
 	p := v.last
 	if p.at.IsZero() {
-		return screen.Line{screen.Dim.Of("asking")}
+		return []screen.Span{screen.Dim.Of("asking")}
 	}
-	var l screen.Line
 	add := func(style screen.Style, format string, args ...any) {
-		if len(l) > 0 {
-			l = append(l, screen.Dim.Of("  "))
-		}
-		l = append(l, style.Of(fmt.Sprintf(format, args...)))
+		parts = append(parts, style.Of(fmt.Sprintf(format, args...)))
 	}
 	if !p.isDenied("nodes") {
 		add(screen.Plain, "%s", screen.Plural(int64(len(p.nodes)), "node"))
@@ -180,7 +212,7 @@ func (v *topView) summary() screen.Line {
 	}
 	add(screen.Plain, "backlog %d", backlog)
 	add(screen.Plain, "%d starts, %d failures in the last minute", started, failed)
-	return l
+	return parts
 }
 
 func (p picture) isDenied(what string) bool { return slices.Contains(p.denied, what) }
@@ -197,17 +229,27 @@ func (p picture) slots(node string) (running, slots int32) {
 }
 
 // footer says what is wrong, and which keys there are.
-func (v *topView) footer(printed bool) []screen.Line {
+func (v *topView) footer(width int, printed bool) []screen.Line {
 	var out []screen.Line
 	if v.trouble != nil {
 		out = append(out, screen.Line{}, screen.Line{screen.Yellow.Of("The cluster does not answer: " + screen.Clean(said(v.trouble)))})
 	}
+	var notes []screen.Span
 	if len(v.last.denied) > 0 {
-		out = append(out, screen.Line{}, screen.Line{screen.Yellow.Of("Not allowed to see " + strings.Join(v.last.denied, ", ") + ".")})
+		notes = append(notes, screen.Yellow.Of("Not allowed to see "+strings.Join(v.last.denied, ", ")+"."))
+	}
+	if len(v.last.namespaces) > 0 {
+		notes = append(notes, screen.Dim.Of("Shown: "+screen.Clean(strings.Join(v.last.namespaces, ", "))+"."))
+	}
+	if len(notes) > 0 {
+		out = append(append(out, screen.Line{}), wrapped(notes, " ", width)...)
 	}
 	if !printed {
-		out = append(out, screen.Line{}, screen.Line{screen.Dim.Of("q quit  sort: "), screen.Plain.Of(v.order.name),
-			screen.Dim.Of("  b backlog  o oldest  l lag  s starts  f failures  n name  space hold")})
+		keys := []screen.Span{screen.Dim.Of("q quit"), screen.Plain.Of("sort: " + v.order.name)}
+		for _, key := range []string{"b backlog", "o oldest", "l lag", "s starts", "f failures", "n name", "space hold"} {
+			keys = append(keys, screen.Dim.Of(key))
+		}
+		out = append(append(out, screen.Line{}), wrapped(keys, "  ", width)...)
 	}
 	return out
 }

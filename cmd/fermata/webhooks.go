@@ -36,10 +36,11 @@ func (a *app) webhooksList() *cobra.Command {
 }
 
 func (a *app) webhookTable(hooks []*client.Webhook) error {
-	t := table{heading: []string{"NAME", "LAG", "SHARDS BEHIND", "FAILING", "UNDELIVERED", "URL"}, empty: "no webhooks"}
+	t := table{heading: []string{"NAME", "LAG", "SHARDS BEHIND", "FAILING", "UNDELIVERED", "URL"}, empty: "no webhooks",
+		first: []string{"SHARDS BEHIND", "FAILING", "URL", "LAG"}}
 	for _, h := range hooks {
 		t.add(nameText(h.GetName()), shortPB(h.GetLag()), strconv.Itoa(int(h.GetBehindShards())), strconv.Itoa(int(h.GetFailingShards())),
-			strconv.Itoa(int(h.GetUndelivered())), clip(h.GetUrl(), 120))
+			strconv.Itoa(int(h.GetUndelivered())), wholeText(h.GetUrl()))
 	}
 	return a.printTable(t)
 }
@@ -70,11 +71,12 @@ func (a *app) webhooksDead() *cobra.Command {
 }
 
 func (a *app) undeliveredTable(list []*client.UndeliveredEvent) error {
-	t := table{heading: []string{"GIVEN UP", "WEBHOOK", "EVENT", "KIND", "JOB", "TRIES", "REASON"}, empty: "no undelivered events"}
+	t := table{heading: []string{"GIVEN UP", "WEBHOOK", "EVENT", "KIND", "JOB", "TRIES", "REASON"}, empty: "no undelivered events",
+		first: []string{"TRIES", "EVENT", "WEBHOOK", "KIND", "REASON"}}
 	for _, u := range list {
 		e := u.GetEvent()
-		t.add(u.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(u.GetWebhook()), nameText(e.GetId()), clip(e.GetKind(), 24),
-			nameText(e.GetJob()), strconv.Itoa(int(u.GetTries())), clip(u.GetReason(), 120))
+		t.add(u.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(u.GetWebhook()), nameText(e.GetId()), wholeText(e.GetKind()),
+			nameText(e.GetJob()), strconv.Itoa(int(u.GetTries())), wholeText(u.GetReason()))
 	}
 	return a.printTable(t)
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,16 +14,16 @@ import (
 )
 
 func (a *app) lateCommand() *cobra.Command {
-	return a.worstCommand(fermatav1.TopJobsRequest_KIND_LATE, "late", "Show the latest jobs",
-		`Show the latest jobs, the worst first: those whose run has waited longer than their
+	return a.worstCommand(fermatav1.TopJobsRequest_KIND_LATE, "late", "Show the most overdue jobs",
+		`Show the most overdue jobs, the worst first: those whose run has waited longer than their
 max_lag (a second where none is set) after it was due, and those whose last run broke
 max_lag. What they wait for: fermata jobs explain.`, a.lateTable)
 }
 
 func (a *app) failingCommand() *cobra.Command {
-	return a.worstCommand(fermatav1.TopJobsRequest_KIND_FAILING, "failing", "Show the jobs that fail longest",
-		`Show the jobs that fail longest, the worst first, by failed runs in a row. Jobs that
-have ended are not among them: fermata dead list.`, a.failingTable)
+	return a.worstCommand(fermatav1.TopJobsRequest_KIND_FAILING, "failing", "Show the jobs with the most failed runs in a row",
+		`Show the jobs with the most failed runs in a row, the worst first. Jobs that have
+ended are not among them: fermata dead list.`, a.failingTable)
 }
 
 // worstCommand lists jobs by one of the orders that TopJobs knows.
@@ -35,7 +37,7 @@ func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long 
 				return usagef("--limit %d: want 1 to 100", limit)
 			}
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				jobs, err := c.Top(ctx, kind, all, limit)
+				jobs, err := a.worstJobs(ctx, c, kind, all, limit)
 				if err != nil {
 					return err
 				}
@@ -45,7 +47,27 @@ func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long 
 	}
 	allNamespacesFlag(cmd, &all, false, "of all namespaces")
 	cmd.Flags().IntVar(&limit, "limit", 20, "at most so many, 1 to 100")
-	return withNames(cmd)
+	return withNames(a.columnsFlag(cmd))
+}
+
+// worstJobs are the worst jobs of a kind, the worst first.
+func (a *app) worstJobs(ctx context.Context, c *client.Client, kind fermatav1.TopJobsRequest_Kind, all bool, limit int) ([]*fermatav1.TopJob, error) {
+	jobs, err := askOnce(ctx, a, c, all, func(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.TopJob, error) {
+		return c.Top(ctx, kind, all, limit)
+	})
+	return worstFirst(kind, jobs, limit), err
+}
+
+// worstFirst makes one list of those of several namespaces, each of which is in this order.
+func worstFirst(kind fermatav1.TopJobsRequest_Kind, jobs []*fermatav1.TopJob, limit int) []*fermatav1.TopJob {
+	slices.SortStableFunc(jobs, func(x, y *fermatav1.TopJob) int {
+		if kind == fermatav1.TopJobsRequest_KIND_LATE {
+			return cmp.Compare(y.GetLag().AsDuration(), x.GetLag().AsDuration())
+		}
+		a, b := x.GetJob().GetStatus(), y.GetJob().GetStatus()
+		return cmp.Or(cmp.Compare(b.GetConsecutiveFailures(), a.GetConsecutiveFailures()), cmp.Compare(b.GetCurrentAttempt(), a.GetCurrentAttempt()))
+	})
+	return jobs[:min(limit, len(jobs))]
 }
 
 func (a *app) lateTable(jobs []*fermatav1.TopJob) error {
@@ -58,7 +80,7 @@ func (a *app) lateTable(jobs []*fermatav1.TopJob) error {
 		}
 		namespace, id := jobParts(j.GetJob())
 		t.add(namespace, printable(id), j.GetJob().GetQueue(), shortPB(j.GetLag()), shortPB(j.GetJob().GetMaxLag()), run,
-			clip(a.holdText(j.GetJob().GetStatus().GetHold()), 48), clip(j.GetJob().GetStatus().GetLastError(), 48))
+			wholeText(a.holdText(j.GetJob().GetStatus().GetHold())), wholeText(j.GetJob().GetStatus().GetLastError()))
 	}
 	return a.printTable(t)
 }
@@ -70,7 +92,7 @@ func (a *app) failingTable(jobs []*fermatav1.TopJob) error {
 		s := j.GetJob().GetStatus()
 		namespace, id := jobParts(j.GetJob())
 		t.add(namespace, printable(id), j.GetJob().GetQueue(), fmt.Sprint(s.GetConsecutiveFailures()), fmt.Sprint(s.GetCurrentAttempt()),
-			a.nextRun(j.GetJob()), backoffText(j.GetJob()), clip(s.GetLastError(), 64))
+			a.nextRun(j.GetJob()), backoffText(j.GetJob()), wholeText(s.GetLastError()))
 	}
 	return a.printTable(t)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/heap"
 	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/suggest"
 )
 
 // version is set at build time.
@@ -61,14 +62,14 @@ func (e usageError) Unwrap() error { return e.error }
 func command(abort <-chan struct{}) *cobra.Command {
 	root := nodeCommand(abort)
 	root.AddCommand(devCommand(abort), tokenCommand(), auditKeyCommand(), versionCommand())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggest.UnknownFlag(cmd, err)} })
 	return root
 }
 
-// noArgs is cobra.NoArgs as wrong usage.
+// noArgs refuses arguments, of which one may be a misspelt command.
 func noArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return usageError{err}
+	if len(args) > 0 {
+		return usageError{suggest.UnknownCommand(cmd, args[0])}
 	}
 	return nil
 }

@@ -25,6 +25,9 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 		want string
 	}{
 		"unknown flag":     {[]string{"--no-such-flag"}, "no-such-flag"},
+		"misspelt flag":    {[]string{"--redis-ulr", "x"}, "did you mean --redis-url?"},
+		"misspelt command": {[]string{"deev"}, "did you mean scheduler dev?"},
+		"misspelt key":     {[]string{"--config", file("m.yaml", "redis-ulr: redis://h\n")}, "did you mean redis-url?"},
 		"durability":       {[]string{"--durability", "forever"}, "memory, local, replica"},
 		"log format":       {[]string{"--log-format", "xml"}, "json or text"},
 		"drain timeout":    {[]string{"--drain-timeout", "-1s"}, "must be positive"},

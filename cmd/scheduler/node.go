@@ -75,6 +75,9 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 				return usageError{err}
 			}
 			node.LogRedis(cfg.Logger)
+			for _, variable := range config.UnreadVariables(cmd.Flags(), "FERMATA") {
+				cfg.Logger.Warn("environment variable is not read", "name", variable.Name, "meant", variable.Meant)
+			}
 			return runNode(cmd.Context(), n, cfg.Logger, f.drainTimeout, abort)
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -15,6 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/config"
 	"github.com/fermata-io/fermata/internal/logs"
 	"github.com/fermata-io/fermata/internal/secretfile"
+	"github.com/fermata-io/fermata/internal/suggest"
 	"github.com/fermata-io/fermata/internal/tracing"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
@@ -61,10 +63,13 @@ func command(halt context.Context) *cobra.Command {
 				return usageError{err}
 			}
 			s, err := f.build(o, cmd.ErrOrStderr())
-			if err := errors.Join(config.Positive(cmd.Flags(), "slots"), err); err != nil {
+			if err := errors.Join(config.Positive(cmd.Flags(), "slots"), needsQueue(o.Queues), err); err != nil {
 				return usageError{err}
 			}
 			f.handlers.warnOfUnread(cmd.Flags(), s.logger)
+			for _, variable := range config.UnreadVariables(cmd.Flags(), "FERMATA") {
+				s.logger.Warn("environment variable is not read", "name", variable.Name, "meant", variable.Meant)
+			}
 			return s.serve(cmd.Context(), halt)
 		},
 	}
@@ -87,9 +92,18 @@ func command(halt context.Context) *cobra.Command {
 	flags.StringVar(&f.logs.Format, "log-format", "text", "text or json")
 	flags.StringVar(&f.logs.Level, "log-level", "info", "debug, info, warn or error; with --metrics-addr, fermata log-level changes it while the worker runs")
 	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit, "most log lines in ten seconds with the same message about the same job; ten times as many with the same message about all jobs; further lines are counted; 0: no limit")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggest.UnknownFlag(cmd, err)} })
 	cmd.AddCommand(versionCommand())
 	return cmd
+}
+
+// needsQueue refuses an empty --queues, which would be the default: who empties a list of names has
+// lost one, as with the variable of a script.
+func needsQueue(queues []string) error {
+	if len(queues) == 0 || slices.Equal(queues, []string{""}) {
+		return errors.New("--queues is empty: name the queues to serve, or leave the flag out for the queue default")
+	}
+	return nil
 }
 
 // warnIfExposed logs which secrets of this worker any user of the host may read: the programs

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/internal/heap"
+	"github.com/fermata-io/fermata/internal/suggest"
 )
 
 // version is set at build time.
@@ -70,10 +71,10 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// noArgs is cobra.NoArgs as wrong usage.
+// noArgs refuses arguments, of which one may be a misspelt command.
 func noArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return usageError{err}
+	if len(args) > 0 {
+		return usageError{suggest.UnknownCommand(cmd, args[0])}
 	}
 	return nil
 }

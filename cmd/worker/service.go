@@ -67,7 +67,7 @@ func (s *service) serve(drain, halt context.Context) (err error) {
 	if s.metricsAddr != "" {
 		listener, err := net.Listen("tcp", s.metricsAddr)
 		if err != nil {
-			return fmt.Errorf("listen for metrics: %w", err)
+			return fmt.Errorf("--metrics-addr: %w; name another address", err)
 		}
 		server := telemetry.Serve(listener, s.registry, func() bool { return true }, s.missing, s.level)
 		defer func() {

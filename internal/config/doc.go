@@ -15,7 +15,8 @@
 // Invariants:
 //
 //  1. Nothing is ignored: an unknown key, a key that occurs twice, a value of
-//     the wrong type is an error that names the key and where it stands.
+//     the wrong type is an error that names the key and where it stands. Unknown variables
+//     may belong to other programs; [UnreadVariables] finds the misspelt ones.
 //  2. All faults are reported at once.
 //  3. Secrets are read from files ([ReadSecretFile]); no error shows one.
 package config

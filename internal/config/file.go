@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -114,24 +113,6 @@ func scalars(nodes []*yaml.Node) ([]string, error) {
 		out = append(out, n.Value)
 	}
 	return out, nil
-}
-
-// unknownKey helps those who wrote the flag's name in another style.
-func unknownKey(flags *pflag.FlagSet, key string) error {
-	plain := func(s string) string {
-		return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
-	}
-	var near []string
-	flags.VisitAll(func(f *pflag.Flag) {
-		if plain(f.Name) == plain(key) && f.Name != "help" && f.Name != fileFlag {
-			near = append(near, f.Name)
-		}
-	})
-	if len(near) == 0 {
-		return errors.New("unknown key")
-	}
-	slices.Sort(near)
-	return fmt.Errorf("unknown key; did you mean %s?", strings.Join(near, " or "))
 }
 
 // maxSecret bounds secret files, so that a wrong path is noticed early.

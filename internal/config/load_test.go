@@ -122,6 +122,8 @@ func TestFaultsNameTheirKey(t *testing.T) {
 	}{
 		"unknown key":   {file: "slots: 1\nspeed: 2\n", want: []string{"line 2", "speed: unknown key"}},
 		"other style":   {file: "op_timeout: 1s", want: []string{"op_timeout", "did you mean op-timeout?"}},
+		"misspelt":      {file: "sltos: 3", want: []string{"sltos", "did you mean slots?"}},
+		"camel case":    {file: "opTimeout: 1s", want: []string{"opTimeout", "did you mean op-timeout?"}},
 		"nested config": {file: "config: other.yaml", want: []string{"config: unknown key"}},
 		"wrong type":    {file: "slots: many", want: []string{"slots"}},
 		"list":          {file: "slots: [1, 2]", want: []string{"slots: takes one value"}},
@@ -148,6 +150,30 @@ func TestFaultsNameTheirKey(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestUnreadVariables: a slip in a name is found, what has nothing to do with a flag is left alone.
+func TestUnreadVariables(t *testing.T) {
+	for name, value := range map[string]string{
+		"FT_SLTOS": "3", "FT_OP_TIMOUT": "1s", "FT_QUEUES": "a", "FT_SERVICE_HOST": "10.0.0.1", "FT_PORT": "tcp://10.0.0.1:7070", "FT_NAMES": "", "FTX_SLOT": "1",
+		"FT_SECRET": "s3cret", "FT_HELPS": "1", "FT_CONFIGS": "x",
+	} {
+		t.Setenv(name, value)
+	}
+	s := newSettings(t)
+	s.cmd.Flags().String("secret-file", "", "")
+	var got []string
+	for _, u := range UnreadVariables(s.cmd.Flags(), "FT") {
+		got = append(got, u.String())
+	}
+	want := []string{
+		"environment variable FT_OP_TIMOUT is not read; did you mean FT_OP_TIMEOUT?",
+		"environment variable FT_SECRET is not read; did you mean FT_SECRET_FILE?",
+		"environment variable FT_SLTOS is not read; did you mean FT_SLOTS?",
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -14,6 +14,8 @@ var errRefused = errors.New("not allowed here")
 type PlainError struct {
 	Text string
 	Err  error
+	// Refused: a [Guard] did not allow the address, or the name does not exist.
+	Refused bool
 }
 
 func (e *PlainError) Error() string { return e.Text }
@@ -28,11 +30,12 @@ func Plain(err error) error {
 	var op *net.OpError
 	var host x509.HostnameError
 	var family *net.AddrError
-	text := ""
+	text, refused := "", false
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, errRefused) || errors.As(err, &lookup) && lookup.IsNotFound, errors.As(err, &family):
+		refused = true
 		text = "not allowed here, or no such name: only public addresses at some ports, and networks that were allowed, are reached"
 	case lookup != nil && lookup.IsTimeout:
 		text = "the lookup of the name timed out"
@@ -45,7 +48,7 @@ func Plain(err error) error {
 	default:
 		return err
 	}
-	return &PlainError{Text: text, Err: err}
+	return &PlainError{Text: text, Err: err, Refused: refused}
 }
 
 // opText is the text of an error of the network without its addresses.

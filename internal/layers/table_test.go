@@ -118,6 +118,7 @@ var table = []row{
 	{path: "internal/dev", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler"},
 		why: "a whole cluster in one process: what the commands start in several"},
 	{path: "internal/config", floor: wiring, foreign: []string{"github.com/spf13", "gopkg.in/yaml.v3"}},
+	{path: "internal/suggest", floor: wiring, foreign: []string{"github.com/spf13"}},
 	{path: "internal/redisflags", floor: wiring, foreign: []string{"github.com/spf13"}, also: []string{"internal/config"}},
 	{path: "internal/manifest", floor: wiring, foreign: []string{protobuf, "gopkg.in/yaml.v3"}, also: []string{api, "client"},
 		why: "files have the names of the API, and payloads of ready-made handlers are the client's"},
@@ -142,6 +143,7 @@ var table = []row{
 		also: []string{api, "internal/policypb", "internal/tlsfiles", "internal/screen", "internal/tracing", "internal/logs", "internal/lookup", "internal/redisstore", "internal/schedule", "internal/signin", "internal/shardlock"},
 		why:  "it loads into Redis the functions that the store and the locks call, and reads local times as schedules do"},
 
+	{path: "examples/worker", floor: commands},
 	{path: "deploy/grafana/build", floor: commands},
 
 	{path: keda, floor: beside, foreign: []string{grpc, protobuf}},

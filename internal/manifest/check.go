@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/fermata-io/fermata/internal/spelling"
 )
 
 // check holds what YAML decoded against a message, and rewrites it into what the JSON
@@ -42,16 +44,29 @@ func (c check) message(path string, fields map[string]any, d protoreflect.Messag
 
 // meant finds the field whose name is nearest to one that there is not.
 func (c check) meant(name string, d protoreflect.MessageDescriptor) string {
-	best, near := "", 3
-	for i := range d.Fields().Len() {
-		if known := string(d.Fields().Get(i).Name()); distance(strings.ToLower(name), known, near) < near {
-			best, near = known, distance(strings.ToLower(name), known, near)
-		}
+	known := make([]string, d.Fields().Len())
+	for i := range known {
+		known[i] = string(d.Fields().Get(i).Name())
 	}
-	if best == "" {
-		return ""
+	if d.Name() == "Job" {
+		known = append(known, "id", "http", "exec", "payload_text", "paused")
 	}
-	return "; " + best + " is meant?"
+	if near := spelling.Nearest(name, known); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return meantElsewhere(name, d)
+}
+
+// meantElsewhere knows what people write at the wrong level.
+func meantElsewhere(name string, d protoreflect.MessageDescriptor) string {
+	within := map[protoreflect.Name]map[string]string{
+		"Schedule": {"every": "interval: {every: 30s}", "expression": "cron: {expressions: [...]}", "expressions": "cron: {expressions: [...]}", "at": "once"},
+		"Job":      {"cron": "schedule: {cron: {expressions: [...]}}", "every": "schedule: {interval: {every: 30s}}", "interval": "schedule: {interval: {every: 30s}}"},
+	}
+	if meant := within[d.Name()][name]; meant != "" {
+		return "; did you mean " + meant + "?"
+	}
+	return ""
 }
 
 func (c check) field(path string, value any, f protoreflect.FieldDescriptor) any {
@@ -98,7 +113,7 @@ func (c check) one(path string, value any, f protoreflect.FieldDescriptor) any {
 		return c.text(path, value, f)
 	case protoreflect.BytesKind:
 		if text, ok := value.(string); !ok || !isBase64(text) {
-			return c.not(path, value, "base64")
+			return c.not(path, value, "base64; payload_text takes text as it is")
 		}
 	case protoreflect.Int32Kind, protoreflect.Int64Kind:
 		return c.whole(path, value, f.Kind() == protoreflect.Int32Kind)
@@ -165,11 +180,11 @@ func (c check) inner(path string, value any, d protoreflect.MessageDescriptor) a
 	case "google.protobuf.Duration":
 		text, ok := value.(string)
 		if !ok {
-			return c.not(path, value, "a duration such as 90s or 5m")
+			return c.not(path, value, "a duration such as 90s, 5m or 7d")
 		}
 		long, err := longDuration(text)
 		if err != nil {
-			c.wrong(path, err.Error())
+			c.wrong(path, fmt.Sprintf("is %.40q: %v", text, err))
 		}
 		return long
 	case "google.protobuf.Timestamp":

@@ -61,16 +61,16 @@ func (r *reader) lines(lines [][]byte) (rest []*yaml.Node) {
 			continue
 		}
 		if err := r.budget.Spend(len(line)); err != nil {
-			r.wrong(i+1, "", err.Error())
+			r.wrong(position{line: i + 1}, "", err.Error())
 			return rest
 		}
 		if len(r.set.Jobs) >= MaxJobs {
-			r.wrong(i+1, "", fmt.Sprintf("more than %d jobs in a file", MaxJobs))
+			r.wrong(position{line: i + 1}, "", fmt.Sprintf("more than %d jobs in a file", MaxJobs))
 			return rest
 		}
 		var fields map[string]any
 		if err := json.Unmarshal(line, &fields); err != nil {
-			r.wrong(i+1, "", "is no JSON, as the lines of an export are")
+			r.wrong(position{line: i + 1}, "", "is no JSON, as the lines of an export are")
 			continue
 		}
 		_, jobs := fields["jobs"]
@@ -117,7 +117,7 @@ func (r *reader) refuse(err error, line int) {
 			at, _ = strconv.Atoi(m[1])
 			text = strings.Replace(text, m[0], "", 1)
 		}
-		r.wrong(at, "", "not YAML as it is wanted here: "+strings.TrimPrefix(text, "yaml: "))
+		r.wrong(position{line: at}, "", "invalid YAML: "+strings.TrimPrefix(text, "yaml: "))
 	}
 }
 

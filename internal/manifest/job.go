@@ -1,12 +1,9 @@
 package manifest
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -14,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/payload"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -113,7 +111,7 @@ func (r *reader) queue(name string, value any, node *yaml.Node) {
 	at := place{file: r.file, node: node}
 	fields, ok := value.(map[string]any)
 	if !ok {
-		r.wrong(node.Line, name, "is "+kindOf(value)+", want a mapping of limits")
+		r.wrong(positionOf(node), name, "is "+kindOf(value)+", want a mapping of limits")
 		return
 	}
 	before := len(r.faults)
@@ -161,41 +159,35 @@ func expandPayload(fields map[string]any, wrong func(path, text string)) {
 	}
 }
 
-// readyMade checks the payload of a ready-made handler and writes it.
+// readyMade checks the payload of a ready-made handler by the rules of nodes and workers, and writes it.
 func readyMade(handler string, value any, wrong func(path, text string)) ([]byte, bool) {
-	if handler == "http" {
-		var q client.HTTPRequest
-		ok := decodeInto(handler, value, &q, wrong)
-		return q.Payload(), ok
-	}
-	var c client.Command
-	ok := decodeInto(handler, value, &c, wrong)
-	return c.Payload(), ok
-}
-
-// decodeInto fills a payload, and tells of the first field that does not fit.
-func decodeInto(path string, value any, into any, wrong func(path, text string)) bool {
 	text, err := json.Marshal(value)
 	if err != nil {
-		wrong(path, "has a key that is no text: quote it")
-		return false
+		wrong(handler, "has a key that is no text: quote it")
+		return nil, false
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	err = decoder.Decode(into)
-	var kind *json.UnmarshalTypeError
-	switch {
-	case err == nil:
-		return true
-	case errors.As(err, &kind):
-		wrong(strings.TrimSuffix(path+"."+kind.Field, "."), "is "+kind.Value+", want "+kind.Type.String())
-	default:
-		text := strings.TrimPrefix(err.Error(), "json: ")
-		if name, ok := strings.CutPrefix(text, "unknown field "); ok {
-			name, _ = strconv.Unquote(name)
-			path, text = path+"."+name, "is unknown"
+	faults := payload.Check(handler, text)
+	for _, f := range faults {
+		path := handler + "." + f.Field
+		if f.Field == "" || f.Field[0] == '[' {
+			path = handler + f.Field
 		}
-		wrong(path, text)
+		wrong(path, f.Text)
 	}
-	return false
+	if len(faults) > 0 {
+		return nil, false
+	}
+	var q client.HTTPRequest
+	var c client.Command
+	if handler == "http" {
+		err = json.Unmarshal(text, &q)
+		text = q.Payload()
+	} else {
+		err = json.Unmarshal(text, &c)
+		text = c.Payload()
+	}
+	if err != nil {
+		wrong(handler, err.Error())
+	}
+	return text, err == nil
 }

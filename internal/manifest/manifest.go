@@ -51,6 +51,8 @@ type Set struct {
 type Fault struct {
 	File string
 	Line int // from 1
+	// Column is that of the field's name, from 1, in bytes; 0 where it is not known.
+	Column int
 	// Field is a path in the file, "schedule.cron.expressions[0]"; may be empty.
 	Field string
 	Text  string
@@ -60,6 +62,9 @@ func (f Fault) String() string {
 	text := f.Text
 	if f.Field != "" {
 		text = f.Field + ": " + text
+	}
+	if f.Column > 0 {
+		return fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, text)
 	}
 	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, text)
 }
@@ -78,7 +83,7 @@ func (f Faults) Error() string {
 // Sorted orders faults by file and line.
 func (f Faults) Sorted() Faults {
 	slices.SortStableFunc(f, func(a, b Fault) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Field, b.Field))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field))
 	})
 	return f
 }
@@ -157,7 +162,7 @@ func ReadWithin(b *Budget, file string, text []byte, namespace string) (Set, Fau
 	}
 	if more := len(r.faults) - MaxFaults; more > 0 {
 		r.faults = r.faults[:MaxFaults]
-		r.wrong(r.faults[MaxFaults-1].Line, "", fmt.Sprintf("%d more faults are not told", more))
+		r.wrong(position{line: r.faults[MaxFaults-1].Line}, "", fmt.Sprintf("%d more faults are not told", more))
 	}
 	return r.set, r.faults
 }
@@ -186,12 +191,12 @@ func (r *reader) document(root *yaml.Node) {
 			r.job(value, node, "")
 		}
 	default:
-		r.wrong(node.Line, "", "a job is a mapping, not "+kindOf(value))
+		r.wrong(positionOf(node), "", "a job is a mapping, not "+kindOf(value))
 	}
 }
 
-func (r *reader) wrong(line int, field, text string) {
-	r.faults = append(r.faults, Fault{File: r.file, Line: max(1, line), Field: printable(field), Text: printable(text)})
+func (r *reader) wrong(at position, field, text string) {
+	r.faults = append(r.faults, Fault{File: r.file, Line: max(1, at.line), Column: at.column, Field: printable(field), Text: printable(text)})
 }
 
 func (r *reader) list(items []any, node *yaml.Node) {
@@ -207,7 +212,7 @@ func (r *reader) item(item any, node *yaml.Node, id string) {
 		r.job(fields, node, id)
 		return
 	}
-	r.wrong(node.Line, "", "a job is a mapping, not "+kindOf(item))
+	r.wrong(positionOf(node), "", "a job is a mapping, not "+kindOf(item))
 }
 
 // sections reads a document of jobs and queues.
@@ -215,7 +220,7 @@ func (r *reader) sections(value map[string]any, node *yaml.Node) {
 	at := place{file: r.file, node: node}
 	for _, name := range sortedKeys(value) {
 		if name != "jobs" && name != "queues" {
-			r.wrong(at.line(step(name)), name, `is unknown; a document with "jobs" or "queues" has nothing else`)
+			r.wrong(at.position(step(name)), name, `is unknown; a document with "jobs" or "queues" has nothing else`)
 			continue
 		}
 		section, below := value[name], resolve(at.find(name))
@@ -226,13 +231,13 @@ func (r *reader) sections(value map[string]any, node *yaml.Node) {
 				r.list(section, below)
 				continue
 			}
-			r.wrong(at.line(name), name, "is a list, want a mapping of names to limits")
+			r.wrong(at.position(name), name, "is a list, want a mapping of names to limits")
 		case map[string]any:
 			for _, key := range sortedKeys(section) {
 				r.entry(name, key, section[key], place{file: r.file, node: below})
 			}
 		default:
-			r.wrong(at.line(name), name, "is "+kindOf(section)+", want a mapping")
+			r.wrong(at.position(name), name, "is "+kindOf(section)+", want a mapping")
 		}
 	}
 }

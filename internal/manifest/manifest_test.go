@@ -16,8 +16,8 @@ func TestFaultsHaveTheirLines(t *testing.T) {
 		want string
 	}{
 		"unknown field":       {"id: a\nhandler: h\nspeed: 3\n", "f:3: speed: is unknown"},
-		"misspelt":            {"id: a\nretry_polcy: {}\n", "f:2: retry_polcy: is unknown; retry_policy is meant?"},
-		"below":               {"id: a\nschedule:\n  interval:\n    evry: 3s\n", "f:4: schedule.interval.evry: is unknown; every is meant?"},
+		"misspelt":            {"id: a\nretry_polcy: {}\n", "f:2: retry_polcy: is unknown; did you mean retry_policy?"},
+		"below":               {"id: a\nschedule:\n  interval:\n    evry: 3s\n", "f:4: schedule.interval.evry: is unknown; did you mean every?"},
 		"second document":     {"id: a\n---\nid: b\ntimeout: 3\n", "f:4: timeout: is the number 3, want a duration"},
 		"in a list":           {"- id: a\n- id: b\n  priority: high\n", "f:3: priority: is the text \"high\", want a whole number"},
 		"in a mapping":        {"jobs:\n  a: {handler: h}\n  b:\n    priority: high\n", "f:4: priority"},
@@ -32,15 +32,15 @@ func TestFaultsHaveTheirLines(t *testing.T) {
 		"a broken line":       {"{\"id\":\"a\"}\n{\"id\":}x}\n", "f:2: "},
 		"a backup":            {"{\"job\":{\"name\":\"x\"},\"checkpoint\":{}}\n", "f:1: job: this is a job with its states"},
 		"a CronJob":           {"apiVersion: batch/v1\nkind: CronJob\n", "f:1: apiVersion: this is a Kubernetes object"},
-		"syntax":              {"id: a\nlabels: {x\n", "not YAML as it is wanted here: did not find"},
-		"a key twice":         {"id: a\nid: b\n", "f:2: not YAML as it is wanted here: mapping key"},
-		"an alias of itself":  {"a: &a [*a]\n", "f:1: not YAML"},
+		"syntax":              {"id: a\nlabels: {x\n", "invalid YAML: did not find"},
+		"a key twice":         {"id: a\nid: b\n", "f:2: invalid YAML: mapping key"},
+		"an alias of itself":  {"a: &a [*a]\n", "f:1: invalid YAML"},
 		"a key of no text":    {"id: a\nlabels: {1: x}\n", "f:2: labels: is a mapping with keys that are no text"},
 		"through an alias":    {"base: &b\n  timeout: soon\n---\nid: a\n", "f:1: base: is unknown"},
 		"merged":              {"jobs:\n  a: &a\n    handler: h\n    timeout: soon\n", "f:4: timeout"},
 		"payload of http":     {"id: a\nhttp:\n  url: http://x\n  verb: GET\n", "f:4: http.verb: is unknown"},
-		"kind in http":        {"id: a\nhttp:\n  url: 5\n", "f:3: http.url: is number, want string"},
-		"twice a payload":     {"id: a\nhttp: {url: x}\npayload_text: y\n", "f:3: payload_text: there may be one of"},
+		"kind in http":        {"id: a\nhttp:\n  url: 5\n", "f:3: http.url: is a number, want text: quote it"},
+		"twice a payload":     {"id: a\nhttp: {url: \"http://x\"}\npayload_text: y\n", "f:3: payload_text: there may be one of"},
 		"payload of nothing":  {"id: a\nhandler: h\npayload_text: [a]\n", "f:3: payload_text: is a list"},
 		"a number as text":    {"id: a\nhandler: h\npayload_text: 0755\n", "f:3: payload_text: is the number 493, want text: quote it"},
 		"a number as an id":   {"id: 007\n", "f:1: id: is the number 7, want text: quote it"},
@@ -56,10 +56,55 @@ func TestFaultsHaveTheirLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, faults := manifest.Read("f", []byte(c.text), "default")
+			for i := range faults {
+				faults[i].Column = 0 // see TestFaultsHaveTheirColumns
+			}
 			if len(faults) != 1 || !strings.HasPrefix(faults[0].String(), "f:") || !strings.Contains(faults[0].String(), c.want) {
 				t.Errorf("%v and %d jobs, want %q", faults, len(set.Jobs), c.want)
 			}
 		})
+	}
+}
+
+// TestFaultsHaveTheirColumns: those of the names of the fields, and of the elements of lists.
+func TestFaultsHaveTheirColumns(t *testing.T) {
+	for text, want := range map[string]string{
+		"id: a\nspeed: 3\n":                                                    "f:2:1: speed",
+		"- id: a\n- id: b\n  priority: high\n":                                 "f:3:3: priority",
+		"jobs:\n  a: {handler: h, priority: high}\n":                           "f:2:19: priority",
+		"id: a\nschedule:\n  cron:\n    expressions:\n      - 5\n":             "f:5:9: schedule.cron.expressions[0]",
+		"id: a\nexec:\n  argv: [/bin/ls]\n  env: {PORT: 8080}\n":               "f:4:9: exec.env[\"PORT\"]: is a number, want text: quote it",
+		"id: a\nexec: {argv: [ls, -l]}\n":                                      "f:2:15: exec.argv[0]: is not a clean absolute path",
+		"id: a\nexec: /bin/ls\n":                                               "f:2:1: exec: is text, want an object such as {\"argv\"",
+		"jobs:\n  a:\n    http: {url: example.com, expected_status: [2xx]}\n":  "f:3:12: http.url: has no scheme",
+		"id: a\nhttp: {url: \"http://x\", methd: PUT}\n":                       "f:2:25: http.methd: is unknown; did you mean method?",
+		"id: a\nhttp: {url: \"http://x\", headers: {Host: h, \"Te\": gzip}}\n": "f:2:44: http.headers[\"Te\"]",
+		"{\"id\":\"a\"}\n{\"id\":\"b\",\"queue\":5}\n":                         "f:2: queue: is the number 5",
+		"id: a\ntimeout: 9999999h\n":                                           "f:2:1: timeout: is \"9999999h\": is longer than 292 years",
+		"id: a\nschedule: {every: 30s}\n":                                      "f:2:12: schedule.every: is unknown; did you mean interval: {every: 30s}?",
+		"id: a\ncron: '@daily'\n":                                              "f:2:1: cron: is unknown; did you mean schedule: {cron: {expressions: [...]}}?",
+		"id: a\npayload: {to: you}\n":                                          "f:2:1: payload: is a mapping, want base64; payload_text takes text as it is",
+	} {
+		_, faults := manifest.Read("f", []byte(text), "default")
+		if len(faults) == 0 || !strings.HasPrefix(faults[0].String(), want) {
+			t.Errorf("%q: %v, want %q", text, faults, want)
+		}
+	}
+}
+
+// TestAllFaultsOfPayloadsAreListed: nodes and workers refuse the same ones.
+func TestAllFaultsOfPayloadsAreListed(t *testing.T) {
+	_, faults := manifest.Read("f", []byte("id: a\nhttp:\n  url: example.com\n  expected_status: [2xx]\n  verb: GET\n"), "default")
+	if len(faults) != 3 || faults[0].Line != 3 || faults[1].Line != 4 || faults[2].Line != 5 {
+		t.Errorf("%v", faults)
+	}
+}
+
+// TestDaysInDurations of files count as on the command line.
+func TestDaysInDurations(t *testing.T) {
+	set, faults := manifest.Read("f", []byte("id: a\nhandler: h\ndead_letter_ttl: 7d\nretention: 1d12h\n"), "default")
+	if len(faults) > 0 || set.Jobs[0].Job.GetDeadLetterTtl().AsDuration().Hours() != 168 || set.Jobs[0].Job.GetRetention().AsDuration().Hours() != 36 {
+		t.Errorf("%v %+v", faults, set.Jobs)
 	}
 }
 

@@ -15,15 +15,24 @@ type place struct {
 }
 
 func (p place) fault(path, text string) Fault {
-	return Fault{File: p.file, Line: p.line(path), Field: printable(path), Text: printable(text)}
+	at := p.position(path)
+	return Fault{File: p.file, Line: at.line, Column: at.column, Field: printable(path), Text: printable(text)}
 }
 
+// position is where something stands in a file, both from 1; a column of 0 is not known.
+type position struct{ line, column int }
+
+func positionOf(node *yaml.Node) position { return position{max(1, node.Line), node.Column} }
+
 // line is that of a field, or of what comes nearest to it.
-func (p place) line(path string) int {
+func (p place) line(path string) int { return p.position(path).line }
+
+// position is that of the name of a field, or of what comes nearest to it.
+func (p place) position(path string) position {
 	if p.node == nil {
-		return 1
+		return position{line: 1}
 	}
-	line, node := p.node.Line, p.node
+	found, node := positionOf(p.node), p.node
 	for i, name := range steps(path) {
 		next, at := child(node, name)
 		if next == nil && i == 0 {
@@ -36,9 +45,9 @@ func (p place) line(path string) int {
 		if next == nil {
 			break
 		}
-		line, node = at, next
+		found, node = at, next
 	}
-	return max(1, line)
+	return found
 }
 
 // instead are the fields of a file that stand for one of the API.
@@ -60,23 +69,25 @@ func (p place) find(path string) *yaml.Node {
 // maxMerges bounds how deep mappings are merged into others ("<<").
 const maxMerges = 16
 
-// child is a field or an element of a node, and its line: that of its key.
-func child(node *yaml.Node, name string) (*yaml.Node, int) { return childIn(node, name, maxMerges) }
+// child is a field or an element of a node, and its position: that of its key.
+func child(node *yaml.Node, name string) (*yaml.Node, position) {
+	return childIn(node, name, maxMerges)
+}
 
-func childIn(node *yaml.Node, name string, depth int) (*yaml.Node, int) {
+func childIn(node *yaml.Node, name string, depth int) (*yaml.Node, position) {
 	node = resolve(node)
 	if node == nil || depth == 0 {
-		return nil, 0
+		return nil, position{}
 	}
 	switch node.Kind {
 	case yaml.SequenceNode:
 		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(node.Content) {
-			return node.Content[i], node.Content[i].Line
+			return node.Content[i], positionOf(node.Content[i])
 		}
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			if key := node.Content[i]; key.Value == name || camel(name) == key.Value {
-				return node.Content[i+1], key.Line
+				return node.Content[i+1], positionOf(key)
 			}
 		}
 		for i := 0; i+1 < len(node.Content); i += 2 {
@@ -92,13 +103,13 @@ func childIn(node *yaml.Node, name string, depth int) (*yaml.Node, int) {
 				all = merged.Content
 			}
 			for _, m := range all {
-				if found, line := childIn(m, name, depth-1); found != nil {
-					return found, line
+				if found, at := childIn(m, name, depth-1); found != nil {
+					return found, at
 				}
 			}
 		}
 	}
-	return nil, 0
+	return nil, position{}
 }
 
 // resolve follows an alias.

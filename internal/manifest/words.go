@@ -7,9 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 func isBase64(text string) bool {
@@ -39,16 +37,6 @@ func enumNames(e protoreflect.EnumDescriptor) string {
 	return strings.Join(names, ", ")
 }
 
-// longDuration turns "5m" into "300s".
-func longDuration(text string) (string, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return "", fmt.Errorf("%q is not a duration such as 90s or 5m", text)
-	}
-	long, err := protojson.Marshal(durationpb.New(d))
-	return strings.Trim(string(long), `"`), err
-}
-
 // kindOf names what YAML made of a value.
 func kindOf(value any) string {
 	switch v := value.(type) {
@@ -73,28 +61,4 @@ func kindOf(value any) string {
 		return "a mapping with keys that are no text"
 	}
 	return "something else"
-}
-
-// distance is how many letters have to change, up to a bound.
-func distance(a, b string, most int) int {
-	if len(a)-len(b) >= most || len(b)-len(a) >= most || len(a) > 64 {
-		return most
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := last
-			if a[i] != b[j] {
-				cost++
-			}
-			last = row[j+1]
-			row[j+1] = min(cost, row[j]+1, last+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -2,8 +2,10 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -163,7 +165,7 @@ func (n *Node) listen(context.Context) error {
 	}{{"grpc-addr", n.cfg.GRPCAddr, &n.clients}, {"peer-addr", n.cfg.PeerAddr, &n.others}} {
 		listener, err := n.cfg.Network.listen(l.addr)
 		if err != nil {
-			return fmt.Errorf("%s: %w", l.what, err)
+			return listenError(l.what, err)
 		}
 		*l.to = listener
 		n.onStop(l.what, func(context.Context) error {
@@ -174,6 +176,14 @@ func (n *Node) listen(context.Context) error {
 	n.grpcAddr = advertised(n.cfg.AdvertiseGRPC, n.clients.Addr())
 	n.peerAddr = advertised(n.cfg.AdvertisePeer, n.others.Addr())
 	return nil
+}
+
+// listenError names the flag of an address that cannot be listened on.
+func listenError(flag string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("--%s: %w: another process listens there, perhaps another node; name another address", flag, err)
+	}
+	return fmt.Errorf("--%s: %w", flag, err)
 }
 
 // build connects engines and adapters to one another.
@@ -436,7 +446,7 @@ const leaveTimeout = time.Second
 func (n *Node) serveHTTP(context.Context) error {
 	listener, err := n.cfg.Network.listen(n.cfg.HTTPAddr)
 	if err != nil {
-		return fmt.Errorf("http-addr: %w", err)
+		return listenError("http-addr", err)
 	}
 	n.http = telemetry.Serve(listener, n.cfg.Gatherer, n.up.Load, n.missing, n.cfg.LogLevel)
 	n.onStop("http", n.http.Stop)

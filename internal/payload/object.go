@@ -83,7 +83,7 @@ func (o *object) finish() {
 	for _, name := range slices.Sorted(maps.Keys(o.fields)) {
 		text := "is unknown"
 		if meant := spelling.Nearest(name, o.known); meant != "" {
-			text += "; " + meant + " is meant?"
+			text += "; did you mean " + meant + "?"
 		}
 		field := name
 		if strings.IndexFunc(name, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '_' }) >= 0 || name == "" || len(name) > 40 {

@@ -31,7 +31,7 @@ func TestCheck(t *testing.T) {
 		{"http", `{"url":5}`, `url: is a number, want text: quote it`},
 		{"http", `{"url":"https://h","URL":"https://i"}`, `url: occurs twice, in different letter case`},
 		{"http", `{"url":"https://h/${secret:a}"}`, `url: has a reference to a secret`},
-		{"http", `{"url":"https://h","methd":"PUT"}`, `methd: is unknown; method is meant?`},
+		{"http", `{"url":"https://h","methd":"PUT"}`, `methd: is unknown; did you mean method?`},
 		{"http", `{"url":"https://h","a b":1}`, `["a b"]: is unknown`},
 		{"http", `{"url":"https://h","method":"post"}`, `method: is "post", want one of GET,`},
 		{"http", `{"url":"https://h","expected_status":["200","2xx"]}`, `expected_status[1]: is "2xx", which is neither a status nor a range`},
@@ -77,7 +77,7 @@ func TestCheck(t *testing.T) {
 		{"exec", `{"argv":["/bin/ls"],"dir":"tmp"}`, `dir: is not an absolute path`},
 		{"exec", `{"argv":["/bin/ls"],"shell":true}`, `shell: is unknown`},
 		{"exec", `{"argv":["/bin/ls"],"environ":{}}`, `environ: is unknown`},
-		{"exec", `{"argv":["/bin/ls"],"envs":{}}`, `envs: is unknown; env is meant?`},
+		{"exec", `{"argv":["/bin/ls"],"envs":{}}`, `envs: is unknown; did you mean env?`},
 	} {
 		faults := Check(test.handler, []byte(test.text))
 		want := strings.Split(test.want, "|")

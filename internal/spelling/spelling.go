@@ -6,17 +6,21 @@ package spelling
 
 import "strings"
 
-// far is a distance at which two names have nothing to do with one another, and maxName the
-// longest name that is compared, in bytes.
-const (
-	far     = 3
-	maxName = 64
-)
+// maxName is the longest name that is compared, in bytes.
+const maxName = 64
 
-// Nearest is the known name that a name differs least from, in at most two letters; "" if
-// there is none. Letter case does not count.
+// Nearest is the known name that a name differs least from; "" if there is none. A slip is a letter
+// that is wrong, missing, too much, or in the place of its neighbour. Names of up to four letters may have
+// one, longer ones two. Letter case does not count.
 func Nearest(name string, known []string) string {
-	best, near := "", far
+	slips := 2
+	switch {
+	case len(name) < 2:
+		return ""
+	case len(name) <= 4:
+		slips = 1
+	}
+	best, near := "", slips+1
 	for _, k := range known {
 		if d := distance(strings.ToLower(name), strings.ToLower(k), near); d < near {
 			best, near = k, d
@@ -25,26 +29,28 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// distance is how many letters have to change, up to a bound.
+// distance counts slips, up to a bound.
 func distance(a, b string, most int) int {
 	if len(a)-len(b) >= most || len(b)-len(a) >= most || len(a) > maxName {
 		return most
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
 	}
 	for i := range len(a) {
-		last := row[0]
 		row[0] = i + 1
 		for j := range len(b) {
-			cost := last
+			cost := last[j]
 			if a[i] != b[j] {
 				cost++
 			}
-			last = row[j+1]
-			row[j+1] = min(cost, row[j]+1, last+1)
+			row[j+1] = min(cost, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
+		before, last, row = last, row, before
 	}
-	return row[len(b)]
+	return last[len(b)]
 }

@@ -272,7 +272,11 @@ func explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	return egress.Plain(err)
+	err = egress.Plain(err)
+	if told := (*egress.PlainError)(nil); errors.As(err, &told) && told.Refused {
+		told.Text += " (--http-allow and --http-ports of the worker)"
+	}
+	return err
 }
 
 // plain is a URL without user, query and fragment.

@@ -148,7 +148,7 @@ func TestRequests(t *testing.T) {
 		"malformed method":   {payload: `{"method":"A B","url":"URL/echo"}`, err: "method is \"A B\", want one of GET"},
 		"not JSON":           {payload: `nonsense`, err: "payload: "},
 		"two values":         {payload: `{"url":"URL/echo"} {}`, err: "more than one JSON value"},
-		"unknown field":      {payload: `{"url":"URL/echo","methd":"PUT"}`, err: `methd is unknown; method is meant?`},
+		"unknown field":      {payload: `{"url":"URL/echo","methd":"PUT"}`, err: `methd is unknown; did you mean method?`},
 		"two bodies":         {payload: `{"url":"URL/echo","body":"","body_base64":""}`, err: "exclude each other"},
 		"bad base64":         {payload: `{"url":"URL/echo","body_base64":"?"}`, err: "body_base64 is not base64"},
 		"bad status":         {payload: `{"url":"URL/echo","expected_status":["2xx"]}`, err: `expected_status[0] is "2xx", which is neither`},
