@@ -18,7 +18,7 @@ func (a *app) jobsCommand() *cobra.Command {
 	jobs.AddCommand(
 		withNames(a.createCommand()), withNames(a.getCommand()), withNames(a.listCommand()), withNames(a.updateCommand()), a.deleteCommand(),
 		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()), withNames(a.runsCommand()), withNames(a.cancelCommand()),
-		a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
+		a.refreshDefaultsCommand(), a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
 	return jobs
 }
