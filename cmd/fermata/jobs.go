@@ -45,6 +45,9 @@ func (a *app) createCommand() *cobra.Command {
 				}
 				return a.createFromFile(cmd, file)
 			}
+			if err := a.findPreset(cmd, &flags.policy); err != nil {
+				return err
+			}
 			job, _, err := flags.build(cmd.Flags(), a.in, a.now())
 			if err != nil {
 				return err
@@ -187,6 +190,9 @@ func (a *app) updateCommand() *cobra.Command {
 			}
 			if len(args) == 0 {
 				return usagef("say which job, or give a file with -f")
+			}
+			if err := a.findPreset(cmd, &flags.policy); err != nil {
+				return err
 			}
 			job, paths, err := flags.build(cmd.Flags(), a.in, a.now())
 			if err != nil {

@@ -38,6 +38,9 @@ func (a *app) previewCommand() *cobra.Command {
 			if s == nil && len(args) == 0 {
 				return usagef("say which schedule: --every, --cron, --calendar, --at or --in, or the id of a job")
 			}
+			if err := a.findPreset(cmd, &policy); err != nil {
+				return err
+			}
 			times := schedule.read
 			q := &fermatav1.PreviewScheduleRequest{Schedule: s, Count: count}
 			if cmd.Flags().Changed("after") {
@@ -50,7 +53,7 @@ func (a *app) previewCommand() *cobra.Command {
 			if _, err := policy.fill(cmd.Flags().Changed, &job); err != nil {
 				return err
 			}
-			if q.RetryPolicy = job.GetRetryPolicy(); q.RetryPolicy == nil && s != nil && s.GetInterval() == nil {
+			if q.RetryPolicy = job.GetRetryPolicy(); q.RetryPolicy == nil && s.GetOnce() != nil {
 				q.RetryPolicy = &client.RetryPolicy{}
 			}
 			if q.BackoffPolicy = job.GetBackoffPolicy(); q.BackoffPolicy == nil && s.GetInterval() != nil {

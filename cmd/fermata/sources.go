@@ -58,4 +58,3 @@ func backoffSources(j *client.Job) map[string]string {
 	}
 	return j.GetBackoffPolicy().GetSources()
 }
-

@@ -3,6 +3,8 @@ package defaults
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -10,7 +12,6 @@ import (
 
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/secretfile"
 	"github.com/fermata-io/fermata/internal/spelling"
 	"github.com/fermata-io/fermata/internal/yamldoc"
 )
@@ -39,7 +40,7 @@ var Flags = map[backoff.Field]string{
 func Load(path string, flags backoff.Layer) (*backoff.Defaults, error) {
 	d := &backoff.Defaults{Cluster: backoff.Layer{Source: backoff.Source{Kind: backoff.FromCluster}}}
 	if path != "" {
-		text, err := secretfile.Read(path, maxFile)
+		text, err := read(path)
 		if err != nil {
 			return nil, fmt.Errorf("--defaults-file: %w", err)
 		}
@@ -53,6 +54,20 @@ func Load(path string, flags backoff.Layer) (*backoff.Defaults, error) {
 		faults = append(faults, errors.New(place(e.Field, flags.Set, path)+": "+e.Reason))
 	}
 	return d, errors.Join(faults...)
+}
+
+// read reads a file as that of --config is read, which may say the same.
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s: longer than %d bytes", path, maxFile)
+	}
+	return text, err
 }
 
 // place says where a field is set that is wrong.

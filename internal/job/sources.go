@@ -29,10 +29,27 @@ func (d *Definition) SetSources(from backoff.Sources) {
 	d.Sources = from.Groups(&implied)
 }
 
+// SettleSources settles the sources of an edited definition that are doubtful: a value that was
+// edited is the job's own, another one has the source that it had.
+func (d *Definition) SettleSources(earlier *Definition, doubtful backoff.FieldSet) {
+	now, before := d.Policies(), earlier.Policies()
+	from, was := d.PolicySources(), earlier.PolicySources()
+	for f := range backoff.FieldCount {
+		switch {
+		case !doubtful.Has(f):
+		case f.Equal(&now, &before):
+			from[f] = was[f]
+		default:
+			from[f] = backoff.Source{Kind: backoff.FromJob}
+		}
+	}
+	d.SetSources(from)
+}
+
 // KeepSources takes over the sources of an earlier definition of the job for each field that
-// keeps its value, unless the new definition sets the field itself, and the earlier one had it
-// from an operator: then the job has it as its own from now on. It reports whether there is
-// such a field. A value that has changed is the job's own where its source is doubtful: that was
+// keeps its value, unless the new definition has it from a preset; or sets it itself while the
+// earlier one had it from an operator: then the job has it as its own from now on. It reports
+// whether there is a field of the latter kind. A value that has changed is the job's own where its source is doubtful: that was
 // claimed with the value before.
 func (d *Definition) KeepSources(earlier *Definition, doubtful backoff.FieldSet) (pinned bool) {
 	now, before := d.Policies(), earlier.Policies()
@@ -45,6 +62,7 @@ func (d *Definition) KeepSources(earlier *Definition, doubtful backoff.FieldSet)
 			}
 		case from[f].Kind == backoff.FromJob && was[f].ByOperator():
 			pinned = true
+		case from[f].Kind == backoff.FromPreset && !doubtful.Has(f):
 		default:
 			from[f] = was[f]
 		}

@@ -29,6 +29,8 @@ type Wish struct {
 	// Doubtful are fields of the policies whose sources are claimed and not borne out by their
 	// values: they count where the job that is to be replaced has the same, else the job is the source.
 	Doubtful backoff.FieldSet
+	// Refresh: the sources of the policies are those of now, whatever they were.
+	Refresh bool
 	// AsRead: the definition was read while its payload was sealed, so that it has
 	// none of its own and keeps what is stored.
 	AsRead bool

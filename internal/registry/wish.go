@@ -38,7 +38,7 @@ type wishing struct {
 	wishes  []job.Wish
 	answers []job.WishAnswer
 	wished  []*job.Definition // complete, as they would be stored
-	pinned  []bool            // it makes values its own that the job had from an operator
+	pinned  []bool            // it changes where values come from that stay the same
 	now     int64
 	limits  job.Limits // with the work of the call
 }
@@ -162,7 +162,11 @@ func (w *wishing) compare(i int, force bool) error {
 	} else {
 		present := a.Before.Definition
 		d = keepBookkeeping(d, present)
-		w.pinned[i] = d.KeepSources(present, wish.Doubtful)
+		if wish.Refresh {
+			w.pinned[i] = d.PolicySources() != present.PolicySources()
+		} else {
+			w.pinned[i] = d.KeepSources(present, wish.Doubtful)
+		}
 		if wish.AsRead {
 			d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
 		} else {

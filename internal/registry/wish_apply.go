@@ -166,8 +166,8 @@ func (w *wishing) events(i int, first bool) []job.Event {
 }
 
 // asWished tells whether the stored definition is the one that is wished for. A payload that
-// is not sealed is not, where it has to be; nor is a value that changes with a default, where the
-// wish has it as its own.
+// is not sealed is not, where it has to be; nor are policies whose values
+// the wish has from elsewhere.
 func (w *wishing) asWished(i int) bool {
 	d := w.wished[i]
 	unsealed := d.PayloadKey == "" && !w.wishes[i].AsRead && w.r.strict()

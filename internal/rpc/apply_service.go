@@ -71,7 +71,7 @@ func (s *jobService) readWish(namespace string, p *fermatav1.JobWish) job.Wish {
 		r.refuseSealed(p.GetJob())
 	}
 	w.Definition = r.definition(key, p.GetJob())
-	w.Err, w.Doubtful = r.err(), r.doubtful
+	w.Err, w.Doubtful, w.Refresh = r.err(), r.doubtful, r.refresh
 	if p.Paused != nil {
 		w.Pause, w.Resume = *p.Paused, !*p.Paused
 	}

@@ -191,7 +191,7 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 			copyPaths(merged, q.GetJob(), paths)
 			r := s.reader()
 			d := r.definition(present.Key, merged)
-			d.KeepSources(&present, r.doubtful)
+			d.SettleSources(&present, r.doubtful)
 			if keepsPayload(q.GetJob(), paths) {
 				d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
 			}

@@ -104,6 +104,9 @@ func TestWhatWasReadComesBack(t *testing.T) {
 		if again.err() != nil || !back.Same(&d) || back.PolicySources() != d.PolicySources() {
 			t.Errorf("%s defaults: %v\nis   %v\nwant %v", name, again.err(), back.PolicySources(), d.PolicySources())
 		}
+		if back.SettleSources(&d, again.doubtful); back.PolicySources() != d.PolicySources() {
+			t.Errorf("%s defaults: edited %v", name, back.PolicySources())
+		}
 		if pinned := back.KeepSources(&d, again.doubtful); pinned || back.PolicySources() != d.PolicySources() {
 			t.Errorf("%s defaults: pinned %v, %v", name, pinned, back.PolicySources())
 		}
@@ -112,7 +115,7 @@ func TestWhatWasReadComesBack(t *testing.T) {
 	read.RetryPolicy.MaxAttempts = 9 // by hand; its source stands beside it
 	edited := reader{defaults: r.defaults}
 	e := edited.definition(of, read)
-	e.KeepSources(&d, edited.doubtful)
+	e.SettleSources(&d, edited.doubtful)
 	if from := e.PolicySources(); from[backoff.RetryMaxAttempts].Kind != backoff.FromJob || from[backoff.RetryBase].Kind != backoff.FromCluster {
 		t.Errorf("edited: %v", from)
 	}
@@ -146,7 +149,7 @@ func TestAMaskMakesAFieldTheJobsOwn(t *testing.T) {
 		copyPaths(merged, &fermatav1.Job{RetryPolicy: c.sent}, []string{c.path})
 		again := reader{defaults: r.defaults}
 		e := again.definition(key, merged)
-		e.KeepSources(&d, again.doubtful)
+		e.SettleSources(&d, again.doubtful)
 		if from := e.PolicySources(); again.err() != nil || from[c.field].Kind != c.source || e.Retry.Offset != c.offset || e.Retry.MaxAttempts != c.number {
 			t.Errorf("%s: %v, %+v from %v", name, again.err(), e.Retry, from)
 		}
