@@ -44,12 +44,31 @@ func diffFields(path string, x, y protoreflect.Message) (out []fieldDiff) {
 		}
 		at := strings.TrimPrefix(path+"."+string(f.Name()), ".")
 		switch {
+		case f.Name() == "sources" && f.IsMap():
+			out = append(out, diffSources(at, x, y)...)
 		case f.IsMap():
 			out = append(out, diffMaps(at, a.Map(), b.Map())...)
 		case !f.IsList() && f.Message() != nil && !isLeaf(f.Message()) && y.Has(f):
 			out = append(out, diffFields(at, a.Message(), b.Message())...)
 		default:
 			out = append(out, fieldDiff{Path: at, Before: fieldText(x, f), After: fieldText(y, f)})
+		}
+	}
+	return out
+}
+
+// diffSources compares where the fields of two policies come from. Of one that is new nothing is told.
+func diffSources(path string, x, y protoreflect.Message) (out []fieldDiff) {
+	type sourced interface{ GetSources() map[string]string }
+	a, b := x.Interface().(sourced).GetSources(), y.Interface().(sourced).GetSources()
+	if len(a) == 0 {
+		return nil
+	}
+	for i := range x.Descriptor().Fields().Len() {
+		name := string(x.Descriptor().Fields().Get(i).Name())
+		before, after := sourceOf(a, name), sourceOf(b, name)
+		if before != after && name != "preset" && name != "sources" {
+			out = append(out, fieldDiff{Path: fmt.Sprintf("%s[%q]", path, name), Before: before, After: after})
 		}
 	}
 	return out

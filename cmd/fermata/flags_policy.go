@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 // policyFlags describe retries inside a run and backoff between runs.
 type policyFlags struct {
 	preset string
+	custom *fermatav1.Preset // that of --preset, if it is not built in
 
 	attempts   int32
 	strategy   string
@@ -85,13 +87,27 @@ func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, 
 	}
 	var paths []string
 	add := func(path string) {
-		if root, _, _ := strings.Cut(path, "."); root != whole {
+		root, field, _ := strings.Cut(path, ".")
+		if !slices.Contains(whole, root) {
 			paths = append(paths, path)
+			return
+		}
+		// It is beside a preset, which says where the other fields come from.
+		sources := retry.GetSources()
+		if root == backoffPath {
+			sources = backoff.GetSources()
+		}
+		if sources == nil {
+			sources = map[string]string{}
+		}
+		sources[field] = ownSource
+		if root == retryPath {
+			retry.Sources = sources
+		} else {
+			backoff.Sources = sources
 		}
 	}
-	if whole != "" {
-		paths = append(paths, whole)
-	}
+	paths = append(paths, whole...)
 	fields := []struct {
 		flag, path string
 		set        func()

@@ -18,7 +18,7 @@ func (a *app) jobsCommand() *cobra.Command {
 	jobs.AddCommand(
 		withNames(a.createCommand()), withNames(a.getCommand()), withNames(a.listCommand()), withNames(a.updateCommand()), a.deleteCommand(),
 		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()), withNames(a.runsCommand()), withNames(a.cancelCommand()),
-		a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
+		a.refreshDefaultsCommand(), a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
 	return jobs
 }
@@ -45,6 +45,9 @@ func (a *app) createCommand() *cobra.Command {
 					return usagef("--file takes neither an id nor flags that describe a job")
 				}
 				return a.createFromFile(cmd, file)
+			}
+			if err := a.findPreset(cmd, &flags.policy); err != nil {
+				return err
 			}
 			job, _, err := flags.build(cmd.Flags(), a.in, a.now())
 			if err != nil {
@@ -188,6 +191,9 @@ func (a *app) updateCommand() *cobra.Command {
 			}
 			if len(args) == 0 {
 				return usagef("say which job, or give a file with -f")
+			}
+			if err := a.findPreset(cmd, &flags.policy); err != nil {
+				return err
 			}
 			job, paths, err := flags.build(cmd.Flags(), a.in, a.now())
 			if err != nil {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,7 @@ import (
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/policypb"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // Paths of the policies in a job.
@@ -20,7 +23,8 @@ const (
 )
 
 func (a *app) presetsCommand() *cobra.Command {
-	return &cobra.Command{
+	var custom bool
+	cmd := &cobra.Command{
 		Use: "presets", Short: "List the policies that --preset knows", Args: noArgs,
 		Long: "List the policies that --preset knows. \"backoff\" is the interval between the runs of a failing interval\n" +
 			"job; \"retry\" is the wait between the attempts of one run, and includes how many there are. With -o yaml\n" +
@@ -28,7 +32,10 @@ func (a *app) presetsCommand() *cobra.Command {
 		Example: `  fermata presets
   fermata jobs create ping --every 1m --http https://example.com/health --preset monitor
   fermata jobs update hook --preset webhook --retry-attempts 8`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if custom {
+				return a.with(cmd, a.customPresets)
+			}
 			if a.output == "table" {
 				return a.presetTable(backoff.Presets())
 			}
@@ -43,6 +50,34 @@ func (a *app) presetsCommand() *cobra.Command {
 			return a.printTexts(texts)
 		},
 	}
+	cmd.Flags().BoolVar(&custom, "custom", false, "list those that the operator of the cluster has defined, in --defaults-file")
+	return cmd
+}
+
+// customPresets lists the presets that operators have defined.
+func (a *app) customPresets(ctx context.Context, c *client.Client) error {
+	all, err := c.Presets(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(p *fermatav1.Preset) bool { return !p.GetCustom() })
+	return printAll(a, all, func(list []*fermatav1.Preset) error {
+		t := table{heading: []string{"NAME", "KIND", "WAITS", "DESCRIPTION"}, empty: "no presets beside the built-in ones"}
+		for _, p := range list {
+			var kinds, waits []string
+			if p.GetRetryPolicy() != nil {
+				kinds = append(kinds, "retry")
+			}
+			if p.GetBackoffPolicy() != nil {
+				kinds = append(kinds, "backoff")
+			}
+			for _, d := range p.GetWaits() {
+				waits = append(waits, short(d.AsDuration()))
+			}
+			t.add(printable(p.GetName()), strings.Join(kinds, ", "), strings.Join(waits, " "), cmp.Or(clip(p.GetDescription(), 128), none))
+		}
+		return a.printTable(t)
+	})
 }
 
 func (a *app) presetTable(presets []backoff.Preset) error {
@@ -87,27 +122,65 @@ func rawPolicy(m proto.Message) (json.RawMessage, error) {
 	return json.RawMessage(text), err
 }
 
-// fromPreset puts the policy of --preset into the job and returns its path; ""
-// when none is asked for.
-func (p *policyFlags) fromPreset(j *client.Job) (path string, err error) {
+// fromPreset puts the policies of --preset into the job and returns their paths; none
+// when no preset is asked for.
+func (p *policyFlags) fromPreset(j *client.Job) (paths []string, err error) {
 	if p.preset == "" {
-		return "", nil
+		return nil, nil
+	}
+	if own := p.custom; own != nil { // only the cluster knows what it sets
+		if own.GetRetryPolicy() != nil {
+			j.RetryPolicy, paths = &client.RetryPolicy{Preset: p.preset}, append(paths, retryPath)
+		}
+		if own.GetBackoffPolicy() != nil {
+			j.BackoffPolicy, paths = &client.BackoffPolicy{Preset: p.preset}, append(paths, backoffPath)
+		}
+		return paths, nil
 	}
 	preset, ok := backoff.PresetByName(p.preset)
 	switch {
 	case !ok:
-		return "", usagef("--preset %q: want one of %s", p.preset, presetNames())
+		return nil, usagef("--preset %q: want one of %s", p.preset, presetNames(backoff.Presets()))
 	case preset.Retry != nil:
 		j.RetryPolicy = policypb.Retry(*preset.Retry)
-		return retryPath, nil
+		j.RetryPolicy.Sources = map[string]string{everyField: presetSource + p.preset}
+		return []string{retryPath}, nil
 	}
 	j.BackoffPolicy = policypb.Backoff(*preset.Recurring, preset.MinInterval, 0)
-	return backoffPath, nil
+	j.BackoffPolicy.Sources = map[string]string{everyField: presetSource + p.preset}
+	return []string{backoffPath}, nil
 }
 
-func presetNames() string {
+// presetSource begins the source of what a preset sets.
+const presetSource = "preset "
+
+// findPreset asks the cluster for a preset that is not built in.
+func (a *app) findPreset(cmd *cobra.Command, p *policyFlags) error {
+	if _, ok := backoff.PresetByName(p.preset); ok || p.preset == "" {
+		return nil
+	}
+	return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+		all, err := c.Presets(ctx)
+		if err != nil {
+			return err
+		}
+		known := presetNames(backoff.Presets())
+		for _, found := range all {
+			if found.GetCustom() && found.GetName() == p.preset {
+				p.custom = found
+				return nil
+			}
+			if found.GetCustom() {
+				known += ", " + printable(found.GetName())
+			}
+		}
+		return usagef("--preset %q: want one of %s", p.preset, known)
+	})
+}
+
+func presetNames(presets []backoff.Preset) string {
 	var names []string
-	for _, p := range backoff.Presets() {
+	for _, p := range presets {
 		names = append(names, p.Name)
 	}
 	return strings.Join(names, ", ")

@@ -50,11 +50,16 @@ func TestPresetsArriveWhole(t *testing.T) {
 	c := startCluster(t)
 	for _, p := range backoff.Presets() {
 		c.must("jobs", "create", p.Name, "--every", "1m", "--handler", "h", "--preset", p.Name)
-		var got, want proto.Message = c.stored(p.Name).GetRetryPolicy(), nil
+		j := c.stored(p.Name)
+		var got, want proto.Message = j.GetRetryPolicy(), nil
+		from := map[string]string{"*": "preset " + p.Name}
 		if p.Retry != nil {
-			want = policypb.Retry(*p.Retry)
+			policy := policypb.Retry(*p.Retry)
+			policy.Sources, want = from, policy
 		} else {
-			got, want = c.stored(p.Name).GetBackoffPolicy(), policypb.Backoff(*p.Recurring, p.MinInterval, 0)
+			policy := policypb.Backoff(*p.Recurring, p.MinInterval, 0)
+			policy.Sources, want = from, policy
+			got = j.GetBackoffPolicy()
 		}
 		if !proto.Equal(got, want) {
 			t.Errorf("%s: stored %v\nwant %v", p.Name, got, want)
@@ -67,6 +72,11 @@ func TestPresetInAnUpdate(t *testing.T) {
 	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h", "--max-interval", "2h", "--retry-attempts", "4")
 	c.must("jobs", "update", "ping", "--preset", "monitor", "--backoff-max-exponent", "3", "--jitter", "none")
 	j := c.stored("ping")
+	from := j.GetBackoffPolicy().GetSources()
+	if from["*"] != "preset monitor" || from["max_exponent"] != "job" || from["jitter"] != "job" || len(from) != 3 {
+		t.Errorf("the sources are %v", from)
+	}
+	j.BackoffPolicy.Sources = nil
 	want, _ := backoff.PresetByName("monitor")
 	policy := policypb.Backoff(*want.Recurring, want.MinInterval, 0)
 	policy.MaxExponent, policy.Jitter.Fraction = proto.Int32(3), proto.Float64(0)
@@ -80,13 +90,14 @@ func TestPresetInAnUpdate(t *testing.T) {
 }
 
 func TestPresetFlags(t *testing.T) {
-	webhook := "retry_policy:{strategy:STRATEGY_EXPONENTIAL,base_delay:5s,multiplier:2,exponent_offset:1,max_delay:300s,max_attempts:%,jitter:{kind:KIND_NONE,fraction:0}}"
+	webhook := "retry_policy:{strategy:STRATEGY_EXPONENTIAL,base_delay:5s,multiplier:2,exponent_offset:1,max_delay:300s,max_attempts:%,jitter:{kind:KIND_NONE,fraction:0},sources:{*:presetwebhook@}}"
+	plain := strings.NewReplacer("%", "5", "@", "").Replace(webhook)
 	for _, tt := range []struct{ args, want, paths string }{
-		{"--preset webhook", "{" + strings.Replace(webhook, "%", "5", 1) + "}", "retry_policy"},
-		{"--preset webhook --retry-attempts 8", "{" + strings.Replace(webhook, "%", "8", 1) + "}", "retry_policy"},
-		{"--preset webhook --no-backoff", "{" + strings.Replace(webhook, "%", "5", 1) + ",backoff_policy:{disabled:true}}", "retry_policy backoff_policy.disabled"},
+		{"--preset webhook", "{" + plain + "}", "retry_policy"},
+		{"--preset webhook --retry-attempts 8", "{" + strings.NewReplacer("%", "8", "@", ",max_attempts:job").Replace(webhook) + "}", "retry_policy"},
+		{"--preset webhook --no-backoff", "{" + plain + ",backoff_policy:{disabled:true}}", "retry_policy backoff_policy.disabled"},
 		{"--preset endpoint --backoff-max-delay 10m --retry-attempts 2",
-			"{retry_policy:{max_attempts:2},backoff_policy:{multiplier:2,max_exponent:5,max_delay:600s,jitter:{kind:KIND_NONE,fraction:0}}}",
+			"{retry_policy:{max_attempts:2},backoff_policy:{multiplier:2,max_exponent:5,max_delay:600s,jitter:{kind:KIND_NONE,fraction:0},sources:{*:presetendpoint,max_delay:job}}}",
 			"backoff_policy retry_policy.max_attempts"},
 	} {
 		j, paths, err := build(t, strings.Fields(tt.args)...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -15,13 +16,14 @@ func (a *app) previewCommand() *cobra.Command {
 	schedule := scheduleFlags{shows: true}
 	var policy policyFlags
 	var count int32
-	var after string
+	var after, queue string
 	cmd := &cobra.Command{
 		Use:   "preview [ID] [--every 30s | --cron EXPR | --calendar '2 weeks' --time 09:00 | --at TIME | --in 10m] [flags]",
 		Short: "Show when a schedule would be due, without storing anything",
-		Long: "Show the next due times of a schedule, and with --every the intervals after 0, 1, 2 ... failed runs. With the\n" +
-			"id of a job, H and jitter are shown as that job has them; without a schedule beside it, the job's own, and\n" +
-			"when the next runs would be due if all of them failed.\n" +
+		Long: "Show the next due times of a schedule; with --every the intervals after 0, 1, 2 ... failed runs; and for other\n" +
+			"schedules, or with flags of retries, the delays between the attempts of a run. With the id of a job, H and jitter\n" +
+			"are shown as that job has them; without a schedule beside it, the job's own, and when the next runs would be due\n" +
+			"if all of them failed.\n" +
 			"Times are shown in the zone of --tz, else in the local one.",
 		Example: "  fermata preview ping\n  fermata preview --cron '30 2 * * *' --tz Europe/Berlin --count 5\n  fermata preview --calendar month --on last --time 18:00 --tz Europe/Berlin\n  fermata preview --every 1m --backoff-max-delay 10m\n  fermata preview --every 1m --preset monitor",
 		Args:    rangeArgs(0, 1),
@@ -36,6 +38,9 @@ func (a *app) previewCommand() *cobra.Command {
 			if s == nil && len(args) == 0 {
 				return usagef("say which schedule: --every, --cron, --calendar, --at or --in, or the id of a job")
 			}
+			if err := a.findPreset(cmd, &policy); err != nil {
+				return err
+			}
 			times := schedule.read
 			q := &fermatav1.PreviewScheduleRequest{Schedule: s, Count: count}
 			if cmd.Flags().Changed("after") {
@@ -48,8 +53,8 @@ func (a *app) previewCommand() *cobra.Command {
 			if _, err := policy.fill(cmd.Flags().Changed, &job); err != nil {
 				return err
 			}
-			if job.RetryPolicy != nil {
-				return usagef("--preset %s is about the retries inside a run, not about the interval; see: fermata presets", policy.preset)
+			if q.RetryPolicy = job.GetRetryPolicy(); q.RetryPolicy == nil && s.GetOnce() != nil {
+				q.RetryPolicy = &client.RetryPolicy{}
 			}
 			if q.BackoffPolicy = job.GetBackoffPolicy(); q.BackoffPolicy == nil && s.GetInterval() != nil {
 				q.BackoffPolicy = &client.BackoffPolicy{}
@@ -57,6 +62,9 @@ func (a *app) previewCommand() *cobra.Command {
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
 				if len(args) == 1 {
 					q.Job = c.JobName(args[0])
+				}
+				if queue != "" || len(args) == 0 && a.namespace != "default" {
+					q.PolicyQueue = c.QueueName(cmp.Or(queue, "default"))
 				}
 				answer, err := c.PreviewSchedule(ctx, q)
 				if err != nil {
@@ -67,7 +75,8 @@ func (a *app) previewCommand() *cobra.Command {
 		},
 	}
 	schedule.register(cmd.Flags())
-	policy.registerBackoff(cmd.Flags())
+	policy.register(cmd.Flags())
+	cmd.Flags().StringVar(&queue, "queue", "", "show what the defaults of this queue make of policies (default: those of the queue default)")
 	cmd.Flags().Int32VarP(&count, "count", "n", 10, "how many due times, 1 to 1000")
 	cmd.Flags().StringVar(&after, "after", "", "due times after this one (default now)")
 	return cmd
@@ -92,6 +101,15 @@ func (a *app) previewTable(p *fermatav1.PreviewScheduleResponse, location *time.
 			steps.add(label, short(d.AsDuration()))
 		}
 		if err := a.printNext(steps); err != nil {
+			return err
+		}
+	}
+	if delays := p.GetRetryDelays(); len(delays) > 0 {
+		attempts := table{heading: []string{"ATTEMPT", "DELAY BEFORE IT"}}
+		for i, d := range delays {
+			attempts.add(fmt.Sprint(i+2), short(d.AsDuration()))
+		}
+		if err := a.printNext(attempts); err != nil {
 			return err
 		}
 	}

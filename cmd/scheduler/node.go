@@ -30,6 +30,7 @@ type nodeFlags struct {
 	logs          logs.Options
 	traceEndpoint string
 	drainTimeout  time.Duration
+	defaults      policyDefaults
 }
 
 // notZero are flags whose default would silently replace 0.
@@ -65,6 +66,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 			if err := config.Load(cmd, "FERMATA"); err != nil {
 				return usageError{err}
 			}
+			cfg.Defaults = f.defaults.layer(cmd.Flags().Changed)
 			share := ""
 			if s := cmd.Flags().Lookup("trace-sample"); s.Changed {
 				share = s.Value.String()
@@ -110,6 +112,8 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.DurationVar(&cfg.SessionTTL, "session-ttl", 8*time.Second, "life of a worker's session without a heartbeat: how long a dead worker keeps its runs; 1s or more; more than two thirds of --lease-ttl counts as that")
 	flags.DurationVar(&cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes, at most 15728640 (15 MiB): a message has 16 MiB, and room for the rest of a job")
+	f.defaults.register(flags)
+	flags.StringVar(&cfg.DefaultsFile, "defaults-file", "", "YAML file with defaults of retry and backoff for the cluster, namespaces and queues, and with presets, the same on all nodes; see docs/scheduling.md")
 	flags.StringVar(&cfg.PayloadKeyFile, "payload-key-file", "", "file with the keys that seal payloads in Redis, a line \"id base64key\" each, the sealing one first; see docs/security/payloads.md (default: payloads are stored as given)")
 	flags.BoolVar(&cfg.PayloadRequireSealed, "payload-require-sealed", false, "hand out only payloads that are sealed and bound to their queue and handler; set it on all nodes, with --payload-key-file, after fermata payloads reseal has sealed all payloads; see docs/security/payloads.md")
 	flags.StringSliceVar(&cfg.ValidatePayloads, "validate-payloads", node.CheckedHandlers(), "ready-made handlers whose payloads are checked when a job is created or changed; leave out http or exec where workers of your own have a handler of that name, and give \"\" to check none; see docs/workers.md")

@@ -8,6 +8,9 @@
 //  3. the file named by --config or FERMATA_CONFIG: max-payload: 1048576
 //  4. its default
 //
+// A flag may have more names, of applications that have the same setting ([AlsoCalled]): they are
+// names of a variable and keys of the file, as they are.
+//
 // An empty variable counts as unset. Lists are separated by commas in the
 // environment (by lines for flags that take one value each) and are sequences
 // in the file; maps are k=v,k=v in the environment and mappings in the file.

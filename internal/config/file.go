@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -39,11 +40,19 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		key, value := top.Content[i], top.Content[i+1]
-		err := fromNode(flags, key.Value, value)
-		if seen[key.Value] {
-			err = errors.New("occurs twice")
+		f := flagOf(flags, key.Value)
+		name := key.Value
+		if f != nil {
+			name = f.Name
 		}
-		seen[key.Value] = true
+		err := fromNode(flags, f, key.Value, value)
+		switch {
+		case seen[name] && name == key.Value:
+			err = errors.New("occurs twice")
+		case seen[name]:
+			err = fmt.Errorf("is another name of %s, which occurs twice", name)
+		}
+		seen[name] = true
 		if err != nil {
 			faults = append(faults, fmt.Errorf("configuration file %s, line %d: %s: %w", path, key.Line, key.Value, err))
 		}
@@ -51,8 +60,18 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 	return errors.Join(faults...)
 }
 
-func fromNode(flags *pflag.FlagSet, key string, value *yaml.Node) error {
-	f := flags.Lookup(key)
+// flagOf finds a flag by its name or another name of it; nil: there is none.
+func flagOf(flags *pflag.FlagSet, key string) *pflag.Flag {
+	found := flags.Lookup(key)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if found == nil && slices.Contains(f.Annotations[otherNames], key) {
+			found = f
+		}
+	})
+	return found
+}
+
+func fromNode(flags *pflag.FlagSet, f *pflag.Flag, key string, value *yaml.Node) error {
 	if f == nil || key == "help" || key == fileFlag {
 		return unknownKey(flags, key)
 	}

@@ -48,9 +48,22 @@ func EnvName(prefix, flag string) string {
 	return strings.ToUpper(prefix + "_" + strings.NewReplacer("-", "_", ".", "_").Replace(flag))
 }
 
+// otherNames is the annotation of a flag with more names.
+const otherNames = "fermata_other_names"
+
+// AlsoCalled gives a flag more names, by which variables of the environment and keys of the file
+// may set it too: those that applications use for the same setting. The names of [Load] come first.
+func AlsoCalled(flags *pflag.FlagSet, name string, others ...string) {
+	flags.Lookup(name).Annotations = map[string][]string{otherNames: others}
+}
+
 func fromEnv(flags *pflag.FlagSet, f *pflag.Flag, prefix string) error {
-	name := EnvName(prefix, f.Name)
-	value := os.Getenv(name)
+	name, value := "", ""
+	for _, name = range append([]string{EnvName(prefix, f.Name)}, f.Annotations[otherNames]...) {
+		if value = os.Getenv(name); value != "" {
+			break
+		}
+	}
 	if value == "" {
 		return nil
 	}

@@ -75,6 +75,9 @@ type Definition struct {
 	Backoff  backoff.Recurring
 	// MinInterval and MaxInterval bound backed-off intervals and hints; 0 is no bound.
 	MinInterval, MaxInterval time.Duration
+	// Sources are where fields of the policies above came from when they were resolved, those
+	// that are not as [backoff.ImpliedSources] has them. See [Definition.PolicySources].
+	Sources []backoff.Group
 
 	Overlap Overlap
 	// OverlapLimit bounds OverlapBufferAll (1 to MaxBufferedRuns) and

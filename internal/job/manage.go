@@ -74,6 +74,7 @@ type PreviewRequest struct {
 	Count                    int
 	Backoff                  *backoff.Recurring
 	MinInterval, MaxInterval time.Duration
+	Retry                    *backoff.Retry // nil: that of the job, where its own schedule is shown
 }
 
 // Preview answers a PreviewRequest.
@@ -84,6 +85,8 @@ type Preview struct {
 	// Projected are the due times of the next runs if each of them failed, before
 	// jitter.
 	Projected []time.Time
+	// RetryDelays are those between the attempts of one run, before jitter.
+	RetryDelays []time.Duration
 }
 
 // Status is a record's state as people see it.

@@ -3,6 +3,8 @@ package job
 import (
 	"errors"
 	"fmt"
+
+	"github.com/fermata-io/fermata/internal/backoff"
 )
 
 // This file holds what jobs as configuration ask: definitions that jobs should
@@ -24,6 +26,11 @@ type Wish struct {
 	Definition Definition
 	// Err is what could not be read of the wish; what could is in Definition.
 	Err error
+	// Doubtful are fields of the policies whose sources are claimed and not borne out by their
+	// values: they count where the job that is to be replaced has the same, else the job is the source.
+	Doubtful backoff.FieldSet
+	// Refresh: the sources of the policies are those of now, whatever they were.
+	Refresh bool
 	// AsRead: the definition was read while its payload was sealed, so that it has
 	// none of its own and keeps what is stored.
 	AsRead bool

@@ -106,6 +106,7 @@ var table = []row{
 	{path: "internal/screen", floor: parts, foreign: []string{"golang.org/x/term"}},
 	{path: "internal/egress", floor: parts},
 	{path: "internal/mask", floor: parts},
+	{path: "internal/defaults", floor: parts, foreign: []string{"gopkg.in/yaml.v3"}, also: []string{"internal/yamldoc"}},
 	{path: "internal/payload", floor: parts},
 	{path: "internal/retryafter", floor: parts},
 	{path: "internal/yamldoc", floor: parts, foreign: []string{"gopkg.in/yaml.v3"}},

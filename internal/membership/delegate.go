@@ -40,6 +40,9 @@ type MemberInfo struct {
 	Version string
 	// EventsKeep is how many events it is told to keep; -1 from a node that does not say.
 	EventsKeep int
+	// Defaults is the fingerprint of the defaults of policies that it is told; empty from a node
+	// that does not say.
+	Defaults string
 	// Latency of its calls to Redis; 0 from a node that does not say. It is not part of the view,
 	// which changes when shards may move.
 	Latency time.Duration
@@ -123,7 +126,7 @@ func (d *delegate) put(n *memberlist.Node, state State) {
 	e := entry{since: time.Now(), info: MemberInfo{
 		Member: ring.Member{Name: n.Name, GRPCAddr: about.GRPC, PeerAddr: about.Peer, Process: about.Process, Aside: about.Aside, Blind: max(-1, about.Blind-1)},
 		Addr:   n.Address(),
-		State:  state, Version: about.Version, EventsKeep: max(-1, about.Events-1),
+		State:  state, Version: about.Version, EventsKeep: max(-1, about.Events-1), Defaults: about.Defaults,
 		Latency: time.Duration(max(0, about.Latency)) * time.Millisecond,
 	}}
 	d.mu.Lock()

@@ -13,6 +13,8 @@ type meta struct {
 	Version string `json:"v,omitempty"`
 	// Events that it is told to keep, and one more; 0: it does not say.
 	Events int `json:"k,omitempty"`
+	// Defaults of policies that it is told, by their fingerprint; empty: it does not say.
+	Defaults string `json:"d,omitempty"`
 	// Aside: it should hold no shards.
 	Aside bool `json:"a,omitempty"`
 	// Blind is how many primaries of Redis do not answer it, and one more; 0: it does not say.

@@ -74,6 +74,9 @@ type Options struct {
 	// EventsKeep is how many events this node is told to keep. The others hear of it, so
 	// that those who are told otherwise can say so.
 	EventsKeep int
+	// Defaults is the fingerprint of the defaults of policies that this node is told. The others
+	// hear of it.
+	Defaults string
 	// RejoinEvery is the mean pause between attempts to meet nodes that are not
 	// members. Default 10 s.
 	RejoinEvery time.Duration
@@ -181,6 +184,6 @@ func (o Options) config(d *delegate) *memberlist.Config {
 // meta is what the others are told.
 func (o Options) meta() meta {
 	return meta{
-		GRPC: o.GRPCAddr, Peer: o.PeerAddr, Process: o.Process, Version: o.Version[:min(len(o.Version), 32)], Events: o.EventsKeep + 1,
+		GRPC: o.GRPCAddr, Peer: o.PeerAddr, Process: o.Process, Version: o.Version[:min(len(o.Version), 32)], Events: o.EventsKeep + 1, Defaults: o.Defaults,
 	}
 }

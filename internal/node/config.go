@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/dispatch"
 	"github.com/fermata-io/fermata/internal/job"
 	"github.com/fermata-io/fermata/internal/membership"
@@ -119,6 +120,11 @@ type Config struct {
 	Rescan     time.Duration // safety net of the holder's loop; default 1 s
 	// Limits of jobs: MinInterval of 1 ms or more, MaxPayload of 1 to rpc.MaxPayload.
 	Limits job.Limits
+	// DefaultsFile holds the defaults of retry and backoff of namespaces and queues, and presets; see
+	// docs/scheduling.md. Defaults are fields that count for the whole cluster, before those of
+	// the file. All nodes should have the same.
+	DefaultsFile string
+	Defaults     backoff.Layer
 	// PayloadKeyFile holds the keys that seal payloads; empty: payloads are stored as
 	// they are given.
 	PayloadKeyFile string

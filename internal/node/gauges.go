@@ -27,6 +27,9 @@ type gauges struct {
 	found     map[finding]int // at the last look
 	keepOther prometheus.Gauge
 	keepers   string // as they were last logged
+
+	otherDefaults prometheus.Gauge
+	deviants      string // nodes with other defaults, as they were last logged
 }
 
 // finding is what the labels tell of one.
@@ -59,6 +62,9 @@ func newGauges(n *Node) *gauges {
 		}),
 		keepOther: f.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_events_keep_mismatches", Help: "Live nodes whose --events-keep is not that of this node.",
+		}),
+		otherDefaults: f.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_policy_default_mismatches", Help: "Live nodes whose defaults of retry and backoff are not those of this node.",
 		}),
 		findings: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fermata_redis_findings", Help: "What is unsafe about Redis, by code and severity; the log has the words.",

@@ -13,7 +13,9 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/fermata-io/fermata/internal/admission"
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/cadence"
+	"github.com/fermata-io/fermata/internal/defaults"
 	"github.com/fermata-io/fermata/internal/dispatch"
 	"github.com/fermata-io/fermata/internal/events"
 	"github.com/fermata-io/fermata/internal/identity"
@@ -46,6 +48,7 @@ type Node struct {
 	report    atomic.Pointer[redisstore.Report]
 	latency   *latency // of calls on locks and by the engines
 	unheld    *unheld
+	defaults  *backoff.Defaults // of policies that jobs do not set
 
 	clients, others    net.Listener
 	grpcAddr, peerAddr string // as advertised
@@ -102,12 +105,13 @@ type cleanup struct {
 func New(cfg Config) (*Node, error) {
 	cfg.setDefaults()
 	security, filesErr := openSecurity(cfg)
-	if err := errors.Join(cfg.validate(), filesErr); err != nil {
+	policies, defaultsErr := defaults.Load(cfg.DefaultsFile, cfg.Defaults)
+	if err := errors.Join(cfg.validate(), filesErr, defaultsErr); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Node{
-		cfg: cfg, security: security, keys: security.payloads, ctx: ctx, cancel: cancel, startedAt: time.Now(),
+		cfg: cfg, security: security, keys: security.payloads, defaults: policies, ctx: ctx, cancel: cancel, startedAt: time.Now(),
 		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
 		failed: make(chan error, 1), latency: newLatency(cfg.LockTTL, cfg.Redis.ReadTimeout),
 		unheld: newUnheld(cfg.Name, cfg.LockTTL),

@@ -281,7 +281,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 	}
 	o := membership.Options{
 		Name: c.Name, Join: c.Join, KeyFile: c.GossipKeyFile, Allow: n.security.gossip, Label: c.Cluster, GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
-		Process: n.locks.Process(), EventsKeep: c.EventsKeep,
+		Process: n.locks.Process(), EventsKeep: c.EventsKeep, Defaults: n.defaults.Fingerprint(),
 		Transport: c.Network.Gossip, Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if o.BindAddr, o.BindPort, err = splitHostPort(c.GossipAddr); err != nil {
@@ -311,7 +311,7 @@ func (n *Node) serve(ctx context.Context) error {
 	}
 	options, err := n.guarded(ctx, rpc.Options{
 		Trace: calls,
-		Jobs:  n.registry, Cluster: clusterView{n}, Worker: workers, Events: n.feed, Webhooks: n.webhooks(), Sizes: n.lookout,
+		Jobs:  n.registry, Defaults: n.defaults, Cluster: clusterView{n}, Worker: workers, Events: n.feed, Webhooks: n.webhooks(), Sizes: n.lookout,
 		Observe: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
@@ -410,6 +410,7 @@ func (n *Node) run(context.Context) error {
 		n.locks.SetView(v)
 		n.dispatcher.AddressesChanged()
 		n.compareEventsKeep()
+		n.compareDefaults()
 	})
 	n.onStop("drain", n.drain)
 	n.runHooks()

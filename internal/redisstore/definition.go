@@ -53,6 +53,7 @@ func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 	if d.Trace != nil {
 		m.Trace, m.TraceState = encodeTrace(d.Trace), d.Trace.State
 	}
+	m.PolicySources = encodeSources(d)
 	if f >= formSpare {
 		leaveOut(m, d)
 	}
@@ -89,10 +90,12 @@ type definitionReader struct {
 	queue, handler, target, zone, seal string
 	retry                              lastPolicy[backoff.Retry]
 	backoff                            lastPolicy[backoff.Recurring]
+	sources                            lastPolicy[recordedSources]
 
 	// Of the present one.
 	update   string // the request of its last edit
 	policies uint32 // that it has told so far, as usualRetry
+	sourced  recordedSources
 }
 
 func (r *definitionReader) decode(record, text string) (*job.Definition, error) {
@@ -159,6 +162,7 @@ func (r *definitionReader) general(key job.Key) (*job.Definition, error) {
 	}
 	left.unpack(&d.Schedule)
 	putBack(d, groups)
+	readSources(m.PolicySources).fill(d)
 	return d, nil
 }
 

@@ -20,7 +20,7 @@ import (
 func (r *definitionReader) plain(key job.Key) *job.Definition {
 	d := r.made.next(r.left)
 	d.Key = key
-	r.update, r.policies = "", 0
+	r.update, r.policies, r.sourced = "", 0, recordedSources{}
 	var left spared
 	good := eachField(r.bytes, func(n protowire.Number, number uint64, text []byte) bool {
 		if text != nil {
@@ -37,6 +37,7 @@ func (r *definitionReader) plain(key job.Key) *job.Definition {
 	}
 	left.unpack(&d.Schedule)
 	putBack(d, groups)
+	r.sourced.fill(d)
 	return d
 }
 
@@ -82,6 +83,8 @@ func (r *definitionReader) plainText(d *job.Definition, n protowire.Number, text
 		return plainName(&d.Target, &r.target, text)
 	case 30:
 		return plainName(&d.PayloadKey, &r.seal, text)
+	case 70:
+		return r.once(againSources) && r.sources.read(&r.sourced, text, plainSources)
 	case 31:
 		return plainRequest(&d.CreateRequestID, uuidText(text))
 	case 32:

@@ -99,6 +99,12 @@ func drawDefinition(t *rapid.T) job.Definition {
 	if as("first") {
 		d.Generation, d.Revision, d.CreatedMS, d.UpdatedMS = 1, 1, d.AnchorMS, d.AnchorMS
 	}
+	for range rapid.IntRange(0, 3).Draw(t, "sources") {
+		d.Sources = append(d.Sources, backoff.Group{
+			Source: backoff.Source{Kind: backoff.SourceKind(rapid.IntRange(0, 5).Draw(t, "source")), Name: text.Draw(t, "source name")},
+			Fields: backoff.FieldSet(rapid.Uint32().Draw(t, "sourced")),
+		})
+	}
 	if len(d.Payload) == 0 {
 		d.Payload = nil
 	}

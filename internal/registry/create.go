@@ -326,7 +326,7 @@ func (r *Registry) judge(existing *job.Record, request *job.CreateRequest) job.C
 		return job.CreateAnswer{Err: &job.BusyError{Key: d.Key}}
 	case !sameID:
 		return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it was created by another request"}}
-	case edited, d.Same(&asked):
+	case edited, d.SameRequest(&asked):
 		return job.CreateAnswer{Record: *existing}
 	}
 	return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}

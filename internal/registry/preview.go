@@ -13,6 +13,8 @@ import (
 const (
 	DefaultPreview = 10
 	MaxPreview     = 1000
+
+	maxRetryDelays = 50
 )
 
 // Preview returns the next nominal times of a schedule with what jitter and clock
@@ -43,6 +45,9 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 			Nominal: t, Due: compiled.Jittered(t), Latest: t.Add(compiled.JitterWindow(t)), Remark: compiled.Remark(t),
 		})
 	}
+	if v.retry {
+		answer.RetryDelays = v.d.Retry.Ladder(maxRetryDelays)
+	}
 	if v.backoff && v.d.Schedule.Kind == schedule.KindInterval {
 		answer.Intervals = intervals(v.d)
 		answer.Projected, err = v.projected(answer.Times, p.Count)
@@ -57,6 +62,7 @@ type previewed struct {
 	seed    uint64
 	now     int64
 	backoff bool // there is a policy to show
+	retry   bool // there are attempts to show
 }
 
 // previewed puts together what the request says and what the job it names has.
@@ -82,7 +88,10 @@ func (r *Registry) previewed(ctx context.Context, p job.PreviewRequest) (v previ
 		if err != nil {
 			return v, err
 		}
-		v.d, v.state, v.backoff = record.Definition, &record.State, true
+		v.d, v.state, v.backoff, v.retry = record.Definition, &record.State, true, true
+	}
+	if p.Retry != nil {
+		v.d.Retry, v.retry = *p.Retry, true
 	}
 	if p.Backoff != nil {
 		v.d.Backoff, v.d.MinInterval, v.d.MaxInterval, v.backoff = *p.Backoff, p.MinInterval, p.MaxInterval, true
@@ -99,6 +108,11 @@ func (r *Registry) checkPreview(v previewed, p job.PreviewRequest, ownSchedule b
 	if p.Backoff != nil {
 		for _, e := range p.Backoff.Validate() {
 			faults = append(faults, job.Violation{Field: "backoff_policy." + e.Field, Description: e.Reason})
+		}
+	}
+	if p.Retry != nil {
+		for _, e := range p.Retry.Validate() {
+			faults = append(faults, job.Violation{Field: "retry_policy." + e.Field, Description: e.Reason})
 		}
 	}
 	if len(faults) > 0 {

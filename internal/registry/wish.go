@@ -38,13 +38,14 @@ type wishing struct {
 	wishes  []job.Wish
 	answers []job.WishAnswer
 	wished  []*job.Definition // complete, as they would be stored
+	pinned  []bool            // it changes where values come from that stay the same
 	now     int64
 	limits  job.Limits // with the work of the call
 }
 
 // survey compares wishes with what there is.
 func (r *Registry) survey(ctx context.Context, wishes []job.Wish, force bool) *wishing {
-	w := &wishing{r: r, wishes: wishes, answers: make([]job.WishAnswer, len(wishes)), wished: make([]*job.Definition, len(wishes)), limits: forCall(r.o.Limits)}
+	w := &wishing{r: r, wishes: wishes, answers: make([]job.WishAnswer, len(wishes)), wished: make([]*job.Definition, len(wishes)), pinned: make([]bool, len(wishes)), limits: forCall(r.o.Limits)}
 	if len(wishes) > MaxBatch {
 		return w.fail(job.Invalid("wishes", "has %d entries, at most %d are allowed", len(wishes), MaxBatch))
 	}
@@ -148,6 +149,9 @@ func (w *wishing) read(ctx context.Context) (map[job.Key]*job.Record, error) {
 // compare completes the definition of a wish and decides what becomes of it.
 func (w *wishing) compare(i int, force bool) error {
 	wish, a := &w.wishes[i], &w.answers[i]
+	if a.Before == nil {
+		wish.Definition.TakeAsOwn(wish.Doubtful)
+	}
 	d := wish.Definition
 	if a.Before == nil {
 		d.Generation, d.Revision = 1, 1
@@ -158,6 +162,11 @@ func (w *wishing) compare(i int, force bool) error {
 	} else {
 		present := a.Before.Definition
 		d = keepBookkeeping(d, present)
+		if wish.Refresh {
+			w.pinned[i] = d.PolicySources() != present.PolicySources()
+		} else {
+			w.pinned[i] = d.KeepSources(present, wish.Doubtful)
+		}
 		if wish.AsRead {
 			d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
 		} else {

@@ -166,11 +166,12 @@ func (w *wishing) events(i int, first bool) []job.Event {
 }
 
 // asWished tells whether the stored definition is the one that is wished for. A payload that
-// is not sealed is not, where it has to be.
+// is not sealed is not, where it has to be; nor are policies whose values
+// the wish has from elsewhere.
 func (w *wishing) asWished(i int) bool {
 	d := w.wished[i]
 	unsealed := d.PayloadKey == "" && !w.wishes[i].AsRead && w.r.strict()
-	return w.answers[i].Before.Definition.Same(d) && !unsealed
+	return w.answers[i].Before.Definition.Same(d) && !unsealed && !w.pinned[i]
 }
 
 // seal readies the payload of a wished definition for being stored.

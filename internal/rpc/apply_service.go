@@ -12,7 +12,7 @@ import (
 )
 
 func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest) (*fermatav1.PlanJobsResponse, error) {
-	wishes, err := readWishes(q.GetParent(), q.GetWishes())
+	wishes, err := s.readWishes(q.GetParent(), q.GetWishes())
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest)
 }
 
 func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsRequest) (*fermatav1.ApplyJobsResponse, error) {
-	wishes, err := readWishes(q.GetParent(), q.GetWishes())
+	wishes, err := s.readWishes(q.GetParent(), q.GetWishes())
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func whole(answers []job.WishAnswer) error {
 	return nil
 }
 
-func readWishes(parent string, list []*fermatav1.JobWish) ([]job.Wish, error) {
+func (s *jobService) readWishes(parent string, list []*fermatav1.JobWish) ([]job.Wish, error) {
 	if n := len(list); n > maxBatch {
 		return nil, job.Invalid("wishes", "has %d entries, at most %d are allowed", n, maxBatch)
 	}
@@ -53,24 +53,25 @@ func readWishes(parent string, list []*fermatav1.JobWish) ([]job.Wish, error) {
 	if err != nil {
 		return nil, err
 	}
-	return each(list, func(p *fermatav1.JobWish) job.Wish { return readWish(namespace, p) }), nil
+	return each(list, func(p *fermatav1.JobWish) job.Wish { return s.readWish(namespace, p) }), nil
 }
 
 // readWish reads a wish; what is wrong with it is told with all that the model finds.
-func readWish(namespace string, p *fermatav1.JobWish) job.Wish {
+func (s *jobService) readWish(namespace string, p *fermatav1.JobWish) job.Wish {
 	w := job.Wish{Etag: p.GetEtag(), Delete: p.GetDelete()}
 	key := job.Key{Namespace: namespace, ID: p.GetJobId()}
 	if w.Delete {
 		w.Definition.Key = key
 		return w
 	}
-	var r reader
+	r := s.reader()
+	r.refresh = p.GetRefreshDefaults()
 	w.AsRead = p.GetJob().GetPayloadSealed() && len(p.GetJob().GetPayload()) == 0
 	if p.GetJob().GetPayloadSealed() && !w.AsRead {
 		r.refuseSealed(p.GetJob())
 	}
 	w.Definition = r.definition(key, p.GetJob())
-	w.Err = r.err()
+	w.Err, w.Doubtful, w.Refresh = r.err(), r.doubtful, r.refresh
 	if p.Paused != nil {
 		w.Pause, w.Resume = *p.Paused, !*p.Paused
 	}

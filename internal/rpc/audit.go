@@ -170,7 +170,21 @@ func definitionDigest(p *fermatav1.Job) []byte {
 	if d.PayloadKeyId != "" {
 		d.Payload = nil // answers do not have it
 	}
+	withoutSources(d)
 	return digest(d)
+}
+
+// withoutSources takes out of a job where the values of its policies came from. It leaves the
+// policies alone that it was given.
+func withoutSources(d *fermatav1.Job) {
+	if p := d.GetRetryPolicy(); len(p.GetSources()) > 0 {
+		d.RetryPolicy = proto.CloneOf(p)
+		d.RetryPolicy.Sources = nil
+	}
+	if p := d.GetBackoffPolicy(); len(p.GetSources()) > 0 {
+		d.BackoffPolicy = proto.CloneOf(p)
+		d.BackoffPolicy.Sources = nil
+	}
 }
 
 // statusDigest is the digest of a job's state.

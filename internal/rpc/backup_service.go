@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -10,7 +11,8 @@ import (
 // backupService implements fermatav1.BackupServiceServer.
 type backupService struct {
 	fermatav1.UnimplementedBackupServiceServer
-	jobs Jobs
+	jobs     Jobs
+	defaults *backoff.Defaults // nil: there are none
 }
 
 func (s *backupService) ExportJobs(ctx context.Context, q *fermatav1.ExportJobsRequest) (*fermatav1.ExportJobsResponse, error) {
@@ -49,7 +51,7 @@ func (s *backupService) RestoreJobs(ctx context.Context, q *fermatav1.RestoreJob
 	var good []job.Backup
 	var place []int
 	for i, p := range q.GetJobs() {
-		b, err := readBackup(namespace, p)
+		b, err := s.readBackup(namespace, p)
 		if err != nil {
 			answers[i].Err = err
 			continue
@@ -63,13 +65,13 @@ func (s *backupService) RestoreJobs(ctx context.Context, q *fermatav1.RestoreJob
 }
 
 // readBackup reads a job with its checkpoint into a namespace.
-func readBackup(namespace string, p *fermatav1.JobBackup) (job.Backup, error) {
+func (s *backupService) readBackup(namespace string, p *fermatav1.JobBackup) (job.Backup, error) {
 	name := p.GetJob().GetName()
 	key := job.Key{Namespace: namespace, ID: lastPart(name)}
 	if key.ID == "" {
 		return job.Backup{}, job.Invalid("job.name", "is empty")
 	}
-	var r reader
+	r := reader{defaults: s.defaults}
 	b := job.Backup{Definition: r.definition(key, p.GetJob())}
 	b.Definition.PayloadKey = p.GetJob().GetPayloadKeyId()
 	if p.GetCheckpoint() != nil {

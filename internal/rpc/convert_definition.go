@@ -6,15 +6,25 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/policypb"
 	"github.com/fermata-io/fermata/internal/schedule"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // reader translates a message and gathers what cannot be translated. What can,
 // but is out of bounds, is left to [job.Validate].
-type reader struct{ violations []job.Violation }
+type reader struct {
+	violations []job.Violation
+	// defaults are those of the operator; nil: there are none.
+	defaults *backoff.Defaults
+	// doubtful are the fields of the policies whose values are not those that the sources give which
+	// the message claims: a default has changed since the message was read, or somebody has edited
+	// the value.
+	doubtful backoff.FieldSet
+	// refresh: values that are claimed not to be a job's own do not count.
+	refresh bool
+}
 
 func (r *reader) err() error {
 	if len(r.violations) == 0 {
@@ -63,7 +73,8 @@ func (r *reader) exact(message, field string, t *timestamppb.Timestamp) time.Tim
 	return t.AsTime()
 }
 
-// definition reads a job. Unset fields get the defaults that job.proto names.
+// definition reads a job. Unset fields get the defaults that job.proto names, or those of the
+// operator in their place.
 func (r *reader) definition(key job.Key, j *fermatav1.Job) job.Definition {
 	d := job.WithDefaults(job.Definition{Schedule: r.schedule("job.schedule", j.GetSchedule())})
 	d.Key = key
@@ -78,13 +89,7 @@ func (r *reader) definition(key job.Key, j *fermatav1.Job) job.Definition {
 	if j != nil && j.HistoryLimit != nil {
 		d.HistoryLimit = int(*j.HistoryLimit)
 	}
-	if p := j.GetRetryPolicy(); p != nil {
-		d.Retry = r.retry("job.retry_policy", p)
-	}
-	if p := j.GetBackoffPolicy(); p != nil {
-		b := r.backoff("job.backoff_policy", p)
-		d.Backoff, d.MinInterval, d.MaxInterval = b.Recurring, b.min, b.max
-	}
+	r.policies("job.", &d, j.GetRetryPolicy(), j.GetBackoffPolicy())
 	r.runPolicies(&d, j)
 	d.Timeout = r.duration("job.timeout", "", j.GetTimeout(), d.Timeout)
 	d.TimeoutGrace = r.duration("job.timeout_grace", "", j.GetTimeoutGrace(), d.TimeoutGrace)
@@ -119,6 +124,7 @@ func definitionToPB(d *job.Definition) *fermatav1.Job {
 }
 
 func unsealedToPB(d *job.Definition) *fermatav1.Job {
+	retry, recurring := policiesToPB(d)
 	return &fermatav1.Job{
 		Name:          jobName(d.Key),
 		Queue:         d.Queue,
@@ -127,8 +133,8 @@ func unsealedToPB(d *job.Definition) *fermatav1.Job {
 		Payload:       d.Payload,
 		Labels:        d.Labels,
 		Schedule:      definitionScheduleToPB(d),
-		RetryPolicy:   policypb.Retry(d.Retry),
-		BackoffPolicy: policypb.Backoff(d.Backoff, d.MinInterval, d.MaxInterval),
+		RetryPolicy:   retry,
+		BackoffPolicy: recurring,
 		Timeout:       durationpb.New(d.Timeout),
 		TimeoutGrace:  durationpb.New(d.TimeoutGrace),
 		HistoryLimit:  new(int32(d.HistoryLimit)),

@@ -4,9 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
@@ -14,33 +12,24 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-func hasRetry(p backoff.Preset) bool     { return p.Retry != nil }
-func hasRecurring(p backoff.Preset) bool { return p.Recurring != nil }
-
-// preset finds the preset that a policy names; ok is false when it names none, or
-// a wrong one, which is refused. Other fields beside the name are refused too.
-func (r *reader) preset(field, name string, policy proto.Message, fits func(backoff.Preset) bool) (backoff.Preset, bool) {
+// preset finds the part of a preset that a policy names; ok is false when it names none, or
+// a wrong one, which is refused.
+func (r *reader) preset(field, name string, part backoff.FieldSet) (backoff.Layer, bool) {
 	if name == "" {
-		return backoff.Preset{}, false
+		return backoff.Layer{}, false
 	}
-	policy.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if f.Name() != "preset" {
-			r.refuse(field+"."+string(f.Name()), "must be unset beside preset, which sets it")
-		}
-		return true
-	})
-	preset, ok := backoff.PresetByName(name)
-	if ok && fits(preset) {
-		return preset, true
+	if l, ok := r.defaults.Preset(name); ok && l.Set&part != 0 {
+		l.Set &= part
+		return l, true
 	}
 	var known []string
-	for _, p := range backoff.Presets() {
-		if fits(p) {
+	for _, p := range r.defaults.AllPresets() {
+		if l, ok := r.defaults.Preset(p.Name); ok && l.Set&part != 0 {
 			known = append(known, p.Name)
 		}
 	}
 	r.refuse(field+".preset", "unknown preset "+job.Clip(name, 80)+"; known are "+strings.Join(known, ", "))
-	return backoff.Preset{}, false
+	return backoff.Layer{}, false
 }
 
 const (
@@ -50,15 +39,36 @@ const (
 	presetInterval = time.Minute
 )
 
-func presetToPB(p backoff.Preset) *fermatav1.Preset {
+func (s *jobService) preset(p backoff.Preset) *fermatav1.Preset {
 	out := &fermatav1.Preset{Name: p.Name, Description: p.Description}
 	if p.Retry != nil {
 		out.RetryPolicy = policypb.Retry(*p.Retry)
-		out.Waits = each(p.Retry.Ladder(presetWaits), durationpb.New)
+		out.Waits = delays(p.Retry.Ladder(presetWaits))
 	}
 	if p.Recurring != nil {
 		out.BackoffPolicy = policypb.Backoff(*p.Recurring, p.MinInterval, 0)
-		out.Waits = each(p.Recurring.Ladder(presetInterval), durationpb.New)
+		if out.Waits == nil {
+			out.Waits = delays(p.Recurring.Ladder(presetInterval))
+		}
+	}
+	if l, _ := s.defaults.Preset(p.Name); s.defaults.IsCustom(p.Name) {
+		out.Custom = true
+		keepFields(out.GetRetryPolicy(), l.Set)
+		keepFields(out.GetBackoffPolicy(), l.Set)
 	}
 	return out
+}
+
+// keepFields clears the fields of a policy that are not in the set.
+func keepFields(policy interface{ ProtoReflect() protoreflect.Message }, set backoff.FieldSet) {
+	m := policy.ProtoReflect()
+	if !m.IsValid() {
+		return
+	}
+	name := string(m.Descriptor().Name())
+	for f := range backoff.FieldCount {
+		if f.IsRetry() == (name == "RetryPolicy") && !set.Has(f) {
+			m.Clear(m.Descriptor().Fields().ByName(protoreflect.Name(f.Name())))
+		}
+	}
 }

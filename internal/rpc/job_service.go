@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -58,9 +59,13 @@ const maxBatch = 1000
 // model; the interceptors turn them into statuses.
 type jobService struct {
 	fermatav1.UnimplementedJobServiceServer
-	jobs Jobs
-	now  func() time.Time
+	jobs     Jobs
+	now      func() time.Time
+	defaults *backoff.Defaults // nil: there are none
 }
+
+// reader is one that fills what messages leave unset with the operator's defaults.
+func (s *jobService) reader() reader { return reader{defaults: s.defaults} }
 
 func (s *jobService) record(r job.Record) *fermatav1.Job { return recordToPB(r, s.now().UnixMilli()) }
 
@@ -69,9 +74,10 @@ func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobReques
 	if err != nil {
 		return nil, err
 	}
-	var r reader
+	r := s.reader()
 	r.refuseSealed(q.GetJob())
 	d := r.definition(job.Key{Namespace: namespace, ID: q.GetJobId()}, q.GetJob())
+	d.TakeAsOwn(r.doubtful)
 	if err := r.err(); err != nil {
 		return nil, err
 	}
@@ -98,9 +104,10 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 			answers[i].Err = job.Invalid("parent", "is %q, but that of the batch is %q", job.Clip(p, 80), q.GetParent())
 			continue
 		}
-		var r reader
+		r := s.reader()
 		r.refuseSealed(item.GetJob())
 		d := r.definition(job.Key{Namespace: namespace, ID: item.GetJobId()}, item.GetJob())
+		d.TakeAsOwn(r.doubtful)
 		if answers[i].Err = r.err(); answers[i].Err == nil {
 			good = append(good, job.CreateRequest{Definition: d, RequestID: item.GetRequestId()})
 			place = append(place, i)
@@ -182,8 +189,9 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 			noteBefore(ctx, &present)
 			merged := definitionToPB(&present)
 			copyPaths(merged, q.GetJob(), paths)
-			var r reader
+			r := s.reader()
 			d := r.definition(present.Key, merged)
+			d.SettleSources(&present, r.doubtful)
 			if keepsPayload(q.GetJob(), paths) {
 				d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
 			}

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -89,8 +91,50 @@ func copyPaths(dst, src *fermatav1.Job, paths []string) {
 	}
 	for _, path := range paths {
 		copyPath(dst.ProtoReflect(), src.ProtoReflect(), strings.Split(path, "."))
+		policy, field, _ := strings.Cut(path, ".")
+		field, _, _ = strings.Cut(field, ".")
+		switch policy {
+		case "retry_policy":
+			resetSource(dst.RetryPolicy, src.GetRetryPolicy(), field, backoff.RetryFields)
+		case "backoff_policy":
+			resetSource(dst.BackoffPolicy, src.GetBackoffPolicy(), field, backoff.BackoffFields)
+		}
 	}
 }
+
+// resetSource makes a field of a policy that an edit names the job's own; one that it clears gets
+// its default.
+func resetSource[P interface {
+	*fermatav1.RetryPolicy | *fermatav1.BackoffPolicy
+	proto.Message
+	GetSources() map[string]string
+}](dst, src P, name string, fields backoff.FieldSet) {
+	named, ok := fieldCalled(name, fields)
+	sources := dst.GetSources()
+	if !ok || len(sources) == 0 && !zeroIsValue.Has(named) {
+		return
+	}
+	all := map[string]string{}
+	for f := range backoff.FieldCount {
+		if source := cmp.Or(sources[f.Name()], sources[everyField]); fields.Has(f) && source != "" {
+			all[f.Name()] = source
+		}
+	}
+	if delete(all, name); hasField(src, name) || zeroIsValue.Has(named) {
+		all[name] = backoff.Source{Kind: backoff.FromJob}.String()
+	}
+	switch p := any(dst).(type) {
+	case *fermatav1.RetryPolicy:
+		p.Sources = all
+	case *fermatav1.BackoffPolicy:
+		p.Sources = all
+	}
+}
+
+// zeroIsValue are fields that a message cannot leave unset: an edit that names one of them and has
+// zero there sets zero.
+const zeroIsValue = backoff.FieldSet(1<<backoff.RetryOffset | 1<<backoff.RetryMaxDoublings | 1<<backoff.BackoffDisabled |
+	1<<backoff.BackoffMaxRatio | 1<<backoff.BackoffStaleHalve | 1<<backoff.BackoffWithinSlot)
 
 func copyPath(dst, src protoreflect.Message, path []string) {
 	field := dst.Descriptor().Fields().ByName(protoreflect.Name(path[0]))

@@ -1,42 +1,60 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/access"
-	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
-	var r reader
+	r := s.reader()
 	p := job.PreviewRequest{
 		Schedule: r.schedule("schedule", q.GetSchedule()),
 		After:    r.end("after", "", q.GetAfter()),
 		Count:    int(q.GetCount()),
 	}
-	if policy := q.GetBackoffPolicy(); policy != nil {
-		b := r.backoff("backoff_policy", policy)
-		p.Backoff, p.MinInterval, p.MaxInterval = &b.Recurring, b.min, b.max
-	}
-	if err := r.err(); err != nil {
-		return nil, err
-	}
+	namespace := ""
 	if q.GetJob() != "" {
 		var err error
 		if p.Job, err = parseJob("job", q.GetJob()); err != nil {
 			return nil, err
 		}
-		if c := callerOf(ctx); c != nil && c.gate.authority != nil {
-			if err := c.allowedSome(ctx, access.ReadJobs, p.Job.Namespace); err != nil {
-				return nil, err
-			}
+		namespace = p.Job.Namespace
+	}
+	of := job.QueueKey{Namespace: cmp.Or(namespace, job.DefaultNamespace), Queue: job.DefaultQueue}
+	if q.GetPolicyQueue() != "" {
+		var err error
+		if of, err = parseQueue("policy_queue", q.GetPolicyQueue()); err != nil {
+			return nil, err
 		}
+		if namespace != "" && of.Namespace != namespace {
+			return nil, job.Invalid("policy_queue", "is of namespace %q, but job of %q", job.Clip(of.Namespace, 80), namespace)
+		}
+		namespace = of.Namespace
+	}
+	if c := callerOf(ctx); namespace != "" && c != nil && c.gate.authority != nil {
+		if err := c.allowedSome(ctx, access.ReadJobs, namespace); err != nil {
+			return nil, err
+		}
+	}
+	d := job.Definition{Key: job.Key{Namespace: of.Namespace}, Queue: of.Queue, Schedule: p.Schedule}
+	if q.GetBackoffPolicy() != nil {
+		d := d
+		r.policies("", &d, nil, q.GetBackoffPolicy())
+		p.Backoff, p.MinInterval, p.MaxInterval = &d.Backoff, d.MinInterval, d.MaxInterval
+	}
+	if q.GetRetryPolicy() != nil {
+		r.policies("", &d, q.GetRetryPolicy(), nil)
+		p.Retry = &d.Retry
+	}
+	if err := r.err(); err != nil {
+		return nil, err
 	}
 	preview, err := s.jobs.Preview(ctx, p)
 	if err != nil {
@@ -46,8 +64,9 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 		DueTimes:          each(preview.Times, func(t job.PreviewTime) *timestamppb.Timestamp { return timestamppb.New(t.Nominal) }),
 		Times:             each(preview.Times, previewTimeToPB),
 		CalendarFrom:      preview.FirstDay,
-		BackoffIntervals:  each(preview.Intervals, durationpb.New),
+		BackoffIntervals:  delays(preview.Intervals),
 		ProjectedDueTimes: each(preview.Projected, func(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }),
+		RetryDelays:       delays(preview.RetryDelays),
 	}, nil
 }
 
@@ -58,5 +77,5 @@ func previewTimeToPB(t job.PreviewTime) *fermatav1.ScheduledTime {
 }
 
 func (s *jobService) ListPresets(context.Context, *fermatav1.ListPresetsRequest) (*fermatav1.ListPresetsResponse, error) {
-	return &fermatav1.ListPresetsResponse{Presets: each(backoff.Presets(), presetToPB)}, nil
+	return &fermatav1.ListPresetsResponse{Presets: each(s.defaults.AllPresets(), s.preset)}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/backoff"
 	"github.com/fermata-io/fermata/internal/frame"
 	"github.com/fermata-io/fermata/proto/externalscaler"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -70,6 +71,8 @@ type Options struct {
 	MaxRecvMsgSize int
 	// MaxConcurrentStreams bounds the calls at once of one connection. Default 250.
 	MaxConcurrentStreams uint32
+	// Defaults of policies that jobs do not set; nil: there are none but the built-in ones.
+	Defaults *backoff.Defaults
 	// Authority says who calls and what they may do; nil: everybody may do anything.
 	Authority Authority
 	// Binding is a key of MinBinding bytes that all nodes share, and nobody else has,
@@ -132,8 +135,8 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 		return nil, nil, err
 	}
 	server := grpc.NewServer(options...)
-	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: limitedJobs{o.Jobs}, now: o.Now})
-	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: limitedJobs{o.Jobs}})
+	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: limitedJobs{o.Jobs}, now: o.Now, defaults: o.Defaults})
+	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: limitedJobs{o.Jobs}, defaults: o.Defaults})
 	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, bytesLimit: o.JobBytesLimit, node: o.Node})
 	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
 	if o.Events == nil {

@@ -64,7 +64,7 @@ var decided = map[string][]string{
 		"config", "help", "name", "grpc-addr", "peer-addr", "gossip-addr", "http-addr", "advertise-grpc", "advertise-peer", "advertise-gossip", "join",
 		"insecure", "gossip-key-file", "tls-cert", "tls-key", "tls-client-ca", "tls-client-auth", "peer-tls-cert", "peer-tls-key", "peer-tls-ca", "peer-tls-names",
 		"redis-url", "redis-username", "redis-password-file", "redis-sentinel-username", "redis-sentinel-password-file", "redis-tls-ca", "redis-tls-cert", "redis-tls-key", "redis-tls-server-name",
-		"access-file", "payload-key-file", "audit-key-file", "webhooks-file",
+		"access-file", "payload-key-file", "audit-key-file", "webhooks-file", "defaults-file",
 	},
 	"worker": {
 		"config", "help", "id", "scheduler", "metrics-addr", "tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "token-file", "secrets-dir",

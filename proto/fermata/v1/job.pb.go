@@ -2411,6 +2411,10 @@ func (x *CalendarSchedule) GetDstRepeat() DstRepeat {
 
 // RetryPolicy is what happens between the attempts of one run. A retry never
 // passes the next nominal time of a recurring job: the run ends instead.
+//
+// A field that is unset when a job is registered gets its value from the preset, else from the
+// defaults that operators have set for the queue, the namespace or the cluster, else the default
+// named here. The value is stored: a default that changes later does not change the job.
 type RetryPolicy struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Strategy RetryPolicy_Strategy   `protobuf:"varint,1,opt,name=strategy,proto3,enum=fermata.v1.RetryPolicy_Strategy" json:"strategy,omitempty"`
@@ -2430,9 +2434,15 @@ type RetryPolicy struct {
 	Jitter     *Jitter              `protobuf:"bytes,8,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	// Doublings before the exponential curve goes on linearly; 0 means no limit.
 	MaxDoublings int32 `protobuf:"varint,9,opt,name=max_doublings,json=maxDoublings,proto3" json:"max_doublings,omitempty"`
-	// A well-known policy by name (see ListPresets) that takes the place of all other
-	// fields, which must then be unset. Answers show the fields instead.
-	Preset        string `protobuf:"bytes,10,opt,name=preset,proto3" json:"preset,omitempty"`
+	// A policy by name (see ListPresets), for the fields that are unset here. Answers show the
+	// values instead, and the preset among the sources.
+	Preset string `protobuf:"bytes,10,opt,name=preset,proto3" json:"preset,omitempty"`
+	// Where the values came from, by the name of the field: `job`, `preset NAME`, `queue NAME`,
+	// `namespace NAME`, `cluster` or `built-in`; `*` stands for all fields that are not named.
+	// Who sends a policy back as it was read sends them along, so that values that a job did not
+	// set itself do not become its own. A field that is named counts as set, also where it is zero.
+	// Unset: all fields that are set are the job's own.
+	Sources       map[string]string `protobuf:"bytes,11,rep,name=sources,proto3" json:"sources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2537,6 +2547,13 @@ func (x *RetryPolicy) GetPreset() string {
 	return ""
 }
 
+func (x *RetryPolicy) GetSources() map[string]string {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
 // BackoffPolicy is how the interval between runs of a failing interval job grows:
 // interval * multiplier^min(failures, max_exponent), then the caps that are set.
 type BackoffPolicy struct {
@@ -2566,7 +2583,9 @@ type BackoffPolicy struct {
 	// run grow with the failed runs before it too, and never reach the next slot.
 	WithinSlot bool `protobuf:"varint,11,opt,name=within_slot,json=withinSlot,proto3" json:"within_slot,omitempty"`
 	// As RetryPolicy.preset.
-	Preset        string `protobuf:"bytes,12,opt,name=preset,proto3" json:"preset,omitempty"`
+	Preset string `protobuf:"bytes,12,opt,name=preset,proto3" json:"preset,omitempty"`
+	// As RetryPolicy.sources.
+	Sources       map[string]string `protobuf:"bytes,13,rep,name=sources,proto3" json:"sources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2683,6 +2702,13 @@ func (x *BackoffPolicy) GetPreset() string {
 		return x.Preset
 	}
 	return ""
+}
+
+func (x *BackoffPolicy) GetSources() map[string]string {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
 }
 
 // Jitter spreads a delay. It is a hash of job, run and attempt: every node
@@ -3182,7 +3208,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"ShortMonth\x12\x1b\n" +
 	"\x17SHORT_MONTH_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SHORT_MONTH_LAST_DAY\x10\x01\x12\x14\n" +
-	"\x10SHORT_MONTH_SKIP\x10\x02\"\xd3\x04\n" +
+	"\x10SHORT_MONTH_SKIP\x10\x02\"\xcf\x05\n" +
 	"\vRetryPolicy\x12<\n" +
 	"\bstrategy\x18\x01 \x01(\x0e2 .fermata.v1.RetryPolicy.StrategyR\bstrategy\x128\n" +
 	"\n" +
@@ -3198,13 +3224,17 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x06jitter\x18\b \x01(\v2\x12.fermata.v1.JitterR\x06jitter\x12#\n" +
 	"\rmax_doublings\x18\t \x01(\x05R\fmaxDoublings\x12\x16\n" +
 	"\x06preset\x18\n" +
-	" \x01(\tR\x06preset\"\x82\x01\n" +
+	" \x01(\tR\x06preset\x12>\n" +
+	"\asources\x18\v \x03(\v2$.fermata.v1.RetryPolicy.SourcesEntryR\asources\x1a:\n" +
+	"\fSourcesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x82\x01\n" +
 	"\bStrategy\x12\x18\n" +
 	"\x14STRATEGY_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSTRATEGY_FIXED\x10\x01\x12\x13\n" +
 	"\x0fSTRATEGY_LINEAR\x10\x02\x12\x18\n" +
 	"\x14STRATEGY_EXPONENTIAL\x10\x03\x12\x19\n" +
-	"\x15STRATEGY_DECORRELATED\x10\x04\"\x97\x04\n" +
+	"\x15STRATEGY_DECORRELATED\x10\x04\"\x95\x05\n" +
 	"\rBackoffPolicy\x12\x1a\n" +
 	"\bdisabled\x18\x01 \x01(\bR\bdisabled\x12\x1e\n" +
 	"\n" +
@@ -3223,7 +3253,11 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\vmaxInterval\x12\x1f\n" +
 	"\vwithin_slot\x18\v \x01(\bR\n" +
 	"withinSlot\x12\x16\n" +
-	"\x06preset\x18\f \x01(\tR\x06presetB\x0f\n" +
+	"\x06preset\x18\f \x01(\tR\x06preset\x12@\n" +
+	"\asources\x18\r \x03(\v2&.fermata.v1.BackoffPolicy.SourcesEntryR\asources\x1a:\n" +
+	"\fSourcesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
 	"\r_max_exponent\"\xe7\x01\n" +
 	"\x06Jitter\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.fermata.v1.Jitter.KindR\x04kind\x12\x1f\n" +
@@ -3323,7 +3357,7 @@ func file_fermata_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
-var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fermata_v1_job_proto_goTypes = []any{
 	(OverlapPolicy)(0),               // 0: fermata.v1.OverlapPolicy
 	(DelaySource)(0),                 // 1: fermata.v1.DelaySource
@@ -3358,59 +3392,61 @@ var file_fermata_v1_job_proto_goTypes = []any{
 	(*Run)(nil),                      // 30: fermata.v1.Run
 	nil,                              // 31: fermata.v1.Job.LabelsEntry
 	(*Exclusions_Period)(nil),        // 32: fermata.v1.Exclusions.Period
-	(*durationpb.Duration)(nil),      // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 34: google.protobuf.Timestamp
+	nil,                              // 33: fermata.v1.RetryPolicy.SourcesEntry
+	nil,                              // 34: fermata.v1.BackoffPolicy.SourcesEntry
+	(*durationpb.Duration)(nil),      // 35: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 36: google.protobuf.Timestamp
 }
 var file_fermata_v1_job_proto_depIdxs = []int32{
 	31, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
 	22, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
 	27, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
 	28, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	33, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
-	33, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
-	33, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
-	33, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
-	34, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	34, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	35, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
+	35, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
+	35, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
+	35, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
+	36, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	36, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
 	21, // 10: fermata.v1.Job.status:type_name -> fermata.v1.JobStatus
 	0,  // 11: fermata.v1.Job.overlap_policy:type_name -> fermata.v1.OverlapPolicy
 	16, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
 	17, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
-	33, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
+	35, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
 	5,  // 15: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
-	33, // 16: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
+	35, // 16: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
 	6,  // 17: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
-	34, // 18: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
-	33, // 19: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
-	34, // 20: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
+	36, // 18: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
+	35, // 19: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
+	36, // 20: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
 	7,  // 21: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
-	34, // 22: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
-	34, // 23: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
-	34, // 24: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
-	34, // 25: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
+	36, // 22: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
+	36, // 23: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
+	36, // 24: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
+	36, // 25: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 26: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
-	34, // 27: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
-	34, // 28: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	33, // 29: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
+	36, // 27: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
+	36, // 28: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	35, // 29: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
 	4,  // 30: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
-	34, // 31: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
-	34, // 32: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
-	34, // 33: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
+	36, // 31: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
+	36, // 32: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
+	36, // 33: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
 	1,  // 34: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
 	18, // 35: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
 	19, // 36: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
 	20, // 37: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
-	33, // 38: fermata.v1.JobStatus.broken_lag:type_name -> google.protobuf.Duration
+	35, // 38: fermata.v1.JobStatus.broken_lag:type_name -> google.protobuf.Duration
 	24, // 39: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
 	25, // 40: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
-	34, // 41: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
+	36, // 41: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
 	26, // 42: fermata.v1.Schedule.calendar:type_name -> fermata.v1.CalendarSchedule
-	34, // 43: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
-	34, // 44: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
+	36, // 43: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
+	36, // 44: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
 	23, // 45: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
-	33, // 46: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	35, // 46: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
 	32, // 47: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
-	33, // 48: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
+	35, // 48: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
 	2,  // 49: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
 	3,  // 50: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
 	9,  // 51: fermata.v1.CalendarSchedule.unit:type_name -> fermata.v1.CalendarSchedule.Unit
@@ -3418,31 +3454,33 @@ var file_fermata_v1_job_proto_depIdxs = []int32{
 	2,  // 53: fermata.v1.CalendarSchedule.dst_gap:type_name -> fermata.v1.DstGap
 	3,  // 54: fermata.v1.CalendarSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
 	11, // 55: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
-	33, // 56: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
-	33, // 57: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	33, // 58: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
+	35, // 56: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
+	35, // 57: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	35, // 58: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
 	29, // 59: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
-	33, // 60: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
-	29, // 61: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
-	33, // 62: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
-	33, // 63: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
-	33, // 64: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
-	12, // 65: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
-	13, // 66: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
-	14, // 67: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
-	34, // 68: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
-	34, // 69: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	34, // 70: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	34, // 71: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
-	4,  // 72: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
-	19, // 73: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
-	34, // 74: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
-	34, // 75: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
-	76, // [76:76] is the sub-list for method output_type
-	76, // [76:76] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	33, // 60: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
+	35, // 61: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
+	29, // 62: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
+	35, // 63: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
+	35, // 64: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
+	35, // 65: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
+	34, // 66: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
+	12, // 67: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
+	13, // 68: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
+	14, // 69: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
+	36, // 70: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
+	36, // 71: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	36, // 72: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	36, // 73: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
+	4,  // 74: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
+	19, // 75: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
+	36, // 76: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
+	36, // 77: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_proto_init() }
@@ -3466,7 +3504,7 @@ func file_fermata_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_proto_rawDesc), len(file_fermata_v1_job_proto_rawDesc)),
 			NumEnums:      15,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

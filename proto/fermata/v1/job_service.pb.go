@@ -407,7 +407,10 @@ type Preset struct {
 	BackoffPolicy *BackoffPolicy `protobuf:"bytes,4,opt,name=backoff_policy,json=backoffPolicy,proto3" json:"backoff_policy,omitempty"`
 	// Waits before jitter: between attempts, or, for backoff policies, intervals
 	// after 0, 1, 2 ... failures of a job that runs every minute.
-	Waits         []*durationpb.Duration `protobuf:"bytes,5,rep,name=waits,proto3" json:"waits,omitempty"`
+	Waits []*durationpb.Duration `protobuf:"bytes,5,rep,name=waits,proto3" json:"waits,omitempty"`
+	// Defined by the operator, in --defaults-file of the nodes. The policies have the fields that it
+	// sets, and sources that name those; of the others jobs get their defaults.
+	Custom        bool `protobuf:"varint,6,opt,name=custom,proto3" json:"custom,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -475,6 +478,13 @@ func (x *Preset) GetWaits() []*durationpb.Duration {
 		return x.Waits
 	}
 	return nil
+}
+
+func (x *Preset) GetCustom() bool {
+	if x != nil {
+		return x.Custom
+	}
+	return false
 }
 
 type HintJobRequest struct {
@@ -2823,7 +2833,12 @@ type PreviewScheduleRequest struct {
 	// Show `H` and jitter as this job would have them, `namespaces/{n}/jobs/{j}`;
 	// without a schedule and policy of the request, those of the job, with the
 	// ladder that its present failures project.
-	Job           string `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
+	Job string `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
+	// When set, also the delays between the attempts of one run.
+	RetryPolicy *RetryPolicy `protobuf:"bytes,6,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
+	// The queue whose defaults fill what the policies leave unset, `namespaces/{namespace}/queues/{queue}`.
+	// Unset: the default queue of the namespace of `job`, or of the default one.
+	PolicyQueue   string `protobuf:"bytes,7,opt,name=policy_queue,json=policyQueue,proto3" json:"policy_queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2889,6 +2904,20 @@ func (x *PreviewScheduleRequest) GetBackoffPolicy() *BackoffPolicy {
 func (x *PreviewScheduleRequest) GetJob() string {
 	if x != nil {
 		return x.Job
+	}
+	return ""
+}
+
+func (x *PreviewScheduleRequest) GetRetryPolicy() *RetryPolicy {
+	if x != nil {
+		return x.RetryPolicy
+	}
+	return nil
+}
+
+func (x *PreviewScheduleRequest) GetPolicyQueue() string {
+	if x != nil {
+		return x.PolicyQueue
 	}
 	return ""
 }
@@ -2979,7 +3008,10 @@ type PreviewScheduleResponse struct {
 	BackoffIntervals []*durationpb.Duration `protobuf:"bytes,2,rep,name=backoff_intervals,json=backoffIntervals,proto3" json:"backoff_intervals,omitempty"`
 	// Local day, `2026-11-30`, from which the periods of a calendar schedule are counted: its `from`, or
 	// what that is by default. Empty for other schedules.
-	CalendarFrom  string `protobuf:"bytes,5,opt,name=calendar_from,json=calendarFrom,proto3" json:"calendar_from,omitempty"`
+	CalendarFrom string `protobuf:"bytes,5,opt,name=calendar_from,json=calendarFrom,proto3" json:"calendar_from,omitempty"`
+	// Delays before attempts 2, 3 ... of one run, before jitter, 50 at most: those of the request's
+	// retry_policy, or of the job whose own schedule is shown.
+	RetryDelays   []*durationpb.Duration `protobuf:"bytes,6,rep,name=retry_delays,json=retryDelays,proto3" json:"retry_delays,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3049,6 +3081,13 @@ func (x *PreviewScheduleResponse) GetCalendarFrom() string {
 	return ""
 }
 
+func (x *PreviewScheduleResponse) GetRetryDelays() []*durationpb.Duration {
+	if x != nil {
+		return x.RetryDelays
+	}
+	return nil
+}
+
 // JobWish is what a job should be.
 type JobWish struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3066,9 +3105,12 @@ type JobWish struct {
 	Delete bool `protobuf:"varint,4,opt,name=delete,proto3" json:"delete,omitempty"`
 	// Set: whether the job is paused. One that is to be created paused never runs
 	// before that. Unset: a pause stays what it is.
-	Paused        *bool `protobuf:"varint,5,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Paused *bool `protobuf:"varint,5,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
+	// `job` is a job as it was read, with the sources of its policies: what it has not set itself gets
+	// its value from the preset, the defaults of operators and the built-in ones as they are now.
+	RefreshDefaults bool `protobuf:"varint,6,opt,name=refresh_defaults,json=refreshDefaults,proto3" json:"refresh_defaults,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *JobWish) Reset() {
@@ -3132,6 +3174,13 @@ func (x *JobWish) GetDelete() bool {
 func (x *JobWish) GetPaused() bool {
 	if x != nil && x.Paused != nil {
 		return *x.Paused
+	}
+	return false
+}
+
+func (x *JobWish) GetRefreshDefaults() bool {
+	if x != nil {
+		return x.RefreshDefaults
 	}
 	return false
 }
@@ -3531,13 +3580,14 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
 	"\x12ListPresetsRequest\"C\n" +
 	"\x13ListPresetsResponse\x12,\n" +
-	"\apresets\x18\x01 \x03(\v2\x12.fermata.v1.PresetR\apresets\"\xed\x01\n" +
+	"\apresets\x18\x01 \x03(\v2\x12.fermata.v1.PresetR\apresets\"\x85\x02\n" +
 	"\x06Preset\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12:\n" +
 	"\fretry_policy\x18\x03 \x01(\v2\x17.fermata.v1.RetryPolicyR\vretryPolicy\x12@\n" +
 	"\x0ebackoff_policy\x18\x04 \x01(\v2\x19.fermata.v1.BackoffPolicyR\rbackoffPolicy\x12/\n" +
-	"\x05waits\x18\x05 \x03(\v2\x19.google.protobuf.DurationR\x05waits\"J\n" +
+	"\x05waits\x18\x05 \x03(\v2\x19.google.protobuf.DurationR\x05waits\x12\x16\n" +
+	"\x06custom\x18\x06 \x01(\bR\x06custom\"J\n" +
 	"\x0eHintJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
 	"\x04hint\x18\x02 \x01(\v2\x10.fermata.v1.HintR\x04hint\"\xb2\x01\n" +
@@ -3761,30 +3811,34 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\rGetRunRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"&\n" +
 	"\x10CancelRunRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xe6\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xc5\x02\n" +
 	"\x16PreviewScheduleRequest\x120\n" +
 	"\bschedule\x18\x01 \x01(\v2\x14.fermata.v1.ScheduleR\bschedule\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x120\n" +
 	"\x05after\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05after\x12@\n" +
 	"\x0ebackoff_policy\x18\x04 \x01(\v2\x19.fermata.v1.BackoffPolicyR\rbackoffPolicy\x12\x10\n" +
-	"\x03job\x18\x05 \x01(\tR\x03job\"\xe1\x01\n" +
+	"\x03job\x18\x05 \x01(\tR\x03job\x12:\n" +
+	"\fretry_policy\x18\x06 \x01(\v2\x17.fermata.v1.RetryPolicyR\vretryPolicy\x12!\n" +
+	"\fpolicy_queue\x18\a \x01(\tR\vpolicyQueue\"\xe1\x01\n" +
 	"\rScheduledTime\x12=\n" +
 	"\fnominal_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\vnominalTime\x125\n" +
 	"\bdue_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12B\n" +
 	"\x0flatest_due_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rlatestDueTime\x12\x16\n" +
-	"\x06remark\x18\x04 \x01(\tR\x06remark\"\xbc\x02\n" +
+	"\x06remark\x18\x04 \x01(\tR\x06remark\"\xfa\x02\n" +
 	"\x17PreviewScheduleResponse\x127\n" +
 	"\tdue_times\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\bdueTimes\x12/\n" +
 	"\x05times\x18\x03 \x03(\v2\x19.fermata.v1.ScheduledTimeR\x05times\x12J\n" +
 	"\x13projected_due_times\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x11projectedDueTimes\x12F\n" +
 	"\x11backoff_intervals\x18\x02 \x03(\v2\x19.google.protobuf.DurationR\x10backoffIntervals\x12#\n" +
-	"\rcalendar_from\x18\x05 \x01(\tR\fcalendarFrom\"\x97\x01\n" +
+	"\rcalendar_from\x18\x05 \x01(\tR\fcalendarFrom\x12<\n" +
+	"\fretry_delays\x18\x06 \x03(\v2\x19.google.protobuf.DurationR\vretryDelays\"\xc2\x01\n" +
 	"\aJobWish\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12!\n" +
 	"\x03job\x18\x02 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12\x12\n" +
 	"\x04etag\x18\x03 \x01(\tR\x04etag\x12\x16\n" +
 	"\x06delete\x18\x04 \x01(\bR\x06delete\x12\x1b\n" +
-	"\x06paused\x18\x05 \x01(\bH\x00R\x06paused\x88\x01\x01B\t\n" +
+	"\x06paused\x18\x05 \x01(\bH\x00R\x06paused\x88\x01\x01\x12)\n" +
+	"\x10refresh_defaults\x18\x06 \x01(\bR\x0frefreshDefaultsB\t\n" +
 	"\a_paused\"\x8c\x03\n" +
 	"\tJobChange\x124\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x1c.fermata.v1.JobChange.ActionR\x06action\x12'\n" +
@@ -3975,83 +4029,85 @@ var file_fermata_v1_job_service_proto_depIdxs = []int32{
 	69, // 38: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
 	65, // 39: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
 	60, // 40: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	65, // 41: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
-	65, // 42: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
-	65, // 43: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
-	65, // 44: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	45, // 45: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
-	65, // 46: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
-	61, // 47: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	63, // 48: fermata.v1.JobWish.job:type_name -> fermata.v1.Job
-	3,  // 49: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
-	63, // 50: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
-	63, // 51: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
-	70, // 52: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
-	47, // 53: fermata.v1.PlanJobsRequest.wishes:type_name -> fermata.v1.JobWish
-	48, // 54: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
-	47, // 55: fermata.v1.ApplyJobsRequest.wishes:type_name -> fermata.v1.JobWish
-	48, // 56: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
-	63, // 57: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	70, // 58: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	28, // 59: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	29, // 60: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	31, // 61: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	32, // 62: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	34, // 63: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	35, // 64: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	36, // 65: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	37, // 66: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	38, // 67: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	40, // 68: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	42, // 69: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	43, // 70: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	44, // 71: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	4,  // 72: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
-	7,  // 73: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
-	8,  // 74: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
-	11, // 75: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
-	14, // 76: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
-	15, // 77: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
-	16, // 78: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
-	19, // 79: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
-	21, // 80: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
-	23, // 81: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
-	49, // 82: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
-	51, // 83: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
-	26, // 84: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	27, // 85: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	63, // 86: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	30, // 87: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	63, // 88: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	33, // 89: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	63, // 90: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	71, // 91: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	63, // 92: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	63, // 93: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	39, // 94: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	41, // 95: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	64, // 96: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	64, // 97: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	46, // 98: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	5,  // 99: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	63, // 100: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	9,  // 101: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
-	12, // 102: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	63, // 103: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	63, // 104: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	17, // 105: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	20, // 106: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	22, // 107: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
-	24, // 108: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	50, // 109: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
-	52, // 110: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
-	25, // 111: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	25, // 112: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	86, // [86:113] is the sub-list for method output_type
-	59, // [59:86] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	59, // 41: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
+	65, // 42: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	65, // 43: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	65, // 44: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	65, // 45: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	45, // 46: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	65, // 47: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	61, // 48: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	61, // 49: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
+	63, // 50: fermata.v1.JobWish.job:type_name -> fermata.v1.Job
+	3,  // 51: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
+	63, // 52: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
+	63, // 53: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
+	70, // 54: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
+	47, // 55: fermata.v1.PlanJobsRequest.wishes:type_name -> fermata.v1.JobWish
+	48, // 56: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
+	47, // 57: fermata.v1.ApplyJobsRequest.wishes:type_name -> fermata.v1.JobWish
+	48, // 58: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
+	63, // 59: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	70, // 60: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	28, // 61: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	29, // 62: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	31, // 63: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	32, // 64: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	34, // 65: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	35, // 66: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	36, // 67: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	37, // 68: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	38, // 69: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	40, // 70: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	42, // 71: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	43, // 72: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	44, // 73: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	4,  // 74: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	7,  // 75: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	8,  // 76: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
+	11, // 77: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	14, // 78: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	15, // 79: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	16, // 80: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	19, // 81: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	21, // 82: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
+	23, // 83: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	49, // 84: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
+	51, // 85: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
+	26, // 86: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	27, // 87: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	63, // 88: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	30, // 89: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	63, // 90: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	33, // 91: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	63, // 92: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	71, // 93: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	63, // 94: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	63, // 95: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	39, // 96: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	41, // 97: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	64, // 98: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	64, // 99: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	46, // 100: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,  // 101: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	63, // 102: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,  // 103: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12, // 104: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	63, // 105: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	63, // 106: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17, // 107: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20, // 108: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	22, // 109: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
+	24, // 110: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	50, // 111: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	52, // 112: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	25, // 113: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	25, // 114: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	88, // [88:115] is the sub-list for method output_type
+	61, // [61:88] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }

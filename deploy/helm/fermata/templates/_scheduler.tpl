@@ -38,6 +38,7 @@
 {{- if $v.gossip.existingSecret }}{{ $_ := set $c "gossip-key-file" (printf "/etc/fermata/gossip/%s" $v.gossip.key) }}{{ end -}}
 {{- if $v.access.existingSecret }}{{ $_ := set $c "access-file" (printf "/etc/fermata/access/%s" $v.access.key) }}{{ end -}}
 {{- if $v.webhooks.existingSecret }}{{ $_ := set $c "webhooks-file" (printf "/etc/fermata/webhooks/%s" $v.webhooks.key) }}{{ end -}}
+{{- if $v.scheduler.defaults }}{{ $_ := set $c "defaults-file" "/etc/fermata/config/defaults.yaml" }}{{ end -}}
 {{- if $v.payloadKeys.existingSecret }}{{ $_ := set $c "payload-key-file" (printf "/etc/fermata/payload-keys/%s" $v.payloadKeys.key) }}{{ end -}}
 {{- if $v.auditKeys.existingSecret }}{{ $_ := set $c "audit-key-file" (printf "/etc/fermata/audit-keys/%s" $v.auditKeys.key) }}{{ end -}}
 {{- if $v.insecure }}{{ $_ := set $c "insecure" true }}{{ end -}}

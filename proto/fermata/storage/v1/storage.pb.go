@@ -75,8 +75,11 @@ type Definition struct {
 	MaxLagMs  int64  `protobuf:"varint,65,opt,name=max_lag_ms,json=maxLagMs,proto3" json:"max_lag_ms,omitempty"`
 	// The sampled trace context of the call that created the job: 16 bytes of trace
 	// id and 8 of the span's, and the tracestate. Unset: none.
-	Trace         []byte `protobuf:"bytes,60,opt,name=trace,proto3" json:"trace,omitempty"`
-	TraceState    string `protobuf:"bytes,61,opt,name=trace_state,json=traceState,proto3" json:"trace_state,omitempty"`
+	Trace      []byte `protobuf:"bytes,60,opt,name=trace,proto3" json:"trace,omitempty"`
+	TraceState string `protobuf:"bytes,61,opt,name=trace_state,json=traceState,proto3" json:"trace_state,omitempty"`
+	// Where fields of retry, backoff, min_interval_ms and max_interval_ms came from. Unset: one
+	// that has its built-in default came from there, another one from the job.
+	PolicySources *PolicySources `protobuf:"bytes,70,opt,name=policy_sources,json=policySources,proto3" json:"policy_sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -377,6 +380,131 @@ func (x *Definition) GetTraceState() string {
 	return ""
 }
 
+func (x *Definition) GetPolicySources() *PolicySources {
+	if x != nil {
+		return x.PolicySources
+	}
+	return nil
+}
+
+// PolicySources is written anew with each edit: later versions add no fields to it.
+type PolicySources struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of the definition when this was written. It counts for no other one: nodes that do not
+	// know this message carry it through an edit.
+	Revision      uint32         `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Groups        []*SourceGroup `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicySources) Reset() {
+	*x = PolicySources{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicySources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicySources) ProtoMessage() {}
+
+func (x *PolicySources) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicySources.ProtoReflect.Descriptor instead.
+func (*PolicySources) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PolicySources) GetRevision() uint32 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *PolicySources) GetGroups() []*SourceGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// SourceGroup is fields that have one source.
+type SourceGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of source, and its name. Package backoff has the numbers.
+	Kind uint32 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// One bit each.
+	Fields        uint32 `protobuf:"varint,3,opt,name=fields,proto3" json:"fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceGroup) Reset() {
+	*x = SourceGroup{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceGroup) ProtoMessage() {}
+
+func (x *SourceGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceGroup.ProtoReflect.Descriptor instead.
+func (*SourceGroup) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SourceGroup) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *SourceGroup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SourceGroup) GetFields() uint32 {
+	if x != nil {
+		return x.Fields
+	}
+	return 0
+}
+
 type Misfire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Policy        uint32                 `protobuf:"varint,1,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -388,7 +516,7 @@ type Misfire struct {
 
 func (x *Misfire) Reset() {
 	*x = Misfire{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +528,7 @@ func (x *Misfire) String() string {
 func (*Misfire) ProtoMessage() {}
 
 func (x *Misfire) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +541,7 @@ func (x *Misfire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Misfire.ProtoReflect.Descriptor instead.
 func (*Misfire) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{1}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Misfire) GetPolicy() uint32 {
@@ -447,7 +575,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +587,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +600,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{2}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Lock) GetKey() string {
@@ -501,7 +629,7 @@ type Exclusions struct {
 
 func (x *Exclusions) Reset() {
 	*x = Exclusions{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +641,7 @@ func (x *Exclusions) String() string {
 func (*Exclusions) ProtoMessage() {}
 
 func (x *Exclusions) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +654,7 @@ func (x *Exclusions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exclusions.ProtoReflect.Descriptor instead.
 func (*Exclusions) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{3}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Exclusions) GetCron() []string {
@@ -567,7 +695,7 @@ type Period struct {
 
 func (x *Period) Reset() {
 	*x = Period{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +707,7 @@ func (x *Period) String() string {
 func (*Period) ProtoMessage() {}
 
 func (x *Period) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +720,7 @@ func (x *Period) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Period.ProtoReflect.Descriptor instead.
 func (*Period) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Period) GetFromMs() int64 {
@@ -623,7 +751,7 @@ type QueueSettings struct {
 
 func (x *QueueSettings) Reset() {
 	*x = QueueSettings{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +763,7 @@ func (x *QueueSettings) String() string {
 func (*QueueSettings) ProtoMessage() {}
 
 func (x *QueueSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +776,7 @@ func (x *QueueSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueSettings.ProtoReflect.Descriptor instead.
 func (*QueueSettings) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{5}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *QueueSettings) GetMaxConcurrency() uint32 {
@@ -709,7 +837,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +849,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +862,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{6}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Schedule) GetKind() uint32 {
@@ -857,7 +985,7 @@ type Calendar struct {
 
 func (x *Calendar) Reset() {
 	*x = Calendar{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +997,7 @@ func (x *Calendar) String() string {
 func (*Calendar) ProtoMessage() {}
 
 func (x *Calendar) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1010,7 @@ func (x *Calendar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calendar.ProtoReflect.Descriptor instead.
 func (*Calendar) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{7}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Calendar) GetEvery() uint32 {
@@ -944,7 +1072,7 @@ type Jitter struct {
 
 func (x *Jitter) Reset() {
 	*x = Jitter{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1084,7 @@ func (x *Jitter) String() string {
 func (*Jitter) ProtoMessage() {}
 
 func (x *Jitter) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1097,7 @@ func (x *Jitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Jitter.ProtoReflect.Descriptor instead.
 func (*Jitter) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{8}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Jitter) GetKind() uint32 {
@@ -1003,7 +1131,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1143,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1156,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Retry) GetStrategy() uint32 {
@@ -1111,7 +1239,7 @@ type Recurring struct {
 
 func (x *Recurring) Reset() {
 	*x = Recurring{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1251,7 @@ func (x *Recurring) String() string {
 func (*Recurring) ProtoMessage() {}
 
 func (x *Recurring) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1264,7 @@ func (x *Recurring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurring.ProtoReflect.Descriptor instead.
 func (*Recurring) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Recurring) GetDisabled() bool {
@@ -1225,7 +1353,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1365,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1378,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{11}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Run) GetId() string {
@@ -1348,7 +1476,7 @@ var File_fermata_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
-	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\xcd\v\n" +
+	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\x97\f\n" +
 	"\n" +
 	"Definition\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1a\n" +
@@ -1399,10 +1527,18 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"max_lag_ms\x18A \x01(\x03R\bmaxLagMs\x12\x14\n" +
 	"\x05trace\x18< \x01(\fR\x05trace\x12\x1f\n" +
 	"\vtrace_state\x18= \x01(\tR\n" +
-	"traceState\x1a9\n" +
+	"traceState\x12H\n" +
+	"\x0epolicy_sources\x18F \x01(\v2!.fermata.storage.v1.PolicySourcesR\rpolicySources\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"d\n" +
+	"\rPolicySources\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\rR\brevision\x127\n" +
+	"\x06groups\x18\x02 \x03(\v2\x1f.fermata.storage.v1.SourceGroupR\x06groups\"M\n" +
+	"\vSourceGroup\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06fields\x18\x03 \x01(\rR\x06fields\"`\n" +
 	"\aMisfire\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\rR\x06policy\x12\x1b\n" +
 	"\twindow_ms\x18\x02 \x01(\x03R\bwindowMs\x12 \n" +
@@ -1516,39 +1652,43 @@ func file_fermata_storage_v1_storage_proto_rawDescGZIP() []byte {
 	return file_fermata_storage_v1_storage_proto_rawDescData
 }
 
-var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_fermata_storage_v1_storage_proto_goTypes = []any{
 	(*Definition)(nil),    // 0: fermata.storage.v1.Definition
-	(*Misfire)(nil),       // 1: fermata.storage.v1.Misfire
-	(*Lock)(nil),          // 2: fermata.storage.v1.Lock
-	(*Exclusions)(nil),    // 3: fermata.storage.v1.Exclusions
-	(*Period)(nil),        // 4: fermata.storage.v1.Period
-	(*QueueSettings)(nil), // 5: fermata.storage.v1.QueueSettings
-	(*Schedule)(nil),      // 6: fermata.storage.v1.Schedule
-	(*Calendar)(nil),      // 7: fermata.storage.v1.Calendar
-	(*Jitter)(nil),        // 8: fermata.storage.v1.Jitter
-	(*Retry)(nil),         // 9: fermata.storage.v1.Retry
-	(*Recurring)(nil),     // 10: fermata.storage.v1.Recurring
-	(*Run)(nil),           // 11: fermata.storage.v1.Run
-	nil,                   // 12: fermata.storage.v1.Definition.LabelsEntry
+	(*PolicySources)(nil), // 1: fermata.storage.v1.PolicySources
+	(*SourceGroup)(nil),   // 2: fermata.storage.v1.SourceGroup
+	(*Misfire)(nil),       // 3: fermata.storage.v1.Misfire
+	(*Lock)(nil),          // 4: fermata.storage.v1.Lock
+	(*Exclusions)(nil),    // 5: fermata.storage.v1.Exclusions
+	(*Period)(nil),        // 6: fermata.storage.v1.Period
+	(*QueueSettings)(nil), // 7: fermata.storage.v1.QueueSettings
+	(*Schedule)(nil),      // 8: fermata.storage.v1.Schedule
+	(*Calendar)(nil),      // 9: fermata.storage.v1.Calendar
+	(*Jitter)(nil),        // 10: fermata.storage.v1.Jitter
+	(*Retry)(nil),         // 11: fermata.storage.v1.Retry
+	(*Recurring)(nil),     // 12: fermata.storage.v1.Recurring
+	(*Run)(nil),           // 13: fermata.storage.v1.Run
+	nil,                   // 14: fermata.storage.v1.Definition.LabelsEntry
 }
 var file_fermata_storage_v1_storage_proto_depIdxs = []int32{
-	12, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
-	6,  // 1: fermata.storage.v1.Definition.schedule:type_name -> fermata.storage.v1.Schedule
-	9,  // 2: fermata.storage.v1.Definition.retry:type_name -> fermata.storage.v1.Retry
-	10, // 3: fermata.storage.v1.Definition.backoff:type_name -> fermata.storage.v1.Recurring
-	1,  // 4: fermata.storage.v1.Definition.misfire:type_name -> fermata.storage.v1.Misfire
-	2,  // 5: fermata.storage.v1.Definition.locks:type_name -> fermata.storage.v1.Lock
-	4,  // 6: fermata.storage.v1.Exclusions.periods:type_name -> fermata.storage.v1.Period
-	3,  // 7: fermata.storage.v1.Schedule.exclude:type_name -> fermata.storage.v1.Exclusions
-	7,  // 8: fermata.storage.v1.Schedule.calendar:type_name -> fermata.storage.v1.Calendar
-	8,  // 9: fermata.storage.v1.Retry.jitter:type_name -> fermata.storage.v1.Jitter
-	8,  // 10: fermata.storage.v1.Recurring.jitter:type_name -> fermata.storage.v1.Jitter
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	14, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
+	8,  // 1: fermata.storage.v1.Definition.schedule:type_name -> fermata.storage.v1.Schedule
+	11, // 2: fermata.storage.v1.Definition.retry:type_name -> fermata.storage.v1.Retry
+	12, // 3: fermata.storage.v1.Definition.backoff:type_name -> fermata.storage.v1.Recurring
+	3,  // 4: fermata.storage.v1.Definition.misfire:type_name -> fermata.storage.v1.Misfire
+	4,  // 5: fermata.storage.v1.Definition.locks:type_name -> fermata.storage.v1.Lock
+	1,  // 6: fermata.storage.v1.Definition.policy_sources:type_name -> fermata.storage.v1.PolicySources
+	2,  // 7: fermata.storage.v1.PolicySources.groups:type_name -> fermata.storage.v1.SourceGroup
+	6,  // 8: fermata.storage.v1.Exclusions.periods:type_name -> fermata.storage.v1.Period
+	5,  // 9: fermata.storage.v1.Schedule.exclude:type_name -> fermata.storage.v1.Exclusions
+	9,  // 10: fermata.storage.v1.Schedule.calendar:type_name -> fermata.storage.v1.Calendar
+	10, // 11: fermata.storage.v1.Retry.jitter:type_name -> fermata.storage.v1.Jitter
+	10, // 12: fermata.storage.v1.Recurring.jitter:type_name -> fermata.storage.v1.Jitter
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_fermata_storage_v1_storage_proto_init() }
@@ -1562,7 +1702,7 @@ func file_fermata_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_storage_v1_storage_proto_rawDesc), len(file_fermata_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

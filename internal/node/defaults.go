@@ -1,0 +1,38 @@
+package node
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/defaults"
+	"github.com/fermata-io/fermata/internal/membership"
+)
+
+// DefaultFlags are the fields of [Config].Defaults, with the flags that faults name.
+func DefaultFlags() map[backoff.Field]string { return maps.Clone(defaults.Flags) }
+
+// compareDefaults reports nodes whose defaults of policies differ from those of this one, once for
+// each change of them: a job has those of the node that registers it. It is called for one view after
+// the other.
+func (n *Node) compareDefaults() {
+	own := n.defaults.Fingerprint()
+	var others []string
+	for _, m := range n.gossip.Members() {
+		if m.State == membership.StateAlive && m.Defaults != "" && m.Defaults != own {
+			others = append(others, m.Name+"="+m.Defaults)
+		}
+	}
+	g := n.gauges
+	g.otherDefaults.Set(float64(len(others)))
+	text := strings.Join(others, " ")
+	if text == g.deviants {
+		return
+	}
+	if g.deviants = text; text == "" {
+		n.cfg.Logger.Info("all nodes have the same defaults of retry and backoff", "defaults", own)
+		return
+	}
+	n.cfg.Logger.Warn("nodes have different defaults of retry and backoff: a job gets those of the node that registers it",
+		"defaults", own, "others", text)
+}
