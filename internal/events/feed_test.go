@@ -206,8 +206,8 @@ func wantTold(t *testing.T, what string, w *watcher, want ...string) {
 	}
 }
 
-// TestNothingIsReadForNobody, and with watchers one look serves all of them.
-func TestNothingIsReadForNobody(t *testing.T) {
+// TestNothingIsReadWithoutWatchers, and with watchers one look serves all of them.
+func TestNothingIsReadWithoutWatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		f, stop := feed(t, m, 0)
@@ -246,9 +246,9 @@ func TestNothingIsReadForNobody(t *testing.T) {
 	})
 }
 
-// TestNobodyLeavesOldPlacesBehind: who leaves while the feed begins to look does not leave
+// TestPlacesAreDroppedWithTheLastUser: who leaves while the feed begins to look does not leave
 // it with places that the next user would begin at, whenever that is.
-func TestNobodyLeavesOldPlacesBehind(t *testing.T) {
+func TestPlacesAreDroppedWithTheLastUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		m.happen(0, 1000, job.KindRunDead, "a")
@@ -299,8 +299,8 @@ func TestOrderAndResume(t *testing.T) {
 	})
 }
 
-// TestAWatcherThatIsNotToldOfAnythingHearsHowFarItIs: its token does not grow old.
-func TestAWatcherThatIsNotToldOfAnythingHearsHowFarItIs(t *testing.T) {
+// TestAWatcherWithoutEventsReceivesTokens: its token does not grow old.
+func TestAWatcherWithoutEventsReceivesTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		f, stop := feed(t, m, 0)
@@ -367,9 +367,9 @@ func TestSlowWatcherEndsWithEventsGone(t *testing.T) {
 	})
 }
 
-// TestWhatThereIsNowIsToldToItsEnd: also what the feed has not looked at yet, beside what it
+// TestAWatchToNowSendsAllEvents: also what the feed has not looked at yet, beside what it
 // has at hand.
-func TestWhatThereIsNowIsToldToItsEnd(t *testing.T) {
+func TestAWatchToNowSendsAllEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		f, stop := feed(t, m, 0)
@@ -547,8 +547,8 @@ func TestUnreachableShardDoesNotDelayOthers(t *testing.T) {
 	})
 }
 
-// TestAFeedBeginsBesideAShardThatIsAway: it knows where that ends when it is back.
-func TestAFeedBeginsBesideAShardThatIsAway(t *testing.T) {
+// TestAFeedBeginsWithAnUnreachableShard: it knows where that ends when it is back.
+func TestAFeedBeginsWithAnUnreachableShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		m.happen(0, 5, job.KindRunDead, "old")
@@ -706,7 +706,7 @@ func TestPlacesOfWatchersAreShared(t *testing.T) {
 }
 
 // Who waits for a rate of their own keeps no other reader of the namespace waiting.
-func TestAChargedScanHoldsNobodyUp(t *testing.T) {
+func TestAChargedScanDelaysNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		for i := range 4 * pageSize {

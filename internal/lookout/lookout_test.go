@@ -105,7 +105,7 @@ func collectUpdates(t *testing.T, l *Lookout, key job.QueueKey) (told func() []i
 		}
 }
 
-func TestOneLookServesAllWatches(t *testing.T) {
+func TestOneSampleServesAllWatches(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		w.set(mail, 1)
 		var tolds []func() []int64
@@ -210,7 +210,7 @@ func TestSeveralQueuesAreOneNumber(t *testing.T) {
 	})
 }
 
-func TestAFailedLookTellsNothing(t *testing.T) {
+func TestAFailedSampleSendsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		w.set(mail, 5)
 		told, end := collectUpdates(t, l, mail)
@@ -239,7 +239,7 @@ func TestAFailedLookTellsNothing(t *testing.T) {
 	})
 }
 
-func TestDearLooksAreRare(t *testing.T) {
+func TestSlowSamplesAreRare(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		w.took = 500 * time.Millisecond
 		_, end := collectUpdates(t, l, mail)
@@ -302,7 +302,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-func TestStopLetsNobodyWait(t *testing.T) {
+func TestStopEndsAllWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		w.took = time.Minute
 		watched, asked := make(chan error, 1), make(chan error, 1)
@@ -322,7 +322,7 @@ func TestStopLetsNobodyWait(t *testing.T) {
 	})
 }
 
-func TestATellThatFailsEndsTheWatch(t *testing.T) {
+func TestAFailedCallbackEndsTheWatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *town, l *Lookout) {
 		enough := errors.New("enough")
 		if err := l.Watch(t.Context(), shares.Holder{}, one(mail), func(scaling.Size) error { return enough }); !errors.Is(err, enough) {
