@@ -7,84 +7,81 @@ import (
 	"github.com/fermata-io/fermata/internal/ring"
 )
 
-// goneFor is how long the word that a node's process has ended counts. By then
-// gossip has said so itself; if it still shows the node, it is right.
-const goneFor = 30 * time.Second
+// goneRetention is how long a report counts that a node's process has ended. By then gossip has detected it as
+// well; if it still shows the node, gossip is right.
+const goneRetention = 30 * time.Second
 
-// fate is word of a node's process.
-type fate struct {
+// nodeStatus is a report that a node's process has ended, or that the node answers again.
+type nodeStatus struct {
 	node string
 	gone bool
 }
 
-// Gone says that the process of a node is known to have ended, which gossip takes
-// seconds to find out: its shards go to the others at once, and its locks may be
-// broken as soon as its signs of life have stopped. It counts for half a minute, or
-// until Back. It never blocks.
-func (m *Manager) Gone(node string) { m.tell(fate{node, true}) }
+// Gone reports that the process of a node is known to have ended, which gossip takes seconds to detect. Its
+// shards go to the others at once, and its locks may be broken as soon as its heartbeats have stopped. The
+// report counts for half a minute, or until Back. Gone never blocks.
+func (m *Manager) Gone(node string) { m.queueStatus(nodeStatus{node, true}) }
 
-// Back takes Gone back: the node answers. It never blocks.
-func (m *Manager) Back(node string) { m.tell(fate{node, false}) }
+// Back withdraws Gone: the node answers. It never blocks.
+func (m *Manager) Back(node string) { m.queueStatus(nodeStatus{node, false}) }
 
-func (m *Manager) tell(f fate) {
+func (m *Manager) queueStatus(f nodeStatus) {
 	m.mu.Lock()
-	m.mu.fates = append(slices.DeleteFunc(m.mu.fates, func(g fate) bool { return g.node == f.node }), f)
+	m.mu.statuses = append(slices.DeleteFunc(m.mu.statuses, func(g nodeStatus) bool { return g.node == f.node }), f)
 	m.mu.Unlock()
-	m.signal()
+	m.wakeLoop()
 }
 
-// learn takes over word of a process.
-func (l *loop) learn(f fate, now time.Time) {
-	_, known := l.gone[f.node]
+// applyStatus applies a report about a process.
+func (l *managerLoop) applyStatus(f nodeStatus, now time.Time) {
+	_, known := l.endedUntil[f.node]
 	switch {
 	case f.gone && f.node != l.o.Node:
-		l.gone[f.node] = now.Add(goneFor)
+		l.endedUntil[f.node] = now.Add(goneRetention)
 	case known:
-		delete(l.gone, f.node)
+		delete(l.endedUntil, f.node)
 	default:
 		return
 	}
-	l.survey(now)
+	l.updateMembers(now)
 }
 
-// forget ends the word of processes whose time is over, and returns when the next
-// one's is; zero is never.
-func (l *loop) forget(now time.Time) (next time.Time) {
-	before := len(l.gone)
-	for node, until := range l.gone {
+// expireStatuses drops the reports whose time is over, and returns when the next one expires; zero is never.
+func (l *managerLoop) expireStatuses(now time.Time) (next time.Time) {
+	before := len(l.endedUntil)
+	for node, until := range l.endedUntil {
 		switch {
 		case !now.Before(until):
-			delete(l.gone, node)
+			delete(l.endedUntil, node)
 		case next.IsZero() || until.Before(next):
 			next = until
 		}
 	}
-	if len(l.gone) < before {
-		l.survey(now)
+	if len(l.endedUntil) < before {
+		l.updateMembers(now)
 	}
 	return next
 }
 
-// survivors is a view without those whose process has ended.
-func (l *loop) survivors(v ring.View) ring.View {
-	if len(l.gone) == 0 {
+// withoutEnded returns a view without members whose process has ended.
+func (l *managerLoop) withoutEnded(v ring.View) ring.View {
+	if len(l.endedUntil) == 0 {
 		return v
 	}
 	v.Members = slices.DeleteFunc(slices.Clone(v.Members), func(m ring.Member) bool {
-		_, gone := l.gone[m.Name]
+		_, gone := l.endedUntil[m.Name]
 		return gone
 	})
 	return v
 }
 
-// proven is true of a lock whose holder's process has ended for certain, unless it
-// still gives signs of life: one that is known to be gone, or a former one of this
-// node or another.
-func (l *loop) proven(value string) bool {
-	h := parse(value)
+// holderHasEnded is true if the lock's process is known to have ended, unless it still writes heartbeats: its
+// node is reported gone, or runs another process now, or is this node.
+func (l *managerLoop) holderHasEnded(value string) bool {
+	h := parseHolder(value)
 	if h.process == "" || h.process == l.m.calls.process {
 		return false
 	}
-	_, gone := l.gone[h.node]
-	return gone || h.node == l.o.Node || l.former(h)
+	_, gone := l.endedUntil[h.node]
+	return gone || h.node == l.o.Node || l.isReplacedProcess(h)
 }

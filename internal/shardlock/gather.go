@@ -8,23 +8,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// all carries out calls that belong together, and delivers their outcomes as they
-// come: refreshes go to each server in one pipeline, because a node that has nothing
-// to do should be woken once for all its locks.
-func (c *redisCalls) all(ctx context.Context, jobs []call, deliver func([]outcome)) {
+// doAll makes calls that belong together, and delivers their outcomes as they arrive. Refreshes go to each
+// server in one pipeline, because an idle node should be woken once for all its locks.
+func (c *redisCalls) doAll(ctx context.Context, jobs []call, deliver func([]callOutcome)) {
 	if len(jobs) == 1 {
-		deliver([]outcome{c.do(ctx, jobs[0])})
+		deliver([]callOutcome{c.doCall(ctx, jobs[0])})
 		return
 	}
 	var servers sync.WaitGroup
-	for _, group := range c.byServer(ctx, jobs) {
-		servers.Go(func() { deliver(c.together(ctx, group)) })
+	for _, group := range c.groupByServer(ctx, jobs) {
+		servers.Go(func() { deliver(c.refreshTogether(ctx, group)) })
 	}
 	servers.Wait()
 }
 
-// byServer parts calls so that none waits for another server than its own.
-func (c *redisCalls) byServer(ctx context.Context, jobs []call) [][]call {
+// groupByServer splits calls so that none waits for a server other than its own.
+func (c *redisCalls) groupByServer(ctx context.Context, jobs []call) [][]call {
 	cluster, ok := c.o.Client.(*redis.ClusterClient)
 	if !ok {
 		return [][]call{jobs}
@@ -34,7 +33,7 @@ func (c *redisCalls) byServer(ctx context.Context, jobs []call) [][]call {
 	place := map[string]int{}
 	var groups [][]call
 	for _, job := range jobs {
-		server := "" // of those whose server is not known now
+		server := "" // of calls whose server is unknown now
 		if master, err := cluster.MasterForKey(ctx, c.o.Key(job.shard)); err == nil {
 			server = master.Options().Addr
 		}
@@ -48,19 +47,19 @@ func (c *redisCalls) byServer(ctx context.Context, jobs []call) [][]call {
 	return groups
 }
 
-// together refreshes locks in one round trip.
-func (c *redisCalls) together(ctx context.Context, jobs []call) []outcome {
-	outs := make([]outcome, len(jobs))
+// refreshTogether refreshes locks in one round trip.
+func (c *redisCalls) refreshTogether(ctx context.Context, jobs []call) []callOutcome {
+	outs := make([]callOutcome, len(jobs))
 	start := time.Now()
-	_ = c.bounded(ctx, func(ctx context.Context) error {
-		ctx = context.WithValue(ctx, gatheringKey{}, &gathering{
+	_ = c.withTimeout(ctx, func(ctx context.Context) error {
+		ctx = context.WithValue(ctx, refreshBatchKey{}, &refreshBatch{
 			pipe: c.o.Client.Pipeline(), missing: len(jobs), done: make(chan struct{}),
 		})
 		var refreshes sync.WaitGroup
 		for i, job := range jobs {
 			refreshes.Go(func() {
 				err := job.lock.Refresh(ctx, c.o.TTL, nil)
-				outs[i] = outcome{call: job, start: start, elapsed: time.Since(start), err: err}
+				outs[i] = callOutcome{call: job, start: start, elapsed: time.Since(start), err: err}
 			})
 		}
 		refreshes.Wait()
@@ -69,27 +68,27 @@ func (c *redisCalls) together(ctx context.Context, jobs []call) []outcome {
 	return outs
 }
 
-// gatherer is a client for redislock, which makes one call for each lock: those made
-// under the context of a gathering are sent together.
-type gatherer struct {
+// batchingClient is a client for redislock, which makes one call for each lock. Calls under the context of a
+// refreshBatch are sent together.
+type batchingClient struct {
 	redis.Scripter
 	bySHA map[string]string // functions to call in place of scripts; nil: none
 }
 
-type gatheringKey struct{}
+type refreshBatchKey struct{}
 
-// gathering waits for a number of calls and sends them in one pipeline.
-type gathering struct {
+// refreshBatch waits for a number of calls and sends them in one pipeline.
+type refreshBatch struct {
 	mu      sync.Mutex
 	pipe    redis.Pipeliner
 	missing int
 	done    chan struct{} // closed when all have their answers
 }
 
-// EvalSha is the first thing that each of redislock's calls does. What follows if
-// the server does not know the script, Eval, goes its own way.
-func (g gatherer) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	if all, ok := ctx.Value(gatheringKey{}).(*gathering); ok {
+// EvalSha is the first call that each operation of redislock makes. If the server does not know the script, the
+// Eval that follows is sent alone.
+func (g batchingClient) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	if all, ok := ctx.Value(refreshBatchKey{}).(*refreshBatch); ok {
 		return all.evalSha(ctx, func(p redis.Pipeliner) *redis.Cmd {
 			if g.bySHA != nil {
 				return p.FCall(ctx, g.bySHA[sha], keys, args...)
@@ -100,7 +99,7 @@ func (g gatherer) EvalSha(ctx context.Context, sha string, keys []string, args .
 	return g.Scripter.EvalSha(ctx, sha, keys, args...)
 }
 
-func (g *gathering) evalSha(ctx context.Context, add func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
+func (g *refreshBatch) evalSha(ctx context.Context, add func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
 	g.mu.Lock()
 	cmd := add(g.pipe)
 	g.missing--

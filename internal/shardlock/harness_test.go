@@ -35,8 +35,8 @@ func testKey(shard int) string { return "fermata:{" + strconv.Itoa(shard) + "}:l
 
 func testLifeKey(process string) string { return "fermata:{meta}:life:" + process }
 
-// fleet is a set of nodes on one keyspace, wired as the product wires them: who
-// releases a shard tells the next owner. It notes everything that they report.
+// fleet is a set of nodes on one keyspace, wired as the product wires them: a node that releases a shard
+// notifies the next owner. It records everything that they report.
 type fleet struct {
 	t        *testing.T
 	client   redis.UniversalClient // of the nodes
@@ -45,7 +45,7 @@ type fleet struct {
 
 	mu     sync.Mutex
 	nodes  map[string]*testNode
-	holder map[int]string // by what OnAcquire and OnLose said
+	holder map[int]string // according to OnAcquire and OnLose
 	losses []string       // "node shard reason"
 	double []string
 }

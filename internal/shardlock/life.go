@@ -14,70 +14,68 @@ import (
 	"github.com/fermata-io/fermata/internal/ring"
 )
 
-// lonelyAfter is how long a process gives signs of life after it has seen the last of
-// the others. Who cannot be seen may still ask: for as long as [Manager.Gone] counts.
-const lonelyAfter = 2 * goneFor
+// aloneAfter is how long a process writes heartbeats after it has seen the last of the others. A member that
+// cannot be seen may still read them, for as long as [Manager.Gone] counts.
+const aloneAfter = 2 * goneRetention
 
-// beats is how many signs of life a process has to miss to count as silent.
-const beats = 3
+// missedBeats is the number of missed heartbeats after which a process counts as silent.
+const missedBeats = 3
 
-// life is what is known of the signs of life of the process that obtained a lock.
-type life struct {
-	known bool
-	age   time.Duration // of the last one
-	every time.Duration // the pause between two, as the process says
-	ttl   time.Duration // how long one is kept, as the process says
-	node  string        // whose process it is; empty from the build before the previous one
-	// address is where clients reach the node; empty from the previous build, and from one that does
-	// not say.
+// heartbeat is the last heartbeat of the process that obtained a lock.
+type heartbeat struct {
+	known  bool
+	age    time.Duration // since it was written
+	period time.Duration // the pause between two, as the process writes it
+	ttl    time.Duration // how long one is kept, as the process writes it
+	node   string        // whose process it is; empty from the build before the previous one
+	// address is where clients reach the node; empty from the previous build, and from one without an address.
 	address string
 }
 
-// fresh is true while the process can be trusted to keep its locks: it is heard of for as
-// long as a holder may be silent that has to give its locks up.
-func (l life) fresh() bool { return l.known && l.age < max(beats*l.every, l.ttl*2/3) }
+// isFresh is true while the process can be trusted to keep its locks: its heartbeat is not older than the time
+// after which a silent holder has to give up its locks.
+func (l heartbeat) isFresh() bool { return l.known && l.age < max(missedBeats*l.period, l.ttl*2/3) }
 
-// wait is how long until the process counts as silent if no more is heard of it,
-// 0 if it does now. Of one that gives no signs it is never said.
-func (l life) wait() (d time.Duration, ok bool) {
-	return max(0, beats*l.every-l.age), l.known
+// untilSilent returns how long it is until the process counts as silent without a new heartbeat, 0 if it does
+// now. A process without heartbeats never does: ok is false.
+func (l heartbeat) untilSilent() (d time.Duration, ok bool) {
+	return max(0, missedBeats*l.period-l.age), l.known
 }
 
-func (l life) silent() bool {
-	d, ok := l.wait()
+func (l heartbeat) isSilent() bool {
+	d, ok := l.untilSilent()
 	return ok && d == 0
 }
 
-// keepAlive gives signs of life while there are others who could ask for them, until
-// ctx ends. They stop with the process, and say nothing of single locks: what they
-// prove is that Redis hears it.
-func (m *Manager) keepAlive(ctx context.Context) {
+// heartbeatLoop writes heartbeats while there are other members that could read them, until ctx ends. They stop
+// with the process, and are independent of single locks: they prove that Redis receives the process's commands.
+func (m *Manager) heartbeatLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.joined:
-			m.beatInCompany(ctx)
+		case <-m.peersJoined:
+			m.beatWhileNotAlone(ctx)
 		}
 	}
 }
 
-// beatInCompany writes heartbeats until there has been nobody else for a while, and then
-// takes the last one back: one that is not followed by others looks like death. With each
-// one it reads those of the others, by which it knows who may own shards.
-func (m *Manager) beatInCompany(ctx context.Context) {
+// beatWhileNotAlone writes heartbeats until there have been no other members for a while, and then deletes the
+// last one: a heartbeat without a successor looks like a death. With each heartbeat it reads those of the
+// others, which decide who may own shards.
+func (m *Manager) beatWhileNotAlone(ctx context.Context) {
 	ticker := time.NewTicker(m.o.beatEvery())
 	defer ticker.Stop()
 	failing := false
 	for alone := (time.Time{}); ; {
-		say, last := m.beat, false
+		say, last := m.exchangeHeartbeats, false
 		switch {
-		case m.company.Load():
+		case m.hasPeers.Load():
 			alone = time.Time{}
 		case alone.IsZero():
 			alone = time.Now()
-		case time.Since(alone) >= lonelyAfter:
-			say, last = m.calls.takeBack, true
+		case time.Since(alone) >= aloneAfter:
+			say, last = m.calls.deleteHeartbeat, true
 		}
 		err := say(ctx)
 		if last && err == nil {
@@ -88,7 +86,7 @@ func (m *Manager) beatInCompany(ctx context.Context) {
 		case err != nil:
 			m.o.Logger.Warn("failed to write or read heartbeats", "error", err)
 		default:
-			m.o.Logger.Info("heartbeats are written and read again")
+			m.o.Logger.Info("heartbeats succeed again")
 		}
 		failing = err != nil
 		select {
@@ -99,38 +97,39 @@ func (m *Manager) beatInCompany(ctx context.Context) {
 	}
 }
 
-// beat writes one heartbeat and reads those of others. What cannot be read leaves the
-// owners as they are: that Redis does not answer this node says nothing about the others.
-func (m *Manager) beat(ctx context.Context) error {
+// exchangeHeartbeats writes one heartbeat and reads those of others. If reading fails the owners stay as they
+// are: a Redis that does not answer this node proves nothing about the others.
+func (m *Manager) exchangeHeartbeats(ctx context.Context) error {
 	var v ring.View
-	if told := m.told.Load(); told != nil {
+	if told := m.gossipView.Load(); told != nil {
 		v = *told
 	}
-	read := m.eligibility.next(v)
-	heartbeats, err := m.calls.beat(ctx, read)
+	read := m.eligibility.processesToRead(v)
+	heartbeats, err := m.calls.writeHeartbeat(ctx, read)
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	defer m.publishAddresses() // of what was taken
-	if m.eligibility.take(v, read, heartbeats, now); !m.eligibility.complete(now) {
+	defer m.publishAddresses() // of the heartbeats just read
+	m.eligibility.applyReadings(v, read, heartbeats, now)
+	if !m.eligibility.isSettled(now) {
 		return nil
 	}
-	owners := m.eligibility.owners()
+	owners := m.eligibility.eligibleOwners()
 	if before := m.owners.Load(); before == nil || !maps.Equal(*before, owners) {
 		m.owners.Store(&owners)
-		m.signal()
+		m.wakeLoop()
 	}
 	return nil
 }
 
-// beat writes one heartbeat: it prolongs the last one, which a Redis without room
-// for anything new does too. It carries its own rhythm and life, so that nodes with
-// other settings judge it rightly, and the node's name, so that no other node can claim
-// it. The same round trip reads the heartbeats of other processes.
-func (c *redisCalls) beat(ctx context.Context, others []string) (map[string]life, error) {
-	key, heard := c.o.LifeKey(c.process), map[string]life{}
-	return heard, c.bounded(ctx, func(ctx context.Context) error {
+// writeHeartbeat writes one heartbeat: it extends the last one, which works even if Redis has no memory for new
+// keys. A heartbeat carries its own period and life, so that nodes with other settings judge it correctly, and
+// the node's name, so that no other node can claim it. The same round trip reads the heartbeats of other
+// processes.
+func (c *redisCalls) writeHeartbeat(ctx context.Context, others []string) (map[string]heartbeat, error) {
+	key, heard := c.o.LifeKey(c.process), map[string]heartbeat{}
+	return heard, c.withTimeout(ctx, func(ctx context.Context) error {
 		var prolonged *redis.BoolCmd
 		texts, left := make([]*redis.StringCmd, len(others)), make([]*redis.DurationCmd, len(others))
 		_, _ = c.o.Client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
@@ -140,22 +139,22 @@ func (c *redisCalls) beat(ctx context.Context, others []string) (map[string]life
 			}
 			return nil
 		})
-		// Of a Redis Cluster some heartbeats may not be readable, which must not keep this
-		// process from giving its own.
+		// In a Redis Cluster some heartbeats may be unreadable, which must not keep this process from writing
+		// its own.
 		there, err := prolonged.Result()
 		if err == nil && !there {
-			err = c.o.Client.Set(ctx, key, c.o.heartbeat(), c.o.TTL).Err()
+			err = c.o.Client.Set(ctx, key, c.o.heartbeatText(), c.o.TTL).Err()
 		}
 		for i, process := range others {
-			err = errors.Join(err, readFault(texts[i].Err(), left[i].Err()))
-			heard[process] = parseLife(texts[i].Val(), left[i].Val())
+			err = errors.Join(err, firstReadError(texts[i].Err(), left[i].Err()))
+			heard[process] = parseHeartbeat(texts[i].Val(), left[i].Val())
 		}
 		return err
 	})
 }
 
-// readFault is the first error that is more than the absence of a key.
-func readFault(errs ...error) error {
+// firstReadError returns the first error other than the absence of a key.
+func firstReadError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
@@ -164,18 +163,20 @@ func readFault(errs ...error) error {
 	return nil
 }
 
-// takeBack ends the signs of life.
-func (c *redisCalls) takeBack(ctx context.Context) error {
-	return c.bounded(ctx, func(ctx context.Context) error { return c.o.Client.Del(ctx, c.o.LifeKey(c.process)).Err() })
+// deleteHeartbeat ends the heartbeats.
+func (c *redisCalls) deleteHeartbeat(ctx context.Context) error {
+	return c.withTimeout(ctx, func(ctx context.Context) error {
+		return c.o.Client.Del(ctx,
+			c.o.LifeKey(c.process)).Err()
+	})
 }
 
-// heard reads the last sign of life of a process. One that is not there, or cannot be
-// read, proves nothing.
-func (c *redisCalls) heard(ctx context.Context, process string) (l life) {
+// readHeartbeat reads the last heartbeat of a process. One that is missing, or cannot be read, proves nothing.
+func (c *redisCalls) readHeartbeat(ctx context.Context, process string) (l heartbeat) {
 	if process == "" || process == c.process {
 		return l
 	}
-	_ = c.bounded(ctx, func(ctx context.Context) error {
+	_ = c.withTimeout(ctx, func(ctx context.Context) error {
 		var text *redis.StringCmd
 		var left *redis.DurationCmd
 		_, err := c.o.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -183,20 +184,21 @@ func (c *redisCalls) heard(ctx context.Context, process string) (l life) {
 			return nil
 		})
 		if err == nil {
-			l = parseLife(text.Val(), left.Val())
+			l = parseHeartbeat(text.Val(), left.Val())
 		}
 		return err
 	})
 	return l
 }
 
-// parseLife reads a sign of life that has so much of its time left.
-func parseLife(text string, left time.Duration) life {
+// parseHeartbeat reads a heartbeat that has this much of its time left.
+func parseHeartbeat(text string, left time.Duration) heartbeat {
 	var every, ttl int64
 	if n, err := fmt.Sscanf(text, "%d %d", &every, &ttl); n != 2 || err != nil || every <= 0 || ttl <= 0 || left < 0 {
-		return life{}
+		return heartbeat{}
 	}
-	l := life{known: true, every: time.Duration(every) * time.Millisecond, ttl: time.Duration(ttl) * time.Millisecond}
+	l := heartbeat{known: true, period: time.Duration(every) * time.Millisecond,
+		ttl: time.Duration(ttl) * time.Millisecond}
 	l.age = l.ttl - left
 	if parts := strings.SplitN(text, " ", 3); len(parts) == 3 {
 		l.node = parts[2]
@@ -207,12 +209,12 @@ func parseLife(text string, left time.Duration) life {
 	return l
 }
 
-// addressMark precedes the address of a heartbeat. The previous build takes all behind the second
-// space for the name of the node, and reads a number up to a tab.
+// addressMark precedes the address in a heartbeat. The previous build takes everything after the second space
+// for the node's name, and reads a number up to a tab.
 const addressMark = "\t"
 
-// heartbeat is the text of this process's heartbeats.
-func (o Options) heartbeat() string {
+// heartbeatText is the text of this process's heartbeats.
+func (o Options) heartbeatText() string {
 	text := fmt.Sprintf("%d %d", o.beatEvery().Milliseconds(), o.TTL.Milliseconds())
 	if o.ClientAddr != "" {
 		text += addressMark + o.ClientAddr
@@ -223,17 +225,17 @@ func (o Options) heartbeat() string {
 // clientAddress is where clients reach a process.
 type clientAddress struct{ process, address string }
 
-// publishAddresses has ClientAddress know what heartbeats have said.
+// publishAddresses makes the addresses of heartbeats available to ClientAddress.
 func (m *Manager) publishAddresses() {
-	now := m.eligibility.addresses()
+	now := m.eligibility.clientAddresses()
 	if before := m.addresses.Load(); before == nil && len(now) > 0 || before != nil && !maps.Equal(*before, now) {
 		m.addresses.Store(&now)
 		m.o.OnAddress()
 	}
 }
 
-// ClientAddress is where clients reach a process of a member, as its heartbeat in this keyspace has
-// said last; empty: it has not.
+// ClientAddress returns where clients reach a process of a member, according to its last heartbeat in this
+// keyspace; empty: unknown.
 func (m *Manager) ClientAddress(node, process string) string {
 	all := m.addresses.Load()
 	if all == nil || (*all)[node].process != process {

@@ -17,59 +17,59 @@ type Grip struct {
 	ValidUntil time.Time
 }
 
-// slot is what the loop knows about one shard. Only the loop touches it.
-type slot struct {
+// shardState is the loop's state of one shard. Only the loop touches it.
+type shardState struct {
 	shard int
 	owner string // whom the ring names, "" for nobody
 
-	lock  *redislock.Lock // obtained and, as far as we know, still in Redis
-	token string          // of an obtain in flight or with unknown outcome
-	drop  string          // why the shard is being given up, "" if it is not
+	lock       *redislock.Lock // obtained and, as far as we know, still in Redis
+	token      string          // of an obtain in flight or with unknown outcome
+	dropReason string          // why the shard is being given up, "" if it is not
 
 	busy    bool      // a call is in flight
-	woken   bool      // a wake came while it was
+	woken   bool      // retryNow was called while it was
 	failing bool      // the last call ended in an error
-	next    time.Time // when the next call may start
+	nextAt  time.Time // when the next call may start
 	start   time.Time // of the last call that may have set the TTL of lock
 	lostAt  time.Time // when we last lost the shard against our will, or zero
 
-	expect string        // the dead holder's value that the next attempt replaces
-	proven bool          // its process is known to have ended
-	below  time.Duration // the PTTL under which it may be replaced
+	replaceValue string        // the dead holder's value that the next attempt replaces
+	holderEnded  bool          // its process is known to have ended
+	maxPTTL      time.Duration // the PTTL under which it may be replaced
 }
 
-func (s *slot) value() string { return s.lock.Token() + s.lock.Metadata() }
+func (s *shardState) lockValue() string { return s.lock.Token() + s.lock.Metadata() }
 
-// quiet is true if nothing of ours is or may be in Redis.
-func (s *slot) quiet() bool { return s.lock == nil && s.token == "" && !s.busy }
+// isQuiet is true if no lock of this process is or may be in Redis.
+func (s *shardState) isQuiet() bool { return s.lock == nil && s.token == "" && !s.busy }
 
-// due says which call comes next and when it may start.
-func (s *slot) due(wanted bool) (kind, time.Time) {
+// nextCall returns which call comes next and when it may start.
+func (s *shardState) nextCall(wanted bool) (callKind, time.Time) {
 	switch {
 	case s.busy:
-		return none, time.Time{}
-	case s.lock != nil && s.drop != "":
-		return release, s.next
+		return noCall, time.Time{}
+	case s.lock != nil && s.dropReason != "":
+		return releaseCall, s.nextAt
 	case s.lock != nil:
-		return refresh, s.next
-	case s.token != "" && (!wanted || s.drop != ""):
-		return discard, s.next
-	case wanted && s.expect != "":
-		return seize, s.next
+		return refreshCall, s.nextAt
+	case s.token != "" && (!wanted || s.dropReason != ""):
+		return discardCall, s.nextAt
+	case wanted && s.replaceValue != "":
+		return seizeCall, s.nextAt
 	case wanted:
-		return obtain, s.next
+		return obtainCall, s.nextAt
 	default:
-		return none, time.Time{}
+		return noCall, time.Time{}
 	}
 }
 
-// wake makes the next attempt at a lock that we do not have an immediate one.
-// A call in flight may have been too early, so it is followed by another.
-func (s *slot) wake(now time.Time) {
+// retryNow makes the next attempt at a lock that is not held an immediate one. A call in flight may have been
+// too early, so another one follows it.
+func (s *shardState) retryNow(now time.Time) {
 	if s.lock != nil {
 		return
 	}
 	s.woken = s.busy
-	s.next = now
+	s.nextAt = now
 	s.lostAt = time.Time{}
 }
