@@ -7,141 +7,139 @@ import (
 	"github.com/fermata-io/fermata/internal/minheap"
 )
 
-// crew are the sessions that serve a queue. Those that can take an attempt wait in
-// heaps, the least loaded first, so that to find one costs the same however many there
-// are.
-type crew struct {
-	queue queueKey
-	seats []*seat
-	stale []*seat             // whose sessions have changed since they were looked at
-	slots minheap.Heap[*turn] // sessions with free slots
-	ahead minheap.Heap[*turn] // those with places to wait for a slot
-	free  int                 // slots of all
-	wait  int                 // places of all to wait for one
+// queueSessions are the sessions that serve a queue. Those that can take an attempt are in heaps, the least
+// loaded first, so that finding one costs the same however many there are.
+type queueSessions struct {
+	queue      queueKey
+	members    []*membership
+	outdated   []*membership            // those whose sessions have changed since the last refresh
+	bySlots    minheap.Heap[*heapEntry] // sessions with free slots
+	byPlaces   minheap.Heap[*heapEntry] // sessions with places to wait for a slot
+	freeSlots  int                      // slots of all
+	waitPlaces int                      // places of all to wait for one
 }
 
-// seat is a session's in one of its crews.
-type seat struct {
-	s     *Session
-	crew  *crew
-	place int // in the crew's seats
-	free  int // counted in the crew
-	wait  int // the same
-	slots turn
-	ahead turn
+// membership is one session's membership in the sessions of a queue.
+type membership struct {
+	s             *Session
+	group         *queueSessions
+	memberIndex   int // in members
+	countedFree   int // counted in freeSlots
+	countedPlaces int // counted in waitPlaces
+	slotEntry     heapEntry
+	placeEntry    heapEntry
 }
 
-// turn is a seat's place in a heap. The key is that of the last time it was looked at:
-// if it has changed since, the seat is among the crew's stale ones.
-type turn struct {
-	s    *Session
-	load float64 // part of the slots that is taken
-	last uint64  // when the session was last given something, in turns of the dispatcher
-	at   int
-	part int // of the reservation that is being made, see partOf
+// heapEntry is a membership's entry in a heap. Its key is from the last refresh: if the session has changed
+// since, the membership is among the outdated ones.
+type heapEntry struct {
+	s         *Session
+	load      float64 // part of the slots that is taken
+	lastGrant uint64  // grant counter when the session was last given a slot
+	heapPlace int
+	partIndex int // of the reservation that is being made, see partOfSession
 }
 
-// Before orders sessions by load, and those of equal load by when they had their last
-// turn: a worker that fails everything at once is always idle, and must not get all.
-func (t *turn) Before(other *turn) bool {
+// Before orders sessions by load, and those of equal load by their last grant: a worker that fails everything at
+// once is always idle, and must not get all attempts.
+func (t *heapEntry) Before(other *heapEntry) bool {
 	if t.load != other.load {
 		return t.load < other.load
 	}
-	return t.last < other.last
+	return t.lastGrant < other.lastGrant
 }
 
 // Place is that in the heap.
-func (t *turn) Place() *int { return &t.at }
+func (t *heapEntry) Place() *int { return &t.heapPlace }
 
-// join gives the session a seat in the crew.
-func (c *crew) join(s *Session) {
-	x := &seat{s: s, crew: c, place: len(c.seats), slots: turn{s: s}, ahead: turn{s: s}}
-	c.seats = append(c.seats, x)
-	s.seats = append(s.seats, x)
-	s.fresh = append(s.fresh, x)
+// addSession adds a session.
+func (c *queueSessions) addSession(s *Session) {
+	x := &membership{s: s, group: c, memberIndex: len(c.members), slotEntry: heapEntry{s: s},
+		placeEntry: heapEntry{s: s}}
+	c.members = append(c.members, x)
+	s.memberships = append(s.memberships, x)
+	s.upToDate = append(s.upToDate, x)
 }
 
-// leave ends a seat of a session that is closed.
-func (c *crew) leave(x *seat) {
-	c.look() // which forgets it, should it be stale
-	x.put(&c.slots, &x.slots, 0)
-	x.put(&c.ahead, &x.ahead, 0)
-	c.free -= x.free
-	c.wait -= x.wait
-	last := len(c.seats) - 1
-	c.seats[x.place] = c.seats[last]
-	c.seats[x.place].place = x.place
-	c.seats[last] = nil
-	c.seats = c.seats[:last]
+// removeMember removes the membership of a closed session.
+func (c *queueSessions) removeMember(x *membership) {
+	c.refreshOutdated() // removes it from the outdated ones
+	x.updateEntry(&c.bySlots, &x.slotEntry, 0)
+	x.updateEntry(&c.byPlaces, &x.placeEntry, 0)
+	c.freeSlots -= x.countedFree
+	c.waitPlaces -= x.countedPlaces
+	last := len(c.members) - 1
+	c.members[x.memberIndex] = c.members[last]
+	c.members[x.memberIndex].memberIndex = x.memberIndex
+	c.members[last] = nil
+	c.members = c.members[:last]
 }
 
-// look brings the seat in line with its session.
-func (x *seat) look() {
-	free, ahead := x.s.free(), x.s.ahead()
+// refreshCounts updates the membership from its session.
+func (x *membership) refreshCounts() {
+	free, ahead := x.s.freeSlots(), x.s.placesToWait()
 	wait := max(0, ahead-free)
-	x.crew.free += free - x.free
-	x.crew.wait += wait - x.wait
-	x.free, x.wait = free, wait
-	x.put(&x.crew.slots, &x.slots, free)
-	x.put(&x.crew.ahead, &x.ahead, ahead)
+	x.group.freeSlots += free - x.countedFree
+	x.group.waitPlaces += wait - x.countedPlaces
+	x.countedFree, x.countedPlaces = free, wait
+	x.updateEntry(&x.group.bySlots, &x.slotEntry, free)
+	x.updateEntry(&x.group.byPlaces, &x.placeEntry, ahead)
 }
 
-// put brings a turn in line with its session, which has room for so many.
-func (x *seat) put(h *minheap.Heap[*turn], t *turn, room int) {
+// updateEntry updates a heap entry from its session, which has room for that many attempts.
+func (x *membership) updateEntry(h *minheap.Heap[*heapEntry], t *heapEntry, room int) {
 	if room <= 0 {
-		if t.at > 0 {
+		if t.heapPlace > 0 {
 			h.Remove(t)
 		}
 		return
 	}
-	t.load, t.last = x.s.load(), x.s.last
-	if t.at > 0 {
+	t.load, t.lastGrant = x.s.loadRatio(), x.s.lastGrant
+	if t.heapPlace > 0 {
 		h.Fix(t)
 	} else {
 		h.Push(t)
 	}
 }
 
-// changed notes that the session's room or load is not what its crews have. Each of them
-// looks at it when it is asked: of a session's many queues few are, between two changes.
-// The caller holds the mutex.
-func (s *Session) changed() {
-	for _, x := range s.fresh {
-		x.crew.stale = append(x.crew.stale, x)
+// markOutdated notes that the session's room or load has changed. Its queues update their counts when they are
+// used: between two changes, few of a session's queues are. The caller holds the mutex.
+func (s *Session) markOutdated() {
+	for _, x := range s.upToDate {
+		x.group.outdated = append(x.group.outdated, x)
 	}
-	s.fresh = s.fresh[:0]
+	s.upToDate = s.upToDate[:0]
 }
 
-// look brings the crew in line with its sessions.
-func (c *crew) look() {
-	for _, x := range c.stale {
+// refreshOutdated updates the outdated memberships.
+func (c *queueSessions) refreshOutdated() {
+	for _, x := range c.outdated {
 		if !x.s.closed {
-			x.look()
-			x.s.fresh = append(x.s.fresh, x)
+			x.refreshCounts()
+			x.s.upToDate = append(x.s.upToDate, x)
 		}
 	}
-	clear(c.stale)
-	c.stale = c.stale[:0]
+	clear(c.outdated)
+	c.outdated = c.outdated[:0]
 }
 
-// crewOf returns the sessions that serve a queue as they are now; nil if there are none.
-// The caller holds the mutex.
-func (d *Dispatcher) crewOf(k queueKey) *crew {
-	c := d.mu.crews[k]
+// sessionsOf returns the current sessions of a queue; nil if there are none. The caller holds the mutex.
+func (d *Dispatcher) sessionsOf(k queueKey) *queueSessions {
+	c := d.mu.queues[k]
 	if c != nil {
-		c.look()
+		c.refreshOutdated()
 	}
 	return c
 }
 
-// allCrews returns the sessions of all queues as they are now, sorted by queue. The caller
-// holds the mutex.
-func (d *Dispatcher) allCrews() []*crew {
-	if d.mu.sorted == nil {
-		d.mu.sorted = slices.SortedFunc(maps.Values(d.mu.crews), func(a, b *crew) int { return a.queue.compare(b.queue) })
+// sessionsByQueue returns the current sessions of all queues, sorted by queue. The caller holds the mutex.
+func (d *Dispatcher) sessionsByQueue() []*queueSessions {
+	if d.mu.sortedQueues == nil {
+		d.mu.sortedQueues = slices.SortedFunc(maps.Values(d.mu.queues),
+			func(a, b *queueSessions) int { return a.queue.compareTo(b.queue) })
 	}
-	for _, c := range d.mu.sorted {
-		c.look()
+	for _, c := range d.mu.sortedQueues {
+		c.refreshOutdated()
 	}
-	return d.mu.sorted
+	return d.mu.sortedQueues
 }

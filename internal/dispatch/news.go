@@ -6,48 +6,48 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// news is what Attempts is to hear: of an adoption, or else of an end.
-type news struct {
+// attemptReport is a report for Attempts: an adoption, or an end.
+type attemptReport struct {
 	adopted *job.Leased
 	ended   job.Ending
 }
 
-// adopted notes that an attempt which began elsewhere goes on here.
-func (d *Dispatcher) adopted(a *attempt, fx *effects) {
-	if d.o.Attempts == nil || !a.foreign || a.told || a.rec == nil {
+// reportAdopted reports that an attempt which started elsewhere continues here.
+func (d *Dispatcher) reportAdopted(a *attempt, fx *pendingEffects) {
+	if d.o.Attempts == nil || !a.unknownToAttempts || a.endReported || a.known == nil {
 		return
 	}
-	a.foreign = false
-	d.mu.news = append(d.mu.news, news{adopted: &job.Leased{Shard: a.shard, Record: a.record, Known: a.rec}})
-	fx.news = true
+	a.unknownToAttempts = false
+	d.mu.reports = append(d.mu.reports, attemptReport{adopted: &job.Leased{Shard: a.shard, Record: a.record,
+		Known: a.known}})
+	fx.hasReports = true
 }
 
-// ended notes that this node's part in an attempt is over; only the first word
-// counts.
-func (d *Dispatcher) ended(a *attempt, settle job.Event, over bool, fx *effects) {
-	if d.o.Attempts == nil || a.told {
+// reportEnded reports that this node has given up an attempt; only the first report counts.
+func (d *Dispatcher) reportEnded(a *attempt, settle job.Event, over bool, fx *pendingEffects) {
+	if d.o.Attempts == nil || a.endReported {
 		return
 	}
-	a.told = true
-	if a.foreign && (!over || a.rec == nil) {
-		return // nobody was told that it is here, and what it may hold is not known
+	a.endReported = true
+	if a.unknownToAttempts && (!over || a.known == nil) {
+		return // it was never reported as being here, and what it holds is unknown
 	}
-	n := news{ended: job.Ending{Record: a.record, Token: a.token, Settle: settle, Over: over}}
-	if a.rec != nil {
-		n.ended.Definition = a.rec.Definition
+	n := attemptReport{ended: job.Ending{Record: a.record, Token: a.token, Settle: settle, Over: over}}
+	if a.known != nil {
+		n.ended.Definition = a.known.Definition
 	}
-	d.mu.news = append(d.mu.news, n)
-	fx.news = true
+	d.mu.reports = append(d.mu.reports, n)
+	fx.hasReports = true
 }
 
-// tell tells Attempts all that is new. Whoever waits for its turn here may find
-// that its news was told by another.
-func (d *Dispatcher) tell() {
-	d.telling.Lock()
-	defer d.telling.Unlock()
+// deliverReports passes all reports to Attempts. A caller that waited here may find that another one has
+// delivered its reports.
+func (d *Dispatcher) deliverReports() {
+	d.reporting.Lock()
+	defer d.reporting.Unlock()
 	d.mu.Lock()
-	list := d.mu.news
-	d.mu.news = d.spareNews[:0]
+	list := d.mu.reports
+	d.mu.reports = d.spareReports[:0]
 	d.mu.Unlock()
 	for i := range list {
 		if l := list[i].adopted; l != nil {
@@ -57,7 +57,7 @@ func (d *Dispatcher) tell() {
 		d.o.Attempts.Ended(list[i].ended)
 	}
 	clear(list)
-	d.spareNews = list
+	d.spareReports = list
 }
 
 // Return gives leases back that reached this node and are not to be delivered.
@@ -67,14 +67,14 @@ func (d *Dispatcher) Return(leases []job.Leased) {
 	if len(leases) == 0 {
 		return
 	}
-	var fx effects
+	var fx pendingEffects
 	d.mu.Lock()
 	for i := range leases {
-		if a := attemptOf(&leases[i], time.Now()); d.mu.attempts[a.id] == nil {
-			d.add(a, nil)
-			d.giveBack(a, "gated", &fx)
+		if a := newAttempt(&leases[i], time.Now()); d.mu.attempts[a.id] == nil {
+			d.addAttempt(a, nil)
+			d.returnLease(a, "gated", &fx)
 		}
 	}
 	d.mu.Unlock()
-	d.finish(&fx)
+	d.runEffects(&fx)
 }
