@@ -9,98 +9,99 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// errands are what is done behind the back of runs: nobody waits for them.
-type errands struct {
-	releases []release
-	wakes    []wakeUp
-	reports  []report
+// deferredCalls are background releases, wakes and reports that no run waits for.
+type deferredCalls struct {
+	releases []unitRelease
+	wakes    []waiterWake
+	reports  []targetReport
 	unused   []job.QueueAsk // starts to give back to the rates of queues
 }
 
-// release gives a unit back, or, with a waiter, its place in line.
-type release struct {
-	unit
+// unitRelease gives a unit back, or, with a waiter, its place in line.
+type unitRelease struct {
+	heldUnit
 	holder, waiter string
 	since          time.Time // of the first try; zero before it
 }
 
-func (e *errands) empty() bool { return len(e.releases)+len(e.wakes)+len(e.reports)+len(e.unused) == 0 }
+func (e *deferredCalls) isEmpty() bool {
+	return len(e.releases)+len(e.wakes)+len(e.reports)+len(e.unused) == 0
+}
 
-func (e *errands) add(more errands) {
+func (e *deferredCalls) addAll(more deferredCalls) {
 	e.releases = append(e.releases, more.releases...)
 	e.wakes = append(e.wakes, more.wakes...)
 	e.reports = append(e.reports, more.reports...)
 	e.unused = append(e.unused, more.unused...)
 }
 
-// send has errands done soon.
-func (a *Admission) send(e errands) {
-	if e.empty() {
+// deferCalls queues calls to be made soon.
+func (a *Admission) deferCalls(e deferredCalls) {
+	if e.isEmpty() {
 		return
 	}
 	a.mu.Lock()
-	a.mu.errands.add(e)
+	a.mu.deferred.addAll(e)
 	a.mu.Unlock()
-	signal(a.errandWake)
+	wakeUp(a.deferredWake)
 }
 
-// errandLoop does what waits, all at once: how much that is sets the size of a
-// call. It ends when nothing is left to be done, or cannot be.
-func (a *Admission) errandLoop() {
-	rest := time.NewTimer(a.o.errorRest())
+// deferredLoop makes the queued calls, all at once: their number sets the size of a call. It ends when nothing
+// is left, or nothing can be done.
+func (a *Admission) deferredLoop() {
+	rest := time.NewTimer(a.o.retryPause())
 	defer rest.Stop()
 	for {
 		stopping := false
 		select {
 		case <-a.ctx.Done():
 			stopping = true
-		case <-a.errandWake:
+		case <-a.deferredWake:
 		case <-rest.C:
 		}
-		for a.doErrands() {
+		for a.makeDeferredCalls() {
 		}
 		if stopping {
 			return
 		}
 		a.mu.Lock()
-		left := !a.mu.errands.empty()
+		left := !a.mu.deferred.isEmpty()
 		a.mu.Unlock()
 		if left {
-			rest.Reset(a.o.errorRest())
+			rest.Reset(a.o.retryPause())
 		}
 	}
 }
 
-// doErrands makes one round; true when there may be more to do at once. What
-// failed is left for the next.
-func (a *Admission) doErrands() bool {
+// makeDeferredCalls makes one round; true if there may be more to do at once. Failed calls are left for the next
+// round.
+func (a *Admission) makeDeferredCalls() bool {
 	a.mu.Lock()
-	e := a.mu.errands
-	a.mu.errands = errands{}
+	e := a.mu.deferred
+	a.mu.deferred = deferredCalls{}
 	a.mu.Unlock()
-	if e.empty() {
+	if e.isEmpty() {
 		return false
 	}
 	for _, w := range e.wakes {
-		a.wake(w)
+		a.wakeWaiter(w)
 	}
-	// Each kind has its own time, and so has what failed before: a server that is away takes
-	// all of what it is asked in.
-	var again errands
+	// Each kind has its own timeout, and so have earlier failures: a server that is down uses up all of the time
+	// of a call.
+	var again deferredCalls
 	var calls sync.WaitGroup
 	do := func(n int, call func(ctx context.Context)) {
 		if n == 0 {
 			return
 		}
 		calls.Go(func() {
-			// Errands outlive the loops' context: what is given back when all ends is
-			// given back to those who go on.
+			// Deferred calls outlive the loops' context: on Stop they are still made, for the other nodes.
 			ctx, cancel := context.WithTimeout(context.Background(), a.o.callTimeout())
 			defer cancel()
 			call(ctx)
 		})
 	}
-	var fresh, failed []release
+	var fresh, failed []unitRelease
 	for _, r := range e.releases {
 		if r.since.IsZero() {
 			fresh = append(fresh, r)
@@ -108,24 +109,25 @@ func (a *Admission) doErrands() bool {
 			failed = append(failed, r)
 		}
 	}
-	var releases [2][]release
-	do(len(fresh), func(ctx context.Context) { releases[0] = a.release(ctx, fresh) })
-	do(len(failed), func(ctx context.Context) { releases[1] = a.release(ctx, failed) })
-	do(len(e.reports), func(ctx context.Context) { again.reports = a.report(ctx, e.reports) })
-	do(len(e.unused), func(ctx context.Context) { a.refund(ctx, e.unused) })
+	var releases [2][]unitRelease
+	do(len(fresh), func(ctx context.Context) { releases[0] = a.releaseUnits(ctx, fresh) })
+	do(len(failed), func(ctx context.Context) { releases[1] = a.releaseUnits(ctx, failed) })
+	do(len(e.reports), func(ctx context.Context) { again.reports = a.reportToCircuits(ctx, e.reports) })
+	do(len(e.unused), func(ctx context.Context) { a.returnStarts(ctx, e.unused) })
 	calls.Wait()
-	if again.releases = slices.Concat(releases[:]...); again.empty() {
+	again.releases = slices.Concat(releases[:]...)
+	if again.isEmpty() {
 		return true
 	}
 	a.mu.Lock()
-	a.mu.errands.add(again)
+	a.mu.deferred.addAll(again)
 	a.mu.Unlock()
 	return false
 }
 
-// release gives units back and wakes who is first in line for them. It returns
-// those that are to be tried again: until they have run out by themselves.
-func (a *Admission) release(ctx context.Context, list []release) (again []release) {
+// releaseUnits releases units and wakes the first in line for them. It returns the releases to be repeated:
+// until the units have expired.
+func (a *Admission) releaseUnits(ctx context.Context, list []unitRelease) (again []unitRelease) {
 	if len(list) == 0 {
 		return nil
 	}
@@ -137,7 +139,7 @@ func (a *Admission) release(ctx context.Context, list []release) (again []releas
 	for i, answer := range a.o.Limits.ReleaseUnits(ctx, asks) {
 		r := list[i]
 		if answer.Err != nil {
-			a.failed("release units", answer.Err)
+			a.logFailure("release units", answer.Err)
 			if r.since.IsZero() {
 				r.since = time.Now()
 			}
@@ -145,17 +147,17 @@ func (a *Admission) release(ctx context.Context, list []release) (again []releas
 				again = append(again, r)
 			}
 		} else {
-			a.worked()
+			a.logRecovery()
 		}
 		for _, record := range answer.Woken {
-			a.wake(wakeUp{unit: r.unit, record: record})
+			a.wakeWaiter(waiterWake{heldUnit: r.heldUnit, record: record})
 		}
 		if r.reason == job.HeldQueue {
 			rooms[r.queue] = struct{}{}
 		}
 	}
 	for q := range rooms {
-		a.room(q)
+		a.reportRoom(q)
 	}
 	return again
 }
@@ -163,17 +165,17 @@ func (a *Admission) release(ctx context.Context, list []release) (again []releas
 // wakeTries bounds how often a run is woken that is just being held back.
 const wakeTries = 8
 
-// wakeUp is a run for which a unit is reserved.
-type wakeUp struct {
-	unit
+// waiterWake is a run for which a unit is reserved.
+type waiterWake struct {
+	heldUnit
 	record string
 	tries  int
 }
 
-// wake makes a run due that waits for a unit. The unit may have become free before
-// it was stored that the run waits: then the run is woken again. If it does not wait
-// any more, what is reserved for it goes to the next in line.
-func (a *Admission) wake(w wakeUp) {
+// wakeWaiter makes a run due that waits for a unit. The unit may have become free before it was stored that the
+// run waits: then the run is woken again. If it does not wait any more, the reserved unit goes to the next in
+// line.
+func (a *Admission) wakeWaiter(w waiterWake) {
 	event := job.Wake{Reason: w.reason, Key: w.key}
 	a.o.Ledger.Submit(job.Change{Record: w.record, Event: event}, func(r job.ChangeResult) {
 		switch {
@@ -181,29 +183,29 @@ func (a *Admission) wake(w wakeUp) {
 			a.metrics.woken.Inc()
 		case r.Err == nil && r.Record.State.Live() && w.tries < wakeTries:
 			w.tries++
-			a.send(errands{wakes: []wakeUp{w}})
+			a.deferCalls(deferredCalls{wakes: []waiterWake{w}})
 		default:
-			a.send(errands{releases: []release{{unit: w.unit, waiter: w.record}}})
+			a.deferCalls(deferredCalls{releases: []unitRelease{{heldUnit: w.heldUnit, waiter: w.record}}})
 		}
 	})
 }
 
-// room tells that a queue may have room again.
-func (a *Admission) room(q job.QueueKey) {
+// reportRoom reports that a queue may have room again.
+func (a *Admission) reportRoom(q job.QueueKey) {
 	a.mu.Lock()
-	delete(a.mu.rests, q)
-	a.mu.rooms++
-	a.mu.roomOf[q] = a.mu.rooms
+	delete(a.mu.restingQueues, q)
+	a.mu.roomChanges++
+	a.mu.lastRoomChange[q] = a.mu.roomChanges
 	a.mu.Unlock()
 	a.o.OnRoom(q.Namespace, q.Queue)
 }
 
-// refund gives starts back that were not used. If it fails they are lost, which
-// makes the queue slower for a moment.
-func (a *Admission) refund(ctx context.Context, unused []job.QueueAsk) {
+// returnStarts returns unused starts of rates. If it fails they are lost, which makes the queue slower for a
+// moment.
+func (a *Admission) returnStarts(ctx context.Context, unused []job.QueueAsk) {
 	var asks []job.RateAsk
 	for _, u := range unused {
-		if limits := a.queue(u.Queue); limits.Rate > 0 && u.N > 0 {
+		if limits := a.settingsOf(u.Queue); limits.Rate > 0 && u.N > 0 {
 			asks = append(asks, rateAsk(u.Queue, limits, -u.N))
 		}
 	}
@@ -212,7 +214,7 @@ func (a *Admission) refund(ctx context.Context, unused []job.QueueAsk) {
 	}
 	for _, grant := range a.o.Limits.TakeRate(ctx, asks) {
 		if grant.Err != nil {
-			a.failed("give starts back", grant.Err)
+			a.logFailure("give starts back", grant.Err)
 		}
 	}
 }
