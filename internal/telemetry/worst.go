@@ -34,16 +34,16 @@ var (
 		"How late the latest jobs are, in the shards this node holds; --worst-jobs says how many.", byJob, nil)
 )
 
-// worst collects what was found last.
-type worst struct{ now atomic.Pointer[WorstJobs] }
+// worstCollector collects what was found last.
+type worstCollector struct{ now atomic.Pointer[WorstJobs] }
 
-func (*worst) Describe(out chan<- *prometheus.Desc) {
+func (*worstCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{failingDesc, worstFailuresDesc, worstLagDesc} {
 		out <- d
 	}
 }
 
-func (w *worst) Collect(out chan<- prometheus.Metric) {
+func (w *worstCollector) Collect(out chan<- prometheus.Metric) {
 	found := w.now.Load()
 	if found == nil {
 		return
