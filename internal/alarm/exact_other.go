@@ -4,7 +4,7 @@ package alarm
 
 import "time"
 
-// exact is not to be had here.
+// kernelTimer is not available here.
 type exact struct{}
 
 func newExact() *exact { return nil }

@@ -38,7 +38,7 @@ const tokensPerMS = 1000
 // A batch of n leases mints the tokens t, t+1 ... t+n-1 and stores the last.
 func Mint(previous, floor uint64, nowMS int64) uint64 {
 	now := uint64(min(max(nowMS, 0), math.MaxInt64/tokensPerMS)) * tokensPerMS
-	return max(next(previous), next(floor), now)
+	return max(nextToken(previous), nextToken(floor), now)
 }
 
 // MintedMS is about when a token was minted, in Unix milliseconds: never before that, and
@@ -46,7 +46,7 @@ func Mint(previous, floor uint64, nowMS int64) uint64 {
 // have tokens run ahead of the clock.
 func MintedMS(token uint64) int64 { return int64(min(token, MaxToken) / tokensPerMS) }
 
-func next(token uint64) uint64 {
+func nextToken(token uint64) uint64 {
 	if token == math.MaxUint64 {
 		return token
 	}
