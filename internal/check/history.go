@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// EventKind tells what a handler recorded.
+// EventKind is the kind of a handler's record.
 type EventKind string
 
 // Kinds of events.
@@ -58,10 +58,9 @@ func ParseEvents(lines []byte) ([]Event, error) {
 	}
 }
 
-// Promise is what a client was told: the job runs at AnchorMS + k*Every for each
-// such time from FromMS (inclusive) to UntilMS (exclusive, 0 for the end of the
-// history). Every 0 promises no times, only that the job is known. An edit of a
-// schedule ends one promise and begins another.
+// Promise is what a client was promised: the job runs at AnchorMS + k*Every for each such time from FromMS
+// (inclusive) to UntilMS (exclusive, 0 for the end of the history). Every 0 promises no times, only that the job
+// is known. An edit of a schedule ends one promise and begins another.
 type Promise struct {
 	Job      string
 	AnchorMS int64
@@ -83,8 +82,8 @@ func Promised(job string, start time.Time, every time.Duration) Promise {
 	return Promise{Job: job, AnchorMS: ms, GivenNS: start.UnixNano(), Every: every, FromMS: ms}
 }
 
-// ahead is by how much its times were given before the millisecond that they are rounded to.
-func (p *Promise) ahead() int64 {
+// leadNS is by how much its times were given before the millisecond that they are rounded to.
+func (p *Promise) leadNS() int64 {
 	if p.GivenNS == 0 {
 		return 0
 	}
@@ -100,7 +99,7 @@ type Fault struct {
 	Hold time.Duration
 	// Workers whose leases or results it may have cost; nil is all of them.
 	Workers []string
-	// Clock: Redis's clock was set, so that it does not tell how long leases lived.
+	// Clock: Redis's clock was set, so it does not show how long leases lived.
 	Clock bool
 	// Harmless faults delay work but cost no lease and no result.
 	Harmless bool
@@ -141,7 +140,7 @@ type History struct {
 	Bounds   Bounds
 	// EndNS is when evidence was collected.
 	EndNS int64
-	// Stored are the jobs found stored at the end; nil when nobody looked.
+	// Stored are the jobs found stored at the end; nil if they were not read.
 	Stored map[string]bool
 	// GivenUp are the jobs that back off after a run that was given up, as workers died with it
 	// one after the other; they would count as late otherwise.
@@ -202,6 +201,6 @@ type Lag struct {
 	Lag  time.Duration
 }
 
-func (r *Report) find(kind Kind, job, format string, args ...any) {
+func (r *Report) addFinding(kind Kind, job, format string, args ...any) {
 	r.Findings = append(r.Findings, Finding{Kind: kind, Job: job, Text: fmt.Sprintf(format, args...)})
 }
