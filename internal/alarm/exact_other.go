@@ -5,10 +5,10 @@ package alarm
 import "time"
 
 // kernelTimer is not available here.
-type exact struct{}
+type kernelTimer struct{}
 
-func newExact() *exact { return nil }
+func newKernelTimer() *kernelTimer { return nil }
 
-func (*exact) set(time.Duration) {}
-func (*exact) wait(func())       {}
-func (*exact) close()            {}
+func (*kernelTimer) arm(time.Duration)   {}
+func (*kernelTimer) callOnExpiry(func()) {}
+func (*kernelTimer) close()              {}
