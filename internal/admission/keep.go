@@ -7,7 +7,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// keepLoop prolongs what live attempts hold.
+// keepLoop renews the units of live attempts.
 func (a *Admission) keepLoop() {
 	timer := time.NewTimer(a.o.renewPeriod())
 	defer timer.Stop()

@@ -152,8 +152,8 @@ func (a *Admission) restQueue(q job.QueueKey, g *job.QueueGrant, now time.Time) 
 	a.mu.restingQueues[q] = restingQueue{now.Add(g.Again), g.Limit, failures}
 }
 
-// takeAll cuts grants to what limits allow. Starts of a rate are taken for as many as there is
-// room for. If no queue has both limits, neither kind waits for the answer about the other.
+// takeAll cuts grants to what limits allow, and takes as many starts of rates as there is room for. If no queue
+// has both limits, neither kind waits for the answer about the other.
 func (a *Admission) takeAll(ctx context.Context, asks []job.QueueAsk, grants []job.QueueGrant) {
 	limits := make([]job.QueueSettings, len(asks)) // as they are now: they may change meanwhile
 	both := false
@@ -172,7 +172,7 @@ func (a *Admission) takeAll(ctx context.Context, asks []job.QueueAsk, grants []j
 	rates.Wait()
 }
 
-// takeRoom cuts grants to what is free under concurrency limits.
+// takeRoom cuts grants to the free room of concurrency limits.
 func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, limits []job.QueueSettings,
 	grants []job.QueueGrant) {
 	var rooms []job.UnitAsk
@@ -204,7 +204,7 @@ func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, limits []
 	}
 }
 
-// takeRates takes starts of rates for what is granted so far.
+// takeRates takes starts of rates for the grants so far.
 func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, limits []job.QueueSettings,
 	grants []job.QueueGrant) {
 	var rates []job.RateAsk

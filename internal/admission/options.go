@@ -13,24 +13,22 @@ import (
 	"github.com/fermata-io/fermata/internal/lease"
 )
 
-// Store is what admission needs of the store of records.
+// Store has the methods of the store of records that admission needs.
 type Store interface {
 	// Now is the clock of a shard, Unix milliseconds.
 	Now(ctx context.Context, shard int) (int64, error)
-	// Latest bounds from above what that clock shows.
+	// Latest is an upper bound of that clock.
 	Latest(shard int) lease.Latest
 	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
 }
 
-// Limits are the values that runs of all shards share. Answers come in the order
-// of what was asked.
+// Limits are the values that runs of all shards share. Answers come in the order of the asks.
 type Limits interface {
 	AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.UnitGrant
-	// ReleaseUnits gives units back, or places in line, and answers who is to be
-	// woken.
+	// ReleaseUnits releases units, or places in line, and returns the waiters to be woken.
 	ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []job.UnitReleased
-	// KeepUnits prolongs units and answers those that are held no more. With an error
-	// units that are not among them may not have been reached.
+	// KeepUnits renews units and returns those that are no longer held. With an error, other units may not have
+	// been reached.
 	KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost []job.UnitKeep, err error)
 	// Rooms returns how many units of limits are free, by Name and Limit.
 	Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error)
@@ -40,8 +38,8 @@ type Limits interface {
 	QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error)
 }
 
-// Ledger decides and stores what happened to a record. Submit must not block;
-// done is called once, on another goroutine or before Submit returns.
+// Ledger decides and stores changes of a record. Submit must not block; done is called once, on another
+// goroutine or before Submit returns.
 type Ledger interface {
 	Submit(change job.Change, done func(job.ChangeResult))
 	// Compiled compiles the definition of a job, or returns it from a cache.
@@ -54,8 +52,8 @@ type Slots interface {
 	Prefetch(namespace, queue string, n int) Reservation
 	// MayAdvance reports whether slots reserved now may take leases that are not due yet.
 	MayAdvance(namespace, queue string) bool
-	// Return gives leases back uncounted. It does not block, and what cannot be
-	// stored at once is stored later.
+	// Return gives leases back uncounted. It does not block; returns that cannot be stored at once are stored
+	// later.
 	Return([]job.Leased)
 	// Abandon makes the worker of an attempt at this node stop because the attempt lost something that it needs.
 	Abandon(record string, token uint64) bool

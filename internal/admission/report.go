@@ -19,7 +19,7 @@ type targetReport struct {
 	since          time.Time // of the first try; zero before it
 }
 
-// maxReason bounds what a circuit remembers of an error.
+// maxReason bounds the error text that a circuit stores.
 const maxReason = 200
 
 // newTargetReport makes the report of an attempt's end to its target; false if there is none: a success at a

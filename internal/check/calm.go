@@ -19,8 +19,8 @@ type Silence struct {
 	Deleted bool
 }
 
-// Backoff is what is promised of an interval job whose runs fail: waits between
-// them grow, and do not shrink until one has succeeded.
+// Backoff is a promise for an interval job whose runs fail: waits between them grow, and do not shrink until one
+// has succeeded.
 type Backoff struct {
 	Job   string
 	Every time.Duration
@@ -31,8 +31,8 @@ type Backoff struct {
 	SlowClock bool
 }
 
-// Wait is promised of a job whose attempts fail: the next one, of the same run or of the next,
-// starts no earlier than Least after the handler that failed has returned.
+// Wait is a promise for a job whose attempts fail: the next one, of the same run or of the next, starts no
+// earlier than Least after the failed handler has returned.
 type Wait struct {
 	Job   string
 	Least time.Duration

@@ -54,7 +54,7 @@ func Check(h History) Report {
 	return r
 }
 
-// checkFences looks at one job for early starts, tokens out of order and overlaps.
+// checkFences checks one job for early starts, tokens out of order and overlaps.
 func (h *History) checkFences(line *timeline, r *Report) {
 	var highest int64
 	var live []*execution
@@ -106,7 +106,7 @@ func (h *History) checkExpired(e *execution, r *Report) {
 	}
 }
 
-// checkRepeats looks at the executions of each run.
+// checkRepeats checks the executions of each run.
 func (h *History) checkRepeats(line *timeline, r *Report) {
 	for run, all := range line.runs {
 		all = slices.Clone(all)

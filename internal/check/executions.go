@@ -23,7 +23,7 @@ func (e *execution) endNS() int64 {
 	return e.end
 }
 
-// timeline is what is known of one job.
+// timeline has the executions of one job.
 type timeline struct {
 	job        string
 	executions []*execution // by start
@@ -87,8 +87,8 @@ func (h *History) isExplained(e *execution) bool {
 	return slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.affects(e.Worker, e.AtNS, to) })
 }
 
-// latestBy returns the instant until which something may be delayed that takes calm at
-// most: past the end of every fault that it meets on its way.
+// latestBy returns until when faults may delay something that takes at most calm: past the end of every fault on
+// its way.
 func (h *History) latestBy(from int64, calm time.Duration) int64 {
 	limit := from + int64(calm)
 	for again := true; again; {

@@ -40,8 +40,7 @@ type Event struct {
 	Outcome   string    `json:"outcome,omitempty"`
 }
 
-// ParseEvents reads lines of JSON. A last line without its end is what a killed
-// process leaves behind, and is passed over.
+// ParseEvents reads lines of JSON. A killed process may leave an incomplete last line, which is ignored.
 func ParseEvents(lines []byte) ([]Event, error) {
 	var events []Event
 	for n := 1; ; n++ {
@@ -76,7 +75,7 @@ type Promise struct {
 	Unsure bool
 }
 
-// Promised is what is promised of a job that was given this start, to the nanosecond.
+// Promised is the promise for a job with this start, to the nanosecond.
 func Promised(job string, start time.Time, every time.Duration) Promise {
 	ms := (start.UnixNano() + int64(time.Millisecond) - 1) / int64(time.Millisecond)
 	return Promise{Job: job, AnchorMS: ms, GivenNS: start.UnixNano(), Every: every, FromMS: ms}
@@ -107,18 +106,16 @@ type Fault struct {
 
 // Bounds of calm times.
 type Bounds struct {
-	// Lag from a nominal time to the handler's start.
+	// Lag from a scheduled time to the handler's start.
 	Lag time.Duration
-	// Grace is how much later than that a start is not held against the cluster: what
-	// else the machine has to do. It moves no other bound.
+	// Grace is the additional lag that is excused, because the machine has other work. It moves no other bound.
 	Grace time.Duration
 	// Settle from a handler's end to the moment its result is stored.
 	Settle time.Duration
 	// LeaseTTL of the cluster; leases are renewed every third of it.
 	LeaseTTL time.Duration
-	// SessionTTL is for how long the session of a worker lives after a heartbeat, and its
-	// leases with it. 0: workers send none, and may begin what was leased to them long before;
-	// tokens then need only grow.
+	// SessionTTL is how long the session of a worker, and its leases, live after a heartbeat. 0: workers send
+	// none, and may start runs that were leased to them long before; tokens then need only grow.
 	SessionTTL time.Duration
 	// Longest that a handler runs.
 	Longest time.Duration

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// window is a nominal time with the interval its run must start in, the grace included.
-// given is the time that was given for it.
+// window is a scheduled time with the interval its run must start in, the grace included. given is the time that
+// was given for it.
 type window struct{ from, until, given int64 }
 
-// checkPromise looks for the run of each nominal time of one schedule.
+// checkPromise looks for the run of each scheduled time of one schedule.
 func (h *History) checkPromise(p Promise, line *timeline, r *Report) {
 	targets := h.windowsOf(p)
 	if line == nil {
@@ -64,8 +64,8 @@ func (h *History) checkPromise(p Promise, line *timeline, r *Report) {
 	}
 }
 
-// checkTooEarly looks for runs whose nominal time, or start, lies before the time that was given,
-// though they began when they were due.
+// checkTooEarly looks for runs whose scheduled time, or start, lies before the time that was given, though they
+// started when they were due.
 func (h *History) checkTooEarly(targets []window, covered []coverage, job string, r *Report) {
 	for _, w := range targets {
 		least := w.from - int64(time.Millisecond)
@@ -95,7 +95,7 @@ func (h *History) isExcusedByEdit(p Promise, w window) bool {
 	return p.Edited && held > p.FromMS*1e6 && w.from <= held
 }
 
-// windowsOf are the nominal times whose window has ended, but for the grace.
+// windowsOf returns the scheduled times whose window has ended, without the grace.
 func (h *History) windowsOf(p Promise) []window {
 	if p.Every <= 0 {
 		return nil
@@ -130,7 +130,7 @@ type coverage struct {
 	died                     bool
 }
 
-// coveredTimes orders the runs of a job by nominal time.
+// coveredTimes orders the runs of a job by scheduled time.
 func coveredTimes(line *timeline) []coverage {
 	var all []coverage
 	for _, executions := range line.runs {

@@ -273,8 +273,8 @@ func (d *Dispatcher) readClocks(shards map[int]int64) {
 // clockTimeout bounds the wait for clocks, which are known without a call as long as Redis answers.
 const clockTimeout = 250 * time.Millisecond
 
-// nowMS is the shard's clock from a reading, or else counted on from the lease. It is
-// asked when the handler has started.
+// nowMS is the shard's clock from a reading, or else computed from the lease. It is called when the handler has
+// started.
 func (a *attempt) nowMS(clocks map[int]int64) int64 {
 	if now, ok := clocks[a.shard]; ok {
 		return a.atLeastDue(now)

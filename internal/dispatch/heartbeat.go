@@ -95,8 +95,7 @@ func (d *Dispatcher) confirmSessions(renewed []*attempt) {
 	}
 }
 
-// endSilent ends the sessions whose life is over and returns when the next one's is; zero: there
-// is none.
+// endSilent ends the sessions whose life is over and returns when the next one ends; zero: there is none.
 func (d *Dispatcher) endSilent(now time.Time) time.Time {
 	for e := d.mu.heartbeating.Front(); e != nil; e = d.mu.heartbeating.Front() {
 		s := e.Value.(*Session)

@@ -25,9 +25,8 @@ func (d *Dispatcher) Demand() []job.QueueDemand {
 	return demand
 }
 
-// Loads returns what this node's workers do for each queue that they serve or
-// have an attempt of, sorted. Running counts attempts; like free slots, a worker
-// of several queues counts for each of them.
+// Loads returns the load of each queue that this node's workers serve or have an attempt of, sorted. Running
+// counts attempts; as with free slots, a worker of several queues counts for each of them.
 func (d *Dispatcher) Loads() []job.QueueLoad {
 	d.mu.Lock()
 	defer d.mu.Unlock()

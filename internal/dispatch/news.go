@@ -60,9 +60,8 @@ func (d *Dispatcher) deliverReports() {
 	d.spareReports = list
 }
 
-// Return gives leases back that reached this node and are not to be delivered.
-// It does not block; what cannot be stored at once is submitted again until it
-// can.
+// Return gives leases back that reached this node and are not to be delivered. It does not block; a return that
+// cannot be stored at once is submitted again until it is.
 func (d *Dispatcher) Return(leases []job.Leased) {
 	if len(leases) == 0 {
 		return

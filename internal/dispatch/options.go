@@ -21,20 +21,19 @@ const (
 	DefaultAckAfter   = 500 * time.Millisecond
 )
 
-// Store is what the dispatcher needs of the store.
+// Store has the methods of the store that the dispatcher needs.
 type Store interface {
 	Renew(ctx context.Context, requests []job.RenewRequest) []job.RenewReply
 	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
 	// Now is the shard's clock in Unix milliseconds; it calls Redis only if the last answer is too old.
 	Now(ctx context.Context, shard int) (int64, error)
-	// Latest bounds from above what that clock shows.
+	// Latest is an upper bound of that clock.
 	Latest(shard int) lease.Latest
 	ShardOf(job.Key) int
 }
 
-// Ledger decides and stores what happened to records. SubmitAll must not block; done is
-// called with answers, several at a time and each of them once, on any goroutine and
-// maybe before SubmitAll returns.
+// Ledger decides and stores changes of records. SubmitAll must not block; done is called with answers, several
+// at a time and each of them once, on any goroutine and maybe before SubmitAll returns.
 type Ledger interface {
 	SubmitAll(changes []job.Change, done func([]job.Answered))
 }
@@ -65,9 +64,8 @@ type Options struct {
 	// the one that leasing uses. Renewals are made every third of it.
 	// Default 30 s.
 	LeaseTTL time.Duration
-	// SessionTTL is how long the session of a worker lives after its latest heartbeat, at
-	// least 1 s, and at most two thirds of LeaseTTL: leases whose node has died have so much
-	// left. Default 8 s.
+	// SessionTTL is how long the session of a worker lives after its latest heartbeat, at least 1 s, and at most
+	// two thirds of LeaseTTL, which is what leases have left when their node dies. Default 8 s.
 	SessionTTL time.Duration
 	// AckAfter is how long an attempt runs before it is stored that its worker
 	// has acknowledged it; shorter ones save the write. Default 500 ms.
@@ -150,7 +148,6 @@ func (o Options) renewalGrid() time.Duration { return min(o.LeaseTTL/30, 100*tim
 // retryPause is the wait after a failed call of the store.
 func (o Options) retryPause() time.Duration { return min(o.LeaseTTL/30, time.Second) }
 
-// callTimeout bounds one call of the store. A renewal that falls due while a
-// round hangs waits for one call and makes one: after a third of the lease that
-// has to fit into what is trusted.
+// callTimeout bounds one call of the store. A renewal that falls due while a round is blocked waits for one call
+// and makes one: after a third of the lease both have to fit into the trusted time.
 func (o Options) callTimeout() time.Duration { return min(o.LeaseTTL/4, 5*time.Second) }

@@ -24,20 +24,20 @@ const (
 	windowSize = 256
 	// pageSize is how many entries of a shard are read at once.
 	pageSize = 128
-	// flushEvery is how long what is announced may wait for a decision to go along with.
+	// flushEvery is how long an announced event may wait for a decision to be written with.
 	flushEvery = 100 * time.Millisecond
 	// adminShare is which part of the places of watchers is kept for administrators of
 	// the cluster: one in so many.
 	adminShare = 10
 )
 
-// Store is what the feed needs of the store.
+// Store has the methods of the store that the feed needs.
 type Store interface {
 	Shards() int
 	// RecordsEvents reports whether events are recorded at all.
 	RecordsEvents() bool
-	// Events and LastEvents answer beside an error for the shards that could be read; the
-	// page of any other has an Err, and its place is not Exact.
+	// With an error, Events and LastEvents still return the shards that could be read; the page of any other has
+	// an Err, and its place is not Exact.
 	Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error)
 	LastEvents(ctx context.Context) ([]job.Place, error)
 	Announce(...job.Happening)
@@ -69,8 +69,8 @@ type Feed struct {
 	userCount     int
 	watcherShares *shares.Table
 	namedScans    scanTable
-	// lastPlaces is what is there; nil until that is known. It is not Exact for shards that have
-	// been away ever since.
+	// lastPlaces are the places of the last entries; nil until known. They are not Exact for shards that have
+	// been unreachable ever since.
 	lastPlaces []job.Place
 	// awayShards are the shards that could not be read when they were last asked for.
 	awayShards []bool
@@ -205,7 +205,7 @@ func (f *Feed) flushLoop(ctx context.Context) {
 	}
 }
 
-// flushOnStop writes what a node that stops has announced.
+// flushOnStop writes the announced events of a node that stops.
 func (f *Feed) flushOnStop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -326,7 +326,7 @@ func (f *Feed) findLast(ctx context.Context) error {
 	return err
 }
 
-// storePages takes over what a look has read.
+// storePages stores the pages of a poll.
 func (f *Feed) storePages(asks []job.EventsAsk, pages []job.EventsPage) (more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -387,8 +387,8 @@ func (f *Feed) shardsBehind(places []job.Place) (shards []int) {
 	return shards
 }
 
-// Read reads what was asked for, from what is at hand where that will do. With an error
-// come the pages of those shards that could be read.
+// Read reads the asked entries, from memory where possible. With an error it still returns the pages of the
+// shards that could be read.
 func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
 	pages, far := f.readFromWindows(asks)
 	if len(far) == 0 {
@@ -397,7 +397,7 @@ func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage
 	return pages, f.readFromStore(ctx, asks, far, pages)
 }
 
-// readFromWindows answers what it can without the store; far are the asks that are left.
+// readFromWindows answers asks from memory; far are the indices of the others.
 func (f *Feed) readFromWindows(asks []job.EventsAsk) (pages []job.EventsPage, far []int) {
 	pages = make([]job.EventsPage, len(asks))
 	f.mu.Lock()
@@ -461,7 +461,7 @@ func (f *Feed) windowAfterLocked(a job.EventsAsk) ([]job.Happening, bool) {
 		return nil, false
 	}
 	from := a.After.Seq + 1 - w[0].Place.Seq
-	// At the end of the window nothing is known of what follows: the look is of a while ago.
+	// At the end of the window nothing is known of later entries: the poll was a while ago.
 	if from >= uint64(len(w)) || from > 0 && w[from-1].Place != a.After {
 		return nil, false
 	}

@@ -10,10 +10,9 @@ import (
 // maxScanRest bounds the rest after a read.
 const maxScanRest = time.Second
 
-// scanTable are those who read more than is at hand, by the namespace that they watch, or else
-// by their identity. Each of them has one turn: one reads at a time, and rests for as long
-// as the reading took before the next one reads. So none of them takes more than half of a
-// processor, however many streams it opens.
+// scanTable has the readers of entries that are not in memory, by the namespace that they watch, or else by
+// their identity. Each name has one turn: one reader reads at a time, and pauses for as long as the read took.
+// So none of them takes more than half of a processor, however many streams it opens.
 type scanTable map[string]*scanTurn
 
 type scanTurn struct {
@@ -78,8 +77,8 @@ func (w *watchStream) readPages(ctx context.Context, asks []job.EventsAsk) ([]jo
 	return pages, err
 }
 
-// scanName is whose turn the watcher's reads are; empty where callers are not authenticated. Administrators of the
-// cluster have a turn of their own.
+// scanName is the name under which the watcher's reads take turns; empty if callers are not authenticated.
+// Administrators of the cluster have a turn of their own.
 func (w *watchStream) scanName() string {
 	if list := w.query.Filter.Namespaces; len(list) == 1 && w.query.Watcher.Identity != "" && !w.query.Watcher.Admin {
 		return "namespace:" + list[0]

@@ -74,11 +74,10 @@ type watchStream struct {
 	endPlaces       []job.Place
 	movedSinceToken bool // since the last token
 	lastSentAt      time.Time
-	// startedShards are shards that have been read, or begin after their last event: what goes
-	// missing of others, between the look at their oldest event and the first read, was asked
-	// for by an instant and is not kept.
+	// startedShards are shards that have been read, or that begin after their last event. Entries of others that
+	// are trimmed between the first look and the first read were not promised: the watch asked for an instant.
 	startedShards []bool
-	// pendingParts are what was read of shards and waits for others, by shard.
+	// pendingParts are the read parts of shards that wait for others, by shard.
 	pendingParts map[int]*shardPart
 }
 
@@ -167,8 +166,8 @@ func (w *watchStream) findStart(ctx context.Context) error {
 	return w.makeStartsExact(ctx, last)
 }
 
-// startAwayShards has shards that are away begin with what comes after the newest of the
-// others: rather too early than too late.
+// startAwayShards makes unreachable shards start after the newest entry of the others: rather too early than too
+// late.
 func (w *watchStream) startAwayShards(last []job.Place) {
 	newest := int64(0)
 	for _, p := range last {
@@ -183,8 +182,8 @@ func (w *watchStream) startAwayShards(last []job.Place) {
 	}
 }
 
-// makeStartsExact makes exact what places were made of instants, where their shards can be read:
-// what goes missing after a token is noticed by its number.
+// makeStartsExact replaces places made of instants by exact ones, where their shards can be read: a gap after a
+// token is detected by its number.
 func (w *watchStream) makeStartsExact(ctx context.Context, last []job.Place) error {
 	var next, first []job.EventsAsk
 	for shard, p := range w.places {
@@ -202,7 +201,7 @@ func (w *watchStream) makeStartsExact(ctx context.Context, last []job.Place) err
 	if len(next) == 0 {
 		return nil
 	}
-	// Of shards that have just gone away the places stay as they are.
+	// Shards that have just become unreachable keep their places.
 	pages, _ := w.feed.o.Store.Events(ctx, append(next, first...))
 	for i := range next {
 		after, kept := pages[i].Happenings, pages[len(next)+i].Happenings
@@ -237,7 +236,7 @@ func (w *watchStream) readAndSend(ctx context.Context) (more bool, err error) {
 	return w.sendOrdered()
 }
 
-// storePage takes over what was read of a shard.
+// storePage stores a page of a shard.
 func (w *watchStream) storePage(ask job.EventsAsk, page *job.EventsPage) error {
 	begun := &w.startedShards[ask.Shard]
 	if page.Gap && (w.query.FromMS == 0 || w.query.Token != "" || *begun) {

@@ -14,12 +14,12 @@ import (
 	"github.com/fermata-io/fermata/internal/lease"
 )
 
-// Store is what the ledger needs of the store.
+// Store has the methods of the store that the ledger needs.
 type Store interface {
 	Shards() int
 	ShardOf(job.Key) int
 	Now(ctx context.Context, shard int) (int64, error)
-	// Latest bounds from above what the clock of a shard shows, which Now was asked for.
+	// Latest is an upper bound of a shard's clock, for which Now was called.
 	Latest(shard int) lease.Latest
 	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
 	// Apply keeps nothing of the writes: their memory is used again.
@@ -33,8 +33,7 @@ type Store interface {
 // reused.
 type Observer interface{ Observe([]job.Notice) }
 
-// Tracer makes the spans of what has ended, and notes the trace in the notices. It
-// must not block.
+// Tracer makes the spans of ended attempts and runs, and notes the trace in the notices. It must not block.
 type Tracer interface {
 	Decided(d *job.Definition, before *job.State, ev job.Event, ended *job.Run, notices []job.Notice)
 }
@@ -194,7 +193,7 @@ func (l *Ledger) Do(ctx context.Context, changes ...job.Change) []job.ChangeResu
 	return results
 }
 
-// Stop refuses new changes, commits what waits and returns when all is answered.
+// Stop refuses new changes, commits the waiting ones, and returns when all are answered.
 func (l *Ledger) Stop() {
 	l.mu.Lock()
 	l.mu.closed = true

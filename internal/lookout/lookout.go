@@ -29,8 +29,8 @@ const (
 	// default.
 	queueRetention = 2 * time.Minute
 
-	// maxWatches and maxQueues bound what one node does for autoscalers. One namespace, or one
-	// identity, alone may have half of each.
+	// maxWatches and maxQueues bound the work of one node for autoscalers. One namespace, or one identity, may
+	// have half of each.
 	maxWatches = 4000
 	maxQueues  = 4000
 )
@@ -42,7 +42,7 @@ type Options struct {
 	Registerer prometheus.Registerer // nil registers nothing
 }
 
-// Lookout counts queues for those who ask. It has a goroutine from New to Stop.
+// Lookout samples queue sizes for its callers. It has a goroutine from New to Stop.
 type Lookout struct {
 	count   Count
 	logger  *slog.Logger
@@ -116,7 +116,8 @@ func (l *Lookout) Size(ctx context.Context, who shares.Holder, keys []job.QueueK
 	}
 }
 
-// lookUpSize is the answer to who has asked at a time, or what is closed when there may be one.
+// lookUpSize returns the size for a caller that asked at began, or a channel that is closed after the next
+// sample.
 func (l *Lookout) lookUpSize(who shares.Holder, keys []job.QueueKey, began time.Time) (scaling.Size, chan struct{},
 	error) {
 	l.mu.Lock()

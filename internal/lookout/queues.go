@@ -19,7 +19,7 @@ type sampledQueue struct {
 	sampledAt   time.Time // of the look that found it; zero: none has
 	lastAskedAt time.Time
 	watchCount  int
-	// holder is who asked first, and so takes a place of the table.
+	// holder asked first, and takes a place of the table.
 	holder shares.Holder
 	// lastNeededAt and lastNotNeededAt are when a caller was last advised that workers are needed, or not.
 	lastNeededAt, lastNotNeededAt time.Time
@@ -87,8 +87,8 @@ func (l *Lookout) dropUnusedLocked(now time.Time) {
 	}
 }
 
-// retentionOf is how long a queue is counted along after it was last asked for. The pause is for
-// those who wait for the look that found nothing.
+// retentionOf is how long a queue is sampled after it was last asked for. An empty queue is kept for one pause,
+// for the callers that wait for its sample.
 func (l *Lookout) retentionOf(q *sampledQueue) time.Duration {
 	if !q.sampledAt.IsZero() && q.size == (scaling.Size{}) {
 		return l.pause

@@ -169,8 +169,7 @@ func (l *link) clientAddress() string {
 
 type linkStream = grpc.BidiStreamingClient[fermatav1.LinkRequest, fermatav1.LinkResponse]
 
-// sendQueued sends what is queued. It returns nil when the reader has ended, whose
-// error is the better one.
+// sendQueued sends queued messages. It returns nil when the reader has ended, whose error explains more.
 func (l *link) sendQueued(ctx context.Context, stream linkStream, ended chan error) error {
 	timer := time.NewTimer(demandPause)
 	defer timer.Stop()

@@ -100,7 +100,7 @@ func (p *Peer) Restate(demand []job.QueueDemand) {
 	p.applyOffer(demand, func(l *link, _ demandState, _ time.Time) { l.queue.scheduleOffer() })
 }
 
-// offer is a demand that can be compared with others by what queues it is of.
+// offer is a demand with a version of its set of queues.
 type offer struct {
 	demand []job.QueueDemand
 	// queuesVersion is the same for demands of the same queues, as long as there are no others

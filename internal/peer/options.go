@@ -31,7 +31,7 @@ type Handler interface {
 	OnNudge(shard int, head job.LaneHead)
 	// OnPermit takes a peer's permit to lease.
 	OnPermit(node string, p job.Permit)
-	// OnPermitResult takes what a peer did with a permit.
+	// OnPermitResult receives the result of a permit.
 	OnPermitResult(node string, r job.PermitResult)
 	// OnHandOver takes that a peer released these shards.
 	OnHandOver(shards []int)

@@ -126,7 +126,7 @@ func (p *Peer) Linked() bool {
 	return len(p.links) > 0
 }
 
-// removeIfDeparted ends the link, whose stream has ended, if its member has departed.
+// removeIfDeparted removes a link whose stream has ended, if its member has departed.
 func (p *Peer) removeIfDeparted(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,9 +226,8 @@ func (p *Peer) countDropped(kind string, queued bool) bool {
 	return queued
 }
 
-// DescribeAll asks every other member what it knows of itself, all at once, each
-// for at most two seconds. Members that do not answer come as unreachable. The
-// answers are sorted by name.
+// DescribeAll asks all other members for their description, concurrently, each for at most two seconds. Members
+// that do not answer are returned as unreachable. The answers are sorted by name.
 func (p *Peer) DescribeAll(ctx context.Context) []job.NodeInfo {
 	p.mu.Lock()
 	links := make([]*link, 0, len(p.links))

@@ -40,8 +40,8 @@ func (s *servedLink) enqueue(m *fermatav1.LinkResponse) bool {
 	}
 }
 
-// Link serves the stream of a peer. The handler only waits, so that it can end
-// while reader and writer are stuck.
+// Link serves the stream of a peer. The handler only waits, so that it can end while reader and writer are
+// blocked.
 func (s *peerService) Link(stream servedStream) error {
 	p := s.p
 	hello, entered, ended := make(chan string, 1), make(chan *servedLink, 1), make(chan error, 2)
@@ -109,8 +109,7 @@ func (p *Peer) addServedLink(l *servedLink) {
 	p.metrics.links.WithLabelValues("served").Inc()
 }
 
-// removeServedLink forgets the link, and the demand that it brought unless another link of
-// the node has taken over.
+// removeServedLink removes the link. Its demand is void, unless another link of the node has replaced it.
 func (p *Peer) removeServedLink(l *servedLink) {
 	p.metrics.links.WithLabelValues("served").Dec()
 	p.mu.Lock()

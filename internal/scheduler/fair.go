@@ -26,8 +26,8 @@ type backlog struct {
 	restingUntil map[*queueFlows]time.Time
 }
 
-// maxCredit bounds what a flow can make up for after it had nothing due: one slot of
-// priority 0, ten of priority 9.
+// maxCredit bounds how much a flow can catch up after it had nothing due: one slot of priority 0, ten of
+// priority 9.
 const maxCredit = 1.0
 
 // flow is one lane over all shards.

@@ -15,9 +15,9 @@ import (
 // called.
 const minLimitPause = 50 * time.Millisecond
 
-// The wait for grants is bounded. Lanes without limits share the call, so that the bound is low, but
-// where Redis answers late it has to have time for three answers: else nothing of a queue with limits
-// would start. It leaves half of leaseTimeout to the leasing call.
+// The wait for grants is bounded. Lanes without limits share the call, so the bound is low. Where Redis answers
+// late it has to allow for three answers: otherwise nothing of a queue with limits would start. It leaves half
+// of leaseTimeout to the leasing call.
 const (
 	limitTimeoutLeast = 250 * time.Millisecond
 	limitTimeoutMost  = leaseTimeout / 2
@@ -28,8 +28,8 @@ func (s *Scheduler) limitTimeout() time.Duration {
 	return max(limitTimeoutLeast, min(3*s.o.Latency(), limitTimeoutMost))
 }
 
-// splitLatency is from which latency on shards whose due lanes have no limits do not wait for the
-// grants to others. Below it one pipeline for all costs less.
+// splitLatency is the latency from which on shards whose due lanes have no limits do not wait for the grants to
+// others. Below it one pipeline for all costs less.
 const splitLatency = 20 * time.Millisecond
 
 // splitLimited separates the calls that need limits from the others, where Redis answers late.
@@ -151,7 +151,7 @@ func (s *Scheduler) cutQuotas(c *call, places map[queueKey]int, left []int) (rel
 	return released
 }
 
-// returnUnusedStarts returns what a call took of limits and did not use.
+// returnUnusedStarts returns the starts that a call took of limits and did not use.
 func (s *Scheduler) returnUnusedStarts(c *call, got []int) {
 	for i, limited := range c.limited {
 		if limited {

@@ -12,7 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Store is what the loop needs of the store.
+// Store has the methods of the store that the scheduler needs.
 type Store interface {
 	Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply
 	Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error)
@@ -43,8 +43,8 @@ type Slots interface {
 	// reservation without slots when none is free. It must not call the scheduler
 	// back.
 	Reserve(namespace, queue string, n int) Reservation
-	// Prefetch takes up to n places for what waits at workers until a slot is
-	// free there. It is asked when no slot is free, here or with a peer.
+	// Prefetch reserves up to n places for attempts that wait at workers for a slot. It is called when no slot
+	// is free, here or with a peer.
 	Prefetch(namespace, queue string, n int) Reservation
 	// MayAdvance reports whether slots reserved now may take leases that are not due yet; see [Reservation]. It
 	// must not call the scheduler back.
@@ -77,8 +77,8 @@ type Limits interface {
 	// Limited reports whether the queue is paused, or has limits to be asked for before a lease. It is called
 	// often.
 	Limited(namespace, queue string) bool
-	// Take asks for starts and takes what it grants. It may block for a call to
-	// Redis. Answers come in the order of the asks.
+	// Take asks for starts and takes the granted ones. It may block for a call to Redis. Answers come in the
+	// order of the asks.
 	Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant
 	// GiveBack returns starts that were granted and not used. It does not block.
 	GiveBack(unused []job.QueueAsk)

@@ -8,10 +8,9 @@ import (
 
 // peerSlots is what is known of another node's workers.
 type peerSlots struct {
-	// free slots, and how much may wait for one, are what the peer stated, less what it
-	// was permitted since or had not answered by then. Too much costs a permit that
-	// comes back unused; too little would leave work undone, so doubts are settled
-	// upwards.
+	// free slots, and places to wait for one, as the peer stated them, less the permits that it was sent since
+	// or had not answered by then. Too many cost a permit that comes back unused; too few would leave work
+	// undone, so estimates err high.
 	free, ahead map[queueKey]int
 	// unanswered: the peer did not answer its last permit. Others are asked first.
 	unanswered bool

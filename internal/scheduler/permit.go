@@ -6,9 +6,8 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// permitLife is how long a permit is waited for: its validity, and as much again
-// for the way there and back. What was leased under one whose answer comes later,
-// or never, is found in the lane's next answer.
+// permitLife is how long an answer to a permit is awaited: its validity, and as much again for the round trip.
+// Leases of a permit whose answer comes later, or never, are found in the lane's next answer.
 func permitLife(validity time.Duration) time.Duration { return 2 * validity }
 
 // permitValidity is how long the next permit is valid. Limits of its queue are asked for

@@ -26,7 +26,7 @@ const (
 	// not seen before its last.
 	maxRoundShards = 64
 	maxRoundSlots  = 400
-	// lockRetryPause is how long a shard rests whose lock cannot be trusted just now.
+	// lockRetryPause is how long a shard rests if its lock cannot be trusted just now.
 	lockRetryPause = 100 * time.Millisecond
 )
 

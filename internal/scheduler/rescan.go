@@ -9,8 +9,8 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// readLoop reads the first due times of newly acquired shards at once, also while a rescan waits for a
-// server that is away.
+// readLoop reads the first due times of newly acquired shards at once, also while a rescan waits for a server
+// that is down.
 func (s *Scheduler) readLoop(ctx context.Context) {
 	for {
 		select {

@@ -23,8 +23,8 @@ type shard struct {
 	// reapLeases.
 	maybeLeased    map[*lane]struct{}
 	lastReapPeriod uint64 // the period of reaping in which its lanes were looked at last
-	// firstObjective is the instant of the first entry of the index of objectives, as it was
-	// read last; 0: it was not read.
+	// firstObjective is the instant of the first entry in the index of objectives at the last read; 0: not read
+	// yet.
 	firstObjective int64
 }
 

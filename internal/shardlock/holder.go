@@ -30,8 +30,8 @@ func newToken() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseHolder splits a lock's value, as it was read from Redis, into the name
-// and the peer address of its holder. It is false if the value has another form.
+// ParseHolder splits a lock's value, as read from Redis, into the name and the peer address of its holder. It is
+// false if the value has another form.
 func ParseHolder(value string) (node, peerAddr string, ok bool) {
 	h := parseHolder(value)
 	return h.node, h.peerAddr, h.node != ""
@@ -64,13 +64,12 @@ type Holder struct {
 	// Node and PeerAddr are empty if no process holds the shard.
 	Node     string
 	PeerAddr string
-	// TTL is what is left of the lock's time; negative if it has no limit.
+	// TTL is the rest of the lock's time; negative if it has no limit.
 	TTL time.Duration
 }
 
-// Holders reads the holders of all shards, in order, in one round trip to each
-// server. On an error it returns what could be read; a shard that could not be
-// read looks free.
+// Holders reads the holders of all shards, in order, in one round trip to each server. With an error it returns
+// the shards that could be read; others look free.
 func (m *Manager) Holders(ctx context.Context) ([]Holder, error) {
 	values := make([]*redis.StringCmd, m.o.Shards)
 	ttls := make([]*redis.DurationCmd, m.o.Shards)

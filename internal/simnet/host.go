@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ErrDown is what a host's own calls end with once it has ended.
+// ErrDown is the error of a host's own calls once it has ended.
 var ErrDown = errors.New("simnet: this host is down")
 
 // Host is one incarnation of a machine.

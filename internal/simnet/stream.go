@@ -26,7 +26,7 @@ type stream struct {
 	wake     chan struct{}
 }
 
-// dataChunk is what one write sent, or the end that a close or a reset sent.
+// dataChunk is the data of one write, or the end that a close or a reset sent.
 type dataChunk struct {
 	data []byte
 	end  error
@@ -59,7 +59,7 @@ func (s *stream) Read(b []byte) (int, error) {
 	}
 }
 
-// readChunk returns what can be read now, or else a wait until there may be more.
+// readChunk returns the data that can be read now, or a function that waits until there may be more.
 func (s *stream) readChunk(b []byte) (n int, wait func(), err error) {
 	open, changed := s.host.net.Passes(s.remote, s.local)
 	s.mu.Lock()
@@ -160,7 +160,7 @@ func (s *stream) failWith(err error) {
 	s.wakeReaders()
 }
 
-// Close sends what was written, and then the end.
+// Close sends the written data, and then the end.
 func (s *stream) Close() error {
 	s.mu.Lock()
 	closed := s.broken == net.ErrClosed

@@ -60,7 +60,7 @@ func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() [
 // Addr is where the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Stop answers what is under way and closes, within ctx.
+// Stop completes requests in progress and closes, within ctx.
 func (s *Server) Stop(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) {

@@ -13,7 +13,7 @@ import (
 // that are early fall into the first.
 var lagBuckets = []float64{0, .0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900}
 
-// spanBuckets are for what handlers take: from a no-op to an hour.
+// spanBuckets are for the times of handlers: from a no-op to an hour.
 var spanBuckets = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
 
 // onTimeMS is how long after its due time an attempt may start to be on time, in

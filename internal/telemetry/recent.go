@@ -12,7 +12,7 @@ import (
 // calls of [Telemetry.Tick]; the newest one is being filled.
 const recentParts = 12
 
-// recentCounts counts what happened in a queue lately.
+// recentCounts counts the recent events of a queue.
 type recentCounts struct {
 	started, succeeded, failed, breaches atomic.Int64
 	maxLagMS                             atomic.Int64

@@ -11,9 +11,8 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// MaxQueues bounds how many queues have series of their own. The others share the
-// labels of [OtherQueues], so that clients who make up namespaces cannot fill the memory
-// of nodes, or of those who scrape them.
+// MaxQueues bounds how many queues have series of their own. The others share the labels of [OtherQueues], so
+// that clients that make up namespaces cannot fill the memory of nodes, or of their scrapers.
 const MaxQueues = 200
 
 // OtherQueues is the namespace and the queue of those beyond [MaxQueues].

@@ -13,7 +13,7 @@ import (
 // failed runs in a row.
 var FailureDepths = []int64{1, 2, 3, 5, 10, 20}
 
-// WorstJobs is what a node found out about the shards that it holds.
+// WorstJobs are the worst jobs of the shards that a node holds.
 type WorstJobs struct {
 	// Failing counts jobs by FailureDepths: at least so many failed runs in a row.
 	Failing []int64
@@ -21,7 +21,7 @@ type WorstJobs struct {
 	MostFailing, Latest []job.TopJob
 }
 
-// SetWorst replaces what is shown of the worst jobs.
+// SetWorst replaces the exported worst jobs.
 func (t *Telemetry) SetWorst(w WorstJobs) { t.worst.now.Store(&w) }
 
 var (
@@ -34,7 +34,7 @@ var (
 		"How late the latest jobs are, in the shards this node holds; --worst-jobs says how many.", byJob, nil)
 )
 
-// worstCollector collects what was found last.
+// worstCollector exports the last result.
 type worstCollector struct{ now atomic.Pointer[WorstJobs] }
 
 func (*worstCollector) Describe(out chan<- *prometheus.Desc) {
