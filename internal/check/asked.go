@@ -27,7 +27,8 @@ func (h *History) checkAsked(a Asked, line *timeline, r *Report) {
 	began := line != nil && slices.ContainsFunc(line.executions,
 		func(e *execution) bool { return path.Base(e.Run) == a.Run })
 	if !began {
-		r.addFinding(Dropped, a.Job, "the manual run %s was acknowledged at %s and never began, though there was time to until %s",
+		r.addFinding(Dropped, a.Job, "the manual run %s was acknowledged at %s and never began, though there was "+
+			"time to until %s",
 			a.Run, formatClock(a.AtNS), formatClock(limit))
 	}
 }

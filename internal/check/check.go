@@ -69,8 +69,8 @@ func (h *History) checkFences(line *timeline, r *Report) {
 		late := h.Bounds.SessionTTL == 0 &&
 			slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.affects(e.Worker, e.AtNS, e.AtNS) })
 		if e.Token < highest && !late {
-			r.addFinding(TokenOrder, line.job, "%s started on %s with token %d after token %d", e.Run, e.Worker, e.Token,
-				highest)
+			r.addFinding(TokenOrder, line.job, "%s started on %s with token %d after token %d",
+				e.Run, e.Worker, e.Token, highest)
 		}
 		if e.Token < highest {
 			continue // its lease had ended before a later one began, as the handler sees from its token
@@ -154,8 +154,8 @@ func (h *History) checkFinished(run string, all []*execution, r *Report) {
 		limit = h.latestBy(limit, again)
 	}
 	if h.EndNS > limit {
-		r.addFinding(Unfinished, last.Job, "%s started on %s at %s and never ended, nor was it repeated", run, last.Worker,
-			formatClock(last.AtNS))
+		r.addFinding(Unfinished, last.Job, "%s started on %s at %s and never ended, nor was it repeated",
+			run, last.Worker, formatClock(last.AtNS))
 	}
 }
 

@@ -33,8 +33,9 @@ func (h *History) checkShared(s Shared, jobs map[string]*timeline, r *Report) {
 		live = append(live, e)
 		if len(live) > s.Limit {
 			o := live[0]
-			r.addFinding(Overlap, e.Job, "%s started on %s at %s with lock %s, of which %d are held, one by %s of %s since %s", e.Run, e.Worker,
-				formatClock(e.AtNS), s.Lock, len(live)-1, o.Run, o.Job, formatClock(o.AtNS))
+			r.addFinding(Overlap, e.Job, "%s started on %s at %s with lock %s, of which %d are held, one by %s of "+
+				"%s since %s",
+				e.Run, e.Worker, formatClock(e.AtNS), s.Lock, len(live)-1, o.Run, o.Job, formatClock(o.AtNS))
 		}
 		r.Held++
 	}

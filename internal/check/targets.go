@@ -42,8 +42,8 @@ func (h *History) checkPromise(p Promise, line *timeline, r *Report) {
 		}
 		switch {
 		case own && covered[next].start > w.until:
-			r.addFinding(Late, p.Job, "the run of %s started at %s, %v after the end of its window", formatClock(w.from),
-				formatClock(covered[next].start), time.Duration(covered[next].start-w.until))
+			r.addFinding(Late, p.Job, "the run of %s started at %s, %v after the end of its window",
+				formatClock(w.from), formatClock(covered[next].start), time.Duration(covered[next].start-w.until))
 			reported = append(reported, w.from)
 		case own:
 		case w.from <= held, h.isExcusedByEdit(p, w), w.until > h.EndNS: // or may yet run

@@ -22,19 +22,21 @@ type Dispatcher struct {
 
 	mu struct {
 		sync.Mutex
-		workers          map[workerKey]*Session      // latest sessions, closed ones while they have attempts
-		queues           map[queueKey]*queueSessions // of the queues that workers serve
-		sortedQueues     []*queueSessions            // the same; nil after a queue was added or removed
-		fleets           map[string]*Fleet           // by their queues
-		grants           uint64                      // grants of slots so far
-		attempts         map[string]*attempt         // by lease id
-		timers           minheap.Heap[*attempt]
-		heartbeating     list.List  // *Session of workers with heartbeats that are open, the one that ends first in front
-		clockWakesAt     time.Time  // what the clock sleeps until
-		waitingIO        []*attempt // wait for the store
-		pendingEvents    int        // events that the ledger has not answered for good
-		lastShortGrant   uint64     // the last grant that was reported or found short: slots reserved until then are announced if they come back unused
-		openReservations int        // reservations with slots that are not delivered
+		workers       map[workerKey]*Session      // latest sessions, closed ones while they have attempts
+		queues        map[queueKey]*queueSessions // of the queues that workers serve
+		sortedQueues  []*queueSessions            // the same; nil after a queue was added or removed
+		fleets        map[string]*Fleet           // by their queues
+		grants        uint64                      // grants of slots so far
+		attempts      map[string]*attempt         // by lease id
+		timers        minheap.Heap[*attempt]
+		heartbeating  list.List  // open *Session with heartbeats, the first to end in front
+		clockWakesAt  time.Time  // what the clock sleeps until
+		waitingIO     []*attempt // wait for the store
+		pendingEvents int        // events that the ledger has not answered for good
+		// lastShortGrant is the last grant that was reported or found short: slots reserved until then are
+		// announced if they come back unused.
+		lastShortGrant   uint64
+		openReservations int // reservations with slots that are not delivered
 		draining         bool
 		storeFailing     bool // the last call to the store failed
 		reports          []attemptReport

@@ -29,13 +29,17 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermata_dispatch_" + name, Help: help},
 			[]string{label})
 	}
-	acks := vector("result_acks_total", "Results acknowledged to workers, by what became of them; stale is a result under a token that no longer counts.", "status")
+	acks := vector("result_acks_total", "Results acknowledged to workers, by what became of them; stale is a "+
+		"result under a token that no longer counts.", "status")
 	m := &metrics{
 		delivered: counter("leases_delivered_total", "Leases handed to the stream of a worker."),
 		lost: vector("leases_lost_total",
-			"Leases that ended without a result: expired (no renewal in time), lease_lost (refused by the store), moved (taken to another node), refused (could not be taken over), abandoned (something it held was lost), disclaimed (its worker does not know it any more).", "reason"),
+			"Leases that ended without a result: expired (no renewal in time), lease_lost (refused by the store), "+
+				"moved (taken to another node), refused (could not be taken over), abandoned (something it held was "+
+				"lost), disclaimed (its worker does not know it any more).", "reason"),
 		returned: vector("leases_returned_total",
-			"Leases given back before a handler saw them: unsent, worker (by its word), closed (no session left), late (no time left), gated (held up on its way here).", "reason"),
+			"Leases given back before a handler saw them: unsent, worker (returned by it), closed (no session left), "+
+				"late (no time left), gated (held up on its way here).", "reason"),
 		timeouts: counter("timeouts_total",
 			"Attempts that this node settled because their worker did not answer in time."),
 		adopted:       counter("leases_adopted_total", "Leases taken over from an earlier session of their worker."),
@@ -71,7 +75,8 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 
 var (
 	slotsDesc = prometheus.NewDesc("fermata_dispatch_slots",
-		"Slots of this node's workers by queue: free, or busy with an attempt. A worker of several queues counts its free slots for each.",
+		"Slots of this node's workers by queue: free, or busy with an attempt. A worker of several queues counts "+
+			"its free slots for each.",
 		[]string{"namespace", "queue", "state"}, nil)
 	sessionsDesc = prometheus.NewDesc("fermata_dispatch_sessions", "Open worker streams by queue.",
 		[]string{"namespace", "queue"}, nil)

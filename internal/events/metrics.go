@@ -20,7 +20,8 @@ func newMetrics() metrics {
 			Help: "Watches that ended because the events to be sent next were no longer kept."}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_event_watchers_refused_total",
-			Help: "Watches that were refused since the places of watchers, or the caller's share of them, were taken."}),
+			Help: "Watches that were refused since the places of watchers, or the caller's share of them, were " +
+				"taken."}),
 	}
 }
 

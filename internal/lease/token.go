@@ -13,9 +13,9 @@ const (
 	// UndeliveredBound is how many lost leases in a row quarantine a run, whether or not a
 	// worker had acknowledged any of its attempts.
 	UndeliveredBound = 6
-	// Apart is over how long runs are spread that one more lost worker would quarantine. A
-	// payload that kills its worker takes what runs beside it along, and that was leased
-	// again together with it; spread out, it meets few of them the last time.
+	// Apart is the time over which runs are spread that one more lost worker would quarantine.
+	// A payload that kills its worker also ends the runs beside it, which are then leased again
+	// together with it; spread out, it runs beside few of them the last time.
 	Apart = 10 * time.Second
 )
 

@@ -154,7 +154,8 @@ func (m *metrics) registerWith(r prometheus.Registerer, more prometheus.Collecto
 		Help: "Times that the queues that autoscalers ask for could not be counted.",
 	})
 	m.refused = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "fermata_scaler_refused_total", Help: "Times that an autoscaler was refused since all places of queues or of streams, or its share of them, were taken.",
+		Name: "fermata_scaler_refused_total", Help: "Times that an autoscaler was refused since all places of " +
+			"queues or of streams, or its share of them, were taken.",
 	})
 	if r == nil {
 		return nil

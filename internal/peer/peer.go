@@ -39,7 +39,8 @@ func New(o Options) (*Peer, error) {
 	}
 	p := &Peer{o: o, links: make(map[string]*link), servedLinks: make(map[string]*servedLink),
 		foreignMembers: make(map[string]bool)}
-	if p.metrics, err = newMetrics(o.Registerer, p.countForeignMembers); err != nil {
+	p.metrics, err = newMetrics(o.Registerer, p.countForeignMembers)
+	if err != nil {
 		return nil, err
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())

@@ -97,14 +97,16 @@ func (a handshake) usesOtherKeyspace(other handshake) bool {
 func (a handshake) checkCompatible(other handshake) error {
 	if a.usesOtherKeyspace(other) {
 		return status.Errorf(codes.FailedPrecondition,
-			"node %s uses keyspace %s, node %s another one, %s: give both the same Redis, database and --keyspace, or another --cluster",
+			"node %s uses keyspace %s, node %s another one, %s: give both the same Redis, database and --keyspace, "+
+				"or another --cluster",
 			a.node, a.keyspace, job.Clip(other.node, job.MaxID), other.keyspace)
 	}
 	if a.protocol >= other.minProtocol && other.protocol >= a.minProtocol {
 		return nil
 	}
 	return status.Errorf(codes.FailedPrecondition,
-		"node %s (version %s) speaks peer protocol %d and understands %d and later, node %s (version %s) speaks %d and understands %d and later: "+
+		"node %s (version %s) speaks peer protocol %d and understands %d and later, node %s (version %s) speaks %d "+
+			"and understands %d and later: "+
 			"upgrade over a version that both understand",
 		a.node, cmp.Or(a.version, "unknown"), a.protocol, a.minProtocol,
 		job.Clip(other.node, job.MaxID), cmp.Or(other.version, "unknown"), other.protocol, other.minProtocol)

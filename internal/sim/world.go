@@ -32,7 +32,7 @@ type world struct {
 	background sync.WaitGroup
 
 	mu        sync.Mutex
-	steady    bool          // Redis's clock is a real one, and wrong only for a while: people and handlers go by the bubble's
+	steady    bool          // Redis's clock is real, and wrong only for a while: see nowNS
 	skew      time.Duration // of Redis's clock
 	clock     lease.Clock   // the clock of the shards, as the last caller got it
 	disturbed map[string]redisFaults

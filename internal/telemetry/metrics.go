@@ -70,7 +70,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		runs: counter("fermata_runs_total", "Runs that ended, by outcome and trigger.", "namespace", "queue",
 			"outcome", "trigger"),
 		held: counter("fermata_held_seconds_total", "Time that runs were held back, by what held them: "+
-			"no_worker (due, and no worker served the queue), slot (due, and its workers had no room), rate and queue (limits of the queue), backoff, retry, paused, or a gate. "+
+			"no_worker (due, and no worker served the queue), slot (due, and its workers had no room), rate and "+
+			"queue (limits of the queue), backoff, retry, paused, or a gate. "+
 			"Backoffs and retries count when they are decided, the others when they end.",
 			"namespace", "queue", "reason"),
 		skipped: counter("fermata_nominal_skipped_total", "Nominal times that passed without a run, by reason.",
@@ -78,11 +79,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		deadLetters: counter("fermata_dead_letters_total", "Runs that ended as dead letters, by reason.", "namespace",
 			"queue", "reason"),
 		breaches: counter("fermata_lag_breaches_total",
-			"Runs that broke their job's lateness objective: late (not started within max_lag) or missed (a nominal time was left out, as nobody was there).", "namespace", "queue", "reason"),
+			"Runs that broke their job's lateness objective: late (not started within max_lag) or missed (a "+
+				"scheduled time was skipped during an outage).", "namespace", "queue", "reason"),
 		jobs: counter("fermata_job_changes_total", "Changes of jobs by clients and operators.", "namespace",
 			"change"),
 		calls: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fermata_rpc_seconds", Help: "Time that calls of clients took, by method and status code; streams count when they end, those that ended of age as OK.",
+			Name: "fermata_rpc_seconds", Help: "Time that calls of clients took, by method and status code; " +
+				"streams count when they end, those that ended of age as OK.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, []string{"method", "code"}),
 	}

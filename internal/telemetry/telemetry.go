@@ -34,7 +34,8 @@ func New(logger *slog.Logger, r prometheus.Registerer, version string) *Telemetr
 	t.ticks.Store(t.now().UnixNano())
 	t.waits = newWaits(func() time.Time { return t.now() })
 	t.metrics.waits = t.waits
-	t.queues.metrics, t.queues.known, t.queues.placesByNamespace = t.metrics, make(map[queueKey]*queueSeries), make(map[string]int)
+	t.queues.metrics = t.metrics
+	t.queues.known, t.queues.placesByNamespace = make(map[queueKey]*queueSeries), make(map[string]int)
 	r.MustRegister(&t.sizes, &t.worst)
 	return t
 }

@@ -27,9 +27,11 @@ func (t *Telemetry) SetWorst(w WorstJobs) { t.worst.now.Store(&w) }
 var (
 	byJob       = []string{"namespace", "queue", "job_id"} // not "job", which is Prometheus's own
 	failingDesc = prometheus.NewDesc("fermata_failing_jobs",
-		"Jobs whose last runs failed, at least so many in a row, in the shards this node holds; of a shard, 1,000 are known.", []string{"failures"}, nil)
+		"Jobs whose last runs failed, at least so many in a row, in the shards this node holds; of a shard, 1,000 "+
+			"are known.", []string{"failures"}, nil)
 	worstFailuresDesc = prometheus.NewDesc("fermata_worst_job_failures",
-		"Failed runs in a row of the jobs that fail longest, in the shards this node holds; --worst-jobs says how many.", byJob, nil)
+		"Failed runs in a row of the jobs that fail longest, in the shards this node holds; --worst-jobs says how "+
+			"many.", byJob, nil)
 	worstLagDesc = prometheus.NewDesc("fermata_worst_job_lag_seconds",
 		"How late the latest jobs are, in the shards this node holds; --worst-jobs says how many.", byJob, nil)
 )

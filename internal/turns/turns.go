@@ -16,7 +16,8 @@ func (t *Turns) Take(ids []int, budget int, weight func(id int) int) (now, later
 	ids = slices.Concat(ids[first:], ids[:first])
 	n := 0
 	for n < len(ids) {
-		if budget -= weight(ids[n]); budget < 0 && n > 0 {
+		budget -= weight(ids[n])
+		if budget < 0 && n > 0 {
 			break
 		}
 		n++
