@@ -187,9 +187,9 @@ func (f *Feed) retryAwayLoop(ctx context.Context) {
 // flushLoop writes announced events until ctx ends. Events that cannot be written stay queued, and their server
 // may take long to fail. Other shards are flushed meanwhile: the store allows one flush of a shard at a time.
 func (f *Feed) flushLoop(ctx context.Context) {
-	var under sync.WaitGroup
+	var flushes sync.WaitGroup
 	defer f.flushOnStop(ctx)
-	defer under.Wait()
+	defer flushes.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -200,7 +200,7 @@ func (f *Feed) flushLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(flushEvery):
-			under.Go(func() { _ = f.o.Store.FlushEvents(ctx) })
+			flushes.Go(func() { _ = f.o.Store.FlushEvents(ctx) })
 		}
 	}
 }
@@ -309,18 +309,18 @@ func (f *Feed) findLast(ctx context.Context) error {
 	if f.userCount == 0 {
 		return err // or the next user would begin with places of long ago
 	}
-	last, news := slices.Clone(f.lastPlaces), f.lastPlaces == nil
+	last, hasNews := slices.Clone(f.lastPlaces), f.lastPlaces == nil
 	if last == nil {
 		last = slices.Repeat([]job.Place{job.PlaceBefore(0)}, len(found))
 	}
 	for shard, place := range found {
 		if !last[shard].Exact() {
 			last[shard], f.awayShards[shard] = place, !place.Exact()
-			news = news || place.Exact()
+			hasNews = hasNews || place.Exact()
 		}
 	}
 	f.lastPlaces = last
-	if news {
+	if hasNews {
 		f.notifyWatchersLocked()
 	}
 	return err
@@ -330,14 +330,14 @@ func (f *Feed) findLast(ctx context.Context) error {
 func (f *Feed) storePages(asks []job.EventsAsk, pages []job.EventsPage) (more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	last, news := slices.Clone(f.lastPlaces), false
+	last, hasNews := slices.Clone(f.lastPlaces), false
 	for i, page := range pages {
 		shard, n := asks[i].Shard, len(page.Happenings)
 		if last == nil || last[shard] != asks[i].After {
 			continue // the feed has begun anew meanwhile, or another look was first
 		}
 		// Watchers that wait for a shard must learn that it is reachable again.
-		news = news || n > 0 || f.awayShards[shard] && page.Err == nil
+		hasNews = hasNews || n > 0 || f.awayShards[shard] && page.Err == nil
 		f.awayShards[shard] = page.Err != nil
 		if n == 0 {
 			continue
@@ -355,7 +355,7 @@ func (f *Feed) storePages(asks []job.EventsAsk, pages []job.EventsPage) (more bo
 		f.windows[shard] = w
 	}
 	f.lastPlaces = last
-	if news {
+	if hasNews {
 		f.notifyWatchersLocked()
 	}
 	return more
@@ -390,28 +390,28 @@ func (f *Feed) shardsBehind(places []job.Place) (shards []int) {
 // Read reads the asked entries, from memory where possible. With an error it still returns the pages of the
 // shards that could be read.
 func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
-	pages, far := f.readFromWindows(asks)
-	if len(far) == 0 {
+	pages, fromStore := f.readFromWindows(asks)
+	if len(fromStore) == 0 {
 		return pages, nil
 	}
-	return pages, f.readFromStore(ctx, asks, far, pages)
+	return pages, f.readFromStore(ctx, asks, fromStore, pages)
 }
 
-// readFromWindows answers asks from memory; far are the indices of the others.
-func (f *Feed) readFromWindows(asks []job.EventsAsk) (pages []job.EventsPage, far []int) {
+// readFromWindows answers asks from memory; missing are the indices of the others.
+func (f *Feed) readFromWindows(asks []job.EventsAsk) (pages []job.EventsPage, missing []int) {
 	pages = make([]job.EventsPage, len(asks))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, a := range asks {
 		list, ok := f.windowAfterLocked(a)
 		if !ok {
-			far = append(far, i)
+			missing = append(missing, i)
 			continue
 		}
 		pages[i] = job.EventsPage{Happenings: filterEvents(list, a.Filter), Read: len(list),
 			Last: list[len(list)-1].Place}
 	}
-	return pages, far
+	return pages, missing
 }
 
 // filterEvents returns the events that a filter selects. It does not modify the list.
@@ -429,14 +429,14 @@ func filterEvents(list []job.Happening, filter *job.HappeningFilter) []job.Happe
 }
 
 // readFromStore reads the rest of asks from the store.
-func (f *Feed) readFromStore(ctx context.Context, asks []job.EventsAsk, far []int, pages []job.EventsPage) error {
-	rest := make([]job.EventsAsk, len(far))
-	for k, i := range far {
+func (f *Feed) readFromStore(ctx context.Context, asks []job.EventsAsk, missing []int, pages []job.EventsPage) error {
+	rest := make([]job.EventsAsk, len(missing))
+	for k, i := range missing {
 		rest[k] = asks[i]
 	}
 	read, err := f.o.Store.Events(ctx, rest)
 	for k, page := range read {
-		pages[far[k]] = page
+		pages[missing[k]] = page
 	}
 	if ctx.Err() == nil {
 		f.markAway(rest, read)

@@ -55,12 +55,12 @@ func (f *Feed) enterScan(ctx context.Context, name string) (leave func(), err er
 // readPages reads the asked entries. Entries that are not in memory are read in the turn of the watcher, and
 // charged for.
 func (w *watchStream) readPages(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
-	pages, far := w.feed.readFromWindows(asks)
-	if len(far) == 0 {
+	pages, fromStore := w.feed.readFromWindows(asks)
+	if len(fromStore) == 0 {
 		return pages, nil
 	}
 	if w.query.Charge != nil { // before the turn: a caller without rate left must not delay others
-		if err := w.query.Charge(len(far)); err != nil {
+		if err := w.query.Charge(len(fromStore)); err != nil {
 			return nil, err
 		}
 	}
@@ -70,7 +70,7 @@ func (w *watchStream) readPages(ctx context.Context, asks []job.EventsAsk) ([]jo
 	}
 	defer leave()
 	began := time.Now()
-	err = w.feed.readFromStore(ctx, asks, far, pages)
+	err = w.feed.readFromStore(ctx, asks, fromStore, pages)
 	if err == nil && hasMore(asks, pages) {
 		w.restAfterScan(ctx, time.Since(began))
 	}

@@ -178,12 +178,12 @@ func (l *Ledger) observeDecision(it *decidedChange) {
 
 // traceDecision passes the decision to the tracer, with the run that the change was about.
 func (it *decidedChange) traceDecision(t Tracer) {
-	definition, told := it.Known.Definition, &it.ownDecision
+	definition, decision := it.Known.Definition, &it.ownDecision
 	if it.needsParent {
 		definition = it.parent.Definition
 	}
 	if it.parentDecision != nil {
-		told = it.parentDecision // which has the child's run and notices
+		decision = it.parentDecision // which has the child's run and notices
 	}
-	t.Decided(definition, &it.Known.State, it.Event, told.Ended, told.Notices)
+	t.Decided(definition, &it.Known.State, it.Event, decision.Ended, decision.Notices)
 }

@@ -121,15 +121,15 @@ func (l *Lookout) notifyLocked(w *queueWatch, at time.Time) {
 // logTransition logs when looks begin to fail, and when they succeed again.
 func (l *Lookout) logTransition(err error) {
 	l.mu.Lock()
-	was := l.lastSucceeded
+	succeededBefore := l.lastSucceeded
 	l.mu.Unlock()
 	switch {
 	case err != nil:
 		l.metrics.failures.Inc()
-		if was {
+		if succeededBefore {
 			l.logger.Warn("failed to sample queues for autoscalers", "error", err)
 		}
-	case !was:
+	case !succeededBefore:
 		l.logger.Info("sampling queues for autoscalers succeeds again")
 	}
 }

@@ -130,13 +130,13 @@ func (l *link) serveStream() (opened bool, err error) {
 	l.p.o.Logger.Info("peer link up", "node", l.member.Name, "address", l.member.PeerAddr, "version", other.version)
 	ended := make(chan error, 1)
 	go func() { ended <- l.receiveMessages(stream) }()
-	asked := make(chan struct{})
-	go func() { defer close(asked); l.learnAddress(ctx, other) }()
+	addressLearned := make(chan struct{})
+	go func() { defer close(addressLearned); l.learnAddress(ctx, other) }()
 	err = l.sendQueued(ctx, stream, ended)
 	l.streamOpen.Store(false)
 	l.p.metrics.links.WithLabelValues("dialled").Dec()
 	cancel()
-	<-asked
+	<-addressLearned
 	if err == nil {
 		return true, <-ended
 	}

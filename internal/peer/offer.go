@@ -38,12 +38,12 @@ func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var waiting []exhaustedPeer
-	p.applyOffer(demand, func(l *link, h demandState, told time.Time) {
+	p.applyOffer(demand, func(l *link, h demandState, notifiedAt time.Time) {
 		switch {
 		case h == staleQueues:
 			l.queue.scheduleOffer()
 		case h == exhausted && l.isUp():
-			waiting = append(waiting, exhaustedPeer{l.queue, told})
+			waiting = append(waiting, exhaustedPeer{l.queue, notifiedAt})
 		}
 	})
 	// As many as at the start of the round, though fewer are left of it.
@@ -65,12 +65,12 @@ func (p *Peer) applyOffer(demand []job.QueueDemand, each func(*link, demandState
 	p.latestOffer = p.latestOffer.withDemand(demand)
 	p.starvedPeers = append(p.starvedPeers[:0], make([]int, len(demand))...)
 	for _, l := range p.links {
-		wanting := p.starvedPeers
+		starved := p.starvedPeers
 		if !l.isUp() {
-			wanting = nil
+			starved = nil
 		}
-		h, told := l.queue.setOffer(p.latestOffer, wanting)
-		each(l, h, told)
+		h, notifiedAt := l.queue.setOffer(p.latestOffer, starved)
+		each(l, h, notifiedAt)
 	}
 }
 
@@ -129,7 +129,7 @@ func (o offer) findQueue(lane job.Lane) (int, bool) {
 // setOffer stores the latest offer. It returns the state of the peer and the time of its last notification. For
 // each queue in which the peer knows of no free slot, it increments that queue's count in wanting; nil counts
 // nothing.
-func (q *sendQueue) setOffer(o offer, wanting []int) (demandState, time.Time) {
+func (q *sendQueue) setOffer(o offer, starved []int) (demandState, time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.latestOffer = o
@@ -144,8 +144,8 @@ func (q *sendQueue) setOffer(o offer, wanting []int) (demandState, time.Time) {
 		if q.remaining[i] > 0 {
 			continue
 		}
-		if wanting != nil {
-			wanting[i]++
+		if starved != nil {
+			starved[i]++
 		}
 		if o.demand[i].Places() > 0 {
 			h = exhausted
@@ -176,7 +176,7 @@ func (q *sendQueue) markOfferSent(now time.Time) {
 func (q *sendQueue) deductPermit(permit job.Permit) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i, told := q.sentOffer.findQueue(permit.Lane); told {
+	if i, offered := q.sentOffer.findQueue(permit.Lane); offered {
 		q.remaining[i] -= permit.N
 	}
 }
@@ -185,7 +185,7 @@ func (q *sendQueue) deductPermit(permit job.Permit) {
 func (q *sendQueue) clearFreeSlots(lane job.Lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i, told := q.sentOffer.findQueue(lane); told {
+	if i, offered := q.sentOffer.findQueue(lane); offered {
 		q.remaining[i] = 0
 	}
 }

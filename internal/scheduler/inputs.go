@@ -42,7 +42,7 @@ func (s *Scheduler) Nudge(id int, heads []job.LaneHead) {
 	if !held {
 		return
 	}
-	news := false
+	changed := false
 	for _, h := range heads {
 		l := sh.laneOf(h.Lane)
 		l.touchedInScan = s.scanCount
@@ -51,10 +51,10 @@ func (s *Scheduler) Nudge(id int, heads []job.LaneHead) {
 			l.nudgedDue = min(l.nudgedDue, h.DueMS)
 		case h.DueMS < l.due:
 			s.setDue(l, h.DueMS)
-			news = true
+			changed = true
 		}
 	}
-	if news {
+	if changed {
 		s.wake.Signal()
 	}
 }

@@ -153,9 +153,9 @@ func (s *Scheduler) PermitResult(node string, r job.PermitResult) {
 // backOffLane delays a lane in which a peer found nothing due although this node takes it for due. Then the
 // estimate of the shard's clock is ahead, and an answer to a permit does not correct it as one of the shard
 // does: without a delay permits would be exchanged without pause. The delay doubles from 1 to 16 ms.
-func (s *Scheduler) backOffLane(l *lane, vain bool) {
+func (s *Scheduler) backOffLane(l *lane, foundNothing bool) {
 	now := l.shard.clock.estimateUS(time.Now()) / 1000
-	if !vain || l.pos == 0 || l.flow != nil || l.lookAt > now {
+	if !foundNothing || l.pos == 0 || l.flow != nil || l.lookAt > now {
 		l.unusedPermits = 0
 		return
 	}

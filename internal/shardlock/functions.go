@@ -41,19 +41,19 @@ func composeLibrary() (redisfunc.Library, map[string]string) {
 // captureLockScripts returns redislock's own scripts for obtaining, refreshing and releasing. They are not
 // exported, so they are recorded as redislock sends them to a server without scripts.
 func captureLockScripts() []string {
-	told := &recordingServer{}
+	recorder := &recordingServer{}
 	ctx := context.Background() // nothing waits
-	lock, err := redislock.New(told).Obtain(ctx, "key", time.Second, nil)
+	lock, err := redislock.New(recorder).Obtain(ctx, "key", time.Second, nil)
 	if err == nil {
 		err = lock.Refresh(ctx, time.Second, nil)
 	}
 	if err == nil {
 		err = lock.Release(ctx)
 	}
-	if err != nil || len(told.sources) != 3 {
+	if err != nil || len(recorder.sources) != 3 {
 		panic("shardlock: redislock has other calls than it had")
 	}
-	return told.sources
+	return recorder.sources
 }
 
 // recordingServer acts as a server without scripts, records each script that it is sent, and replies with

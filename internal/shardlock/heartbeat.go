@@ -101,8 +101,8 @@ func (m *Manager) beatWhileNotAlone(ctx context.Context) {
 // are: a Redis that does not answer this node proves nothing about the others.
 func (m *Manager) exchangeHeartbeats(ctx context.Context) error {
 	var v ring.View
-	if told := m.gossipView.Load(); told != nil {
-		v = *told
+	if latest := m.gossipView.Load(); latest != nil {
+		v = *latest
 	}
 	read := m.eligibility.processesToRead(v)
 	heartbeats, err := m.calls.writeHeartbeat(ctx, read)
@@ -128,8 +128,8 @@ func (m *Manager) exchangeHeartbeats(ctx context.Context) error {
 // the node's name, so that no other node can claim it. The same round trip reads the heartbeats of other
 // processes.
 func (c *redisCalls) writeHeartbeat(ctx context.Context, others []string) (map[string]heartbeat, error) {
-	key, heard := c.o.LifeKey(c.process), map[string]heartbeat{}
-	return heard, c.withTimeout(ctx, func(ctx context.Context) error {
+	key, read := c.o.LifeKey(c.process), map[string]heartbeat{}
+	return read, c.withTimeout(ctx, func(ctx context.Context) error {
 		var prolonged *redis.BoolCmd
 		texts, left := make([]*redis.StringCmd, len(others)), make([]*redis.DurationCmd, len(others))
 		_, _ = c.o.Client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
@@ -147,7 +147,7 @@ func (c *redisCalls) writeHeartbeat(ctx context.Context, others []string) (map[s
 		}
 		for i, process := range others {
 			err = errors.Join(err, firstReadError(texts[i].Err(), left[i].Err()))
-			heard[process] = parseHeartbeat(texts[i].Val(), left[i].Val())
+			read[process] = parseHeartbeat(texts[i].Val(), left[i].Val())
 		}
 		return err
 	})

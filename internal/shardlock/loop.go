@@ -111,7 +111,7 @@ func (l *managerLoop) callWorker(ctx context.Context) {
 // drainInbox applies what the Manager's methods have queued.
 func (l *managerLoop) drainInbox(now time.Time) {
 	l.m.mu.Lock()
-	view, fates, woken := l.m.mu.view, l.m.mu.statuses, l.m.mu.woken
+	view, statuses, woken := l.m.mu.view, l.m.mu.statuses, l.m.mu.woken
 	l.m.mu.view, l.m.mu.statuses, l.m.mu.woken = nil, nil, nil
 	l.draining = l.m.mu.draining
 	drops := l.openRequests()
@@ -123,7 +123,7 @@ func (l *managerLoop) drainInbox(now time.Time) {
 	if l.m.owners.Load() != l.appliedOwners {
 		l.updateMembers(now)
 	}
-	for _, f := range fates {
+	for _, f := range statuses {
 		l.applyStatus(f, now)
 	}
 	for _, shard := range woken {

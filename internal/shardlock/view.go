@@ -38,11 +38,11 @@ func (l *managerLoop) updateMembers(now time.Time) {
 		l.owners, l.ownersChangedAt = owners, now
 	}
 	l.view = v
-	switch aside := withdrawnOf(v); {
-	case maps.Equal(aside, l.withdrawn):
+	switch withdrawn := withdrawnOf(v); {
+	case maps.Equal(withdrawn, l.withdrawn):
 		l.withdrawnAt = time.Time{}
-	case l.withdrawnAt.IsZero() || !maps.Equal(aside, l.withdrawnNext):
-		l.withdrawnNext, l.withdrawnAt = aside, now.Add(l.o.withdrawalDelay())
+	case l.withdrawnAt.IsZero() || !maps.Equal(withdrawn, l.withdrawnNext):
+		l.withdrawnNext, l.withdrawnAt = withdrawn, now.Add(l.o.withdrawalDelay())
 	}
 	l.assignOwners(now)
 }
@@ -71,13 +71,13 @@ func (l *managerLoop) filterEligible(v ring.View) ring.View {
 
 // withdrawnOf returns the members that have withdrawn.
 func withdrawnOf(v ring.View) map[string]bool {
-	aside := map[string]bool{}
+	withdrawn := map[string]bool{}
 	for _, m := range v.Members {
 		if m.Aside {
-			aside[m.Name] = true
+			withdrawn[m.Name] = true
 		}
 	}
-	return aside
+	return withdrawn
 }
 
 // assignOwners finds the owners of all shards.
