@@ -145,7 +145,7 @@ func (w *watchStream) findStart(ctx context.Context) error {
 	case w.query.Token != "":
 		places, ok := job.DecodePlaces(w.query.Token)
 		if !ok || len(places) != shards {
-			return job.Invalid("resume_token", "is not one that WatchEvents of this cluster gave")
+			return job.Invalid("resume_token", "is not a token of WatchEvents of this cluster")
 		}
 		for shard, p := range places {
 			if last[shard].Exact() && p.Exact() && last[shard].Before(p) {

@@ -9,7 +9,7 @@ import (
 
 // ErrPatience is the error of an item that was not sent because its caller did not
 // want to wait any longer.
-var ErrPatience = errors.New("no turn came in time")
+var ErrPatience = errors.New("timed out waiting for a turn to send")
 
 // Funnel coalesces items of callers. It is safe for concurrent use.
 type Funnel[T any] struct {

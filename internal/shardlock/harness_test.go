@@ -199,9 +199,9 @@ func (f *fleet) eventually(what string, cond func() error) {
 	redistest.Eventually(f.t, patience, what, func(context.Context) error { return cond() })
 }
 
-// settledScene plays a scene in which processes give signs of life and nothing changes
+// settledScene plays a scene in which processes write heartbeats and nothing changes
 // hands, and fails the test with what did. On a machine that stands still for as long as
-// a sign of life may take, they may be given too late: the scene is played again, on a
+// a heartbeat may take, they may be given too late: the scene is played again, on a
 // server of its own.
 func settledScene(t *testing.T, scene func(f *fleet) (wrong []string)) {
 	t.Helper()
@@ -226,7 +226,7 @@ func settledScene(t *testing.T, scene func(f *fleet) (wrong []string)) {
 		}
 		t.Logf("%v; the machine stood still for %v", wrong, stood)
 	}
-	t.Fatal("the machine never let a process give its signs of life in time")
+	t.Fatal("the machine never let a process write its heartbeats in time")
 }
 
 // holds waits until the node holds the shard and returns its grip.

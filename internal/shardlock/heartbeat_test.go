@@ -33,8 +33,8 @@ func TestLockOfEndedProcess(t *testing.T) {
 			ofA = append(ofA, shard)
 		}
 	}
-	// Who ends before its first sign of life is never known to have ended.
-	redistest.Eventually(t, patience, "a gives signs of life", func(ctx context.Context) error {
+	// A process that ends before its first heartbeat is never known to have ended.
+	redistest.Eventually(t, patience, "a writes heartbeats", func(ctx context.Context) error {
 		if left, err := f.observer.PTTL(ctx, testLifeKey(a.calls.process)).Result(); err != nil || left <= 0 {
 			return fmt.Errorf("none (%v)", err)
 		}
@@ -48,7 +48,7 @@ func TestLockOfEndedProcess(t *testing.T) {
 	for _, shard := range ofA {
 		f.holds(b, shard)
 		if since := time.Since(last); since < missedBeats*beatEvery {
-			t.Errorf("shard %d was taken %v after the last sign of life", shard, since)
+			t.Errorf("shard %d was taken %v after the last heartbeat", shard, since)
 		}
 	}
 	if _, broken := b.taken(); broken != len(ofA) || broken == 0 {
@@ -93,7 +93,7 @@ func TestProcessWithHeartbeatsKeepsItsLocks(t *testing.T) {
 }
 
 // TestSilentProcessOfThisName: a node that has crashed and is back breaks the locks of
-// its former process when three signs of life are missing, though they would live for
+// its former process when three heartbeats are missing, though they would live for
 // a minute.
 func TestSilentProcessOfThisName(t *testing.T) {
 	t.Parallel()
@@ -103,7 +103,7 @@ func TestSilentProcessOfThisName(t *testing.T) {
 	old := f.start("a", slow)
 	old.SetView(v)
 	f.holds(old, 0)
-	f.eventually("a sign of life", func() error { return f.observer.Get(t.Context(), testLifeKey(old.calls.process)).Err() })
+	f.eventually("a heartbeat", func() error { return f.observer.Get(t.Context(), testLifeKey(old.calls.process)).Err() })
 	old.crash()
 	again := f.start("a", slow)
 	again.SetView(v)
@@ -113,7 +113,7 @@ func TestSilentProcessOfThisName(t *testing.T) {
 	}
 }
 
-// TestSecondProcessOfANameBreaksNothing: the first gives signs of life.
+// TestSecondProcessOfANameBreaksNothing: the first writes heartbeats.
 func TestSecondProcessOfANameBreaksNothing(t *testing.T) {
 	t.Parallel()
 	settledScene(t, func(f *fleet) (wrong []string) {
@@ -362,13 +362,13 @@ func TestHeartbeatsAreWrittenWhileNotAlone(t *testing.T) {
 	}
 	key := testLifeKey(h.process)
 	if n := f.observer.Exists(t.Context(), key).Val(); n != 0 {
-		t.Error("a sign of life without anybody there")
+		t.Error("a heartbeat while alone")
 	}
 	v, _ := ownedBy(t, true)
 	a.SetView(v)
-	f.eventually("a sign of life", func() error { return f.observer.Get(t.Context(), key).Err() })
+	f.eventually("a heartbeat", func() error { return f.observer.Get(t.Context(), key).Err() })
 	if got, want := f.observer.Get(t.Context(), key).Val(), fmt.Sprintf("%d %d a", beatEvery.Milliseconds(), ttl.Milliseconds()); got != want {
-		t.Errorf("sign of life %q, want %q", got, want)
+		t.Errorf("heartbeat %q, want %q", got, want)
 	}
 	// A Redis without memory still extends it.
 	f.observer.ConfigSet(t.Context(), "maxmemory", "1")

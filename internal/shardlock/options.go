@@ -119,7 +119,7 @@ func (o Options) validate() error {
 	case o.Key == nil:
 		return errors.New("no key function")
 	case o.LifeKey == nil:
-		return errors.New("no function for keys of signs of life")
+		return errors.New("no function for heartbeat keys")
 	case o.Shards < 1:
 		return fmt.Errorf("%d shards", o.Shards)
 	case o.Node == "" || strings.Contains(o.Node, Separator):
