@@ -8,40 +8,38 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Admission takes leased runs through their gates. Make one with New, end it with
-// Stop.
+// Admission takes leased runs through their gates. Call New, and Stop at the end.
 type Admission struct {
 	o       Options
 	metrics *metrics
 
-	settings atomic.Pointer[settings]
-	// living counts the attempts that hold something, so that the end of others
-	// costs no lock.
-	living atomic.Int64
+	settings atomic.Pointer[queueSettings]
+	// holdingAttempts counts the attempts that hold something, so that the end of others needs no lock.
+	holdingAttempts atomic.Int64
 
 	mu struct {
 		sync.Mutex
-		closed   bool
-		live     map[attemptKey]*live
-		errands  errands
-		rests    map[job.QueueKey]restingQueue
-		rooms    uint64                  // how often a queue may have got room
-		roomOf   map[job.QueueKey]uint64 // the last time for each, by that count
-		promises map[job.QueueKey]promise
-		readings map[string]reading // circuits by the name of their cell
+		closed         bool
+		attempts       map[attemptKey]*heldByAttempt
+		deferred       deferredCalls
+		restingQueues  map[job.QueueKey]restingQueue
+		roomChanges    uint64                  // number of times that a queue may have got room
+		lastRoomChange map[job.QueueKey]uint64 // the value of roomChanges at the last time for each queue
+		promises       map[job.QueueKey]roomPromise
+		closedCircuits map[string]closedSight // circuits by the name of their cell
 	}
-	settingsWake, errandWake, keepWake chan struct{}
+	settingsWake, deferredWake, keepWake chan struct{}
 
-	ctx    context.Context // ends the loops
-	cancel context.CancelFunc
-	loops  sync.WaitGroup
-	groups sync.WaitGroup // batches at their gates
-	// trouble: the last call for the gates failed.
-	trouble atomic.Bool
+	ctx            context.Context // ends the loops
+	cancel         context.CancelFunc
+	loops          sync.WaitGroup
+	groupsInFlight sync.WaitGroup // batches at their gates
+	// limitsFailing: the last call for the gates failed.
+	limitsFailing atomic.Bool
 }
 
-// New starts an admission. It fails on impossible options and on metrics that are
-// already registered.
+// New starts an admission. It returns an error for impossible options and for metrics that are already
+// registered.
 func New(o Options) (*Admission, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
@@ -50,35 +48,35 @@ func New(o Options) (*Admission, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Admission{o: o, metrics: m, settingsWake: make(chan struct{}, 1), errandWake: make(chan struct{}, 1), keepWake: make(chan struct{}, 1)}
-	a.mu.live = make(map[attemptKey]*live)
-	a.mu.rests = make(map[job.QueueKey]restingQueue)
-	a.mu.roomOf = make(map[job.QueueKey]uint64)
-	a.mu.promises = make(map[job.QueueKey]promise)
-	a.mu.readings = make(map[string]reading)
+	a := &Admission{o: o, metrics: m, settingsWake: make(chan struct{}, 1), deferredWake: make(chan struct{}, 1),
+		keepWake: make(chan struct{}, 1)}
+	a.mu.attempts = make(map[attemptKey]*heldByAttempt)
+	a.mu.restingQueues = make(map[job.QueueKey]restingQueue)
+	a.mu.lastRoomChange = make(map[job.QueueKey]uint64)
+	a.mu.promises = make(map[job.QueueKey]roomPromise)
+	a.mu.closedCircuits = make(map[string]closedSight)
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.loops.Go(a.settingsLoop)
 	a.loops.Go(a.keepLoop)
-	a.loops.Go(a.errandLoop)
+	a.loops.Go(a.deferredLoop)
 	return a, nil
 }
 
-// Stop waits for the batches at their gates, gives back what is to be given back,
-// and ends; all of it within about 5 s if Redis does not answer. Gated runs that
-// are delivered later go back. Units of attempts that are still here are left to
-// whoever takes these over. It may be called more than once.
+// Stop waits for the groups at their gates, makes the deferred calls, and ends; all of it within about 5 s if
+// Redis does not answer. Runs with gates that are delivered later are returned. Units of attempts that are still
+// here are left to the node that adopts them. Stop may be called more than once.
 func (a *Admission) Stop() {
 	a.mu.Lock()
 	a.mu.closed = true
 	a.mu.Unlock()
-	a.groups.Wait()
+	a.groupsInFlight.Wait()
 	a.cancel()
 	a.loops.Wait()
 }
 
-// do submits changes and waits for the answers. When ctx ends first the missing
-// ones are errors; they may take effect all the same.
-func (a *Admission) do(ctx context.Context, changes []job.Change) []job.ChangeResult {
+// submitAndWait submits changes and waits for the answers. If ctx ends first, the missing ones are errors; the
+// changes may take effect all the same.
+func (a *Admission) submitAndWait(ctx context.Context, changes []job.Change) []job.ChangeResult {
 	type indexed struct {
 		i int
 		r job.ChangeResult
@@ -100,22 +98,22 @@ func (a *Admission) do(ctx context.Context, changes []job.Change) []job.ChangeRe
 	return results
 }
 
-// failed tells of the first failure of a series.
-func (a *Admission) failed(what string, err error) {
+// logFailure logs the first failure of a series.
+func (a *Admission) logFailure(what string, err error) {
 	a.metrics.failures.Inc()
-	if !a.trouble.Swap(true) {
-		a.o.Logger.Warn("limits cannot be asked; runs that have any wait", "call", what, "error", err)
+	if !a.limitsFailing.Swap(true) {
+		a.o.Logger.Warn("failed to ask for limits, runs with limits wait", "call", what, "error", err)
 	}
 }
 
-// worked ends a series of failures.
-func (a *Admission) worked() {
-	if a.trouble.Load() && a.trouble.Swap(false) {
-		a.o.Logger.Info("limits can be asked again")
+// logRecovery ends a series of failures.
+func (a *Admission) logRecovery() {
+	if a.limitsFailing.Load() && a.limitsFailing.Swap(false) {
+		a.o.Logger.Info("asking for limits succeeds again")
 	}
 }
 
-func signal(c chan struct{}) {
+func wakeUp(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

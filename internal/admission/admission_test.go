@@ -210,7 +210,7 @@ func TestQueueConcurrency(t *testing.T) {
 			t.Errorf("grant %+v of room that is promised", g)
 		}
 		b.a.GiveBack([]job.QueueAsk{{Queue: queueQ, N: 1}})
-		after(restRoom)
+		after(roomPause)
 		if g := b.take(5); g.N != 1 {
 			t.Errorf("grant %+v, want what was given back", g)
 		}
@@ -232,7 +232,7 @@ func TestQueueConcurrency(t *testing.T) {
 		if g := b.take(1); g.N != 1 || g.Limit != job.NoLimit {
 			t.Errorf("grant %+v after a run ended", g)
 		}
-		if d := dueIn(b.store.state("ns/c")); d > 3*restRoom/2 {
+		if d := dueIn(b.store.state("ns/c")); d > 3*roomPause/2 {
 			t.Errorf("the run that was one too many is due in %v", d)
 		}
 	})
@@ -271,13 +271,13 @@ func TestQueueRate(t *testing.T) {
 
 // While Redis cannot be asked about a queue it is asked ever more seldom, as others may wait
 // for the answer.
-func TestLimitsThatCannotBeAsked(t *testing.T) {
+func TestRunsWaitWhileLimitsFail(t *testing.T) {
 	for call, limits := range map[string]job.QueueSettings{"rate": {Rate: 100, Burst: 50}, "rooms": {MaxConcurrency: 100}} {
 		run(t, func(b *bed) {
 			b.settings(limits)
 			for _, until := range []time.Duration{1600, 200} {
 				b.limits.set(func() { b.limits.down[call] = true })
-				for want := restError; want <= until*time.Millisecond; want *= 2 {
+				for want := errorPause; want <= until*time.Millisecond; want *= 2 {
 					if g := b.take(5); g.N != 0 || g.Again != want || g.Limit != job.NoLimit {
 						t.Errorf("%s: grant %+v, want none for %v", call, g, want)
 					}
@@ -340,7 +340,7 @@ func TestPausedQueue(t *testing.T) {
 			t.Error("another queue is paused, or this one is not")
 		}
 		for range 3 {
-			if g := b.take(5); g.N != 0 || g.Again != restPaused || g.Limit != job.NoLimit {
+			if g := b.take(5); g.N != 0 || g.Again != pausedPause || g.Limit != job.NoLimit {
 				t.Errorf("grant %+v of a paused queue", g)
 			}
 		}
@@ -407,7 +407,7 @@ func TestRecoveryIsARamp(t *testing.T) {
 	})
 }
 
-func TestStopGivesBackWhatIsGated(t *testing.T) {
+func TestStopReturnsGatedRuns(t *testing.T) {
 	run(t, func(b *bed) {
 		b.put(recurring("a", locks("k")), recurring("b", locks("k")), recurring("c"))
 		b.deliver("ns/a")
@@ -501,7 +501,7 @@ func TestRoomThatComesWithTheAnswerIsNotMissed(t *testing.T) {
 		b.put(recurring("a"))
 		b.deliver("ns/a")
 		b.wantGot("ns/a")
-		b.limits.set(func() { b.limits.counted = func() { b.a.room(queueQ) } })
+		b.limits.set(func() { b.limits.counted = func() { b.a.reportRoom(queueQ) } })
 		if g := b.take(1); g.N != 0 || g.Limit != job.LimitRoom {
 			t.Fatalf("grant %+v of a full queue", g)
 		}
@@ -513,8 +513,8 @@ func TestRoomThatComesWithTheAnswerIsNotMissed(t *testing.T) {
 	})
 }
 
-// TestAWaiterComesWhenTheUnitOfADeadHolderLapses: nobody gives it back, and nobody wakes the
-// first in line, who comes for it by itself. Others come later, as ever.
+// TestAWaiterComesWhenTheUnitOfADeadHolderLapses: no node gives it back or wakes the first in line, which comes
+// for it by itself. Others come later, as usual.
 func TestAWaiterComesWhenTheUnitOfADeadHolderLapses(t *testing.T) {
 	run(t, func(b *bed) {
 		b.put(recurring("a", locks("k")), recurring("b", locks("k")))
@@ -535,9 +535,9 @@ func TestAWaiterComesWhenTheUnitOfADeadHolderLapses(t *testing.T) {
 	})
 }
 
-// TestALostAttemptGivesBackWhatItHeld: the holder of its shard says that its lease has ended;
-// the node that it was at is gone, and nobody else knows of it.
-func TestALostAttemptGivesBackWhatItHeld(t *testing.T) {
+// TestLostAttemptReleasesItsUnits: the holder of its shard finds that its lease has ended; its node is gone,
+// and no other node knows of it.
+func TestLostAttemptReleasesItsUnits(t *testing.T) {
 	run(t, func(b *bed) {
 		b.put(recurring("a", locks("k")), recurring("b", locks("k")))
 		lost := b.lease("ns/a")[0]

@@ -10,79 +10,81 @@ import (
 // errNoParent: the job of a child record is gone.
 var errNoParent = errors.New("no parent record")
 
-// arrivals asks exclusions, and the overlap and misfire policy. What it lets start is stored at
-// last, when all other gates are passed; what it does not is stored now.
-func (a *Admission) arrivals(ctx context.Context, g *group) {
+// decideArrivals applies exclusions, and the overlap and misfire policy. Starts are stored last, when all other
+// gates are passed; other outcomes are stored now.
+func (a *Admission) decideArrivals(ctx context.Context, g *gateGroup) {
 	var changes []job.Change
-	var asked []*item
-	g.filter(func(it *item) bool {
+	var asked []*gatedRun
+	g.keepPassed(func(it *gatedRun) bool {
 		if it.gates&job.GateArrival == 0 {
 			return true
 		}
 		compiled, err := a.o.Ledger.Compiled(it.key.Record(), it.Known.Definition)
 		if err != nil {
-			a.broke(g, it, "policy", err)
+			a.removeFailed(g, it, "policy", err)
 			return false
 		}
 		switch job.Arrives(compiled, it.Known.State, it.parent, it.nowMS) {
 		case job.ArrivalStart:
-			it.arrive = it.child != "" && it.Known.State.Started == 0
+			it.storesStart = it.child != "" && it.Known.State.Started == 0
 			return true
 		case job.ArrivalSpawn:
-			it.arrive = true
+			it.storesStart = true
 			return true
 		}
-		changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.Known.State.Token}, Known: it.Known})
+		changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.Known.State.Token},
+			Known: it.Known})
 		asked = append(asked, it)
 		return false
 	})
 	if len(changes) > 0 {
-		a.arrive(ctx, g, asked, changes)
+		a.storeArrivals(ctx, g, asked, changes)
 	}
 }
 
-// begin stores the start of the runs that need it, last of all.
-func (a *Admission) begin(ctx context.Context, g *group) {
+// storeStarts stores the start of the runs that need it, last of all.
+func (a *Admission) storeStarts(ctx context.Context, g *gateGroup) {
 	var changes []job.Change
-	var asked []*item
-	g.filter(func(it *item) bool {
-		if it.arrive {
-			changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.Known.State.Token}, Known: it.Known})
+	var asked []*gatedRun
+	g.keepPassed(func(it *gatedRun) bool {
+		if it.storesStart {
+			changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.Known.State.Token},
+				Known: it.Known})
 			asked = append(asked, it)
 		}
-		return !it.arrive
+		return !it.storesStart
 	})
 	if len(changes) > 0 {
-		a.arrive(ctx, g, asked, changes)
+		a.storeArrivals(ctx, g, asked, changes)
 	}
 }
 
-// arrive stores arrivals and puts those back into the group that start, as the
-// records that they are by then. Others lose what they hold.
-func (a *Admission) arrive(ctx context.Context, g *group, asked []*item, changes []job.Change) {
-	var stops []stop
-	for i, r := range a.do(ctx, changes) {
+// storeArrivals stores arrivals and puts the runs that start back into the group, with their records as stored.
+// Others lose what they hold.
+func (a *Admission) storeArrivals(ctx context.Context, g *gateGroup, asked []*gatedRun, changes []job.Change) {
+	var stops []runStop
+	for i, r := range a.submitAndWait(ctx, changes) {
 		it := asked[i]
 		parent := it.key.Record()
 		for _, slot := range r.CancelChildren {
-			stops = append(stops, stop{shard: it.Shard, record: job.ChildRecord(parent, slot)})
+			stops = append(stops, runStop{shard: it.Shard, record: job.ChildRecord(parent, slot)})
 		}
 		for _, slot := range r.TerminateChildren {
-			stops = append(stops, stop{shard: it.Shard, record: job.ChildRecord(parent, slot), terminate: true})
+			stops = append(stops, runStop{shard: it.Shard, record: job.ChildRecord(parent, slot), terminate: true})
 		}
 		spawned := r.Answer == job.Applied && r.Arrival == job.ArrivalSpawn && r.Spawn != nil
 		if spawned {
 			it.Record = job.ChildRecord(parent, r.Spawn.Slot)
-			it.became(r.Spawn.State)
+			it.setState(r.Spawn.State)
 		}
 		switch {
 		case r.Err != nil:
-			// It may be stored all the same, and only not confirmed.
-			a.broke(g, it, "ledger", r.Err)
+			// It may be stored, but not confirmed.
+			a.removeFailed(g, it, "ledger", r.Err)
 			continue
 		case spawned:
 		case r.Answer == job.Applied && r.Arrival == job.ArrivalStart:
-			it.became(r.Record.State)
+			it.setState(r.Record.State)
 		default:
 			switch r.Arrival {
 			case job.ArrivalHeld:
@@ -90,17 +92,17 @@ func (a *Admission) arrive(ctx context.Context, g *group, asked []*item, changes
 			case job.ArrivalExcluded:
 				a.metrics.held.WithLabelValues(job.HeldExclusion).Inc()
 			}
-			a.drop(g, it)
+			a.releaseHeld(g, it)
 			continue
 		}
-		it.arrive = false
+		it.storesStart = false
 		g.items = append(g.items, it)
 	}
 	a.stopRuns(ctx, stops)
 }
 
 // readParents reads the parents of child records, on which overlap depends.
-func (a *Admission) readParents(ctx context.Context, g *group) {
+func (a *Admission) readParents(ctx context.Context, g *gateGroup) {
 	parents := make(map[int][]string)
 	for _, it := range g.items {
 		if it.child != "" && it.gates&job.GateArrival != 0 {
@@ -119,7 +121,7 @@ func (a *Admission) readParents(ctx context.Context, g *group) {
 			found[records[i]] = list[i]
 		}
 	}
-	g.filter(func(it *item) bool {
+	g.keepPassed(func(it *gatedRun) bool {
 		if it.child == "" || it.gates&job.GateArrival == 0 {
 			return true
 		}
@@ -128,7 +130,7 @@ func (a *Admission) readParents(ctx context.Context, g *group) {
 			if err == nil {
 				err = errNoParent
 			}
-			a.broke(g, it, "parent", err)
+			a.removeFailed(g, it, "parent", err)
 			return false
 		}
 		it.parent = &rec.State
@@ -137,17 +139,17 @@ func (a *Admission) readParents(ctx context.Context, g *group) {
 	})
 }
 
-// stop is a run that another one takes the place of.
-type stop struct {
+// runStop is a run that is replaced by another one.
+type runStop struct {
 	shard     int
 	record    string
 	terminate bool
 }
 
-// stopRuns cancels or terminates runs that give way to a new one, and tells the
-// workers of the live ones. What fails is asked for again at the next arrival.
-func (a *Admission) stopRuns(ctx context.Context, stops []stop) {
-	byShard := make(map[int][]stop)
+// stopRuns cancels or terminates runs that a new one replaces, and notifies the workers of the live ones. Failed
+// stops are repeated at the next arrival.
+func (a *Admission) stopRuns(ctx context.Context, stops []runStop) {
+	byShard := make(map[int][]runStop)
 	for _, s := range stops {
 		byShard[s.shard] = append(byShard[s.shard], s)
 	}
@@ -160,7 +162,7 @@ func (a *Admission) stopRuns(ctx context.Context, stops []stop) {
 		}
 		found, err := a.o.Store.GetRecords(ctx, shard, records)
 		if err != nil {
-			a.o.Logger.Warn("runs that have to give way cannot be read", "records", records, "error", err)
+			a.o.Logger.Warn("failed to read runs to be replaced", "records", records, "error", err)
 			continue
 		}
 		for i, rec := range found {
@@ -175,9 +177,9 @@ func (a *Admission) stopRuns(ctx context.Context, stops []stop) {
 			running = append(running, rec.State)
 		}
 	}
-	for i, r := range a.do(ctx, changes) {
+	for i, r := range a.submitAndWait(ctx, changes) {
 		if r.Err != nil && !errors.Is(r.Err, job.ErrNotFound) {
-			a.o.Logger.Warn("run that has to give way cannot be stopped", "record", changes[i].Record, "error", r.Err)
+			a.o.Logger.Warn("failed to stop run to be replaced", "record", changes[i].Record, "error", r.Err)
 			continue
 		}
 		if running[i].Live() {

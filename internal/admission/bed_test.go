@@ -142,7 +142,7 @@ func (b *bed) deliver(records ...string) []job.Leased {
 	return leases
 }
 
-// end settles a delivered run and tells the admission.
+// end settles a delivered run and notifies the admission.
 func (b *bed) end(record string, settle job.Settle) {
 	b.t.Helper()
 	state := b.store.state(record)
@@ -151,7 +151,7 @@ func (b *bed) end(record string, settle job.Settle) {
 	}
 	settle.Token = state.Token
 	d := b.definition(record)
-	b.a.do(b.t.Context(), []job.Change{{Record: record, Event: settle}})
+	b.a.submitAndWait(b.t.Context(), []job.Change{{Record: record, Event: settle}})
 	b.a.Ended(job.Ending{Record: record, Token: state.Token, Definition: &d, Settle: settle, Over: true})
 	synctest.Wait()
 }

@@ -7,88 +7,88 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// keepLoop prolongs what live attempts hold.
+// keepLoop renews the units of live attempts.
 func (a *Admission) keepLoop() {
-	timer := time.NewTimer(a.o.keepEvery())
+	timer := time.NewTimer(a.o.renewPeriod())
 	defer timer.Stop()
 	for {
 		select {
 		case <-a.ctx.Done():
 			return
 		case <-a.keepWake:
-			a.keepUnits(func(u unit) bool { return u.unsure })
+			a.renewUnits(func(u heldUnit) bool { return u.unconfirmed })
 			continue
 		case <-timer.C:
 		}
-		next := a.o.keepEvery()
-		if !a.keepUnits(func(unit) bool { return true }) {
-			next = a.o.errorRest()
+		next := a.o.renewPeriod()
+		if !a.renewUnits(func(heldUnit) bool { return true }) {
+			next = a.o.retryPause()
 		}
 		if !a.keepProbes() {
-			next = a.o.errorRest()
+			next = a.o.retryPause()
 		}
 		timer.Reset(next)
 	}
 }
 
-// kept is one unit that is to be prolonged.
-type kept struct {
+// keptUnit is one unit to be renewed.
+type keptUnit struct {
 	key attemptKey
-	l   *live
-	u   unit
+	l   *heldByAttempt
+	u   heldUnit
 }
 
-// maxKept bounds one call.
-const maxKept = 1000
+// maxKeptUnits bounds one call.
+const maxKeptUnits = 1000
 
-// keepUnits prolongs units of live attempts; false when some were not reached.
-func (a *Admission) keepUnits(which func(unit) bool) bool {
-	var list []kept
+// renewUnits renews units of live attempts; false if some were not reached.
+func (a *Admission) renewUnits(which func(heldUnit) bool) bool {
+	var list []keptUnit
 	a.mu.Lock()
-	for key, l := range a.mu.live {
+	for key, l := range a.mu.attempts {
 		for _, u := range l.units {
 			if which(u) {
-				list = append(list, kept{key, l, u})
+				list = append(list, keptUnit{key, l, u})
 			}
 		}
 	}
 	a.mu.Unlock()
 	all := true
 	for len(list) > 0 && a.ctx.Err() == nil {
-		n := min(len(list), maxKept)
-		all = a.keepSome(list[:n]) && all
+		n := min(len(list), maxKeptUnits)
+		all = a.renewBatch(list[:n]) && all
 		list = list[n:]
 	}
 	return all
 }
 
-// keepSome makes one call.
-func (a *Admission) keepSome(list []kept) bool {
+// renewBatch makes one call.
+func (a *Admission) renewBatch(list []keptUnit) bool {
 	ctx, cancel := context.WithTimeout(a.ctx, a.o.callTimeout())
 	defer cancel()
 	keeps := make([]job.UnitKeep, len(list))
-	places := make(map[job.UnitKeep]kept, len(list))
+	places := make(map[job.UnitKeep]keptUnit, len(list))
 	for i, k := range list {
 		keeps[i] = job.UnitKeep{Name: k.u.name, Holder: k.l.holder, TTL: a.o.LeaseTTL}
 		places[keeps[i]] = k
 	}
 	gone, err := a.o.Limits.KeepUnits(ctx, keeps)
-	lost := make([]kept, len(gone))
+	lost := make([]keptUnit, len(gone))
 	for i, k := range gone {
 		lost[i] = places[k]
 		delete(places, k)
 	}
 	if err != nil {
-		a.failed("keep units", err)
+		a.logFailure("keep units", err)
 	} else {
-		a.worked()
-		a.sure(places)
+		a.logRecovery()
+		a.confirmUnits(places)
 	}
-	return a.lost(ctx, lost) && err == nil
+	return a.retakeLapsed(ctx, lost) && err == nil
 }
 
-// sure notes of units that they were held when they were kept.
-func (a *Admission) sure(units map[job.UnitKeep]kept) {
+// confirmUnits notes that units were held when they were renewed.
+func (a *Admission) confirmUnits(units map[job.UnitKeep]keptUnit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, k := range units {
@@ -97,24 +97,23 @@ func (a *Admission) sure(units map[job.UnitKeep]kept) {
 		}
 		for i := range k.l.units {
 			if u := &k.l.units[i]; u.name == k.u.name {
-				u.unsure = false
+				u.unconfirmed = false
 			}
 		}
 	}
 }
 
-// lost deals with units that have lapsed under live attempts: they are taken again
-// if they are still free.
-func (a *Admission) lost(ctx context.Context, list []kept) bool {
+// retakeLapsed handles units that have expired under live attempts: they are taken again if they are still free.
+func (a *Admission) retakeLapsed(ctx context.Context, list []keptUnit) bool {
 	var asks []job.UnitAsk
-	var live []kept
+	var live []keptUnit
 	a.mu.Lock()
 	for _, k := range list {
 		switch {
 		case k.l == nil || k.l.ended:
-		case k.u.unsure:
-			// The limit came into force after the attempt began.
-			k.l.without(k.u.name)
+		case k.u.unconfirmed:
+			// The limit was set after the attempt started.
+			k.l.removeUnit(k.u.name)
 		default:
 			live = append(live, k)
 			asks = append(asks, job.UnitAsk{Name: k.u.name, Limit: k.u.limit, Holder: k.l.holder, TTL: a.o.LeaseTTL})
@@ -128,50 +127,50 @@ func (a *Admission) lost(ctx context.Context, list []kept) bool {
 	for i, grant := range a.o.Limits.AcquireUnits(ctx, asks) {
 		switch {
 		case grant.Granted:
-			a.again(live[i])
+			a.confirmRetaken(live[i])
 		case grant.Err != nil:
-			a.failed("units", grant.Err)
+			a.logFailure("units", grant.Err)
 			all = false
 		default:
-			a.giveUp(live[i], grant)
+			a.loseUnit(live[i], grant)
 		}
 	}
 	return all
 }
 
-// again notes that a unit that had lapsed was free; if its attempt has ended
-// meanwhile it goes back.
-func (a *Admission) again(k kept) {
+// confirmRetaken notes that an expired unit was free and taken again; if its attempt has ended meanwhile it is
+// released.
+func (a *Admission) confirmRetaken(k keptUnit) {
 	a.mu.Lock()
-	back := k.l.ended && k.l.over
+	back := k.l.ended && k.l.leaseEnded
 	a.mu.Unlock()
 	if back {
-		a.send(errands{releases: []release{{unit: k.u, holder: k.l.holder}}})
+		a.deferCalls(deferredCalls{releases: []unitRelease{{heldUnit: k.u, holder: k.l.holder}}})
 	}
 }
 
-// giveUp deals with a unit that somebody else has now.
-func (a *Admission) giveUp(k kept, grant job.UnitGrant) {
+// loseUnit handles a unit that another run has now.
+func (a *Admission) loseUnit(k keptUnit, grant job.UnitGrant) {
 	a.mu.Lock()
 	ended := k.l.ended
 	if !ended {
-		k.l.without(k.u.name)
+		k.l.removeUnit(k.u.name)
 	}
 	a.mu.Unlock()
 	if ended {
 		return
 	}
 	a.metrics.lost.WithLabelValues(k.u.reason.String()).Inc()
-	a.o.Logger.Warn("live attempt has lost what it held", "record", k.key.record, "reason", k.u.reason.String(),
+	a.o.Logger.Warn("live attempt lost its unit", "record", k.key.record, "reason", k.u.reason.String(),
 		"key", k.u.key, "held_by", grant.By, "abandoned", k.u.reason == job.HeldLock)
 	if k.u.reason == job.HeldLock {
 		a.o.Slots.Abandon(k.key.record, k.key.token)
 	}
 }
 
-// without forgets a unit. The caller holds the mutex.
-func (l *live) without(name string) {
-	var rest []unit
+// removeUnit removes a unit. The caller holds the mutex.
+func (l *heldByAttempt) removeUnit(name string) {
+	var rest []heldUnit
 	for _, u := range l.units {
 		if u.name != name {
 			rest = append(rest, u)

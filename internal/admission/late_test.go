@@ -27,8 +27,8 @@ func (b *bed) recovering(locked int) {
 	b.settings(job.QueueSettings{MaxConcurrency: 9})
 }
 
-// A run waits for few answers in sequence: its turn, one for each unit, the start; what a target's circuit
-// says comes meanwhile. So it starts where answers are late, and of its lease enough is left.
+// A run waits for few answers in sequence: its turn, one for each unit, the start; its target's circuit is read
+// meanwhile. So it starts where answers are late, and enough of its lease is left.
 func TestAnswersInSequence(t *testing.T) {
 	const answer = 600 * time.Millisecond
 	for _, locked := range []int{0, 1, 4} {
@@ -128,10 +128,10 @@ func TestBudget(t *testing.T) {
 		{5 * time.Second, 0, 0, time.Second},
 	} {
 		o := Options{LeaseTTL: tt.ttl, Latency: func() time.Duration { return tt.latency }}
-		if got := o.budget(tt.units); got != tt.want {
+		if got := o.gateBudget(tt.units); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
-		if used := o.budget(tt.units) + o.keepEvery() + o.callTimeout(); used >= tt.ttl {
+		if used := o.gateBudget(tt.units) + o.renewPeriod() + o.callTimeout(); used >= tt.ttl {
 			t.Errorf("%+v: a unit may be prolonged after %v only", tt, used)
 		}
 	}

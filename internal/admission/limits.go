@@ -11,20 +11,19 @@ import (
 
 // Pauses of a queue that may start nothing now.
 const (
-	// restLeast and restMost bound the pause until the next start of a rate.
-	restLeast = 50 * time.Millisecond
-	restMost  = 5 * time.Second
-	// restRoom is the pause for a queue at its concurrency limit. A run that ends
-	// at this node ends it at once.
-	restRoom = 100 * time.Millisecond
-	// restError is the pause when Redis could not be asked. It doubles from one such try to
-	// the next, up to mostDoublings times: who asks waits for the answer, and what is due of
-	// other queues may wait with it.
-	restError     = 200 * time.Millisecond
-	mostDoublings = 3
-	// restPaused is the pause for a queue that is paused. That it is resumed ends it at
-	// once, at nodes that have slots for it; others have it as an answer to permits.
-	restPaused = time.Second
+	// minRatePause and restMost bound the pause until the next start of a rate.
+	minRatePause = 50 * time.Millisecond
+	maxRatePause = 5 * time.Second
+	// roomPause is the pause for a queue at its concurrency limit. The end of a run at this node ends it at
+	// once.
+	roomPause = 100 * time.Millisecond
+	// errorPause is the pause after Redis did not answer. It doubles with each such try, up to maxDoublings
+	// times: the caller waits for the answer, and due runs of other queues may wait with it.
+	errorPause   = 200 * time.Millisecond
+	maxDoublings = 3
+	// pausedPause is the pause for a paused queue. A resume ends it at once at nodes that have slots for the
+	// queue; others receive it as an answer to permits.
+	pausedPause = time.Second
 )
 
 // restingQueue is a queue that has nothing to grant until an instant, for a limit.
@@ -34,17 +33,17 @@ type restingQueue struct {
 	failures int // tries in a row that had no answer
 }
 
-// promise is how much of a queue's room was granted to runs that have not come to
-// their gate yet. What is not heard of within promiseLife is not counted any more.
-type promise struct {
+// roomPromise is how much of a queue's room was granted to runs that have not reached their gate yet. It is
+// dropped after promiseLife without a new grant.
+type roomPromise struct {
 	n     int
 	since time.Time // of the last one
 }
 
 const promiseLife = time.Second
 
-// promised is what was granted and is not taken yet. The caller holds mu.
-func (a *Admission) promised(q job.QueueKey) int {
+// promisedRoom is the room that was granted and is not taken yet. The caller holds mu.
+func (a *Admission) promisedRoom(q job.QueueKey) int {
 	p, known := a.mu.promises[q]
 	if known && time.Since(p.since) > promiseLife {
 		delete(a.mu.promises, q)
@@ -53,36 +52,34 @@ func (a *Admission) promised(q job.QueueKey) int {
 	return p.n
 }
 
-// promise notes room that was granted, if there is that much beside what was
-// granted before; it returns how much there is.
-func (a *Admission) promise(q job.QueueKey, n, free int) int {
+// promiseRoom grants room, if there is that much beside earlier grants; it returns how much there is.
+func (a *Admission) promiseRoom(q job.QueueKey, n, free int) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	before := a.promised(q)
+	before := a.promisedRoom(q)
 	n = max(0, min(n, free-before))
 	if n > 0 {
-		a.mu.promises[q] = promise{before + n, time.Now()}
+		a.mu.promises[q] = roomPromise{before + n, time.Now()}
 	}
 	return n
 }
 
-// arrived notes that runs have taken the room that they were promised, or have no
-// use for it.
-func (a *Admission) arrived(q job.QueueKey, limits job.QueueSettings, n int) {
+// settlePromise notes that runs have taken their promised room, or do not need it.
+func (a *Admission) settlePromise(q job.QueueKey, limits job.QueueSettings, n int) {
 	if limits.MaxConcurrency == 0 || n == 0 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if left := a.promised(q) - n; left > 0 {
-		a.mu.promises[q] = promise{left, a.mu.promises[q].since}
+	if left := a.promisedRoom(q) - n; left > 0 {
+		a.mu.promises[q] = roomPromise{left, a.mu.promises[q].since}
 	} else {
 		delete(a.mu.promises, q)
 	}
 }
 
-// Limited tells whether a queue is paused, or has limits to be asked for before a
-// lease. Before the settings are known, all have.
+// Limited reports whether a queue is paused, or has limits to be asked for before a lease. Before the settings
+// are known, all have.
 func (a *Admission) Limited(namespace, queue string) bool {
 	s := a.settings.Load()
 	if s == nil {
@@ -95,12 +92,11 @@ func (a *Admission) Limited(namespace, queue string) bool {
 	return q.Rate > 0 || q.MaxConcurrency > 0 || q.Paused
 }
 
-// Paused tells whether a queue is paused, as far as this node knows.
-func (a *Admission) Paused(q job.QueueKey) bool { return a.queue(q).Paused }
+// Paused reports whether a queue is paused, as far as this node knows.
+func (a *Admission) Paused(q job.QueueKey) bool { return a.settingsOf(q).Paused }
 
-// Take grants starts of queues. What it grants of a rate is taken; what it grants of
-// a concurrency limit is a guess, and the unit that the run takes at its gate is the
-// truth.
+// Take grants starts of queues. Granted starts of a rate are taken; granted starts of a concurrency limit are
+// estimates: what counts is the unit that the run takes at its gate.
 func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
 	grants := make([]job.QueueGrant, len(asks))
 	now := time.Now()
@@ -109,20 +105,20 @@ func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGr
 	paused := func(q job.QueueKey) bool { return known && (*read)[q].Paused }
 	a.mu.Lock()
 	for i, ask := range asks {
-		resting := a.mu.rests[ask.Queue]
+		resting := a.mu.restingQueues[ask.Queue]
 		rest := resting.until.Sub(now)
 		switch {
 		case !known:
-			grants[i].Again = restLeast
+			grants[i].Again = minRatePause
 		case paused(ask.Queue):
-			grants[i].Again = restPaused
+			grants[i].Again = pausedPause
 		case rest > 0:
 			grants[i].Again, grants[i].Limit = rest, resting.limit
 		default:
 			grants[i].N = ask.N
 		}
 	}
-	asked, rooms := slices.Clone(grants), a.mu.rooms
+	asked, rooms := slices.Clone(grants), a.mu.roomChanges
 	a.mu.Unlock()
 	a.takeAll(ctx, asks, grants)
 	now = time.Now()
@@ -132,38 +128,37 @@ func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGr
 		if asked[i].N == 0 {
 			continue
 		}
-		a.rest(ask.Queue, &grants[i], now)
-		if grants[i].Limit != job.NoLimit && a.mu.roomOf[ask.Queue] > rooms {
-			delete(a.mu.rests, ask.Queue) // the answer may not know of the room
+		a.restQueue(ask.Queue, &grants[i], now)
+		if grants[i].Limit != job.NoLimit && a.mu.lastRoomChange[ask.Queue] > rooms {
+			delete(a.mu.restingQueues, ask.Queue) // the answer may be older than the change
 		}
 	}
 	return grants
 }
 
-// rest keeps until when a queue that was asked for and has nothing to grant need not be
-// asked for again. The caller holds mu.
-func (a *Admission) rest(q job.QueueKey, g *job.QueueGrant, now time.Time) {
-	failures := a.mu.rests[q].failures
-	delete(a.mu.rests, q)
+// restQueue stores until when a queue with nothing to grant need not be asked for again. The caller holds mu.
+func (a *Admission) restQueue(q job.QueueKey, g *job.QueueGrant, now time.Time) {
+	failures := a.mu.restingQueues[q].failures
+	delete(a.mu.restingQueues, q)
 	if g.N > 0 {
 		return
 	}
 	if g.Limit == job.NoLimit {
-		g.Again = restError << min(failures, mostDoublings)
+		g.Again = errorPause << min(failures, maxDoublings)
 		failures++
 	} else {
 		failures = 0
 	}
-	a.mu.rests[q] = restingQueue{now.Add(g.Again), g.Limit, failures}
+	a.mu.restingQueues[q] = restingQueue{now.Add(g.Again), g.Limit, failures}
 }
 
-// takeAll cuts grants to what limits allow. Starts of a rate are taken for as many as there is
-// room for. If no queue has both limits, neither kind waits for the answer about the other.
+// takeAll cuts grants to what limits allow, and takes as many starts of rates as there is room for. If no queue
+// has both limits, neither kind waits for the answer about the other.
 func (a *Admission) takeAll(ctx context.Context, asks []job.QueueAsk, grants []job.QueueGrant) {
 	limits := make([]job.QueueSettings, len(asks)) // as they are now: they may change meanwhile
 	both := false
 	for i, ask := range asks {
-		limits[i] = a.queue(ask.Queue)
+		limits[i] = a.settingsOf(ask.Queue)
 		both = both || limits[i].MaxConcurrency > 0 && limits[i].Rate > 0
 	}
 	if both {
@@ -177,8 +172,9 @@ func (a *Admission) takeAll(ctx context.Context, asks []job.QueueAsk, grants []j
 	rates.Wait()
 }
 
-// takeRoom cuts grants to what is free under concurrency limits.
-func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, limits []job.QueueSettings, grants []job.QueueGrant) {
+// takeRoom cuts grants to the free room of concurrency limits.
+func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, limits []job.QueueSettings,
+	grants []job.QueueGrant) {
 	var rooms []job.UnitAsk
 	var places []int
 	for i, ask := range asks {
@@ -192,24 +188,25 @@ func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, limits []
 	}
 	free, err := a.o.Limits.Rooms(ctx, rooms)
 	if err != nil {
-		a.failed("room of queues", err)
+		a.logFailure("room of queues", err)
 	} else {
-		a.worked()
+		a.logRecovery()
 	}
 	for i, place := range places {
 		g := &grants[place]
-		n := a.promise(asks[place].Queue, g.N, free[i])
+		n := a.promiseRoom(asks[place].Queue, g.N, free[i])
 		switch {
-		case err != nil && n == 0: // see rest
+		case err != nil && n == 0: // see restQueue
 		case n < g.N:
-			g.Again, g.Limit = restRoom, job.LimitRoom
+			g.Again, g.Limit = roomPause, job.LimitRoom
 		}
 		g.N = n
 	}
 }
 
-// takeRates takes starts of rates for what is granted so far.
-func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, limits []job.QueueSettings, grants []job.QueueGrant) {
+// takeRates takes starts of rates for the grants so far.
+func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, limits []job.QueueSettings,
+	grants []job.QueueGrant) {
 	var rates []job.RateAsk
 	var places []int
 	for i, ask := range asks {
@@ -225,14 +222,14 @@ func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, limits [
 		g := &grants[places[i]]
 		switch {
 		case taken.Err != nil:
-			a.failed("rates of queues", taken.Err)
-			a.arrived(asks[places[i]].Queue, limits[places[i]], g.N)
-			*g = job.QueueGrant{} // see rest
+			a.logFailure("rates of queues", taken.Err)
+			a.settlePromise(asks[places[i]].Queue, limits[places[i]], g.N)
+			*g = job.QueueGrant{} // see restQueue
 		case taken.N < g.N:
-			a.worked()
-			a.arrived(asks[places[i]].Queue, limits[places[i]], g.N-taken.N)
+			a.logRecovery()
+			a.settlePromise(asks[places[i]].Queue, limits[places[i]], g.N-taken.N)
 			next := time.Duration(taken.AtMS-taken.NowMS) * time.Millisecond
-			*g = job.QueueGrant{N: taken.N, Again: max(restLeast, min(next, restMost)), Limit: job.LimitRate}
+			*g = job.QueueGrant{N: taken.N, Again: max(minRatePause, min(next, maxRatePause)), Limit: job.LimitRate}
 		}
 	}
 }
@@ -240,9 +237,9 @@ func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, limits [
 // GiveBack returns starts that were granted and not used.
 func (a *Admission) GiveBack(unused []job.QueueAsk) {
 	for _, u := range unused {
-		a.arrived(u.Queue, a.queue(u.Queue), u.N)
+		a.settlePromise(u.Queue, a.settingsOf(u.Queue), u.N)
 	}
-	a.send(errands{unused: unused})
+	a.deferCalls(deferredCalls{unused: unused})
 }
 
 // rateAsk asks for n starts of a queue's rate.

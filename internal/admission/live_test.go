@@ -24,7 +24,7 @@ func TestUnitsAreKeptWhileTheAttemptLives(t *testing.T) {
 		b.wantHolders("lock/ns/k", idOf(l))
 		b.end("ns/a", success)
 		b.wantHolders("lock/ns/k")
-		if b.a.living.Load() != 0 {
+		if b.a.holdingAttempts.Load() != 0 {
 			t.Error("the attempt is remembered")
 		}
 	})
@@ -38,7 +38,7 @@ func TestAttemptThatMayLiveOnKeepsItsUnits(t *testing.T) {
 		synctest.Wait()
 		b.wantHolders("lock/ns/k", idOf(l))
 		after(2 * ttl)
-		b.wantHolders("lock/ns/k") // nobody took it over
+		b.wantHolders("lock/ns/k") // no attempt took it over
 	})
 }
 

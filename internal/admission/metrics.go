@@ -20,7 +20,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fermata_admission_" + name, Help: help})
 	}
 	vector := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermata_admission_" + name, Help: help}, []string{"reason"})
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermata_admission_" + name, Help: help},
+			[]string{"reason"})
 	}
 	m := &metrics{
 		admitted: counter("admitted_total", "Runs that had gates to pass and were delivered."),
@@ -29,9 +30,11 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		lost:     vector("units_lost_total", "Units that live attempts lost, by gate."),
 		failures: counter("failures_total", "Calls for gates that Redis did not answer."),
 		probes:   counter("probes_total", "Runs that were sent to find out whether a target has recovered."),
-		opened:   counter("circuits_opened_total", "Times that the circuit of a target opened, or opened for longer, after results of this node."),
+		opened: counter("circuits_opened_total",
+			"Times that the circuit of a target opened, or opened for longer, after results of this node."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "fermata_admission_gate_seconds", Help: "Time from the lease of a run with gates until it had passed them.",
+			Name:    "fermata_admission_gate_seconds",
+			Help:    "Time from the lease of a run with gates until it had passed them.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
 	}

@@ -97,9 +97,9 @@ func TestPayloadsGoToWorkersOfTheirQueueOnly(t *testing.T) {
 	})
 }
 
-// TestRunsAreOpenedWithWhatTheyAreDeliveredWith: what is read of the job at the gates is what
+// TestPayloadsAreOpenedWithTheDeliveredDefinition: what is read of the job at the gates is what
 // the payload is opened with, so that nothing can be exchanged in between.
-func TestRunsAreOpenedWithWhatTheyAreDeliveredWith(t *testing.T) {
+func TestPayloadsAreOpenedWithTheDeliveredDefinition(t *testing.T) {
 	strict := keyRing(t, seal.Options{Strict: true})
 	child := job.ChildRecord("ns/a", 0)
 	for name, change := range map[string]func(*job.Definition){

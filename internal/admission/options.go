@@ -13,26 +13,24 @@ import (
 	"github.com/fermata-io/fermata/internal/lease"
 )
 
-// Store is what admission needs of the store of records.
+// Store has the methods of the store of records that admission needs.
 type Store interface {
 	// Now is the clock of a shard, Unix milliseconds.
 	Now(ctx context.Context, shard int) (int64, error)
-	// Latest bounds from above what that clock shows.
+	// Latest is an upper bound of that clock.
 	Latest(shard int) lease.Latest
 	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
 }
 
-// Limits are the values that runs of all shards share. Answers come in the order
-// of what was asked.
+// Limits are the values that runs of all shards share. Answers come in the order of the asks.
 type Limits interface {
 	AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.UnitGrant
-	// ReleaseUnits gives units back, or places in line, and answers who is to be
-	// woken.
+	// ReleaseUnits releases units, or places in line, and returns the waiters to be woken.
 	ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []job.UnitReleased
-	// KeepUnits prolongs units and answers those that are held no more. With an error
-	// units that are not among them may not have been reached.
+	// KeepUnits renews units and returns those that are no longer held. With an error, other units may not have
+	// been reached.
 	KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost []job.UnitKeep, err error)
-	// Rooms is how many units of limits are free, by Name and Limit.
+	// Rooms returns how many units of limits are free, by Name and Limit.
 	Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error)
 	TakeRate(ctx context.Context, asks []job.RateAsk) []job.RateGrant
 	ReadCells(ctx context.Context, names []string) []job.CellReply
@@ -40,11 +38,11 @@ type Limits interface {
 	QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error)
 }
 
-// Ledger decides and stores what happened to a record. Submit must not block;
-// done is called once, on another goroutine or before Submit returns.
+// Ledger decides and stores changes of a record. Submit must not block; done is called once, on another
+// goroutine or before Submit returns.
 type Ledger interface {
 	Submit(change job.Change, done func(job.ChangeResult))
-	// Compiled makes the definition of a job ready to be asked, or knows it already.
+	// Compiled compiles the definition of a job, or returns it from a cache.
 	Compiled(record string, d *job.Definition) (*job.Compiled, error)
 }
 
@@ -52,20 +50,19 @@ type Ledger interface {
 type Slots interface {
 	Reserve(namespace, queue string, n int) Reservation
 	Prefetch(namespace, queue string, n int) Reservation
-	// MayAdvance tells whether slots reserved now would be for leases that are not due yet.
+	// MayAdvance reports whether slots reserved now may take leases that are not due yet.
 	MayAdvance(namespace, queue string) bool
-	// Return gives leases back uncounted. It does not block, and what cannot be
-	// stored at once is stored later.
+	// Return gives leases back uncounted. It does not block; returns that cannot be stored at once are stored
+	// later.
 	Return([]job.Leased)
-	// Abandon has the worker of an attempt at this node stop because something was
-	// lost that the attempt needs.
+	// Abandon makes the worker of an attempt at this node stop because the attempt lost something that it needs.
 	Abandon(record string, token uint64) bool
 }
 
-// Reservation is a number of slots that nobody else can take.
+// Reservation is a number of slots reserved for one caller.
 type Reservation interface {
 	Count() int
-	// Advance tells whether leases may be delivered that are not due yet.
+	// Advance reports whether leases may be delivered that are not due yet.
 	Advance() bool
 	// Split moves up to n of the slots to a reservation of their own.
 	Split(n int) Reservation
@@ -73,15 +70,14 @@ type Reservation interface {
 	Deliver([]job.Leased)
 }
 
-// Canceller tells the node of the worker that runs an attempt to cancel it,
-// wherever that is. It must not block.
+// Canceller asks the node of the worker that runs an attempt to cancel it, on any node. It must not block.
 type Canceller interface {
 	CancelAttempt(record string, token uint64)
 }
 
-// Opener opens payloads that are stored sealed.
+// Opener opens sealed payloads.
 type Opener interface {
-	// Open answers the payload of a definition, if it may be handed out.
+	// Open returns the payload of a definition, if it may be delivered.
 	Open(d *job.Definition) ([]byte, error)
 	// Strict reports whether Open refuses payloads that are not sealed.
 	Strict() bool
@@ -97,10 +93,10 @@ type Options struct {
 	Canceller Canceller
 	// Opener may be nil: runs whose payload is sealed are then held back.
 	Opener Opener
-	// OnRoom hears that a queue with limits may have room again. It must not block
-	// for long, nor call back. May be nil.
+	// OnRoom is called when a queue with limits may have room again. It must not block for long, nor call back.
+	// May be nil.
 	OnRoom func(namespace, queue string)
-	// OnPaused hears that a queue is paused, or goes on. It must not block. May be nil.
+	// OnPaused is called when a queue is paused or resumed. It must not block. May be nil.
 	OnPaused func(q job.QueueKey, paused bool)
 	// Latency is how long Redis takes to answer this node now, 0 if unknown. It must not
 	// block. Nil: unknown.
@@ -148,25 +144,24 @@ func (o *Options) setDefaults() error {
 
 // Derived durations.
 
-// gateAnswers bounds how many answers of Redis a batch waits for in sequence, beside one for
-// each unit of the run that needs most: parent, pace, target (read and set), start (read and
-// stored), and two more for those that the ledger gives to others first.
+// gateAnswers bounds how many answers of Redis a group waits for in sequence, beside one for each unit of the
+// run that needs most: parent, pace, target (read and set), start (read and stored), and two more for answers
+// that the ledger gives to others first.
 const gateAnswers = 8
 
-// budget is how long a batch may be at its gates whose runs need so many units at most. Where
-// Redis answers late it is the time of all answers. Units are taken within it, and prolonged by
-// keepEvery and a call after it: all of that is less than their life. How long a lease still
-// has is looked at once more when it is delivered.
-func (o *Options) budget(units int) time.Duration {
+// gateBudget is how long a group may be at its gates whose runs need that many units at most. Where Redis
+// answers late it is the time of all answers. Units are taken within it, and renewed by renewPeriod and a call
+// after it: together that is less than their life. The rest of a lease is checked once more on delivery.
+func (o *Options) gateBudget(units int) time.Duration {
 	answers := time.Duration(gateAnswers+units) * o.Latency()
 	return min(o.LeaseTTL/3, max(min(o.LeaseTTL/5, 3*time.Second), answers))
 }
 
-func (o *Options) keepEvery() time.Duration { return o.LeaseTTL / 3 }
+func (o *Options) renewPeriod() time.Duration { return o.LeaseTTL / 3 }
 
 // callTimeout bounds one call of the loops.
 func (o *Options) callTimeout() time.Duration { return min(o.LeaseTTL/6, 2*time.Second) }
 
-// errorRest is the pause after a call that failed: without it a run that cannot
-// pass would go round and round.
-func (o *Options) errorRest() time.Duration { return min(o.LeaseTTL/30, 500*time.Millisecond) }
+// retryPause is the pause after a call that failed: without it a run that cannot pass would be tried without
+// end.
+func (o *Options) retryPause() time.Duration { return min(o.LeaseTTL/30, 500*time.Millisecond) }

@@ -7,12 +7,11 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// paceSlack is how early a start may be: to hold a run back for less costs more
-// than it brings.
+// paceSlack is how early a start may be: holding a run back for less costs more than it saves.
 const paceSlack = 20 * time.Millisecond
 
-// pace gives each run that is part of a recovery its turn in the queue's budget.
-func (a *Admission) pace(ctx context.Context, g *group) {
+// applyPace gives each run that is part of a recovery its turn in the queue's budget.
+func (a *Admission) applyPace(ctx context.Context, g *gateGroup) {
 	n := 0
 	for _, it := range g.items {
 		if it.gates&job.GatePace != 0 {
@@ -31,22 +30,22 @@ func (a *Admission) pace(ctx context.Context, g *group) {
 		Name: job.RecoveryName(g.queue), N: n, Interval: interval, Burst: 1, Reserve: true,
 	}})[0]
 	turn := int64(0)
-	g.filter(func(it *item) bool {
+	g.keepPassed(func(it *gatedRun) bool {
 		if it.gates&job.GatePace == 0 {
 			return true
 		}
 		if turns.Err != nil {
-			a.broke(g, it, "recovery budget", turns.Err)
+			a.removeFailed(g, it, "recovery budget", turns.Err)
 			return false
 		}
-		a.worked()
+		a.logRecovery()
 		wait := time.Duration(turns.AtMS-turns.NowMS)*time.Millisecond + time.Duration(turn)*interval
 		turn++
 		it.paced = true
 		if wait <= paceSlack {
 			return true
 		}
-		a.hold(g, it, job.HoldBack{
+		a.holdBack(g, it, job.HoldBack{
 			Reason: job.HeldPace, Key: g.queue.Queue, Paced: true, UntilMS: it.latest.After(job.RoundUpMS(wait)),
 		})
 		return false

@@ -325,7 +325,7 @@ func TestConcurrencyLimitOnRedis(t *testing.T) {
 	r.drive(func() bool { return r.started(nil) == 20 })
 }
 
-// isSo is a condition that tells no more than that it is not so.
+// isSo is a condition without details.
 func isSo(so func() bool) func(context.Context) error {
 	return func(context.Context) error {
 		if !so() {
@@ -335,7 +335,7 @@ func isSo(so func() bool) func(context.Context) error {
 	}
 }
 
-// work is what a handler does: it asks somebody, and others get their turn.
+// work is what a handler does: it waits, so that others can run.
 func (r *rig) work() {
 	for range 5 {
 		if err := r.redis.Ping(context.Background()).Err(); err != nil {

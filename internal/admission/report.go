@@ -8,59 +8,59 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// report is what a target hears of an attempt.
-type report struct {
+// targetReport is an attempt's result for the circuit of its target.
+type targetReport struct {
 	target, holder string
 	by             string // job
 	failed         bool
-	dropped        bool // the attempt ended without a verdict
+	noVerdict      bool // the attempt ended without a verdict
 	retryAfter     time.Duration
 	reason         string
 	since          time.Time // of the first try; zero before it
 }
 
-// maxReason bounds what a circuit remembers of an error.
+// maxReason bounds the error text that a circuit stores.
 const maxReason = 200
 
-// reportOf is what an attempt's end says about its target; false when that is
-// nothing: a success at a circuit that is known to be closed, an end without a result
-// of an attempt that was no probe.
-func (a *Admission) reportOf(e job.Ending, l *live) (report, bool) {
+// newTargetReport makes the report of an attempt's end to its target; false if there is none: a success at a
+// circuit that is known to be closed, or an end without a result of an attempt that was no probe.
+func (a *Admission) newTargetReport(e job.Ending, l *heldByAttempt) (targetReport, bool) {
 	if l.target == "" {
-		return report{}, false
+		return targetReport{}, false
 	}
 	key, _, _ := job.ParseRecord(e.Record)
-	r := report{target: l.target, holder: l.holder, by: key.ID}
+	r := targetReport{target: l.target, holder: l.holder, by: key.ID}
 	settle, settled := e.Settle.(job.Settle)
 	switch {
 	case !settled || settle.Outcome == job.OutcomeCancelled:
-		r.dropped = true
-		return r, l.probe
+		r.noVerdict = true
+		return r, l.mayProbe
 	case settle.Outcome == job.OutcomeSucceeded:
-		return r, l.probe || !a.closedLately(l.target, readingSuccess)
+		return r, l.mayProbe || !a.wasClosedWithin(l.target, closedForSuccess)
 	}
-	a.forget(l.target)
-	r.failed, r.retryAfter, r.reason = true, min(settle.RetryAfter, longestWish(e.Definition)), job.Clip(settle.Error, maxReason)
+	a.forgetCircuit(l.target)
+	r.failed, r.reason = true, job.Clip(settle.Error, maxReason)
+	r.retryAfter = min(settle.RetryAfter, maxRetryAfter(e.Definition))
 	return r, true
 }
 
-// longestWish bounds what an answer to a job's run holds all jobs of its target back for. Of a
-// job that is not known it is as long as a circuit waits by itself.
-func longestWish(d *job.Definition) time.Duration {
+// maxRetryAfter bounds the time for which a result of a job's run may hold back all jobs of its target. For an
+// unknown job it is the longest time that a circuit waits by itself.
+func maxRetryAfter(d *job.Definition) time.Duration {
 	if d == nil {
 		return backoff.DefaultCircuit().MaxDelay
 	}
 	return d.LongestWish()
 }
 
-// report tells circuits of results, all results of one target in one change. It
-// returns those that are to be told again.
-func (a *Admission) report(ctx context.Context, list []report) (again []report) {
-	byTarget := make(map[string][]report)
-	var changes []change
+// reportToCircuits applies results to circuits, all results of one target in one change. It returns those to be
+// repeated.
+func (a *Admission) reportToCircuits(ctx context.Context, list []targetReport) (again []targetReport) {
+	byTarget := make(map[string][]targetReport)
+	var changes []circuitChange
 	for _, r := range list {
 		if byTarget[r.target] == nil {
-			changes = append(changes, change{name: r.target})
+			changes = append(changes, circuitChange{name: r.target})
 		}
 		byTarget[r.target] = append(byTarget[r.target], r)
 	}
@@ -68,16 +68,16 @@ func (a *Admission) report(ctx context.Context, list []report) (again []report) 
 		name := changes[i].name
 		changes[i].next = func(c backoff.Circuit, nowMS int64) backoff.Circuit {
 			for _, r := range byTarget[name] {
-				c = r.apply(c, nowMS)
+				c = r.applyTo(c, nowMS)
 			}
 			return c
 		}
 		changes[i].done = func(before, after backoff.Circuit, nowMS int64, err error) {
 			if err == nil {
-				a.tellCircuit(name, before, after, nowMS)
+				a.logCircuit(name, before, after, nowMS)
 				return
 			}
-			a.failed("target", err)
+			a.logFailure("target", err)
 			for _, r := range byTarget[name] {
 				if r.since.IsZero() {
 					r.since = time.Now()
@@ -88,14 +88,14 @@ func (a *Admission) report(ctx context.Context, list []report) (again []report) 
 			}
 		}
 	}
-	a.change(ctx, changes)
+	a.changeCircuits(ctx, changes)
 	return again
 }
 
-// apply takes a report into a circuit.
-func (r report) apply(c backoff.Circuit, nowMS int64) backoff.Circuit {
+// applyTo applies a report to a circuit.
+func (r targetReport) applyTo(c backoff.Circuit, nowMS int64) backoff.Circuit {
 	switch {
-	case r.dropped:
+	case r.noVerdict:
 		return c.Dropped(r.holder)
 	case r.failed:
 		seed := backoff.Seed(r.target, nowMS, 0)
@@ -105,28 +105,28 @@ func (r report) apply(c backoff.Circuit, nowMS int64) backoff.Circuit {
 	return c.Succeeded(nowMS, r.holder)
 }
 
-// tellCircuit logs what an operator wants to know of a circuit.
-func (a *Admission) tellCircuit(name string, before, after backoff.Circuit, nowMS int64) {
+// logCircuit logs the changes of a circuit that an operator needs to know.
+func (a *Admission) logCircuit(name string, before, after backoff.Circuit, nowMS int64) {
 	switch {
 	case after.OpenUntilMS > before.OpenUntilMS:
 		a.metrics.opened.Inc()
-		a.o.Logger.Warn("target backs off", "target", name, "failures", after.Failures, "by", after.By, "error", after.Error,
-			"for", time.Duration(after.OpenUntilMS-nowMS)*time.Millisecond)
+		a.o.Logger.Warn("target circuit open", "target", name, "failures", after.Failures, "by", after.By,
+			"error", after.Error, "for", time.Duration(after.OpenUntilMS-nowMS)*time.Millisecond)
 	case before.Failures > 0 && after.Failures == 0:
-		a.o.Logger.Info("target has recovered", "target", name, "failures", before.Failures)
+		a.o.Logger.Info("target recovered", "target", name, "failures", before.Failures)
 	}
 }
 
-// keepProbes renews the probes among the live attempts; false when some were not
-// reached. It also finds out which of those that were taken over are none.
+// keepProbes renews the probes among the live attempts; false if some were not reached. It also finds out which
+// adopted attempts are no probes.
 func (a *Admission) keepProbes() bool {
-	probes := make(map[string][]*live)
-	var changes []change
+	probes := make(map[string][]*heldByAttempt)
+	var changes []circuitChange
 	a.mu.Lock()
-	for _, l := range a.mu.live {
-		if l.probe {
+	for _, l := range a.mu.attempts {
+		if l.mayProbe {
 			if probes[l.target] == nil {
-				changes = append(changes, change{name: l.target})
+				changes = append(changes, circuitChange{name: l.target})
 			}
 			probes[l.target] = append(probes[l.target], l)
 		}
@@ -143,7 +143,7 @@ func (a *Admission) keepProbes() bool {
 		}
 		changes[i].done = func(_, after backoff.Circuit, _ int64, err error) {
 			if err != nil {
-				a.failed("target", err)
+				a.logFailure("target", err)
 				all = false
 				return
 			}
@@ -151,13 +151,13 @@ func (a *Admission) keepProbes() bool {
 			defer a.mu.Unlock()
 			for _, l := range list {
 				if !l.ended {
-					l.probe = after.Probe == l.holder
+					l.mayProbe = after.Probe == l.holder
 				}
 			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(a.ctx, a.o.callTimeout())
 	defer cancel()
-	a.change(ctx, changes)
+	a.changeCircuits(ctx, changes)
 	return all
 }

@@ -8,22 +8,22 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// settings are those of all queues that have any. The map is not changed.
-type settings map[job.QueueKey]job.QueueSettings
+// queueSettings has the settings of all queues that have any. The map is not changed.
+type queueSettings map[job.QueueKey]job.QueueSettings
 
-// queue is the settings of a queue; zero for most.
-func (a *Admission) queue(q job.QueueKey) job.QueueSettings {
+// settingsOf returns the settings of a queue; zero for most.
+func (a *Admission) settingsOf(q job.QueueKey) job.QueueSettings {
 	if s := a.settings.Load(); s != nil && len(*s) > 0 {
 		return (*s)[q]
 	}
 	return job.QueueSettings{}
 }
 
-// SettingsChanged has the settings of queues read at once. It does not block.
-func (a *Admission) SettingsChanged() { signal(a.settingsWake) }
+// SettingsChanged makes the settings of queues be read at once. It does not block.
+func (a *Admission) SettingsChanged() { wakeUp(a.settingsWake) }
 
-// settingsLoop reads the settings of queues, once a period and when they changed.
-// While they cannot be read those read last count.
+// settingsLoop reads the settings of queues, once a period and when they changed. While they cannot be read, the
+// last ones apply.
 func (a *Admission) settingsLoop() {
 	timer := time.NewTimer(a.o.Refresh)
 	defer timer.Stop()
@@ -32,9 +32,9 @@ func (a *Admission) settingsLoop() {
 		err := a.readSettings()
 		switch {
 		case err != nil && !failing && a.ctx.Err() == nil:
-			a.o.Logger.Warn("settings of queues cannot be read; the last ones count", "error", err)
+			a.o.Logger.Warn("failed to read queue settings, keeping the last ones", "error", err)
 		case err == nil && failing:
-			a.o.Logger.Info("settings of queues can be read again")
+			a.o.Logger.Info("reading queue settings succeeds again")
 		}
 		failing = err != nil
 		timer.Reset(a.o.Cadence.Until(time.Now(), a.o.Refresh))
@@ -55,21 +55,21 @@ func (a *Admission) readSettings() error {
 		return err
 	}
 	before := a.settings.Load()
-	now := settings(read)
+	now := queueSettings(read)
 	a.settings.Store(&now)
 	if before == nil {
-		before = &settings{}
+		before = &queueSettings{}
 	}
 	for q, s := range *before {
 		if now[q] != s {
-			a.room(q)
+			a.reportRoom(q)
 		}
 		if s.Paused && !now[q].Paused {
 			a.o.OnPaused(q, false)
 		}
 	}
 	a.mu.Lock()
-	maps.DeleteFunc(a.mu.roomOf, func(q job.QueueKey, _ uint64) bool { _, limited := now[q]; return !limited })
+	maps.DeleteFunc(a.mu.lastRoomChange, func(q job.QueueKey, _ uint64) bool { _, limited := now[q]; return !limited })
 	a.mu.Unlock()
 	for q, s := range now {
 		if s.Paused && !(*before)[q].Paused {

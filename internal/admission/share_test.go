@@ -9,8 +9,8 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Many jobs with overlapping sets of locks: no lock has two holders, everybody
-// gets its turn, and nobody waits for a poll for long.
+// Many jobs with overlapping sets of locks: no lock has two holders, each run gets its turn, and none waits for
+// a poll for long.
 func TestManyRunsShareLocks(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

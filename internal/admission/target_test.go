@@ -19,11 +19,11 @@ func (b *bed) circuit() string {
 
 // openUntil is how long the target is backing off.
 func (b *bed) openFor() time.Duration {
-	c := b.a.parse(host, b.circuit())
+	c := b.a.parseCircuit(host, b.circuit())
 	return time.Until(time.UnixMilli(c.OpenUntilMS))
 }
 
-// A lock whose server does not answer delays no word about targets.
+// A lock whose server does not answer delays no report to targets.
 func TestReportsWaitForNoLocks(t *testing.T) {
 	run(t, func(b *bed) {
 		b.put(recurring("a", locks("k"), target("host")))
@@ -86,7 +86,7 @@ func TestProbeWithoutVerdict(t *testing.T) {
 		l := b.deliver("ns/b")[0]
 		b.a.Ended(job.Ending{Record: "ns/b", Token: l.Known.State.Token, Over: true})
 		after(time.Millisecond)
-		if c := b.a.parse(host, b.circuit()); c.Probe != "" {
+		if c := b.a.parseCircuit(host, b.circuit()); c.Probe != "" {
 			t.Errorf("probe %q is dead and stands", c.Probe)
 		}
 	})
@@ -137,7 +137,7 @@ func TestClosedCircuitCostsFewCalls(t *testing.T) {
 		if reads, swaps := b.limits.count("read"), b.limits.count("swap"); reads != 1 || swaps != 0 {
 			t.Errorf("%d reads, %d swaps", reads, swaps)
 		}
-		after(readingStart)
+		after(closedForStart)
 		b.put(recurring("z", target("host")))
 		b.deliver("ns/z")
 		if reads := b.limits.count("read"); reads != 2 {
@@ -156,7 +156,7 @@ func TestProbeThatDoesNotStart(t *testing.T) {
 		b.store.set(func() { b.store.refuse["ns/b"] = errTest })
 		b.deliver("ns/b")
 		b.wantGot("ns/a")
-		if c := b.a.parse(host, b.circuit()); c.Failures == 0 || c.Probe != "" {
+		if c := b.a.parseCircuit(host, b.circuit()); c.Failures == 0 || c.Probe != "" {
 			t.Errorf("circuit %+v", c)
 		}
 	})
@@ -171,7 +171,7 @@ func TestSwapIsRepeated(t *testing.T) {
 		after(b.openFor() + time.Millisecond)
 		b.limits.set(func() {
 			b.limits.before = func() {
-				c := b.a.parse(host, b.limits.cells[host])
+				c := b.a.parseCircuit(host, b.limits.cells[host])
 				c, _ = c.Admit(time.Now().UnixMilli(), "9@ns/elsewhere", ttl)
 				b.limits.cells[host] = c.Encode()
 				b.limits.before = nil
@@ -182,7 +182,7 @@ func TestSwapIsRepeated(t *testing.T) {
 		if s := b.store.state("ns/b"); s.Held.Reason != job.HeldTarget {
 			t.Errorf("held %+v", s.Held)
 		}
-		if c := b.a.parse(host, b.circuit()); c.Probe != "9@ns/elsewhere" {
+		if c := b.a.parseCircuit(host, b.circuit()); c.Probe != "9@ns/elsewhere" {
 			t.Errorf("probe %q", c.Probe)
 		}
 	})
@@ -196,7 +196,7 @@ func TestCircuitThatKeepsChanging(t *testing.T) {
 		after(b.openFor() + time.Millisecond)
 		b.limits.set(func() {
 			b.limits.before = func() {
-				c := b.a.parse(host, b.limits.cells[host])
+				c := b.a.parseCircuit(host, b.limits.cells[host])
 				c.Failures++
 				b.limits.cells[host] = c.Encode()
 			}

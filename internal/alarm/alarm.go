@@ -1,14 +1,12 @@
-// Package alarm calls a function at an instant, and a good deal more exactly than timers of
-// the runtime do.
+// Package alarm calls a function at an instant, more precisely than timers of the Go runtime.
 //
-// A process that has nothing else to do waits for its timers in epoll, in whole
-// milliseconds: they are half a millisecond late on average. On Linux an alarm is a timer of
-// the kernel, whose descriptor ends that wait itself: some 50 us (BenchmarkLateness).
-// Elsewhere, where the kernel gives none, and after [UseRuntime] it is a timer of the
-// runtime.
+// An idle process waits for its timers in epoll, in whole milliseconds: they are half a
+// millisecond late on average. On Linux an alarm is a kernel timer (timerfd), whose
+// descriptor ends that wait itself: it is about 50 us late (BenchmarkLateness). On other
+// systems, if the kernel provides none, and after [UseRuntime] it is a timer of the runtime.
 //
-// An alarm has one instant at a time. It never calls before that; and it may call although
-// it was set to another one meanwhile, so the function looks for itself what is due.
+// An alarm has one instant at a time. It never calls earlier; but it may call although it
+// was set to another instant meanwhile, so the function has to check what is due.
 package alarm
 
 import (
@@ -20,25 +18,25 @@ import (
 // Alarm calls a function at the instant that it is set to. Its methods may be called at any
 // time, but none after Close.
 type Alarm struct {
-	exact   *exact      // nil: timer is used
-	timer   *time.Timer // of the runtime
+	kernel  *kernelTimer // nil: timer is used
+	timer   *time.Timer  // of the runtime
 	ringing sync.WaitGroup
 }
 
 var runtimeOnly atomic.Bool
 
-// UseRuntime has all alarms made from now on be timers of the runtime: where time is not
-// that of the system, as in the bubbles of testing/synctest.
+// UseRuntime makes all later alarms timers of the runtime. It is for programs with a simulated clock, such as
+// bubbles of testing/synctest.
 func UseRuntime() { runtimeOnly.Store(true) }
 
 // New makes an alarm that is not set. It calls ring on another goroutine.
 func New(ring func()) *Alarm {
 	a := &Alarm{}
 	if !runtimeOnly.Load() {
-		a.exact = newExact()
+		a.kernel = newKernelTimer()
 	}
-	if a.exact != nil {
-		a.ringing.Go(func() { a.exact.wait(ring) })
+	if a.kernel != nil {
+		a.ringing.Go(func() { a.kernel.callOnExpiry(ring) })
 		return a
 	}
 	a.timer = time.AfterFunc(time.Hour, ring)
@@ -50,8 +48,8 @@ func New(ring func()) *Alarm {
 // set to before.
 func (a *Alarm) Set(t time.Time) {
 	in := max(time.Until(t), 0)
-	if a.exact != nil {
-		a.exact.set(in)
+	if a.kernel != nil {
+		a.kernel.arm(in)
 		return
 	}
 	a.timer.Reset(in)
@@ -60,10 +58,10 @@ func (a *Alarm) Set(t time.Time) {
 // Close ends the alarm. A call that is being made has returned by then, unless a timer of
 // the runtime makes it.
 func (a *Alarm) Close() {
-	if a.exact == nil {
+	if a.kernel == nil {
 		a.timer.Stop()
 		return
 	}
-	a.exact.close()
+	a.kernel.close()
 	a.ringing.Wait()
 }

@@ -14,7 +14,7 @@ import (
 // The last test has alarms be timers of the runtime, so the others come before it.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noted is an alarm that tells when it rang.
+// noted is an alarm that sends the time at which it rang.
 func noted() (*alarm.Alarm, <-chan time.Time) {
 	rang := make(chan time.Time, 16)
 	return alarm.New(func() { rang <- time.Now() }), rang
@@ -70,7 +70,7 @@ func TestClosedAlarmIsSilent(t *testing.T) {
 	}
 }
 
-// BenchmarkLateness tells how late alarms ring, beside timers of the runtime.
+// BenchmarkLateness measures how late alarms ring, compared with timers of the runtime.
 func BenchmarkLateness(b *testing.B) {
 	a, rang := noted()
 	defer a.Close()

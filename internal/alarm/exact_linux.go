@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exact is a timer of the kernel.
-type exact struct {
+// kernelTimer is a timer of the kernel.
+type kernelTimer struct {
 	file *os.File
 	conn syscall.RawConn
 }
 
-// newExact returns nil if the kernel gives none.
-func newExact() *exact {
+// newKernelTimer returns nil if the kernel provides none.
+func newKernelTimer() *kernelTimer {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil
@@ -26,18 +26,18 @@ func newExact() *exact {
 		file.Close()
 		return nil
 	}
-	return &exact{file, conn}
+	return &kernelTimer{file, conn}
 }
 
-func (e *exact) set(in time.Duration) {
-	// Zero would take the timer back.
+func (e *kernelTimer) arm(in time.Duration) {
+	// Zero would disarm the timer.
 	spec := &unix.ItimerSpec{Value: unix.NsecToTimespec(max(in.Nanoseconds(), 1))}
 	// The descriptor is open until close, and the times are valid: neither call can fail.
 	_ = e.conn.Control(func(fd uintptr) { _ = unix.TimerfdSettime(int(fd), 0, spec, nil) })
 }
 
-// wait calls ring each time that the timer runs out, until close.
-func (e *exact) wait(ring func()) {
+// callOnExpiry calls ring each time that the timer expires, until close.
+func (e *kernelTimer) callOnExpiry(ring func()) {
 	var count [8]byte
 	for {
 		if _, err := e.file.Read(count[:]); err != nil {
@@ -47,4 +47,4 @@ func (e *exact) wait(ring func()) {
 	}
 }
 
-func (e *exact) close() { e.file.Close() }
+func (e *kernelTimer) close() { e.file.Close() }

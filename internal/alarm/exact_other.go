@@ -4,11 +4,11 @@ package alarm
 
 import "time"
 
-// exact is not to be had here.
-type exact struct{}
+// kernelTimer is not available here.
+type kernelTimer struct{}
 
-func newExact() *exact { return nil }
+func newKernelTimer() *kernelTimer { return nil }
 
-func (*exact) set(time.Duration) {}
-func (*exact) wait(func())       {}
-func (*exact) close()            {}
+func (*kernelTimer) arm(time.Duration)   {}
+func (*kernelTimer) callOnExpiry(func()) {}
+func (*kernelTimer) close()              {}

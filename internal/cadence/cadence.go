@@ -1,28 +1,27 @@
-// Package cadence has the periodic work of a node fall together.
+// Package cadence aligns the periodic tasks of a node, so that one wake-up serves several.
 //
-// A node with nothing to do costs what its wake-ups cost, and each of them wakes threads, and
-// often Redis, for some microseconds of work. So what a node does once a period is done at
-// whole periods since one instant, its origin: work of periods that divide one another wakes
-// it once instead of once each. Nodes have origins of their own, so that they do not act in
-// step.
+// An idle node costs what its wake-ups cost: each wakes threads, and often Redis, for some
+// microseconds of work. So periodic tasks run at whole periods since one instant, the
+// origin: tasks whose periods divide one another wake the node once instead of once each.
+// Nodes have different origins, so that they do not act in step.
 //
-// Invariant: between two turns of one kind of work lies a period, but for the first one, which
-// comes sooner, and for turns that took longer than a period: those that were missed meanwhile
-// are left out. With times that have a reading of the monotonic clock, a jump of the wall clock
-// moves nothing.
+// Invariant: between two runs of one task lies a period. Exceptions are the first run, which
+// comes sooner, and runs that took longer than a period: those that were missed meanwhile are
+// left out. With times that have a reading of the monotonic clock, a jump of the wall clock
+// has no effect.
 package cadence
 
 import "time"
 
-// Cadence tells when periodic work has its turn. The zero value has no origin: each kind of
-// work counts its periods from its own last turn.
+// Cadence computes when periodic tasks run. The zero value has no origin: each task counts its periods from its
+// own last run.
 type Cadence struct{ origin time.Time }
 
 // Since returns a cadence with this origin.
 func Since(origin time.Time) Cadence { return Cadence{origin: origin} }
 
-// Until is how long it is from now, which is after the origin, until the next turn of work
-// that has this period: more than zero, at most the period, and without an origin just that.
+// Until returns the time from now, which is after the origin, until the next run of a task with this period:
+// more than zero, at most the period, and without an origin exactly the period.
 func (c Cadence) Until(now time.Time, period time.Duration) time.Duration {
 	if c.origin.IsZero() {
 		return period

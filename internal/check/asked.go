@@ -9,25 +9,27 @@ import (
 // which may be one that the request joined.
 type Asked struct {
 	Job, Run string // "m-..."
-	// AtNS is when the client was told.
+	// AtNS is when the client was answered.
 	AtNS int64
-	// CancelledNS is when somebody asked for its end, or the job's; 0 is never.
+	// CancelledNS is when a client asked for its end, or the job's; 0 is never.
 	CancelledNS int64
 }
 
-// asked looks for acknowledged manual runs that never began although there was time to:
+// checkAsked looks for acknowledged manual runs that never began although there was time to:
 // behind a run that was live, which may have to start once more, and those that were asked
 // for before.
-func (h *History) asked(a Asked, line *timeline, r *Report) {
-	limit := h.by(a.AtNS, h.Bounds.Lag+h.Bounds.Grace+askedRuns*(h.Bounds.Longest+h.Bounds.Settle))
+func (h *History) checkAsked(a Asked, line *timeline, r *Report) {
+	limit := h.latestBy(a.AtNS, h.Bounds.Lag+h.Bounds.Grace+askedRuns*(h.Bounds.Longest+h.Bounds.Settle))
 	if h.EndNS <= limit || a.CancelledNS != 0 && a.CancelledNS <= limit {
 		return
 	}
 	r.Asked++
-	began := line != nil && slices.ContainsFunc(line.executions, func(e *execution) bool { return path.Base(e.Run) == a.Run })
+	began := line != nil && slices.ContainsFunc(line.executions,
+		func(e *execution) bool { return path.Base(e.Run) == a.Run })
 	if !began {
-		r.find(Dropped, a.Job, "the manual run %s was acknowledged at %s and never began, though there was time to until %s",
-			a.Run, clock(a.AtNS), clock(limit))
+		r.addFinding(Dropped, a.Job, "the manual run %s was acknowledged at %s and never began, though there was "+
+			"time to until %s",
+			a.Run, formatClock(a.AtNS), formatClock(limit))
 	}
 }
 

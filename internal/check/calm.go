@@ -8,44 +8,44 @@ import (
 	"time"
 )
 
-// Silence is a time in which no run of a job may start, because a client was told
-// at its beginning that the job is paused, or deleted.
+// Silence is a time in which no run of a job may start, because a client was answered at its beginning that the
+// job is paused, or deleted.
 type Silence struct {
 	Job string
-	// FromNS is when the client was told, ToNS when one asked for the opposite; 0
-	// is the end of the history.
+	// FromNS is when the client was answered, ToNS when a client asked for the opposite; 0 is the end of the
+	// history.
 	FromNS, ToNS int64
 	// Deleted: it need not be stored any more.
 	Deleted bool
 }
 
-// Backoff is what is promised of an interval job whose runs fail: waits between
-// them grow, and do not shrink until one has succeeded.
+// Backoff is a promise for an interval job whose runs fail: waits between them grow, and do not shrink until one
+// has succeeded.
 type Backoff struct {
 	Job   string
 	Every time.Duration
 	// Jitter is the fraction by which a wait may fall short.
 	Jitter float64
-	// SlowClock says that due times are those of a clock which may lag behind the one of the history.
-	// A wait then falls short only if its run also started too early.
+	// SlowClock: due times are those of a clock which may lag behind the one of the history. A wait then falls
+	// short only if its run also started too early.
 	SlowClock bool
 }
 
-// Wait is promised of a job whose attempts fail: the next one, of the same run or of the next,
-// starts no earlier than Least after the handler that failed has returned.
+// Wait is a promise for a job whose attempts fail: the next one, of the same run or of the next, starts no
+// earlier than Least after the failed handler has returned.
 type Wait struct {
 	Job   string
 	Least time.Duration
 }
 
-// wait looks for starts that come too soon after a failure. A result that a fault may have kept from
+// checkWait looks for starts that come too soon after a failure. A result that a fault may have kept from
 // being stored begins no wait.
-func (h *History) wait(w Wait, line *timeline, r *Report) {
+func (h *History) checkWait(w Wait, line *timeline, r *Report) {
 	if line == nil {
 		return
 	}
 	for i, before := range line.executions {
-		if before.outcome != Failed || h.explained(before) || i+1 == len(line.executions) {
+		if before.outcome != Failed || h.isExplained(before) || i+1 == len(line.executions) {
 			continue
 		}
 		e := line.executions[i+1]
@@ -53,31 +53,33 @@ func (h *History) wait(w Wait, line *timeline, r *Report) {
 			continue
 		}
 		if waited := time.Duration(e.AtNS - before.end); waited < w.Least {
-			r.find(Hasty, w.Job, "%s started %v after the failure at %s, which has to be %v", e.Run, waited, clock(before.end), w.Least)
+			r.addFinding(Hasty, w.Job, "%s started %v after the failure at %s, which has to be %v", e.Run, waited,
+				formatClock(before.end), w.Least)
 		}
 		r.Waited++
 	}
 }
 
-// silence looks for runs that nobody asked for. What was leased just before may
-// still be on its way to its handler, for as long as faults hold it there.
-func (h *History) silence(s Silence, line *timeline, r *Report) {
+// checkSilence looks for runs that no client asked for. A run that was leased just before may still be on its
+// way to its handler, for as long as faults hold it there.
+func (h *History) checkSilence(s Silence, line *timeline, r *Report) {
 	if line == nil {
 		return
 	}
-	from := h.by(s.FromNS, h.Bounds.Lag+h.Bounds.Grace)
+	from := h.latestBy(s.FromNS, h.Bounds.Lag+h.Bounds.Grace)
 	for _, e := range line.executions {
 		manual := strings.HasPrefix(path.Base(e.Run), "m-")
 		if e.AtNS > from && (s.ToNS == 0 || e.AtNS < s.ToNS) && !manual {
-			r.find(Uncalled, s.Job, "%s started on %s at %s; since %s it is paused or deleted", e.Run, e.Worker, clock(e.AtNS), clock(s.FromNS))
+			r.addFinding(Uncalled, s.Job, "%s started on %s at %s; since %s it is paused or deleted", e.Run, e.Worker,
+				formatClock(e.AtNS), formatClock(s.FromNS))
 		}
 	}
 }
 
-// backoff compares each wait after a failed run with the one before. A backed-off
+// checkBackoff compares each wait after a failed run with the one before. A backed-off
 // run keeps the phase of its job, so that a wait may be longer than it has to be by
 // up to an interval, and the next one shorter than it by as much.
-func (h *History) backoff(b Backoff, line *timeline, r *Report) {
+func (h *History) checkBackoff(b Backoff, line *timeline, r *Report) {
 	if line == nil {
 		return
 	}
@@ -92,7 +94,8 @@ func (h *History) backoff(b Backoff, line *timeline, r *Report) {
 		last := slices.MaxFunc(executions, func(a, b *execution) int { return cmp.Compare(a.Token, b.Token) })
 		if last.end != 0 {
 			first := slices.MinFunc(executions, func(a, b *execution) int { return cmp.Compare(a.AtNS, b.AtNS) })
-			runs = append(runs, ended{last.DueMS * 1e6, last.end, first.AtNS, last.outcome == Failed, h.explained(last)})
+			runs = append(runs, ended{last.DueMS * 1e6, last.end, first.AtNS, last.outcome == Failed,
+				h.isExplained(last)})
 		}
 	}
 	slices.SortFunc(runs, func(a, b ended) int { return cmp.Compare(a.end, b.end) })
@@ -108,7 +111,8 @@ func (h *History) backoff(b Backoff, line *timeline, r *Report) {
 			longest = max(wait, time.Duration(runs[i].start-runs[i-1].end))
 		}
 		if least := time.Duration(float64(before)*(1-b.Jitter)) - b.Every; longest < least {
-			r.find(Shrunk, b.Job, "waited %v after the failure at %s, and %v after the one before", longest, clock(runs[i-1].end), before)
+			r.addFinding(Shrunk, b.Job, "waited %v after the failure at %s, and %v after the one before", longest,
+				formatClock(runs[i-1].end), before)
 		}
 		if !runs[i-1].held { // the wait counts from when the result is stored
 			before = wait

@@ -331,7 +331,7 @@ func TestCrossCheckDistrustsLabels(t *testing.T) {
 		for _, s := range tt.starts {
 			runs = append(runs, coverage{start: s})
 		}
-		got := unmatched(windows, runs, 0)
+		got := unmatchedWindows(windows, runs, 0)
 		same := len(got) == len(tt.want)
 		for _, w := range tt.want {
 			same = same && slices.Contains(got, w)

@@ -15,39 +15,39 @@ type execution struct {
 	outcome string
 }
 
-// over is when the execution was over, at the latest.
-func (e *execution) over() int64 {
+// endNS is when the execution was over, at the latest.
+func (e *execution) endNS() int64 {
 	if e.end == 0 {
 		return math.MaxInt64
 	}
 	return e.end
 }
 
-// timeline is what is known of one job.
+// timeline has the executions of one job.
 type timeline struct {
 	job        string
 	executions []*execution // by start
 	runs       map[string][]*execution
 }
 
-type handle struct {
+type handlerKey struct {
 	worker, job string
 	token       int64
 }
 
-// timelines pairs events. A token that starts twice is a finding and keeps its
+// buildTimelines pairs events. A token that starts twice is a finding and keeps its
 // first start.
-func timelines(events []Event, r *Report) map[string]*timeline {
+func buildTimelines(events []Event, r *Report) map[string]*timeline {
 	events = slices.Clone(events)
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.AtNS, b.AtNS) })
 	jobs := map[string]*timeline{}
-	open := map[handle]*execution{}
+	open := map[handlerKey]*execution{}
 	for _, e := range events {
-		h := handle{e.Worker, e.Job, e.Token}
+		h := handlerKey{e.Worker, e.Job, e.Token}
 		x := open[h]
 		switch {
 		case e.Kind == Start && x != nil:
-			r.find(TokenOrder, e.Job, "token %d of %s started twice on %s", e.Token, e.Run, e.Worker)
+			r.addFinding(TokenOrder, e.Job, "token %d of %s started twice on %s", e.Token, e.Run, e.Worker)
 		case e.Kind == Start:
 			x = &execution{Event: e}
 			open[h] = x
@@ -60,7 +60,7 @@ func timelines(events []Event, r *Report) map[string]*timeline {
 			line.runs[e.Run] = append(line.runs[e.Run], x)
 			r.Executions++
 		case x == nil:
-			r.find(Stray, e.Job, "%s of %s on %s without a start", e.Kind, e.Run, e.Worker)
+			r.addFinding(Stray, e.Job, "%s of %s on %s without a start", e.Kind, e.Run, e.Worker)
 		case e.Kind == Told:
 			x.told = e.AtNS
 		case e.Kind == End:
@@ -70,33 +70,32 @@ func timelines(events []Event, r *Report) map[string]*timeline {
 	return jobs
 }
 
-// touches tells whether the fault may have cost this worker a lease or a result
-// between from and to.
-func (f Fault) touches(worker string, from, to int64) bool {
+// affects reports whether the fault may have cost this worker a lease or a result between from and to.
+func (f Fault) affects(worker string, from, to int64) bool {
 	if f.Harmless || f.Workers != nil && !slices.Contains(f.Workers, worker) {
 		return false
 	}
 	return f.FromNS <= to && from <= f.ToNS+int64(f.Hold)
 }
 
-// explained tells whether any fault touched the execution, up to the moment its
-// result was stored.
-func (h *History) explained(e *execution) bool {
-	to := e.over()
+// isExplained reports whether any fault affected the execution, up to the moment its result was stored.
+func (h *History) isExplained(e *execution) bool {
+	to := e.endNS()
 	if to != math.MaxInt64 {
 		to += int64(h.Bounds.Settle)
 	}
-	return slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.touches(e.Worker, e.AtNS, to) })
+	return slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.affects(e.Worker, e.AtNS, to) })
 }
 
-// by returns the instant until which something may be delayed that takes calm at
-// most: past the end of every fault that it meets on its way.
-func (h *History) by(from int64, calm time.Duration) int64 {
+// latestBy returns until when faults may delay something that takes at most calm: past the end of every fault on
+// its way.
+func (h *History) latestBy(from int64, calm time.Duration) int64 {
 	limit := from + int64(calm)
 	for again := true; again; {
 		again = false
 		for _, f := range h.Faults {
-			if late := f.ToNS + int64(f.Hold) + int64(calm); f.FromNS <= limit && from <= f.ToNS+int64(f.Hold) && late > limit {
+			if late := f.ToNS + int64(f.Hold) + int64(calm); f.FromNS <= limit && from <= f.ToNS+int64(f.Hold) &&
+				late > limit {
 				limit, again = late, true
 			}
 		}
@@ -107,7 +106,7 @@ func (h *History) by(from int64, calm time.Duration) int64 {
 // liveUntil is how long the execution's lease is certain to have been live: to
 // its end, or until renewals that a fault prevented may have been missed.
 func (h *History) liveUntil(e *execution) int64 {
-	until := e.over()
+	until := e.endNS()
 	if e.told != 0 {
 		until = min(until, e.told)
 	}
@@ -122,7 +121,7 @@ func (h *History) liveUntil(e *execution) int64 {
 	// before it was due, though.
 	granted := min(e.AtNS, e.DueMS*1e6)
 	for _, f := range h.Faults {
-		if f.touches(e.Worker, e.AtNS, until) {
+		if f.affects(e.Worker, e.AtNS, until) {
 			until = min(until, max(granted, f.FromNS)+kept)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A worker that was frozen with leases on their way to it starts handlers whose
-// leases have ended. Nobody can know it of a run that was due just then.
+// A worker that was frozen with leases on their way to it starts handlers whose leases have ended. For a run
+// that was due just then it cannot be known.
 func TestLeaseOfALateStarter(t *testing.T) {
 	const second = int64(time.Second)
 	freeze := Fault{FromNS: 10 * second, ToNS: 20 * second, Workers: []string{"w"}}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// EventKind tells what a handler recorded.
+// EventKind is the kind of a handler's record.
 type EventKind string
 
 // Kinds of events.
@@ -40,8 +40,7 @@ type Event struct {
 	Outcome   string    `json:"outcome,omitempty"`
 }
 
-// ParseEvents reads lines of JSON. A last line without its end is what a killed
-// process leaves behind, and is passed over.
+// ParseEvents reads lines of JSON. A killed process may leave an incomplete last line, which is ignored.
 func ParseEvents(lines []byte) ([]Event, error) {
 	var events []Event
 	for n := 1; ; n++ {
@@ -58,10 +57,9 @@ func ParseEvents(lines []byte) ([]Event, error) {
 	}
 }
 
-// Promise is what a client was told: the job runs at AnchorMS + k*Every for each
-// such time from FromMS (inclusive) to UntilMS (exclusive, 0 for the end of the
-// history). Every 0 promises no times, only that the job is known. An edit of a
-// schedule ends one promise and begins another.
+// Promise is what a client was promised: the job runs at AnchorMS + k*Every for each such time from FromMS
+// (inclusive) to UntilMS (exclusive, 0 for the end of the history). Every 0 promises no times, only that the job
+// is known. An edit of a schedule ends one promise and begins another.
 type Promise struct {
 	Job      string
 	AnchorMS int64
@@ -77,14 +75,14 @@ type Promise struct {
 	Unsure bool
 }
 
-// Promised is what is promised of a job that was given this start, to the nanosecond.
+// Promised is the promise for a job with this start, to the nanosecond.
 func Promised(job string, start time.Time, every time.Duration) Promise {
 	ms := (start.UnixNano() + int64(time.Millisecond) - 1) / int64(time.Millisecond)
 	return Promise{Job: job, AnchorMS: ms, GivenNS: start.UnixNano(), Every: every, FromMS: ms}
 }
 
-// ahead is by how much its times were given before the millisecond that they are rounded to.
-func (p *Promise) ahead() int64 {
+// leadNS is by how much its times were given before the millisecond that they are rounded to.
+func (p *Promise) leadNS() int64 {
 	if p.GivenNS == 0 {
 		return 0
 	}
@@ -100,7 +98,7 @@ type Fault struct {
 	Hold time.Duration
 	// Workers whose leases or results it may have cost; nil is all of them.
 	Workers []string
-	// Clock: Redis's clock was set, so that it does not tell how long leases lived.
+	// Clock: Redis's clock was set, so it does not show how long leases lived.
 	Clock bool
 	// Harmless faults delay work but cost no lease and no result.
 	Harmless bool
@@ -108,18 +106,16 @@ type Fault struct {
 
 // Bounds of calm times.
 type Bounds struct {
-	// Lag from a nominal time to the handler's start.
+	// Lag from a scheduled time to the handler's start.
 	Lag time.Duration
-	// Grace is how much later than that a start is not held against the cluster: what
-	// else the machine has to do. It moves no other bound.
+	// Grace is the additional lag that is excused, because the machine has other work. It moves no other bound.
 	Grace time.Duration
 	// Settle from a handler's end to the moment its result is stored.
 	Settle time.Duration
 	// LeaseTTL of the cluster; leases are renewed every third of it.
 	LeaseTTL time.Duration
-	// SessionTTL is for how long the session of a worker lives after a heartbeat, and its
-	// leases with it. 0: workers send none, and may begin what was leased to them long before;
-	// tokens then need only grow.
+	// SessionTTL is how long the session of a worker, and its leases, live after a heartbeat. 0: workers send
+	// none, and may start runs that were leased to them long before; tokens then need only grow.
 	SessionTTL time.Duration
 	// Longest that a handler runs.
 	Longest time.Duration
@@ -141,7 +137,7 @@ type History struct {
 	Bounds   Bounds
 	// EndNS is when evidence was collected.
 	EndNS int64
-	// Stored are the jobs found stored at the end; nil when nobody looked.
+	// Stored are the jobs found stored at the end; nil if they were not read.
 	Stored map[string]bool
 	// GivenUp are the jobs that back off after a run that was given up, as workers died with it
 	// one after the other; they would count as late otherwise.
@@ -202,6 +198,6 @@ type Lag struct {
 	Lag  time.Duration
 }
 
-func (r *Report) find(kind Kind, job, format string, args ...any) {
+func (r *Report) addFinding(kind Kind, job, format string, args ...any) {
 	r.Findings = append(r.Findings, Finding{Kind: kind, Job: job, Text: fmt.Sprintf(format, args...)})
 }

@@ -7,65 +7,66 @@ import (
 	"time"
 )
 
-// window is a nominal time with the interval its run must start in, the grace included.
-// given is the time that was given for it.
+// window is a scheduled time with the interval its run must start in, the grace included. given is the time that
+// was given for it.
 type window struct{ from, until, given int64 }
 
-// promise looks for the run of each nominal time of one schedule.
-func (h *History) promise(p Promise, line *timeline, r *Report) {
-	targets := h.targets(p)
+// checkPromise looks for the run of each scheduled time of one schedule.
+func (h *History) checkPromise(p Promise, line *timeline, r *Report) {
+	targets := h.windowsOf(p)
 	if line == nil {
-		owed := slices.DeleteFunc(targets, func(w window) bool { return h.edited(p, w) || w.until > h.EndNS })
+		owed := slices.DeleteFunc(targets, func(w window) bool { return h.isExcusedByEdit(p, w) || w.until > h.EndNS })
 		r.Excused += len(targets) - len(owed)
 		if len(owed) > 0 {
-			r.find(Lost, p.Job, "%d nominal times have passed and no run ever started", len(owed))
+			r.addFinding(Lost, p.Job, "%d nominal times have passed and no run ever started", len(owed))
 		}
 		return
 	}
-	covered := cover(line)
-	h.tooEarly(targets, covered, p.Job, r)
+	covered := coveredTimes(line)
+	h.checkTooEarly(targets, covered, p.Job, r)
 	var windows []window
 	var reported []int64
 	held := int64(math.MinInt64) // until when earlier runs excuse
 	next := 0
 	for _, w := range targets {
 		for next < len(covered) && covered[next].nominal < w.from {
-			held = max(held, h.by(covered[next].end, h.Bounds.Settle))
+			held = max(held, h.latestBy(covered[next].end, h.Bounds.Settle))
 			next++
 		}
 		own := next < len(covered) && covered[next].nominal == w.from
 		if backs := next > 0 && next < len(covered) && covered[next-1].died && h.GivenUp[p.Job]; backs && own {
-			w.until = max(w.until, h.by(covered[next].due, h.Bounds.Lag)+int64(h.Bounds.Grace))
+			w.until = max(w.until, h.latestBy(covered[next].due, h.Bounds.Lag)+int64(h.Bounds.Grace))
 		} else if backs {
 			r.Excused++
 			continue
 		}
 		switch {
 		case own && covered[next].start > w.until:
-			r.find(Late, p.Job, "the run of %s started at %s, %v after the end of its window", clock(w.from),
-				clock(covered[next].start), time.Duration(covered[next].start-w.until))
+			r.addFinding(Late, p.Job, "the run of %s started at %s, %v after the end of its window",
+				formatClock(w.from), formatClock(covered[next].start), time.Duration(covered[next].start-w.until))
 			reported = append(reported, w.from)
 		case own:
-		case w.from <= held, h.edited(p, w), w.until > h.EndNS: // or may yet run
+		case w.from <= held, h.isExcusedByEdit(p, w), w.until > h.EndNS: // or may yet run
 			r.Excused++
 			continue
 		default:
-			r.find(Missed, p.Job, "no run of %s, which had until %s", clock(w.from), clock(w.until))
+			r.addFinding(Missed, p.Job, "no run of %s, which had until %s", formatClock(w.from), formatClock(w.until))
 			reported = append(reported, w.from)
 		}
 		r.Targets++
 		windows = append(windows, w)
 	}
-	for _, w := range unmatched(windows, covered, int64(h.Bounds.Early)) {
+	for _, w := range unmatchedWindows(windows, covered, int64(h.Bounds.Early)) {
 		if !slices.Contains(reported, w.from) {
-			r.find(Missed, p.Job, "no start of any run is left for %s, which had until %s", clock(w.from), clock(w.until))
+			r.addFinding(Missed, p.Job, "no start of any run is left for %s, which had until %s", formatClock(w.from),
+				formatClock(w.until))
 		}
 	}
 }
 
-// tooEarly looks for runs whose nominal time, or start, lies before the time that was given,
-// though they began when they were due.
-func (h *History) tooEarly(targets []window, covered []coverage, job string, r *Report) {
+// checkTooEarly looks for runs whose scheduled time, or start, lies before the time that was given, though they
+// started when they were due.
+func (h *History) checkTooEarly(targets []window, covered []coverage, job string, r *Report) {
 	for _, w := range targets {
 		least := w.from - int64(time.Millisecond)
 		if w.given == w.from {
@@ -76,25 +77,26 @@ func (h *History) tooEarly(targets []window, covered []coverage, job string, r *
 				continue
 			}
 			if first := min(c.nominal, c.start+int64(h.Bounds.Early)); first < w.given {
-				r.find(Early, job, "the run of %s is %v before the time that was given", clock(c.nominal), time.Duration(w.given-first))
+				r.addFinding(Early, job, "the run of %s is %v before the time that was given", formatClock(c.nominal),
+					time.Duration(w.given-first))
 			}
 		}
 	}
 }
 
-// edited tells whether an edit excuses a nominal time without a run: the one that
-// ended the promise came before the window did, or the one that began it found a run
-// of the schedule before it that a fault held.
-func (h *History) edited(p Promise, w window) bool {
+// isExcusedByEdit reports whether an edit excuses a scheduled time without a run: the edit that ended the
+// promise came before the window did, or the one that began it found a run of the previous schedule that a fault
+// held.
+func (h *History) isExcusedByEdit(p Promise, w window) bool {
 	if p.UntilMS != 0 && w.until > p.UntilMS*1e6 {
 		return true
 	}
-	held := h.by(p.FromMS*1e6, 0)
+	held := h.latestBy(p.FromMS*1e6, 0)
 	return p.Edited && held > p.FromMS*1e6 && w.from <= held
 }
 
-// targets are the nominal times whose window has ended, but for the grace.
-func (h *History) targets(p Promise) []window {
+// windowsOf returns the scheduled times whose window has ended, without the grace.
+func (h *History) windowsOf(p Promise) []window {
 	if p.Every <= 0 {
 		return nil
 	}
@@ -109,7 +111,7 @@ func (h *History) targets(p Promise) []window {
 	}
 	var all []window
 	for ms := first; ms < until; ms += every {
-		w := window{ms * 1e6, h.by(ms*1e6, h.Bounds.Lag), ms*1e6 - p.ahead()}
+		w := window{ms * 1e6, h.latestBy(ms*1e6, h.Bounds.Lag), ms*1e6 - p.leadNS()}
 		if w.from > h.EndNS {
 			break
 		}
@@ -128,11 +130,12 @@ type coverage struct {
 	died                     bool
 }
 
-// cover orders the runs of a job by nominal time.
-func cover(line *timeline) []coverage {
+// coveredTimes orders the runs of a job by scheduled time.
+func coveredTimes(line *timeline) []coverage {
 	var all []coverage
 	for _, executions := range line.runs {
-		c := coverage{nominal: executions[0].NominalMS * 1e6, due: executions[0].DueMS * 1e6, start: math.MaxInt64, died: true}
+		c := coverage{nominal: executions[0].NominalMS * 1e6, due: executions[0].DueMS * 1e6, start: math.MaxInt64,
+			died: true}
 		for _, e := range executions {
 			c.start, c.end = min(c.start, e.AtNS), max(c.end, e.AtNS)
 			if e.end != 0 {
@@ -145,9 +148,9 @@ func cover(line *timeline) []coverage {
 	return all
 }
 
-// unmatched gives each start to the open window with the earliest deadline, which
+// unmatchedWindows gives each start to the open window with the earliest deadline, which
 // is exact for points in intervals, and returns the windows that got none.
-func unmatched(windows []window, runs []coverage, early int64) []window {
+func unmatchedWindows(windows []window, runs []coverage, early int64) []window {
 	starts := make([]int64, len(runs))
 	for i, c := range runs {
 		starts[i] = c.start

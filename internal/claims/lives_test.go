@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestDocumentsTellTheLivesOfAMerge: how many simulated lives `make test` plays is
-// decided in the Makefile, and told in three documents.
-func TestDocumentsTellTheLivesOfAMerge(t *testing.T) {
+// TestDocumentsStateTheSimulatedLives: the number of simulated lives in `make test` is set in the Makefile, and
+// stated in three documents.
+func TestDocumentsStateTheSimulatedLives(t *testing.T) {
 	found := regexp.MustCompile(`(?m)^LIVES \?= (\d+)$`).FindStringSubmatch(read(t, root+"/Makefile"))
 	if found == nil {
 		t.Fatal("the Makefile says no LIVES")

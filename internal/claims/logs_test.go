@@ -88,7 +88,7 @@ func attributes(t *testing.T) map[string]string {
 	return used
 }
 
-// isSupport tells of code that no program has.
+// isSupport reports whether code is in no program.
 func isSupport(path string) bool {
 	for _, dir := range []string{"sim", "simnet", "dev", "storetest", "redistest", "faultproxy", "acceptance", "observability"} {
 		if strings.Contains(path, "/internal/"+dir+"/") {

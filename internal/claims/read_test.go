@@ -22,7 +22,7 @@ func (ts tests) anywhere(name string) bool {
 var (
 	// placed is a directory with the tests of it.
 	placed = regexp.MustCompile("`([a-z][\\w/.-]*)`: ((?:(?:Test|Fuzz)[A-Z]\\w*(?:, )?)+)")
-	// pattern is what a command is told to run: no name.
+	// pattern is the -run pattern of a command, which is no name.
 	pattern = regexp.MustCompile(`-run \S+`)
 	name    = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w*`)
 )
@@ -50,7 +50,7 @@ func broken(text string, have tests) []string {
 	return faults
 }
 
-// gating is a number of lives that a document says make test plays.
+// gating matches a number of lives that a document states for make test.
 var gating = regexp.MustCompile("(?:([\\d,]+)(?: of them)? are|N=(\\d+) +# what is) part of `make test`")
 
 // livesTold are the numbers of lives, without commas.

@@ -11,9 +11,9 @@ import (
 // announceEvery is the shortest time between two messages with addresses to one worker.
 const announceEvery = time.Second
 
-// AddressesChanged has workers hear of the other nodes there are now, before long. It may be
-// called at any time and does not block.
-func (d *Dispatcher) AddressesChanged() { signal(d.addressWake) }
+// AddressesChanged makes workers be sent the current addresses of other nodes soon. It may be called at any time
+// and does not block.
+func (d *Dispatcher) AddressesChanged() { wakeUp(d.addressWake) }
 
 // announceLoop sends addresses when they have changed, until ctx ends.
 func (d *Dispatcher) announceLoop(ctx context.Context) {
@@ -35,21 +35,21 @@ func (d *Dispatcher) announceLoop(ctx context.Context) {
 	}
 }
 
-// announceAddresses sends every worker the addresses of the other nodes, unless it has them.
-// That there is no other node is not sent: the worker may do with what it knows.
+// announceAddresses sends every worker the addresses of the other nodes, unless it has them. An empty list is
+// not sent: the worker keeps the addresses that it knows.
 func (d *Dispatcher) announceAddresses() {
 	addresses := d.o.Addresses()
 	slices.Sort(addresses)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mu.announced = addresses
+	d.mu.announcedAddresses = addresses
 	if len(addresses) == 0 {
 		return
 	}
 	for _, s := range d.mu.workers {
 		if !s.closed && !s.stopping && !slices.Equal(s.addresses, addresses) {
 			s.addresses = addresses
-			s.send(job.Addresses(addresses))
+			s.sendMessage(job.Addresses(addresses))
 		}
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// setOthers says which other nodes there are, and that this has changed.
+// setOthers sets the other nodes, and reports the change.
 func (b *bench) setOthers(addresses ...string) {
 	b.areOthers(addresses...)
 	b.d.AddressesChanged()
 }
 
-func TestWorkersHearOfNodesThatComeAndGo(t *testing.T) {
+func TestWorkersAreSentChangedAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		_, first := b.connect("first", 1, 1)
@@ -42,12 +42,12 @@ func TestWorkersHearOfNodesThatComeAndGo(t *testing.T) {
 	})
 }
 
-// A worker that connects while the nodes change hears of the change, whichever comes first.
-func TestAWorkerThatConnectsDuringAChangeHearsOfIt(t *testing.T) {
+// A worker that connects while the nodes change is notified of the change, whichever comes first.
+func TestAWorkerThatConnectsDuringAChangeIsNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.setOthers("n3:7000")
-		synctest.Wait() // it was announced to nobody
+		synctest.Wait() // there was no worker to send it to
 		time.Sleep(2 * announceEvery)
 		var asked atomic.Int32
 		changing := func() []string { // what Connect reads is old by the time it is sent

@@ -40,9 +40,9 @@ func TestCutStreamLeavesItsLeases(t *testing.T) {
 	})
 }
 
-// TestALeaseThatMeetsAWorkerThatLeftGoesBack: nobody will start it, so that it need not
-// wait for its end. What had started may come back with its worker.
-func TestALeaseThatMeetsAWorkerThatLeftGoesBack(t *testing.T) {
+// TestLeaseForADrainedWorkerIsReturned: no worker will start it, so it need not wait for its end. Attempts that
+// had started may come back with their worker.
+func TestLeaseForADrainedWorkerIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 3, 1)
@@ -123,8 +123,7 @@ func TestReconnectToTheSameNode(t *testing.T) {
 	}
 }
 
-// The word of the start was lost with the stream; that the worker has the lease
-// says as much.
+// The report of the start was lost with the stream; the lease in Hello proves the start as well.
 func TestReconnectWithALeaseThatWasOnlyDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -166,9 +165,8 @@ func TestReconnectDuringARenewal(t *testing.T) {
 	})
 }
 
-// TestIdentitiesDoNotLockEachOtherOut: a worker's id is chosen by whoever connects, so that
-// one identity must not keep another from a node by its id, whoever comes first and
-// whatever the epochs.
+// TestIdentitiesDoNotLockEachOtherOut: a worker's id is chosen by its client, so one identity must not keep
+// another from a node by its id, whichever comes first and whatever the epochs.
 func TestIdentitiesDoNotLockEachOtherOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -179,7 +177,7 @@ func TestIdentitiesDoNotLockEachOtherOut(t *testing.T) {
 		ann.Started([]string{id})
 		b.wantSent(toEve)
 
-		// What one session says of a lease of the other changes nothing.
+		// A report of one session about a lease of the other changes nothing.
 		eve.Lost([]string{id})
 		eve.Returned([]string{id})
 		eve.Results(ok(id))
@@ -299,9 +297,9 @@ func TestAdoptionFromAnotherNode(t *testing.T) {
 	})
 }
 
-// TestWhatAnotherNodeGaveComesBackHere: the stream on which it came was cut before the
-// worker could say so.
-func TestWhatAnotherNodeGaveComesBackHere(t *testing.T) {
+// TestLeaseOfAnotherNodeIsReturnedHere: the stream on which it came was cut before the worker could return it
+// there.
+func TestLeaseOfAnotherNodeIsReturnedHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 1, 2)
@@ -439,9 +437,9 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// A lease of which only the worker's word is known may have been prolonged last a third of its
-// life before the worker came: where Redis does not answer it is given up by that reckoning.
-func TestALeaseByWordIsTrustedForLess(t *testing.T) {
+// A lease that is known only from the worker's report may have been renewed last a third of its life before the
+// worker came. If Redis does not answer, it is given up accordingly.
+func TestAReportedLeaseIsTrustedForLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.store.setFail(job.ErrUnavailable)
@@ -476,7 +474,7 @@ func TestACancelThatWasLostWithTheStreamIsRepeated(t *testing.T) {
 		b.d.Reserve("ns", "q", 1).Deliver([]job.Leased{l})
 		s.Started([]string{id})
 		time.Sleep(time.Second)
-		b.store.update("ns/a", func(f *fakeLease) { // somebody cancels the run
+		b.store.update("ns/a", func(f *fakeLease) { // the run is cancelled
 			f.rec.State.Cancel = true
 			f.rec.State.Revision++
 		})

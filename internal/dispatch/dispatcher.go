@@ -13,8 +13,8 @@ import (
 	"github.com/fermata-io/fermata/internal/minheap"
 )
 
-// Dispatcher owns the sessions of a node's workers. Make one with New and keep
-// Run going for as long as workers may connect.
+// Dispatcher owns the sessions of a node's workers. Call New, and keep Run going for as long as workers may
+// connect.
 type Dispatcher struct {
 	o       Options
 	metrics *metrics
@@ -22,40 +22,42 @@ type Dispatcher struct {
 
 	mu struct {
 		sync.Mutex
-		workers  map[workerKey]*Session // latest sessions, closed ones while they have attempts
-		crews    map[queueKey]*crew     // of the queues that somebody serves
-		sorted   []*crew                // the same; nil after a crew has come or gone
-		fleets   map[string]*Fleet      // by their queues
-		turns    uint64                 // grants of slots so far
-		attempts map[string]*attempt    // by lease id
-		timers   minheap.Heap[*attempt]
-		beating  list.List  // *Session of workers with heartbeats that are open, the one that ends first in front
-		armed    time.Time  // what the clock sleeps until
-		io       []*attempt // wait for the store
-		pending  int        // events that the ledger has not answered for good
-		short    uint64     // the turn in which somebody was last told of too few slots: those reserved until then are news if they come back unused
-		reserved int        // reservations with slots that are not delivered
-		draining bool
-		failing  bool // the last call to the store failed
-		news     []news
-		// announced are the addresses that workers were last told of.
-		announced []string
+		workers       map[workerKey]*Session      // latest sessions, closed ones while they have attempts
+		queues        map[queueKey]*queueSessions // of the queues that workers serve
+		sortedQueues  []*queueSessions            // the same; nil after a queue was added or removed
+		fleets        map[string]*Fleet           // by their queues
+		grants        uint64                      // grants of slots so far
+		attempts      map[string]*attempt         // by lease id
+		timers        minheap.Heap[*attempt]
+		heartbeating  list.List  // open *Session with heartbeats, the first to end in front
+		clockWakesAt  time.Time  // what the clock sleeps until
+		waitingIO     []*attempt // wait for the store
+		pendingEvents int        // events that the ledger has not answered for good
+		// lastShortGrant is the last grant that was reported or found short: slots reserved until then are
+		// announced if they come back unused.
+		lastShortGrant   uint64
+		openReservations int // reservations with slots that are not delivered
+		draining         bool
+		storeFailing     bool // the last call to the store failed
+		reports          []attemptReport
+		// announcedAddresses are the addresses that workers were last sent.
+		announcedAddresses []string
 	}
-	// telling is held while Attempts is told; it is taken before mu.
-	telling           sync.Mutex
-	spareNews         []news // guarded by telling
+	// reporting is held while Attempts is called; it is taken before mu.
+	reporting         sync.Mutex
+	spareReports      []attemptReport // guarded by reporting
 	clockWake, ioWake chan struct{}
 	addressWake       chan struct{}
 }
 
 type queueKey struct{ namespace, queue string }
 
-func (k queueKey) compare(other queueKey) int {
+func (k queueKey) compareTo(other queueKey) int {
 	return cmp.Or(cmp.Compare(k.namespace, other.namespace), cmp.Compare(k.queue, other.queue))
 }
 
-// New makes a Dispatcher. It fails on impossible options and on metrics that are
-// already registered.
+// New makes a Dispatcher. It returns an error for impossible options and for metrics that are already
+// registered.
 func New(o Options) (*Dispatcher, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -66,18 +68,18 @@ func New(o Options) (*Dispatcher, error) {
 		clockWake: make(chan struct{}, 1), ioWake: make(chan struct{}, 1), addressWake: make(chan struct{}, 1),
 	}
 	d.mu.workers = make(map[workerKey]*Session)
-	d.mu.crews = make(map[queueKey]*crew)
+	d.mu.queues = make(map[queueKey]*queueSessions)
 	d.mu.fleets = make(map[string]*Fleet)
 	d.mu.attempts = make(map[string]*attempt)
-	if d.metrics, err = newMetrics(o.Registerer, d); err != nil {
+	d.metrics, err = newMetrics(o.Registerer, d)
+	if err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// Run keeps the time of attempts and renews leases until ctx ends. It then ends
-// all sessions and returns nil. Call it once; see [Dispatcher.Drain] for leaving
-// in order.
+// Run handles the deadlines of attempts and renews leases until ctx ends. It then ends all sessions and returns
+// nil. Call it once; see [Dispatcher.Drain] for an orderly stop.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { d.clockLoop(ctx) })
@@ -87,175 +89,174 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mu.draining = true
-	d.stopAll()
+	d.stopSessions()
 	return nil
 }
 
-// stopAll ends every open session. The caller holds the mutex.
-func (d *Dispatcher) stopAll() {
+// stopSessions ends every open session. The caller holds the mutex.
+func (d *Dispatcher) stopSessions() {
 	for _, s := range d.mu.workers {
 		if !s.closed {
-			s.stop(job.ErrDraining)
+			s.stopStream(job.ErrDraining)
 		}
 	}
 }
 
-// effects are what has to be done after the mutex is released.
-type effects struct {
+// pendingEffects are the calls to make after the mutex is released.
+type pendingEffects struct {
 	// submitted are the attempts of changes.
 	submitted []*attempt
 	changes   []job.Change
-	// judged are the attempts of judgements, see judge.
-	judged     []*attempt
-	judgements []job.Change
-	notices    []job.Notice
-	room       *[]job.Notice // of notices, to be used again; nil: their own
-	slots      []Freed
-	demand     bool // what is offered has changed otherwise
-	news       bool // Attempts has to be told
+	// judgedAttempts are the attempts of judgements, see submitJudgement.
+	judgedAttempts []*attempt
+	judgements     []job.Change
+	notices        []job.Notice
+	noticeBuffer   *[]job.Notice // memory of notices to be reused; nil: their own
+	slots          []Freed
+	demandChanged  bool // the demand has changed in another way
+	hasReports     bool // there are reports for Attempts
 
-	// What is done under the mutex, but once for many attempts.
-	at   time.Time // see now
-	acks job.ResultAcks
-	to   *Session // of acks
+	// State for work under the mutex that is done once for many attempts.
+	takenAt    time.Time // see currentTime
+	acks       job.ResultAcks
+	ackSession *Session // of acks
 }
 
-// noticeRooms have the memory of notices that have been told.
-var noticeRooms = sync.Pool{New: func() any { return new([]job.Notice) }}
+// noticeBuffers have the memory of notices that have been delivered.
+var noticeBuffers = sync.Pool{New: func() any { return new([]job.Notice) }}
 
-// expect makes room for so many notices.
-func (fx *effects) expect(n int) {
-	fx.room = noticeRooms.Get().(*[]job.Notice)
-	fx.notices = slices.Grow(*fx.room, n)
+// reserveNotices makes room for that many notices.
+func (fx *pendingEffects) reserveNotices(n int) {
+	fx.noticeBuffer = noticeBuffers.Get().(*[]job.Notice)
+	fx.notices = slices.Grow(*fx.noticeBuffer, n)
 }
 
-func (fx *effects) submit(a *attempt) {
-	fx.submitted, fx.changes = append(fx.submitted, a), append(fx.changes, a.change())
+func (fx *pendingEffects) submitChange(a *attempt) {
+	fx.submitted, fx.changes = append(fx.submitted, a), append(fx.changes, a.pendingChange())
 }
 
-// now is about now.
-func (fx *effects) now() time.Time {
-	if fx.at.IsZero() {
-		fx.at = time.Now()
+// currentTime is the time of the first call.
+func (fx *pendingEffects) currentTime() time.Time {
+	if fx.takenAt.IsZero() {
+		fx.takenAt = time.Now()
 	}
-	return fx.at
+	return fx.takenAt
 }
 
-// finish does what was collected under the mutex.
-func (d *Dispatcher) finish(fx *effects) {
+// runEffects makes the calls that were collected under the mutex.
+func (d *Dispatcher) runEffects(fx *pendingEffects) {
 	if len(fx.notices) > 0 {
 		d.o.Observer.Observe(fx.notices)
 	}
-	if fx.room != nil {
+	if fx.noticeBuffer != nil {
 		clear(fx.notices)
-		*fx.room = fx.notices[:0]
-		noticeRooms.Put(fx.room)
+		*fx.noticeBuffer = fx.notices[:0]
+		noticeBuffers.Put(fx.noticeBuffer)
 	}
 	if attempts := fx.submitted; len(attempts) > 0 {
-		d.o.Ledger.SubmitAll(fx.changes, func(answers []job.Answered) { d.settled(attempts, answers) })
+		d.o.Ledger.SubmitAll(fx.changes, func(answers []job.Answered) { d.applyAnswers(attempts, answers) })
 	}
-	if attempts := fx.judged; len(attempts) > 0 {
-		d.o.Ledger.SubmitAll(fx.judgements, func(answers []job.Answered) { d.judged(attempts, answers) })
+	if attempts := fx.judgedAttempts; len(attempts) > 0 {
+		d.o.Ledger.SubmitAll(fx.judgements, func(answers []job.Answered) { d.applyJudgements(attempts, answers) })
 	}
-	if fx.news {
-		d.tell()
+	if fx.hasReports {
+		d.deliverReports()
 	}
-	if fx.demand || len(fx.slots) > 0 {
+	if fx.demandChanged || len(fx.slots) > 0 {
 		d.o.OnDemand(fx.slots)
 	}
 }
 
-// add makes an attempt known. The caller holds the mutex.
-func (d *Dispatcher) add(a *attempt, s *Session) {
+// addAttempt adds an attempt. The caller holds the mutex.
+func (d *Dispatcher) addAttempt(a *attempt, s *Session) {
 	d.mu.attempts[a.id] = a
-	d.bind(a, s)
+	d.bindToSession(a, s)
 }
 
-// bind makes the attempt one of the session's. The slot it takes goes with it.
-func (d *Dispatcher) bind(a *attempt, s *Session) {
+// bindToSession gives the attempt to a session, with the slot that it takes.
+func (d *Dispatcher) bindToSession(a *attempt, s *Session) {
 	if old := a.session; old != nil {
-		old.changed()
-		if a.busy {
-			old.busy--
+		old.markOutdated()
+		if a.takesSlot {
+			old.busySlots--
 		}
-		if a.pending != nil && !a.byNode {
-			old.pending--
+		if a.pendingEvent != nil && !a.ownEvent {
+			old.pendingResults--
 		}
-		old.drop(a)
-		d.dropEmpty(old)
+		old.removeAttempt(a)
+		d.dropEmptySession(old)
 	}
 	a.session = s
 	if s == nil {
-		a.busy = false
+		a.takesSlot = false
 		return
 	}
-	s.keep(a)
-	s.changed()
-	if a.busy {
-		s.busy++
+	s.addAttempt(a)
+	s.markOutdated()
+	if a.takesSlot {
+		s.busySlots++
 	}
-	if a.pending != nil && !a.byNode {
-		s.pending++
+	if a.pendingEvent != nil && !a.ownEvent {
+		s.pendingResults++
 	}
 }
 
-// free gives the attempt's slot back.
-func (d *Dispatcher) free(a *attempt, fx *effects) {
-	if !a.busy {
+// freeSlot gives the attempt's slot back.
+func (d *Dispatcher) freeSlot(a *attempt, fx *pendingEffects) {
+	if !a.takesSlot {
 		return
 	}
-	a.busy = false
-	a.session.busy--
-	a.session.changed()
-	if a.live() {
-		fx.freed(a.session, 1)
+	a.takesSlot = false
+	a.session.busySlots--
+	a.session.markOutdated()
+	if a.streamOpen() {
+		fx.addFreed(a.session, 1)
 	}
 }
 
-// forget ends what this node does about an attempt.
-func (d *Dispatcher) forget(a *attempt, fx *effects) {
-	if a.gone {
+// forgetAttempt removes an attempt.
+func (d *Dispatcher) forgetAttempt(a *attempt, fx *pendingEffects) {
+	if a.forgotten {
 		return
 	}
-	d.ended(a, nil, false, fx)
-	d.free(a, fx)
-	d.bind(a, nil)
-	a.gone = true
-	d.wakeAt(a, time.Time{})
+	d.reportEnded(a, nil, false, fx)
+	d.freeSlot(a, fx)
+	d.bindToSession(a, nil)
+	a.forgotten = true
+	d.moveTimer(a, time.Time{})
 	delete(d.mu.attempts, a.id)
 }
 
-// dropEmpty forgets a closed session that has no attempts left.
-func (d *Dispatcher) dropEmpty(s *Session) {
+// dropEmptySession removes a closed session that has no attempts left.
+func (d *Dispatcher) dropEmptySession(s *Session) {
 	if s.closed && len(s.attempts) == 0 && d.mu.workers[s.key] == s {
 		delete(d.mu.workers, s.key)
 	}
 }
 
-// lose ends the trust in a lease: its worker is told to stop and the slot waits
-// for its answer. over: the store has said that the lease has ended.
-func (d *Dispatcher) lose(a *attempt, over bool, fx *effects) {
-	d.ended(a, nil, over, fx)
-	if !a.live() {
-		d.forget(a, fx)
+// loseLease ends the trust in a lease: its worker is asked to stop, and the slot stays taken until it answers.
+// over: the store has answered that the lease has ended.
+func (d *Dispatcher) loseLease(a *attempt, over bool, fx *pendingEffects) {
+	d.reportEnded(a, nil, over, fx)
+	if !a.streamOpen() {
+		d.forgetAttempt(a, fx)
 		return
 	}
 	a.over = true
-	if !over { // a result may be stored all the same, which is told as well
-		a.foreign, a.told = true, false
+	if !over { // a result may be stored all the same, which is reported as well
+		a.unknownToAttempts, a.endReported = true, false
 	}
-	a.session.cancel(a, job.CancelLeaseLost)
+	a.session.cancelAttempt(a, job.CancelLeaseLost)
 }
 
-// trust is until when this node relies on a lease that was granted or prolonged
-// for ttl by a call that started at that time.
-func (d *Dispatcher) trust(start time.Time, ttl time.Duration, now time.Time) time.Time {
+// trustedUntil returns until when this node relies on a lease that was granted or renewed for ttl by a call that
+// started at that time.
+func (d *Dispatcher) trustedUntil(start time.Time, ttl time.Duration, now time.Time) time.Time {
 	return now.Add(lease.NewWindow(start, ttl, d.o.margin()).Remaining(now))
 }
 
-// clocks reads the clocks of shards. Shards that cannot be asked in time are left
-// out.
-func (d *Dispatcher) clocks(shards map[int]int64) {
+// readClocks reads the clocks of shards. Shards that do not answer in time are left out.
+func (d *Dispatcher) readClocks(shards map[int]int64) {
 	if len(shards) == 0 {
 		return
 	}
@@ -271,15 +272,14 @@ func (d *Dispatcher) clocks(shards map[int]int64) {
 	}
 }
 
-// clockTimeout bounds the wait for clocks, which are known without asking as long
-// as Redis answers.
+// clockTimeout bounds the wait for clocks, which are known without a call as long as Redis answers.
 const clockTimeout = 250 * time.Millisecond
 
-// nowMS is the shard's clock from a reading, or else counted on from the lease. It is
-// asked when the handler has started.
+// nowMS is the shard's clock from a reading, or else computed from the lease. It is called when the handler has
+// started.
 func (a *attempt) nowMS(clocks map[int]int64) int64 {
 	if now, ok := clocks[a.shard]; ok {
 		return a.atLeastDue(now)
 	}
-	return a.leasedMS() + time.Since(a.born).Milliseconds()
+	return a.earliestStartMS() + time.Since(a.born).Milliseconds()
 }

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// drainLook is how often Drain looks whether all is done.
-const drainLook = 20 * time.Millisecond
+// drainPollPeriod is how often Drain checks whether all is done.
+const drainPollPeriod = 20 * time.Millisecond
 
-// Drain asks all workers to go to other nodes, refuses new ones, and waits until
-// every session has left or has nothing more to report, all that was reported is
-// stored, and what is being leased meanwhile has been given back. It then ends the sessions that are left. When ctx ends
-// first it ends them at once and returns the error; their leases stay with the
-// workers, who take them along.
+// Drain asks all workers to connect to other nodes and refuses new ones. It waits until every session has left
+// or has nothing more to report, all reports are stored, and leases of calls in flight have been returned. It
+// then ends the remaining sessions. If ctx ends first, it ends them at once and returns the error; the workers
+// keep their leases and take them to another node.
 func (d *Dispatcher) Drain(ctx context.Context) error {
 	addresses := d.o.Addresses()
 	d.mu.Lock()
@@ -24,44 +23,43 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.mu.Unlock()
 	d.o.OnDemand(nil)
 
-	ticker := time.NewTicker(drainLook)
+	ticker := time.NewTicker(drainPollPeriod)
 	defer ticker.Stop()
 	for {
-		left := d.undrained()
+		left := d.countUndrained()
 		if left == 0 {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			d.end()
+			d.stopDraining()
 			return fmt.Errorf("drain: %d attempts and calls left: %w", left, context.Cause(ctx))
 		case <-ticker.C:
 		}
 	}
-	d.end()
+	d.stopDraining()
 	return nil
 }
 
-func (d *Dispatcher) end() {
+func (d *Dispatcher) stopDraining() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.stopAll()
+	d.stopSessions()
 }
 
-// undrained counts what a drain waits for: attempts whose worker is still here,
-// whose event is not stored, or whose last renewal is not made, and slots for which
-// a leasing call is under way.
-func (d *Dispatcher) undrained() int {
+// countUndrained counts what a drain waits for: attempts whose worker is still here, whose event is not stored,
+// or whose last renewal is not made, and slots reserved for leasing calls in flight.
+func (d *Dispatcher) countUndrained() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := d.mu.reserved
+	n := d.mu.openReservations
 	for _, a := range d.mu.attempts {
 		switch {
-		case a.pending != nil:
+		case a.pendingEvent != nil:
 			n++
-		case a.live() && !a.over:
+		case a.streamOpen() && !a.over:
 			n++
-		case !a.live() && (a.inIO || !a.renewAt.IsZero()):
+		case !a.streamOpen() && (a.inIO || !a.renewAt.IsZero()):
 			n++
 		}
 	}

@@ -301,7 +301,7 @@ func (n *notices) all() []job.Notice {
 	return n.list
 }
 
-// heard collects what the keeper of attempts is told.
+// heard collects the reports to Attempts.
 type heard struct {
 	mu      sync.Mutex
 	list    []string
@@ -331,7 +331,7 @@ func (h *heard) Ended(e job.Ending) {
 	h.ended[job.LeaseID(e.Record, e.Token)]++
 }
 
-// took returns what was told since the last call.
+// took returns the reports since the last call.
 func (h *heard) took() []string {
 	synctest.Wait()
 	h.mu.Lock()
@@ -342,7 +342,7 @@ func (h *heard) took() []string {
 	return l
 }
 
-// audit checks that no end was told twice, but for one after the stream was cut.
+// audit checks that no end was reported twice, except one after the stream was cut.
 func (h *heard) audit(t testing.TB) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -368,7 +368,7 @@ type bench struct {
 	seen    *notices
 	heard   *heard
 	demands atomic.Int64
-	freed   atomic.Pointer[func([]Freed)]   // what hears of slots; nil: nobody
+	freed   atomic.Pointer[func([]Freed)]   // is called for freed slots; nil: none
 	others  atomic.Pointer[func() []string] // addresses of other nodes
 	tokens  uint64
 	maxLag  time.Duration // of the jobs
@@ -408,7 +408,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// areOthers says which other nodes there are.
+// areOthers sets the other nodes.
 func (b *bench) areOthers(addresses ...string) {
 	f := func() []string { return slices.Clone(addresses) }
 	b.others.Store(&f)
@@ -551,26 +551,26 @@ func (d *Dispatcher) audit(t testing.TB) {
 	defer d.mu.Unlock()
 	pending := 0
 	for id, a := range d.mu.attempts {
-		if a.gone || a.id != id {
-			t.Errorf("attempt %s: gone %v, id %s", id, a.gone, a.id)
+		if a.forgotten || a.id != id {
+			t.Errorf("attempt %s: gone %v, id %s", id, a.forgotten, a.id)
 		}
-		if a.pending != nil {
+		if a.pendingEvent != nil {
 			pending++
 		}
 		if a.session != nil {
-			if all := a.session.attempts; a.nth >= len(all) || all[a.nth] != a {
+			if all := a.session.attempts; a.sessionIndex >= len(all) || all[a.sessionIndex] != a {
 				t.Errorf("attempt %s is not among its session's", id)
 			}
 		}
-		if at := a.next(); (a.place > 0) != !at.IsZero() {
-			t.Errorf("attempt %s: next %v, place %d", id, at, a.place)
+		if at := a.nextDeadline(); (a.timerPlace > 0) != !at.IsZero() {
+			t.Errorf("attempt %s: next %v, place %d", id, at, a.timerPlace)
 		}
 	}
-	if pending != d.mu.pending {
-		t.Errorf("pending: %d, counted %d", d.mu.pending, pending)
+	if pending != d.mu.pendingEvents {
+		t.Errorf("pending: %d, counted %d", d.mu.pendingEvents, pending)
 	}
 	for i, a := range d.mu.timers {
-		if a.place != i+1 || i > 0 && a.at.Before(d.mu.timers[(i-1)/2].at) {
+		if a.timerPlace != i+1 || i > 0 && a.nextAt.Before(d.mu.timers[(i-1)/2].nextAt) {
 			t.Errorf("heap is out of order at %d", i)
 		}
 	}
@@ -588,21 +588,21 @@ func (d *Dispatcher) audit(t testing.TB) {
 	if sessions != 0 {
 		t.Errorf("fleets count %d sessions too many", sessions)
 	}
-	for _, c := range d.allCrews() {
+	for _, c := range d.sessionsByQueue() {
 		k := c.queue
 		free := 0
-		for i, x := range c.seats {
-			free += x.s.free()
-			if x.place != i || x.crew != c || (x.slots.at > 0) != (x.s.free() > 0) || (x.ahead.at > 0) != (x.s.ahead() > 0) {
+		for i, x := range c.members {
+			free += x.s.freeSlots()
+			if x.memberIndex != i || x.group != c || (x.slotEntry.heapPlace > 0) != (x.s.freeSlots() > 0) || (x.placeEntry.heapPlace > 0) != (x.s.placesToWait() > 0) {
 				t.Errorf("seat %d of %s: %+v", i, k.queue, x)
 			}
 		}
-		if free != c.free || len(c.seats) == 0 {
-			t.Errorf("queue %s: %d slots are free, counted %d; %d seats", k.queue, free, c.free, len(c.seats))
+		if free != c.freeSlots || len(c.members) == 0 {
+			t.Errorf("queue %s: %d slots are free, counted %d; %d seats", k.queue, free, c.freeSlots, len(c.members))
 		}
-		for _, h := range []minheap.Heap[*turn]{c.slots, c.ahead} {
+		for _, h := range []minheap.Heap[*heapEntry]{c.bySlots, c.byPlaces} {
 			for i, x := range h {
-				if x.at != i+1 || x.load != x.s.load() || x.last != x.s.last || x.Before(h[0]) {
+				if x.heapPlace != i+1 || x.load != x.s.loadRatio() || x.lastGrant != x.s.lastGrant || x.Before(h[0]) {
 					t.Errorf("turn %d of queue %s: %+v", i, k.queue, x)
 				}
 			}
@@ -611,21 +611,21 @@ func (d *Dispatcher) audit(t testing.TB) {
 	for key, s := range d.mu.workers {
 		busy, results := 0, 0
 		for _, a := range s.attempts {
-			if a.busy {
+			if a.takesSlot {
 				busy++
 			}
-			if a.pending != nil && !a.byNode {
+			if a.pendingEvent != nil && !a.ownEvent {
 				results++
 			}
 			if d.mu.attempts[a.id] != a {
 				t.Errorf("session %s has a forgotten attempt %s", key, a.id)
 			}
 		}
-		if busy != s.busy || results != s.pending || s.reserved < 0 || s.promised < 0 {
-			t.Errorf("session %s: busy %d, counted %d; pending %d, counted %d; reserved %d, promised %d", key, s.busy, busy, s.pending, results, s.reserved, s.promised)
+		if busy != s.busySlots || results != s.pendingResults || s.reservedSlots < 0 || s.reservedPlaces < 0 {
+			t.Errorf("session %s: busy %d, counted %d; pending %d, counted %d; reserved %d, promised %d", key, s.busySlots, busy, s.pendingResults, results, s.reservedSlots, s.reservedPlaces)
 		}
-		if len(s.fresh) != len(s.seats) {
-			t.Errorf("session %s: %d of %d seats are looked at", key, len(s.fresh), len(s.seats))
+		if len(s.upToDate) != len(s.memberships) {
+			t.Errorf("session %s: %d of %d seats are looked at", key, len(s.upToDate), len(s.memberships))
 		}
 		if s.closed && len(s.attempts) == 0 {
 			t.Errorf("session %s is closed, empty and still known", key)

@@ -14,7 +14,7 @@ type Fleet struct {
 	sessions  int // guarded by the dispatcher's mutex
 }
 
-// Serves tells whether the fleet serves a queue.
+// Serves reports whether the fleet serves a queue.
 func (f *Fleet) Serves(namespace, queue string) bool {
 	_, serves := slices.BinarySearch(f.Queues, queue)
 	return serves && f.Namespace == namespace
@@ -26,8 +26,8 @@ type Freed struct {
 	N     int
 }
 
-// enlist gives the session its fleet. The caller holds the mutex.
-func (d *Dispatcher) enlist(s *Session) {
+// joinFleet adds the session to its fleet. The caller holds the mutex.
+func (d *Dispatcher) joinFleet(s *Session) {
 	queues := slices.Sorted(slices.Values(s.hello.Queues))
 	key := s.hello.Namespace + "/" + strings.Join(queues, "/") // no name has a slash
 	f := d.mu.fleets[key]
@@ -39,15 +39,16 @@ func (d *Dispatcher) enlist(s *Session) {
 	s.fleet = f
 }
 
-// discharge takes a session out of its fleet. The caller holds the mutex.
-func (d *Dispatcher) discharge(s *Session) {
-	if s.fleet.sessions--; s.fleet.sessions == 0 {
+// leaveFleet removes a session from its fleet. The caller holds the mutex.
+func (d *Dispatcher) leaveFleet(s *Session) {
+	s.fleet.sessions--
+	if s.fleet.sessions == 0 {
 		delete(d.mu.fleets, s.fleet.key)
 	}
 }
 
-// freed notes that slots of a session came free.
-func (fx *effects) freed(s *Session, n int) {
+// addFreed notes that slots of a session came free.
+func (fx *pendingEffects) addFreed(s *Session, n int) {
 	i := slices.IndexFunc(fx.slots, func(x Freed) bool { return x.Fleet == s.fleet })
 	if i < 0 {
 		i, fx.slots = len(fx.slots), append(fx.slots, Freed{Fleet: s.fleet})

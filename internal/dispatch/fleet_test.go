@@ -7,8 +7,8 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Whoever hears of free slots hears whose they are: workers of the same queues are one fleet,
-// in whatever order they name them.
+// A notification of free slots names their fleet: workers of the same queues are one fleet, in whatever order
+// they list them.
 func TestFreeSlotsAreThoseOfAFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -8,74 +8,74 @@ import (
 )
 
 // A worker that sends heartbeats trusts its leases only until SessionTTL after it sent the
-// latest heartbeat that its node has acknowledged, less what its handlers have to stop. The
-// node counts from when it received that heartbeat, which is later. So the leases of a session
-// that has ended are of no use to anybody once its life is over, and are made to end then: the
-// runs of a worker that died start elsewhere after SessionTTL, and not after LeaseTTL.
+// latest heartbeat that its node has acknowledged, less the time that its handlers need to stop.
+// The node counts from when it received that heartbeat, which is later. So the leases of an ended
+// session have no use once its life is over, and end then: the runs of a worker that died start
+// elsewhere after SessionTTL, not after LeaseTTL.
 
-// life is what heartbeats have to do with a session.
-type life struct {
-	place *list.Element // among those that are beating; nil: the worker sends no heartbeats, or the session has ended
-	ends  time.Time     // unless another heartbeat comes
-	seq   int64         // the latest heartbeat
-	// proved: a heartbeat has come, so that the worker has had its Welcome. One that has not
-	// may go on under an earlier session, whose node does not know of this one yet.
-	proved bool
-	// confirmed: no lease that Hello named is still to be renewed for the first time.
-	confirmed bool
+// heartbeatState is the state of a session's heartbeats.
+type heartbeatState struct {
+	listElement *list.Element // in heartbeating; nil: the worker sends none, or the session has ended
+	endsAt      time.Time     // unless another heartbeat comes
+	lastSeq     int64         // the latest heartbeat
+	// heartbeatReceived: a heartbeat has come, so the worker has had its Welcome. A worker without one may
+	// continue an earlier session, whose node does not know of this one yet.
+	heartbeatReceived bool
+	// leasesConfirmed: all leases in Hello have been renewed once.
+	leasesConfirmed bool
 }
 
-// leastRest is for how long a lease is renewed that is to end at once.
-const leastRest = time.Millisecond
+// minLeaseRest is the time for which a lease is renewed that is to end at once.
+const minLeaseRest = time.Millisecond
 
-// beginLife begins the life of a session of a worker that sends heartbeats.
-func (d *Dispatcher) beginLife(s *Session) {
+// startHeartbeats starts the session's life, if its worker sends heartbeats.
+func (d *Dispatcher) startHeartbeats(s *Session) {
 	if !s.hello.Heartbeats {
 		return
 	}
-	s.life.place = d.mu.beating.PushBack(s)
-	s.life.ends = time.Now().Add(d.o.SessionTTL)
-	if s.life.ends.Before(d.mu.armed) {
-		d.mu.armed = s.life.ends
-		signal(d.clockWake)
+	s.heartbeatState.listElement = d.mu.heartbeating.PushBack(s)
+	s.heartbeatState.endsAt = time.Now().Add(d.o.SessionTTL)
+	if s.heartbeatState.endsAt.Before(d.mu.clockWakesAt) {
+		d.mu.clockWakesAt = s.heartbeatState.endsAt
+		wakeUp(d.clockWake)
 	}
 }
 
-// endLife is for a session that is closed. What is left of its life is that of its leases.
-func (d *Dispatcher) endLife(s *Session) {
-	if s.life.place != nil {
-		d.mu.beating.Remove(s.life.place)
-		s.life.place = nil
+// stopHeartbeats is called for a closed session. Its leases keep the rest of its life.
+func (d *Dispatcher) stopHeartbeats(s *Session) {
+	if s.heartbeatState.listElement != nil {
+		d.mu.heartbeating.Remove(s.heartbeatState.listElement)
+		s.heartbeatState.listElement = nil
 	}
 }
 
-// Heartbeat prolongs the session and acknowledges the heartbeat. What comes after the session
-// has been told to end proves nothing any more.
+// Heartbeat extends the session and acknowledges the heartbeat. A heartbeat of a session that is being stopped
+// has no effect.
 func (s *Session) Heartbeat(seq int64) {
 	d := s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s.life.place == nil || s.stopping {
+	if s.heartbeatState.listElement == nil || s.stopping {
 		return
 	}
-	s.life.seq, s.life.proved = seq, true
-	s.life.ends = time.Now().Add(d.o.SessionTTL)
-	d.mu.beating.MoveToBack(s.life.place)
-	s.confirm()
-	s.send(job.HeartbeatAck{Seq: seq, Confirmed: s.life.confirmed})
+	s.heartbeatState.lastSeq, s.heartbeatState.heartbeatReceived = seq, true
+	s.heartbeatState.endsAt = time.Now().Add(d.o.SessionTTL)
+	d.mu.heartbeating.MoveToBack(s.heartbeatState.listElement)
+	s.checkConfirmed()
+	s.sendMessage(job.HeartbeatAck{Seq: seq, Confirmed: s.heartbeatState.leasesConfirmed})
 }
 
-// confirm finds out whether all leases that Hello named are confirmed or lost.
-func (s *Session) confirm() {
-	if s.life.confirmed {
+// checkConfirmed checks whether all leases in Hello are confirmed or lost.
+func (s *Session) checkConfirmed() {
+	if s.heartbeatState.leasesConfirmed {
 		return
 	}
 	for _, a := range s.attempts {
-		if a.adopting && !a.over && a.pending == nil {
+		if a.adopting && !a.over && a.pendingEvent == nil {
 			return
 		}
 	}
-	s.life.confirmed = true
+	s.heartbeatState.leasesConfirmed = true
 }
 
 // confirmSessions acknowledges the latest heartbeat of a session once more when the last of its
@@ -84,39 +84,39 @@ func (d *Dispatcher) confirmSessions(renewed []*attempt) {
 	looked := make(map[*Session]bool)
 	for _, a := range renewed {
 		s := a.session
-		if s == nil || s.life.confirmed || looked[s] {
+		if s == nil || s.heartbeatState.leasesConfirmed || looked[s] {
 			continue
 		}
 		looked[s] = true
-		if s.confirm(); s.life.confirmed && s.life.proved && !s.stopping {
-			s.send(job.HeartbeatAck{Seq: s.life.seq, Confirmed: true})
+		s.checkConfirmed()
+		if s.heartbeatState.leasesConfirmed && s.heartbeatState.heartbeatReceived && !s.stopping {
+			s.sendMessage(job.HeartbeatAck{Seq: s.heartbeatState.lastSeq, Confirmed: true})
 		}
 	}
 }
 
-// endSilent ends the sessions whose life is over and returns when the next one's is; zero: there
-// is none.
+// endSilent ends the sessions whose life is over and returns when the next one ends; zero: there is none.
 func (d *Dispatcher) endSilent(now time.Time) time.Time {
-	for e := d.mu.beating.Front(); e != nil; e = d.mu.beating.Front() {
+	for e := d.mu.heartbeating.Front(); e != nil; e = d.mu.heartbeating.Front() {
 		s := e.Value.(*Session)
-		if s.life.ends.After(now) {
-			return s.life.ends
+		if s.heartbeatState.endsAt.After(now) {
+			return s.heartbeatState.endsAt
 		}
-		d.endLife(s)
-		s.stop(job.ErrSilentWorker)
+		d.stopHeartbeats(s)
+		s.stopStream(job.ErrSilentWorker)
 	}
 	return time.Time{}
 }
 
-// shortens reports whether the leases of a session end with its life, rather than with their own.
-// They do not where the worker was sent away, and knows that its node has only gone.
-func (s *Session) shortens() bool { return s.life.proved && !s.sentAway }
+// endsLeasesEarly reports whether the leases of a session end with its life, rather than with their own. They do
+// not if the worker was sent away, and so knows that its node has left.
+func (s *Session) endsLeasesEarly() bool { return s.heartbeatState.heartbeatReceived && !s.sentAway }
 
-// leaseLife is for how long a lease is renewed: in full while the stream of its worker stands,
-// and for the rest of the session's life afterwards.
-func (d *Dispatcher) leaseLife(a *attempt, now time.Time) time.Duration {
-	if a.live() || !a.session.shortens() {
+// renewalTTL is the time for which a lease is renewed: in full while the stream of its worker is open, and for
+// the rest of the session's life afterwards.
+func (d *Dispatcher) renewalTTL(a *attempt, now time.Time) time.Duration {
+	if a.streamOpen() || !a.session.endsLeasesEarly() {
 		return d.o.LeaseTTL
 	}
-	return min(d.o.LeaseTTL, max(leastRest, a.session.life.ends.Sub(now)))
+	return min(d.o.LeaseTTL, max(minLeaseRest, a.session.heartbeatState.endsAt.Sub(now)))
 }

@@ -98,7 +98,7 @@ func TestLeasesEndWithTheSession(t *testing.T) {
 	})
 }
 
-// TestLeasesOfASilentSessionEndAtOnce: a host that dies says nothing.
+// TestLeasesOfASilentSessionEndAtOnce: a host that dies sends nothing.
 func TestLeasesOfASilentSessionEndAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -220,7 +220,7 @@ func TestTheNextSessionHasItsLeasesInFull(t *testing.T) {
 
 // Leases that a Hello names are not confirmed before they have been renewed under the new
 // session: the one before may have left them a moment only.
-func TestHeartbeatsConfirmWhatWasTakenOver(t *testing.T) {
+func TestHeartbeatsConfirmAdoptedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		l := b.lease("runs")
@@ -239,8 +239,8 @@ func TestHeartbeatsConfirmWhatWasTakenOver(t *testing.T) {
 	})
 }
 
-// What is refused needs no confirmation, but the worker hears of that first.
-func TestHeartbeatsConfirmWhatWasRefused(t *testing.T) {
+// A refused lease needs no confirmation, but the worker is notified of the refusal first.
+func TestHeartbeatsConfirmRefusedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		l := b.lease("runs")
@@ -253,7 +253,7 @@ func TestHeartbeatsConfirmWhatWasRefused(t *testing.T) {
 
 // A worker may have to give up what it named in its Hello before it was welcomed. That is a
 // loss, and no failure of the handler.
-func TestWhatWasTakenOverAndComesBackIsLost(t *testing.T) {
+func TestReturnedAdoptedLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		l := b.lease("runs")

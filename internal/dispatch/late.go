@@ -15,34 +15,33 @@ const (
 	lateRetry = 5 * time.Second
 )
 
-// watch has the lateness objective of the attempt's run judged, if it starts too late or not
-// at all, nowMS by the shard's clock being now. Those that wait in the store are not this
-// node's to judge.
-func (a *attempt) watch(now time.Time, nowMS int64) {
-	if at := a.rec.Definition.BreaksAt(&a.rec.State); at != 0 {
+// watchObjective schedules the judgement of the run's lateness objective, for a run that starts late or not at
+// all; nowMS is the shard's clock. Runs that wait in the store are judged by the scheduler.
+func (a *attempt) watchObjective(now time.Time, nowMS int64) {
+	if at := a.known.Definition.BreaksAt(&a.known.State); at != 0 {
 		a.lateAt = now.Add(time.Duration(max(0, at-nowMS))*time.Millisecond + lateGrace)
 	}
 }
 
-// judge has the run of an attempt counted as late.
-func (fx *effects) judge(a *attempt) {
+// submitJudgement submits the run of an attempt to be counted as late.
+func (fx *pendingEffects) submitJudgement(a *attempt) {
 	a.lateAt = time.Time{}
-	fx.judged = append(fx.judged, a)
+	fx.judgedAttempts = append(fx.judgedAttempts, a)
 	fx.judgements = append(fx.judgements, job.Change{
-		Record: a.record, Event: job.FindLate{Token: a.token, StartedMS: a.startedMS}, Known: a.rec,
+		Record: a.record, Event: job.FindLate{Token: a.token, StartedMS: a.startedMS}, Known: a.known,
 	})
 }
 
-// judged takes the ledger's answers. Where it could not decide it is asked again; a result
-// that comes meanwhile counts the run as well.
-func (d *Dispatcher) judged(attempts []*attempt, answers []job.Answered) {
+// applyJudgements applies the ledger's answers. A run that it could not decide is submitted again; a result that
+// comes meanwhile counts the run as well.
+func (d *Dispatcher) applyJudgements(attempts []*attempt, answers []job.Answered) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, r := range answers {
 		if r.Err != nil && !errors.Is(r.Err, job.ErrNotFound) && !errors.Is(r.Err, job.ErrCorrupt) {
 			a := attempts[r.Nth]
 			a.lateAt = time.Now().Add(lateRetry)
-			d.schedule(a)
+			d.scheduleAttempt(a)
 		}
 	}
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// TestARunThatAWorkerDoesNotStartIsJudged: while it is leased nobody else can tell that it has
-// not started.
+// TestARunThatAWorkerDoesNotStartIsJudged: while it is leased, no other node knows that it has not started.
 func TestARunThatAWorkerDoesNotStartIsJudged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -2,55 +2,56 @@ package dispatch
 
 import "github.com/fermata-io/fermata/internal/job"
 
-// Lost takes the worker's word that it has given leases up while its process went on: see
-// [job.ForgiveLoss]. Most are of other nodes, or of earlier streams. What this node has still
-// to say about one, a loss for instance, goes first.
+// Lost handles a worker's report that it has given up leases while its process kept running: see
+// [job.ForgiveLoss]. Most are of other nodes, or of earlier streams. Events that this node still has to submit
+// for one, such as a loss, go first.
 func (s *Session) Lost(leaseIDs []string) {
 	d := s.d
-	var fx effects
+	var fx pendingEffects
 	d.mu.Lock()
 	for _, id := range leaseIDs {
 		a := d.mu.attempts[id]
 		switch {
 		case a == nil:
-			if s.owed >= s.hello.MaxLive() {
-				continue // it comes again
+			if s.returnedForeign >= s.hello.MaxLive() {
+				continue // it is reported again
 			}
-			if a = d.foreign(s, id); a != nil {
-				s.owed++
-				d.forgive(a, &fx)
+			a = d.newForeignAttempt(s, id)
+			if a != nil {
+				s.returnedForeign++
+				d.submitForgiveLoss(a, &fx)
 			}
 		case a.session != nil && a.session.key != s.key:
 		default:
-			d.lostHere(s, a, &fx)
+			d.applyLossReport(s, a, &fx)
 		}
 	}
 	d.mu.Unlock()
-	d.finish(&fx)
+	d.runEffects(&fx)
 }
 
-// lostHere takes a worker's word about a lease that this node knows.
-func (d *Dispatcher) lostHere(s *Session, a *attempt, fx *effects) {
-	d.free(a, fx)
-	d.bind(a, s)
-	switch a.pending.(type) {
+// applyLossReport applies a worker's report to an attempt that this node has.
+func (d *Dispatcher) applyLossReport(s *Session, a *attempt, fx *pendingEffects) {
+	d.freeSlot(a, fx)
+	d.bindToSession(a, s)
+	switch a.pendingEvent.(type) {
 	case nil:
-		d.forgive(a, fx)
+		d.submitForgiveLoss(a, fx)
 	case job.ForgiveLoss:
 	default:
-		a.lost = true
+		a.lossReported = true
 	}
 }
 
-// forgive sends the word that a loss does not count.
-func (d *Dispatcher) forgive(a *attempt, fx *effects) {
-	a.lost = false
-	d.leave(a, job.ForgiveLoss{Token: a.token}, fx)
+// submitForgiveLoss submits that a loss does not count.
+func (d *Dispatcher) submitForgiveLoss(a *attempt, fx *pendingEffects) {
+	a.lossReported = false
+	d.submitOwnEvent(a, job.ForgiveLoss{Token: a.token}, fx)
 }
 
-// forgiven acknowledges it.
-func (d *Dispatcher) forgiven(a *attempt, status job.AckStatus, fx *effects) {
-	if _, ok := a.pending.(job.ForgiveLoss); ok && a.live() {
-		d.ack(a.session, a.id, status, fx)
+// ackForgiveLoss acknowledges the report to the worker.
+func (d *Dispatcher) ackForgiveLoss(a *attempt, status job.AckStatus, fx *pendingEffects) {
+	if _, ok := a.pendingEvent.(job.ForgiveLoss); ok && a.streamOpen() {
+		d.addAck(a.session, a.id, status, fx)
 	}
 }

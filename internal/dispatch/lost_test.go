@@ -29,7 +29,7 @@ func TestLostLeasesAreForgiven(t *testing.T) {
 	})
 }
 
-// What the node counts as lost when the worker comes back is forgiven when it says why.
+// A loss that the node counted when the worker came back is forgiven when the worker reports its reason.
 func TestALeaseThatAHelloLeavesOutIsForgiven(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

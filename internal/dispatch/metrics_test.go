@@ -28,7 +28,7 @@ func TestSeriesOfSlotsAreBounded(t *testing.T) {
 			}
 		}
 		reg := prometheus.NewRegistry()
-		reg.MustRegister(slots{b.d})
+		reg.MustRegister(slotCollector{b.d})
 		if n, err := testutil.GatherAndCount(reg, "fermata_dispatch_sessions"); err != nil || n != maxQueues {
 			t.Errorf("%d series of sessions (%v), want %d", n, err, maxQueues)
 		}
@@ -50,9 +50,9 @@ func TestSeriesOfSlotsAreBounded(t *testing.T) {
 	})
 }
 
-// TestServedQueuesAreTold: when the first worker of a queue comes and its last one goes, and
+// TestServedQueuesAreReported: when the first worker of a queue comes and its last one goes, and
 // not when one is replaced by its next session.
-func TestServedQueuesAreTold(t *testing.T) {
+func TestServedQueuesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		var told []string

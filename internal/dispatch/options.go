@@ -21,55 +21,51 @@ const (
 	DefaultAckAfter   = 500 * time.Millisecond
 )
 
-// Store is what the dispatcher needs of the store.
+// Store has the methods of the store that the dispatcher needs.
 type Store interface {
 	Renew(ctx context.Context, requests []job.RenewRequest) []job.RenewReply
 	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
-	// Now is the shard's clock in Unix milliseconds; it asks Redis only if it
-	// has not heard from it for a while.
+	// Now is the shard's clock in Unix milliseconds; it calls Redis only if the last answer is too old.
 	Now(ctx context.Context, shard int) (int64, error)
-	// Latest bounds from above what that clock shows.
+	// Latest is an upper bound of that clock.
 	Latest(shard int) lease.Latest
 	ShardOf(job.Key) int
 }
 
-// Ledger decides and stores what happened to records. SubmitAll must not block; done is
-// called with answers, several at a time and each of them once, on any goroutine and
-// maybe before SubmitAll returns.
+// Ledger decides and stores changes of records. SubmitAll must not block; done is called with answers, several
+// at a time and each of them once, on any goroutine and maybe before SubmitAll returns.
 type Ledger interface {
 	SubmitAll(changes []job.Change, done func([]job.Answered))
 }
 
-// Observer hears of what happened. It must not block, and keeps nothing of the slice, whose
-// memory is used again.
+// Observer receives notices of what happened. It must not block, and must not keep the slice, whose memory is
+// reused.
 type Observer interface{ Observe([]job.Notice) }
 
-// Attempts hears of the attempts that this node has, one call at a time and in
-// order. It must not block, nor call the dispatcher back.
+// Attempts is notified of the attempts that this node has, one call at a time and in order. It must not block,
+// nor call the dispatcher back.
 type Attempts interface {
-	// Adopted: an attempt that was delivered elsewhere goes on at this node. Its
-	// deadline may have moved since.
+	// Adopted: an attempt that was delivered elsewhere continues at this node. Its deadline may have moved
+	// since.
 	Adopted(job.Leased)
-	// Ended: an attempt that was delivered or adopted here is gone, or its stream is
-	// cut, so that it may go on elsewhere: then it is adopted if it comes back, and
-	// told once more if it ends here all the same. Else it comes exactly once for each,
-	// and also for those of which only the result came by, or the word that they have
-	// not begun.
+	// Ended: an attempt that was delivered or adopted here is gone, or its stream is cut, so that it may
+	// continue elsewhere. In the second case it is adopted if it comes back, and reported once more if it ends
+	// here. Otherwise Ended is called exactly once for each. It is also called if only the result of an attempt,
+	// or the report that it has not started, came to this node.
 	Ended(job.Ending)
 }
 
 // Options configure a [Dispatcher]. Node, Store, Ledger and Observer are
 // required.
 type Options struct {
-	// Node is this node's name, told to workers.
+	// Node is this node's name, which is sent to workers.
 	Node string
 	// LeaseTTL is how long a lease lives after its last renewal, at least 1 s;
 	// the one that leasing uses. Renewals are made every third of it.
 	// Default 30 s.
 	LeaseTTL time.Duration
-	// SessionTTL is how long the session of a worker lives after its latest heartbeat, at
-	// least 1 s, and at most two thirds of LeaseTTL: leases whose node has died have so much
-	// left. Default 8 s.
+	// SessionTTL is how long the session of a worker lives after its latest heartbeat, at least 1 s, and at most
+	// two thirds of LeaseTTL, which is what leases have left when their node dies. Default 8 s.
 	SessionTTL time.Duration
 	// AckAfter is how long an attempt runs before it is stored that its worker
 	// has acknowledged it; shorter ones save the write. Default 500 ms.
@@ -80,11 +76,10 @@ type Options struct {
 	Observer Observer
 	// Attempts may be nil.
 	Attempts Attempts
-	// TraceID is the trace of a record's live run, nil if it is not traced. May be
-	// nil: nobody traces.
+	// TraceID returns the trace of a record's live run, nil if it is not traced. May be nil: no run is traced.
 	TraceID func(*job.Record) *job.TraceID
-	// OnDemand is called when slots became free, when nobody serves a queue any more, and
-	// when the node drains. It must neither block nor keep what it is given. May be nil.
+	// OnDemand is called when slots became free, when a queue has lost its last worker, and when the node
+	// drains. It must neither block nor keep its argument. May be nil.
 	OnDemand func([]Freed)
 	// OnServed is called when the first worker of a queue has come, and when the last one
 	// has gone. It must neither block nor call back. May be nil.
@@ -143,18 +138,16 @@ func (o Options) margin() time.Duration { return o.LeaseTTL / 10 }
 
 func (o Options) renewEvery() time.Duration { return o.LeaseTTL / 3 }
 
-// leastLife is what has to be left of a lease that is handed to a worker. With less
-// the handler could hear that it has lost the lease before the first renewal, and
-// begin for nothing.
-func (o Options) leastLife() time.Duration { return o.LeaseTTL / 6 }
+// minLeaseLife is the time that a lease must have left when it is handed to a worker. With less, the handler
+// could lose it before the first renewal, and start in vain.
+func (o Options) minLeaseLife() time.Duration { return o.LeaseTTL / 6 }
 
-// tick is the grid that renewals are moved to, so that they come in batches.
-func (o Options) tick() time.Duration { return min(o.LeaseTTL/30, 100*time.Millisecond) }
+// renewalGrid is the grid to which renewals are rounded, so that they come in batches.
+func (o Options) renewalGrid() time.Duration { return min(o.LeaseTTL/30, 100*time.Millisecond) }
 
 // retryPause is the wait after a failed call of the store.
 func (o Options) retryPause() time.Duration { return min(o.LeaseTTL/30, time.Second) }
 
-// callTimeout bounds one call of the store. A renewal that falls due while a
-// round hangs waits for one call and makes one: after a third of the lease that
-// has to fit into what is trusted.
+// callTimeout bounds one call of the store. A renewal that falls due while a round is blocked waits for one call
+// and makes one: after a third of the lease both have to fit into the trusted time.
 func (o Options) callTimeout() time.Duration { return min(o.LeaseTTL/4, 5*time.Second) }

@@ -80,34 +80,34 @@ func TestPrefetchFollowsThePaceOfResults(t *testing.T) {
 
 func TestPace(t *testing.T) {
 	now := time.Unix(0, 0)
-	var p pace
+	var p resultPace
 	results := func(n int, over time.Duration) {
 		for range n {
 			now = now.Add(over / time.Duration(n))
-			p.note(now)
+			p.countResult(now)
 		}
 	}
-	if results(4000, 40*time.Millisecond); p.ahead(100, now) != 900 || p.ahead(10, now) != 320 {
-		t.Errorf("%d wait behind 100 slots of 100,000 results a second, and %d behind 10; want 900 and 320", p.ahead(100, now), p.ahead(10, now))
+	if results(4000, 40*time.Millisecond); p.waitingPlaces(100, now) != 900 || p.waitingPlaces(10, now) != 320 {
+		t.Errorf("%d wait behind 100 slots of 100,000 results a second, and %d behind 10; want 900 and 320", p.waitingPlaces(100, now), p.waitingPlaces(10, now))
 	}
-	if results(10, 5*time.Second); p.ahead(100, now) != 0 {
-		t.Errorf("%d wait behind slow handlers", p.ahead(100, now))
+	if results(10, 5*time.Second); p.waitingPlaces(100, now) != 0 {
+		t.Errorf("%d wait behind slow handlers", p.waitingPlaces(100, now))
 	}
 	// After a pause it takes a count to know again.
 	now = now.Add(time.Hour)
-	if results(1, 0); p.ahead(100, now) != 0 {
-		t.Errorf("%d wait although nothing is known", p.ahead(100, now))
+	if results(1, 0); p.waitingPlaces(100, now) != 0 {
+		t.Errorf("%d wait although nothing is known", p.waitingPlaces(100, now))
 	}
-	if results(80, 40*time.Millisecond); p.ahead(10, now) != 10 {
-		t.Errorf("%d wait, want 10", p.ahead(10, now))
+	if results(80, 40*time.Millisecond); p.waitingPlaces(10, now) != 10 {
+		t.Errorf("%d wait, want 10", p.waitingPlaces(10, now))
 	}
-	if p.forget(); p.ahead(100, now) != 0 {
+	if p.reset(); p.waitingPlaces(100, now) != 0 {
 		t.Error("what was forgotten is known")
 	}
 }
 
-// Peers hear of free slots, and of how many attempts would wait beyond them.
-func TestPlacesAheadComeBesideFreeSlots(t *testing.T) {
+// Demand has the free slots, and how many attempts would wait beyond them.
+func TestDemandHasFreeSlotsAndPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connectAhead("w", 10, 100, 1)
@@ -175,7 +175,7 @@ func twoRun(t *testing.T) (b *bench, s *Session, out *fakeStream, running []stri
 	return b, session, out, running
 }
 
-func TestWhatWaitsAtAWorker(t *testing.T) {
+func TestAttemptsThatWaitAtAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s, out, running := twoRun(t)
 		ahead := func(n int) *Reservation {
@@ -206,7 +206,7 @@ func TestWhatWaitsAtAWorker(t *testing.T) {
 		var waiting []string
 		b.d.mu.Lock()
 		for _, a := range s.attempts {
-			if !a.started && a.pending == nil {
+			if !a.started && a.pendingEvent == nil {
 				waiting = append(waiting, a.id)
 				if !a.deadline.IsZero() {
 					t.Errorf("%s has a deadline before its start", a.id)
@@ -292,7 +292,7 @@ func TestSlotsThatComeFreeAreNotPromised(t *testing.T) {
 	})
 }
 
-// Freed says how many slots came free; a place to wait for one is none.
+// Freed counts slots that came free; a place to wait for one is none.
 func TestPlacesToWaitAreNotFreeSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -300,14 +300,14 @@ func TestPlacesToWaitAreNotFreeSlots(t *testing.T) {
 		b.deliver("a", "b")
 		b.d.mu.Lock()
 		s.hello.Prefetch = 100
-		s.pace = pace{last: 10_000}
-		s.changed()
+		s.resultPace = resultPace{lastRate: 10_000}
+		s.markOutdated()
 		b.d.mu.Unlock()
 		r := b.d.Prefetch("ns", "q", 5)
 		if r.Count() != 5 {
 			t.Fatalf("%d places", r.Count())
 		}
-		b.d.Reserve("ns", "q", 1) // somebody waits
+		b.d.Reserve("ns", "q", 1) // now a caller waits
 		freed := 0
 		hear := func(slots []Freed) {
 			for _, x := range slots {

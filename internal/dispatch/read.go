@@ -7,10 +7,10 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// readAgain sees to it that a record which is still to be read is: at once if an
-// answer in this round asked for it, later if the store could not be asked.
-func (d *Dispatcher) readAgain(a *attempt, failed bool) {
-	if !a.wantRead || a.gone || a.over || a.pending != nil {
+// scheduleRead schedules the read of a record that is still to be read: at once if an answer in this round
+// requested it, later if the store could not be called.
+func (d *Dispatcher) scheduleRead(a *attempt, failed bool) {
+	if !a.wantRead || a.forgotten || a.over || a.pendingEvent != nil {
 		return
 	}
 	if !failed {
@@ -29,11 +29,11 @@ type readCall struct {
 	records  []string
 }
 
-func (d *Dispatcher) reads(batch []*attempt) []*readCall {
+func (d *Dispatcher) collectReads(batch []*attempt) []*readCall {
 	var calls []*readCall
 	open := map[int]*readCall{}
 	for _, a := range batch {
-		if !a.wantRead || a.gone || a.over || a.pending != nil {
+		if !a.wantRead || a.forgotten || a.over || a.pendingEvent != nil {
 			continue
 		}
 		c := open[a.shard]
@@ -48,14 +48,14 @@ func (d *Dispatcher) reads(batch []*attempt) []*readCall {
 	return calls
 }
 
-func (d *Dispatcher) read(ctx context.Context, c *readCall, failed map[*attempt]bool) {
+func (d *Dispatcher) readRecords(ctx context.Context, c *readCall, failed map[*attempt]bool) {
 	ctx, cancel := context.WithTimeout(ctx, d.o.callTimeout())
 	defer cancel()
 	records, err := d.o.Store.GetRecords(ctx, c.shard, c.records)
-	var fx effects
+	var fx pendingEffects
 	d.mu.Lock()
 	if err != nil {
-		d.storeFailed(err)
+		d.logStoreFailure(err)
 	}
 	for i, a := range c.attempts {
 		if err != nil {
@@ -63,28 +63,27 @@ func (d *Dispatcher) read(ctx context.Context, c *readCall, failed map[*attempt]
 			continue
 		}
 		a.wantRead = false
-		d.known(a, records[i], &fx)
+		d.applyRecord(a, records[i], &fx)
 	}
 	d.mu.Unlock()
-	d.finish(&fx)
+	d.runEffects(&fx)
 }
 
-// known takes a record as read for an attempt that was taken over, or whose
-// record was edited.
-func (d *Dispatcher) known(a *attempt, rec *job.Record, fx *effects) {
-	if a.gone || a.over || a.pending != nil {
+// applyRecord applies a record that was read for an adopted attempt, or because the record was edited.
+func (d *Dispatcher) applyRecord(a *attempt, rec *job.Record, fx *pendingEffects) {
+	if a.forgotten || a.over || a.pendingEvent != nil {
 		return
 	}
 	if rec == nil || !rec.State.Live() || rec.State.Token != a.token {
 		d.metrics.lost.WithLabelValues("refused").Inc()
-		d.lose(a, true, fx)
+		d.loseLease(a, true, fx)
 		return
 	}
-	a.rec = rec
+	a.known = rec
 	if a.adopting {
-		a.resume(d.o.LeaseTTL, d.o.margin())
+		a.boundAdopted(d.o.LeaseTTL, d.o.margin())
 	}
-	if rec.State.Cancel && !a.cancelled && a.live() {
-		a.session.cancel(a, job.CancelRequested)
+	if rec.State.Cancel && !a.cancelled && a.streamOpen() {
+		a.session.cancelAttempt(a, job.CancelRequested)
 	}
 }

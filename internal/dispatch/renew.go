@@ -13,14 +13,14 @@ const (
 	maxRenewed = job.MaxLeasesPerCall
 )
 
-// queueIO puts an attempt in line for the store.
+// queueIO queues an attempt for the store.
 func (d *Dispatcher) queueIO(a *attempt) {
 	if a.inIO {
 		return
 	}
 	a.inIO = true
-	d.mu.io = append(d.mu.io, a)
-	signal(d.ioWake)
+	d.mu.waitingIO = append(d.mu.waitingIO, a)
+	wakeUp(d.ioWake)
 }
 
 func (d *Dispatcher) ioLoop(ctx context.Context) {
@@ -35,20 +35,18 @@ func (d *Dispatcher) ioLoop(ctx context.Context) {
 	}
 }
 
-// ioRound reads what has to be read and renews what has to be renewed, for
-// everything that waits, all at once: a round takes as long as its slowest call,
-// and a shard that cannot be reached must not cost the leases of the others.
-// Leases that were only read are renewed in the next round. It returns false when
-// nothing waits.
+// ioRound reads and renews everything that is queued, all at once: a round takes as long as its slowest call,
+// and an unreachable shard must not cost the leases of the others. Leases that were only read are renewed in the
+// next round. It returns false if nothing was queued.
 func (d *Dispatcher) ioRound(ctx context.Context) bool {
 	d.mu.Lock()
-	n := len(d.mu.io)
-	batch := d.mu.io[:n:n]
-	d.mu.io = d.mu.io[n:]
-	if len(d.mu.io) == 0 {
-		d.mu.io = nil
+	n := len(d.mu.waitingIO)
+	batch := d.mu.waitingIO[:n:n]
+	d.mu.waitingIO = d.mu.waitingIO[n:]
+	if len(d.mu.waitingIO) == 0 {
+		d.mu.waitingIO = nil
 	}
-	reads, calls := d.reads(batch), d.renewals(batch)
+	reads, calls := d.collectReads(batch), d.collectRenewals(batch)
 	d.mu.Unlock()
 	if n == 0 {
 		return false
@@ -56,38 +54,38 @@ func (d *Dispatcher) ioRound(ctx context.Context) bool {
 	failed := make(map[*attempt]bool) // guarded by the dispatcher's mutex
 	var reading sync.WaitGroup
 	for _, r := range reads {
-		reading.Go(func() { d.read(ctx, r, failed) })
+		reading.Go(func() { d.readRecords(ctx, r, failed) })
 	}
-	replies, at := d.renew(ctx, calls)
+	replies, at := d.makeRenewals(ctx, calls)
 	reading.Wait()
 
-	var fx effects
+	var fx pendingEffects
 	d.mu.Lock()
 	for i, c := range calls {
-		d.renewed(c, replies[i], at, &fx)
+		d.applyRenewals(c, replies[i], at, &fx)
 	}
 	for _, a := range batch {
 		a.inIO = false
-		if a.wantRenew && a.rec != nil && a.session != nil && !a.gone && !a.over {
+		if a.wantRenew && a.known != nil && a.session != nil && !a.forgotten && !a.over {
 			d.queueIO(a)
 		}
-		d.readAgain(a, failed[a])
-		d.schedule(a)
+		d.scheduleRead(a, failed[a])
+		d.scheduleAttempt(a)
 	}
 	d.confirmSessions(batch)
 	d.mu.Unlock()
-	d.finish(&fx)
+	d.runEffects(&fx)
 	return true
 }
 
-// renewCall is one script call and whom it is about.
+// renewCall is one script call with its attempts.
 type renewCall struct {
 	request  job.RenewRequest
 	attempts []*attempt
 	sessions []*Session // as they were when the call was made
 }
 
-func (d *Dispatcher) renewals(batch []*attempt) []*renewCall {
+func (d *Dispatcher) collectRenewals(batch []*attempt) []*renewCall {
 	type kind struct {
 		shard int
 		ttl   time.Duration
@@ -96,11 +94,11 @@ func (d *Dispatcher) renewals(batch []*attempt) []*renewCall {
 	open := map[kind]*renewCall{}
 	now := time.Now()
 	for _, a := range batch {
-		if !a.wantRenew || a.gone || a.over || a.rec == nil || a.session == nil {
+		if !a.wantRenew || a.forgotten || a.over || a.known == nil || a.session == nil {
 			continue
 		}
 		a.wantRenew = false
-		k := kind{a.shard, d.leaseLife(a, now)}
+		k := kind{a.shard, d.renewalTTL(a, now)}
 		c := open[k]
 		if c == nil || len(c.attempts) == maxRenewed {
 			c = &renewCall{request: job.RenewRequest{Shard: k.shard, TTL: k.ttl}}
@@ -108,7 +106,7 @@ func (d *Dispatcher) renewals(batch []*attempt) []*renewCall {
 			calls = append(calls, c)
 		}
 		c.request.Renewals = append(c.request.Renewals, job.Renewal{
-			Record: a.record, Lane: a.rec.State.Lane, Token: a.token,
+			Record: a.record, Lane: a.known.State.Lane, Token: a.token,
 			Epoch: a.session.hello.Epoch, Acked: a.started, HardStopMS: a.hardStop,
 		})
 		c.attempts = append(c.attempts, a)
@@ -117,8 +115,8 @@ func (d *Dispatcher) renewals(batch []*attempt) []*renewCall {
 	return calls
 }
 
-// renew makes the calls. The time returned is from before them.
-func (d *Dispatcher) renew(ctx context.Context, calls []*renewCall) ([]job.RenewReply, time.Time) {
+// makeRenewals makes the calls. The returned time is from before them.
+func (d *Dispatcher) makeRenewals(ctx context.Context, calls []*renewCall) ([]job.RenewReply, time.Time) {
 	at := time.Now()
 	if len(calls) == 0 {
 		return nil, at
@@ -132,88 +130,87 @@ func (d *Dispatcher) renew(ctx context.Context, calls []*renewCall) ([]job.Renew
 	return d.o.Store.Renew(ctx, requests), at
 }
 
-// renewed takes the answer to one call.
-func (d *Dispatcher) renewed(c *renewCall, reply job.RenewReply, at time.Time, fx *effects) {
+// applyRenewals applies the answer to one call.
+func (d *Dispatcher) applyRenewals(c *renewCall, reply job.RenewReply, at time.Time, fx *pendingEffects) {
 	if reply.Err != nil {
-		d.storeFailed(reply.Err)
+		d.logStoreFailure(reply.Err)
 		for _, a := range c.attempts {
 			a.renewAt = time.Now().Add(d.o.retryPause())
 		}
 		return
 	}
-	d.mu.failing = false
+	d.mu.storeFailing = false
 	for i, a := range c.attempts {
 		switch {
-		case a.gone || a.over:
+		case a.forgotten || a.over:
 		case a.session != c.sessions[i]:
 			// Another session has it now; its own renewal is due.
 			a.renewAt = at
 		default:
-			d.answer(a, reply.Results[i], grant{c.request.TTL, reply.NowUS / 1000, at}, fx)
+			d.applyRenewal(a, reply.Results[i], renewalGrant{c.request.TTL, reply.NowUS / 1000, at}, fx)
 		}
 	}
 }
 
-// grant is what a call has renewed leases for.
-type grant struct {
+// renewalGrant is the time for which a call has renewed leases.
+type renewalGrant struct {
 	ttl   time.Duration
 	nowMS int64     // the shard's clock
 	at    time.Time // before the call
 }
 
-func (d *Dispatcher) answer(a *attempt, r job.RenewResult, g grant, fx *effects) {
+func (d *Dispatcher) applyRenewal(a *attempt, r job.RenewResult, g renewalGrant, fx *pendingEffects) {
 	switch {
 	case r.Code == job.Renewed:
-		d.prolonged(a, r, g, fx)
-	case a.pending != nil:
-		// The lease has ended because the event went through, or the event will
-		// be answered as stale.
+		d.extendLease(a, r, g, fx)
+	case a.pendingEvent != nil:
+		// The lease has ended because the event was stored, or the event will be answered as stale.
 	case r.Code == job.Moved:
 		d.metrics.lost.WithLabelValues("moved").Inc()
-		if a.live() {
-			a.session.stop(job.ErrSuperseded)
+		if a.streamOpen() {
+			a.session.stopStream(job.ErrSuperseded)
 		}
-		d.forget(a, fx)
+		d.forgetAttempt(a, fx)
 	case a.adopting:
 		d.metrics.lost.WithLabelValues("refused").Inc()
-		d.lose(a, true, fx)
+		d.loseLease(a, true, fx)
 	default:
 		d.metrics.lost.WithLabelValues("lease_lost").Inc()
-		d.lose(a, true, fx)
+		d.loseLease(a, true, fx)
 	}
 }
 
-// prolonged notes a renewal.
-func (d *Dispatcher) prolonged(a *attempt, r job.RenewResult, g grant, fx *effects) {
-	a.until = g.at.Add(g.ttl) // nobody here relies on it
-	if a.live() {
-		a.until = d.trust(g.at, g.ttl, fx.now())
+// extendLease applies a renewal.
+func (d *Dispatcher) extendLease(a *attempt, r job.RenewResult, g renewalGrant, fx *pendingEffects) {
+	a.trustedUntil = g.at.Add(g.ttl) // no handler here relies on it
+	if a.streamOpen() {
+		a.trustedUntil = d.trustedUntil(g.at, g.ttl, fx.currentTime())
 	}
 	if a.adopting {
 		a.adopting = false
 		d.metrics.adopted.Inc()
-		d.adopted(a, fx)
+		d.reportAdopted(a, fx)
 		if a.startedMS == 0 {
-			a.resumed(time.Now(), g.nowMS, d.o.margin())
+			a.estimateStart(time.Now(), g.nowMS, d.o.margin())
 		}
 	}
-	if a.rec != nil && r.Revision != a.rec.State.Revision && a.pending == nil && a.live() {
+	if a.known != nil && r.Revision != a.known.State.Revision && a.pendingEvent == nil && a.streamOpen() {
 		a.wantRead = true
 	}
 	a.renewAt = time.Time{}
 	switch {
-	case !a.live() && a.pending == nil && a.session.shortens() && g.ttl > d.o.SessionTTL:
+	case !a.streamOpen() && a.pendingEvent == nil && a.session.endsLeasesEarly() && g.ttl > d.o.SessionTTL:
 		a.renewAt = g.at // the stream was cut during the call
-	case a.live() && !a.byNode:
-		a.renewAt = d.onGrid(g.at.Add(d.o.renewEvery()))
+	case a.streamOpen() && !a.ownEvent:
+		a.renewAt = d.roundToGrid(g.at.Add(d.o.renewEvery()))
 	}
 }
 
-// storeFailed logs the first failure of a series.
-func (d *Dispatcher) storeFailed(err error) {
+// logStoreFailure logs the first failure of a series.
+func (d *Dispatcher) logStoreFailure(err error) {
 	d.metrics.storeFailures.Inc()
-	if !d.mu.failing {
-		d.o.Logger.Warn("cannot renew leases", "error", err)
+	if !d.mu.storeFailing {
+		d.o.Logger.Warn("failed to renew leases", "error", err)
 	}
-	d.mu.failing = true
+	d.mu.storeFailing = true
 }

@@ -42,7 +42,7 @@ func TestRenewals(t *testing.T) {
 			time.Sleep(50 * time.Microsecond)
 		}
 		// What runs longer is marked as acknowledged, in few calls.
-		time.Sleep(DefaultAckAfter + b.d.o.tick())
+		time.Sleep(DefaultAckAfter + b.d.o.renewalGrid())
 		synctest.Wait()
 		marks := b.store.took()
 		if len(marks) != 500 || b.store.callCount() > 2 {
@@ -67,7 +67,7 @@ func TestRenewals(t *testing.T) {
 	})
 }
 
-// A worker that never says that its handler began does not have the lease.
+// A worker that never reports a start does not have the lease.
 func TestUnstartedLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -7,35 +7,34 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Started takes the worker's word that handlers began.
+// Started handles the worker's report that handlers started.
 func (s *Session) Started(leaseIDs []string) {
 	d := s.d
-	clocks := d.clocksOf(leaseIDs)
-	var fx effects
+	clocks := d.clocksOfUnstarted(leaseIDs)
+	var fx pendingEffects
 	d.mu.Lock()
 	now := time.Now()
-	fx.expect(len(leaseIDs))
+	fx.reserveNotices(len(leaseIDs))
 	for _, id := range leaseIDs {
 		a := d.mu.attempts[id]
-		if a == nil || a.session != s || a.started || a.over || a.pending != nil {
+		if a == nil || a.session != s || a.started || a.over || a.pendingEvent != nil {
 			continue
 		}
-		a.start(now, a.nowMS(clocks), d.o.Store.Latest(a.shard), d.o.margin())
+		a.markStarted(now, a.nowMS(clocks), d.o.Store.Latest(a.shard), d.o.margin())
 		fx.notices = d.appendStart(fx.notices, a)
-		renew := a.until.Add(d.o.margin() - d.o.LeaseTTL + d.o.renewEvery())
+		renew := a.trustedUntil.Add(d.o.margin() - d.o.LeaseTTL + d.o.renewEvery())
 		if mark := now.Add(d.o.AckAfter); mark.Before(renew) {
 			renew = mark
 		}
-		a.renewAt = d.onGrid(renew)
-		d.schedule(a)
+		a.renewAt = d.roundToGrid(renew)
+		d.scheduleAttempt(a)
 	}
 	d.mu.Unlock()
-	d.finish(&fx)
+	d.runEffects(&fx)
 }
 
-// clocksOf reads the clocks of the shards of those attempts that have not
-// started yet.
-func (d *Dispatcher) clocksOf(leaseIDs []string) map[int]int64 {
+// clocksOfUnstarted reads the clocks of the shards of those attempts that have not started yet.
+func (d *Dispatcher) clocksOfUnstarted(leaseIDs []string) map[int]int64 {
 	var shards map[int]int64
 	d.mu.Lock()
 	for _, id := range leaseIDs {
@@ -47,73 +46,73 @@ func (d *Dispatcher) clocksOf(leaseIDs []string) map[int]int64 {
 		}
 	}
 	d.mu.Unlock()
-	d.clocks(shards)
+	d.readClocks(shards)
 	return shards
 }
 
-// giveBack returns an attempt that no handler has seen.
-func (d *Dispatcher) giveBack(a *attempt, why string, fx *effects) {
+// returnLease returns an attempt that no handler has seen.
+func (d *Dispatcher) returnLease(a *attempt, why string, fx *pendingEffects) {
 	d.metrics.returned.WithLabelValues(why).Inc()
-	d.free(a, fx)
-	d.leave(a, job.Return{Token: a.token}, fx)
+	d.freeSlot(a, fx)
+	d.submitOwnEvent(a, job.Return{Token: a.token}, fx)
 }
 
-// Returned takes back leases that the worker will not start. Those of another node are what
-// the worker could not say there, as its stream was cut.
+// Returned handles leases that the worker will not start. Those of another node could not be returned there,
+// because the stream was cut.
 func (s *Session) Returned(leaseIDs []string) {
 	d := s.d
-	var fx effects
+	var fx pendingEffects
 	d.mu.Lock()
 	for _, id := range leaseIDs {
 		a := d.mu.attempts[id]
 		switch {
 		case a == nil:
-			if s.owed >= s.hello.MaxLive() {
+			if s.returnedForeign >= s.hello.MaxLive() {
 				continue
 			}
-			if a = d.foreign(s, id); a != nil {
-				s.owed++
-				d.giveBack(a, "worker", &fx)
+			a = d.newForeignAttempt(s, id)
+			if a != nil {
+				s.returnedForeign++
+				d.returnLease(a, "worker", &fx)
 			}
 		case a.session != s:
 		case a.over:
-			d.forget(a, &fx)
-		case a.byNode:
-			a.reported = true
-			d.free(a, &fx)
-		case a.pending != nil:
+			d.forgetAttempt(a, &fx)
+		case a.ownEvent:
+			a.resultArrived = true
+			d.freeSlot(a, &fx)
+		case a.pendingEvent != nil:
 		case a.started && s.hello.Heartbeats:
-			// It was to start when Hello named it, and its session before ended too soon.
+			// Hello listed it, so it was to start, and then its previous session ended too early.
 			d.metrics.lost.WithLabelValues("disclaimed").Inc()
-			d.free(a, &fx)
-			d.leave(a, d.loss(a), &fx)
+			d.freeSlot(a, &fx)
+			d.submitOwnEvent(a, d.newLossEvent(a), &fx)
 		case a.started:
-			// To hand a started attempt back for nothing would let it go round
-			// for ever.
-			d.free(a, &fx)
-			d.leave(a, job.Settle{
+			// Returning a started attempt uncounted could repeat for ever.
+			d.freeSlot(a, &fx)
+			d.submitOwnEvent(a, job.Settle{
 				Token: a.token, Outcome: job.OutcomeFailed, Error: "worker gave the attempt back after its start",
 				StartedMS: a.startedMS, Worker: s.hello.WorkerID,
 			}, &fx)
 		default:
-			s.pace.forget()
-			s.changed()
-			d.giveBack(a, "worker", &fx)
+			s.resultPace.reset()
+			s.markOutdated()
+			d.returnLease(a, "worker", &fx)
 		}
 	}
 	d.mu.Unlock()
-	d.finish(&fx)
+	d.runEffects(&fx)
 }
 
-// timeOut ends an attempt whose worker did not answer within timeout and grace.
-func (d *Dispatcher) timeOut(a *attempt, fx *effects) {
+// settleTimedOut ends an attempt whose worker did not answer within timeout and grace.
+func (d *Dispatcher) settleTimedOut(a *attempt, fx *pendingEffects) {
 	d.metrics.timeouts.Inc()
 	timeout, grace := time.Duration(0), time.Duration(0)
-	if a.rec != nil {
-		timeout, grace = a.rec.Definition.Timeout, a.rec.Definition.TimeoutGrace
+	if a.known != nil {
+		timeout, grace = a.known.Definition.Timeout, a.known.Definition.TimeoutGrace
 	}
-	a.session.cancel(a, job.CancelTimedOut)
-	d.leave(a, job.Settle{
+	a.session.cancelAttempt(a, job.CancelTimedOut)
+	d.submitOwnEvent(a, job.Settle{
 		Token: a.token, Outcome: job.OutcomeTimedOut,
 		Error:     fmt.Sprintf("no answer within the timeout of %v and %v of grace", timeout, grace),
 		StartedMS: a.startedMS, Worker: a.session.hello.WorkerID,

@@ -9,71 +9,69 @@ import (
 
 // Reservation is a number of slots of certain sessions, held until Deliver.
 type Reservation struct {
-	d     *Dispatcher
-	queue queueKey
-	ahead bool // not of slots but of places to wait for one
-	count int
-	parts []part
-	next  int  // of parts, to give a lease to
-	open  bool // counted among those that a drain waits for
-	done  bool
-	turn  uint64 // in which they were reserved
-	// advance: the sessions are spacious, see there.
+	d         *Dispatcher
+	queue     queueKey
+	toWait    bool // not of slots but of places to wait for one
+	count     int
+	parts     []sessionPart
+	nextPart  int  // index in parts of the next lease's session
+	isOpen    bool // counted among those that a drain waits for
+	delivered bool
+	grantedAt uint64 // value of grants when the slots were reserved
+	// advance: all sessions have room ahead, see hasRoomAhead.
 	advance bool
 }
 
-// part is what a reservation holds of one session.
-type part struct {
-	s       *Session
-	n, left int // left is only for share
+// sessionPart is a reservation's part of one session.
+type sessionPart struct {
+	session *Session
+	n, left int // left is used by distributeSlots only
 }
 
-// Reserve takes up to n free slots of workers that serve the queue, of the least
-// loaded ones first. It always returns a reservation, which may be empty. Each
-// must be delivered, with whatever was leased.
+// Reserve reserves up to n free slots of workers that serve the queue, those of the least loaded ones first. It
+// always returns a reservation, which may be empty. Each must be delivered, with the leases taken for it.
 func (d *Dispatcher) Reserve(namespace, queue string, n int) *Reservation {
-	return d.reserve(&Reservation{d: d, queue: queueKey{namespace, queue}}, n)
+	return d.reserveSlots(&Reservation{d: d, queue: queueKey{namespace, queue}}, n)
 }
 
-func (d *Dispatcher) reserve(r *Reservation, n int) *Reservation {
+func (d *Dispatcher) reserveSlots(r *Reservation, n int) *Reservation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.share(r, n)
+	d.distributeSlots(r, n)
 	if r.count < n {
-		d.mu.short = d.mu.turns
+		d.mu.lastShortGrant = d.mu.grants
 	}
-	d.open(r)
+	d.countReservation(r)
 	return r
 }
 
-// open has a drain wait for what is leased for these slots.
-func (d *Dispatcher) open(r *Reservation) {
+// countReservation makes a drain wait for the leases of this reservation.
+func (d *Dispatcher) countReservation(r *Reservation) {
 	if r.count > 0 {
-		r.open = true
-		d.mu.reserved++
+		r.isOpen = true
+		d.mu.openReservations++
 	}
 }
 
-// share takes up to n slots for the reservation, each from the session that is least
-// loaded then.
-func (d *Dispatcher) share(r *Reservation, n int) {
-	c := d.crewOf(r.queue)
+// distributeSlots reserves up to n slots, each from the session that is least loaded then.
+func (d *Dispatcher) distributeSlots(r *Reservation, n int) {
+	c := d.sessionsOf(r.queue)
 	if c == nil || d.mu.draining {
 		return
 	}
-	h, room := &c.slots, (*Session).free
-	if r.ahead {
-		h, room = &c.ahead, (*Session).ahead
+	h, room := &c.bySlots, (*Session).freeSlots
+	if r.toWait {
+		h, room = &c.byPlaces, (*Session).placesToWait
 	}
 	if len(*h) == 1 { // most often there is one worker, or one that has slots
 		s := h.Top().s
-		r.parts = []part{{s: s, n: min(max(0, n), room(s))}}
+		r.parts = []sessionPart{{session: s, n: min(max(0, n), room(s))}}
 		n = 0
 	}
 	for ; n > 0 && len(*h) > 0; n-- {
 		t := h.Top()
-		p := r.partOf(t, room)
-		if p.left <= 0 { // what may wait there has become less since it was looked at
+		p := r.partOfSession(t, room)
+		if p.left <= 0 { // fewer attempts may wait there than at the last refresh
 			h.Remove(t)
 			continue
 		}
@@ -82,140 +80,136 @@ func (d *Dispatcher) share(r *Reservation, n int) {
 			h.Remove(t)
 			continue
 		}
-		t.load = float64(t.s.taken()+p.n) / float64(t.s.hello.Slots)
+		t.load = float64(t.s.takenSlots()+p.n) / float64(t.s.hello.Slots)
 		h.Fix(t)
 	}
-	d.mu.turns++
-	r.turn = d.mu.turns
-	r.advance = !r.ahead
+	d.mu.grants++
+	r.grantedAt = d.mu.grants
+	r.advance = !r.toWait
 	for _, p := range r.parts {
-		p.s.book(r, p.n)
-		p.s.last = d.mu.turns
-		p.s.changed()
+		p.session.addReserved(r, p.n)
+		p.session.lastGrant = d.mu.grants
+		p.session.markOutdated()
 		r.count += p.n
-		r.advance = r.advance && p.s.spacious()
+		r.advance = r.advance && p.session.hasRoomAhead()
 	}
 }
 
-// spacious tells whether the session may have leases that are not due yet: its worker
-// does not start them before they are, and the slots that they take until then are not
-// missed. Most reservations take more than they will use.
-func (s *Session) spacious() bool {
-	return s.hello.StartsAfter && 2*s.busy <= s.hello.Slots && 4*s.taken() <= 3*s.hello.Slots
+// hasRoomAhead reports whether the session may have leases that are not due yet: its worker starts them on time,
+// and the slots that they take until then are not needed. Most reservations take more than they will use.
+func (s *Session) hasRoomAhead() bool {
+	return s.hello.StartsAfter && 2*s.busySlots <= s.hello.Slots && 4*s.takenSlots() <= 3*s.hello.Slots
 }
 
-// book has a reservation hold so many slots more, or places, or fewer.
-func (s *Session) book(r *Reservation, n int) {
-	if r.ahead {
-		s.promised += n
+// addReserved adds n to the session's reserved slots, or places; n may be negative.
+func (s *Session) addReserved(r *Reservation, n int) {
+	if r.toWait {
+		s.reservedPlaces += n
 	} else {
-		s.reserved += n
+		s.reservedSlots += n
 	}
 }
 
-// MayAdvance tells whether slots that are reserved now would be for leases that are not due
-// yet as well; see [Reservation.Advance].
+// MayAdvance reports whether slots reserved now may take leases that are not due yet; see [Reservation.Advance].
 func (d *Dispatcher) MayAdvance(namespace, queue string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := d.crewOf(queueKey{namespace, queue})
-	return c != nil && !d.mu.draining && len(c.slots) > 0 && c.slots.Top().s.spacious()
+	c := d.sessionsOf(queueKey{namespace, queue})
+	return c != nil && !d.mu.draining && len(c.bySlots) > 0 && c.bySlots.Top().s.hasRoomAhead()
 }
 
-// partOf returns the session's part of the reservation; a new one has the room that the
-// session has by now.
-func (r *Reservation) partOf(t *turn, room func(*Session) int) *part {
-	if t.part >= len(r.parts) || r.parts[t.part].s != t.s {
-		t.part = len(r.parts)
-		r.parts = append(r.parts, part{s: t.s, left: room(t.s)})
+// partOfSession returns the session's part of the reservation; a new one has the session's current room.
+func (r *Reservation) partOfSession(t *heapEntry, room func(*Session) int) *sessionPart {
+	if t.partIndex >= len(r.parts) || r.parts[t.partIndex].session != t.s {
+		t.partIndex = len(r.parts)
+		r.parts = append(r.parts, sessionPart{session: t.s, left: room(t.s)})
 	}
-	return &r.parts[t.part]
+	return &r.parts[t.partIndex]
 }
 
 // Count is the number of slots reserved.
 func (r *Reservation) Count() int { return r.count }
 
-// Advance tells whether leases may be delivered that are not due yet. Their workers start
-// them when they are, at most half of their slots are taken, and a quarter is free beside
-// what is reserved.
+// Advance reports whether leases may be delivered that are not due yet. Their workers start them on time, at
+// most half of their slots are taken, and a quarter is free beside what is reserved.
 func (r *Reservation) Advance() bool { return r.advance }
 
 // Split moves up to n of the reserved slots to a reservation of their own.
 func (r *Reservation) Split(n int) *Reservation {
-	other := &Reservation{d: r.d, queue: r.queue, ahead: r.ahead, turn: r.turn, advance: r.advance}
+	other := &Reservation{d: r.d, queue: r.queue, toWait: r.toWait, grantedAt: r.grantedAt, advance: r.advance}
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
 	for i := range r.parts {
 		p := &r.parts[i]
-		if moved := min(p.n, n-other.count); moved > 0 && !r.done {
-			other.parts = append(other.parts, part{s: p.s, n: moved})
+		if moved := min(p.n, n-other.count); moved > 0 && !r.delivered {
+			other.parts = append(other.parts, sessionPart{session: p.session, n: moved})
 			p.n -= moved
 			other.count += moved
 		}
 	}
 	r.count -= other.count
-	r.d.open(other)
+	r.d.countReservation(other)
 	return other
 }
 
-// Deliver hands the leases to the reserved sessions and gives back the slots
-// that are left. A lease that finds no session any more, or that has come too
-// late to be worth starting, is returned, and so is one that is not due, and whose worker
-// would start it at once; one that is here already is left alone. Only the first call has
-// an effect, and it must have all the leases.
+// Deliver hands the leases to the reserved sessions and releases unused slots. A lease is returned if it finds
+// no session any more, if it comes too late to be worth starting, or if it is not due and its worker would start
+// it at once. A lease that is here already is left alone. Only the first call has an effect, and it must have
+// all the leases.
 func (r *Reservation) Deliver(leases []job.Leased) {
 	d := r.d
 	clocks := make(map[int]int64)
 	for i := range leases {
 		clocks[leases[i].Shard] = 0
 	}
-	d.clocks(clocks)
-	var fx effects
+	d.readClocks(clocks)
+	var fx pendingEffects
 	d.mu.Lock()
-	if r.done {
+	if r.delivered {
 		d.mu.Unlock()
 		return
 	}
-	r.done = true
-	if r.open {
-		d.mu.reserved--
+	r.delivered = true
+	if r.isOpen {
+		d.mu.openReservations--
 	}
 	for _, p := range r.parts {
-		p.s.book(r, -p.n)
-		p.s.changed()
+		p.session.addReserved(r, -p.n)
+		p.session.markOutdated()
 	}
 	now := time.Now()
 	batches := make(map[*Session]job.Assignments, len(r.parts))
 	used := 0
 	for i := range leases {
-		if a := d.deliver(r, &leases[i], now, clocks, &fx); a != nil {
+		if a := d.deliverLease(r, &leases[i], now, clocks, &fx); a != nil {
 			batch := batches[a.session]
 			if batch == nil {
 				batch = make(job.Assignments, 0, len(leases))
 			}
-			batches[a.session] = append(batch, job.Assignment{LeaseID: a.id, Record: a.rec, Opened: leases[i].Opened, StartAt: leases[i].StartAt})
+			batches[a.session] = append(batch,
+				job.Assignment{LeaseID: a.id, Record: a.known, Opened: leases[i].Opened, StartAt: leases[i].StartAt})
 			used++
 		}
 	}
 	for s, batch := range batches {
-		d.assign(s, batch, &fx)
+		d.sendAssignments(s, batch, &fx)
 	}
-	if used < r.count && r.missed() {
-		fx.demand = true
+	if used < r.count && r.missedByOthers() {
+		fx.demandChanged = true
 		for _, p := range r.parts {
-			if p.n > 0 && p.s.open() {
-				fx.freed(p.s, r.slots(p.n))
+			if p.n > 0 && p.session.acceptsLeases() {
+				fx.addFreed(p.session, r.slotCount(p.n))
 			}
 		}
 	}
 	d.mu.Unlock()
-	d.finish(&fx)
+	d.runEffects(&fx)
 }
 
-// deliver makes the attempt of one lease and finds its session. It returns nil
-// if nothing is to be sent.
-func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clocks map[int]int64, fx *effects) *attempt {
-	a := attemptOf(l, now)
+// deliverLease makes the attempt of one lease and finds its session. It returns nil if nothing is to be sent.
+func (d *Dispatcher) deliverLease(r *Reservation, l *job.Leased, now time.Time, clocks map[int]int64,
+	fx *pendingEffects) *attempt {
+	a := newAttempt(l, now)
 	if d.mu.attempts[a.id] != nil {
 		return nil
 	}
@@ -224,9 +218,9 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 	if ok {
 		left = min(left, time.Duration(l.Known.IndexMS-nowMS)*time.Millisecond)
 	}
-	a.until = d.trust(now, left, now)
-	late := a.until.Sub(now) < d.o.leastLife()
-	s := r.take(d)
+	a.trustedUntil = d.trustedUntil(now, left, now)
+	late := a.trustedUntil.Sub(now) < d.o.minLeaseLife()
+	s := r.nextSession(d)
 	taken := s
 	if s != nil && !s.hello.StartsAfter && l.StartAt.After(now) {
 		s = nil
@@ -236,77 +230,76 @@ func (d *Dispatcher) deliver(r *Reservation, l *job.Leased, now time.Time, clock
 		if s == nil {
 			why = "closed"
 		}
-		d.add(a, nil)
-		d.giveBack(a, why, fx)
-		if taken != nil && r.missed() { // its slot is as free as it was
-			fx.freed(taken, r.slots(1))
+		d.addAttempt(a, nil)
+		d.returnLease(a, why, fx)
+		if taken != nil && r.missedByOthers() { // its slot is as free as it was
+			fx.addFreed(taken, r.slotCount(1))
 		}
 		return nil
 	}
-	a.busy = true
+	a.takesSlot = true
 	if !ok {
-		nowMS = a.leasedMS()
+		nowMS = a.earliestStartMS()
 	}
-	a.watch(now, nowMS)
-	d.add(a, s)
-	d.schedule(a)
+	a.watchObjective(now, nowMS)
+	d.addAttempt(a, s)
+	d.scheduleAttempt(a)
 	return a
 }
 
-func attemptOf(l *job.Leased, now time.Time) *attempt {
+func newAttempt(l *job.Leased, now time.Time) *attempt {
 	return &attempt{
-		id: job.LeaseID(l.Record, l.Known.State.Token), record: l.Record, token: l.Known.State.Token, shard: l.Shard, born: now,
-		rec: l.Known,
+		id: job.LeaseID(l.Record, l.Known.State.Token), record: l.Record, token: l.Known.State.Token, shard: l.Shard,
+		born:  now,
+		known: l.Known,
 	}
 }
 
-// missed tells whether somebody has been told of too few slots since these were reserved.
-func (r *Reservation) missed() bool { return r.turn <= r.d.mu.short }
+// missedByOthers reports whether a short count of slots was returned since these were reserved.
+func (r *Reservation) missedByOthers() bool { return r.grantedAt <= r.d.mu.lastShortGrant }
 
-// slots is how many slots n of what is reserved are: a place to wait for one is none.
-func (r *Reservation) slots(n int) int {
-	if r.ahead {
+// slotCount returns how many slots n of the reservation are: a place to wait for one is none.
+func (r *Reservation) slotCount(n int) int {
+	if r.toWait {
 		return 0
 	}
 	return n
 }
 
-// take finds the session of the next lease: the reserved ones in turn, then any
-// other with a free slot. Workers that were told to go elsewhere get none: they may
-// have closed their side of the stream, and could not give it back.
-func (r *Reservation) take(d *Dispatcher) *Session {
+// nextSession finds the session of the next lease: the reserved ones in turn, then any other with a free slot.
+// Workers that were sent away get none: they may have closed their side of the stream, and could not return it.
+func (r *Reservation) nextSession(d *Dispatcher) *Session {
 	if d.mu.draining {
 		return nil
 	}
 	for len(r.parts) > 0 {
-		r.next %= len(r.parts)
-		p := &r.parts[r.next]
+		r.nextPart %= len(r.parts)
+		p := &r.parts[r.nextPart]
 		if p.n == 0 {
-			r.parts = slices.Delete(r.parts, r.next, r.next+1)
+			r.parts = slices.Delete(r.parts, r.nextPart, r.nextPart+1)
 			continue
 		}
 		p.n--
-		r.next++
-		if p.s.holds() {
-			return p.s
+		r.nextPart++
+		if p.session.canUseReserved() {
+			return p.session
 		}
 	}
-	if c := d.crewOf(r.queue); c != nil && len(c.slots) > 0 {
-		return c.slots.Top().s
+	if c := d.sessionsOf(r.queue); c != nil && len(c.bySlots) > 0 {
+		return c.bySlots.Top().s
 	}
 	return nil
 }
 
-// assign sends leases to their worker. Those of a stream that does not take them
-// were never sent.
-func (d *Dispatcher) assign(s *Session, batch job.Assignments, fx *effects) {
-	if s.send(batch) {
+// sendAssignments sends leases to their worker. If the stream does not accept them they were never sent.
+func (d *Dispatcher) sendAssignments(s *Session, batch job.Assignments, fx *pendingEffects) {
+	if s.sendMessage(batch) {
 		d.metrics.delivered.Add(float64(len(batch)))
 		return
 	}
 	for _, l := range batch {
 		if a := d.mu.attempts[l.LeaseID]; a != nil {
-			d.giveBack(a, "unsent", fx)
+			d.returnLease(a, "unsent", fx)
 		}
 	}
 }

@@ -46,8 +46,8 @@ func TestReserveTakesExactSlotsOfTheLeastLoaded(t *testing.T) {
 	})
 }
 
-// Who was told of free slots while others were reserved hears of those that come back.
-func TestReservedSlotsThatComeBackAreNews(t *testing.T) {
+// If free slots were reported while others were reserved, those that come back are announced.
+func TestUnusedReservedSlotsAreAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.connect("w", 4, 1)
@@ -141,7 +141,7 @@ func TestStartsAreNotBeforeRunsAreDue(t *testing.T) {
 	})
 }
 
-func TestDeliverReturnsWhatCannotBeStarted(t *testing.T) {
+func TestDeliverReturnsLeasesThatCannotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 4, 1)
@@ -313,8 +313,8 @@ func TestSlotsProperty(t *testing.T) {
 			"": func(*rapid.T) {
 				d.audit(t)
 				for i, s := range sessions {
-					if s.busy > s.hello.Slots || s.busy != len(live[i]) {
-						rt.Fatalf("session %d: %d of %d slots busy, worker has %d", i, s.busy, s.hello.Slots, len(live[i]))
+					if s.busySlots > s.hello.Slots || s.busySlots != len(live[i]) {
+						rt.Fatalf("session %d: %d of %d slots busy, worker has %d", i, s.busySlots, s.hello.Slots, len(live[i]))
 					}
 				}
 			},
@@ -386,8 +386,8 @@ func TestDrainWaitsForWhatIsBeingLeased(t *testing.T) {
 	}
 }
 
-// Whoever waits for slots hears of a slot whose lease came too late to be started: it is free.
-func TestSlotOfALateLeaseIsNews(t *testing.T) {
+// A caller that waits for slots is notified of a slot whose lease came too late to be started: it is free.
+func TestSlotOfALateLeaseIsAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.connect("w", 1, 1)
@@ -413,9 +413,8 @@ func TestSlotOfALateLeaseIsNews(t *testing.T) {
 	})
 }
 
-// Each reservation that others missed is news when it comes back unused, whatever came back
-// before it.
-func TestEachUnusedReservationIsNews(t *testing.T) {
+// Each reservation that others missed is announced when it comes back unused, whatever came back before it.
+func TestEachUnusedReservationIsAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.connect("w", 2, 1)

@@ -11,57 +11,55 @@ import (
 // Session is one stream of one worker. It is a [job.WorkerSession]; all its
 // methods are safe for concurrent use.
 type Session struct {
-	d     *Dispatcher
-	key   workerKey
-	fleet *Fleet
-	hello job.Hello
-	out   job.WorkerStream
-	since time.Time
-	// addresses of other nodes that the worker was last sent, sorted. Guarded like what follows.
+	d           *Dispatcher
+	key         workerKey
+	fleet       *Fleet
+	hello       job.Hello
+	stream      job.WorkerStream
+	connectedAt time.Time
+	// addresses of other nodes that the worker was last sent, sorted. Guarded like the fields below.
 	addresses []string
 
 	// Guarded by the dispatcher's mutex.
-	attempts []*attempt
-	seats    []*seat // in the crews of its queues
-	fresh    []*seat // those of them that are in line with it
-	last     uint64  // the dispatcher's turn in which it was last given a slot
-	busy     int     // slots taken by attempts
-	reserved int     // slots taken by reservations
-	promised int     // places to wait for a slot that are reserved; no slot is kept for them
-	pending  int     // results on their way to the ledger
-	owed     int     // leases of other nodes that were given back here
-	pace     pace
-	draining bool
-	sentAway bool // the worker was asked to connect anew; it may trust its leases for their own life
-	left     bool
-	stopping bool // the stream was told to end
-	closed   bool
-	life     life
+	attempts        []*attempt
+	memberships     []*membership // in the sessions of its queues
+	upToDate        []*membership // those of them that are up to date
+	lastGrant       uint64        // grant counter when it was last given a slot
+	busySlots       int           // slots taken by attempts
+	reservedSlots   int           // slots taken by reservations
+	reservedPlaces  int           // places to wait for a slot that are reserved; no slot is kept for them
+	pendingResults  int           // results on their way to the ledger
+	returnedForeign int           // leases of other nodes that were returned here
+	resultPace      resultPace
+	draining        bool
+	sentAway        bool // the worker was asked to reconnect; it may trust its leases for their own life
+	drained         bool
+	stopping        bool // the stream was asked to end
+	closed          bool
+	heartbeatState  heartbeatState
 }
 
 var _ job.WorkerSession = (*Session)(nil)
 
-// workerKey is what makes a worker the same in two sessions. Anybody who may work in a
-// namespace can choose an id there, so that workers of two identities with one id are two
-// workers: neither can keep the other from a node.
+// workerKey identifies a worker over its sessions. Any caller that may work in a namespace can choose an id
+// there, so workers of two identities with one id are two workers: neither can keep the other from a node.
 type workerKey struct{ namespace, identity, id string }
 
 func workerKeyOf(h job.Hello) workerKey { return workerKey{h.Namespace, h.Identity, h.WorkerID} }
 
-// Connect begins a session. The first message on out is Welcome. Leases that the
-// worker names in hello.Live are taken over, and those that cannot be come back
-// as cancelled. Errors: [job.ErrDraining], [job.ErrSuperseded], or that of the stream.
+// Connect begins a session. The first message on out is Welcome. Leases in hello.Live are adopted; those that
+// cannot be are answered as cancelled. Errors: [job.ErrDraining], [job.ErrSuperseded], or that of the stream.
 func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
 	s := &Session{
-		d: d, key: workerKeyOf(hello), hello: hello, out: out,
-		since: time.Now(),
+		d: d, key: workerKeyOf(hello), hello: hello, stream: out,
+		connectedAt: time.Now(),
 	}
 	addresses := d.o.Addresses()
 	slices.Sort(addresses)
 	s.addresses = addresses
-	var fx effects
+	var fx pendingEffects
 	d.mu.Lock()
-	if err := d.admit(s, addresses); err != nil {
+	if err := d.admitSession(s, addresses); err != nil {
 		d.mu.Unlock()
 		return nil, err
 	}
@@ -69,31 +67,31 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 	d.mu.workers[s.key] = s
 	for _, q := range hello.Queues {
 		k := queueKey{hello.Namespace, q}
-		c := d.mu.crews[k]
+		c := d.mu.queues[k]
 		if c == nil {
-			c = &crew{queue: k}
-			d.mu.crews[k], d.mu.sorted = c, nil
+			c = &queueSessions{queue: k}
+			d.mu.queues[k], d.mu.sortedQueues = c, nil
 			d.o.OnServed(k.namespace, k.queue, true)
 		}
-		c.join(s)
+		c.addSession(s)
 	}
-	if !slices.Equal(addresses, d.mu.announced) {
-		d.AddressesChanged() // before this session was among those that hear of it
+	if !slices.Equal(addresses, d.mu.announcedAddresses) {
+		d.AddressesChanged() // they changed before this session could be notified
 	}
-	d.enlist(s)
-	s.changed()
-	d.beginLife(s)
-	d.takeOver(s, prev, &fx)
-	fx.freed(s, s.free())
+	d.joinFleet(s)
+	s.markOutdated()
+	d.startHeartbeats(s)
+	d.adoptLeases(s, prev, &fx)
+	fx.addFreed(s, s.freeSlots())
 	d.mu.Unlock()
-	d.finish(&fx)
-	d.o.Logger.Info("worker connected", "worker", hello.WorkerID, "namespace", hello.Namespace, "identity", hello.Identity,
-		"slots", hello.Slots, "epoch", hello.Epoch, "live", len(hello.Live))
+	d.runEffects(&fx)
+	d.o.Logger.Info("worker connected", "worker", hello.WorkerID, "namespace", hello.Namespace,
+		"identity", hello.Identity, "slots", hello.Slots, "epoch", hello.Epoch, "live", len(hello.Live))
 	return s, nil
 }
 
-// admit decides whether a session may begin, and welcomes it.
-func (d *Dispatcher) admit(s *Session, addresses []string) error {
+// admitSession decides whether a session may begin, and welcomes it.
+func (d *Dispatcher) admitSession(s *Session, addresses []string) error {
 	if d.mu.draining {
 		return job.ErrDraining
 	}
@@ -105,35 +103,35 @@ func (d *Dispatcher) admit(s *Session, addresses []string) error {
 	if s.hello.Heartbeats {
 		welcome.SessionTTL = d.o.SessionTTL
 	}
-	return s.out.Send(welcome)
+	return s.stream.Send(welcome)
 }
 
-// free is how many more attempts the session can start. Results that wait for the
-// ledger do not take slots until they are many.
-func (s *Session) free() int { return max(0, s.room(0)) }
+// freeSlots is how many more attempts the session can start. Results that wait for the ledger do not take slots
+// until they are many.
+func (s *Session) freeSlots() int { return max(0, s.roomFor(0)) }
 
-// room is how many more attempts the session takes if so many may wait there, beside those
-// that will. It is negative when more wait.
-func (s *Session) room(waiting int) int {
-	if !s.open() {
+// roomFor is how many more attempts the session takes if that many may wait there in total. It is negative if
+// more wait.
+func (s *Session) roomFor(waiting int) int {
+	if !s.acceptsLeases() {
 		return 0
 	}
-	return min(s.hello.Slots+waiting-s.busy, s.hello.Slots+pendingSlack-s.pending) - s.reserved
+	return min(s.hello.Slots+waiting-s.busySlots, s.hello.Slots+pendingSlack-s.pendingResults) - s.reservedSlots
 }
 
-// taken is how many slots and places are, or will be.
-func (s *Session) taken() int { return s.busy + s.reserved + s.promised }
+// takenSlots is how many slots and places are taken or reserved.
+func (s *Session) takenSlots() int { return s.busySlots + s.reservedSlots + s.reservedPlaces }
 
-// load is the part of the slots that is taken.
-func (s *Session) load() float64 { return float64(s.taken()) / float64(s.hello.Slots) }
+// loadRatio is the part of the slots that is taken.
+func (s *Session) loadRatio() float64 { return float64(s.takenSlots()) / float64(s.hello.Slots) }
 
-// holds tells whether the session still takes what it was reserved for. What came
-// meanwhile may wait in the slot that was free then, and pending results may be more.
-func (s *Session) holds() bool {
-	return s.open() && s.taken() < s.hello.Slots+s.hello.Prefetch
+// canUseReserved reports whether the session still takes an attempt for a reserved slot. An adopted attempt may
+// wait in the slot that was free then, and pending results may be more.
+func (s *Session) canUseReserved() bool {
+	return s.acceptsLeases() && s.takenSlots() < s.hello.Slots+s.hello.Prefetch
 }
 
-func (s *Session) open() bool { return !s.closed && !s.stopping && !s.draining }
+func (s *Session) acceptsLeases() bool { return !s.closed && !s.stopping && !s.draining }
 
 // Results that may wait for the ledger: beyond slots + pendingSlack a session
 // gets no leases, beyond its bound it is closed.
@@ -141,155 +139,154 @@ const pendingSlack = 1024
 
 func (s *Session) maxPending() int { return s.hello.MaxLive() + s.hello.Slots + pendingSlack }
 
-// send queues a message; a stream that does not take it ends.
-func (s *Session) send(m job.WorkerMessage) bool {
+// sendMessage queues a message; a stream that does not accept it ends.
+func (s *Session) sendMessage(m job.WorkerMessage) bool {
 	if s.closed {
 		return false
 	}
-	if err := s.out.Send(m); err != nil {
-		s.stop(errors.Join(job.ErrSlowWorker, err))
+	if err := s.stream.Send(m); err != nil {
+		s.stopStream(errors.Join(job.ErrSlowWorker, err))
 		return false
 	}
 	return true
 }
 
-// cancel asks the worker to end an attempt.
-func (s *Session) cancel(a *attempt, reason job.CancelReason) {
+// cancelAttempt asks the worker to end an attempt.
+func (s *Session) cancelAttempt(a *attempt, reason job.CancelReason) {
 	a.cancelled = true
-	s.send(job.Cancellation{LeaseIDs: []string{a.id}, Reason: reason})
+	s.sendMessage(job.Cancellation{LeaseIDs: []string{a.id}, Reason: reason})
 }
 
-// stop makes the stream end; Close follows from there.
-func (s *Session) stop(reason error) {
+// stopStream makes the stream end; its end calls Close.
+func (s *Session) stopStream(reason error) {
 	if s.stopping {
 		return
 	}
 	s.stopping = true
-	s.changed()
-	s.out.Stop(reason)
+	s.markOutdated()
+	s.stream.Stop(reason)
 }
 
-// Draining says that the worker takes no further leases.
+// Draining notes that the worker takes no further leases.
 func (s *Session) Draining() {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	s.draining = true
-	s.changed()
+	s.markOutdated()
 }
 
-// SendAway asks the worker to connect anew, and gives it no further leases.
+// SendAway asks the worker to reconnect, and gives it no further leases.
 func (s *Session) SendAway() {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	s.draining = true
-	s.changed()
+	s.markOutdated()
 	s.sendAway(nil)
 }
 
-// sendAway names the addresses that the worker is to connect to; none: any other.
+// sendAway sends the addresses that the worker is to connect to; none: any other.
 func (s *Session) sendAway(addresses []string) {
-	s.sentAway = s.send(job.GoElsewhere{Addresses: addresses}) || s.sentAway
+	s.sentAway = s.sendMessage(job.GoElsewhere{Addresses: addresses}) || s.sentAway
 }
 
-// Left says that the worker drained and has ended the stream.
+// Left notes that the worker drained and has ended the stream.
 func (s *Session) Left() {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	s.left = true
+	s.drained = true
 }
 
-// Close ends the session. Leases that never left this process are returned, and those
-// that met a worker which had left; the others are left to the worker's next session. They
-// are renewed once more, of a worker that sent heartbeats for the rest of the session's
-// life. Calls after the first do nothing.
+// Close ends the session. Leases that never left this process, or that reached a worker which had left, are
+// returned; the others are left to the worker's next session. They are renewed once more; if the worker sent
+// heartbeats, for the rest of the session's life. Further calls do nothing.
 func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 	d := s.d
-	var fx effects
+	var fx pendingEffects
 	d.mu.Lock()
 	if s.closed {
 		d.mu.Unlock()
 		return
 	}
 	held := len(s.attempts)
-	d.detach(s, &fx)
-	d.giveBackUnsent(s, unsent, &fx)
-	for _, a := range slices.Clone(s.attempts) { // which some of them leave
-		if s.left && !a.started && !a.over && a.pending == nil {
-			d.giveBack(a, "closed", &fx)
+	d.detachSession(s, &fx)
+	d.returnUnsent(s, unsent, &fx)
+	for _, a := range slices.Clone(s.attempts) { // the loop body removes some of them
+		if s.drained && !a.started && !a.over && a.pendingEvent == nil {
+			d.returnLease(a, "closed", &fx)
 			continue
 		}
-		d.orphan(a, &fx)
+		d.orphanAttempt(a, &fx)
 	}
-	d.dropEmpty(s)
+	d.dropEmptySession(s)
 	d.mu.Unlock()
-	d.finish(&fx)
-	d.o.Logger.Info("worker disconnected", "worker", s.hello.WorkerID, "namespace", s.hello.Namespace, "identity", s.hello.Identity,
-		"reason", reason, "attempts", held)
+	d.runEffects(&fx)
+	d.o.Logger.Info("worker disconnected", "worker", s.hello.WorkerID, "namespace", s.hello.Namespace,
+		"identity", s.hello.Identity, "reason", reason, "attempts", held)
 }
 
-// keep puts an attempt among the session's.
-func (s *Session) keep(a *attempt) {
-	a.nth = len(s.attempts)
+// addAttempt adds an attempt to the session's.
+func (s *Session) addAttempt(a *attempt) {
+	a.sessionIndex = len(s.attempts)
 	s.attempts = append(s.attempts, a)
 }
 
-// drop undoes keep. The last attempt takes the place.
-func (s *Session) drop(a *attempt) {
+// removeAttempt removes an attempt. The last attempt takes its place.
+func (s *Session) removeAttempt(a *attempt) {
 	last := len(s.attempts) - 1
-	s.attempts[a.nth] = s.attempts[last]
-	s.attempts[a.nth].nth = a.nth
+	s.attempts[a.sessionIndex] = s.attempts[last]
+	s.attempts[a.sessionIndex].sessionIndex = a.sessionIndex
 	s.attempts[last] = nil
 	s.attempts = s.attempts[:last]
 }
 
-// detach takes a session out of the crews of its queues.
-func (d *Dispatcher) detach(s *Session, fx *effects) {
+// detachSession removes a session from its queues.
+func (d *Dispatcher) detachSession(s *Session, fx *pendingEffects) {
 	s.closed = true
-	d.endLife(s)
-	d.discharge(s)
-	for _, x := range s.seats {
-		x.crew.leave(x)
-		if k := x.crew.queue; len(x.crew.seats) == 0 {
-			delete(d.mu.crews, k)
-			d.mu.sorted, fx.demand = nil, true
+	d.stopHeartbeats(s)
+	d.leaveFleet(s)
+	for _, x := range s.memberships {
+		x.group.removeMember(x)
+		if k := x.group.queue; len(x.group.members) == 0 {
+			delete(d.mu.queues, k)
+			d.mu.sortedQueues, fx.demandChanged = nil, true
 			d.o.OnServed(k.namespace, k.queue, false)
 		}
 	}
-	s.seats, s.fresh = nil, nil
+	s.memberships, s.upToDate = nil, nil
 }
 
-// giveBackUnsent returns the leases among messages that never left.
-func (d *Dispatcher) giveBackUnsent(s *Session, unsent []job.WorkerMessage, fx *effects) {
+// returnUnsent returns the leases among messages that were not sent.
+func (d *Dispatcher) returnUnsent(s *Session, unsent []job.WorkerMessage, fx *pendingEffects) {
 	for _, m := range unsent {
 		assignments, _ := m.(job.Assignments)
 		for _, l := range assignments {
-			if a := d.mu.attempts[l.LeaseID]; a != nil && a.session == s && a.pending == nil && !a.started {
-				d.giveBack(a, "unsent", fx)
+			if a := d.mu.attempts[l.LeaseID]; a != nil && a.session == s && a.pendingEvent == nil && !a.started {
+				d.returnLease(a, "unsent", fx)
 			}
 		}
 	}
 }
 
-// orphan is what becomes of an attempt when its stream is cut.
-func (d *Dispatcher) orphan(a *attempt, fx *effects) {
+// orphanAttempt handles an attempt whose stream was cut.
+func (d *Dispatcher) orphanAttempt(a *attempt, fx *pendingEffects) {
 	switch {
 	case a.over:
-		d.forget(a, fx)
+		d.forgetAttempt(a, fx)
 		return
-	case a.pending != nil:
+	case a.pendingEvent != nil:
 		a.renewAt = time.Time{}
-	case a.started || a.session.shortens():
+	case a.started || a.session.endsLeasesEarly():
 		a.renewAt = time.Now()
 	default:
 		a.renewAt = time.Time{}
 	}
-	// Whether the worker has one that has not started is unknown: it comes back with it,
-	// or the lease ends uncounted.
+	// Whether the worker received an attempt that has not started is unknown: the worker reports it, or the
+	// lease ends uncounted.
 	a.cancelled = false
-	if a.pending == nil {
-		// Its worker may go on elsewhere, and end it there. Whoever has it then is told.
-		d.ended(a, nil, false, fx)
-		a.foreign, a.told = true, false
+	if a.pendingEvent == nil {
+		// Its worker may continue it elsewhere, and end it there. The node that has it then is notified.
+		d.reportEnded(a, nil, false, fx)
+		a.unknownToAttempts, a.endReported = true, false
 	}
-	d.schedule(a)
+	d.scheduleAttempt(a)
 }

@@ -87,8 +87,7 @@ func TestResultIsKeptUntilItIsStored(t *testing.T) {
 	}
 }
 
-// A result outlives its stream: it is stored all the same, and the worker's next
-// stream hears of it.
+// A result outlives its stream: it is stored all the same, and acknowledged on the worker's next stream.
 func TestResultSurvivesItsStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -244,7 +243,7 @@ func TestSlotOfATimedOutAttemptIsFreeWhenTheStreamEnds(t *testing.T) {
 	})
 }
 
-// Slots that results without answers had taken are news when the answers come.
+// Slots that unanswered results had taken are announced when the answers come.
 func TestAnswersGiveSlotsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

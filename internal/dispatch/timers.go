@@ -6,45 +6,44 @@ import (
 )
 
 // Before orders attempts by their next point in time.
-func (a *attempt) Before(other *attempt) bool { return a.at.Before(other.at) }
+func (a *attempt) Before(other *attempt) bool { return a.nextAt.Before(other.nextAt) }
 
-// Place is that among the timers.
-func (a *attempt) Place() *int { return &a.place }
+// Place is the attempt's place among the timers.
+func (a *attempt) Place() *int { return &a.timerPlace }
 
-// wakeAt moves an attempt to its new time; the zero time takes it out.
-func (d *Dispatcher) wakeAt(a *attempt, at time.Time) {
+// moveTimer moves an attempt to its new time; the zero time removes it.
+func (d *Dispatcher) moveTimer(a *attempt, at time.Time) {
 	h := &d.mu.timers
 	switch {
 	case at.IsZero():
-		if a.place > 0 {
+		if a.timerPlace > 0 {
 			h.Remove(a)
 		}
-	case a.place > 0:
-		a.at = at
+	case a.timerPlace > 0:
+		a.nextAt = at
 		h.Fix(a)
 	default:
-		a.at = at
+		a.nextAt = at
 		h.Push(a)
 	}
 }
 
-// schedule puts the attempt where its next point in time belongs and wakes the
-// clock if that is earlier than what it waits for.
-func (d *Dispatcher) schedule(a *attempt) {
-	if a.gone {
+// scheduleAttempt updates the attempt's timer and wakes the clock loop if it sleeps longer than that.
+func (d *Dispatcher) scheduleAttempt(a *attempt) {
+	if a.forgotten {
 		return
 	}
-	at := a.next()
-	d.wakeAt(a, at)
-	if !at.IsZero() && at.Before(d.mu.armed) {
-		d.mu.armed = at
-		signal(d.clockWake)
+	at := a.nextDeadline()
+	d.moveTimer(a, at)
+	if !at.IsZero() && at.Before(d.mu.clockWakesAt) {
+		d.mu.clockWakesAt = at
+		wakeUp(d.clockWake)
 	}
 }
 
-// onGrid moves an instant up to the grid of renewals.
-func (d *Dispatcher) onGrid(t time.Time) time.Time {
-	tick := d.o.tick()
+// roundToGrid rounds an instant up to the grid of renewals.
+func (d *Dispatcher) roundToGrid(t time.Time) time.Time {
+	tick := d.o.renewalGrid()
 	since := t.Sub(d.start)
 	return d.start.Add((since + tick - 1) / tick * tick)
 }
@@ -56,7 +55,7 @@ func (d *Dispatcher) clockLoop(ctx context.Context) {
 	timer := time.NewTimer(idlePause)
 	defer timer.Stop()
 	for {
-		timer.Reset(d.expire())
+		timer.Reset(d.handleDueAttempts())
 		select {
 		case <-ctx.Done():
 			return
@@ -66,54 +65,53 @@ func (d *Dispatcher) clockLoop(ctx context.Context) {
 	}
 }
 
-// expire does what is due and returns the time until more is.
-func (d *Dispatcher) expire() time.Duration {
-	var fx effects
+// handleDueAttempts does what is due and returns the time until more is.
+func (d *Dispatcher) handleDueAttempts() time.Duration {
+	var fx pendingEffects
 	d.mu.Lock()
 	now := time.Now()
-	for len(d.mu.timers) > 0 && !d.mu.timers.Top().at.After(now) {
+	for len(d.mu.timers) > 0 && !d.mu.timers.Top().nextAt.After(now) {
 		a := d.mu.timers.Top()
-		d.act(a, now, &fx)
-		d.schedule(a)
+		d.handleDue(a, now, &fx)
+		d.scheduleAttempt(a)
 	}
 	wait := idlePause
 	if ends := d.endSilent(now); !ends.IsZero() {
 		wait = ends.Sub(now)
 	}
 	if len(d.mu.timers) > 0 {
-		wait = min(wait, d.mu.timers.Top().at.Sub(now))
+		wait = min(wait, d.mu.timers.Top().nextAt.Sub(now))
 	}
-	d.mu.armed = now.Add(wait)
+	d.mu.clockWakesAt = now.Add(wait)
 	d.mu.Unlock()
-	d.finish(&fx)
+	d.runEffects(&fx)
 	return wait
 }
 
-// act does all that is due about one attempt. Each branch moves the attempt's
-// next point in time on.
-func (d *Dispatcher) act(a *attempt, now time.Time, fx *effects) {
+// handleDue does all that is due about one attempt. Each branch moves the attempt's next instant on.
+func (d *Dispatcher) handleDue(a *attempt, now time.Time, fx *pendingEffects) {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
 	switch {
-	case a.pending != nil && due(a.retryAt):
+	case a.pendingEvent != nil && due(a.retryAt):
 		a.retryAt = time.Time{}
-		fx.submit(a)
-	case a.pending == nil && !a.over && a.live() && due(a.deadline):
-		d.timeOut(a, fx)
-	case a.pending == nil && !a.over && due(a.until):
+		fx.submitChange(a)
+	case a.pendingEvent == nil && !a.over && a.streamOpen() && due(a.deadline):
+		d.settleTimedOut(a, fx)
+	case a.pendingEvent == nil && !a.over && due(a.trustedUntil):
 		d.metrics.lost.WithLabelValues("expired").Inc()
-		d.lose(a, false, fx)
+		d.loseLease(a, false, fx)
 	}
-	if a.pending == nil && !a.over && a.live() && due(a.lateAt) {
-		fx.judge(a)
+	if a.pendingEvent == nil && !a.over && a.streamOpen() && due(a.lateAt) {
+		fx.submitJudgement(a)
 	}
-	if !a.gone && !a.over && !a.inIO && due(a.renewAt) {
+	if !a.forgotten && !a.over && !a.inIO && due(a.renewAt) {
 		a.renewAt = time.Time{}
 		a.wantRenew = true
 		d.queueIO(a)
 	}
 }
 
-func signal(c chan struct{}) {
+func wakeUp(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

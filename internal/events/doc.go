@@ -1,23 +1,23 @@
-// Package events tells watchers what happens to jobs.
+// Package events streams the events of jobs to watchers.
 //
-// What happened is in Redis: a stream for each shard, written by the scripts that store
-// decisions. A [Feed] looks at all streams while somebody watches, keeps the newest
-// entries at hand for those who keep up, and lets others read for themselves.
+// Redis has one stream of events for each shard. The scripts that store decisions write
+// them. A [Feed] polls all streams while there is a watcher, keeps the newest entries in
+// memory for watchers that keep up, and lets the others read from Redis.
 //
 // Invariants:
 //
-//  1. While nobody watches, nothing is read.
-//  2. A watcher reads at its own pace. What it has not been sent is not kept for it:
-//     it has a place in each shard, and when what follows that place is gone from Redis
-//     its watch ends with job.ErrEventsGone.
-//  3. What happened to one job is told in the order in which it was stored. Between
-//     jobs the order is that of the shards' clocks, as far as a look saw both.
-//     A shard that cannot be read holds up no others, but for the look that finds
-//     that out: it is asked for apart from them until it is back.
-//  4. A token is the place in each shard after what was sent with it: who resumes from
-//     it is told everything that follows, and nothing that came before. A watch that
-//     begins at an instant looks for the events there first: a token that knows the
-//     instant only would not show what is trimmed behind it.
-//  5. Whoever starts a goroutine waits for it: Run returns when its context ends, and
-//     so does each Watch with job.ErrDraining.
+//  1. Without a watcher nothing is read.
+//  2. A watcher reads at its own pace. Nothing is buffered for it: it has a place in each
+//     shard. When the entries after that place have been trimmed from Redis, the watch ends
+//     with job.ErrEventsGone.
+//  3. The events of one job are sent in the order in which they were stored. Between jobs
+//     the order is that of the shards' clocks, within what one poll has read of both. An
+//     unreachable shard delays no other shard, except for the poll that finds out: it is
+//     polled separately until it is reachable again.
+//  4. A token is the place in each shard after the events that were sent with it. A watch
+//     that resumes from it receives all later events and no earlier ones. A watch that
+//     begins at an instant reads the first events after it before it sends a token: a token
+//     of the instant alone would not reveal that events after it have been trimmed.
+//  5. Every goroutine is waited for: Run returns when its context ends, and each Watch
+//     returns job.ErrDraining then.
 package events

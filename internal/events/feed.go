@@ -20,24 +20,24 @@ const (
 	DefaultPoll     = 200 * time.Millisecond
 	DefaultWatchers = 100
 
-	// window is how many entries of a shard are kept at hand.
-	window = 256
+	// windowSize is how many entries of a shard are kept at hand.
+	windowSize = 256
 	// pageSize is how many entries of a shard are read at once.
 	pageSize = 128
-	// flushEvery is how long what is announced may wait for a decision to go along with.
+	// flushEvery is how long an announced event may wait for a decision to be written with.
 	flushEvery = 100 * time.Millisecond
-	// keptForAdmins is which part of the places of watchers is kept for administrators of
+	// adminShare is which part of the places of watchers is kept for administrators of
 	// the cluster: one in so many.
-	keptForAdmins = 10
+	adminShare = 10
 )
 
-// Store is what the feed needs of the store.
+// Store has the methods of the store that the feed needs.
 type Store interface {
 	Shards() int
-	// RecordsEvents tells whether there is anything to see at all.
+	// RecordsEvents reports whether events are recorded at all.
 	RecordsEvents() bool
-	// Events and LastEvents answer beside an error for the shards that could be read; the
-	// page of any other has an Err, and its place is not Exact.
+	// With an error, Events and LastEvents still return the shards that could be read; the page of any other has
+	// an Err, and its place is not Exact.
 	Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error)
 	LastEvents(ctx context.Context) ([]job.Place, error)
 	Announce(...job.Happening)
@@ -49,7 +49,7 @@ type Store interface {
 // Options configure a Feed. Store is required.
 type Options struct {
 	Store Store
-	// Poll is the pause between two looks, while somebody watches. Default 200 ms.
+	// Poll is the pause between two polls while there is a watcher. Default 200 ms.
 	Poll time.Duration
 	// Watchers is how many there may be at once. Default 100. One in ten is for
 	// administrators of the cluster only; of the others a namespace may have half, and an
@@ -65,21 +65,21 @@ type Feed struct {
 	o       Options
 	metrics metrics
 
-	mu       sync.Mutex
-	users    int
-	watchers *shares.Table
-	scans    scans
-	// last is what is there; nil until that is known. It is not Exact for shards that have
-	// been away ever since.
-	last []job.Place
-	// away are the shards that could not be read when they were last asked for.
-	away    []bool
-	windows [][]job.Happening // newest last, without gaps
-	changed chan struct{}     // closed when there is news
-	wanted  chan struct{}     // tells Run that there is a user
-	sought  chan struct{}     // tells seek the same
-	done    chan struct{}     // closed when Run has ended
-	ended   bool
+	mu            sync.Mutex
+	userCount     int
+	watcherShares *shares.Table
+	namedScans    scanTable
+	// lastPlaces are the places of the last entries; nil until known. They are not Exact for shards that have
+	// been unreachable ever since.
+	lastPlaces []job.Place
+	// awayShards are the shards that could not be read when they were last asked for.
+	awayShards []bool
+	windows    [][]job.Happening // newest last, without gaps
+	changed    chan struct{}     // closed when there are new entries
+	runWake    chan struct{}     // wakes Run for a new user
+	retryWake  chan struct{}     // wakes retryAwayLoop for a new user
+	done       chan struct{}     // closed when Run has ended
+	ended      bool
 }
 
 // New makes a feed; Run makes it work.
@@ -92,11 +92,16 @@ func New(o Options) (*Feed, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	f := &Feed{
-		o: o, metrics: newMetrics(), windows: make([][]job.Happening, o.Store.Shards()), away: make([]bool, o.Store.Shards()),
-		watchers: shares.New(shares.Limits{Places: o.Watchers, Kept: o.Watchers / keptForAdmins, Namespace: 1, Identity: 3}), scans: scans{},
-		changed: make(chan struct{}), wanted: make(chan struct{}, 1), sought: make(chan struct{}, 1), done: make(chan struct{}),
+		o: o, metrics: newMetrics(), windows: make([][]job.Happening, o.Store.Shards()),
+		awayShards: make([]bool, o.Store.Shards()),
+		watcherShares: shares.New(shares.Limits{
+			Places: o.Watchers, Kept: o.Watchers / adminShare, Namespace: 1, Identity: 3,
+		}),
+		namedScans: scanTable{},
+		changed:    make(chan struct{}), runWake: make(chan struct{}, 1), retryWake: make(chan struct{}, 1),
+		done: make(chan struct{}),
 	}
-	return f, f.metrics.register(o.Registerer)
+	return f, f.metrics.registerWith(o.Registerer)
 }
 
 // Observe takes notices that no decision stores. It does not block.
@@ -105,7 +110,7 @@ func (f *Feed) Observe(notices []job.Notice) {
 		return
 	}
 	for i := range notices {
-		if n := &notices[i]; undecided(n) {
+		if n := &notices[i]; isAttemptStart(n) {
 			if h, ok := job.Happened(n, n.Labels); ok {
 				f.o.Store.Announce(h)
 			}
@@ -113,24 +118,22 @@ func (f *Feed) Observe(notices []job.Notice) {
 	}
 }
 
-// undecided tells whether a notice is one of an attempt's start, which no decision
-// stores.
-func undecided(n *job.Notice) bool {
+// isAttemptStart reports whether a notice is the start of an attempt, which no decision stores.
+func isAttemptStart(n *job.Notice) bool {
 	return n.Kind == job.AttemptStarted
 }
 
-// Run looks at the streams while somebody watches, and writes what is announced, until
-// ctx ends.
+// Run polls the streams while there is a watcher, and writes announced events, until ctx ends.
 func (f *Feed) Run(ctx context.Context) error {
-	defer f.end()
+	defer f.markEnded()
 	if !f.o.Store.RecordsEvents() {
 		<-ctx.Done()
 		return nil
 	}
 	var seeking sync.WaitGroup
 	defer seeking.Wait()
-	seeking.Go(func() { f.seek(ctx) })
-	seeking.Go(func() { f.flush(ctx) })
+	seeking.Go(func() { f.retryAwayLoop(ctx) })
+	seeking.Go(func() { f.flushLoop(ctx) })
 	look := time.NewTimer(0)
 	defer look.Stop()
 	fault := ""
@@ -138,16 +141,17 @@ func (f *Feed) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-f.wanted:
+		case <-f.runWake:
 			look.Reset(0)
 		case <-look.C:
-			if !f.used() {
+			if !f.hasUsers() {
 				continue // the next user begins anew
 			}
-			more, err := f.look(ctx, false)
-			if text := textOf(err); text != fault && ctx.Err() == nil {
-				if fault = text; err != nil {
-					f.o.Logger.Warn("events cannot be read", "error", err)
+			more, err := f.pollStreams(ctx, false)
+			if text := errorText(err); text != fault && ctx.Err() == nil {
+				fault = text
+				if err != nil {
+					f.o.Logger.Warn("failed to read events", "error", err)
 				}
 			}
 			pause := f.o.Poll
@@ -159,34 +163,33 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 }
 
-// seek looks at shards that are away, while there is a user, until ctx ends. What is away
-// is slow to say so: the others' looks do not wait for it.
-func (f *Feed) seek(ctx context.Context) {
+// retryAwayLoop polls unreachable shards while there is a user, until ctx ends. Their calls may take long to
+// fail, so the polls of other shards do not wait for them.
+func (f *Feed) retryAwayLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.sought:
+		case <-f.retryWake:
 		}
-		for f.used() {
+		for f.hasUsers() {
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(f.o.Poll):
-				// That it is away, and why, was told when it was found out.
-				_, _ = f.look(ctx, true)
+				// The failure was logged when it was first seen.
+				_, _ = f.pollStreams(ctx, true)
 			}
 		}
 	}
 }
 
-// flush writes what is announced until ctx ends. What cannot be written stays in line, and
-// its server may be slow to say so: meanwhile others' lines are written, for the store has
-// a shard's line in one flush at a time.
-func (f *Feed) flush(ctx context.Context) {
-	var under sync.WaitGroup
-	defer f.lastFlush(ctx)
-	defer under.Wait()
+// flushLoop writes announced events until ctx ends. Events that cannot be written stay queued, and their server
+// may take long to fail. Other shards are flushed meanwhile: the store allows one flush of a shard at a time.
+func (f *Feed) flushLoop(ctx context.Context) {
+	var flushes sync.WaitGroup
+	defer f.flushOnStop(ctx)
+	defer flushes.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -197,28 +200,28 @@ func (f *Feed) flush(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(flushEvery):
-			under.Go(func() { _ = f.o.Store.FlushEvents(ctx) })
+			flushes.Go(func() { _ = f.o.Store.FlushEvents(ctx) })
 		}
 	}
 }
 
-// lastFlush writes what a node that stops has announced.
-func (f *Feed) lastFlush(ctx context.Context) {
+// flushOnStop writes the announced events of a node that stops.
+func (f *Feed) flushOnStop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := f.o.Store.FlushEvents(ctx); err != nil {
-		f.o.Logger.Warn("the last events of this node are not recorded", "error", err)
+		f.o.Logger.Warn("failed to record the last events of this node", "error", err)
 	}
 }
 
-func textOf(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
 	return err.Error()
 }
 
-func (f *Feed) end() {
+func (f *Feed) markEnded() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = true
@@ -228,41 +231,41 @@ func (f *Feed) end() {
 // Use keeps the feed looking until the returned function is called.
 func (f *Feed) Use() (release func()) {
 	f.mu.Lock()
-	f.users++
-	first := f.users == 1
+	f.userCount++
+	first := f.userCount == 1
 	f.mu.Unlock()
 	if first {
-		signal(f.wanted)
-		signal(f.sought)
+		wakeUp(f.runWake)
+		wakeUp(f.retryWake)
 	}
 	return sync.OnceFunc(func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if f.users--; f.users == 0 {
-			f.last = nil
+		if f.userCount--; f.userCount == 0 {
+			f.lastPlaces = nil
 			clear(f.windows)
 		}
 	})
 }
 
-// signal leaves a token, if there is none.
-func signal(c chan struct{}) {
+// wakeUp leaves a token, if there is none.
+func wakeUp(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-func (f *Feed) used() bool {
+func (f *Feed) hasUsers() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.users > 0
+	return f.userCount > 0
 }
 
-// look reads what is new in the shards that could be read when they were last asked for,
-// or in those that are away; more tells that there is more of it already.
-func (f *Feed) look(ctx context.Context, away bool) (more bool, err error) {
-	asks, unknown := f.asks(away)
+// pollStreams reads new entries of the reachable shards, or of the unreachable ones; more reports whether there
+// are further entries already.
+func (f *Feed) pollStreams(ctx context.Context, away bool) (more bool, err error) {
+	asks, unknown := f.collectAsks(away)
 	if unknown {
 		err = f.findLast(ctx)
 	}
@@ -273,19 +276,19 @@ func (f *Feed) look(ctx context.Context, away bool) (more bool, err error) {
 	if ctx.Err() != nil {
 		return false, err
 	}
-	return f.takeOver(asks, pages), err
+	return f.storePages(asks, pages), err
 }
 
-// asks are those of a look. unknown: where some shards end is to be found first.
-func (f *Feed) asks(away bool) (asks []job.EventsAsk, unknown bool) {
+// collectAsks are those of a look. unknown: where some shards end is to be found first.
+func (f *Feed) collectAsks(away bool) (asks []job.EventsAsk, unknown bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.last == nil {
+	if f.lastPlaces == nil {
 		return nil, !away
 	}
-	for shard, place := range f.last {
+	for shard, place := range f.lastPlaces {
 		switch {
-		case f.away[shard] != away:
+		case f.awayShards[shard] != away:
 		case place.Exact():
 			asks = append(asks, job.EventsAsk{Shard: shard, After: place, Limit: pageSize})
 		default:
@@ -295,7 +298,7 @@ func (f *Feed) asks(away bool) (asks []job.EventsAsk, unknown bool) {
 	return asks, unknown
 }
 
-// findLast finds where the shards end of which that is unknown.
+// findLast finds the last entry of the shards whose last entry is unknown.
 func (f *Feed) findLast(ctx context.Context) error {
 	found, err := f.o.Store.LastEvents(ctx)
 	if !slices.ContainsFunc(found, job.Place.Exact) {
@@ -303,39 +306,39 @@ func (f *Feed) findLast(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.users == 0 {
+	if f.userCount == 0 {
 		return err // or the next user would begin with places of long ago
 	}
-	last, news := slices.Clone(f.last), f.last == nil
+	last, hasNews := slices.Clone(f.lastPlaces), f.lastPlaces == nil
 	if last == nil {
 		last = slices.Repeat([]job.Place{job.PlaceBefore(0)}, len(found))
 	}
 	for shard, place := range found {
 		if !last[shard].Exact() {
-			last[shard], f.away[shard] = place, !place.Exact()
-			news = news || place.Exact()
+			last[shard], f.awayShards[shard] = place, !place.Exact()
+			hasNews = hasNews || place.Exact()
 		}
 	}
-	f.last = last
-	if news {
-		f.announceLocked()
+	f.lastPlaces = last
+	if hasNews {
+		f.notifyWatchersLocked()
 	}
 	return err
 }
 
-// takeOver takes over what a look has read.
-func (f *Feed) takeOver(asks []job.EventsAsk, pages []job.EventsPage) (more bool) {
+// storePages stores the pages of a poll.
+func (f *Feed) storePages(asks []job.EventsAsk, pages []job.EventsPage) (more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	last, news := slices.Clone(f.last), false
+	last, hasNews := slices.Clone(f.lastPlaces), false
 	for i, page := range pages {
 		shard, n := asks[i].Shard, len(page.Happenings)
 		if last == nil || last[shard] != asks[i].After {
 			continue // the feed has begun anew meanwhile, or another look was first
 		}
-		// Who waits for a shard that is back has to hear of that.
-		news = news || n > 0 || f.away[shard] && page.Err == nil
-		f.away[shard] = page.Err != nil
+		// Watchers that wait for a shard must learn that it is reachable again.
+		hasNews = hasNews || n > 0 || f.awayShards[shard] && page.Err == nil
+		f.awayShards[shard] = page.Err != nil
 		if n == 0 {
 			continue
 		}
@@ -346,72 +349,73 @@ func (f *Feed) takeOver(asks []job.EventsAsk, pages []job.EventsPage) (more bool
 			w = nil
 		}
 		w = append(w, page.Happenings...)
-		if len(w) > 2*window {
-			w = append([]job.Happening(nil), w[len(w)-window:]...)
+		if len(w) > 2*windowSize {
+			w = append([]job.Happening(nil), w[len(w)-windowSize:]...)
 		}
 		f.windows[shard] = w
 	}
-	f.last = last
-	if news {
-		f.announceLocked()
+	f.lastPlaces = last
+	if hasNews {
+		f.notifyWatchersLocked()
 	}
 	return more
 }
 
-func (f *Feed) announceLocked() {
+func (f *Feed) notifyWatchersLocked() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// News returns the place of the newest entry of each shard, nil until some are known, and
-// a channel that is closed when there is something newer. That of a shard that has been
-// away ever since is not Exact. Nobody may write to the places.
+// News returns the place of the newest entry of each shard, nil until some are known, and a channel that is
+// closed when there is a newer one. The place of a shard that has been unreachable ever since is not Exact.
+// Callers must not modify the places.
 func (f *Feed) News() (last []job.Place, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.last, f.changed
+	return f.lastPlaces, f.changed
 }
 
-// behind lists the shards that can be read and may have something after these places.
-func (f *Feed) behind(places []job.Place) (shards []int) {
+// shardsBehind lists the shards that can be read and may have something after these places.
+func (f *Feed) shardsBehind(places []job.Place) (shards []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for shard, place := range places {
-		if f.last == nil || !f.away[shard] && place.Before(f.last[shard]) {
+		if f.lastPlaces == nil || !f.awayShards[shard] && place.Before(f.lastPlaces[shard]) {
 			shards = append(shards, shard)
 		}
 	}
 	return shards
 }
 
-// Read reads what was asked for, from what is at hand where that will do. With an error
-// come the pages of those shards that could be read.
+// Read reads the asked entries, from memory where possible. With an error it still returns the pages of the
+// shards that could be read.
 func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
-	pages, far := f.readAtHand(asks)
-	if len(far) == 0 {
+	pages, fromStore := f.readFromWindows(asks)
+	if len(fromStore) == 0 {
 		return pages, nil
 	}
-	return pages, f.readFar(ctx, asks, far, pages)
+	return pages, f.readFromStore(ctx, asks, fromStore, pages)
 }
 
-// readAtHand answers what it can without the store; far are the asks that are left.
-func (f *Feed) readAtHand(asks []job.EventsAsk) (pages []job.EventsPage, far []int) {
+// readFromWindows answers asks from memory; missing are the indices of the others.
+func (f *Feed) readFromWindows(asks []job.EventsAsk) (pages []job.EventsPage, missing []int) {
 	pages = make([]job.EventsPage, len(asks))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, a := range asks {
-		list, ok := f.atHandLocked(a)
+		list, ok := f.windowAfterLocked(a)
 		if !ok {
-			far = append(far, i)
+			missing = append(missing, i)
 			continue
 		}
-		pages[i] = job.EventsPage{Happenings: selected(list, a.Filter), Read: len(list), Last: list[len(list)-1].Place}
+		pages[i] = job.EventsPage{Happenings: filterEvents(list, a.Filter), Read: len(list),
+			Last: list[len(list)-1].Place}
 	}
-	return pages, far
+	return pages, missing
 }
 
-// selected are those that a filter selects; nobody may write to the list given.
-func selected(list []job.Happening, filter *job.HappeningFilter) []job.Happening {
+// filterEvents returns the events that a filter selects. It does not modify the list.
+func filterEvents(list []job.Happening, filter *job.HappeningFilter) []job.Happening {
 	if filter == nil {
 		return list
 	}
@@ -424,40 +428,40 @@ func selected(list []job.Happening, filter *job.HappeningFilter) []job.Happening
 	return out
 }
 
-// readFar reads the rest of asks from the store.
-func (f *Feed) readFar(ctx context.Context, asks []job.EventsAsk, far []int, pages []job.EventsPage) error {
-	rest := make([]job.EventsAsk, len(far))
-	for k, i := range far {
+// readFromStore reads the rest of asks from the store.
+func (f *Feed) readFromStore(ctx context.Context, asks []job.EventsAsk, missing []int, pages []job.EventsPage) error {
+	rest := make([]job.EventsAsk, len(missing))
+	for k, i := range missing {
 		rest[k] = asks[i]
 	}
 	read, err := f.o.Store.Events(ctx, rest)
 	for k, page := range read {
-		pages[far[k]] = page
+		pages[missing[k]] = page
 	}
 	if ctx.Err() == nil {
-		f.missed(rest, read)
+		f.markAway(rest, read)
 	}
 	return err
 }
 
-// missed notes which shards could not be read: the next one need not wait for them.
-func (f *Feed) missed(asks []job.EventsAsk, pages []job.EventsPage) {
+// markAway notes which shards could not be read: the next one need not wait for them.
+func (f *Feed) markAway(asks []job.EventsAsk, pages []job.EventsPage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, page := range pages {
-		if page.Err != nil && f.last != nil {
-			f.away[asks[i].Shard] = true
+		if page.Err != nil && f.lastPlaces != nil {
+			f.awayShards[asks[i].Shard] = true
 		}
 	}
 }
 
-func (f *Feed) atHandLocked(a job.EventsAsk) ([]job.Happening, bool) {
+func (f *Feed) windowAfterLocked(a job.EventsAsk) ([]job.Happening, bool) {
 	w := f.windows[a.Shard]
-	if f.last == nil || !a.After.Exact() || len(w) == 0 || a.After.Seq+1 < w[0].Place.Seq {
+	if f.lastPlaces == nil || !a.After.Exact() || len(w) == 0 || a.After.Seq+1 < w[0].Place.Seq {
 		return nil, false
 	}
 	from := a.After.Seq + 1 - w[0].Place.Seq
-	// At the end of the window nothing is known of what follows: the look is of a while ago.
+	// At the end of the window nothing is known of later entries: the poll was a while ago.
 	if from >= uint64(len(w)) || from > 0 && w[from-1].Place != a.After {
 		return nil, false
 	}

@@ -166,7 +166,7 @@ func feed(t *testing.T, m *memory, watchers int) (*Feed, func()) {
 	return f, func() { cancel(); <-done }
 }
 
-// watcher gathers what it is told.
+// watcher collects the events that it is sent.
 type watcher struct {
 	told  []string // kind and job
 	token string
@@ -206,8 +206,8 @@ func wantTold(t *testing.T, what string, w *watcher, want ...string) {
 	}
 }
 
-// TestNothingIsReadForNobody, and with watchers one look serves all of them.
-func TestNothingIsReadForNobody(t *testing.T) {
+// TestNothingIsReadWithoutWatchers, and with watchers one look serves all of them.
+func TestNothingIsReadWithoutWatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		f, stop := feed(t, m, 0)
@@ -246,9 +246,9 @@ func TestNothingIsReadForNobody(t *testing.T) {
 	})
 }
 
-// TestNobodyLeavesOldPlacesBehind: who leaves while the feed begins to look does not leave
+// TestPlacesAreDroppedWithTheLastUser: who leaves while the feed begins to look does not leave
 // it with places that the next user would begin at, whenever that is.
-func TestNobodyLeavesOldPlacesBehind(t *testing.T) {
+func TestPlacesAreDroppedWithTheLastUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		m.happen(0, 1000, job.KindRunDead, "a")
@@ -268,8 +268,8 @@ func TestNobodyLeavesOldPlacesBehind(t *testing.T) {
 	})
 }
 
-// TestOrderAndResume: what is far behind is told in the order of the clocks over all
-// shards, however long their streams; a token goes on after what it came with.
+// TestOrderAndResume: a watcher that is far behind receives events in the order of the clocks over all shards,
+// however long their streams; a resumed watch continues after its token.
 func TestOrderAndResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
@@ -299,8 +299,8 @@ func TestOrderAndResume(t *testing.T) {
 	})
 }
 
-// TestAWatcherThatIsNotToldOfAnythingHearsHowFarItIs: its token does not grow old.
-func TestAWatcherThatIsNotToldOfAnythingHearsHowFarItIs(t *testing.T) {
+// TestAWatcherWithoutEventsReceivesTokens: its token does not grow old.
+func TestAWatcherWithoutEventsReceivesTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		f, stop := feed(t, m, 0)
@@ -310,7 +310,7 @@ func TestAWatcherThatIsNotToldOfAnythingHearsHowFarItIs(t *testing.T) {
 		synctest.Wait()
 		first := w.token
 		m.happen(0, 5, job.KindRunDead, "a")
-		time.Sleep(2 * markEvery)
+		time.Sleep(2 * tokenPeriod)
 		w.stop()
 		places, ok := job.DecodePlaces(w.token)
 		if first == "" || w.token == first || !ok || places[0].Seq != 1 || len(w.told) != 0 {
@@ -319,9 +319,9 @@ func TestAWatcherThatIsNotToldOfAnythingHearsHowFarItIs(t *testing.T) {
 	})
 }
 
-// TestWhoComesTooLate hears that what follows is gone: trimmed, or lost by Redis. One
-// who does not read holds up nobody, and hears it as well.
-func TestWhoComesTooLate(t *testing.T) {
+// TestSlowWatcherEndsWithEventsGone: the next entries were trimmed, or lost by Redis. A watcher that does not
+// read delays no other, and ends in the same way.
+func TestSlowWatcherEndsWithEventsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		for i := range 10 {
@@ -367,9 +367,9 @@ func TestWhoComesTooLate(t *testing.T) {
 	})
 }
 
-// TestWhatThereIsNowIsToldToItsEnd: also what the feed has not looked at yet, beside what it
+// TestAWatchToNowSendsAllEvents: also what the feed has not looked at yet, beside what it
 // has at hand.
-func TestWhatThereIsNowIsToldToItsEnd(t *testing.T) {
+func TestAWatchToNowSendsAllEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		f, stop := feed(t, m, 0)
@@ -439,8 +439,8 @@ func TestTheFirstTokenOfAnInstantKnowsWhatFollows(t *testing.T) {
 	})
 }
 
-// TestTrimmedBeforeTheFirstRead: of a shard that was asked for by an instant what is kept is
-// told, also where its oldest events go while the watch begins; what is missed later is not.
+// TestTrimmedBeforeTheFirstRead: a watch from an instant receives the events of a shard that are kept, also if
+// its oldest ones are trimmed while the watch begins; later gaps end the watch.
 func TestTrimmedBeforeTheFirstRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
@@ -476,7 +476,7 @@ func TestTrimmedBeforeTheFirstRead(t *testing.T) {
 		if !errors.Is(err, job.ErrEventsGone) {
 			t.Errorf("missed later: %v, told %v", err, w.told)
 		}
-		beside := follow(f, job.EventQuery{}) // so that shards without news are not read
+		beside := follow(f, job.EventQuery{}) // so that shards without new entries are not read
 		defer beside.stop()
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -498,11 +498,10 @@ func TestTrimmedBeforeTheFirstRead(t *testing.T) {
 	})
 }
 
-// TestAShardThatIsAwayHoldsUpNoOthers, for longer than it takes to find that out: watchers
-// hear what happens elsewhere, none of it is lost, and what happened in the late shard is
-// told in its order when that is back. So it is of one who was there before, of one who
-// begins meanwhile, and of one who resumes.
-func TestAShardThatIsAwayHoldsUpNoOthers(t *testing.T) {
+// TestUnreachableShardDoesNotDelayOthers beyond the poll that finds out: watchers receive events of other
+// shards, none is lost, and events of the late shard are sent in their order when it is reachable again. This
+// holds for a watcher from before, for one that begins meanwhile, and for one that resumes.
+func TestUnreachableShardDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		m.happen(0, 5, job.KindRunDead, "old")
@@ -523,7 +522,7 @@ func TestAShardThatIsAwayHoldsUpNoOthers(t *testing.T) {
 		}
 		all := []*watcher{there, begun, from, resumed}
 		var want []string
-		for i := range 5 * window { // a minute and more
+		for i := range 5 * windowSize { // a minute and more
 			m.happen(0, int64(20+i), job.KindRunDead, fmt.Sprint(i))
 			want = append(want, fmt.Sprintf("run.dead %d", i))
 			time.Sleep(DefaultPoll)
@@ -548,8 +547,8 @@ func TestAShardThatIsAwayHoldsUpNoOthers(t *testing.T) {
 	})
 }
 
-// TestAFeedBeginsBesideAShardThatIsAway: it knows where that ends when it is back.
-func TestAFeedBeginsBesideAShardThatIsAway(t *testing.T) {
+// TestAFeedBeginsWithAnUnreachableShard: it knows where that ends when it is back.
+func TestAFeedBeginsWithAnUnreachableShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		m.happen(0, 5, job.KindRunDead, "old")
@@ -624,9 +623,9 @@ func TestWatchesEnd(t *testing.T) {
 	})
 }
 
-// TestAFeedWithoutWorkRests: the store is neither asked nor written to while nobody watches
-// and nothing is announced.
-func TestAFeedWithoutWorkRests(t *testing.T) {
+// TestIdleFeedDoesNotCallTheStore: the store is neither read nor written without a watcher and without announced
+// events.
+func TestIdleFeedDoesNotCallTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{calm: true}
 		f, stop := feed(t, m, 0)
@@ -707,7 +706,7 @@ func TestPlacesOfWatchersAreShared(t *testing.T) {
 }
 
 // Who waits for a rate of their own keeps no other reader of the namespace waiting.
-func TestAChargedScanHoldsNobodyUp(t *testing.T) {
+func TestAChargedScanDelaysNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		for i := range 4 * pageSize {
@@ -735,8 +734,8 @@ func TestAChargedScanHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// TestScansTakeTurns: those who read what is kept of one namespace read one at a time, each page is
-// charged for, and who finds nothing hears how far it is. Those of other namespaces do not wait.
+// TestScansTakeTurns: watchers that read kept entries of one namespace read one at a time, each page is charged
+// for, and a watcher without matching events receives tokens. Watchers of other namespaces do not wait.
 func TestScansTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{takes: 100 * time.Millisecond}
@@ -784,8 +783,8 @@ func TestScansTakeTurns(t *testing.T) {
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if len(f.scans) > 0 {
-			t.Errorf("%d scans are remembered", len(f.scans))
+		if len(f.namedScans) > 0 {
+			t.Errorf("%d scans are remembered", len(f.namedScans))
 		}
 	})
 }

@@ -3,10 +3,10 @@ package events
 import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
-	watchers prometheus.Gauge
-	sent     prometheus.Counter
-	gone     prometheus.Counter
-	refused  prometheus.Counter
+	watchers  prometheus.Gauge
+	sent      prometheus.Counter
+	goneTotal prometheus.Counter
+	refused   prometheus.Counter
 }
 
 func newMetrics() metrics {
@@ -15,18 +15,21 @@ func newMetrics() metrics {
 			Name: "fermata_event_watchers", Help: "Open streams of events of this node."}),
 		sent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_events_sent_total", Help: "Events that this node sent to watchers."}),
-		gone: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_events_gone_total", Help: "Watches that ended because what they were to be told next was no longer kept."}),
+		goneTotal: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_events_gone_total",
+			Help: "Watches that ended because the events to be sent next were no longer kept."}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_event_watchers_refused_total", Help: "Watches that were refused since the places of watchers, or the caller's share of them, were taken."}),
+			Name: "fermata_event_watchers_refused_total",
+			Help: "Watches that were refused since the places of watchers, or the caller's share of them, were " +
+				"taken."}),
 	}
 }
 
-func (m metrics) register(r prometheus.Registerer) error {
+func (m metrics) registerWith(r prometheus.Registerer) error {
 	if r == nil {
 		return nil
 	}
-	for _, c := range []prometheus.Collector{m.watchers, m.sent, m.gone, m.refused} {
+	for _, c := range []prometheus.Collector{m.watchers, m.sent, m.goneTotal, m.refused} {
 		if err := r.Register(c); err != nil {
 			return err
 		}

@@ -7,31 +7,29 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// longestRest bounds the rest after a read.
-const longestRest = time.Second
+// maxScanRest bounds the rest after a read.
+const maxScanRest = time.Second
 
-// scans are those who read more than is at hand, by the namespace that they watch, or else
-// by their identity. Each of them has one turn: one reads at a time, and rests for as long
-// as the reading took before the next one reads. So none of them takes more than half of a
-// processor, however many streams it opens.
-type scans map[string]*scan
+// scanTable has the readers of entries that are not in memory, by the namespace that they watch, or else by
+// their identity. Each name has one turn: one reader reads at a time, and pauses for as long as the read took.
+// So none of them takes more than half of a processor, however many streams it opens.
+type scanTable map[string]*scanTurn
 
-type scan struct {
-	turn  chan struct{} // full while somebody has the turn
+type scanTurn struct {
+	turn  chan struct{} // full while the turn is taken
 	users int
 }
 
-// enterScan waits for the turn of a name; leave gives it back. Nobody is bounded by an empty
-// name.
+// enterScan waits for the turn of a name; leave gives it back. An empty name has no limit.
 func (f *Feed) enterScan(ctx context.Context, name string) (leave func(), err error) {
 	if name == "" {
 		return func() {}, nil
 	}
 	f.mu.Lock()
-	s := f.scans[name]
+	s := f.namedScans[name]
 	if s == nil {
-		s = &scan{turn: make(chan struct{}, 1)}
-		f.scans[name] = s
+		s = &scanTurn{turn: make(chan struct{}, 1)}
+		f.namedScans[name] = s
 	}
 	s.users++
 	f.mu.Unlock()
@@ -39,7 +37,7 @@ func (f *Feed) enterScan(ctx context.Context, name string) (leave func(), err er
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if s.users--; s.users == 0 {
-			delete(f.scans, name)
+			delete(f.namedScans, name)
 		}
 	}
 	select {
@@ -54,42 +52,42 @@ func (f *Feed) enterScan(ctx context.Context, name string) (leave func(), err er
 	}
 }
 
-// read reads what was asked for. What is not at hand is read in the turn of whoever watches,
-// and charged for.
-func (w *watch) read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
-	pages, far := w.f.readAtHand(asks)
-	if len(far) == 0 {
+// readPages reads the asked entries. Entries that are not in memory are read in the turn of the watcher, and
+// charged for.
+func (w *watchStream) readPages(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+	pages, fromStore := w.feed.readFromWindows(asks)
+	if len(fromStore) == 0 {
 		return pages, nil
 	}
-	if w.q.Charge != nil { // before the turn: who has little rate keeps nobody waiting
-		if err := w.q.Charge(len(far)); err != nil {
+	if w.query.Charge != nil { // before the turn: a caller without rate left must not delay others
+		if err := w.query.Charge(len(fromStore)); err != nil {
 			return nil, err
 		}
 	}
-	leave, err := w.f.enterScan(ctx, w.scanName())
+	leave, err := w.feed.enterScan(ctx, w.scanName())
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	began := time.Now()
-	err = w.f.readFar(ctx, asks, far, pages)
-	if err == nil && full(asks, pages) {
-		w.rest(ctx, time.Since(began))
+	err = w.feed.readFromStore(ctx, asks, fromStore, pages)
+	if err == nil && hasMore(asks, pages) {
+		w.restAfterScan(ctx, time.Since(began))
 	}
 	return pages, err
 }
 
-// scanName is whose turn the watcher's reads are; empty where callers are not authenticated. Administrators of the
-// cluster have a turn of their own.
-func (w *watch) scanName() string {
-	if list := w.q.Filter.Namespaces; len(list) == 1 && w.q.Watcher.Identity != "" && !w.q.Watcher.Admin {
+// scanName is the name under which the watcher's reads take turns; empty if callers are not authenticated.
+// Administrators of the cluster have a turn of their own.
+func (w *watchStream) scanName() string {
+	if list := w.query.Filter.Namespaces; len(list) == 1 && w.query.Watcher.Identity != "" && !w.query.Watcher.Admin {
 		return "namespace:" + list[0]
 	}
-	return w.q.Watcher.Identity
+	return w.query.Watcher.Identity
 }
 
-// full reports whether there is more to read of any shard.
-func full(asks []job.EventsAsk, pages []job.EventsPage) bool {
+// hasMore reports whether there is more to read of any shard.
+func hasMore(asks []job.EventsAsk, pages []job.EventsPage) bool {
 	for i := range pages {
 		if pages[i].Read == asks[i].Limit {
 			return true
@@ -98,13 +96,13 @@ func full(asks []job.EventsAsk, pages []job.EventsPage) bool {
 	return false
 }
 
-// rest waits for as long as something took, or until the watch ends.
-func (w *watch) rest(ctx context.Context, took time.Duration) {
-	timer := time.NewTimer(min(took, longestRest))
+// restAfterScan waits for as long as something took, or until the watch ends.
+func (w *watchStream) restAfterScan(ctx context.Context, took time.Duration) {
+	timer := time.NewTimer(min(took, maxScanRest))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-w.f.done:
+	case <-w.feed.done:
 	}
 }

@@ -9,45 +9,47 @@ import (
 
 // ErrPatience is the error of an item that was not sent because its caller did not
 // want to wait any longer.
-var ErrPatience = errors.New("no turn came in time")
+var ErrPatience = errors.New("timed out waiting for a turn to send")
 
-// Funnel gathers items of callers. It is safe for concurrent use.
+// Funnel coalesces items of callers. It is safe for concurrent use.
 type Funnel[T any] struct {
-	width   int
-	most    int
-	mu      sync.Mutex
-	under   int // sendings under way
-	waiting []*load[T]
+	width    int
+	most     int
+	mu       sync.Mutex
+	inFlight int // sends in flight
+	waiting  []*queuedItem[T]
 }
 
-// load is the item of one caller.
-type load[T any] struct {
+// queuedItem is the item of one caller.
+type queuedItem[T any] struct {
 	item   T
 	weight int
-	// turn brings the loads that this one's caller has to send, its own first; it is
-	// closed when another has sent them.
-	turn chan []*load[T]
+	// turn receives the items that this caller has to send, its own first; it is closed when another caller has
+	// sent them.
+	turn chan []*queuedItem[T]
 }
 
-// New returns a funnel of a width, at least 1, whose sendings weigh most together,
-// unless a single item weighs more.
+// New returns a funnel of a width, at least 1. The items of one send weigh at most most together, unless a
+// single item weighs more.
 func New[T any](width, most int) *Funnel[T] {
 	return &Funnel[T]{width: max(width, 1), most: most}
 }
 
-// Do has an item sent, by this caller or by another one: send is called with items in
-// the order in which they came. It returns nil when the item was sent, the context's
-// error or, with a patience above 0, [ErrPatience] when it was not and will not be.
-func (f *Funnel[T]) Do(ctx context.Context, item T, weight int, patience time.Duration, send func(context.Context, []T)) error {
-	l := &load[T]{item: item, weight: weight}
-	together := f.enter(l)
+// Do sends an item, by this caller or by another one: send is called with items in the order in which they came.
+// It returns nil if the item was sent. If it was not and will not be, it returns the context's error or, with a
+// patience above 0, [ErrPatience].
+func (f *Funnel[T]) Do(ctx context.Context, item T, weight int, patience time.Duration,
+	send func(context.Context, []T)) error {
+	l := &queuedItem[T]{item: item, weight: weight}
+	together := f.startOrQueue(l)
 	if together == nil {
 		var err error
-		if together, err = f.wait(ctx, l, patience); err != nil || together == nil {
+		together, err = f.waitForTurn(ctx, l, patience)
+		if err != nil || together == nil {
 			return err
 		}
 	}
-	defer f.leave(together)
+	defer f.endSend(together)
 	if len(together) == 1 {
 		send(ctx, []T{item})
 		return nil
@@ -60,21 +62,22 @@ func (f *Funnel[T]) Do(ctx context.Context, item T, weight int, patience time.Du
 	return nil
 }
 
-// enter gives a turn to a load, or puts it in line.
-func (f *Funnel[T]) enter(l *load[T]) []*load[T] {
+// startOrQueue starts a send for an item, or queues it.
+func (f *Funnel[T]) startOrQueue(l *queuedItem[T]) []*queuedItem[T] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.under < f.width {
-		f.under++
-		return []*load[T]{l}
+	if f.inFlight < f.width {
+		f.inFlight++
+		return []*queuedItem[T]{l}
 	}
-	l.turn = make(chan []*load[T], 1)
+	l.turn = make(chan []*queuedItem[T], 1)
 	f.waiting = append(f.waiting, l)
 	return nil
 }
 
-// wait returns what the load's caller has to send, or nothing when another has sent it.
-func (f *Funnel[T]) wait(ctx context.Context, l *load[T], patience time.Duration) ([]*load[T], error) {
+// waitForTurn returns the items that the caller has to send, or nothing if another has sent its item.
+func (f *Funnel[T]) waitForTurn(ctx context.Context, l *queuedItem[T], patience time.Duration) ([]*queuedItem[T],
+	error) {
 	var late <-chan time.Time
 	if patience > 0 {
 		timer := time.NewTimer(patience)
@@ -85,19 +88,19 @@ func (f *Funnel[T]) wait(ctx context.Context, l *load[T], patience time.Duration
 	case together := <-l.turn:
 		return together, nil
 	case <-ctx.Done():
-		if f.withdraw(l) {
+		if f.removeQueued(l) {
 			return nil, ctx.Err()
 		}
 	case <-late:
-		if f.withdraw(l) {
+		if f.removeQueued(l) {
 			return nil, ErrPatience
 		}
 	}
 	return <-l.turn, nil
 }
 
-// withdraw takes a load out of the line; false when it is under way.
-func (f *Funnel[T]) withdraw(l *load[T]) bool {
+// removeQueued removes an item from the queue; false if it is in flight.
+func (f *Funnel[T]) removeQueued(l *queuedItem[T]) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, w := range f.waiting {
@@ -109,25 +112,26 @@ func (f *Funnel[T]) withdraw(l *load[T]) bool {
 	return false
 }
 
-// leave ends a sending and hands its place to those that wait.
-func (f *Funnel[T]) leave(sent []*load[T]) {
+// endSend ends a send and passes its place to the waiting items.
+func (f *Funnel[T]) endSend(sent []*queuedItem[T]) {
 	for _, l := range sent[1:] {
 		close(l.turn)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.waiting) == 0 {
-		f.under--
+		f.inFlight--
 		return
 	}
 	n, weight := 0, 0
 	for _, l := range f.waiting {
-		if weight += l.weight; n > 0 && weight > f.most {
+		weight += l.weight
+		if n > 0 && weight > f.most {
 			break
 		}
 		n++
 	}
-	together := append([]*load[T](nil), f.waiting[:n]...)
+	together := append([]*queuedItem[T](nil), f.waiting[:n]...)
 	f.waiting = append(f.waiting[:0], f.waiting[n:]...)
 	together[0].turn <- together
 }

@@ -26,8 +26,8 @@ func full(most int) (f *Funnel[int], release func()) {
 
 func (f *Funnel[T]) wantIdle(t *testing.T) {
 	t.Helper()
-	if f.under != 0 || len(f.waiting) != 0 {
-		t.Errorf("%d under way and %d waiting when all is done", f.under, len(f.waiting))
+	if f.inFlight != 0 || len(f.waiting) != 0 {
+		t.Errorf("%d under way and %d waiting when all is done", f.inFlight, len(f.waiting))
 	}
 }
 
@@ -158,8 +158,8 @@ func TestPanicLosesNoPlace(t *testing.T) {
 	f.wantIdle(t)
 }
 
-// TestSendsAllOnce: under many callers, some of which give up, every item is sent once
-// or not at all, and its caller knows which.
+// TestSendsAllOnce: with many callers, some of which give up, every item is sent once or not at all, and its
+// caller knows which.
 func TestSendsAllOnce(t *testing.T) {
 	f := New[*int](width, 8)
 	var under, most atomic.Int32

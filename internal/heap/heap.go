@@ -1,9 +1,9 @@
-// Package heap gives the garbage collector of a small process room to be lazy.
+// Package heap sets a garbage collector ballast, so that small heaps are collected less often.
 //
-// What a node keeps is little, a few tens of megabytes, and what it throws away is
-// much: with the collector's default it would collect again for each few tens of
-// megabytes of requests, dozens of times a second under load, for a quarter of its
-// processor time. [Reserve] has it wait until so much more has been used.
+// A node keeps little memory, a few tens of megabytes, and allocates much: with the default
+// settings the collector would run again for each few tens of megabytes of requests, dozens
+// of times a second under load, for a quarter of the processor time. [Reserve] delays it until
+// that much more has been used.
 package heap
 
 import (
@@ -11,13 +11,12 @@ import (
 	"runtime"
 )
 
-// reserved is never read or written, so that no memory stands behind it: it only
-// counts when the collector computes its next turn.
+// reserved is never read or written, so no memory is committed for it: it only counts when the collector
+// computes its next run.
 var reserved []byte
 
-// Reserve has the garbage collector count size bytes, which take no memory, as if
-// they were live: it lets about twice as much be used before its next turn. Whoever
-// sets GOGC or GOMEMLIMIT knows better, then it does nothing. Call it once, in main.
+// Reserve makes the garbage collector count size bytes, which take no memory, as live: about twice as much is
+// used before its next run. It does nothing if GOGC or GOMEMLIMIT is set. Call it once, in main.
 func Reserve(size int) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -26,6 +25,6 @@ func Reserve(size int) {
 	runtime.KeepAlive(reserved)
 }
 
-// Node is what processes of Fermata reserve: enough to make collections rare, and
-// little beside what a host grants a pod.
+// Node is what processes of Fermata reserve: enough to make collections rare, and little compared to the memory
+// of a pod.
 const Node = 48 << 20

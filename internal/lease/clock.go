@@ -43,18 +43,18 @@ func (c Clock) LagMS(realMS int64) int64 {
 	case c.catchesUp():
 		return max(0, realMS-c.MS)
 	}
-	return max(c.lag(), max(0, realMS-c.AnchorReal)-max(0, c.MS-c.AnchorClock))
+	return max(c.lagMS(), max(0, realMS-c.AnchorReal)-max(0, c.MS-c.AnchorClock))
 }
 
-// lag is the same for the TIME of the last call that moved the clock.
-func (c Clock) lag() int64 {
+// lagMS is the same for the TIME of the last call that moved the clock.
+func (c Clock) lagMS() int64 {
 	switch {
 	case !c.Behind():
 		return 0
 	case c.catchesUp():
-		return max(0, add(c.AnchorReal, max(0, c.MS-c.AnchorClock+1)/2)-c.MS)
+		return max(0, addSaturating(c.AnchorReal, max(0, c.MS-c.AnchorClock+1)/2)-c.MS)
 	}
-	return add(max(0, c.MS-c.AnchorClock), 1) // half a millisecond may be lost already
+	return addSaturating(max(0, c.MS-c.AnchorClock), 1) // half a millisecond may be lost already
 }
 
 // LeapMS is how far the clock may leap, beside going at twice the rate of passing time, when
@@ -65,14 +65,14 @@ const LeapMS = 2000
 // slackMS is what roundings may add to a lag when anchors are replaced again and again.
 const slackMS = 20
 
-// Span is how far the clock goes at most while so much time passes: whoever writes a
-// deadline that must not come early adds it to the clock. The clock goes at twice the
-// rate of passing time at most, but for a leap, and that only until it has made up for its lag.
+// Span is how far the clock advances at most while that much time passes. A deadline that must not come early is
+// the clock plus Span. The clock runs at twice the rate of passing time at most, except for a leap, and that
+// only until it has made up for its lag.
 func Span(ms, lagMS int64) int64 {
 	if lagMS <= 0 {
 		return ms
 	}
-	return add(ms, min(add(max(ms, 0), LeapMS), add(lagMS, min(lagMS, slackMS))))
+	return addSaturating(ms, min(addSaturating(max(ms, 0), LeapMS), addSaturating(lagMS, min(lagMS, slackMS))))
 }
 
 // Latest bounds what a shard clock may show now, as far as its reader knows.
@@ -84,7 +84,7 @@ type Latest struct {
 
 // After is an instant that the clock does not show before so many milliseconds have
 // passed from now.
-func (l Latest) After(ms int64) int64 { return add(l.MS, Span(ms, l.LagMS)) }
+func (l Latest) After(ms int64) int64 { return addSaturating(l.MS, Span(ms, l.LagMS)) }
 
 // Expectation bounds what the clock should show: the answer that a caller got last, and the time that
 // has passed since by its monotonic clock.
@@ -142,7 +142,7 @@ type Expectation struct {
 func (c Clock) Advance(realMS int64, expect Expectation, accept bool) (Clock, error) {
 	realMS = max(realMS, 0)
 	expectMS := expect.MostMS
-	jump := expectMS > 0 && realMS > add(add(expectMS, c.lag()), JumpLimitMS)
+	jump := expectMS > 0 && realMS > addSaturating(addSaturating(expectMS, c.lagMS()), JumpLimitMS)
 	switch {
 	case jump && !accept:
 		return c, ErrClockJump
@@ -151,24 +151,24 @@ func (c Clock) Advance(realMS int64, expect Expectation, accept bool) (Clock, er
 	case c.Behind() && c.catchesUp():
 		return c.catchUp(realMS, expectMS), nil
 	}
-	return c.wait(realMS, expect), nil
+	return c.waitForTime(realMS, expect), nil
 }
 
-// wait goes on at half of TIME's rate, until TIME has caught up or is put right.
-func (c Clock) wait(realMS int64, expect Expectation) Clock {
+// waitForTime goes on at half of TIME's rate, until TIME has caught up or is put right.
+func (c Clock) waitForTime(realMS int64, expect Expectation) Clock {
 	expectMS := expect.MostMS
 	slow, anchored := max(c.MS, expect.LeastMS), c.Behind() && realMS >= c.AnchorReal
 	if anchored {
-		slow = add(c.AnchorClock, (realMS-c.AnchorReal)/2)
+		slow = addSaturating(c.AnchorClock, (realMS-c.AnchorReal)/2)
 	}
 	if realMS >= c.MS && (realMS >= slow || c.Behind() && expectMS != 0) {
-		to := max(c.MS, realMS-c.lag())
+		to := max(c.MS, realMS-c.lagMS())
 		if expectMS > 0 {
 			to = max(c.MS, min(to, expectMS))
 		}
-		return c.follow(realMS, to, expectMS, false)
+		return c.followAnchor(realMS, to, expectMS, false)
 	}
-	to := c.limit(slow, expectMS)
+	to := c.limitTo(slow, expectMS)
 	if anchored && to == slow {
 		return Clock{MS: to, AnchorReal: c.AnchorReal, AnchorClock: c.AnchorClock}
 	}
@@ -181,13 +181,13 @@ func (c Clock) catchUp(realMS, expectMS int64) Clock {
 		return c.anchorBehind(realMS, c.MS, expectMS)
 	}
 	passed := max(0, realMS-c.AnchorReal)
-	fast := add(c.AnchorClock, add(passed, passed))
+	fast := addSaturating(c.AnchorClock, addSaturating(passed, passed))
 	to := max(c.MS, fast)
-	return c.follow(realMS, to, expectMS, to == fast)
+	return c.followAnchor(realMS, to, expectMS, to == fast)
 }
 
-// limit is how far a caller with this expectation takes the clock.
-func (c Clock) limit(to, expectMS int64) int64 {
+// limitTo is how far a caller with this expectation takes the clock.
+func (c Clock) limitTo(to, expectMS int64) int64 {
 	switch {
 	case expectMS < 0:
 		return c.MS
@@ -197,8 +197,8 @@ func (c Clock) limit(to, expectMS int64) int64 {
 	return max(to, c.MS)
 }
 
-// follow goes on behind TIME, on the line of the anchor if that leads there.
-func (c Clock) follow(realMS, to, expectMS int64, kept bool) Clock {
+// followAnchor goes on behind TIME, on the line of the anchor if that leads there.
+func (c Clock) followAnchor(realMS, to, expectMS int64, kept bool) Clock {
 	switch {
 	case expectMS == 0 || to >= realMS:
 		return Clock{MS: realMS}
@@ -208,16 +208,15 @@ func (c Clock) follow(realMS, to, expectMS int64, kept bool) Clock {
 	return Clock{MS: to, AnchorReal: realMS, AnchorClock: to}
 }
 
-// anchorBehind goes on from a new anchor while TIME is behind. A caller that does not know the
-// clock cannot tell what is lost, and leaves that to the next one; by one without a clock
-// nothing ever is.
+// anchorBehind continues from a new anchor while TIME is behind. A caller that does not know the clock cannot
+// compute what is lost, and leaves that to the next one; without a clock nothing is ever lost.
 func (c Clock) anchorBehind(realMS, to, expectMS int64) Clock {
 	if expectMS < 0 {
 		return c
 	}
 	lag := int64(0)
 	if expectMS > 0 {
-		lag = min(add(c.lag(), max(to, expectMS)-to), realMS/2)
+		lag = min(addSaturating(c.lagMS(), max(to, expectMS)-to), realMS/2)
 	}
 	return Clock{MS: to, AnchorReal: realMS - 2*lag, AnchorClock: to - lag}
 }

@@ -198,7 +198,7 @@ func TestNoDeadlineComesEarly(t *testing.T) {
 			}
 		}
 		for i := range callers {
-			call(i) // one that has not seen the clock cannot tell what it has lost
+			call(i) // without the clock it cannot be known what was lost
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "calls") {
 			passed := rapid.OneOf(rapid.Int64Range(0, 900), rapid.Int64Range(0, 20_000)).Draw(t, "passed")
@@ -207,7 +207,7 @@ func TestNoDeadlineComesEarly(t *testing.T) {
 			switch rapid.IntRange(0, 6).Draw(t, "step") {
 			case 0:
 				if stepped {
-					break // what another step takes, before all have seen the first put right, nobody can tell
+					break // the effect of another step, before all have seen the first put right, is unknown
 				}
 				stepped = true
 				off -= rapid.Int64Range(1, 60_000).Draw(t, "back")
@@ -280,9 +280,9 @@ func TestLeaseOutlivesACorrection(t *testing.T) {
 	}
 }
 
-// A shard that nobody calls while TIME is stepped back has no anchor. Whoever has seen its clock knows by
-// how much TIME is behind all the same, also when it has passed that clock again, and nothing that
-// is written then comes early when TIME is put right.
+// A shard that is not called while TIME is stepped back has no anchor. A caller that has seen its clock still
+// knows by how much TIME is behind, also when TIME has passed that clock again, and nothing that is written then
+// comes early when TIME is put right.
 func TestAQuietShardNoticesAStep(t *testing.T) {
 	c := advance(t, lease.Clock{}, 8000)
 	const now = 17_700 // true time; TIME was stepped back by 8134 at 8012

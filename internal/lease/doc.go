@@ -9,7 +9,7 @@
 //   - the shard clock ([Clock]), made of it: it decides what is due and what has
 //     expired. Instants of it are Unix milliseconds in an int64;
 //   - the caller's own monotonic clock, as a time.Time ([Window]): it only says how
-//     much longer the caller may rely on what Redis last told it.
+//     much longer the caller may rely on the last answer of Redis.
 //
 // Mint, Deadline and Clock.Advance are mirrored by Lua scripts, so that their
 // rules are written out here step by step, in operations that are exact in a

@@ -13,9 +13,9 @@ const (
 	// UndeliveredBound is how many lost leases in a row quarantine a run, whether or not a
 	// worker had acknowledged any of its attempts.
 	UndeliveredBound = 6
-	// Apart is over how long runs are spread that one more lost worker would quarantine. A
-	// payload that kills its worker takes what runs beside it along, and that was leased
-	// again together with it; spread out, it meets few of them the last time.
+	// Apart is the time over which runs are spread that one more lost worker would quarantine.
+	// A payload that kills its worker also ends the runs beside it, which are then leased again
+	// together with it; spread out, it runs beside few of them the last time.
 	Apart = 10 * time.Second
 )
 
@@ -38,7 +38,7 @@ const tokensPerMS = 1000
 // A batch of n leases mints the tokens t, t+1 ... t+n-1 and stores the last.
 func Mint(previous, floor uint64, nowMS int64) uint64 {
 	now := uint64(min(max(nowMS, 0), math.MaxInt64/tokensPerMS)) * tokensPerMS
-	return max(next(previous), next(floor), now)
+	return max(nextToken(previous), nextToken(floor), now)
 }
 
 // MintedMS is about when a token was minted, in Unix milliseconds: never before that, and
@@ -46,7 +46,7 @@ func Mint(previous, floor uint64, nowMS int64) uint64 {
 // have tokens run ahead of the clock.
 func MintedMS(token uint64) int64 { return int64(min(token, MaxToken) / tokensPerMS) }
 
-func next(token uint64) uint64 {
+func nextToken(token uint64) uint64 {
 	if token == math.MaxUint64 {
 		return token
 	}

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Window is how long a caller may rely on a lock or lease that it acquired or
-// renewed. It counts from the moment the call was *started*: the answer may
-// have been on its way for any time, the right cannot have begun earlier.
+// Window is how long a caller may rely on a lock or lease that it acquired or renewed. It counts
+// from the moment the call was *started*: the answer may have taken any time, but the right cannot
+// have begun earlier.
 //
-// At the end of the window the caller stops acting on the right, whatever it has
-// or has not heard. The zero Window has ended.
+// At the end of the window the caller stops acting on the right, whatever answers it has received
+// since. The zero Window has ended.
 type Window struct {
 	start  time.Time
 	ttl    time.Duration
@@ -30,7 +30,7 @@ func (w Window) Remaining(now time.Time) time.Duration {
 	return max(w.ttl-w.margin-min(elapsed, w.ttl), 0)
 }
 
-// Valid tells whether the right may still be relied on.
+// Valid reports whether the right may still be relied on.
 func (w Window) Valid(now time.Time) bool { return w.Remaining(now) > 0 }
 
 // Deadline is when a lease ends that was granted or renewed at nowMS for ttl:
@@ -40,15 +40,15 @@ func (w Window) Valid(now time.Time) bool { return w.Remaining(now) > 0 }
 // hardStopMS is the end of the attempt's timeout and grace, past which no
 // renewal reaches; 0 is none. Parts of a millisecond are dropped.
 func Deadline(nowMS int64, ttl time.Duration, hardStopMS int64) int64 {
-	end := add(nowMS, max(ttl, 0).Milliseconds())
+	end := addSaturating(nowMS, max(ttl, 0).Milliseconds())
 	if hardStopMS > 0 {
 		return min(end, hardStopMS)
 	}
 	return end
 }
 
-// add saturates. b is not negative.
-func add(a, b int64) int64 {
+// addSaturating saturates. b is not negative.
+func addSaturating(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}

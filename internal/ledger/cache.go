@@ -9,9 +9,8 @@ import (
 // cacheSize bounds the compiled definitions that are kept, about 1 KiB each.
 const cacheSize = 16384
 
-// compiledCache keeps schedules ready to be asked that are dear to compile: parsing
-// a cron expression costs far more than asking it. Entries are valid for one revision
-// of a definition, and serve a job and all its runs.
+// compiledCache keeps compiled schedules that are expensive to compile: parsing a cron expression costs far more
+// than evaluating it. Entries are valid for one revision of a definition, and serve a job and all its runs.
 type compiledCache struct {
 	mu      sync.Mutex
 	limit   int
@@ -22,7 +21,7 @@ func newCompiledCache(limit int) *compiledCache {
 	return &compiledCache{limit: limit, entries: make(map[string]*job.Compiled)}
 }
 
-func (c *compiledCache) get(record string, d *job.Definition) (*job.Compiled, error) {
+func (c *compiledCache) compiledFor(record string, d *job.Definition) (*job.Compiled, error) {
 	if !d.Schedule.Parsed() {
 		return job.Compile(d)
 	}

@@ -4,9 +4,9 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// paired tells whether a change is decided on a record and its parent: that of a
-// run that is a record of its own, and the redriving of a dead letter.
-func paired(child string, ev job.Event) bool {
+// needsParent reports whether a change is decided on a record and its parent: a change of a run with a record of
+// its own, and the redrive of a dead letter.
+func needsParent(child string, ev job.Event) bool {
 	if _, isRun := job.ChildSlot(child); isRun {
 		return true
 	}
@@ -14,94 +14,94 @@ func paired(child string, ev job.Event) bool {
 	return redrive && child != ""
 }
 
-// decided is a change with its decision.
-type decided struct {
-	*entry
-	own job.Decision
-	// beside is the parent's half of a paired change, if it changes.
-	beside *job.Decision
-	// corrupt is what the caller hears when the decision is stored.
-	corrupt error
+// decidedChange is a change with its decision.
+type decidedChange struct {
+	*changeEntry
+	ownDecision job.Decision
+	// parentDecision is the parent's half of a paired change, if the parent changes.
+	parentDecision *job.Decision
+	// corruptErr is the caller's error when the decision is stored.
+	corruptErr error
 }
 
-// Compiled makes the definition of a job's record ready to be asked, unless it is known
-// already: to parse a schedule costs far more than to ask it.
+// Compiled returns the compiled definition of a job's record from the cache, or compiles it: parsing a schedule
+// costs far more than evaluating it.
 func (l *Ledger) Compiled(record string, d *job.Definition) (*job.Compiled, error) {
-	return l.cache.get(record, d)
+	return l.cache.compiledFor(record, d)
 }
 
-// decide asks the policy. With corrupt may come a decision that is to be stored.
-func (l *Ledger) decide(it *decided, clock job.Reading) {
-	e := it.entry
+// decideChange calls the policy. With corruptErr there may be a decision that is to be stored.
+func (l *Ledger) decideChange(it *decidedChange, clock job.Reading) {
+	e := it.changeEntry
 	definition := e.Known.Definition
-	if e.paired {
+	if e.needsParent {
 		definition = e.parent.Definition
 	}
-	compiled, fault := l.cache.get(e.job, definition)
+	compiled, fault := l.cache.compiledFor(e.jobRecord, definition)
 	switch {
 	case fault != nil:
 		l.decideUnusable(it, definition, fault, clock.NowMS)
-	case e.paired:
+	case e.needsParent:
 		pair := job.DecideChildBy(compiled, e.parent.State, e.Known.State, e.Event, clock)
-		it.take(&pair)
+		it.applyPair(&pair)
 	default:
-		job.DecideBy(&it.own, compiled, &e.Known.State, e.Event, clock)
+		job.DecideBy(&it.ownDecision, compiled, &e.Known.State, e.Event, clock)
 	}
 }
 
-// decideUnusable is for a definition that does not compile.
-func (l *Ledger) decideUnusable(it *decided, d *job.Definition, fault error, now int64) {
-	e := it.entry
-	if e.paired {
+// decideUnusable decides a change of a definition that does not compile.
+func (l *Ledger) decideUnusable(it *decidedChange, d *job.Definition, fault error, now int64) {
+	e := it.changeEntry
+	if e.needsParent {
 		var pair job.Pair
-		pair, it.corrupt = job.DecideUnusableChild(d, e.parent.State, e.Known.State, fault, e.Event, now)
-		it.take(&pair)
+		pair, it.corruptErr = job.DecideUnusableChild(d, e.parent.State, e.Known.State, fault, e.Event, now)
+		it.applyPair(&pair)
 	} else {
-		it.own, it.corrupt = job.DecideUnusable(d, e.Known.State, fault, e.Event, now)
+		it.ownDecision, it.corruptErr = job.DecideUnusable(d, e.Known.State, fault, e.Event, now)
 	}
-	if it.corrupt != nil {
-		l.o.Logger.Error("record cannot be used: edit or delete the job", "record", e.Record, "put_aside", it.own.Changed, "error", fault)
+	if it.corruptErr != nil {
+		l.o.Logger.Error("unusable record, edit or delete the job", "record", e.Record,
+			"put_aside", it.ownDecision.Changed, "error", fault)
 	}
 }
 
-func (it *decided) take(pair *job.Pair) {
-	it.own = pair.Child
+func (it *decidedChange) applyPair(pair *job.Pair) {
+	it.ownDecision = pair.Child
 	if pair.Parent.Changed {
-		it.beside = &pair.Parent
+		it.parentDecision = &pair.Parent
 	} else {
-		it.own.Notices = append(it.own.Notices, pair.Parent.Notices...)
+		it.ownDecision.Notices = append(it.ownDecision.Notices, pair.Parent.Notices...)
 	}
 }
 
 // appendWrites appends the compare-and-sets that store the decision.
-func (it *decided) appendWrites(writes []job.Write) []job.Write {
+func (it *decidedChange) appendWrites(writes []job.Write) []job.Write {
 	state := &it.Known.State
 	writes = append(writes, job.Write{
 		Record: it.Record, Token: state.Token, Revision: state.Revision, IfExpired: it.IfExpired,
-		From: state.Lane, Current: it.Known.Definition, Decision: &it.own,
+		From: state.Lane, Current: it.Known.Definition, Decision: &it.ownDecision,
 	})
-	if it.beside != nil {
+	if it.parentDecision != nil {
 		state := &it.parent.State
 		writes = append(writes, job.Write{
-			Record: it.job, Token: state.Token, Revision: state.Revision, From: state.Lane,
-			Current: it.parent.Definition, Together: true, Decision: it.beside,
+			Record: it.jobRecord, Token: state.Token, Revision: state.Revision, From: state.Lane,
+			Current: it.parent.Definition, Together: true, Decision: it.parentDecision,
 		})
 	}
 	return writes
 }
 
-// width is the number of its writes.
-func (it *decided) width() int {
-	if it.beside != nil {
+// writeCount is the number of its writes.
+func (it *decidedChange) writeCount() int {
+	if it.parentDecision != nil {
 		return 2
 	}
 	return 1
 }
 
-// verdict is what became of a change by what became of its writes. Of two, both
-// were written or neither; a parent that has gone or changed asks for another
-// look.
-func verdict(results []job.WriteResult) job.WriteCode {
+// combineResults is the result of a change from those of its writes. Of two, both were written or neither; if
+// the parent is gone or has changed, the change is decided again.
+func combineResults(results []job.WriteResult) job.WriteCode {
 	code := results[0].Code
 	for _, r := range results[1:] {
 		if code == job.Written && r.Code != job.Written {
@@ -111,38 +111,38 @@ func verdict(results []job.WriteResult) job.WriteCode {
 	return code
 }
 
-// conclude answers with what was decided.
-func (it *decided) conclude(err error) {
+// answerDecided answers with the decision.
+func (it *decidedChange) answerDecided(err error) {
 	if it.group != nil {
-		it.group.add(it.entry, it.own.Answer, err) // needs no record: they are large
+		it.group.addAnswer(it.changeEntry, it.ownDecision.Answer, err) // needs no record: they are large
 		return
 	}
-	it.done(it.result(err))
+	it.answerWith(it.storedResult(err))
 }
 
-// result is the answer to a change that is stored as decided.
-func (it *decided) result(err error) job.ChangeResult {
-	r := it.refused(it.own.Answer, err)
-	r.Arrival, r.Spawn = it.own.Arrival, it.own.Spawn
-	r.CancelChildren, r.TerminateChildren = it.own.CancelChildren, it.own.TerminateChildren
-	if it.own.Changed {
-		r.Record, r.Deleted = stored(it.Known, &it.own), it.own.Delete
+// storedResult is the answer to a change that is stored as decided.
+func (it *decidedChange) storedResult(err error) job.ChangeResult {
+	r := it.refusedResult(it.ownDecision.Answer, err)
+	r.Arrival, r.Spawn = it.ownDecision.Arrival, it.ownDecision.Spawn
+	r.CancelChildren, r.TerminateChildren = it.ownDecision.CancelChildren, it.ownDecision.TerminateChildren
+	if it.ownDecision.Changed {
+		r.Record, r.Deleted = recordAfter(it.Known, &it.ownDecision), it.ownDecision.Delete
 	}
-	if it.beside != nil {
-		it.aside(&r)
+	if it.parentDecision != nil {
+		it.addParentResult(&r)
 	}
-	if it.paired && it.own.Delete {
+	if it.needsParent && it.ownDecision.Delete {
 		r.Record = job.Record{}
 	}
 	return r
 }
 
-// aside adds what the parent's half has to say.
-func (it *decided) aside(r *job.ChangeResult) {
-	b := it.beside
+// addParentResult adds the result of the parent's half.
+func (it *decidedChange) addParentResult(r *job.ChangeResult) {
+	b := it.parentDecision
 	r.Parent = nil
 	if !b.Delete {
-		parent := stored(it.parent, b)
+		parent := recordAfter(it.parent, b)
 		r.Parent = &parent
 	}
 	if r.Spawn == nil {
@@ -152,13 +152,13 @@ func (it *decided) aside(r *job.ChangeResult) {
 	r.TerminateChildren = append(r.TerminateChildren, b.TerminateChildren...)
 }
 
-// refused is an answer that leaves everything as it was.
-func (it *decided) refused(a job.Answer, err error) job.ChangeResult {
+// refusedResult is an answer that leaves everything as it was.
+func (it *decidedChange) refusedResult(a job.Answer, err error) job.ChangeResult {
 	return job.ChangeResult{Answer: a, Record: *it.Known, Parent: it.parent, Err: err}
 }
 
-// stored is a record after a decision.
-func stored(before *job.Record, d *job.Decision) job.Record {
+// recordAfter is a record after a decision.
+func recordAfter(before *job.Record, d *job.Decision) job.Record {
 	r := job.Record{Definition: before.Definition, State: d.State, IndexMS: d.IndexMS}
 	if d.Definition != nil {
 		r.Definition = d.Definition
@@ -166,24 +166,24 @@ func stored(before *job.Record, d *job.Decision) job.Record {
 	return r
 }
 
-func (l *Ledger) observe(it *decided) {
-	if l.o.Tracer != nil && it.own.Changed {
-		it.trace(l.o.Tracer)
+func (l *Ledger) observeDecision(it *decidedChange) {
+	if l.o.Tracer != nil && it.ownDecision.Changed {
+		it.traceDecision(l.o.Tracer)
 	}
-	l.o.Observer.Observe(it.own.Notices)
-	if it.beside != nil && len(it.beside.Notices) > 0 {
-		l.o.Observer.Observe(it.beside.Notices)
+	l.o.Observer.Observe(it.ownDecision.Notices)
+	if it.parentDecision != nil && len(it.parentDecision.Notices) > 0 {
+		l.o.Observer.Observe(it.parentDecision.Notices)
 	}
 }
 
-// trace tells of the decision on the run that the change was about.
-func (it *decided) trace(t Tracer) {
-	definition, told := it.Known.Definition, &it.own
-	if it.paired {
+// traceDecision passes the decision to the tracer, with the run that the change was about.
+func (it *decidedChange) traceDecision(t Tracer) {
+	definition, decision := it.Known.Definition, &it.ownDecision
+	if it.needsParent {
 		definition = it.parent.Definition
 	}
-	if it.beside != nil {
-		told = it.beside // which has the child's run and notices
+	if it.parentDecision != nil {
+		decision = it.parentDecision // which has the child's run and notices
 	}
-	t.Decided(definition, &it.Known.State, it.Event, told.Ended, told.Notices)
+	t.Decided(definition, &it.Known.State, it.Event, decision.Ended, decision.Notices)
 }

@@ -1,26 +1,26 @@
-// Package ledger is the one place where stored state changes by decision.
+// Package ledger changes stored state by decisions. No other package does.
 //
-// A change is an event that happened to a record. The ledger reads the record
-// (unless the caller knows it), lets [job.Decide] decide, and hands the decision
-// to the store, which writes it only if token and revision are still those that
-// were decided on. Where they are not, the ledger reads and decides again.
+// A change is an event that happened to a record. The ledger reads the record (unless the
+// caller knows it), calls [job.Decide], and passes the decision to the store, which writes
+// it only if token and revision are still those that were decided on. Otherwise the ledger
+// reads and decides again.
 //
-// Changes are committed in groups: while one batch of a shard is on its way, what
-// arrives waits and makes the next batch. So a quiet shard answers at once and a
-// busy one pays one round trip for many changes; there is no timer.
+// Changes are committed in groups: while one batch of a shard is in flight, changes that
+// arrive wait and form the next batch. So a quiet shard answers at once, and a busy one pays
+// one round trip for many changes. There is no timer.
 //
 // Invariants:
 //
-//  1. At most one batch of a shard is in flight, and one round of it holds at most
-//     one change of a job, its runs included. Changes of a job are taken in the
-//     order in which they were submitted.
+//  1. At most one batch of a shard is in flight, and one round of it has at most one change
+//     of a job, its runs included. Changes of a job are handled in the order in which they
+//     were submitted.
 //  2. Each change is answered exactly once.
-//  3. A change is answered without error only after the store has confirmed it to
-//     the durability class in force.
-//  4. A change whose answer is an error may have been applied. Submitting it
-//     again is safe: events carry tokens or request ids.
-//  5. Whatever the store has written is told to Observer and Nudger once, even if
+//  3. A change is answered without error only after the store has confirmed it to the
+//     current durability class.
+//  4. A change whose answer is an error may have been applied. Submitting it again is safe:
+//     events carry tokens or request ids.
+//  5. Everything that the store has written is reported to Observer and Nudger once, even if
 //     its durability is not confirmed.
-//  6. A change that the store cannot take holds up no other for longer than its
-//     own round trip, and neither does a server that is away.
+//  6. A change that the store cannot accept delays no other for longer than its own round
+//     trip, and neither does a server that is down.
 package ledger

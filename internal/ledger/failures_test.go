@@ -13,7 +13,7 @@ import (
 	"github.com/fermata-io/fermata/internal/schedule"
 )
 
-func TestWhatIsStoredButNotConfirmedIsTold(t *testing.T) {
+func TestUnconfirmedChangesAreReported(t *testing.T) {
 	l, store, rec := setup(t, Options{}, "a")
 	store.unconfirmed = true
 	r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{Note: "n"}})[0]

@@ -2,22 +2,22 @@ package ledger
 
 import "github.com/fermata-io/fermata/internal/job"
 
-// group is the part of a submission of many changes that is of one shard. Its answers
-// gather while a round is committed and are told together: whoever submits many has one
-// lock to take then, and one message to send.
+// changeGroup is the part of a submission of many changes that belongs to one shard. Its
+// answers are collected while a round is committed and delivered together, so that the
+// caller takes one lock and sends one message.
 //
-// A shard has one batch in flight, so that one goroutine at a time has to do with it.
-type group struct {
-	done    func([]job.Answered)
-	answers []job.Answered
-	left    int // not answered yet
+// A shard has one batch in flight, so only one goroutine at a time uses a group.
+type changeGroup struct {
+	done       func([]job.Answered)
+	answers    []job.Answered
+	unanswered int // not answered yet
 }
 
 // SubmitAll queues changes, like Submit. done is called with the answers, several at a
 // time, each of them once; it may run on several goroutines at once.
 func (l *Ledger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
-	entries, shards := make([]entry, len(changes)), make([]int, len(changes))
-	groups := make(map[int]*group)
+	entries, shards := make([]changeEntry, len(changes)), make([]int, len(changes))
+	groups := make(map[int]*changeGroup)
 	var refused []job.Answered
 	for i := range changes {
 		key, child, ok := job.ParseRecord(changes[i].Record)
@@ -28,13 +28,14 @@ func (l *Ledger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
 		shard := l.o.Store.ShardOf(key)
 		g := groups[shard]
 		if g == nil {
-			g = &group{done: done}
+			g = &changeGroup{done: done}
 			groups[shard] = g
 		}
-		g.left++
+		g.unanswered++
 		shards[i] = shard
-		entries[i] = entry{
-			Change: changes[i], job: jobOf(changes[i].Record, key), group: g, nth: i, paired: paired(child, changes[i].Event),
+		entries[i] = changeEntry{
+			Change: changes[i], jobRecord: jobRecordOf(changes[i].Record, key), group: g, index: i,
+			needsParent: needsParent(child, changes[i].Event),
 		}
 	}
 	l.mu.Lock()
@@ -44,7 +45,7 @@ func (l *Ledger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
 		case l.mu.closed:
 			refused = append(refused, job.Answered{Nth: i, Err: ErrClosed})
 		default:
-			l.queue(shards[i], e)
+			l.enqueue(shards[i], e)
 		}
 	}
 	l.mu.Unlock()
@@ -53,21 +54,21 @@ func (l *Ledger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
 	}
 }
 
-// done answers a change.
-func (e *entry) done(r job.ChangeResult) {
+// answerWith answers a change.
+func (e *changeEntry) answerWith(r job.ChangeResult) {
 	if e.group == nil {
 		e.answer(r)
 		return
 	}
-	e.group.add(e, r.Answer, r.Err)
+	e.group.addAnswer(e, r.Answer, r.Err)
 }
 
-func (g *group) add(e *entry, answer job.Answer, err error) {
+func (g *changeGroup) addAnswer(e *changeEntry, answer job.Answer, err error) {
 	if g.answers == nil {
-		g.answers = make([]job.Answered, 0, g.left)
+		g.answers = make([]job.Answered, 0, g.unanswered)
 	}
-	g.left--
-	a := job.Answered{Nth: e.nth, Answer: answer, Err: err}
+	g.unanswered--
+	a := job.Answered{Nth: e.index, Answer: answer, Err: err}
 	switch {
 	case e.Known != nil:
 		a.Definition = e.Known.Definition
@@ -77,8 +78,8 @@ func (g *group) add(e *entry, answer job.Answer, err error) {
 	g.answers = append(g.answers, a)
 }
 
-// tell hands out the answers that a round has brought.
-func tell(round []*entry) {
+// deliverAnswers delivers the answers of a round.
+func deliverAnswers(round []*changeEntry) {
 	for _, e := range round {
 		if g := e.group; g != nil && len(g.answers) > 0 {
 			answers := g.answers

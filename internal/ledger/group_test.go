@@ -75,8 +75,8 @@ func TestManyAreAnsweredTogether(t *testing.T) {
 		if got.answers[6].Answer != job.Stale || got.answers[0].Answer != job.Applied {
 			t.Errorf("answers: %+v", got.answers)
 		}
-		// The poisoned change makes the others of its round go one by one; what is
-		// decided without writing is told together.
+		// The poisoned change makes the others of its round go one by one; changes decided without a write are
+		// answered together.
 		if !slices.ContainsFunc(got.sizes, func(n int) bool { return n > 1 }) {
 			t.Errorf("answers never came together: %v", got.sizes)
 		}
@@ -90,8 +90,8 @@ func TestManyAreAnsweredTogether(t *testing.T) {
 	})
 }
 
-// Nothing is told before the store has it, and then all of a round in one call.
-func TestARoundIsToldInOneCall(t *testing.T) {
+// Nothing is answered before the store has it, and then a whole round in one call.
+func TestARoundIsAnsweredInOneCall(t *testing.T) {
 	ids := []string{"a", "b", "c", "d"}
 	l, store, _ := setup(t, Options{}, ids...)
 	hold := make(chan struct{})

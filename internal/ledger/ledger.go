@@ -14,33 +14,31 @@ import (
 	"github.com/fermata-io/fermata/internal/lease"
 )
 
-// Store is what the ledger needs of the store.
+// Store has the methods of the store that the ledger needs.
 type Store interface {
 	Shards() int
 	ShardOf(job.Key) int
 	Now(ctx context.Context, shard int) (int64, error)
-	// Latest bounds from above what the clock of a shard shows, which Now was asked for.
+	// Latest is an upper bound of a shard's clock, for which Now was called.
 	Latest(shard int) lease.Latest
 	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
 	// Apply keeps nothing of the writes: their memory is used again.
 	Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply
-	// Confirm answers nil when what the shard holds by now is as durable as the
-	// class in force demands.
+	// Confirm returns nil when everything that the shard holds by now is as durable as the current class
+	// demands.
 	Confirm(ctx context.Context, shard int) error
 }
 
-// Observer hears of what happened. It must not block, and keeps nothing of the slice, whose
-// memory is used again.
+// Observer receives notices of what happened. It must not block, and must not keep the slice, whose memory is
+// reused.
 type Observer interface{ Observe([]job.Notice) }
 
-// Tracer makes the spans of what has ended, and notes the trace in the notices. It
-// must not block.
+// Tracer makes the spans of ended attempts and runs, and notes the trace in the notices. It must not block.
 type Tracer interface {
 	Decided(d *job.Definition, before *job.State, ev job.Event, ended *job.Run, notices []job.Notice)
 }
 
-// Nudger tells the holder of a shard that lanes became due earlier. It must not
-// block.
+// Nudger notifies the holder of a shard that lanes became due earlier. It must not block.
 type Nudger interface {
 	Nudge(shard int, heads []job.LaneHead, holder string)
 }
@@ -50,7 +48,7 @@ type Options struct {
 	Store    Store
 	Observer Observer
 	Nudger   Nudger
-	// Tracer hears of decisions before Observer does; nil: nobody traces.
+	// Tracer receives decisions before Observer does; nil: no run is traced.
 	Tracer Tracer
 	// Committers is the number of batches in flight at once, without those that
 	// take long. Default 8.
@@ -66,7 +64,7 @@ type Options struct {
 // ErrClosed answers changes that arrive after Stop. Another node can take them.
 var ErrClosed = fmt.Errorf("ledger is closed: %w", job.ErrUnavailable)
 
-// Ledger commits changes. Make one with New, end it with Stop.
+// Ledger commits changes. Call New, and Stop at the end.
 type Ledger struct {
 	o       Options
 	metrics *metrics
@@ -82,30 +80,30 @@ type Ledger struct {
 	wg   sync.WaitGroup
 }
 
-// shardQueue holds what waits for the shard's next batch.
+// shardQueue has the changes for the shard's next batch.
 type shardQueue struct {
-	pending []*entry
+	pending []*changeEntry
 	busy    bool
 }
 
-// entry is one change on its way.
-type entry struct {
+// changeEntry is one change in progress.
+type changeEntry struct {
 	job.Change
-	job    string // record of the job: of its parent, if there is one
-	answer func(job.ChangeResult)
-	group  *group // takes the answer if nobody else does
-	nth    int    // in the group's submission
-	tries  int
-	until  time.Time // it is given up then; zero: it has had no round
-	// fresh: Known was read in this commit.
-	fresh bool
-	// paired: it is decided on the record and its parent, which is always read.
-	paired bool
-	parent *job.Record
+	jobRecord string // record of the job: of its parent, if there is one
+	answer    func(job.ChangeResult)
+	group     *changeGroup // takes the answer if there is no done
+	index     int          // in the group's submission
+	tries     int
+	deadline  time.Time // it expires then; zero: it has had no round
+	// knownFresh: Known was read in this commit.
+	knownFresh bool
+	// needsParent: it is decided on the record and its parent, which is always read.
+	needsParent bool
+	parent      *job.Record
 }
 
-// forget asks for a fresh look at what is stored.
-func (e *entry) forget() { e.Known, e.parent = nil, nil }
+// forgetKnown makes the next round read the record again.
+func (e *changeEntry) forgetKnown() { e.Known, e.parent = nil, nil }
 
 // New starts a ledger.
 func New(o Options) *Ledger {
@@ -145,12 +143,13 @@ func (l *Ledger) Submit(c job.Change, done func(job.ChangeResult)) {
 		done(job.ChangeResult{Err: ErrClosed})
 		return
 	}
-	l.queue(shard, &entry{Change: c, job: jobOf(c.Record, key), answer: done, paired: paired(child, c.Event)})
+	l.enqueue(shard, &changeEntry{Change: c, jobRecord: jobRecordOf(c.Record, key), answer: done,
+		needsParent: needsParent(child, c.Event)})
 	l.mu.Unlock()
 }
 
-// queue puts an entry in line. The caller holds the mutex.
-func (l *Ledger) queue(shard int, e *entry) {
+// enqueue queues an entry. The caller holds the mutex.
+func (l *Ledger) enqueue(shard int, e *changeEntry) {
 	q := &l.mu.queues[shard]
 	q.pending = append(q.pending, e)
 	if !q.busy && len(q.pending) == 1 {
@@ -159,8 +158,8 @@ func (l *Ledger) queue(shard int, e *entry) {
 	}
 }
 
-// jobOf is the record of the job that a record belongs to: how it begins.
-func jobOf(record string, key job.Key) string { return record[:len(key.Namespace)+1+len(key.ID)] }
+// jobRecordOf is the record of the job that a record belongs to: how it begins.
+func jobRecordOf(record string, key job.Key) string { return record[:len(key.Namespace)+1+len(key.ID)] }
 
 // Do submits changes and waits for their results, which come in the order of the
 // changes. When ctx ends first, the changes still on their way answer its error;
@@ -194,7 +193,7 @@ func (l *Ledger) Do(ctx context.Context, changes ...job.Change) []job.ChangeResu
 	return results
 }
 
-// Stop refuses new changes, commits what waits and returns when all is answered.
+// Stop refuses new changes, commits the waiting ones, and returns when all are answered.
 func (l *Ledger) Stop() {
 	l.mu.Lock()
 	l.mu.closed = true
@@ -203,20 +202,19 @@ func (l *Ledger) Stop() {
 	l.wg.Wait()
 }
 
-// slowBatch is when a committer is not counted on any more.
+// slowBatch is the time after which a committer no longer counts as available.
 const slowBatch = 100 * time.Millisecond
 
-// commitLoop takes one shard's batch after the other until the ledger is closed
-// and empty.
+// commitLoop commits one shard's batch after the other until the ledger is closed and empty.
 //
-// A committer may be held up for as long as Timeout by a Redis server that is
-// away. After slowBatch another one takes its place, so that the shards of other
-// servers need not wait; it retires when it is done. As a shard has one batch in
-// flight, there are never more committers than Committers and shards together.
+// A Redis server that is down may block a committer for Timeout. After slowBatch another one
+// takes its place, so that the shards of other servers need not wait; it retires when it is
+// done. A shard has one batch in flight, so there are never more committers than Committers
+// and shards together.
 func (l *Ledger) commitLoop() {
 	c := committer{Ledger: l, seen: make(map[string]struct{}, l.o.MaxBatch)}
 	for {
-		shard, batch, ok := l.take()
+		shard, batch, ok := l.nextBatch()
 		if !ok {
 			return
 		}
@@ -225,7 +223,7 @@ func (l *Ledger) commitLoop() {
 			l.wg.Go(l.commitLoop)
 			close(replaced)
 		})
-		l.release(shard, c.commit(shard, batch))
+		l.releaseShard(shard, c.commitRound(shard, batch))
 		if !standIn.Stop() {
 			<-replaced
 			return
@@ -233,11 +231,11 @@ func (l *Ledger) commitLoop() {
 	}
 }
 
-func (l *Ledger) take() (int, []*entry, bool) {
+func (l *Ledger) nextBatch() (int, []*changeEntry, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.mu.ready) == 0 {
-		if l.mu.closed && l.idle() {
+		if l.mu.closed && l.isIdle() {
 			return 0, nil, false
 		}
 		l.wake.Wait()
@@ -252,8 +250,8 @@ func (l *Ledger) take() (int, []*entry, bool) {
 	return shard, batch, true
 }
 
-// idle tells whether no batch can follow: nothing waits behind one in flight.
-func (l *Ledger) idle() bool {
+// isIdle reports whether no batch can follow: no change waits behind one in flight.
+func (l *Ledger) isIdle() bool {
 	for i := range l.mu.queues {
 		if len(l.mu.queues[i].pending) > 0 {
 			return false
@@ -262,8 +260,8 @@ func (l *Ledger) idle() bool {
 	return true
 }
 
-// release ends a shard's batch while some of its changes are left.
-func (l *Ledger) release(shard int, left []*entry) {
+// releaseShard ends a shard's batch; left are its unanswered changes.
+func (l *Ledger) releaseShard(shard int, left []*changeEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := &l.mu.queues[shard]

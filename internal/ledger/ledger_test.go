@@ -177,7 +177,7 @@ func setup(t *testing.T, o Options, ids ...string) (*Ledger, *fakeStore, *record
 	return l, store, rec
 }
 
-func TestAChangeIsDecidedStoredAndTold(t *testing.T) {
+func TestAChangeIsDecidedStoredAndAnswered(t *testing.T) {
 	l, store, rec := setup(t, Options{}, "a")
 	r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{Note: "why"}})[0]
 	if r.Err != nil || r.Record.State.Region != job.RegionPaused || store.records["ns/a"].State.PauseNote != "why" {
@@ -214,7 +214,7 @@ func TestConflictsAreDecidedAgainOnWhatIsStored(t *testing.T) {
 	}
 }
 
-func TestARecordThatNeverStandsStillGivesUp(t *testing.T) {
+func TestAnEverChangingRecordIsGivenUp(t *testing.T) {
 	l, store, _ := setup(t, Options{}, "a")
 	store.before = func([]job.Write) { store.records["ns/a"].State.Revision++ }
 	r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{}})[0]
@@ -223,7 +223,7 @@ func TestARecordThatNeverStandsStillGivesUp(t *testing.T) {
 	}
 }
 
-func TestWhatACallerRemembersIsNoProofForNo(t *testing.T) {
+func TestKnownRecordDoesNotProveARefusal(t *testing.T) {
 	l, store, _ := setup(t, Options{}, "a")
 	known := *store.records["ns/a"]
 	leased := known.State.Leased(7)
@@ -267,7 +267,7 @@ func TestChangesOfARecordKeepTheirOrder(t *testing.T) {
 	}
 }
 
-func TestWhatArrivesDuringABatchMakesTheNext(t *testing.T) {
+func TestChangesDuringABatchFormTheNextBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ids := make([]string, 100)
 		for i := range ids {

@@ -19,11 +19,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(1, 2, 9),
 		}),
 		commit: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "fermata_ledger_commit_seconds", Help: "Time from sending a batch of decisions to the store until its answer.",
+			Name:    "fermata_ledger_commit_seconds",
+			Help:    "Time from sending a batch of decisions to the store until its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14),
 		}),
 		conflicts: f.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_ledger_conflicts_total", Help: "Decisions that were made again because the record had changed meanwhile.",
+			Name: "fermata_ledger_conflicts_total",
+			Help: "Decisions that were made again because the record had changed meanwhile.",
 		}),
 	}
 }

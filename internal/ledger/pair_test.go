@@ -45,7 +45,7 @@ func TestARunOfItsOwnChangesItsJobToo(t *testing.T) {
 	if !errors.Is(r.Err, job.ErrNotFound) {
 		t.Errorf("a repeat: %+v", r)
 	}
-	// One that is not the run's changes neither, and tells both.
+	// One that is not the run's changes neither, and answers both.
 	r = l.Do(t.Context(), job.Change{Record: "ns/a#r0", Event: job.Settle{Token: 7, Outcome: job.OutcomeSucceeded}})[0]
 	if r.Err != nil || r.Answer != job.Stale || r.Record.State.Token != 101 || r.Parent.State.Children != 1 {
 		t.Errorf("a stale result: %+v", r)
@@ -129,7 +129,7 @@ func edited(d *job.Definition) *job.Definition {
 	return &other
 }
 
-func TestOverlapTellsWhomToStop(t *testing.T) {
+func TestOverlapStopsTheReplacedRun(t *testing.T) {
 	l, store, _ := setup(t, Options{}, "a")
 	withRuns(t, store, l, 2)
 	r := store.records["ns/a"]

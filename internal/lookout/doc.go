@@ -1,22 +1,21 @@
-// Package lookout counts queues for those who want to hear about them over and over:
-// autoscalers, of which each asks for one queue, and there may be hundreds.
+// Package lookout samples queue sizes once for all autoscalers that ask for them.
+// There may be hundreds of autoscalers, each of which asks for one queue.
 //
-// Model. All who ask share one look. A look counts all queues that anybody has asked for
-// lately, at once, and what it found is told to all. While somebody watches a queue
-// there is a look every second; while nobody does, there is one only when somebody asks
-// and what is known is older than that. A look that takes long is followed by a pause ten
-// times as long, up to ten seconds, so that what autoscalers cost Redis is bounded, however
-// many there are.
+// Model. All callers share one sample. A sample counts all queues that were asked for
+// recently, in one go, and its result goes to all callers. While a queue is watched, a
+// sample is taken every second. Without watches, a sample is taken only when a caller asks
+// and the last one is older than that. A slow sample is followed by a pause ten times as
+// long, up to ten seconds. This bounds what autoscalers cost Redis, however many there are.
 //
 // Invariants:
 //
-//  1. At most one look is under way, and none while nobody watches or asks.
-//  2. Numbers that are told were all found by one look that reached the whole cluster. A
-//     look that failed tells nothing to watchers, who keep what they have, and its error
-//     to those who ask: an autoscaler that hears nothing leaves things as they are, one
-//     that hears of an empty queue takes its workers away.
-//  3. Watches and queues are bounded, for the node and, by shares, for each namespace and each
-//     identity; who comes beyond is refused. A queue in which nothing is takes its place only
-//     while somebody watches it, or waits for a look.
-//  4. After Stop nobody waits here any more.
+//  1. At most one sample is in progress, and none without a watch or a caller.
+//  2. All sizes in an answer come from one sample that reached the whole cluster. A failed
+//     sample sends nothing to watches, and its error to callers of [Lookout.Size]. An
+//     autoscaler that receives nothing changes nothing; one that receives an empty queue
+//     would remove its workers.
+//  3. Watches and queues are bounded, for the node and, by shares, for each namespace and
+//     each identity; requests beyond the bound are refused. An empty queue takes its place
+//     only while it is watched, or while a caller waits for a sample.
+//  4. After Stop no caller waits here.
 package lookout

@@ -18,19 +18,19 @@ import (
 type Count func(context.Context, []job.QueueKey) (map[job.QueueKey]scaling.Size, error)
 
 const (
-	// every is the time from one look to the next.
-	every = time.Second
-	// share is how much longer than a look the time from its end to the next one is,
+	// samplePeriod is the time from one look to the next.
+	samplePeriod = time.Second
+	// pauseFactor is how much longer than a look the time from its end to the next one is,
 	// within bounds.
-	share        = 10
-	longestPause = 10 * time.Second
-	longestLook  = 5 * time.Second
-	// kept is how long a queue is counted along after it was last asked for. KEDA asks
-	// every 30 seconds, if it was not told otherwise.
-	kept = 2 * time.Minute
+	pauseFactor   = 10
+	maxPause      = 10 * time.Second
+	sampleTimeout = 5 * time.Second
+	// queueRetention is how long a queue is sampled after it was last asked for. KEDA asks every 30 seconds by
+	// default.
+	queueRetention = 2 * time.Minute
 
-	// maxWatches and maxQueues bound what one node does for autoscalers. One namespace, or one
-	// identity, alone may have half of each.
+	// maxWatches and maxQueues bound the work of one node for autoscalers. One namespace, or one identity, may
+	// have half of each.
 	maxWatches = 4000
 	maxQueues  = 4000
 )
@@ -42,26 +42,26 @@ type Options struct {
 	Registerer prometheus.Registerer // nil registers nothing
 }
 
-// Lookout counts queues for those who ask. It has a goroutine from New to Stop.
+// Lookout samples queue sizes for its callers. It has a goroutine from New to Stop.
 type Lookout struct {
 	count   Count
 	logger  *slog.Logger
 	metrics metrics
-	wake    chan struct{} // somebody waits for a look
+	wake    chan struct{} // a sample is requested
 	ctx     context.Context
 	cancel  context.CancelFunc
 	done    chan struct{}
 
-	mu       sync.Mutex
-	queues   map[job.QueueKey]*queue
-	places   *shares.Table // of queues
-	watches  map[*watch]struct{}
-	streams  *shares.Table              // of watches
-	asked    map[chan struct{}]struct{} // those who wait for the next look to end
-	good     bool                       // of the last look
-	lastErr  error
-	finished time.Time // when the last look ended
-	pause    time.Duration
+	mu            sync.Mutex
+	queues        map[job.QueueKey]*sampledQueue
+	queueShares   *shares.Table // of queues
+	watches       map[*queueWatch]struct{}
+	watchShares   *shares.Table              // of watches
+	waiters       map[chan struct{}]struct{} // those who wait for the next look to end
+	lastSucceeded bool                       // of the last look
+	lastErr       error
+	lastFinished  time.Time // when the last look ended
+	pause         time.Duration
 }
 
 // New starts a lookout.
@@ -73,12 +73,14 @@ func New(o Options) (*Lookout, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Lookout{
-		count: o.Count, logger: o.Logger, wake: make(chan struct{}, 1), done: make(chan struct{}), pause: every, good: true,
-		queues: make(map[job.QueueKey]*queue), watches: make(map[*watch]struct{}), asked: make(map[chan struct{}]struct{}),
-		places:  shares.New(shares.Limits{Places: maxQueues, Namespace: 1, Identity: 1}),
-		streams: shares.New(shares.Limits{Places: maxWatches, Namespace: 1, Identity: 1}),
+		count: o.Count, logger: o.Logger, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		pause: samplePeriod, lastSucceeded: true,
+		queues: make(map[job.QueueKey]*sampledQueue), watches: make(map[*queueWatch]struct{}),
+		waiters:     make(map[chan struct{}]struct{}),
+		queueShares: shares.New(shares.Limits{Places: maxQueues, Namespace: 1, Identity: 1}),
+		watchShares: shares.New(shares.Limits{Places: maxWatches, Namespace: 1, Identity: 1}),
 	}
-	if err := l.metrics.register(o.Registerer, wants{l}); err != nil {
+	if err := l.metrics.registerWith(o.Registerer, adviceCollector{l}); err != nil {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -92,22 +94,21 @@ func (l *Lookout) Stop() {
 	<-l.done
 }
 
-// Size tells how much there is to do in some queues together, as it was at most a pause ago.
-// It waits for a look, if it has to. A look that failed answers for as long as one that did
-// not. Errors: that of the look, of the context, job.ErrTooManyWatches, or
-// job.ErrUnavailable after Stop.
+// Size returns the size of some queues together, as sampled at most one pause ago. If necessary it waits for a
+// sample. A failed sample is used for as long as a successful one. Errors: that of the sample, of the context,
+// job.ErrTooManyWatches, or job.ErrUnavailable after Stop.
 func (l *Lookout) Size(ctx context.Context, who shares.Holder, keys []job.QueueKey) (scaling.Size, error) {
 	began := time.Now()
 	for {
-		size, looked, err := l.known(who, keys, began)
+		size, looked, err := l.lookUpSize(who, keys, began)
 		if err != nil || looked == nil {
 			return size, err
 		}
-		l.nudge()
+		l.requestSample()
 		select {
 		case <-looked:
 		case <-ctx.Done():
-			l.forget(looked)
+			l.cancelWaiter(looked)
 			return scaling.Size{}, ctx.Err()
 		case <-l.ctx.Done():
 			return scaling.Size{}, job.ErrUnavailable
@@ -115,39 +116,41 @@ func (l *Lookout) Size(ctx context.Context, who shares.Holder, keys []job.QueueK
 	}
 }
 
-// known is the answer to who has asked at a time, or what is closed when there may be one.
-func (l *Lookout) known(who shares.Holder, keys []job.QueueKey, began time.Time) (scaling.Size, chan struct{}, error) {
+// lookUpSize returns the size for a caller that asked at began, or a channel that is closed after the next
+// sample.
+func (l *Lookout) lookUpSize(who shares.Holder, keys []job.QueueKey, began time.Time) (scaling.Size, chan struct{},
+	error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	queues, err := l.ofLocked(who, keys)
+	queues, err := l.trackQueuesLocked(who, keys)
 	if err != nil {
 		return scaling.Size{}, nil, err
 	}
-	if size, ok := l.togetherLocked(queues, began); ok {
+	if size, ok := l.sumSizesLocked(queues, began); ok {
 		return size, nil, nil
 	}
-	if !l.good && began.Sub(l.finished) < l.pause {
+	if !l.lastSucceeded && began.Sub(l.lastFinished) < l.pause {
 		return scaling.Size{}, nil, l.lastErr
 	}
 	looked := make(chan struct{})
-	l.asked[looked] = struct{}{}
+	l.waiters[looked] = struct{}{}
 	return scaling.Size{}, looked, nil
 }
 
-// Watch calls tell with what each look finds of some queues together, until the context ends,
-// tell returns an error, which it returns, or the lookout stops: nil. It returns
-// job.ErrTooManyWatches without having called tell, if there are too many, or too many of who
-// asks.
-func (l *Lookout) Watch(ctx context.Context, who shares.Holder, keys []job.QueueKey, tell func(scaling.Size) error) error {
-	w, err := l.enter(who, keys)
+// Watch calls tell with the total size of some queues after each sample. It ends when the context ends, when
+// tell returns an error, which Watch returns, or when the lookout stops: nil. It returns job.ErrTooManyWatches
+// without a call of tell if there are too many watches, on this node or of this holder.
+func (l *Lookout) Watch(ctx context.Context, who shares.Holder, keys []job.QueueKey,
+	tell func(scaling.Size) error) error {
+	w, err := l.addWatch(who, keys)
 	if err != nil {
 		return err
 	}
-	defer l.leave(w)
-	l.nudge()
+	defer l.removeWatch(w)
+	l.requestSample()
 	for {
 		select {
-		case size := <-w.news:
+		case size := <-w.updates:
 			if err := tell(size); err != nil {
 				return err
 			}
@@ -159,48 +162,48 @@ func (l *Lookout) Watch(ctx context.Context, who shares.Holder, keys []job.Queue
 	}
 }
 
-func (l *Lookout) enter(who shares.Holder, keys []job.QueueKey) (*watch, error) {
+func (l *Lookout) addWatch(who shares.Holder, keys []job.QueueKey) (*queueWatch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.streams.Take(who) {
+	if !l.watchShares.Take(who) {
 		l.metrics.refused.Inc()
 		return nil, job.ErrTooManyWatches
 	}
-	queues, err := l.ofLocked(who, keys)
+	queues, err := l.trackQueuesLocked(who, keys)
 	if err != nil {
-		l.streams.Give(who)
+		l.watchShares.Give(who)
 		return nil, err
 	}
-	w := &watch{queues: queues, holder: who, news: make(chan scaling.Size, 1)}
+	w := &queueWatch{queues: queues, holder: who, updates: make(chan scaling.Size, 1)}
 	for _, q := range queues {
-		q.watches++
+		q.watchCount++
 	}
 	l.watches[w] = struct{}{}
 	l.metrics.watches.Set(float64(len(l.watches)))
-	if size, ok := l.togetherLocked(queues, time.Now()); ok {
-		w.news <- size
+	if size, ok := l.sumSizesLocked(queues, time.Now()); ok {
+		w.updates <- size
 	}
 	return w, nil
 }
 
-func (l *Lookout) leave(w *watch) {
+func (l *Lookout) removeWatch(w *queueWatch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, q := range w.queues {
-		q.watches--
+		q.watchCount--
 	}
 	delete(l.watches, w)
-	l.streams.Give(w.holder)
+	l.watchShares.Give(w.holder)
 	l.metrics.watches.Set(float64(len(l.watches)))
 }
 
-func (l *Lookout) forget(looked chan struct{}) {
+func (l *Lookout) cancelWaiter(looked chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.asked, looked)
+	delete(l.waiters, looked)
 }
 
-func (l *Lookout) nudge() {
+func (l *Lookout) requestSample() {
 	select {
 	case l.wake <- struct{}{}:
 	default:

@@ -81,8 +81,8 @@ func inBubble(t *testing.T, f func(t *testing.T, w *town, l *Lookout)) {
 	})
 }
 
-// watching gathers what a watch is told until the test ends it.
-func watching(t *testing.T, l *Lookout, key job.QueueKey) (told func() []int64, end func() error) {
+// collectUpdates collects the updates of a watch until the test ends it.
+func collectUpdates(t *testing.T, l *Lookout, key job.QueueKey) (told func() []int64, end func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	var all []int64
@@ -105,18 +105,18 @@ func watching(t *testing.T, l *Lookout, key job.QueueKey) (told func() []int64, 
 		}
 }
 
-func TestOneLookServesAllWatches(t *testing.T) {
+func TestOneSampleServesAllWatches(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		w.set(mail, 1)
 		var tolds []func() []int64
 		var ends []func() error
 		for i := range 100 {
-			told, end := watching(t, l, []job.QueueKey{mail, web}[i%2])
+			told, end := collectUpdates(t, l, []job.QueueKey{mail, web}[i%2])
 			tolds, ends = append(tolds, told), append(ends, end)
 		}
-		time.Sleep(10*every + every/2)
+		time.Sleep(10*samplePeriod + samplePeriod/2)
 		w.set(mail, 7)
-		time.Sleep(every)
+		time.Sleep(samplePeriod)
 		if looks := w.seen(); looks < 10 || looks > 14 {
 			t.Errorf("%d looks in 11 seconds", looks)
 		}
@@ -135,7 +135,7 @@ func TestOneLookServesAllWatches(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		time.Sleep(every)
+		time.Sleep(samplePeriod)
 		before := w.seen()
 		time.Sleep(time.Hour)
 		if after := w.seen(); after != before {
@@ -159,7 +159,7 @@ func TestAskingSharesAndRemembers(t *testing.T) {
 		if w.seen() != 1 {
 			t.Errorf("%d looks", w.seen())
 		}
-		time.Sleep(every)
+		time.Sleep(samplePeriod)
 		ask(mail, 4)
 		time.Sleep(30 * time.Second)
 		ask(web, 0)
@@ -168,13 +168,13 @@ func TestAskingSharesAndRemembers(t *testing.T) {
 		if w.seen() != before {
 			t.Error("the look for one queue left another out")
 		}
-		time.Sleep(kept + every)
+		time.Sleep(queueRetention + samplePeriod)
 		ask(web, 0)
 		if w.last != 1 {
 			t.Errorf("%d queues are still counted", w.last)
 		}
 		var all sync.WaitGroup
-		time.Sleep(every)
+		time.Sleep(samplePeriod)
 		before = w.seen()
 		for range 100 {
 			all.Go(func() { ask(web, 0) })
@@ -210,20 +210,20 @@ func TestSeveralQueuesAreOneNumber(t *testing.T) {
 	})
 }
 
-func TestAFailedLookTellsNothing(t *testing.T) {
+func TestAFailedSampleSendsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		w.set(mail, 5)
-		told, end := watching(t, l, mail)
-		time.Sleep(every / 2)
+		told, end := collectUpdates(t, l, mail)
+		time.Sleep(samplePeriod / 2)
 		broken := errors.New("away")
 		w.fail(broken)
-		time.Sleep(every)
+		time.Sleep(samplePeriod)
 		n := len(told())
 		began := time.Now()
-		if _, err := l.Size(t.Context(), shares.Holder{}, one(web)); !errors.Is(err, broken) || time.Since(began) > 2*every {
+		if _, err := l.Size(t.Context(), shares.Holder{}, one(web)); !errors.Is(err, broken) || time.Since(began) > 2*samplePeriod {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		time.Sleep(5 * every)
+		time.Sleep(5 * samplePeriod)
 		if len(told()) != n {
 			t.Errorf("told %v while nothing could be counted", told()[n:])
 		}
@@ -231,7 +231,7 @@ func TestAFailedLookTellsNothing(t *testing.T) {
 			t.Errorf("%v failures are shown", got)
 		}
 		w.fail(nil)
-		time.Sleep(2 * every)
+		time.Sleep(2 * samplePeriod)
 		if all := told(); len(all) == n || all[len(all)-1] != 5 {
 			t.Errorf("told %v", all)
 		}
@@ -239,10 +239,10 @@ func TestAFailedLookTellsNothing(t *testing.T) {
 	})
 }
 
-func TestDearLooksAreRare(t *testing.T) {
+func TestSlowSamplesAreRare(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		w.took = 500 * time.Millisecond
-		_, end := watching(t, l, mail)
+		_, end := collectUpdates(t, l, mail)
 		time.Sleep(time.Minute)
 		if looks := w.seen(); looks < 10 || looks > 12 { // each with a pause of five seconds
 			t.Errorf("%d looks of half a second in a minute", looks)
@@ -258,7 +258,7 @@ func TestDearLooksAreRare(t *testing.T) {
 			t.Errorf("waiting for a look that hangs: %v", err)
 		}
 		began := time.Now()
-		if _, err := l.Size(t.Context(), shares.Holder{}, one(web)); !errors.Is(err, job.ErrUnavailable) || time.Since(began) > longestLook {
+		if _, err := l.Size(t.Context(), shares.Holder{}, one(web)); !errors.Is(err, job.ErrUnavailable) || time.Since(began) > sampleTimeout {
 			t.Errorf("after a look that was cut off: %v, %v", err, time.Since(began))
 		}
 		before := w.seen()
@@ -276,20 +276,20 @@ func TestDearLooksAreRare(t *testing.T) {
 func TestBounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		for i := range maxQueues {
-			if _, err := l.ofLocked(shares.Holder{}, one(job.QueueKey{Namespace: "n", Queue: fmt.Sprint(i)})); err != nil {
+			if _, err := l.trackQueuesLocked(shares.Holder{}, one(job.QueueKey{Namespace: "n", Queue: fmt.Sprint(i)})); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if _, err := l.Size(t.Context(), shares.Holder{}, one(mail)); !errors.Is(err, job.ErrTooManyWatches) {
 			t.Errorf("one queue too many: %v", err)
 		}
-		time.Sleep(kept + time.Second)
+		time.Sleep(queueRetention + time.Second)
 		if _, err := l.Size(t.Context(), shares.Holder{}, one(mail)); err != nil {
 			t.Errorf("when the others have gone: %v", err)
 		}
 		var ends []func() error
 		for range maxWatches {
-			_, end := watching(t, l, mail)
+			_, end := collectUpdates(t, l, mail)
 			ends = append(ends, end)
 		}
 		synctest.Wait()
@@ -302,7 +302,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-func TestStopLetsNobodyWait(t *testing.T) {
+func TestStopEndsAllWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		w.took = time.Minute
 		watched, asked := make(chan error, 1), make(chan error, 1)
@@ -322,7 +322,7 @@ func TestStopLetsNobodyWait(t *testing.T) {
 	})
 }
 
-func TestATellThatFailsEndsTheWatch(t *testing.T) {
+func TestAFailedCallbackEndsTheWatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *town, l *Lookout) {
 		enough := errors.New("enough")
 		if err := l.Watch(t.Context(), shares.Holder{}, one(mail), func(scaling.Size) error { return enough }); !errors.Is(err, enough) {
@@ -331,9 +331,9 @@ func TestATellThatFailsEndsTheWatch(t *testing.T) {
 	})
 }
 
-// TestWhatWasToldIsExported: of queues with due runs, for as long as somebody asks, and that somebody needs workers
-// before that somebody else does not.
-func TestWhatWasToldIsExported(t *testing.T) {
+// TestAdviceIsExported: for queues with due runs, for as long as a caller asks. That workers are needed
+// overrides that they are not.
+func TestAdviceIsExported(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
 		ask := func(key job.QueueKey, needed bool) {
 			t.Helper()
@@ -344,7 +344,7 @@ func TestWhatWasToldIsExported(t *testing.T) {
 		}
 		exported := func(want map[job.QueueKey]float64) {
 			t.Helper()
-			if got := l.told(time.Now()); !maps.Equal(got, want) {
+			if got := l.lastAdvice(time.Now()); !maps.Equal(got, want) {
 				t.Errorf("exported %v, want %v", got, want)
 			}
 		}
@@ -352,22 +352,22 @@ func TestWhatWasToldIsExported(t *testing.T) {
 		ask(web, false)
 		ask(mail, false)
 		exported(map[job.QueueKey]float64{mail: 0})
-		if got := testutil.CollectAndCount(wants{l}, "fermata_scaler_wants_workers"); got != 1 {
+		if got := testutil.CollectAndCount(adviceCollector{l}, "fermata_scaler_wants_workers"); got != 1 {
 			t.Errorf("%d series", got)
 		}
 		ask(mail, true)
 		ask(mail, false)
 		exported(map[job.QueueKey]float64{mail: 1})
 		for range 5 {
-			time.Sleep(kept / 4)
+			time.Sleep(queueRetention / 4)
 			ask(mail, false)
 		}
 		exported(map[job.QueueKey]float64{mail: 0})
-		time.Sleep(kept + time.Second)
+		time.Sleep(queueRetention + time.Second)
 		exported(map[job.QueueKey]float64{})
 
 		var many []job.QueueKey
-		for i := range maxWants + 5 {
+		for i := range maxAdviceSeries + 5 {
 			many = append(many, job.QueueKey{Namespace: "n", Queue: fmt.Sprintf("q%03d", i)})
 			w.set(many[i], 1)
 		}
@@ -375,8 +375,8 @@ func TestWhatWasToldIsExported(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Told(many, true)
-		got := l.told(time.Now())
-		if _, first := got[job.QueueKey{Namespace: "n", Queue: "q000"}]; len(got) != maxWants || !first {
+		got := l.lastAdvice(time.Now())
+		if _, first := got[job.QueueKey{Namespace: "n", Queue: "q000"}]; len(got) != maxAdviceSeries || !first {
 			t.Errorf("%d are told of, the first %v", len(got), first)
 		}
 	})
@@ -395,7 +395,7 @@ func TestGhostsTakeNoPlacesOfOthers(t *testing.T) {
 					ghosts = append(ghosts, job.QueueKey{Namespace: "a", Queue: fmt.Sprint("ghost", i+n)})
 				}
 				l.mu.Lock()
-				if _, err := l.ofLocked(attacker, ghosts); err != nil {
+				if _, err := l.trackQueuesLocked(attacker, ghosts); err != nil {
 					refused++
 				} else {
 					asked += 50
@@ -413,14 +413,14 @@ func TestGhostsTakeNoPlacesOfOthers(t *testing.T) {
 			t.Errorf("another namespace: %+v, %v", size, err)
 		}
 		// The look has found nothing in the ghosts: the next one forgets them.
-		time.Sleep(longestPause + time.Second)
+		time.Sleep(maxPause + time.Second)
 		if _, err := l.Size(t.Context(), victim, one(web)); err != nil {
 			t.Fatal(err)
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if n := len(l.queues); n != 2 || l.places.Used() != 2 {
-			t.Errorf("%d queues are counted along, %d places are used, want those of the other namespace", n, l.places.Used())
+		if n := len(l.queues); n != 2 || l.queueShares.Used() != 2 {
+			t.Errorf("%d queues are counted along, %d places are used, want those of the other namespace", n, l.queueShares.Used())
 		}
 	})
 }
@@ -431,7 +431,7 @@ func TestWatchesAreShared(t *testing.T) {
 		attacker := shares.Holder{Namespace: "a", Identity: "token:scaler-a"}
 		held := 0
 		for {
-			if _, err := l.enter(attacker, one(job.QueueKey{Namespace: "a", Queue: "q"})); err != nil {
+			if _, err := l.addWatch(attacker, one(job.QueueKey{Namespace: "a", Queue: "q"})); err != nil {
 				break
 			}
 			held++
@@ -439,7 +439,7 @@ func TestWatchesAreShared(t *testing.T) {
 		if held != maxWatches/2 {
 			t.Errorf("one namespace has %d of %d streams", held, maxWatches)
 		}
-		if _, err := l.enter(shares.Holder{Namespace: "b", Identity: "token:scaler-b"}, one(mail)); err != nil {
+		if _, err := l.addWatch(shares.Holder{Namespace: "b", Identity: "token:scaler-b"}, one(mail)); err != nil {
 			t.Errorf("another namespace: %v", err)
 		}
 	})

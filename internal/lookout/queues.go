@@ -13,40 +13,39 @@ import (
 	"github.com/fermata-io/fermata/internal/shares"
 )
 
-// queue is one that somebody has asked for.
-type queue struct {
-	size    scaling.Size
-	at      time.Time // of the look that found it; zero: none has
-	asked   time.Time
-	watches int
-	// holder is who asked first, and so takes a place of the table.
+// sampledQueue is a queue that was asked for.
+type sampledQueue struct {
+	size        scaling.Size
+	sampledAt   time.Time // of the look that found it; zero: none has
+	lastAskedAt time.Time
+	watchCount  int
+	// holder asked first, and takes a place of the table.
 	holder shares.Holder
-	// needed and spared are when somebody was told last that workers are needed, or not.
-	needed, spared time.Time
+	// lastNeededAt and lastNotNeededAt are when a caller was last advised that workers are needed, or not.
+	lastNeededAt, lastNotNeededAt time.Time
 }
 
-// watch is somebody who is told of some queues together.
-type watch struct {
-	queues []*queue
-	holder shares.Holder
-	news   chan scaling.Size
+// queueWatch receives the total size of some queues.
+type queueWatch struct {
+	queues  []*sampledQueue
+	holder  shares.Holder
+	updates chan scaling.Size
 }
 
-// ofLocked finds queues, and counts them along from now on. Those that nobody has asked for
-// take places of who asks.
-func (l *Lookout) ofLocked(who shares.Holder, keys []job.QueueKey) ([]*queue, error) {
+// trackQueuesLocked returns the queues, and keeps sampling them. New queues take places of the holder.
+func (l *Lookout) trackQueuesLocked(who shares.Holder, keys []job.QueueKey) ([]*sampledQueue, error) {
 	now := time.Now()
-	queues := make([]*queue, len(keys))
+	queues := make([]*sampledQueue, len(keys))
 	for i, key := range keys {
 		q := l.queues[key]
 		if q == nil {
 			if !l.takePlaceLocked(who, now) {
 				return nil, job.ErrTooManyWatches
 			}
-			q = &queue{holder: who}
+			q = &sampledQueue{holder: who}
 			l.queues[key] = q
 		}
-		q.asked, queues[i] = now, q
+		q.lastAskedAt, queues[i] = now, q
 	}
 	return queues, nil
 }
@@ -54,22 +53,22 @@ func (l *Lookout) ofLocked(who shares.Holder, keys []job.QueueKey) ([]*queue, er
 // takePlaceLocked takes a place for a queue, if need be one of a queue that is not asked for
 // any more.
 func (l *Lookout) takePlaceLocked(who shares.Holder, now time.Time) bool {
-	if l.places.Take(who) {
+	if l.queueShares.Take(who) {
 		return true
 	}
-	l.forgetOldLocked(now)
-	if l.places.Take(who) {
+	l.dropUnusedLocked(now)
+	if l.queueShares.Take(who) {
 		return true
 	}
 	l.metrics.refused.Inc()
 	return false
 }
 
-// togetherLocked adds queues up; false if one of them was not counted within a pause before
+// sumSizesLocked adds queues up; false if one of them was not counted within a pause before
 // a time.
-func (l *Lookout) togetherLocked(queues []*queue, before time.Time) (all scaling.Size, ok bool) {
+func (l *Lookout) sumSizesLocked(queues []*sampledQueue, before time.Time) (all scaling.Size, ok bool) {
 	for _, q := range queues {
-		if q.at.IsZero() || before.Sub(q.at) >= l.pause {
+		if q.sampledAt.IsZero() || before.Sub(q.sampledAt) >= l.pause {
 			return scaling.Size{}, false
 		}
 		all = all.And(q.size)
@@ -77,27 +76,27 @@ func (l *Lookout) togetherLocked(queues []*queue, before time.Time) (all scaling
 	return all, true
 }
 
-// forgetOldLocked drops queues that nobody has asked for in a while, and at once those in
-// which there is nothing: most of these do not exist.
-func (l *Lookout) forgetOldLocked(now time.Time) {
+// dropUnusedLocked drops queues that were not asked for recently. Empty queues are dropped at once: most of them
+// do not exist.
+func (l *Lookout) dropUnusedLocked(now time.Time) {
 	for key, q := range l.queues {
-		if q.watches == 0 && now.Sub(q.asked) > l.keepFor(q) {
+		if q.watchCount == 0 && now.Sub(q.lastAskedAt) > l.retentionOf(q) {
 			delete(l.queues, key)
-			l.places.Give(q.holder)
+			l.queueShares.Give(q.holder)
 		}
 	}
 }
 
-// keepFor is how long a queue is counted along after it was last asked for. The pause is for
-// those who wait for the look that found nothing.
-func (l *Lookout) keepFor(q *queue) time.Duration {
-	if !q.at.IsZero() && q.size == (scaling.Size{}) {
+// retentionOf is how long a queue is sampled after it was last asked for. An empty queue is kept for one pause,
+// for the callers that wait for its sample.
+func (l *Lookout) retentionOf(q *sampledQueue) time.Duration {
+	if !q.sampledAt.IsZero() && q.size == (scaling.Size{}) {
 		return l.pause
 	}
-	return kept
+	return queueRetention
 }
 
-// Told notes whether who asked for queues was told that workers are needed.
+// Told records whether the caller that asked for queues was advised that workers are needed.
 func (l *Lookout) Told(keys []job.QueueKey, needed bool) {
 	now := time.Now()
 	l.mu.Lock()
@@ -107,55 +106,56 @@ func (l *Lookout) Told(keys []job.QueueKey, needed bool) {
 		switch {
 		case q == nil: // it was dropped meanwhile
 		case needed:
-			q.needed = now
+			q.lastNeededAt = now
 		default:
-			q.spared = now
+			q.lastNotNeededAt = now
 		}
 	}
 }
 
-// maxWants bounds the queues that [wants] tells of.
-const maxWants = 200
+// maxAdviceSeries bounds the number of queues that [adviceCollector] exports.
+const maxAdviceSeries = 200
 
-var wantsDesc = prometheus.NewDesc("fermata_scaler_wants_workers",
-	"Whether autoscalers that asked for a queue here within two minutes were told that workers are needed: 1 if any was, 0 if its due runs may wait. There is none for queues without due runs.",
+var adviceDesc = prometheus.NewDesc("fermata_scaler_wants_workers",
+	"Whether autoscalers that asked for a queue here within two minutes were told that workers are needed: 1 if "+
+		"any was, 0 if its due runs may wait. There is none for queues without due runs.",
 	[]string{"namespace", "queue"}, nil)
 
-// wants collects what autoscalers were told of queues that have something due: names that
-// are asked for and do not exist leave nothing behind.
-type wants struct{ l *Lookout }
+// adviceCollector exports the advice given to autoscalers for queues with due runs. Queues that do not exist
+// leave no series.
+type adviceCollector struct{ l *Lookout }
 
-func (wants) Describe(out chan<- *prometheus.Desc) { out <- wantsDesc }
+func (adviceCollector) Describe(out chan<- *prometheus.Desc) { out <- adviceDesc }
 
-func (w wants) Collect(out chan<- prometheus.Metric) {
-	for key, needed := range w.l.told(time.Now()) {
-		out <- prometheus.MustNewConstMetric(wantsDesc, prometheus.GaugeValue, needed, key.Namespace, key.Queue)
+func (w adviceCollector) Collect(out chan<- prometheus.Metric) {
+	for key, needed := range w.l.lastAdvice(time.Now()) {
+		out <- prometheus.MustNewConstMetric(adviceDesc, prometheus.GaugeValue, needed, key.Namespace, key.Queue)
 	}
 }
 
-// told is what was said lately of queues with due runs: the first ones of each namespace by
-// their names, as many of each.
-func (l *Lookout) told(now time.Time) map[job.QueueKey]float64 {
+// lastAdvice returns the recent advice for queues with due runs: equally many of each namespace, the first ones
+// by name.
+func (l *Lookout) lastAdvice(now time.Time) map[job.QueueKey]float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make(map[job.QueueKey]float64)
 	for key, q := range l.queues {
 		switch {
 		case q.size.Waiting == 0:
-		case now.Sub(q.needed) <= kept:
+		case now.Sub(q.lastNeededAt) <= queueRetention:
 			all[key] = 1
-		case now.Sub(q.spared) <= kept:
+		case now.Sub(q.lastNotNeededAt) <= queueRetention:
 			all[key] = 0
 		}
 	}
-	if len(all) <= maxWants {
+	if len(all) <= maxAdviceSeries {
 		return all
 	}
 	sorted := slices.SortedFunc(maps.Keys(all), func(a, b job.QueueKey) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
 	})
-	few := make(map[job.QueueKey]float64, maxWants)
-	for _, key := range shares.Pick(sorted, maxWants, func(k job.QueueKey) string { return k.Namespace }) {
+	few := make(map[job.QueueKey]float64, maxAdviceSeries)
+	for _, key := range shares.Pick(sorted, maxAdviceSeries, func(k job.QueueKey) string { return k.Namespace }) {
 		few[key] = all[key]
 	}
 	return few

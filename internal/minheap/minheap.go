@@ -8,7 +8,7 @@ package minheap
 // Item is what a heap orders. It sits in one heap at a time.
 type Item[T any] interface {
 	comparable
-	// Before tells whether it goes nearer to the top.
+	// Before reports whether it belongs nearer to the top.
 	Before(T) bool
 	// Place is the item's position in the heap plus one, 0 outside of it.
 	Place() *int
@@ -25,14 +25,14 @@ func (h Heap[T]) Top() T { return h[0] }
 func (h *Heap[T]) Push(x T) {
 	*h = append(*h, x)
 	*x.Place() = len(*h)
-	h.up(len(*h) - 1)
+	h.siftUp(len(*h) - 1)
 }
 
 // Remove takes an item out that is in this heap.
 func (h *Heap[T]) Remove(x T) {
 	i, last := *x.Place()-1, len(*h)-1
 	moved := (*h)[last]
-	h.set(i, moved)
+	h.setAt(i, moved)
 	var none T
 	(*h)[last] = none
 	*h = (*h)[:last]
@@ -43,26 +43,26 @@ func (h *Heap[T]) Remove(x T) {
 }
 
 // Fix restores the order after x, which is in this heap, has changed.
-func (h Heap[T]) Fix(x T) { h.down(h.up(*x.Place() - 1)) }
+func (h Heap[T]) Fix(x T) { h.siftDown(h.siftUp(*x.Place() - 1)) }
 
-func (h Heap[T]) set(i int, x T) {
+func (h Heap[T]) setAt(i int, x T) {
 	h[i] = x
 	*x.Place() = i + 1
 }
 
-func (h Heap[T]) up(i int) int {
+func (h Heap[T]) siftUp(i int) int {
 	for i > 0 {
 		parent := (i - 1) / 2
 		if !h[i].Before(h[parent]) {
 			break
 		}
-		h.swap(i, parent)
+		h.swapItems(i, parent)
 		i = parent
 	}
 	return i
 }
 
-func (h Heap[T]) down(i int) {
+func (h Heap[T]) siftDown(i int) {
 	for {
 		child := 2*i + 1
 		if child >= len(h) {
@@ -74,13 +74,13 @@ func (h Heap[T]) down(i int) {
 		if !h[child].Before(h[i]) {
 			return
 		}
-		h.swap(i, child)
+		h.swapItems(i, child)
 		i = child
 	}
 }
 
-func (h Heap[T]) swap(i, j int) {
+func (h Heap[T]) swapItems(i, j int) {
 	a, b := h[i], h[j]
-	h.set(i, b)
-	h.set(j, a)
+	h.setAt(i, b)
+	h.setAt(j, a)
 }

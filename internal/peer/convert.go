@@ -10,7 +10,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-func kindOf(m *fermatav1.LinkRequest) string {
+func requestKind(m *fermatav1.LinkRequest) string {
 	switch m.GetMessage().(type) {
 	case *fermatav1.LinkRequest_PermitResult:
 		return "permit_result"
@@ -23,7 +23,8 @@ func kindOf(m *fermatav1.LinkRequest) string {
 func demandToPB(demand []job.QueueDemand) *fermatav1.LinkRequest {
 	queues := make([]*fermatav1.QueueDemand, len(demand))
 	for i, d := range demand {
-		queues[i] = &fermatav1.QueueDemand{Namespace: d.Namespace, Queue: d.Queue, FreeSlots: int32(d.Free), Ahead: int32(d.Ahead)}
+		queues[i] = &fermatav1.QueueDemand{Namespace: d.Namespace, Queue: d.Queue, FreeSlots: int32(d.Free),
+			Ahead: int32(d.Ahead)}
 	}
 	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Demand{Demand: &fermatav1.Demand{Queues: queues}}}
 }
@@ -32,13 +33,14 @@ func demandFromPB(d *fermatav1.Demand) []job.QueueDemand {
 	demand := make([]job.QueueDemand, len(d.GetQueues()))
 	for i, q := range d.GetQueues() {
 		demand[i] = job.QueueDemand{
-			Namespace: q.GetNamespace(), Queue: q.GetQueue(), Free: max(0, int(q.GetFreeSlots())), Ahead: max(0, int(q.GetAhead())),
+			Namespace: q.GetNamespace(), Queue: q.GetQueue(), Free: max(0, int(q.GetFreeSlots())),
+			Ahead: max(0, int(q.GetAhead())),
 		}
 	}
 	return demand
 }
 
-func nudgeToPB(n nudge, due int64) *fermatav1.LinkRequest {
+func nudgeToPB(n nudgeKey, due int64) *fermatav1.LinkRequest {
 	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Nudge{
 		Nudge: &fermatav1.Nudge{Shard: int32(n.shard), Lane: n.lane.String(), DueMs: due},
 	}}
@@ -72,7 +74,7 @@ func permitFromPB(p *fermatav1.Permit) (job.Permit, bool) {
 	permit := job.Permit{
 		ID: p.GetPermitId(), Shard: int(p.GetShard()), Lane: lane, N: int(p.GetCount()),
 		LockValue: p.GetLockValue(),
-		// Past that the holder has given the jobs to somebody else long ago.
+		// The holder has given the jobs to another node by then.
 		ValidFor: min(p.GetValidFor().AsDuration(), job.MostPermitValidity),
 	}
 	return permit, ok && permit.Shard >= 0 && permit.N > 0 && permit.LockValue != "" && permit.ValidFor > 0
@@ -83,7 +85,9 @@ func handOverToPB(shards []int) *fermatav1.LinkResponse {
 	for i, s := range shards {
 		list[i] = int32(s)
 	}
-	return &fermatav1.LinkResponse{Message: &fermatav1.LinkResponse_HandOver{HandOver: &fermatav1.HandOver{Shards: list}}}
+	return &fermatav1.LinkResponse{Message: &fermatav1.LinkResponse_HandOver{
+		HandOver: &fermatav1.HandOver{Shards: list},
+	}}
 }
 
 func handOverFromPB(h *fermatav1.HandOver) []int {
@@ -130,15 +134,17 @@ func infoFromPB(r *fermatav1.DescribeNodeResponse) job.NodeInfo {
 		info.Workers = append(info.Workers, job.WorkerInfo{
 			ID: w.GetWorkerId(), Node: w.GetNode(), Namespace: w.GetNamespace(), Queues: w.GetQueues(),
 			Slots: int(w.GetSlots()), Running: int(w.GetRunning()), Draining: w.GetDraining(),
-			ConnectedAt: instantFromPB(w.GetConnectTime()), Version: w.GetVersion(), Labels: w.GetLabels(), Identity: w.GetIdentity(),
+			ConnectedAt: instantFromPB(w.GetConnectTime()), Version: w.GetVersion(), Labels: w.GetLabels(),
+			Identity: w.GetIdentity(),
 		})
 	}
 	for _, q := range r.GetQueues() {
 		p := q.GetRecent()
-		info.Queues = append(info.Queues, job.QueueRuns{Namespace: q.GetNamespace(), Queue: q.GetQueue(), RecentRuns: job.RecentRuns{
-			Started: p.GetStarted(), Succeeded: p.GetSucceeded(), Failed: p.GetFailed(), Breaches: p.GetBreaches(),
-			MaxLag: p.GetMaxLag().AsDuration(), Span: p.GetSpan().AsDuration(),
-		}})
+		info.Queues = append(info.Queues, job.QueueRuns{Namespace: q.GetNamespace(), Queue: q.GetQueue(),
+			RecentRuns: job.RecentRuns{
+				Started: p.GetStarted(), Succeeded: p.GetSucceeded(), Failed: p.GetFailed(), Breaches: p.GetBreaches(),
+				MaxLag: p.GetMaxLag().AsDuration(), Span: p.GetSpan().AsDuration(),
+			}})
 	}
 	return info
 }

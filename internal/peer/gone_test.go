@@ -15,28 +15,28 @@ import (
 func TestEndedProcessIsNoticed(t *testing.T) {
 	a, b, c := cluster(t)
 	for _, n := range []*node{a, c} {
-		n.wait("back b")
+		n.waitFor("back b")
 	}
 	if a.peer.Gone("b") || a.peer.Gone("nobody") {
 		t.Error("gone before its time")
 	}
 	b.stop()
-	a.wait("gone b")
-	c.wait("gone b")
+	a.waitFor("gone b")
+	c.waitFor("gone b")
 	if !a.peer.Gone("b") || a.peer.Gone("c") {
 		t.Error("b is gone, c is not")
 	}
 	again := start(t, "b", b.addr, nil)
-	a.wait("back b")
-	again.wait(fmt.Sprintf("demand a %v", demandOf(0)))
+	a.waitFor("back b")
+	again.waitFor(fmt.Sprintf("demand a %v", demandOf(0)))
 	if a.peer.Gone("b") {
 		t.Error("still gone")
 	}
 }
 
-// TestNoProofOfAnEnd: what else can become of a node's address, and of one that this
+// TestUnreachableAddressDoesNotMeanEndedProcess: what else can become of a node's address, and of one that this
 // node never reached.
-func TestNoProofOfAnEnd(t *testing.T) {
+func TestUnreachableAddressDoesNotMeanEndedProcess(t *testing.T) {
 	for name, c := range map[string]struct {
 		met  bool
 		fail error
@@ -68,7 +68,7 @@ func TestNoProofOfAnEnd(t *testing.T) {
 			t.Cleanup(p.Stop)
 			p.SetView(ring.NewView(1, "a", members(b)))
 			if c.met {
-				a.wait("back b")
+				a.waitFor("back b")
 				broken.Store(true)
 				b.stop()
 			}

@@ -18,26 +18,26 @@ import (
 	"github.com/fermata-io/fermata/internal/ring"
 )
 
-// text is a log that can be asked while it is written.
-type text struct {
+// syncLog is a log that can be asked while it is written.
+type syncLog struct {
 	mu sync.Mutex
 	b  strings.Builder
 }
 
-func (x *text) Write(p []byte) (int, error) {
+func (x *syncLog) Write(p []byte) (int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.b.Write(p)
 }
 
-func (x *text) count(s string) int {
+func (x *syncLog) count(s string) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return strings.Count(x.b.String(), s)
 }
 
-// of has a node say a keyspace, and log to x.
-func of(keyspace *string, mu *sync.Mutex, x *text) func(*Options) {
+// withKeyspace makes a node send a keyspace and log to x.
+func withKeyspace(keyspace *string, mu *sync.Mutex, x *syncLog) func(*Options) {
 	return func(o *Options) {
 		o.Logger = slog.New(slog.NewTextHandler(x, nil))
 		o.Keyspace = func() string {
@@ -48,26 +48,26 @@ func of(keyspace *string, mu *sync.Mutex, x *text) func(*Options) {
 	}
 }
 
-// TestNodesOfTwoKeyspacesHaveNoLink: each refuses the other, says so once, and counts it; they are
-// linked when both use one keyspace.
+// TestNodesOfTwoKeyspacesHaveNoLink: each refuses the other, logs it once, and counts it. They are linked when
+// both use one keyspace.
 func TestNodesOfTwoKeyspacesHaveNoLink(t *testing.T) {
 	var mu sync.Mutex
-	one, two, logA, logB := "one", "two", &text{}, &text{}
-	a := startSecured(t, "a", "127.0.0.1:0", nil, insecure.NewCredentials(), of(&one, &mu, logA))
-	b := startSecured(t, "b", "127.0.0.1:0", nil, insecure.NewCredentials(), of(&two, &mu, logB))
+	one, two, logA, logB := "one", "two", &syncLog{}, &syncLog{}
+	a := startSecured(t, "a", "127.0.0.1:0", nil, insecure.NewCredentials(), withKeyspace(&one, &mu, logA))
+	b := startSecured(t, "b", "127.0.0.1:0", nil, insecure.NewCredentials(), withKeyspace(&two, &mu, logB))
 	a.peer.Offer([]job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1}})
 	for _, n := range []*node{a, b} {
 		n.peer.SetView(ring.NewView(1, n.name, members(a, b)))
 	}
 	const warning = "node uses another keyspace"
 	redistest.Eventually(t, time.Minute, "both refuse", func(context.Context) error {
-		if x, y := logA.count(warning), logB.count(warning); x != 1 || y != 1 || a.peer.countForeign() != 1 || b.peer.countForeign() != 1 {
+		if x, y := logA.count(warning), logB.count(warning); x != 1 || y != 1 || a.peer.countForeignMembers() != 1 || b.peer.countForeignMembers() != 1 {
 			return fmt.Errorf("logged %d and %d times", x, y)
 		}
 		return nil
 	})
 	for _, n := range []*node{a, b} {
-		if _, err := n.peer.links[map[string]string{"a": "b", "b": "a"}[n.name]].session(); status.Code(err) != codes.FailedPrecondition {
+		if _, err := n.peer.links[map[string]string{"a": "b", "b": "a"}[n.name]].serveStream(); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("%s: %v", n.name, err)
 		}
 	}
@@ -80,16 +80,16 @@ func TestNodesOfTwoKeyspacesHaveNoLink(t *testing.T) {
 	mu.Lock()
 	two = "one"
 	mu.Unlock()
-	b.wait("demand a [{ns q 1 0}]")
-	if n := a.peer.countForeign() + b.peer.countForeign(); n != 0 {
+	b.waitFor("demand a [{ns q 1 0}]")
+	if n := a.peer.countForeignMembers() + b.peer.countForeignMembers(); n != 0 {
 		t.Errorf("%v are counted still", n)
 	}
 }
 
-// TestNodeThatSaysNoKeyspaceIsLinked, as those of the previous build.
-func TestNodeThatSaysNoKeyspaceIsLinked(t *testing.T) {
+// TestNodeWithoutKeyspaceIsLinked: nodes of the previous build send no keyspace.
+func TestNodeWithoutKeyspaceIsLinked(t *testing.T) {
 	for _, pair := range [][2]string{{"", "k"}, {"k", ""}, {"", ""}, {"k", "k"}} {
-		if err := (about{protocol: 1, minProtocol: 1, keyspace: pair[0]}).fits(about{protocol: 1, minProtocol: 1, keyspace: pair[1]}); err != nil {
+		if err := (handshake{protocol: 1, minProtocol: 1, keyspace: pair[0]}).checkCompatible(handshake{protocol: 1, minProtocol: 1, keyspace: pair[1]}); err != nil {
 			t.Errorf("%q: %v", pair, err)
 		}
 	}

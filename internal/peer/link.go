@@ -21,16 +21,16 @@ import (
 
 // link is the stream that this node dials to one other node.
 type link struct {
-	p      *Peer
-	member ring.Member
-	conn   *grpc.ClientConn
-	client fermatav1.PeerServiceClient
-	queue  *queue
-	open   atomic.Bool
-	met    atomic.Bool // it was open once
-	gone   atomic.Bool // the process has ended
-	// address is where clients reach the peer, as it has said over this link; nil: it has not.
-	address atomic.Pointer[string]
+	p            *Peer
+	member       ring.Member
+	conn         *grpc.ClientConn
+	client       fermatav1.PeerServiceClient
+	queue        *sendQueue
+	streamOpen   atomic.Bool
+	wasOpen      atomic.Bool // it was open once
+	processEnded atomic.Bool // the process has ended
+	// reportedAddress is the address for clients that the peer sent over this link; nil: none yet.
+	reportedAddress atomic.Pointer[string]
 	// departed: the member has left the view. The link stays for as long as its
 	// stream does, and is not opened again.
 	departed atomic.Bool
@@ -39,9 +39,10 @@ type link struct {
 }
 
 func (p *Peer) newLink(m ring.Member) (*link, error) {
-	l := &link{p: p, member: m, queue: newQueue(p.offer)}
-	options := append(connection(), p.o.DialOptions...)
-	conn, err := grpc.NewClient("passthrough:///"+m.PeerAddr, append(options, grpc.WithContextDialer(l.dial))...)
+	l := &link{p: p, member: m, queue: newSendQueue(p.latestOffer)}
+	options := append(connectionOptions(), p.o.DialOptions...)
+	conn, err := grpc.NewClient("passthrough:///"+m.PeerAddr,
+		append(options, grpc.WithContextDialer(l.openConnection))...)
 	if err != nil {
 		return nil, err
 	}
@@ -50,20 +51,20 @@ func (p *Peer) newLink(m ring.Member) (*link, error) {
 	return l, nil
 }
 
-// dial opens a connection. A refusal by the address of a node that this link was up
-// to is proof that its process has ended: nobody listens there any more. One that is
-// slow or frozen still accepts, and a network that loses packets does not answer.
-func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
+// openConnection dials the peer. If this link was up before, a refused connection proves that the peer's process
+// has ended: no process listens at the address. A slow or frozen process still accepts connections, and a
+// network that loses packets does not answer.
+func (l *link) openConnection(ctx context.Context, address string) (net.Conn, error) {
 	conn, err := l.p.o.Dial(ctx, address)
-	if errors.Is(err, syscall.ECONNREFUSED) && l.met.Load() && !l.gone.Swap(true) {
-		l.p.o.Logger.Warn("node's process has ended", "node", l.member.Name, "address", l.member.PeerAddr)
+	if errors.Is(err, syscall.ECONNREFUSED) && l.wasOpen.Load() && !l.processEnded.Swap(true) {
+		l.p.o.Logger.Warn("node process has ended", "node", l.member.Name, "address", l.member.PeerAddr)
 		l.p.o.Handler.OnGone(l.member.Name)
 	}
 	return conn, err
 }
 
-// up tells whether a stream is open; without one, messages are not worth queueing.
-func (l *link) up() bool { return l.open.Load() }
+// isUp reports whether a stream is open. Without one, messages are not worth queueing.
+func (l *link) isUp() bool { return l.streamOpen.Load() }
 
 // run keeps a stream open until the link is cancelled.
 func (l *link) run() {
@@ -71,8 +72,8 @@ func (l *link) run() {
 	defer l.cancel()
 	logger := l.p.o.Logger.With("node", l.member.Name, "address", l.member.PeerAddr)
 	for pause := retryMin; l.ctx.Err() == nil; {
-		opened, err := l.session()
-		if l.ctx.Err() != nil || l.p.retire(l) {
+		opened, err := l.serveStream()
+		if l.ctx.Err() != nil || l.p.removeIfDeparted(l) {
 			return
 		}
 		if opened {
@@ -81,10 +82,10 @@ func (l *link) run() {
 		if l.p.isForeign(l.member.Name) {
 			pause = retryMax // which is logged once
 		} else if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
-			pause = retryMax // until somebody changes the access file or the certificate
-			logger.Warn("the peer refuses this node", "error", err)
+			pause = retryMax // until the access file or the certificate is changed
+			logger.Warn("peer refused this node", "error", err)
 		} else {
-			logger.Info("link is down", "error", err)
+			logger.Info("peer link down", "error", err)
 		}
 		select {
 		case <-l.ctx.Done():
@@ -94,49 +95,48 @@ func (l *link) run() {
 	}
 }
 
-// session opens one stream and serves it until it ends. opened tells whether the
-// peer answered.
-func (l *link) session() (opened bool, err error) {
+// serveStream opens one stream and serves it until it ends. opened reports whether the peer answered.
+func (l *link) serveStream() (opened bool, err error) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel()
 	stream, err := l.client.Link(ctx, grpc.WaitForReady(true))
 	if err != nil {
 		return false, err
 	}
-	if err := stream.Send(l.p.self().hello()); err != nil {
+	if err := stream.Send(l.p.localHandshake().helloRequest()); err != nil {
 		return false, err
 	}
 	header, err := stream.Header()
 	if err != nil {
 		return false, err
 	}
-	if len(header.Get(versionHeader)) == 0 { // it has refused the stream, and says why in its status
+	if len(header.Get(versionHeader)) == 0 { // it has refused the stream; its status has the reason
 		_, err := stream.Recv()
 		return false, err
 	}
-	other := aboutFromHeader(l.member.Name, header)
+	other := handshakeFromHeader(l.member.Name, header)
 	if other.node != l.member.Name {
-		return false, fmt.Errorf("the node at this address is %q", job.Clip(other.node, job.MaxID))
+		return false, fmt.Errorf("node at this address has another name: %q", job.Clip(other.node, job.MaxID))
 	}
-	if err := l.p.compare(l.member.Name, other); err != nil {
+	if err := l.p.checkPeer(l.member.Name, other); err != nil {
 		return false, err
 	}
-	l.queue.reopened()
-	l.open.Store(true)
-	l.met.Store(true)
-	l.gone.Store(false)
+	l.queue.resetForNewStream()
+	l.streamOpen.Store(true)
+	l.wasOpen.Store(true)
+	l.processEnded.Store(false)
 	l.p.o.Handler.OnBack(l.member.Name)
 	l.p.metrics.links.WithLabelValues("dialled").Inc()
-	l.p.o.Logger.Info("link is up", "node", l.member.Name, "address", l.member.PeerAddr, "version", other.version)
+	l.p.o.Logger.Info("peer link up", "node", l.member.Name, "address", l.member.PeerAddr, "version", other.version)
 	ended := make(chan error, 1)
-	go func() { ended <- l.read(stream) }()
-	asked := make(chan struct{})
-	go func() { defer close(asked); l.learnAddress(ctx, other) }()
-	err = l.write(ctx, stream, ended)
-	l.open.Store(false)
+	go func() { ended <- l.receiveMessages(stream) }()
+	addressLearned := make(chan struct{})
+	go func() { defer close(addressLearned); l.learnAddress(ctx, other) }()
+	err = l.sendQueued(ctx, stream, ended)
+	l.streamOpen.Store(false)
 	l.p.metrics.links.WithLabelValues("dialled").Dec()
 	cancel()
-	<-asked
+	<-addressLearned
 	if err == nil {
 		return true, <-ended
 	}
@@ -144,24 +144,24 @@ func (l *link) session() (opened bool, err error) {
 	return true, err
 }
 
-// learnAddress takes over where clients reach the peer. The previous build does not say so when
-// a link is opened, but when it is asked.
-func (l *link) learnAddress(ctx context.Context, other about) {
+// learnAddress stores the peer's address for clients. The previous build does not send it when a link is opened,
+// so it is asked for.
+func (l *link) learnAddress(ctx context.Context, other handshake) {
 	address := other.address
 	if address == "" {
-		address = l.describe(ctx).GRPCAddress
+		address = l.describePeer(ctx).GRPCAddress
 	}
 	if !job.IsAddress(address) {
 		return
 	}
-	if old := l.address.Swap(&address); old == nil || *old != address {
+	if old := l.reportedAddress.Swap(&address); old == nil || *old != address {
 		l.p.o.Handler.OnAddress(l.member.Name)
 	}
 }
 
-// clientAddress is where clients reach the peer, as it has said over this link; empty: it has not.
+// clientAddress returns the address for clients that the peer sent over this link; empty: none yet.
 func (l *link) clientAddress() string {
-	if a := l.address.Load(); a != nil {
+	if a := l.reportedAddress.Load(); a != nil {
 		return *a
 	}
 	return ""
@@ -169,13 +169,12 @@ func (l *link) clientAddress() string {
 
 type linkStream = grpc.BidiStreamingClient[fermatav1.LinkRequest, fermatav1.LinkResponse]
 
-// write sends what is queued. It returns nil when the reader has ended, whose
-// error is the better one.
-func (l *link) write(ctx context.Context, stream linkStream, ended chan error) error {
+// sendQueued sends queued messages. It returns nil when the reader has ended, whose error explains more.
+func (l *link) sendQueued(ctx context.Context, stream linkStream, ended chan error) error {
 	timer := time.NewTimer(demandPause)
 	defer timer.Stop()
 	for {
-		m, kind, wait := l.queue.take(time.Now())
+		m, kind, wait := l.queue.nextMessage(time.Now())
 		if m != nil {
 			if err := stream.Send(m); err != nil {
 				return nil
@@ -200,8 +199,8 @@ func (l *link) write(ctx context.Context, stream linkStream, ended chan error) e
 	}
 }
 
-// read takes the peer's messages.
-func (l *link) read(stream linkStream) error {
+// receiveMessages takes the peer's messages.
+func (l *link) receiveMessages(stream linkStream) error {
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -214,7 +213,7 @@ func (l *link) read(stream linkStream) error {
 				l.p.metrics.refused.Inc()
 				continue
 			}
-			l.queue.permitted(permit)
+			l.queue.deductPermit(permit)
 			l.p.o.Handler.OnPermit(l.member.Name, permit)
 		case *fermatav1.LinkResponse_HandOver:
 			l.p.o.Handler.OnHandOver(handOverFromPB(m.HandOver))
@@ -222,8 +221,8 @@ func (l *link) read(stream linkStream) error {
 	}
 }
 
-// describe asks the peer about itself.
-func (l *link) describe(ctx context.Context) job.NodeInfo {
+// describePeer asks the peer about itself.
+func (l *link) describePeer(ctx context.Context) job.NodeInfo {
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	answer, err := l.client.DescribeNode(ctx, &fermatav1.DescribeNodeRequest{})

@@ -22,7 +22,8 @@ func newMetrics(r prometheus.Registerer, foreign func() float64) (*metrics, erro
 			Name: "fermata_peer_messages_sent_total", Help: "Messages sent to other nodes.",
 		}, []string{"kind"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fermata_peer_messages_dropped_total", Help: "Messages not sent because there was no link, or its queue was full.",
+			Name: "fermata_peer_messages_dropped_total",
+			Help: "Messages not sent because there was no link, or its queue was full.",
 		}, []string{"kind"}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_peer_messages_refused_total", Help: "Messages of other nodes that were not well formed.",
@@ -35,7 +36,8 @@ func newMetrics(r prometheus.Registerer, foreign func() float64) (*metrics, erro
 		return m, nil
 	}
 	others := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "fermata_peers_of_another_keyspace", Help: "Live nodes that use another Redis, database or keyspace than this one.",
+		Name: "fermata_peers_of_another_keyspace",
+		Help: "Live nodes that use another Redis, database or keyspace than this one.",
 	}, foreign)
 	for _, c := range []prometheus.Collector{m.links, m.sent, m.dropped, m.refused, others} {
 		if err := r.Register(c); err != nil {

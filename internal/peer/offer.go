@@ -8,108 +8,110 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// hunger is what a peer makes of what it was told of free slots.
-type hunger int
+// demandState is what a peer has left of the free slots that it was last notified of.
+type demandState int
 
 const (
-	// sated: it has not permitted as much yet as it was told, or there is no more.
-	sated hunger = iota
-	// hungry: it has, for a queue with free slots.
-	hungry
-	// mistaken: it takes queues for served that are not, or the other way round.
-	mistaken
+	// satisfied: the peer has not used up the slots that it knows of, or there are none to offer.
+	satisfied demandState = iota
+	// exhausted: the peer has used up the slots that it knows of, for a queue that has free ones.
+	exhausted
+	// staleQueues: the set of served queues has changed since the peer was notified.
+	staleQueues
 )
 
-// turns is the number of offers within which every hungry peer hears of free slots.
-const turns = 8
+// offersPerRound is the number of offers within which every exhausted peer is notified of free slots.
+const offersPerRound = 8
 
-// Offer takes what this node's workers could take by now, to be said to those peers that
-// need to hear it. One that has permitted less than it was told can go on without. Of
-// those that have used up what they knew, the one that was told longest ago hears of it;
-// more tells that there are others, whose turn comes when Offer is called again. Where
-// slots are scarce, what has come free goes to one peer at a time: to tell all of them
-// would wake them all for a share each, or for nothing. Of more than 8 several hear at
-// once, so that each has its turn within 8 calls.
+// Offer sets the free slots of this node's workers, and notifies the peers that need
+// to know of them. A peer that has not used up the slots that it knows of is not notified.
+// Of the exhausted peers the one that was notified longest ago is notified; more reports
+// that there are others, which are notified when Offer is called again. Where slots are
+// scarce, free slots go to one peer at a time: notifying all of them would wake each for
+// a small share, or for nothing. If more than 8 peers are exhausted, several are notified
+// at once, so that each is notified within 8 calls.
 //
-// Peers hear at once which queues are served. What is offered is kept for links that come
-// up later. Demand is sorted by namespace and queue, each of which it has once.
+// All peers are notified at once when the set of served queues changes. Links that come up
+// later start with the latest offer. Demand is sorted by namespace and queue, without
+// duplicates.
 func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var waiting []waiter
-	p.take(demand, func(l *link, h hunger, told time.Time) {
+	var waiting []exhaustedPeer
+	p.applyOffer(demand, func(l *link, h demandState, notifiedAt time.Time) {
 		switch {
-		case h == mistaken:
-			l.queue.say()
-		case h == hungry && l.up():
-			waiting = append(waiting, waiter{l.queue, told})
+		case h == staleQueues:
+			l.queue.scheduleOffer()
+		case h == exhausted && l.isUp():
+			waiting = append(waiting, exhaustedPeer{l.queue, notifiedAt})
 		}
 	})
 	// As many as at the start of the round, though fewer are left of it.
-	p.atOnce = max(p.atOnce, (len(waiting)+turns-1)/turns)
-	slices.SortFunc(waiting, func(a, b waiter) int { return a.told.Compare(b.told) })
-	for _, w := range waiting[:min(p.atOnce, len(waiting))] {
-		w.queue.say()
+	p.notifiedAtOnce = max(p.notifiedAtOnce, (len(waiting)+offersPerRound-1)/offersPerRound)
+	slices.SortFunc(waiting, func(a, b exhaustedPeer) int { return a.notifiedAt.Compare(b.notifiedAt) })
+	for _, w := range waiting[:min(p.notifiedAtOnce, len(waiting))] {
+		w.queue.scheduleOffer()
 	}
-	if more = len(waiting) > p.atOnce; !more {
-		p.atOnce = 0
+	more = len(waiting) > p.notifiedAtOnce
+	if !more {
+		p.notifiedAtOnce = 0
 	}
 	return more
 }
 
-// take takes over an offer, and tells what each peer makes of what it was told, and when
-// that was. The caller holds mu.
-func (p *Peer) take(demand []job.QueueDemand, each func(*link, hunger, time.Time)) {
-	p.offer = p.offer.next(demand)
-	p.wanting = append(p.wanting[:0], make([]int, len(demand))...)
+// applyOffer stores the offer and calls each with the state of every peer and the time of its last notification.
+// The caller holds mu.
+func (p *Peer) applyOffer(demand []job.QueueDemand, each func(*link, demandState, time.Time)) {
+	p.latestOffer = p.latestOffer.withDemand(demand)
+	p.starvedPeers = append(p.starvedPeers[:0], make([]int, len(demand))...)
 	for _, l := range p.links {
-		wanting := p.wanting
-		if !l.up() {
-			wanting = nil
+		starved := p.starvedPeers
+		if !l.isUp() {
+			starved = nil
 		}
-		h, told := l.queue.offer(p.offer, wanting)
-		each(l, h, told)
+		h, notifiedAt := l.queue.setOffer(p.latestOffer, starved)
+		each(l, h, notifiedAt)
 	}
 }
 
-// Wanting is how many peers knew of no free slot for one of these queues at the last
-// [Peer.Offer], whether there was one or not: of that queue of which it is the most.
+// Wanting returns how many peers knew of no free slot in one of these queues at the last [Peer.Offer], whether
+// there was one or not. It is the maximum over the queues.
 func (p *Peer) Wanting(namespace string, queues []string) (most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range queues {
-		if i, served := p.offer.find(job.Lane{Namespace: namespace, Queue: name}); served {
-			most = max(most, p.wanting[i])
+		if i, served := p.latestOffer.findQueue(job.Lane{Namespace: namespace, Queue: name}); served {
+			most = max(most, p.starvedPeers[i])
 		}
 	}
 	return min(most, len(p.links)) // of none there may be no offer
 }
 
-// waiter is a peer that is hungry, and when it was told last.
-type waiter struct {
-	queue *queue
-	told  time.Time
+// exhaustedPeer is a peer that has used up its slots, with the time of its last notification.
+type exhaustedPeer struct {
+	queue      *sendQueue
+	notifiedAt time.Time
 }
 
-// Restate says to all peers what this node's workers could take, as in Offer.
+// Restate notifies all peers of this node's free slots, as given to Offer.
 func (p *Peer) Restate(demand []job.QueueDemand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.take(demand, func(l *link, _ hunger, _ time.Time) { l.queue.say() })
+	p.applyOffer(demand, func(l *link, _ demandState, _ time.Time) { l.queue.scheduleOffer() })
 }
 
-// offer is a demand that can be compared with others by what queues it is of.
+// offer is a demand with a version of its set of queues.
 type offer struct {
 	demand []job.QueueDemand
-	// queues is the same for demands of the same queues, as long as there are no others
+	// queuesVersion is the same for demands of the same queues, as long as there are no others
 	// in between.
-	queues uint64
+	queuesVersion uint64
 }
 
-// next is the offer that follows.
-func (o offer) next(demand []job.QueueDemand) offer {
+// withDemand is the offer that follows.
+func (o offer) withDemand(demand []job.QueueDemand) offer {
 	if !slices.EqualFunc(demand, o.demand, sameQueue) {
-		o.queues++
+		o.queuesVersion++
 	}
 	o.demand = demand
 	return o
@@ -117,73 +119,73 @@ func (o offer) next(demand []job.QueueDemand) offer {
 
 func sameQueue(a, b job.QueueDemand) bool { return a.Namespace == b.Namespace && a.Queue == b.Queue }
 
-// find returns the place of a lane's queue.
-func (o offer) find(lane job.Lane) (int, bool) {
+// findQueue returns the place of a lane's queue.
+func (o offer) findQueue(lane job.Lane) (int, bool) {
 	return slices.BinarySearchFunc(o.demand, lane, func(d job.QueueDemand, l job.Lane) int {
 		return cmp.Or(cmp.Compare(d.Namespace, l.Namespace), cmp.Compare(d.Queue, l.Queue))
 	})
 }
 
-// offer takes the latest offer. It returns what the peer makes of what it was told, and
-// when that was; and it counts the peer where wanting has a queue of which it knows of no
-// free slot. A nil wanting counts nobody.
-func (q *queue) offer(o offer, wanting []int) (hunger, time.Time) {
+// setOffer stores the latest offer. It returns the state of the peer and the time of its last notification. For
+// each queue in which the peer knows of no free slot, it increments that queue's count in wanting; nil counts
+// nothing.
+func (q *sendQueue) setOffer(o offer, starved []int) (demandState, time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.latest = o
+	q.latestOffer = o
 	switch {
-	case q.unsaid:
-		return sated, q.lastSaid // it is about to hear of it
-	case o.queues != q.said.queues:
-		return mistaken, q.lastSaid
+	case q.offerPending:
+		return satisfied, q.offerSentAt // the offer is about to be sent
+	case o.queuesVersion != q.sentOffer.queuesVersion:
+		return staleQueues, q.offerSentAt
 	}
-	h := sated
+	h := satisfied
 	for i := range o.demand {
-		if q.left[i] > 0 {
+		if q.remaining[i] > 0 {
 			continue
 		}
-		if wanting != nil {
-			wanting[i]++
+		if starved != nil {
+			starved[i]++
 		}
 		if o.demand[i].Places() > 0 {
-			h = hungry
+			h = exhausted
 		}
 	}
-	return h, q.lastSaid
+	return h, q.offerSentAt
 }
 
-// say has the latest offer sent.
-func (q *queue) say() {
+// scheduleOffer makes the writer send the latest offer.
+func (q *sendQueue) scheduleOffer() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.unsaid = true
-	q.signal()
+	q.offerPending = true
+	q.wakeWriter()
 }
 
-// saying notes that the latest offer is sent. The caller holds mu.
-func (q *queue) saying(now time.Time) {
-	q.unsaid, q.said, q.lastSaid = false, q.latest, now
-	q.left = q.left[:0]
-	for _, d := range q.said.demand {
-		q.left = append(q.left, d.Places())
+// markOfferSent notes that the latest offer is sent. The caller holds mu.
+func (q *sendQueue) markOfferSent(now time.Time) {
+	q.offerPending, q.sentOffer, q.offerSentAt = false, q.latestOffer, now
+	q.remaining = q.remaining[:0]
+	for _, d := range q.sentOffer.demand {
+		q.remaining = append(q.remaining, d.Places())
 	}
 }
 
-// permitted notes that the peer made use of what it was told. What it permitted in vain
-// it takes for free again: then it hears of free slots earlier than it has to.
-func (q *queue) permitted(permit job.Permit) {
+// deductPermit subtracts a permit of the peer from the slots that it knows of. The peer counts slots of an
+// unused permit as free again, so it may be notified earlier than necessary.
+func (q *sendQueue) deductPermit(permit job.Permit) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i, told := q.said.find(permit.Lane); told {
-		q.left[i] -= permit.N
+	if i, offered := q.sentOffer.findQueue(permit.Lane); offered {
+		q.remaining[i] -= permit.N
 	}
 }
 
-// disappointed notes that the peer hears of a lane's queue that it has no free slots.
-func (q *queue) disappointed(lane job.Lane) {
+// clearFreeSlots notes that the peer was sent a result without free slots in the lane's queue.
+func (q *sendQueue) clearFreeSlots(lane job.Lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i, told := q.said.find(lane); told {
-		q.left[i] = 0
+	if i, offered := q.sentOffer.findQueue(lane); offered {
+		q.remaining[i] = 0
 	}
 }

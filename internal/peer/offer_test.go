@@ -16,13 +16,13 @@ import (
 func TestFreeSlotsAreOfferedInTurn(t *testing.T) {
 	a, b, c := cluster(t) // b and c know of no free slots at a
 	peers := map[string]*node{"b": b, "c": c}
-	// told waits until a peer has heard of so many free slots.
+	// told waits until a peer has been notified of this number of free slots.
 	told := func(free int) string {
 		t.Helper()
 		want := fmt.Sprintf("demand a %v", demandOf(free))
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 			for name, n := range peers {
-				if n.has(want) {
+				if n.removeReceived(want) {
 					return name
 				}
 			}
@@ -41,58 +41,56 @@ func TestFreeSlotsAreOfferedInTurn(t *testing.T) {
 	if first == second {
 		t.Fatalf("%s was told twice", first)
 	}
-	// Both know of slots. What changes is no news to them, and neither is it to one that
-	// has used a part of what it was told.
-	a.permitted(first, 6)
-	a.offersNobody(demandOf(9))
-	a.permitted(first, 1)
-	a.offersNobody(demandOf(0))
+	// Both know of slots. A change is not sent to them, nor to a peer that has used a part of its slots.
+	a.permitAndWait(first, 6)
+	a.requireNotOffered(demandOf(9))
+	a.permitAndWait(first, 1)
+	a.requireNotOffered(demandOf(0))
 	a.peer.Offer(demandOf(4))
 	if now := told(4); now != first {
 		t.Errorf("%s was told, want %s, which has used up its slots", now, first)
 	}
-	// A peer that hears that there are no slots waits for news of some.
+	// A peer whose permit found no free slots waits to be notified of some.
 	a.peer.SendPermitResult(second, lane, job.PermitResult{ID: 1})
-	peers[second].wait(fmt.Sprintf("result a %+v", job.PermitResult{ID: 1}))
+	peers[second].waitFor(fmt.Sprintf("result a %+v", job.PermitResult{ID: 1}))
 	a.peer.Offer(demandOf(5))
 	if now := told(5); now != second {
 		t.Errorf("%s was told, want %s, which had none", now, second)
 	}
 }
 
-// Which queues are served is said to all at once, whatever they know, and so is
-// everything now and then.
-func TestServedQueuesAreSaidAtOnce(t *testing.T) {
+// A change of the served queues is sent to all peers at once, and so is a periodic restatement.
+func TestQueueChangesAreSentToAllPeersAtOnce(t *testing.T) {
 	a, b, c := cluster(t)
 	two := append(demandOf(3), job.QueueDemand{Namespace: "ns", Queue: "other"})
 	for _, demand := range [][]job.QueueDemand{two, demandOf(3), nil} {
 		if a.peer.Offer(demand) {
 			t.Error("somebody is left to be told")
 		}
-		b.wait(fmt.Sprintf("demand a %v", listed(demand)))
-		c.wait(fmt.Sprintf("demand a %v", listed(demand)))
+		b.waitFor(fmt.Sprintf("demand a %v", nonNilDemand(demand)))
+		c.waitFor(fmt.Sprintf("demand a %v", nonNilDemand(demand)))
 	}
 	for range 2 {
 		a.peer.Restate(demandOf(6))
-		b.wait(fmt.Sprintf("demand a %v", demandOf(6)))
-		c.wait(fmt.Sprintf("demand a %v", demandOf(6)))
+		b.waitFor(fmt.Sprintf("demand a %v", demandOf(6)))
+		c.waitFor(fmt.Sprintf("demand a %v", demandOf(6)))
 	}
 }
 
 // What a peer permits counts for the queue that it is for.
 func TestFreeSlotsAreCountedByQueue(t *testing.T) {
-	p, links := unconnected(t, 1)
+	p, links := newWithUnusedLinks(t, 1)
 	q := links[0].queue
 	three := []job.QueueDemand{{Namespace: "ns", Queue: "p", Free: 1}, demandOf(2)[0], {Namespace: "other", Queue: "q", Free: 1}}
 	p.Restate(three)
-	q.take(time.Now())
-	q.permitted(job.Permit{Lane: job.Lane{Namespace: "ns", Queue: "of old"}, N: 9})
-	q.permitted(job.Permit{Lane: lane, N: 1})
-	if p.Offer(three); q.unsaid {
+	q.nextMessage(time.Now())
+	q.deductPermit(job.Permit{Lane: job.Lane{Namespace: "ns", Queue: "of old"}, N: 9})
+	q.deductPermit(job.Permit{Lane: lane, N: 1})
+	if p.Offer(three); q.offerPending {
 		t.Error("told, though it knows of slots in every queue")
 	}
-	q.permitted(job.Permit{Lane: lane, N: 1})
-	if p.Offer(three); !q.unsaid {
+	q.deductPermit(job.Permit{Lane: lane, N: 1})
+	if p.Offer(three); !q.offerPending {
 		t.Error("not told, though it has used up those of a queue")
 	}
 }
@@ -102,51 +100,51 @@ func TestPlacesAheadOfSlotsAreOffered(t *testing.T) {
 	a, b, _ := cluster(t)
 	ahead := []job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1, Ahead: 2}}
 	a.peer.Restate(ahead)
-	b.wait(fmt.Sprintf("demand a %v", ahead))
+	b.waitFor(fmt.Sprintf("demand a %v", ahead))
 
-	p, links := unconnected(t, 1)
+	p, links := newWithUnusedLinks(t, 1)
 	q := links[0].queue
 	p.Restate(ahead)
-	q.take(time.Now())
-	q.permitted(job.Permit{Lane: lane, N: 2})
-	if p.Offer(ahead); q.unsaid || p.Wanting("ns", []string{"q"}) != 0 {
+	q.nextMessage(time.Now())
+	q.deductPermit(job.Permit{Lane: lane, N: 2})
+	if p.Offer(ahead); q.offerPending || p.Wanting("ns", []string{"q"}) != 0 {
 		t.Error("told, though it knows of a place")
 	}
-	q.permitted(job.Permit{Lane: lane, N: 1})
-	if p.Offer(demandOf(0)); q.unsaid {
+	q.deductPermit(job.Permit{Lane: lane, N: 1})
+	if p.Offer(demandOf(0)); q.offerPending {
 		t.Error("told that there is nothing")
 	}
-	if p.Offer(ahead); !q.unsaid {
+	if p.Offer(ahead); !q.offerPending {
 		t.Error("not told, though it has used up all places")
 	}
 }
 
-// A peer that permitted in vain has no slots of that queue, and as many of others as before.
-func TestAVainPermitIsOfOneQueue(t *testing.T) {
-	p, links := unconnected(t, 1)
+// A permit that found no free slots affects its own queue only.
+func TestUnusedPermitAffectsOnlyItsQueue(t *testing.T) {
+	p, links := newWithUnusedLinks(t, 1)
 	q := links[0].queue
 	demand := func(free int) []job.QueueDemand {
 		return append(demandOf(free), job.QueueDemand{Namespace: "ns", Queue: "r", Free: 3})
 	}
 	p.Restate(demand(1))
-	q.take(time.Now())
+	q.nextMessage(time.Now())
 	p.SendPermitResult(links[0].member.Name, lane, job.PermitResult{ID: 1})
-	if p.Offer(demand(0)); q.unsaid {
+	if p.Offer(demand(0)); q.offerPending {
 		t.Error("told, though nothing has come free")
 	}
-	if p.Offer(demand(1)); !q.unsaid {
+	if p.Offer(demand(1)); !q.offerPending {
 		t.Error("not told of what has come free where it had none")
 	}
 }
 
-// A peer wants slots when it knows of none, also while there is none to be told of.
-func TestWhoWantsSlots(t *testing.T) {
-	p, links := unconnected(t, 2)
+// A peer wants slots when it knows of none, also while there are none to offer.
+func TestWantingCountsPeersWithoutKnownSlots(t *testing.T) {
+	p, links := newWithUnusedLinks(t, 2)
 	now := time.Now()
 	hear := func() {
 		now = now.Add(time.Second)
 		for _, l := range links {
-			l.queue.take(now)
+			l.queue.nextMessage(now)
 		}
 	}
 	p.Restate(demandOf(2))
@@ -162,14 +160,14 @@ func TestWhoWantsSlots(t *testing.T) {
 		{"one is free, and it hears of that", 0, 1, 1},
 		{"it knows of that one", 0, 1, 0},
 	} {
-		links[0].queue.permitted(job.Permit{Lane: lane, N: step.spent})
+		links[0].queue.deductPermit(job.Permit{Lane: lane, N: step.spent})
 		p.Offer(demandOf(step.free))
 		if got := p.Wanting("ns", []string{"q"}); got != step.want {
 			t.Errorf("%s: %d want slots, not %d", step.name, got, step.want)
 		}
 		hear()
 	}
-	links[0].queue.permitted(job.Permit{Lane: lane, N: 1})
+	links[0].queue.deductPermit(job.Permit{Lane: lane, N: 1})
 	if p.Offer(demandOf(0)); p.Wanting("ns", []string{"p", "q"}) != 1 {
 		t.Errorf("%d want slots before the peers are gone", p.Wanting("ns", []string{"q"}))
 	}
@@ -182,16 +180,16 @@ func TestWhoWantsSlots(t *testing.T) {
 	}
 }
 
-// However many peers there are, each has its turn among 8 offers. Those that use theirs up
-// at once come after those that wait.
-func TestNobodyWaitsForManyTurns(t *testing.T) {
+// With any number of peers, each is notified within 8 offers. Peers that use their slots up at once come after
+// those that wait.
+func TestEachPeerIsOfferedWithinEightOffers(t *testing.T) {
 	for _, peers := range []int{1, 7, 8, 9, 24, 99} {
-		p, links := unconnected(t, peers)
+		p, links := newWithUnusedLinks(t, peers)
 		now := started
 		hear := func() (told []*link) {
 			now = now.Add(demandPause)
 			for _, l := range links {
-				if m, _, _ := l.queue.take(now); m != nil {
+				if m, _, _ := l.queue.nextMessage(now); m != nil {
 					told = append(told, l)
 				}
 			}
@@ -200,55 +198,55 @@ func TestNobodyWaitsForManyTurns(t *testing.T) {
 		p.Restate(demandOf(0))
 		hear()
 		had := map[*link]bool{}
-		for range turns {
+		for range offersPerRound {
 			p.Offer(demandOf(1))
 			told := hear()
-			if most := (peers + turns - 1) / turns; len(told) > most {
+			if most := (peers + offersPerRound - 1) / offersPerRound; len(told) > most {
 				t.Errorf("%d of %d peers were told at once, want %d at most", len(told), peers, most)
 			}
 			for _, l := range told {
 				had[l] = true
 			}
 			if len(told) > 0 {
-				told[0].queue.permitted(job.Permit{Lane: lane, N: 1})
+				told[0].queue.deductPermit(job.Permit{Lane: lane, N: 1})
 			}
 		}
 		if len(had) != peers {
-			t.Errorf("%d of %d peers had a turn among %d", len(had), peers, turns)
+			t.Errorf("%d of %d peers had a turn among %d", len(had), peers, offersPerRound)
 		}
 		for p.Offer(demandOf(1)) {
 			hear()
 		}
-		if p.atOnce != 0 {
+		if p.notifiedAtOnce != 0 {
 			t.Errorf("%d peers: the round does not end", peers)
 		}
 	}
 }
 
-// A peer whose link is down is nobody's turn.
-func TestOnlyThoseThatHearAreOffered(t *testing.T) {
+// A peer whose link is down is not notified, and takes no turn of the others.
+func TestPeersWithoutLinkAreNotOffered(t *testing.T) {
 	a, b, c := cluster(t)
 	c.stop()
-	for len(a.statements()) > 1 {
+	for len(a.sentDemands()) > 1 {
 		runtime.Gosched()
 	}
 	a.peer.Offer(demandOf(1))
-	b.wait(fmt.Sprintf("demand a %v", demandOf(1)))
-	a.offersNobody(demandOf(2))
+	b.waitFor(fmt.Sprintf("demand a %v", demandOf(1)))
+	a.requireNotOffered(demandOf(2))
 }
 
 // BenchmarkOffer offers slots of so many queues to seven peers, which know of enough.
 func BenchmarkOffer(b *testing.B) {
 	for _, queues := range []int{64, 1024, 10000} {
 		b.Run(fmt.Sprint(queues), func(b *testing.B) {
-			p, links := unconnected(b, 7)
+			p, links := newWithUnusedLinks(b, 7)
 			demand := make([]job.QueueDemand, queues)
 			for i := range demand {
 				demand[i] = job.QueueDemand{Namespace: "ns", Queue: fmt.Sprintf("q-%05d", i), Free: 10}
 			}
 			p.Restate(demand)
 			for _, l := range links {
-				l.queue.take(time.Now())
+				l.queue.nextMessage(time.Now())
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -258,9 +256,8 @@ func BenchmarkOffer(b *testing.B) {
 	}
 }
 
-// unconnected makes a peer with links that count as up and have no stream: what is said
-// on them stays in their queues.
-func unconnected(t testing.TB, n int) (*Peer, []*link) {
+// newWithUnusedLinks makes a peer with links that count as up and have no stream: their messages stay queued.
+func newWithUnusedLinks(t testing.TB, n int) (*Peer, []*link) {
 	t.Helper()
 	p, err := New(Options{Self: "a", Handler: &node{}})
 	if err != nil {
@@ -274,14 +271,14 @@ func unconnected(t testing.TB, n int) (*Peer, []*link) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = l.conn.Close() })
-		l.open.Store(true)
+		l.streamOpen.Store(true)
 		links[i], p.links[l.member.Name] = l, l
 	}
 	return p, links
 }
 
-// has tells whether a message was heard, and forgets it.
-func (n *node) has(want string) bool {
+// removeReceived reports whether a message was received, and removes it.
+func (n *node) removeReceived(want string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	i := slices.Index(n.heard, want)
@@ -291,53 +288,52 @@ func (n *node) has(want string) bool {
 	return i >= 0
 }
 
-func (n *node) linked(to string) *link {
+func (n *node) linkTo(to string) *link {
 	n.peer.mu.Lock()
 	defer n.peer.mu.Unlock()
 	return n.peer.links[to]
 }
 
-// permitted has a peer use free slots, and waits until that is known.
-func (n *node) permitted(by string, count int) {
+// permitAndWait has a peer use free slots, and waits until that is known.
+func (n *node) permitAndWait(by string, count int) {
 	n.t.Helper()
-	n.linked(by).queue.permitted(job.Permit{Lane: lane, N: count})
+	n.linkTo(by).queue.deductPermit(job.Permit{Lane: lane, N: count})
 }
 
-// offersNobody offers free slots that no peer is to hear of. What was said before has
-// been heard.
-func (n *node) offersNobody(demand []job.QueueDemand) {
+// requireNotOffered offers free slots that no peer is to be notified of. Earlier messages have arrived by then.
+func (n *node) requireNotOffered(demand []job.QueueDemand) {
 	n.t.Helper()
-	before := n.statements()
+	before := n.sentDemands()
 	if n.peer.Offer(demand) {
 		n.t.Errorf("%v: somebody is left to be told", demand)
 	}
-	if after := n.statements(); !maps.Equal(before, after) {
+	if after := n.sentDemands(); !maps.Equal(before, after) {
 		n.t.Errorf("%v: somebody was told, %v, before %v", demand, after, before)
 	}
 }
 
-// statement is the last one on a link.
-type statement struct {
+// sentDemand is the last demand sent on a link.
+type sentDemand struct {
 	coming bool
 	said   time.Time
 }
 
-func (n *node) statements() map[string]statement {
+func (n *node) sentDemands() map[string]sentDemand {
 	n.peer.mu.Lock()
 	defer n.peer.mu.Unlock()
-	all := make(map[string]statement)
+	all := make(map[string]sentDemand)
 	for name, l := range n.peer.links {
 		l.queue.mu.Lock()
-		if l.up() {
-			all[name] = statement{l.queue.unsaid, l.queue.lastSaid}
+		if l.isUp() {
+			all[name] = sentDemand{l.queue.offerPending, l.queue.offerSentAt}
 		}
 		l.queue.mu.Unlock()
 	}
 	return all
 }
 
-// listed is a demand as it is heard.
-func listed(d []job.QueueDemand) []job.QueueDemand {
+// nonNilDemand is a demand as it is received.
+func nonNilDemand(d []job.QueueDemand) []job.QueueDemand {
 	if d == nil {
 		return []job.QueueDemand{}
 	}

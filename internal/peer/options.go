@@ -16,33 +16,30 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Handler is who acts on what peers say. Its methods are called from the
-// goroutines of links and must not block.
+// Handler handles the messages of peers. Its methods are called from the goroutines of links and must not block.
 type Handler interface {
-	// OnDemand takes the free slots of a peer's workers; it replaces what that
-	// peer said before.
+	// OnDemand receives the free slots of a peer's workers. It replaces the peer's previous demand.
 	OnDemand(node string, demand []job.QueueDemand)
-	// OnLinkDown says that a peer's demand is void.
+	// OnLinkDown is called when a peer's demand is void.
 	OnLinkDown(node string)
-	// OnGone says that a peer's process has ended: a link to it broke, and then its
-	// address refused connections, which that of a slow or frozen process does not.
+	// OnGone is called when a peer's process has ended: its link broke, and then its address refused
+	// connections. The address of a slow or frozen process does not refuse them.
 	OnGone(node string)
-	// OnBack says that a link to a peer is up.
+	// OnBack is called when a link to a peer is up.
 	OnBack(node string)
 	// OnNudge takes that a lane became due earlier.
 	OnNudge(shard int, head job.LaneHead)
 	// OnPermit takes a peer's permit to lease.
 	OnPermit(node string, p job.Permit)
-	// OnPermitResult takes what a peer did with a permit.
+	// OnPermitResult receives the result of a permit.
 	OnPermitResult(node string, r job.PermitResult)
 	// OnHandOver takes that a peer released these shards.
 	OnHandOver(shards []int)
 	// OnCancel asks to cancel an attempt, if it is here.
 	OnCancel(record string, token uint64)
-	// OnAddress says that a peer has said over its link where clients reach it, which was not
-	// known, or was another address.
+	// OnAddress is called when a peer has sent a new address for clients over its link.
 	OnAddress(node string)
-	// Describe tells what this node knows of itself.
+	// Describe returns this node's description of itself.
 	Describe() job.NodeInfo
 }
 
@@ -53,11 +50,11 @@ type Options struct {
 	Handler Handler
 	// Version of this node's program, for people.
 	Version string
-	// Keyspace is the id of the keyspace that this node uses, asked for at each link. Nodes that
-	// say another one are refused. Default: it does not say.
+	// Keyspace returns the id of this node's keyspace; it is called for each link. Nodes that send another id
+	// are refused. Default: none is sent.
 	Keyspace func() string
-	// ClientAddr is where clients and workers reach this node, host:port. It is said to those who
-	// dial. Default: it does not say.
+	// ClientAddr is the address at which clients and workers reach this node, host:port. It is sent to nodes
+	// that dial this one. Default: none is sent.
 	ClientAddr string
 	// DialOptions are for the connections to other nodes, credentials first of
 	// all. Default: plain text.
@@ -91,11 +88,11 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 const (
-	// helloTimeout is how long a link may be silent before it says who dialled.
+	// helloTimeout bounds the time until a node that dialled has sent its hello.
 	helloTimeout = 5 * time.Second
 	// describeTimeout bounds the question to one node.
 	describeTimeout = 2 * time.Second
-	// demandPause is the least time between two statements of demand.
+	// demandPause is the minimum time between two demand messages.
 	demandPause = time.Millisecond
 	// queueLimit bounds the messages that wait on one link.
 	queueLimit = 4096
@@ -104,9 +101,9 @@ const (
 	retryMax = 3 * time.Second
 )
 
-// connection is how nodes connect to each other: patient with a node that is
-// away, quick when it is back, and aware of a connection that is dead.
-func connection() []grpc.DialOption {
+// connectionOptions keep dialling a node that is away, reconnect soon after it is back, and detect dead
+// connections.
+func connectionOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: retryMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMax},

@@ -13,23 +13,22 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Peer keeps the links of one node. Make one with New, tell it the view, end it
-// with Stop.
+// Peer keeps the links of one node. Call SetView when the membership changes, and Stop at the end.
 type Peer struct {
-	o       Options
-	metrics *metrics
-	ctx     context.Context
-	cancel  context.CancelFunc
-	loops   sync.WaitGroup
+	o          Options
+	metrics    *metrics
+	ctx        context.Context
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
 
-	mu      sync.Mutex
-	stopped bool
-	offer   offer              // the latest
-	wanting []int              // by the offer's queues, see Wanting
-	atOnce  int                // peers that hear of an offer at once, in the round that is under way
-	links   map[string]*link   // that this node dialled, by peer
-	served  map[string]*served // that peers dialled
-	foreign map[string]bool    // members that use another keyspace
+	mu             sync.Mutex
+	stopped        bool
+	latestOffer    offer                  // the latest
+	starvedPeers   []int                  // for each queue of the offer, see Wanting
+	notifiedAtOnce int                    // peers that are notified at once in the current round of offers
+	links          map[string]*link       // that this node dialled, by peer
+	servedLinks    map[string]*servedLink // that peers dialled
+	foreignMembers map[string]bool        // members that use another keyspace
 }
 
 // New makes a Peer without links.
@@ -38,8 +37,10 @@ func New(o Options) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Peer{o: o, links: make(map[string]*link), served: make(map[string]*served), foreign: make(map[string]bool)}
-	if p.metrics, err = newMetrics(o.Registerer, p.countForeign); err != nil {
+	p := &Peer{o: o, links: make(map[string]*link), servedLinks: make(map[string]*servedLink),
+		foreignMembers: make(map[string]bool)}
+	p.metrics, err = newMetrics(o.Registerer, p.countForeignMembers)
+	if err != nil {
 		return nil, err
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -48,29 +49,28 @@ func New(o Options) (*Peer, error) {
 
 // Register adds the service to the node's server for peers.
 func (p *Peer) Register(r grpc.ServiceRegistrar) {
-	fermatav1.RegisterPeerServiceServer(r, &server{p: p})
+	fermatav1.RegisterPeerServiceServer(r, &peerService{p: p})
 }
 
-// SetView opens links to new members and ends those to members that are gone:
-// at once if they are down or the member has moved, otherwise when the stream
-// ends. A node that leaves has still to say which shards it released, and one that
-// only gossip has lost sight of keeps its shards and goes on permitting others to
-// lease from them. SetView does not block.
+// SetView opens links to new members and closes those to removed members: at once if the link is down or the
+// member has moved, otherwise when its stream ends. A node that leaves still has to send which shards it
+// released. A node that only gossip has lost keeps its shards and still permits other nodes to lease from them.
+// SetView does not block.
 func (p *Peer) SetView(v ring.View) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {
 		return
 	}
-	for name := range p.foreign {
+	for name := range p.foreignMembers {
 		if _, ok := v.Member(name); !ok {
-			delete(p.foreign, name)
+			delete(p.foreignMembers, name)
 		}
 	}
 	for name, l := range p.links {
 		m, ok := v.Member(name)
 		l.departed.Store(!ok)
-		if ok && m.PeerAddr != l.member.PeerAddr || !ok && !l.up() {
+		if ok && m.PeerAddr != l.member.PeerAddr || !ok && !l.isUp() {
 			l.cancel()
 			delete(p.links, name)
 		}
@@ -81,54 +81,54 @@ func (p *Peer) SetView(v ring.View) {
 		}
 		l, err := p.newLink(m)
 		if err != nil {
-			p.o.Logger.Error("cannot link to node", "node", m.Name, "address", m.PeerAddr, "error", err)
+			p.o.Logger.Error("failed to create peer link", "node", m.Name, "address", m.PeerAddr, "error", err)
 			continue
 		}
 		p.links[m.Name] = l
-		p.loops.Go(l.run)
+		p.goroutines.Go(l.run)
 	}
 }
 
-// compare refuses a node that this one cannot work with. That a member uses another keyspace
+// checkPeer refuses a node that this one cannot work with. That a member uses another keyspace
 // is logged once, and counted until that has changed.
-func (p *Peer) compare(node string, other about) error {
-	self := p.self()
+func (p *Peer) checkPeer(node string, other handshake) error {
+	self := p.localHandshake()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	foreign, known := self.foreign(other), p.foreign[node]
+	foreign, known := self.usesOtherKeyspace(other), p.foreignMembers[node]
 	switch {
 	case !foreign:
-		delete(p.foreign, node)
+		delete(p.foreignMembers, node)
 	case !known && p.links[node] != nil:
-		p.foreign[node] = true
-		p.o.Logger.Warn("node uses another keyspace: links with it are refused, and it owns no shards here",
+		p.foreignMembers[node] = true
+		p.o.Logger.Warn("node uses another keyspace, refusing links and ownership of shards",
 			"node", node, "its_keyspace", other.keyspace, "keyspace", self.keyspace)
 	}
-	return self.fits(other)
+	return self.checkCompatible(other)
 }
 
 // isForeign is true of a member that uses another keyspace, as far as links have shown.
 func (p *Peer) isForeign(node string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.foreign[node]
+	return p.foreignMembers[node]
 }
 
-func (p *Peer) countForeign() float64 {
+func (p *Peer) countForeignMembers() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return float64(len(p.foreign))
+	return float64(len(p.foreignMembers))
 }
 
-// Linked tells whether there is anybody to tell of free slots.
+// Linked reports whether there are peers to notify of free slots.
 func (p *Peer) Linked() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links) > 0
 }
 
-// retire ends the link, whose stream has ended, if its member has departed.
-func (p *Peer) retire(l *link) bool {
+// removeIfDeparted removes a link whose stream has ended, if its member has departed.
+func (p *Peer) removeIfDeparted(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !l.departed.Load() {
@@ -140,14 +140,14 @@ func (p *Peer) retire(l *link) bool {
 	return true
 }
 
-// Stop ends all links, those that peers dialled when what was said there has gone out or
-// after a second, and waits for their goroutines. It may be called more than once.
+// Stop closes all links and waits for their goroutines. Messages that are queued on served links are sent first,
+// for at most a second. Stop may be called more than once.
 func (p *Peer) Stop() {
 	p.mu.Lock()
 	p.stopped = true
 	p.mu.Unlock()
 	p.cancel()
-	p.loops.Wait()
+	p.goroutines.Wait()
 }
 
 // SendPermit lets a peer lease; false if it is not linked, so that the permit is
@@ -155,27 +155,27 @@ func (p *Peer) Stop() {
 func (p *Peer) SendPermit(node string, permit job.Permit) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.served[node]
-	return p.count("permit", s != nil && s.put(permitToPB(permit)))
+	s := p.servedLinks[node]
+	return p.countDropped("permit", s != nil && s.enqueue(permitToPB(permit)))
 }
 
-// SendPermitResult tells a peer what became of its permit for a lane.
+// SendPermitResult sends a peer the result of its permit for a lane.
 func (p *Peer) SendPermitResult(node string, lane job.Lane, r job.PermitResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.links[node]
 	if l != nil && r.Leased == 0 && r.DueMS <= 0 {
-		l.queue.disappointed(lane)
+		l.queue.clearFreeSlots(lane)
 	}
-	p.count("permit_result", l != nil && l.up() && l.queue.put(permitResultToPB(r)))
+	p.countDropped("permit_result", l != nil && l.isUp() && l.queue.addMessage(permitResultToPB(r)))
 }
 
-// Nudge tells the holder of a shard that a lane became due earlier.
+// Nudge notifies the holder of a shard that a lane became due earlier.
 func (p *Peer) Nudge(node string, shard int, head job.LaneHead) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.links[node]
-	p.count("nudge", l != nil && l.up() && l.queue.nudge(shard, head))
+	p.countDropped("nudge", l != nil && l.isUp() && l.queue.addNudge(shard, head))
 }
 
 // BroadcastCancel asks all peers to cancel an attempt.
@@ -183,34 +183,33 @@ func (p *Peer) BroadcastCancel(record string, token uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.links {
-		p.count("cancel", l.up() && l.queue.put(cancelToPB(record, token)))
+		p.countDropped("cancel", l.isUp() && l.queue.addMessage(cancelToPB(record, token)))
 	}
 }
 
-// HandOver tells all peers that this node released shards.
+// HandOver notifies all peers that this node released shards.
 func (p *Peer) HandOver(shards []int) {
 	if len(shards) == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.served {
-		p.count("hand_over", s.put(handOverToPB(shards)))
+	for _, s := range p.servedLinks {
+		p.countDropped("hand_over", s.enqueue(handOverToPB(shards)))
 	}
 }
 
-// Gone tells whether the process of a member has ended, as far as this node's link
-// to it has shown.
+// Gone reports whether the process of a member has ended, as far as this node's link to it has shown.
 func (p *Peer) Gone(node string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.links[node]
-	return l != nil && l.gone.Load()
+	return l != nil && l.processEnded.Load()
 }
 
-// ClientAddress is where clients and workers reach a member, as it has said itself over the link
-// that this node has dialled; empty: it has not. What gossip says of it is not looked at. The link
-// may be down by now.
+// ClientAddress returns the address at which clients and workers reach a member, as the member itself sent it
+// over the link that this node dialled; empty: none yet. Addresses from gossip are not used. The link may be
+// down by now.
 func (p *Peer) ClientAddress(node string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,17 +219,16 @@ func (p *Peer) ClientAddress(node string) string {
 	return ""
 }
 
-// count counts what was not queued; sent messages are counted when they go out.
-func (p *Peer) count(kind string, queued bool) bool {
+// countDropped counts a message that was not queued. Sent messages are counted when they are written.
+func (p *Peer) countDropped(kind string, queued bool) bool {
 	if !queued {
 		p.metrics.dropped.WithLabelValues(kind).Inc()
 	}
 	return queued
 }
 
-// DescribeAll asks every other member what it knows of itself, all at once, each
-// for at most two seconds. Members that do not answer come as unreachable. The
-// answers are sorted by name.
+// DescribeAll asks all other members for their description, concurrently, each for at most two seconds. Members
+// that do not answer are returned as unreachable. The answers are sorted by name.
 func (p *Peer) DescribeAll(ctx context.Context) []job.NodeInfo {
 	p.mu.Lock()
 	links := make([]*link, 0, len(p.links))
@@ -241,7 +239,7 @@ func (p *Peer) DescribeAll(ctx context.Context) []job.NodeInfo {
 	infos := make([]job.NodeInfo, len(links))
 	var asked sync.WaitGroup
 	for i, l := range links {
-		asked.Go(func() { infos[i] = l.describe(ctx) })
+		asked.Go(func() { infos[i] = l.describePeer(ctx) })
 	}
 	asked.Wait()
 	known := 0

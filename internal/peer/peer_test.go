@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is a peer with its server, and what it heard.
+// node is a peer with its server and the messages that it received.
 type node struct {
 	t      *testing.T
 	name   string
@@ -39,7 +39,7 @@ type node struct {
 	news  chan struct{}
 }
 
-func (n *node) hear(format string, args ...any) {
+func (n *node) record(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.heard = append(n.heard, fmt.Sprintf(format, args...))
@@ -49,16 +49,16 @@ func (n *node) hear(format string, args ...any) {
 	}
 }
 
-func (n *node) OnDemand(from string, d []job.QueueDemand)      { n.hear("demand %s %v", from, d) }
-func (n *node) OnLinkDown(from string)                         { n.hear("down %s", from) }
-func (n *node) OnGone(peer string)                             { n.hear("gone %s", peer) }
-func (n *node) OnBack(peer string)                             { n.hear("back %s", peer) }
-func (n *node) OnAddress(peer string)                          { n.hear("address %s", peer) }
-func (n *node) OnNudge(shard int, h job.LaneHead)              { n.hear("nudge %d %s %d", shard, h.Lane, h.DueMS) }
-func (n *node) OnPermit(from string, p job.Permit)             { n.hear("permit %s %+v", from, p) }
-func (n *node) OnPermitResult(from string, r job.PermitResult) { n.hear("result %s %+v", from, r) }
-func (n *node) OnHandOver(shards []int)                        { n.hear("handover %v", shards) }
-func (n *node) OnCancel(record string, token uint64)           { n.hear("cancel %s %d", record, token) }
+func (n *node) OnDemand(from string, d []job.QueueDemand)      { n.record("demand %s %v", from, d) }
+func (n *node) OnLinkDown(from string)                         { n.record("down %s", from) }
+func (n *node) OnGone(peer string)                             { n.record("gone %s", peer) }
+func (n *node) OnBack(peer string)                             { n.record("back %s", peer) }
+func (n *node) OnAddress(peer string)                          { n.record("address %s", peer) }
+func (n *node) OnNudge(shard int, h job.LaneHead)              { n.record("nudge %d %s %d", shard, h.Lane, h.DueMS) }
+func (n *node) OnPermit(from string, p job.Permit)             { n.record("permit %s %+v", from, p) }
+func (n *node) OnPermitResult(from string, r job.PermitResult) { n.record("result %s %+v", from, r) }
+func (n *node) OnHandOver(shards []int)                        { n.record("handover %v", shards) }
+func (n *node) OnCancel(record string, token uint64)           { n.record("cancel %s %d", record, token) }
 
 var started = time.Unix(1_700_000_000, 0).UTC()
 
@@ -71,8 +71,8 @@ func (n *node) Describe() job.NodeInfo {
 	}
 }
 
-// wait returns when a message was heard, and fails the test when it never is.
-func (n *node) wait(want string) {
+// waitFor returns when a message has been received, and fails the test if it never is.
+func (n *node) waitFor(want string) {
 	n.t.Helper()
 	deadline := time.After(time.Minute)
 	for {
@@ -139,7 +139,7 @@ func members(nodes ...*node) []ring.Member {
 	return list
 }
 
-// cluster starts three nodes that know each other. Each has said its demand.
+// cluster starts three nodes that know each other. Each has sent its demand.
 func cluster(t *testing.T) (a, b, c *node) {
 	t.Helper()
 	a, b, c = start(t, "a", "127.0.0.1:0", nil), start(t, "b", "127.0.0.1:0", nil), start(t, "c", "127.0.0.1:0", nil)
@@ -151,7 +151,7 @@ func cluster(t *testing.T) (a, b, c *node) {
 	for i, n := range all {
 		for _, other := range all {
 			if other != n {
-				other.wait(fmt.Sprintf("demand %s %v", n.name, demandOf(i)))
+				other.waitFor(fmt.Sprintf("demand %s %v", n.name, demandOf(i)))
 			}
 		}
 	}
@@ -164,28 +164,28 @@ func demandOf(free int) []job.QueueDemand {
 
 var lane = job.Lane{Namespace: "ns", Queue: "q", Priority: 5}
 
-func TestEverythingArrives(t *testing.T) {
+func TestAllMessagesAreDelivered(t *testing.T) {
 	a, b, c := cluster(t)
 	permit := job.Permit{ID: 9, Shard: 3, Lane: lane, N: 20, LockValue: "v", ValidFor: job.PermitValidity}
 	if !a.peer.SendPermit("b", permit) {
 		t.Error("no link to b")
 	}
-	b.wait(fmt.Sprintf("permit a %+v", permit))
+	b.waitFor(fmt.Sprintf("permit a %+v", permit))
 	result := job.PermitResult{ID: 9, Leased: 4, DueMS: 77}
 	b.peer.SendPermitResult("a", lane, result)
-	a.wait(fmt.Sprintf("result b %+v", result))
+	a.waitFor(fmt.Sprintf("result b %+v", result))
 
 	a.peer.Nudge("c", 5, job.LaneHead{Lane: lane, DueMS: 123})
-	c.wait("nudge 5 ns/q/5 123")
+	c.waitFor("nudge 5 ns/q/5 123")
 	a.peer.BroadcastCancel("ns/j", 42)
-	b.wait("cancel ns/j 42")
-	c.wait("cancel ns/j 42")
+	b.waitFor("cancel ns/j 42")
+	c.waitFor("cancel ns/j 42")
 	c.peer.HandOver([]int{1, 2})
-	a.wait("handover [1 2]")
-	b.wait("handover [1 2]")
+	a.waitFor("handover [1 2]")
+	b.waitFor("handover [1 2]")
 	c.peer.HandOver(nil)
 	b.peer.Offer(nil)
-	a.wait("demand b []")
+	a.waitFor("demand b []")
 
 	if a.peer.SendPermit("nobody", permit) {
 		t.Error("sent a permit to nobody")
@@ -194,8 +194,8 @@ func TestEverythingArrives(t *testing.T) {
 	a.peer.SendPermitResult("nobody", lane, result)
 }
 
-// What a node that stops has said before is heard.
-func TestLastWords(t *testing.T) {
+// Messages that were queued before a node stops are delivered.
+func TestQueuedMessagesAreSentBeforeStop(t *testing.T) {
 	for i := range 20 { // who is quicker is a matter of luck
 		t.Run("", func(t *testing.T) {
 			a, b, c := cluster(t)
@@ -204,67 +204,67 @@ func TestLastWords(t *testing.T) {
 			}
 			c.peer.Stop()
 			for shard := range i {
-				a.wait(fmt.Sprintf("handover [%d]", shard))
-				b.wait(fmt.Sprintf("handover [%d]", shard))
+				a.waitFor(fmt.Sprintf("handover [%d]", shard))
+				b.waitFor(fmt.Sprintf("handover [%d]", shard))
 			}
 		})
 	}
 }
 
-func TestANodeThatComesBack(t *testing.T) {
+func TestReconnectToRestartedNode(t *testing.T) {
 	a, b, c := cluster(t)
 	b.stop()
-	a.wait("down b")
-	c.wait("down b")
+	a.waitFor("down b")
+	c.waitFor("down b")
 	if a.peer.SendPermit("b", job.Permit{ID: 1}) {
 		t.Error("sent a permit over a dead link")
 	}
 	a.peer.Offer(demandOf(11))
 
-	// The same name and address again: what is known is said without being asked.
+	// The same name and address again: known demand is sent without being asked for.
 	again := start(t, "b", b.addr, nil)
-	again.wait(fmt.Sprintf("demand a %v", demandOf(11)))
-	again.wait(fmt.Sprintf("demand c %v", demandOf(2)))
+	again.waitFor(fmt.Sprintf("demand a %v", demandOf(11)))
+	again.waitFor(fmt.Sprintf("demand c %v", demandOf(2)))
 	if !again.peer.SendPermit("a", job.Permit{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: time.Hour}) {
 		t.Error("no link to a")
 	}
-	a.wait(fmt.Sprintf("permit b %+v", job.Permit{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: job.MostPermitValidity}))
+	a.waitFor(fmt.Sprintf("permit b %+v", job.Permit{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: job.MostPermitValidity}))
 }
 
-func TestTheViewDecidesWhoIsLinked(t *testing.T) {
+func TestLinksFollowTheView(t *testing.T) {
 	a, b, c := cluster(t)
 	if alone := start(t, "alone", "127.0.0.1:0", nil); !a.peer.Linked() || alone.peer.Linked() {
 		t.Error("a node has links that needs none, or none where it has peers")
 	}
-	// A node that has left still tells what it released, as long as it is there.
+	// A node that has left the view still sends which shards it released, as long as its stream is open.
 	a.peer.SetView(ring.NewView(2, "a", members(a, c)))
 	b.peer.HandOver([]int{1, 2})
-	a.wait("handover [1 2]")
-	c.wait("handover [1 2]")
+	a.waitFor("handover [1 2]")
+	c.waitFor("handover [1 2]")
 	// b comes back under another address.
 	moved := start(t, "b", "127.0.0.1:0", nil)
 	a.peer.SetView(ring.NewView(3, "a", members(a, moved, c)))
-	moved.wait(fmt.Sprintf("demand a %v", demandOf(0)))
+	moved.waitFor(fmt.Sprintf("demand a %v", demandOf(0)))
 	c.peer.SetView(ring.NewView(3, "c", members(a, moved, c)))
-	b.wait("down c")
-	moved.wait(fmt.Sprintf("demand c %v", demandOf(2)))
+	b.waitFor("down c")
+	moved.waitFor(fmt.Sprintf("demand c %v", demandOf(2)))
 	a.peer.Stop()
 	a.peer.Stop()
-	moved.wait("down a")
+	moved.waitFor("down a")
 	a.peer.SetView(ring.NewView(4, "a", members(a, moved, c)))
 	if n := len(a.peer.DescribeAll(context.Background())); n != 2 {
 		t.Errorf("links after Stop: %d", n)
 	}
 }
 
-func TestADepartedNodeIsForgottenWithItsStream(t *testing.T) {
+func TestDepartedNodeIsRemovedWhenItsStreamEnds(t *testing.T) {
 	a, b, c := cluster(t)
 	a.peer.SetView(ring.NewView(2, "a", members(a, c)))
 	if n := len(a.peer.DescribeAll(t.Context())); n != 2 {
 		t.Errorf("%d nodes described, want the departed one too while it answers", n)
 	}
 	b.stop()
-	a.wait("down b")
+	a.waitFor("down b")
 	deadline := time.Now().Add(time.Minute)
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
@@ -279,7 +279,7 @@ func TestADepartedNodeIsForgottenWithItsStream(t *testing.T) {
 	// It may come back.
 	again := start(t, "b", b.addr, nil)
 	a.peer.SetView(ring.NewView(3, "a", members(a, again, c)))
-	again.wait(fmt.Sprintf("demand a %v", demandOf(0)))
+	again.waitFor(fmt.Sprintf("demand a %v", demandOf(0)))
 }
 
 func TestDescribeAll(t *testing.T) {
@@ -318,7 +318,7 @@ func TestASecondLinkReplacesTheFirst(t *testing.T) {
 	for i, s := range []grpc.BidiStreamingClient[fermatav1.LinkRequest, fermatav1.LinkResponse]{first, second} {
 		send(t, s, helloOf("x"))
 		send(t, s, demandToPB(demandOf(i)))
-		n.wait(fmt.Sprintf("demand x %v", demandOf(i)))
+		n.waitFor(fmt.Sprintf("demand x %v", demandOf(i)))
 	}
 	if err := first.CloseSend(); err != nil {
 		t.Fatal(err)
@@ -327,7 +327,7 @@ func TestASecondLinkReplacesTheFirst(t *testing.T) {
 		t.Fatal("first link goes on")
 	}
 	send(t, second, cancelToPB("ns/j", 1))
-	n.wait("cancel ns/j 1")
+	n.waitFor("cancel ns/j 1")
 	n.mu.Lock()
 	if slices.Contains(n.heard, "down x") {
 		t.Error("the end of the first link took the second one's demand")
@@ -336,7 +336,7 @@ func TestASecondLinkReplacesTheFirst(t *testing.T) {
 	if err := second.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	n.wait("down x")
+	n.waitFor("down x")
 }
 
 func TestMalformedMessagesAreRefused(t *testing.T) {
@@ -351,11 +351,11 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 	}
 	s := dial(t, n)
 	send(t, s, helloOf("x"))
-	send(t, s, nudgeToPB(nudge{shard: -1, lane: lane}, 1))
+	send(t, s, nudgeToPB(nudgeKey{shard: -1, lane: lane}, 1))
 	send(t, s, &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Nudge{Nudge: &fermatav1.Nudge{Lane: "nonsense"}}})
 	send(t, s, &fermatav1.LinkRequest{}) // of a later version
 	send(t, s, cancelToPB("ns/j", 1))
-	n.wait("cancel ns/j 1")
+	n.waitFor("cancel ns/j 1")
 	if got := testutil.ToFloat64(n.peer.metrics.refused); got != 2 {
 		t.Errorf("%v refused, want 2", got)
 	}
@@ -393,47 +393,47 @@ func send(t *testing.T, s grpc.BidiStreamingClient[fermatav1.LinkRequest, fermat
 	}
 }
 
-func TestQueueKeepsWhatMatters(t *testing.T) {
-	q := newQueue(offer{}.next(demandOf(1)))
+func TestQueueKeepsLatestDemandAndEarliestNudge(t *testing.T) {
+	q := newSendQueue(offer{}.withDemand(demandOf(1)))
 	now := time.Now()
-	if m, _, wait := q.take(now); m != nil || wait != 0 {
+	if m, _, wait := q.nextMessage(now); m != nil || wait != 0 {
 		t.Fatalf("took %v before the link was open", m)
 	}
-	q.reopened()
-	q.state(demandOf(2))
-	q.state(demandOf(3))
-	if m, _, _ := q.take(now); m.GetDemand().GetQueues()[0].GetFreeSlots() != 3 {
+	q.resetForNewStream()
+	q.stateDemand(demandOf(2))
+	q.stateDemand(demandOf(3))
+	if m, _, _ := q.nextMessage(now); m.GetDemand().GetQueues()[0].GetFreeSlots() != 3 {
 		t.Errorf("took %v, want the latest demand", m)
 	}
 	// Demand is not stated more often than its pause allows.
-	q.state(demandOf(4))
-	if m, _, wait := q.take(now.Add(demandPause / 4)); m != nil || wait != demandPause*3/4 {
+	q.stateDemand(demandOf(4))
+	if m, _, wait := q.nextMessage(now.Add(demandPause / 4)); m != nil || wait != demandPause*3/4 {
 		t.Errorf("took %v, wait %v", m, wait)
 	}
 	for _, due := range []int64{50, 30, 40} {
-		if !q.nudge(1, job.LaneHead{Lane: lane, DueMS: due}) {
+		if !q.addNudge(1, job.LaneHead{Lane: lane, DueMS: due}) {
 			t.Error("dropped a nudge")
 		}
 	}
-	if m, kind, _ := q.take(now); kind != "nudge" || m.GetNudge().GetDueMs() != 30 {
+	if m, kind, _ := q.nextMessage(now); kind != "nudge" || m.GetNudge().GetDueMs() != 30 {
 		t.Errorf("took %v, want the earliest nudge", m)
 	}
 	for i := range queueLimit {
-		if !q.put(cancelToPB("ns/j", uint64(i))) || !q.nudge(i, job.LaneHead{Lane: lane}) {
+		if !q.addMessage(cancelToPB("ns/j", uint64(i))) || !q.addNudge(i, job.LaneHead{Lane: lane}) {
 			t.Fatal("dropped too early")
 		}
 	}
-	if q.put(cancelToPB("ns/j", 1)) || q.nudge(queueLimit, job.LaneHead{Lane: lane}) {
+	if q.addMessage(cancelToPB("ns/j", 1)) || q.addNudge(queueLimit, job.LaneHead{Lane: lane}) {
 		t.Error("queue is not bounded")
 	}
-	if !q.nudge(0, job.LaneHead{Lane: lane, DueMS: -1}) {
+	if !q.addNudge(0, job.LaneHead{Lane: lane, DueMS: -1}) {
 		t.Error("a nudge that fits was dropped")
 	}
-	q.reopened()
-	if m, kind, _ := q.take(now); kind != "demand" || m.GetDemand().GetQueues()[0].GetFreeSlots() != 4 {
+	q.resetForNewStream()
+	if m, kind, _ := q.nextMessage(now); kind != "demand" || m.GetDemand().GetQueues()[0].GetFreeSlots() != 4 {
 		t.Errorf("took %v after the link was opened again", m)
 	}
-	if m, _, _ := q.take(now); m != nil {
+	if m, _, _ := q.nextMessage(now); m != nil {
 		t.Errorf("%v was meant for the link before", m)
 	}
 }
@@ -457,8 +457,8 @@ func TestDropsAreCounted(t *testing.T) {
 	}
 }
 
-// state has a demand sent.
-func (q *queue) state(demand []job.QueueDemand) {
-	q.offer(q.latest.next(demand), nil)
-	q.say()
+// stateDemand has a demand sent.
+func (q *sendQueue) stateDemand(demand []job.QueueDemand) {
+	q.setOffer(q.latestOffer.withDemand(demand), nil)
+	q.scheduleOffer()
 }

@@ -8,96 +8,97 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// queue holds what waits to be said on a dialled link.
-type queue struct {
-	wake chan struct{} // has a token when there may be something to take
+// sendQueue holds the messages to be sent on a dialled link.
+type sendQueue struct {
+	wake chan struct{} // has a token when nextMessage may have a message
 
-	mu       sync.Mutex
-	latest   offer
-	unsaid   bool // it is to be sent
-	said     offer
-	left     []int // for each queue that was said, what the peer has not permitted since
-	lastSaid time.Time
-	nudges   map[nudge]int64 // earliest due time
-	messages []*fermatav1.LinkRequest
+	mu            sync.Mutex
+	latestOffer   offer
+	offerPending  bool // the latest offer is to be sent
+	sentOffer     offer
+	remaining     []int // for each queue of sentOffer, the free slots that the peer has not used since
+	offerSentAt   time.Time
+	pendingNudges map[nudgeKey]int64 // earliest due time
+	messages      []*fermatav1.LinkRequest
 }
 
-// nudge is what a nudge is about.
-type nudge struct {
+// nudgeKey identifies what a nudge is about.
+type nudgeKey struct {
 	shard int
 	lane  job.Lane
 }
 
-func newQueue(o offer) *queue {
-	return &queue{wake: make(chan struct{}, 1), latest: o, nudges: make(map[nudge]int64)}
+func newSendQueue(o offer) *sendQueue {
+	return &sendQueue{wake: make(chan struct{}, 1), latestOffer: o, pendingNudges: make(map[nudgeKey]int64)}
 }
 
-func (q *queue) signal() {
+func (q *sendQueue) wakeWriter() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
 	}
 }
 
-// nudge notes that a lane became due earlier; false if it has to be dropped.
-func (q *queue) nudge(shard int, head job.LaneHead) bool {
+// addNudge notes that a lane became due earlier; false if it has to be dropped.
+func (q *sendQueue) addNudge(shard int, head job.LaneHead) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	key := nudge{shard, head.Lane}
-	due, known := q.nudges[key]
+	key := nudgeKey{shard, head.Lane}
+	due, known := q.pendingNudges[key]
 	switch {
 	case known && due <= head.DueMS:
 		return true
-	case !known && len(q.nudges) >= queueLimit:
+	case !known && len(q.pendingNudges) >= queueLimit:
 		return false
 	}
-	q.nudges[key] = head.DueMS
-	q.signal()
+	q.pendingNudges[key] = head.DueMS
+	q.wakeWriter()
 	return true
 }
 
-// put queues another message; false if it has to be dropped.
-func (q *queue) put(m *fermatav1.LinkRequest) bool {
+// addMessage queues another message; false if it has to be dropped.
+func (q *sendQueue) addMessage(m *fermatav1.LinkRequest) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.messages) >= queueLimit {
 		return false
 	}
 	q.messages = append(q.messages, m)
-	q.signal()
+	q.wakeWriter()
 	return true
 }
 
-// reopened forgets what was meant for the stream before, and says what is
-// offered again.
-func (q *queue) reopened() {
+// resetForNewStream drops the messages of the previous stream and schedules the latest offer.
+func (q *sendQueue) resetForNewStream() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.messages = nil
-	clear(q.nudges)
-	q.unsaid, q.lastSaid = true, time.Time{}
+	clear(q.pendingNudges)
+	q.offerPending, q.offerSentAt = true, time.Time{}
 }
 
-// take returns the next message. If there is none, wait tells when to ask again;
-// 0 is: when woken.
-func (q *queue) take(now time.Time) (m *fermatav1.LinkRequest, kind string, wait time.Duration) {
+// nextMessage returns the next message. If there is none, wait is the time after which to call again; 0 means
+// when woken.
+func (q *sendQueue) nextMessage(now time.Time) (m *fermatav1.LinkRequest, kind string, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.unsaid {
-		if wait = q.lastSaid.Add(demandPause).Sub(now); q.lastSaid.IsZero() || wait <= 0 {
-			q.saying(now)
-			return demandToPB(q.latest.demand), "demand", 0
+	if q.offerPending {
+		wait = q.offerSentAt.Add(demandPause).Sub(now)
+		if q.offerSentAt.IsZero() || wait <= 0 {
+			q.markOfferSent(now)
+			return demandToPB(q.latestOffer.demand), "demand", 0
 		}
 	}
 	if len(q.messages) > 0 {
 		m, q.messages[0] = q.messages[0], nil
-		if q.messages = q.messages[1:]; len(q.messages) == 0 {
+		q.messages = q.messages[1:]
+		if len(q.messages) == 0 {
 			q.messages = nil
 		}
-		return m, kindOf(m), 0
+		return m, requestKind(m), 0
 	}
-	for key, due := range q.nudges {
-		delete(q.nudges, key)
+	for key, due := range q.pendingNudges {
+		delete(q.pendingNudges, key)
 		return nudgeToPB(key, due), "nudge", 0
 	}
 	return nil, "", wait

@@ -19,13 +19,13 @@ import (
 	"fmt"
 )
 
-// refusing is a peer that gives this node no role.
-type refusing struct {
+// refusingServer is a peer that gives this node no role.
+type refusingServer struct {
 	fermatav1.UnimplementedPeerServiceServer
 	asked atomic.Int64
 }
 
-func (r *refusing) Link(grpc.BidiStreamingServer[fermatav1.LinkRequest, fermatav1.LinkResponse]) error {
+func (r *refusingServer) Link(grpc.BidiStreamingServer[fermatav1.LinkRequest, fermatav1.LinkResponse]) error {
 	r.asked.Add(1)
 	return status.Error(codes.PermissionDenied, "no rule means this identity")
 }
@@ -36,7 +36,7 @@ func TestARefusedLinkIsNotUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &refusing{}
+	r := &refusingServer{}
 	server := grpc.NewServer()
 	fermatav1.RegisterPeerServiceServer(server, r)
 	go func() { _ = server.Serve(listener) }()

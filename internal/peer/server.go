@@ -12,39 +12,40 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-type server struct {
+type peerService struct {
 	fermatav1.UnimplementedPeerServiceServer
 	p *Peer
 }
 
-func (s *server) DescribeNode(context.Context, *fermatav1.DescribeNodeRequest) (*fermatav1.DescribeNodeResponse, error) {
+func (s *peerService) DescribeNode(context.Context, *fermatav1.DescribeNodeRequest) (*fermatav1.DescribeNodeResponse,
+	error) {
 	return infoToPB(s.p.o.Handler.Describe()), nil
 }
 
 type servedStream = grpc.BidiStreamingServer[fermatav1.LinkRequest, fermatav1.LinkResponse]
 
-// served is a link that a peer dialled.
-type served struct {
-	node string
-	out  chan *fermatav1.LinkResponse
+// servedLink is a link that a peer dialled.
+type servedLink struct {
+	node     string
+	outgoing chan *fermatav1.LinkResponse
 }
 
-// put queues a message; false if it has to be dropped.
-func (s *served) put(m *fermatav1.LinkResponse) bool {
+// enqueue queues a message; false if it has to be dropped.
+func (s *servedLink) enqueue(m *fermatav1.LinkResponse) bool {
 	select {
-	case s.out <- m:
+	case s.outgoing <- m:
 		return true
 	default:
 		return false
 	}
 }
 
-// Link serves the stream of a peer. The handler only waits, so that it can end
-// while reader and writer are stuck.
-func (s *server) Link(stream servedStream) error {
+// Link serves the stream of a peer. The handler only waits, so that it can end while reader and writer are
+// blocked.
+func (s *peerService) Link(stream servedStream) error {
 	p := s.p
-	hello, entered, ended := make(chan string, 1), make(chan *served, 1), make(chan error, 2)
-	if !p.start(func() { ended <- p.readServed(stream, hello, entered) }) {
+	hello, entered, ended := make(chan string, 1), make(chan *servedLink, 1), make(chan error, 2)
+	if !p.startGoroutine(func() { ended <- p.receiveServed(stream, hello, entered) }) {
 		return errStopping
 	}
 	late := time.NewTimer(helloTimeout)
@@ -53,21 +54,21 @@ func (s *server) Link(stream servedStream) error {
 	select {
 	case node = <-hello:
 	case err := <-ended:
-		_ = stream.SetHeader(p.self().header()) // it may be refused for what this node is
+		_ = stream.SetHeader(p.localHandshake().responseHeader()) // it may be refused for what this node is
 		return err
 	case <-late.C:
-		return status.Error(codes.DeadlineExceeded, "no hello came")
+		return status.Error(codes.DeadlineExceeded, "no hello received")
 	case <-p.ctx.Done():
 		return errStopping
 	}
-	l := &served{node: node, out: make(chan *fermatav1.LinkResponse, queueLimit)}
-	p.enter(l)
-	defer p.leave(l)
+	l := &servedLink{node: node, outgoing: make(chan *fermatav1.LinkResponse, queueLimit)}
+	p.addServedLink(l)
+	defer p.removeServedLink(l)
 	entered <- l
-	if err := stream.SendHeader(p.self().header()); err != nil {
+	if err := stream.SendHeader(p.localHandshake().responseHeader()); err != nil {
 		return err
 	}
-	if !p.start(func() { ended <- p.writeServed(stream, l) }) {
+	if !p.startGoroutine(func() { ended <- p.sendServed(stream, l) }) {
 		return errStopping
 	}
 	select {
@@ -75,7 +76,7 @@ func (s *server) Link(stream servedStream) error {
 		return err
 	case <-p.ctx.Done():
 	}
-	stuck := time.NewTimer(lastWordsTimeout)
+	stuck := time.NewTimer(stopFlushTimeout)
 	defer stuck.Stop()
 	select {
 	case <-ended:
@@ -84,38 +85,37 @@ func (s *server) Link(stream servedStream) error {
 	return errStopping
 }
 
-// lastWordsTimeout is how long a node that stops waits for a peer that takes nothing.
-const lastWordsTimeout = time.Second
+// stopFlushTimeout is how long a node that stops waits for a peer that takes nothing.
+const stopFlushTimeout = time.Second
 
-var errStopping = status.Error(codes.Unavailable, "this node stops")
+var errStopping = status.Error(codes.Unavailable, "node is stopping")
 
-// start runs f in a goroutine that Stop waits for; false after Stop.
-func (p *Peer) start(f func()) bool {
+// startGoroutine runs f in a goroutine that Stop waits for; false after Stop.
+func (p *Peer) startGoroutine(f func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {
 		return false
 	}
-	p.loops.Go(f)
+	p.goroutines.Go(f)
 	return true
 }
 
-// enter makes the link the one of its node, in place of an earlier one.
-func (p *Peer) enter(l *served) {
+// addServedLink makes the link the one of its node, in place of an earlier one.
+func (p *Peer) addServedLink(l *servedLink) {
 	p.mu.Lock()
-	p.served[l.node] = l
+	p.servedLinks[l.node] = l
 	p.mu.Unlock()
 	p.metrics.links.WithLabelValues("served").Inc()
 }
 
-// leave forgets the link, and the demand that it brought unless another link of
-// the node has taken over.
-func (p *Peer) leave(l *served) {
+// removeServedLink removes the link. Its demand is void, unless another link of the node has replaced it.
+func (p *Peer) removeServedLink(l *servedLink) {
 	p.metrics.links.WithLabelValues("served").Dec()
 	p.mu.Lock()
-	current := p.served[l.node] == l
+	current := p.servedLinks[l.node] == l
 	if current {
-		delete(p.served, l.node)
+		delete(p.servedLinks, l.node)
 	}
 	p.mu.Unlock()
 	if current {
@@ -123,30 +123,29 @@ func (p *Peer) leave(l *served) {
 	}
 }
 
-// isCurrent tells whether what came on the link counts.
-func (p *Peer) isCurrent(l *served) bool {
+// isCurrent reports whether messages of the link still count.
+func (p *Peer) isCurrent(l *servedLink) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.served[l.node] == l
+	return p.servedLinks[l.node] == l
 }
 
-// readServed takes what a peer says: who it is, and, when the link is entered,
-// all else.
-func (p *Peer) readServed(stream servedStream, hello chan<- string, entered <-chan *served) error {
+// receiveServed reads a peer's messages: first its hello, then, after the link was entered, all others.
+func (p *Peer) receiveServed(stream servedStream, hello chan<- string, entered <-chan *servedLink) error {
 	first, err := stream.Recv()
 	if err != nil {
 		return err
 	}
 	node := first.GetHello().GetNode()
 	if node == "" || node == p.o.Self {
-		return status.Errorf(codes.InvalidArgument, "a link begins with the name of another node, not %q", job.Clip(node, job.MaxID))
+		return status.Errorf(codes.InvalidArgument, "invalid node name in hello: %q", job.Clip(node, job.MaxID))
 	}
-	other := aboutFromPB(first.GetHello())
-	if err := p.compare(node, other); err != nil {
+	other := handshakeFromHello(first.GetHello())
+	if err := p.checkPeer(node, other); err != nil {
 		return err
 	}
 	hello <- node
-	var l *served
+	var l *servedLink
 	select {
 	case l = <-entered:
 	case <-stream.Context().Done():
@@ -158,12 +157,12 @@ func (p *Peer) readServed(stream servedStream, hello chan<- string, entered <-ch
 			return err
 		}
 		if p.isCurrent(l) {
-			p.handle(l.node, m)
+			p.handleRequest(l.node, m)
 		}
 	}
 }
 
-func (p *Peer) handle(node string, m *fermatav1.LinkRequest) {
+func (p *Peer) handleRequest(node string, m *fermatav1.LinkRequest) {
 	h := p.o.Handler
 	switch m := m.GetMessage().(type) {
 	case *fermatav1.LinkRequest_Demand:
@@ -182,12 +181,12 @@ func (p *Peer) handle(node string, m *fermatav1.LinkRequest) {
 	}
 }
 
-// writeServed sends what is queued, until the stream ends, or this node stops and all is
-// sent: shards that it has handed over are taken at once by those who hear of it.
-func (p *Peer) writeServed(stream servedStream, l *served) error {
-	for p.ctx.Err() == nil || len(l.out) > 0 {
+// sendServed sends queued messages until the stream ends, or until this node stops and the queue is empty: peers
+// take over released shards as soon as they are notified.
+func (p *Peer) sendServed(stream servedStream, l *servedLink) error {
+	for p.ctx.Err() == nil || len(l.outgoing) > 0 {
 		select {
-		case m := <-l.out:
+		case m := <-l.outgoing:
 			if err := stream.Send(m); err != nil {
 				return err
 			}

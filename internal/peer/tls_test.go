@@ -35,22 +35,22 @@ func credentialsOf(t *testing.T, a *tlstest.Authority, uri string) credentials.T
 
 const nodeURI = "spiffe://fermata.example/node"
 
-// TestEndedProcessIsNoticedUnderTLS: the refusal of a connection is proof under TLS
-// too; somebody else at the address, who cannot shake hands, is none.
+// TestEndedProcessIsNoticedUnderTLS: a refused connection is proof under TLS too; another process at the address
+// that fails the handshake is not.
 func TestEndedProcessIsNoticedUnderTLS(t *testing.T) {
 	ours, theirs := tlstest.New(t, "ours"), tlstest.New(t, "theirs")
 	a := startSecured(t, "a", "127.0.0.1:0", nil, credentialsOf(t, ours, nodeURI))
 	b := startSecured(t, "b", "127.0.0.1:0", nil, credentialsOf(t, ours, nodeURI))
 	a.peer.SetView(ring.NewView(1, "a", members(a, b)))
 	b.peer.SetView(ring.NewView(1, "b", members(a, b)))
-	a.wait("back b")
-	b.wait("back a")
+	a.waitFor("back b")
+	b.waitFor("back a")
 	b.stop()
-	a.wait("gone b")
+	a.waitFor("gone b")
 	again := startSecured(t, "b", b.addr, nil, credentialsOf(t, ours, nodeURI))
-	a.wait("back b")
+	a.waitFor("back b")
 	again.stop()
-	a.wait("gone b")
+	a.waitFor("gone b")
 	listener, err := net.Listen("tcp", b.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -84,8 +84,7 @@ func TestEndedProcessIsNoticedUnderTLS(t *testing.T) {
 	}
 }
 
-// TestOnlyPeersAreServed has others call what only nodes may: each is refused before
-// the service hears of it.
+// TestOnlyPeersAreServed calls the service with other identities: each is refused before the service is called.
 func TestOnlyPeersAreServed(t *testing.T) {
 	ours, theirs := tlstest.New(t, "ours"), tlstest.New(t, "theirs")
 	n := startSecured(t, "a", "127.0.0.1:0", nil, credentialsOf(t, ours, nodeURI))

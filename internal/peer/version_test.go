@@ -17,75 +17,73 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// helloOf is the hello of a node that says nothing of its version, as the first
-// ones did.
+// helloOf is the hello of a node without version fields, as the first builds sent it.
 func helloOf(node string) *fermatav1.LinkRequest {
 	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Hello{Hello: &fermatav1.LinkHello{Node: node}}}
 }
 
-func TestProtocolsThatFit(t *testing.T) {
+func TestCompatibleProtocols(t *testing.T) {
 	for _, tt := range []struct {
-		self, other about
+		self, other handshake
 		fits        bool
 	}{
-		{about{protocol: 1, minProtocol: 1}, about{protocol: 1, minProtocol: 1}, true},
-		{about{protocol: 1, minProtocol: 1}, about{protocol: 2, minProtocol: 1}, true},
-		{about{protocol: 2, minProtocol: 1}, about{protocol: 1, minProtocol: 1}, true},
-		{about{protocol: 1, minProtocol: 1}, about{protocol: 3, minProtocol: 2}, false},
-		{about{protocol: 3, minProtocol: 2}, about{protocol: 1, minProtocol: 1}, false},
-		{about{protocol: 3, minProtocol: 2}, about{protocol: 2, minProtocol: 1}, true},
+		{handshake{protocol: 1, minProtocol: 1}, handshake{protocol: 1, minProtocol: 1}, true},
+		{handshake{protocol: 1, minProtocol: 1}, handshake{protocol: 2, minProtocol: 1}, true},
+		{handshake{protocol: 2, minProtocol: 1}, handshake{protocol: 1, minProtocol: 1}, true},
+		{handshake{protocol: 1, minProtocol: 1}, handshake{protocol: 3, minProtocol: 2}, false},
+		{handshake{protocol: 3, minProtocol: 2}, handshake{protocol: 1, minProtocol: 1}, false},
+		{handshake{protocol: 3, minProtocol: 2}, handshake{protocol: 2, minProtocol: 1}, true},
 	} {
-		if err := tt.self.fits(tt.other); (err == nil) != tt.fits {
+		if err := tt.self.checkCompatible(tt.other); (err == nil) != tt.fits {
 			t.Errorf("%+v and %+v: %v", tt.self, tt.other, err)
 		}
 	}
-	if a := aboutFromPB(&fermatav1.LinkHello{Node: "x"}); a.protocol != 1 || a.minProtocol != 1 {
+	if a := handshakeFromHello(&fermatav1.LinkHello{Node: "x"}); a.protocol != 1 || a.minProtocol != 1 {
 		t.Errorf("a node that does not say: %+v", a)
 	}
-	if a := aboutFromHeader("x", metadata.MD{}); a.protocol != 1 || a.minProtocol != 1 {
+	if a := handshakeFromHeader("x", metadata.MD{}); a.protocol != 1 || a.minProtocol != 1 {
 		t.Errorf("a node that does not say: %+v", a)
 	}
-	want := about{node: "x", version: "1.2.3", protocol: 4, minProtocol: 2, keyspace: "k"}
-	if a := aboutFromHeader("x", want.header()); a != want {
+	want := handshake{node: "x", version: "1.2.3", protocol: 4, minProtocol: 2, keyspace: "k"}
+	if a := handshakeFromHeader("x", want.responseHeader()); a != want {
 		t.Errorf("header: %+v", a)
 	}
-	if a := aboutFromPB(want.hello().GetHello()); a != want {
+	if a := handshakeFromHello(want.helloRequest().GetHello()); a != want {
 		t.Errorf("hello: %+v", a)
 	}
 }
 
-// A node refuses the link of one that says things it cannot know, and says why.
-func TestALinkOfALaterProtocolIsRefused(t *testing.T) {
+// A node refuses the link of a node with a later protocol, and gives the reason.
+func TestServedLinkOfIncompatibleProtocolIsRefused(t *testing.T) {
 	n := start(t, "n", "127.0.0.1:0", nil)
 	s := dial(t, n)
-	send(t, s, about{node: "x", version: "9.0.0", protocol: 9, minProtocol: 8}.hello())
+	send(t, s, handshake{node: "x", version: "9.0.0", protocol: 9, minProtocol: 8}.helloRequest())
 	_, err := s.Recv()
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "9.0.0") || !strings.Contains(err.Error(), "upgrade over") {
 		t.Errorf("%v", err)
 	}
-	// One that says more, but things that may be ignored, is welcome, and hears what
-	// it talks to.
+	// A node with additions that may be ignored is accepted, and receives this node's version.
 	s = dial(t, n)
-	send(t, s, about{node: "x", version: "1.9.0", protocol: 9, minProtocol: 1}.hello())
+	send(t, s, handshake{node: "x", version: "1.9.0", protocol: 9, minProtocol: 1}.helloRequest())
 	header, err := s.Header()
-	if err != nil || first(header, protocolHeader) != fmt.Sprint(Protocol) {
+	if err != nil || firstValue(header, protocolHeader) != fmt.Sprint(Protocol) {
 		t.Errorf("%v %v", header, err)
 	}
 	send(t, s, cancelToPB("ns/j", 1))
-	n.wait("cancel ns/j 1")
+	n.waitFor("cancel ns/j 1")
 	if err := s.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	n.wait("down x")
+	n.waitFor("down x")
 }
 
-// laterNode is a node of a later version that no longer says what this one knows.
+// laterNode is a node of a later version that no longer understands this one's protocol.
 type laterNode struct {
 	fermatav1.UnimplementedPeerServiceServer
 }
 
 func (laterNode) Link(stream servedStream) error {
-	if err := stream.SendHeader(about{protocol: 9, minProtocol: 8}.header()); err != nil {
+	if err := stream.SendHeader(handshake{protocol: 9, minProtocol: 8}.responseHeader()); err != nil {
 		return err
 	}
 	for {
@@ -100,7 +98,7 @@ func (laterNode) Link(stream servedStream) error {
 }
 
 // A node does not talk on a link that it dialled to one that it does not understand.
-func TestALinkToALaterProtocolIsNotUsed(t *testing.T) {
+func TestDialledLinkToIncompatibleProtocolIsNotUsed(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +120,7 @@ func TestALinkToALaterProtocolIsNotUsed(t *testing.T) {
 	defer l.conn.Close()
 	defer l.cancel()
 	begun := time.Now()
-	if opened, err := l.session(); opened || status.Code(err) != codes.FailedPrecondition || time.Since(begun) > time.Minute {
+	if opened, err := l.serveStream(); opened || status.Code(err) != codes.FailedPrecondition || time.Since(begun) > time.Minute {
 		t.Errorf("session: %v %v", opened, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// These numbers may never change: they say where stored jobs are.
+// These numbers may never change: they are the shards of stored jobs.
 func TestShardOfGolden(t *testing.T) {
 	for _, c := range []struct {
 		namespace, id string

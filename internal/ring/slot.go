@@ -5,9 +5,8 @@ import "strconv"
 // Slots is the number of Redis Cluster's hash slots.
 const Slots = 16384
 
-// candidates is how many tags Tag tries. With so many one falls within a few
-// slots of any place.
-const candidates = 4000
+// tagCandidates is how many tags Tag tries. With that many, one falls within a few slots of any place.
+const tagCandidates = 4000
 
 // Slot is the Redis Cluster slot of a hash tag, given without its braces:
 // CRC-16/XMODEM modulo 16384.
@@ -25,7 +24,7 @@ func Tag(shard, shards int) string {
 	middle := (2*shard + 1) * Slots // in units of 1/(2*parts) slot
 	best, nearest := 0, -1
 	var digits [4]byte
-	for k := range candidates {
+	for k := range tagCandidates {
 		text := strconv.AppendInt(digits[:0], int64(k), 10)
 		distance := 2*parts*int(crc16(start, text)%Slots) - middle
 		if distance < 0 {

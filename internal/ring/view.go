@@ -11,14 +11,13 @@ type Member struct {
 	Name     string // unique in the cluster
 	GRPCAddr string // where workers and clients reach it, host:port
 	PeerAddr string // where other nodes reach it, host:port
-	// Process is what its present process is called in locks and signs of life; empty
-	// from a node that does not say.
+	// Process is the name of its current process in locks and heartbeats; empty from a node that does not send
+	// it.
 	Process string
-	// Aside: it lives, but should hold no shards, because it could not keep their
-	// locks. When all members say so, nobody is left out.
+	// Aside: the member is alive, but should hold no shards, because it could not keep their locks. If all
+	// members are, none is left out.
 	Aside bool
-	// Blind is how many primaries of Redis have not answered it for long; -1 from a
-	// node that does not say.
+	// Blind is how many primaries of Redis have not answered it for long; -1 from a node that does not send it.
 	Blind int
 }
 
@@ -48,8 +47,8 @@ func (v View) Member(name string) (Member, bool) {
 	return v.Members[i], true
 }
 
-// standing are the members that shards are given to.
-func (v View) standing() []Member {
+// activeMembers are the members that shards are given to.
+func (v View) activeMembers() []Member {
 	aside := func(m Member) bool { return m.Aside }
 	if !slices.ContainsFunc(v.Members, aside) {
 		return v.Members
@@ -67,7 +66,7 @@ func (v View) standing() []Member {
 // that has room.
 func Assign(v View, shards int) []string {
 	owners := make([]string, max(shards, 0))
-	members := v.standing()
+	members := v.activeMembers()
 	if len(members) == 0 {
 		return owners
 	}
@@ -82,7 +81,7 @@ func Assign(v View, shards int) []string {
 			if held[i] > full || held[i] == full && extra == 0 {
 				continue
 			}
-			if w := weight(names[i], shard); best < 0 || heavier(w, m.Name, top, members[best].Name) {
+			if w := memberWeight(names[i], shard); best < 0 || isHeavier(w, m.Name, top, members[best].Name) {
 				best, top = i, w
 			}
 		}
@@ -95,9 +94,8 @@ func Assign(v View, shards int) []string {
 	return owners
 }
 
-// heavier compares weights; of equal ones the smaller name wins, so that the
-// order of members never matters.
-func heavier(w uint64, name string, top uint64, best string) bool {
+// isHeavier compares weights; of equal ones the smaller name wins, so that the order of members never matters.
+func isHeavier(w uint64, name string, top uint64, best string) bool {
 	return w > top || (w == top && name < best)
 }
 

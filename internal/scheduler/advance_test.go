@@ -16,7 +16,7 @@ func TestLeasesInAdvance(t *testing.T) {
 		b.slots.set(func() { b.slots.advance = true })
 		b.slots.done("q", 9)
 		b.create(0, laneOf(1), 0, 1)
-		after(100 * time.Millisecond) // which tells what slots there are
+		after(100 * time.Millisecond) // which shows what slots there are
 		start := time.Now()
 		b.create(0, laneOf(1), 100*time.Millisecond, 1)
 		b.create(0, laneOf(1), 104*time.Millisecond, 1)
@@ -25,7 +25,7 @@ func TestLeasesInAdvance(t *testing.T) {
 		after(99 * time.Millisecond)
 		b.wantServed(4)
 		calls := b.wantCalls(2)
-		if at := calls[1].at.Sub(start); at < 100*time.Millisecond-near.horizon() || at >= 100*time.Millisecond {
+		if at := calls[1].at.Sub(start); at < 100*time.Millisecond-shortLead.horizon() || at >= 100*time.Millisecond {
 			t.Errorf("the call was made after %v", at)
 		}
 		after(100 * time.Millisecond)
@@ -42,7 +42,7 @@ func TestLeasesInAdvance(t *testing.T) {
 // What is believed of a shard's clock may be ahead of it. It does not count where it is old,
 // or the answer to the call proves it wrong.
 func TestNothingStartsEarlyForLackOfAClock(t *testing.T) {
-	for name, age := range map[string]time.Duration{"it is old": sureFor, "the answer proves it wrong": sureFor / 2} {
+	for name, age := range map[string]time.Duration{"it is old": clockTrust, "the answer proves it wrong": clockTrust / 2} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(b *bed) {
 				b.trips(time.Millisecond)
@@ -53,7 +53,7 @@ func TestNothingStartsEarlyForLackOfAClock(t *testing.T) {
 				// The clock falls behind what is believed of it: by less than a trip, which no
 				// answer proves, or by more.
 				behind := 400 * time.Microsecond
-				if age < sureFor {
+				if age < clockTrust {
 					behind = 7 * time.Millisecond
 				}
 				b.store.set(func() {
@@ -119,8 +119,8 @@ func TestRepeatedCallLeasesWhatIsDue(t *testing.T) {
 				before := len(b.store.leasing())
 				b.store.set(func() { lose(b.store, true) })
 				b.create(0, laneOf(1), 100*time.Millisecond, 1)
-				b.create(0, laneOf(1), 100*time.Millisecond-near.margin+errorRest+near.horizon()-time.Millisecond, 1)
-				after(100*time.Millisecond - near.margin)
+				b.create(0, laneOf(1), 100*time.Millisecond-shortLead.margin+errorPause+shortLead.horizon()-time.Millisecond, 1)
+				after(100*time.Millisecond - shortLead.margin)
 				if n := len(b.store.leasing()) - before; n != 1 {
 					t.Errorf("%d calls", n)
 				}

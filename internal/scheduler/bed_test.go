@@ -136,12 +136,12 @@ func (b *bed) look(f func()) {
 
 // freeOf is what a peer is believed to have free for queue q.
 func (b *bed) freeOf(node string) (free int) {
-	b.look(func() { free = b.s.peers[node].free[queue{"ns", "q"}] })
+	b.look(func() { free = b.s.peers[node].free[queueKey{"ns", "q"}] })
 	return free
 }
 
 // permitOf is the permit that is out for a lane of shard 0.
-func (b *bed) permitOf(l job.Lane) (out *outstanding) {
+func (b *bed) permitOf(l job.Lane) (out *openPermit) {
 	b.look(func() { out = b.s.shards[0].lanes[l].permit })
 	return out
 }
@@ -193,7 +193,7 @@ func (b *bed) wantPermits(n int) []sentPermit {
 	return permits
 }
 
-// demandChanged says of all queues that slots became free.
+// demandChanged reports for all queues that slots became free.
 func (b *bed) demandChanged() {
 	b.s.mu.Lock()
 	names := map[string][]string{}

@@ -22,7 +22,7 @@ func benchBed(b *testing.B, slots Slots) *Scheduler {
 	s.timer = time.AfterFunc(time.Hour, func() {})
 	b.Cleanup(func() { s.timer.Stop() })
 	now := time.Now()
-	s.scans = 1
+	s.scanCount = 1
 	for id := range 64 {
 		s.shards[id] = newShard(id, 0)
 		s.learnHeads(1, id, benchHeads(now.UnixMilli()-1000), true, now.UnixMilli(), now)
@@ -55,20 +55,20 @@ func (f benchSlots) Advance() bool                  { return false }
 func (f benchSlots) MayAdvance(string, string) bool { return false }
 func (f benchSlots) Deliver([]job.Leased)           {}
 
-// A wake-up while nobody has slots.
+// A wake-up while there are no slots.
 func BenchmarkPickWithoutSlots(b *testing.B) {
 	s := benchBed(b, benchSlots{})
 	for b.Loop() {
-		s.pick(time.Now())
+		s.pickCalls(time.Now())
 	}
 }
 
-// A wake-up that says that slots may be free, but none is: each queue is tried.
+// A wake-up for possibly free slots, of which there are none: each queue is tried.
 func BenchmarkPickDemandWithoutSlots(b *testing.B) {
 	s := benchBed(b, benchSlots{})
 	for b.Loop() {
-		s.backlog.waterAll()
-		s.pick(time.Now())
+		s.backlog.allSlotsAvailable()
+		s.pickCalls(time.Now())
 	}
 }
 
@@ -77,7 +77,7 @@ func BenchmarkPickWithSlots(b *testing.B) {
 	s := benchBed(b, benchSlots{1})
 	leases := 0
 	for b.Loop() {
-		calls, _ := s.pick(time.Now())
+		calls, _ := s.pickCalls(time.Now())
 		now := time.Now()
 		for _, c := range calls {
 			r := job.LeaseReply{NowUS: now.UnixMicro()}
@@ -88,7 +88,7 @@ func BenchmarkPickWithSlots(b *testing.B) {
 			}
 			r.Leased = make([]job.Leased, len(c.lanes))
 			leases += len(c.lanes)
-			s.finish(c, r, got, now)
+			s.finishCall(c, r, got, now)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(leases), "ns/lane")
@@ -100,7 +100,7 @@ func BenchmarkLearnHeads(b *testing.B) {
 	now := time.Now()
 	heads := benchHeads(now.UnixMilli() - 1000)
 	for b.Loop() {
-		s.scans++
-		s.learnHeads(s.scans, 3, heads, true, now.UnixMilli(), now)
+		s.scanCount++
+		s.learnHeads(s.scanCount, 3, heads, true, now.UnixMilli(), now)
 	}
 }

@@ -25,14 +25,14 @@ func TestClockEstimate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sh := &shard{}
-			sh.saw(5_000_000, start, false)
+			sh.noteClock(5_000_000, start, false)
 			at := start.Add(c.after)
-			sh.saw(c.us, at, c.doubt)
-			if got := sh.clock.show(at); got != c.want {
+			sh.noteClock(c.us, at, c.doubt)
+			if got := sh.clock.estimateUS(at); got != c.want {
 				t.Errorf("shows %d, want %d", got, c.want)
 			}
-			if ms := c.want/1000 + 17; sh.clock.show(sh.clock.when(ms)) != ms*1000 {
-				t.Errorf("at the instant of %d ms it shows %d us", ms, sh.clock.show(sh.clock.when(ms)))
+			if ms := c.want/1000 + 17; sh.clock.estimateUS(sh.clock.localTimeOf(ms)) != ms*1000 {
+				t.Errorf("at the instant of %d ms it shows %d us", ms, sh.clock.estimateUS(sh.clock.localTimeOf(ms)))
 			}
 		})
 	}
@@ -63,7 +63,7 @@ func TestSlowShardClockIsNoBusyLoop(t *testing.T) {
 	}
 }
 
-// So it is where a peer leases: its answers tell nothing of the shard's clock.
+// The same holds where a peer leases: its answers do not contain the shard's clock.
 func TestSlowShardClockIsNoBusyLoopOfPermits(t *testing.T) {
 	run(t, func(b *bed) {
 		due := time.Now().Add(2 * time.Second).UnixMilli()
@@ -121,7 +121,7 @@ func TestShardClocksDiffer(t *testing.T) {
 	})
 }
 
-// A score that is none stalls nobody: its record is due, and so is what is behind it.
+// An invalid score stalls nothing: its record is due, and so are those behind it.
 func TestAScoreBeforeAllStallsNothing(t *testing.T) {
 	run(t, func(b *bed) {
 		b.slots.set(func() { b.slots.advance = true })

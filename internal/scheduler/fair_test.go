@@ -72,7 +72,7 @@ func TestScarceSlotsAreSharedByWeight(t *testing.T) {
 // the one that is served always.
 func TestQueuesShareWorkers(t *testing.T) {
 	run(t, func(b *bed) {
-		b.slots.set(func() { b.slots.pool = func(queue) string { return "all" } })
+		b.slots.set(func() { b.slots.pool = func(queueKey) string { return "all" } })
 		b.handlers(time.Millisecond)
 		names := []string{"x", "y", "z"}
 		for _, name := range names {
@@ -164,34 +164,34 @@ func TestBacklogModel(t *testing.T) {
 					due: rapid.Int64Range(0, 50).Draw(t, "due"),
 				}
 				lanes = append(lanes, l)
-				b.add(l)
+				b.addLane(l)
 			case 3:
-				if l := b.next(); l != nil {
-					b.remove(l)
-					b.charge(l.key, rapid.IntRange(1, 20).Draw(t, "n"))
+				if l := b.nextLane(); l != nil {
+					b.removeLane(l)
+					b.chargeFlow(l.key, rapid.IntRange(1, 20).Draw(t, "n"))
 					lanes = slices.DeleteFunc(lanes, func(o *lane) bool { return o == l })
 				}
 			case 4:
-				if l := b.next(); l != nil {
-					b.parch(l)
+				if l := b.nextLane(); l != nil {
+					b.markStarved(l)
 					dry[l.key.Queue] = true
 				}
 			case 5:
 				q := rapid.SampledFrom(queues).Draw(t, "queue")
 				waits := slices.ContainsFunc(lanes, func(l *lane) bool { return l.key.Queue == q })
-				if b.water(queue{"ns", q}) != (dry[q] && waits) {
+				if b.slotsAvailable(queueKey{"ns", q}) != (dry[q] && waits) {
 					t.Fatalf("water(%s) is wrong about who waits", q)
 				}
 				delete(dry, q)
 			case 6:
-				b.prune()
+				b.pruneFlows()
 				for q := range dry {
-					if !slices.ContainsFunc(lanes, func(l *lane) bool { return l.key.Queue == q }) && b.queues[queue{"ns", q}] == nil {
+					if !slices.ContainsFunc(lanes, func(l *lane) bool { return l.key.Queue == q }) && b.queues[queueKey{"ns", q}] == nil {
 						delete(dry, q)
 					}
 				}
 			}
-			got, best := b.next(), (*lane)(nil)
+			got, best := b.nextLane(), (*lane)(nil)
 			for _, l := range lanes {
 				if dry[l.key.Queue] {
 					continue
@@ -212,14 +212,14 @@ func TestFlowsAreForgotten(t *testing.T) {
 	b := newBacklog()
 	for i := range 100 {
 		l := &lane{key: job.Lane{Namespace: "ns", Queue: string(rune('a' + i)), Priority: 3}}
-		b.add(l)
-		b.parch(l)
-		b.remove(l)
-		b.charge(l.key, 50)
+		b.addLane(l)
+		b.markStarved(l)
+		b.removeLane(l)
+		b.chargeFlow(l.key, 50)
 	}
-	b.prune()
-	if len(b.flows) != 0 || len(b.queues) != 0 || len(b.dry) != 0 || len(b.open) != 0 {
-		t.Errorf("%d flows, %d queues, %d dry, %d open", len(b.flows), len(b.queues), len(b.dry), len(b.open))
+	b.pruneFlows()
+	if len(b.flows) != 0 || len(b.queues) != 0 || len(b.starved) != 0 || len(b.served) != 0 {
+		t.Errorf("%d flows, %d queues, %d dry, %d open", len(b.flows), len(b.queues), len(b.starved), len(b.served))
 	}
 }
 

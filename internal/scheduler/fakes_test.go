@@ -28,8 +28,8 @@ type fakeStore struct {
 	fail func(shard int) error
 	// away are the shards whose server does not answer when they are listed.
 	away map[int]bool
-	// lose, when it says so, has the answer of a request of a shard get lost. The
-	// same batch is then answered as the script answers a repetition.
+	// lose, if true, makes the answer of a shard's request get lost. The same batch is then answered as the
+	// script answers a repetition.
 	lose    func(shard int) bool
 	batches map[string]job.LeaseReply
 	// executed and scanned run after a call had its effect, before it returns.
@@ -161,7 +161,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true
 	}
-	return pause(ctx, d)
+	return sleepContext(ctx, d)
 }
 
 func unanswered(n int) []job.LeaseReply {
@@ -366,7 +366,7 @@ func (st *fakeStore) leasing() []leaseCall {
 	return slices.Clone(st.calls)
 }
 
-// unleased counts the records that nobody has leased.
+// unleased counts the records that are not leased.
 func (st *fakeStore) unleased() (n int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -381,7 +381,7 @@ func (st *fakeStore) unleased() (n int) {
 // fakeSlots has free slots in pools. A handler takes a while, or until done.
 type fakeSlots struct {
 	mu       sync.Mutex
-	pool     func(queue) string
+	pool     func(queueKey) string
 	free     map[string]int
 	onDemand func()
 	// handler is how long one runs; below zero it runs until done is called.
@@ -389,9 +389,9 @@ type fakeSlots struct {
 	served  []job.Leased
 	// returned are the leases that found no slot.
 	returned []job.Leased
-	// advance is what MayAdvance says, and unless narrow is set reservations say the same.
+	// advance is the result of MayAdvance and, unless narrow is set, of the reservations' Advance.
 	advance, narrow bool
-	// started hears of what was leased in advance, when it is started.
+	// started is called for leases taken in advance, when they are started.
 	started func(job.Leased)
 	// accounts
 	reserved, delivered, released, open int
@@ -399,7 +399,7 @@ type fakeSlots struct {
 
 func newFakeSlots(onDemand func()) *fakeSlots {
 	return &fakeSlots{
-		pool: func(q queue) string { return q.name }, free: make(map[string]int), onDemand: onDemand,
+		pool: func(q queueKey) string { return q.name }, free: make(map[string]int), onDemand: onDemand,
 		handler: func() time.Duration { return -1 },
 	}
 }
@@ -411,15 +411,15 @@ func (f *fakeSlots) set(change func()) {
 }
 
 func (f *fakeSlots) Reserve(namespace, name string, n int) Reservation {
-	return f.reserve("", queue{namespace, name}, n)
+	return f.reserve("", queueKey{namespace, name}, n)
 }
 
 // Prefetch has the free places of a pool of their own.
 func (f *fakeSlots) Prefetch(namespace, name string, n int) Reservation {
-	return f.reserve("ahead of ", queue{namespace, name}, n)
+	return f.reserve("ahead of ", queueKey{namespace, name}, n)
 }
 
-func (f *fakeSlots) reserve(kind string, q queue, n int) Reservation {
+func (f *fakeSlots) reserve(kind string, q queueKey, n int) Reservation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	pool := kind + f.pool(q)

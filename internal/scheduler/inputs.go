@@ -6,22 +6,21 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Acquired says that this node has won a shard's lock. Its lanes are read at once.
+// Acquired is called when this node has acquired a shard's lock. The shard's lanes are read at once.
 func (s *Scheduler) Acquired(id int) {
 	s.mu.Lock()
 	if _, held := s.shards[id]; !held {
-		s.shards[id] = newShard(id, s.scans)
+		s.shards[id] = newShard(id, s.scanCount)
 	}
 	s.mu.Unlock()
 	select {
-	case s.unread <- struct{}{}:
+	case s.shardUnread <- struct{}{}:
 	default:
 	}
 }
 
-// Lost says that this node no longer holds a shard. A call that is in flight for it
-// ends as it may; until then none is made for the shard, even if it is acquired
-// anew.
+// Lost is called when this node no longer holds a shard. A call in flight for it runs to its end; until then no
+// other call is made for the shard, even if it is acquired again.
 func (s *Scheduler) Lost(id int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,12 +29,12 @@ func (s *Scheduler) Lost(id int) {
 		return
 	}
 	for _, l := range sh.lanes {
-		sh.take(l, &s.backlog)
+		sh.removeFromHeaps(l, &s.backlog)
 	}
 	delete(s.shards, id)
 }
 
-// Nudge says that lanes of a shard may have become due earlier.
+// Nudge notes that lanes of a shard may have become due earlier.
 func (s *Scheduler) Nudge(id int, heads []job.LaneHead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,79 +42,78 @@ func (s *Scheduler) Nudge(id int, heads []job.LaneHead) {
 	if !held {
 		return
 	}
-	news := false
+	changed := false
 	for _, h := range heads {
-		l := sh.lane(h.Lane)
-		l.touched = s.scans
+		l := sh.laneOf(h.Lane)
+		l.touchedInScan = s.scanCount
 		switch {
-		case l.pending():
-			l.nudged = min(l.nudged, h.DueMS)
+		case l.isPending():
+			l.nudgedDue = min(l.nudgedDue, h.DueMS)
 		case h.DueMS < l.due:
 			s.setDue(l, h.DueMS)
-			news = true
+			changed = true
 		}
 	}
-	if news {
+	if changed {
 		s.wake.Signal()
 	}
 }
 
-// DemandChanged says that slots of this node's workers became free which serve these queues.
+// DemandChanged notes that slots of this node's workers became free which serve these queues.
 func (s *Scheduler) DemandChanged(namespace string, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waited := false
 	for _, name := range names {
-		waited = s.backlog.water(queue{namespace, name}) || waited
+		waited = s.backlog.slotsAvailable(queueKey{namespace, name}) || waited
 	}
 	if waited {
 		s.wake.Signal()
 	}
 }
 
-// Waits tells whether something is due in this node's shards that waits for a slot of one of
-// these queues.
+// Waits reports whether a due record in this node's shards waits for a slot of one of these queues.
 func (s *Scheduler) Waits(namespace string, names []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(names, func(name string) bool { return s.backlog.thirsts(queue{namespace, name}) })
+	return slices.ContainsFunc(names, func(name string) bool { return s.backlog.isStarved(queueKey{namespace, name}) })
 }
 
-// LimitsChanged says that a queue which has limits may have room again.
+// LimitsChanged notes that a queue with limits may have room again.
 func (s *Scheduler) LimitsChanged(namespace, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rooms++
-	if s.backlog.rouse(queue{namespace, name}) {
+	s.limitChanges++
+	if s.backlog.endRest(queueKey{namespace, name}) {
 		s.wake.Signal()
 	}
 }
 
-// setDue takes a lane's first due time and puts it to where it belongs. A score that somebody
-// else wrote may be far below any time, from which nothing could be subtracted.
+// setDue sets a lane's first due time and puts the lane in its place. A score written by another program may be
+// far below any time; subtracting from it would overflow.
 func (s *Scheduler) setDue(l *lane, due int64) {
-	l.shard.take(l, &s.backlog)
+	l.shard.removeFromHeaps(l, &s.backlog)
 	l.due = max(due, 0)
-	if due < job.NeverMS && !l.pending() {
-		s.putOff(l)
+	if due < job.NeverMS && !l.isPending() {
+		s.pushLater(l)
 	}
 }
 
-// take takes a lane out of where it waits.
-func (sh *shard) take(l *lane, b *backlog) {
+// removeFromHeaps removes a lane from the heap or flow in which it waits.
+func (sh *shard) removeFromHeaps(l *lane, b *backlog) {
 	switch {
 	case l.flow != nil:
-		b.remove(l)
+		b.removeLane(l)
 	case l.pos > 0:
-		sh.later.Remove(l)
+		sh.laterLanes.Remove(l)
 	}
 }
 
-// settle takes the first due time that the answer to a pending lane brought.
-// The caller has ended what was pending.
-func (s *Scheduler) settle(l *lane, due int64) {
-	due = min(due, l.nudged)
-	l.nudged = job.NeverMS
-	l.touched = s.scans
+// applyDue sets the first due time that the answer to a pending lane contained. The caller has ended the call or
+// permit.
+func (s *Scheduler) applyDue(l *lane, due int64) {
+	due = min(due, l.nudgedDue)
+	l.nudgedDue = job.NeverMS
+	l.touchedInScan = s.scanCount
 	s.setDue(l, due)
 }

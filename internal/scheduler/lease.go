@@ -13,16 +13,16 @@ const (
 	// leaseTimeout bounds one leasing call with the store's own retries. A lock
 	// that runs out meanwhile is noticed by the script.
 	leaseTimeout = 3 * time.Second
-	// errorRest is how long a shard rests after a call that failed, and longRest
+	// errorPause is how long a shard rests after a call that failed, and longRest
 	// after one that is likely to fail for a while.
-	errorRest = 200 * time.Millisecond
-	longRest  = time.Second
+	errorPause     = 200 * time.Millisecond
+	longErrorPause = time.Second
 )
 
 // leaseLoop makes one leasing call after the other.
 func (s *Scheduler) leaseLoop(ctx context.Context) {
 	for {
-		calls, ok := s.await()
+		calls, ok := s.awaitCalls()
 		if !ok {
 			return
 		}
@@ -30,22 +30,23 @@ func (s *Scheduler) leaseLoop(ctx context.Context) {
 	}
 }
 
-// leaseAll makes the calls in one pipeline and hands out what came. It is not cut
-// short when ctx ends: what is leased must be delivered.
+// leaseAll makes the calls in one pipeline and delivers the leases. It does not stop when ctx ends: what is
+// leased must be delivered.
 func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
-	if free, limited := s.apart(calls); len(free) > 0 && len(limited) > 0 {
-		s.collectors.Go(func() { s.leaseAll(run, limited) })
+	if free, limited := s.splitLimited(calls); len(free) > 0 && len(limited) > 0 {
+		s.repeaters.Go(func() { s.leaseAll(run, limited) })
 		calls = free
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), leaseTimeout)
 	defer cancel()
-	if calls = s.limit(ctx, calls); len(calls) == 0 {
+	calls = s.applyLimits(ctx, calls)
+	if len(calls) == 0 {
 		return
 	}
 	requests := make([]job.LeaseRequest, len(calls))
 	for i, c := range calls {
 		requests[i] = job.LeaseRequest{
-			Shard: c.shard.id, LockValue: c.lockValue, Quotas: c.quotas, TTL: s.o.LeaseTTL, Batch: s.batchID(),
+			Shard: c.shard.id, LockValue: c.lockValue, Quotas: c.quotas, TTL: s.o.LeaseTTL, Batch: s.newBatchID(),
 			Advance: c.horizon(),
 		}
 	}
@@ -54,28 +55,27 @@ func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
 	arrived := time.Now()
 	got := make([][]int, len(calls))
 	for i, c := range calls {
-		c.startAt(replies[i], sent, arrived)
-		got[i] = s.deliver(c.quotas, c.slots, replies[i].Leased)
-		s.metrics.leased(len(replies[i].Leased), replies[i].Err)
+		c.setStartTimes(replies[i], sent, arrived)
+		got[i] = s.deliverLeases(c.quotas, c.slots, replies[i].Leased)
+		s.metrics.countLeases(len(replies[i].Leased), replies[i].Err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, c := range calls {
-		if unknown(replies[i]) && !s.closed {
-			s.collectors.Go(func() { s.collect(run, c, requests[i], replies[i]) })
+		if outcomeUnknown(replies[i]) && !s.stopping {
+			s.repeaters.Go(func() { s.repeatOwnCall(run, c, requests[i], replies[i]) })
 			continue
 		}
-		s.finish(c, replies[i], got[i], arrived)
+		s.finishCall(c, replies[i], got[i], arrived)
 	}
 }
 
-// deliver hands each lane's leases to the slots reserved for it and returns how
-// many there were. Every reservation with slots ends here. A record may be indexed under
-// another lane than its own, after a write that was lost in part: then its lease goes to
-// workers of its own queue, or back.
-func (s *Scheduler) deliver(quotas []job.LaneQuota, slots []Reservation, leased []job.Leased) []int {
+// deliverLeases delivers each lane's leases to the slots reserved for it and returns their number. It ends every
+// reservation with slots. After a partly lost write, a record may be indexed under a lane that is not its own:
+// then its lease goes to workers of its own queue, or is returned.
+func (s *Scheduler) deliverLeases(quotas []job.LaneQuota, slots []Reservation, leased []job.Leased) []int {
 	got := make([]int, len(quotas))
-	if len(quotas) == 1 && allOf(leased, quotas[0].Lane) {
+	if len(quotas) == 1 && allInLane(leased, quotas[0].Lane) {
 		got[0] = len(leased)
 		slots[0].Deliver(leased)
 		return got
@@ -95,8 +95,8 @@ func (s *Scheduler) deliver(quotas []job.LaneQuota, slots []Reservation, leased 
 	return got
 }
 
-// allOf tells whether all leases are of the lane.
-func allOf(leased []job.Leased, lane job.Lane) bool {
+// allInLane reports whether all leases are of the lane.
+func allInLane(leased []job.Leased, lane job.Lane) bool {
 	for i := range leased {
 		if leased[i].Known.State.Lane != lane {
 			return false
@@ -105,57 +105,56 @@ func allOf(leased []job.Leased, lane job.Lane) bool {
 	return true
 }
 
-// finish takes what a call taught about the shard. The caller holds mu, and
-// looks for more to do next.
-func (s *Scheduler) finish(c *call, r job.LeaseReply, got []int, arrived time.Time) {
+// finishCall applies the answer of a call to the shard. The caller holds mu, and picks again afterwards.
+func (s *Scheduler) finishCall(c *call, r job.LeaseReply, got []int, arrived time.Time) {
 	sh := c.shard
-	delete(s.flying, sh.id)
+	delete(s.callsInFlight, sh.id)
 	for i, q := range c.quotas {
-		s.backlog.charge(q.Lane, got[i]-q.N)
-		c.lanes[i].asked = false
+		s.backlog.chargeFlow(q.Lane, got[i]-q.N)
+		c.lanes[i].callInFlight = false
 	}
-	s.giveBack(c, got)
+	s.returnUnusedStarts(c, got)
 	if s.shards[sh.id] != sh {
 		return // lost meanwhile
 	}
 	if r.Err != nil {
-		s.failed(c, r.Err, arrived)
+		s.restAfterError(c, r.Err, arrived)
 		return
 	}
-	sh.saw(r.NowUS, arrived, len(r.Leased) == 0)
+	sh.noteClock(r.NowUS, arrived, len(r.Leased) == 0)
 	// A lane that is missing in the answer is left to the next rescan.
 	heads := make(map[job.Lane]int64, len(r.Heads))
 	for _, h := range r.Heads {
 		heads[h.Lane] = h.DueMS
 	}
-	nowMS := sh.clock.show(arrived) / 1000
+	nowMS := sh.clock.estimateUS(arrived) / 1000
 	for i, l := range c.lanes {
 		due, known := heads[l.key]
 		if !known {
 			due = job.NeverMS
 		}
-		l.learn(c.quotas[i].N, got[i], due, nowMS)
+		l.adaptWanted(c.quotas[i].N, got[i], due, nowMS)
 		if got[i] == 0 {
-			l.advance = false // it came too soon: the next time it waits until something is due
+			l.mayAdvance = false // it came too soon: the next time it waits until something is due
 		}
-		s.settle(l, due)
+		s.applyDue(l, due)
 	}
 }
 
-// failed has a shard rest. What was due still is.
-func (s *Scheduler) failed(c *call, err error, now time.Time) {
-	rest := errorRest
+// restAfterError makes a shard rest. Its lanes stay as due as they were.
+func (s *Scheduler) restAfterError(c *call, err error, now time.Time) {
+	rest := errorPause
 	if errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrClockJump) {
-		rest = longRest
+		rest = longErrorPause
 	}
-	c.shard.rest = now.Add(rest)
+	c.shard.restUntil = now.Add(rest)
 	for _, l := range c.lanes {
-		s.settle(l, l.due)
+		s.applyDue(l, l.due)
 	}
-	s.o.Logger.Warn("leasing failed", "shard", c.shard.id, "retry_in", rest, "error", err)
+	s.o.Logger.Warn("failed to lease runs", "shard", c.shard.id, "retry_in", rest, "error", err)
 }
 
-// batchID makes a call repeatable.
-func (s *Scheduler) batchID() string {
+// newBatchID returns an id under which a call can be repeated.
+func (s *Scheduler) newBatchID() string {
 	return s.o.Node + "." + strconv.FormatInt(s.batches.Add(1), 36)
 }

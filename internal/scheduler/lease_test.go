@@ -97,7 +97,7 @@ func TestBacklogDrainsWithFewCalls(t *testing.T) {
 		b.slots.done("q", 5000)
 		after(40 * time.Millisecond)
 		b.wantServed(2000)
-		// 1, 16 and 200 each time, of which the last one comes back short.
+		// 1, 16 and 200 each time; the last one comes back short.
 		if calls := b.store.leasing(); len(calls) > 12 {
 			t.Errorf("%d calls", len(calls))
 		}
@@ -119,7 +119,7 @@ func TestLeasesOfAnotherLane(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBed(t, "a", newFakeStore())
-			b.slots.pool = func(q queue) string { return q.name }
+			b.slots.pool = func(q queueKey) string { return q.name }
 			b.slots.free = map[string]int{"q": 4, "other": tt.free}
 			b.slots.handler = func() time.Duration { return -1 }
 			var quotas []job.LaneQuota
@@ -127,7 +127,7 @@ func TestLeasesOfAnotherLane(t *testing.T) {
 			for _, l := range tt.asked {
 				quotas, slots = append(quotas, job.LaneQuota{Lane: l, N: 2}), append(slots, b.slots.Reserve(l.Namespace, l.Queue, 2))
 			}
-			if got := b.s.deliver(quotas, slots, []job.Leased{stray, own}); got[0] != 1 {
+			if got := b.s.deliverLeases(quotas, slots, []job.Leased{stray, own}); got[0] != 1 {
 				t.Errorf("got %v of the lanes asked, want 1 of the first", got)
 			}
 			if b.slots.free["q"] != 3 || b.slots.free["other"] != 0 || len(b.slots.served) != 1+tt.free || len(b.slots.returned) != 1-tt.free {
@@ -201,7 +201,7 @@ func TestCallsStayWithinTheScriptsBounds(t *testing.T) {
 				n += 20
 			}
 		}
-		b.slots.set(func() { b.slots.pool = func(queue) string { return "all" } })
+		b.slots.set(func() { b.slots.pool = func(queueKey) string { return "all" } })
 		b.slots.done("all", 10000)
 		after(500 * time.Millisecond)
 		b.wantServed(n)
@@ -221,7 +221,7 @@ func TestCallsStayWithinTheScriptsBounds(t *testing.T) {
 
 func TestErrorsRestTheShard(t *testing.T) {
 	for err, rest := range map[error]time.Duration{
-		job.ErrUnavailable: errorRest, job.ErrNotHolder: longRest, job.ErrClockJump: longRest,
+		job.ErrUnavailable: errorPause, job.ErrNotHolder: longErrorPause, job.ErrClockJump: longErrorPause,
 	} {
 		t.Run(err.Error(), func(t *testing.T) {
 			run(t, func(b *bed) {

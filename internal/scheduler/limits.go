@@ -8,17 +8,16 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// A queue with limits is asked for twice: its starts are taken here, before the
-// lease, so that a backlog stays in Redis and in order; what only Redis can decide
-// is decided after the lease, by whoever delivers.
+// A queue with limits is asked for twice. Its starts are taken before the lease, so that a backlog stays in
+// Redis and in order. What only Redis can decide is decided after the lease, on delivery.
 
-// minRest is the least time until a queue without room is asked for again, unless
-// somebody says that there is room.
-const minRest = 50 * time.Millisecond
+// minLimitPause is the minimum time until a queue without room is asked for again, unless LimitsChanged is
+// called.
+const minLimitPause = 50 * time.Millisecond
 
-// The wait for grants is bounded. Lanes without limits share the call, so that the bound is low, but
-// where Redis answers late it has to have time for three answers: else nothing of a queue with limits
-// would start. It leaves half of leaseTimeout to the leasing call.
+// The wait for grants is bounded. Lanes without limits share the call, so the bound is low. Where Redis answers
+// late it has to allow for three answers: otherwise nothing of a queue with limits would start. It leaves half
+// of leaseTimeout to the leasing call.
 const (
 	limitTimeoutLeast = 250 * time.Millisecond
 	limitTimeoutMost  = leaseTimeout / 2
@@ -29,17 +28,17 @@ func (s *Scheduler) limitTimeout() time.Duration {
 	return max(limitTimeoutLeast, min(3*s.o.Latency(), limitTimeoutMost))
 }
 
-// lateAnswers is from which latency on shards whose due lanes have no limits do not wait for the
-// grants to others. Below it one pipeline for all costs less.
-const lateAnswers = 20 * time.Millisecond
+// splitLatency is the latency from which on shards whose due lanes have no limits do not wait for the grants to
+// others. Below it one pipeline for all costs less.
+const splitLatency = 20 * time.Millisecond
 
-// apart splits off the calls that have to ask for limits first, where Redis answers late.
-func (s *Scheduler) apart(calls []*call) (free, limited []*call) {
-	if s.o.Limits == nil || s.o.Latency() < lateAnswers {
+// splitLimited separates the calls that need limits from the others, where Redis answers late.
+func (s *Scheduler) splitLimited(calls []*call) (free, limited []*call) {
+	if s.o.Limits == nil || s.o.Latency() < splitLatency {
 		return calls, nil
 	}
 	for _, c := range calls {
-		if slices.ContainsFunc(c.quotas, func(q job.LaneQuota) bool { return s.limited(q.Lane) }) {
+		if slices.ContainsFunc(c.quotas, func(q job.LaneQuota) bool { return s.hasLimits(q.Lane) }) {
 			limited = append(limited, c)
 		} else {
 			free = append(free, c)
@@ -48,17 +47,16 @@ func (s *Scheduler) apart(calls []*call) (free, limited []*call) {
 	return free, limited
 }
 
-// limit cuts the quotas of limited queues to what may start now and returns the
-// calls that are left to make. The lanes of a call that is dropped are as due as
-// they were; their queue rests.
-func (s *Scheduler) limit(ctx context.Context, calls []*call) []*call {
-	asks, places := s.asks(calls)
+// applyLimits cuts the quotas of limited queues to what may start now, and returns the calls that remain. The
+// lanes of a dropped call stay as due as they were; their queue rests.
+func (s *Scheduler) applyLimits(ctx context.Context, calls []*call) []*call {
+	asks, places := s.sumAsks(calls)
 	if len(asks) == 0 {
 		return calls
 	}
 	asking, cancel := context.WithTimeout(ctx, s.limitTimeout())
 	s.mu.Lock()
-	rooms := s.rooms
+	rooms := s.limitChanges
 	s.mu.Unlock()
 	grants := s.o.Limits.Take(asking, asks)
 	cancel()
@@ -71,20 +69,20 @@ func (s *Scheduler) limit(ctx context.Context, calls []*call) []*call {
 	now := time.Now()
 	kept := calls[:0:0]
 	for _, c := range calls {
-		released = append(released, s.cut(c, places, left)...)
+		released = append(released, s.cutQuotas(c, places, left)...)
 		if len(c.lanes) > 0 {
 			kept = append(kept, c)
 			continue
 		}
-		delete(s.flying, c.shard.id)
+		delete(s.callsInFlight, c.shard.id)
 	}
 	for i, g := range grants {
 		if g.N < asks[i].N {
-			q, rest := asks[i].Queue, max(g.Again, minRest)
-			if rooms != s.rooms { // there may be room that the answer does not know of
-				rest = minRest
+			q, rest := asks[i].Queue, max(g.Again, minLimitPause)
+			if rooms != s.limitChanges { // the answer may be older than the change
+				rest = minLimitPause
 			}
-			s.backlog.rest(job.Lane{Namespace: q.Namespace, Queue: q.Queue}, now.Add(rest))
+			s.backlog.restUntil(job.Lane{Namespace: q.Namespace, Queue: q.Queue}, now.Add(rest))
 		}
 	}
 	s.wake.Signal()
@@ -95,24 +93,24 @@ func (s *Scheduler) limit(ctx context.Context, calls []*call) []*call {
 	return kept
 }
 
-// asks sums up what the calls want of limited queues; places are the queues' asks.
-func (s *Scheduler) asks(calls []*call) (asks []job.QueueAsk, places map[queue]int) {
+// sumAsks adds up what the calls need of limited queues; places has the index of each queue's ask.
+func (s *Scheduler) sumAsks(calls []*call) (asks []job.QueueAsk, places map[queueKey]int) {
 	for _, c := range calls {
 		for i, q := range c.quotas {
-			if !s.limited(q.Lane) {
+			if !s.hasLimits(q.Lane) {
 				continue
 			}
 			if c.limited == nil {
 				c.limited = make([]bool, len(c.quotas))
 			}
 			c.limited[i] = true
-			at, known := places[queueOf(q.Lane)]
+			at, known := places[queueKeyOf(q.Lane)]
 			if !known {
 				if places == nil {
-					places = make(map[queue]int)
+					places = make(map[queueKey]int)
 				}
 				at = len(asks)
-				places[queueOf(q.Lane)] = at
+				places[queueKeyOf(q.Lane)] = at
 				asks = append(asks, job.QueueAsk{Queue: job.QueueKey{Namespace: q.Lane.Namespace, Queue: q.Lane.Queue}})
 			}
 			asks[at].N += q.N
@@ -121,9 +119,9 @@ func (s *Scheduler) asks(calls []*call) (asks []job.QueueAsk, places map[queue]i
 	return asks, places
 }
 
-// cut gives a call's lanes what is left for their queues. Lanes that get nothing
-// leave the call; their slots are returned. The caller holds mu.
-func (s *Scheduler) cut(c *call, places map[queue]int, left []int) (released []Reservation) {
+// cutQuotas gives a call's lanes what is left for their queues. Lanes that get nothing leave the call; their
+// slots are returned. The caller holds mu.
+func (s *Scheduler) cutQuotas(c *call, places map[queueKey]int, left []int) (released []Reservation) {
 	if c.limited == nil {
 		return nil
 	}
@@ -131,17 +129,17 @@ func (s *Scheduler) cut(c *call, places map[queue]int, left []int) (released []R
 	for i, q := range c.quotas {
 		n := q.N
 		if c.limited[i] {
-			at := places[queueOf(q.Lane)]
+			at := places[queueKeyOf(q.Lane)]
 			n = min(n, left[at])
 			left[at] -= n
-			s.backlog.charge(q.Lane, n-q.N)
+			s.backlog.chargeFlow(q.Lane, n-q.N)
 		}
 		l := c.lanes[i]
 		if n == 0 {
 			released = append(released, c.slots[i])
-			l.asked = false
+			l.callInFlight = false
 			if s.shards[c.shard.id] == c.shard {
-				s.settle(l, l.due)
+				s.applyDue(l, l.due)
 			}
 			continue
 		}
@@ -153,32 +151,32 @@ func (s *Scheduler) cut(c *call, places map[queue]int, left []int) (released []R
 	return released
 }
 
-// giveBack returns what a call took of limits and did not use.
-func (s *Scheduler) giveBack(c *call, got []int) {
+// returnUnusedStarts returns the starts that a call took of limits and did not use.
+func (s *Scheduler) returnUnusedStarts(c *call, got []int) {
 	for i, limited := range c.limited {
 		if limited {
-			s.unused(c.quotas[i].Lane, c.quotas[i].N-got[i])
+			s.returnStarts(c.quotas[i].Lane, c.quotas[i].N-got[i])
 		}
 	}
 }
 
-// limited tells whether the queue of a lane has limits.
-func (s *Scheduler) limited(l job.Lane) bool {
+// hasLimits reports whether the queue of a lane is paused or has limits.
+func (s *Scheduler) hasLimits(l job.Lane) bool {
 	return s.o.Limits != nil && s.o.Limits.Limited(l.Namespace, l.Queue)
 }
 
-// unused returns starts of a queue, if it has limits.
-func (s *Scheduler) unused(l job.Lane, n int) {
-	if n > 0 && s.limited(l) {
+// returnStarts returns starts of a queue, if it has limits.
+func (s *Scheduler) returnStarts(l job.Lane, n int) {
+	if n > 0 && s.hasLimits(l) {
 		s.o.Limits.GiveBack([]job.QueueAsk{{Queue: job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}, N: n}})
 	}
 }
 
-// permitLimit is how many of the n leases that a permit and the slots allow the
-// queue's limits allow; ok is false when there is nothing to lease. The holder then
-// hears when to ask again, as the lane's first due time.
-func (s *Scheduler) permitLimit(ctx context.Context, node string, p job.Permit, until time.Time, n int) (granted int, ok bool) {
-	if !s.limited(p.Lane) {
+// permitLimit returns how many of the n leases of a permit the queue's limits allow; ok is false if there is
+// nothing to lease. The holder is then sent the time at which to ask again as the lane's first due time.
+func (s *Scheduler) permitLimit(ctx context.Context, node string, p job.Permit, until time.Time, n int) (granted int,
+	ok bool) {
+	if !s.hasLimits(p.Lane) {
 		return n, true
 	}
 	valid, cancel := context.WithDeadline(ctx, until)
@@ -188,13 +186,13 @@ func (s *Scheduler) permitLimit(ctx context.Context, node string, p job.Permit, 
 	}})[0]
 	if grant.N == 0 {
 		if now, err := s.o.Store.Now(ctx, p.Shard); err == nil {
-			due := now + max(grant.Again, minRest).Milliseconds()
+			due := now + max(grant.Again, minLimitPause).Milliseconds()
 			s.o.Peers.SendPermitResult(node, p.Lane, job.PermitResult{ID: p.ID, DueMS: due})
 		}
 		return 0, false
 	}
 	if valid.Err() != nil {
-		s.unused(p.Lane, grant.N)
+		s.returnStarts(p.Lane, grant.N)
 		return 0, false
 	}
 	return grant.N, true

@@ -202,8 +202,7 @@ func TestShardLostWhileLimitsAreAsked(t *testing.T) {
 	})
 }
 
-// A peer tells the holder when the queue may start again; the holder does not ask
-// before.
+// A peer sends the holder the time at which the queue may start again; the holder does not ask before.
 func TestPermitOfALimitedQueue(t *testing.T) {
 	run(t, func(b *bed) {
 		f := b.limited(2)
@@ -280,9 +279,9 @@ func (s slowLimits) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGr
 	return grants
 }
 
-// A queue without room is asked for again before its time if somebody says that there is some, also
-// while the answer, that there is none, is on its way.
-func TestRoomThatComesWhileItIsAskedForIsNotMissed(t *testing.T) {
+// A queue without room is asked for again early if LimitsChanged is called, also while the answer that there is
+// none is in flight.
+func TestRoomReportedDuringAnAskIsNotMissed(t *testing.T) {
 	run(t, func(b *bed) {
 		f := b.limited(0)
 		f.again = 5 * time.Second

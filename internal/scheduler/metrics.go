@@ -34,7 +34,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 }
 
-func (m *metrics) leased(n int, err error) {
+func (m *metrics) countLeases(n int, err error) {
 	if err != nil {
 		m.failures.Inc()
 		return

@@ -66,7 +66,7 @@ func (c *cluster) upTo(most time.Duration) time.Duration {
 	return time.Duration(c.rnd.Int64N(int64(most)))
 }
 
-// drop tells whether a message is lost.
+// drop reports whether a message is lost.
 func (c *cluster) drop() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,7 +240,7 @@ func TestModelChaos(t *testing.T) {
 		c.addWork(500)
 		close(moving)
 		c.setLoss(0)
-		// Nodes whose word of free slots was lost say it again.
+		// Nodes whose notification of free slots was lost repeat it.
 		for _, b := range c.nodes {
 			c.tellDemand(b)
 		}

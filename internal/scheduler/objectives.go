@@ -12,20 +12,20 @@ import (
 // before the others' turn.
 const objectiveBatch = 200
 
-// findLate has the runs counted that wait and have broken their lateness objective. Where
-// they are many it takes a quarter of the time for that, so that what is due is not held up.
-func (s *Scheduler) findLate(ctx context.Context) {
+// countLateRuns counts waiting runs that have broken their lateness objective. If there are many it takes a
+// quarter of the time, so that due runs are not delayed.
+func (s *Scheduler) countLateRuns(ctx context.Context) {
 	for {
 		began := time.Now()
-		if left := s.findLateOnce(ctx); !left || !pause(ctx, max(3*time.Since(began), sweepRest)) {
+		if left := s.countLateRunsOnce(ctx); !left || !sleepContext(ctx, max(3*time.Since(began), minSweepPause)) {
 			return
 		}
 	}
 }
 
-// findLateOnce takes a batch of each shard and reports whether there is more of any.
-func (s *Scheduler) findLateOnce(ctx context.Context) (left bool) {
-	shards := s.toWatch(time.Now())
+// countLateRunsOnce handles a batch of each shard and reports whether any shard has more.
+func (s *Scheduler) countLateRunsOnce(ctx context.Context) (left bool) {
+	shards := s.shardsToWatch(time.Now())
 	if len(shards) == 0 {
 		return false
 	}
@@ -42,7 +42,7 @@ func (s *Scheduler) findLateOnce(ctx context.Context) (left bool) {
 		if err != nil || first > now {
 			continue
 		}
-		more, err := s.judge(ctx, id, now)
+		more, err := s.judgeObjectives(ctx, id, now)
 		if err != nil && ctx.Err() == nil {
 			s.o.Logger.Warn("failed to judge lateness objectives", "shard", id, "error", err)
 		}
@@ -57,10 +57,10 @@ func (s *Scheduler) firstObjectives(ctx context.Context, shards []int) (map[int]
 	return s.o.Store.FirstObjectives(ctx, shards)
 }
 
-// toWatch lists the shards whose index of objectives is to be read. An objective is broken
-// by a run that is due, leased, or held back by a gate, which has had a lease: so others
-// have nothing to be read before the time of their first entry, as it was read last.
-func (s *Scheduler) toWatch(now time.Time) []int {
+// shardsToWatch lists the shards whose index of objectives is to be read. Only a run that is due, leased, or
+// held back by a gate after a lease can break its objective. Shards without such runs need not be read before
+// the time of their first entry, as it was read last.
+func (s *Scheduler) shardsToWatch(now time.Time) []int {
 	s.mu.Lock()
 	ids := make([]int, 0, len(s.shards))
 	for id := range s.shards {
@@ -70,7 +70,7 @@ func (s *Scheduler) toWatch(now time.Time) []int {
 	watch := ids[:0]
 	for _, id := range ids { // one after the other: some have many lanes
 		s.mu.Lock()
-		if sh := s.shards[id]; sh != nil && sh.mayBreak(sh.clock.show(now)/1000) {
+		if sh := s.shards[id]; sh != nil && sh.mayBreakObjective(sh.clock.estimateUS(now)/1000) {
 			watch = append(watch, id)
 		}
 		s.mu.Unlock()
@@ -78,13 +78,13 @@ func (s *Scheduler) toWatch(now time.Time) []int {
 	return watch
 }
 
-// mayBreak reports whether a run of the shard may have broken its objective by now.
-func (sh *shard) mayBreak(nowMS int64) bool {
-	if sh.firstObjective <= nowMS || len(sh.warm) > 0 {
+// mayBreakObjective reports whether a run of the shard may have broken its objective by now.
+func (sh *shard) mayBreakObjective(nowMS int64) bool {
+	if sh.firstObjective <= nowMS || len(sh.maybeLeased) > 0 {
 		return true
 	}
 	for _, l := range sh.lanes {
-		if l.due <= nowMS || l.pending() {
+		if l.due <= nowMS || l.isPending() {
 			return true
 		}
 	}
@@ -101,10 +101,10 @@ func (s *Scheduler) noteObjectives(heads map[int]int64) {
 	}
 }
 
-// judge looks at the first entries of a shard's index whose time has come: it has the runs
-// counted that are late, and moves the entries to where they belong. It reports whether there
-// are more; not if none could be moved, for the next look would find the same ones.
-func (s *Scheduler) judge(ctx context.Context, shard int, nowMS int64) (more bool, err error) {
+// judgeObjectives handles the first entries of a shard's index whose time has come: it counts late runs, and
+// moves entries to their next place. It reports whether there are more. If none could be moved it reports false,
+// because the next look would find the same ones.
+func (s *Scheduler) judgeObjectives(ctx context.Context, shard int, nowMS int64) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	entries, err := s.o.Store.Objectives(ctx, shard, nowMS, objectiveBatch)
@@ -114,7 +114,7 @@ func (s *Scheduler) judge(ctx context.Context, shard int, nowMS int64) (more boo
 	moves := make([]job.ObjectiveMove, 0, len(entries))
 	var late []job.Objective
 	for _, e := range entries {
-		to, isLate := placeOf(e.Known, nowMS)
+		to, isLate := objectivePlace(e.Known, nowMS)
 		if isLate {
 			late = append(late, e)
 			continue
@@ -122,15 +122,16 @@ func (s *Scheduler) judge(ctx context.Context, shard int, nowMS int64) (more boo
 		moves = append(moves, job.ObjectiveMove{Objective: e, ToMS: to})
 	}
 	counted, failed := s.countLate(ctx, late, nowMS)
-	if moves = append(moves, counted...); len(moves) == 0 {
+	moves = append(moves, counted...)
+	if len(moves) == 0 {
 		return false, failed
 	}
 	return len(entries) == objectiveBatch, errors.Join(failed, s.o.Store.MoveObjectives(ctx, shard, moves))
 }
 
-// placeOf is where the entry of a record belongs; 0: nowhere. The run may be late by now
-// instead. One that is leased is its dispatcher's to judge.
-func placeOf(r *job.Record, nowMS int64) (toMS int64, late bool) {
+// objectivePlace returns where the entry of a record belongs, 0 for nowhere, or that its run is late. A leased
+// run is judged by its dispatcher.
+func objectivePlace(r *job.Record, nowMS int64) (toMS int64, late bool) {
 	if r == nil {
 		return 0, false
 	}
@@ -144,9 +145,10 @@ func placeOf(r *job.Record, nowMS int64) (toMS int64, late bool) {
 	return at, false
 }
 
-// countLate has late runs counted, each by a decision, and waits for the answers. It
-// returns where the entries belong then; those that could not be decided stay.
-func (s *Scheduler) countLate(ctx context.Context, late []job.Objective, nowMS int64) (moves []job.ObjectiveMove, failed error) {
+// countLate submits a decision for each late run and waits for the answers. It returns the new places of their
+// entries; entries of failed decisions stay.
+func (s *Scheduler) countLate(ctx context.Context, late []job.Objective, nowMS int64) (moves []job.ObjectiveMove,
+	failed error) {
 	type answer struct {
 		nth int
 		job.ChangeResult
@@ -169,7 +171,7 @@ func (s *Scheduler) countLate(ctx context.Context, late []job.Objective, nowMS i
 				failed = a.Err
 				continue
 			}
-			if to, again := placeOf(e.Known, nowMS); !again {
+			if to, again := objectivePlace(e.Known, nowMS); !again {
 				moves = append(moves, job.ObjectiveMove{Objective: e, ToMS: to})
 			}
 		case <-ctx.Done():

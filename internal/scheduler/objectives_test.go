@@ -130,13 +130,13 @@ func TestFailuresLeaveEntriesForTheNextPeriod(t *testing.T) {
 	})
 }
 
-// TestWhereNothingWaitsNoObjectiveIsLookedAt: the index is read once a shard is acquired, then
+// TestObjectivesOfIdleShardsAreNotRead: the index is read once a shard is acquired, then
 // when something is due or leased, or the time of its first entry has come.
-func TestWhereNothingWaitsNoObjectiveIsLookedAt(t *testing.T) {
+func TestObjectivesOfIdleShardsAreNotRead(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), time.Hour, 1)
 		b.store.set(func() { b.store.leaseless = true })
-		after(2 * hotFor)
+		after(2 * leasableFor)
 		looks := func(d time.Duration) int {
 			b.store.set(func() { b.store.objectiveLooks = 0 })
 			after(d)

@@ -12,15 +12,15 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// Store is what the loop needs of the store.
+// Store has the methods of the store that the scheduler needs.
 type Store interface {
 	Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply
 	Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error)
 	// DueLanes is Lanes for those in which something is due within some time.
 	DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error)
 	Now(ctx context.Context, shard int) (int64, error)
-	// FirstEnds tells when the first record in each region of lanes has its time, of
-	// those that have any, and of all shards that could be read.
+	// FirstEnds returns the time of the first record in each region of the lanes, for those that have any, and
+	// for all shards that could be read.
 	FirstEnds(ctx context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.LaneHead, error)
 	Expired(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) ([]job.Overdue, error)
 	// FirstObjectives, Objectives and MoveObjectives read and move entries of the index of
@@ -36,27 +36,26 @@ type Ledger interface {
 	Submit(job.Change, func(job.ChangeResult))
 }
 
-// Slots are the free slots of this node's workers. Whoever implements it calls
-// DemandChanged when slots become free of which there were too few, those that
-// Deliver releases included.
+// Slots are the free slots of this node's workers. An implementation calls DemandChanged when slots become free
+// after there were too few, including those that Deliver releases.
 type Slots interface {
 	// Reserve takes up to n slots of workers that serve the queue; it is a
 	// reservation without slots when none is free. It must not call the scheduler
 	// back.
 	Reserve(namespace, queue string, n int) Reservation
-	// Prefetch takes up to n places for what waits at workers until a slot is
-	// free there. It is asked when no slot is free, here or with a peer.
+	// Prefetch reserves up to n places for attempts that wait at workers for a slot. It is called when no slot
+	// is free, here or with a peer.
 	Prefetch(namespace, queue string, n int) Reservation
-	// MayAdvance tells whether slots reserved now would be for leases that are not due yet;
-	// see [Reservation]. It must not call the scheduler back.
+	// MayAdvance reports whether slots reserved now may take leases that are not due yet; see [Reservation]. It
+	// must not call the scheduler back.
 	MayAdvance(namespace, queue string) bool
 }
 
-// Reservation is a number of slots that nobody else can take.
+// Reservation is a number of slots reserved for one caller.
 type Reservation interface {
 	Count() int
-	// Advance tells whether leases may be delivered that are not due yet: workers start
-	// them at their StartAt, and many more slots are free.
+	// Advance reports whether leases may be delivered before they are due: workers start them at their StartAt,
+	// and many more slots are free.
 	Advance() bool
 	// Deliver hands leases to the reserved slots and releases the rest. It is
 	// called exactly once, with an empty list when nothing was leased; when Count
@@ -75,11 +74,11 @@ type Peers interface {
 // Limits bound how many runs of whole queues start. None of its methods calls the
 // scheduler back; see [Scheduler.LimitsChanged].
 type Limits interface {
-	// Limited tells whether the queue is paused, or has limits to be asked for before a
-	// lease. It is called often.
+	// Limited reports whether the queue is paused, or has limits to be asked for before a lease. It is called
+	// often.
 	Limited(namespace, queue string) bool
-	// Take asks for starts and takes what it grants. It may block for a call to
-	// Redis. Answers come in the order of the asks.
+	// Take asks for starts and takes the granted ones. It may block for a call to Redis. Answers come in the
+	// order of the asks.
 	Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant
 	// GiveBack returns starts that were granted and not used. It does not block.
 	GiveBack(unused []job.QueueAsk)
@@ -102,8 +101,8 @@ type Options struct {
 	// Latency is how long Redis takes to answer this node now, 0 if unknown. It must not
 	// block, nor call the scheduler back. Nil: unknown.
 	Latency func() time.Duration
-	// OnLost hears of attempts whose leases ended without a result, once that is stored: what
-	// they held is free. It must not block; nil: nobody.
+	// OnLost is called for attempts whose leases expired without a result, once that is stored: what they held
+	// is free. It must not block. Nil: not called.
 	OnLost func(job.Ending)
 	// LeaseTTL is the life of a lease without renewal. Default 30 s, at least 1 s.
 	LeaseTTL time.Duration

@@ -2,25 +2,24 @@ package scheduler
 
 import "time"
 
-// pacer makes leasing calls wait for company when they come thick and carry
-// little: at high rates spread over many shards a call for one record costs ten
-// times its share of a full one.
+// pacer delays leasing calls when they are frequent and small. At high rates spread over many shards a call for
+// one record costs ten times its share of a full one.
 type pacer struct {
 	windowStart time.Time
 	calls       int
-	gap         time.Duration
+	minGap      time.Duration
 	last        time.Time
 }
 
 const (
 	paceWindow = 50 * time.Millisecond
-	// paceFull is the number of slots from which on a call carries enough.
-	paceFull = 100
+	// fullCallSlots is the number of slots from which on a call is large enough.
+	fullCallSlots = 100
 )
 
-// called notes one call, made with some slots.
-func (p *pacer) called(now time.Time, slots int) {
-	if slots >= paceFull {
+// noteCall records one call with a number of slots.
+func (p *pacer) noteCall(now time.Time, slots int) {
+	if slots >= fullCallSlots {
 		p.last = time.Time{}
 		return
 	}
@@ -30,15 +29,15 @@ func (p *pacer) called(now time.Time, slots int) {
 		perSecond := float64(p.calls) / span.Seconds()
 		switch {
 		case perSecond > 3000:
-			p.gap = 3 * time.Millisecond
+			p.minGap = 3 * time.Millisecond
 		case perSecond > 1000:
-			p.gap = max(p.gap, time.Millisecond)
+			p.minGap = max(p.minGap, time.Millisecond)
 		case perSecond < 250:
-			p.gap = 0
+			p.minGap = 0
 		}
 		p.windowStart, p.calls = now, 0
 	}
 }
 
-// ready is when the next call may be made.
-func (p *pacer) ready() time.Time { return p.last.Add(p.gap) }
+// nextCallAt returns when the next call may be made.
+func (p *pacer) nextCallAt() time.Time { return p.last.Add(p.minGap) }

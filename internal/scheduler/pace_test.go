@@ -12,9 +12,9 @@ func TestPacer(t *testing.T) {
 	rate := func(p *pacer, perSecond, slots int) time.Duration {
 		for range perSecond / 5 {
 			now = now.Add(time.Second / time.Duration(perSecond))
-			p.called(now, slots)
+			p.noteCall(now, slots)
 		}
-		return p.gap
+		return p.minGap
 	}
 	for _, c := range []struct {
 		name        string
@@ -29,7 +29,7 @@ func TestPacer(t *testing.T) {
 		{"very many", []int{5000}, 1, 3 * time.Millisecond, false},
 		{"many, slowed down by the gap", []int{5000, 333}, 1, 3 * time.Millisecond, false},
 		{"rare again", []int{5000, 200}, 1, 0, true},
-		{"many full ones", []int{5000}, paceFull, 0, true},
+		{"many full ones", []int{5000}, fullCallSlots, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := &pacer{windowStart: now}
@@ -37,8 +37,8 @@ func TestPacer(t *testing.T) {
 			for _, r := range c.rates {
 				gap = rate(p, r, c.slots)
 			}
-			if gap != c.want || !p.ready().After(now) != c.readyAtOnce {
-				t.Errorf("gap %v, ready at once %v", gap, !p.ready().After(now))
+			if gap != c.want || !p.nextCallAt().After(now) != c.readyAtOnce {
+				t.Errorf("gap %v, ready at once %v", gap, !p.nextCallAt().After(now))
 			}
 		})
 	}

@@ -6,40 +6,38 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// peer is what is known of another node's workers.
-type peer struct {
-	// free slots, and how much may wait for one, are what the peer stated, less what it
-	// was permitted since or had not answered by then. Too much costs a permit that
-	// comes back unused; too little would leave work undone, so doubts are settled
-	// upwards.
-	free, ahead map[queue]int
-	// silent: it left its last permit unanswered. Others are asked first.
-	silent bool
-	// away: no permit could be sent to it. It is not asked before it speaks, or the
+// peerSlots is what is known of another node's workers.
+type peerSlots struct {
+	// free slots, and places to wait for one, as the peer stated them, less the permits that it was sent since
+	// or had not answered by then. Too many cost a permit that comes back unused; too few would leave work
+	// undone, so estimates err high.
+	free, ahead map[queueKey]int
+	// unanswered: the peer did not answer its last permit. Others are asked first.
+	unanswered bool
+	// unreachable: the last permit could not be sent to the peer. It is not asked before its next demand, or the
 	// next rescan.
-	away bool
+	unreachable bool
 }
 
-// places are what a permit takes: free slots, or else places to wait for one.
-func (p *peer) places(ahead bool) map[queue]int {
+// freePlaces returns what a permit takes: free slots, or places to wait for one.
+func (p *peerSlots) freePlaces(ahead bool) map[queueKey]int {
 	if ahead {
 		return p.ahead
 	}
 	return p.free
 }
 
-// PeerDemand replaces what a peer said of what its workers could take. An empty list
-// forgets the peer.
+// PeerDemand replaces a peer's demand. An empty list removes the peer.
 func (s *Scheduler) PeerDemand(node string, demands []job.QueueDemand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := &peer{free: make(map[queue]int, len(demands)), ahead: make(map[queue]int)}
+	p := &peerSlots{free: make(map[queueKey]int, len(demands)), ahead: make(map[queueKey]int)}
 	for _, d := range demands {
 		if d.Free > 0 {
-			p.free[queue{d.Namespace, d.Queue}] = d.Free
+			p.free[queueKey{d.Namespace, d.Queue}] = d.Free
 		}
 		if d.Ahead > 0 {
-			p.ahead[queue{d.Namespace, d.Queue}] = d.Ahead
+			p.ahead[queueKey{d.Namespace, d.Queue}] = d.Ahead
 		}
 	}
 	if len(p.free)+len(p.ahead) == 0 {
@@ -47,19 +45,19 @@ func (s *Scheduler) PeerDemand(node string, demands []job.QueueDemand) {
 	} else {
 		s.peers[node] = p
 	}
-	// Whether the peer knew of these permits when it spoke cannot be told. They
-	// count against it until they are answered, and then not at all.
-	for _, out := range s.permits.open {
+	// It is unknown whether the new demand accounts for these permits. They count against it until they are
+	// answered, and then not at all.
+	for _, out := range s.permits.byID {
 		if out.node == node {
-			out.restated = true
-			p.places(out.ahead)[queueOf(out.Lane)] -= out.N
+			out.demandRestated = true
+			p.freePlaces(out.toWait)[queueKeyOf(out.Lane)] -= out.N
 		}
 	}
 	waited := false
-	for _, places := range []map[queue]int{p.free, p.ahead} {
+	for _, places := range []map[queueKey]int{p.free, p.ahead} {
 		for q, n := range places {
 			if n > 0 {
-				waited = s.backlog.water(q) || waited
+				waited = s.backlog.slotsAvailable(q) || waited
 			}
 		}
 	}
@@ -68,18 +66,17 @@ func (s *Scheduler) PeerDemand(node string, demands []job.QueueDemand) {
 	}
 }
 
-func queueOf(l job.Lane) queue { return queue{l.Namespace, l.Queue} }
+func queueKeyOf(l job.Lane) queueKey { return queueKey{l.Namespace, l.Queue} }
 
-// neediest is the peer with the most places for a queue, and their number; that is 0 when
-// there is none.
-func (s *Scheduler) neediest(q queue, ahead bool) (node string, most int) {
-	var best *peer
+// peerWithMostPlaces returns the peer with the most places for a queue, and their number; 0 if there is none.
+func (s *Scheduler) peerWithMostPlaces(q queueKey, ahead bool) (node string, most int) {
+	var best *peerSlots
 	for name, p := range s.peers {
-		n := p.places(ahead)[q]
-		if n <= 0 || p.away {
+		n := p.freePlaces(ahead)[q]
+		if n <= 0 || p.unreachable {
 			continue
 		}
-		if best == nil || cmp.Or(compareBool(p.silent, best.silent), most-n, cmp.Compare(name, node)) < 0 {
+		if best == nil || cmp.Or(compareBool(p.unanswered, best.unanswered), most-n, cmp.Compare(name, node)) < 0 {
 			node, most, best = name, n, p
 		}
 	}
@@ -97,28 +94,28 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// refund corrects a peer's places when a permit has come to its end.
-func (s *Scheduler) refund(out *outstanding, used int) {
+// correctPlaces corrects a peer's places when a permit has ended.
+func (s *Scheduler) correctPlaces(out *openPermit, used int) {
 	p, known := s.peers[out.node]
 	if !known {
 		return
 	}
 	unused := out.N
-	if !out.restated {
+	if !out.demandRestated {
 		unused -= used
 	}
-	q, places := queueOf(out.Lane), p.places(out.ahead)
-	if places[q] += unused; places[q] > 0 {
-		s.backlog.water(q)
+	q, places := queueKeyOf(out.Lane), p.freePlaces(out.toWait)
+	places[q] += unused
+	if places[q] > 0 {
+		s.backlog.slotsAvailable(q)
 	}
 }
 
-// exhausted notes that a peer has no places for a queue, unless it has said more
-// since.
-func (s *Scheduler) exhausted(out *outstanding) {
-	if p, known := s.peers[out.node]; known && !out.restated {
-		delete(p.places(out.ahead), queueOf(out.Lane))
+// clearPlaces notes that a peer has no places for a queue, unless it has stated demand since.
+func (s *Scheduler) clearPlaces(out *openPermit) {
+	if p, known := s.peers[out.node]; known && !out.demandRestated {
+		delete(p.freePlaces(out.toWait), queueKeyOf(out.Lane))
 	} else {
-		s.refund(out, 0)
+		s.correctPlaces(out, 0)
 	}
 }

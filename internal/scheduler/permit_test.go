@@ -109,7 +109,7 @@ func TestPermitsForPlacesAheadComeLast(t *testing.T) {
 		}
 		b.wantPermits(3)
 		b.look(func() {
-			if left := b.s.peers["b"].ahead[queue{"ns", "q"}]; left != 7 {
+			if left := b.s.peers["b"].ahead[queueKey{"ns", "q"}]; left != 7 {
 				t.Errorf("b has %d places left, want 7", left)
 			}
 		})
@@ -129,7 +129,7 @@ func TestPermitsForPlacesAheadComeLast(t *testing.T) {
 	})
 }
 
-func TestPermitNobodyAnswersRunsOut(t *testing.T) {
+func TestUnansweredPermitExpires(t *testing.T) {
 	run(t, func(b *bed) {
 		b.s.PeerDemand("b", demand(9))
 		b.s.PeerDemand("c", demand(2))
@@ -145,7 +145,7 @@ func TestPermitNobodyAnswersRunsOut(t *testing.T) {
 		if b.permitOf(laneOf(4)) == nil {
 			t.Error("an answer that came too late ended another permit")
 		}
-		b.answer(sentPermit{node: "b", Permit: p.Permit}, 1, job.NeverMS) // not from whom was asked
+		b.answer(sentPermit{node: "b", Permit: p.Permit}, 1, job.NeverMS) // not from the node that was asked
 		if b.permitOf(laneOf(4)) == nil {
 			t.Error("a stranger's answer ended a permit")
 		}
@@ -192,7 +192,7 @@ func TestDemandStatedBeforeTheAnswer(t *testing.T) {
 				if free := b.freeOf("b"); free != c.stated-p.N {
 					t.Errorf("%d free while the permit is out, want %d", free, c.stated-p.N)
 				}
-				b.look(func() { b.s.setDue(b.s.shards[0].lane(laneOf(4)), job.NeverMS) })
+				b.look(func() { b.s.setDue(b.s.shards[0].laneOf(laneOf(4)), job.NeverMS) })
 				b.answer(p, c.leased, max(c.due, 0))
 				if free := b.freeOf("b"); free != c.free {
 					t.Errorf("%d free after the answer, want %d", free, c.free)
@@ -351,7 +351,7 @@ func TestPermitted(t *testing.T) {
 }
 
 // Only what is due and has no slot waits for one.
-func TestWhatWaitsForSlots(t *testing.T) {
+func TestWaitsReportsQueuesWithoutSlots(t *testing.T) {
 	run(t, func(b *bed) {
 		wants := func(what string, want bool) {
 			t.Helper()

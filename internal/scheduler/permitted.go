@@ -17,12 +17,12 @@ type Accepted struct {
 	slots  Reservation
 }
 
-// Accept reserves slots for a holder's permit. Permits have slots in the order in which this
-// is called: the holder sends first what is to come first. It is nil if the permit is not to be
-// used: it has run out, or a call under an earlier permit for the shard has no answer yet,
-// or there is no slot, of which the holder is told.
+// Accept reserves slots for a holder's permit. Permits get slots in the order of the calls; the holder sends
+// them in its own order of preference. Accept returns nil if the permit is not to be used: it has expired, or a
+// call under an earlier permit for the shard is unanswered, or there is no slot, which is reported to the
+// holder.
 func (s *Scheduler) Accept(node string, p job.Permit) *Accepted {
-	if p.ValidFor <= 0 || s.inDoubt(p.Shard) {
+	if p.ValidFor <= 0 || s.hasUnansweredCall(p.Shard) {
 		return nil
 	}
 	n := min(p.N, job.MaxLeasesPerCall)
@@ -37,44 +37,44 @@ func (s *Scheduler) Accept(node string, p job.Permit) *Accepted {
 	return &Accepted{s: s, node: node, permit: p, until: time.Now().Add(p.ValidFor), slots: slots}
 }
 
-// Release gives the slots back, and lets the permit run out.
+// Release gives the slots back without an answer: the permit expires.
 func (a *Accepted) Release() { a.slots.Deliver(nil) }
 
-// Lease leases under the permit and answers it. It blocks for one call to the store, which must
-// begin while the permit is valid, and for no longer than the holder waits for an answer. A
-// call that failed is not answered: the permit running out is the rest that the shard needs. If
-// it may have leased it is repeated in the background, and until that ends no other permit for
-// the shard is used: so a server that is away keeps nobody from permits for the shards of
-// others. It returns how much was leased.
+// Lease leases under the permit and answers it. It blocks for one call to the store, which must begin while the
+// permit is valid, and for no longer than the holder waits for an answer. A failed call is not answered: the
+// shard rests until the permit expires. If the call may have leased, it is repeated in the background, and until
+// that ends no other permit for the shard is used, so that a server that is down blocks no permits for the
+// shards of others. Lease returns the number of leases.
 func (a *Accepted) Lease(ctx context.Context) int {
 	s := a.s
-	if !time.Now().Before(a.until) || s.inDoubt(a.permit.Shard) {
+	if !time.Now().Before(a.until) || s.hasUnansweredCall(a.permit.Shard) {
 		a.Release()
 		return 0
 	}
-	request, r := a.lease(ctx)
-	if !unknown(r) {
+	request, r := a.leaseOnce(ctx)
+	if !outcomeUnknown(r) {
 		return len(r.Leased)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
-		s.doubtful[a.permit.Shard]++
-		s.collectors.Go(func() { s.collectPermitted(ctx, request, r) })
+	if !s.stopping {
+		s.unansweredCalls[a.permit.Shard]++
+		s.repeaters.Go(func() { s.repeatPermittedCall(ctx, request, r) })
 	}
 	return 0
 }
 
-// inDoubt tells whether a call under an earlier permit for the shard is repeated.
-func (s *Scheduler) inDoubt(shard int) bool {
+// hasUnansweredCall reports whether a call under an earlier permit for the shard is being repeated.
+func (s *Scheduler) hasUnansweredCall(shard int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.doubtful[shard] > 0
+	return s.unansweredCalls[shard] > 0
 }
 
-// lease makes the call and delivers what comes. Without a reason to call the reply is empty.
-func (a *Accepted) lease(ctx context.Context) (request job.LeaseRequest, r job.LeaseReply) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitLife(max(a.permit.ValidFor, job.PermitValidity)))
+// leaseOnce makes the call and delivers the leases. If no call was needed the reply is empty.
+func (a *Accepted) leaseOnce(ctx context.Context) (request job.LeaseRequest, r job.LeaseReply) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx),
+		permitLife(max(a.permit.ValidFor, job.PermitValidity)))
 	defer cancel()
 	s, p, slots, node := a.s, a.permit, a.slots, a.node
 	n, ok := s.permitLimit(ctx, node, p, a.until, slots.Count())
@@ -84,19 +84,19 @@ func (a *Accepted) lease(ctx context.Context) (request job.LeaseRequest, r job.L
 	}
 	started := time.Now()
 	request = job.LeaseRequest{
-		Shard: p.Shard, LockValue: p.LockValue, TTL: s.o.LeaseTTL, Batch: s.batchID(),
+		Shard: p.Shard, LockValue: p.LockValue, TTL: s.o.LeaseTTL, Batch: s.newBatchID(),
 		Quotas: []job.LaneQuota{{Lane: p.Lane, N: n}},
 	}
 	r = s.o.Store.Lease(ctx, []job.LeaseRequest{request})[0]
-	s.deliver(request.Quotas, []Reservation{slots}, r.Leased)
-	s.metrics.leased(len(r.Leased), r.Err)
+	s.deliverLeases(request.Quotas, []Reservation{slots}, r.Leased)
+	s.metrics.countLeases(len(r.Leased), r.Err)
 	s.metrics.permitsUsed.Inc()
-	if unknown(r) {
+	if outcomeUnknown(r) {
 		return request, r
 	}
-	s.unused(p.Lane, n-len(r.Leased))
+	s.returnStarts(p.Lane, n-len(r.Leased))
 	if r.Err != nil {
-		s.o.Logger.Warn("leasing under a permit failed",
+		s.o.Logger.Warn("failed to lease under a permit",
 			"shard", p.Shard, "holder", node, "took", time.Since(started), "error", r.Err)
 		return request, r
 	}

@@ -17,8 +17,8 @@ type call struct {
 	total     int
 	// advance: all lanes may be leased from before something is due.
 	advance bool
-	outlook outlook
-	clock   reading // as it was known when the call was put together
+	outlook leadTimes
+	clock   clockReading // as it was known when the call was put together
 }
 
 const (
@@ -26,43 +26,43 @@ const (
 	// not seen before its last.
 	maxRoundShards = 64
 	maxRoundSlots  = 400
-	// heldRetry is how long a shard rests whose lock cannot be trusted just now.
-	heldRetry = 100 * time.Millisecond
+	// lockRetryPause is how long a shard rests if its lock cannot be trusted just now.
+	lockRetryPause = 100 * time.Millisecond
 )
 
-// round is what one pick puts together.
-type round struct {
+// pickRound has the calls of one pickCalls.
+type pickRound struct {
 	now   time.Time
 	calls []*call
 	slots int
 }
 
-// pick reserves slots for due lanes and returns the calls to make; permits for
-// peers are sent on the way. It also returns when to pick again if nothing
-// happens before: now when there is more than fits, zero for never. The caller
-// holds mu.
-func (s *Scheduler) pick(now time.Time) ([]*call, time.Time) {
-	if ready := s.pace.ready(); now.Before(ready) {
+// pickCalls reserves slots for due lanes and returns the calls to make; it sends permits to peers directly. It
+// also returns when to pick again if nothing happens before: now if there is more than fits, zero for never. The
+// caller holds mu.
+func (s *Scheduler) pickCalls(now time.Time) ([]*call, time.Time) {
+	if ready := s.pacer.nextCallAt(); now.Before(ready) {
 		return nil, ready
 	}
 	s.dropExpired(now)
-	if s.promote(now, 0); s.backlog.next() != nil {
-		s.promote(now, s.outlook.lead)
+	s.moveDueLanes(now, 0)
+	if s.backlog.nextLane() != nil {
+		s.moveDueLanes(now, s.outlook.lead)
 	}
-	s.backlog.rouseDue(now)
-	r := round{now: now}
-	l := s.backlog.next()
+	s.backlog.endRestsDue(now)
+	r := pickRound{now: now}
+	l := s.backlog.nextLane()
 	for l != nil && len(r.calls) < maxRoundShards && r.slots < maxRoundSlots {
-		s.serve(l, &r)
-		l = s.backlog.next()
+		s.serveLane(l, &r)
+		l = s.backlog.nextLane()
 	}
 	for _, c := range r.calls {
-		c.shard.call, c.outlook = nil, s.outlook
-		s.flying[c.shard.id] = struct{}{}
+		c.shard.nextCall, c.outlook = nil, s.outlook
+		s.callsInFlight[c.shard.id] = struct{}{}
 	}
 	if len(r.calls) > 0 {
-		s.pace.called(now, r.slots)
-		s.outlook = outlookOf(len(r.calls))
+		s.pacer.noteCall(now, r.slots)
+		s.outlook = leadTimesFor(len(r.calls))
 	}
 	if l != nil {
 		return r.calls, now
@@ -70,25 +70,26 @@ func (s *Scheduler) pick(now time.Time) ([]*call, time.Time) {
 	return r.calls, s.nextDue()
 }
 
-// promote moves the lanes that are to be looked at by now to the backlog. Further ahead than
-// that it looks for those that may be leased from in advance.
-func (s *Scheduler) promote(now time.Time, further time.Duration) {
+// moveDueLanes moves the lanes that are to be looked at by now to the backlog. With further it also moves lanes
+// within that time from which may be leased in advance.
+func (s *Scheduler) moveDueLanes(now time.Time, further time.Duration) {
 	for _, sh := range s.shards {
-		if len(sh.later) == 0 || !s.usable(sh) || now.Before(sh.rest) {
+		if len(sh.laterLanes) == 0 || !s.canLeaseFrom(sh) || now.Before(sh.restUntil) {
 			continue
 		}
-		until := sh.clock.show(now.Add(further)) / 1000
-		for len(sh.later) > 0 && sh.later.Top().at <= until && (further == 0 || sh.later.Top().advance) {
-			l := sh.later.Top()
-			sh.later.Remove(l)
-			s.backlog.add(l)
+		until := sh.clock.estimateUS(now.Add(further)) / 1000
+		for len(sh.laterLanes) > 0 && sh.laterLanes.Top().lookAt <= until &&
+			(further == 0 || sh.laterLanes.Top().mayAdvance) {
+			l := sh.laterLanes.Top()
+			sh.laterLanes.Remove(l)
+			s.backlog.addLane(l)
 		}
 	}
 }
 
-// usable is false while nothing can be leased from the shard.
-func (s *Scheduler) usable(sh *shard) bool {
-	_, flying := s.flying[sh.id]
+// canLeaseFrom is false while nothing can be leased from the shard.
+func (s *Scheduler) canLeaseFrom(sh *shard) bool {
+	_, flying := s.callsInFlight[sh.id]
 	return !flying && !sh.clock.at.IsZero()
 }
 
@@ -96,109 +97,110 @@ func (s *Scheduler) usable(sh *shard) bool {
 // queue has rested.
 func (s *Scheduler) nextDue() (next time.Time) {
 	for _, sh := range s.shards {
-		if len(sh.later) == 0 || !s.usable(sh) {
+		if len(sh.laterLanes) == 0 || !s.canLeaseFrom(sh) {
 			continue
 		}
-		t := sh.clock.when(sh.later.Top().at)
-		if t.Before(sh.rest) {
-			t = sh.rest
+		t := sh.clock.localTimeOf(sh.laterLanes.Top().lookAt)
+		if t.Before(sh.restUntil) {
+			t = sh.restUntil
 		}
-		next = earlier(next, t)
+		next = earlierOf(next, t)
 	}
-	return earlier(earlier(next, s.permits.nextExpiry()), s.backlog.nextRouse())
+	return earlierOf(earlierOf(next, s.permits.nextExpiry()), s.backlog.nextRestEnd())
 }
 
-// earlier is the earlier of two instants of which zero means never.
-func earlier(a, b time.Time) time.Time {
+// earlierOf returns the earlier of two instants; zero means never.
+func earlierOf(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
 	}
 	return a
 }
 
-// serve finds slots for the lane that is next, here or with a peer. In any case
-// the backlog shrinks: the lane leaves it, or its queue runs dry.
-func (s *Scheduler) serve(l *lane, r *round) {
+// serveLane finds slots for the next lane, here or with a peer. In any case the backlog shrinks: the lane leaves
+// it, or its queue is marked as starved.
+func (s *Scheduler) serveLane(l *lane, r *pickRound) {
 	sh := l.shard
-	if !s.usable(sh) || r.now.Before(sh.rest) || sh.call.full() {
-		s.park(l)
+	if !s.canLeaseFrom(sh) || r.now.Before(sh.restUntil) || sh.nextCall.isFull() {
+		s.parkLane(l)
 		return
 	}
 	lockValue, held := s.o.Held(sh.id)
 	if !held {
-		sh.rest = r.now.Add(heldRetry)
-		s.park(l)
+		sh.restUntil = r.now.Add(lockRetryPause)
+		s.parkLane(l)
 		return
 	}
-	soon := l.due > sh.clock.show(r.now)/1000
+	soon := l.due > sh.clock.estimateUS(r.now)/1000
 	if soon && !s.mayAdvance(l) {
-		s.park(l)
+		s.parkLane(l)
 		return
 	}
-	n := min(l.want, maxRoundSlots-r.slots)
-	if sh.call != nil {
-		n = min(n, job.MaxLeasesPerCall-sh.call.total)
+	n := min(l.wantedLeases, maxRoundSlots-r.slots)
+	if sh.nextCall != nil {
+		n = min(n, job.MaxLeasesPerCall-sh.nextCall.total)
 	}
 	if slots := s.o.Slots.Reserve(l.key.Namespace, l.key.Queue, n); slots != nil && slots.Count() > 0 {
-		l.advance = slots.Advance() && !s.limited(l.key)
-		r.add(l, slots, lockValue)
-		l.asked = true
-		s.served(l, slots.Count(), r.now)
+		l.mayAdvance = slots.Advance() && !s.hasLimits(l.key)
+		r.addToCall(l, slots, lockValue)
+		l.callInFlight = true
+		s.markServed(l, slots.Count(), r.now)
 		return
 	}
-	if l.advance = false; soon {
-		s.park(l)
+	l.mayAdvance = false
+	if soon {
+		s.parkLane(l)
 		return
 	}
-	if n := s.permit(l, lockValue, r.now, false); n > 0 {
-		s.served(l, n, r.now)
+	if n := s.sendPermit(l, lockValue, r.now, false); n > 0 {
+		s.markServed(l, n, r.now)
 		return
 	}
 	if slots := s.o.Slots.Prefetch(l.key.Namespace, l.key.Queue, n); slots != nil && slots.Count() > 0 {
-		r.add(l, slots, lockValue)
-		l.asked = true
-		s.served(l, slots.Count(), r.now)
+		r.addToCall(l, slots, lockValue)
+		l.callInFlight = true
+		s.markServed(l, slots.Count(), r.now)
 		return
 	}
-	if n := s.permit(l, lockValue, r.now, true); n > 0 {
-		s.served(l, n, r.now)
+	if n := s.sendPermit(l, lockValue, r.now, true); n > 0 {
+		s.markServed(l, n, r.now)
 		return
 	}
-	s.backlog.parch(l)
+	s.backlog.markStarved(l)
 }
 
-// served takes a lane that was promised n slots out of the backlog.
-func (s *Scheduler) served(l *lane, n int, now time.Time) {
-	l.hot = now.Add(hotFor)
-	l.shard.heat(l)
-	s.backlog.remove(l)
-	s.backlog.charge(l.key, n)
-	l.touched = s.scans
+// markServed takes a lane that was given n slots out of the backlog.
+func (s *Scheduler) markServed(l *lane, n int, now time.Time) {
+	l.leasableUntil = now.Add(leasableFor)
+	l.shard.markMaybeLeased(l)
+	s.backlog.removeLane(l)
+	s.backlog.chargeFlow(l.key, n)
+	l.touchedInScan = s.scanCount
 }
 
-// park puts a lane aside until its shard can be leased from.
-func (s *Scheduler) park(l *lane) {
-	s.backlog.remove(l)
-	s.putOff(l)
+// parkLane removes a lane from the backlog until its shard can be leased from.
+func (s *Scheduler) parkLane(l *lane) {
+	s.backlog.removeLane(l)
+	s.pushLater(l)
 }
 
-// add puts a lane into the shard's call.
-func (r *round) add(l *lane, slots Reservation, lockValue string) {
-	c := l.shard.call
+// addToCall puts a lane into the shard's call.
+func (r *pickRound) addToCall(l *lane, slots Reservation, lockValue string) {
+	c := l.shard.nextCall
 	if c == nil {
 		c = &call{shard: l.shard, lockValue: lockValue, advance: true, clock: l.shard.clock}
-		l.shard.call = c
+		l.shard.nextCall = c
 		r.calls = append(r.calls, c)
 	}
 	n := slots.Count()
 	c.lanes = append(c.lanes, l)
 	c.quotas = append(c.quotas, job.LaneQuota{Lane: l.key, N: n})
 	c.slots = append(c.slots, slots)
-	c.advance = c.advance && l.advance
+	c.advance = c.advance && l.mayAdvance
 	c.total += n
 	r.slots += n
 }
 
-func (c *call) full() bool {
+func (c *call) isFull() bool {
 	return c != nil && (len(c.lanes) >= job.MaxLanesPerCall || c.total >= job.MaxLeasesPerCall)
 }

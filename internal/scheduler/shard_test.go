@@ -43,7 +43,7 @@ func TestRescanFindsWhatALostNudgeMissed(t *testing.T) {
 	})
 }
 
-func TestRescanMakesUpForALostWordOfSlots(t *testing.T) {
+func TestRescanMakesUpForALostNotificationOfSlots(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), 0, 1)
 		synctest.Wait()
@@ -68,7 +68,7 @@ func TestLockThatCannotBeTrusted(t *testing.T) {
 		b.mu.Lock()
 		b.held[0] = value
 		b.mu.Unlock()
-		after(heldRetry)
+		after(lockRetryPause)
 		b.wantServed(1)
 	})
 }
@@ -169,7 +169,7 @@ func TestShardsWithManyLanesAreListedInTurns(t *testing.T) {
 		b.look(func() {
 			for _, sh := range b.s.shards {
 				for i := range listedLanes/2 + 1 {
-					sh.lane(laneOf(1, fmt.Sprint("q", i)))
+					sh.laneOf(laneOf(1, fmt.Sprint("q", i)))
 				}
 			}
 		})
@@ -177,11 +177,11 @@ func TestShardsWithManyLanesAreListedInTurns(t *testing.T) {
 		expect("[2]", "[0 5]")
 		expect("[5]", "[0 2]")
 		// One that was not read is listed beside the others, whose turns go on.
-		b.look(func() { b.s.shards[5].read = false })
+		b.look(func() { b.s.shards[5].lanesRead = false })
 		expect("[5 0]", "[2]")
 		expect("[5 2]", "[0]")
 		expect("[5 0]", "[2]")
-		b.look(func() { b.s.shards[5].read = true })
+		b.look(func() { b.s.shards[5].lanesRead = true })
 		// What is due is found in a shard whose turn it is not.
 		b.slots.done("q", 5)
 		b.store.put(5, laneOf(1), time.Now().UnixMilli())
@@ -198,10 +198,10 @@ func TestAShardThatIsAwayHidesNoOther(t *testing.T) {
 		b.look(func() {
 			for _, sh := range b.s.shards {
 				for i := range listedLanes/2 + 1 {
-					sh.lane(laneOf(1, fmt.Sprint("q", i)))
+					sh.laneOf(laneOf(1, fmt.Sprint("q", i)))
 				}
 			}
-			b.s.shards[2].read = false
+			b.s.shards[2].lanesRead = false
 		})
 		b.store.set(func() { b.store.away = map[int]bool{2: true} })
 		b.slots.done("q", 5)
@@ -234,7 +234,7 @@ func TestANewShardIsReadWhileAServerIsAway(t *testing.T) {
 	})
 }
 
-func TestLaneIsAskedForWhatItMayHave(t *testing.T) {
+func TestWantedLeasesAdaptToAnswers(t *testing.T) {
 	const due, now = 1_000_000, 1_060_000
 	for _, c := range []struct {
 		name             string
@@ -244,9 +244,9 @@ func TestLaneIsAskedForWhatItMayHave(t *testing.T) {
 	}{
 		{"the rest of a minute as dense", 4, 4, 4, due + 4000, 4 * 56 / 4},
 		{"no less than twice as much", 8, 8, 8, due + 50_000, 16},
-		{"no more than it can be", 1, 1, 1, due + 1, mostGrowth},
-		{"many of one instant", 1, 1, 1, due, mostGrowth},
-		{"older than the one before", 1, 1, 1, 0, mostGrowth},
+		{"no more than it can be", 1, 1, 1, due + 1, maxGrowth},
+		{"many of one instant", 1, 1, 1, due, maxGrowth},
+		{"older than the one before", 1, 1, 1, 0, maxGrowth},
 		{"no more than a call takes", 100, 100, 100, due, job.MaxLeasesPerCall},
 		{"few slots teach little", 150, 2, 2, due, 150},
 		{"all of it", 3, 3, 3, now + 1, 4},
@@ -256,9 +256,9 @@ func TestLaneIsAskedForWhatItMayHave(t *testing.T) {
 		{"nothing once more", 1, 1, 0, now + 1, 1},
 		{"less than all, for want of slots", 8, 8, 2, due, 4},
 	} {
-		l := &lane{due: due, want: c.want}
-		if l.learn(c.asked, c.got, c.next, now); l.want != c.expect {
-			t.Errorf("%s: %d are asked for, want %d", c.name, l.want, c.expect)
+		l := &lane{due: due, wantedLeases: c.want}
+		if l.adaptWanted(c.asked, c.got, c.next, now); l.wantedLeases != c.expect {
+			t.Errorf("%s: %d are asked for, want %d", c.name, l.wantedLeases, c.expect)
 		}
 	}
 }

@@ -15,69 +15,68 @@ const (
 	// delete in one shard.
 	reapLimit  = 100
 	sweepLimit = 100
-	// maxRounds bounds how often one shard is looked at before the others' turn.
-	maxRounds = 20
-	// sweepRest is the least pause of sweeping where more is to be deleted than that.
-	sweepRest = 10 * time.Millisecond
+	// maxShardRounds bounds how often one shard is looked at before the others' turn.
+	maxShardRounds = 20
+	// minSweepPause is the least pause of sweeping where more is to be deleted than that.
+	minSweepPause = 10 * time.Millisecond
 )
 
 const (
-	// hotFor is how long leases may still be taken under a call or permit that was made
-	// just now: until then no look proves that a lane has none.
-	hotFor = 15 * time.Second
-	// coldPeriods is in how many periods of reaping all lanes of a shard are looked at once:
-	// also those in which nothing was leased when they were looked at last. They may have
-	// got a lease meanwhile that this node did not give: by a peer's call under a permit,
-	// which may be repeated for longer than hotFor, or where an audit mended the index. Such
-	// a lease that ends is found that many periods late at most. Of sweeping it is the same
-	// with what comes to its end without a lease.
-	coldPeriods = 30
-	// coldEvery is in how many periods shards have that turn, some of them together: a node
-	// that has nothing to reap asks Redis that seldom.
-	coldEvery = 5
+	// leasableFor is how long leases may still be taken under a call or permit that was made just now: until
+	// then no look proves that a lane has none.
+	leasableFor = 15 * time.Second
+	// fullReapPeriods is the number of reaping periods in which all lanes of a shard are looked at once, also
+	// those without leases at their last look. They may have got a lease that this node did not give: by a
+	// peer's call under a permit, which may be repeated for longer than leasableFor, or where an audit repaired
+	// the index. The expiry of such a lease is found at most that many periods late. The same holds for sweeping
+	// of records that end without a lease.
+	fullReapPeriods = 30
+	// fullReapStride is the number of periods between such looks, which several shards share: a node that has
+	// nothing to reap asks Redis that rarely.
+	fullReapStride = 5
 )
 
-// eachHeld calls f for the shards whose locks can be trusted, with those of their lanes
-// in which the time of a record has come, again and again while it finds that there is
-// more. It tells whether there is more than that of any. Failures are left to the next
-// period.
-func (s *Scheduler) eachHeld(
+// forEachHeldShard calls f for the shards whose locks can be trusted, with the lanes that have a record whose
+// time has come, until f reports that there is no more. It reports whether any shard has more than its rounds
+// allowed. Failures are left to the next period.
+func (s *Scheduler) forEachHeldShard(
 	ctx context.Context, what string, heads map[int][]job.LaneHead,
 	f func(shard int, lockValue string, lanes []job.Lane) (more bool, err error),
 ) (left bool) {
-	for id, lanes := range s.ended(ctx, heads) {
-		for round := range maxRounds {
+	for id, lanes := range s.lanesWithEnded(ctx, heads) {
+		for round := range maxShardRounds {
 			lockValue, held := s.o.Held(id)
 			if !held || ctx.Err() != nil {
 				break
 			}
 			more, err := f(id, lockValue, lanes)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, job.ErrNotHolder) {
-				s.o.Logger.Warn(what+" failed", "shard", id, "error", err)
+				s.o.Logger.Warn("failed to "+what, "shard", id, "error", err)
 			}
 			if err != nil || !more {
 				break
 			}
-			left = left || round == maxRounds-1
+			left = left || round == maxShardRounds-1
 		}
 	}
 	return left
 }
 
-// firstEnds looks at lanes; mostly that tells that there is nothing to do.
-func (s *Scheduler) firstEnds(ctx context.Context, what string, lanes map[int][]job.Lane, regions ...job.Region) map[int][]job.LaneHead {
+// readFirstEnds reads the first end times of lanes. Usually they show that there is nothing to do.
+func (s *Scheduler) readFirstEnds(ctx context.Context, what string, lanes map[int][]job.Lane,
+	regions ...job.Region) map[int][]job.LaneHead {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	heads, err := s.o.Store.FirstEnds(ctx, lanes, regions...)
 	if err != nil && context.Cause(ctx) != context.Canceled {
-		s.o.Logger.Warn(what+" failed", "error", err)
+		s.o.Logger.Warn("failed to "+what, "error", err)
 	}
 	return heads
 }
 
-// ended lists the lanes in which the time of a record has come, by the shards' clocks as
-// this process knows them: it may be a moment late.
-func (s *Scheduler) ended(ctx context.Context, heads map[int][]job.LaneHead) map[int][]job.Lane {
+// lanesWithEnded lists the lanes that have a record whose time has come, by the shards' clocks as this process
+// knows them: it may be a moment late.
+func (s *Scheduler) lanesWithEnded(ctx context.Context, heads map[int][]job.LaneHead) map[int][]job.Lane {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	out := make(map[int][]job.Lane)
@@ -98,26 +97,25 @@ func (s *Scheduler) ended(ctx context.Context, heads map[int][]job.LaneHead) map
 	return out
 }
 
-// inTurn tells whether it is a shard's turn in a period, so that all of its lanes are looked
-// at.
-func inTurn(shard int, period uint64) bool {
-	return period%coldEvery == 0 && (period/coldEvery+uint64(shard))%(coldPeriods/coldEvery) == 0
+// isShardTurn reports whether all lanes of a shard are looked at in this period.
+func isShardTurn(shard int, period uint64) bool {
+	return period%fullReapStride == 0 && (period/fullReapStride+uint64(shard))%(fullReapPeriods/fullReapStride) == 0
 }
 
-// toReap lists the lanes that are to be looked at for ended leases in this period.
-func (s *Scheduler) toReap() map[int][]job.Lane {
+// lanesToReap lists the lanes that are looked at for expired leases in this period.
+func (s *Scheduler) lanesToReap() map[int][]job.Lane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reaps++
+	s.reapCount++
 	lanes := make(map[int][]job.Lane, len(s.shards))
 	for id, sh := range s.shards {
-		sh.reaped = s.reaps
+		sh.lastReapPeriod = s.reapCount
 		switch {
-		case inTurn(id, s.reaps):
+		case isShardTurn(id, s.reapCount):
 			lanes[id] = slices.AppendSeq(make([]job.Lane, 0, len(sh.lanes)), maps.Keys(sh.lanes))
-		case len(sh.warm) > 0:
-			lanes[id] = make([]job.Lane, 0, len(sh.warm))
-			for l := range sh.warm {
+		case len(sh.maybeLeased) > 0:
+			lanes[id] = make([]job.Lane, 0, len(sh.maybeLeased))
+			for l := range sh.maybeLeased {
 				lanes[id] = append(lanes[id], l.key)
 			}
 		}
@@ -125,28 +123,28 @@ func (s *Scheduler) toReap() map[int][]job.Lane {
 	return lanes
 }
 
-// toSweep lists the lanes that are to be looked at for records to delete in this period:
-// where some may have ended, or the first one is to be deleted by now, as far as is known.
-func (s *Scheduler) toSweep(now time.Time) map[int][]job.Lane {
+// lanesToSweep lists the lanes that are looked at for records to delete in this period: those in which records
+// may have ended, or whose first record is to be deleted by now, as far as is known.
+func (s *Scheduler) lanesToSweep(now time.Time) map[int][]job.Lane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweeps++
+	s.sweepCount++
 	lanes := make(map[int][]job.Lane, len(s.shards))
 	for id, sh := range s.shards {
-		all, nowMS := inTurn(id, s.sweeps), sh.clock.show(now)/1000
+		all, nowMS := isShardTurn(id, s.sweepCount), sh.clock.estimateUS(now)/1000
 		for key, l := range sh.lanes {
-			if !all && !l.ran && l.firstEnd > nowMS {
+			if !all && !l.leasedSinceSweep && l.firstEnd > nowMS {
 				continue
 			}
-			_, l.ran = sh.warm[l] // what ends from here on the look may not see
+			_, l.leasedSinceSweep = sh.maybeLeased[l] // this look may miss records that end from here on
 			lanes[id] = append(lanes[id], key)
 		}
 	}
 	return lanes
 }
 
-// noteEnds keeps when the first record of each of the lanes looked at is to be deleted. Those
-// that could not be read are looked at again.
+// noteEnds stores when the first record of each of these lanes is to be deleted. Lanes that could not be read
+// are looked at again.
 func (s *Scheduler) noteEnds(looked map[int][]job.Lane, heads map[int][]job.LaneHead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +158,7 @@ func (s *Scheduler) noteEnds(looked map[int][]job.Lane, heads map[int][]job.Lane
 			if l := sh.lanes[key]; l != nil && read {
 				l.firstEnd = job.NeverMS
 			} else if l != nil {
-				l.ran = true
+				l.leasedSinceSweep = true
 			}
 		}
 		for _, h := range list {
@@ -171,57 +169,57 @@ func (s *Scheduler) noteEnds(looked map[int][]job.Lane, heads map[int][]job.Lane
 	}
 }
 
-// noteLeased keeps in which of the lanes looked at something is leased, or may be. A lane
-// that could not be read stays as it was, and so do those of a shard that was lost and acquired
-// meanwhile: others may have leased from it since.
+// noteLeased stores which of these lanes have leases, or may have some. A lane that could not be read stays as
+// it was, and so do the lanes of a shard that was lost and acquired meanwhile: others may have leased from it
+// since.
 func (s *Scheduler) noteLeased(looked map[int][]job.Lane, heads map[int][]job.LaneHead, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, list := range heads {
 		sh := s.shards[id]
-		if sh == nil || sh.reaped != s.reaps {
+		if sh == nil || sh.lastReapPeriod != s.reapCount {
 			continue
 		}
 		for _, key := range looked[id] {
-			if l := sh.lanes[key]; l != nil && !l.pending() && !now.Before(l.hot) {
-				delete(sh.warm, l)
+			if l := sh.lanes[key]; l != nil && !l.isPending() && !now.Before(l.leasableUntil) {
+				delete(sh.maybeLeased, l)
 			}
 		}
 		for _, h := range list {
 			if l := sh.lanes[h.Lane]; l != nil {
-				sh.heat(l)
+				sh.markMaybeLeased(l)
 			}
 		}
 	}
 }
 
-// reap finds leases that ended without a result and has them decided. Only the
-// store's clock says that a lease has ended; the write is refused when it was
-// renewed meanwhile.
-func (s *Scheduler) reap(ctx context.Context) {
+// reapLeases finds leases that expired without a result and submits their loss. Only the store's clock decides
+// that a lease has expired; the write is refused if it was renewed meanwhile.
+func (s *Scheduler) reapLeases(ctx context.Context) {
 	now := time.Now()
-	looked := s.toReap()
-	heads := s.firstEnds(ctx, "reaping", looked, job.RegionLeased)
+	looked := s.lanesToReap()
+	heads := s.readFirstEnds(ctx, "reap expired leases", looked, job.RegionLeased)
 	s.noteLeased(looked, heads, now)
-	s.eachHeld(ctx, "reaping", heads, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
-		ended, err := s.o.Store.Expired(ctx, shard, lockValue, lanes, reapLimit)
-		if err != nil {
-			return false, err
-		}
-		s.metrics.reaped.Add(float64(len(ended)))
-		settled := s.lose(ctx, ended)
-		return len(ended) >= reapLimit && settled, nil
-	})
+	s.forEachHeldShard(ctx, "reap expired leases", heads,
+		func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
+			ended, err := s.o.Store.Expired(ctx, shard, lockValue, lanes, reapLimit)
+			if err != nil {
+				return false, err
+			}
+			s.metrics.reaped.Add(float64(len(ended)))
+			settled := s.submitLosses(ctx, ended)
+			return len(ended) >= reapLimit && settled, nil
+		})
 }
 
-// lose submits the loss of ended leases and waits for the decisions. It reports
-// whether any was stored: if not, the next look would find the same ones.
-func (s *Scheduler) lose(ctx context.Context, ended []job.Overdue) bool {
+// submitLosses submits the loss of expired leases and waits for the decisions. It reports whether any was
+// stored: if not, the next look would find the same ones.
+func (s *Scheduler) submitLosses(ctx context.Context, ended []job.Overdue) bool {
 	results := make(chan job.ChangeResult, len(ended))
 	for _, o := range ended {
 		change := job.Change{Record: o.Record, Event: job.Lose{Token: o.State.Token}, IfExpired: true}
 		s.o.Ledger.Submit(change, func(r job.ChangeResult) {
-			s.tellLost(o, &r)
+			s.reportLost(o, &r)
 			results <- r
 		})
 	}
@@ -237,14 +235,14 @@ func (s *Scheduler) lose(ctx context.Context, ended []job.Overdue) bool {
 		}
 	}
 	if failures > 0 {
-		s.o.Logger.Warn("ended leases could not be settled", "count", failures, "error", last)
+		s.o.Logger.Warn("failed to settle expired leases", "count", failures, "error", last)
 	}
 	return failures < len(ended)
 }
 
-// tellLost reports an attempt whose loss is stored, also if an earlier call stored it whose
-// reply was lost: what it held is given back under its token, which no other attempt has.
-func (s *Scheduler) tellLost(o job.Overdue, r *job.ChangeResult) {
+// reportLost reports an attempt whose loss is stored, also if an earlier call with a lost reply stored it. What
+// the attempt held is given back under its token, which no other attempt has.
+func (s *Scheduler) reportLost(o job.Overdue, r *job.ChangeResult) {
 	if s.o.OnLost == nil || r.Err != nil || r.Answer != job.Applied && r.Answer != job.Duplicate {
 		return
 	}
@@ -255,25 +253,26 @@ func (s *Scheduler) tellLost(o job.Overdue, r *job.ChangeResult) {
 	s.o.OnLost(job.Ending{Record: o.Record, Token: o.State.Token, Over: true, Definition: d})
 }
 
-// sweep deletes finished and dead records whose time has come. Where they are many it takes
-// a quarter of the time for that, so that what is due is not held up.
-func (s *Scheduler) sweep(ctx context.Context) {
+// sweepRecords deletes finished and dead records whose time has come. If there are many it takes a quarter of
+// the time, so that due runs are not delayed.
+func (s *Scheduler) sweepRecords(ctx context.Context) {
 	for {
 		began := time.Now()
-		if left := s.sweepOnce(ctx); !left || !pause(ctx, max(3*time.Since(began), sweepRest)) {
+		if left := s.sweepOnce(ctx); !left || !sleepContext(ctx, max(3*time.Since(began), minSweepPause)) {
 			return
 		}
 	}
 }
 
-// sweepOnce gives each shard its rounds and tells whether they were too few for any.
+// sweepOnce gives each shard its rounds and reports whether they were too few for any.
 func (s *Scheduler) sweepOnce(ctx context.Context) (left bool) {
-	looked := s.toSweep(time.Now())
-	heads := s.firstEnds(ctx, "sweeping", looked, job.RegionDead, job.RegionDone)
+	looked := s.lanesToSweep(time.Now())
+	heads := s.readFirstEnds(ctx, "sweep records", looked, job.RegionDead, job.RegionDone)
 	s.noteEnds(looked, heads)
-	return s.eachHeld(ctx, "sweeping", heads, func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
-		n, err := s.o.Store.Sweep(ctx, shard, lockValue, lanes, sweepLimit)
-		s.metrics.swept.Add(float64(n))
-		return n >= sweepLimit, err
-	})
+	return s.forEachHeldShard(ctx, "sweep records", heads,
+		func(shard int, lockValue string, lanes []job.Lane) (bool, error) {
+			n, err := s.o.Store.Sweep(ctx, shard, lockValue, lanes, sweepLimit)
+			s.metrics.swept.Add(float64(n))
+			return n >= sweepLimit, err
+		})
 }

@@ -75,7 +75,7 @@ func TestSweepOfOneShardIsBounded(t *testing.T) {
 		b.create(0, laneOf(1), time.Hour, 1)
 		b.store.set(func() { b.store.swept = 1 << 30 })
 		after(15*time.Second + time.Millisecond)
-		if got := len(b.store.sweeps); got != maxRounds {
+		if got := len(b.store.sweeps); got != maxShardRounds {
 			t.Errorf("%d looks", got)
 		}
 	})
@@ -97,7 +97,7 @@ func TestLanesWithoutLeasesAreLookedAtInTurns(t *testing.T) {
 		if n := looks(1100 * time.Millisecond); n != 2 {
 			t.Errorf("lanes that are new: %d looks at two", n)
 		}
-		if n := looks(4 * coldPeriods * time.Second); n != 8 {
+		if n := looks(4 * fullReapPeriods * time.Second); n != 8 {
 			t.Errorf("lanes without leases: %d looks at two in 4 turns", n)
 		}
 		b.create(0, laneOf(1), 0, 1)
@@ -107,28 +107,28 @@ func TestLanesWithoutLeasesAreLookedAtInTurns(t *testing.T) {
 		if n := looks(10 * time.Second); n < 10 || n > 12 {
 			t.Errorf("one lane was leased from: %d looks at two in 10 periods", n)
 		}
-		looks(hotFor)
-		if n := looks(4 * coldPeriods * time.Second); n != 8 {
+		looks(leasableFor)
+		if n := looks(4 * fullReapPeriods * time.Second); n != 8 {
 			t.Errorf("lanes whose leases have ended: %d looks at two in 4 turns", n)
 		}
 		b.store.set(func() { b.store.leaseless = false })
-		looks(coldPeriods * time.Second) // leases are found where they were not expected
+		looks(fullReapPeriods * time.Second) // leases are found where they were not expected
 		if n := looks(10 * time.Second); n != 20 {
 			t.Errorf("lanes with leases: %d looks at two in 10 periods", n)
 		}
 	})
 }
 
-// What a look showed of a shard says nothing about it after it was another node's.
-func TestALookAtAShardThatWasLostProvesNothing(t *testing.T) {
+// What a look showed of a shard proves nothing after another node has held it.
+func TestLookAtALostShardIsIgnored(t *testing.T) {
 	run(t, func(b *bed) {
 		heads := []job.LaneHead{{Lane: laneOf(1), DueMS: time.Now().Add(time.Hour).UnixMilli()}}
 		for _, lost := range []bool{false, true} {
 			b.s.Nudge(0, heads)
 			b.s.mu.Lock()
-			b.s.shards[0].heat(b.s.shards[0].lane(laneOf(1)))
+			b.s.shards[0].markMaybeLeased(b.s.shards[0].laneOf(laneOf(1)))
 			b.s.mu.Unlock()
-			looked := b.s.toReap()
+			looked := b.s.lanesToReap()
 			if lost {
 				b.s.Lost(0)
 				b.s.Acquired(0)
@@ -136,7 +136,7 @@ func TestALookAtAShardThatWasLostProvesNothing(t *testing.T) {
 			}
 			b.s.noteLeased(looked, map[int][]job.LaneHead{0: nil}, time.Now())
 			b.s.mu.Lock()
-			if _, warm := b.s.shards[0].warm[b.s.shards[0].lane(laneOf(1))]; warm != lost {
+			if _, warm := b.s.shards[0].maybeLeased[b.s.shards[0].laneOf(laneOf(1))]; warm != lost {
 				t.Errorf("lost meanwhile %v: the lane is looked at again %v", lost, warm)
 			}
 			b.s.mu.Unlock()
@@ -162,7 +162,7 @@ func TestLanesWithoutEndsAreSweptInTurns(t *testing.T) {
 		if n := looks(2 * period); n < 2 || n > 4 {
 			t.Errorf("lanes that are new: %d looks at two in 2 periods", n)
 		}
-		if n := looks(4 * coldPeriods * period); n != 8 {
+		if n := looks(4 * fullReapPeriods * period); n != 8 {
 			t.Errorf("lanes without ends: %d looks at two in 4 turns", n)
 		}
 		b.create(0, laneOf(1), 0, 1)
@@ -172,14 +172,14 @@ func TestLanesWithoutEndsAreSweptInTurns(t *testing.T) {
 			t.Errorf("one lane was leased from for a moment: %d looks at two in 10 periods", n)
 		}
 		b.store.set(func() { b.store.unread = true })
-		looks(2 * coldPeriods * period) // each had its turn meanwhile
+		looks(2 * fullReapPeriods * period) // each had its turn meanwhile
 		b.store.set(func() { b.store.unread = false })
 		if n := looks(period); n != 2 {
 			t.Errorf("lanes that could not be read: %d looks at two when they can be", n)
 		}
 		end := time.Now().Add(100 * period)
 		b.store.set(func() { b.store.firstEnd = end.UnixMilli() })
-		looks(coldPeriods * period) // the end is found where none was expected
+		looks(fullReapPeriods * period) // the end is found where none was expected
 		if n := looks(10 * period); n > 2 {
 			t.Errorf("long before the end: %d looks at two in 10 periods", n)
 		}
@@ -197,7 +197,7 @@ func TestLanesThatCannotBeReadMayHaveLeases(t *testing.T) {
 		b.slots.set(func() { b.slots.free["q"] = 1 })
 		b.store.set(func() { b.store.unread = true })
 		b.create(0, laneOf(1), 0, 1)
-		after(2 * hotFor)
+		after(2 * leasableFor)
 		b.wantServed(1)
 		b.store.set(func() {
 			b.store.unread = false
@@ -213,10 +213,10 @@ func TestLanesThatCannotBeReadMayHaveLeases(t *testing.T) {
 // However much has ended in one shard, it is gone before the next period.
 func TestSweepKeepsUp(t *testing.T) {
 	run(t, func(b *bed) {
-		const ended = 5*maxRounds*sweepLimit + 7
+		const ended = 5*maxShardRounds*sweepLimit + 7
 		b.create(0, laneOf(1), time.Hour, 1)
 		b.store.set(func() { b.store.swept = ended })
-		after(15*time.Second + 10*sweepRest)
+		after(15*time.Second + 10*minSweepPause)
 		sum := 0
 		for _, n := range b.store.sweeps {
 			sum += n
@@ -307,24 +307,24 @@ func TestPeriodsCountFromTheCadence(t *testing.T) {
 func TestColdShardsHaveTheirTurnsTogether(t *testing.T) {
 	for shard := range 64 {
 		turns := 0
-		for period := range uint64(coldPeriods) {
-			if !inTurn(shard, period+7) {
+		for period := range uint64(fullReapPeriods) {
+			if !isShardTurn(shard, period+7) {
 				continue
 			}
 			turns++
-			if (period+7)%coldEvery != 0 {
+			if (period+7)%fullReapStride != 0 {
 				t.Errorf("shard %d has a turn in period %d", shard, period+7)
 			}
 		}
 		if turns != 1 {
-			t.Errorf("shard %d has %d turns in %d periods", shard, turns, coldPeriods)
+			t.Errorf("shard %d has %d turns in %d periods", shard, turns, fullReapPeriods)
 		}
 	}
 }
 
-// TestLostAttemptsAreTold: the scheduler reports those whose loss this node has stored, with the definition that says
-// what they held.
-func TestLostAttemptsAreTold(t *testing.T) {
+// TestLostAttemptsAreReported: the scheduler reports the attempts whose loss this node has stored, with the
+// definition that shows what they held.
+func TestLostAttemptsAreReported(t *testing.T) {
 	run(t, func(b *bed) {
 		d := &job.Definition{Locks: []job.Lock{{Key: "k", Limit: 1}}}
 		b.create(0, laneOf(1), time.Hour, 1)

@@ -9,33 +9,33 @@ import (
 	"github.com/fermata-io/fermata/internal/redistest"
 )
 
-// TestAddressesAreThoseOfHeartbeats: a member is where its own heartbeat says, whatever gossip
-// makes of its process.
+// TestAddressesAreThoseOfHeartbeats: a member's address is the one in its own heartbeat, whatever gossip reports
+// of its process.
 func TestAddressesAreThoseOfHeartbeats(t *testing.T) {
 	x := newReadings("b", "pb", "evil", "pb", "evil2", "nobody")
 	x.give("pb", "b")
 	x.at("pb", "b.example:7070")
 	x.read(3)
 	want := map[string]clientAddress{"b": {"pb", "b.example:7070"}}
-	if got := x.r.addresses(); !maps.Equal(got, want) {
+	if got := x.r.clientAddresses(); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	// While nothing is heard, what was said last holds.
+	// Without new heartbeats the last address stays.
 	delete(x.beat, "pb")
 	x.read(20)
-	if got := x.r.addresses(); !maps.Equal(got, want) {
+	if got := x.r.clientAddresses(); !maps.Equal(got, want) {
 		t.Errorf("in silence: %v, want %v", got, want)
 	}
-	// Somebody makes up another process for it.
+	// Another node makes up a process for it.
 	x.see("a", "pa", "b", "made-up")
 	x.read(1)
-	if got := x.r.addresses(); len(got) > 0 {
+	if got := x.r.clientAddresses(); len(got) > 0 {
 		t.Errorf("of a process without a heartbeat: %v", got)
 	}
 }
 
-// TestHeartbeatsSayWhereClientsGo: two managers by one Redis. The previous build reads them as before.
-func TestHeartbeatsSayWhereClientsGo(t *testing.T) {
+// TestHeartbeatsCarryClientAddresses: two managers by one Redis. The previous build reads them as before.
+func TestHeartbeatsCarryClientAddresses(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, redistest.Start(t).Granted(), 2)
 	a := f.start("a", func(o *Options) { o.ClientAddr = "a.example:7070" })

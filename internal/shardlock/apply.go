@@ -7,145 +7,144 @@ import (
 	"github.com/bsm/redislock"
 )
 
-// apply takes over what a call has brought.
-func (l *loop) apply(out outcome, now time.Time) {
-	s := l.slots[out.shard]
+// applyOutcome applies the outcome of a call.
+func (l *managerLoop) applyOutcome(out callOutcome, now time.Time) {
+	s := l.shards[out.shard]
 	s.busy = false
-	if out.kind == refresh {
+	if out.kind == refreshCall {
 		l.m.metrics.refresh.Observe(out.elapsed.Seconds())
-	} else if out.kind == obtain || out.kind == seize {
+	} else if out.kind == obtainCall || out.kind == seizeCall {
 		l.m.metrics.obtaining.Observe(out.elapsed.Seconds())
 	}
 	lost := errors.Is(out.err, redislock.ErrNotObtained)
-	l.report(s, out, out.err != nil && !lost)
+	l.logFailureSeries(s, out, out.err != nil && !lost)
 
 	switch {
 	case lost:
-		l.lost(s, now)
+		l.applyLost(s, now)
 	case out.err != nil:
-		l.failed(s, out, now)
-	case out.kind == obtain || out.kind == seize:
-		l.attempted(s, out, now)
-	case out.kind == refresh:
-		l.grant(s, out.start, now)
-	case out.kind == release:
-		l.released(s, now)
+		l.applyFailed(s, out, now)
+	case out.kind == obtainCall || out.kind == seizeCall:
+		l.applyObtained(s, out, now)
+	case out.kind == refreshCall:
+		l.publishGrip(s, out.start, now)
+	case out.kind == releaseCall:
+		l.applyReleased(s, now)
 	default: // discard
-		s.token, s.next = "", now
-		l.endDrop(s, false)
+		s.token, s.nextAt = "", now
+		l.settleDrop(s, false)
 	}
 }
 
-// attempted is for an obtain with a definite answer.
-func (l *loop) attempted(s *slot, out outcome, now time.Time) {
-	s.token, s.expect = "", ""
-	if out.got == nil {
-		l.endDrop(s, false)
-		l.refused(s, out, now)
+// applyObtained applies a definite answer to an obtain.
+func (l *managerLoop) applyObtained(s *shardState, out callOutcome, now time.Time) {
+	s.token, s.replaceValue = "", ""
+	if out.obtained == nil {
+		l.settleDrop(s, false)
+		l.planNextAttempt(s, out, now)
 		return
 	}
-	s.lock, s.lostAt = out.got, time.Time{}
-	if out.kind == seize {
+	s.lock, s.lostAt = out.obtained, time.Time{}
+	if out.kind == seizeCall {
 		l.m.metrics.broken.Inc()
-		l.o.Logger.Warn("took over the lock of a dead node", "shard", s.shard, "holder", holderName(out.expect))
+		l.o.Logger.Warn("shard taken over from dead node", "shard", s.shard, "holder", holderName(out.replaceValue))
 	} else {
 		l.m.metrics.free.Inc()
 	}
-	l.grant(s, out.start, now)
+	l.publishGrip(s, out.start, now)
 }
 
-// grant publishes a lock that was confirmed by a call begun at start. An answer
-// that took too long leaves the lock in doubt, to be refreshed at once.
-func (l *loop) grant(s *slot, start, now time.Time) {
-	s.start, s.next = start, now
+// publishGrip publishes a lock that was confirmed by a call begun at start. If the answer took too long, the
+// lock is doubtful and refreshed at once.
+func (l *managerLoop) publishGrip(s *shardState, start, now time.Time) {
+	s.start, s.nextAt = start, now
 	until := start.Add(l.o.TTL - l.o.Margin)
-	if s.drop != "" || !now.Before(until) {
+	if s.dropReason != "" || !now.Before(until) {
 		return
 	}
 	every := l.o.refreshEvery()
-	s.next = start.Add(every - jitter(every/10))
-	before := l.m.grips[s.shard].Swap(&Grip{Shard: s.shard, Value: s.value(), ValidUntil: until})
+	s.nextAt = start.Add(every - jitter(every/10))
+	before := l.m.grips[s.shard].Swap(&Grip{Shard: s.shard, Value: s.lockValue(), ValidUntil: until})
 	if before == nil {
 		l.m.metrics.held.Inc()
 		l.o.Logger.Debug("shard acquired", "shard", s.shard)
-		l.o.OnAcquire(s.shard, s.value())
+		l.o.OnAcquire(s.shard, s.lockValue())
 	}
 }
 
-// refused plans the next attempt at a lock that somebody else holds.
-func (l *loop) refused(s *slot, out outcome, now time.Time) {
+// planNextAttempt plans the next attempt at a lock that another process holds.
+func (l *managerLoop) planNextAttempt(s *shardState, out callOutcome, now time.Time) {
 	cooled := s.lostAt.Add(l.o.TTL)
 	patience := jitter(pollEvery)
 	switch {
-	case s.woken || out.seen == "":
-		s.next = now.Add(jitter(10 * time.Millisecond))
-	case !s.lostAt.IsZero() && now.Before(cooled) && !l.alone():
-		s.next = cooled
-	case l.lives(out.seen):
-		s.next = now.Add(patience)
-	case l.proven(out.seen) && out.life.known:
-		if wait, _ := out.life.wait(); wait > 0 {
-			s.next = now.Add(min(patience, wait+time.Millisecond))
+	case s.woken || out.holderValue == "":
+		s.nextAt = now.Add(jitter(10 * time.Millisecond))
+	case !s.lostAt.IsZero() && now.Before(cooled) && !l.isAlone():
+		s.nextAt = cooled
+	case l.holderIsAlive(out.holderValue):
+		s.nextAt = now.Add(patience)
+	case l.holderHasEnded(out.holderValue) && out.heartbeat.known:
+		if wait, _ := out.heartbeat.untilSilent(); wait > 0 {
+			s.nextAt = now.Add(min(patience, wait+time.Millisecond))
 			break
 		}
-		// What has been refreshed since this look is not replaced.
-		s.expect, s.proven, s.below = out.seen, true, out.pttl+time.Millisecond
-		s.next = l.burials.reserve(now)
-	case out.pttl >= l.o.breakBelow():
-		s.next = now.Add(min(patience, out.pttl-l.o.breakBelow()+time.Millisecond))
+		// A lock that is refreshed after this look is not replaced.
+		s.replaceValue, s.holderEnded, s.maxPTTL = out.holderValue, true, out.pttl+time.Millisecond
+		s.nextAt = l.deadHolderLimiter.reserveNext(now)
+	case out.pttl >= l.o.breakBelowPTTL():
+		s.nextAt = now.Add(min(patience, out.pttl-l.o.breakBelowPTTL()+time.Millisecond))
 	default:
-		s.expect, s.proven, s.below = out.seen, false, l.o.breakBelow()
-		s.next = l.breaks.reserve(now)
+		s.replaceValue, s.holderEnded, s.maxPTTL = out.holderValue, false, l.o.breakBelowPTTL()
+		s.nextAt = l.lostHolderLimiter.reserveNext(now)
 	}
 	s.woken = false
 }
 
-// lives is true if gossip knows the holder, and does not name another process of
-// it. A lock in this node's own name that it does not have is an orphan, most likely
-// of the process before this one.
-func (l *loop) lives(value string) bool {
-	h := parse(value)
-	return h.node != l.o.Node && l.members[h.node] && !l.former(h)
+// holderIsAlive is true if gossip knows the holder, and does not name another process of it. A lock in this
+// node's own name that it does not hold is orphaned, most likely by its previous process.
+func (l *managerLoop) holderIsAlive(value string) bool {
+	h := parseHolder(value)
+	return h.node != l.o.Node && l.members[h.node] && !l.isReplacedProcess(h)
 }
 
-// former is true of a process in whose place its node has another one.
-func (l *loop) former(h holder) bool {
-	now := l.process[h.node]
+// isReplacedProcess is true if the holder's node runs another process now.
+func (l *managerLoop) isReplacedProcess(h lockHolder) bool {
+	now := l.currentProcess[h.node]
 	return now != "" && h.process != "" && now != h.process
 }
 
 func holderName(value string) string {
-	return parse(value).node
+	return parseHolder(value).node
 }
 
-// lost is for a refresh that found another value, or none.
-func (l *loop) lost(s *slot, now time.Time) {
-	l.lose(s, LossTaken)
-	s.lock, s.next, s.lostAt = nil, now, now
-	l.endDrop(s, false)
+// applyLost handles a refresh that found another value, or none.
+func (l *managerLoop) applyLost(s *shardState, now time.Time) {
+	l.withdrawGrip(s, LossTaken)
+	s.lock, s.nextAt, s.lostAt = nil, now, now
+	l.settleDrop(s, false)
 }
 
-// failed is for a call whose effect is unknown: it is repeated.
-func (l *loop) failed(s *slot, out outcome, now time.Time) {
-	s.next = now.Add(jitter(l.o.retryAfter()))
+// applyFailed handles a call whose effect is unknown: it is repeated.
+func (l *managerLoop) applyFailed(s *shardState, out callOutcome, now time.Time) {
+	s.nextAt = now.Add(jitter(l.o.retryAfter()))
 	switch {
-	case out.kind == release && now.After(s.start.Add(l.o.TTL)):
-		l.released(s, now) // it has expired by itself
-	case out.kind == discard && out.got != nil:
-		s.lock, s.token, s.start = out.got, "", out.start
-		if s.drop == "" {
-			s.drop = LossReleased
+	case out.kind == releaseCall && now.After(s.start.Add(l.o.TTL)):
+		l.applyReleased(s, now) // it has expired by itself
+	case out.kind == discardCall && out.obtained != nil:
+		s.lock, s.token, s.start = out.obtained, "", out.start
+		if s.dropReason == "" {
+			s.dropReason = LossReleased
 		}
 	}
 }
 
-// released is for a lock that we gave up and that is now gone from Redis.
-func (l *loop) released(s *slot, now time.Time) {
-	s.lock, s.next = nil, now
-	if s.drop == LossReleased && !l.alone() {
-		s.next = now.Add(l.o.TTL)
+// applyReleased handles a lock that was given up and is now gone from Redis.
+func (l *managerLoop) applyReleased(s *shardState, now time.Time) {
+	s.lock, s.nextAt = nil, now
+	if s.dropReason == LossReleased && !l.isAlone() {
+		s.nextAt = now.Add(l.o.TTL)
 	}
-	l.endDrop(s, true)
+	l.settleDrop(s, true)
 	owner := s.owner
 	if owner == l.o.Node {
 		owner = ""
@@ -153,8 +152,8 @@ func (l *loop) released(s *slot, now time.Time) {
 	l.o.OnRelease(s.shard, owner)
 }
 
-// lose withdraws the grip, if there is one.
-func (l *loop) lose(s *slot, reason string) {
+// withdrawGrip withdraws the grip, if there is one.
+func (l *managerLoop) withdrawGrip(s *shardState, reason string) {
 	if l.m.grips[s.shard].Swap(nil) == nil {
 		return
 	}
@@ -163,25 +162,27 @@ func (l *loop) lose(s *slot, reason string) {
 	if reason == LossExpired || reason == LossTaken {
 		l.o.Logger.Warn("shard lost", "shard", s.shard, "reason", reason)
 	} else {
-		l.o.Logger.Debug("shard given up", "shard", s.shard, "reason", reason)
+		l.o.Logger.Debug("releasing shard", "shard", s.shard, "reason", reason)
 	}
 	l.o.OnLose(s.shard, reason)
 }
 
-// report logs the first failure of a series and the end of the last one: a
-// stalled Redis must not fill the log with one line a shard and retry.
-func (l *loop) report(s *slot, out outcome, failed bool) {
+// logFailureSeries logs the first failure of a series and its end, so that a stalled Redis does not cause one
+// line a shard and retry.
+func (l *managerLoop) logFailureSeries(s *shardState, out callOutcome, failed bool) {
 	if failed == s.failing {
 		return
 	}
 	s.failing = failed
 	if failed {
-		if l.failing++; l.failing == 1 {
-			l.o.Logger.Warn("calls on shard locks fail", "shard", s.shard, "error", out.err)
+		l.failingSlots++
+		if l.failingSlots == 1 {
+			l.o.Logger.Warn("shard lock calls failing", "shard", s.shard, "error", out.err)
 		}
 		return
 	}
-	if l.failing--; l.failing == 0 {
-		l.o.Logger.Info("calls on shard locks succeed again")
+	l.failingSlots--
+	if l.failingSlots == 0 {
+		l.o.Logger.Info("shard lock calls succeed again")
 	}
 }

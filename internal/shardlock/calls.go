@@ -11,47 +11,47 @@ import (
 )
 
 //go:embed break.lua
-var breakSource string
+var breakScriptText string
 
-var breakScript = redis.NewScript(breakSource)
+var breakScript = redis.NewScript(breakScriptText)
 
-type kind int
+type callKind int
 
 const (
-	none    kind = iota
-	obtain       // take a free lock, or re-enter the one that has our token
-	seize        // break a dead holder's lock, then obtain it by re-entry
-	refresh      // renew a lock that we have
-	release      // delete a lock that we have
-	discard      // take back an obtain whose outcome is unknown
+	noCall      callKind = iota
+	obtainCall           // take a free lock, or re-enter the one that has our token
+	seizeCall            // break a dead holder's lock, then obtain it by re-entry
+	refreshCall          // renew a lock that we have
+	releaseCall          // delete a lock that we have
+	discardCall          // take back an obtain whose outcome is unknown
 )
 
-// call is one piece of work on one shard's key.
+// call is one operation on one shard's key.
 type call struct {
-	kind   kind
-	shard  int
-	token  string          // obtain, seize, discard
-	expect string          // seize: the value to replace
-	proven bool            // seize: only if the holder is still silent
-	below  time.Duration   // seize: only with a PTTL under this
-	lock   *redislock.Lock // refresh, release
+	kind         callKind
+	shard        int
+	token        string          // obtain, seize, discard
+	replaceValue string          // seize: the value to replace
+	holderEnded  bool            // seize: only if the holder is still silent
+	maxPTTL      time.Duration   // seize: only with a PTTL under this
+	lock         *redislock.Lock // refresh, release
 }
 
-// outcome is what became of a call. With err nil and got nil after obtain or
-// seize, somebody else holds the shard: seen and pttl say who and for how long
-// (seen is empty if the lock had gone by the time of the look).
-type outcome struct {
+// callOutcome is the outcome of a call. If err and obtained are nil after an obtain or a seize, another process
+// holds the shard: holderValue and pttl have its value and remaining time (holderValue is empty if the lock was
+// gone by then).
+type callOutcome struct {
 	call
-	got     *redislock.Lock
-	start   time.Time // just before the call that set the TTL
-	elapsed time.Duration
-	seen    string
-	pttl    time.Duration
-	life    life // of who holds it
-	err     error
+	obtained    *redislock.Lock
+	start       time.Time // just before the call that set the TTL
+	elapsed     time.Duration
+	holderValue string
+	pttl        time.Duration
+	heartbeat   heartbeat // of the holder's process
+	err         error
 }
 
-// redisCalls carries calls out. It has no state of its own.
+// redisCalls makes the calls to Redis. It has no state of its own.
 type redisCalls struct {
 	o       Options
 	scripts redis.Scripter
@@ -59,79 +59,79 @@ type redisCalls struct {
 	process string // the name of this process
 }
 
-// metadata is what a lock's value has after its token.
-func (c *redisCalls) metadata() string {
+// lockMetadata is the part of a lock's value after its token.
+func (c *redisCalls) lockMetadata() string {
 	return c.o.Node + Separator + c.o.PeerAddr + Separator + c.process
 }
 
-func (c *redisCalls) do(ctx context.Context, job call) outcome {
-	out := outcome{call: job, start: time.Now()}
+func (c *redisCalls) doCall(ctx context.Context, job call) callOutcome {
+	out := callOutcome{call: job, start: time.Now()}
 	switch job.kind {
-	case obtain:
-		c.obtain(ctx, &out)
-	case seize:
-		c.seize(ctx, &out)
-	case refresh:
-		out.err = c.bounded(ctx, func(ctx context.Context) error {
+	case obtainCall:
+		c.obtainLock(ctx, &out)
+	case seizeCall:
+		c.seizeLock(ctx, &out)
+	case refreshCall:
+		out.err = c.withTimeout(ctx, func(ctx context.Context) error {
 			return job.lock.Refresh(ctx, c.o.TTL, nil)
 		})
-	case release:
-		out.err = c.release(ctx, job.lock)
-	case discard:
-		c.discard(ctx, &out)
+	case releaseCall:
+		out.err = c.releaseLock(ctx, job.lock)
+	case discardCall:
+		c.discardToken(ctx, &out)
 	}
 	out.elapsed = time.Since(out.start)
 	return out
 }
 
-func (c *redisCalls) bounded(ctx context.Context, f func(context.Context) error) error {
+func (c *redisCalls) withTimeout(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.o.callTimeout())
 	defer cancel()
 	return f(ctx)
 }
 
-func (c *redisCalls) obtain(ctx context.Context, out *outcome) {
+func (c *redisCalls) obtainLock(ctx context.Context, out *callOutcome) {
 	out.start = time.Now()
-	err := c.bounded(ctx, func(ctx context.Context) (err error) {
-		out.got, err = c.locks.Obtain(ctx, c.o.Key(out.shard), c.o.TTL,
-			&redislock.Options{Token: out.token, Metadata: c.metadata()})
+	err := c.withTimeout(ctx, func(ctx context.Context) (err error) {
+		out.obtained, err = c.locks.Obtain(ctx, c.o.Key(out.shard), c.o.TTL,
+			&redislock.Options{Token: out.token, Metadata: c.lockMetadata()})
 		return err
 	})
 	if errors.Is(err, redislock.ErrNotObtained) {
-		c.look(ctx, out)
+		c.readHolder(ctx, out)
 		return
 	}
 	out.err = err
 }
 
-// seize replaces the value and then obtains with the same token: redislock
-// re-enters, and what it returns is a handle like any other.
-func (c *redisCalls) seize(ctx context.Context, out *outcome) {
-	if out.proven && !c.heard(ctx, parse(out.expect).process).silent() {
-		c.look(ctx, out)
+// seizeLock replaces the value and then obtains with the same token: redislock re-enters, and returns an
+// ordinary handle.
+func (c *redisCalls) seizeLock(ctx context.Context, out *callOutcome) {
+	if out.holderEnded && !c.readHeartbeat(ctx, parseHolder(out.replaceValue).process).isSilent() {
+		c.readHolder(ctx, out)
 		return
 	}
 	var done bool
-	err := c.bounded(ctx, func(ctx context.Context) (err error) {
+	err := c.withTimeout(ctx, func(ctx context.Context) (err error) {
 		done, err = breakScript.Run(ctx, c.scripts, []string{c.o.Key(out.shard)},
-			out.expect, out.token+c.metadata(), c.o.TTL.Milliseconds(), out.below.Milliseconds()).Bool()
+			out.replaceValue, out.token+c.lockMetadata(), c.o.TTL.Milliseconds(), out.maxPTTL.Milliseconds()).Bool()
 		return err
 	})
 	switch {
 	case err != nil:
 		out.err = err
 	case done:
-		c.obtain(ctx, out)
+		c.obtainLock(ctx, out)
 	default:
-		c.look(ctx, out)
+		c.readHolder(ctx, out)
 	}
 }
 
-// look reads who holds the lock that we did not get, and what was last heard of
-// its process. Not knowing is no error: the answer "not obtained" stands.
-func (c *redisCalls) look(ctx context.Context, out *outcome) {
+// readHolder reads the holder of a lock that was not obtained, and the last heartbeat of its process. A failure
+// to read is no error: the answer "not obtained" stands.
+func (c *redisCalls) readHolder(ctx context.Context, out *callOutcome) {
 	key := c.o.Key(out.shard)
-	_ = c.bounded(ctx, func(ctx context.Context) error {
+	_ = c.withTimeout(ctx, func(ctx context.Context) error {
 		var value *redis.StringCmd
 		var ttl *redis.DurationCmd
 		_, err := c.o.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -141,37 +141,37 @@ func (c *redisCalls) look(ctx context.Context, out *outcome) {
 		if errors.Is(err, redis.Nil) {
 			return nil
 		}
-		out.seen, out.pttl = unknownHolder, c.o.TTL
+		out.holderValue, out.pttl = unknownHolder, c.o.TTL
 		if err == nil {
-			out.seen, out.pttl = value.Val(), ttl.Val()
+			out.holderValue, out.pttl = value.Val(), ttl.Val()
 		}
 		return err
 	})
-	out.life = c.heard(ctx, parse(out.seen).process)
+	out.heartbeat = c.readHeartbeat(ctx, parseHolder(out.holderValue).process)
 }
 
-// unknownHolder stands for a holder that could not be read. No lock has it as
-// value, so it is never broken.
+// unknownHolder stands for a holder that could not be read. No lock has this value, so it is never broken.
 const unknownHolder = "?"
 
-// release counts a lock that is not ours any more as released: either an
-// earlier try got through and its answer was lost, or it expired.
-func (c *redisCalls) release(ctx context.Context, lock *redislock.Lock) error {
-	err := c.bounded(ctx, lock.Release)
+// releaseLock counts a lock that this process no longer holds as released: either an earlier call succeeded and
+// its answer was lost, or the lock expired.
+func (c *redisCalls) releaseLock(ctx context.Context, lock *redislock.Lock) error {
+	err := c.withTimeout(ctx, lock.Release)
 	if errors.Is(err, redislock.ErrLockNotHeld) {
 		return nil
 	}
 	return err
 }
 
-// discard makes sure that nothing with the token stays behind. It obtains first
-// because only redislock can make the handle that releases.
-func (c *redisCalls) discard(ctx context.Context, out *outcome) {
-	c.obtain(ctx, out)
-	if out.err != nil || out.got == nil {
+// discardToken makes sure that no lock with the token remains. It obtains first because only redislock can make
+// the handle that releases.
+func (c *redisCalls) discardToken(ctx context.Context, out *callOutcome) {
+	c.obtainLock(ctx, out)
+	if out.err != nil || out.obtained == nil {
 		return
 	}
-	if out.err = c.release(ctx, out.got); out.err == nil {
-		out.got = nil
+	out.err = c.releaseLock(ctx, out.obtained)
+	if out.err == nil {
+		out.obtained = nil
 	}
 }

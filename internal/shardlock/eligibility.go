@@ -13,14 +13,14 @@ const (
 	readingsAtOnce = 32
 	// missedReadings is how many readings in a row a heartbeat has to be missing in.
 	missedReadings = 3
-	// longestHold bounds how long, in lives of a lock, a heartbeat that comes and goes has
-	// to be there before its process owns shards again.
-	longestHold = 16
+	// maxHold bounds, in lives of a lock, the time for which an unsteady heartbeat must be present before its
+	// process owns shards again.
+	maxHold = 16
 )
 
-// eligibility decides which members may own shards: those whose heartbeat is in this keyspace.
-// Gossip lists who has the gossip key; only a process that can write here can keep a lock
-// here. It is pure: heartbeats and time are arguments.
+// eligibility decides which members may own shards: those whose heartbeat is in this keyspace. Gossip lists the
+// nodes that have the gossip key; only a process that can write here can keep a lock here. It is pure:
+// heartbeats and time are arguments.
 type eligibility struct {
 	self     string // this node
 	process  string // and its process
@@ -28,36 +28,37 @@ type eligibility struct {
 	settling time.Duration
 	hold     time.Duration // of the first return
 
-	seen   map[string]*presence // by member
-	claims map[string]string    // process -> the member that named it first
-	first  time.Time            // the first reading that succeeded
-	read   time.Time            // the last one
-	turn   int
+	presences map[string]*presence // by member
+	claimedBy map[string]string    // process -> the first member that named it
+	firstRead time.Time            // the first reading that succeeded
+	lastRead  time.Time            // the last one
+	turn      int
 }
 
 // presence is what the readings have shown of one member's heartbeat.
 type presence struct {
-	process string
-	address string // as its heartbeats have said
-	owns    bool
-	missed  int           // readings in a row without a heartbeat
-	since   time.Time     // the first of a row of readings that contradict owns
-	hold    time.Duration // how long the heartbeat has to be there; 0: one reading is enough
-	back    time.Time     // when it last became an owner
+	process           string
+	address           string // from its heartbeats
+	owns              bool
+	missedInRow       int           // readings in a row without a heartbeat
+	contradictedSince time.Time     // the first of a row of readings that contradict owns
+	hold              time.Duration // how long the heartbeat must be present; 0: one reading is enough
+	ownerSince        time.Time     // when it last became an owner
 }
 
 func newEligibility(o Options, process string) *eligibility {
 	return &eligibility{
-		self: o.Node, process: process, grace: o.damping(), settling: beats * o.beatEvery(), hold: o.TTL / 3,
-		seen: map[string]*presence{}, claims: map[string]string{},
+		self: o.Node, process: process, grace: o.withdrawalDelay(), settling: missedBeats * o.beatEvery(),
+		hold:      o.TTL / 3,
+		presences: map[string]*presence{}, claimedBy: map[string]string{},
 	}
 }
 
-// next chooses the processes whose heartbeats are read now, in turn where there are many.
-func (r *eligibility) next(v ring.View) []string {
+// processesToRead chooses the processes whose heartbeats are read now, in turn if there are many.
+func (r *eligibility) processesToRead(v ring.View) []string {
 	var owners, others []string
 	for _, m := range v.Members {
-		switch p := r.seen[m.Name]; {
+		switch p := r.presences[m.Name]; {
 		case m.Name == r.self || m.Process == "" || m.Process == r.process:
 		case p != nil && p.process == m.Process && p.owns:
 			owners = append(owners, m.Process)
@@ -66,13 +67,13 @@ func (r *eligibility) next(v ring.View) []string {
 		}
 	}
 	r.turn++
-	chosen := append(inTurn(owners, r.turn), inTurn(others, r.turn)...)
+	chosen := append(turnOf(owners, r.turn), turnOf(others, r.turn)...)
 	slices.Sort(chosen)
 	return slices.Compact(chosen)
 }
 
-// inTurn is the part of a list whose turn it is.
-func inTurn(all []string, turn int) []string {
+// turnOf returns the part of a list that is read in a turn.
+func turnOf(all []string, turn int) []string {
 	if len(all) <= readingsAtOnce {
 		return all
 	}
@@ -81,100 +82,100 @@ func inTurn(all []string, turn int) []string {
 	return rotated[:readingsAtOnce]
 }
 
-// take learns from a reading that has succeeded. A process that was read and is not in the
-// map has no heartbeat.
-func (r *eligibility) take(v ring.View, read []string, beats map[string]life, now time.Time) {
-	r.forget(v)
-	interrupted := now.Sub(r.read) > r.grace
+// applyReadings applies a successful reading. A process that was read and is not in the map has no heartbeat.
+func (r *eligibility) applyReadings(v ring.View, read []string, beats map[string]heartbeat, now time.Time) {
+	r.dropRemoved(v)
+	interrupted := now.Sub(r.lastRead) > r.grace
 	for _, m := range v.Members {
 		if m.Name == r.self || !slices.Contains(read, m.Process) {
 			continue
 		}
-		p := r.seen[m.Name]
+		p := r.presences[m.Name]
 		if p == nil || p.process != m.Process {
 			p = &presence{process: m.Process}
-			r.seen[m.Name] = p
+			r.presences[m.Name] = p
 		}
 		if interrupted {
-			// Redis did not answer this node for a while: others may have had no time to
-			// give their heartbeats since.
-			p.missed, p.since = 0, time.Time{}
+			// Redis did not answer this node for a while, so others may have had no time for a heartbeat since.
+			p.missedInRow, p.contradictedSince = 0, time.Time{}
 		}
-		there := r.belongs(beats[m.Process], m)
+		there := r.belongsTo(beats[m.Process], m)
 		if there {
 			p.address = beats[m.Process].address
 		}
-		p.judge(there, now, r.grace, r.hold)
+		p.applyReading(there, now, r.grace, r.hold)
 	}
-	if r.read = now; r.first.IsZero() {
-		r.first = now
+	r.lastRead = now
+	if r.firstRead.IsZero() {
+		r.firstRead = now
 	}
 }
 
-// complete is true when those who begin together with this node have had time for their first
-// heartbeat. Until then nobody is left out: shards would move twice.
-func (r *eligibility) complete(now time.Time) bool { return now.Sub(r.first) >= r.settling }
+// isSettled is true once nodes that start together with this one have had time for their first heartbeat. Until
+// then no member is left out: shards would move twice.
+func (r *eligibility) isSettled(now time.Time) bool { return now.Sub(r.firstRead) >= r.settling }
 
-// belongs is true of a fresh heartbeat that is the member's own.
-func (r *eligibility) belongs(l life, m ring.Member) bool {
-	if !l.fresh() {
+// belongsTo is true if a fresh heartbeat is the member's own.
+func (r *eligibility) belongsTo(l heartbeat, m ring.Member) bool {
+	if !l.isFresh() {
 		return false
 	}
 	if l.node != "" {
 		return l.node == m.Name
 	}
-	// The previous build writes no name: the heartbeat is that of who named the process first.
-	if r.claims[m.Process] == "" {
-		r.claims[m.Process] = m.Name
+	// The previous build writes no name: the heartbeat counts for the first member that named the process.
+	if r.claimedBy[m.Process] == "" {
+		r.claimedBy[m.Process] = m.Name
 	}
-	return r.claims[m.Process] == m.Name
+	return r.claimedBy[m.Process] == m.Name
 }
 
-// judge takes over one reading.
-func (p *presence) judge(there bool, now time.Time, grace, hold time.Duration) {
+// applyReading applies one reading.
+func (p *presence) applyReading(there bool, now time.Time, grace, hold time.Duration) {
 	if there == p.owns {
-		p.missed, p.since = 0, time.Time{}
+		p.missedInRow, p.contradictedSince = 0, time.Time{}
 		return
 	}
-	if p.since.IsZero() {
-		p.since = now
+	if p.contradictedSince.IsZero() {
+		p.contradictedSince = now
 	}
 	if there {
-		if now.Sub(p.since) >= p.hold {
-			p.owns, p.missed, p.since, p.back = true, 0, time.Time{}, now
+		if now.Sub(p.contradictedSince) >= p.hold {
+			p.owns, p.missedInRow, p.contradictedSince, p.ownerSince = true, 0, time.Time{}, now
 		}
 		return
 	}
-	if p.missed++; p.missed < missedReadings || now.Sub(p.since) < grace {
+	p.missedInRow++
+	if p.missedInRow < missedReadings || now.Sub(p.contradictedSince) < grace {
 		return
 	}
-	// What was there for long enough is not held against a process.
-	if now.Sub(p.back) > 4*max(hold, p.hold) {
+	// After a long steady presence earlier interruptions no longer count.
+	if now.Sub(p.ownerSince) > 4*max(hold, p.hold) {
 		p.hold = 0
 	}
-	p.hold = min(max(hold, 2*p.hold), longestHold*3*hold)
-	p.owns, p.missed, p.since = false, 0, time.Time{}
+	p.hold = min(max(hold, 2*p.hold), maxHold*3*hold)
+	p.owns, p.missedInRow, p.contradictedSince = false, 0, time.Time{}
 }
 
-// forget drops what is known of members that the view has no more. It is called when a
-// reading has succeeded: as long as Redis cannot be read, the last answer stays.
-func (r *eligibility) forget(v ring.View) {
-	for name := range r.seen {
+// dropRemoved drops the members that the view no longer has. It is called after a successful reading: while
+// Redis cannot be read, the last answer stays.
+func (r *eligibility) dropRemoved(v ring.View) {
+	for name := range r.presences {
 		if _, is := v.Member(name); !is {
-			delete(r.seen, name)
+			delete(r.presences, name)
 		}
 	}
-	for process, name := range r.claims {
+	for process, name := range r.claimedBy {
 		if m, is := v.Member(name); !is || m.Process != process {
-			delete(r.claims, process)
+			delete(r.claimedBy, process)
 		}
 	}
 }
 
-// addresses are where clients reach other members, as their own heartbeats have said.
-func (r *eligibility) addresses() map[string]clientAddress {
+// clientAddresses returns the addresses for clients in the heartbeats of other members.
+func (r *eligibility) clientAddresses() map[string]clientAddress {
 	all := map[string]clientAddress{}
-	for name, p := range r.seen {
+	for name, p := range r.presences {
 		if p.address != "" {
 			all[name] = clientAddress{p.process, p.address}
 		}
@@ -182,10 +183,10 @@ func (r *eligibility) addresses() map[string]clientAddress {
 	return all
 }
 
-// owners are the processes that may own shards, by member; this node is always one.
-func (r *eligibility) owners() map[string]string {
+// eligibleOwners returns the processes that may own shards, by member; this node is always one.
+func (r *eligibility) eligibleOwners() map[string]string {
 	all := map[string]string{r.self: r.process}
-	for name, p := range r.seen {
+	for name, p := range r.presences {
 		if p.owns {
 			all[name] = p.process
 		}

@@ -18,12 +18,12 @@ type readings struct {
 	r    *eligibility
 	v    ring.View
 	now  time.Time
-	beat map[string]life
+	beat map[string]heartbeat
 }
 
 func newReadings(members ...string) *readings {
 	o := Options{Node: "a", TTL: 10 * time.Second}
-	x := &readings{r: newEligibility(o, "pa"), v: ring.View{Self: "a"}, now: time.Unix(1000, 0), beat: map[string]life{}}
+	x := &readings{r: newEligibility(o, "pa"), v: ring.View{Self: "a"}, now: time.Unix(1000, 0), beat: map[string]heartbeat{}}
 	x.see(append([]string{"a", "pa"}, members...)...)
 	return x
 }
@@ -38,10 +38,10 @@ func (x *readings) see(members ...string) {
 
 // give has a process give heartbeats from now on, under a node's name.
 func (x *readings) give(process, node string) {
-	x.beat[process] = life{known: true, every: 400 * time.Millisecond, ttl: 10 * time.Second, node: node}
+	x.beat[process] = heartbeat{known: true, period: 400 * time.Millisecond, ttl: 10 * time.Second, node: node}
 }
 
-// at has a process say in its heartbeats where clients reach it.
+// at puts an address for clients into the heartbeats of a process.
 func (x *readings) at(process, address string) {
 	l := x.beat[process]
 	l.address = address
@@ -51,16 +51,16 @@ func (x *readings) at(process, address string) {
 func (x *readings) read(n int) {
 	for range n {
 		x.now = x.now.Add(400 * time.Millisecond)
-		read := x.r.next(x.v)
-		heard := map[string]life{}
+		read := x.r.processesToRead(x.v)
+		heard := map[string]heartbeat{}
 		for _, p := range read {
 			heard[p] = x.beat[p]
 		}
-		x.r.take(x.v, read, heard, x.now)
+		x.r.applyReadings(x.v, read, heard, x.now)
 	}
 }
 
-func (x *readings) owners() []string { return slices.Sorted(maps.Keys(x.r.owners())) }
+func (x *readings) owners() []string { return slices.Sorted(maps.Keys(x.r.eligibleOwners())) }
 
 func (x *readings) want(t *testing.T, what string, names ...string) {
 	t.Helper()
@@ -79,7 +79,7 @@ func TestOwnersAreThoseWithAHeartbeat(t *testing.T) {
 	x.want(t, "the next reading", "a", "b", "c")
 	x.see("a", "pa", "b", "pb", "c", "another")
 	x.read(1)
-	if got := x.r.owners()["c"]; got == "another" {
+	if got := x.r.eligibleOwners()["c"]; got == "another" {
 		t.Error("another process of c has no heartbeat")
 	}
 }
@@ -102,9 +102,9 @@ func TestHeartbeatThatEnds(t *testing.T) {
 
 func TestStaleHeartbeat(t *testing.T) {
 	for age, fresh := range map[time.Duration]bool{0: true, 6 * time.Second: true, 7 * time.Second: false} {
-		l := life{known: true, every: 400 * time.Millisecond, ttl: 10 * time.Second, age: age}
-		if l.fresh() != fresh {
-			t.Errorf("age %v: fresh is %t", age, l.fresh())
+		l := heartbeat{known: true, period: 400 * time.Millisecond, ttl: 10 * time.Second, age: age}
+		if l.isFresh() != fresh {
+			t.Errorf("age %v: fresh is %t", age, l.isFresh())
 		}
 	}
 }
@@ -156,12 +156,12 @@ func TestUnreadHeartbeatsChangeNothing(t *testing.T) {
 func TestNodesThatBeginTogetherMoveNothing(t *testing.T) {
 	x := newReadings("b", "pb")
 	x.read(1)
-	if x.r.complete(x.now) {
+	if x.r.isSettled(x.now) {
 		t.Error("the first reading is not complete")
 	}
 	x.give("pb", "b")
 	x.read(3)
-	if !x.r.complete(x.now) {
+	if !x.r.isSettled(x.now) {
 		t.Error("after three intervals it is")
 	}
 	x.want(t, "by then", "a", "b")
@@ -194,8 +194,8 @@ func TestOneProcessHasOneName(t *testing.T) {
 	})
 }
 
-// TestManyMembersAreReadInTurn: a reading has a bounded size, and members that nobody knows do
-// not keep those with a heartbeat from being read.
+// TestManyMembersAreReadInTurn: a reading has a bounded size, and unknown members do not keep those with a
+// heartbeat from being read.
 func TestManyMembersAreReadInTurn(t *testing.T) {
 	members := []string{}
 	for i := range 200 {
@@ -209,7 +209,7 @@ func TestManyMembersAreReadInTurn(t *testing.T) {
 		x.give(fmt.Sprintf("pn%02d", i), fmt.Sprintf("n%02d", i))
 	}
 	for range 60 {
-		if n := len(x.r.next(x.v)); n > 2*readingsAtOnce {
+		if n := len(x.r.processesToRead(x.v)); n > 2*readingsAtOnce {
 			t.Fatalf("%d are read at once", n)
 		}
 		x.read(1)
@@ -224,8 +224,7 @@ func TestManyMembersAreReadInTurn(t *testing.T) {
 	}
 }
 
-// TestMembersByGossipAloneOwnNoShard: shards stay where they are, whatever such members say of
-// themselves.
+// TestMembersByGossipAloneOwnNoShard: shards stay where they are, whatever such members report of themselves.
 func TestMembersByGossipAloneOwnNoShard(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, redistest.Start(t).Granted(), 8)

@@ -17,16 +17,17 @@ import (
 // Library is the library of the functions that a Manager calls under
 // [Options.Functions].
 func Library() redisfunc.Library {
-	library, _ := functions()
+	library, _ := composeLibrary()
 	return library
 }
 
-// functions composes the library, and finds the function of each script by the hash
-// under which it would otherwise be sent.
-func functions() (redisfunc.Library, map[string]string) {
-	scripts := []redisfunc.Script{{Name: "break", Source: breakSource}}
-	for i, source := range lockSources() {
-		scripts = append(scripts, redisfunc.Script{Name: [...]string{"obtain", "refresh", "release"}[i], Source: source})
+// composeLibrary composes the library, and finds the function of each script by the hash under which it would
+// otherwise be sent.
+func composeLibrary() (redisfunc.Library, map[string]string) {
+	scripts := []redisfunc.Script{{Name: "break", Source: breakScriptText}}
+	for i, source := range captureLockScripts() {
+		scripts = append(scripts, redisfunc.Script{Name: [...]string{"obtain", "refresh", "release"}[i],
+			Source: source})
 	}
 	library := redisfunc.New("locks", scripts)
 	bySHA := map[string]string{}
@@ -37,35 +38,36 @@ func functions() (redisfunc.Library, map[string]string) {
 	return library, bySHA
 }
 
-// lockSources are redislock's own scripts for obtaining, refreshing and releasing. It
-// does not tell them; so they are what it sends to a server that knows no script yet.
-func lockSources() []string {
-	told := &listener{}
+// captureLockScripts returns redislock's own scripts for obtaining, refreshing and releasing. They are not
+// exported, so they are recorded as redislock sends them to a server without scripts.
+func captureLockScripts() []string {
+	recorder := &recordingServer{}
 	ctx := context.Background() // nothing waits
-	lock, err := redislock.New(told).Obtain(ctx, "key", time.Second, nil)
+	lock, err := redislock.New(recorder).Obtain(ctx, "key", time.Second, nil)
 	if err == nil {
 		err = lock.Refresh(ctx, time.Second, nil)
 	}
 	if err == nil {
 		err = lock.Release(ctx)
 	}
-	if err != nil || len(told.sources) != 3 {
+	if err != nil || len(recorder.sources) != 3 {
 		panic("shardlock: redislock has other calls than it had")
 	}
-	return told.sources
+	return recorder.sources
 }
 
-// listener is a server that knows no script, notes each that it is sent, and agrees.
-type listener struct {
+// recordingServer acts as a server without scripts, records each script that it is sent, and replies with
+// success.
+type recordingServer struct {
 	redis.Scripter // nil: nothing else of it is called
 	sources        []string
 }
 
-func (l *listener) EvalSha(context.Context, string, []string, ...any) *redis.Cmd {
+func (l *recordingServer) EvalSha(context.Context, string, []string, ...any) *redis.Cmd {
 	return redis.NewCmdResult(nil, noScript{})
 }
 
-func (l *listener) Eval(_ context.Context, source string, _ []string, _ ...any) *redis.Cmd {
+func (l *recordingServer) Eval(_ context.Context, source string, _ []string, _ ...any) *redis.Cmd {
 	if !slices.Contains(l.sources, source) {
 		l.sources = append(l.sources, source)
 	}
@@ -78,7 +80,7 @@ type noScript struct{}
 func (noScript) Error() string { return "NOSCRIPT" }
 func (noScript) RedisError()   {}
 
-// functionCaller calls functions where scripts are asked for.
+// functionCaller calls functions in place of scripts.
 type functionCaller struct {
 	redis.Scripter
 	client interface {

@@ -35,8 +35,8 @@ func testKey(shard int) string { return "fermata:{" + strconv.Itoa(shard) + "}:l
 
 func testLifeKey(process string) string { return "fermata:{meta}:life:" + process }
 
-// fleet is a set of nodes on one keyspace, wired as the product wires them: who
-// releases a shard tells the next owner. It notes everything that they report.
+// fleet is a set of nodes on one keyspace, wired as the product wires them: a node that releases a shard
+// notifies the next owner. It records everything that they report.
 type fleet struct {
 	t        *testing.T
 	client   redis.UniversalClient // of the nodes
@@ -45,7 +45,7 @@ type fleet struct {
 
 	mu     sync.Mutex
 	nodes  map[string]*testNode
-	holder map[int]string // by what OnAcquire and OnLose said
+	holder map[int]string // according to OnAcquire and OnLose
 	losses []string       // "node shard reason"
 	double []string
 }
@@ -199,9 +199,9 @@ func (f *fleet) eventually(what string, cond func() error) {
 	redistest.Eventually(f.t, patience, what, func(context.Context) error { return cond() })
 }
 
-// settledScene plays a scene in which processes give signs of life and nothing changes
+// settledScene plays a scene in which processes write heartbeats and nothing changes
 // hands, and fails the test with what did. On a machine that stands still for as long as
-// a sign of life may take, they may be given too late: the scene is played again, on a
+// a heartbeat may take, they may be given too late: the scene is played again, on a
 // server of its own.
 func settledScene(t *testing.T, scene func(f *fleet) (wrong []string)) {
 	t.Helper()
@@ -226,7 +226,7 @@ func settledScene(t *testing.T, scene func(f *fleet) (wrong []string)) {
 		}
 		t.Logf("%v; the machine stood still for %v", wrong, stood)
 	}
-	t.Fatal("the machine never let a process give its signs of life in time")
+	t.Fatal("the machine never let a process write its heartbeats in time")
 }
 
 // holds waits until the node holds the shard and returns its grip.

@@ -22,56 +22,54 @@ const (
 // Separator is between the parts of a lock's value; no name of a node has it.
 const Separator = "|"
 
-// newToken has redislock's own form. It is chosen here and not there because
-// an attempt whose answer was lost can only be repeated, or taken back, by
-// somebody who knows the token.
+// newToken has redislock's own form. It is chosen here because an attempt whose answer was lost can only be
+// repeated, or discarded, by a caller that knows the token.
 func newToken() string {
 	b := make([]byte, tokenBytes)
 	rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseHolder splits a lock's value, as it was read from Redis, into the name
-// and the peer address of its holder. It is false if the value has another form.
+// ParseHolder splits a lock's value, as read from Redis, into the name and the peer address of its holder. It is
+// false if the value has another form.
 func ParseHolder(value string) (node, peerAddr string, ok bool) {
-	h := parse(value)
+	h := parseHolder(value)
 	return h.node, h.peerAddr, h.node != ""
 }
 
-// holder is what a lock's value tells. Without a node it is no lock's value;
-// without a process, one of another version, whose signs of life nobody knows.
-type holder struct {
+// lockHolder is the parsed value of a lock. Without a node the value is not a lock's. Without a process it is of
+// another version, whose heartbeats are unknown.
+type lockHolder struct {
 	node, peerAddr, process string
 }
 
-func parse(value string) holder {
+func parseHolder(value string) lockHolder {
 	if len(value) <= tokenLen {
-		return holder{}
+		return lockHolder{}
 	}
 	parts := strings.Split(value[tokenLen:], Separator)
 	if len(parts) < 2 || parts[0] == "" {
-		return holder{}
+		return lockHolder{}
 	}
-	h := holder{node: parts[0], peerAddr: parts[1]}
+	h := lockHolder{node: parts[0], peerAddr: parts[1]}
 	if len(parts) > 2 {
 		h.process = parts[2]
 	}
 	return h
 }
 
-// Holder says who holds a shard, by what is in Redis.
+// Holder is the holder of a shard as stored in Redis.
 type Holder struct {
 	Shard int
-	// Node and PeerAddr are empty if nobody holds the shard.
+	// Node and PeerAddr are empty if no process holds the shard.
 	Node     string
 	PeerAddr string
-	// TTL is what is left of the lock's time; negative if it has no limit.
+	// TTL is the rest of the lock's time; negative if it has no limit.
 	TTL time.Duration
 }
 
-// Holders reads the holders of all shards, in order, in one round trip to each
-// server. On an error it returns what could be read; a shard that could not be
-// read looks free.
+// Holders reads the holders of all shards, in order, in one round trip to each server. With an error it returns
+// the shards that could be read; others look free.
 func (m *Manager) Holders(ctx context.Context) ([]Holder, error) {
 	values := make([]*redis.StringCmd, m.o.Shards)
 	ttls := make([]*redis.DurationCmd, m.o.Shards)

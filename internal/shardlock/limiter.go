@@ -2,20 +2,19 @@ package shardlock
 
 import "time"
 
-// limiter spaces takeovers so that no more than a fixed number fall into any
-// one second. It remembers when the last ones were allowed.
-type limiter struct {
+// takeoverLimiter spaces takeovers so that no more than a fixed number fall into any one second. It remembers
+// when the last ones were allowed.
+type takeoverLimiter struct {
 	at   []time.Time
 	next int
 }
 
-func newLimiter(perSecond int) *limiter {
-	return &limiter{at: make([]time.Time, max(perSecond, 1))}
+func newTakeoverLimiter(perSecond int) *takeoverLimiter {
+	return &takeoverLimiter{at: make([]time.Time, max(perSecond, 1))}
 }
 
-// reserve returns the earliest instant, not before now, at which one more is
-// allowed, and counts it as used.
-func (l *limiter) reserve(now time.Time) time.Time {
+// reserveNext returns the earliest instant, not before now, at which one more is allowed, and counts it as used.
+func (l *takeoverLimiter) reserveNext(now time.Time) time.Time {
 	t := l.at[l.next].Add(time.Second)
 	if t.Before(now) {
 		t = now

@@ -9,86 +9,85 @@ import (
 	"github.com/fermata-io/fermata/internal/ring"
 )
 
-// idle is how long the loop sleeps when nothing has a time of its own.
-const idle = time.Hour
+// idleSleep is how long the loop sleeps when nothing has a time of its own.
+const idleSleep = time.Hour
 
-// loop is the state of a running Manager. Its methods belong to one goroutine.
-type loop struct {
-	m         *Manager
-	o         Options
-	slots     []*slot
-	told      ring.View            // what gossip shows
-	gone      map[string]time.Time // nodes whose process has ended, until when that counts
-	view      ring.View            // those of told that are not gone, and may own shards
-	members   map[string]bool      // all that are not gone
-	owners    map[string]bool      // of view
-	filter    *map[string]string   // by which view was made
-	process   map[string]string    // of the members that tell, the present one
-	aside     map[string]bool      // members that hold no shards
-	asideAt   time.Time            // when those of the view do not, if that is to change; else zero
-	asideNext map[string]bool      // these
-	changed   time.Time            // when the owners last changed
-	draining  bool
-	breaks    *limiter // of locks whose holder gossip has lost
-	burials   *limiter // of locks whose holder's process has ended for certain
-	failing   int      // slots whose last call ended in an error
+// managerLoop is the state of a running Manager. Its methods belong to one goroutine.
+type managerLoop struct {
+	m                 *Manager
+	o                 Options
+	shards            []*shardState
+	gossipView        ring.View            // the view of gossip
+	endedUntil        map[string]time.Time // nodes whose process has ended, until when that counts
+	view              ring.View            // members of gossipView that have not ended, and may own shards
+	members           map[string]bool      // all that have not ended
+	owners            map[string]bool      // of view
+	appliedOwners     *map[string]string   // the owners by which view was made
+	currentProcess    map[string]string    // current process of each member that publishes it
+	withdrawn         map[string]bool      // members that own no shards because they have withdrawn
+	withdrawnAt       time.Time            // when withdrawnNext takes effect; zero if nothing is to change
+	withdrawnNext     map[string]bool      // the next value of withdrawn
+	ownersChangedAt   time.Time            // when the owners last changed
+	draining          bool
+	lostHolderLimiter *takeoverLimiter // for locks whose holder gossip has lost
+	deadHolderLimiter *takeoverLimiter // for locks whose holder's process is known to have ended
+	failingSlots      int              // slots whose last call ended in an error
 
 	// One call a slot is in flight at most, and each channel has room for one
 	// of every slot: sends never block.
 	urgent   chan []call // refreshes, and releases one by one
 	normal   chan call
-	outcomes chan []outcome
+	outcomes chan []callOutcome
 }
 
-func newLoop(m *Manager) *loop {
-	l := &loop{
-		m:        m,
-		o:        m.o,
-		slots:    make([]*slot, m.o.Shards),
-		gone:     map[string]time.Time{},
-		aside:    map[string]bool{},
-		breaks:   newLimiter(m.o.Shards / 4),
-		burials:  newLimiter(m.o.Shards / 2),
-		urgent:   make(chan []call, m.o.Shards),
-		normal:   make(chan call, m.o.Shards),
-		outcomes: make(chan []outcome, m.o.Shards),
+func newManagerLoop(m *Manager) *managerLoop {
+	l := &managerLoop{
+		m:                 m,
+		o:                 m.o,
+		shards:            make([]*shardState, m.o.Shards),
+		endedUntil:        map[string]time.Time{},
+		withdrawn:         map[string]bool{},
+		lostHolderLimiter: newTakeoverLimiter(m.o.Shards / 4),
+		deadHolderLimiter: newTakeoverLimiter(m.o.Shards / 2),
+		urgent:            make(chan []call, m.o.Shards),
+		normal:            make(chan call, m.o.Shards),
+		outcomes:          make(chan []callOutcome, m.o.Shards),
 	}
-	for i := range l.slots {
-		l.slots[i] = &slot{shard: i}
+	for i := range l.shards {
+		l.shards[i] = &shardState{shard: i}
 	}
 	return l
 }
 
-func (l *loop) run(ctx context.Context) {
+func (l *managerLoop) run(ctx context.Context) {
 	var workers sync.WaitGroup
-	for range l.o.workers() {
-		workers.Go(func() { l.work(ctx) })
+	for range l.o.workerCount() {
+		workers.Go(func() { l.callWorker(ctx) })
 	}
 	defer workers.Wait()
-	timer := time.NewTimer(idle)
+	timer := time.NewTimer(idleSleep)
 	defer timer.Stop()
 	for {
-		l.readMail(time.Now())
-		timer.Reset(time.Until(l.advance(time.Now())))
+		l.drainInbox(time.Now())
+		timer.Reset(time.Until(l.advanceShards(time.Now())))
 		select {
 		case <-ctx.Done():
-			for _, s := range l.slots {
-				l.lose(s, LossStopped)
+			for _, s := range l.shards {
+				l.withdrawGrip(s, LossStopped)
 			}
 			return
 		case outs := <-l.outcomes:
 			for _, out := range outs {
-				l.apply(out, time.Now())
+				l.applyOutcome(out, time.Now())
 			}
-		case <-l.m.poke:
+		case <-l.m.inboxWake:
 		case <-timer.C:
 		}
 	}
 }
 
-// work carries calls out until ctx ends. What keeps locks goes before what
-// gains them.
-func (l *loop) work(ctx context.Context) {
+// callWorker makes calls until ctx ends. Calls that keep locks take precedence over calls that gain them.
+func (l *managerLoop) callWorker(ctx context.Context) {
 	for {
 		var next []call
 		select {
@@ -105,121 +104,122 @@ func (l *loop) work(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.m.calls.all(ctx, next, func(outs []outcome) { l.outcomes <- outs })
+		l.m.calls.doAll(ctx, next, func(outs []callOutcome) { l.outcomes <- outs })
 	}
 }
 
-// readMail takes over what the Manager's methods have left.
-func (l *loop) readMail(now time.Time) {
+// drainInbox applies what the Manager's methods have queued.
+func (l *managerLoop) drainInbox(now time.Time) {
 	l.m.mu.Lock()
-	view, fates, woken := l.m.mu.view, l.m.mu.fates, l.m.mu.woken
-	l.m.mu.view, l.m.mu.fates, l.m.mu.woken = nil, nil, nil
+	view, statuses, woken := l.m.mu.view, l.m.mu.statuses, l.m.mu.woken
+	l.m.mu.view, l.m.mu.statuses, l.m.mu.woken = nil, nil, nil
 	l.draining = l.m.mu.draining
-	drops := l.admit()
+	drops := l.openRequests()
 	l.m.mu.Unlock()
 
 	if view != nil {
-		l.setView(*view, now)
+		l.applyView(*view, now)
 	}
-	if l.m.owners.Load() != l.filter {
-		l.survey(now)
+	if l.m.owners.Load() != l.appliedOwners {
+		l.updateMembers(now)
 	}
-	for _, f := range fates {
-		l.learn(f, now)
+	for _, f := range statuses {
+		l.applyStatus(f, now)
 	}
 	for _, shard := range woken {
-		l.slots[shard].wake(now)
+		l.shards[shard].retryNow(now)
 	}
 	for shard, reason := range drops {
-		l.giveUp(l.slots[shard], reason, now)
+		l.startDrop(l.shards[shard], reason, now)
 	}
 }
 
-// advance does what is due for every shard and returns when to look again.
-func (l *loop) advance(now time.Time) time.Time {
-	wakeAt := now.Add(idle)
+// advanceShards does what is due for every shard and returns when to look again.
+func (l *managerLoop) advanceShards(now time.Time) time.Time {
+	wakeAt := now.Add(idleSleep)
 	sooner := func(t time.Time) {
 		if t.Before(wakeAt) {
 			wakeAt = t
 		}
 	}
-	if !l.asideAt.IsZero() {
-		if now.Before(l.asideAt) {
-			sooner(l.asideAt)
+	if !l.withdrawnAt.IsZero() {
+		if now.Before(l.withdrawnAt) {
+			sooner(l.withdrawnAt)
 		} else {
-			l.aside, l.asideAt = l.asideNext, time.Time{}
-			l.assign(now)
+			l.withdrawn, l.withdrawnAt = l.withdrawnNext, time.Time{}
+			l.assignOwners(now)
 		}
 	}
-	if next := l.forget(now); !next.IsZero() {
+	if next := l.expireStatuses(now); !next.IsZero() {
 		sooner(next)
 	}
-	settled := l.changed.Add(l.o.Settle)
+	settled := l.ownersChangedAt.Add(l.o.Settle)
 	refreshDue := false
-	for _, s := range l.slots {
+	for _, s := range l.shards {
 		if g := l.m.grips[s.shard].Load(); g != nil {
 			if now.Before(g.ValidUntil) {
 				sooner(g.ValidUntil)
 			} else {
-				l.lose(s, LossExpired)
+				l.withdrawGrip(s, LossExpired)
 			}
 		}
-		if l.misplaced(s) {
+		if l.isMisplaced(s) {
 			if now.Before(settled) {
 				sooner(settled)
 			} else {
-				l.giveUp(s, LossHandover, now)
+				l.startDrop(s, LossHandover, now)
 			}
 		}
-		what, at := s.due(l.wants(s))
-		if what == none {
+		what, at := s.nextCall(l.wantsShard(s))
+		if what == noCall {
 			continue
 		}
 		switch {
 		case now.Before(at):
 			sooner(at)
-		case what == refresh:
+		case what == refreshCall:
 			refreshDue = true
 		default:
-			l.start(s, what, now)
+			l.startCall(s, what, now)
 		}
 	}
 	if refreshDue {
-		l.refresh(now)
+		l.refreshLocks(now)
 	}
 	return wakeAt
 }
 
-// refresh renews the locks whose time has come, and with them those that have had half
-// of theirs, so that soon all of them go together.
-func (l *loop) refresh(now time.Time) {
+// refreshLocks renews the locks whose time has come, and with them those that are past half of their period, so
+// that soon all of them are renewed together.
+func (l *managerLoop) refreshLocks(now time.Time) {
 	var batch []call
-	for _, s := range l.slots {
-		what, at := s.due(l.wants(s))
-		if what != refresh || now.Before(at) && (s.failing || now.Sub(s.start) < l.o.refreshEvery()/2) {
+	for _, s := range l.shards {
+		what, at := s.nextCall(l.wantsShard(s))
+		if what != refreshCall || now.Before(at) && (s.failing || now.Sub(s.start) < l.o.refreshEvery()/2) {
 			continue
 		}
 		s.busy, s.start = true, now
-		batch = append(batch, call{kind: refresh, shard: s.shard, lock: s.lock})
+		batch = append(batch, call{kind: refreshCall, shard: s.shard, lock: s.lock})
 	}
 	l.urgent <- batch
 }
 
-func (l *loop) wants(s *slot) bool { return s.owner == l.o.Node && !l.draining }
+func (l *managerLoop) wantsShard(s *shardState) bool { return s.owner == l.o.Node && !l.draining }
 
-// misplaced is true for a lock that the ring gives to another live member. If
-// it names nobody, the lock is kept.
-func (l *loop) misplaced(s *slot) bool {
-	return s.lock != nil && s.drop == "" && s.owner != "" && s.owner != l.o.Node
+// isMisplaced is true for a lock of a shard that the ring gives to another live member. If the ring names none,
+// the lock is kept.
+func (l *managerLoop) isMisplaced(s *shardState) bool {
+	return s.lock != nil && s.dropReason == "" && s.owner != "" && s.owner != l.o.Node
 }
 
-// alone is true if no other node is known to compete.
-func (l *loop) alone() bool {
+// isAlone is true if no other node is known to compete.
+func (l *managerLoop) isAlone() bool {
 	return len(l.members) == 0 || len(l.members) == 1 && l.members[l.o.Node]
 }
 
-func (l *loop) start(s *slot, what kind, now time.Time) {
-	c := call{kind: what, shard: s.shard, expect: s.expect, proven: s.proven, below: s.below, lock: s.lock}
+func (l *managerLoop) startCall(s *shardState, what callKind, now time.Time) {
+	c := call{kind: what, shard: s.shard, replaceValue: s.replaceValue, holderEnded: s.holderEnded,
+		maxPTTL: s.maxPTTL, lock: s.lock}
 	if s.lock == nil {
 		if s.token == "" {
 			s.token = newToken()
@@ -227,7 +227,7 @@ func (l *loop) start(s *slot, what kind, now time.Time) {
 		c.token = s.token
 	}
 	s.busy = true
-	if what == release {
+	if what == releaseCall {
 		l.urgent <- []call{c}
 	} else {
 		l.normal <- c

@@ -31,7 +31,7 @@ func clientThat(t *testing.T, honoursDeadlines bool) *redis.Client {
 func ringOwner(v ring.View, shards int) string { return ring.Assign(v, shards)[0] }
 
 // idleLoop is a loop whose clock and whose calls' outcomes the test supplies.
-func idleLoop(t *testing.T, change ...func(*Options)) *loop {
+func idleLoop(t *testing.T, change ...func(*Options)) *managerLoop {
 	t.Helper()
 	o := validOptions(t)
 	for _, c := range change {
@@ -41,11 +41,11 @@ func idleLoop(t *testing.T, change ...func(*Options)) *loop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newLoop(m)
+	return newManagerLoop(m)
 }
 
 // issued takes the one call that the loop has queued, or none.
-func issued(l *loop) call {
+func issued(l *managerLoop) call {
 	select {
 	case c := <-l.urgent:
 		return c[0]
@@ -56,19 +56,19 @@ func issued(l *loop) call {
 	}
 }
 
-func heldLoop(t *testing.T, now time.Time) *loop {
+func heldLoop(t *testing.T, now time.Time) *managerLoop {
 	l := idleLoop(t)
-	l.setView(view("a", "a"), now)
-	l.advance(now)
+	l.applyView(view("a", "a"), now)
+	l.advanceShards(now)
 	c := issued(l)
-	if c.kind != obtain {
+	if c.kind != obtainCall {
 		t.Fatalf("first call %+v, want an obtain", c)
 	}
-	l.apply(outcome{call: c, got: &redislock.Lock{}, start: now}, now)
+	l.applyOutcome(callOutcome{call: c, obtained: &redislock.Lock{}, start: now}, now)
 	return l
 }
 
-// ownedBy is a view of a and somebody to whom the ring gives shard 0.
+// ownedBy is a view of a and another member, and the member to which the ring gives shard 0.
 func ownedBy(t *testing.T, wantSelf bool) (ring.View, string) {
 	for i := range 1000 {
 		name := strings.Repeat("b", i%7+1) + string(rune('a'+i%26))
@@ -85,21 +85,21 @@ func TestHandOverWaitsUntilTheViewHasSettled(t *testing.T) {
 	now := time.Now()
 	l := heldLoop(t, now)
 	v, _ := ownedBy(t, false)
-	l.setView(v, now)
-	if at := l.advance(now.Add(DefaultSettle - 1)); !at.Equal(now.Add(DefaultSettle)) {
+	l.applyView(v, now)
+	if at := l.advanceShards(now.Add(DefaultSettle - 1)); !at.Equal(now.Add(DefaultSettle)) {
 		t.Errorf("wakes %v after the change", at.Sub(now))
 	}
-	if c := issued(l); c.kind != none {
+	if c := issued(l); c.kind != noCall {
 		t.Fatalf("early call %+v", c)
 	}
-	l.setView(view("a", "a"), now.Add(time.Second)) // flaps: back, and away again
-	l.setView(v, now.Add(time.Second))
-	l.advance(now.Add(DefaultSettle))
-	if c := issued(l); c.kind != none {
+	l.applyView(view("a", "a"), now.Add(time.Second)) // flaps: back, and away again
+	l.applyView(v, now.Add(time.Second))
+	l.advanceShards(now.Add(DefaultSettle))
+	if c := issued(l); c.kind != noCall {
 		t.Fatalf("the pause did not begin anew: %+v", c)
 	}
-	l.advance(now.Add(time.Second + DefaultSettle))
-	if c := issued(l); c.kind != release {
+	l.advanceShards(now.Add(time.Second + DefaultSettle))
+	if c := issued(l); c.kind != releaseCall {
 		t.Fatalf("call %+v, want a release", c)
 	}
 	if l.m.grips[0].Load() != nil {
@@ -107,12 +107,12 @@ func TestHandOverWaitsUntilTheViewHasSettled(t *testing.T) {
 	}
 }
 
-func TestLockIsKeptIfTheRingNamesNobody(t *testing.T) {
+func TestLockIsKeptIfTheRingNamesNoOwner(t *testing.T) {
 	now := time.Now()
 	l := heldLoop(t, now)
-	l.setView(view("a"), now)
-	l.advance(now.Add(time.Second * 3))
-	if l.m.grips[0].Load() == nil || issued(l).kind == release {
+	l.applyView(view("a"), now)
+	l.advanceShards(now.Add(time.Second * 3))
+	if l.m.grips[0].Load() == nil || issued(l).kind == releaseCall {
 		t.Error("the lock was given up to nobody")
 	}
 }
@@ -126,12 +126,12 @@ func TestRefreshErrorIsUnknownUntilValidityEnds(t *testing.T) {
 	var pending call
 	tries := 0
 	for at := now; at.Before(end); {
-		next := l.advance(at)
-		if c := issued(l); c.kind == refresh {
+		next := l.advanceShards(at)
+		if c := issued(l); c.kind == refreshCall {
 			pending = c
 			tries++
-			l.apply(outcome{call: c, start: at, err: errors.New("broken pipe")}, at)
-			next = l.advance(at)
+			l.applyOutcome(callOutcome{call: c, start: at, err: errors.New("broken pipe")}, at)
+			next = l.advanceShards(at)
 		}
 		if l.m.grips[0].Load() == nil {
 			t.Fatalf("lost %v before the end", end.Sub(at))
@@ -141,13 +141,13 @@ func TestRefreshErrorIsUnknownUntilValidityEnds(t *testing.T) {
 	if tries < 5 {
 		t.Fatalf("%d refreshes tried", tries)
 	}
-	l.advance(end)
+	l.advanceShards(end)
 	if len(reasons) != 1 || reasons[0] != LossExpired || l.m.grips[0].Load() != nil {
 		t.Fatalf("at the end: %v", reasons)
 	}
-	// The next answer says that it was ours all the time.
+	// The next answer shows that it was ours all the time.
 	at := end.Add(10 * time.Millisecond)
-	l.apply(outcome{call: pending, start: at}, at)
+	l.applyOutcome(callOutcome{call: pending, start: at}, at)
 	if l.m.grips[0].Load() == nil {
 		t.Error("a confirmed refresh did not make the lock valid again")
 	}
@@ -156,15 +156,15 @@ func TestRefreshErrorIsUnknownUntilValidityEnds(t *testing.T) {
 func TestAnswerThatTookTooLongDoesNotMakeValid(t *testing.T) {
 	now := time.Now()
 	l := idleLoop(t)
-	l.setView(view("a", "a"), now)
-	l.advance(now)
+	l.applyView(view("a", "a"), now)
+	l.advanceShards(now)
 	late := now.Add(DefaultTTL)
-	l.apply(outcome{call: issued(l), got: &redislock.Lock{}, start: now}, late)
+	l.applyOutcome(callOutcome{call: issued(l), obtained: &redislock.Lock{}, start: now}, late)
 	if l.m.grips[0].Load() != nil {
 		t.Fatal("valid though its time was over when the answer came")
 	}
-	l.advance(late)
-	if c := issued(l); c.kind != refresh {
+	l.advanceShards(late)
+	if c := issued(l); c.kind != refreshCall {
 		t.Errorf("call %+v, want a refresh", c)
 	}
 }
@@ -173,41 +173,41 @@ func TestAfterALossToAnotherNodeItWaitsTTL(t *testing.T) {
 	now := time.Now()
 	l := heldLoop(t, now)
 	v, _ := ownedBy(t, true)
-	l.setView(v, now)
+	l.applyView(v, now)
 	at := now.Add(4 * time.Second)
-	l.advance(at)
-	l.apply(outcome{call: issued(l), err: redislock.ErrNotObtained}, at)
-	l.advance(at)
+	l.advanceShards(at)
+	l.applyOutcome(callOutcome{call: issued(l), err: redislock.ErrNotObtained}, at)
+	l.advanceShards(at)
 	c := issued(l)
-	if c.kind != obtain {
+	if c.kind != obtainCall {
 		t.Fatalf("after the loss: %+v, want an obtain in case it is free", c)
 	}
-	// Somebody has it whom gossip holds for dead, and whose lock looks stale.
-	stale := outcome{call: c, seen: newToken() + "dead|x:1", pttl: time.Second}
-	l.apply(stale, at)
-	if next := l.advance(at); !next.Equal(at.Add(DefaultTTL)) {
+	// Its holder is dead according to gossip, and its lock looks stale.
+	stale := callOutcome{call: c, holderValue: newToken() + "dead|x:1", pttl: time.Second}
+	l.applyOutcome(stale, at)
+	if next := l.advanceShards(at); !next.Equal(at.Add(DefaultTTL)) {
 		t.Errorf("competes again after %v, want TTL", next.Sub(at))
 	}
-	l.advance(at.Add(DefaultTTL))
+	l.advanceShards(at.Add(DefaultTTL))
 	stale.call = issued(l)
-	l.apply(stale, at.Add(DefaultTTL))
-	l.advance(at.Add(DefaultTTL))
-	if c := issued(l); c.kind != seize || c.expect != stale.seen {
-		t.Errorf("after TTL: %+v, want it to break %q", c, stale.seen)
+	l.applyOutcome(stale, at.Add(DefaultTTL))
+	l.advanceShards(at.Add(DefaultTTL))
+	if c := issued(l); c.kind != seizeCall || c.replaceValue != stale.holderValue {
+		t.Errorf("after TTL: %+v, want it to break %q", c, stale.holderValue)
 	}
 }
 
 func TestBreakIsCalledOffWhenTheHolderIsBack(t *testing.T) {
 	now := time.Now()
 	l := idleLoop(t)
-	l.setView(view("a", "a"), now)
-	l.advance(now)
+	l.applyView(view("a", "a"), now)
+	l.advanceShards(now)
 	v, other := ownedBy(t, true)
-	l.breaks.reserve(now) // the next is a second away
-	l.apply(outcome{call: issued(l), seen: newToken() + other + "|x:1", pttl: time.Second}, now)
-	l.setView(v, now)
-	l.advance(now.Add(time.Second))
-	if c := issued(l); c.kind != obtain {
+	l.lostHolderLimiter.reserveNext(now) // the next is a second away
+	l.applyOutcome(callOutcome{call: issued(l), holderValue: newToken() + other + "|x:1", pttl: time.Second}, now)
+	l.applyView(v, now)
+	l.advanceShards(now.Add(time.Second))
+	if c := issued(l); c.kind != obtainCall {
 		t.Errorf("call %+v, want an obtain", c)
 	}
 }
@@ -231,19 +231,19 @@ func TestRefusedPlans(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			l := idleLoop(t)
-			l.setView(v, now)
-			l.advance(now)
+			l.applyView(v, now)
+			l.advanceShards(now)
 			seen := c.seen
 			if strings.Contains(seen, "|") {
 				seen = newToken() + seen
 			}
-			l.apply(outcome{call: issued(l), seen: seen, pttl: c.pttl}, now)
-			wait := l.slots[0].next.Sub(now)
+			l.applyOutcome(callOutcome{call: issued(l), holderValue: seen, pttl: c.pttl}, now)
+			wait := l.shards[0].nextAt.Sub(now)
 			if wait < c.min || wait > c.max {
 				t.Errorf("next attempt after %v, want %v to %v", wait, c.min, c.max)
 			}
-			if stale := c.max == 0; (l.slots[0].expect != "") != stale {
-				t.Errorf("to be broken: %q, want %t", l.slots[0].expect, stale)
+			if stale := c.max == 0; (l.shards[0].replaceValue != "") != stale {
+				t.Errorf("to be broken: %q, want %t", l.shards[0].replaceValue, stale)
 			}
 		})
 	}
@@ -253,12 +253,12 @@ func TestWakeDuringACallLeadsToAnother(t *testing.T) {
 	now := time.Now()
 	v, other := ownedBy(t, true)
 	l := idleLoop(t)
-	l.setView(v, now)
-	l.advance(now)
+	l.applyView(v, now)
+	l.advanceShards(now)
 	l.m.Wake(0, 99, -1)
-	l.readMail(now)
-	l.apply(outcome{call: issued(l), seen: newToken() + other + "|x:1", pttl: DefaultTTL}, now)
-	if wait := l.slots[0].next.Sub(now); wait > 20*time.Millisecond {
+	l.drainInbox(now)
+	l.applyOutcome(callOutcome{call: issued(l), holderValue: newToken() + other + "|x:1", pttl: DefaultTTL}, now)
+	if wait := l.shards[0].nextAt.Sub(now); wait > 20*time.Millisecond {
 		t.Errorf("next attempt after %v", wait)
 	}
 }
@@ -266,12 +266,12 @@ func TestWakeDuringACallLeadsToAnother(t *testing.T) {
 func TestLimiterBoundsEverySecond(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "n")
-		l := newLimiter(n)
+		l := newTakeoverLimiter(n)
 		now := time.Unix(1_700_000_000, 0)
 		var got []time.Time
 		for range rapid.IntRange(1, 60).Draw(t, "calls") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "ms")) * time.Millisecond)
-			at := l.reserve(now)
+			at := l.reserveNext(now)
 			if at.Before(now) {
 				t.Fatalf("reserved %v in the past", now.Sub(at))
 			}
@@ -344,55 +344,55 @@ func TestParseHolder(t *testing.T) {
 	}
 }
 
-// viewAside is a view of a and another member, one of which stands aside.
+// viewAside is a view of a and another member; one of the two has withdrawn.
 func viewAside(other, aside string) ring.View {
 	return ring.NewView(1, "a", []ring.Member{{Name: "a", Aside: aside == "a"}, {Name: other, Aside: aside == other}})
 }
 
-func TestShardsOfAMemberThatStandsAside(t *testing.T) {
+func TestShardsOfAWithdrawnMemberMove(t *testing.T) {
 	now := time.Now()
 	l := idleLoop(t)
 	v, other := ownedBy(t, false)
-	l.setView(v, now)
-	l.advance(now)
-	if c := issued(l); c.kind != none {
+	l.applyView(v, now)
+	l.advanceShards(now)
+	if c := issued(l); c.kind != noCall {
 		t.Fatalf("call %+v for another's shard", c)
 	}
-	damping := l.o.damping()
-	l.setView(viewAside(other, other), now)
-	if at := l.advance(now.Add(damping - 1)); !at.Equal(now.Add(damping)) {
+	damping := l.o.withdrawalDelay()
+	l.applyView(viewAside(other, other), now)
+	if at := l.advanceShards(now.Add(damping - 1)); !at.Equal(now.Add(damping)) {
 		t.Errorf("wakes %v after the change", at.Sub(now))
 	}
-	l.setView(v, now.Add(damping-1)) // it is back
-	l.advance(now.Add(2 * damping))
-	if c := issued(l); c.kind != none {
+	l.applyView(v, now.Add(damping-1)) // it is back
+	l.advanceShards(now.Add(2 * damping))
+	if c := issued(l); c.kind != noCall {
 		t.Fatalf("call %+v though the owner came back", c)
 	}
 	now = now.Add(time.Minute)
-	l.setView(viewAside(other, other), now)
-	l.advance(now.Add(damping))
+	l.applyView(viewAside(other, other), now)
+	l.advanceShards(now.Add(damping))
 	c := issued(l)
-	if c.kind != obtain {
+	if c.kind != obtainCall {
 		t.Fatalf("call %+v, want an obtain", c)
 	}
-	l.apply(outcome{call: c, got: &redislock.Lock{}, start: now.Add(damping)}, now.Add(damping))
-	l.setView(v, now.Add(time.Second))
-	l.advance(now.Add(time.Second + damping))
-	if c := issued(l); c.kind != release {
+	l.applyOutcome(callOutcome{call: c, obtained: &redislock.Lock{}, start: now.Add(damping)}, now.Add(damping))
+	l.applyView(v, now.Add(time.Second))
+	l.advanceShards(now.Add(time.Second + damping))
+	if c := issued(l); c.kind != releaseCall {
 		t.Errorf("call %+v, want a release to the owner that is back", c)
 	}
 }
 
-func TestNobodyMovesWhenAllStandAside(t *testing.T) {
+func TestNoShardMovesWhenAllWithdraw(t *testing.T) {
 	now := time.Now()
 	l := heldLoop(t, now)
 	v, other := ownedBy(t, true)
-	l.setView(v, now)
-	l.setView(viewAside(other, "a"), now)
+	l.applyView(v, now)
+	l.applyView(viewAside(other, "a"), now)
 	all := ring.NewView(1, "a", []ring.Member{{Name: "a", Aside: true}, {Name: other, Aside: true}})
-	l.setView(all, now.Add(l.o.damping()/2))
-	l.advance(now.Add(2 * l.o.damping()))
-	if c := issued(l); c.kind == release || l.m.grips[0].Load() == nil {
+	l.applyView(all, now.Add(l.o.withdrawalDelay()/2))
+	l.advanceShards(now.Add(2 * l.o.withdrawalDelay()))
+	if c := issued(l); c.kind == releaseCall || l.m.grips[0].Load() == nil {
 		t.Errorf("the shard was given up: %+v", c)
 	}
 }

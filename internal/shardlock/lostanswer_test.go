@@ -16,8 +16,7 @@ import (
 
 var errCut = errors.New("connection cut after the command was carried out")
 
-// cutter is a network that carries commands to Redis but loses the answers of
-// those whose arguments contain a word.
+// cutter is a network that carries commands to Redis but loses the answers of commands with a certain argument.
 type cutter struct {
 	word string
 	left atomic.Int64 // answers still to lose
@@ -90,7 +89,7 @@ func TestOrphanOfAnUnwantedShardIsTakenBack(t *testing.T) {
 		}
 		return nil
 	})
-	a.SetView(view("a")) // the ring names nobody
+	a.SetView(view("a")) // the ring names no owner
 	// A call that was under way may still be one to obtain, and would be granted:
 	// the one after it knows the view.
 	seen := cut.seen.Load()

@@ -21,24 +21,24 @@ type Manager struct {
 	calls   *redisCalls
 	grips   []atomic.Pointer[Grip]
 
-	company     atomic.Bool   // others are, or may be, in the cluster
-	joined      chan struct{} // has a token when they have come
-	told        atomic.Pointer[ring.View]
-	eligibility *eligibility // of the goroutine that gives heartbeats
+	hasPeers    atomic.Bool   // there are, or may be, other members in the cluster
+	peersJoined chan struct{} // has a token when other members have joined
+	gossipView  atomic.Pointer[ring.View]
+	eligibility *eligibility // used by the heartbeat goroutine only
 	// owners are the processes that may own shards, by member; nil until heartbeats have been read.
 	owners atomic.Pointer[map[string]string]
-	// addresses are where clients reach other members, as their heartbeats say.
+	// addresses has the addresses for clients in the heartbeats of other members.
 	addresses atomic.Pointer[map[string]clientAddress]
-	placed    atomic.Pointer[placement]
+	placement atomic.Pointer[shardPlacement]
 	started   atomic.Bool
 	stopped   chan struct{} // closed when Run has returned
-	poke      chan struct{} // the mailbox has something
+	inboxWake chan struct{} // wakes the loop when its inbox is not empty
 
 	mu struct {
 		sync.Mutex
 		view     *ring.View
 		woken    []int
-		fates    []fate
+		statuses []nodeStatus
 		requests []*dropRequest
 		draining bool
 	}
@@ -50,9 +50,9 @@ func New(o Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, scripter := gatherer{Scripter: o.Client}, redis.Scripter(o.Client)
+	g, scripter := batchingClient{Scripter: o.Client}, redis.Scripter(o.Client)
 	if o.Functions {
-		_, g.bySHA = functions()
+		_, g.bySHA = composeLibrary()
 		scripter = functionCaller{Scripter: o.Client, client: o.Client, bySHA: g.bySHA}
 		g.Scripter = scripter
 	}
@@ -63,46 +63,43 @@ func New(o Options) (*Manager, error) {
 		calls:       calls,
 		eligibility: newEligibility(o, calls.process),
 		grips:       make([]atomic.Pointer[Grip], o.Shards),
-		joined:      make(chan struct{}, 1),
+		peersJoined: make(chan struct{}, 1),
 		stopped:     make(chan struct{}),
-		poke:        make(chan struct{}, 1),
+		inboxWake:   make(chan struct{}, 1),
 	}, nil
 }
 
 // Process is the name of this process in the values of its locks.
 func (m *Manager) Process() string { return m.calls.process }
 
-// Run keeps the locks until ctx ends, and returns when all of its goroutines
-// have. It can be called once. What is still held then is given up without a
-// word to Redis, as in a crash, and expires after TTL: to leave in good order,
-// call [Manager.Drain] first. The error is not nil only for a second call.
+// Run keeps the locks until ctx ends, and returns when all of its goroutines have. It can be called once. Locks
+// that are still held then are not released, as in a crash, and expire after TTL: for an orderly stop, call
+// [Manager.Drain] first. The error is not nil only for a second call.
 func (m *Manager) Run(ctx context.Context) error {
 	if !m.started.CompareAndSwap(false, true) {
 		return errors.New("shardlock: Run called twice")
 	}
 	defer close(m.stopped)
 	var beating sync.WaitGroup
-	beating.Go(func() { m.keepAlive(ctx) })
+	beating.Go(func() { m.heartbeatLoop(ctx) })
 	defer beating.Wait()
-	newLoop(m).run(ctx)
+	newManagerLoop(m).run(ctx)
 	return nil
 }
 
-// SetView tells who is in the cluster. Shards belong to those members alone whose
-// heartbeat is in this keyspace. The shards that the ring gives to this node are
-// competed for; held ones that it gives to others are handed over once the view
-// has not changed for the settle time. Safe to call from a membership callback:
-// it never blocks.
+// SetView sets the members of the cluster. Shards belong only to members whose heartbeat is in this keyspace.
+// The node competes for the shards that the ring gives to it, and hands held shards of others over once the view
+// has not changed for the settle time. It is safe to call from a membership callback: it never blocks.
 func (m *Manager) SetView(v ring.View) {
-	m.told.Store(&v)
+	m.gossipView.Store(&v)
 	m.mu.Lock()
 	m.mu.view = &v
 	m.mu.Unlock()
-	m.signal()
+	m.wakeLoop()
 }
 
-// Wake says that the locks of these shards were just released by a peer, so
-// that the wanted ones among them are tried at once. It never blocks.
+// Wake reports that a peer has just released the locks of these shards: the wanted ones among them are tried at
+// once. It never blocks.
 func (m *Manager) Wake(shards ...int) {
 	m.mu.Lock()
 	for _, s := range shards {
@@ -111,7 +108,7 @@ func (m *Manager) Wake(shards ...int) {
 		}
 	}
 	m.mu.Unlock()
-	m.signal()
+	m.wakeLoop()
 }
 
 // Held returns the grip on a shard. It is false if the shard is not held, and
@@ -127,33 +124,32 @@ func (m *Manager) Held(shard int) (Grip, bool) {
 	return *g, true
 }
 
-// placement is who should hold the shards, as the loop has decided last.
-type placement struct {
+// shardPlacement has the owners of the shards, as the loop has decided last.
+type shardPlacement struct {
 	owners []string // by shard
 	view   ring.View
 }
 
-// Owners are the members that should hold the shards, by shard; empty before there was a
-// view.
+// Owners returns the members that should hold the shards, by shard; empty before there was a view.
 func (m *Manager) Owners() []string {
-	if p := m.placed.Load(); p != nil {
+	if p := m.placement.Load(); p != nil {
 		return p.owners
 	}
 	return nil
 }
 
-// Eligible are the members that may own shards: this node, and those whose heartbeat is
-// in this keyspace. Those that stand aside are among them.
+// Eligible returns the members that may own shards: this node, and those whose heartbeat is in this keyspace,
+// including those that have withdrawn.
 func (m *Manager) Eligible() []ring.Member {
-	if p := m.placed.Load(); p != nil {
+	if p := m.placement.Load(); p != nil {
 		return p.view.Members
 	}
 	return nil
 }
 
-func (m *Manager) signal() {
+func (m *Manager) wakeLoop() {
 	select {
-	case m.poke <- struct{}{}:
+	case m.inboxWake <- struct{}{}:
 	default:
 	}
 }

@@ -309,10 +309,10 @@ func TestDrainBeforeRun(t *testing.T) {
 	if got := m.Drain(t.Context()); got != nil {
 		t.Errorf("Drain before Run released %v", got)
 	}
-	l := newLoop(m)
+	l := newManagerLoop(m)
 	m.SetView(view("a", "a"))
-	l.readMail(time.Now())
-	l.advance(time.Now())
+	l.drainInbox(time.Now())
+	l.advanceShards(time.Now())
 	if len(l.normal) != 0 {
 		t.Error("a drained manager competes")
 	}

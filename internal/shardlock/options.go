@@ -17,10 +17,9 @@ const (
 	DefaultSettle = 2 * time.Second
 	MinTTL        = time.Second
 
-	// pollEvery is the mean pause between two looks at a shard that somebody
-	// else holds.
+	// pollEvery is the mean pause between two looks at a shard that another process holds.
 	pollEvery = time.Second
-	// beatEvery is the longest pause between two signs of life.
+	// beatEvery is the longest pause between two heartbeats.
 	beatEvery = 400 * time.Millisecond
 	// shardsPerWorker and maxWorkers bound the calls in flight. A worker that
 	// waits for a dead Redis primary is busy for a call timeout, and the
@@ -42,8 +41,7 @@ type Options struct {
 	Functions bool
 	// Key names the lock key of a shard. It carries the shard's hash tag.
 	Key func(shard int) string
-	// LifeKey names the key in which a process, named by 22 random characters,
-	// gives signs of life.
+	// LifeKey names the heartbeat key of a process, which is named by 22 random characters.
 	LifeKey func(process string) string
 	// Shards is the number of shards of the keyspace, 1 or more.
 	Shards int
@@ -52,8 +50,7 @@ type Options struct {
 	Node string
 	// PeerAddr is where other nodes reach this one.
 	PeerAddr string
-	// ClientAddr is where clients reach this node, host:port. Heartbeats carry it; empty: they do
-	// not.
+	// ClientAddr is where clients reach this node, host:port. Heartbeats carry it unless it is empty.
 	ClientAddr string
 	// TTL is how long a lock outlives its last refresh; refreshes are made
 	// every TTL/3. At least 1 s (MinTTL), whole milliseconds. Default 10 s.
@@ -65,17 +62,16 @@ type Options struct {
 	// handed to the member that the ring names. Default 2 s.
 	Settle time.Duration
 
-	// OnAcquire and OnLose report changes in what is held, OnRelease that the
-	// key of a lock we gave up is gone, with the ring's owner of the shard, so
-	// that it can be told ("" if the ring names nobody). They are called one at
-	// a time by the goroutine in Run, outside any lock. They must not block
-	// and must not call Release or Drain. Each may be nil.
+	// OnAcquire and OnLose report changes in what is held. OnRelease reports that the key of a lock that was
+	// given up is gone, with the ring's owner of the shard, so that the owner can be notified ("" if there is
+	// none). They are called one at a time by the goroutine in Run, outside any lock. They must not block and
+	// must not call Release or Drain. Each may be nil.
 	OnAcquire func(shard int, value string)
 	OnLose    func(shard int, reason string)
 	OnRelease func(shard int, owner string)
 
-	// OnAddress reports that [Manager.ClientAddress] of somebody has changed. It must not block, and
-	// may be nil.
+	// OnAddress is called when [Manager.ClientAddress] has changed for a member. It must not block, and may be
+	// nil.
 	OnAddress func()
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.
@@ -123,7 +119,7 @@ func (o Options) validate() error {
 	case o.Key == nil:
 		return errors.New("no key function")
 	case o.LifeKey == nil:
-		return errors.New("no function for keys of signs of life")
+		return errors.New("no function for heartbeat keys")
 	case o.Shards < 1:
 		return fmt.Errorf("%d shards", o.Shards)
 	case o.Node == "" || strings.Contains(o.Node, Separator):
@@ -154,26 +150,25 @@ func honoursDeadlines(c redis.UniversalClient) bool {
 
 func (o Options) refreshEvery() time.Duration { return o.TTL / 3 }
 
-// beatEvery is the pause between two signs of life of this process.
+// beatEvery is the pause between two heartbeats of this process.
 func (o Options) beatEvery() time.Duration { return min(o.TTL/5, beatEvery) }
 
-// breakBelow is the PTTL under which two refreshes were missed.
-func (o Options) breakBelow() time.Duration { return o.TTL / 3 }
+// breakBelowPTTL is the PTTL under which two refreshes were missed.
+func (o Options) breakBelowPTTL() time.Duration { return o.TTL / 3 }
 
 func (o Options) callTimeout() time.Duration {
 	return min(max(o.TTL/10, 100*time.Millisecond), time.Second)
 }
 
-// damping is how long who stands aside must be unchanged before shards move: when
-// Redis is out of everybody's reach the nodes say so one after the other, and no
-// shard should move for it.
-func (o Options) damping() time.Duration { return o.TTL / 5 }
+// withdrawalDelay is how long the set of withdrawn members must be unchanged before shards move. If no node can
+// reach Redis they withdraw one after the other, and no shard should move for that.
+func (o Options) withdrawalDelay() time.Duration { return o.TTL / 5 }
 
 // retryAfter is the pause after a call that ended in an error.
 func (o Options) retryAfter() time.Duration {
 	return min(max(o.TTL/20, 50*time.Millisecond), 500*time.Millisecond)
 }
 
-func (o Options) workers() int {
+func (o Options) workerCount() int {
 	return min(max(o.Shards/shardsPerWorker, minWorkers), maxWorkers)
 }

@@ -8,45 +8,46 @@ import (
 	"github.com/fermata-io/fermata/internal/ring"
 )
 
-// setView takes over what gossip shows.
-func (l *loop) setView(v ring.View, now time.Time) {
-	l.told = v
+// applyView applies the view of gossip.
+func (l *managerLoop) applyView(v ring.View, now time.Time) {
+	l.gossipView = v
 	others := slices.ContainsFunc(v.Members, func(m ring.Member) bool { return m.Name != l.o.Node })
-	if l.m.company.Store(others); others {
+	l.m.hasPeers.Store(others)
+	if others {
 		select {
-		case l.m.joined <- struct{}{}:
+		case l.m.peersJoined <- struct{}{}:
 		default:
 		}
 	}
-	l.survey(now)
+	l.updateMembers(now)
 }
 
-// survey takes stock of who is alive, and finds the owners of the shards.
-func (l *loop) survey(now time.Time) {
-	v := l.survivors(l.told)
-	l.process = make(map[string]string, len(v.Members))
-	l.members = namesOf(v)
+// updateMembers finds the live members and assigns the shards to their owners.
+func (l *managerLoop) updateMembers(now time.Time) {
+	v := l.withoutEnded(l.gossipView)
+	l.currentProcess = make(map[string]string, len(v.Members))
+	l.members = memberNames(v)
 	for _, member := range v.Members {
 		if member.Process != "" {
-			l.process[member.Name] = member.Process
+			l.currentProcess[member.Name] = member.Process
 		}
 	}
-	// Who only gossip knows neither owns a shard nor holds a handover up.
-	v = l.eligible(v)
-	if owners := namesOf(v); !maps.Equal(owners, l.owners) {
-		l.owners, l.changed = owners, now
+	// A member that only gossip knows neither owns a shard nor delays a handover.
+	v = l.filterEligible(v)
+	if owners := memberNames(v); !maps.Equal(owners, l.owners) {
+		l.owners, l.ownersChangedAt = owners, now
 	}
 	l.view = v
-	switch aside := asideOf(v); {
-	case maps.Equal(aside, l.aside):
-		l.asideAt = time.Time{}
-	case l.asideAt.IsZero() || !maps.Equal(aside, l.asideNext):
-		l.asideNext, l.asideAt = aside, now.Add(l.o.damping())
+	switch withdrawn := withdrawnOf(v); {
+	case maps.Equal(withdrawn, l.withdrawn):
+		l.withdrawnAt = time.Time{}
+	case l.withdrawnAt.IsZero() || !maps.Equal(withdrawn, l.withdrawnNext):
+		l.withdrawnNext, l.withdrawnAt = withdrawn, now.Add(l.o.withdrawalDelay())
 	}
-	l.assign(now)
+	l.assignOwners(now)
 }
 
-func namesOf(v ring.View) map[string]bool {
+func memberNames(v ring.View) map[string]bool {
 	names := make(map[string]bool, len(v.Members))
 	for _, m := range v.Members {
 		names[m.Name] = true
@@ -54,48 +55,48 @@ func namesOf(v ring.View) map[string]bool {
 	return names
 }
 
-// eligible is a view of those members whose heartbeat is in this keyspace. Before this
-// node has read them for a second, all are.
-func (l *loop) eligible(v ring.View) ring.View {
+// filterEligible returns a view of the members whose heartbeat is in this keyspace. Before this node has read
+// heartbeats for a second, that is all members.
+func (l *managerLoop) filterEligible(v ring.View) ring.View {
 	owners := l.m.owners.Load()
 	if owners == nil {
 		return v
 	}
-	l.filter = owners
+	l.appliedOwners = owners
 	v.Members = slices.DeleteFunc(slices.Clone(v.Members), func(m ring.Member) bool {
 		return m.Name != l.o.Node && (m.Process == "" || (*owners)[m.Name] != m.Process)
 	})
 	return v
 }
 
-// asideOf are the members that stand aside.
-func asideOf(v ring.View) map[string]bool {
-	aside := map[string]bool{}
+// withdrawnOf returns the members that have withdrawn.
+func withdrawnOf(v ring.View) map[string]bool {
+	withdrawn := map[string]bool{}
 	for _, m := range v.Members {
 		if m.Aside {
-			aside[m.Name] = true
+			withdrawn[m.Name] = true
 		}
 	}
-	return aside
+	return withdrawn
 }
 
-// assign finds the owners of all shards.
-func (l *loop) assign(now time.Time) {
+// assignOwners finds the owners of all shards.
+func (l *managerLoop) assignOwners(now time.Time) {
 	v := l.view
 	v.Members = slices.Clone(v.Members)
 	for i := range v.Members {
-		v.Members[i].Aside = l.aside[v.Members[i].Name]
+		v.Members[i].Aside = l.withdrawn[v.Members[i].Name]
 	}
 	owners := ring.Assign(v, l.o.Shards)
-	l.m.placed.Store(&placement{owners: owners, view: v})
+	l.m.placement.Store(&shardPlacement{owners: owners, view: v})
 	for shard, owner := range owners {
-		s := l.slots[shard]
+		s := l.shards[shard]
 		if owner == l.o.Node && s.owner != owner && s.lock == nil {
-			s.next = now
+			s.nextAt = now
 		}
 		s.owner = owner
-		if s.expect != "" && l.lives(s.expect) {
-			s.expect = ""
+		if s.replaceValue != "" && l.holderIsAlive(s.replaceValue) {
+			s.replaceValue = ""
 		}
 	}
 }

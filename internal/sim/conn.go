@@ -15,21 +15,20 @@ import (
 // redisIP is where hosts believe Redis to be.
 const redisIP = "10.0.1.1"
 
-// redisTimeout is the read timeout of the nodes' clients. go-redis computes its
-// deadlines from a clock of its own, which knows nothing of the bubble; only those
-// of contexts are the bubble's.
+// redisTimeout is the read timeout of the nodes' clients. go-redis computes its deadlines from a clock of its
+// own, not from the bubble's; only deadlines of contexts are the bubble's.
 const redisTimeout = time.Second
 
-// redisFaults are what happens to exchanges with Redis beside partitions. Each
-// field is a probability from 0 to 1.
+// redisFaults are the faults of exchanges with Redis other than partitions. Each field is a probability from 0
+// to 1.
 type redisFaults struct {
 	DropReply float64 // executed, the answer is lost, the connection is cut
 	Duplicate float64 // executed twice at once, the first answer counts
 	Delay     float64 // the request, or the answer, takes up to 1.5 s
 }
 
-// redisConn is a simulated connection to Redis. A request is executed when it
-// arrives, even if nobody waits for the answer any more.
+// redisConn is a simulated connection to Redis. A request is executed when it arrives, even if its caller no
+// longer waits for the answer.
 type redisConn struct {
 	world *world
 	host  *simnet.Host
@@ -76,7 +75,7 @@ func (c *redisConn) Read(b []byte) (int, error) {
 	idle := len(c.out) == 0
 	c.mu.Unlock()
 	if idle {
-		if err := c.exchange(); err != nil {
+		if err := c.exchangeOnce(); err != nil {
 			return 0, err
 		}
 	}
@@ -87,12 +86,12 @@ func (c *redisConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// exchange sends what was written and waits for the answers.
-func (c *redisConn) exchange() error {
+// exchangeOnce sends the written data and waits for the answers.
+func (c *redisConn) exchangeOnce() error {
 	c.mu.Lock()
-	list, rest, err := commands(c.pending)
+	list, rest, err := parseCommands(c.pending)
 	c.pending = rest
-	limit := c.limit()
+	limit := c.readDeadline()
 	c.mu.Unlock()
 	if err != nil {
 		return err
@@ -100,25 +99,25 @@ func (c *redisConn) exchange() error {
 	timeout := time.NewTimer(time.Until(limit))
 	defer timeout.Stop()
 	faults := c.world.redisFaultsOf(c.host.IP())
-	there, back := c.latency(faults), c.latency(faults)
+	there, back := c.drawLatency(faults), c.drawLatency(faults)
 	drop, twice := c.dice.Float64() < faults.DropReply, c.dice.Float64() < faults.Duplicate
 
-	answered := make(chan answer, 1)
+	answered := make(chan redisAnswer, 1)
 	c.world.background.Go(func() {
-		if !c.travel(there, c.host.IP(), redisIP) {
+		if !c.awaitArrival(there, c.host.IP(), redisIP) {
 			return
 		}
-		out, err := c.world.redis.execute(list)
+		out, err := c.world.redis.executeAll(list)
 		if twice && err == nil {
-			c.world.count("redis request twice")
-			_, err = c.world.redis.execute(list)
+			c.world.countHit("redis request twice")
+			_, err = c.world.redis.executeAll(list)
 		}
 		if drop {
-			c.world.count("redis reply lost")
+			c.world.countHit("redis reply lost")
 			err = syscall.ECONNRESET
 		}
-		if c.travel(back, redisIP, c.host.IP()) {
-			answered <- answer{out, err}
+		if c.awaitArrival(back, redisIP, c.host.IP()) {
+			answered <- redisAnswer{out, err}
 		}
 	})
 	select {
@@ -136,13 +135,13 @@ func (c *redisConn) exchange() error {
 	}
 }
 
-type answer struct {
+type redisAnswer struct {
 	out []byte
 	err error
 }
 
-// limit is until when a read waits: the deadline of a context, or the read timeout.
-func (c *redisConn) limit() time.Time {
+// readDeadline is until when a read waits: the deadline of a context, or the read timeout.
+func (c *redisConn) readDeadline() time.Time {
 	byDefault := time.Now().Add(redisTimeout)
 	if c.deadline.IsZero() || c.deadline.After(byDefault) {
 		return byDefault
@@ -150,23 +149,23 @@ func (c *redisConn) limit() time.Time {
 	return c.deadline
 }
 
-func (c *redisConn) latency(f redisFaults) time.Duration {
+func (c *redisConn) drawLatency(f redisFaults) time.Duration {
 	d := c.world.network.Latency(c.dice)
 	if c.dice.Float64() < f.Delay {
-		c.world.count("redis slow")
+		c.world.countHit("redis slow")
 		d += time.Duration(c.dice.Int64N(int64(1500 * time.Millisecond)))
 	}
 	return d
 }
 
-// travel waits until something that was sent has arrived. It never does once the
+// awaitArrival waits until something that was sent has arrived. It never does once the
 // simulation ends.
-func (c *redisConn) travel(latency time.Duration, from, to string) bool {
+func (c *redisConn) awaitArrival(latency time.Duration, from, to string) bool {
 	timer := time.NewTimer(latency)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-c.world.over:
+	case <-c.world.ended:
 		return false
 	}
 	for {
@@ -176,7 +175,7 @@ func (c *redisConn) travel(latency time.Duration, from, to string) bool {
 		}
 		select {
 		case <-changed:
-		case <-c.world.over:
+		case <-c.world.ended:
 			return false
 		}
 	}

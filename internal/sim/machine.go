@@ -9,9 +9,8 @@ import (
 	"github.com/fermata-io/fermata/internal/simnet"
 )
 
-// process is what runs on a machine: a node or a worker. run works until ctx ends,
-// then ends in good order if crashed is false, and returns when nothing of it is
-// left.
+// process is a node or a worker on a machine. run works until ctx ends, then stops in good order if crashed is
+// false, and returns when all of its goroutines have ended.
 type process interface {
 	run(ctx context.Context, h *simnet.Host, crashed func() bool)
 }
@@ -23,24 +22,24 @@ type machine struct {
 	ip      string
 	process process
 
-	mu     sync.Mutex
-	host   *simnet.Host
-	cancel context.CancelFunc
-	gone   chan struct{} // closed when the present process has ended
+	mu           sync.Mutex
+	host         *simnet.Host
+	cancel       context.CancelFunc
+	processEnded chan struct{} // closed when the current process has ended
 }
 
-func (m *machine) boot() {
+func (m *machine) bootHost() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.start()
+	m.bootLocked()
 }
 
-// start is boot under the lock.
-func (m *machine) start() {
+// bootLocked is bootHost under the lock.
+func (m *machine) bootLocked() {
 	ctx, cancel := context.WithCancel(context.Background())
 	host, gone := m.world.network.Boot(m.ip), make(chan struct{})
-	m.host, m.cancel, m.gone = host, cancel, gone
-	m.tell("boots")
+	m.host, m.cancel, m.processEnded = host, cancel, gone
+	m.logEvent("boots")
 	m.world.background.Go(func() {
 		defer close(gone)
 		defer cancel()
@@ -48,29 +47,29 @@ func (m *machine) start() {
 	})
 }
 
-func (m *machine) tell(format string, args ...any) {
-	m.world.story.tell(m.name, slog.LevelWarn, "== "+format, args...)
+func (m *machine) logEvent(format string, args ...any) {
+	m.world.story.addLine(m.name, slog.LevelWarn, "== "+format, args...)
 }
 
-// kill ends the process as SIGKILL does, or the whole machine.
-func (m *machine) kill(silent bool) {
+// killProcess ends the process as SIGKILL does, or the whole machine.
+func (m *machine) killProcess(silent bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if silent {
-		m.tell("loses its power")
+		m.logEvent("loses its power")
 		m.host.PowerOff()
 	} else {
-		m.tell("is killed")
+		m.logEvent("is killed")
 		m.host.Crash()
 	}
 	m.cancel()
 }
 
-// stop ends the process in good order, within limit.
-func (m *machine) stop(limit time.Duration) {
+// stopProcess stops the process in good order, within limit.
+func (m *machine) stopProcess(limit time.Duration) {
 	m.mu.Lock()
-	host, gone := m.host, m.gone
-	m.tell("is asked to stop")
+	host, gone := m.host, m.processEnded
+	m.logEvent("is asked to stop")
 	m.cancel()
 	m.mu.Unlock()
 	timer := time.NewTimer(limit)
@@ -78,16 +77,15 @@ func (m *machine) stop(limit time.Duration) {
 	select {
 	case <-gone:
 	case <-timer.C:
-		m.tell("has not stopped after %v, and is killed", limit)
+		m.logEvent("has not stopped after %v, and is killed", limit)
 	}
 	host.Crash()
 }
 
-// reboot starts the process again when the last one is gone, unless somebody else
-// has done so.
-func (m *machine) reboot() {
+// rebootIfDown starts the process again when the last one has ended, unless it was started meanwhile.
+func (m *machine) rebootIfDown() {
 	m.mu.Lock()
-	host, gone := m.host, m.gone
+	host, gone := m.host, m.processEnded
 	m.mu.Unlock()
 	if host.Up() {
 		return
@@ -96,20 +94,20 @@ func (m *machine) reboot() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.host == host {
-		m.start()
+		m.bootLocked()
 	}
 }
 
-func (m *machine) freeze() {
+func (m *machine) freezeHost() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tell("freezes")
+	m.logEvent("freezes")
 	m.host.Freeze()
 }
 
-func (m *machine) thaw() {
+func (m *machine) thawHost() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tell("goes on")
+	m.logEvent("goes on")
 	m.host.Thaw()
 }

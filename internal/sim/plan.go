@@ -19,72 +19,74 @@ const (
 	longestRun = 4 * time.Second // of a handler
 )
 
-// kind is what a fault does.
-type kind string
+// faultKind is the kind of a fault.
+type faultKind string
 
 const (
-	killNode      kind = "kill node"
-	powerOffNode  kind = "power off node"
-	drainNode     kind = "restart node"
-	freezeNode    kind = "freeze node"
-	killWorker    kind = "kill worker"
-	powerOffWork  kind = "power off worker"
-	freezeWorker  kind = "freeze worker"
-	cutNodes      kind = "cut nodes apart"
-	cutRedis      kind = "cut node from redis"
-	cutWorker     kind = "cut worker from node"
-	loseReplies   kind = "lose redis replies"
-	twice         kind = "execute redis requests twice"
-	slowRedis     kind = "slow redis"
-	slowNetwork   kind = "slow and lossy network"
-	clockStep     kind = "step redis clock"
-	forgetScripts kind = "flush scripts"
-	clockBack     kind = "step redis clock back and put it right"
+	killNode          faultKind = "kill node"
+	powerOffNode      faultKind = "power off node"
+	drainNode         faultKind = "restart node"
+	freezeNode        faultKind = "freeze node"
+	killWorker        faultKind = "kill worker"
+	powerOffWork      faultKind = "power off worker"
+	freezeWorker      faultKind = "freeze worker"
+	cutNodes          faultKind = "cut nodes apart"
+	cutRedis          faultKind = "cut node from redis"
+	cutWorker         faultKind = "cut worker from node"
+	loseReplies       faultKind = "lose redis replies"
+	duplicateRequests faultKind = "execute redis requests twice"
+	slowRedis         faultKind = "slow redis"
+	slowNetwork       faultKind = "slow and lossy network"
+	clockStep         faultKind = "step redis clock"
+	forgetScripts     faultKind = "flush scripts"
+	clockBack         faultKind = "step redis clock back and put it right"
 )
 
-// allKinds are those that are drawn, and the one that setBack adds.
-func allKinds() []kind {
-	all := []kind{clockBack}
-	for _, w := range weights {
+// allKinds are the drawn kinds, and the one that addClockBack adds.
+func allKinds() []faultKind {
+	all := []faultKind{clockBack}
+	for _, w := range faultWeights {
 		all = append(all, w.kind)
 	}
 	return all
 }
 
-// weights say how often each kind is drawn.
-var weights = []struct {
-	kind   kind
+// faultWeights are the relative frequencies of the drawn kinds.
+var faultWeights = []struct {
+	kind   faultKind
 	weight int
 }{
-	{killNode, 3}, {powerOffNode, 2}, {drainNode, 2}, {freezeNode, 3}, {killWorker, 3}, {powerOffWork, 2}, {freezeWorker, 3},
-	{cutNodes, 3}, {cutRedis, 4}, {cutWorker, 3}, {loseReplies, 3}, {twice, 3}, {slowRedis, 3}, {slowNetwork, 2},
+	{killNode, 3}, {powerOffNode, 2}, {drainNode, 2}, {freezeNode, 3}, {killWorker, 3}, {powerOffWork, 2},
+	{freezeWorker, 3},
+	{cutNodes, 3}, {cutRedis, 4}, {cutWorker, 3}, {loseReplies, 3}, {duplicateRequests, 3}, {slowRedis, 3},
+	{slowNetwork, 2},
 	{clockStep, 2}, {forgetScripts, 1},
 }
 
-// ways says in which direction a cut cuts.
-type ways int
+// cutDirection is the direction in which a cut cuts.
+type cutDirection int
 
 const (
-	bothWays ways = iota
-	there
-	back
+	bothDirections cutDirection = iota
+	forward
+	backward
 )
 
-func (w ways) String() string { return [...]string{"both ways", "there", "back"}[w] }
+func (w cutDirection) String() string { return [...]string{"both ways", "there", "back"}[w] }
 
-// fault is one fault of a plan.
-type fault struct {
-	kind  kind
+// plannedFault is one fault of a plan.
+type plannedFault struct {
+	kind  faultKind
 	at    time.Duration
 	last  time.Duration
 	who   string // machine it hits
 	other string // the other end of a cut
-	ways  ways
+	ways  cutDirection
 	rate  float64
 	step  time.Duration
 }
 
-func (f fault) String() string {
+func (f plannedFault) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%7.3f +%.3f %s", f.at.Seconds(), f.last.Seconds(), f.kind)
 	for _, part := range []struct {
@@ -101,78 +103,79 @@ func (f fault) String() string {
 	return b.String()
 }
 
-// act is what people do.
-type act string
+// editKind is the kind of an edit.
+type editKind string
 
 const (
-	pauseJob    act = "pause and resume"
-	updateJob   act = "edit the schedule"
-	recreateJob act = "delete and create again"
-	createOnce  act = "create a one-off job"
-	runJob      act = "run by hand"
+	pauseJob    editKind = "pause and resume"
+	updateJob   editKind = "edit the schedule"
+	recreateJob editKind = "delete and create again"
+	createOnce  editKind = "create a one-off job"
+	runJob      editKind = "run by hand"
 )
 
-// edit is one thing that people do.
-type edit struct {
-	act act
+// plannedEdit is one thing that people do.
+type plannedEdit struct {
+	act editKind
 	at  time.Duration
 	job int // which of the jobs for it
 }
 
-// plan is what a seed decides.
-type plan struct {
+// simulationPlan is the plan of a seed.
+type simulationPlan struct {
 	nodes, workers []string
-	faults         []fault
-	edits          []edit
+	faults         []plannedFault
+	edits          []plannedEdit
 }
 
-// newPlan draws three nodes, two or three workers, two to six faults, of several
+// drawPlan draws three nodes, two or three workers, two to six faults, of several
 // kinds or of one, and six to ten edits.
-func newPlan(seed uint64) plan {
+func drawPlan(seed uint64) simulationPlan {
 	dice := rand.New(rand.NewPCG(seed, 0))
-	p := plan{nodes: []string{"a", "b", "c"}, workers: []string{"w1", "w2"}}
+	p := simulationPlan{nodes: []string{"a", "b", "c"}, workers: []string{"w1", "w2"}}
 	if dice.IntN(2) == 0 {
 		p.workers = append(p.workers, "w3")
 	}
-	draw := func() kind { return draw(dice) }
-	if dice.IntN(3) == 0 { // of one kind, so that it can be told how long that kind holds work back
+	draw := func() faultKind { return drawKind(dice) }
+	if dice.IntN(3) == 0 { // of one kind, to show how long that kind holds work back
 		only := draw()
-		draw = func() kind { return only }
+		draw = func() faultKind { return only }
 	}
 	for range 2 + dice.IntN(5) {
-		p.faults = append(p.faults, p.fault(draw(), dice))
+		p.faults = append(p.faults, p.drawFault(draw(), dice))
 	}
-	p.setBack(rand.New(rand.NewPCG(seed, 1)))
-	acts := []act{pauseJob, updateJob, recreateJob, createOnce, createOnce, runJob}
+	p.addClockBack(rand.New(rand.NewPCG(seed, 1)))
+	acts := []editKind{pauseJob, updateJob, recreateJob, createOnce, createOnce, runJob}
 	for range 6 + dice.IntN(5) {
-		p.edits = append(p.edits, edit{
-			act: acts[dice.IntN(len(acts))], at: troubleAt + between(dice, 0, calmAt-troubleAt), job: dice.IntN(2),
+		p.edits = append(p.edits, plannedEdit{
+			act: acts[dice.IntN(len(acts))], at: troubleAt + drawDuration(dice, 0, calmAt-troubleAt), job: dice.IntN(2),
 		})
 	}
-	slices.SortFunc(p.faults, func(a, b fault) int { return int(a.at - b.at) })
-	slices.SortFunc(p.edits, func(a, b edit) int { return int(a.at - b.at) })
+	slices.SortFunc(p.faults, func(a, b plannedFault) int { return int(a.at - b.at) })
+	slices.SortFunc(p.edits, func(a, b plannedEdit) int { return int(a.at - b.at) })
 	return p
 }
 
-// setBack lets one plan in six step Redis's clock back and put it right, in half of these with no
-// other fault. It does so once: a clock that is stepped in other ways as well may end leases early. It
-// is put right while TIME is behind the clock of the shards still; later it would be set forward.
-func (p *plan) setBack(dice *rand.Rand) {
+// addClockBack makes one plan in six step Redis's clock back and put it right, in half of these with no other
+// fault. It does so once: a clock that is also stepped in other ways may end leases early. It is put right while
+// TIME is still behind the clock of the shards; later that would set it forward.
+func (p *simulationPlan) addClockBack(dice *rand.Rand) {
 	if dice.IntN(6) != 0 {
 		return
 	}
 	alone := dice.IntN(2) == 0
-	p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return alone || f.kind == clockStep })
-	f := fault{kind: clockBack, step: -between(dice, longestBack/2+time.Second, longestBack), last: between(dice, longestBack/2, longestBack)}
-	f.at = troubleAt + between(dice, 0, calmAt-troubleAt-f.last)
+	p.faults = slices.DeleteFunc(p.faults, func(f plannedFault) bool { return alone || f.kind == clockStep })
+	f := plannedFault{kind: clockBack, step: -drawDuration(dice, longestBack/2+time.Second, longestBack),
+		last: drawDuration(dice, longestBack/2, longestBack)}
+	f.at = troubleAt + drawDuration(dice, 0, calmAt-troubleAt-f.last)
 	p.faults = append(p.faults, f)
 }
 
 // longestBack is for how long Redis's clock is behind at most, and how far.
 const longestBack = 13 * time.Second
 
-// deadly reports whether so many workers are lost that a run may be given up.
-func (p *plan) deadly() bool {
+// mayGiveUpRuns reports whether so many workers are lost that a run may be given up.
+func (p *simulationPlan) mayGiveUpRuns() bool {
 	lost := 0
 	for _, f := range p.faults {
 		if f.kind == killWorker || f.kind == powerOffWork {
@@ -182,11 +185,11 @@ func (p *plan) deadly() bool {
 	return lost >= lease.PoisonLosses
 }
 
-// steady reports whether Redis's clock is right but for a time in which it is behind.
-func (p *plan) steady() bool { return slices.Contains(p.kinds(), clockBack) }
+// hasRealClock reports whether Redis's clock is right but for a time in which it is behind.
+func (p *simulationPlan) hasRealClock() bool { return slices.Contains(p.faultKinds(), clockBack) }
 
-func (p *plan) fault(k kind, dice *rand.Rand) fault {
-	f := fault{kind: k, last: between(dice, 200*time.Millisecond, 7*time.Second)}
+func (p *simulationPlan) drawFault(k faultKind, dice *rand.Rand) plannedFault {
+	f := plannedFault{kind: k, last: drawDuration(dice, 200*time.Millisecond, 7*time.Second)}
 	node := func() string { return p.nodes[dice.IntN(len(p.nodes))] }
 	worker := func() string { return p.workers[dice.IntN(len(p.workers))] }
 	switch f.kind {
@@ -195,49 +198,50 @@ func (p *plan) fault(k kind, dice *rand.Rand) fault {
 	case killWorker, powerOffWork, freezeWorker:
 		f.who = worker()
 	case cutNodes:
-		f.who, f.other, f.ways = node(), node(), ways(dice.IntN(3))
+		f.who, f.other, f.ways = node(), node(), cutDirection(dice.IntN(3))
 		for f.other == f.who {
 			f.other = node()
 		}
 	case cutRedis:
-		f.who, f.ways = node(), ways(dice.IntN(3))
+		f.who, f.ways = node(), cutDirection(dice.IntN(3))
 	case cutWorker:
-		f.who, f.other, f.ways = worker(), node(), ways(dice.IntN(3))
-	case loseReplies, twice, slowRedis:
+		f.who, f.other, f.ways = worker(), node(), cutDirection(dice.IntN(3))
+	case loseReplies, duplicateRequests, slowRedis:
 		f.who, f.rate = node(), 0.02+0.3*dice.Float64()
 	case slowNetwork:
 		f.rate = 0.05 + 0.3*dice.Float64()
 	case clockStep:
-		f.step, f.last = between(dice, -4*time.Second, 4*time.Second), 0
+		f.step, f.last = drawDuration(dice, -4*time.Second, 4*time.Second), 0
 	case forgetScripts:
 		f.last = 0
 	}
-	f.at = troubleAt + between(dice, 0, calmAt-troubleAt-f.last)
+	f.at = troubleAt + drawDuration(dice, 0, calmAt-troubleAt-f.last)
 	return f
 }
 
-func draw(dice *rand.Rand) kind {
+func drawKind(dice *rand.Rand) faultKind {
 	total := 0
-	for _, w := range weights {
+	for _, w := range faultWeights {
 		total += w.weight
 	}
 	n := dice.IntN(total)
-	for _, w := range weights {
-		if n -= w.weight; n < 0 {
+	for _, w := range faultWeights {
+		n -= w.weight
+		if n < 0 {
 			return w.kind
 		}
 	}
-	return weights[0].kind
+	return faultWeights[0].kind
 }
 
-// between is a duration of whole milliseconds.
-func between(dice *rand.Rand, least, most time.Duration) time.Duration {
+// drawDuration is a duration of whole milliseconds.
+func drawDuration(dice *rand.Rand, least, most time.Duration) time.Duration {
 	return (least + time.Duration(dice.Int64N(int64(most-least)))).Truncate(time.Millisecond)
 }
 
-// kinds are the different faults of the plan.
-func (p plan) kinds() []kind {
-	var kinds []kind
+// faultKinds are the different faults of the plan.
+func (p simulationPlan) faultKinds() []faultKind {
+	var kinds []faultKind
 	for _, f := range p.faults {
 		if !slices.Contains(kinds, f.kind) {
 			kinds = append(kinds, f.kind)
@@ -246,7 +250,7 @@ func (p plan) kinds() []kind {
 	return kinds
 }
 
-func (p plan) String() string {
+func (p simulationPlan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d nodes, %d workers\n", len(p.nodes), len(p.workers))
 	for _, f := range p.faults {

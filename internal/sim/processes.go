@@ -19,8 +19,8 @@ const (
 	grpcPort   = "7070"
 	gossipPort = 7946
 	slots      = 12
-	// redisPool is so large that nobody waits for a connection: go-redis keeps
-	// timers for that across bubbles.
+	// redisPool is so large that no caller waits for a connection: go-redis keeps timers for that across
+	// bubbles.
 	redisPool = 256
 )
 
@@ -34,7 +34,7 @@ type nodeProcess struct {
 func (p *nodeProcess) run(ctx context.Context, h *simnet.Host, crashed func() bool) {
 	logger := p.world.story.logger(p.name)
 	for ctx.Err() == nil {
-		n, err := p.start(ctx, h)
+		n, err := p.startNode(ctx, h)
 		if err != nil {
 			logger.Warn("node does not start", "error", err)
 			if h.Pause(ctx, 300*time.Millisecond) != nil {
@@ -55,7 +55,7 @@ func (p *nodeProcess) run(ctx context.Context, h *simnet.Host, crashed func() bo
 	}
 }
 
-func (p *nodeProcess) start(ctx context.Context, h *simnet.Host) (*node.Node, error) {
+func (p *nodeProcess) startNode(ctx context.Context, h *simnet.Host) (*node.Node, error) {
 	gossip, err := h.Gossip(gossipPort)
 	if err != nil {
 		return nil, err
@@ -67,10 +67,12 @@ func (p *nodeProcess) start(ctx context.Context, h *simnet.Host) (*node.Node, er
 		GossipAddr: fmt.Sprintf("%s:%d", h.IP(), gossipPort), Join: p.join,
 		Network: node.Network{Listen: h.Listen, Dial: h.Dial, Gossip: gossip},
 		Redis: redisstore.ClientOptions{
-			URL: "redis://" + redisIP + ":6379", Dialer: p.world.dialRedis(h), PoolSize: redisPool, ReadTimeout: redisTimeout,
+			URL: "redis://" + redisIP + ":6379", Dialer: p.world.dialRedis(h), PoolSize: redisPool,
+			ReadTimeout: redisTimeout,
 		},
 		Keyspace: p.world.keyspace, Shards: shards, AllowUnsafe: true, Virtual: !p.world.steady, Now: p.world.redisNow,
-		LockTTL: lockTTL, LeaseTTL: leaseTTL, SessionTTL: sessionTTL, Limits: limits, Logger: p.world.story.logger(p.name),
+		LockTTL: lockTTL, LeaseTTL: leaseTTL, SessionTTL: sessionTTL, Limits: limits,
+		Logger: p.world.story.logger(p.name),
 	})
 	if err == nil {
 		err = n.Start(ctx)
@@ -99,12 +101,12 @@ func (p *workerProcess) run(ctx context.Context, h *simnet.Host, crashed func() 
 	if err != nil {
 		panic(err) // the options are constants
 	}
-	w.Handle(handlerName, func(ctx context.Context, t *worker.Task) error { return p.handle(ctx, h, t) })
+	w.Handle(handlerName, func(ctx context.Context, t *worker.Task) error { return p.runTask(ctx, h, t) })
 	p.world.background.Go(func() {
 		select {
 		case <-h.Ended():
 			w.Stop()
-		case <-p.world.over:
+		case <-p.world.ended:
 		}
 	})
 	if err := w.Run(ctx); err != nil && !crashed() {
@@ -115,7 +117,7 @@ func (p *workerProcess) run(ctx context.Context, h *simnet.Host, crashed func() 
 // handlerName is the one handler of the simulation.
 const handlerName = "sim"
 
-// behaviour is a job's payload: what its handler does.
+// behaviour is a job's payload: the behaviour of its handler.
 type behaviour struct {
 	Sleep        time.Duration `json:"sleep,omitempty"`
 	Fail         bool          `json:"fail,omitempty"`
@@ -130,19 +132,19 @@ func (b behaviour) payload() []byte {
 	return text
 }
 
-// handle does what the job says and records it. A handler on a dead machine says
-// nothing any more; on a frozen one it stands still. It has begun when it is called, also if its
-// machine freezes in that instant: no worker can do anything about that.
-func (p *workerProcess) handle(ctx context.Context, h *simnet.Host, t *worker.Task) error {
+// runTask does what the job's payload demands and records it. A handler on a dead machine records nothing; on a
+// frozen one it stops. It has begun when it is called, also if its machine freezes in that instant: no worker
+// can prevent that.
+func (p *workerProcess) runTask(ctx context.Context, h *simnet.Host, t *worker.Task) error {
 	var b behaviour
 	if err := t.Decode(&b); err != nil {
 		return err
 	}
 	began := p.world.nowNS()
 	if h.Running() == nil {
-		p.record(began, check.Start, t, "")
+		p.recordAt(began, check.Start, t, "")
 	}
-	told := context.AfterFunc(ctx, func() { p.note(h, check.Told, t, "") })
+	told := context.AfterFunc(ctx, func() { p.recordIfRunning(h, check.Told, t, "") })
 	err := h.Pause(ctx, b.Sleep)
 	if up := h.Running(); up != nil {
 		err = up
@@ -150,24 +152,24 @@ func (p *workerProcess) handle(ctx context.Context, h *simnet.Host, t *worker.Ta
 	told()
 	switch {
 	case err != nil:
-		p.note(h, check.End, t, check.Cancelled)
+		p.recordIfRunning(h, check.End, t, check.Cancelled)
 		return err
 	case b.Fail || t.Attempt <= b.FailAttempts:
-		p.note(h, check.End, t, check.Failed)
+		p.recordIfRunning(h, check.End, t, check.Failed)
 		return errors.New("told to fail")
 	}
-	p.note(h, check.End, t, check.OK)
+	p.recordIfRunning(h, check.End, t, check.OK)
 	return nil
 }
 
-func (p *workerProcess) note(h *simnet.Host, kind check.EventKind, t *worker.Task, outcome string) {
+func (p *workerProcess) recordIfRunning(h *simnet.Host, kind check.EventKind, t *worker.Task, outcome string) {
 	if h.Running() == nil {
-		p.record(p.world.nowNS(), kind, t, outcome)
+		p.recordAt(p.world.nowNS(), kind, t, outcome)
 	}
 }
 
-func (p *workerProcess) record(atNS int64, kind check.EventKind, t *worker.Task, outcome string) {
-	p.world.record(check.Event{
+func (p *workerProcess) recordAt(atNS int64, kind check.EventKind, t *worker.Task, outcome string) {
+	p.world.recordEvent(check.Event{
 		AtNS: atNS, Kind: kind, Worker: p.name, Job: t.Job, Run: t.Run, Attempt: t.Attempt, Token: t.Token,
 		NominalMS: t.NominalTime.UnixMilli(), DueMS: t.DueTime.UnixMilli(), Outcome: outcome,
 	})

@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// commands splits what a client wrote into whole commands, each a list of
-// arguments. rest is the beginning of one more.
-func commands(b []byte) (list [][][]byte, rest []byte, err error) {
+// parseCommands splits a client's data into whole commands, each a list of arguments. rest is the beginning of
+// one more.
+func parseCommands(b []byte) (list [][][]byte, rest []byte, err error) {
 	for len(b) > 0 {
-		args, tail, err := command(b)
+		args, tail, err := parseCommand(b)
 		if err != nil || args == nil {
 			return list, b, err
 		}
@@ -20,15 +20,16 @@ func commands(b []byte) (list [][][]byte, rest []byte, err error) {
 	return list, nil, nil
 }
 
-// command reads one command; args is nil when it is not whole yet.
-func command(b []byte) (args [][]byte, rest []byte, err error) {
-	n, b, ok, err := number(b, '*')
+// parseCommand reads one command; args is nil when it is not whole yet.
+func parseCommand(b []byte) (args [][]byte, rest []byte, err error) {
+	n, b, ok, err := parseNumber(b, '*')
 	if err != nil || !ok {
 		return nil, nil, err
 	}
 	for range n {
 		var size int
-		if size, b, ok, err = number(b, '$'); err != nil || !ok {
+		size, b, ok, err = parseNumber(b, '$')
+		if err != nil || !ok {
 			return nil, nil, err
 		}
 		if len(b) < size+2 {
@@ -39,8 +40,8 @@ func command(b []byte) (args [][]byte, rest []byte, err error) {
 	return args, b, nil
 }
 
-// number reads a line such as *3 or $12.
-func number(b []byte, mark byte) (n int, rest []byte, ok bool, err error) {
+// parseNumber reads a line such as *3 or $12.
+func parseNumber(b []byte, mark byte) (n int, rest []byte, ok bool, err error) {
 	line, rest, ok := bytes.Cut(b, []byte("\r\n"))
 	if !ok {
 		return 0, nil, false, nil
@@ -52,8 +53,8 @@ func number(b []byte, mark byte) (n int, rest []byte, ok bool, err error) {
 	return n, rest, true, err
 }
 
-// reply reads one whole reply and returns its bytes.
-func reply(r *bufio.Reader) ([]byte, error) {
+// readReply reads one whole reply and returns its bytes.
+func readReply(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func reply(r *bufio.Reader) ([]byte, error) {
 			n *= 2
 		}
 		for range n {
-			part, err := reply(r)
+			part, err := readReply(r)
 			if err != nil {
 				return nil, err
 			}

@@ -15,14 +15,14 @@ import (
 	"github.com/fermata-io/fermata/internal/redisstore"
 )
 
-// result is what came of one seed.
-type result struct {
+// simulationResult is the result of one seed.
+type simulationResult struct {
 	seed     uint64
-	plan     plan
+	plan     simulationPlan
 	report   check.Report
 	faults   []check.Fault
 	findings []job.Finding // of the audit
-	trouble  error         // that kept it from being judged
+	setupErr error         // that kept it from being judged
 	hits     map[string]int
 	calls    int // commands to Redis
 	story    *story
@@ -32,25 +32,25 @@ type result struct {
 // that much too early where the clock is stepped back in these milliseconds (decision 0015).
 const longestAhead = 26 * time.Millisecond
 
-// run plays one seed. It is called inside a bubble, on a server that is empty.
-func run(seed uint64, redis *server) result {
+// simulateSeed plays one seed. It is called inside a bubble, on a server that is empty.
+func simulateSeed(seed uint64, redis *redisServer) simulationResult {
 	alarm.UseRuntime()
-	p := newPlan(seed)
-	w := newWorld(seed, redis, p.steady())
-	r := result{seed: seed, plan: p, story: w.story}
-	machines := w.machines(p)
-	people, err := newPeople(w, w.addresses(p.nodes, machines))
+	p := drawPlan(seed)
+	w := newWorld(seed, redis, p.hasRealClock())
+	r := simulationResult{seed: seed, plan: p, story: w.story}
+	machines := w.newMachines(p)
+	people, err := newSimulatedClients(w, w.addressesOf(p.nodes, machines))
 	if err != nil {
-		r.trouble = err
+		r.setupErr = err
 		return r
 	}
 	for _, name := range slices.Concat(p.nodes, p.workers) {
-		machines[name].boot()
+		machines[name].bootHost()
 	}
 	time.Sleep(jobsAt)
-	people.register()
+	people.registerJobs()
 
-	tr := &trouble{world: w, machines: machines}
+	tr := &faultInjector{world: w, machines: machines}
 	var acting sync.WaitGroup
 	at := func(when time.Duration, do func()) {
 		acting.Go(func() {
@@ -59,57 +59,59 @@ func run(seed uint64, redis *server) result {
 		})
 	}
 	for _, f := range p.faults {
-		at(f.at, func() { tr.inflict(f) })
+		at(f.at, func() { tr.injectFault(f) })
 	}
 	for _, e := range p.edits {
-		at(e.at, func() { people.do(e) })
+		at(e.at, func() { people.applyEdit(e) })
 	}
 	acting.Wait()
 	time.Sleep(judgedAt - time.Since(w.story.began))
 
 	history := check.History{
-		Promises: people.promises, Silences: people.silences, Asked: people.asked, Backoffs: people.backoffs, Waits: people.waits, Faults: tr.done,
+		Promises: people.promises, Silences: people.silences, Asked: people.asked, Backoffs: people.backoffs,
+		Waits: people.waits, Faults: tr.done,
 		Shared: []check.Shared{{Lock: "shared", Jobs: []string{"locked-0", "locked-1", "locked-2"}, Limit: 1}},
-		Bounds: check.Bounds{Lag: time.Second, Settle: time.Second, LeaseTTL: leaseTTL, SessionTTL: sessionTTL, Longest: longestRun},
+		Bounds: check.Bounds{Lag: time.Second, Settle: time.Second, LeaseTTL: leaseTTL, SessionTTL: sessionTTL,
+			Longest: longestRun},
 	}
-	if slices.Contains(p.kinds(), clockStep) {
+	if slices.Contains(p.faultKinds(), clockStep) {
 		history.Bounds.Early = longestAhead
 	}
 	var dead map[string]bool
-	history.Stored, dead, err = people.stored()
-	if p.deadly() {
+	history.Stored, dead, err = people.listStored()
+	if p.mayGiveUpRuns() {
 		history.GivenUp = dead
 	}
 	history.EndNS = w.nowNS()
 	if err != nil {
-		r.trouble = fmt.Errorf("list the jobs in the end: %w", err)
+		r.setupErr = fmt.Errorf("list the jobs in the end: %w", err)
 	}
 	w.mu.Lock()
 	history.Events = slices.Clone(w.events)
 	w.mu.Unlock()
 	for _, m := range machines {
-		m.stop(10 * time.Second)
+		m.stopProcess(10 * time.Second)
 	}
-	r.findings, err = w.audit()
-	if err != nil && r.trouble == nil {
-		r.trouble = fmt.Errorf("audit: %w", err)
+	r.findings, err = w.auditStore()
+	if err != nil && r.setupErr == nil {
+		r.setupErr = fmt.Errorf("audit: %w", err)
 	}
-	if err := people.client.Close(); err != nil && r.trouble == nil {
-		r.trouble = err
+	if err := people.client.Close(); err != nil && r.setupErr == nil {
+		r.setupErr = err
 	}
-	close(w.over)
+	close(w.ended)
 	w.background.Wait()
-	time.Sleep(leaveBehind)
+	time.Sleep(lateExitTime)
 	r.report, r.faults, r.hits, r.calls = check.Check(history), tr.done, w.counts, redis.calls
 	return r
 }
 
-// leaveBehind is how long goroutines may need to end that nobody waits for: those of
-// memberlist, which may be waiting for the answer to a probe.
-const leaveBehind = 30 * time.Second
+// lateExitTime is how long the goroutines of memberlist may need to end, which nothing waits for: they may be
+// waiting for the answer to a probe.
+const lateExitTime = 30 * time.Second
 
-// machines places nodes at 10.0.2.x and workers at 10.0.3.x.
-func (w *world) machines(p plan) map[string]*machine {
+// newMachines places nodes at 10.0.2.x and workers at 10.0.3.x.
+func (w *world) newMachines(p simulationPlan) map[string]*machine {
 	all := map[string]*machine{}
 	for i, name := range p.nodes {
 		all[name] = &machine{world: w, name: name, ip: fmt.Sprintf("10.0.2.%d", i+1)}
@@ -117,7 +119,7 @@ func (w *world) machines(p plan) map[string]*machine {
 	for i, name := range p.workers {
 		all[name] = &machine{world: w, name: name, ip: fmt.Sprintf("10.0.3.%d", i+1)}
 	}
-	nodes := w.addresses(p.nodes, all)
+	nodes := w.addressesOf(p.nodes, all)
 	for i, name := range p.nodes {
 		n := &nodeProcess{world: w, name: name}
 		for k, ip := range nodes {
@@ -139,7 +141,7 @@ func (w *world) machines(p plan) map[string]*machine {
 	return all
 }
 
-func (w *world) addresses(names []string, machines map[string]*machine) []string {
+func (w *world) addressesOf(names []string, machines map[string]*machine) []string {
 	ips := make([]string, len(names))
 	for i, name := range names {
 		ips[i] = machines[name].ip
@@ -147,8 +149,8 @@ func (w *world) addresses(names []string, machines map[string]*machine) []string
 	return ips
 }
 
-// stored lists the jobs that are stored, and says which of them have dead letters.
-func (p *people) stored() (map[string]bool, map[string]bool, error) {
+// listStored lists the stored jobs, and those of them with dead letters.
+func (p *simulatedClients) listStored() (map[string]bool, map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	all, dead := map[string]bool{}, map[string]bool{}
@@ -162,8 +164,8 @@ func (p *people) stored() (map[string]bool, map[string]bool, error) {
 	return all, dead, nil
 }
 
-// audit compares all that is stored.
-func (w *world) audit() ([]job.Finding, error) {
+// auditStore compares all that is stored.
+func (w *world) auditStore() ([]job.Finding, error) {
 	h := w.network.Boot("10.0.4.2")
 	client, err := redisstore.NewClient(redisstore.ClientOptions{
 		URL: "redis://" + redisIP + ":6379", Dialer: w.dialRedis(h), PoolSize: redisPool, ReadTimeout: redisTimeout,
@@ -174,7 +176,8 @@ func (w *world) audit() ([]job.Finding, error) {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	o := redisstore.Options{Client: client, Prefix: w.keyspace, Shards: shards, AllowUnsafe: true, Logger: w.story.logger("audit")}
+	o := redisstore.Options{Client: client, Prefix: w.keyspace, Shards: shards, AllowUnsafe: true,
+		Logger: w.story.logger("audit")}
 	if !w.steady {
 		o.Virtual = w.redisNow
 	}
@@ -193,17 +196,17 @@ func (w *world) audit() ([]job.Finding, error) {
 	return findings, nil
 }
 
-// clean tells whether nothing is wrong.
-func (r result) clean() bool {
-	return r.trouble == nil && len(r.report.Findings) == 0 && len(r.findings) == 0
+// isClean reports whether nothing is wrong.
+func (r simulationResult) isClean() bool {
+	return r.setupErr == nil && len(r.report.Findings) == 0 && len(r.findings) == 0
 }
 
-// tale is the story of a run that is not clean.
-func (r result) tale() string {
+// describe is the story of a run that is not clean.
+func (r simulationResult) describe() string {
 	text := fmt.Sprintf("seed %d: %v", r.seed, r.plan)
 	var words []string
-	if r.trouble != nil {
-		text += fmt.Sprintf("  trouble: %v\n", r.trouble)
+	if r.setupErr != nil {
+		text += fmt.Sprintf("  trouble: %v\n", r.setupErr)
 	}
 	for _, f := range r.report.Findings {
 		text += fmt.Sprintf("  %v\n", f)
@@ -213,5 +216,5 @@ func (r result) tale() string {
 		text += fmt.Sprintf("  audit: %s of %s: %+v\n", f.Fault, f.Record, f)
 		words = append(words, f.Record)
 	}
-	return text + r.story.text(slog.LevelInfo, words...)
+	return text + r.story.formatLines(slog.LevelInfo, words...)
 }

@@ -14,20 +14,19 @@ import (
 	"github.com/fermata-io/fermata/internal/redistest"
 )
 
-// server is the real Redis behind the simulated connections. All of them share one
-// real connection, on which whole exchanges take turns: what Redis does in one
-// instant of the bubble is in one order.
+// redisServer is the real Redis behind the simulated connections. All of them share one real
+// connection, on which whole exchanges take turns: what Redis does in one instant of the bubble
+// has one order.
 //
-// Redis's own clock is that of the real world. The scripts of a virtual keyspace
-// get theirs from the caller, who said what it was when the request set out; here it
-// is set to what it is when the request arrives. The expiry of shard locks is the
-// server's doing, and is carried over as well: before a command that names a lock,
-// the lock gets the rest of its life by the bubble's clock, and afterwards it is
-// taken off the real one.
+// Redis's own clock is that of the real world. Scripts of a virtual keyspace get theirs from the
+// caller, as of when the request was sent; here it is set to the time when the request arrives.
+// The server would expire shard locks by its own clock, so the expiry is carried over as well:
+// before a command that names a lock, the lock gets the rest of its life by the bubble's clock,
+// and afterwards it is taken off the real one.
 //
-// With a stored clock the keyspace is no virtual one: its scripts read the time of their arrival
-// where they would ask for TIME, so that its nodes expect of the clock what they expect of a real one.
-type server struct {
+// With a stored clock the keyspace is not virtual: its scripts read the time of their arrival
+// where they would call TIME, so its nodes treat the clock as a real one.
+type redisServer struct {
 	mu    sync.Mutex
 	conn  net.Conn
 	read  *bufio.Reader
@@ -41,18 +40,18 @@ type server struct {
 const storedClock = "sim:{clock}"
 
 // dialServer is called outside of the bubble.
-func dialServer(addr string) (*server, error) {
+func dialServer(addr string) (*redisServer, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return &server{conn: conn, read: bufio.NewReaderSize(conn, 64<<10), locks: map[string]time.Time{}}, nil
+	return &redisServer{conn: conn, read: bufio.NewReaderSize(conn, 64<<10), locks: map[string]time.Time{}}, nil
 }
 
-func (s *server) close() error { return s.conn.Close() }
+func (s *redisServer) close() error { return s.conn.Close() }
 
-// execute runs commands in one go and returns the bytes of their replies.
-func (s *server) execute(list [][][]byte) ([]byte, error) {
+// executeAll runs commands in one go and returns the bytes of their replies.
+func (s *redisServer) executeAll(list [][][]byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls += len(list)
@@ -66,14 +65,15 @@ func (s *server) execute(list [][][]byte) ([]byte, error) {
 		case !known: // it is not there, or has no end
 			continue
 		case now.Before(end):
-			writeCommand(request, words("PEXPIRE", key, strconv.FormatInt(max(1, end.Sub(now).Milliseconds()), 10))...)
+			writeCommand(request, toCommand("PEXPIRE", key,
+				strconv.FormatInt(max(1, end.Sub(now).Milliseconds()), 10))...)
 		default:
-			writeCommand(request, words("DEL", key)...)
+			writeCommand(request, toCommand("DEL", key)...)
 		}
 		prepared++
 	}
 	if s.clock != nil {
-		writeCommand(request, words("SET", storedClock, strconv.FormatInt(s.now(), 10))...)
+		writeCommand(request, toCommand("SET", storedClock, strconv.FormatInt(s.now(), 10))...)
 		prepared++
 	}
 	for _, args := range list {
@@ -85,21 +85,21 @@ func (s *server) execute(list [][][]byte) ([]byte, error) {
 		writeCommand(request, args...)
 	}
 	for _, key := range locks {
-		writeCommand(request, words("PTTL", key)...)
-		writeCommand(request, words("PERSIST", key)...)
+		writeCommand(request, toCommand("PTTL", key)...)
+		writeCommand(request, toCommand("PERSIST", key)...)
 	}
 	if _, err := s.conn.Write(request.Bytes()); err != nil {
 		return nil, err
 	}
-	if _, err := s.replies(prepared); err != nil {
+	if _, err := s.readReplies(prepared); err != nil {
 		return nil, err
 	}
-	out, err := s.replies(len(list))
+	out, err := s.readReplies(len(list))
 	if err != nil {
 		return nil, err
 	}
 	for _, key := range locks {
-		ttl, err := s.replies(1)
+		ttl, err := s.readReplies(1)
 		if err != nil {
 			return nil, err
 		}
@@ -107,20 +107,21 @@ func (s *server) execute(list [][][]byte) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sim: PTTL %s: %q", key, ttl)
 		}
-		if delete(s.locks, key); ms >= 0 {
+		delete(s.locks, key)
+		if ms >= 0 {
 			s.locks[key] = now.Add(time.Duration(ms) * time.Millisecond)
 		}
-		if _, err := s.replies(1); err != nil {
+		if _, err := s.readReplies(1); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func (s *server) replies(n int) ([]byte, error) {
+func (s *redisServer) readReplies(n int) ([]byte, error) {
 	var out []byte
 	for range n {
-		one, err := reply(s.read)
+		one, err := readReply(s.read)
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +135,8 @@ func lockKeys(list [][][]byte) []string {
 	var keys []string
 	for _, args := range list {
 		for _, a := range args {
-			if key := string(a); (strings.HasSuffix(key, "}:lock") || strings.Contains(key, ":{meta}:life:")) && !slices.Contains(keys, key) {
+			if key := string(a); (strings.HasSuffix(key, "}:lock") || strings.Contains(key, ":{meta}:life:")) &&
+				!slices.Contains(keys, key) {
 				keys = append(keys, key)
 			}
 		}
@@ -144,8 +146,9 @@ func lockKeys(list [][][]byte) []string {
 
 // setClock puts the present time into a call of one of the store's scripts: its
 // first key is a shard's meta hash, its third argument the virtual clock.
-func (s *server) setClock(args [][]byte) {
-	if len(args) < 4 || !bytes.HasPrefix(bytes.ToUpper(args[0]), []byte("EVAL")) || !bytes.HasSuffix(args[3], []byte("}:meta")) {
+func (s *redisServer) setClock(args [][]byte) {
+	if len(args) < 4 || !bytes.HasPrefix(bytes.ToUpper(args[0]), []byte("EVAL")) ||
+		!bytes.HasSuffix(args[3], []byte("}:meta")) {
 		return
 	}
 	keys, err := strconv.Atoi(string(args[2]))
@@ -154,7 +157,7 @@ func (s *server) setClock(args [][]byte) {
 	}
 }
 
-func words(text ...string) [][]byte {
+func toCommand(text ...string) [][]byte {
 	list := make([][]byte, len(text))
 	for i, w := range text {
 		list[i] = []byte(w)

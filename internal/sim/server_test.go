@@ -15,15 +15,15 @@ import (
 
 func TestCommandsAreTakenWhole(t *testing.T) {
 	var b bytes.Buffer
-	writeCommand(&b, words("SET", "k", "a\r\nb")...)
-	writeCommand(&b, words("GET", "k")...)
+	writeCommand(&b, toCommand("SET", "k", "a\r\nb")...)
+	writeCommand(&b, toCommand("GET", "k")...)
 	whole := b.Bytes()
 	for cut := range len(whole) + 1 {
-		list, rest, err := commands(whole[:cut])
+		list, rest, err := parseCommands(whole[:cut])
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, left, err := commands(append(bytes.Clone(rest), whole[cut:]...))
+		again, left, err := parseCommands(append(bytes.Clone(rest), whole[cut:]...))
 		if err != nil || len(left) > 0 {
 			t.Fatalf("cut at %d: %q is left, %v", cut, left, err)
 		}
@@ -32,7 +32,7 @@ func TestCommandsAreTakenWhole(t *testing.T) {
 			t.Fatalf("cut at %d: %q", cut, all)
 		}
 	}
-	if _, _, err := commands([]byte("GET k\r\n")); err == nil {
+	if _, _, err := parseCommands([]byte("GET k\r\n")); err == nil {
 		t.Error("a command that is no array was taken")
 	}
 }
@@ -44,14 +44,14 @@ func TestRepliesAreTakenWhole(t *testing.T) {
 	}
 	r := bufio.NewReader(strings.NewReader(strings.Join(replies, "")))
 	for _, want := range replies {
-		if got, err := reply(r); err != nil || string(got) != want {
+		if got, err := readReply(r); err != nil || string(got) != want {
 			t.Errorf("read %q, %v, want %q", got, err, want)
 		}
 	}
 }
 
 // inBubble runs a test against a real server, in bubble time.
-func inBubble(t *testing.T, test func(t *testing.T, s *server)) {
+func inBubble(t *testing.T, test func(t *testing.T, s *redisServer)) {
 	t.Helper()
 	s, err := dialServer(redistest.Start(t).Addr())
 	if err != nil {
@@ -64,9 +64,9 @@ func inBubble(t *testing.T, test func(t *testing.T, s *server)) {
 	}
 }
 
-func (s *server) must(t *testing.T, args ...string) string {
+func (s *redisServer) must(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := s.execute([][][]byte{words(args...)})
+	out, err := s.executeAll([][][]byte{toCommand(args...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func (s *server) must(t *testing.T, args ...string) string {
 }
 
 func TestLocksLiveByTheBubblesClock(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *server) {
+	inBubble(t, func(t *testing.T, s *redisServer) {
 		const lock = "p:{s}:lock"
 		s.must(t, "SET", lock, "a", "PX", "3000")
 		time.Sleep(time.Second)
@@ -82,7 +82,7 @@ func TestLocksLiveByTheBubblesClock(t *testing.T) {
 			t.Errorf("PTTL after a second of three: %s", ttl)
 		}
 		// Looking at it twice at once changes nothing.
-		out, err := s.execute([][][]byte{words("GET", lock), words("PTTL", lock)})
+		out, err := s.executeAll([][][]byte{toCommand("GET", lock), toCommand("PTTL", lock)})
 		if err != nil || !strings.HasPrefix(string(out), "$1\r\na\r\n:") {
 			t.Errorf("GET and PTTL: %q, %v", out, err)
 		}
@@ -106,7 +106,7 @@ func TestLocksLiveByTheBubblesClock(t *testing.T) {
 }
 
 func TestScriptsGetTheTimeOfTheirArrival(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *server) {
+	inBubble(t, func(t *testing.T, s *redisServer) {
 		time.Sleep(time.Hour)
 		now := strconv.FormatInt(s.now(), 10)
 		for key, want := range map[string]string{"p:{s}:meta": now, "p:{s}:other": "stale"} {
@@ -118,10 +118,10 @@ func TestScriptsGetTheTimeOfTheirArrival(t *testing.T) {
 }
 
 func TestPlans(t *testing.T) {
-	seen := map[kind]int{}
+	seen := map[faultKind]int{}
 	for seed := range uint64(300) {
-		p := newPlan(seed)
-		if again := newPlan(seed); p.String() != again.String() {
+		p := drawPlan(seed)
+		if again := drawPlan(seed); p.String() != again.String() {
 			t.Fatalf("seed %d has two plans:\n%v%v", seed, p, again)
 		}
 		for _, f := range p.faults {
@@ -129,7 +129,7 @@ func TestPlans(t *testing.T) {
 			if f.at < troubleAt || f.at+f.last > calmAt {
 				t.Errorf("seed %d: %v is not between %v and %v", seed, f, troubleAt, calmAt)
 			}
-			if f.kind == clockBack && (2*f.step.Abs() <= f.last || slices.Contains(p.kinds(), clockStep)) {
+			if f.kind == clockBack && (2*f.step.Abs() <= f.last || slices.Contains(p.faultKinds(), clockStep)) {
 				t.Errorf("seed %d: after %v the clock is not just put right", seed, f)
 			}
 			if f.who == f.other && f.who != "" {
@@ -147,11 +147,11 @@ func TestPlans(t *testing.T) {
 // The clock by which handlers date what they saw never goes back, whatever Redis's
 // clock does.
 func TestTheClockOfTheShards(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *server) {
+	inBubble(t, func(t *testing.T, s *redisServer) {
 		w := newWorld(1, s, false)
 		last := w.nowNS()
 		for _, step := range []time.Duration{0, 3 * time.Second, -2 * time.Second, 0, -2 * time.Second, time.Second} {
-			w.step(step)
+			w.stepClock(step)
 			for range 50 {
 				time.Sleep(37 * time.Millisecond)
 				now := w.nowNS()
@@ -161,7 +161,7 @@ func TestTheClockOfTheShards(t *testing.T) {
 				last = now
 			}
 		}
-		close(w.over)
+		close(w.ended)
 		w.background.Wait()
 	})
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/fermata-io/fermata/internal/redistest"
 )
 
-// A run of this test is told by the environment what to play: FERMATA_SIM_SEED is
-// the first seed, FERMATA_SIM_SEEDS how many there are, one after the other.
+// The environment selects the seeds of a run of this test: FERMATA_SIM_SEED is the first seed, FERMATA_SIM_SEEDS
+// how many there are, one after the other.
 const (
 	seedEnv  = "FERMATA_SIM_SEED"
 	seedsEnv = "FERMATA_SIM_SEEDS"
 )
 
-// quickSeeds are played where nobody says how many.
+// quickSeeds is the default number of seeds.
 const quickSeeds = 12
 
 func setting(t *testing.T, env string, byDefault uint64) uint64 {
@@ -67,9 +67,9 @@ func TestSimulation(t *testing.T) {
 					mu.Lock()
 					tally.add(r)
 					mu.Unlock()
-					if !r.clean() {
+					if !r.isClean() {
 						t.Errorf("this run is not clean, nor are %d of %d repetitions; to see it again: make sim SEED=%d N=1\n%s",
-							replay(t, redis, seed), replays, seed, r.tale())
+							replay(t, redis, seed), replays, seed, r.describe())
 					}
 				}
 			})
@@ -89,7 +89,7 @@ const replays = 10
 func replay(t *testing.T, redis *redistest.Server, seed uint64) (unclean int) {
 	t.Helper()
 	for range replays {
-		if !play(t, redis, seed).clean() {
+		if !play(t, redis, seed).isClean() {
 			unclean++
 		}
 	}
@@ -101,7 +101,7 @@ func replay(t *testing.T, redis *redistest.Server, seed uint64) (unclean int) {
 const standsStill = 3 * time.Minute
 
 // play runs one seed in a bubble.
-func play(t *testing.T, redis *redistest.Server, seed uint64) (r result) {
+func play(t *testing.T, redis *redistest.Server, seed uint64) (r simulationResult) {
 	t.Helper()
 	server, err := dialServer(redis.Addr())
 	if err != nil {
@@ -112,7 +112,7 @@ func play(t *testing.T, redis *redistest.Server, seed uint64) (r result) {
 	})
 	defer stuck.Stop()
 	t.Run(fmt.Sprint(seed), func(t *testing.T) {
-		synctest.Test(t, func(*testing.T) { r = run(seed, server) })
+		synctest.Test(t, func(*testing.T) { r = simulateSeed(seed, server) })
 	})
 	if err := server.close(); err != nil {
 		t.Fatal(err)
@@ -128,14 +128,14 @@ type tally struct {
 	unclean                                                 []uint64
 	seeds, executions, targets, repeats, waits, held, calls int
 	hits                                                    map[string]int
-	gaps                                                    map[kind]time.Duration
+	gaps                                                    map[faultKind]time.Duration
 }
 
-func newTally() *tally { return &tally{hits: map[string]int{}, gaps: map[kind]time.Duration{}} }
+func newTally() *tally { return &tally{hits: map[string]int{}, gaps: map[faultKind]time.Duration{}} }
 
-func (y *tally) add(r result) {
+func (y *tally) add(r simulationResult) {
 	y.seeds++
-	if !r.clean() {
+	if !r.isClean() {
 		y.unclean = append(y.unclean, r.seed)
 	}
 	y.executions += r.report.Executions
@@ -148,7 +148,7 @@ func (y *tally) add(r result) {
 		y.hits[what] += n
 	}
 	// What a plan of one kind of fault alone held back is that kind's doing.
-	if kinds := r.plan.kinds(); len(kinds) == 1 {
+	if kinds := r.plan.faultKinds(); len(kinds) == 1 {
 		for _, l := range r.report.Lags {
 			y.gaps[kinds[0]] = max(y.gaps[kinds[0]], l.Lag)
 		}
@@ -161,8 +161,8 @@ func (y *tally) String() string {
 		y.seeds, len(y.unclean), y.executions, y.targets, y.repeats, y.waits, y.held, y.calls)
 	for _, what := range slices.Sorted(maps.Keys(y.hits)) {
 		fmt.Fprintf(&b, "\n%8d %s", y.hits[what], what)
-		if gap, alone := y.gaps[kind(what)]; alone {
-			fmt.Fprintf(&b, "; alone it held a run back for up to %v, of %v and its length allowed", gap.Round(time.Millisecond), hold(kind(what)))
+		if gap, alone := y.gaps[faultKind(what)]; alone {
+			fmt.Fprintf(&b, "; alone it held a run back for up to %v, of %v and its length allowed", gap.Round(time.Millisecond), holdTime(faultKind(what)))
 		}
 	}
 	return b.String()
@@ -186,7 +186,7 @@ func (y *tally) power(t *testing.T) {
 	}
 }
 
-// quiet drops what go-redis says of connections that fail: here they are made to.
+// quiet drops go-redis's messages about failed connections: here they are intended.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// story collects what happened, as lines with the bubble's time, counted from its
-// beginning.
+// story collects log lines with the bubble's time, counted from its beginning.
 type story struct {
 	began time.Time
 	mu    sync.Mutex
-	lines []line
+	lines []storyLine
 }
 
-type line struct {
+type storyLine struct {
 	at    time.Duration
 	who   string
 	level slog.Level
@@ -26,27 +25,27 @@ type line struct {
 
 func newStory() *story { return &story{began: time.Now()} }
 
-func (s *story) tell(who string, level slog.Level, format string, args ...any) {
+func (s *story) addLine(who string, level slog.Level, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lines = append(s.lines, line{time.Since(s.began), who, level, text})
+	s.lines = append(s.lines, storyLine{time.Since(s.began), who, level, text})
 }
 
-// text is what was said at or above a level, and whatever names one of the words.
-func (s *story) text(least slog.Level, words ...string) string {
+// formatLines returns the lines at or above a level, and those that contain one of the words.
+func (s *story) formatLines(least slog.Level, words ...string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
 	for _, l := range s.lines {
-		if l.level >= least || names(l.text, words) {
+		if l.level >= least || containsAny(l.text, words) {
 			fmt.Fprintf(&b, "%10.4f  %-8s %s\n", l.at.Seconds(), l.who, l.text)
 		}
 	}
 	return b.String()
 }
 
-func names(text string, words []string) bool {
+func containsAny(text string, words []string) bool {
 	for _, w := range words {
 		if strings.Contains(text, w) {
 			return true
@@ -55,19 +54,19 @@ func names(text string, words []string) bool {
 	return false
 }
 
-// logger lets a process tell its part.
-func (s *story) logger(who string) *slog.Logger { return slog.New(&teller{story: s, who: who}) }
+// logger returns a logger of a process that writes to the story.
+func (s *story) logger(who string) *slog.Logger { return slog.New(&storyHandler{story: s, who: who}) }
 
-// teller is a slog handler that writes into a story.
-type teller struct {
+// storyHandler is a slog handler that writes to a story.
+type storyHandler struct {
 	story *story
 	who   string
 	attrs []slog.Attr
 }
 
-func (t *teller) Enabled(context.Context, slog.Level) bool { return true }
+func (t *storyHandler) Enabled(context.Context, slog.Level) bool { return true }
 
-func (t *teller) Handle(_ context.Context, r slog.Record) error {
+func (t *storyHandler) Handle(_ context.Context, r slog.Record) error {
 	var b strings.Builder
 	b.WriteString(r.Message)
 	add := func(a slog.Attr) bool {
@@ -78,12 +77,12 @@ func (t *teller) Handle(_ context.Context, r slog.Record) error {
 		add(a)
 	}
 	r.Attrs(add)
-	t.story.tell(t.who, r.Level, "%s", b.String())
+	t.story.addLine(t.who, r.Level, "%s", b.String())
 	return nil
 }
 
-func (t *teller) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &teller{t.story, t.who, append(t.attrs[:len(t.attrs):len(t.attrs)], attrs...)}
+func (t *storyHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &storyHandler{t.story, t.who, append(t.attrs[:len(t.attrs):len(t.attrs)], attrs...)}
 }
 
-func (t *teller) WithGroup(string) slog.Handler { return t }
+func (t *storyHandler) WithGroup(string) slog.Handler { return t }

@@ -7,24 +7,23 @@ import (
 	"github.com/fermata-io/fermata/internal/check"
 )
 
-// trouble carries the faults of a plan out.
-type trouble struct {
+// faultInjector injects the faults of a plan.
+type faultInjector struct {
 	world    *world
 	machines map[string]*machine
 	done     []check.Fault
 }
 
-// hold is how long after its end a fault of a kind may still hold work back: the
-// times that docs/guarantees.md states.
-func hold(k kind) time.Duration {
+// holdTime is how long after its end a fault of a kind may still hold work back: the times that
+// docs/guarantees.md states.
+func holdTime(k faultKind) time.Duration {
 	switch k {
-	case freezeNode, cutRedis, cutNodes, loseReplies, twice, slowRedis, slowNetwork:
+	case freezeNode, cutRedis, cutNodes, loseReplies, duplicateRequests, slowRedis, slowNetwork:
 		return lockTTL + 2*time.Second
 	case killWorker, powerOffWork, freezeWorker, cutWorker:
 		return sessionTTL + 2*time.Second
 	case killNode, powerOffNode:
-		// For what it had leased and no worker had heard of. What falls due later is
-		// not held up as long: TestTakeOver.
+		// For runs that it had leased and not delivered. Later runs are not held up as long: TestTakeOver.
 		return max(lockTTL, leaseTTL) + 2*time.Second
 	case clockStep:
 		return lockTTL + 2*time.Second
@@ -34,82 +33,83 @@ func hold(k kind) time.Duration {
 	return 2 * time.Second
 }
 
-// inflict does one fault and takes it back. It returns when that is done.
-func (tr *trouble) inflict(f fault) {
+// injectFault injects one fault and ends it. It returns when that is done.
+func (tr *faultInjector) injectFault(f plannedFault) {
 	w := tr.world
-	w.story.tell("plan", slog.LevelWarn, "== %v", f)
-	w.count(string(f.kind))
-	mark := check.Fault{Name: f.String(), FromNS: w.nowNS(), Hold: hold(f.kind), Clock: f.kind == clockStep || f.kind == clockBack, Harmless: f.kind == clockBack}
+	w.story.addLine("plan", slog.LevelWarn, "== %v", f)
+	w.countHit(string(f.kind))
+	mark := check.Fault{Name: f.String(), FromNS: w.nowNS(), Hold: holdTime(f.kind),
+		Clock: f.kind == clockStep || f.kind == clockBack, Harmless: f.kind == clockBack}
 	m := tr.machines[f.who]
 	switch f.kind {
 	case killNode, killWorker:
-		m.kill(false)
+		m.killProcess(false)
 		time.Sleep(f.last)
-		m.reboot()
+		m.rebootIfDown()
 	case powerOffNode, powerOffWork:
-		m.kill(true)
+		m.killProcess(true)
 		time.Sleep(f.last)
-		m.reboot()
+		m.rebootIfDown()
 	case drainNode:
-		m.stop(10 * time.Second)
+		m.stopProcess(10 * time.Second)
 		time.Sleep(f.last / 4)
-		m.reboot()
+		m.rebootIfDown()
 	case freezeNode, freezeWorker:
-		m.freeze()
+		m.freezeHost()
 		time.Sleep(f.last)
-		m.thaw()
+		m.thawHost()
 	case cutNodes, cutWorker:
-		tr.cut(m.ip, tr.machines[f.other].ip, f.ways, f.last)
+		tr.cutLink(m.ip, tr.machines[f.other].ip, f.ways, f.last)
 	case cutRedis:
-		tr.cut(m.ip, redisIP, f.ways, f.last)
+		tr.cutLink(m.ip, redisIP, f.ways, f.last)
 	case loseReplies:
-		tr.disturb(m.ip, redisFaults{DropReply: f.rate}, f.last)
-	case twice:
-		tr.disturb(m.ip, redisFaults{Duplicate: f.rate}, f.last)
+		tr.disturbRedis(m.ip, redisFaults{DropReply: f.rate}, f.last)
+	case duplicateRequests:
+		tr.disturbRedis(m.ip, redisFaults{Duplicate: f.rate}, f.last)
 	case slowRedis:
-		tr.disturb(m.ip, redisFaults{Delay: f.rate}, f.last)
+		tr.disturbRedis(m.ip, redisFaults{Delay: f.rate}, f.last)
 	case slowNetwork:
 		w.network.Disturb(f.rate, 150*time.Millisecond)
 		time.Sleep(f.last)
 		w.network.Disturb(0, 0)
 	case clockStep:
-		w.step(f.step)
+		w.stepClock(f.step)
 		time.Sleep(2 * f.step.Abs())
 	case clockBack:
-		w.step(f.step)
+		w.stepClock(f.step)
 		time.Sleep(f.last)
-		w.step(-f.step)
+		w.stepClock(-f.step)
 	case forgetScripts:
 		tr.flushScripts()
 	}
 	mark.ToNS = w.nowNS()
-	w.story.tell("plan", slog.LevelWarn, "== over: %s", f.kind)
+	w.story.addLine("plan", slog.LevelWarn, "== over: %s", f.kind)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	tr.done = append(tr.done, mark)
 }
 
-func (tr *trouble) cut(from, to string, ways ways, d time.Duration) {
+func (tr *faultInjector) cutLink(from, to string, ways cutDirection, d time.Duration) {
 	n := tr.world.network
-	if ways != back {
+	if ways != backward {
 		n.Cut(from, to)
 		defer n.Heal(from, to)
 	}
-	if ways != there {
+	if ways != forward {
 		n.Cut(to, from)
 		defer n.Heal(to, from)
 	}
 	time.Sleep(d)
 }
 
-func (tr *trouble) disturb(ip string, f redisFaults, d time.Duration) {
-	tr.world.disturb(ip, f)
+func (tr *faultInjector) disturbRedis(ip string, f redisFaults, d time.Duration) {
+	tr.world.setRedisFaults(ip, f)
 	time.Sleep(d)
-	tr.world.disturb(ip, redisFaults{})
+	tr.world.setRedisFaults(ip, redisFaults{})
 }
 
-func (tr *trouble) flushScripts() {
-	if _, err := tr.world.redis.execute([][][]byte{words("SCRIPT", "FLUSH")}); err != nil {
-		tr.world.story.tell("plan", slog.LevelError, "flush of scripts: %v", err)
+func (tr *faultInjector) flushScripts() {
+	if _, err := tr.world.redis.executeAll([][][]byte{toCommand("SCRIPT", "FLUSH")}); err != nil {
+		tr.world.story.addLine("plan", slog.LevelError, "flush of scripts: %v", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 const (
 	lockTTL  = 3 * time.Second
 	leaseTTL = 6 * time.Second
-	// sessionTTL is what the default comes to with such leases.
+	// sessionTTL is the default for such leases.
 	sessionTTL = 4 * time.Second
 	shards     = 4
 )
@@ -26,13 +26,13 @@ const (
 type world struct {
 	keyspace   string
 	network    *simnet.Network
-	redis      *server
+	redis      *redisServer
 	story      *story
-	over       chan struct{} // closed when everything is to end
+	ended      chan struct{} // closed when everything is to end
 	background sync.WaitGroup
 
 	mu        sync.Mutex
-	steady    bool          // Redis's clock is a real one, and wrong only for a while: people and handlers go by the bubble's
+	steady    bool          // Redis's clock is real, and wrong only for a while: see nowNS
 	skew      time.Duration // of Redis's clock
 	clock     lease.Clock   // the clock of the shards, as the last caller got it
 	disturbed map[string]redisFaults
@@ -40,11 +40,11 @@ type world struct {
 	counts    map[string]int // faults that really hit something
 }
 
-func newWorld(seed uint64, redis *server, steady bool) *world {
+func newWorld(seed uint64, redis *redisServer, steady bool) *world {
 	w := &world{
 		steady:   steady,
 		keyspace: fmt.Sprintf("sim-%d", seed), network: simnet.New(seed), redis: redis, story: newStory(),
-		over: make(chan struct{}), disturbed: map[string]redisFaults{}, counts: map[string]int{},
+		ended: make(chan struct{}), disturbed: map[string]redisFaults{}, counts: map[string]int{},
 	}
 	redis.now = w.redisNow
 	if steady {
@@ -54,7 +54,7 @@ func newWorld(seed uint64, redis *server, steady bool) *world {
 	return w
 }
 
-// answerDials lets hosts find out whether there is a way to Redis.
+// answerDials lets hosts find out whether Redis is reachable.
 func (w *world) answerDials() {
 	l, err := w.network.Boot(redisIP).Listen(redisIP + ":6379")
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *world) answerDials() {
 		}
 	})
 	w.background.Go(func() {
-		<-w.over
+		<-w.ended
 		_ = l.Close() // it has no other error than being closed
 	})
 }
@@ -79,11 +79,11 @@ func (w *world) answerDials() {
 func (w *world) redisNow() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.tick()
+	return w.advanceClock()
 }
 
-// tick moves the clock of the shards along. The lock is held.
-func (w *world) tick() int64 {
+// advanceClock moves the clock of the shards along. The lock is held.
+func (w *world) advanceClock() int64 {
 	raw := time.Now().Add(w.skew).UnixMilli()
 	next, err := w.clock.Advance(raw, lease.Expectation{}, true)
 	if err == nil {
@@ -92,28 +92,28 @@ func (w *world) tick() int64 {
 	return raw
 }
 
-// nowNS is the instant by the clock of the shards, by which handlers and clients
-// date what they saw. Between two of its milliseconds the bubble's clock tells. A steady world
-// goes by the bubble's clock alone: no deadline may end before that says so.
+// nowNS is the instant by the clock of the shards, which handlers and clients use for their records. Within one
+// of its milliseconds the bubble's clock counts. A steady world uses the bubble's clock alone: no deadline may
+// end earlier by that clock.
 func (w *world) nowNS() int64 {
 	if w.steady {
 		return time.Now().UnixNano()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tick()
+	w.advanceClock()
 	return w.clock.MS*1e6 + int64(time.Now().Nanosecond()%1e6)
 }
 
-// step sets Redis's clock forward or back.
-func (w *world) step(d time.Duration) {
+// stepClock sets Redis's clock forward or back.
+func (w *world) stepClock(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tick()
+	w.advanceClock()
 	w.skew += d
 }
 
-func (w *world) disturb(ip string, f redisFaults) {
+func (w *world) setRedisFaults(ip string, f redisFaults) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.disturbed[ip] = f
@@ -125,23 +125,24 @@ func (w *world) redisFaultsOf(ip string) redisFaults {
 	return w.disturbed[ip]
 }
 
-// count notes that a fault hit something.
-func (w *world) count(kind string) {
+// countHit notes that a fault hit something.
+func (w *world) countHit(kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[kind]++
 }
 
-// record adds what a handler did.
-func (w *world) record(e check.Event) {
+// recordEvent adds an event of a handler.
+func (w *world) recordEvent(e check.Event) {
 	w.mu.Lock()
 	w.events = append(w.events, e)
 	w.mu.Unlock()
-	w.story.tell(e.Worker, slog.LevelDebug, "%s %s of %s, attempt %d, token %d%s", e.Kind, e.Run, e.Job, e.Attempt, e.Token,
-		suffix(e.Outcome))
+	w.story.addLine(e.Worker, slog.LevelDebug, "%s %s of %s, attempt %d, token %d%s", e.Kind, e.Run, e.Job, e.Attempt,
+		e.Token,
+		outcomeSuffix(e.Outcome))
 }
 
-func suffix(outcome string) string {
+func outcomeSuffix(outcome string) string {
 	if outcome == "" {
 		return ""
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/fermata-io/fermata/internal/membership"
 )
 
-// gossip carries memberlist's packets and streams. It implements
+// gossipTransport carries memberlist's packets and streams. It implements
 // membership.Transport.
-type gossip struct {
+type gossipTransport struct {
 	host     *Host
 	port     int
 	listener net.Listener
@@ -29,15 +29,16 @@ func (h *Host) Gossip(port int) (membership.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gossip{host: h, port: port, listener: l, packets: make(chan *memberlist.Packet, 1024), streams: make(chan net.Conn)}
+	g := &gossipTransport{host: h, port: port, listener: l, packets: make(chan *memberlist.Packet, 1024),
+		streams: make(chan net.Conn)}
 	h.mu.Lock()
 	h.packets = g
 	h.mu.Unlock()
-	g.working.Go(g.accept)
+	g.working.Go(g.acceptPackets)
 	return g, nil
 }
 
-func (g *gossip) accept() {
+func (g *gossipTransport) acceptPackets() {
 	for {
 		conn, err := g.listener.Accept()
 		if err != nil {
@@ -45,19 +46,19 @@ func (g *gossip) accept() {
 		}
 		select {
 		case g.streams <- conn:
-		case <-time.After(time.Second): // nobody takes it any more
+		case <-time.After(time.Second): // the transport no longer reads packets
 			_ = conn.Close() // nothing was sent
 		}
 	}
 }
 
-func (g *gossip) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
+func (g *gossipTransport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	return net.ParseIP(g.host.ip), g.port, nil
 }
 
 // WriteTo sends one packet, which arrives after its latency unless the way is shut
 // then, or it is lost.
-func (g *gossip) WriteTo(b []byte, addr string) (time.Time, error) {
+func (g *gossipTransport) WriteTo(b []byte, addr string) (time.Time, error) {
 	now := time.Now()
 	if !g.host.Up() {
 		return now, ErrDown
@@ -67,22 +68,23 @@ func (g *gossip) WriteTo(b []byte, addr string) (time.Time, error) {
 		return now, err
 	}
 	n := g.host.net
-	dice := n.dice(g.host.ip, ip)
+	dice := n.randFor(g.host.ip, ip)
 	n.mu.Lock()
 	lost := dice.Float64() < n.loss
 	n.mu.Unlock()
 	if lost {
 		return now, nil
 	}
-	packet := &memberlist.Packet{Buf: append([]byte(nil), b...), From: address(net.JoinHostPort(g.host.ip, strconv.Itoa(g.port)))}
-	time.AfterFunc(n.Latency(dice), func() { n.deliver(g.host.ip, ip, packet) })
+	packet := &memberlist.Packet{Buf: append([]byte(nil), b...),
+		From: address(net.JoinHostPort(g.host.ip, strconv.Itoa(g.port)))}
+	time.AfterFunc(n.Latency(dice), func() { n.deliverPacket(g.host.ip, ip, packet) })
 	return now, nil
 }
 
-// deliver hands a packet to the gossip port of whoever has the address now.
-func (n *Network) deliver(from, to string, packet *memberlist.Packet) {
+// deliverPacket hands a packet to the gossip port of the host that has the address now.
+func (n *Network) deliverPacket(from, to string, packet *memberlist.Packet) {
 	n.mu.Lock()
-	target, open := n.hosts[to], n.passes(from, to)
+	target, open := n.hosts[to], n.passesLocked(from, to)
 	n.mu.Unlock()
 	if !open {
 		return
@@ -100,21 +102,21 @@ func (n *Network) deliver(from, to string, packet *memberlist.Packet) {
 	}
 }
 
-func (g *gossip) PacketCh() <-chan *memberlist.Packet { return g.packets }
-func (g *gossip) StreamCh() <-chan net.Conn           { return g.streams }
+func (g *gossipTransport) PacketCh() <-chan *memberlist.Packet { return g.packets }
+func (g *gossipTransport) StreamCh() <-chan net.Conn           { return g.streams }
 
-func (g *gossip) IngestStream(conn net.Conn) error {
+func (g *gossipTransport) IngestStream(conn net.Conn) error {
 	g.streams <- conn
 	return nil
 }
 
-func (g *gossip) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+func (g *gossipTransport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return g.host.Dial(ctx, addr)
 }
 
-func (g *gossip) Shutdown() error {
+func (g *gossipTransport) Shutdown() error {
 	g.host.mu.Lock()
 	g.host.packets = nil
 	g.host.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ErrDown is what a host's own calls end with once it has ended.
+// ErrDown is the error of a host's own calls once it has ended.
 var ErrDown = errors.New("simnet: this host is down")
 
 // Host is one incarnation of a machine.
@@ -21,7 +21,7 @@ type Host struct {
 
 	// Under the network's lock.
 	frozen bool
-	off    bool // ended without a word
+	off    bool // ended without a reset
 
 	end   sync.Once
 	ended chan struct{}
@@ -29,7 +29,7 @@ type Host struct {
 	mu        sync.Mutex
 	listeners map[string]*listener
 	streams   map[*stream]struct{}
-	packets   *gossip
+	packets   *gossipTransport
 }
 
 // IP is the host's address.
@@ -38,7 +38,7 @@ func (h *Host) IP() string { return h.ip }
 // Ended is closed when the host has ended.
 func (h *Host) Ended() <-chan struct{} { return h.ended }
 
-// Up tells whether the host has not ended.
+// Up reports whether the host has not ended.
 func (h *Host) Up() bool {
 	select {
 	case <-h.ended:
@@ -49,14 +49,14 @@ func (h *Host) Up() bool {
 }
 
 // Crash ends the host as a killed process ends: its streams are reset.
-func (h *Host) Crash() { h.stop(false) }
+func (h *Host) Crash() { h.endHost(false) }
 
-// PowerOff ends the host without a word to anybody.
-func (h *Host) PowerOff() { h.stop(true) }
+// PowerOff ends the host without resetting its streams.
+func (h *Host) PowerOff() { h.endHost(true) }
 
-func (h *Host) stop(silent bool) {
+func (h *Host) endHost(silent bool) {
 	h.end.Do(func() {
-		h.net.change(func() { h.off, h.frozen = silent, false })
+		h.net.changeNetwork(func() { h.off, h.frozen = silent, false })
 		close(h.ended)
 		h.mu.Lock()
 		streams, listeners := h.streams, h.listeners
@@ -67,19 +67,19 @@ func (h *Host) stop(silent bool) {
 		}
 		for s := range streams {
 			if silent {
-				s.vanish()
+				s.endSilently()
 			} else {
-				s.reset()
+				s.resetBoth()
 			}
 		}
 	})
 }
 
 // Freeze holds all that the host sends and receives, until Thaw.
-func (h *Host) Freeze() { h.net.change(func() { h.frozen = true }) }
+func (h *Host) Freeze() { h.net.changeNetwork(func() { h.frozen = true }) }
 
 // Thaw ends a Freeze.
-func (h *Host) Thaw() { h.net.change(func() { h.frozen = false }) }
+func (h *Host) Thaw() { h.net.changeNetwork(func() { h.frozen = false }) }
 
 // Running waits until the host is not frozen. It fails when the host has ended.
 func (h *Host) Running() error {
@@ -125,22 +125,22 @@ func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.reach(ctx, ip); err != nil {
+	if err := h.awaitReachable(ctx, ip); err != nil {
 		return nil, fmt.Errorf("dial %s: %w", address, err)
 	}
 	h.net.mu.Lock()
 	target := h.net.hosts[ip]
 	h.net.mu.Unlock()
-	near, far := newStreams(h, target, address, h.net.dice(h.ip, ip))
-	if !target.receive(port, far) || !h.adopt(near) {
+	near, far := newStreams(h, target, address, h.net.randFor(h.ip, ip))
+	if !target.queueStream(port, far) || !h.addStream(near) {
 		return nil, fmt.Errorf("dial %s: %w", address, syscall.ECONNREFUSED)
 	}
 	return near, nil
 }
 
-// reach waits a round trip to an address, for as long as there is none.
-func (h *Host) reach(ctx context.Context, ip string) error {
-	if err := h.Pause(ctx, 2*h.net.Latency(h.net.dice(h.ip, ip))); err != nil {
+// awaitReachable waits a round trip to an address, for as long as there is none.
+func (h *Host) awaitReachable(ctx context.Context, ip string) error {
+	if err := h.Pause(ctx, 2*h.net.Latency(h.net.randFor(h.ip, ip))); err != nil {
 		return err
 	}
 	for {
@@ -174,14 +174,14 @@ func (h *Host) Pause(ctx context.Context, d time.Duration) error {
 }
 
 // Dice are the host's own, for one more thing that it does with an address.
-func (h *Host) Dice(ip string) *rand.Rand { return h.net.dice(h.ip, ip) }
+func (h *Host) Dice(ip string) *rand.Rand { return h.net.randFor(h.ip, ip) }
 
-// receive queues a stream at a listener. It fails when nobody listens.
-func (h *Host) receive(port string, s *stream) bool {
+// queueStream queues a stream at a listener. It fails if there is none.
+func (h *Host) queueStream(port string, s *stream) bool {
 	h.mu.Lock()
 	l := h.listeners[port]
 	h.mu.Unlock()
-	if l == nil || !h.adopt(s) {
+	if l == nil || !h.addStream(s) {
 		return false
 	}
 	select {
@@ -192,8 +192,8 @@ func (h *Host) receive(port string, s *stream) bool {
 	}
 }
 
-// adopt has the stream end with the host.
-func (h *Host) adopt(s *stream) bool {
+// addStream has the stream end with the host.
+func (h *Host) addStream(s *stream) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.streams == nil {
@@ -203,7 +203,7 @@ func (h *Host) adopt(s *stream) bool {
 	return true
 }
 
-func (h *Host) forget(s *stream) {
+func (h *Host) removeStream(s *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.streams, s)

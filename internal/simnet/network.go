@@ -12,15 +12,15 @@ type Network struct {
 	mu      sync.Mutex
 	seed    uint64
 	hosts   map[string]*Host // the present incarnations, by IP
-	cuts    map[way]int
+	cuts    map[direction]int
 	loss    float64       // of packets
 	slow    time.Duration // added to each latency, at most
-	dials   map[way]uint64
+	dials   map[direction]uint64
 	changed chan struct{} // closed and replaced by every change
 }
 
-// way leads from one IP to another.
-type way struct{ from, to string }
+// direction leads from one IP to another.
+type direction struct{ from, to string }
 
 // Latency of a chunk or packet on its way, least and most.
 const (
@@ -31,31 +31,33 @@ const (
 // New is a network without hosts. The seed decides the latencies.
 func New(seed uint64) *Network {
 	return &Network{
-		seed: seed, hosts: map[string]*Host{}, cuts: map[way]int{}, dials: map[way]uint64{}, changed: make(chan struct{}),
+		seed: seed, hosts: map[string]*Host{}, cuts: map[direction]int{}, dials: map[direction]uint64{},
+		changed: make(chan struct{}),
 	}
 }
 
 // Boot starts a machine at an address, in place of any that was there before.
 func (n *Network) Boot(ip string) *Host {
-	h := &Host{net: n, ip: ip, ended: make(chan struct{}), listeners: map[string]*listener{}, streams: map[*stream]struct{}{}}
-	n.change(func() { n.hosts[ip] = h })
+	h := &Host{net: n, ip: ip, ended: make(chan struct{}), listeners: map[string]*listener{},
+		streams: map[*stream]struct{}{}}
+	n.changeNetwork(func() { n.hosts[ip] = h })
 	return h
 }
 
 // Cut closes the way from one address to another. Cuts are counted: each needs
 // its Heal.
-func (n *Network) Cut(from, to string) { n.change(func() { n.cuts[way{from, to}]++ }) }
+func (n *Network) Cut(from, to string) { n.changeNetwork(func() { n.cuts[direction{from, to}]++ }) }
 
 // Heal takes one Cut back.
-func (n *Network) Heal(from, to string) { n.change(func() { n.cuts[way{from, to}]-- }) }
+func (n *Network) Heal(from, to string) { n.changeNetwork(func() { n.cuts[direction{from, to}]-- }) }
 
 // Disturb loses packets with a probability from 0 to 1 and adds up to slow to
 // every latency.
 func (n *Network) Disturb(loss float64, slow time.Duration) {
-	n.change(func() { n.loss, n.slow = loss, slow })
+	n.changeNetwork(func() { n.loss, n.slow = loss, slow })
 }
 
-func (n *Network) change(f func()) {
+func (n *Network) changeNetwork(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f()
@@ -63,28 +65,28 @@ func (n *Network) change(f func()) {
 	n.changed = make(chan struct{})
 }
 
-// Passes tells whether the way from one address to another is open, and when to
-// look again. A host that is down lets nothing pass.
+// Passes reports whether packets pass from one address to another, and when to look again. A host that is down
+// lets nothing pass.
 func (n *Network) Passes(from, to string) (bool, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.passes(from, to), n.changed
+	return n.passesLocked(from, to), n.changed
 }
 
-func (n *Network) passes(from, to string) bool {
+func (n *Network) passesLocked(from, to string) bool {
 	a, b := n.hosts[from], n.hosts[to]
-	return n.cuts[way{from, to}] == 0 && a != nil && b != nil && !a.frozen && !b.frozen && !b.off
+	return n.cuts[direction{from, to}] == 0 && a != nil && b != nil && !a.frozen && !b.frozen && !b.off
 }
 
-// dice of one stream or packet, which depend on nothing but the seed, the ends and
+// randFor of one stream or packet, which depend on nothing but the seed, the ends and
 // how many there were before.
-func (n *Network) dice(from, to string) *rand.Rand {
+func (n *Network) randFor(from, to string) *rand.Rand {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.dials[way{from, to}]++
+	n.dials[direction{from, to}]++
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(from + ">" + to)) // a hash takes everything
-	return rand.New(rand.NewPCG(n.seed^hash.Sum64(), n.dials[way{from, to}]))
+	return rand.New(rand.NewPCG(n.seed^hash.Sum64(), n.dials[direction{from, to}]))
 }
 
 // Latency draws how long something is on its way.

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// bed is two hosts, of which b listens.
+// bed is two hosts; b listens.
 type bed struct {
 	t    *testing.T
 	n    *Network

@@ -19,15 +19,15 @@ type stream struct {
 	dice          *rand.Rand // of what this end sends
 
 	mu       sync.Mutex
-	inbox    []chunk
+	inbox    []dataChunk
 	last     time.Time // when the latest chunk of the inbox arrives
 	broken   error     // what every call ends with
 	deadline time.Time // of reads
 	wake     chan struct{}
 }
 
-// chunk is what one write sent, or the end that a close or a reset sent.
-type chunk struct {
+// dataChunk is the data of one write, or the end that a close or a reset sent.
+type dataChunk struct {
 	data []byte
 	end  error
 	at   time.Time
@@ -43,15 +43,15 @@ func newStreams(from, to *Host, addr string, dice *rand.Rand) (near, far *stream
 	return near, far
 }
 
-// rouse wakes the reader. The lock is held.
-func (s *stream) rouse() {
+// wakeReaders wakes the reader. The lock is held.
+func (s *stream) wakeReaders() {
 	close(s.wake)
 	s.wake = make(chan struct{})
 }
 
 func (s *stream) Read(b []byte) (int, error) {
 	for {
-		n, wait, err := s.take(b)
+		n, wait, err := s.readChunk(b)
 		if wait == nil {
 			return n, err
 		}
@@ -59,8 +59,8 @@ func (s *stream) Read(b []byte) (int, error) {
 	}
 }
 
-// take returns what can be read now, or else a wait until there may be more.
-func (s *stream) take(b []byte) (n int, wait func(), err error) {
+// readChunk returns the data that can be read now, or a function that waits until there may be more.
+func (s *stream) readChunk(b []byte) (n int, wait func(), err error) {
 	open, changed := s.host.net.Passes(s.remote, s.local)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,8 @@ func (s *stream) take(b []byte) (n int, wait func(), err error) {
 				return 0, nil, first.end
 			}
 			n = copy(b, first.data)
-			if first.data = first.data[n:]; len(first.data) == 0 {
+			first.data = first.data[n:]
+			if len(first.data) == 0 {
 				s.inbox = s.inbox[1:]
 			}
 			return n, nil, nil
@@ -89,12 +90,11 @@ func (s *stream) take(b []byte) (n int, wait func(), err error) {
 			until = first.at
 		}
 	}
-	return 0, s.waiter(until, changed), nil
+	return 0, s.newWaiter(until, changed), nil
 }
 
-// waiter waits for an instant (zero is never), a change of the network, or a word
-// to this stream.
-func (s *stream) waiter(until time.Time, changed <-chan struct{}) func() {
+// newWaiter waits for an instant (zero is never), a change of the network, or a wake-up of this stream.
+func (s *stream) newWaiter(until time.Time, changed <-chan struct{}) func() {
 	wake := s.wake
 	return func() {
 		var timeout <-chan time.Time
@@ -118,26 +118,26 @@ func (s *stream) Write(b []byte) (int, error) {
 	if broken != nil && broken != io.EOF {
 		return 0, broken
 	}
-	if s.orphaned() {
-		s.fail(syscall.ECONNRESET)
+	if s.isOrphaned() {
+		s.failWith(syscall.ECONNRESET)
 		return 0, syscall.ECONNRESET
 	}
-	s.send(chunk{data: append([]byte(nil), b...)})
+	s.sendChunk(dataChunk{data: append([]byte(nil), b...)})
 	return len(b), nil
 }
 
-// orphaned tells whether the other end vanished and its successor, who knows
-// nothing of this stream, would answer with a reset.
-func (s *stream) orphaned() bool {
+// isOrphaned reports whether the other end vanished and its successor, which does not know this stream, would
+// answer with a reset.
+func (s *stream) isOrphaned() bool {
 	n := s.host.net
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := n.hosts[s.remote]
-	return now != s.other.host && n.passes(s.local, s.remote)
+	return now != s.other.host && n.passesLocked(s.local, s.remote)
 }
 
-// send puts a chunk on its way to the other end.
-func (s *stream) send(c chunk) {
+// sendChunk puts a chunk on its way to the other end.
+func (s *stream) sendChunk(c dataChunk) {
 	o := s.other
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,20 +147,20 @@ func (s *stream) send(c chunk) {
 	}
 	o.last = c.at
 	o.inbox = append(o.inbox, c)
-	o.rouse()
+	o.wakeReaders()
 }
 
-// fail ends this end.
-func (s *stream) fail(err error) {
+// failWith ends this end.
+func (s *stream) failWith(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken == nil || s.broken == io.EOF {
 		s.broken = err
 	}
-	s.rouse()
+	s.wakeReaders()
 }
 
-// Close sends what was written, and then the end.
+// Close sends the written data, and then the end.
 func (s *stream) Close() error {
 	s.mu.Lock()
 	closed := s.broken == net.ErrClosed
@@ -168,23 +168,23 @@ func (s *stream) Close() error {
 	if closed {
 		return net.ErrClosed
 	}
-	s.fail(net.ErrClosed)
+	s.failWith(net.ErrClosed)
 	s.mu.Lock()
 	s.broken = net.ErrClosed
 	s.mu.Unlock()
-	s.send(chunk{end: io.EOF})
-	s.host.forget(s)
+	s.sendChunk(dataChunk{end: io.EOF})
+	s.host.removeStream(s)
 	return nil
 }
 
-// reset ends both ends, the other one when word of it arrives.
-func (s *stream) reset() {
-	s.fail(ErrDown)
-	s.send(chunk{end: syscall.ECONNRESET})
+// resetBoth ends both ends; the other one after the latency.
+func (s *stream) resetBoth() {
+	s.failWith(ErrDown)
+	s.sendChunk(dataChunk{end: syscall.ECONNRESET})
 }
 
-// vanish ends this end and tells nobody.
-func (s *stream) vanish() { s.fail(ErrDown) }
+// endSilently ends this end only.
+func (s *stream) endSilently() { s.failWith(ErrDown) }
 
 func (s *stream) LocalAddr() net.Addr  { return address(net.JoinHostPort(s.local, "0")) }
 func (s *stream) RemoteAddr() net.Addr { return address(s.remoteAddr) }
@@ -195,7 +195,7 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deadline = t
-	s.rouse()
+	s.wakeReaders()
 	return nil
 }
 

@@ -8,13 +8,14 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// observe adds a value, and that of a traced run as an example of its bucket: by the
-// trace, those who look at a graph come to a run that made it so.
-func observe(o prometheus.Observer, value float64, trace *job.TraceID) {
+// observeWithTrace adds a value. The value of a traced run becomes an exemplar of its bucket, which leads from a
+// graph to the trace of such a run.
+func observeWithTrace(o prometheus.Observer, value float64, trace *job.TraceID) {
 	if trace == nil {
 		o.Observe(value)
 		return
 	}
 	// Histograms take examples.
-	o.(prometheus.ExemplarObserver).ObserveWithExemplar(value, prometheus.Labels{"trace_id": hex.EncodeToString(trace[:])})
+	o.(prometheus.ExemplarObserver).ObserveWithExemplar(value,
+		prometheus.Labels{"trace_id": hex.EncodeToString(trace[:])})
 }

@@ -20,10 +20,10 @@ type Server struct {
 	done     chan error
 }
 
-// Serve answers on a listener, which it closes in the end. /healthz says that the process answers at all; /metrics
-// is there once up says so, for metrics may read what is still being made, and answers few scrapes at a time; /readyz
-// asks ready, which returns what is missing (nothing: ready); /loglevel is level's, and
-// nobody's if that is nil.
+// Serve serves on a listener, which it closes at the end. /healthz answers while the process runs. /metrics
+// answers once up is true, because metrics may read state that is still being made; it answers few scrapes at a
+// time. /readyz calls ready, which returns what is missing (nothing: ready). /loglevel is served by level, and
+// by none if that is nil.
 func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() []string, level http.Handler) *Server {
 	mux := http.NewServeMux()
 	if level != nil {
@@ -49,8 +49,9 @@ func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() [
 	})
 	s := &Server{
 		listener: l,
-		server:   &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10},
-		done:     make(chan error, 1),
+		server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute,
+			IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10},
+		done: make(chan error, 1),
 	}
 	go func() { s.done <- s.server.Serve(l) }()
 	return s
@@ -59,7 +60,7 @@ func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() [
 // Addr is where the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Stop answers what is under way and closes, within ctx.
+// Stop completes requests in progress and closes, within ctx.
 func (s *Server) Stop(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) {

@@ -13,7 +13,7 @@ import (
 // that are early fall into the first.
 var lagBuckets = []float64{0, .0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900}
 
-// spanBuckets are for what handlers take: from a no-op to an hour.
+// spanBuckets are for the times of handlers: from a no-op to an hour.
 var spanBuckets = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
 
 // onTimeMS is how long after its due time an attempt may start to be on time, in
@@ -29,7 +29,7 @@ type metrics struct {
 	held, skipped, deadLetters      *prometheus.CounterVec
 	jobs, breaches                  *prometheus.CounterVec
 	calls                           *prometheus.HistogramVec
-	waits                           *waits
+	waits                           *waitTracker
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -42,32 +42,50 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
 		return f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: name, Help: help, Buckets: buckets,
-			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160,
+			NativeHistogramMinResetDuration: time.Hour,
 		}, []string{"namespace", "queue"})
 	}
 	return &metrics{
-		lag:            histogram("fermata_schedule_lag_seconds", "Start of an attempt minus its due time, by the clock of its shard.", lagBuckets),
-		attemptSeconds: histogram("fermata_attempt_seconds", "Time from the start of an attempt until its result was stored.", spanBuckets),
-		runSeconds:     histogram("fermata_run_seconds", "Time from the start of a run's first attempt until the run ended, pauses between attempts included.", spanBuckets),
+		lag: histogram("fermata_schedule_lag_seconds",
+			"Start of an attempt minus its due time, by the clock of its shard.", lagBuckets),
+		attemptSeconds: histogram("fermata_attempt_seconds",
+			"Time from the start of an attempt until its result was stored.", spanBuckets),
+		runSeconds: histogram("fermata_run_seconds",
+			"Time from the start of a run's first attempt until the run ended, pauses between attempts included.",
+			spanBuckets),
 		backoffDepth: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "fermata_backoff_failures", Help: "Failed runs in a row at the moment a backoff was applied.",
 			Buckets: []float64{1, 2, 3, 4, 5, 10, 20, 50, 100},
 		}, []string{"namespace", "queue"}),
-		starts:   counter("fermata_starts_total", "Attempts that started, by timing: on_time (within a second of their due time) or late.", "namespace", "queue", "timing"),
-		early:    counter("fermata_early_starts_total", "Attempts that started before their due time; any is an error.", "namespace", "queue"),
-		retries:  counter("fermata_retries_total", "Attempts that started after an earlier one of their run had failed.", "namespace", "queue"),
-		attempts: counter("fermata_attempts_total", "Attempts that ended, by outcome.", "namespace", "queue", "outcome"),
-		runs:     counter("fermata_runs_total", "Runs that ended, by outcome and trigger.", "namespace", "queue", "outcome", "trigger"),
+		starts: counter("fermata_starts_total",
+			"Attempts that started, by timing: on_time (within a second of their due time) or late.", "namespace",
+			"queue", "timing"),
+		early: counter("fermata_early_starts_total",
+			"Attempts that started before their due time; any is an error.", "namespace", "queue"),
+		retries: counter("fermata_retries_total",
+			"Attempts that started after an earlier one of their run had failed.", "namespace", "queue"),
+		attempts: counter("fermata_attempts_total", "Attempts that ended, by outcome.", "namespace", "queue",
+			"outcome"),
+		runs: counter("fermata_runs_total", "Runs that ended, by outcome and trigger.", "namespace", "queue",
+			"outcome", "trigger"),
 		held: counter("fermata_held_seconds_total", "Time that runs were held back, by what held them: "+
-			"no_worker (due, and no worker served the queue), slot (due, and its workers had no room), rate and queue (limits of the queue), backoff, retry, paused, or a gate. "+
+			"no_worker (due, and no worker served the queue), slot (due, and its workers had no room), rate and "+
+			"queue (limits of the queue), backoff, retry, paused, or a gate. "+
 			"Backoffs and retries count when they are decided, the others when they end.",
 			"namespace", "queue", "reason"),
-		skipped:     counter("fermata_nominal_skipped_total", "Nominal times that passed without a run, by reason.", "namespace", "queue", "reason"),
-		deadLetters: counter("fermata_dead_letters_total", "Runs that ended as dead letters, by reason.", "namespace", "queue", "reason"),
-		breaches:    counter("fermata_lag_breaches_total", "Runs that broke their job's lateness objective: late (not started within max_lag) or missed (a nominal time was left out, as nobody was there).", "namespace", "queue", "reason"),
-		jobs:        counter("fermata_job_changes_total", "Changes of jobs by clients and operators.", "namespace", "change"),
+		skipped: counter("fermata_nominal_skipped_total", "Nominal times that passed without a run, by reason.",
+			"namespace", "queue", "reason"),
+		deadLetters: counter("fermata_dead_letters_total", "Runs that ended as dead letters, by reason.", "namespace",
+			"queue", "reason"),
+		breaches: counter("fermata_lag_breaches_total",
+			"Runs that broke their job's lateness objective: late (not started within max_lag) or missed (a "+
+				"scheduled time was skipped during an outage).", "namespace", "queue", "reason"),
+		jobs: counter("fermata_job_changes_total", "Changes of jobs by clients and operators.", "namespace",
+			"change"),
 		calls: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fermata_rpc_seconds", Help: "Time that calls of clients took, by method and status code; streams count when they end, those that ended of age as OK.",
+			Name: "fermata_rpc_seconds", Help: "Time that calls of clients took, by method and status code; " +
+				"streams count when they end, those that ended of age as OK.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, []string{"method", "code"}),
 	}
@@ -79,33 +97,34 @@ func (m *metrics) forgetQueue(k queueKey) {
 	for _, v := range []*prometheus.HistogramVec{m.lag, m.attemptSeconds, m.runSeconds, m.backoffDepth} {
 		v.DeletePartialMatch(labels)
 	}
-	for _, v := range []*prometheus.CounterVec{m.starts, m.early, m.retries, m.attempts, m.runs, m.held, m.skipped, m.deadLetters, m.breaches} {
+	for _, v := range []*prometheus.CounterVec{m.starts, m.early, m.retries, m.attempts, m.runs, m.held, m.skipped,
+		m.deadLetters, m.breaches} {
 		v.DeletePartialMatch(labels)
 	}
 }
 
-// observe counts one notice on the series of its queue.
-func (m *metrics) observe(s *queueSeries, n *job.Notice, now time.Time) {
+// observeNotice counts one notice on the series of its queue.
+func (m *metrics) observeNotice(s *queueSeries, n *job.Notice, now time.Time) {
 	switch n.Kind {
 	case job.AttemptStarted:
-		s.started(n, now)
+		s.countStart(n, now)
 	case job.AttemptFailed, job.AttemptTimedOut, job.AttemptLost, job.AttemptReturned:
-		s.attemptEnded(n)
+		s.countAttemptEnd(n)
 		if n.Kind == job.AttemptFailed || n.Kind == job.AttemptTimedOut {
 			s.recent.failed.Add(1)
 		}
-		s.retried(n.DueMS - n.AtMS)
+		s.countRetryDelay(n.DueMS - n.AtMS)
 	case job.RunSucceeded, job.RunDead, job.RunQuarantined, job.RunCancelled:
-		s.runEnded(n)
+		s.countRunEnd(n)
 	case job.BackoffApplied:
 		s.backoffDepth.Observe(float64(n.Failures))
-		s.hold("backoff", n.DueMS-n.AtMS)
+		s.countHeldTime("backoff", n.DueMS-n.AtMS)
 	case job.LagBreached:
-		s.breached(n)
+		s.countBreach(n)
 	case job.NominalSkipped:
 		m.skipped.WithLabelValues(s.namespace, s.queue, n.Reason).Add(float64(n.Count))
 	case job.JobResumed:
-		s.hold("paused", n.HeldMS)
+		s.countHeldTime("paused", n.HeldMS)
 		m.jobs.WithLabelValues(s.namespace, n.Kind.String()).Inc()
 	case job.JobCreated, job.JobUpdated, job.JobDeleted, job.JobPaused, job.ManualRunStarted:
 		m.jobs.WithLabelValues(s.namespace, n.Kind.String()).Inc()

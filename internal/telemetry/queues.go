@@ -26,8 +26,8 @@ type QueueStat struct {
 	unserved int64 // the backlog, if no worker serves the queue
 }
 
-// add puts another queue's numbers to these.
-func (q *QueueStat) add(o QueueStat) {
+// addStat puts another queue's numbers to these.
+func (q *QueueStat) addStat(o QueueStat) {
 	if q.Dead == 0 || o.Dead > 0 && o.DeadFor < q.DeadFor {
 		q.DeadFor = o.DeadFor
 	}
@@ -52,10 +52,10 @@ func (t *Telemetry) SetQueues(stats []QueueStat) {
 	t.queues.mu.RLock()
 	defer t.queues.mu.RUnlock()
 	for _, o := range stats {
-		if !t.waits.served(job.QueueKey{Namespace: o.Namespace, Queue: o.Queue}) {
+		if !t.waits.isServed(job.QueueKey{Namespace: o.Namespace, Queue: o.Queue}) {
 			o.unserved = o.Backlog
 		}
-		s := t.queues.of(queueKey{o.Namespace, o.Queue})
+		s := t.queues.seriesOf(queueKey{o.Namespace, o.Queue})
 		k := queueKey{s.namespace, s.queue}
 		if k != (queueKey{o.Namespace, o.Queue}) {
 			o.QueuePaused = false // the others that are summed up with it are not
@@ -63,7 +63,7 @@ func (t *Telemetry) SetQueues(stats []QueueStat) {
 		if sums[k] == nil {
 			sums[k] = &QueueStat{Namespace: k.namespace, Queue: k.queue}
 		}
-		sums[k].add(o)
+		sums[k].addStat(o)
 	}
 	t.sizes.now.Store(&sums)
 }
@@ -73,41 +73,47 @@ var (
 	backlogDesc = prometheus.NewDesc("fermata_queue_backlog",
 		"Due records that wait for a slot, in the shards this node holds.", byQueue, nil)
 	unservedDesc = prometheus.NewDesc("fermata_queue_unserved_backlog",
-		"Due records of queues that no worker of any node serves, as far as this node knows, in the shards this node holds.", byQueue, nil)
+		"Due records of queues that no worker of any node serves, as far as this node knows, in the shards this "+
+			"node holds.", byQueue, nil)
 	recordsDesc = prometheus.NewDesc("fermata_queue_records",
 		"Records by region of the index, in the shards this node holds.", append(byQueue, "region"), nil)
 	overdueDesc = prometheus.NewDesc("fermata_queue_oldest_overdue_seconds",
 		"How long the longest waiting due record has waited, in the shards this node holds.", byQueue, nil)
 	lateDesc = prometheus.NewDesc("fermata_runs_overdue",
-		"Runs that wait now for longer than a second after they were due, in the shards this node holds; 0 for a queue that is paused as a whole.", byQueue, nil)
+		"Runs that wait now for longer than a second after they were due, in the shards this node holds; 0 for a "+
+			"queue that is paused as a whole.", byQueue, nil)
 	deadForDesc = prometheus.NewDesc("fermata_queue_dead_letter_kept_seconds",
 		"How long the dead letter that is deleted first is still kept, in the shards this node holds.", byQueue, nil)
 	deadAgeDesc = prometheus.NewDesc("fermata_queue_oldest_dead_letter_seconds",
-		"How long ago the oldest dead letter died, of those that are deleted first, in the shards this node holds.", byQueue, nil)
+		"How long ago the oldest dead letter died, of those that are deleted first, in the shards this node holds.",
+		byQueue, nil)
 	queuePausedDesc = prometheus.NewDesc("fermata_queue_paused",
-		"1 for a queue that is paused as a whole and has records in the shards this node holds; there is none for others.", byQueue, nil)
+		"1 for a queue that is paused as a whole and has records in the shards this node holds; there is none for "+
+			"others.", byQueue, nil)
 )
 
-// sizes collects the sizes that were counted last. They are counted by a loop, so
+// sizeCollector collects the sizes that were counted last. They are counted by a loop, so
 // that a scrape costs Redis nothing, however many jobs there are.
-type sizes struct {
+type sizeCollector struct {
 	now atomic.Pointer[map[queueKey]*QueueStat]
 }
 
-func (*sizes) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{backlogDesc, unservedDesc, recordsDesc, overdueDesc, lateDesc, deadForDesc, deadAgeDesc, queuePausedDesc} {
+func (*sizeCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{backlogDesc, unservedDesc, recordsDesc, overdueDesc, lateDesc, deadForDesc,
+		deadAgeDesc, queuePausedDesc} {
 		out <- d
 	}
 }
 
-func (s *sizes) Collect(out chan<- prometheus.Metric) {
+func (s *sizeCollector) Collect(out chan<- prometheus.Metric) {
 	sums := s.now.Load()
 	if sums == nil {
 		return
 	}
 	for _, q := range *sums {
 		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{q.Namespace, q.Queue}, labels...)...)
+			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v,
+				append([]string{q.Namespace, q.Queue}, labels...)...)
 		}
 		gauge(backlogDesc, float64(q.Backlog))
 		gauge(unservedDesc, float64(q.unserved))

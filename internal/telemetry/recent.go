@@ -12,8 +12,8 @@ import (
 // calls of [Telemetry.Tick]; the newest one is being filled.
 const recentParts = 12
 
-// recent counts what happened in a queue lately.
-type recent struct {
+// recentCounts counts the recent events of a queue.
+type recentCounts struct {
 	started, succeeded, failed, breaches atomic.Int64
 	maxLagMS                             atomic.Int64
 
@@ -22,8 +22,8 @@ type recent struct {
 	next  int
 }
 
-// sawLag notes the lag of a start.
-func (r *recent) sawLag(ms int64) {
+// noteLag notes the lag of a start.
+func (r *recentCounts) noteLag(ms int64) {
 	for {
 		most := r.maxLagMS.Load()
 		if ms <= most || r.maxLagMS.CompareAndSwap(most, ms) {
@@ -32,11 +32,12 @@ func (r *recent) sawLag(ms int64) {
 	}
 }
 
-// tick ends a part, which took so long.
-func (r *recent) tick(took time.Duration) {
+// endPart ends a part, which took that long.
+func (r *recentCounts) endPart(took time.Duration) {
 	part := job.RecentRuns{
-		Started: r.started.Swap(0), Succeeded: r.succeeded.Swap(0), Failed: r.failed.Swap(0), Breaches: r.breaches.Swap(0),
-		MaxLag: time.Duration(r.maxLagMS.Swap(0)) * time.Millisecond, Span: took,
+		Started: r.started.Swap(0), Succeeded: r.succeeded.Swap(0), Failed: r.failed.Swap(0),
+		Breaches: r.breaches.Swap(0),
+		MaxLag:   time.Duration(r.maxLagMS.Swap(0)) * time.Millisecond, Span: took,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,8 +45,8 @@ func (r *recent) tick(took time.Duration) {
 	r.next = (r.next + 1) % recentParts
 }
 
-// sum adds the parts up.
-func (r *recent) sum() (all job.RecentRuns) {
+// sumParts adds the parts up.
+func (r *recentCounts) sumParts() (all job.RecentRuns) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var span time.Duration
@@ -62,22 +63,22 @@ func (r *recent) sum() (all job.RecentRuns) {
 func (t *Telemetry) Tick() {
 	now := t.now().UnixNano()
 	took := time.Duration(now - t.ticks.Swap(now))
-	t.queues.clock.Add(1)
-	t.queues.expire(t.waits.servedHere)
+	t.queues.ticks.Add(1)
+	t.queues.expireSeries(t.waits.isServedHere)
 	t.queues.mu.RLock()
 	defer t.queues.mu.RUnlock()
 	for _, s := range t.queues.known {
-		s.recent.tick(took)
+		s.recent.endPart(took)
 	}
 }
 
-// Recent tells what this node's workers did within about the last minute, by queue.
+// Recent returns what this node's workers did within about the last minute, by queue.
 func (t *Telemetry) Recent() []job.QueueRuns {
 	t.queues.mu.RLock()
 	defer t.queues.mu.RUnlock()
 	out := make([]job.QueueRuns, 0, len(t.queues.known))
 	for k, s := range t.queues.known {
-		out = append(out, job.QueueRuns{Namespace: k.namespace, Queue: k.queue, RecentRuns: s.recent.sum()})
+		out = append(out, job.QueueRuns{Namespace: k.namespace, Queue: k.queue, RecentRuns: s.recent.sumParts()})
 	}
 	return out
 }

@@ -96,7 +96,7 @@ func TestBreachesAreCountedAndLogged(t *testing.T) {
 		}
 	}
 	const counted = `
-# HELP fermata_lag_breaches_total Runs that broke their job's lateness objective: late (not started within max_lag) or missed (a nominal time was left out, as nobody was there).
+# HELP fermata_lag_breaches_total Runs that broke their job's lateness objective: late (not started within max_lag) or missed (a scheduled time was skipped during an outage).
 # TYPE fermata_lag_breaches_total counter
 fermata_lag_breaches_total{namespace="ns",queue="other",reason="late"} 0
 fermata_lag_breaches_total{namespace="ns",queue="other",reason="missed"} 3

@@ -21,7 +21,7 @@ const (
 	scrapeTimeout  = 10 * time.Second
 )
 
-// scrapeLimit has few scrapes answered at a time. The others wait for their turn, in bounds.
+// scrapeLimit bounds the number of concurrent scrapes. Further ones wait for their turn, up to a bound.
 type scrapeLimit struct {
 	next  http.Handler
 	turns chan struct{}
@@ -42,12 +42,12 @@ func limitScrapes(next http.Handler) *scrapeLimit {
 
 func (l *scrapeLimit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, _, _ := net.SplitHostPort(r.RemoteAddr)
-	host := l.enter(name)
+	host := l.startScrape(name)
 	if host == nil {
-		busy(w)
+		refuseScrape(w)
 		return
 	}
-	defer l.leave(name)
+	defer l.endScrape(name)
 	ctx, cancel := context.WithTimeout(r.Context(), scrapePatience)
 	defer cancel()
 	for _, turn := range []chan struct{}{host.turn, l.turns} {
@@ -55,21 +55,21 @@ func (l *scrapeLimit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case turn <- struct{}{}:
 			defer func() { <-turn }()
 		case <-ctx.Done():
-			busy(w)
+			refuseScrape(w)
 			return
 		}
 	}
-	// Who does not read gives its turn back. Where that cannot be set, the server's own limit holds.
+	// A slow reader loses its turn. If the deadline cannot be set, the server's own limit holds.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(scrapeTimeout))
 	l.next.ServeHTTP(w, r)
 }
 
-func busy(w http.ResponseWriter) {
+func refuseScrape(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "5")
 	http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
 }
 
-func (l *scrapeLimit) enter(name string) *scrapingHost {
+func (l *scrapeLimit) startScrape(name string) *scrapingHost {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	host := l.hosts[name]
@@ -85,11 +85,12 @@ func (l *scrapeLimit) enter(name string) *scrapingHost {
 	return host
 }
 
-func (l *scrapeLimit) leave(name string) {
+func (l *scrapeLimit) endScrape(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count--
-	if l.hosts[name].count--; l.hosts[name].count == 0 {
+	l.hosts[name].count--
+	if l.hosts[name].count == 0 {
 		delete(l.hosts, name)
 	}
 }

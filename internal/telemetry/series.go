@@ -11,45 +11,43 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// MaxQueues bounds how many queues have series of their own. The others share the
-// labels of [OtherQueues], so that clients who make up namespaces cannot fill the memory
-// of nodes, or of those who scrape them.
+// MaxQueues bounds how many queues have series of their own. The others share the labels of [OtherQueues], so
+// that clients that make up namespaces cannot fill the memory of nodes, or of their scrapers.
 const MaxQueues = 200
 
 // OtherQueues is the namespace and the queue of those beyond [MaxQueues].
 const OtherQueues = "other"
 
-// keptIdle is for how many parts of the last minute a queue keeps its series that has no
-// records in the shards of this node and no worker here, and of which nothing was heard: a
-// quarter of an hour.
-const keptIdle = 15 * recentParts
+// idleParts is for how many parts of the last minute a queue keeps its series without records in the shards of
+// this node, without a worker here, and without an event: a quarter of an hour.
+const idleParts = 15 * recentParts
 
 // queueKey names a queue.
 type queueKey struct{ namespace, queue string }
 
 var otherQueues = queueKey{OtherQueues, OtherQueues}
 
-// queueTable has the series of each queue, resolved once. While all places are taken, a
-// queue of a namespace that has fewer of them takes that of another namespace, of the one
-// that has most: the queue of which nothing was heard for longest. So each namespace gets
-// an equal part if it needs one, and no place changes hands twice for the same queue.
+// queueTable has the series of each queue, resolved once. If all places are taken, a queue of a
+// namespace with fewer places takes one of the namespace that has most: that of the queue that
+// was unused for longest. So each namespace gets an equal part if it needs one, and no place
+// changes hands twice for the same queue.
 //
-// Whoever uses series holds mu for reading, so that none is made anew while it is deleted.
+// Users of series hold mu for reading, so that none is created while it is deleted.
 type queueTable struct {
-	metrics *metrics
-	mu      sync.RWMutex
-	known   map[queueKey]*queueSeries
-	held    map[string]int // places by namespace
-	most    int            // the largest of held
-	clock   atomic.Int64   // counts calls of Tick
+	metrics           *metrics
+	mu                sync.RWMutex
+	known             map[queueKey]*queueSeries
+	placesByNamespace map[string]int // places by namespace
+	maxPlaces         int            // the largest of held
+	ticks             atomic.Int64   // counts calls of Tick
 }
 
-// of returns the series of a queue, and makes them when it is new and has a place. The
-// caller has mu for reading; meanwhile another one may change the table.
-func (t *queueTable) of(k queueKey) *queueSeries {
+// seriesOf returns the series of a queue, and creates them if it is new and has a place. The caller has mu for
+// reading; meanwhile another one may change the table.
+func (t *queueTable) seriesOf(k queueKey) *queueSeries {
 	for {
 		if s := t.known[k]; s != nil {
-			s.seen.Store(t.clock.Load())
+			s.lastSeen.Store(t.ticks.Load())
 			return s
 		}
 		if !t.hasPlace(k) {
@@ -58,25 +56,25 @@ func (t *queueTable) of(k queueKey) *queueSeries {
 			}
 		}
 		t.mu.RUnlock()
-		t.add(k)
+		t.addSeries(k)
 		t.mu.RLock()
 	}
 }
 
-// touch makes the series of a queue, if it has a place.
-func (t *queueTable) touch(k queueKey) {
+// ensureSeries makes the series of a queue, if it has a place.
+func (t *queueTable) ensureSeries(k queueKey) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	t.of(k)
+	t.seriesOf(k)
 }
 
 // hasPlace reports whether a new queue may have series of its own.
 func (t *queueTable) hasPlace(k queueKey) bool {
-	return k == otherQueues || len(t.known) < MaxQueues || t.most > t.held[k.namespace]+1
+	return k == otherQueues || len(t.known) < MaxQueues || t.maxPlaces > t.placesByNamespace[k.namespace]+1
 }
 
-// add makes the series of a queue, or of all others if it has no place.
-func (t *queueTable) add(k queueKey) {
+// addSeries makes the series of a queue, or of all others if it has no place.
+func (t *queueTable) addSeries(k queueKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.hasPlace(k) {
@@ -87,62 +85,62 @@ func (t *queueTable) add(k queueKey) {
 	}
 	if k != otherQueues {
 		if len(t.known) >= MaxQueues {
-			t.remove(t.leastHeard())
+			t.removeSeries(t.longestUnused())
 		}
-		t.count(k.namespace, 1)
+		t.countPlaces(k.namespace, 1)
 	}
 	s := newQueueSeries(t.metrics, k)
-	s.seen.Store(t.clock.Load())
+	s.lastSeen.Store(t.ticks.Load())
 	t.known[k] = s
 }
 
-// leastHeard is the queue of the namespace with most places of which nothing was heard for
-// longest.
-func (t *queueTable) leastHeard() (least queueKey) {
+// longestUnused is the queue, in the namespace with most places, that was unused for longest.
+func (t *queueTable) longestUnused() (least queueKey) {
 	since := int64(math.MaxInt64)
 	for k, s := range t.known {
-		if seen := s.seen.Load(); k != otherQueues && t.held[k.namespace] == t.most && seen < since {
+		if seen := s.lastSeen.Load(); k != otherQueues && t.placesByNamespace[k.namespace] == t.maxPlaces &&
+			seen < since {
 			least, since = k, seen
 		}
 	}
 	return least
 }
 
-// expire deletes the series of queues of which nothing was heard in a while, unless they are
-// served.
-func (t *queueTable) expire(served func(job.QueueKey) bool) {
+// expireSeries deletes the series of queues that were unused for a while, unless they are served.
+func (t *queueTable) expireSeries(served func(job.QueueKey) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.clock.Load() - keptIdle
+	before := t.ticks.Load() - idleParts
 	for k, s := range t.known {
-		if k != otherQueues && s.seen.Load() < before && !served(job.QueueKey{Namespace: k.namespace, Queue: k.queue}) {
-			t.remove(k)
+		if k != otherQueues && s.lastSeen.Load() < before &&
+			!served(job.QueueKey{Namespace: k.namespace, Queue: k.queue}) {
+			t.removeSeries(k)
 		}
 	}
 }
 
-func (t *queueTable) remove(k queueKey) {
+func (t *queueTable) removeSeries(k queueKey) {
 	delete(t.known, k)
-	t.count(k.namespace, -1)
+	t.countPlaces(k.namespace, -1)
 	t.metrics.forgetQueue(k)
-	if t.held[k.namespace] == 0 && k.namespace != OtherQueues {
+	if t.placesByNamespace[k.namespace] == 0 && k.namespace != OtherQueues {
 		t.metrics.jobs.DeletePartialMatch(prometheus.Labels{"namespace": k.namespace})
 	}
 }
 
-func (t *queueTable) count(namespace string, n int) {
-	if t.held[namespace] += n; t.held[namespace] == 0 {
-		delete(t.held, namespace)
+func (t *queueTable) countPlaces(namespace string, n int) {
+	t.placesByNamespace[namespace] += n
+	if t.placesByNamespace[namespace] == 0 {
+		delete(t.placesByNamespace, namespace)
 	}
-	t.most = 0
-	for _, n := range t.held {
-		t.most = max(t.most, n)
+	t.maxPlaces = 0
+	for _, n := range t.placesByNamespace {
+		t.maxPlaces = max(t.maxPlaces, n)
 	}
 }
 
-// queueSeries are the series of one queue. Those that matter for alerts are there
-// from the start, so that their first increase shows; the others come with their
-// first value.
+// queueSeries are the series of one queue. Those that alerts use exist from the start, so that their first
+// increase shows; the others are created with their first value.
 type queueSeries struct {
 	metrics          *metrics
 	namespace, queue string
@@ -152,13 +150,13 @@ type queueSeries struct {
 	onTime, late                    prometheus.Counter // starts
 	early, retries                  prometheus.Counter
 	succeeded                       prometheus.Counter // attempts
-	attempts                        [kinds]prometheus.Counter
-	scheduled                       [kinds]prometheus.Counter          // runs by the schedule
+	attempts                        [noticeKinds]prometheus.Counter
+	scheduled                       [noticeKinds]prometheus.Counter    // runs by the schedule
 	retry                           atomic.Pointer[prometheus.Counter] // held back after a failure
-	worker, slot                    prometheus.Counter                 // held back by the want of one
+	worker, slot                    prometheus.Counter                 // held back for lack of one
 	breaches                        prometheus.Counter                 // by starting late
-	recent                          recent
-	seen                            atomic.Int64 // by the clock of the table, when something was heard of it last
+	recent                          recentCounts
+	lastSeen                        atomic.Int64 // tick of the table at the last event of the queue
 }
 
 func newQueueSeries(m *metrics, k queueKey) *queueSeries {
@@ -191,77 +189,77 @@ func newQueueSeries(m *metrics, k queueKey) *queueSeries {
 	return s
 }
 
-func (s *queueSeries) started(n *job.Notice, now time.Time) {
+func (s *queueSeries) countStart(n *job.Notice, now time.Time) {
 	lag := float64(n.AtMS-n.DueMS) / 1000
-	observe(s.lag, lag, n.TraceID)
+	observeWithTrace(s.lag, lag, n.TraceID)
 	if n.AtMS-n.DueMS > onTimeMS {
 		s.late.Inc()
 	} else {
 		s.onTime.Inc()
 	}
 	s.recent.started.Add(1)
-	s.recent.sawLag(n.AtMS - n.DueMS)
+	s.recent.noteLag(n.AtMS - n.DueMS)
 	switch {
 	case lag < 0:
 		s.early.Inc()
 	case lag > 0:
-		s.waited(n, now)
+		s.countWait(n, now)
 	}
 	if n.Attempt > 1 {
 		s.retries.Inc()
 	}
 	if n.Held != job.HeldNone {
-		s.hold(n.Held.String(), n.HeldMS)
+		s.countHeldTime(n.Held.String(), n.HeldMS)
 	}
 }
 
-// waited counts the lag of a start by what there was to wait for.
-func (s *queueSeries) waited(n *job.Notice, now time.Time) {
+// countWait counts the lag of a start by its causes.
+func (s *queueSeries) countWait(n *job.Notice, now time.Time) {
 	lag := time.Duration(n.AtMS-n.DueMS) * time.Millisecond
-	if lag < noticeable {
+	if lag < minExplainedLag {
 		s.slot.Add(lag.Seconds())
 		return
 	}
-	w := s.metrics.waits.split(job.QueueKey{Namespace: n.Key.Namespace, Queue: n.Queue}, now.Add(-lag), now)
+	w := s.metrics.waits.splitWait(job.QueueKey{Namespace: n.Key.Namespace, Queue: n.Queue}, now.Add(-lag), now)
 	s.worker.Add(w.worker.Seconds())
-	s.hold(heldPaused, w.paused.Milliseconds())
-	s.hold(heldRate, w.rate.Milliseconds())
-	s.hold(job.HeldQueue.String(), w.room.Milliseconds())
+	s.countHeldTime(heldPaused, w.paused.Milliseconds())
+	s.countHeldTime(heldRate, w.rate.Milliseconds())
+	s.countHeldTime(job.HeldQueue.String(), w.room.Milliseconds())
 	s.slot.Add(w.slot.Seconds())
 }
 
-func (s *queueSeries) attemptEnded(n *job.Notice) {
+func (s *queueSeries) countAttemptEnd(n *job.Notice) {
 	s.attempts[n.Kind].Inc()
-	s.attemptTook(n)
+	s.observeAttemptTime(n)
 }
 
-func (s *queueSeries) attemptTook(n *job.Notice) {
+func (s *queueSeries) observeAttemptTime(n *job.Notice) {
 	if n.StartedMS > 0 {
-		observe(s.attemptSeconds, span(n.StartedMS, n.AtMS), n.TraceID)
+		observeWithTrace(s.attemptSeconds, secondsBetween(n.StartedMS, n.AtMS), n.TraceID)
 	}
 }
 
-func (s *queueSeries) runEnded(n *job.Notice) {
+func (s *queueSeries) countRunEnd(n *job.Notice) {
 	if n.Trigger == job.TriggerSchedule {
 		s.scheduled[n.Kind].Inc()
 	} else {
 		s.metrics.runs.WithLabelValues(s.namespace, s.queue, runOutcome[n.Kind], triggerName(n.Trigger)).Inc()
 	}
 	if n.FirstMS > 0 {
-		observe(s.runSeconds, span(n.FirstMS, n.AtMS), n.TraceID)
+		observeWithTrace(s.runSeconds, secondsBetween(n.FirstMS, n.AtMS), n.TraceID)
 	}
 	switch n.Kind {
 	case job.RunSucceeded:
 		s.succeeded.Inc()
 		s.recent.succeeded.Add(1)
-		s.attemptTook(n)
+		s.observeAttemptTime(n)
 	case job.RunDead, job.RunQuarantined:
 		s.metrics.deadLetters.WithLabelValues(s.namespace, s.queue, n.Reason).Inc()
 	}
 }
 
-// breached counts broken lateness objectives.
-func (s *queueSeries) breached(n *job.Notice) {
+// countBreach counts broken lateness objectives.
+func (s *queueSeries) countBreach(n *job.Notice) {
 	s.recent.breaches.Add(n.Count)
 	if n.Reason == job.LagLate {
 		s.breaches.Add(float64(n.Count))
@@ -270,8 +268,8 @@ func (s *queueSeries) breached(n *job.Notice) {
 	s.metrics.breaches.WithLabelValues(s.namespace, s.queue, n.Reason).Add(float64(n.Count))
 }
 
-// retried counts the time until the next attempt, which may be of each attempt.
-func (s *queueSeries) retried(ms int64) {
+// countRetryDelay counts the time until the next attempt, which may be of each attempt.
+func (s *queueSeries) countRetryDelay(ms int64) {
 	if ms <= 0 {
 		return
 	}
@@ -284,12 +282,12 @@ func (s *queueSeries) retried(ms int64) {
 	(*c).Add(float64(ms) / 1000)
 }
 
-// hold counts time that something held a run back.
-func (s *queueSeries) hold(reason string, ms int64) {
+// countHeldTime counts time that something held a run back.
+func (s *queueSeries) countHeldTime(reason string, ms int64) {
 	if ms > 0 {
 		s.metrics.held.WithLabelValues(s.namespace, s.queue, reason).Add(float64(ms) / 1000)
 	}
 }
 
-// span is in seconds; clocks that disagree make it zero, not negative.
-func span(fromMS, toMS int64) float64 { return float64(max(0, toMS-fromMS)) / 1000 }
+// secondsBetween is in seconds; clocks that disagree make it zero, not negative.
+func secondsBetween(fromMS, toMS int64) float64 { return float64(max(0, toMS-fromMS)) / 1000 }

@@ -14,7 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-func TestTimeHeldIsCountedByWhatHeld(t *testing.T) {
+func TestHeldTimeIsCountedByCause(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	tel := New(slog.New(slog.DiscardHandler), reg, "v1")
 	key := job.Key{Namespace: "ns", ID: "j"}
@@ -86,8 +86,8 @@ func TestSeriesStayBoundedHoweverManyQueuesThereAre(t *testing.T) {
 	}
 }
 
-// BenchmarkObserve counts what there is to tell of 100 attempts that waited in a backlog: as it
-// comes of a batch, half of them starts.
+// BenchmarkObserve counts the notices of 100 attempts that waited in a backlog, in batches as they come; half of
+// them are starts.
 func BenchmarkObserve(b *testing.B) {
 	key := job.Key{Namespace: "default", ID: "a-0000000000000000010973"}
 	const due, start, end = 1_800_000_000_000, 1_800_000_060_000, 1_800_000_060_004
@@ -137,8 +137,8 @@ func shown(t *testing.T, reg *prometheus.Registry, namespace string) (queues []s
 	return queues
 }
 
-// TestNoNamespaceTakesAllSeries: who makes up queues keeps nobody who comes later from having
-// series, and two who want all of them get half each.
+// TestNoNamespaceTakesAllSeries: a caller that makes up queues does not keep later ones from having series, and
+// two that want all of them get half each.
 func TestNoNamespaceTakesAllSeries(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	tel := New(slog.New(slog.DiscardHandler), reg, "v1")
@@ -165,8 +165,8 @@ func TestNoNamespaceTakesAllSeries(t *testing.T) {
 	}
 }
 
-// TestSeriesOfQueuesThatAreGoneAreDeleted: a queue without records of which nothing is heard
-// gives its place back, one with records keeps it.
+// TestSeriesOfQueuesThatAreGoneAreDeleted: an unused queue without records gives its place back, one with
+// records keeps it.
 func TestSeriesOfQueuesThatAreGoneAreDeleted(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	tel := New(slog.New(slog.DiscardHandler), reg, "v1")
@@ -178,7 +178,7 @@ func TestSeriesOfQueuesThatAreGoneAreDeleted(t *testing.T) {
 			{Kind: job.NominalSkipped, Key: job.Key{Namespace: "n", ID: "j"}, Queue: queue, Reason: "overlap", Count: 1},
 		})
 	}
-	for range 2 * keptIdle {
+	for range 2 * idleParts {
 		tel.Tick()
 		tel.Observe([]job.Notice{{Kind: job.RunSucceeded, Key: job.Key{Namespace: "n", ID: "j"}, Queue: "busy"}})
 		tel.SetQueues([]QueueStat{{Namespace: "n", Queue: "quiet", Scheduled: 1}})
@@ -187,7 +187,7 @@ func TestSeriesOfQueuesThatAreGoneAreDeleted(t *testing.T) {
 		t.Errorf("series of %s, want those of queues with records, runs or workers", got)
 	}
 	tel.QueueServed("n", "served", false)
-	for range keptIdle + 1 {
+	for range idleParts + 1 {
 		tel.Tick()
 	}
 	families, err := reg.Gather()

@@ -18,9 +18,9 @@ type Telemetry struct {
 	logger  *slog.Logger
 	metrics *metrics
 	queues  queueTable
-	sizes   sizes
-	worst   worst
-	waits   *waits
+	sizes   sizeCollector
+	worst   worstCollector
+	waits   *waitTracker
 	ticks   atomic.Int64
 	now     func() time.Time
 }
@@ -34,20 +34,21 @@ func New(logger *slog.Logger, r prometheus.Registerer, version string) *Telemetr
 	t.ticks.Store(t.now().UnixNano())
 	t.waits = newWaits(func() time.Time { return t.now() })
 	t.metrics.waits = t.waits
-	t.queues.metrics, t.queues.known, t.queues.held = t.metrics, make(map[queueKey]*queueSeries), make(map[string]int)
+	t.queues.metrics = t.metrics
+	t.queues.known, t.queues.placesByNamespace = make(map[queueKey]*queueSeries), make(map[string]int)
 	r.MustRegister(&t.sizes, &t.worst)
 	return t
 }
 
 // Observe counts and logs what happened.
 func (t *Telemetry) Observe(notices []job.Notice) {
-	t.count(notices)
+	t.countNotices(notices)
 	for i := range notices {
-		t.log(&notices[i])
+		t.logNotice(&notices[i])
 	}
 }
 
-func (t *Telemetry) count(notices []job.Notice) {
+func (t *Telemetry) countNotices(notices []job.Notice) {
 	now := t.now()
 	t.queues.mu.RLock()
 	defer t.queues.mu.RUnlock()
@@ -56,9 +57,9 @@ func (t *Telemetry) count(notices []job.Notice) {
 	for i := range notices {
 		n := &notices[i]
 		if k := (queueKey{n.Key.Namespace, n.Queue}); s == nil || k != last { // mostly all are of one queue
-			s, last = t.queues.of(k), k
+			s, last = t.queues.seriesOf(k), k
 		}
-		t.metrics.observe(s, n, now)
+		t.metrics.observeNotice(s, n, now)
 	}
 }
 
@@ -67,8 +68,8 @@ func (t *Telemetry) ObserveCall(method, code string, took time.Duration) {
 	t.metrics.calls.WithLabelValues(method, code).Observe(took.Seconds())
 }
 
-func (t *Telemetry) log(n *job.Notice) {
-	level := levels[n.Kind]
+func (t *Telemetry) logNotice(n *job.Notice) {
+	level := noticeLevels[n.Kind]
 	ctx := context.Background()
 	if !t.logger.Enabled(ctx, level) {
 		return
@@ -105,11 +106,11 @@ func (t *Telemetry) log(n *job.Notice) {
 	t.logger.LogAttrs(ctx, level, n.Kind.String(), attrs...)
 }
 
-// kinds is how many kinds of notices there are.
-const kinds = job.LagBreached + 1
+// noticeKinds is how many kinds of notices there are.
+const noticeKinds = job.LagBreached + 1
 
-// levels: what is not listed is logged at info, which is 0.
-var levels = [kinds]slog.Level{
+// noticeLevels: what is not listed is logged at info, which is 0.
+var noticeLevels = [noticeKinds]slog.Level{
 	job.JobCreated:      slog.LevelDebug,
 	job.AttemptStarted:  slog.LevelDebug,
 	job.AttemptFailed:   slog.LevelDebug,

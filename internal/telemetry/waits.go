@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// noticeable is the least lag whose cause is looked for: less is what a start takes.
-	noticeable = 20 * time.Millisecond
-	// sameSpell joins refusals that are no further apart: a queue at its limit is asked
+	// minExplainedLag is the least lag whose cause is looked for: a start itself takes less.
+	minExplainedLag = 20 * time.Millisecond
+	// spellJoinGap joins refusals that are no further apart: a queue at its limit is asked
 	// for again and again.
-	sameSpell = time.Second
-	// maxWaits bounds the queues of which it is remembered who served them when.
+	spellJoinGap = time.Second
+	// maxWaits bounds the queues whose service is remembered.
 	maxWaits = 2000
 )
 
@@ -27,14 +27,14 @@ const (
 	heldPaused = "queue_paused"
 )
 
-// waits remembers for each queue since when it was last without a worker anywhere in the
-// cluster, as far as this node heard, and when a limit last kept this node from leasing. So
-// what a run waited for can be told when it starts.
-type waits struct {
+// waitTracker remembers for each queue when it was last without a worker anywhere in the cluster, as far as this
+// node knows, and when a limit last kept this node from leasing. So the cause of a run's wait is known when it
+// starts.
+type waitTracker struct {
 	now func() time.Time
 
 	mu     sync.RWMutex
-	since  time.Time // what was before is not known
+	since  time.Time // earlier states are unknown
 	queues map[job.QueueKey]*queueWaits
 	peers  map[string][]job.QueueKey // what their workers serve
 }
@@ -43,17 +43,17 @@ type waits struct {
 type queueWaits struct {
 	here       bool // a worker of this node serves it
 	peers      int  // as many peers have one
-	unserved   spell
-	paused     spell // as this node heard
-	room, rate spell
+	unserved   idleSpell
+	paused     idleSpell // as far as this node knows
+	room, rate idleSpell
 }
 
-// spell is a time in which a queue started nothing, for one reason. It lasts while until is
-// zero; without a beginning there was none.
-type spell struct{ from, until time.Time }
+// idleSpell is a time in which a queue started nothing, for one reason. It lasts while until is zero; without a
+// beginning there was none.
+type idleSpell struct{ from, until time.Time }
 
-// within is how much of a wait lies in the spell.
-func (s spell) within(from, to time.Time) time.Duration {
+// overlapWith is how much of a wait lies in the spell.
+func (s idleSpell) overlapWith(from, to time.Time) time.Duration {
 	if s.from.IsZero() {
 		return 0
 	}
@@ -66,10 +66,10 @@ func (s spell) within(from, to time.Time) time.Duration {
 	return max(0, to.Sub(from))
 }
 
-// both is the time in which two spells lasted.
-func (s spell) both(o spell) spell {
+// intersect is the time in which both spells lasted.
+func (s idleSpell) intersect(o idleSpell) idleSpell {
 	if s.from.IsZero() || o.from.IsZero() {
-		return spell{}
+		return idleSpell{}
 	}
 	if s.from.Before(o.from) {
 		s.from = o.from
@@ -80,28 +80,29 @@ func (s spell) both(o spell) spell {
 	return s
 }
 
-func newWaits(now func() time.Time) *waits {
-	return &waits{now: now, since: now(), queues: make(map[job.QueueKey]*queueWaits), peers: make(map[string][]job.QueueKey)}
+func newWaits(now func() time.Time) *waitTracker {
+	return &waitTracker{now: now, since: now(), queues: make(map[job.QueueKey]*queueWaits),
+		peers: make(map[string][]job.QueueKey)}
 }
 
-// QueueServed says that the first worker of a queue has come to this node, or that the last
-// one has left it. It does not block. The series of a queue are there from its first worker on:
-// this node will start attempts of it, and the first value of a series is no increase.
+// QueueServed is called when the first worker of a queue has come to this node, or the last one has left it. It
+// does not block. The series of a queue exist from its first worker on: this node will start attempts of it, and
+// the first value of a series is no increase.
 func (t *Telemetry) QueueServed(namespace, queue string, served bool) {
 	if served {
-		t.queues.touch(queueKey{namespace, queue})
+		t.queues.ensureSeries(queueKey{namespace, queue})
 	}
 	w := t.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.change(job.QueueKey{Namespace: namespace, Queue: queue}, func(q *queueWaits) { q.here = served })
+	w.updateServed(job.QueueKey{Namespace: namespace, Queue: queue}, func(q *queueWaits) { q.here = served })
 }
 
-// PeerServes replaces what is known of the queues that the workers of another node serve,
-// with free slots or without. It is called often, and mostly with what is known.
+// PeerServes replaces the set of queues that the workers of another node serve, with free slots or without. It
+// is called often, and usually without a change.
 func (t *Telemetry) PeerServes(peer string, demand []job.QueueDemand) {
 	w := t.waits
-	if w.knows(peer, demand) {
+	if w.peerUnchanged(peer, demand) {
 		return
 	}
 	w.mu.Lock()
@@ -111,14 +112,14 @@ func (t *Telemetry) PeerServes(peer string, demand []job.QueueDemand) {
 	for _, d := range demand {
 		k := job.QueueKey{Namespace: d.Namespace, Queue: d.Queue}
 		w.peers[peer] = append(w.peers[peer], k)
-		w.change(k, func(q *queueWaits) { q.peers++ })
+		w.updateServed(k, func(q *queueWaits) { q.peers++ })
 	}
 	for _, k := range before {
-		w.change(k, func(q *queueWaits) { q.peers = max(0, q.peers-1) })
+		w.updateServed(k, func(q *queueWaits) { q.peers = max(0, q.peers-1) })
 	}
 }
 
-func (w *waits) knows(peer string, demand []job.QueueDemand) bool {
+func (w *waitTracker) peerUnchanged(peer string, demand []job.QueueDemand) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return slices.EqualFunc(w.peers[peer], demand, func(k job.QueueKey, d job.QueueDemand) bool {
@@ -126,13 +127,12 @@ func (w *waits) knows(peer string, demand []job.QueueDemand) bool {
 	})
 }
 
-// QueueLimited says that a limit of a queue allows no more starts for a while. It does not
-// block.
+// QueueLimited is called when a limit of a queue allows no more starts for a while. It does not block.
 func (t *Telemetry) QueueLimited(k job.QueueKey, by job.QueueLimit, again time.Duration) {
 	w := t.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	q := w.of(k)
+	q := w.waitsOf(k)
 	if q == nil {
 		return
 	}
@@ -141,32 +141,32 @@ func (t *Telemetry) QueueLimited(k job.QueueKey, by job.QueueLimit, again time.D
 		s = &q.rate
 	}
 	now := w.now()
-	if s.from.IsZero() || now.Sub(s.until) > sameSpell {
-		*s = spell{from: now}
+	if s.from.IsZero() || now.Sub(s.until) > spellJoinGap {
+		*s = idleSpell{from: now}
 	}
 	if until := now.Add(again); until.After(s.until) {
 		s.until = until
 	}
 }
 
-// QueuePaused says that a queue is paused, or that it goes on. It does not block.
+// QueuePaused is called when a queue is paused or resumed. It does not block.
 func (t *Telemetry) QueuePaused(k job.QueueKey, paused bool) {
 	w := t.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch q := w.of(k); {
+	switch q := w.waitsOf(k); {
 	case q == nil:
 	case paused:
-		q.paused = spell{from: w.now()}
+		q.paused = idleSpell{from: w.now()}
 	default:
 		q.paused.until = w.now()
 	}
 }
 
-// change notes who serves a queue, and when that is nobody any more, or somebody again. The
-// caller holds mu.
-func (w *waits) change(k job.QueueKey, do func(*queueWaits)) {
-	q := w.of(k)
+// updateServed changes who serves a queue, and notes when the queue loses its last worker in the cluster, or has
+// one again. The caller holds mu.
+func (w *waitTracker) updateServed(k job.QueueKey, do func(*queueWaits)) {
+	q := w.waitsOf(k)
 	if q == nil {
 		return
 	}
@@ -176,13 +176,13 @@ func (w *waits) change(k job.QueueKey, do func(*queueWaits)) {
 	case after && !before:
 		q.unserved.until = w.now()
 	case before && !after:
-		q.unserved = spell{from: w.now()}
+		q.unserved = idleSpell{from: w.now()}
 	}
 }
 
-// of is what is known of a queue. A new one was not served before; nil where there is no
-// room for it. The caller holds mu.
-func (w *waits) of(k job.QueueKey) *queueWaits {
+// waitsOf returns the state of a queue. A new one was not served before; nil if there is no room for it. The
+// caller holds mu.
+func (w *waitTracker) waitsOf(k job.QueueKey) *queueWaits {
 	if q := w.queues[k]; q != nil {
 		return q
 	}
@@ -196,14 +196,14 @@ func (w *waits) of(k job.QueueKey) *queueWaits {
 			return nil
 		}
 	}
-	q := &queueWaits{unserved: spell{from: w.since}}
+	q := &queueWaits{unserved: idleSpell{from: w.since}}
 	w.queues[k] = q
 	return q
 }
 
-// served tells whether a worker of some node serves a queue. Where there are too many queues
-// to know, it does.
-func (w *waits) served(k job.QueueKey) bool {
+// isServed reports whether a worker of some node serves a queue. If there are too many queues to know, it is
+// true.
+func (w *waitTracker) isServed(k job.QueueKey) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	q := w.queues[k]
@@ -213,32 +213,32 @@ func (w *waits) served(k job.QueueKey) bool {
 	return q.here || q.peers > 0
 }
 
-// servedHere reports whether a worker of this node serves a queue.
-func (w *waits) servedHere(k job.QueueKey) bool {
+// isServedHere reports whether a worker of this node serves a queue.
+func (w *waitTracker) isServedHere(k job.QueueKey) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	q := w.queues[k]
 	return q != nil && q.here
 }
 
-// waited is a lag by what made it.
-type waited struct{ paused, worker, rate, room, slot time.Duration }
+// waitParts is a lag by its causes.
+type waitParts struct{ paused, worker, rate, room, slot time.Duration }
 
-// split tells what a run has waited for between two instants. Whatever else a paused queue
-// lacked made no difference.
-func (w *waits) split(k job.QueueKey, from, to time.Time) (out waited) {
+// splitWait returns the causes of a run's wait between two instants. While a queue is paused, other causes do
+// not count.
+func (w *waitTracker) splitWait(k job.QueueKey, from, to time.Time) (out waitParts) {
 	lag := to.Sub(from)
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	q := w.queues[k]
 	if q == nil {
-		return waited{slot: lag}
+		return waitParts{slot: lag}
 	}
-	out.paused = q.paused.within(from, to)
-	out.worker = q.unserved.within(from, to) - q.unserved.both(q.paused).within(from, to)
+	out.paused = q.paused.overlapWith(from, to)
+	out.worker = q.unserved.overlapWith(from, to) - q.unserved.intersect(q.paused).overlapWith(from, to)
 	left := lag - out.paused - out.worker
-	out.rate = min(q.rate.within(from, to), left)
-	out.room = min(q.room.within(from, to), left-out.rate)
+	out.rate = min(q.rate.overlapWith(from, to), left)
+	out.room = min(q.room.overlapWith(from, to), left-out.rate)
 	out.slot = left - out.rate - out.room
 	return out
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// waiting starts runs, and tells what that added to the time that they were held for.
+// waiting starts runs, and returns what that added to the time that they were held for.
 type waiting struct {
 	t      *testing.T
 	tel    *Telemetry
@@ -43,9 +43,9 @@ func (w *waiting) starts(lag time.Duration, want map[string]float64) {
 	}
 }
 
-// TestNoWorkerIsToldFromNoSlot: of a lag, what lies in the last time without any worker in
+// TestNoWorkerAndNoSlotAreDistinguished: of a lag, what lies in the last time without any worker in
 // the cluster is counted as such, the rest as the want of a slot.
-func TestNoWorkerIsToldFromNoSlot(t *testing.T) {
+func TestNoWorkerAndNoSlotAreDistinguished(t *testing.T) {
 	w := newWaiting(t)
 	w.starts(time.Second, map[string]float64{"slot": 1}) // nothing is known of this queue
 	w.tel.QueueServed("ns", "q", true)
@@ -81,8 +81,8 @@ func TestWorkersOfPeersCount(t *testing.T) {
 	w.starts(16*time.Second, map[string]float64{"no_worker": 4, "slot": 12})
 }
 
-// TestLimitsAreToldFromSlots: refusals that follow one another are one wait.
-func TestLimitsAreToldFromSlots(t *testing.T) {
+// TestLimitsAndSlotsAreDistinguished: refusals that follow one another are one wait.
+func TestLimitsAndSlotsAreDistinguished(t *testing.T) {
 	w := newWaiting(t)
 	w.tel.QueueServed("ns", "q", true)
 	w.pass(time.Minute)
@@ -99,13 +99,13 @@ func TestLimitsAreToldFromSlots(t *testing.T) {
 	w.starts(time.Second, map[string]float64{"queue": 0.25, "slot": 0.75})
 }
 
-// TestAPauseIsToldFromWhatElseWasMissing: while a queue is paused nothing else would help.
-func TestAPauseIsToldFromWhatElseWasMissing(t *testing.T) {
+// TestAPauseIsDistinguishedFromOtherCauses: while a queue is paused nothing else would help.
+func TestAPauseIsDistinguishedFromOtherCauses(t *testing.T) {
 	w := newWaiting(t)
 	q := job.QueueKey{Namespace: "ns", Queue: "q"}
 	w.tel.QueueServed("ns", "q", true)
 	w.pass(time.Minute)
-	w.tel.QueuePaused(q, false) // of what nobody heard
+	w.tel.QueuePaused(q, false) // of an unknown pause
 	w.starts(time.Second, map[string]float64{"slot": 1})
 	w.tel.QueueServed("ns", "q", false)
 	w.pass(2 * time.Second)
@@ -139,7 +139,7 @@ fermata_queue_paused{namespace="ns",queue="q007"} 1
 	}
 }
 
-// TestRunsOfPausedQueuesAreNotOverdue: somebody wants them to wait.
+// TestRunsOfPausedQueuesAreNotOverdue: their wait is intended.
 func TestRunsOfPausedQueuesAreNotOverdue(t *testing.T) {
 	tel, reg, _ := clocked(slog.New(slog.DiscardHandler))
 	tel.SetQueues([]QueueStat{
@@ -171,9 +171,9 @@ func TestWaitsAreBounded(t *testing.T) {
 	}
 }
 
-// TestABacklogIsUnservedWhereNobodyServesIt: however many queues there are, what those that
+// TestABacklogWithoutWorkersIsUnserved: however many queues there are, what those that
 // are summed up have workers for is not among it.
-func TestABacklogIsUnservedWhereNobodyServesIt(t *testing.T) {
+func TestABacklogWithoutWorkersIsUnserved(t *testing.T) {
 	tel, reg, _ := clocked(slog.New(slog.DiscardHandler))
 	var stats []QueueStat
 	var ofPeer []job.QueueDemand
@@ -181,7 +181,7 @@ func TestABacklogIsUnservedWhereNobodyServesIt(t *testing.T) {
 		q := fmt.Sprintf("q%03d", i)
 		stats = append(stats, QueueStat{Namespace: "ns", Queue: q, Backlog: 3})
 		switch {
-		case i%10 == 0: // nobody
+		case i%10 == 0: // no worker
 		case i%2 == 0:
 			tel.QueueServed("ns", q, true)
 		default:

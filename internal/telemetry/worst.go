@@ -13,7 +13,7 @@ import (
 // failed runs in a row.
 var FailureDepths = []int64{1, 2, 3, 5, 10, 20}
 
-// WorstJobs is what a node found out about the shards that it holds.
+// WorstJobs are the worst jobs of the shards that a node holds.
 type WorstJobs struct {
 	// Failing counts jobs by FailureDepths: at least so many failed runs in a row.
 	Failing []int64
@@ -21,29 +21,31 @@ type WorstJobs struct {
 	MostFailing, Latest []job.TopJob
 }
 
-// SetWorst replaces what is shown of the worst jobs.
+// SetWorst replaces the exported worst jobs.
 func (t *Telemetry) SetWorst(w WorstJobs) { t.worst.now.Store(&w) }
 
 var (
 	byJob       = []string{"namespace", "queue", "job_id"} // not "job", which is Prometheus's own
 	failingDesc = prometheus.NewDesc("fermata_failing_jobs",
-		"Jobs whose last runs failed, at least so many in a row, in the shards this node holds; of a shard, 1,000 are known.", []string{"failures"}, nil)
+		"Jobs whose last runs failed, at least so many in a row, in the shards this node holds; of a shard, 1,000 "+
+			"are known.", []string{"failures"}, nil)
 	worstFailuresDesc = prometheus.NewDesc("fermata_worst_job_failures",
-		"Failed runs in a row of the jobs that fail longest, in the shards this node holds; --worst-jobs says how many.", byJob, nil)
+		"Failed runs in a row of the jobs that fail longest, in the shards this node holds; --worst-jobs says how "+
+			"many.", byJob, nil)
 	worstLagDesc = prometheus.NewDesc("fermata_worst_job_lag_seconds",
 		"How late the latest jobs are, in the shards this node holds; --worst-jobs says how many.", byJob, nil)
 )
 
-// worst collects what was found last.
-type worst struct{ now atomic.Pointer[WorstJobs] }
+// worstCollector exports the last result.
+type worstCollector struct{ now atomic.Pointer[WorstJobs] }
 
-func (*worst) Describe(out chan<- *prometheus.Desc) {
+func (*worstCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{failingDesc, worstFailuresDesc, worstLagDesc} {
 		out <- d
 	}
 }
 
-func (w *worst) Collect(out chan<- prometheus.Metric) {
+func (w *worstCollector) Collect(out chan<- prometheus.Metric) {
 	found := w.now.Load()
 	if found == nil {
 		return

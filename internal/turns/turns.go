@@ -1,24 +1,23 @@
-// Package turns has numbered things, such as shards, take turns where a round has no room
-// for all of them.
+// Package turns picks numbered items, such as shards, in turn where a round has a budget.
 package turns
 
 import "slices"
 
-// Turns tells whose turn it is. The zero value begins with the least number.
+// Turns remembers whose turn is next. The zero value begins with the least number.
 type Turns struct {
 	next int // the turn is that of the first from here on
 }
 
-// Take splits ids, which ascend, into those whose turn it is now and the others: it takes
-// them one after the other, from where the last call ended and around, until the next one
-// would exceed the budget; one at least. What is taken has had its turn, whatever becomes
-// of it, and ids may be others in each call.
+// Take splits ascending ids into those whose turn it is now and the others. It takes them one after the other,
+// from where the last call ended and around, until the next one would exceed the budget, but at least one. Taken
+// ids have had their turn, whatever the caller does with them. The ids may differ between calls.
 func (t *Turns) Take(ids []int, budget int, weight func(id int) int) (now, later []int) {
 	first, _ := slices.BinarySearch(ids, t.next)
 	ids = slices.Concat(ids[first:], ids[:first])
 	n := 0
 	for n < len(ids) {
-		if budget -= weight(ids[n]); budget < 0 && n > 0 {
+		budget -= weight(ids[n])
+		if budget < 0 && n > 0 {
 			break
 		}
 		n++

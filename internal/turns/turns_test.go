@@ -32,7 +32,7 @@ func TestThoseWithoutRoomComeNext(t *testing.T) {
 	take(11, []int{2}, []int{7})
 }
 
-// Nobody is passed over: each has its turn before another has two.
+// None is passed over: each has its turn before another has two.
 func TestEachHasItsTurn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := rapid.SliceOfN(rapid.IntRange(0, 8), 1, 12).Draw(t, "weights")

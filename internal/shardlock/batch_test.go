@@ -84,8 +84,7 @@ func (p *pipelines) count(size int) (n int) {
 	return n
 }
 
-// together refreshes locks that a test has obtained: what becomes of each is told of
-// it alone.
+// refreshTogether refreshes locks that a test has obtained: each has an outcome of its own.
 func TestEachRefreshHasItsOwnOutcome(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -101,10 +100,10 @@ func TestEachRefreshHasItsOwnOutcome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		jobs = append(jobs, call{kind: refresh, shard: shard, lock: lock})
+		jobs = append(jobs, call{kind: refreshCall, shard: shard, lock: lock})
 	}
-	refreshed := func() (outs []outcome) {
-		m.calls.all(t.Context(), jobs, func(some []outcome) { outs = append(outs, some...) })
+	refreshed := func() (outs []callOutcome) {
+		m.calls.doAll(t.Context(), jobs, func(some []callOutcome) { outs = append(outs, some...) })
 		if len(outs) != len(jobs) {
 			t.Fatalf("%d outcomes of %d", len(outs), len(jobs))
 		}
@@ -115,7 +114,7 @@ func TestEachRefreshHasItsOwnOutcome(t *testing.T) {
 	client.Set(t.Context(), testKey(3), "another's", time.Minute)
 	client.ScriptFlush(t.Context())
 	outs := refreshed()
-	unanswered := func(o outcome) bool { return o.err != nil && !errors.Is(o.err, redislock.ErrNotObtained) }
+	unanswered := func(o callOutcome) bool { return o.err != nil && !errors.Is(o.err, redislock.ErrNotObtained) }
 	for tries := 0; tries < 10 && slices.ContainsFunc(outs, unanswered); tries++ {
 		outs = refreshed() // the machine stood still for longer than a call may take
 	}
@@ -158,9 +157,9 @@ func TestServersDoNotWaitForEachOther(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		jobs = append(jobs, call{kind: refresh, shard: shard, lock: lock})
+		jobs = append(jobs, call{kind: refreshCall, shard: shard, lock: lock})
 	}
-	groups := m.calls.byServer(t.Context(), jobs)
+	groups := m.calls.groupByServer(t.Context(), jobs)
 	if len(groups) != 3 || len(groups[0])+len(groups[1])+len(groups[2]) != o.Shards {
 		t.Fatalf("%d groups", len(groups))
 	}
@@ -170,7 +169,7 @@ func TestServersDoNotWaitForEachOther(t *testing.T) {
 	defer frozen.Resume()
 	var mu sync.Mutex
 	failed, others := 0, []time.Duration{}
-	m.calls.all(t.Context(), jobs, func(outs []outcome) {
+	m.calls.doAll(t.Context(), jobs, func(outs []callOutcome) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, out := range outs {

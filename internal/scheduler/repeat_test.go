@@ -101,7 +101,7 @@ func TestPermittedCallWithoutAnswerIsRepeated(t *testing.T) {
 		if n := calls(); n != before {
 			t.Errorf("a second permit made %d calls while the first is in doubt", n-before)
 		}
-		after(4 * errorRest)
+		after(4 * errorPause)
 		if got, n := b.slots.count(), calls(); got != 2 || n != 4 {
 			t.Errorf("%d leases reached a worker after %d calls", got, n)
 		}
@@ -168,11 +168,11 @@ func TestAllPermittedCallsWithoutAnswerAreRepeated(t *testing.T) {
 				ID: int64(i), Lane: laneOf(uint8(4 + i)), N: 5, ValidFor: job.PermitValidity, LockValue: a.held[0],
 			})
 		}
-		after(4 * errorRest)
+		after(4 * errorPause)
 		if n := b.slots.count(); n != 2 {
 			t.Errorf("%d of 2 leases reached a worker", n)
 		}
-		if b.s.inDoubt(0) {
+		if b.s.hasUnansweredCall(0) {
 			t.Error("the shard is in doubt for ever")
 		}
 		b.slots.check(t)
@@ -199,7 +199,7 @@ func TestAPermittedCallEndsWithThePermit(t *testing.T) {
 			}
 		})
 		a.trips(time.Millisecond)
-		after(2 * errorRest)
+		after(2 * errorPause)
 		if n := b.slots.count(); n != 0 {
 			t.Errorf("%d leases of a call that was not made", n)
 		}

@@ -18,7 +18,7 @@ func (b *bench) wantHeard(want ...string) {
 	}
 }
 
-func TestEndsAreTold(t *testing.T) {
+func TestEndsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 9, 1)
@@ -73,8 +73,8 @@ func tokenOf(t *testing.T, id string) uint64 {
 	return token
 }
 
-// A result that is stored twice, because the first answer was lost, is told as one.
-func TestRepeatedResultIsToldOnce(t *testing.T) {
+// A result that is stored twice, because the first answer was lost, is reported once.
+func TestRepeatedResultIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 1, 1)
@@ -89,7 +89,7 @@ func TestRepeatedResultIsToldOnce(t *testing.T) {
 	})
 }
 
-func TestAdoptionIsTold(t *testing.T) {
+func TestAdoptionIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		here, gone, child := b.lease("here"), b.lease("gone"), b.lease("job#r3")
@@ -118,7 +118,7 @@ func TestAdoptionIsTold(t *testing.T) {
 
 // What a worker gives back that got it from another node has ended, and so has what it does
 // not name any more when it comes back.
-func TestForeignReturnIsTold(t *testing.T) {
+func TestForeignReturnIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		l := b.lease("a")
@@ -136,7 +136,7 @@ func TestForeignReturnIsTold(t *testing.T) {
 	})
 }
 
-func TestForeignResultIsTold(t *testing.T) {
+func TestForeignResultIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 9, 2)
@@ -222,9 +222,9 @@ func TestReturnIsRepeatedUntilItIsStored(t *testing.T) {
 	})
 }
 
-// Whoever keeps something for attempts hears of the end of one that this node gave up, and whose
-// result was stored all the same.
-func TestAResultAfterTheTrustEndedIsTold(t *testing.T) {
+// Attempts is notified of the end of an attempt that this node gave up, and whose result was stored all the
+// same.
+func TestAResultAfterTheTrustEndedIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 1, 1)
@@ -234,7 +234,7 @@ func TestAResultAfterTheTrustEndedIsTold(t *testing.T) {
 		time.Sleep(ttl)
 		b.wantHeard("gone ns/a")
 		b.store.setFail(nil)
-		s.Results(ok(ids[0])) // nobody has reaped it yet: it counts
+		s.Results(ok(ids[0])) // it was not reaped yet, so it counts
 		b.wantHeard("succeeded ns/a")
 	})
 }

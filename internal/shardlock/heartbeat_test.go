@@ -33,8 +33,8 @@ func TestLockOfEndedProcess(t *testing.T) {
 			ofA = append(ofA, shard)
 		}
 	}
-	// Who ends before its first sign of life is never known to have ended.
-	redistest.Eventually(t, patience, "a gives signs of life", func(ctx context.Context) error {
+	// A process that ends before its first heartbeat is never known to have ended.
+	redistest.Eventually(t, patience, "a writes heartbeats", func(ctx context.Context) error {
 		if left, err := f.observer.PTTL(ctx, testLifeKey(a.calls.process)).Result(); err != nil || left <= 0 {
 			return fmt.Errorf("none (%v)", err)
 		}
@@ -43,12 +43,12 @@ func TestLockOfEndedProcess(t *testing.T) {
 	a.crash()
 	last := time.Now()
 	left := f.observer.PTTL(t.Context(), testLifeKey(a.calls.process)).Val()
-	last = last.Add(left - 2*patience) // when it was last heard
+	last = last.Add(left - 2*patience) // when its last heartbeat was read
 	b.Gone("a")
 	for _, shard := range ofA {
 		f.holds(b, shard)
-		if since := time.Since(last); since < beats*beatEvery {
-			t.Errorf("shard %d was taken %v after the last sign of life", shard, since)
+		if since := time.Since(last); since < missedBeats*beatEvery {
+			t.Errorf("shard %d was taken %v after the last heartbeat", shard, since)
 		}
 	}
 	if _, broken := b.taken(); broken != len(ofA) || broken == 0 {
@@ -57,9 +57,8 @@ func TestLockOfEndedProcess(t *testing.T) {
 	f.noDoubleHolding()
 }
 
-// TestProcessThatGivesSignsKeepsItsLocks, although somebody holds it for gone and
-// gossip for dead.
-func TestProcessThatGivesSignsKeepsItsLocks(t *testing.T) {
+// TestProcessWithHeartbeatsKeepsItsLocks, although one node reported it gone and gossip considers it dead.
+func TestProcessWithHeartbeatsKeepsItsLocks(t *testing.T) {
 	t.Parallel()
 	settledScene(t, func(f *fleet) (wrong []string) {
 		a, b := f.start("a"), f.start("b")
@@ -94,7 +93,7 @@ func TestProcessThatGivesSignsKeepsItsLocks(t *testing.T) {
 }
 
 // TestSilentProcessOfThisName: a node that has crashed and is back breaks the locks of
-// its former process when three signs of life are missing, though they would live for
+// its former process when three heartbeats are missing, though they would live for
 // a minute.
 func TestSilentProcessOfThisName(t *testing.T) {
 	t.Parallel()
@@ -104,7 +103,7 @@ func TestSilentProcessOfThisName(t *testing.T) {
 	old := f.start("a", slow)
 	old.SetView(v)
 	f.holds(old, 0)
-	f.eventually("a sign of life", func() error { return f.observer.Get(t.Context(), testLifeKey(old.calls.process)).Err() })
+	f.eventually("a heartbeat", func() error { return f.observer.Get(t.Context(), testLifeKey(old.calls.process)).Err() })
 	old.crash()
 	again := f.start("a", slow)
 	again.SetView(v)
@@ -114,7 +113,7 @@ func TestSilentProcessOfThisName(t *testing.T) {
 	}
 }
 
-// TestSecondProcessOfANameBreaksNothing: the first gives signs of life.
+// TestSecondProcessOfANameBreaksNothing: the first writes heartbeats.
 func TestSecondProcessOfANameBreaksNothing(t *testing.T) {
 	t.Parallel()
 	settledScene(t, func(f *fleet) (wrong []string) {
@@ -134,14 +133,14 @@ func TestSecondProcessOfANameBreaksNothing(t *testing.T) {
 		if free, broken := second.taken(); free+broken+f.lossCount() != 0 {
 			wrong = append(wrong, fmt.Sprintf("the second took %d, broke %d; %d losses", free, broken, f.lossCount()))
 		}
-		first.crash() // whom the fleet knows no more by its name
+		first.crash() // the fleet no longer knows it by its name
 		return wrong
 	})
 }
 
-// A process that is heard of again between the look and the breaking keeps its lock,
-// as does one that has refreshed it meanwhile.
-func TestSeizeLooksAgain(t *testing.T) {
+// A process with a new heartbeat between the look and the breaking keeps its lock, and so does one that has
+// refreshed it meanwhile.
+func TestSeizeChecksTheHolderAgain(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Granted()
 	o := validOptions(t)
@@ -170,11 +169,11 @@ func TestSeizeLooksAgain(t *testing.T) {
 			if c.beat > 0 {
 				client.Set(t.Context(), testLifeKey(process), "400 10000", c.beat)
 			}
-			out := m.calls.do(t.Context(), call{
-				kind: seize, token: newToken(), expect: value, proven: true, below: 8*time.Second + time.Millisecond,
+			out := m.calls.doCall(t.Context(), call{
+				kind: seizeCall, token: newToken(), replaceValue: value, holderEnded: true, maxPTTL: 8*time.Second + time.Millisecond,
 			})
-			if out.err != nil || (out.got != nil) != c.broken {
-				t.Errorf("got %v, %v; want it broken: %t", out.got, out.err, c.broken)
+			if out.err != nil || (out.obtained != nil) != c.broken {
+				t.Errorf("got %v, %v; want it broken: %t", out.obtained, out.err, c.broken)
 			}
 			if kept := client.Get(t.Context(), testKey(0)).Val() == value; kept == c.broken {
 				t.Errorf("the lock is as before: %t", kept)
@@ -183,7 +182,7 @@ func TestSeizeLooksAgain(t *testing.T) {
 	}
 }
 
-func TestSignsOfLife(t *testing.T) {
+func TestParseHeartbeat(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		left time.Duration
@@ -195,27 +194,27 @@ func TestSignsOfLife(t *testing.T) {
 		{"400 10000", 8800 * time.Millisecond, 0, true},
 		{"400 10000", time.Second, 0, true},
 		{"1000 60000", 59 * time.Second, 2 * time.Second, true}, // a node with other settings
-		{"400 10000", -1, 0, false},                             // somebody made it live for ever
+		{"400 10000", -1, 0, false},                             // its expiry was removed
 		{"400", time.Second, 0, false},
 		{"0 10000", time.Second, 0, false},
 		{"-1 10000", time.Second, 0, false},
 		{"later version", time.Second, 0, false},
 		{"", -2, 0, false},
 	} {
-		if wait, ok := parseLife(c.text, c.left).wait(); wait != c.wait && c.ok || ok != c.ok {
+		if wait, ok := parseHeartbeat(c.text, c.left).untilSilent(); wait != c.wait && c.ok || ok != c.ok {
 			t.Errorf("%q with %v left: %v, %t; want %v, %t", c.text, c.left, wait, ok, c.wait, c.ok)
 		}
 	}
-	if l := parseLife("400 10000 node-a", time.Second); l.node != "node-a" || !l.known {
+	if l := parseHeartbeat("400 10000 node-a", time.Second); l.node != "node-a" || !l.known {
 		t.Errorf("a heartbeat with a name: %+v", l)
 	}
-	if l := parseLife("400 10000\tnode-a.example:7070 node-a", time.Second); l.node != "node-a" || l.address != "node-a.example:7070" || l.ttl != 10*time.Second {
+	if l := parseHeartbeat("400 10000\tnode-a.example:7070 node-a", time.Second); l.node != "node-a" || l.address != "node-a.example:7070" || l.ttl != 10*time.Second {
 		t.Errorf("a heartbeat with an address: %+v", l)
 	}
-	if l := parseLife("400 10000\tunix:///run/evil node-a", time.Second); !l.known || l.node != "node-a" || l.address != "" {
+	if l := parseHeartbeat("400 10000\tunix:///run/evil node-a", time.Second); !l.known || l.node != "node-a" || l.address != "" {
 		t.Errorf("a heartbeat with what is no address: %+v", l)
 	}
-	if (life{}).silent() {
+	if (heartbeat{}).isSilent() {
 		t.Error("one that gives no signs is not known to be silent")
 	}
 }
@@ -225,11 +224,11 @@ func TestGoneHolder(t *testing.T) {
 	now := time.Now()
 	v, other := ownedBy(t, true)
 	value := newToken() + other + "|x:1|" + newToken()
-	fresh := life{known: true, age: 100 * time.Millisecond, every: 400 * time.Millisecond}
-	silent := life{known: true, age: 2 * time.Second, every: 400 * time.Millisecond}
+	fresh := heartbeat{known: true, age: 100 * time.Millisecond, period: 400 * time.Millisecond}
+	silent := heartbeat{known: true, age: 2 * time.Second, period: 400 * time.Millisecond}
 	for name, c := range map[string]struct {
 		value string
-		life  life
+		life  heartbeat
 		gone  bool
 		wait  time.Duration // until it is looked at again; 0 is: broken at once
 	}{
@@ -238,7 +237,7 @@ func TestGoneHolder(t *testing.T) {
 		"restarted, heard":           {value, fresh, false, 1101 * time.Millisecond},
 		"present process":            {newToken() + other + "|x:1|now", silent, false, pollEvery},
 		"gone, heard just now":       {value, fresh, true, 1101 * time.Millisecond},
-		"gone, signs cannot be read": {value, life{}, true, pollEvery},
+		"gone, signs cannot be read": {value, heartbeat{}, true, pollEvery},
 		"silent, not gone":           {value, silent, false, pollEvery},
 		"of another version":         {newToken() + other + "|x:1", silent, true, pollEvery},
 		"former process":             {newToken() + "a|x:1|" + newToken(), silent, false, 0},
@@ -248,24 +247,24 @@ func TestGoneHolder(t *testing.T) {
 			l := idleLoop(t)
 			shown := ring.NewView(1, "a", v.Members)
 			if name == "present process" || strings.HasPrefix(name, "restarted") {
-				for i := range shown.Members { // gossip tells what its present process is called
+				for i := range shown.Members { // gossip has the name of its current process
 					shown.Members[i].Process = "now"
 				}
 			}
-			l.setView(shown, now)
+			l.applyView(shown, now)
 			if c.gone {
-				l.learn(fate{other, true}, now)
+				l.applyStatus(nodeStatus{other, true}, now)
 			}
-			l.advance(now)
-			l.apply(outcome{call: issued(l), seen: c.value, pttl: 9 * time.Second, life: c.life}, now)
-			s := l.slots[0]
-			wait := s.next.Sub(now)
+			l.advanceShards(now)
+			l.applyOutcome(callOutcome{call: issued(l), holderValue: c.value, pttl: 9 * time.Second, heartbeat: c.life}, now)
+			s := l.shards[0]
+			wait := s.nextAt.Sub(now)
 			if c.wait == 0 {
-				if s.expect != c.value || !s.proven || wait != 0 || s.below != 9*time.Second+time.Millisecond {
+				if s.replaceValue != c.value || !s.holderEnded || wait != 0 || s.maxPTTL != 9*time.Second+time.Millisecond {
 					t.Errorf("%+v, want it broken at once", s)
 				}
-			} else if s.expect != "" || wait < min(c.wait, pollEvery*3/4) || wait > max(c.wait, pollEvery*5/4) {
-				t.Errorf("again after %v, want %v; to break: %q", wait, c.wait, s.expect)
+			} else if s.replaceValue != "" || wait < min(c.wait, pollEvery*3/4) || wait > max(c.wait, pollEvery*5/4) {
+				t.Errorf("again after %v, want %v; to break: %q", wait, c.wait, s.replaceValue)
 			}
 		})
 	}
@@ -276,43 +275,43 @@ func TestGoneHolder(t *testing.T) {
 func TestGoneNodesShardsMove(t *testing.T) {
 	now := time.Now()
 	v, other := ownedBy(t, false)
-	for name, back := range map[string]func(l *loop) time.Time{
-		"it is back": func(l *loop) time.Time {
-			l.learn(fate{other, false}, now)
+	for name, back := range map[string]func(l *managerLoop) time.Time{
+		"it is back": func(l *managerLoop) time.Time {
+			l.applyStatus(nodeStatus{other, false}, now)
 			return now
 		},
-		"its time is over": func(l *loop) time.Time {
-			if at := l.advance(now.Add(goneFor - 1)); !at.Equal(now.Add(goneFor)) {
+		"its time is over": func(l *managerLoop) time.Time {
+			if at := l.advanceShards(now.Add(goneRetention - 1)); !at.Equal(now.Add(goneRetention)) {
 				t.Errorf("wakes %v after the word", at.Sub(now))
 			}
-			l.advance(now.Add(goneFor))
-			return now.Add(goneFor)
+			l.advanceShards(now.Add(goneRetention))
+			return now.Add(goneRetention)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := idleLoop(t)
-			l.setView(v, now)
-			l.learn(fate{"a", true}, now) // nonsense
-			l.advance(now)
-			if c := issued(l); c.kind != none {
+			l.applyView(v, now)
+			l.applyStatus(nodeStatus{"a", true}, now) // nonsense
+			l.advanceShards(now)
+			if c := issued(l); c.kind != noCall {
 				t.Fatalf("call %+v for another's shard", c)
 			}
-			l.learn(fate{other, true}, now)
-			l.advance(now)
+			l.applyStatus(nodeStatus{other, true}, now)
+			l.advanceShards(now)
 			c := issued(l)
-			if c.kind != obtain || !l.alone() {
+			if c.kind != obtainCall || !l.isAlone() {
 				t.Fatalf("call %+v, want an obtain", c)
 			}
-			l.apply(outcome{call: c, seen: newToken() + other + "|x:1", pttl: DefaultTTL}, now)
-			l.setView(ring.NewView(2, "a", v.Members), now) // gossip goes on about it
-			if l.slots[0].owner != "a" {
+			l.applyOutcome(callOutcome{call: c, holderValue: newToken() + other + "|x:1", pttl: DefaultTTL}, now)
+			l.applyView(ring.NewView(2, "a", v.Members), now) // gossip goes on about it
+			if l.shards[0].owner != "a" {
 				t.Error("gossip outweighs proof")
 			}
 			at := back(l)
-			if l.slots[0].owner != other || l.alone() || len(l.gone) != 0 {
-				t.Errorf("the owner is %q, gone are %v", l.slots[0].owner, l.gone)
+			if l.shards[0].owner != other || l.isAlone() || len(l.endedUntil) != 0 {
+				t.Errorf("the owner is %q, gone are %v", l.shards[0].owner, l.endedUntil)
 			}
-			l.advance(at.Add(time.Minute))
+			l.advanceShards(at.Add(time.Minute))
 		})
 	}
 }
@@ -320,18 +319,18 @@ func TestGoneNodesShardsMove(t *testing.T) {
 // TestBurialsAreBounded: half of the shards in any second.
 func TestBurialsAreBounded(t *testing.T) {
 	now := time.Now()
-	silent := life{known: true, age: 2 * time.Second, every: 400 * time.Millisecond}
+	silent := heartbeat{known: true, age: 2 * time.Second, period: 400 * time.Millisecond}
 	l := idleLoop(t, func(o *Options) { o.Shards = 64 })
-	l.setView(view("a", "a"), now)
-	l.learn(fate{"b", true}, now)
-	l.advance(now)
-	for c := issued(l); c.kind != none; c = issued(l) {
-		l.apply(outcome{call: c, seen: newToken() + "b|x:1|" + newToken(), pttl: time.Second, life: silent}, now)
+	l.applyView(view("a", "a"), now)
+	l.applyStatus(nodeStatus{"b", true}, now)
+	l.advanceShards(now)
+	for c := issued(l); c.kind != noCall; c = issued(l) {
+		l.applyOutcome(callOutcome{call: c, holderValue: newToken() + "b|x:1|" + newToken(), pttl: time.Second, heartbeat: silent}, now)
 	}
 	count := func(at time.Time) (n int) {
-		l.advance(at)
-		for c := issued(l); c.kind != none; c = issued(l) {
-			if c.kind != seize || !c.proven {
+		l.advanceShards(at)
+		for c := issued(l); c.kind != noCall; c = issued(l) {
+			if c.kind != seizeCall || !c.holderEnded {
 				t.Errorf("call %+v", c)
 			}
 			n++
@@ -349,50 +348,50 @@ func TestBurialsAreBounded(t *testing.T) {
 	}
 }
 
-// TestSignsAreGivenInCompany, under the name that the locks' values carry. Alone, a
-// process gives none: nobody could ask.
-func TestSignsAreGivenInCompany(t *testing.T) {
+// TestHeartbeatsAreWrittenWhileNotAlone, under the process name in the locks' values. Alone, a process writes
+// none: no other node could read them.
+func TestHeartbeatsAreWrittenWhileNotAlone(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, redistest.Start(t).Granted(), 1)
 	const ttl = time.Minute
 	a := f.start("a", func(o *Options) { o.TTL = ttl })
 	f.see("a")
-	h := parse(f.holds(a, 0).Value)
+	h := parseHolder(f.holds(a, 0).Value)
 	if h.process != a.calls.process || len(h.process) != tokenLen {
 		t.Errorf("the value names process %q, want %q", h.process, a.calls.process)
 	}
 	key := testLifeKey(h.process)
 	if n := f.observer.Exists(t.Context(), key).Val(); n != 0 {
-		t.Error("a sign of life without anybody there")
+		t.Error("a heartbeat while alone")
 	}
 	v, _ := ownedBy(t, true)
 	a.SetView(v)
-	f.eventually("a sign of life", func() error { return f.observer.Get(t.Context(), key).Err() })
+	f.eventually("a heartbeat", func() error { return f.observer.Get(t.Context(), key).Err() })
 	if got, want := f.observer.Get(t.Context(), key).Val(), fmt.Sprintf("%d %d a", beatEvery.Milliseconds(), ttl.Milliseconds()); got != want {
-		t.Errorf("sign of life %q, want %q", got, want)
+		t.Errorf("heartbeat %q, want %q", got, want)
 	}
-	// A Redis without room still hears it.
+	// A Redis without memory still extends it.
 	f.observer.ConfigSet(t.Context(), "maxmemory", "1")
 	if err := f.observer.Set(t.Context(), "new", "1", 0).Err(); err == nil {
 		t.Fatal("there is room")
 	}
 	f.observer.PExpire(t.Context(), key, ttl/2)
-	if _, err := a.calls.beat(t.Context(), nil); err != nil {
+	if _, err := a.calls.writeHeartbeat(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	if left := f.observer.PTTL(t.Context(), key).Val(); left < ttl*3/4 {
 		t.Errorf("%v are left of its last sign", left)
 	}
 	f.observer.ConfigSet(t.Context(), "maxmemory", "0")
-	if err := a.calls.takeBack(t.Context()); err != nil {
+	if err := a.calls.deleteHeartbeat(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.eventually("another one", func() error { return f.observer.Get(t.Context(), key).Err() })
 }
 
-// TestSignsEndInGoodOrder: a process that has been alone for long takes its last sign
+// TestLastHeartbeatIsDeleted: a process that has been alone for long takes its last sign
 // back, trying until that has come through, and gives new ones when others come.
-func TestSignsEndInGoodOrder(t *testing.T) {
+func TestLastHeartbeatIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var said []string
@@ -424,7 +423,7 @@ func TestSignsEndInGoodOrder(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { m.keepAlive(ctx); close(done) }()
+		go func() { m.heartbeatLoop(ctx); close(done) }()
 		spell := func(d time.Duration, want ...string) {
 			t.Helper()
 			time.Sleep(d)
@@ -437,18 +436,18 @@ func TestSignsEndInGoodOrder(t *testing.T) {
 			said = nil
 		}
 		spell(time.Minute)
-		m.company.Store(true)
-		m.joined <- struct{}{}
+		m.hasPeers.Store(true)
+		m.peersJoined <- struct{}{}
 		spell(10*time.Minute, "pexpire", "set", "pexpire")
-		m.company.Store(false)
-		spell(lonelyAfter-time.Second, "pexpire")
+		m.hasPeers.Store(false)
+		spell(aloneAfter-time.Second, "pexpire")
 		spell(time.Minute, "pexpire", "del")
 		if fails != 2 {
 			t.Errorf("tried %d times in vain, want 2", fails)
 		}
 		spell(time.Hour)
-		m.company.Store(true)
-		m.joined <- struct{}{}
+		m.hasPeers.Store(true)
+		m.peersJoined <- struct{}{}
 		spell(time.Second, "pexpire", "set", "pexpire")
 		cancel()
 		<-done

@@ -84,7 +84,7 @@ func TestQueuesShareTheSlotsOfAWorker(t *testing.T) {
 	})
 }
 
-// Whoever counts on a queue hears at once that its last worker has gone.
+// OnServed reports at once that a queue has lost its last worker.
 func TestTheLastWorkerOfAQueueIsMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -103,8 +103,8 @@ func TestTheLastWorkerOfAQueueIsMissed(t *testing.T) {
 	})
 }
 
-// Workers that have gone are forgotten also by a queue that nobody asks about.
-func TestCrewsForgetWorkersThatHaveGone(t *testing.T) {
+// Closed sessions are removed also from a queue that is not used.
+func TestQueuesDropClosedSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.connect("stays", 1, 1)
@@ -113,9 +113,9 @@ func TestCrewsForgetWorkersThatHaveGone(t *testing.T) {
 			s.Close("done", nil)
 		}
 		b.d.mu.Lock()
-		c := b.d.mu.crews[queueKey{"ns", "q"}]
-		if len(c.seats) != 1 || len(c.stale) > 1 {
-			t.Errorf("one worker is here; %d seats, %d to look at", len(c.seats), len(c.stale))
+		c := b.d.mu.queues[queueKey{"ns", "q"}]
+		if len(c.members) != 1 || len(c.outdated) > 1 {
+			t.Errorf("one worker is here; %d seats, %d to look at", len(c.members), len(c.outdated))
 		}
 		b.d.mu.Unlock()
 		b.wantFree(1)
