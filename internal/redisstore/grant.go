@@ -64,6 +64,10 @@ func (s *Store) refusedScripted(ctx context.Context) (refused []string, err erro
 			}
 		}
 	}
+	if slices.Contains(refused, "del") {
+		// Without it the key keeps a value of one type, which fails commands of other types as well.
+		return []string{"del"}, nil
+	}
 	return refused, nil
 }
 
@@ -87,7 +91,7 @@ func (s *Store) serverKeys(ctx context.Context) (keys []string) {
 // refusedDirect are the commands that the node may not send, of those that it may first need when
 // it is too late: EVAL is sent when a server has lost its scripts, HSCAN when somebody lists jobs.
 func (s *Store) refusedDirect(ctx context.Context) (refused []string, err error) {
-	key := grantKey(s.prefix)
+	key := grantKey(s.prefix) + ":none" // the other key has something in it where the user may not run DEL
 	probes := []*op{command("hscan", key, "hscan", key, 0)}
 	if s.scripts.grant.function == "" {
 		probes = append(probes, command("eval", key, "eval", "return 1", 1, key))
@@ -116,6 +120,9 @@ func denied(err error) bool {
 	return err != nil && (errors.Is(err, ErrDenied) || classify(err).kind == deniedKind)
 }
 
+// deniedKey finds what Redis says, in each of its versions, of keys that the user may not use.
+var deniedKey = regexp.MustCompile(`access (a key|one of the keys|at least one of the keys)`)
+
 // ExplainDenied says of a refusal which right to give to whom.
 func ExplainDenied(o Options, err error) error {
 	if !denied(err) {
@@ -139,7 +146,7 @@ func missingRule(user, prefix, refusal string) string {
 		for _, name := range strings.Split(list, ", ") {
 			rules = append(rules, "+"+name)
 		}
-	case strings.Contains(refusal, "access a key"), strings.Contains(refusal, "access at least one of the keys"):
+	case deniedKey.MatchString(refusal):
 		rules = []string{"~" + prefix + ":{*"}
 	default:
 		if m := deniedCommand.FindStringSubmatch(refusal); m != nil {
