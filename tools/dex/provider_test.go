@@ -61,8 +61,8 @@ func (p *provider) renewKeys() {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.t.Cleanup(cancel)
 	quiet := slog.New(slog.DiscardHandler)
-	// Dex's own defaults but for the lives: rotation of refresh tokens, with no time in which one may come again.
-	policy, err := server.NewRefreshTokenPolicy(quiet, true, "", "", "")
+	// The second argument turns rotation off. Without the last one no refresh token may come a second time.
+	policy, err := server.NewRefreshTokenPolicy(quiet, false, "", "", "")
 	if err != nil {
 		p.t.Fatal(err)
 	}
