@@ -111,6 +111,12 @@ proto-check:
 observability-test: deps ## metrics, dashboards, alerts and runbooks on a cluster that real Prometheus servers watch, in each form of histograms: a minute
 	go test -count=1 -timeout $(TIMEOUT) ./internal/observability
 
+.PHONY: dex-test
+dex-test: deps ## the sign-in of people at a real issuer, Dex: two minutes, the first time five
+	cd tools/dex && go mod tidy -diff && go vet ./...
+	cd tools/dex && go tool -modfile=../go.mod staticcheck ./...
+	cd tools/dex && go test -count=1 -timeout $(TIMEOUT) ./...
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh $(FUZZTIME)

@@ -162,7 +162,10 @@ func (l *link) report(address string, err error) {
 		return
 	}
 	text := "failed to connect to a node"
-	if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
+	switch status.Code(err) {
+	case codes.Unauthenticated:
+		text = "node refuses the credential of this worker: replace its token or certificate, or have the nodes' access file name it"
+	case codes.PermissionDenied:
 		text = "node refuses this worker: its identity needs the role worker for this namespace and these queues"
 	}
 	l.w.o.Logger.Warn(text, "error", err, "tries", l.failures)

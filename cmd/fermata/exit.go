@@ -159,7 +159,7 @@ func judge(err error) (code int, hint string) {
 		}
 		return exitFailed, "Redis, a message or the cluster has reached its limit; running jobs go on"
 	case codes.Unauthenticated:
-		return exitSignedOut, "sign in by: fermata login; or name the file with your token by --token-file, or your certificate by --tls-cert and --tls-key"
+		return exitSignedOut, credentialHint(err)
 	case codes.PermissionDenied:
 		return exitFailed, "ask for a role that has this permission; roles are in the nodes' access file. Is --namespace the right one? fermata whoami shows yours"
 	case codes.Unimplemented:
@@ -169,13 +169,16 @@ func judge(err error) (code int, hint string) {
 }
 
 // reasonOf is the reason that a node gives by name, empty if there is none.
-func reasonOf(err error) string {
+func reasonOf(err error) string { return infoOf(err).GetReason() }
+
+// infoOf is what a node says for programs; nil if it says nothing.
+func infoOf(err error) *errdetails.ErrorInfo {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			return info.GetReason()
+			return info
 		}
 	}
-	return ""
+	return nil
 }
 
 // missingHint tells where to look for what there is, by what is missing.
@@ -208,8 +211,17 @@ var tlsFaults = []struct{ says, hint string }{
 	{"error reading server preface", "is {address} a node, and one with TLS? Set --tls, or --tls-ca to the file with the authority of its certificate"},
 }
 
-// unavailableHint tells what may be wrong with the connection.
+// unavailableHint is what may be wrong with the connection, or with what the node that answered needs.
 func unavailableHint(err error) string {
+	switch reason := reasonOf(err); reason {
+	case "":
+	case "REDIS_UNAVAILABLE":
+		return "the node answers, but Redis does not: the node's log and its /readyz say why"
+	case "CREDENTIALS_UNCHECKED":
+		return "the node answers, but cannot reach the issuer: its log says why; compare jwks in its access file with the issuer's jwks_uri"
+	default:
+		return "the node answers: repeat the command"
+	}
 	for _, fault := range tlsFaults {
 		if strings.Contains(err.Error(), fault.says) {
 			return fault.hint

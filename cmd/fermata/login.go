@@ -9,9 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/signin"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 const hintLogin = "run: fermata login"
@@ -32,7 +35,9 @@ func (a *app) loginCommand() *cobra.Command {
 		Use: "login", Short: "Sign in at the issuer of your organization", Args: noArgs,
 		Long: "Sign in by the device flow of OpenID Connect: open the address that is shown in a browser, on whatever machine,\n" +
 			"and enter the code. The session is kept in a file that only you can read, and is refreshed as long as the issuer\n" +
-			"allows it. All commands send its token to the addresses of --address that you signed in for, and nowhere else.",
+			"allows it. All commands send its token to the addresses of --address that you signed in for, and nowhere else.\n\n" +
+			"At the end a node is asked who you are and which roles you have, as by fermata whoami. If none can be reached,\n" +
+			"you are signed in all the same.",
 		Example: `  fermata login --address node:7070 --tls --oidc-issuer https://login.example.org --oidc-client-id fermata
   fermata login --status`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -82,15 +87,55 @@ func (a *app) login(ctx context.Context) error {
 	case errors.Is(err, signin.ErrCodeExpired), errors.Is(err, signin.ErrDenied):
 		return &codedError{err, exitSignedOut, hintLogin + ", to try again"}
 	case err != nil:
+		code, hint := signInHint(err)
+		return &codedError{err, code, hint}
+	}
+	if err := a.showSignIn(session); err != nil {
 		return err
 	}
-	if err := a.println("signed in as " + describeUser(session)); err != nil {
+	return a.showCaller(ctx)
+}
+
+// showSignIn says that the issuer has signed the user in, and how long that lasts. Beside a document of -o it is
+// written to standard error.
+func (a *app) showSignIn(session *signin.Session) error {
+	out := a.out
+	if a.output != "table" {
+		out = a.err
+	}
+	if _, err := fmt.Fprintln(out, "signed in as "+describeUser(session)); err != nil {
 		return err
 	}
 	if session.Refresh == "" {
 		fmt.Fprintf(a.err, "The session ends at %s: the issuer gave no refresh token. Most give one for --oidc-scopes offline_access.\n",
 			session.Expires.Format(time.RFC3339))
+		return nil
 	}
+	_, err := fmt.Fprintln(out, "The session lasts until the issuer ends it: its token is refreshed before it expires.")
+	return err
+}
+
+// callerTimeout bounds the question of fermata login who the user is: the sign-in is complete without an answer.
+const callerTimeout = 5 * time.Second
+
+// showCaller shows who the cluster takes the session for. Without a node that answers the sign-in counts all the
+// same; a node that refuses the token is an error, as it would refuse every command.
+func (a *app) showCaller(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, min(a.timeout, callerTimeout))
+	defer cancel()
+	var answer *fermatav1.WhoAmIResponse
+	err := a.withClient(ctx, func(c *client.Client) (err error) {
+		answer, err = c.WhoAmI(ctx)
+		return err
+	})
+	switch {
+	case err == nil:
+		return printOne(a, answer, a.showIdentity)
+	case status.Code(err) == codes.Unauthenticated:
+		fmt.Fprintln(a.err, "The session is kept, but the node refuses its token.")
+		return err
+	}
+	fmt.Fprintf(a.err, "warning: no node said who you are: %s\nhint: when it can be reached run: fermata whoami\n", a.message(err))
 	return nil
 }
 
@@ -157,7 +202,10 @@ func (a *app) logout(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	if err := store.Logout(ctx, session); err != nil {
+	switch err := store.Logout(ctx, session); {
+	case errors.Is(err, signin.ErrNotRevoked):
+		fmt.Fprintln(a.err, "The session is removed here; the issuer has no revocation endpoint, so that a copy of it lasts until the issuer ends it.")
+	case err != nil:
 		return err
 	}
 	return a.println("signed out")
@@ -196,5 +244,13 @@ func (a *app) signInError(err error) error {
 	case errors.Is(err, signin.ErrUnsafe):
 		return &codedError{err, exitSignedOut, ""}
 	}
-	return &codedError{err, exitUnavailable, "the session can be refreshed when its issuer can be reached"}
+	var answer *signin.AnswerError
+	code, hint := signInHint(err)
+	switch {
+	case errors.As(err, &answer) && code == exitFailed:
+		return &codedError{err, exitSignedOut, hintLogin}
+	case errors.Is(err, signin.ErrUnreachable):
+		hint = "the session can be refreshed when its issuer can be reached"
+	}
+	return &codedError{err, exitUnavailable, hint}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"net/http/httptest"
@@ -119,7 +120,13 @@ func TestSignInWholePath(t *testing.T) {
 	o.wants(7, []string{"not signed in", "hint: run: fermata login"}, "jobs", "list", "--oidc-issuer", o.issuer.URL)
 	o.wants(7, []string{"not signed in"}, "login", "--status")
 	o.wants(0, []string{"not signed in"}, "logout")
-	o.wants(0, []string{"enter the code: ABCD-EFGH", o.issuer.URL + "/go?code=ABCD-EFGH", "signed in as ann@example.org (ann)"}, signIn...)
+	o.wants(0, []string{"enter the code: ABCD-EFGH", o.issuer.URL + "/go?code=ABCD-EFGH", "signed in as ann@example.org (ann)",
+		"The session lasts until the issuer ends it", "jwt:org:ann", "by a JWT", "EXPIRES", "editor"}, signIn...)
+	code, document, errs := o.run(append(signIn, "-o", "json")...)
+	var caller struct{ Identity string }
+	if err := json.Unmarshal([]byte(document), &caller); err != nil || code != 0 || caller.Identity != "jwt:org:ann" || !strings.Contains(errs, "signed in as ann") {
+		t.Errorf("as a document: exit code %d, %v\n%s%s", code, err, document, errs)
+	}
 	o.wants(0, []string{"ann@example.org", o.issuer.URL, o.address, "Refreshed: yes"}, "login", "--status")
 	o.wants(0, nil, "jobs", "create", "nightly", "--handler", "h", "--every", "1h")
 	o.wants(0, []string{"nightly"}, "jobs", "list")
@@ -184,8 +191,11 @@ func TestSignInThatIsNotCompleted(t *testing.T) {
 	}
 	// Sessions are sent over TLS, or to loopback.
 	o.issuer.Set(func(i *issuertest.Issuer) { i.Interval = 1 })
-	if code, _, errs := o.runAt(t.Context(), append(signIn, "--address", "10.255.255.1:7070")...); code != 0 {
-		t.Fatal(errs)
+	for _, flags := range [][]string{{"--address", "10.255.255.1:7070"}, {"--address", "127.0.0.1:1", "--request-timeout", "1s"}} {
+		code, out, errs := o.runAt(t.Context(), append(signIn, flags...)...)
+		if code != 0 || !strings.Contains(out, "signed in as ann") || !strings.Contains(errs, "warning: no node said who you are") || !strings.Contains(errs, "fermata whoami") {
+			t.Fatalf("no node can be asked: exit code %d\n%s%s", code, out, errs)
+		}
 	}
 	if code, _, errs := o.runAt(t.Context(), "jobs", "list", "--address", "10.255.255.1:7070", "--request-timeout", "5s"); code != 2 || !strings.Contains(errs, "transport") {
 		t.Errorf("plain text to a host: exit code %d\n%s", code, errs)

@@ -59,7 +59,18 @@ func (a *app) showIdentity(w *fermatav1.WhoAmIResponse) error {
 	if err := a.println(""); err != nil {
 		return err
 	}
-	return a.grantTable(w.GetGrants())
+	if err := a.grantTable(w.GetGrants()); err != nil || len(w.GetGrants()) > 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(a.err, "hint: ask for a rule in the nodes' access file that names %s%s\n", printable(w.GetIdentity()), orGroup(w.GetGroups()))
+	return err
+}
+
+func orGroup(groups []string) string {
+	if len(groups) == 0 {
+		return ""
+	}
+	return ", or a group of it"
 }
 
 func (a *app) grantTable(grants []*fermatav1.RoleGrant) error {

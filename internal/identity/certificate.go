@@ -30,23 +30,23 @@ func checkCertificates(patterns []string) error {
 // in each, and which of them an authority meant to vouch for cannot be known.
 func fromCertificate(patterns []string, c *x509.Certificate, now time.Time) (access.Identity, error) {
 	if now.After(c.NotAfter) {
-		return access.Identity{}, fmt.Errorf("%w: the certificate has expired", access.ErrUnauthenticated)
+		return access.Identity{}, refuse(access.CauseExpired, "the certificate has expired")
 	}
 	if len(c.URIs) > 1 {
-		return access.Identity{}, refuse("the certificate has %d URIs, want one at most", len(c.URIs))
+		return access.Identity{}, refuse(access.CauseCertificate, "the certificate has %d URIs, want one at most", len(c.URIs))
 	}
 	names := certificateNames(c)
 	for _, p := range patterns {
 		for _, name := range names {
 			if access.Match(p, name) {
 				if err := access.CheckName(name); err != nil {
-					return access.Identity{}, refuse("%v", err)
+					return access.Identity{}, refuse(access.CauseCertificate, "%v", err)
 				}
 				return access.Identity{Subject: name, Expires: c.NotAfter}, nil
 			}
 		}
 	}
-	return access.Identity{}, fmt.Errorf("%w: the certificate has none of the names in the access file", access.ErrUnauthenticated)
+	return access.Identity{}, refuse(access.CauseCertificate, "the certificate has none of the names in the access file")
 }
 
 func certificateNames(c *x509.Certificate) []string {

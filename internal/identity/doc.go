@@ -12,5 +12,7 @@
 //  4. The algorithms of a JWT are those the file allows, never those it asks for
 //     itself; none and HMAC cannot be allowed.
 //  5. Keys of an issuer are asked for with bounds on time, size and pace. Keys that
-//     are known stay in use while new ones cannot be had.
+//     are known stay in use while new ones cannot be had. No change of the files waits for an issuer.
+//  6. A caller may know the cause of a refusal, and no more: a token speaks for itself only once a key of its
+//     issuer has verified it.
 package identity

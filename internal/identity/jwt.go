@@ -85,40 +85,40 @@ func newIssuer(e issuerEntry) (*issuer, error) {
 // looksLikeJWT tells a JWT from a static token, which has no dots.
 func looksLikeJWT(token string) bool { return strings.Count(token, ".") == 2 }
 
-func refuse(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", access.ErrUnauthenticated, fmt.Sprintf(format, args...))
+func refuse(cause access.Cause, format string, args ...any) error {
+	return &access.CredentialError{Cause: cause, Detail: fmt.Sprintf(format, args...)}
 }
 
 // fromJWT verifies a token of one of the issuers.
 func fromJWT(ctx context.Context, issuers []*issuer, token string, now time.Time) (access.Identity, error) {
 	if len(token) > maxJWT {
-		return access.Identity{}, refuse("the token has %d bytes", len(token))
+		return access.Identity{}, refuse(access.CauseMalformed, "the token has %d bytes", len(token))
 	}
 	parsed, err := jwt.ParseSigned(token, algorithms)
 	if err != nil {
-		return access.Identity{}, refuse("not a JWT of an allowed algorithm")
+		return access.Identity{}, refuse(access.CauseMalformed, "not a JWT of an allowed algorithm")
 	}
 	// Who claims to have issued it tells only whose keys to try.
 	var claimed jwt.Claims
 	if err := parsed.UnsafeClaimsWithoutVerification(&claimed); err != nil {
-		return access.Identity{}, refuse("its claims cannot be read")
+		return access.Identity{}, refuse(access.CauseMalformed, "its claims cannot be read")
 	}
 	for _, i := range issuers {
 		if i.issuer == claimed.Issuer {
 			return i.verify(ctx, parsed, now)
 		}
 	}
-	return access.Identity{}, refuse("its issuer is not known")
+	return access.Identity{}, refuse(access.CauseUnknown, "its issuer is not known")
 }
 
 // verify checks signature and claims.
 func (i *issuer) verify(ctx context.Context, token *jwt.JSONWebToken, now time.Time) (access.Identity, error) {
 	header := token.Headers[0]
 	if !slices.Contains(i.algorithms, jose.SignatureAlgorithm(header.Algorithm)) {
-		return access.Identity{}, refuse("algorithm %q is not allowed for issuer %q", header.Algorithm, i.name)
+		return access.Identity{}, refuse(access.CauseSignature, "algorithm %q is not allowed for issuer %q", header.Algorithm, i.name)
 	}
-	keys, known := i.keys.find(ctx, header.KeyID)
-	if !known {
+	keys, complete := i.keys.find(ctx, header.KeyID)
+	if len(keys) == 0 && !complete {
 		return access.Identity{}, fmt.Errorf("%w: the keys of issuer %q cannot be had", access.ErrUnavailable, i.name)
 	}
 	var standard jwt.Claims
@@ -134,26 +134,39 @@ func (i *issuer) verify(ctx context.Context, token *jwt.JSONWebToken, now time.T
 		}
 	}
 	if !verified {
-		return access.Identity{}, refuse("no key of issuer %q has signed it", i.name)
+		return access.Identity{}, refuse(access.CauseSignature, "no key of issuer %q has signed it", i.name)
 	}
 	if standard.Expiry == nil {
-		return access.Identity{}, refuse("it never expires")
+		return access.Identity{}, refuse(access.CauseClaims, "it never expires")
 	}
 	expected := jwt.Expected{Issuer: i.issuer, AnyAudience: jwt.Audience{i.audience}, Time: now}
 	if err := standard.ValidateWithLeeway(expected, i.leeway); err != nil {
-		return access.Identity{}, refuse("%v", err)
+		return access.Identity{}, refuse(causeOf(err), "%v", err)
 	}
 	return i.identity(standard, all)
+}
+
+// causeOf is the cause of what a verified token is refused for.
+func causeOf(err error) access.Cause {
+	switch {
+	case errors.Is(err, jwt.ErrExpired):
+		return access.CauseExpired
+	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):
+		return access.CauseNotYetValid
+	case errors.Is(err, jwt.ErrInvalidAudience):
+		return access.CauseAudience
+	}
+	return access.CauseClaims
 }
 
 // identity takes names out of verified claims.
 func (i *issuer) identity(standard jwt.Claims, all map[string]any) (access.Identity, error) {
 	name, _ := all[i.nameClaim].(string)
 	if name == "" || len(name) > maxName {
-		return access.Identity{}, refuse("claim %q is not a name", i.nameClaim)
+		return access.Identity{}, refuse(access.CauseClaims, "claim %q is not a name", i.nameClaim)
 	}
 	if err := access.CheckName(name); err != nil {
-		return access.Identity{}, refuse("claim %q: %v", i.nameClaim, err)
+		return access.Identity{}, refuse(access.CauseClaims, "claim %q: %v", i.nameClaim, err)
 	}
 	id := access.Identity{
 		Subject: access.Subject(access.KindJWT, i.name, name),
@@ -176,7 +189,7 @@ func (i *issuer) groups(claim any) ([]string, error) {
 		list = []any{claim}
 	}
 	if len(list) > maxGroups {
-		return nil, refuse("claim %q has %d entries", i.groupsClaim, len(list))
+		return nil, refuse(access.CauseClaims, "claim %q has %d entries", i.groupsClaim, len(list))
 	}
 	var groups []string
 	for _, entry := range list {
@@ -185,7 +198,7 @@ func (i *issuer) groups(claim any) ([]string, error) {
 			continue
 		}
 		if err := access.CheckName(name); err != nil {
-			return nil, refuse("claim %q: %v", i.groupsClaim, err)
+			return nil, refuse(access.CauseClaims, "claim %q: %v", i.groupsClaim, err)
 		}
 		groups = append(groups, access.Subject(access.KindGroup, i.name, name))
 	}

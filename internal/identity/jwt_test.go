@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -16,11 +17,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,6 +31,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/redistest"
 )
 
 var (
@@ -383,8 +387,8 @@ func TestKeysRotate(t *testing.T) {
 	b.status.Store(http.StatusInternalServerError)
 	b.now.Add(int64(31 * time.Second))
 	for range 5 {
-		if _, err := b.Token(t.Context(), fresh); !errors.Is(err, access.ErrUnauthenticated) {
-			t.Fatalf("unknown key: %v", err)
+		if _, err := b.Token(t.Context(), fresh); !errors.Is(err, access.ErrUnavailable) {
+			t.Fatalf("a key that the issuer may have: %v", err)
 		}
 		if _, err := b.Token(t.Context(), old); err != nil {
 			t.Fatalf("known key while the issuer is away: %v", err)
@@ -411,6 +415,119 @@ func TestKeysRotate(t *testing.T) {
 	b.Reload(t.Context())
 	if _, err := b.Token(t.Context(), old); !errors.Is(err, access.ErrUnauthenticated) {
 		t.Errorf("withdrawn key: %v", err)
+	}
+}
+
+// TestCausesOfRefusals: each refusal has the cause that its caller may know. What a token says of itself
+// counts only where a key of the issuer has signed it.
+func TestCausesOfRefusals(t *testing.T) {
+	b := newIssuerBench(t, ", name-claim: email", allKeys()...)
+	email := func(change func(claims)) claims {
+		return with(func(c claims) { c["email"] = "ann@example.org"; change(c) })
+	}
+	ed := func(change func(claims)) string { return forge(head("EdDSA", "ed"), email(change), eddsa) }
+	old := func(c claims) { c["exp"] = epoch.Add(-2 * time.Minute).Unix() }
+	for what, c := range map[string]struct {
+		token string
+		want  access.Cause
+	}{
+		"a static token that is not there":   {"fermata_gone", access.CauseUnknown},
+		"another issuer":                     {ed(func(c claims) { c["iss"] = "https://other" }), access.CauseUnknown},
+		"another key":                        {forge(head("RS256", "rsa"), email(func(claims) {}), rs256(otherRSA)), access.CauseSignature},
+		"another key, and expired":           {forge(head("RS256", "rsa"), email(old), rs256(otherRSA)), access.CauseSignature},
+		"a key that is not there":            {forge(head("EdDSA", "new"), email(func(claims) {}), eddsa), access.CauseSignature},
+		"an algorithm that is not allowed":   {forge(head("RS512", "rsa"), email(func(claims) {}), rs256(rsaKey)), access.CauseSignature},
+		"expired":                            {ed(old), access.CauseExpired},
+		"the issuer's clock is ahead, nbf":   {ed(func(c claims) { c["nbf"] = epoch.Add(2 * time.Minute).Unix() }), access.CauseNotYetValid},
+		"the issuer's clock is ahead, iat":   {ed(func(c claims) { c["iat"] = epoch.Add(2 * time.Minute).Unix() }), access.CauseNotYetValid},
+		"another audience":                   {ed(func(c claims) { c["aud"] = "other" }), access.CauseAudience},
+		"no claim with the name":             {ed(func(c claims) { delete(c, "email") }), access.CauseClaims},
+		"no end":                             {ed(func(c claims) { delete(c, "exp") }), access.CauseClaims},
+		"no JWT":                             {"a.b.c", access.CauseMalformed},
+		"the issuer's clock is a bit behind": {ed(func(c claims) { c["exp"] = epoch.Add(-59 * time.Second).Unix() }), ""},
+		"the issuer's clock is a bit ahead":  {ed(func(c claims) { c["nbf"] = epoch.Add(59 * time.Second).Unix() }), ""},
+	} {
+		_, err := b.Token(t.Context(), c.token)
+		var refused *access.CredentialError
+		if got := errors.As(err, &refused); got != (c.want != "") || got && refused.Cause != c.want {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+}
+
+// TestIssuerComesBack: a node that starts while the issuer is away asks for the keys every half a minute without
+// a caller, and says once that it has failed and once that it has them.
+func TestIssuerComesBack(t *testing.T) {
+	b := newIssuerBench(t, "", allKeys()...)
+	var logs bytes.Buffer
+	down := &issuerBench{}
+	down.now.Store(epoch.UnixNano())
+	source, err := Open(t.Context(), Options{Path: b.o.Path, Now: func() time.Time { return time.Unix(0, down.now.Load()) }, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := forge(head("EdDSA", "ed"), goodClaims(), eddsa)
+	b.status.Store(http.StatusBadGateway)
+	for range 4 {
+		down.now.Add(int64(refreshEvery))
+		source.Reload(t.Context())
+	}
+	// What is known stays in use for hours.
+	if _, err := source.Token(t.Context(), good); err != nil {
+		t.Errorf("a known key: %v", err)
+	}
+	b.status.Store(http.StatusOK)
+	down.now.Add(int64(defaultRefetch))
+	before := b.fetched.Load()
+	source.Reload(t.Context())
+	if b.fetched.Load() != before+1 {
+		t.Error("the issuer was not asked again after half a minute")
+	}
+	source.Reload(t.Context())
+	if b.fetched.Load() != before+1 {
+		t.Error("the issuer was asked again at once")
+	}
+	for _, text := range []string{"failed to fetch the keys of a token issuer", "fetched the keys of a token issuer again"} {
+		if n := strings.Count(logs.String(), text); n != 1 {
+			t.Errorf("%q was logged %d times:\n%s", text, n, &logs)
+		}
+	}
+}
+
+// TestFilesDoNotWaitForIssuers: a token that is taken out is refused, while the issuer that the same file
+// names does not answer.
+func TestFilesDoNotWaitForIssuers(t *testing.T) {
+	silent := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		select {
+		case <-silent:
+		case <-q.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(silent) })
+	const token = "first-first-first-first"
+	path := write(t, tokenText("ci", token)+ruleText)
+	s, err := Open(t.Context(), Options{Path: path, Poll: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.Run(ctx) })
+	t.Cleanup(running.Wait)
+	t.Cleanup(cancel)
+	for round := range 2 {
+		next := fmt.Sprintf("jwt: [{name: idp%d, issuer: https://i%d, audience: a, jwks: %q}]\n%s%s", round, round, server.URL, tokenText("ci", fmt.Sprintf("another-another-another-%d", round)), ruleText)
+		if err := os.WriteFile(path, []byte(next), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		redistest.Eventually(t, fetchTimeout*3/4, "the new file is in force", func(context.Context) error {
+			if s.Generation() != uint64(round+1) {
+				return errors.New("it waits for the issuer")
+			}
+			return nil
+		})
 	}
 }
 

@@ -82,30 +82,43 @@ type keySet struct {
 
 // find returns the keys that a signature may be of. One that is not known is
 // looked for at the issuer, but not more often than refetch, and not when ctx is over.
-func (s *keySet) find(ctx context.Context, kid string) (keys []jose.JSONWebKey, known bool) {
-	if keys, known = s.cached(kid); len(keys) > 0 || ctx.Err() != nil {
-		return keys, known
+// complete is false if the issuer could not be asked last: it may have keys that are not known here.
+func (s *keySet) find(ctx context.Context, kid string) (keys []jose.JSONWebKey, complete bool) {
+	if keys, complete = s.cached(kid); len(keys) > 0 || ctx.Err() != nil {
+		return keys, complete
 	}
 	s.refresh(ctx, s.from.refetch)
 	return s.cached(kid)
 }
 
 // cached returns the keys of an id. Without an id there must be one key only.
-func (s *keySet) cached(kid string) (found []jose.JSONWebKey, known bool) {
+func (s *keySet) cached(kid string) (found []jose.JSONWebKey, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	complete = s.known && !s.failed
 	if kid == "" {
 		if len(s.keys) == 1 {
-			return s.keys, s.known
+			return s.keys, complete
 		}
-		return nil, s.known
+		return nil, complete
 	}
 	for _, k := range s.keys {
 		if k.KeyID == kid {
 			found = append(found, k)
 		}
 	}
-	return found, s.known
+	return found, complete
+}
+
+// keep fetches the keys when they are old, or the last fetch failed a while ago.
+func (s *keySet) keep(ctx context.Context) {
+	pause := refreshEvery
+	s.mu.Lock()
+	if s.failed || !s.known {
+		pause = min(pause, s.from.refetch)
+	}
+	s.mu.Unlock()
+	s.refresh(ctx, pause)
 }
 
 // refresh fetches keys unless that was tried within pause. Callers at once share
@@ -131,10 +144,14 @@ func (s *keySet) refresh(ctx context.Context, pause time.Duration) {
 	defer s.mu.Unlock()
 	switch {
 	case err == nil:
+		if s.failed {
+			s.logger.Info("fetched the keys of a token issuer again", "jwks", s.from.location, "keys", len(keys))
+		}
 		s.keys, s.known, s.failed = keys, true, false
 	case !s.failed:
 		s.failed = true
-		s.logger.Warn("cannot get the keys of a token issuer, those known stay in use", "jwks", s.from.location, "known", len(s.keys), "error", err)
+		s.logger.Warn("failed to fetch the keys of a token issuer: tokens of other keys than the known ones are refused meanwhile",
+			"jwks", s.from.location, "known", len(s.keys), "retry", s.from.refetch, "error", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -68,13 +69,22 @@ func Open(ctx context.Context, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.install(ctx, next)
+	s.install(next)
 	s.warnOfEnds()
+	s.keepKeys(ctx)
 	return s, nil
 }
 
 // Run takes over changes of the files, and new keys, until ctx ends.
 func (s *Source) Run(ctx context.Context) {
+	var keys sync.WaitGroup
+	defer keys.Wait()
+	// An issuer that does not answer must not delay what the files say.
+	keys.Go(func() { s.every(ctx, s.keepKeys) })
+	s.every(ctx, s.reloadFiles)
+}
+
+func (s *Source) every(ctx context.Context, do func(context.Context)) {
 	ticker := time.NewTicker(s.o.Poll)
 	defer ticker.Stop()
 	for {
@@ -82,13 +92,25 @@ func (s *Source) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			s.Reload(ctx)
+			do(ctx)
 		}
 	}
 }
 
-// Reload looks at the files once. Run calls it; it must not be called beside.
+// Reload looks at the files and the keys once, as Run does; it must not be called beside.
 func (s *Source) Reload(ctx context.Context) {
+	s.reloadFiles(ctx)
+	s.keepKeys(ctx)
+}
+
+// keepKeys fetches the keys of issuers where it is time to.
+func (s *Source) keepKeys(ctx context.Context) {
+	for _, i := range s.current.Load().issuers {
+		i.keys.keep(ctx)
+	}
+}
+
+func (s *Source) reloadFiles(context.Context) {
 	next, err := s.load()
 	switch {
 	case err != nil:
@@ -97,7 +119,7 @@ func (s *Source) Reload(ctx context.Context) {
 		}
 		return
 	case next.print != s.current.Load().print:
-		s.install(ctx, next)
+		s.install(next)
 		s.warned = time.Time{}
 		s.o.Logger.Info("access file taken over", "path", s.o.Path, "tokens", len(next.tokens), "issuers", len(next.issuers))
 	}
@@ -105,9 +127,6 @@ func (s *Source) Reload(ctx context.Context) {
 		s.o.Logger.Info("access file is valid again", "path", s.o.Path)
 	}
 	s.warnOfEnds()
-	for _, k := range s.sets {
-		k.refresh(ctx, refreshEvery)
-	}
 }
 
 const (
@@ -155,8 +174,9 @@ func (s *Source) Fault() error {
 	return nil
 }
 
-// install puts a snapshot in force. Keys of places that it still names are kept.
-func (s *Source) install(ctx context.Context, next *snapshot) {
+// install puts a snapshot in force. Keys of places that it still names are kept; those of others are
+// fetched when a token needs them, or by keepKeys.
+func (s *Source) install(next *snapshot) {
 	if before := s.current.Load(); before != nil {
 		next.generation = before.generation + 1
 	}
@@ -168,7 +188,6 @@ func (s *Source) install(ctx context.Context, next *snapshot) {
 		}
 		if k == nil {
 			k = &keySet{from: i.source, logger: s.o.Logger, now: s.o.Now}
-			k.refresh(ctx, 0)
 		}
 		sets[i.source], i.keys = k, k
 	}
@@ -249,7 +268,7 @@ func (s *Source) Token(ctx context.Context, token string) (access.Identity, erro
 	if len(c.issuers) > 0 && looksLikeJWT(token) {
 		return fromJWT(ctx, c.issuers, token, now)
 	}
-	return access.Identity{}, refuse("the token is not known")
+	return access.Identity{}, refuse(access.CauseUnknown, "the token is not known")
 }
 
 // Certificate finds the identity of a certificate that TLS has verified.

@@ -107,7 +107,7 @@ func findToken(tokens []staticToken, token string, now time.Time) (access.Identi
 	}
 	t := tokens[found]
 	if !t.expires.IsZero() && !now.Before(t.expires) {
-		return access.Identity{}, true, fmt.Errorf("%w: token %q has expired", access.ErrUnauthenticated, t.name)
+		return access.Identity{}, true, refuse(access.CauseExpired, "token %q has expired", t.name)
 	}
 	return access.Identity{Subject: access.Subject(access.KindToken, t.name), Expires: t.expires}, true, nil
 }

@@ -46,7 +46,8 @@ type Node struct {
 	waitsFor  atomic.Pointer[string] // why Start waits for Redis; nil: it does not
 	dark      atomic.Bool            // Redis has not answered this node for long
 	report    atomic.Pointer[redisstore.Report]
-	latency   *latency // of calls on locks and by the engines
+	refusal   atomic.Pointer[error] // what Redis has refused since the tick before, for want of a right
+	latency   *latency              // of calls on locks and by the engines
 	unheld    *unheld
 	defaults  *backoff.Defaults // of policies that jobs do not set
 

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -313,7 +315,7 @@ func TestAuditOfANode(t *testing.T) {
 // says which it lacks and where to read about it.
 func TestEachRightIsNeeded(t *testing.T) {
 	redis := redistest.Start(t, redistest.WithACL("default off"))
-	for _, command := range append(redisacl.Scripted(), "info", "evalsha", "fcall") {
+	for _, command := range append(redisacl.Scripted(), "info", "evalsha", "fcall", "eval", "hscan") {
 		functions := command == "fcall"
 		rules := redisacl.User("lacking", redisacl.HashPassword("pw"), redisacl.Rules("fermata", functions)+" -"+command)
 		var args []any
@@ -324,8 +326,93 @@ func TestEachRightIsNeeded(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := tryStart(t, "redis://lacking:pw@"+redis.Addr(), "n", func(c *node.Config) { c.RedisFunctions = functions })
-		if err == nil || !strings.Contains(err.Error(), command) || !strings.Contains(err.Error(), redisacl.Doc) {
+		if err == nil || !strings.Contains(err.Error(), "ACL SETUSER lacking +"+command+"`") || !strings.Contains(err.Error(), redisacl.Doc) {
 			t.Errorf("without %s: %v", command, err)
 		}
 	}
+}
+
+// lackingUser is a Redis user with all rights of the nodes, some of which a test takes away.
+type lackingUser struct {
+	t     *testing.T
+	redis *redistest.Server
+}
+
+func newLackingUser(t *testing.T) lackingUser {
+	t.Helper()
+	u := lackingUser{t, redistest.Start(t, redistest.WithACL("default off"))}
+	u.change("reset on #" + redisacl.HashPassword("pw") + " " + redisacl.Rules("fermata", false))
+	return u
+}
+
+func (u lackingUser) url() string { return "redis://lacking:pw@" + u.redis.Addr() }
+
+func (u lackingUser) change(rules string) {
+	u.t.Helper()
+	args := []any{"acl", "setuser", "lacking"}
+	for _, word := range strings.Fields(rules) {
+		args = append(args, word)
+	}
+	if err := u.redis.Client().Do(u.t.Context(), args...).Err(); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// TestRightsThatAreTakenAway while a node runs: it is not ready then and names the command and the rule, and ready
+// when it has the right again.
+func TestRightsThatAreTakenAway(t *testing.T) {
+	u := newLackingUser(t)
+	n := start(t, u.url(), "n")
+	redistest.Eventually(t, time.Minute, "the node is ready", func(ctx context.Context) error {
+		if missing := n.Missing(ctx); len(missing) > 0 {
+			return fmt.Errorf("%q", missing)
+		}
+		return nil
+	})
+	for _, command := range []string{"zadd", "hget", "hmget", "eval", "evalsha", "info", "hscan", "ping"} {
+		u.change("-" + command)
+		missing := strings.Join(n.Missing(t.Context()), "; ")
+		if !strings.Contains(missing, "ACL SETUSER lacking +"+command+"`") || !strings.Contains(missing, redisacl.Doc) {
+			t.Errorf("without %s: %q", command, missing)
+		}
+		u.change("+" + command)
+		if missing := n.Missing(t.Context()); len(missing) != 0 {
+			t.Errorf("with %s again: %q", command, missing)
+		}
+	}
+	u.change("resetkeys")
+	if missing := strings.Join(n.Missing(t.Context()), "; "); !strings.Contains(missing, "ACL SETUSER lacking ~fermata:{*`") {
+		t.Errorf("without keys: %q", missing)
+	}
+	u.change("~fermata:{*")
+}
+
+// TestRefusalsAreLookedInto: a command that Redis refuses makes the node look at its rights with the next tick, and
+// not only twice a minute.
+func TestRefusalsAreLookedInto(t *testing.T) {
+	u := newLackingUser(t)
+	n := start(t, u.url(), "n")
+	says := func(what string, code int, text string) {
+		t.Helper()
+		redistest.Eventually(t, 20*time.Second, what, func(context.Context) error {
+			answer, err := http.Get("http://" + n.HTTPAddr() + "/readyz")
+			if err != nil {
+				return err
+			}
+			defer answer.Body.Close()
+			if body, _ := io.ReadAll(answer.Body); answer.StatusCode != code || !strings.Contains(string(body), text) {
+				return fmt.Errorf("%s: %s", answer.Status, body)
+			}
+			return nil
+		})
+	}
+	says("the node is ready", http.StatusOK, "")
+	u.change("-zadd")
+	c := jobs(t, n)
+	if _, err := c.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: "refused", Job: every(time.Hour, "ok")}); err == nil {
+		t.Error("a job was created without the right to")
+	}
+	says("the refusal was looked into", http.StatusServiceUnavailable, "ACL SETUSER lacking +zadd`")
+	u.change("+zadd")
+	says("the right is back", http.StatusOK, "")
 }

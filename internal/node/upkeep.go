@@ -48,15 +48,35 @@ func (n *Node) statsLoop(ctx context.Context) {
 			n.findWorst(ctx)
 			n.gauges.look(ctx, n)
 			n.checkSchema(ctx)
+			if n.rightsInDoubt() {
+				n.lookAtRedis(ctx)
+			}
 			stats.Reset(n.until(statsEvery))
 		case <-check.C:
 			n.security.look()
-			if err := n.checkRedis(ctx); err != nil && ctx.Err() == nil {
-				n.cfg.Logger.Warn("redis could not be checked", "error", err)
-			}
+			n.lookAtRedis(ctx)
 			check.Reset(n.until(checkEvery))
 		}
 	}
+}
+
+// lookAtRedis checks Redis, and logs where that is not possible.
+func (n *Node) lookAtRedis(ctx context.Context) {
+	if err := n.checkRedis(ctx); err != nil && ctx.Err() == nil {
+		n.cfg.Logger.Warn("redis could not be checked", "error", err)
+	}
+}
+
+// rightsInDoubt reports whether Redis has refused a command for want of a right, or has when it was looked at
+// last: whether the user has the right back shows by another look.
+func (n *Node) rightsInDoubt() bool {
+	if refusal := cmp.Or(n.store.Refusal(), n.clientStore.Refusal()); refusal != nil {
+		n.refusal.Store(&refusal)
+		return true
+	}
+	n.refusal.Store(nil)
+	report := n.report.Load()
+	return report != nil && report.Finds(redisstore.CodeGrant)
 }
 
 // reloadKeys takes over a payload key file that has changed.
@@ -174,6 +194,10 @@ func (n *Node) checkRedis(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if refusal := n.refusal.Load(); refusal != nil && !report.Finds(redisstore.CodeGrant) {
+		// Only some calls need it, and the node does the rest.
+		report.Findings = append(report.Findings, redisstore.Finding{Severity: redisstore.Warning, Code: redisstore.CodeGrant, Text: (*refusal).Error()})
+	}
 	before := n.report.Swap(&report)
 	n.gauges.report(report)
 	for _, f := range report.Findings {
@@ -264,7 +288,7 @@ func (n *Node) missing() []string {
 	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
 	defer cancel()
 	if err := n.lockConns.Ping(ctx).Err(); err != nil {
-		return []string{"redis: " + errText(err)}
+		return []string{"redis: " + errText(redisstore.ExplainDenied(n.storeOptions(n.lockConns), err))}
 	}
 	if r := n.report.Load(); r != nil {
 		for _, f := range r.Findings {

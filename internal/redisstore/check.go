@@ -7,26 +7,41 @@ import (
 )
 
 // Check is Preflight for a store that is open, to be repeated while running. It
-// also looks whether the keyspace is still the one that was opened, and changes
-// nothing about one that is not: only [Open] creates a keyspace.
+// also looks whether the keyspace is still the one that was opened, whether the user still has the
+// rights that are needed, and changes nothing: only [Open] creates a keyspace.
 func (s *Store) Check(ctx context.Context) (Report, error) {
 	report, err := Preflight(ctx, Options{
 		Client: s.client, Prefix: s.prefix, Embedded: s.embedded, Durability: s.durability, Replicas: s.replicas, OpTimeout: s.opTimeout,
 	})
+	if err == nil {
+		err = s.checkKeyspace(ctx, &report)
+	}
+	if err == nil {
+		err = s.checkGrant(ctx)
+	}
+	if denied(err) {
+		report.find(Finding{Fatal, CodeGrant, "", ExplainDenied(s.aboutGrant(), err).Error()})
+		err = nil
+	}
 	if err != nil {
 		return Report{}, err
 	}
+	return report, nil
+}
+
+// checkKeyspace looks whether the keyspace is the one that was opened.
+func (s *Store) checkKeyspace(ctx context.Context, report *Report) error {
 	key := keyspaceKey(s.prefix)
 	stored := command("hmget", key, "hmget", key, "shards", "schema", "virtual", identityField)
 	if err := s.perform(ctx, stored); err != nil {
-		return Report{}, err
+		return err
 	}
 	if text := s.judgeKeyspace(stored.reply); text != "" {
 		report.find(Finding{Fatal, "keyspace", "", text})
 	} else if id := stored.reply.text(3); id != "" {
 		s.identity.Store(&id) // which had no room for it before
 	}
-	return report, nil
+	return nil
 }
 
 // CheckSchema fails with ErrSchema when the schema of the keyspace has been raised

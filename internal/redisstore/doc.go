@@ -38,7 +38,8 @@
 //	P:{meta}:audit      stream      who changed what through the API, bounded
 //
 // The user of a store may touch keys that begin with "P:{", by the commands of package
-// redisacl and no others; [Open] fails where it lacks one.
+// redisacl and no others; [Open] fails where it lacks one, and [Store.Check] finds one that was
+// taken away since.
 //
 // A record is a job, ns/id; a dead letter of it, ns/id#d<slot>, which keeps a copy
 // of the definition; or a run of it that is a record of its own, ns/id#r<slot>,

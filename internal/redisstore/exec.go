@@ -65,6 +65,9 @@ func (s *Store) again(ops []*op) []*op {
 		}
 		v := classify(o.err)
 		s.metrics.errors.WithLabelValues(v.kind).Inc()
+		if v.kind == deniedKind {
+			s.refused(o.err)
+		}
 		o.uncertain = o.uncertain || v.ran
 		reload = reload || v.reload
 		if v.retry && !(s.shedAfter > 0 && v.kind == poolKind) {

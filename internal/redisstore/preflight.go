@@ -52,6 +52,11 @@ func (r Report) Worst() Severity {
 	return worst
 }
 
+// Finds reports whether a finding of this code is in the report.
+func (r Report) Finds(code string) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Code == code })
+}
+
 // Preflight looks at the servers and says plainly what is unsafe about them. It
 // asks by INFO, and by ACL DRYRUN where that is allowed: managed servers refuse CONFIG. Only
 // Client, Prefix, Embedded, Durability and Replicas of the options are used.

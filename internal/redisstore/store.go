@@ -28,6 +28,7 @@ type Store struct {
 	batches     []batchSlots
 	caller      string
 	schema      atomic.Int32
+	refusal     atomic.Pointer[error]  // the first refusal for want of a right since Refusal was called
 	identity    atomic.Pointer[string] // random id of the keyspace; nil: not known
 	scripts     scripts
 	virtual     func() int64
@@ -59,7 +60,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s, err := open(ctx, o)
-	return s, explainMissing(explainDenied(o, err))
+	return s, explainMissing(ExplainDenied(o, err))
 }
 
 func open(ctx context.Context, o Options) (*Store, error) {

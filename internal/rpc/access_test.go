@@ -106,7 +106,10 @@ func (f *fakeAuthority) Token(ctx context.Context, token string) (access.Identit
 	f.asked.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	cause, named := strings.CutPrefix(token, "bad:")
 	switch {
+	case named:
+		return access.Identity{}, &access.CredentialError{Cause: access.Cause(cause), Detail: "the file has others"}
 	case f.revoked[token] || strings.HasPrefix(token, "bad"):
 		return access.Identity{}, access.ErrUnauthenticated
 	case token == "unsure", token == "remote" && ctx.Err() != nil:
@@ -237,6 +240,34 @@ func TestCredentialsOfACall(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(b.denied(t, fermatav1.ClusterService_ListNodes_FullMethodName, "missing")); got != 1 {
 		t.Errorf("%v calls without credentials were counted", got)
+	}
+}
+
+// TestCallersHearTheCause of a refusal in words and for programs, and no more of what the node knows.
+func TestCallersHearTheCause(t *testing.T) {
+	b := serveGated(t, Options{Authority: newAuthority(t, access.Limits{}, allow(access.Viewer, "*", "*"))})
+	conn := b.dial(t)
+	for cause, text := range refusals {
+		err := listNodes(as(t.Context(), "bad:"+string(cause)), conn)
+		s := status.Convert(err)
+		if s.Code() != codes.Unauthenticated || s.Message() != text || reasonOf(err) != "CREDENTIALS_INVALID" {
+			t.Errorf("%s: %v", cause, err)
+		}
+		var named string
+		for _, d := range s.Details() {
+			if info, ok := d.(*errdetails.ErrorInfo); ok {
+				named = info.GetMetadata()["cause"]
+			}
+		}
+		if named != string(cause) || strings.Contains(err.Error(), "the file has others") {
+			t.Errorf("%s: for programs %q, %v", cause, named, err)
+		}
+	}
+	if err := listNodes(as(t.Context(), "bad:OTHER"), conn); !strings.Contains(err.Error(), "is not accepted") {
+		t.Errorf("a cause without words: %v", err)
+	}
+	if !strings.Contains(b.logs.String(), "the file has others") {
+		t.Error("the log of the node does not have the detail")
 	}
 }
 

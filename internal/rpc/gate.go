@@ -228,7 +228,8 @@ func (c *caller) prove(ctx context.Context, conn *connection, token string, gene
 	case errors.Is(err, errNoCredential):
 		return nil, c.withoutCredential(ctx)
 	case errors.Is(err, access.ErrUnavailable):
-		return nil, c.refuse(ctx, codes.Unavailable, "unavailable", "CREDENTIALS_UNCHECKED", "the credential cannot be checked now; repeat the call", err, retryInfo(time.Second))
+		return nil, c.refuse(ctx, codes.Unavailable, "unavailable", &errdetails.ErrorInfo{Reason: "CREDENTIALS_UNCHECKED"},
+			"this node cannot get the keys of the token's issuer, and so cannot check the token now; repeat the call", err, retryInfo(time.Second))
 	case err != nil:
 		return nil, c.unauthenticated(ctx, "invalid", err)
 	}
@@ -418,23 +419,41 @@ func (c *caller) queuesOf(want access.Permission, namespace string) []string {
 	return queues[:min(len(queues), maxShownQueues)]
 }
 
+// refusals are what callers hear of the causes.
+var refusals = map[access.Cause]string{
+	access.CauseUnknown:     "this node knows neither the token nor its issuer: the access file may not have it any more",
+	access.CauseSignature:   "none of the keys that this node has of the token's issuer has signed it; where the issuer has just replaced its keys, repeat the call in half a minute",
+	access.CauseExpired:     "the credential has expired",
+	access.CauseNotYetValid: "by the clock of this node the token is not valid yet",
+	access.CauseAudience:    "the token is for another audience than the access file demands",
+	access.CauseClaims:      "the claims of the token give no identity: the access file says which claim has the name",
+	access.CauseCertificate: "the access file has none of the names of the certificate",
+	access.CauseMalformed:   "what was sent as a token is neither a JWT nor a known token",
+}
+
 func (c *caller) unauthenticated(ctx context.Context, reason string, err error) error {
+	info := &errdetails.ErrorInfo{Reason: "CREDENTIALS_" + strings.ToUpper(reason)}
 	text := "the credential is not accepted: it may have expired or been removed"
 	if reason == "missing" {
 		text = "give a token, or a certificate that this node knows"
 	}
-	return c.refuse(ctx, codes.Unauthenticated, reason, "CREDENTIALS_"+strings.ToUpper(reason), text, err)
+	var refused *access.CredentialError
+	if errors.As(err, &refused) && refusals[refused.Cause] != "" {
+		text, info.Metadata = refusals[refused.Cause], map[string]string{"cause": string(refused.Cause)}
+	}
+	return c.refuse(ctx, codes.Unauthenticated, reason, info, text, err)
 }
 
 // exhausted refuses what is beyond a limit.
 func (c *caller) exhausted(ctx context.Context, limit string, retry time.Duration) error {
-	return c.refuse(ctx, codes.ResourceExhausted, limit, "LIMIT_"+strings.ToUpper(limit),
+	return c.refuse(ctx, codes.ResourceExhausted, limit, &errdetails.ErrorInfo{Reason: "LIMIT_" + strings.ToUpper(limit)},
 		"this identity is at its limit of "+limit, errors.New("limit"), retryInfo(retry))
 }
 
-func (c *caller) refuse(ctx context.Context, code codes.Code, reason, public, text string, why error, more ...*errdetails.RetryInfo) error {
+func (c *caller) refuse(ctx context.Context, code codes.Code, reason string, public *errdetails.ErrorInfo, text string, why error, more ...*errdetails.RetryInfo) error {
 	c.note(ctx, reason, why)
-	s := withDetails(code, text, &errdetails.ErrorInfo{Reason: public, Domain: errorDomain})
+	public.Domain = errorDomain
+	s := withDetails(code, text, public)
 	for _, m := range more {
 		if detailed, err := s.WithDetails(m); err == nil {
 			s = detailed

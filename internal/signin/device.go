@@ -64,7 +64,7 @@ func (s *Store) Login(ctx context.Context, settings Settings, servers []string, 
 // askUser gets a code, shows it and waits until it was entered.
 func (i *issuer) askUser(ctx context.Context, show func(Prompt) error) (*oauth2.Token, error) {
 	if i.config.Endpoint.DeviceAuthURL == "" {
-		return nil, fmt.Errorf("issuer %s has no device_authorization_endpoint: the device flow is off, there or for this client", i.settings.Issuer)
+		return nil, fmt.Errorf("issuer %s: %w", i.settings.Issuer, ErrNoDeviceFlow)
 	}
 	var parameters []oauth2.AuthCodeOption
 	if i.settings.Audience != "" {
@@ -96,22 +96,25 @@ func (i *issuer) askUser(ctx context.Context, show func(Prompt) error) (*oauth2.
 func (i *issuer) poll(ctx context.Context, device *oauth2.DeviceAuthResponse, parameters []oauth2.AuthCodeOption) (*oauth2.Token, error) {
 	for {
 		token, err := i.config.DeviceAccessToken(i.bind(ctx), device, parameters...)
-		var answer *oauth2.RetrieveError
-		switch {
-		case err == nil:
+		if err == nil {
 			return token, nil
+		}
+		err = explain(err)
+		var answer *AnswerError
+		answered := errors.As(err, &answer)
+		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case !time.Now().Before(device.Expiry):
 			return nil, ErrCodeExpired
-		case !errors.As(err, &answer) || answer.Response.StatusCode >= 500 && answer.ErrorCode == "":
+		case !answered || answer.Transient():
 			device.Interval = min(max(2*device.Interval, 5), 60)
-		case answer.ErrorCode == "access_denied":
+		case answer.Code == "access_denied":
 			return nil, ErrDenied
-		case answer.ErrorCode == "expired_token":
+		case answer.Code == "expired_token":
 			return nil, ErrCodeExpired
 		default:
-			return nil, fmt.Errorf("issuer %s: %w", i.settings.Issuer, explain(err))
+			return nil, fmt.Errorf("issuer %s: %w", i.settings.Issuer, err)
 		}
 	}
 }

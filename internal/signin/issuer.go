@@ -45,7 +45,7 @@ func discover(ctx context.Context, s Settings, now func() time.Time) (*issuer, e
 		return nil, err
 	}
 	if i.provider, err = oidc.NewProvider(i.bind(ctx), s.Issuer); err != nil {
-		return nil, fmt.Errorf("issuer %s: %w", s.Issuer, explain(err))
+		return nil, fmt.Errorf("issuer %s: %w", s.Issuer, explainDiscovery(err))
 	}
 	var more struct {
 		Revocation string `json:"revocation_endpoint"`
@@ -131,27 +131,10 @@ func (b boundBody) Close() error {
 	return b.body.Close()
 }
 
-// explain leaves of an answer of the issuer what may be shown: RFC 6749 has an error code
-// and a description; a body may have anything.
-func explain(err error) error {
-	var answer *oauth2.RetrieveError
-	if !errors.As(err, &answer) {
-		return err
-	}
-	text := answer.ErrorCode
-	if text == "" && answer.Response != nil {
-		text = answer.Response.Status
-	}
-	if answer.ErrorDescription != "" {
-		text += ": " + answer.ErrorDescription
-	}
-	return errors.New(text)
-}
-
 // tokens are what the issuer gave, checked.
 type tokens struct {
 	token, refresh, subject, name string
-	expires                       time.Time
+	issued, expires               time.Time
 }
 
 // check verifies what nodes will verify, so that a wrong setting shows here.
@@ -163,17 +146,17 @@ func (i *issuer) check(ctx context.Context, given *oauth2.Token) (tokens, error)
 		raw = given.AccessToken
 		config.ClientID, config.SkipClientIDCheck = "", true
 		if strings.Count(raw, ".") != 2 {
-			return tokens{}, errors.New("the issuer's access token is no JWT, which nodes could verify: use --oidc-token id, or set --oidc-audience")
+			return tokens{}, fmt.Errorf("%w: its access token is no JWT, which nodes could verify: use --oidc-token id, or set --oidc-audience", ErrToken)
 		}
 	case raw == "":
-		return tokens{}, errors.New("the issuer gave no ID token: use --oidc-token access if its access tokens are JWTs")
+		return tokens{}, fmt.Errorf("%w: there is no ID token: use --oidc-token access if its access tokens are JWTs", ErrToken)
 	}
 	verified, err := i.provider.VerifierContext(i.bind(ctx), config).Verify(i.bind(ctx), raw)
 	if err != nil {
-		return tokens{}, fmt.Errorf("the issuer's %s token: %w", i.settings.Token, err)
+		return tokens{}, fmt.Errorf("the issuer's %s token: %w", i.settings.Token, explainToken(err))
 	}
 	if a := i.settings.Audience; a != "" && !slices.Contains(verified.Audience, a) {
-		return tokens{}, fmt.Errorf("the %s token is for %q, not for --oidc-audience %s", i.settings.Token, verified.Audience, a)
+		return tokens{}, fmt.Errorf("%w: the %s token is for %q, not for --oidc-audience %s", ErrToken, i.settings.Token, verified.Audience, a)
 	}
 	var claims struct {
 		Email    string `json:"email"`
@@ -186,18 +169,19 @@ func (i *issuer) check(ctx context.Context, given *oauth2.Token) (tokens, error)
 	if name == "" {
 		name = claims.Username
 	}
-	return tokens{token: raw, refresh: given.RefreshToken, subject: verified.Subject, name: name, expires: verified.Expiry}, nil
+	return tokens{token: raw, refresh: given.RefreshToken, subject: verified.Subject, name: name, issued: verified.IssuedAt, expires: verified.Expiry}, nil
 }
 
 // refresh exchanges a refresh token.
 func (i *issuer) refresh(ctx context.Context, refresh string) (tokens, error) {
 	given, err := i.config.TokenSource(i.bind(ctx), &oauth2.Token{RefreshToken: refresh}).Token()
-	var answer *oauth2.RetrieveError
-	switch {
-	case errors.As(err, &answer) && answer.ErrorCode == "invalid_grant":
-		return tokens{}, fmt.Errorf("%w: %w", ErrEnded, explain(err))
-	case err != nil:
-		return tokens{}, fmt.Errorf("issuer %s: %w", i.settings.Issuer, explain(err))
+	if err != nil {
+		err = explain(err)
+		var answer *AnswerError
+		if errors.As(err, &answer) && answer.deadRefreshToken() {
+			return tokens{}, fmt.Errorf("%w: %w", ErrEnded, err)
+		}
+		return tokens{}, fmt.Errorf("issuer %s: %w", i.settings.Issuer, err)
 	}
 	t, err := i.check(ctx, given)
 	if err != nil {

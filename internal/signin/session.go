@@ -20,8 +20,9 @@ type Session struct {
 	// Bearer is the token that nodes are sent.
 	Bearer  string `json:"bearer"`
 	Refresh string `json:"refresh_token,omitempty"`
-	// Obtained and Expires are of Bearer.
+	// Obtained, Issued and Expires are of Bearer: the first by the clock of this host, the others by the issuer's.
 	Obtained time.Time `json:"obtained"`
+	Issued   time.Time `json:"issued,omitzero"`
 	Expires  time.Time `json:"expires"`
 }
 
@@ -57,7 +58,16 @@ func (s *Session) covers(servers []string) bool {
 
 func (s *Session) take(t tokens, now time.Time) {
 	s.Bearer, s.Refresh, s.Subject, s.Name = t.token, t.refresh, t.subject, t.name
-	s.Obtained, s.Expires = now.UTC().Truncate(time.Second), t.expires.UTC()
+	s.Obtained, s.Issued, s.Expires = now.UTC().Truncate(time.Second), t.issued.UTC(), t.expires.UTC()
+}
+
+// end is when the token expires by the clock of this host. Where that clock is behind the issuer's, the
+// token was issued in its future and expires as much earlier as the clocks differ.
+func (s *Session) end() time.Time {
+	if s.Issued.IsZero() || !s.Issued.After(s.Obtained) {
+		return s.Expires
+	}
+	return s.Obtained.Add(s.Expires.Sub(s.Issued))
 }
 
 // maxLead is how long before its end a token is refreshed. Of one that lives shortly it is a
@@ -66,9 +76,9 @@ const maxLead = time.Minute
 
 // fresh tells if the token can be sent without a refresh.
 func (s *Session) fresh(now time.Time) bool {
-	lead := min(maxLead, s.Expires.Sub(s.Obtained)/4)
-	return now.Before(s.Expires.Add(-max(lead, 0)))
+	lead := min(maxLead, s.end().Sub(s.Obtained)/4)
+	return now.Before(s.end().Add(-max(lead, 0)))
 }
 
 // alive tells if nodes still take the token.
-func (s *Session) alive(now time.Time) bool { return now.Before(s.Expires) }
+func (s *Session) alive(now time.Time) bool { return now.Before(s.end()) }

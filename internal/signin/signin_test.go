@@ -318,6 +318,23 @@ func TestAccessTokenOfAnAudience(t *testing.T) {
 	}
 }
 
+// TestClockOfThisHostIsBehind: the token is refreshed before it expires by the clocks of the issuer and the nodes.
+func TestClockOfThisHostIsBehind(t *testing.T) {
+	b := newBed(t)
+	b.Now = time.Now
+	b.pass(-10 * time.Minute)
+	source := b.store.Source(b.login(t))
+	for _, c := range []struct {
+		pass  time.Duration
+		calls int
+	}{{55 * time.Minute, 1}, {4*time.Minute + 30*time.Second, 2}} {
+		b.pass(c.pass)
+		if _, err := source.Token(t.Context()); err != nil || b.Calls("/token") != c.calls {
+			t.Errorf("%d exchanges, want %d (%v)", b.Calls("/token"), c.calls, err)
+		}
+	}
+}
+
 // TestLogoutRevokes what was refreshed last, and removes the session if the issuer fails.
 func TestLogoutRevokes(t *testing.T) {
 	b := newBed(t)
@@ -351,8 +368,11 @@ func TestLogoutRevokes(t *testing.T) {
 	b.Set(func(i *issuertest.Issuer) {
 		i.Change = func(about map[string]any) { delete(about, "revocation_endpoint") }
 	})
-	if err := b.store.Logout(t.Context(), session); err != nil {
+	if err := b.store.Logout(t.Context(), session); !errors.Is(err, ErrNotRevoked) {
 		t.Errorf("an issuer without revocation: %v", err)
+	}
+	if _, err := b.store.Find("", "", servers); !errors.Is(err, ErrNone) {
+		t.Errorf("the session is still there: %v", err)
 	}
 }
 

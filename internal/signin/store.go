@@ -25,6 +25,8 @@ var (
 	ErrSeveral = errors.New("there are several sessions for this address: choose one by --oidc-issuer and --oidc-client-id")
 	// ErrUnsafe: others could read or write a file, or the directory.
 	ErrUnsafe = errors.New("refused")
+	// ErrNotRevoked: the issuer offers no revocation, so that a copy of the session may go on.
+	ErrNotRevoked = errors.New("the issuer has no revocation endpoint")
 )
 
 const (
@@ -187,7 +189,7 @@ func (s *Store) lock(ctx context.Context, path string) (unlock func(), err error
 }
 
 // Logout removes a session, after the issuer was asked to revoke it. The file is removed
-// in any case; the error says what the issuer did not do.
+// in any case; the error says what the issuer did not do, [ErrNotRevoked] where it cannot.
 func (s *Store) Logout(ctx context.Context, session *Session) error {
 	path := session.path(s.dir)
 	unlock, err := s.lock(ctx, path)
@@ -210,7 +212,10 @@ func (s *Store) revoke(ctx context.Context, session *Session) error {
 		return nil
 	}
 	i, err := discover(ctx, session.Settings, s.now)
-	if err == nil && i.revocation != "" {
+	switch {
+	case err == nil && i.revocation == "":
+		return ErrNotRevoked
+	case err == nil:
 		err = i.revoke(ctx, session.Refresh)
 	}
 	if err != nil {
