@@ -275,6 +275,10 @@ type Change struct {
 	Known  *Record
 	// IfExpired: see Write.
 	IfExpired bool
+	// Covers, when set, limits the change to jobs of these queues, as they are when it is stored.
+	// A dead run is redriven if its own queue, too, is one of them. Elsewhere nothing changes and
+	// the error is ErrNotFound.
+	Covers QueueScope
 }
 
 // ChangeResult answers a Change. Err is one of the errors above.

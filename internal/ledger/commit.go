@@ -112,6 +112,15 @@ func (l *committer) round(ctx context.Context, shard int, round []*entry) (again
 	for i, e := range round {
 		it := &all[i]
 		it.entry = e
+		if !e.covered() {
+			if e.fresh {
+				e.done(job.ChangeResult{Err: job.ErrNotFound})
+				continue
+			}
+			e.forget()
+			again = append(again, e)
+			continue
+		}
 		l.decide(it, clock)
 		switch {
 		case it.own.Changed:

@@ -14,6 +14,22 @@ func paired(child string, ev job.Event) bool {
 	return redrive && child != ""
 }
 
+// covered reports whether the change is within the queues that it is limited to.
+func (e *entry) covered() bool {
+	if e.Covers == nil {
+		return true
+	}
+	definition := e.Known.Definition
+	if e.paired {
+		definition = e.parent.Definition
+	}
+	if !e.Covers.Holds(definition) {
+		return false
+	}
+	_, redrive := e.Event.(job.Redrive)
+	return !redrive || e.Covers(job.QueueKey{Namespace: definition.Namespace, Queue: e.Known.State.Lane.Queue})
+}
+
 // decided is a change with its decision.
 type decided struct {
 	*entry

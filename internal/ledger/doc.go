@@ -21,6 +21,9 @@
 //     again is safe: events carry tokens or request ids.
 //  5. Whatever the store has written is told to Observer and Nudger once, even if
 //     its durability is not confirmed.
-//  6. A change that the store cannot take holds up no other for longer than its
+//  6. A change that is limited to queues is stored only if the job is in one of them at
+//     that instant: the definition that was looked at is guarded by token and revision
+//     like the state.
+//  7. A change that the store cannot take holds up no other for longer than its
 //     own round trip, and neither does a server that is away.
 package ledger

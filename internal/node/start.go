@@ -214,7 +214,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 		return err
 	}
 	managed := registry.Options{
-		Quota: n.quota, ByteQuota: n.byteQuota,
+		Quota: n.quota, ByteQuota: n.byteQuota, Queues: rpc.ReachableQueues,
 		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
