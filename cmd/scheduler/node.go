@@ -98,7 +98,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.IntVar(&cfg.ClientLimits.Calls, "client-calls", 0, "calls and streams that each host may have open, without --access-file; 0: no limit")
 	flags.IntVar(&cfg.ClientLimits.Connections, "client-connections", 0, "connections of each host, without --access-file; 0: no limit")
 	flags.IntVar(&cfg.NamespaceJobs, "namespace-jobs", 0, "jobs that each namespace may have of which the access file says nothing; 0: no limit")
-	flags.IntVar(&cfg.NamespaceJobBytes, "namespace-job-bytes", 0, "bytes that the jobs of each namespace may have of which the access file says nothing, their ids and stored definitions; 0: no limit")
+	flags.IntVar(&cfg.NamespaceJobBytes, "namespace-job-bytes", 0, "bytes that the jobs of each namespace may have of which the access file says nothing, ids, stored definitions, histories and dead letters; beyond it nothing is registered, and no run kept; 0: no limit")
 	flags.IntVar(&cfg.UnprovedConnections, "unproved-connections", 0, "connections that may be open of which no caller is known yet, a quarter of them from one address, each for a minute (default: 4096, or a quarter of the files that the process may open)")
 	tlsFlags(cmd, &cfg)
 	redisFlags(cmd, &cfg, &f)

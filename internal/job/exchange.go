@@ -147,6 +147,8 @@ type Write struct {
 	Current *Definition // before the decision; copied into a dead letter
 	// Together: this write and the one before it are both stored, or neither.
 	Together bool
+	// Bare leaves out the history and the dead letter, as where Redis' memory is full.
+	Bare     bool
 	Decision *Decision
 }
 

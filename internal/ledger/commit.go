@@ -124,7 +124,7 @@ func (l *committer) round(ctx context.Context, shard int, round []*entry) (again
 		l.decide(it, clock)
 		switch {
 		case it.own.Changed:
-			writes = it.appendWrites(writes)
+			writes = l.appendWrites(writes, it)
 			items = append(items, it)
 		case it.corrupt != nil:
 			e.done(job.ChangeResult{Err: it.corrupt})

@@ -89,21 +89,28 @@ func (it *decided) take(pair *job.Pair) {
 	}
 }
 
-// appendWrites appends the compare-and-sets that store the decision.
-func (it *decided) appendWrites(writes []job.Write) []job.Write {
+// appendWrites appends the compare-and-sets that store the decision, without what it tells of runs
+// that have ended if the namespace is full.
+func (l *Ledger) appendWrites(writes []job.Write, it *decided) []job.Write {
+	bare := l.o.Full != nil && it.ends() && l.o.Full(it.Known.State.Lane.Namespace)
 	state := &it.Known.State
 	writes = append(writes, job.Write{
 		Record: it.Record, Token: state.Token, Revision: state.Revision, IfExpired: it.IfExpired,
-		From: state.Lane, Current: it.Known.Definition, Decision: &it.own,
+		From: state.Lane, Current: it.Known.Definition, Bare: bare, Decision: &it.own,
 	})
 	if it.beside != nil {
 		state := &it.parent.State
 		writes = append(writes, job.Write{
 			Record: it.job, Token: state.Token, Revision: state.Revision, From: state.Lane,
-			Current: it.parent.Definition, Together: true, Decision: it.beside,
+			Current: it.parent.Definition, Together: true, Bare: bare, Decision: it.beside,
 		})
 	}
 	return writes
+}
+
+// ends reports whether a run has ended with the change.
+func (it *decided) ends() bool {
+	return it.own.Ended != nil || it.beside != nil && it.beside.Ended != nil
 }
 
 // width is the number of its writes.
