@@ -162,4 +162,12 @@ func TestPreviewsEnd(t *testing.T) {
 	if n := len(all.Projected); n < 5 || n == MaxPreview {
 		t.Errorf("%d projected times of a schedule that excludes nearly all", n)
 	}
+	heavy := schedule.Exclusions{Cron: slices.Repeat([]string{"1 1 29 2 *"}, 16)}
+	for i := range 400 {
+		heavy.Dates = append(heavy.Dates, time.Unix(1_000_000_000, 0).AddDate(0, 0, i).UTC().Format(time.DateOnly))
+	}
+	slow := preview(schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute, TimeZone: "Europe/Berlin", Exclude: heavy}, &policy)
+	if n := len(slow.Projected); n < 50 || n == MaxPreview {
+		t.Errorf("%d projected times of a schedule with many exclusions", n)
+	}
 }
