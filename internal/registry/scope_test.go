@@ -101,7 +101,10 @@ func TestAJobThatMovesIsOutOfReach(t *testing.T) {
 				_, err := second.Backfill(ctx, key, job.BackfillRequest{RequestID: "b", FromMS: 1_700_000_000_000, ToMS: 1_700_000_600_000, Overlap: job.OverlapBufferAll})
 				return err
 			},
-			call: func(ctx context.Context, key job.Key) error { _, err := limited.CancelBackfill(ctx, key, "b"); return err },
+			call: func(ctx context.Context, key job.Key) error {
+				_, err := limited.CancelBackfill(ctx, key, "b")
+				return err
+			},
 		},
 		"delete": {call: func(ctx context.Context, key job.Key) error { return limited.Delete(ctx, key, "") }},
 		"update": {call: func(ctx context.Context, key job.Key) error {
