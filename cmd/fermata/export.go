@@ -6,14 +6,17 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"iter"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/access"
 )
 
 func (a *app) exportCommand() *cobra.Command {
@@ -29,6 +32,9 @@ func (a *app) exportCommand() *cobra.Command {
 			"  fermata export --states | fermata --address other:7070 import --states",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+				if err := a.warnOfHidden(ctx, c, which); err != nil {
+					return err
+				}
 				out := bufio.NewWriter(a.out)
 				for line, err := range exported(ctx, c, which, states) {
 					if err != nil {
@@ -45,6 +51,15 @@ func (a *app) exportCommand() *cobra.Command {
 	selectFlags(cmd, &which)
 	cmd.Flags().BoolVar(&states, "states", false, "also write what the cluster knows of each job")
 	return cmd
+}
+
+// warnOfHidden says that an export leaves out jobs of queues that the caller may not see.
+func (a *app) warnOfHidden(ctx context.Context, c *client.Client, which client.Selection) error {
+	queues, err := limitedQueues(ctx, c, access.ReadJobs, which)
+	if len(queues) > 0 {
+		fmt.Fprintf(a.err, "warning: only jobs of the queues %s are written: your roles are for these\n", printable(strings.Join(queues, ", ")))
+	}
+	return err
 }
 
 // exported are the messages of an export, a line each.

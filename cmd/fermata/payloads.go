@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/access"
 )
 
 func (a *app) payloadsCommand() *cobra.Command {
@@ -26,6 +30,7 @@ func (a *app) resealCommand() *cobra.Command {
 			"changes nothing else, and may be repeated; what is sealed already as it should be is left alone.\n" +
 			"It takes what Redis holds for right. Nodes with --payload-require-sealed therefore refuse to seal what they would\n" +
 			"not hand out: give those jobs their payloads anew.\n" +
+			"With roles that are limited to queues, name one of them by --queue; what is left out is an error (exit code 1).\n" +
 			"Give --request-timeout time for many jobs.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.reseal(ctx, c, which) })
@@ -36,6 +41,15 @@ func (a *app) resealCommand() *cobra.Command {
 }
 
 func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selection) error {
+	switch queues, err := limitedQueues(ctx, c, access.EditJobs, which); {
+	case err != nil:
+		return err
+	case len(queues) > 0:
+		return &codedError{
+			err:  fmt.Errorf("payloads of other queues than %s would stay as they are: your roles are for these queues", printable(strings.Join(queues, ", "))),
+			code: exitFailed, hint: "name one of your queues by --queue, or have it done by a role for all queues of the namespace",
+		}
+	}
 	var failed []error
 	resealed, same := 0, 0
 	for j, err := range c.Jobs(ctx, client.Filter{Selection: which, PageSize: 1000}) {
@@ -44,7 +58,10 @@ func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selecti
 		}
 		after, err := c.UpdateJob(ctx, &client.Job{Name: client.JobID(j)}, "payload_key_id")
 		switch {
-		case client.IsNotFound(err): // deleted since it was listed
+		case client.IsNotFound(err):
+			if err := a.hiddenJob(ctx, c, j, resealed+same); err != nil {
+				failed = append(failed, err)
+			}
 		case refusesKeys(err):
 			return err
 		case err != nil:
@@ -60,6 +77,46 @@ func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selecti
 	}
 	return a.did(fmt.Sprintf("sealed %s anew, left %d as they are", plural(resealed, "payload", "payloads"), same),
 		fact{"resealed", resealed}, fact{"unchanged", same})
+}
+
+// hiddenJob is the error of a job that was listed and cannot be found for an edit; nil if it was
+// deleted since.
+func (a *app) hiddenJob(ctx context.Context, c *client.Client, j *client.Job, i int) error {
+	_, err := c.GetJob(ctx, client.JobID(j))
+	switch {
+	case client.IsNotFound(err):
+		return nil
+	case err == nil:
+		err = fmt.Errorf("your roles do not let you edit jobs of queue %s", printable(j.GetQueue()))
+	}
+	return a.failedItem(client.JobID(j), i, err)
+}
+
+// limitedQueues are the queues that the roles of the caller are limited to which have a permission in
+// the namespace, unless one of them is for all queues or the selection names a queue: nodes
+// refuse one of others.
+func limitedQueues(ctx context.Context, c *client.Client, want access.Permission, which client.Selection) (queues []string, err error) {
+	if which.Queue != "" {
+		return nil, nil
+	}
+	who, err := c.WhoAmI(ctx)
+	if status.Code(err) == codes.Unimplemented {
+		return nil, nil // a node from before there were such roles
+	} else if err != nil {
+		return nil, err
+	}
+	for _, g := range who.GetGrants() {
+		here := slices.ContainsFunc(g.GetNamespaces(), func(pattern string) bool { return access.Match(pattern, c.Namespace()) })
+		if !here || !access.Role(g.GetRole()).Has(want) {
+			continue
+		}
+		if len(g.GetQueues()) == 0 {
+			return nil, nil
+		}
+		queues = append(queues, g.GetQueues()...)
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues), nil
 }
 
 // refusesKeys tells that the node has no keys, which it would say of every job.

@@ -24,11 +24,14 @@ rules:
 limits: {connections: 9}
 `
 
-// identityNode serves calls about identities only, with an access file or without, and
+// identityNode serves calls about identities only, unless it has jobs, with an access file or without, and
 // returns its address.
 func identityNode(t *testing.T, o rpc.Options) string {
 	t.Helper()
-	o.Jobs, o.Cluster, o.Node = struct{ rpc.Jobs }{}, struct{ rpc.Cluster }{}, "n1"
+	if o.Jobs == nil {
+		o.Jobs = struct{ rpc.Jobs }{}
+	}
+	o.Cluster, o.Node = struct{ rpc.Cluster }{}, "n1"
 	server, _, err := rpc.NewServer(o)
 	if err != nil {
 		t.Fatal(err)

@@ -103,7 +103,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.IntVar(&cfg.ClientLimits.Calls, "client-calls", 0, "calls and streams that each host may have open, without --access-file; 0: no limit")
 	flags.IntVar(&cfg.ClientLimits.Connections, "client-connections", 0, "connections of each host, without --access-file; 0: no limit")
 	flags.IntVar(&cfg.NamespaceJobs, "namespace-jobs", 0, "most jobs in a namespace for which the access file sets no limit; 0: no limit")
-	flags.IntVar(&cfg.NamespaceJobBytes, "namespace-job-bytes", 0, "most bytes of the jobs, ids and stored definitions, in a namespace for which the access file sets no limit; 0: no limit")
+	flags.IntVar(&cfg.NamespaceJobBytes, "namespace-job-bytes", 0, "most bytes of the jobs, with their ids, stored definitions, histories and dead letters, in a namespace for which the access file sets no limit; 0: no limit")
 	flags.IntVar(&cfg.UnprovedConnections, "unproved-connections", 0, "most open connections whose caller is not authenticated yet; at most a quarter of them from one address, each for a minute (default: 4096, or a quarter of the files that the process may open)")
 	tlsFlags(cmd, &cfg)
 	redisFlags(cmd, &cfg, &f)

@@ -43,12 +43,13 @@ func (t *transition) stopBackfill(ev StopBackfill) Answer {
 // backfillNext makes the next run of the first backfill that may have one, and
 // drops those that are done.
 func (t *transition) backfillNext() {
+	past := pastTimes{c: t.c}
 	for i := range t.Backfills {
 		b := &t.Backfills[i]
 		if bits.OnesCount64(b.Slots) >= int(b.Concurrency) || t.spawn != nil || t.freeSlot() < 0 {
 			continue
 		}
-		nominal, ok := t.c.pastAfter(b.NextMS, nil)
+		nominal, ok := past.after(b.NextMS, nil)
 		if !ok || nominal > b.ToMS {
 			b.NextMS = b.ToMS
 			continue

@@ -133,6 +133,12 @@ type Compiled struct {
 	schedule *schedule.Schedule
 }
 
+// Within returns the same job with a budget for all that is asked of its schedule. It is for one
+// task, as budgets are.
+func (c *Compiled) Within(b *schedule.Budget) *Compiled {
+	return &Compiled{Definition: c.Definition, schedule: c.schedule.Within(b)}
+}
+
 // Compile prepares a definition. It fails only where the schedule itself is
 // impossible; [Validate] says more.
 func Compile(d *Definition) (*Compiled, error) {

@@ -147,6 +147,8 @@ type Write struct {
 	Current *Definition // before the decision; copied into a dead letter
 	// Together: this write and the one before it are both stored, or neither.
 	Together bool
+	// Bare leaves out the history and the dead letter, as where Redis' memory is full.
+	Bare     bool
 	Decision *Decision
 }
 
@@ -275,6 +277,10 @@ type Change struct {
 	Known  *Record
 	// IfExpired: see Write.
 	IfExpired bool
+	// Covers, when set, limits the change to jobs of these queues, as they are when it is stored.
+	// A dead run is redriven if its own queue, too, is one of them. Elsewhere nothing changes and
+	// the error is ErrNotFound.
+	Covers QueueScope
 }
 
 // ChangeResult answers a Change. Err is one of the errors above.

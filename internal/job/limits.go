@@ -12,6 +12,14 @@ import (
 // QueueKey names a queue.
 type QueueKey struct{ Namespace, Queue string }
 
+// QueueScope reports whether a caller may reach a queue; nil: it may reach all.
+type QueueScope func(QueueKey) bool
+
+// Holds reports whether the job of a definition is in one of the queues.
+func (s QueueScope) Holds(d *Definition) bool {
+	return s == nil || s(QueueKey{Namespace: d.Namespace, Queue: d.Queue})
+}
+
 // QueueSettings are limits of a whole queue, and whether it is paused. The zero value
 // limits nothing and paces recovery by the default.
 type QueueSettings struct {
@@ -42,6 +50,10 @@ type QueueChange struct {
 
 // ErrTooManyQueues means that no further queue can be given settings.
 var ErrTooManyQueues = errors.New("too many queues have settings")
+
+// ErrTooMuchWork means that a call about many jobs took as much work as one may, and has changed a part of
+// them only.
+var ErrTooMuchWork = errors.New("too much work for one call")
 
 // ErrSettingsChanged means that the settings of a queue are no longer those that were
 // to be replaced.

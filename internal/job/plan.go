@@ -285,18 +285,28 @@ func (c *Compiled) EffectiveInterval(failures int64) time.Duration {
 	return max(interval, c.MinInterval)
 }
 
-// pastAfter is the first nominal time after an instant for a backfill. The grid of
-// an interval that is anchored to its creation goes on into the past.
-func (c *Compiled) pastAfter(ms int64, b *schedule.Budget) (int64, bool) {
-	spec, grid := c.Schedule, c.schedule
-	if spec.Kind == schedule.KindInterval && spec.StartAt.IsZero() && ms < c.AnchorMS {
-		anchor := time.UnixMilli(c.AnchorMS % spec.Every.Milliseconds())
-		var err error
-		if grid, err = schedule.Compile(spec, anchor, c.seed(0, 0)); err != nil {
-			return 0, false // it compiled with a later anchor: it has ended before
+// pastTimes finds nominal times for a backfill. The grid of an interval that is anchored to its
+// creation goes on into the past. To compile costs far more than to ask, so a search for many
+// times keeps it.
+type pastTimes struct {
+	c    *Compiled
+	grid *schedule.Schedule // before the anchor; nil: not compiled yet
+}
+
+// after is the first nominal time after an instant.
+func (p *pastTimes) after(ms int64, b *schedule.Budget) (int64, bool) {
+	spec, s := p.c.Schedule, p.c.schedule
+	if spec.Kind == schedule.KindInterval && spec.StartAt.IsZero() && ms < p.c.AnchorMS {
+		if p.grid == nil {
+			anchor := time.UnixMilli(p.c.AnchorMS % spec.Every.Milliseconds())
+			var err error
+			if p.grid, err = schedule.CompileWithin(spec, anchor, p.c.seed(0, 0), b); err != nil {
+				return 0, false // it compiled with a later anchor: it has ended before
+			}
 		}
+		s = p.grid
 	}
-	t, ok := grid.NextWithin(time.UnixMilli(ms), b)
+	t, ok := s.NextWithin(time.UnixMilli(ms), b)
 	return t.UnixMilli(), ok
 }
 
@@ -304,9 +314,9 @@ func (c *Compiled) pastAfter(ms int64, b *schedule.Budget) (int64, bool) {
 // fromMS (inclusive) to toMS (exclusive), but at most limit + 1. It is false when
 // exclusions leave so few of so many that counting takes too long.
 func (c *Compiled) PastTimes(fromMS, toMS int64, limit int) (n int, ok bool) {
-	b := schedule.NewBudget(5)
+	b, past := schedule.NewBudget(5), pastTimes{c: c}
 	for at := fromMS - 1; n <= limit; n++ {
-		next, found := c.pastAfter(at, b)
+		next, found := past.after(at, b)
 		if !found || next >= toMS {
 			return n, found || !b.Spent()
 		}

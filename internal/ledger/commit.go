@@ -112,10 +112,19 @@ func (l *committer) tryRound(ctx context.Context, shard int, round []*changeEntr
 	for i, e := range round {
 		it := &all[i]
 		it.changeEntry = e
+		if !e.isCovered() {
+			if e.knownFresh {
+				e.answerWith(job.ChangeResult{Err: job.ErrNotFound})
+				continue
+			}
+			e.forgetKnown()
+			again = append(again, e)
+			continue
+		}
 		l.decideChange(it, clock)
 		switch {
 		case it.ownDecision.Changed:
-			writes = it.appendWrites(writes)
+			writes = l.appendWrites(writes, it)
 			items = append(items, it)
 		case it.corruptErr != nil:
 			e.answerWith(job.ChangeResult{Err: it.corruptErr})

@@ -14,6 +14,22 @@ func needsParent(child string, ev job.Event) bool {
 	return redrive && child != ""
 }
 
+// isCovered reports whether the change is within the queues that it is limited to.
+func (e *changeEntry) isCovered() bool {
+	if e.Covers == nil {
+		return true
+	}
+	definition := e.Known.Definition
+	if e.needsParent {
+		definition = e.parent.Definition
+	}
+	if !e.Covers.Holds(definition) {
+		return false
+	}
+	_, redrive := e.Event.(job.Redrive)
+	return !redrive || e.Covers(job.QueueKey{Namespace: definition.Namespace, Queue: e.Known.State.Lane.Queue})
+}
+
 // decidedChange is a change with its decision.
 type decidedChange struct {
 	*changeEntry
@@ -74,21 +90,28 @@ func (it *decidedChange) applyPair(pair *job.Pair) {
 	}
 }
 
-// appendWrites appends the compare-and-sets that store the decision.
-func (it *decidedChange) appendWrites(writes []job.Write) []job.Write {
+// appendWrites appends the compare-and-sets that store the decision. If the namespace is full, they store
+// nothing about runs that have ended.
+func (l *Ledger) appendWrites(writes []job.Write, it *decidedChange) []job.Write {
+	bare := l.o.Full != nil && it.endsRun() && l.o.Full(it.Known.State.Lane.Namespace)
 	state := &it.Known.State
 	writes = append(writes, job.Write{
 		Record: it.Record, Token: state.Token, Revision: state.Revision, IfExpired: it.IfExpired,
-		From: state.Lane, Current: it.Known.Definition, Decision: &it.ownDecision,
+		From: state.Lane, Current: it.Known.Definition, Bare: bare, Decision: &it.ownDecision,
 	})
 	if it.parentDecision != nil {
 		state := &it.parent.State
 		writes = append(writes, job.Write{
 			Record: it.jobRecord, Token: state.Token, Revision: state.Revision, From: state.Lane,
-			Current: it.parent.Definition, Together: true, Decision: it.parentDecision,
+			Current: it.parent.Definition, Together: true, Bare: bare, Decision: it.parentDecision,
 		})
 	}
 	return writes
+}
+
+// endsRun reports whether a run ends with the change.
+func (it *decidedChange) endsRun() bool {
+	return it.ownDecision.Ended != nil || it.parentDecision != nil && it.parentDecision.Ended != nil
 }
 
 // writeCount is the number of its writes.

@@ -21,6 +21,8 @@
 //     events carry tokens or request ids.
 //  5. Everything that the store has written is reported to Observer and Nudger once, even if
 //     its durability is not confirmed.
-//  6. A change that the store cannot accept delays no other for longer than its own round
+//  6. A change that is limited to queues is stored only if the job is in one of them at
+//     that instant: the definition is guarded by token and revision like the state.
+//  7. A change that the store cannot accept delays no other for longer than its own round
 //     trip, and neither does a server that is down.
 package ledger

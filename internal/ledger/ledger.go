@@ -50,6 +50,10 @@ type Options struct {
 	Nudger   Nudger
 	// Tracer receives decisions before Observer does; nil: no run is traced.
 	Tracer Tracer
+	// Full reports whether a namespace has used up its bytes: the runs of its jobs are then
+	// kept in no history, and as no dead letters. It is asked for each change, and has to be
+	// cheap. May be nil: none is ever full.
+	Full func(namespace string) bool
 	// Committers is the number of batches in flight at once, without those that
 	// take long. Default 8.
 	Committers int

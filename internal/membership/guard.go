@@ -42,8 +42,10 @@ const (
 	// together, and maxUnprovedOfAddress those of one address.
 	maxUnproved          = 8 << 20
 	maxUnprovedOfAddress = maxUnproved / 4
-	// proofTimeout is how long a stream has until its key has fitted.
+	// proofTimeout is how long a stream has until its key has fitted, and proofTurn how long it has
+	// before it makes room for others who come later.
 	proofTimeout = streamTimeout
+	proofTurn    = 500 * time.Millisecond
 )
 
 // refusedAgain is the least time between two lines about what was refused.
@@ -92,9 +94,7 @@ type guard struct {
 	}
 	mu struct {
 		sync.Mutex
-		streams  int
-		unproved int // bytes
-		of       map[netip.Addr]*usage
+		places
 	}
 	told struct {
 		sync.Mutex
@@ -102,9 +102,6 @@ type guard struct {
 		more int // since then
 	}
 }
-
-// usage is what streams from one address take.
-type usage struct{ streams, unproved int }
 
 func newGuard(o Options) *guard {
 	g := &guard{allow: o.Allow, label: []byte(o.Label), ring: o.ring, logger: o.Logger}
@@ -147,55 +144,6 @@ func source(a netip.Addr) netip.Addr {
 		return p.Addr()
 	}
 	return a
-}
-
-// enter counts one more stream from an address, unless there are too many.
-func (g *guard) enter(from netip.Addr) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	u := g.mu.of[from]
-	if g.mu.streams >= maxStreams || u != nil && u.streams >= maxStreamsOfAddress {
-		return false
-	}
-	if u == nil {
-		u = &usage{}
-		g.mu.of[from] = u
-	}
-	u.streams++
-	g.mu.streams++
-	return true
-}
-
-// leave undoes enter.
-func (g *guard) leave(from netip.Addr) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.mu.streams--
-	u := g.mu.of[from]
-	if u.streams--; u.streams == 0 {
-		delete(g.mu.of, from)
-	}
-}
-
-// keep counts so many more bytes of a stream whose key has not fitted, unless they are too many.
-func (g *guard) keep(from netip.Addr, n int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	u := g.mu.of[from]
-	if g.mu.unproved+n > maxUnproved || u.unproved+n > maxUnprovedOfAddress {
-		return false
-	}
-	g.mu.unproved += n
-	u.unproved += n
-	return true
-}
-
-// release undoes keep.
-func (g *guard) release(from netip.Addr, n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.mu.unproved -= n
-	g.mu.of[from].unproved -= n
 }
 
 // packet is why memberlist must not see a packet, empty if it may.

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"bytes"
+	"container/list"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -26,8 +27,13 @@ type stream struct {
 	from  netip.Addr // as bounds count it
 	held  []byte     // proved, and still to be read
 	left  int        // how much may be read of the connection after that
-	kept  int        // as counted by the guard
 	end   sync.Once
+
+	// Of the guard, under its lock.
+	kept    int           // bytes
+	since   time.Time     // when it got its place
+	place   *list.Element // among those that wait for their proof; nil: it does not
+	entered bool          // it has a place
 }
 
 // admit takes a connection under the bounds; nil: it is to be closed.
@@ -36,7 +42,13 @@ func (g *guard) admit(conn net.Conn, from netip.Addr) (*stream, refusal) {
 		return nil, refusedNetwork
 	}
 	s := &stream{Conn: conn, guard: g, from: source(from)}
-	if !g.enter(s.from) {
+	g.mu.Lock()
+	evicted, ok := g.mu.enter(s, time.Now())
+	g.mu.Unlock()
+	if evicted != nil {
+		_ = evicted.Conn.Close() // its goroutine closes the rest
+	}
+	if !ok {
 		return nil, refusedBounds
 	}
 	return s, ""
@@ -49,36 +61,43 @@ func (s *stream) prove() refusal {
 	g := s.guard
 	head := make([]byte, len(g.header()))
 	if _, err := io.ReadFull(s.Conn, head); err != nil {
-		return refusedCut
+		return s.concluded(refusedCut)
 	}
 	if !bytes.Equal(head, g.header()) {
 		return refusedLabel
 	}
 	if g.ring == nil {
 		s.held, s.left = head, maxStream
-		return ""
+		return s.concluded("")
 	}
 	frame, why := readFrame(s.Conn, g, s.keep, callFault)
-	if why != "" {
-		return why
+	if why == "" {
+		s.held = append(head, frame...)
 	}
-	s.held = append(head, frame...)
-	s.forget()
-	return ""
+	return s.concluded(why)
+}
+
+// concluded is how a proof ends; of a stream that has lost its place, by that.
+func (s *stream) concluded(why refusal) refusal {
+	s.guard.mu.Lock()
+	defer s.guard.mu.Unlock()
+	if !s.entered {
+		return refusedBounds
+	}
+	if why == "" {
+		s.guard.mu.prove(s)
+	}
+	return why
 }
 
 func (s *stream) keep(n int) bool {
-	ok := s.guard.keep(s.from, n)
-	if ok {
-		s.kept += n
+	s.guard.mu.Lock()
+	evicted, ok := s.guard.mu.keep(s, n)
+	s.guard.mu.Unlock()
+	if evicted != nil {
+		_ = evicted.Conn.Close()
 	}
 	return ok
-}
-
-// forget gives back what was counted for the proof.
-func (s *stream) forget() {
-	s.guard.release(s.from, s.kept)
-	s.kept = 0
 }
 
 func (s *stream) Read(p []byte) (n int, err error) {
@@ -108,8 +127,9 @@ func readUpTo(r io.Reader, p []byte, left *int, encrypted bool) (int, error) {
 func (s *stream) Close() (err error) {
 	s.end.Do(func() {
 		err = s.Conn.Close()
-		s.forget()
-		s.guard.leave(s.from)
+		s.guard.mu.Lock()
+		s.guard.mu.leave(s)
+		s.guard.mu.Unlock()
 	})
 	return err
 }

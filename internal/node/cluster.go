@@ -128,7 +128,11 @@ func (v clusterView) CheckShard(ctx context.Context, shard int, repair bool) (jo
 }
 
 func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue, error) {
-	stats, err := laneStats(ctx, v.clientStore, v.allShards(), every)
+	wanted := every
+	if namespace != "" {
+		wanted = func(l job.Lane) bool { return l.Namespace == namespace } // others' lanes are not counted for it
+	}
+	stats, err := laneStats(ctx, v.clientStore, v.allShards(), wanted)
 	if err != nil {
 		return nil, err
 	}

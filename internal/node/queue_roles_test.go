@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -53,5 +55,64 @@ func TestAnEditorOfOneQueueCannotTakeAJob(t *testing.T) {
 	now, err := c.GetJob(x.as("editor-a"), &fermatav1.GetJobRequest{Name: "namespaces/a/jobs/victim"})
 	if err != nil || now.GetQueue() != "web" || now.GetEtag() != victim.GetEtag() {
 		t.Errorf("the job is %v, %v", now, err)
+	}
+}
+
+// TestAnOperatorOfOneQueueReachesNoJobThatMoves: while an editor of all queues moves a job to and fro, what
+// is done by an operator of one of them is done to the job in that queue, or refused.
+func TestAnOperatorOfOneQueueReachesNoJobThatMoves(t *testing.T) {
+	x := newTenants(t, "  - {subjects: [\"token:scaler-a\"], role: operator, namespaces: [a], queues: [mail]}\n")
+	c := fermatav1.NewJobServiceClient(x.conn)
+	const name = "namespaces/a/jobs/mover"
+	d := every(time.Hour, "h")
+	d.Queue = "mail"
+	if _, err := c.CreateJob(x.as("editor-a"), &fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: "mover", Job: d}); err != nil {
+		t.Fatal(err)
+	}
+	end := make(chan struct{})
+	moved := make(chan error, 1)
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-end:
+				moved <- nil
+				return
+			default:
+			}
+			_, err := c.UpdateJob(x.as("editor-a"), &fermatav1.UpdateJobRequest{
+				Job: &fermatav1.Job{Name: name, Queue: []string{"web", "mail"}[i%2]}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"queue"}},
+			})
+			if err != nil && status.Code(err) != codes.Aborted {
+				moved <- err
+				return
+			}
+		}
+	}()
+	done, refused := 0, 0
+	for i := 0; i < 300 || (done == 0 || refused == 0) && i < 10_000; i++ {
+		var answer *fermatav1.Job
+		var err error
+		if i%2 == 0 {
+			answer, err = c.PauseJob(x.as("scaler-a"), &fermatav1.PauseJobRequest{Name: name})
+		} else {
+			answer, err = c.ResumeJob(x.as("scaler-a"), &fermatav1.ResumeJobRequest{Name: name})
+		}
+		switch code := status.Code(err); {
+		case code == codes.NotFound:
+			refused++
+		case err != nil && code != codes.Aborted:
+			t.Fatal(err)
+		case err == nil && answer.GetQueue() != "mail":
+			t.Fatalf("call %d changed the job in queue %q", i, answer.GetQueue())
+		case err == nil:
+			done++
+		}
+	}
+	close(end)
+	if err := <-moved; err != nil {
+		t.Error(err)
+	}
+	if done == 0 || refused == 0 {
+		t.Errorf("%d calls were done and %d refused: this proves nothing", done, refused)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redistest"
@@ -110,4 +112,109 @@ func TestJobsOfANamespace(t *testing.T) {
 	redistest.Eventually(t, time.Minute, "the new limit, at either node", func(context.Context) error { return add("team-a") })
 	redistest.Eventually(t, time.Minute, "the new limit, at either node", func(context.Context) error { return add("team-b") })
 	room("team-b", 0)
+}
+
+// TestBytesOfANamespace: nodes that register, edit, delete and restore at once keep to the limit of
+// bytes together. What goes makes room for the same job under another name, and for its backup.
+func TestBytesOfANamespace(t *testing.T) {
+	const limit = 64 << 10
+	redis := redistest.Start(t)
+	change := func(c *node.Config) { c.NamespaceJobBytes = limit }
+	a := startWith(t, redis.URL(), "a", change)
+	b := startWith(t, redis.URL(), "b", change, a.GossipAddr())
+	nodes := []fermatav1.JobServiceClient{jobs(t, a), jobs(t, b)}
+	const parent = "namespaces/default"
+	sized := func(n int) *fermatav1.Job {
+		d := every(time.Hour, "h")
+		d.Payload = []byte(strings.Repeat("x", n))
+		return d
+	}
+	create := func(node int, id string, n int) error {
+		_, err := nodes[node].CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: parent, JobId: id, Job: sized(n)})
+		return err
+	}
+	full := func(err error) bool { return status.Code(err) == codes.ResourceExhausted }
+	// Each node has two callers that fill the namespace, and one that changes what is there.
+	var working sync.WaitGroup
+	for caller := range 6 {
+		working.Go(func() {
+			for i := range 12 {
+				id := fmt.Sprintf("job-%d-%d", caller, i)
+				err := create(caller%2, id, 2000)
+				if err == nil && caller >= 4 {
+					_, err = nodes[(caller+1)%2].UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{
+						Job: &fermatav1.Job{Name: parent + "/jobs/" + id, Payload: []byte(strings.Repeat("y", 1000+200*i))}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"payload"}},
+					})
+					if err == nil && i%3 == 0 {
+						_, err = nodes[caller%2].DeleteJob(t.Context(), &fermatav1.DeleteJobRequest{Name: parent + "/jobs/" + id})
+					}
+				}
+				if err != nil && !full(err) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	used := func() (sum, n int, first string) {
+		t.Helper()
+		list, err := nodes[0].ListJobs(t.Context(), &fermatav1.ListJobsRequest{Parent: parent, PageSize: 1000})
+		if err != nil || list.GetNextPageToken() != "" {
+			t.Fatal(list.GetNextPageToken(), err)
+		}
+		for _, j := range list.GetJobs() {
+			sum += len(j.GetPayload())
+		}
+		return sum, len(list.GetJobs()), list.GetJobs()[0].GetName()
+	}
+	settled := func(id string, n int) {
+		t.Helper()
+		redistest.Eventually(t, time.Minute, "room for "+id, func(context.Context) error { return create(0, id, n) })
+	}
+	// What callers held of one another is free by the next census: fill up what is left.
+	for i := 0; ; i++ {
+		if err := create(i%2, fmt.Sprint("rest", i), 1000); full(err) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum, n, first := used()
+	if sum > limit || n < 20 {
+		t.Fatalf("%d jobs have %d bytes of payload, of %d", n, sum, limit)
+	}
+	if err := create(1, "other", 2000); !full(err) {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	// Under another name: first the old one goes.
+	if _, err := nodes[1].DeleteJob(t.Context(), &fermatav1.DeleteJobRequest{Name: first}); err != nil {
+		t.Fatal(err)
+	}
+	settled("renamed", 900)
+	backup, err := fermatav1.NewBackupServiceClient(connect(t, a)).ExportJobs(t.Context(), &fermatav1.ExportJobsRequest{Parent: parent, IdPrefix: "renamed"})
+	if err != nil || len(backup.GetJobs()) != 1 {
+		t.Fatal(backup, err)
+	}
+	restore := func() *fermatav1.RestoreJobsResponse_Result {
+		t.Helper()
+		r, err := fermatav1.NewBackupServiceClient(connect(t, b)).RestoreJobs(t.Context(), &fermatav1.RestoreJobsRequest{Parent: parent, Jobs: backup.GetJobs(), Existing: fermatav1.RestoreJobsRequest_EXISTING_SKIP})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.GetResults()[0]
+	}
+	if _, err := nodes[0].DeleteJob(t.Context(), &fermatav1.DeleteJobRequest{Name: parent + "/jobs/renamed"}); err != nil {
+		t.Fatal(err)
+	}
+	if r := restore(); codes.Code(r.GetCode()) != codes.OK {
+		t.Errorf("what was deleted is restored: %v", r)
+	}
+	for i := 0; !full(create(i%2, fmt.Sprint("again", i), 700)); i++ {
+		if i > 100 {
+			t.Fatal("no limit")
+		}
+	}
+	if sum, _, _ := used(); sum > limit {
+		t.Errorf("%d bytes of payload, of %d", sum, limit)
+	}
 }

@@ -203,7 +203,12 @@ func (n *Node) build(ctx context.Context) (err error) {
 	if err := n.buildEvents(); err != nil {
 		return err
 	}
-	committed := ledger.Options{Store: n.store, Observer: n.telemetry, Nudger: n, Logger: c.Logger, Registerer: c.Registerer}
+	if err := n.openQuotas(ctx); err != nil {
+		return err
+	}
+	committed := ledger.Options{
+		Store: n.store, Observer: n.telemetry, Nudger: n, Full: n.byteQuota.Full, Logger: c.Logger, Registerer: c.Registerer,
+	}
 	if n.tracer != nil {
 		committed.Tracer = n.tracer
 	}
@@ -220,11 +225,8 @@ func (n *Node) build(ctx context.Context) (err error) {
 		n.reportFile("audit_keys", n.security.audit.Fault)
 	}
 	n.onStop("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
-	if err := n.openQuotas(ctx); err != nil {
-		return err
-	}
 	managed := registry.Options{
-		Quota: n.quota, ByteQuota: n.byteQuota,
+		Quota: n.quota, ByteQuota: n.byteQuota, Queues: rpc.ReachableQueues,
 		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		SettingsChanged: func() { n.admission.SettingsChanged() },

@@ -18,5 +18,6 @@
 //     calls that are under way at that instant. By so many may a limit be exceeded. What
 //     is taken while it counts is added to what it finds.
 //  3. Namespaces without a limit cost nothing: no command, no key.
-//  4. A census takes at most a fiftieth of the time.
+//  4. Who asks whether a namespace is full asks no store: the answer is that of the last look.
+//  5. A census takes at most a fiftieth of the time.
 package quota

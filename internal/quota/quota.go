@@ -53,7 +53,7 @@ var (
 	}
 	JobBytes = &Measure{
 		"job bytes",
-		describe("fermata_namespace_job_bytes", "Bytes of the jobs of a namespace that has a limit of them, in the whole cluster: ids and stored definitions."),
+		describe("fermata_namespace_job_bytes", "Bytes of the jobs of a namespace that has a limit of them, in the whole cluster: ids, stored definitions, histories and dead letters."),
 		describe("fermata_namespace_job_bytes_limit", "How many bytes the jobs of a namespace may have."),
 	}
 )
@@ -82,6 +82,8 @@ type Quota struct {
 	o     Options
 	pause atomic.Int64 // until the next census, ns
 	now   atomic.Pointer[map[string]int]
+	// full are the namespaces that have as much as they may have, by the last look; nil: none.
+	full atomic.Pointer[map[string]bool]
 }
 
 // New makes a quota. [Quota.Run] keeps its counts right.
@@ -111,6 +113,12 @@ func (q *Quota) Limit(namespace string) int { return q.o.Limit(namespace) }
 
 // Limited tells whether any namespace has a limit.
 func (q *Quota) Limited() bool { return q.o.Limited() }
+
+// Full reports whether a namespace had as much as it may have when this node last looked.
+func (q *Quota) Full(namespace string) bool {
+	full := q.full.Load()
+	return full != nil && (*full)[namespace]
+}
 
 // Take counts up to n more, as many as the limit leaves.
 func (q *Quota) Take(ctx context.Context, namespace string, n, limit int) (granted int, err error) {
@@ -153,6 +161,7 @@ func (q *Quota) Run(ctx context.Context) error {
 func (q *Quota) Look(ctx context.Context) error {
 	if !q.o.Limited() {
 		q.now.Store(nil)
+		q.full.Store(nil)
 		return nil
 	}
 	start := time.Now()
@@ -167,8 +176,24 @@ func (q *Quota) Look(ctx context.Context) error {
 	counts, _, err := q.o.Store.Counts(ctx)
 	if err == nil {
 		q.now.Store(&counts)
+		q.noteFull(counts)
 	}
 	return err
+}
+
+// noteFull finds the namespaces that have as much as they may have.
+func (q *Quota) noteFull(counts map[string]int) {
+	full := map[string]bool{}
+	for namespace, n := range counts {
+		if limit := q.o.Limit(namespace); limit > 0 && n >= limit {
+			full[namespace] = true
+		}
+	}
+	if len(full) == 0 {
+		q.full.Store(nil)
+		return
+	}
+	q.full.Store(&full)
 }
 
 // Describe makes a Quota a collector of its counts.

@@ -273,3 +273,49 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestFullNamespaces: those that have as much as they may have, by the last look, which alone asks the
+// store.
+func TestFullNamespaces(t *testing.T) {
+	b := newBank()
+	b.there["at"], b.there["below"], b.there["above"], b.there["free"] = 10, 9, 11, 100
+	limit := 10
+	q := node(t, b, 0, func(o *Options) {
+		o.Limit = func(namespace string) int {
+			if namespace == "free" {
+				return 0
+			}
+			return limit
+		}
+		o.Limited = func() bool { return limit > 0 }
+	})
+	if q.Full("at") {
+		t.Error("full before anybody has looked")
+	}
+	look := func() {
+		t.Helper()
+		if err := q.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	calls := b.calls
+	for namespace, want := range map[string]bool{"at": true, "below": false, "above": true, "free": false, "none": false} {
+		if q.Full(namespace) != want {
+			t.Errorf("%s: full is %v", namespace, !want)
+		}
+	}
+	if b.calls != calls {
+		t.Error("to ask takes a call of the store")
+	}
+	limit = 12
+	look()
+	if q.Full("above") {
+		t.Error("full under a higher limit")
+	}
+	limit = 0
+	look()
+	if q.Full("above") {
+		t.Error("full without a limit")
+	}
+}

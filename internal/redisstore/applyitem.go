@@ -22,7 +22,8 @@ type applyItem struct {
 	// lean and leanArgs are how many steps and arguments are left when memory is
 	// short: history and dead letters come last.
 	lean, leanArgs int
-	write          int // index of the write that is answered; -1 for a by-product
+	bare           bool // the call takes it as a lean one does
+	write          int  // index of the write that is answered; -1 for a by-product
 	// alone: no other item of the call is judged or written with it.
 	alone bool
 	// partner is the place among the items of a call, counted from this one, of
@@ -58,7 +59,7 @@ func (i *applyItem) step(letter byte, args ...any) {
 
 // cut returns the steps and their arguments, without what a lean call leaves out.
 func (i *applyItem) cut(lean bool) ([]byte, []any) {
-	if lean {
+	if lean || i.bare {
 		return i.steps[:i.lean], i.args[:i.leanArgs]
 	}
 	return i.steps, i.args
@@ -105,7 +106,7 @@ func compareItems(a, b *applyItem) int {
 // plan makes it the item of a write. Before is the one it is together with.
 func (i *applyItem) plan(s *slab, w, before *job.Write, index int) error {
 	i.record, i.guard, i.lane = w.Record, s.guard(w), w.From
-	i.write, i.size = index, len(w.Record)+64
+	i.write, i.size, i.bare = index, len(w.Record)+64, w.Bare
 	i.steps, i.args = i.someSteps[:0], i.someArgs[:0]
 	if before != nil {
 		i.step('t')

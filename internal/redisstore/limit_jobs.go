@@ -16,8 +16,8 @@ const (
 	// countedPerCall is how many records one call of a census counts: some two
 	// milliseconds of the server.
 	countedPerCall = 5000
-	// measuredPerCall is the same where each job is asked for its size.
-	measuredPerCall = 2000
+	// measuredPerCall is the same where each job is asked for its size, and for those of its runs.
+	measuredPerCall = 200
 	// countsPerPipe is how many such calls go in one pipeline: others get their turn
 	// between them.
 	countsPerPipe = 64
@@ -31,20 +31,26 @@ const (
 type NamespaceCounts struct {
 	store *Store
 	key   string
-	// census is the script that counts a part of a lane, of perCall places.
+	// census is the script that counts a part of a lane, of perCall places, and keys are those of
+	// the lane's shard that it reads.
 	census  *script
 	perCall int
+	keys    func(shardKeys) []string
 }
 
 // JobCounts are how many jobs namespaces have.
 func (s *Store) JobCounts() *NamespaceCounts {
-	return &NamespaceCounts{store: s, key: keyspaceKey(s.prefix) + ":jobs", census: s.scripts.limits.census, perCall: countedPerCall}
+	return &NamespaceCounts{store: s, key: keyspaceKey(s.prefix) + ":jobs", census: s.scripts.limits.census, perCall: countedPerCall,
+		keys: func(k shardKeys) []string { return []string{k.def} }}
 }
 
-// ByteCounts are how many bytes the jobs of namespaces have, as [Store.DefinitionBytes]
-// measures each. Nodes of earlier versions do not know them.
+// ByteCounts are how many bytes the jobs of namespaces have: ids and definitions, as [Store.DefinitionBytes]
+// measures each, and what a census finds beside them, their dead letters, the runs that are
+// records of their own, and their histories. Nodes of earlier versions do not know them, or count
+// definitions alone.
 func (s *Store) ByteCounts() *NamespaceCounts {
-	return &NamespaceCounts{store: s, key: keyspaceKey(s.prefix) + ":bytes", census: s.scripts.limits.measure, perCall: measuredPerCall}
+	return &NamespaceCounts{store: s, key: keyspaceKey(s.prefix) + ":bytes", census: s.scripts.limits.measure, perCall: measuredPerCall,
+		keys: func(k shardKeys) []string { return []string{k.def, k.state, k.hist} }}
 }
 
 // DefinitionBytes is how many bytes of Redis' memory the id and the definition of a job are,
@@ -151,7 +157,7 @@ func (c *NamespaceCounts) countLanes(ctx context.Context, shard int, lanes []job
 	for part := range slices.Chunk(lanes, countsPerPipe) {
 		ops := make([]*op, len(part))
 		for i, l := range part {
-			ops[i] = call(c.census, noShard, []string{keys.laneKey(l), keys.def}, []any{first, c.perCall})
+			ops[i] = call(c.census, noShard, append([]string{keys.laneKey(l)}, c.keys(keys)...), []any{first, c.perCall})
 		}
 		if err := c.store.perform(ctx, ops...); err != nil {
 			return nil, err

@@ -20,6 +20,19 @@ func trailKey(prefix string) string { return keyspaceKey(prefix) + ":audit" }
 func trailHeadKey(prefix string) string    { return trailKey(prefix) + ":head" }
 func trailExportsKey(prefix string) string { return trailKey(prefix) + ":exports" }
 
+// maxTrailNumber bounds sequences and sums of bytes, which nodes add to: one that somebody else wrote
+// must not overflow. No cluster comes near it, and every program reads it exactly.
+const maxTrailNumber = 1 << 53
+
+// trailNumber reads a number that is not negative and within bounds; else it is 0.
+func trailNumber(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > maxTrailNumber {
+		return 0
+	}
+	return n
+}
+
 // trailOverhead is about what a record takes beside its fields.
 const trailOverhead = 48
 
@@ -62,9 +75,7 @@ func decodeHead(raw string) job.TrailHead {
 	if len(parts) != 3 {
 		return head // somebody else wrote it: a chain begins anew
 	}
-	seq, err1 := strconv.ParseInt(parts[0], 10, 64)
-	total, err2 := strconv.ParseInt(parts[2], 10, 64)
-	if err1 == nil && err2 == nil && seq > 0 && total > 0 {
+	if seq, total := trailNumber(parts[0]), trailNumber(parts[2]); seq > 0 && total > 0 {
 		head.Seq, head.Hash, head.Bytes = seq, decodeBytes(parts[1]), total
 	}
 	return head
@@ -95,8 +106,8 @@ func (s *Store) TrailState(ctx context.Context) (job.TrailState, error) {
 	if oldest := ops[1].reply.list(0); len(oldest) > 1 {
 		r := decodeTrail(oldest.text(0), oldest.list(1))
 		state.OldestID, state.OldestSeq = r.ID, r.Seq
-		if end, err := strconv.ParseInt(fieldOf(oldest.list(1), trailEnd), 10, 64); err == nil && r.Seq > 0 {
-			state.OldestBytes = end
+		if r.Seq > 0 {
+			state.OldestBytes = trailNumber(fieldOf(oldest.list(1), trailEnd))
 		}
 	}
 	state.NewestID = ops[2].reply.list(0).text(0)
@@ -150,8 +161,7 @@ func decodeExports(answer reply) []job.TrailExport {
 			continue // not ours
 		}
 		e := job.TrailExport{Name: fields.text(i), ID: parts[2]}
-		e.Seq, _ = strconv.ParseInt(parts[0], 10, 64)
-		e.UpdatedMS, _ = strconv.ParseInt(parts[1], 10, 64)
+		e.Seq, e.UpdatedMS = trailNumber(parts[0]), trailNumber(parts[1])
 		out = append(out, e)
 	}
 	slices.SortFunc(out, func(a, b job.TrailExport) int { return strings.Compare(a.Name, b.Name) })
@@ -289,7 +299,7 @@ func decodeTrail(id string, fields reply) job.TrailRecord {
 		Resource: m[trailResource], Names: list(trailNames), Fields: list(trailFields), RequestID: m[trailRequest],
 		Code: int(number(trailCode)), Changed: number(trailChanged), Refused: number(trailRefused),
 		Before: digest(trailBefore), After: digest(trailAfter),
-		Seq: number(trailSeq), Version: int(number(trailVersion)), Hash: decodeBytes(m[trailHash]), Prev: decodeBytes(m[trailPrev]),
+		Seq: trailNumber(m[trailSeq]), Version: int(number(trailVersion)), Hash: decodeBytes(m[trailHash]), Prev: decodeBytes(m[trailPrev]),
 		KeyID: m[trailKeyID], Signature: decodeBytes(m[trailSignature]),
 	}.Clipped()
 }

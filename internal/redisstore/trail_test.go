@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/fermata-io/fermata/internal/job"
@@ -131,5 +132,43 @@ func TestTrailTakesTheBytesThatAreCounted(t *testing.T) {
 		if share := float64(head.Bytes) / float64(used); share < 0.8 || share > 1.4 {
 			t.Errorf("%s: Redis uses %d bytes, %d are counted", what, used, head.Bytes)
 		}
+	}
+}
+
+// TestForgedNumbersOfTheTrailAreNone: whoever writes a number into the chain's end, a record or an export that
+// sums would overflow on has written none; the greatest that counts can be added to.
+func TestForgedNumbersOfTheTrailAreNone(t *testing.T) {
+	s, admin := jobsBed(t)
+	const most = int64(1) << 53
+	if done, err := s.AppendTrail(t.Context(), job.TrailHead{}, []job.TrailRecord{{ID: "1700000000000-3", Method: "m", Resource: "r", Seq: 1}}, job.TrailTrim{}); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	var head, exports string
+	for _, key := range admin.Keys(t.Context(), "*audit*").Val() {
+		switch {
+		case strings.HasSuffix(key, ":head"):
+			head = key
+		case strings.HasSuffix(key, ":audit"):
+			exports = key + ":exports"
+		}
+	}
+	for text, want := range map[string]int64{
+		"1 aGFzaA 100": 1, fmt.Sprintf("%d aGFzaA 100", most): most, fmt.Sprintf("%d aGFzaA 100", most+1): 0,
+		"9223372036854775807 aGFzaA 100": 0, "9223372036854775808 aGFzaA 100": 0, "5 aGFzaA 9223372036854775807": 0, "-5 aGFzaA 100": 0, "0 aGFzaA 1": 0, "x aGFzaA 1": 0,
+	} {
+		if err := admin.HSet(t.Context(), head, "head", text).Err(); err != nil {
+			t.Fatal(err)
+		}
+		state, err := s.TrailState(t.Context())
+		if err != nil || state.Head.Seq != want || state.Head.Raw != text || want == 0 && (state.Head.Bytes != 0 || len(state.Head.Hash) != 0) {
+			t.Errorf("%s: %+v, %v", text, state.Head, err)
+		}
+	}
+	if err := admin.HSet(t.Context(), exports, "siem", "9223372036854775807 -9223372036854775808 1-1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	state, err := s.TrailState(t.Context())
+	if err != nil || len(state.Exports) != 1 || state.Exports[0].Seq != 0 || state.Exports[0].UpdatedMS != 0 {
+		t.Errorf("%+v, %v", state.Exports, err)
 	}
 }

@@ -18,4 +18,6 @@
 //     who wants its id. Runs of it that have not begun end with it.
 //  6. A call that changes many jobs does a page of them at a time; when it fails and
 //     is repeated, what was changed is not changed again.
+//  7. What a caller asks for who may reach some queues only is done to a job of these
+//     queues or not at all, also if the job is moved to another one meanwhile.
 package registry

@@ -13,22 +13,26 @@ const mergeTries = 8
 
 // Update changes the definition of a job. It answers [job.EtagError] when the
 // etag differs, [job.InvalidError], [job.MissingError], or [job.ErrConflict]
-// when others kept editing.
+// when others kept editing, or took so much work that no call may take more.
 func (r *Registry) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
 	if fault := job.ValidateRequestID(u.RequestID); fault != "" {
 		return job.Record{}, job.Invalid("request_id", "%s", fault)
 	}
+	limits := forCall(r.o.Limits)
 	for range mergeTries {
-		record, done, err := r.tryUpdate(ctx, u)
+		record, done, err := r.tryUpdate(ctx, u, limits)
 		if done || err != nil {
 			return record, err
+		}
+		if limits.Work.Spent() {
+			break
 		}
 	}
 	return job.Record{}, job.ErrConflict
 }
 
 // tryUpdate merges once; done is false when the definition changed meanwhile.
-func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (_ job.Record, done bool, _ error) {
+func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest, limits job.Limits) (_ job.Record, done bool, _ error) {
 	record, err := r.Get(ctx, u.Key)
 	if err != nil {
 		return job.Record{}, false, err
@@ -54,7 +58,7 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest) (_ job.Re
 		if done, err := r.reseal(&merged); done || err != nil {
 			return record, true, err
 		}
-	} else if err := r.sealEdit(&merged, present, u.KeepsPayload); err != nil {
+	} else if err := r.sealEdit(&merged, present, u.KeepsPayload, limits); err != nil {
 		return job.Record{}, false, err
 	}
 	compiled, err := job.Compile(&merged)
@@ -100,11 +104,11 @@ func storesEdit(result job.ChangeResult, err error, shrinks bool) bool {
 
 // sealEdit validates a definition that is to replace the present one, and readies its
 // payload for being stored, which may be the one that it has.
-func (r *Registry) sealEdit(merged, present *job.Definition, kept bool) error {
+func (r *Registry) sealEdit(merged, present *job.Definition, kept bool, limits job.Limits) error {
 	if !kept {
 		r.align(merged, present)
 	}
-	if v := append(job.Validate(merged, r.o.Limits), r.payloadFaults(merged, present, r.o.Limits)...); len(v) > 0 {
+	if v := append(job.Validate(merged, limits), r.payloadFaults(merged, present, limits)...); len(v) > 0 {
 		return &job.InvalidError{Violations: v}
 	}
 	if kept || merged.PayloadKey != "" {

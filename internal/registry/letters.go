@@ -3,15 +3,21 @@ package registry
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/job"
 )
 
-// bulkPage bounds the changes of one call that changes many jobs.
-const bulkPage = 500
+// Bounds of one call that changes many jobs.
+const (
+	bulkPage = 500
+	// firstPart is how many changes are made before the call looks how long it takes; each
+	// part is twice as large as the one before it.
+	firstPart = 16
+	// defaultBulkTime is after how long no more are begun.
+	defaultBulkTime = 500 * time.Millisecond
+)
 
 // Letters lists the dead runs of a namespace that are kept, those of one-time jobs
 // included. Pages are as those of List.
@@ -72,7 +78,7 @@ func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk,
 		return job.Bulk{}, err
 	}
 	if q.Covers != nil {
-		l.items = slices.DeleteFunc(l.items, func(x job.Letter) bool { return !q.Covers(x.Queue) || !q.Covers(x.JobQueue) })
+		l.drop(func(x job.Letter) bool { return !q.Covers(x.Queue) || !q.Covers(x.JobQueue) })
 	}
 	if q.DryRun {
 		return job.Bulk{Done: len(l.items), Next: l.next}, nil
@@ -81,9 +87,7 @@ func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk,
 	for i, letter := range l.items {
 		changes[i] = job.Change{Record: letter.Record, Event: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
 	}
-	answer, err := r.bulk(ctx, changes)
-	answer.Next = l.next
-	return answer, err
+	return r.bulk(ctx, changes, l.tokenAfter)
 }
 
 func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
@@ -105,7 +109,7 @@ func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.
 	for i, record := range records {
 		changes[i] = job.Change{Record: record, Event: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
 	}
-	answer, err := r.bulk(ctx, changes)
+	answer, err := r.bulk(ctx, changes, nil)
 	if err == nil {
 		answer.Refused += len(q.Records) - len(records)
 	}
@@ -134,26 +138,50 @@ func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []s
 	return dead, nil
 }
 
-// bulk hands many changes to the ledger. An error of the store ends the call: what
-// was changed by then is not changed again when it is repeated.
-func (r *Registry) bulk(ctx context.Context, changes []job.Change) (job.Bulk, error) {
-	var answer job.Bulk
-	if len(changes) == 0 {
-		return answer, nil
+// bulk hands many changes to the ledger, some at a time, until they are done or the call has taken
+// its time: to decide on one may take far longer than on another. Next is then where to go on,
+// and without tokens the error is job.ErrTooMuchWork. An error of the store ends the call: what was
+// changed by then is not changed again when it is repeated.
+func (r *Registry) bulk(ctx context.Context, changes []job.Change, tokenAfter func(n int) string) (answer job.Bulk, err error) {
+	scope := r.reach(ctx)
+	for i := range changes {
+		changes[i].Covers = scope
 	}
-	for _, result := range r.o.Ledger.Do(ctx, changes...) {
+	began, done := time.Now(), 0
+	for size := firstPart; done < len(changes); size *= 2 {
+		part := changes[done:min(done+size, len(changes))]
+		if err := addResults(&answer, r.o.Ledger.Do(ctx, part...)); err != nil {
+			return job.Bulk{}, err
+		}
+		done += len(part)
+		if time.Since(began) >= r.o.BulkTime && done < len(changes) {
+			break
+		}
+	}
+	switch {
+	case tokenAfter != nil:
+		answer.Next = tokenAfter(done)
+	case done < len(changes):
+		return job.Bulk{}, job.ErrTooMuchWork
+	}
+	return answer, nil
+}
+
+// addResults counts what became of some changes.
+func addResults(answer *job.Bulk, results []job.ChangeResult) error {
+	for _, result := range results {
 		switch {
 		case errors.Is(result.Err, job.ErrNotFound), errors.Is(result.Err, job.ErrCorrupt), errors.Is(result.Err, job.ErrConflict):
 			answer.Refused++ // the others have been changed, and are told of
 		case result.Err != nil:
-			return job.Bulk{}, result.Err
+			return result.Err
 		case result.Answer == job.Applied:
 			answer.Done++
 		default:
 			answer.Refused++
 		}
 	}
-	return answer, nil
+	return nil
 }
 
 // PauseAll holds a page of the jobs that the filter selects, with a note of at most
@@ -198,7 +226,5 @@ func (r *Registry) onSelected(ctx context.Context, f job.Filter, token, method s
 	for i := range l.items {
 		changes[i] = job.Change{Record: l.items[i].Definition.Record(), Event: ev, Known: &l.items[i]}
 	}
-	answer, err := r.bulk(ctx, changes)
-	answer.Next = l.next
-	return answer, err
+	return r.bulk(ctx, changes, l.tokenAfter)
 }

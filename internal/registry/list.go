@@ -97,8 +97,29 @@ type listing[T any] struct {
 	scanned  int
 	bytes    int
 
-	items []T
-	next  string // token of the page that follows
+	items  []T
+	places []position // after each of the items
+	next   string     // token of the page that follows
+}
+
+// tokenAfter is the token of what follows the first n items.
+func (l *listing[T]) tokenAfter(n int) string {
+	if n >= len(l.items) {
+		return l.next
+	}
+	return l.places[n-1].token()
+}
+
+// drop leaves items out of the page.
+func (l *listing[T]) drop(unwanted func(T) bool) {
+	var items []T
+	var places []position
+	for i, item := range l.items {
+		if !unwanted(item) {
+			items, places = append(items, item), append(places, l.places[i])
+		}
+	}
+	l.items, l.places = items, places
 }
 
 // position is where a listing goes on: at a chunk of the store, after an id in
@@ -159,9 +180,9 @@ func (l *listing[T]) chunk(ctx context.Context) (used, last bool, err error) {
 			l.at.ChunkEnd, l.at.Chunk = next, size
 			return false, false, nil
 		}
-		l.items = append(l.items, item)
-		l.bytes += l.weight(item)
 		l.at.After = id
+		l.items, l.places = append(l.items, item), append(l.places, position{l.at.Cursor, id, next, size, l.at.Filter})
+		l.bytes += l.weight(item)
 	}
 	l.at = position{Cursor: next, Filter: l.at.Filter}
 	return true, next == "", nil

@@ -40,7 +40,7 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 		after = time.UnixMilli(v.now)
 	}
 	answer := job.Preview{FirstDay: v.d.FirstDay()}
-	for _, t := range schedule.Upcoming(compiled, after, p.Count, schedule.NewBudget(5)) {
+	for _, t := range schedule.Upcoming(compiled, after, p.Count, budgetOf(v.d.Schedule)) {
 		answer.Times = append(answer.Times, job.PreviewTime{
 			Nominal: t, Due: compiled.Jittered(t), Latest: t.Add(compiled.JitterWindow(t)), Remark: compiled.Remark(t),
 		})
@@ -50,7 +50,7 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 	}
 	if v.backoff && v.d.Schedule.Kind == schedule.KindInterval {
 		answer.Intervals = intervals(v.d)
-		answer.Projected, err = v.projected(answer.Times, p.Count)
+		answer.Projected, err = v.projected(ctx, answer.Times, p.Count)
 	}
 	return answer, err
 }
@@ -103,7 +103,7 @@ func (r *Registry) previewed(ctx context.Context, p job.PreviewRequest) (v previ
 func (r *Registry) checkPreview(v previewed, p job.PreviewRequest, ownSchedule bool) error {
 	var faults []job.Violation
 	if !ownSchedule {
-		faults = job.ValidateSchedule("schedule", p.Schedule, time.UnixMilli(v.now), r.o.Limits)
+		faults = job.ValidateSchedule("schedule", p.Schedule, time.UnixMilli(v.now), forCall(r.o.Limits))
 	}
 	if p.Backoff != nil {
 		for _, e := range p.Backoff.Validate() {
@@ -134,12 +134,14 @@ func intervals(d *job.Definition) []time.Duration {
 	return steps
 }
 
-// previewPatience bounds how long a preview looks for runs.
-const previewPatience = time.Second
+// attemptWork is how many steps of [callWork] it takes to decide on one attempt, by each expression
+// of the schedule.
+const attemptWork = 8
 
 // projected are the due times of the next runs if each of them failed at once: the
-// job's planned one, or else the first of the schedule, and those that follow.
-func (v previewed) projected(times []job.PreviewTime, count int) ([]time.Time, error) {
+// job's planned one, or else the first of the schedule, and those that follow, as far as the work of
+// a call goes.
+func (v previewed) projected(ctx context.Context, times []job.PreviewTime, count int) ([]time.Time, error) {
 	d := *v.d
 	if v.state == nil {
 		// There is no run whose jitter could be told.
@@ -159,10 +161,14 @@ func (v previewed) projected(times []job.PreviewTime, count int) ([]time.Time, e
 		state.Nominal = times[0].Nominal.UnixMilli()
 		state.Due = state.Nominal
 	}
-	began := time.Now()
+	var work scheduleWork
+	more := func() bool {
+		work.Charge(int64(attemptWork * d.Schedule.Weight()))
+		return !work.Spent() && ctx.Err() == nil
+	}
 	var out []time.Time
-	for _, ms := range job.IfAllFail(c, *state, v.now, count, func() bool { return time.Since(began) < previewPatience }) {
+	for _, ms := range job.IfAllFail(c.Within(budgetOf(d.Schedule)), *state, v.now, count, more) {
 		out = append(out, time.UnixMilli(ms))
 	}
-	return out, nil
+	return out, ctx.Err()
 }

@@ -89,6 +89,10 @@ type Options struct {
 	Cluster Cluster
 	// Quota bounds the jobs of namespaces, and ByteQuota the bytes of these; nil bounds none.
 	Quota, ByteQuota Quota
+	// Queues are those that the caller of a context may reach. What is done for that caller is
+	// done to jobs of these queues, as they are at the instant of the change; others are missing.
+	// May be nil: everybody may reach all.
+	Queues func(context.Context) job.QueueScope
 	// Sealer seals payloads; nil leaves them as they are.
 	Sealer Sealer
 	// CheckPayload finds what is wrong with a payload of a handler; paths are within the payload, "" is
@@ -106,6 +110,9 @@ type Options struct {
 	// ScanTime is how long one page looks for records before it ends as it is. Default
 	// 50 ms.
 	ScanTime time.Duration
+	// BulkTime is after how long a call that changes many jobs begins no more of them.
+	// Default 500 ms.
+	BulkTime time.Duration
 	Logger   *slog.Logger
 }
 
@@ -118,7 +125,7 @@ func New(o Options) (*Registry, error) {
 		return nil, errors.New("registry: Store and Ledger are required")
 	}
 	o.Limits = o.Limits.WithDefaults()
-	o.ScanTime = cmp.Or(o.ScanTime, defaultScanTime)
+	o.ScanTime, o.BulkTime = cmp.Or(o.ScanTime, defaultScanTime), cmp.Or(o.BulkTime, defaultBulkTime)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -155,7 +162,15 @@ func (r *Registry) nudge(shard int, heads []job.LaneHead, holder string) {
 	}
 }
 
-// Get returns a job, or a [job.MissingError].
+// reach is the queues that the caller may reach; nil: all.
+func (r *Registry) reach(ctx context.Context) job.QueueScope {
+	if r.o.Queues == nil {
+		return nil
+	}
+	return r.o.Queues(ctx)
+}
+
+// Get returns a job that the caller may reach, or a [job.MissingError].
 func (r *Registry) Get(ctx context.Context, key job.Key) (job.Record, error) {
 	if v := job.ValidateKey(key); len(v) > 0 {
 		return job.Record{}, &job.InvalidError{Violations: v}
@@ -164,7 +179,7 @@ func (r *Registry) Get(ctx context.Context, key job.Key) (job.Record, error) {
 	if err != nil {
 		return job.Record{}, err
 	}
-	if len(records) != 1 || records[0] == nil || records[0].State.Deleting {
+	if len(records) != 1 || records[0] == nil || records[0].State.Deleting || !r.reach(ctx).Holds(records[0].Definition) {
 		return job.Record{}, &job.MissingError{Key: key}
 	}
 	return *records[0], nil
@@ -178,8 +193,10 @@ func (r *Registry) change(ctx context.Context, key job.Key, ev job.Event, known 
 	return r.submit(ctx, key, job.Change{Record: key.Record(), Event: ev, Known: known})
 }
 
-// submit hands a change of the job or of one of its parts to the ledger.
+// submit hands a change of the job or of one of its parts to the ledger, if the caller may reach
+// the job.
 func (r *Registry) submit(ctx context.Context, key job.Key, c job.Change) (job.ChangeResult, error) {
+	c.Covers = r.reach(ctx)
 	result := r.o.Ledger.Do(ctx, c)[0]
 	switch {
 	case errors.Is(result.Err, job.ErrNotFound):

@@ -30,6 +30,9 @@ func forCall(l job.Limits) job.Limits {
 	return l
 }
 
+// budgetOf is for searches of one schedule that take as much work as those of a call may.
+func budgetOf(s schedule.Spec) *schedule.Budget { return schedule.NewBudgetOf(callWork / s.Weight()) }
+
 func (w *scheduleWork) Spent() bool        { return w.used.Load() >= callWork }
 func (w *scheduleWork) Charge(steps int64) { w.used.Add(steps) }
 

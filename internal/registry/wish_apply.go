@@ -85,13 +85,14 @@ func (w *wishing) create(ctx context.Context) {
 func (w *wishing) change(ctx context.Context, first bool) {
 	var changes []job.Change
 	var place []int
+	covers := w.r.reach(ctx)
 	for i := range w.answers {
 		a := &w.answers[i]
 		if a.Err != nil || a.Action != job.WishUpdate {
 			continue
 		}
 		for _, ev := range w.events(i, first) {
-			changes = append(changes, job.Change{Record: a.Before.Definition.Record(), Event: ev})
+			changes = append(changes, job.Change{Record: a.Before.Definition.Record(), Event: ev, Covers: covers})
 			place = append(place, i)
 		}
 	}
@@ -217,7 +218,7 @@ func (w *wishing) delete(ctx context.Context) {
 	var place []int
 	for i, a := range w.answers {
 		if a.Err == nil && a.Action == job.WishDelete && a.Before != nil {
-			changes = append(changes, job.Change{Record: a.Before.Definition.Record(), Event: job.Delete{Base: w.wishes[i].Etag}})
+			changes = append(changes, job.Change{Record: a.Before.Definition.Record(), Event: job.Delete{Base: w.wishes[i].Etag}, Covers: w.r.reach(ctx)})
 			place = append(place, i)
 		}
 	}

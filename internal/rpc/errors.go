@@ -32,6 +32,7 @@ var sentinels = []struct {
 	{job.ErrNoMemory, codes.ResourceExhausted, "REDIS_OUT_OF_MEMORY", "Redis has reached maxmemory; nothing was stored", 0},
 	{job.ErrTooManyQueues, codes.ResourceExhausted, "TOO_MANY_QUEUES", "as many queues have settings as may, or as many of this namespace as its share is; set all limits of those to 0 that are no longer used: fermata cluster queues lists them", 0},
 	{job.ErrTooLarge, codes.ResourceExhausted, "TOO_LARGE", "the jobs are too large for one call; nothing was done, name fewer of them", 0},
+	{job.ErrTooMuchWork, codes.ResourceExhausted, "TOO_MUCH_WORK", "the call took as much work as one may and did a part of it; repeat it with the rest, fewer at a time", 0},
 	{job.ErrSettingsChanged, codes.Aborted, "SETTINGS_CHANGED", "somebody changed the settings of the queue in between", 0},
 	{job.ErrTooManyWatches, codes.ResourceExhausted, "TOO_MANY_WATCHES", "as many queues are watched over this connection, at this node, or for this namespace or caller, as may be; ask for them by calls, or use more connections or nodes", 10 * time.Second},
 	{job.ErrDurability, codes.Unavailable, "DURABILITY_UNCONFIRMED", "stored, but not confirmed as durable in time; repeat the call", time.Second},

@@ -52,6 +52,20 @@ func limitsOf(ctx context.Context, namespace string) *queueLimits {
 	return l
 }
 
+// ReachableQueues are the queues that the caller of a context may reach with the permission of its
+// call; nil: all. It is for those who read and change jobs for callers: what it says holds for the
+// instant at which the job has that queue.
+func ReachableQueues(ctx context.Context) job.QueueScope {
+	c := callerOf(ctx)
+	if c == nil || c.gate.authority == nil {
+		return nil
+	}
+	return func(q job.QueueKey) bool {
+		l := limitsOf(ctx, q.Namespace)
+		return l == nil || l.covers(q.Queue)
+	}
+}
+
 // covers reports whether the caller may reach a queue; "" stands for all of them.
 func (l *queueLimits) covers(queue string) bool {
 	return l.caller.gate.authority.Allows(l.caller.identity, l.want, l.namespace, queue).Allowed
@@ -85,8 +99,8 @@ func (l *queueLimits) refuseItem(ctx context.Context, i int, id, queue string) e
 // a caller a job of another queue is one that is not there. The queue of a job is that of
 // its definition. Every method of [Jobs] is here, so that a new one has to be decided on.
 //
-// A job may change its queue between the check and the call, which only somebody can bring
-// about who may edit it; the call is then as one that came a moment earlier.
+// A job may move to another queue between the look here and the call. So what carries the
+// calls out has to ask [ReachableQueues] where it reads a job and where it stores a change.
 type limitedJobs struct{ inner Jobs }
 
 // see denies access to a job of another queue.
@@ -142,7 +156,7 @@ func (j limitedJobs) explainTaken(ctx context.Context, l *queueLimits, key job.K
 		return err
 	}
 	record, getErr := j.inner.Get(ctx, key)
-	if getErr != nil || l.covers(record.Definition.Queue) {
+	if getErr != nil && !isMissing(getErr) || getErr == nil && l.covers(record.Definition.Queue) {
 		return err
 	}
 	return withDetails(codes.AlreadyExists, fmt.Sprintf("the id %q is taken by a job of a queue that your roles do not cover", key.ID),

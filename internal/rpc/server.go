@@ -157,7 +157,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	if o.Reflection {
 		reflection.Register(server)
 	}
-	return server, checks, checkDemands(server.GetServiceInfo())
+	return server, checks, errors.Join(checkDemands(server.GetServiceInfo()), checkCallWork(server.GetServiceInfo()))
 }
 
 func serverOptions(o Options) ([]grpc.ServerOption, error) {

@@ -8,6 +8,9 @@ type Budget struct{ left int }
 // NewBudget is enough for so many searches that each pass over as many times as one may.
 func NewBudget(searches int) *Budget { return &Budget{left: searches * maxPassed} }
 
+// NewBudgetOf is enough to pass over so many times together, and for one search at least.
+func NewBudgetOf(passed int) *Budget { return &Budget{left: max(passed, maxPassed)} }
+
 // Spent tells whether there is nothing left: a search that found nothing may have ended
 // for that.
 func (b *Budget) Spent() bool { return b.left == 0 }

@@ -282,11 +282,12 @@ func (s *Schedule) Clear(t time.Time) (time.Time, bool) {
 
 // past is the first instant from ms on that is not excluded.
 func (s *Schedule) past(ms int64) (int64, bool) {
-	for range maxPassed {
+	for range s.budget.most() {
 		until, excluded := s.exclude.at(ms)
 		if !excluded {
 			return ms, true
 		}
+		s.budget.passed()
 		ms = until
 	}
 	return 0, false

@@ -16,6 +16,7 @@ type Schedule struct {
 	rules []rule // cron: at least one; calendar: one
 
 	exclude *exclusions // nil for none
+	budget  *Budget     // of searches that name none; nil: each has its own bound
 	jitter  time.Duration
 	seed    uint64
 }
@@ -26,6 +27,14 @@ func (s *Schedule) Kind() Kind { return s.kind }
 // FixedDelay reports whether the next nominal time counts from a completion,
 // so that there is no grid of missed ones: at most one is ever outstanding.
 func (s *Schedule) FixedDelay() bool { return s.delay }
+
+// Within returns the schedule with a budget for all its searches together, but for those that name
+// one of their own. It is for one task: a budget is not safe for concurrent use.
+func (s *Schedule) Within(b *Budget) *Schedule {
+	bounded := *s
+	bounded.budget = b
+	return &bounded
+}
 
 // Next returns the first nominal time strictly after the given time, or false
 // if there is none ever. For a fixed delay, after is the completion of the
@@ -63,6 +72,9 @@ func (s *Schedule) next(after int64, b *Budget) (int64, bool) {
 	if s.delay {
 		return s.past(t)
 	}
+	if b == nil {
+		b = s.budget
+	}
 	for range b.most() {
 		until, excluded := s.exclude.at(t)
 		if !excluded {
@@ -78,13 +90,14 @@ func (s *Schedule) next(after int64, b *Budget) (int64, bool) {
 
 func (s *Schedule) prev(before int64) (int64, bool) {
 	t, ok := s.prevAny(before)
-	for range maxPassed {
+	for range s.budget.most() {
 		if !ok || s.exclude == nil || t < s.start {
 			return t, ok
 		}
 		if _, excluded := s.exclude.at(t); !excluded {
 			return t, true
 		}
+		s.budget.passed()
 		t, ok = s.prevAny(t - 1)
 	}
 	return 0, false
@@ -161,7 +174,10 @@ func (s *Schedule) Count(after, upto time.Time, limit int) int {
 	if s.kind == KindInterval && !s.delay && s.exclude == nil {
 		return int(min(s.reached(hi)-s.reached(lo), int64(limit)))
 	}
-	n, b := 0, NewBudget(5)
+	n, b := 0, s.budget
+	if b == nil {
+		b = NewBudget(5)
+	}
 	for n < limit {
 		t, ok := s.next(lo, b)
 		if !ok || t > hi {

@@ -4,7 +4,8 @@
 // Invariants:
 //
 //  1. A file that any user of the host may write is not read, and neither is one that
-//     any user may replace: whoever writes it would choose the secret.
+//     any user may replace, or a directory or link on the way to it: whoever writes it
+//     would choose the secret.
 //  2. A file that any user may read is read, and can be reported: Kubernetes mounts
 //     Secrets with the mode that a pod asks for, by default 0644, where no other user
 //     reaches them.

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime"
 )
 
@@ -50,7 +49,7 @@ func checkWriters(f *os.File, path string) error {
 	if err := CheckMode(path, about); err != nil {
 		return err
 	}
-	return checkDirectories(path)
+	return checkWay(path)
 }
 
 // CheckMode refuses a regular file that any user may write. What is none, a pipe for
@@ -58,27 +57,6 @@ func checkWriters(f *os.File, path string) error {
 func CheckMode(path string, about fs.FileInfo) error {
 	if mode := about.Mode(); hasModes && mode.IsRegular() && mode.Perm()&writable != 0 {
 		return fmt.Errorf("%s: any user may write it, as its mode is %04o; take that right away: chmod o-w", path, mode.Perm())
-	}
-	return nil
-}
-
-// checkDirectories refuses directories in which any user may put another file in the
-// place of this one: that of the path, and that which a link leads to. In a sticky one,
-// such as /tmp, only owners may.
-func checkDirectories(path string) error {
-	paths := []string{path}
-	if target, err := filepath.EvalSymlinks(path); err == nil && target != path {
-		paths = append(paths, target)
-	}
-	for _, p := range paths {
-		dir := filepath.Dir(p)
-		about, err := os.Stat(dir)
-		if err != nil {
-			return err
-		}
-		if mode := about.Mode(); mode.Perm()&writable != 0 && mode&fs.ModeSticky == 0 {
-			return fmt.Errorf("%s: any user may replace it, as the mode of %s is %04o; take that right away: chmod o-w", path, dir, mode.Perm())
-		}
 	}
 	return nil
 }

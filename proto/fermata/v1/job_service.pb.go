@@ -2824,7 +2824,8 @@ func (x *CancelRunRequest) GetName() string {
 type PreviewScheduleRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Schedule *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
-	// 1 to 1000, default 10.
+	// 1 to 1000, default 10. There are fewer in the answer where the schedule ends, and
+	// where exclusions make them too expensive to find: a call has so much work.
 	Count int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// Times after this instant. Default: now.
 	After *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
